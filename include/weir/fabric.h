@@ -1,0 +1,86 @@
+/* Which verbs library carries the data: the machine's RNIC through rdma-core, or Weir's own
+ * software RNIC. Both are loaded at run time; a program that links libweir needs neither to start.
+ */
+#ifndef WEIR_FABRIC_H
+#define WEIR_FABRIC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weir/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct weir_fabric;
+
+enum weir_fabric_kind {
+    WEIR_FABRIC_AUTO, /* a real device if there is a usable one, else the software RNIC */
+    WEIR_FABRIC_RDMA, /* a real device or an error; never falls back */
+    WEIR_FABRIC_SOFT,
+};
+
+struct weir_fabric_options {
+    enum weir_fabric_kind kind;
+    const char *device;   /* name of the verbs device; NULL: the first that fits */
+    const char *soft_dir; /* folder of our drop-in libraries; NULL: found by WEIR_LIBRARY_DIR,
+                             beside the program, or where installed */
+};
+
+/* Loads the library and finds the device. `options` may be NULL. Not closed before everything that
+ * was made from it. */
+enum weir_status weir_fabric_open(const struct weir_fabric_options *options,
+                                  struct weir_fabric **ret_fabric, struct weir_error *ret_error);
+void weir_fabric_close(struct weir_fabric *fabric);
+
+/* AUTO never comes back: what was taken. */
+enum weir_fabric_kind weir_fabric_kind(const struct weir_fabric *fabric);
+/* "mlx5_0", "weir0" */
+const char *weir_fabric_device(const struct weir_fabric *fabric);
+/* Why this one, in a phrase: "no RDMA device on this machine (/sys/class/infiniband is empty)". */
+const char *weir_fabric_reason(const struct weir_fabric *fabric);
+/* Path of the verbs library that was loaded. */
+const char *weir_fabric_library(const struct weir_fabric *fabric);
+
+/* Memory that peers may write to or read from, or that puts and gets use on this side. */
+struct weir_memory;
+
+enum weir_rights {
+    WEIR_LOCAL = 0, /* source of puts, target of gets */
+    WEIR_REMOTE_WRITE = 1 << 0,
+    WEIR_REMOTE_READ = 1 << 1,
+};
+
+/* Registers [bytes, bytes+length), the caller's, until weir_memory_deregister. NO_MEMORY explains
+ * the memlock limit where that is the cause. */
+enum weir_status weir_memory_register(struct weir_fabric *fabric, void *bytes, size_t length,
+                                      unsigned rights, struct weir_memory **ret_memory,
+                                      struct weir_error *ret_error);
+/* Allocates page-aligned memory (huge pages where they are to be had) and registers it. */
+enum weir_status weir_memory_allocate(struct weir_fabric *fabric, size_t length, unsigned rights,
+                                      struct weir_memory **ret_memory,
+                                      struct weir_error *ret_error);
+/* No operation that uses it is under way. Frees what weir_memory_allocate allocated. NULL is fine.
+ */
+void weir_memory_deregister(struct weir_memory *memory);
+void *weir_memory_bytes(const struct weir_memory *memory);
+size_t weir_memory_length(const struct weir_memory *memory);
+
+/* What a peer needs to name a region: sent in messages. */
+struct weir_remote {
+    uint64_t address;
+    uint64_t length;
+    uint32_t key;
+};
+struct weir_remote weir_memory_remote(const struct weir_memory *memory);
+/* 20 bytes, big-endian, for messages. */
+#define WEIR_REMOTE_LENGTH 20
+void weir_remote_pack(const struct weir_remote *remote, uint8_t ret_bytes[WEIR_REMOTE_LENGTH]);
+struct weir_remote weir_remote_unpack(const uint8_t bytes[WEIR_REMOTE_LENGTH]);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

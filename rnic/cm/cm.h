@@ -1,0 +1,121 @@
+/* Connection management over QP1: from "connect to this service" to two queue pairs' parameters,
+ * and the end of it. Knows nothing of IP ports: rdma_cm's meaning of service ids and private data
+ * is the caller's. Queue pairs are the caller's too: cm says when, the caller modifies them.
+ *
+ * Sans-I/O, under the engine's lock, like the device. [IBA chapter 12] */
+#ifndef WEIR_CM_CM_H
+#define WEIR_CM_CM_H
+
+#include "rnic/base/allocator.h"
+#include "rnic/base/status.h"
+#include "rnic/base/time.h"
+#include "rnic/device/device.h"
+#include "rnic/wire/mad.h"
+
+struct cm;
+struct cm_listener;
+struct cm_connection;
+
+/* What each side tells the other about its queue pair. */
+struct cm_parameters {
+    struct qpn qpn;
+    struct psn starting_psn;
+    uint8_t responder_resources; /* READs and atomics this side takes at once */
+    uint8_t initiator_depth;     /* those it will have outstanding */
+    uint8_t retry_count;         /* REQ only */
+    uint8_t rnr_retry_count;
+    uint8_t ack_timeout;    /* REQ only; exponent, to be used by both sides */
+    enum path_mtu path_mtu; /* REQ only */
+    bool flow_control;
+    bool shared_receive_queue;
+    uint8_t transport_service; /* REQ only: 0 RC, 1 UC */
+    uint8_t private_data[CM_PRIVATE_MAX];
+    uint8_t private_length; /* sent: bytes given; received: the kind's whole field */
+};
+
+enum cm_event_kind {
+    CM_EVENT_REQUEST,      /* passive: a REQ; answer with cm_accept or cm_reject */
+    CM_EVENT_REPLY,        /* active: a REP; bring the queue pair up, then cm_confirm */
+    CM_EVENT_ESTABLISHED,  /* passive: the RTU came (or cm_data_arrived said so) */
+    CM_EVENT_REJECTED,     /* reason and private data of the REJ */
+    CM_EVENT_UNREACHABLE,  /* no answer to REQ or REP after all retries */
+    CM_EVENT_DISCONNECTED, /* the peer's DREQ, the answer to ours, or no answer after all retries */
+    CM_EVENT_TIME_WAIT_OVER, /* the queue pair's number may be used again */
+};
+
+struct cm_event {
+    enum cm_event_kind kind;
+    struct cm_connection *connection;
+    void *context;                   /* the connection's; for REQUEST the listener's */
+    struct path path;                /* REQUEST: back to the peer */
+    uint64_t service_id;             /* REQUEST */
+    struct cm_parameters parameters; /* REQUEST, REPLY; private data also of REJ, RTU, DREQ, DREP */
+    uint16_t reject_reason;
+};
+
+struct cm_config {
+    struct allocator *allocator;
+    struct device *device;
+    uint64_t seed;
+    uint32_t id_prefix;       /* the upper bits of every communication id we give out, */
+    uint32_t id_prefix_bits;  /* so that several processes can share QP1; 0 bits: none */
+    uint32_t max_connections; /* bound on state, also of requests by strangers */
+    uint64_t ca_guid;
+    void (*wake)(void *context); /* an event was queued where none was; may be NULL */
+    void *wake_context;
+};
+
+/* Registers itself as the device's management handler. */
+enum status cm_create(const struct cm_config *config, struct cm **ret_cm) MUST_USE;
+void cm_destroy(struct cm *cm);
+
+void cm_advance(struct cm *cm, struct instant now);
+struct instant cm_next_deadline(const struct cm *cm);
+/* Takes the oldest event; false if there is none. */
+bool cm_next_event(struct cm *cm, struct cm_event *ret_event);
+
+/* `address`: requests to this GID only; NULL: any. IN_USE: somebody here listens there already.
+ * `backlog`: requests that wait for accept or reject at most; more are rejected for want of
+ * resources. 0 stands for 1024. */
+enum status cm_listen(struct cm *cm, uint64_t service_id, const struct gid *address,
+                      uint32_t backlog, void *context, struct cm_listener **ret_listener) MUST_USE;
+/* Requests that wait unanswered are rejected; connections accepted live on. */
+void cm_unlisten(struct cm_listener *listener);
+/* True if a REQ to that service and address would find a listener. */
+bool cm_is_listening(const struct cm *cm, uint64_t service_id, const struct gid *address);
+
+struct cm_connect_request {
+    struct path path;
+    uint64_t service_id;
+    struct cm_parameters parameters;
+    void *context;
+    uint8_t response_timeout; /* exponent, 4.096 us * 2^n per try; 0 stands for 20 (4.3 s) */
+    uint8_t max_retries;      /* 0 stands for 15 */
+};
+enum status cm_connect(struct cm *cm, struct instant now, const struct cm_connect_request *request,
+                       struct cm_connection **ret_connection) MUST_USE;
+
+/* STATE: nothing to accept, confirm, reject or disconnect in its state. */
+enum status cm_accept(struct cm_connection *connection, struct instant now,
+                      const struct cm_parameters *parameters) MUST_USE;
+enum status cm_confirm(struct cm_connection *connection, struct instant now) MUST_USE;
+enum status cm_reject(struct cm_connection *connection, struct instant now, uint16_t reason,
+                      const void *private_data, uint8_t private_length) MUST_USE;
+enum status cm_disconnect(struct cm_connection *connection, struct instant now) MUST_USE;
+/* Passive, reply sent: the queue pair has received, which proves that the peer is up. */
+void cm_data_arrived(struct cm_connection *connection, struct instant now);
+/* "Message received, give me time": stretches the peer's timeout to 4.096 us * 2^service_timeout.
+ */
+enum status cm_delay(struct cm_connection *connection, struct instant now,
+                     uint8_t service_timeout) MUST_USE;
+
+void cm_set_context(struct cm_connection *connection, void *context);
+/* The caller will not look at it again: no event names it any more. What is owed to the peer (REJ,
+ * DREQ, time-wait) is still done before the memory is reused. */
+void cm_release(struct cm_connection *connection, struct instant now);
+
+/* Connections and listeners alive, released ones in time-wait included; for leak checks. */
+uint32_t cm_connection_count(const struct cm *cm);
+uint32_t cm_listener_count(const struct cm *cm);
+
+#endif

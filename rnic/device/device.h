@@ -1,0 +1,79 @@
+/* The RNIC as one object: its tables, its two packet seams, its timers.
+ *
+ * Sans-I/O. In: device_receive, device_advance, work posted to queues and a rung doorbell. Out:
+ * packets to the sink, completions, events, the next deadline. One thread at a time (the engine's
+ * lock), except device_ring, which any thread may call at any time. */
+#ifndef WEIR_DEVICE_DEVICE_H
+#define WEIR_DEVICE_DEVICE_H
+
+#include "rnic/base/allocator.h"
+#include "rnic/base/status.h"
+#include "rnic/base/time.h"
+#include "rnic/memory/memory.h"
+#include "rnic/queue/event.h"
+#include "rnic/transport/counters.h"
+#include "rnic/transport/port.h"
+#include "rnic/transport/qp.h"
+
+struct device;
+
+/* What arrives for QP1. `mad` is borrowed for the call. */
+struct management_handler {
+    void (*receive)(struct management_handler *handler, const struct arrival *arrival,
+                    struct qpn source, const uint8_t *mad, uint32_t length);
+};
+
+struct device_config {
+    struct allocator *allocator; /* outlives the device, as do all pointers here */
+    struct packet_sink *sink;
+    struct event_sink *events; /* may be NULL */
+    uint64_t seed;             /* of everything random: first QPN, keys, start PSNs */
+    struct qpn first_qpn;      /* numbers first_qpn .. first_qpn + qpn_count - 1 are ours */
+    uint32_t qpn_count;
+    uint32_t max_regions;
+    uint32_t max_reads_in; /* per queue pair, at most 255 */
+};
+
+enum status device_create(const struct device_config *config, struct device **ret_device) MUST_USE;
+/* All queue pairs, regions and domains are gone; CHECKed. */
+void device_destroy(struct device *device);
+
+/* One packet, from the BTH to before the ICRC, whose ICRC the link has verified or does not need.
+ * Bytes are borrowed for the call. Never fails: the packet is handled, or dropped and counted. */
+void device_receive(struct device *device, struct instant now, const struct arrival *arrival,
+                    const uint8_t *bytes, uint32_t length);
+/* The link refused a packet itself (ICRC, framing): counted here, so that one table holds all. */
+void device_refuse(struct device *device, enum packet_refusal refusal);
+
+/* Runs what is due: doorbells, timers, then transmission, fair between queue pairs, until nothing
+ * is left to send, the sink is full, or about `budget` packets went out. True: there is more to
+ * send now, call again (after making room in the sink). */
+bool device_advance(struct device *device, struct instant now, uint32_t budget);
+/* When device_advance is to be called at the latest, given that no doorbell rings. */
+struct instant device_next_deadline(const struct device *device);
+
+/* Any thread: this queue pair has new work. True if the doorbell was not already rung. */
+bool device_ring(struct device *device, struct qp *qp);
+/* Any thread: a doorbell was rung that no device_advance has seen. */
+bool device_has_doorbell(const struct device *device);
+
+struct memory *device_memory(struct device *device);
+const struct counters *device_counters(const struct device *device);
+
+/* Queue pairs. The completion queues and the shared receive queue are the caller's and outlive it.
+ */
+enum status device_create_qp(struct device *device, const struct qp_init *init,
+                             struct qp **ret_qp) MUST_USE;
+/* Outstanding work vanishes without completions, as in verbs. */
+void device_destroy_qp(struct device *device, struct qp *qp);
+enum status device_modify_qp(struct device *device, struct instant now, struct qp *qp,
+                             const struct qp_attributes *attributes, unsigned mask,
+                             unsigned *ret_offending) MUST_USE;
+struct qp *device_find_qp(const struct device *device, struct qpn qpn);
+
+/* The general service interface. FULL: too many MADs wait for the sink. Copies the bytes. */
+void device_set_management(struct device *device, struct management_handler *handler);
+enum status device_send_management(struct device *device, const struct path *path,
+                                   const uint8_t *mad, uint32_t length) MUST_USE;
+
+#endif

@@ -1,0 +1,67 @@
+/* The seam between the APIs and whatever gives the RNIC its time: io/loop (a thread, sockets) or
+ * the simulator (one event queue).
+ *
+ * Who polls, drives: a thread that finds its completion queue empty calls engine_drive and looks
+ * again. A background thread drives only when nobody has for a moment. Functions are documented
+ * here once; implementations fill the table, no slot is NULL. */
+#ifndef WEIR_DEVICE_ENGINE_H
+#define WEIR_DEVICE_ENGINE_H
+
+#include "rnic/base/time.h"
+
+struct device;
+struct cm;
+struct engine;
+
+struct engine_operations {
+    void (*lock)(struct engine *engine);
+    void (*unlock)(struct engine *engine);
+    void (*drive)(struct engine *engine);
+    void (*kick)(struct engine *engine);
+    void (*about_to_sleep)(struct engine *engine);
+    struct instant (*now)(struct engine *engine);
+};
+
+struct engine {
+    const struct engine_operations *operations;
+    struct device *device;
+    struct cm *cm;
+};
+
+/* Excludes everybody else from device and cm: for control calls. Not recursive. unlock also sends
+ * what the calls made ready. */
+static inline void engine_lock(struct engine *engine)
+{
+    engine->operations->lock(engine);
+}
+
+static inline void engine_unlock(struct engine *engine)
+{
+    engine->operations->unlock(engine);
+}
+
+/* Receives, advances and sends once, unless another thread is doing so. Never blocks. */
+static inline void engine_drive(struct engine *engine)
+{
+    engine->operations->drive(engine);
+}
+
+/* Work was posted and its doorbell rung: it is on its way when this returns, or the thread that
+ * holds the engine sends it before it lets go. Never blocks. */
+static inline void engine_kick(struct engine *engine)
+{
+    engine->operations->kick(engine);
+}
+
+/* The caller armed a queue, or will block on a channel: the background thread takes over now. */
+static inline void engine_about_to_sleep(struct engine *engine)
+{
+    engine->operations->about_to_sleep(engine);
+}
+
+static inline struct instant engine_now(struct engine *engine)
+{
+    return engine->operations->now(engine);
+}
+
+#endif

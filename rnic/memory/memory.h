@@ -1,0 +1,81 @@
+/* What a key may touch: protection domains and regions in one table, and memory_check, the only
+ * gate from a key to an address.
+ *
+ * A region says where bytes lie in this process (`bytes`) and under which addresses the peers and
+ * work requests name them (`address`, the I/O virtual address). The memory is the application's;
+ * it is touched only through memory_check, and never after memory_deregister has returned.
+ * Not thread-safe: the engine's lock covers every call. */
+#ifndef WEIR_MEMORY_MEMORY_H
+#define WEIR_MEMORY_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/base/allocator.h"
+#include "rnic/base/status.h"
+#include "rnic/memory/access.h"
+#include "rnic/wire/ids.h"
+
+struct memory; /* the table of one device */
+
+/* A protection domain by number; 0 is none. */
+struct domain {
+    uint32_t value;
+};
+
+struct region_attributes {
+    struct domain domain;
+    uint64_t address; /* first address as keys' users name it */
+    uint64_t length;  /* bytes; 0 is allowed and grants nothing */
+    uint8_t *bytes;   /* where address lies in this process */
+    unsigned access;  /* of enum access */
+};
+
+/* `seed` makes keys hard to guess and runs repeatable. */
+enum status memory_create(struct allocator *allocator, uint32_t max_regions, uint64_t seed,
+                          struct memory **ret_memory) MUST_USE;
+void memory_destroy(struct memory *memory);
+
+enum status memory_allocate_domain(struct memory *memory, struct domain *ret_domain) MUST_USE;
+/* BUSY while regions (or queue pairs, see memory_domain_use) belong to it. */
+enum status memory_free_domain(struct memory *memory, struct domain domain) MUST_USE;
+/* Counts a user that is not a region: +1 or -1. */
+void memory_domain_use(struct memory *memory, struct domain domain, int change);
+
+/* INVALID: REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE [IBA 10.6.3.1], an address range that
+ * wraps, or no such domain. FULL: max_regions. One key serves as L_Key and R_Key. */
+enum status memory_register(struct memory *memory, const struct region_attributes *attributes,
+                            struct memory_key *ret_key) MUST_USE;
+enum status memory_deregister(struct memory *memory, struct memory_key key) MUST_USE;
+
+/* A peer's SEND with Invalidate or a local invalidate. A key of memory_register cannot be
+ * invalidated (DENIED); only windows and fast-registered keys can, which come later.
+ * NOT_FOUND: no such key in `domain`. */
+enum status memory_invalidate(struct memory *memory, struct domain domain,
+                              struct memory_key key) MUST_USE;
+
+struct memory_request {
+    struct domain domain;
+    struct memory_key key;
+    uint64_t address;
+    uint64_t length; /* 0: the key is not looked at [IBA 9.7.4.1.5] and *ret_bytes is NULL */
+    unsigned rights; /* all of these, of enum access */
+};
+
+enum memory_verdict {
+    MEMORY_GRANTED,
+    MEMORY_NO_KEY, /* no such key, or an old variant of it */
+    MEMORY_WRONG_DOMAIN,
+    MEMORY_OUT_OF_RANGE,
+    MEMORY_NO_RIGHT,
+};
+
+enum memory_verdict memory_check(const struct memory *memory, const struct memory_request *request,
+                                 uint8_t **ret_bytes) MUST_USE;
+const char *memory_verdict_name(enum memory_verdict verdict);
+
+/* Keys and domains alive, for leak checks. */
+uint32_t memory_region_count(const struct memory *memory);
+uint32_t memory_domain_count(const struct memory *memory);
+
+#endif

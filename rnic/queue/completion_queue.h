@@ -1,0 +1,52 @@
+/* The completion queue: the engine pushes, the application polls.
+ *
+ * One producer (the engine) and one consumer (the application, under its own lock). The order in
+ * which records were pushed is the order in which they are polled.
+ *
+ * Arming: after completion_queue_arm, the next push that matches calls the notifier once and
+ * disarms. A push that came before the arm does not notify; who arms and then polls loses nothing:
+ * either the poll sees the record or the notifier is called. */
+#ifndef WEIR_QUEUE_COMPLETION_QUEUE_H
+#define WEIR_QUEUE_COMPLETION_QUEUE_H
+
+#include "rnic/base/allocator.h"
+#include "rnic/base/status.h"
+#include "rnic/queue/work.h"
+
+struct completion_queue;
+
+struct completion_queue_notifier {
+    /* A completion event is due. Called by the engine; must not call back into the core. */
+    void (*completed)(struct completion_queue_notifier *notifier, struct completion_queue *queue);
+    /* The queue has overrun: a record was lost and the queue takes no more. Called once. */
+    void (*overrun)(struct completion_queue_notifier *notifier, struct completion_queue *queue);
+};
+
+/* `notifier` may be NULL, and outlives the queue. */
+enum status completion_queue_create(struct allocator *allocator, uint32_t capacity,
+                                    struct completion_queue_notifier *notifier,
+                                    struct completion_queue **ret_queue) MUST_USE;
+/* The caller has made sure that no queue pair uses it any more. */
+void completion_queue_destroy(struct completion_queue *queue);
+
+/* Engine side. `solicited`: a receive completion whose packet asked for an event, or any error.
+ * False: overrun, now or before. */
+bool completion_queue_push(struct completion_queue *queue, const struct completion *completion,
+                           bool solicited);
+
+/* Application side: takes up to `count`; returns how many. */
+uint32_t completion_queue_poll(struct completion_queue *queue, uint32_t count,
+                               struct completion *ret_completions);
+/* Arming for any completion overrides an earlier arming for solicited ones only. */
+void completion_queue_arm(struct completion_queue *queue, bool solicited_only);
+uint32_t completion_queue_depth(const struct completion_queue *queue);
+uint32_t completion_queue_capacity(const struct completion_queue *queue);
+bool completion_queue_is_overrun(const struct completion_queue *queue);
+/* INVALID below the current depth. The engine's lock and the consumer's lock are both held. */
+enum status completion_queue_resize(struct completion_queue *queue, uint32_t capacity) MUST_USE;
+
+/* Counts the queue pairs that push here; destroy is refused by device/control while any is left. */
+void completion_queue_use(struct completion_queue *queue, int change);
+uint32_t completion_queue_users(const struct completion_queue *queue);
+
+#endif

@@ -1,0 +1,38 @@
+/* Receive buffers in posting order; owned by one queue pair or shared by many (SRQ).
+ *
+ * One producer (the application, under its own lock) and one consumer (the engine). */
+#ifndef WEIR_QUEUE_RECEIVE_QUEUE_H
+#define WEIR_QUEUE_RECEIVE_QUEUE_H
+
+#include "rnic/base/allocator.h"
+#include "rnic/base/status.h"
+#include "rnic/queue/work.h"
+
+struct receive_queue;
+
+struct receive_slot {
+    uint64_t id;
+    uint64_t length; /* bytes, all SGEs together */
+    uint32_t sge_count;
+    const struct sge *sges;
+};
+
+enum status receive_queue_create(struct allocator *allocator, uint32_t capacity, uint32_t max_sge,
+                                 struct receive_queue **ret_queue) MUST_USE;
+void receive_queue_destroy(struct receive_queue *queue);
+
+/* Application side. FULL; INVALID: too many SGEs. */
+enum status receive_queue_post(struct receive_queue *queue,
+                               const struct receive_request *request) MUST_USE;
+
+/* Engine side. The slot at the head, NULL if there is none; it stays valid until it is taken. */
+const struct receive_slot *receive_queue_peek(const struct receive_queue *queue);
+/* Copies the head out (with its SGEs into `ret_sges`, max_sge of them) and frees the slot: used
+ * where a message is under way and, on a shared queue, others go on taking. False if empty. */
+bool receive_queue_take(struct receive_queue *queue, struct receive_slot *ret_slot,
+                        struct sge *ret_sges);
+uint32_t receive_queue_depth(const struct receive_queue *queue);
+uint32_t receive_queue_capacity(const struct receive_queue *queue);
+uint32_t receive_queue_max_sge(const struct receive_queue *queue);
+
+#endif

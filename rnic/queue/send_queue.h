@@ -1,0 +1,64 @@
+/* The send queue of one queue pair: a ring of work requests.
+ *
+ * One producer (the application, under its own lock) and one consumer (the engine). A slot belongs
+ * to the application until send_queue_post has returned OK, then to the engine until
+ * send_queue_retire. Positions count up without end; the ring wraps, they do not. */
+#ifndef WEIR_QUEUE_SEND_QUEUE_H
+#define WEIR_QUEUE_SEND_QUEUE_H
+
+#include "rnic/base/allocator.h"
+#include "rnic/base/status.h"
+#include "rnic/queue/work.h"
+
+struct send_queue;
+
+/* A posted request and what the transport notes on it. */
+struct send_slot {
+    uint64_t id;
+    enum work_kind kind;
+    bool signaled, solicited, fence, inline_data;
+    uint32_t sge_count; /* 0 with inline_data */
+    uint32_t length;    /* bytes of the message, all SGEs together */
+    uint32_t immediate;
+    struct memory_key invalidate;
+    uint64_t remote_address;
+    struct memory_key remote_key;
+    uint64_t compare;
+    uint64_t swap_or_add;
+    struct datagram_target target;
+
+    /* The transport's. */
+    struct psn first_psn;
+    uint32_t packet_count; /* PSNs it takes; for READ those of the response */
+    bool started;          /* first_psn is assigned */
+    bool finished;         /* done, waiting for those before it */
+    enum completion_status status;
+    uint32_t received; /* bytes of a READ response placed so far */
+
+    const struct sge *sges;      /* sge_count of them, in the ring's memory */
+    const uint8_t *inline_bytes; /* `length` of them where inline_data */
+};
+
+struct send_queue_limits {
+    uint32_t capacity; /* requests; exactly that many can be outstanding */
+    uint32_t max_sge;
+    uint32_t max_inline; /* bytes */
+};
+
+enum status send_queue_create(struct allocator *allocator, const struct send_queue_limits *limits,
+                              struct send_queue **ret_queue) MUST_USE;
+void send_queue_destroy(struct send_queue *queue);
+
+/* Application side. Copies the request. FULL; INVALID: too many SGEs; TOO_LONG: inline data above
+ * max_inline, or a message above MESSAGE_LENGTH_MAX. */
+enum status send_queue_post(struct send_queue *queue, const struct send_request *request) MUST_USE;
+
+/* Engine side: positions head <= p < tail hold requests. */
+uint64_t send_queue_head(const struct send_queue *queue);
+uint64_t send_queue_tail(const struct send_queue *queue);
+struct send_slot *send_queue_slot(struct send_queue *queue, uint64_t position);
+/* Gives the slot at the head back to the application. */
+void send_queue_retire(struct send_queue *queue);
+const struct send_queue_limits *send_queue_limits(const struct send_queue *queue);
+
+#endif

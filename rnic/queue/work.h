@@ -1,0 +1,109 @@
+/* Work requests and completions: the records that cross between application and engine. */
+#ifndef WEIR_QUEUE_WORK_H
+#define WEIR_QUEUE_WORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/wire/ids.h"
+#include "rnic/wire/path.h"
+
+#define MESSAGE_LENGTH_MAX (UINT32_C(1) << 31) /* bytes [IBA 9.7.1] */
+
+struct sge {
+    uint64_t address;
+    uint32_t length; /* bytes */
+    struct memory_key key;
+};
+
+enum work_kind {
+    WORK_SEND,
+    WORK_SEND_IMMEDIATE,
+    WORK_SEND_INVALIDATE,
+    WORK_WRITE,
+    WORK_WRITE_IMMEDIATE,
+    WORK_READ,
+    WORK_COMPARE_SWAP,
+    WORK_FETCH_ADD,
+    WORK_LOCAL_INVALIDATE,
+    WORK_KIND_COUNT,
+};
+
+/* Where a datagram goes. */
+struct datagram_target {
+    struct path path;
+    struct qpn qpn;
+    struct qkey qkey;
+};
+
+struct send_request {
+    uint64_t id;
+    enum work_kind kind;
+    bool signaled;
+    bool solicited;
+    bool fence;
+    bool inline_data; /* the bytes are copied from the addresses now; keys are not looked at */
+    const struct sge *sges; /* borrowed for the call */
+    uint32_t sge_count;
+    uint32_t immediate;           /* opaque bytes, see struct packet */
+    struct memory_key invalidate; /* remote for SEND_INVALIDATE, local for LOCAL_INVALIDATE */
+    uint64_t remote_address;
+    struct memory_key remote_key;
+    uint64_t compare;
+    uint64_t swap_or_add;
+    const struct datagram_target *target; /* UD only; borrowed for the call */
+};
+
+struct receive_request {
+    uint64_t id;
+    const struct sge *sges; /* borrowed for the call */
+    uint32_t sge_count;
+};
+
+/* In the order and with the values of enum ibv_wc_status. */
+enum completion_status {
+    COMPLETION_SUCCESS,
+    COMPLETION_LOCAL_LENGTH_ERROR,
+    COMPLETION_LOCAL_QP_OPERATION_ERROR,
+    COMPLETION_LOCAL_EEC_OPERATION_ERROR,
+    COMPLETION_LOCAL_PROTECTION_ERROR,
+    COMPLETION_FLUSHED,
+    COMPLETION_WINDOW_BIND_ERROR,
+    COMPLETION_BAD_RESPONSE_ERROR,
+    COMPLETION_LOCAL_ACCESS_ERROR,
+    COMPLETION_REMOTE_INVALID_REQUEST_ERROR,
+    COMPLETION_REMOTE_ACCESS_ERROR,
+    COMPLETION_REMOTE_OPERATION_ERROR,
+    COMPLETION_RETRY_EXCEEDED,
+    COMPLETION_RNR_RETRY_EXCEEDED,
+    COMPLETION_STATUS_COUNT,
+};
+
+enum completion_kind {
+    COMPLETED_SEND,
+    COMPLETED_WRITE,
+    COMPLETED_READ,
+    COMPLETED_COMPARE_SWAP,
+    COMPLETED_FETCH_ADD,
+    COMPLETED_LOCAL_INVALIDATE,
+    COMPLETED_RECEIVE,
+    COMPLETED_RECEIVE_WRITE_IMMEDIATE, /* a peer's WRITE with immediate consumed the receive */
+};
+
+struct completion {
+    uint64_t id;
+    enum completion_status status;
+    enum completion_kind kind; /* meaningful on success only, as in verbs */
+    uint32_t byte_length;      /* received bytes (UD: with the 40 of the GRH), or read bytes */
+    struct qpn qpn;            /* the local queue pair */
+    struct qpn source;         /* UD: the sender */
+    uint32_t immediate;        /* opaque bytes */
+    struct memory_key invalidated;
+    bool has_immediate;
+    bool has_invalidated;
+    bool has_grh;
+};
+
+const char *completion_status_name(enum completion_status status);
+
+#endif

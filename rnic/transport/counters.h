@@ -1,0 +1,39 @@
+/* Everything a device counts. One field per fact; names for people come from counters_name. */
+#ifndef WEIR_TRANSPORT_COUNTERS_H
+#define WEIR_TRANSPORT_COUNTERS_H
+
+#include <stdint.h>
+
+#include "rnic/wire/packet.h"
+
+enum counter {
+    COUNTER_PACKETS_SENT,
+    COUNTER_PACKETS_RECEIVED,
+    COUNTER_BYTES_SENT,     /* payload */
+    COUNTER_BYTES_RECEIVED, /* payload of packets handed to a queue pair */
+    COUNTER_RETRANSMITTED_PACKETS,
+    COUNTER_TIMEOUTS,
+    COUNTER_RETRIES_EXCEEDED,
+    COUNTER_RNR_RETRIES_EXCEEDED,
+    COUNTER_NAK_SEQUENCE_SENT,
+    COUNTER_NAK_SEQUENCE_RECEIVED,
+    COUNTER_RNR_NAK_SENT,
+    COUNTER_RNR_NAK_RECEIVED,
+    COUNTER_NAK_ERROR_SENT, /* access, operation, invalid */
+    COUNTER_NAK_ERROR_RECEIVED,
+    COUNTER_DUPLICATE_REQUESTS,
+    COUNTER_OUT_OF_SEQUENCE,
+    COUNTER_SINK_FULL,
+    COUNTER_CONGESTION_MARKS, /* packets that came with ECN CE */
+    COUNTER_COUNT,
+};
+
+struct counters {
+    uint64_t values[COUNTER_COUNT];
+    uint64_t refused[REFUSED_COUNT];
+};
+
+/* "packets_sent", static. */
+const char *counter_name(enum counter counter);
+
+#endif

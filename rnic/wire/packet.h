@@ -1,0 +1,114 @@
+/* A RoCEv2 packet from the BTH on, without IP, UDP and ICRC (those are roce.h and icrc.h):
+ * parse into a struct, build from the same struct. Pure functions. */
+#ifndef WEIR_WIRE_PACKET_H
+#define WEIR_WIRE_PACKET_H
+
+#include <stddef.h>
+
+#include "rnic/base/status.h"
+#include "rnic/wire/ids.h"
+#include "rnic/wire/opcode.h"
+
+#define BTH_LENGTH         12u
+#define PACKET_HEADER_MAX  64u /* no opcode needs more; checked against the table by test */
+#define PACKET_PAYLOAD_MAX 4096u
+#define ICRC_LENGTH        4u
+
+/* Why a packet was refused before it reached a queue pair. One counter each. */
+enum packet_refusal {
+    REFUSED_NOT,
+    REFUSED_TRUNCATED,      /* shorter than its own headers say */
+    REFUSED_VERSION,        /* BTH transport version is not 0 */
+    REFUSED_OPCODE,         /* no such opcode */
+    REFUSED_PAD,            /* pad count larger than the payload, or on a packet without one */
+    REFUSED_PAYLOAD_LENGTH, /* payload above 4096, or where none may be */
+    REFUSED_ICRC,
+    REFUSED_FRAMING, /* IP or UDP lengths that do not fit together */
+    REFUSED_PKEY,
+    REFUSED_QKEY,
+    REFUSED_NO_QP,      /* no queue pair of that number */
+    REFUSED_SERVICE,    /* the queue pair is of another service */
+    REFUSED_STATE,      /* the queue pair is in no state to receive */
+    REFUSED_ADDRESS,    /* it came from elsewhere than the connected peer */
+    REFUSED_PSN,        /* outside any window: stale or forged */
+    REFUSED_SEQUENCE,   /* a response to nothing asked */
+    REFUSED_NO_RECEIVE, /* datagram without a receive buffer */
+    REFUSED_TOO_LONG,   /* datagram longer than its buffer */
+    REFUSED_MANAGEMENT, /* a MAD that is malformed or not for us */
+    REFUSED_COUNT,
+};
+
+/* Short name of a refusal for counters ("no_qp"), static. */
+const char *packet_refusal_name(enum packet_refusal refusal);
+
+/* AETH syndromes. [IBA 9.7.5.1.2] */
+enum aeth_kind {
+    AETH_ACK = 0,
+    AETH_RNR_NAK = 1,
+    AETH_NAK = 3,
+};
+
+enum nak_code {
+    NAK_SEQUENCE = 0,
+    NAK_INVALID_REQUEST = 1,
+    NAK_REMOTE_ACCESS = 2,
+    NAK_REMOTE_OPERATION = 3,
+    NAK_INVALID_RD_REQUEST = 4,
+};
+
+struct aeth {
+    enum aeth_kind kind;
+    uint8_t value; /* credit count code of an ACK, timer code of an RNR NAK, nak_code of a NAK */
+    uint32_t msn;  /* 24 bits */
+};
+
+/* One packet, decoded. A field is meaningful where its opcode's row says so. Values are in host
+ * order, but the immediate is opaque: the application's four bytes as they stand on the wire. */
+struct packet {
+    uint8_t opcode;
+    const struct opcode_info *info; /* set by packet_parse; packet_build looks it up itself */
+
+    bool solicited;
+    bool migration_request;
+    bool ack_request;
+    struct pkey pkey;
+    struct qpn destination;
+    struct psn psn;
+    bool fecn, becn; /* BTH byte 4, bits 7 and 6; outside the ICRC */
+
+    uint64_t remote_address; /* RETH, AtomicETH */
+    struct memory_key remote_key;
+    uint32_t dma_length;  /* RETH */
+    uint64_t swap_or_add; /* AtomicETH */
+    uint64_t compare;
+    struct aeth aeth;
+    uint64_t original;            /* AtomicAckETH */
+    uint32_t immediate;           /* ImmDt, opaque bytes */
+    struct memory_key invalidate; /* IETH */
+    struct qkey qkey;             /* DETH */
+    struct qpn source;            /* DETH */
+
+    const uint8_t *payload;  /* borrowed; NULL in a packet to build: it travels as a gather list */
+    uint32_t payload_length; /* without pad */
+};
+
+/* Pad bytes that bring `payload_length` to a multiple of 4: 0..3. */
+static inline uint32_t packet_pad(uint32_t payload_length)
+{
+    return -payload_length & 3u;
+}
+
+/* Decodes `length` bytes that begin at the BTH and end before the ICRC. The result borrows `bytes`.
+ * Returns REFUSED_NOT, or why not; *ret_packet is untouched then. */
+enum packet_refusal packet_parse(const uint8_t *bytes, size_t length,
+                                 struct packet *ret_packet) MUST_USE;
+
+/* Writes BTH and extended headers; returns their length. `payload_length` sets the pad count. The
+ * caller appends payload, pad (packet_pad) and ICRC. */
+uint32_t packet_build(const struct packet *packet, uint8_t ret_header[PACKET_HEADER_MAX]);
+
+/* One line for traces: "WRITE_FIRST qp=17 psn=7 len=1024" and the fields of its headers. Returns
+ * the length that the whole line needs, like snprintf; needs no stdio. */
+size_t packet_describe(const struct packet *packet, char *ret_text, size_t capacity);
+
+#endif

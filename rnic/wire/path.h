@@ -1,0 +1,36 @@
+/* The way between two ports: what the IP and UDP headers of a RoCEv2 packet are made from. */
+#ifndef WEIR_WIRE_PATH_H
+#define WEIR_WIRE_PATH_H
+
+#include "rnic/wire/ids.h"
+
+struct path {
+    struct gid local; /* both ends of one family */
+    struct gid remote;
+    uint16_t source_port;  /* UDP, 49152..65535; entropy for the fabric, constant per QP */
+    uint8_t traffic_class; /* DSCP and ECN bits */
+    uint8_t hop_limit;     /* 0 stands for 64 */
+    uint32_t flow_label;   /* IPv6, 20 bits */
+};
+
+/* How a packet came. `path` is seen from the receiver: `local` is the address it was sent to. */
+struct arrival {
+    struct path path;
+    bool congestion_experienced; /* ECN CE mark */
+};
+
+/* Path MTU in the encoding of the specification. [IBA 9.2, table of MTU codes] */
+enum path_mtu {
+    PATH_MTU_256 = 1,
+    PATH_MTU_512 = 2,
+    PATH_MTU_1024 = 3,
+    PATH_MTU_2048 = 4,
+    PATH_MTU_4096 = 5,
+};
+
+static inline uint32_t path_mtu_bytes(enum path_mtu mtu)
+{
+    return 128u << mtu;
+}
+
+#endif

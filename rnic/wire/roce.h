@@ -1,0 +1,48 @@
+/* RoCEv2 framing: the IP and UDP headers that the ICRC is computed over, and the ICRC itself.
+ *
+ * [RoCEv2 annex A17.3.3] The ICRC is CRC-32 over 8 bytes of ones, the IP header with TTL, TOS and
+ * checksum (IPv6: traffic class, flow label, hop limit) as ones, the UDP header with its checksum
+ * as ones, the BTH with its fifth byte as ones, and all that follows. It stands little-endian.
+ *
+ * The IPv4 identification is covered too, but a UDP socket never tells it: icrc_solve finds it. */
+#ifndef WEIR_WIRE_ROCE_H
+#define WEIR_WIRE_ROCE_H
+
+#include <stddef.h>
+
+#include "rnic/base/status.h"
+#include "rnic/wire/path.h"
+
+#define ROCE_UDP_PORT 4791u
+
+/* What of the IP header is not in the path. */
+struct roce_ip {
+    uint16_t identification; /* IPv4 */
+    bool dont_fragment;      /* IPv4 */
+};
+
+/* The ICRC of a packet whose bytes from the BTH to before the ICRC are `bytes`. `path` is seen
+ * from the sender. */
+uint32_t roce_icrc(const struct path *path, const struct roce_ip *ip, const uint8_t *bytes,
+                   size_t length);
+
+/* Incremental: seed with headers, then add bytes in pieces, then finish. `first` holds at least
+ * the whole BTH. */
+struct roce_crc {
+    uint32_t state;
+};
+struct roce_crc roce_crc_start(const struct path *path, const struct roce_ip *ip,
+                               size_t length_from_bth, const uint8_t *first, size_t first_length);
+void roce_crc_add(struct roce_crc *crc, const uint8_t *bytes, size_t length);
+uint32_t roce_crc_finish(const struct roce_crc *crc);
+
+/* True if `icrc` (as read from the packet) fits for some IPv4 identification with DF set or not;
+ * tells which. For IPv6 exactly one value fits. `path` is seen from the sender. The probability of
+ * accepting a corrupted packet is stated and derived in roce.c. `hint` is tried first. */
+bool roce_icrc_verify(const struct path *path, const struct roce_ip *hint, const uint8_t *bytes,
+                      size_t length, uint32_t icrc, struct roce_ip *ret_ip);
+
+/* The path as its other end sees it. */
+struct path path_reverse(const struct path *path);
+
+#endif
