@@ -1,0 +1,2 @@
+#include "rnic/device/device.h"
+#include <stdio.h>

@@ -1,0 +1,1 @@
+int  canary( int a ){return a;}
