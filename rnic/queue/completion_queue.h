@@ -22,7 +22,8 @@ struct completion_queue_notifier {
     void (*overrun)(struct completion_queue_notifier *notifier, struct completion_queue *queue);
 };
 
-/* `notifier` may be NULL, and outlives the queue. */
+/* `notifier` may be NULL, and outlives the queue. INVALID: capacity 0 or above QUEUE_CAPACITY_MAX.
+ */
 enum status completion_queue_create(struct allocator *allocator, uint32_t capacity,
                                     struct completion_queue_notifier *notifier,
                                     struct completion_queue **ret_queue) MUST_USE;

@@ -17,6 +17,7 @@ enum event_kind {
     EVENT_PORT_ACTIVE,
     EVENT_PORT_ERROR,
     EVENT_GID_CHANGE,
+    EVENT_KIND_COUNT,
 };
 
 struct event {
@@ -29,6 +30,7 @@ struct event_sink {
     void (*raise)(struct event_sink *sink, const struct event *event);
 };
 
+/* "qp_fatal", static. */
 const char *event_kind_name(enum event_kind kind);
 
 #endif

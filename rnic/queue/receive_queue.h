@@ -17,11 +17,13 @@ struct receive_slot {
     const struct sge *sges;
 };
 
+/* INVALID: limits above QUEUE_CAPACITY_MAX or QUEUE_SGE_MAX. */
 enum status receive_queue_create(struct allocator *allocator, uint32_t capacity, uint32_t max_sge,
                                  struct receive_queue **ret_queue) MUST_USE;
 void receive_queue_destroy(struct receive_queue *queue);
 
-/* Application side. FULL; INVALID: too many SGEs. */
+/* Application side. FULL; INVALID: too many SGEs. Lengths are not limited: a message never
+ * is longer than MESSAGE_LENGTH_MAX. */
 enum status receive_queue_post(struct receive_queue *queue,
                                const struct receive_request *request) MUST_USE;
 

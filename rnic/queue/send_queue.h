@@ -12,7 +12,8 @@
 
 struct send_queue;
 
-/* A posted request and what the transport notes on it. */
+/* A posted request and what the transport notes on it. Ordered so that posting to a connected queue
+ * pair writes the first 64 bytes and the SGEs only. */
 struct send_slot {
     uint64_t id;
     enum work_kind kind;
@@ -22,21 +23,22 @@ struct send_slot {
     uint32_t immediate;
     struct memory_key invalidate;
     uint64_t remote_address;
-    struct memory_key remote_key;
     uint64_t compare;
     uint64_t swap_or_add;
-    struct datagram_target target;
+    struct memory_key remote_key;
 
-    /* The transport's. */
+    /* The transport's; all zero when the slot has just been posted. */
     struct psn first_psn;
     uint32_t packet_count; /* PSNs it takes; for READ those of the response */
-    bool started;          /* first_psn is assigned */
-    bool finished;         /* done, waiting for those before it */
+    uint32_t received;     /* bytes of a READ response placed so far */
     enum completion_status status;
-    uint32_t received; /* bytes of a READ response placed so far */
+    bool started;  /* first_psn is assigned */
+    bool finished; /* done, waiting for those before it */
 
     const struct sge *sges;      /* sge_count of them, in the ring's memory */
     const uint8_t *inline_bytes; /* `length` of them where inline_data */
+
+    struct datagram_target target; /* UD only */
 };
 
 struct send_queue_limits {
@@ -45,12 +47,15 @@ struct send_queue_limits {
     uint32_t max_inline; /* bytes */
 };
 
+/* INVALID: limits above QUEUE_CAPACITY_MAX, QUEUE_SGE_MAX, QUEUE_INLINE_MAX. Capacity 0 is allowed
+ * and always full. */
 enum status send_queue_create(struct allocator *allocator, const struct send_queue_limits *limits,
                               struct send_queue **ret_queue) MUST_USE;
 void send_queue_destroy(struct send_queue *queue);
 
-/* Application side. Copies the request. FULL; INVALID: too many SGEs; TOO_LONG: inline data above
- * max_inline, or a message above MESSAGE_LENGTH_MAX. */
+/* Application side. Copies the request. FULL; INVALID: too many SGEs, no such kind, or inline data
+ * with a kind that sends none; TOO_LONG: inline data above max_inline, or a message above
+ * MESSAGE_LENGTH_MAX. */
 enum status send_queue_post(struct send_queue *queue, const struct send_request *request) MUST_USE;
 
 /* Engine side: positions head <= p < tail hold requests. */

@@ -10,6 +10,11 @@
 
 #define MESSAGE_LENGTH_MAX (UINT32_C(1) << 31) /* bytes [IBA 9.7.1] */
 
+/* No queue is created larger; far above what a device offers, so that sizes cannot overflow. */
+#define QUEUE_CAPACITY_MAX (UINT32_C(1) << 24)
+#define QUEUE_SGE_MAX      1024u
+#define QUEUE_INLINE_MAX   65536u
+
 struct sge {
     uint64_t address;
     uint32_t length; /* bytes */
@@ -104,6 +109,7 @@ struct completion {
     bool has_grh;
 };
 
+/* "retry exceeded", static. */
 const char *completion_status_name(enum completion_status status);
 
 #endif

@@ -1,0 +1,196 @@
+/* The completion queue's ring, and arming. Memory orders: queue_private.h, and what follows.
+ *
+ * Why no event is lost. The engine stores `tail` and then loads `armed`; the application stores
+ * `armed` and then, in its poll, loads `tail`. All four are sequentially consistent, so they have
+ * one order that everybody agrees on. If the engine's load comes after the application's store, the
+ * engine sees the arming and notifies. If it comes before, the engine's store of `tail`, which is
+ * earlier still, comes before the application's load, and the poll sees the record. With anything
+ * weaker both could read the old value: that is the store-buffer case, real on x86 too.
+ *
+ * Only the application raises `armed` and only the engine clears it, so the exchange that clears it
+ * always finds at least what the load has seen: an arming for any completion may have replaced one
+ * for solicited ones in between, and this push satisfies both. */
+#include "rnic/queue/completion_queue.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "rnic/base/check.h"
+#include "rnic/queue/queue_private.h"
+
+enum arming {
+    ARMED_NOT,
+    ARMED_SOLICITED,
+    ARMED_ANY,
+};
+
+struct completion_queue {
+    struct allocator *allocator;
+    struct completion_queue_notifier *notifier;
+    struct completion *records; /* mask + 1 of them */
+    uint32_t mask;
+    uint32_t capacity;
+    uint32_t users;
+
+    alignas(CACHE_LINE) _Atomic uint64_t tail; /* written by the engine */
+    uint64_t head_seen;                        /* the engine's: head is at least this */
+    _Atomic bool overrun;                      /* written by the engine, never cleared */
+
+    alignas(CACHE_LINE) _Atomic uint64_t head; /* written by the application */
+
+    /* Of enum arming. On a line of its own: the engine reads it at each push, and the application
+     * moves its head at each poll. */
+    alignas(CACHE_LINE) _Atomic uint32_t armed;
+};
+
+enum status completion_queue_create(struct allocator *allocator, uint32_t capacity,
+                                    struct completion_queue_notifier *notifier,
+                                    struct completion_queue **ret_queue)
+{
+    if (capacity == 0 || capacity > QUEUE_CAPACITY_MAX) {
+        return STATUS_INVALID;
+    }
+    uint32_t storage = queue_storage(capacity);
+    struct completion_queue *queue = allocator->allocate(allocator, sizeof *queue);
+    struct completion *records =
+        allocator->allocate(allocator, storage * sizeof(struct completion));
+    if (queue == NULL || records == NULL) {
+        allocator->release(allocator, records);
+        allocator->release(allocator, queue);
+        return STATUS_NO_MEMORY;
+    }
+    queue->allocator = allocator;
+    queue->notifier = notifier;
+    queue->records = records;
+    queue->mask = storage - 1;
+    queue->capacity = capacity;
+    *ret_queue = queue;
+    return STATUS_OK;
+}
+
+void completion_queue_destroy(struct completion_queue *queue)
+{
+    if (queue != NULL) {
+        CHECK(queue->users == 0);
+        queue->allocator->release(queue->allocator, queue->records);
+        queue->allocator->release(queue->allocator, queue);
+    }
+}
+
+static bool refuse_overrun(struct completion_queue *queue)
+{
+    if (!atomic_load_explicit(&queue->overrun, memory_order_relaxed)) {
+        atomic_store_explicit(&queue->overrun, true, memory_order_release);
+        if (queue->notifier != NULL) {
+            queue->notifier->overrun(queue->notifier, queue);
+        }
+    }
+    return false;
+}
+
+bool completion_queue_push(struct completion_queue *queue, const struct completion *completion,
+                           bool solicited)
+{
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    if (atomic_load_explicit(&queue->overrun, memory_order_relaxed)) {
+        return false;
+    }
+    if (tail - queue->head_seen >= queue->capacity) {
+        queue->head_seen = atomic_load_explicit(&queue->head, memory_order_acquire);
+        if (tail - queue->head_seen >= queue->capacity) {
+            return refuse_overrun(queue);
+        }
+    }
+    queue->records[tail & queue->mask] = *completion;
+    atomic_store_explicit(&queue->tail, tail + 1, memory_order_seq_cst);
+
+    uint32_t armed = atomic_load_explicit(&queue->armed, memory_order_seq_cst);
+    if (armed == ARMED_ANY || (armed == ARMED_SOLICITED && solicited)) {
+        atomic_exchange_explicit(&queue->armed, ARMED_NOT, memory_order_seq_cst);
+        if (queue->notifier != NULL) {
+            queue->notifier->completed(queue->notifier, queue);
+        }
+    }
+    return true;
+}
+
+uint32_t completion_queue_poll(struct completion_queue *queue, uint32_t count,
+                               struct completion *ret_completions)
+{
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_seq_cst);
+    uint64_t available = tail - head;
+    uint32_t taken = available < count ? (uint32_t)available : count;
+    for (uint32_t i = 0; i < taken; i++) {
+        ret_completions[i] = queue->records[(head + i) & queue->mask];
+    }
+    if (taken > 0) {
+        atomic_store_explicit(&queue->head, head + taken, memory_order_release);
+    }
+    return taken;
+}
+
+void completion_queue_arm(struct completion_queue *queue, bool solicited_only)
+{
+    if (!solicited_only) {
+        atomic_store_explicit(&queue->armed, ARMED_ANY, memory_order_seq_cst);
+        return;
+    }
+    /* Where the queue is armed already, for whatever, it stays so. */
+    uint32_t expected = ARMED_NOT;
+    atomic_compare_exchange_strong_explicit(&queue->armed, &expected, ARMED_SOLICITED,
+                                            memory_order_seq_cst, memory_order_seq_cst);
+}
+
+uint32_t completion_queue_depth(const struct completion_queue *queue)
+{
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_acquire);
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_acquire);
+    return (uint32_t)(tail - head);
+}
+
+uint32_t completion_queue_capacity(const struct completion_queue *queue)
+{
+    return queue->capacity;
+}
+
+bool completion_queue_is_overrun(const struct completion_queue *queue)
+{
+    return atomic_load_explicit(&queue->overrun, memory_order_acquire);
+}
+
+enum status completion_queue_resize(struct completion_queue *queue, uint32_t capacity)
+{
+    if (capacity == 0 || capacity > QUEUE_CAPACITY_MAX ||
+        capacity < completion_queue_depth(queue)) {
+        return STATUS_INVALID;
+    }
+    uint32_t storage = queue_storage(capacity);
+    struct completion *records =
+        queue->allocator->allocate(queue->allocator, storage * sizeof(struct completion));
+    if (records == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    for (uint64_t position = head; position != tail; position++) {
+        records[position & (storage - 1)] = queue->records[position & queue->mask];
+    }
+    queue->allocator->release(queue->allocator, queue->records);
+    queue->records = records;
+    queue->mask = storage - 1;
+    queue->capacity = capacity;
+    return STATUS_OK;
+}
+
+void completion_queue_use(struct completion_queue *queue, int change)
+{
+    CHECK(change >= 0 || queue->users >= (uint32_t)-change);
+    queue->users += (uint32_t)change;
+}
+
+uint32_t completion_queue_users(const struct completion_queue *queue)
+{
+    return queue->users;
+}

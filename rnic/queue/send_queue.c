@@ -1,0 +1,199 @@
+/* The send queue's ring. Memory orders: queue_private.h.
+ *
+ * One allocation: the queue, then slots of a fixed stride, each a struct send_slot followed by its
+ * SGEs or its inline bytes, whichever need more. Where those stand never changes, so `sges` and
+ * `inline_bytes` are set at create; the transport's notes are cleared at retire, on the side that
+ * has them in its cache. */
+#include "rnic/queue/send_queue.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "rnic/base/check.h"
+#include "rnic/queue/queue_private.h"
+
+struct send_queue {
+    struct allocator *allocator;
+    struct send_queue_limits limits;
+    uint32_t mask;
+    uint32_t stride; /* bytes */
+    uint8_t *slots;
+
+    alignas(CACHE_LINE) _Atomic uint64_t tail; /* written by the application */
+    uint64_t head_seen;                        /* the application's: head is at least this */
+
+    alignas(CACHE_LINE) _Atomic uint64_t head; /* written by the engine */
+};
+
+BUILD_CHECK(offsetof(struct send_slot, remote_key) < CACHE_LINE);
+BUILD_CHECK(sizeof(struct send_slot) % alignof(struct sge) == 0);
+
+static struct send_slot *slot_at(const struct send_queue *queue, uint64_t position)
+{
+    return (struct send_slot *)(queue->slots + (position & queue->mask) * (size_t)queue->stride);
+}
+
+enum status send_queue_create(struct allocator *allocator, const struct send_queue_limits *limits,
+                              struct send_queue **ret_queue)
+{
+    if (limits->capacity > QUEUE_CAPACITY_MAX || limits->max_sge > QUEUE_SGE_MAX ||
+        limits->max_inline > QUEUE_INLINE_MAX) {
+        return STATUS_INVALID;
+    }
+    size_t sge_bytes = limits->max_sge * sizeof(struct sge);
+    size_t data = sge_bytes > limits->max_inline ? sge_bytes : limits->max_inline;
+    size_t stride = queue_round_to_line(sizeof(struct send_slot) + data);
+    uint32_t storage = queue_storage(limits->capacity);
+    size_t start = queue_round_to_line(sizeof(struct send_queue));
+
+    uint8_t *memory = allocator->allocate(allocator, start + storage * stride);
+    if (memory == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    struct send_queue *queue = (struct send_queue *)memory;
+    queue->allocator = allocator;
+    queue->limits = *limits;
+    queue->mask = storage - 1;
+    queue->stride = (uint32_t)stride;
+    queue->slots = memory + start;
+    for (uint32_t i = 0; i < storage; i++) {
+        struct send_slot *slot = slot_at(queue, i);
+        slot->sges = (const struct sge *)(slot + 1);
+        slot->inline_bytes = (const uint8_t *)(slot + 1);
+    }
+    *ret_queue = queue;
+    return STATUS_OK;
+}
+
+void send_queue_destroy(struct send_queue *queue)
+{
+    if (queue != NULL) {
+        queue->allocator->release(queue->allocator, queue);
+    }
+}
+
+static bool sends_data(enum work_kind kind)
+{
+    switch (kind) {
+    case WORK_SEND:
+    case WORK_SEND_IMMEDIATE:
+    case WORK_SEND_INVALIDATE:
+    case WORK_WRITE:
+    case WORK_WRITE_IMMEDIATE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static enum status check_request(const struct send_queue *queue, const struct send_request *request,
+                                 uint32_t *ret_length)
+{
+    if ((unsigned)request->kind >= WORK_KIND_COUNT || request->sge_count > queue->limits.max_sge ||
+        (request->inline_data && !sends_data(request->kind))) {
+        return STATUS_INVALID;
+    }
+    uint64_t length = 0;
+    for (uint32_t i = 0; i < request->sge_count; i++) {
+        length += request->sges[i].length;
+    }
+    if (length > MESSAGE_LENGTH_MAX ||
+        (request->inline_data && length > queue->limits.max_inline)) {
+        return STATUS_TOO_LONG;
+    }
+    *ret_length = (uint32_t)length;
+    return STATUS_OK;
+}
+
+static void copy_inline(struct send_slot *slot, const struct send_request *request)
+{
+    uint8_t *to = (uint8_t *)(slot + 1);
+    for (uint32_t i = 0; i < request->sge_count; i++) {
+        const struct sge *sge = &request->sges[i];
+        if (sge->length > 0) {
+            memcpy(to, (const void *)(uintptr_t)sge->address, sge->length);
+            to += sge->length;
+        }
+    }
+}
+
+static void fill_slot(struct send_slot *slot, const struct send_request *request, uint32_t length)
+{
+    slot->id = request->id;
+    slot->kind = request->kind;
+    slot->signaled = request->signaled;
+    slot->solicited = request->solicited;
+    slot->fence = request->fence;
+    slot->inline_data = request->inline_data;
+    slot->sge_count = request->inline_data ? 0 : request->sge_count;
+    slot->length = length;
+    slot->immediate = request->immediate;
+    slot->invalidate = request->invalidate;
+    slot->remote_address = request->remote_address;
+    slot->compare = request->compare;
+    slot->swap_or_add = request->swap_or_add;
+    slot->remote_key = request->remote_key;
+    if (request->target != NULL) {
+        slot->target = *request->target;
+    }
+    if (request->inline_data) {
+        copy_inline(slot, request);
+    } else if (request->sge_count > 0) {
+        memcpy(slot + 1, request->sges, request->sge_count * sizeof(struct sge));
+    }
+}
+
+enum status send_queue_post(struct send_queue *queue, const struct send_request *request)
+{
+    uint32_t length;
+    enum status status = check_request(queue, request, &length);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    if (tail - queue->head_seen >= queue->limits.capacity) {
+        queue->head_seen = atomic_load_explicit(&queue->head, memory_order_acquire);
+        if (tail - queue->head_seen >= queue->limits.capacity) {
+            return STATUS_FULL;
+        }
+    }
+    fill_slot(slot_at(queue, tail), request, length);
+    atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
+    return STATUS_OK;
+}
+
+uint64_t send_queue_head(const struct send_queue *queue)
+{
+    return atomic_load_explicit(&queue->head, memory_order_relaxed);
+}
+
+uint64_t send_queue_tail(const struct send_queue *queue)
+{
+    return atomic_load_explicit(&queue->tail, memory_order_acquire);
+}
+
+struct send_slot *send_queue_slot(struct send_queue *queue, uint64_t position)
+{
+    CHECK(position - send_queue_head(queue) < queue->limits.capacity);
+    return slot_at(queue, position);
+}
+
+void send_queue_retire(struct send_queue *queue)
+{
+    uint64_t head = send_queue_head(queue);
+    CHECK(head != send_queue_tail(queue));
+    struct send_slot *slot = slot_at(queue, head);
+    slot->first_psn = (struct psn){0};
+    slot->packet_count = 0;
+    slot->received = 0;
+    slot->status = COMPLETION_SUCCESS;
+    slot->started = false;
+    slot->finished = false;
+    atomic_store_explicit(&queue->head, head + 1, memory_order_release);
+}
+
+const struct send_queue_limits *send_queue_limits(const struct send_queue *queue)
+{
+    return &queue->limits;
+}
