@@ -1,0 +1,37 @@
+/* What stands behind a completion channel and behind async events: a queue of records and a
+ * descriptor that is readable as long as a record waits.
+ *
+ * Any thread may post; several may wait. An application may poll the descriptor, and may set
+ * O_NONBLOCK on it, which notify_wait honours. One post makes the descriptor readable once: two
+ * records need two waits. Nothing is lost: the queue grows. */
+#ifndef WEIR_IO_NOTIFY_H
+#define WEIR_IO_NOTIFY_H
+
+#include <stdint.h>
+
+#include "rnic/base/status.h"
+
+struct notify;
+
+struct notify_record {
+    void *object;
+    uint64_t value; /* the poster's: e.g. the kind of an async event */
+};
+
+enum status notify_create(struct notify **ret_notify) MUST_USE;
+/* Nobody waits or posts any more. NULL is allowed. */
+void notify_destroy(struct notify *notify);
+
+int notify_descriptor(const struct notify *notify);
+
+/* Never blocks; may be called under the engine's lock. */
+void notify_post(struct notify *notify, const struct notify_record *record);
+
+/* Takes the oldest record; blocks while there is none. Returns 0, or an errno value: EAGAIN if the
+ * descriptor is non-blocking and nothing waits, EINTR. */
+int notify_wait(struct notify *notify, struct notify_record *ret_record) MUST_USE;
+
+/* Removes the waiting records of an object that goes away; returns how many there were. */
+uint32_t notify_forget(struct notify *notify, const void *object);
+
+#endif

@@ -1,0 +1,80 @@
+/* Many processes of one user behind one address: who has which queue pair numbers, communication
+ * ids and services.
+ *
+ * A file in /dev/shm, one per user and network namespace, under a lock. Each process holds a slot;
+ * that it lives is proven by a file lock that the kernel drops when it dies, so any process may be
+ * killed at any instant and the others go on. Claims on services die with their slot.
+ *
+ * Calls may be made by any thread, with the engine's lock held or not; they take the file's lock
+ * for some microseconds. Not here: moving packets between processes (handoff.h). */
+#ifndef WEIR_IO_REGISTRY_H
+#define WEIR_IO_REGISTRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/base/status.h"
+#include "rnic/wire/ids.h"
+
+#define REGISTRY_SLOTS         1024u
+#define REGISTRY_SLOT_BITS     10u
+#define REGISTRY_QPNS_PER_SLOT 16384u
+#define REGISTRY_QPN_RESERVED  16u /* slot 0 begins above these */
+#define REGISTRY_NO_SLOT       UINT32_MAX
+
+struct registry;
+
+/* Which addresses a claim covers. */
+enum registry_scope {
+    REGISTRY_EXACT,    /* `address` only */
+    REGISTRY_ANY_IPV4, /* 0.0.0.0 */
+    REGISTRY_ANY_IPV6, /* [::], IPv6 only */
+    REGISTRY_ANY,      /* [::] that takes IPv4 too */
+};
+
+struct registry_name {
+    uint64_t service_id; /* of rdma_cm: rdma_cm_service_id(port space, port) */
+    enum registry_scope scope;
+    struct gid address;
+};
+
+/* FULL: all slots are taken. DENIED: the file is not ours or of the wrong mode. */
+enum status registry_open(struct registry **ret_registry) MUST_USE;
+/* Gives slot and claims back. NULL is allowed. */
+void registry_close(struct registry *registry);
+
+uint32_t registry_slot(const struct registry *registry);
+/* Our range of queue pair numbers: first and count. */
+struct qpn registry_first_qpn(const struct registry *registry);
+uint32_t registry_qpn_count(const struct registry *registry);
+
+/* Claims a service name (an rdma_cm bind). IN_USE: another claim covers the same service and a
+ * common address, unless both say `reuse` and neither listens. FULL: the table has no room. */
+enum status registry_claim(struct registry *registry, const struct registry_name *name, bool reuse,
+                           uint32_t *ret_claim) MUST_USE;
+/* The same for an rdma_cm port of `port_space` (0x06 for RDMA_PS_TCP) that the registry chooses:
+ * 32768..60999, free for the scope. `name->service_id` is ignored. */
+enum status registry_claim_port(struct registry *registry, uint8_t port_space,
+                                const struct registry_name *name, uint16_t *ret_port,
+                                uint32_t *ret_claim) MUST_USE;
+/* REQs for the claimed name come to this process from now on. IN_USE: somebody listens there. */
+enum status registry_listen(struct registry *registry, uint32_t claim) MUST_USE;
+void registry_release(struct registry *registry, uint32_t claim);
+
+/* The slot of the live process that listens for a service at an address; exact claims come before
+ * wide ones. REGISTRY_NO_SLOT: none. */
+uint32_t registry_find_listener(struct registry *registry, uint64_t service_id,
+                                const struct gid *address);
+
+/* The slot that a number belongs to by its upper bits; says nothing about its life. */
+static inline uint32_t registry_slot_of_qpn(struct qpn qpn)
+{
+    return qpn.value / REGISTRY_QPNS_PER_SLOT;
+}
+
+static inline uint32_t registry_slot_of_communication_id(uint32_t id)
+{
+    return id >> (32 - REGISTRY_SLOT_BITS);
+}
+
+#endif
