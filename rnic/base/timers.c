@@ -1,0 +1,106 @@
+/* Pairing heap: setting is constant, taking the earliest logarithmic over time. No recursion, so
+ * a heap of any shape fits any stack. */
+#include "rnic/base/timers.h"
+
+void timers_init(struct timers *timers)
+{
+    *timers = (struct timers){0};
+}
+
+static bool comes_before(const struct timer *a, const struct timer *b)
+{
+    return a->deadline.ns != b->deadline.ns ? a->deadline.ns < b->deadline.ns : a->order < b->order;
+}
+
+/* Joins two trees whose roots have no siblings; either may be NULL. */
+static struct timer *meld(struct timer *a, struct timer *b)
+{
+    if (a == NULL || b == NULL) {
+        return a == NULL ? b : a;
+    }
+    struct timer *winner = comes_before(a, b) ? a : b;
+    struct timer *loser = winner == a ? b : a;
+    loser->previous = winner;
+    loser->next = winner->child;
+    if (loser->next != NULL) {
+        loser->next->previous = loser;
+    }
+    winner->child = loser;
+    return winner;
+}
+
+static struct timer *detach(struct timer *timer)
+{
+    timer->next = NULL;
+    timer->previous = NULL;
+    return timer;
+}
+
+/* Makes one tree of a row of siblings: melds them in pairs from the left, then the pairs from the
+ * right. The pairs wait in a stack through `next`. */
+static struct timer *meld_siblings(struct timer *first)
+{
+    struct timer *pairs = NULL;
+    while (first != NULL) {
+        struct timer *second = first->next;
+        struct timer *rest = second == NULL ? NULL : second->next;
+        struct timer *pair = meld(detach(first), second == NULL ? NULL : detach(second));
+        pair->next = pairs;
+        pairs = pair;
+        first = rest;
+    }
+    struct timer *tree = NULL;
+    while (pairs != NULL) {
+        struct timer *rest = pairs->next;
+        tree = meld(tree, detach(pairs));
+        pairs = rest;
+    }
+    return tree;
+}
+
+static void unlink_from_siblings(struct timer *timer)
+{
+    if (timer->previous->child == timer) {
+        timer->previous->child = timer->next;
+    } else {
+        timer->previous->next = timer->next;
+    }
+    if (timer->next != NULL) {
+        timer->next->previous = timer->previous;
+    }
+}
+
+void timers_cancel(struct timers *timers, struct timer *timer)
+{
+    if (!timer_is_set(timer)) {
+        return;
+    }
+    struct timer *orphans = meld_siblings(timer->child);
+    if (timer == timers->root) {
+        timers->root = orphans;
+    } else {
+        unlink_from_siblings(timer);
+        timers->root = meld(timers->root, orphans);
+    }
+    *timer = (struct timer){.deadline = timer->deadline};
+}
+
+void timers_set(struct timers *timers, struct timer *timer, struct instant deadline)
+{
+    timers_cancel(timers, timer);
+    if (instant_is_never(deadline)) {
+        return;
+    }
+    *timer = (struct timer){.deadline = deadline, .order = ++timers->last_order};
+    timers->root = meld(timers->root, timer);
+}
+
+struct timer *timers_pop_due(struct timers *timers, struct instant now)
+{
+    struct timer *timer = timers->root;
+    if (timer == NULL || instant_before(now, timer->deadline)) {
+        return NULL;
+    }
+    timers_cancel(timers, timer);
+    return timer;
+}
