@@ -31,7 +31,8 @@ struct region_attributes {
     unsigned access;  /* of enum access */
 };
 
-/* `seed` makes keys hard to guess and runs repeatable. */
+/* `seed` makes keys hard to guess and runs repeatable. INVALID: more regions than a key can name
+ * (2^24 - 1). */
 enum status memory_create(struct allocator *allocator, uint32_t max_regions, uint64_t seed,
                           struct memory **ret_memory) MUST_USE;
 void memory_destroy(struct memory *memory);
@@ -72,6 +73,7 @@ enum memory_verdict {
 
 enum memory_verdict memory_check(const struct memory *memory, const struct memory_request *request,
                                  uint8_t **ret_bytes) MUST_USE;
+/* "outside the region", static. */
 const char *memory_verdict_name(enum memory_verdict verdict);
 
 /* Keys and domains alive, for leak checks. */

@@ -6,14 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rnic/wire/fragment.h"
 #include "rnic/wire/path.h"
 
 #define OUTGOING_FRAGMENT_MAX 34u /* SGE limit and two */
-
-struct fragment {
-    const uint8_t *bytes;
-    uint32_t length;
-};
 
 /* A packet on its way out, all borrowed until emit returns. On the wire it is header, fragments,
  * pad (packet_pad of payload_length, zeroes) and, where the link wants it, the ICRC. */
