@@ -1,0 +1,100 @@
+/* Wake-ups are neither lost nor invented: one record, one token. */
+#include "rnic/io/notify.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static bool is_readable(const struct notify *notify)
+{
+    struct pollfd ready = {.fd = notify_descriptor(notify), .events = POLLIN};
+    return poll(&ready, 1, 0) == 1;
+}
+
+static struct notify *create(void)
+{
+    struct notify *notify;
+    assert_int_equal(notify_create(&notify), STATUS_OK);
+    fcntl(notify_descriptor(notify), F_SETFL, O_NONBLOCK);
+    return notify;
+}
+
+static void records_come_in_order_and_once(void **state)
+{
+    struct notify *notify = create();
+    struct notify_record record;
+    assert_false(is_readable(notify));
+    assert_int_equal(notify_wait(notify, &record), EAGAIN);
+    for (uint64_t i = 0; i < 100; i++) { /* grows on the way */
+        notify_post(notify, &(struct notify_record){.value = i});
+    }
+    for (uint64_t i = 0; i < 100; i++) {
+        assert_true(is_readable(notify));
+        assert_int_equal(notify_wait(notify, &record), 0);
+        assert_int_equal(record.value, i);
+    }
+    assert_false(is_readable(notify));
+    notify_destroy(notify);
+}
+
+static void forgotten_records_take_their_token_along(void **state)
+{
+    struct notify *notify = create();
+    struct notify_record record;
+    int dying, living;
+    notify_post(notify, &(struct notify_record){&dying, 1});
+    notify_post(notify, &(struct notify_record){&living, 2});
+    notify_post(notify, &(struct notify_record){&dying, 3});
+    assert_int_equal(notify_forget(notify, &dying), 2);
+    assert_int_equal(notify_wait(notify, &record), 0);
+    assert_ptr_equal(record.object, &living);
+    assert_false(is_readable(notify));
+    assert_int_equal(notify_wait(notify, &record), EAGAIN);
+    assert_int_equal(notify_forget(notify, &dying), 0);
+    notify_destroy(notify);
+}
+
+#define POSTED 20000
+
+static void *post_many(void *argument)
+{
+    for (uint64_t i = 1; i <= POSTED; i++) {
+        notify_post(argument, &(struct notify_record){.value = i});
+    }
+    return NULL;
+}
+
+static void blocked_reader_gets_every_record(void **state)
+{
+    struct notify *notify;
+    assert_int_equal(notify_create(&notify), STATUS_OK);
+    pthread_t poster;
+    assert_int_equal(pthread_create(&poster, NULL, post_many, notify), 0);
+    for (uint64_t i = 1; i <= POSTED; i++) {
+        struct notify_record record;
+        assert_int_equal(notify_wait(notify, &record), 0);
+        assert_int_equal(record.value, i);
+    }
+    pthread_join(poster, NULL);
+    assert_false(is_readable(notify));
+    notify_destroy(notify);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_come_in_order_and_once),
+        cmocka_unit_test(forgotten_records_take_their_token_along),
+        cmocka_unit_test(blocked_reader_gets_every_record),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
