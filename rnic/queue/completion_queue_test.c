@@ -1,0 +1,242 @@
+#include "rnic/queue/completion_queue.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "rnic/base/container.h"
+#include "rnic/base/heap.h"
+
+struct watcher {
+    struct completion_queue_notifier notifier;
+    int completed;
+    int overruns;
+};
+
+static void count_completed(struct completion_queue_notifier *notifier,
+                            struct completion_queue *queue)
+{
+    CONTAINER_OF(notifier, struct watcher, notifier)->completed++;
+}
+
+static void count_overrun(struct completion_queue_notifier *notifier,
+                          struct completion_queue *queue)
+{
+    CONTAINER_OF(notifier, struct watcher, notifier)->overruns++;
+}
+
+static struct completion_queue *create(struct watcher *watcher, uint32_t capacity)
+{
+    *watcher = (struct watcher){.notifier = {count_completed, count_overrun}};
+    struct completion_queue *queue;
+    assert_int_equal(
+        completion_queue_create(heap_allocator(), capacity, &watcher->notifier, &queue), STATUS_OK);
+    return queue;
+}
+
+static bool push(struct completion_queue *queue, uint64_t id, bool solicited)
+{
+    struct completion completion = {.id = id};
+    return completion_queue_push(queue, &completion, solicited);
+}
+
+static void order_capacity_and_overrun(void **state)
+{
+    struct watcher watcher;
+    struct completion_queue *queue = create(&watcher, 3);
+    struct completion got[8];
+    uint64_t next_in = 0;
+    uint64_t next_out = 0;
+    for (uint32_t round = 0; round < 20; round++) {
+        while (completion_queue_depth(queue) < 3) {
+            assert_true(push(queue, next_in++, false));
+        }
+        uint32_t wanted = round % 4;
+        assert_int_equal(completion_queue_poll(queue, wanted, got), wanted);
+        for (uint32_t i = 0; i < wanted; i++) {
+            assert_int_equal(got[i].id, next_out++);
+        }
+    }
+    assert_int_equal(completion_queue_poll(queue, 8, got), 3 - 19 % 4);
+    assert_false(completion_queue_is_overrun(queue));
+    for (int i = 0; i < 3; i++) {
+        assert_true(push(queue, i, false));
+    }
+    assert_false(push(queue, 3, false));
+    assert_false(push(queue, 4, false));
+    assert_true(completion_queue_is_overrun(queue));
+    assert_int_equal(watcher.overruns, 1);
+    assert_int_equal(completion_queue_poll(queue, 8, got), 3); /* what was in it can be read */
+    assert_false(push(queue, 5, false));                       /* but nothing comes any more */
+    assert_int_equal(watcher.overruns, 1);
+    assert_int_equal(watcher.completed, 0);
+    completion_queue_destroy(queue);
+}
+
+static void arming(void **state)
+{
+    struct watcher watcher;
+    struct completion_queue *queue = create(&watcher, 100);
+    assert_true(push(queue, 0, true));
+    completion_queue_arm(queue, false);
+    assert_int_equal(watcher.completed, 0); /* pushed before: it is for the poll to find */
+    push(queue, 1, false);
+    assert_int_equal(watcher.completed, 1);
+    push(queue, 2, true);
+    assert_int_equal(watcher.completed, 1); /* one event per arming */
+
+    completion_queue_arm(queue, true);
+    push(queue, 3, false);
+    assert_int_equal(watcher.completed, 1);
+    push(queue, 4, true);
+    assert_int_equal(watcher.completed, 2);
+
+    completion_queue_arm(queue, true);
+    completion_queue_arm(queue, false); /* any overrides solicited */
+    push(queue, 5, false);
+    assert_int_equal(watcher.completed, 3);
+    completion_queue_arm(queue, false);
+    completion_queue_arm(queue, true); /* and is not weakened by it */
+    push(queue, 6, false);
+    assert_int_equal(watcher.completed, 4);
+    completion_queue_destroy(queue);
+}
+
+static void resize_keeps_what_is_there(void **state)
+{
+    struct watcher watcher;
+    struct completion_queue *queue = create(&watcher, 4);
+    struct completion got[16];
+    for (uint64_t i = 0; i < 6; i++) { /* the ring has wrapped: 2..5 are in it */
+        push(queue, i, false);
+        if (i < 2) {
+            assert_int_equal(completion_queue_poll(queue, 1, got), 1);
+        }
+    }
+    assert_int_equal(completion_queue_resize(queue, 3), STATUS_INVALID);
+    assert_int_equal(completion_queue_resize(queue, QUEUE_CAPACITY_MAX + 1), STATUS_INVALID);
+    assert_int_equal(completion_queue_resize(queue, 9), STATUS_OK);
+    assert_int_equal(completion_queue_capacity(queue), 9);
+    for (uint64_t i = 6; i < 11; i++) {
+        assert_true(push(queue, i, false));
+    }
+    assert_int_equal(completion_queue_poll(queue, 5, got), 5);
+    assert_int_equal(got[0].id, 2);
+    assert_int_equal(completion_queue_resize(queue, 4), STATUS_OK);
+    assert_int_equal(completion_queue_poll(queue, 16, got), 4);
+    assert_int_equal(got[0].id, 7);
+    assert_int_equal(got[3].id, 10);
+    completion_queue_destroy(queue);
+}
+
+static void users_and_limits(void **state)
+{
+    struct completion_queue *queue = NULL;
+    assert_int_equal(completion_queue_create(heap_allocator(), 0, NULL, &queue), STATUS_INVALID);
+    assert_int_equal(
+        completion_queue_create(heap_allocator(), QUEUE_CAPACITY_MAX + 1, NULL, &queue),
+        STATUS_INVALID);
+    assert_null(queue);
+    assert_int_equal(completion_queue_create(heap_allocator(), 1, NULL, &queue), STATUS_OK);
+    completion_queue_arm(queue, false);
+    assert_true(push(queue, 0, false)); /* no notifier */
+    assert_false(push(queue, 0, false));
+    completion_queue_use(queue, +1);
+    completion_queue_use(queue, +1);
+    completion_queue_use(queue, -1);
+    assert_int_equal(completion_queue_users(queue), 1);
+    completion_queue_use(queue, -1);
+    completion_queue_destroy(queue);
+    completion_queue_destroy(NULL);
+}
+
+/* The engine pushes; the application sleeps on a semaphore whenever a poll after arming finds
+ * nothing. A lost event shows as a wait that ends by its deadline. */
+
+#define CROSSINGS 50000
+
+struct sleeper {
+    struct completion_queue_notifier notifier;
+    struct completion_queue *queue;
+    sem_t due;
+};
+
+static void post_due(struct completion_queue_notifier *notifier, struct completion_queue *queue)
+{
+    sem_post(&CONTAINER_OF(notifier, struct sleeper, notifier)->due);
+}
+
+static void *push_all(void *argument)
+{
+    struct sleeper *sleeper = argument;
+    for (uint64_t i = 0; i < CROSSINGS; i++) {
+        while (completion_queue_depth(sleeper->queue) == 3) {
+            sched_yield();
+        }
+        struct completion completion = {.id = i, .byte_length = (uint32_t)i};
+        completion_queue_push(sleeper->queue, &completion, i % 3 == 0);
+        if (i % 2 == 0) {
+            sched_yield();
+        }
+    }
+    return NULL;
+}
+
+static bool wait_due(struct sleeper *sleeper)
+{
+    struct timespec deadline;
+    clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += 20;
+    return sem_timedwait(&sleeper->due, &deadline) == 0;
+}
+
+static void no_event_is_lost(void **state)
+{
+    struct sleeper sleeper = {.notifier = {post_due, post_due}};
+    assert_int_equal(sem_init(&sleeper.due, 0, 0), 0);
+    assert_int_equal(
+        completion_queue_create(heap_allocator(), 3, &sleeper.notifier, &sleeper.queue), STATUS_OK);
+    pthread_t pusher;
+    assert_int_equal(pthread_create(&pusher, NULL, push_all, &sleeper), 0);
+    uint64_t next = 0;
+    bool in_order = true;
+    bool woken = true;
+    while (next < CROSSINGS && woken) {
+        struct completion got[2];
+        uint32_t count = completion_queue_poll(sleeper.queue, 2, got);
+        if (count == 0) {
+            completion_queue_arm(sleeper.queue, false);
+            count = completion_queue_poll(sleeper.queue, 2, got);
+            if (count == 0) {
+                woken = wait_due(&sleeper);
+            }
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            in_order = in_order && got[i].id == next && got[i].byte_length == next;
+            next++;
+        }
+    }
+    assert_true(woken);
+    assert_true(in_order);
+    pthread_join(pusher, NULL);
+    assert_false(completion_queue_is_overrun(sleeper.queue));
+    completion_queue_destroy(sleeper.queue);
+    sem_destroy(&sleeper.due);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(order_capacity_and_overrun), cmocka_unit_test(arming),
+        cmocka_unit_test(resize_keeps_what_is_there), cmocka_unit_test(users_and_limits),
+        cmocka_unit_test(no_event_is_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
