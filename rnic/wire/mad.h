@@ -54,7 +54,11 @@ enum cm_reject_reason {
     CM_REJECT_DUPLICATE_LOCAL_ID = 30,
 };
 
-/* A CM message, decoded: the union of all kinds' fields, each meaningful where its kind has it. */
+/* A CM message, decoded: the union of all kinds' fields, each meaningful where its kind has it.
+ *
+ * Not here, because RoCE has no use for it: LIDs and the subnet-local bit (built as the kernel
+ * does: a hop limit above 1 makes it a routed path with permissive LIDs), the alternate path,
+ * end-to-end contexts, the extended transport type (XRC). They are ignored when parsed. */
 struct cm_message {
     enum cm_message_kind kind;
     uint64_t transaction;
@@ -78,6 +82,7 @@ struct cm_message {
     struct pkey pkey;                                        /* REQ */
     enum path_mtu path_mtu;                                  /* REQ */
     struct path path;          /* REQ, primary: gids as the sender sees them, tc, hop limit */
+    uint8_t service_level;     /* REQ, 4 bits */
     uint8_t packet_rate;       /* REQ, 6 bits */
     uint8_t ack_timeout;       /* REQ primary local ACK timeout, 5 bits */
     uint8_t target_ack_delay;  /* REP */
@@ -92,10 +97,12 @@ struct cm_message {
     uint8_t private_data[CM_PRIVATE_MAX]; /* zero-filled to the kind's maximum */
 };
 
-/* MALFORMED: not 256 bytes, or not a CM MAD of a kind above (base version 1, class 7, version 2).
- */
+/* MALFORMED: not 256 bytes, or not a CM MAD of a kind above (base version 1, class 7, version 2,
+ * method Send). Values are taken as they come: whether an MTU code or a port space means
+ * anything is for who acts on it. Of a REQ's path, `source_port` stays 0: it is not in the MAD. */
 enum status cm_message_parse(const uint8_t *mad, size_t length,
                              struct cm_message *ret_message) MUST_USE;
+/* A hop limit of 0 goes out as 64. */
 void cm_message_build(const struct cm_message *message, uint8_t ret_mad[MAD_LENGTH]);
 const char *cm_message_kind_name(enum cm_message_kind kind);
 uint32_t cm_message_private_max(enum cm_message_kind kind);
@@ -108,6 +115,7 @@ struct rdma_cm_header {
     struct gid source;
     struct gid destination;
 };
+/* MALFORMED: not version 0, or an IP version other than 4 and 6. */
 enum status rdma_cm_header_parse(const uint8_t *private_data,
                                  struct rdma_cm_header *ret_header) MUST_USE;
 void rdma_cm_header_build(const struct rdma_cm_header *header,

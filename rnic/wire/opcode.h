@@ -66,10 +66,11 @@ struct opcode_info {
     enum operation operation;
     bool first; /* begins a message (also true for ONLY) */
     bool last;  /* ends a message (also true for ONLY) */
-    bool has_reth, has_aeth, has_atomic, has_atomic_ack, has_immediate, has_invalidate, has_deth;
+    bool has_xrceth, has_deth, has_reth, has_atomic, has_aeth, has_atomic_ack; /* in this order */
+    bool has_immediate, has_invalidate;
     bool has_payload;
     bool is_request;       /* goes to the responder; else to the requester's completer */
-    uint8_t header_length; /* BTH and all extended headers, bytes */
+    uint8_t header_length; /* BTH, all extended headers, the reserved bytes of a CNP */
 };
 
 /* The row of an opcode byte; NULL where the byte means nothing to us. */

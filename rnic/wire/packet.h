@@ -1,4 +1,4 @@
-/* A RoCEv2 packet from the BTH on, without IP, UDP and ICRC (those are roce.h and icrc.h):
+/* A RoCEv2 packet from the BTH on, without IP, UDP and ICRC (those are roce.h):
  * parse into a struct, build from the same struct. Pure functions. */
 #ifndef WEIR_WIRE_PACKET_H
 #define WEIR_WIRE_PACKET_H
@@ -9,7 +9,18 @@
 #include "rnic/wire/ids.h"
 #include "rnic/wire/opcode.h"
 
-#define BTH_LENGTH         12u
+/* [IBA 9.2 to 9.3; CNP: RoCEv2 annex A17.9.3] */
+#define BTH_LENGTH            12u
+#define XRCETH_LENGTH         4u
+#define DETH_LENGTH           8u
+#define RETH_LENGTH           16u
+#define ATOMIC_ETH_LENGTH     28u
+#define AETH_LENGTH           4u
+#define ATOMIC_ACK_ETH_LENGTH 8u
+#define IMMDT_LENGTH          4u
+#define IETH_LENGTH           4u
+#define CNP_RESERVED_LENGTH   16u
+
 #define PACKET_HEADER_MAX  64u /* no opcode needs more; checked against the table by test */
 #define PACKET_PAYLOAD_MAX 4096u
 #define ICRC_LENGTH        4u
@@ -20,7 +31,7 @@ enum packet_refusal {
     REFUSED_TRUNCATED,      /* shorter than its own headers say */
     REFUSED_VERSION,        /* BTH transport version is not 0 */
     REFUSED_OPCODE,         /* no such opcode */
-    REFUSED_PAD,            /* pad count larger than the payload, or on a packet without one */
+    REFUSED_PAD,            /* pad count without that many bytes, or not to a multiple of 4 */
     REFUSED_PAYLOAD_LENGTH, /* payload above 4096, or where none may be */
     REFUSED_ICRC,
     REFUSED_FRAMING, /* IP or UDP lengths that do not fit together */
@@ -57,7 +68,7 @@ enum nak_code {
 };
 
 struct aeth {
-    enum aeth_kind kind;
+    enum aeth_kind kind; /* the reserved 2 may come from a peer too */
     uint8_t value; /* credit count code of an ACK, timer code of an RNR NAK, nak_code of a NAK */
     uint32_t msn;  /* 24 bits */
 };
@@ -87,6 +98,7 @@ struct packet {
     struct memory_key invalidate; /* IETH */
     struct qkey qkey;             /* DETH */
     struct qpn source;            /* DETH */
+    uint32_t xrc_srq;             /* XRCETH, 24 bits */
 
     const uint8_t *payload;  /* borrowed; NULL in a packet to build: it travels as a gather list */
     uint32_t payload_length; /* without pad */
@@ -107,8 +119,9 @@ enum packet_refusal packet_parse(const uint8_t *bytes, size_t length,
  * caller appends payload, pad (packet_pad) and ICRC. */
 uint32_t packet_build(const struct packet *packet, uint8_t ret_header[PACKET_HEADER_MAX]);
 
-/* One line for traces: "WRITE_FIRST qp=17 psn=7 len=1024" and the fields of its headers. Returns
- * the length that the whole line needs, like snprintf; needs no stdio. */
+/* One line for traces: "WRITE_FIRST qp=17 psn=7 len=1024" and the fields of its headers, other
+ * services than RC named before it ("UD SEND_ONLY"). Returns the length that the whole line needs,
+ * like snprintf. */
 size_t packet_describe(const struct packet *packet, char *ret_text, size_t capacity);
 
 #endif

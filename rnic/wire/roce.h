@@ -4,7 +4,8 @@
  * checksum (IPv6: traffic class, flow label, hop limit) as ones, the UDP header with its checksum
  * as ones, the BTH with its fifth byte as ones, and all that follows. It stands little-endian.
  *
- * The IPv4 identification is covered too, but a UDP socket never tells it: icrc_solve finds it. */
+ * The IPv4 identification is covered too, but a UDP socket never tells it: roce_icrc_verify solves
+ * for it. */
 #ifndef WEIR_WIRE_ROCE_H
 #define WEIR_WIRE_ROCE_H
 
@@ -15,19 +16,32 @@
 
 #define ROCE_UDP_PORT 4791u
 
+/* An ICRC as it stands in the last four bytes of a packet. */
+static inline uint32_t roce_icrc_load(const uint8_t *bytes)
+{
+    return (uint32_t)bytes[3] << 24 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[1] << 8 | bytes[0];
+}
+
+static inline void roce_icrc_store(uint8_t *bytes, uint32_t icrc)
+{
+    for (int i = 0; i < 4; i++) {
+        bytes[i] = (uint8_t)(icrc >> 8 * i);
+    }
+}
+
 /* What of the IP header is not in the path. */
 struct roce_ip {
     uint16_t identification; /* IPv4 */
     bool dont_fragment;      /* IPv4 */
 };
 
-/* The ICRC of a packet whose bytes from the BTH to before the ICRC are `bytes`. `path` is seen
- * from the sender. */
+/* The ICRC of a packet whose bytes from the BTH to before the ICRC are `bytes`, at least a BTH.
+ * `path` is seen from the sender. */
 uint32_t roce_icrc(const struct path *path, const struct roce_ip *ip, const uint8_t *bytes,
                    size_t length);
 
 /* Incremental: seed with headers, then add bytes in pieces, then finish. `first` holds at least
- * the whole BTH. */
+ * the whole BTH; `length_from_bth` is that of the whole packet up to the ICRC. */
 struct roce_crc {
     uint32_t state;
 };
@@ -37,8 +51,9 @@ void roce_crc_add(struct roce_crc *crc, const uint8_t *bytes, size_t length);
 uint32_t roce_crc_finish(const struct roce_crc *crc);
 
 /* True if `icrc` (as read from the packet) fits for some IPv4 identification with DF set or not;
- * tells which. For IPv6 exactly one value fits. `path` is seen from the sender. The probability of
- * accepting a corrupted packet is stated and derived in roce.c. `hint` is tried first. */
+ * tells which. For IPv6 exactly one value fits. `path` is seen from the sender. `hint` costs least
+ * when it is right, and 0 with DF is a good one. The probability of accepting a corrupted packet
+ * is derived in roce.c. *ret_ip is untouched on failure, and may be `hint`. */
 bool roce_icrc_verify(const struct path *path, const struct roce_ip *hint, const uint8_t *bytes,
                       size_t length, uint32_t icrc, struct roce_ip *ret_ip);
 
