@@ -17,10 +17,11 @@
 
 struct device;
 
-/* What arrives for QP1. `mad` is borrowed for the call. */
+/* What arrives for QP1, at the `now` of device_receive. `mad` is borrowed for the call. */
 struct management_handler {
-    void (*receive)(struct management_handler *handler, const struct arrival *arrival,
-                    struct qpn source, const uint8_t *mad, uint32_t length);
+    void (*receive)(struct management_handler *handler, struct instant now,
+                    const struct arrival *arrival, struct qpn source, const uint8_t *mad,
+                    uint32_t length);
 };
 
 struct device_config {
