@@ -1,0 +1,63 @@
+/* Completion channels: where armed completion queues say that something came. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rnic/verbs/errno.h"
+#include "rnic/verbs/objects.h"
+
+PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
+{
+    struct soft_channel *channel = calloc(1, sizeof *channel);
+    if (channel == NULL) {
+        return NULL;
+    }
+    if (notify_create(&channel->notify) != STATUS_OK) {
+        free(channel);
+        errno = EMFILE;
+        return NULL;
+    }
+    channel->ibv.context = context;
+    channel->ibv.fd = notify_descriptor(channel->notify);
+    return &channel->ibv;
+}
+
+PUBLIC int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
+{
+    struct soft_channel *channel = soft_channel(ibv);
+    pthread_mutex_lock(&ibv->context->mutex);
+    bool busy = ibv->refcnt != 0;
+    pthread_mutex_unlock(&ibv->context->mutex);
+    if (busy) {
+        return EBUSY;
+    }
+    notify_destroy(channel->notify);
+    free(channel);
+    return 0;
+}
+
+PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ret_cq,
+                            void **ret_context)
+{
+    struct notify_record record;
+    engine_about_to_sleep(context_engine(channel->context));
+    int error = notify_wait(soft_channel(channel)->notify, &record);
+    if (error != 0) {
+        errno = error;
+        return -1;
+    }
+    struct soft_cq *cq = record.object;
+    pthread_mutex_lock(&cq->ibv.mutex);
+    cq->events_delivered++;
+    pthread_mutex_unlock(&cq->ibv.mutex);
+    *ret_cq = &cq->ibv;
+    *ret_context = cq->ibv.cq_context;
+    return 0;
+}
+
+PUBLIC void ibv_ack_cq_events(struct ibv_cq *cq, unsigned count)
+{
+    pthread_mutex_lock(&cq->mutex);
+    cq->comp_events_completed += count;
+    pthread_cond_signal(&cq->cond);
+    pthread_mutex_unlock(&cq->mutex);
+}

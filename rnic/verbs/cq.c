@@ -1,0 +1,189 @@
+/* Completion queues: life, polling, arming. Polling one record at a time is cq_extended.c. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rnic/io/heap.h"
+#include "rnic/verbs/convert.h"
+#include "rnic/verbs/errno.h"
+#include "rnic/verbs/objects.h"
+
+#define POLL_BATCH 16u
+
+static void completed(struct completion_queue_notifier *notifier, struct completion_queue *queue)
+{
+    struct soft_cq *cq = CONTAINER_OF(notifier, struct soft_cq, notifier);
+    if (cq->ibv.channel != NULL) {
+        struct notify_record record = {.object = cq};
+        notify_post(soft_channel(cq->ibv.channel)->notify, &record);
+    }
+}
+
+static void overrun(struct completion_queue_notifier *notifier, struct completion_queue *queue)
+{
+    struct soft_cq *cq = CONTAINER_OF(notifier, struct soft_cq, notifier);
+    struct notify_record record = {.object = cq, .value = IBV_EVENT_CQ_ERR};
+    notify_post(soft_context(cq->ibv.context)->async, &record);
+}
+
+static void hold_channel(struct ibv_comp_channel *channel, int change)
+{
+    if (channel != NULL) {
+        pthread_mutex_lock(&channel->context->mutex);
+        channel->refcnt += change;
+        pthread_mutex_unlock(&channel->context->mutex);
+    }
+}
+
+static struct soft_cq *create(struct ibv_context *context,
+                              const struct ibv_cq_init_attr_ex *attributes)
+{
+    if (attributes->cqe == 0 || attributes->cqe > CQ_LENGTH_MAX ||
+        attributes->comp_vector >= (uint32_t)context->num_comp_vectors) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct soft_cq *cq = calloc(1, sizeof *cq);
+    if (cq == NULL) {
+        return NULL;
+    }
+    cq->notifier = (struct completion_queue_notifier){.completed = completed, .overrun = overrun};
+    enum status status =
+        completion_queue_create(heap_allocator(), attributes->cqe, &cq->notifier, &cq->queue);
+    if (status != STATUS_OK) {
+        free(cq);
+        return errno_null(status);
+    }
+    cq->engine = context_engine(context);
+    cq->ibv.context = context;
+    cq->ibv.channel = attributes->channel;
+    cq->ibv.cq_context = attributes->cq_context;
+    cq->ibv.cqe = (int)completion_queue_capacity(cq->queue);
+    pthread_mutex_init(&cq->lock, NULL);
+    pthread_mutex_init(&cq->ibv.mutex, NULL);
+    pthread_cond_init(&cq->ibv.cond, NULL);
+    hold_channel(attributes->channel, 1);
+    return cq;
+}
+
+PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+                                    struct ibv_comp_channel *channel, int vector)
+{
+    struct ibv_cq_init_attr_ex attributes = {
+        .cqe = cqe < 0 ? 0 : (uint32_t)cqe,
+        .cq_context = cq_context,
+        .channel = channel,
+        .comp_vector = (uint32_t)vector,
+    };
+    struct soft_cq *cq = create(context, &attributes);
+    return cq == NULL ? NULL : &cq->ibv;
+}
+
+struct ibv_cq_ex *cq_create_extended(struct ibv_context *context,
+                                     struct ibv_cq_init_attr_ex *attributes)
+{
+    const uint64_t fields = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+    const uint32_t masks = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+    const uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+    bool has_flags = (attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
+    if ((attributes->comp_mask & ~masks) != 0 || (has_flags && (attributes->flags & ~flags) != 0)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if ((attributes->wc_flags & ~fields) != 0) {
+        errno = EOPNOTSUPP;
+        return NULL;
+    }
+    struct soft_cq *cq = create(context, attributes);
+    if (cq == NULL) {
+        return NULL;
+    }
+    cq->single_threaded =
+        has_flags && (attributes->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
+    cq_extended_fill(&cq->extended);
+    return &cq->extended;
+}
+
+PUBLIC int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
+{
+    struct soft_cq *cq = soft_cq(ibv);
+    if (cqe <= 0 || cqe > (int)CQ_LENGTH_MAX) {
+        return EINVAL;
+    }
+    pthread_mutex_lock(&cq->lock);
+    engine_lock(cq->engine);
+    enum status status = completion_queue_resize(cq->queue, (uint32_t)cqe);
+    if (status == STATUS_OK) {
+        ibv->cqe = (int)completion_queue_capacity(cq->queue);
+    }
+    engine_unlock(cq->engine);
+    pthread_mutex_unlock(&cq->lock);
+    return errno_of(status);
+}
+
+PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
+{
+    struct soft_cq *cq = soft_cq(ibv);
+    engine_lock(cq->engine);
+    bool busy = completion_queue_users(cq->queue) != 0;
+    engine_unlock(cq->engine);
+    if (busy) {
+        return EBUSY;
+    }
+    if (ibv->channel != NULL) {
+        notify_forget(soft_channel(ibv->channel)->notify, cq);
+    }
+    event_wait_acknowledged(&ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
+                            &cq->events_delivered);
+    event_drain(ibv->context, cq, &ibv->mutex, &ibv->cond, &ibv->async_events_completed,
+                &cq->async_delivered);
+    hold_channel(ibv->channel, -1);
+    completion_queue_destroy(cq->queue);
+    pthread_mutex_destroy(&cq->lock);
+    pthread_mutex_destroy(&ibv->mutex);
+    pthread_cond_destroy(&ibv->cond);
+    free(cq);
+    return 0;
+}
+
+/* Takes up to `count` records that are there now. */
+static int take(struct soft_cq *cq, int count, struct ibv_wc *ret_completions)
+{
+    struct completion batch[POLL_BATCH];
+    int taken = 0;
+    pthread_mutex_lock(&cq->lock);
+    while (taken < count) {
+        uint32_t wanted = (uint32_t)(count - taken);
+        uint32_t got =
+            completion_queue_poll(cq->queue, wanted < POLL_BATCH ? wanted : POLL_BATCH, batch);
+        for (uint32_t i = 0; i < got; i++) {
+            convert_completion(&batch[i], &ret_completions[taken++]);
+        }
+        if (got < POLL_BATCH) {
+            break;
+        }
+    }
+    pthread_mutex_unlock(&cq->lock);
+    return taken;
+}
+
+int cq_poll(struct ibv_cq *ibv, int count, struct ibv_wc *ret_completions)
+{
+    struct soft_cq *cq = soft_cq(ibv);
+    int taken = take(cq, count, ret_completions);
+    if (taken == 0 && count > 0) {
+        engine_drive(cq->engine);
+        taken = take(cq, count, ret_completions);
+    }
+    return taken;
+}
+
+int cq_arm(struct ibv_cq *ibv, int solicited_only)
+{
+    struct soft_cq *cq = soft_cq(ibv);
+    pthread_mutex_lock(&cq->lock);
+    completion_queue_arm(cq->queue, solicited_only != 0);
+    pthread_mutex_unlock(&cq->lock);
+    engine_about_to_sleep(cq->engine);
+    return 0;
+}

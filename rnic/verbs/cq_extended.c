@@ -1,0 +1,179 @@
+/* Polling one completion at a time: start_poll, next_poll, end_poll and what is read between.
+ *
+ * The consumer's lock is held from a start_poll that found something to end_poll. */
+#include <errno.h>
+#include <time.h>
+
+#include "rnic/verbs/convert.h"
+#include "rnic/verbs/objects.h"
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static struct soft_cq *ours(struct ibv_cq_ex *cq)
+{
+    return (struct soft_cq *)cq;
+}
+
+static int poll_one(struct soft_cq *cq)
+{
+    if (completion_queue_poll(cq->queue, 1, &cq->current) == 0) {
+        return ENOENT;
+    }
+    cq->current_ns = 0;
+    cq->extended.wr_id = cq->current.id;
+    cq->extended.status = (enum ibv_wc_status)cq->current.status;
+    return 0;
+}
+
+static void lock(struct soft_cq *cq)
+{
+    if (!cq->single_threaded) {
+        pthread_mutex_lock(&cq->lock);
+    }
+}
+
+static void unlock(struct soft_cq *cq)
+{
+    if (!cq->single_threaded) {
+        pthread_mutex_unlock(&cq->lock);
+    }
+}
+
+static int start_poll(struct ibv_cq_ex *extended, struct ibv_poll_cq_attr *attributes)
+{
+    struct soft_cq *cq = ours(extended);
+    if (attributes->comp_mask != 0) {
+        return EINVAL;
+    }
+    lock(cq);
+    int result = poll_one(cq);
+    if (result != 0) {
+        unlock(cq);
+        engine_drive(cq->engine);
+        lock(cq);
+        result = poll_one(cq);
+    }
+    if (result != 0) {
+        unlock(cq);
+    }
+    return result;
+}
+
+static int next_poll(struct ibv_cq_ex *extended)
+{
+    return poll_one(ours(extended));
+}
+
+static void end_poll(struct ibv_cq_ex *extended)
+{
+    unlock(ours(extended));
+}
+
+static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq)
+{
+    return convert_opcode(ours(cq)->current.kind);
+}
+
+static uint32_t read_vendor_error(struct ibv_cq_ex *cq)
+{
+    return 0;
+}
+
+static uint32_t read_byte_length(struct ibv_cq_ex *cq)
+{
+    return ours(cq)->current.byte_length;
+}
+
+/* The invalidated key is read here too, see ibv_wc_read_invalidated_rkey. */
+static __be32 read_immediate(struct ibv_cq_ex *cq)
+{
+    const struct completion *current = &ours(cq)->current;
+    return current->has_invalidated ? current->invalidated.value : current->immediate;
+}
+
+static uint32_t read_qpn(struct ibv_cq_ex *cq)
+{
+    return ours(cq)->current.qpn.value;
+}
+
+static uint32_t read_source_qpn(struct ibv_cq_ex *cq)
+{
+    return ours(cq)->current.source.value;
+}
+
+static unsigned read_flags(struct ibv_cq_ex *cq)
+{
+    return convert_completion_flags(&ours(cq)->current);
+}
+
+static uint32_t read_source_lid(struct ibv_cq_ex *cq)
+{
+    return 0;
+}
+
+static uint8_t read_service_level(struct ibv_cq_ex *cq)
+{
+    return 0;
+}
+
+static uint8_t read_path_bits(struct ibv_cq_ex *cq)
+{
+    return 0;
+}
+
+/* Completions carry no time of their own: it is when the program first asks. */
+static uint64_t read_timestamp(struct ibv_cq_ex *extended)
+{
+    struct soft_cq *cq = ours(extended);
+    if (cq->current_ns == 0) {
+        cq->current_ns = clock_ns(CLOCK_MONOTONIC);
+    }
+    return cq->current_ns;
+}
+
+static uint16_t read_vlan(struct ibv_cq_ex *cq)
+{
+    return 0;
+}
+
+static uint32_t read_flow_tag(struct ibv_cq_ex *cq)
+{
+    return 0;
+}
+
+static void read_tag_matching(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *ret_info)
+{
+    *ret_info = (struct ibv_wc_tm_info){0};
+}
+
+static uint64_t read_wall_clock(struct ibv_cq_ex *cq)
+{
+    return clock_ns(CLOCK_REALTIME);
+}
+
+void cq_extended_fill(struct ibv_cq_ex *cq)
+{
+    cq->start_poll = start_poll;
+    cq->next_poll = next_poll;
+    cq->end_poll = end_poll;
+    cq->read_opcode = read_opcode;
+    cq->read_vendor_err = read_vendor_error;
+    cq->read_byte_len = read_byte_length;
+    cq->read_imm_data = read_immediate;
+    cq->read_qp_num = read_qpn;
+    cq->read_src_qp = read_source_qpn;
+    cq->read_wc_flags = read_flags;
+    cq->read_slid = read_source_lid;
+    cq->read_sl = read_service_level;
+    cq->read_dlid_path_bits = read_path_bits;
+    cq->read_completion_ts = read_timestamp;
+    cq->read_cvlan = read_vlan;
+    cq->read_flow_tag = read_flow_tag;
+    cq->read_tm_info = read_tag_matching;
+    cq->read_completion_wallclock_ns = read_wall_clock;
+}

@@ -1,0 +1,210 @@
+/* The one device, its attributes, and the engine behind it: the only file here that opens one. */
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "rnic/io/loop.h"
+#include "rnic/verbs/errno.h"
+#include "rnic/verbs/gid_table.h"
+#include "rnic/verbs/objects.h"
+
+/* Static, so that pointers stay comparable and valid after the list is freed. */
+static struct soft_device the_device = {
+    .ibv = {.node_type = IBV_NODE_CA,
+            .transport_type = IBV_TRANSPORT_IB,
+            .name = ADDRESS_DEVICE_NAME,
+            .dev_name = "uverbs0",
+            .dev_path = "/sys/class/infiniband_verbs/uverbs0",
+            .ibdev_path = "/sys/class/infiniband/" ADDRESS_DEVICE_NAME},
+};
+
+struct engine *device_open(void)
+{
+    struct engine *engine;
+    enum status status = loop_acquire(&engine);
+    return status == STATUS_OK ? engine : errno_null(status);
+}
+
+void device_close(struct engine *engine)
+{
+    loop_release(engine);
+}
+
+PUBLIC struct ibv_device **ibv_get_device_list(int *ret_count)
+{
+    struct ibv_device **list = calloc(2, sizeof *list);
+    if (list != NULL) {
+        list[0] = &the_device.ibv;
+    }
+    if (ret_count != NULL) {
+        *ret_count = list != NULL;
+    }
+    return list;
+}
+
+PUBLIC void ibv_free_device_list(struct ibv_device **list)
+{
+    free(list);
+}
+
+PUBLIC const char *ibv_get_device_name(struct ibv_device *device)
+{
+    return device->name;
+}
+
+PUBLIC int ibv_get_device_index(struct ibv_device *device)
+{
+    return 0;
+}
+
+/* EUI-64 of the first interface that has an address; a locally administered one otherwise. */
+PUBLIC __be64 ibv_get_device_guid(struct ibv_device *device)
+{
+    static const uint8_t none[6];
+    uint8_t mac[6] = {0x02, 'w', 'e', 'i', 'r', 0};
+    struct address address;
+    for (uint32_t i = 0; gid_table_get(i, &address); i++) {
+        if (memcmp(address.mac, none, sizeof none) != 0) {
+            memcpy(mac, address.mac, sizeof mac);
+            break;
+        }
+    }
+    const uint8_t guid[8] = {mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
+    __be64 result;
+    memcpy(&result, guid, sizeof result);
+    return result;
+}
+
+static void fill_attributes(struct ibv_context *context, struct ibv_device_attr *ret_attributes)
+{
+    struct ibv_device_attr *a = ret_attributes;
+    *a = (struct ibv_device_attr){
+        .node_guid = ibv_get_device_guid(context->device),
+        .max_mr_size = UINT64_MAX,
+        .page_size_cap = ~UINT64_C(0xfff),
+        .vendor_id = 0xffffff, /* of no registered vendor */
+        .max_qp = 16000,
+        .max_qp_wr = QUEUE_LENGTH_MAX,
+        .device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
+                            IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_PORT_ACTIVE_EVENT |
+                            IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR,
+        .max_sge = SGE_MAX,
+        .max_sge_rd = SGE_MAX,
+        .max_cq = 65536,
+        .max_cqe = CQ_LENGTH_MAX,
+        .max_mr = 65536,
+        .max_pd = 65536,
+        .max_qp_rd_atom = READS_MAX,
+        .max_res_rd_atom = READS_MAX * 16000,
+        .max_qp_init_rd_atom = READS_MAX,
+        .atomic_cap = IBV_ATOMIC_HCA,
+        .max_ah = 65536,
+        .max_srq = 65536,
+        .max_srq_wr = QUEUE_LENGTH_MAX,
+        .max_srq_sge = SGE_MAX,
+        .max_pkeys = 1,
+        .local_ca_ack_delay = 15,
+        .phys_port_cnt = 1,
+    };
+    a->sys_image_guid = a->node_guid;
+    snprintf(a->fw_ver, sizeof a->fw_ver, "%s", WEIR_VERSION);
+}
+
+PUBLIC int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *ret_attributes)
+{
+    fill_attributes(context, ret_attributes);
+    return 0;
+}
+
+int device_query_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+                    struct ibv_device_attr_ex *ret_attributes, size_t length)
+{
+    struct ibv_device_attr_ex attributes = {
+        .completion_timestamp_mask = UINT64_MAX,
+        .hca_core_clock = 1000000, /* kHz: time stamps count nanoseconds */
+        .phys_port_cnt_ex = 1,
+    };
+    if (input != NULL && input->comp_mask != 0) {
+        return EINVAL;
+    }
+    if (length < sizeof attributes.orig_attr) {
+        return EINVAL;
+    }
+    fill_attributes(context, &attributes.orig_attr);
+    attributes.device_cap_flags_ex = attributes.orig_attr.device_cap_flags;
+    attributes.pci_atomic_caps.fetch_add = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
+    attributes.pci_atomic_caps.compare_swap = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
+    memset(ret_attributes, 0, length);
+    memcpy(ret_attributes, &attributes, length < sizeof attributes ? length : sizeof attributes);
+    return 0;
+}
+
+int device_query_clock(struct ibv_context *context, struct ibv_values_ex *values)
+{
+    uint32_t wanted = values->comp_mask;
+    values->comp_mask = 0;
+    if ((wanted & IBV_VALUES_MASK_RAW_CLOCK) != 0) {
+        clock_gettime(CLOCK_MONOTONIC, &values->raw_clock);
+        values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
+    }
+    return 0;
+}
+
+PUBLIC int ibv_fork_init(void)
+{
+    return 0; /* memory is touched by its virtual address only: nothing to protect */
+}
+
+PUBLIC enum ibv_fork_status ibv_is_fork_initialized(void)
+{
+    return IBV_FORK_UNNEEDED;
+}
+
+int ibv_dontfork_range(void *base, size_t size);
+PUBLIC int ibv_dontfork_range(void *base, size_t size)
+{
+    return 0;
+}
+
+int ibv_dofork_range(void *base, size_t size);
+PUBLIC int ibv_dofork_range(void *base, size_t size)
+{
+    return 0;
+}
+
+const char *ibv_get_sysfs_path(void);
+PUBLIC const char *ibv_get_sysfs_path(void)
+{
+    const char *path = getenv("SYSFS_PATH");
+    return path != NULL && path[0] == '/' ? path : "/sys";
+}
+
+int ibv_read_sysfs_file(const char *folder, const char *name, char *ret_text, size_t size);
+PUBLIC int ibv_read_sysfs_file(const char *folder, const char *name, char *ret_text, size_t size)
+{
+    int length = -1;
+    if (strcmp(folder, the_device.ibv.ibdev_path) == 0) {
+        if (strcmp(name, "board_id") == 0) {
+            length = snprintf(ret_text, size, "weir");
+        }
+    } else {
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        FILE *file = fopen(path, "re");
+        if (file != NULL) {
+            length = size == 0 ? -1 : (int)fread(ret_text, 1, size - 1, file);
+            fclose(file);
+        }
+        if (length >= 0) {
+            length -= length > 0 && ret_text[length - 1] == '\n';
+            ret_text[length] = '\0';
+        }
+    }
+    if (length < 0) {
+        errno = ENOENT;
+    }
+    return length;
+}

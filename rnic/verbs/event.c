@@ -1,0 +1,154 @@
+/* Asynchronous events: from the engine to the context that owns the object, and their ends. */
+#include <errno.h>
+#include <time.h>
+
+#include "rnic/io/loop.h"
+#include "rnic/verbs/convert.h"
+#include "rnic/verbs/objects.h"
+
+/* How long a destroy waits for acknowledgements that the application owes. */
+#define ACKNOWLEDGE_WAIT_S 5
+
+/* Every open context, for events of the port. */
+static struct list contexts = {{&contexts.head, &contexts.head}};
+static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void raise_for_all(enum ibv_event_type type)
+{
+    struct notify_record record = {.value = type};
+    pthread_mutex_lock(&contexts_lock);
+    LIST_FOR_EACH(node, &contexts)
+    {
+        notify_post(CONTAINER_OF(node, struct soft_context, node)->async, &record);
+    }
+    pthread_mutex_unlock(&contexts_lock);
+}
+
+/* Every public struct that events name begins with its context. */
+static void raise_event(struct event_sink *sink, const struct event *event)
+{
+    enum ibv_event_type type = convert_event(event->kind);
+    if (event->object == NULL) {
+        raise_for_all(type);
+        return;
+    }
+    struct ibv_context *context = *(struct ibv_context **)event->object;
+    struct notify_record record = {.object = event->object, .value = type};
+    notify_post(soft_context(context)->async, &record);
+}
+
+static struct event_sink the_sink = {.raise = raise_event};
+
+void event_attach(struct soft_context *context)
+{
+    pthread_mutex_lock(&contexts_lock);
+    list_append(&contexts, &context->node);
+    pthread_mutex_unlock(&contexts_lock);
+    loop_set_event_sink(context->engine, &the_sink);
+}
+
+void event_detach(struct soft_context *context)
+{
+    pthread_mutex_lock(&contexts_lock);
+    list_remove(&context->node);
+    pthread_mutex_unlock(&contexts_lock);
+}
+
+/* Where an object counts its events. */
+struct tally {
+    pthread_mutex_t *mutex;
+    pthread_cond_t *condition;
+    uint32_t *delivered;
+    uint32_t *acknowledged;
+};
+
+/* False for events of the port, which are not counted. */
+static bool tally_of(const struct ibv_async_event *event, struct tally *ret_tally)
+{
+    switch (event->event_type) {
+    case IBV_EVENT_CQ_ERR: {
+        struct ibv_cq *cq = event->element.cq;
+        *ret_tally = (struct tally){&cq->mutex, &cq->cond, &soft_cq(cq)->async_delivered,
+                                    &cq->async_events_completed};
+        return true;
+    }
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED: {
+        struct ibv_srq *srq = event->element.srq;
+        *ret_tally = (struct tally){&srq->mutex, &srq->cond, &soft_srq(srq)->async_delivered,
+                                    &srq->events_completed};
+        return true;
+    }
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED: {
+        struct ibv_qp *qp = event->element.qp;
+        *ret_tally = (struct tally){&qp->mutex, &qp->cond, &soft_qp(qp)->async_delivered,
+                                    &qp->events_completed};
+        return true;
+    }
+    default:
+        return false;
+    }
+}
+
+PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event)
+{
+    struct notify_record record;
+    struct tally tally;
+    engine_about_to_sleep(context_engine(context));
+    int error = notify_wait(soft_context(context)->async, &record);
+    if (error != 0) {
+        errno = error;
+        return -1;
+    }
+    *ret_event = (struct ibv_async_event){.event_type = (enum ibv_event_type)record.value};
+    if (record.object == NULL) {
+        ret_event->element.port_num = PORT_NUMBER;
+    } else {
+        ret_event->element.qp = record.object;
+    }
+    if (tally_of(ret_event, &tally)) {
+        pthread_mutex_lock(tally.mutex);
+        ++*tally.delivered;
+        pthread_mutex_unlock(tally.mutex);
+    }
+    return 0;
+}
+
+PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
+{
+    struct tally tally;
+    if (tally_of(event, &tally)) {
+        pthread_mutex_lock(tally.mutex);
+        ++*tally.acknowledged;
+        pthread_cond_signal(tally.condition);
+        pthread_mutex_unlock(tally.mutex);
+    }
+}
+
+/* More acknowledged than delivered is fine: some programs count completions, not events. */
+void event_wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *condition,
+                             const uint32_t *acknowledged, const uint32_t *delivered)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += ACKNOWLEDGE_WAIT_S;
+    pthread_mutex_lock(mutex);
+    while ((int32_t)(*acknowledged - *delivered) < 0 &&
+           pthread_cond_timedwait(condition, mutex, &end) != ETIMEDOUT) {
+    }
+    pthread_mutex_unlock(mutex);
+}
+
+void event_drain(struct ibv_context *context, void *object, pthread_mutex_t *mutex,
+                 pthread_cond_t *condition, const uint32_t *acknowledged, const uint32_t *delivered)
+{
+    notify_forget(soft_context(context)->async, object);
+    event_wait_acknowledged(mutex, condition, acknowledged, delivered);
+}

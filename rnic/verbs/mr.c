@@ -1,0 +1,117 @@
+/* Memory regions. Memory is not pinned: it is touched by its address, in this process. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "rnic/verbs/convert.h"
+#include "rnic/verbs/errno.h"
+#include "rnic/verbs/objects.h"
+
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+/* Whether every page of the range is mapped: what a kernel finds out when it pins. msync with
+ * MS_ASYNC writes nothing, but says ENOMEM for a hole. */
+static bool is_mapped(const void *address, size_t length)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = (uintptr_t)address & ~(page - 1);
+    uintptr_t end = (uintptr_t)address + length;
+    return end >= first &&
+           (length == 0 || msync((void *)first, end - first, MS_ASYNC) == 0 || errno != ENOMEM);
+}
+
+static enum status register_region(struct soft_pd *pd, const struct region_attributes *attributes,
+                                   struct memory_key *ret_key)
+{
+    struct engine *engine = context_engine(pd->ibv.context);
+    engine_lock(engine);
+    enum status status = memory_register(device_memory(engine->device), attributes, ret_key);
+    engine_unlock(engine);
+    return status;
+}
+
+static enum status deregister_region(struct ibv_mr *mr)
+{
+    struct engine *engine = context_engine(mr->context);
+    engine_lock(engine);
+    enum status status =
+        memory_deregister(device_memory(engine->device), (struct memory_key){mr->lkey});
+    engine_unlock(engine);
+    return status;
+}
+
+PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *ibv_pd, void *address, size_t length,
+                                       uint64_t iova, unsigned int access)
+{
+    struct soft_pd *pd = soft_pd(ibv_pd);
+    struct region_attributes attributes = {
+        .domain = pd->domain,
+        .address = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova,
+        .length = length,
+        .bytes = address,
+    };
+    struct memory_key key;
+    if (!convert_access(access, &attributes.access)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (!is_mapped(address, length)) {
+        errno = EFAULT;
+        return NULL;
+    }
+    struct soft_mr *mr = calloc(1, sizeof *mr);
+    if (mr == NULL) {
+        return NULL;
+    }
+    enum status status = register_region(pd, &attributes, &key);
+    if (status != STATUS_OK) {
+        free(mr);
+        return errno_null(status);
+    }
+    mr->ibv = (struct ibv_mr){
+        .context = ibv_pd->context,
+        .pd = ibv_pd,
+        .addr = address,
+        .length = length,
+        .handle = key.value >> 8,
+        .lkey = key.value,
+        .rkey = key.value,
+    };
+    return &mr->ibv;
+}
+
+PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length,
+                                      uint64_t iova, int access)
+{
+    return ibv_reg_mr_iova2(pd, address, length, iova, (unsigned)access);
+}
+
+PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access)
+{
+    return ibv_reg_mr_iova2(pd, address, length, (uintptr_t)address, (unsigned)access);
+}
+
+PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+                                        uint64_t iova, int descriptor, int access)
+{
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
+PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
+                        size_t length, int access)
+{
+    errno = EOPNOTSUPP;
+    return IBV_REREG_MR_ERR_INPUT;
+}
+
+PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
+{
+    enum status status = deregister_region(mr);
+    if (status == STATUS_OK) {
+        free(mr);
+    }
+    return errno_of(status);
+}

@@ -1,0 +1,192 @@
+/* What stands behind the public structs of libibverbs: each of ours begins with the public one, so
+ * that a pointer converts both ways, and ends in zeroed padding for code that believes it holds
+ * the structs of another implementation.
+ *
+ * Here: the structs and how to get from public to ours. What happens to them stands in the file of
+ * each object. Lock order: an object's own mutex, then the engine's lock, then `mutex` of the
+ * public struct (which only guards counts of events). */
+#ifndef WEIR_VERBS_OBJECTS_H
+#define WEIR_VERBS_OBJECTS_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "rnic/base/list.h"
+#include "rnic/device/device.h"
+#include "rnic/device/engine.h"
+#include "rnic/io/notify.h"
+#include "rnic/memory/memory.h"
+#include "rnic/queue/completion_queue.h"
+#include "rnic/queue/event.h"
+#include "rnic/queue/receive_queue.h"
+#include "rnic/transport/qp.h"
+#include "rnic/verbs/wr.h"
+
+#define PUBLIC __attribute__((visibility("default")))
+
+#define PORT_NUMBER      1u
+#define SGE_MAX          32u
+#define INLINE_MAX       1024u
+#define QUEUE_LENGTH_MAX 16384u
+#define CQ_LENGTH_MAX    (1u << 20)
+#define READS_MAX        128u
+#define FOREIGN_TAIL     128u /* bytes of zeroes behind what we use */
+
+struct soft_device {
+    struct ibv_device ibv;
+    const void *provider; /* vendor libraries compare it with their own: none of them */
+    unsigned char tail[FOREIGN_TAIL];
+};
+
+struct soft_context {
+    struct engine *engine;
+    struct notify *async; /* record: the object, NULL for the port; enum ibv_event_type */
+    struct list_node node;
+    struct verbs_context verbs;
+    unsigned char tail[FOREIGN_TAIL];
+};
+
+struct soft_pd {
+    struct ibv_pd ibv;
+    struct domain domain;
+    struct soft_pd *base; /* of a parent domain, else NULL */
+    unsigned char tail[FOREIGN_TAIL];
+};
+
+struct soft_mr {
+    struct ibv_mr ibv;
+    unsigned char tail[FOREIGN_TAIL];
+};
+
+struct soft_channel {
+    struct ibv_comp_channel ibv;
+    struct notify *notify; /* record: the CQ */
+};
+
+struct soft_cq {
+    union {
+        struct ibv_cq_ex extended;
+        struct ibv_cq ibv;
+    };
+    struct engine *engine;
+    struct completion_queue *queue;
+    struct completion_queue_notifier notifier;
+    pthread_mutex_t lock; /* the consumer's */
+    bool single_threaded; /* start_poll takes no lock */
+    struct completion current;
+    uint64_t current_ns;       /* when `current` was polled */
+    uint32_t events_delivered; /* by ibv_get_cq_event; under ibv.mutex */
+    uint32_t async_delivered;
+    unsigned char tail[FOREIGN_TAIL];
+};
+
+struct soft_srq {
+    struct ibv_srq ibv;
+    struct engine *engine;
+    struct receive_queue *queue;
+    pthread_mutex_t lock; /* the producer's */
+    struct ibv_srq_attr attributes;
+    uint32_t users; /* queue pairs, under the engine's lock */
+    uint32_t async_delivered;
+    unsigned char tail[FOREIGN_TAIL];
+};
+
+struct soft_qp {
+    struct ibv_qp_ex extended; /* its head is the struct ibv_qp */
+    struct engine *engine;
+    struct qp *qp;
+    pthread_mutex_t send_lock;
+    pthread_mutex_t receive_lock;
+    bool has_send_operations; /* created with SEND_OPS_FLAGS */
+    struct wr_batch batch;    /* between wr_start and wr_complete */
+    struct ibv_qp_init_attr init;
+    struct ibv_ah_attr ah;
+    uint32_t async_delivered;
+    unsigned char tail[FOREIGN_TAIL];
+};
+
+struct soft_ah {
+    struct ibv_ah ibv;
+    struct path path;
+};
+
+static inline struct soft_context *soft_context(struct ibv_context *context)
+{
+    return CONTAINER_OF(context, struct soft_context, verbs.context);
+}
+
+static inline struct engine *context_engine(struct ibv_context *context)
+{
+    return soft_context(context)->engine;
+}
+
+static inline struct soft_pd *soft_pd(struct ibv_pd *pd)
+{
+    return (struct soft_pd *)pd;
+}
+
+static inline struct soft_cq *soft_cq(struct ibv_cq *cq)
+{
+    return (struct soft_cq *)cq;
+}
+
+static inline struct soft_srq *soft_srq(struct ibv_srq *srq)
+{
+    return (struct soft_srq *)srq;
+}
+
+static inline struct soft_qp *soft_qp(struct ibv_qp *qp)
+{
+    return (struct soft_qp *)qp;
+}
+
+static inline struct soft_channel *soft_channel(struct ibv_comp_channel *channel)
+{
+    return (struct soft_channel *)channel;
+}
+
+/* device.c: the engine, which device.c alone opens and closes. NULL and errno. */
+struct engine *device_open(void);
+void device_close(struct engine *engine);
+
+/* context.c: fills the tables of calls. */
+void context_fill_operations(struct verbs_context *verbs);
+
+/* event.c */
+void event_attach(struct soft_context *context);
+void event_detach(struct soft_context *context);
+/* Forgets waiting async events of an object that goes away and waits, for a bounded time, until
+ * those that were delivered are acknowledged. `acknowledged` is under `mutex`. */
+void event_drain(struct ibv_context *context, void *object, pthread_mutex_t *mutex,
+                 pthread_cond_t *condition, const uint32_t *acknowledged,
+                 const uint32_t *delivered);
+void event_wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *condition,
+                             const uint32_t *acknowledged, const uint32_t *delivered);
+
+/* Calls that only the tables of a context name, each in the file of its object. */
+int port_query(struct ibv_context *context, uint8_t port, struct ibv_port_attr *ret_attributes,
+               size_t length);
+int device_query_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+                    struct ibv_device_attr_ex *ret_attributes, size_t length);
+int device_query_clock(struct ibv_context *context, struct ibv_values_ex *values);
+struct ibv_pd *pd_allocate_parent(struct ibv_context *context,
+                                  struct ibv_parent_domain_init_attr *attributes);
+struct ibv_td *pd_allocate_thread_domain(struct ibv_context *context,
+                                         struct ibv_td_init_attr *attributes);
+int pd_free_thread_domain(struct ibv_td *td);
+struct ibv_cq_ex *cq_create_extended(struct ibv_context *context,
+                                     struct ibv_cq_init_attr_ex *attributes);
+int cq_poll(struct ibv_cq *cq, int count, struct ibv_wc *ret_completions);
+int cq_arm(struct ibv_cq *cq, int solicited_only);
+void cq_extended_fill(struct ibv_cq_ex *cq);
+struct ibv_srq *srq_create_extended(struct ibv_context *context,
+                                    struct ibv_srq_init_attr_ex *attributes);
+int srq_number(struct ibv_srq *srq, uint32_t *ret_number);
+int srq_post_receive(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **ret_bad);
+struct ibv_qp *qp_create_extended(struct ibv_context *context,
+                                  struct ibv_qp_init_attr_ex *attributes);
+int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ret_bad);
+int post_receive(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ret_bad);
+
+#endif

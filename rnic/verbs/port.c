@@ -1,0 +1,195 @@
+/* The one port: its attributes, GIDs, P_Keys. */
+#include <errno.h>
+#include <string.h>
+
+#include "rnic/verbs/convert.h"
+#include "rnic/verbs/gid_table.h"
+#include "rnic/verbs/objects.h"
+#include "rnic/verbs/port.h"
+
+#undef ibv_query_port
+
+#define LINK_UP         5u /* phys_state [IBA 14.2.5.6] */
+#define SPEED_25_GBPS   32u
+#define WIDTH_4X        2u
+#define GRH_REQUIRED    1u
+#define COMPAT_LENGTH   48u /* bytes that programs of the first ABI know */
+#define SYSFS_GID_ROCE2 1
+
+uint16_t port_lid(void)
+{
+    struct address address;
+    if (!gid_table_get(0, &address) || !gid_is_ipv4(&address.gid)) {
+        return 1;
+    }
+    uint16_t lid = (uint16_t)(address.gid.bytes[14] << 8 | address.gid.bytes[15]);
+    return lid != 0 ? lid : 1;
+}
+
+bool port_gid_of_lid(uint16_t lid, struct gid *ret_gid)
+{
+    struct address address;
+    if (!gid_table_get(0, &address) || gid_is_zero(&address.gid)) {
+        return false;
+    }
+    if (lid != port_lid()) {
+        if (!gid_is_ipv4(&address.gid)) {
+            return false;
+        }
+        address.gid.bytes[14] = (uint8_t)(lid >> 8);
+        address.gid.bytes[15] = (uint8_t)lid;
+    }
+    *ret_gid = address.gid;
+    return true;
+}
+
+int port_query(struct ibv_context *context, uint8_t port, struct ibv_port_attr *ret_attributes,
+               size_t length)
+{
+    if (port != PORT_NUMBER) {
+        return EINVAL;
+    }
+    struct address address;
+    bool up = gid_table_get(0, &address) && !gid_is_zero(&address.gid);
+    const struct ibv_port_attr attributes = {
+        .state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
+        .max_mtu = IBV_MTU_4096,
+        .active_mtu = (enum ibv_mtu)gid_table_mtu(),
+        .gid_tbl_len = (int)gid_table_length(),
+        .port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+        .max_msg_sz = MESSAGE_LENGTH_MAX,
+        .pkey_tbl_len = 1,
+        .lid = port_lid(),
+        .max_vl_num = 1,
+        .active_width = WIDTH_4X,
+        .active_speed = SPEED_25_GBPS,
+        .phys_state = LINK_UP,
+        .link_layer = IBV_LINK_LAYER_ETHERNET,
+        .flags = GRH_REQUIRED,
+    };
+    memset(ret_attributes, 0, length);
+    memcpy(ret_attributes, &attributes, length < sizeof attributes ? length : sizeof attributes);
+    return 0;
+}
+
+PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port,
+                          struct _compat_ibv_port_attr *ret_attributes)
+{
+    return port_query(context, port, (struct ibv_port_attr *)ret_attributes, COMPAT_LENGTH);
+}
+
+PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
+                         union ibv_gid *ret_gid)
+{
+    struct address address;
+    if (port != PORT_NUMBER || index < 0 || !gid_table_get((uint32_t)index, &address)) {
+        errno = EINVAL;
+        return -1;
+    }
+    memcpy(ret_gid->raw, address.gid.bytes, sizeof ret_gid->raw);
+    return 0;
+}
+
+static void fill_entry(uint32_t index, const struct address *address, void *ret_entry, size_t size)
+{
+    struct ibv_gid_entry entry = {
+        .gid_index = index,
+        .port_num = PORT_NUMBER,
+        .gid_type = IBV_GID_TYPE_ROCE_V2,
+        .ndev_ifindex = address->interface_index,
+    };
+    memcpy(entry.gid.raw, address->gid.bytes, sizeof entry.gid.raw);
+    memset(ret_entry, 0, size);
+    memcpy(ret_entry, &entry, size < sizeof entry ? size : sizeof entry);
+}
+
+PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
+                             struct ibv_gid_entry *ret_entry, uint32_t flags, size_t size)
+{
+    struct address address;
+    if (flags != 0) {
+        return EOPNOTSUPP;
+    }
+    if (port != PORT_NUMBER || !gid_table_get(index, &address)) {
+        return EINVAL;
+    }
+    if (gid_is_zero(&address.gid)) {
+        return ENODATA;
+    }
+    fill_entry(index, &address, ret_entry, size);
+    return 0;
+}
+
+PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *ret_entries,
+                                    size_t room, uint32_t flags, size_t size)
+{
+    struct address address;
+    size_t count = 0;
+    if (flags != 0) {
+        return -EOPNOTSUPP;
+    }
+    for (uint32_t i = 0; gid_table_get(i, &address); i++) {
+        if (gid_is_zero(&address.gid)) {
+            continue;
+        }
+        if (count == room) {
+            return -EINVAL;
+        }
+        fill_entry(i, &address, (char *)ret_entries + count++ * size, size);
+    }
+    return (ssize_t)count;
+}
+
+/* As the kernel's sysfs tells it: 0 for RoCE v1 and InfiniBand, 1 for RoCE v2; 0 where nothing is.
+ */
+int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, int *ret_type);
+PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index,
+                              int *ret_type)
+{
+    struct address address;
+    if (port != PORT_NUMBER || !gid_table_get(index, &address)) {
+        errno = EINVAL;
+        return -1;
+    }
+    *ret_type = gid_is_zero(&address.gid) ? 0 : SYSFS_GID_ROCE2;
+    return 0;
+}
+
+PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *ret_pkey)
+{
+    if (port != PORT_NUMBER || index != 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    *ret_pkey = PKEY_DEFAULT.value; /* the same in both byte orders */
+    return 0;
+}
+
+PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
+{
+    if (port != PORT_NUMBER || pkey != PKEY_DEFAULT.value) {
+        errno = EINVAL;
+        return -1;
+    }
+    return 0;
+}
+
+bool port_path(const struct ibv_ah_attr *vector, uint32_t entropy, struct path *ret_path)
+{
+    struct address local;
+    struct gid remote;
+    uint32_t index = vector->is_global ? vector->grh.sgid_index : 0;
+    if (!gid_table_get(index, &local) || gid_is_zero(&local.gid)) {
+        return false;
+    }
+    if (vector->is_global) {
+        memcpy(remote.bytes, vector->grh.dgid.raw, sizeof remote.bytes);
+    } else if (!port_gid_of_lid(vector->dlid, &remote)) {
+        return false;
+    }
+    if (gid_is_zero(&remote) || gid_is_ipv4(&remote) != gid_is_ipv4(&local.gid)) {
+        return false;
+    }
+    convert_path(vector, &local.gid, &remote, entropy, ret_path);
+    return true;
+}

@@ -1,0 +1,112 @@
+/* Lists of work requests, without the engine's lock. */
+#include "rnic/verbs/post.h"
+
+#include "rnic/verbs/convert.h"
+#include "rnic/verbs/errno.h"
+
+static int post_one_send(struct soft_qp *qp, const struct ibv_send_wr *wr)
+{
+    struct sge sges[SGE_MAX];
+    struct datagram_target target;
+    struct send_request request = {.id = wr->wr_id, .sges = sges};
+    if (wr->num_sge < 0 || wr->num_sge > (int)SGE_MAX) {
+        return EINVAL;
+    }
+    convert_sges(wr->sg_list, (size_t)wr->num_sge, sges);
+    request.sge_count = (uint32_t)wr->num_sge;
+    convert_send_flags(wr->send_flags, &request);
+    int error = convert_operation(wr, &request);
+    if (error != 0) {
+        return error;
+    }
+    if (qp->init.qp_type == IBV_QPT_UD) {
+        if (wr->wr.ud.ah == NULL) {
+            return EINVAL;
+        }
+        convert_target(wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey, &target);
+        request.target = &target;
+    }
+    return errno_of_post(qp_post_send(qp->qp, &request));
+}
+
+int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **ret_bad)
+{
+    struct soft_qp *qp = soft_qp(ibv);
+    bool posted = false;
+    int error = 0;
+    pthread_mutex_lock(&qp->send_lock);
+    for (; wr != NULL; wr = wr->next) {
+        error = post_one_send(qp, wr);
+        if (error != 0) {
+            *ret_bad = wr;
+            break;
+        }
+        posted = true;
+    }
+    if (posted) {
+        post_ring(qp);
+    }
+    pthread_mutex_unlock(&qp->send_lock);
+    return error;
+}
+
+/* One receive in the core's terms; `sges` holds SGE_MAX. */
+static int convert_receive(const struct ibv_recv_wr *wr, struct sge *sges,
+                           struct receive_request *ret_request)
+{
+    if (wr->num_sge < 0 || wr->num_sge > (int)SGE_MAX) {
+        return EINVAL;
+    }
+    convert_sges(wr->sg_list, (size_t)wr->num_sge, sges);
+    *ret_request =
+        (struct receive_request){.id = wr->wr_id, .sges = sges, .sge_count = (uint32_t)wr->num_sge};
+    return 0;
+}
+
+int post_receive(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **ret_bad)
+{
+    struct soft_qp *qp = soft_qp(ibv);
+    struct sge sges[SGE_MAX];
+    struct receive_request request;
+    bool posted = false;
+    int error = 0;
+    pthread_mutex_lock(&qp->receive_lock);
+    for (; wr != NULL; wr = wr->next) {
+        error = ibv->srq != NULL ? EINVAL : convert_receive(wr, sges, &request);
+        if (error == 0) {
+            error = errno_of_post(qp_post_receive(qp->qp, &request));
+        }
+        if (error != 0) {
+            *ret_bad = wr;
+            break;
+        }
+        posted = true;
+    }
+    /* Only a queue pair in error has something to do with a receive at once: flush it. */
+    if (posted && qp_current_state(qp->qp) == QP_ERROR) {
+        post_ring(qp);
+    }
+    pthread_mutex_unlock(&qp->receive_lock);
+    return error;
+}
+
+int srq_post_receive(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **ret_bad)
+{
+    struct soft_srq *srq = soft_srq(ibv);
+    struct sge sges[SGE_MAX];
+    struct receive_request request;
+    int error = 0;
+    pthread_mutex_lock(&srq->lock);
+    for (; wr != NULL; wr = wr->next) {
+        error = convert_receive(wr, sges, &request);
+        if (error == 0) {
+            error = errno_of_post(receive_queue_post(srq->queue, &request));
+        }
+        if (error != 0) {
+            *ret_bad = wr;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&srq->lock);
+    return error;
+}

@@ -1,0 +1,14 @@
+/* What posting ends with, by list (post.c) and by batch (wr.c). */
+#ifndef WEIR_VERBS_POST_H
+#define WEIR_VERBS_POST_H
+
+#include "rnic/verbs/objects.h"
+
+/* Work lies in the send queue: tells the device and lets the engine send. */
+static inline void post_ring(struct soft_qp *qp)
+{
+    device_ring(qp->engine->device, qp->qp);
+    engine_kick(qp->engine);
+}
+
+#endif

@@ -1,0 +1,220 @@
+/* Queue pairs: life and attributes. Posting is post.c and wr.c. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rnic/verbs/convert.h"
+#include "rnic/verbs/errno.h"
+#include "rnic/verbs/objects.h"
+#include "rnic/verbs/port.h"
+
+static enum status check_capabilities(const struct ibv_qp_init_attr *init)
+{
+    const struct ibv_qp_cap *cap = &init->cap;
+    return cap->max_send_wr > QUEUE_LENGTH_MAX || cap->max_recv_wr > QUEUE_LENGTH_MAX ||
+                   cap->max_send_sge > SGE_MAX || cap->max_recv_sge > SGE_MAX ||
+                   cap->max_inline_data > INLINE_MAX || init->send_cq == NULL ||
+                   init->recv_cq == NULL
+               ? STATUS_INVALID
+               : STATUS_OK;
+}
+
+static uint32_t at_least_one(uint32_t value)
+{
+    return value == 0 ? 1 : value;
+}
+
+/* Makes the core's queue pair; counts the use of a shared receive queue. */
+static enum status create_core(struct soft_qp *qp, struct soft_pd *pd,
+                               const struct ibv_qp_init_attr *init, enum service service)
+{
+    struct soft_srq *srq = init->srq == NULL ? NULL : soft_srq(init->srq);
+    const struct qp_init core_init = {
+        .service = service,
+        .domain = pd->domain,
+        .send_completions = soft_cq(init->send_cq)->queue,
+        .receive_completions = soft_cq(init->recv_cq)->queue,
+        .shared_receives = srq == NULL ? NULL : srq->queue,
+        .send = {.capacity = at_least_one(init->cap.max_send_wr),
+                 .max_sge = at_least_one(init->cap.max_send_sge),
+                 .max_inline = init->cap.max_inline_data},
+        .max_receive = at_least_one(init->cap.max_recv_wr),
+        .max_receive_sge = at_least_one(init->cap.max_recv_sge),
+        .signal_all = init->sq_sig_all != 0,
+        .context = qp,
+    };
+    engine_lock(qp->engine);
+    enum status status = device_create_qp(qp->engine->device, &core_init, &qp->qp);
+    if (status == STATUS_OK && srq != NULL) {
+        srq->users++;
+    }
+    engine_unlock(qp->engine);
+    return status;
+}
+
+static struct soft_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+    enum service service;
+    if (!convert_service(init->qp_type, &service)) {
+        return errno_null(STATUS_UNSUPPORTED);
+    }
+    enum status status = check_capabilities(init);
+    if (status != STATUS_OK) {
+        return errno_null(status);
+    }
+    struct soft_qp *qp = calloc(1, sizeof *qp);
+    if (qp == NULL) {
+        return NULL;
+    }
+    qp->engine = context_engine(pd->context);
+    /* Events may name it as soon as the core knows it. */
+    struct ibv_qp *ibv = &qp->extended.qp_base;
+    ibv->context = pd->context;
+    ibv->qp_context = init->qp_context;
+    ibv->pd = pd;
+    ibv->send_cq = init->send_cq;
+    ibv->recv_cq = init->recv_cq;
+    ibv->srq = init->srq;
+    ibv->qp_type = init->qp_type;
+    ibv->state = IBV_QPS_RESET;
+    pthread_mutex_init(&qp->send_lock, NULL);
+    pthread_mutex_init(&qp->receive_lock, NULL);
+    pthread_mutex_init(&ibv->mutex, NULL);
+    pthread_cond_init(&ibv->cond, NULL);
+    status = create_core(qp, soft_pd(pd), init, service);
+    if (status != STATUS_OK) {
+        free(qp);
+        return errno_null(status);
+    }
+    ibv->qp_num = qp_number(qp->qp).value;
+    ibv->handle = ibv->qp_num;
+    if (init->srq != NULL) {
+        init->cap.max_recv_wr = 0;
+        init->cap.max_recv_sge = 0;
+    }
+    qp->init = *init;
+    return qp;
+}
+
+PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+    struct soft_qp *qp = create(pd, init);
+    return qp == NULL ? NULL : &qp->extended.qp_base;
+}
+
+struct ibv_qp *qp_create_extended(struct ibv_context *context,
+                                  struct ibv_qp_init_attr_ex *attributes)
+{
+    const uint32_t known =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    const uint64_t offered = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                             IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                             IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                             IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
+                             IBV_QP_EX_WITH_SEND_WITH_INV;
+    uint32_t mask = attributes->comp_mask;
+    bool has_operations = (mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+    if ((mask & ~known) != 0 ||
+        ((mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attributes->create_flags != 0) ||
+        (has_operations && (attributes->send_ops_flags & ~offered) != 0)) {
+        return errno_null(STATUS_UNSUPPORTED);
+    }
+    if ((mask & IBV_QP_INIT_ATTR_PD) == 0 || attributes->pd == NULL) {
+        return errno_null(STATUS_INVALID);
+    }
+    /* The extended attributes begin with the fields of the plain ones, in the same places. */
+    struct soft_qp *qp = create(attributes->pd, (struct ibv_qp_init_attr *)attributes);
+    if (qp == NULL) {
+        return NULL;
+    }
+    if (has_operations) {
+        qp->has_send_operations = true;
+        wr_fill(&qp->extended);
+    }
+    return &qp->extended.qp_base;
+}
+
+PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+    return soft_qp(qp)->has_send_operations ? &soft_qp(qp)->extended : NULL;
+}
+
+PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int mask)
+{
+    struct soft_qp *qp = soft_qp(ibv);
+    struct qp_attributes core;
+    unsigned set;
+    int error = convert_attributes(attributes, mask, &core, &set);
+    if (error != 0) {
+        return error;
+    }
+    if (((mask & IBV_QP_PORT) != 0 && attributes->port_num != PORT_NUMBER) ||
+        ((mask & IBV_QP_PKEY_INDEX) != 0 && attributes->pkey_index != 0) ||
+        ((mask & IBV_QP_AV) != 0 &&
+         !port_path(&attributes->ah_attr, ibv->qp_num * 31 + attributes->dest_qp_num,
+                    &core.path))) {
+        return EINVAL;
+    }
+    engine_lock(qp->engine);
+    enum status status =
+        device_modify_qp(qp->engine->device, engine_now(qp->engine), qp->qp, &core, set, NULL);
+    ibv->state = (enum ibv_qp_state)qp_current_state(qp->qp);
+    if (status == STATUS_OK && (mask & IBV_QP_AV) != 0) {
+        qp->ah = attributes->ah_attr;
+    }
+    engine_unlock(qp->engine);
+    return errno_of(status);
+}
+
+PUBLIC int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *ret_attributes, int mask,
+                        struct ibv_qp_init_attr *ret_init)
+{
+    struct soft_qp *qp = soft_qp(ibv);
+    struct qp_attributes core;
+    engine_lock(qp->engine);
+    qp_query(qp->qp, &core);
+    ibv->state = (enum ibv_qp_state)core.state;
+    convert_attributes_back(&core, ret_attributes);
+    ret_attributes->ah_attr = qp->ah;
+    engine_unlock(qp->engine);
+    ret_attributes->cap = qp->init.cap;
+    *ret_init = qp->init;
+    return 0;
+}
+
+PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode operation,
+                                      uint32_t flags)
+{
+    return 0;
+}
+
+PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
+{
+    struct soft_qp *qp = soft_qp(ibv);
+    engine_lock(qp->engine);
+    device_destroy_qp(qp->engine->device, qp->qp);
+    if (ibv->srq != NULL) {
+        soft_srq(ibv->srq)->users--;
+    }
+    engine_unlock(qp->engine);
+    event_drain(ibv->context, qp, &ibv->mutex, &ibv->cond, &ibv->events_completed,
+                &qp->async_delivered);
+    wr_batch_free(&qp->batch);
+    pthread_mutex_destroy(&qp->send_lock);
+    pthread_mutex_destroy(&qp->receive_lock);
+    pthread_mutex_destroy(&ibv->mutex);
+    pthread_cond_destroy(&ibv->cond);
+    free(qp);
+    return 0;
+}
+
+/* Enhanced connection establishment: there is nothing to agree upon. */
+PUBLIC int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+    return EOPNOTSUPP;
+}
+
+PUBLIC int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ret_ece)
+{
+    *ret_ece = (struct ibv_ece){0};
+    return 0;
+}

@@ -1,0 +1,101 @@
+/* Shared receive queues. Limits are kept and told, but no event is raised yet. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rnic/io/heap.h"
+#include "rnic/verbs/errno.h"
+#include "rnic/verbs/objects.h"
+
+PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
+{
+    struct ibv_srq_attr *attributes = &init->attr;
+    if (attributes->max_wr == 0 || attributes->max_wr > QUEUE_LENGTH_MAX ||
+        attributes->max_sge > SGE_MAX) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct soft_srq *srq = calloc(1, sizeof *srq);
+    if (srq == NULL) {
+        return NULL;
+    }
+    enum status status =
+        receive_queue_create(heap_allocator(), attributes->max_wr,
+                             attributes->max_sge == 0 ? 1 : attributes->max_sge, &srq->queue);
+    if (status != STATUS_OK) {
+        free(srq);
+        return errno_null(status);
+    }
+    attributes->max_wr = receive_queue_capacity(srq->queue);
+    attributes->max_sge = receive_queue_max_sge(srq->queue);
+    srq->attributes = *attributes;
+    srq->attributes.srq_limit = 0;
+    srq->engine = context_engine(pd->context);
+    srq->ibv.context = pd->context;
+    srq->ibv.srq_context = init->srq_context;
+    srq->ibv.pd = pd;
+    pthread_mutex_init(&srq->lock, NULL);
+    pthread_mutex_init(&srq->ibv.mutex, NULL);
+    pthread_cond_init(&srq->ibv.cond, NULL);
+    engine_lock(srq->engine);
+    memory_domain_use(device_memory(srq->engine->device), soft_pd(pd)->domain, 1);
+    engine_unlock(srq->engine);
+    return &srq->ibv;
+}
+
+struct ibv_srq *srq_create_extended(struct ibv_context *context,
+                                    struct ibv_srq_init_attr_ex *attributes)
+{
+    errno = EOPNOTSUPP; /* the basic type comes through ibv_create_srq */
+    return NULL;
+}
+
+int srq_number(struct ibv_srq *srq, uint32_t *ret_number)
+{
+    return EOPNOTSUPP; /* only queues of XRC have one */
+}
+
+PUBLIC int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attributes, int mask)
+{
+    struct soft_srq *srq = soft_srq(ibv);
+    if ((mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) != 0) {
+        return EINVAL;
+    }
+    if ((mask & IBV_SRQ_MAX_WR) != 0) {
+        return EOPNOTSUPP;
+    }
+    if ((mask & IBV_SRQ_LIMIT) != 0) {
+        if (attributes->srq_limit > srq->attributes.max_wr) {
+            return EINVAL;
+        }
+        srq->attributes.srq_limit = attributes->srq_limit;
+    }
+    return 0;
+}
+
+PUBLIC int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *ret_attributes)
+{
+    *ret_attributes = soft_srq(srq)->attributes;
+    return 0;
+}
+
+PUBLIC int ibv_destroy_srq(struct ibv_srq *ibv)
+{
+    struct soft_srq *srq = soft_srq(ibv);
+    engine_lock(srq->engine);
+    bool busy = srq->users != 0;
+    if (!busy) {
+        memory_domain_use(device_memory(srq->engine->device), soft_pd(ibv->pd)->domain, -1);
+    }
+    engine_unlock(srq->engine);
+    if (busy) {
+        return EBUSY;
+    }
+    event_drain(ibv->context, srq, &ibv->mutex, &ibv->cond, &ibv->events_completed,
+                &srq->async_delivered);
+    receive_queue_destroy(srq->queue);
+    pthread_mutex_destroy(&srq->lock);
+    pthread_mutex_destroy(&ibv->mutex);
+    pthread_cond_destroy(&ibv->cond);
+    free(srq);
+    return 0;
+}

@@ -1,0 +1,312 @@
+#include "rnic/verbs/wr.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "rnic/verbs/convert.h"
+#include "rnic/verbs/errno.h"
+#include "rnic/verbs/objects.h"
+#include "rnic/verbs/post.h"
+
+/* One request; what it points to is named by place until the batch is complete, for arrays move. */
+struct wr_entry {
+    struct send_request request;
+    struct datagram_target target;
+    uint32_t first_sge;
+    uint32_t inline_place;
+};
+
+static struct wr_batch *batch_of(struct ibv_qp_ex *qp)
+{
+    return &((struct soft_qp *)qp)->batch;
+}
+
+static void fail(struct wr_batch *batch, int error)
+{
+    if (batch->error == 0) {
+        batch->error = error;
+    }
+}
+
+/* Makes room for `more` elements of `size` bytes behind `count`. NULL and the batch's error where
+ * there is no memory. */
+static void *reserve(struct wr_batch *batch, void *array, uint32_t *room, uint32_t count,
+                     size_t more, size_t size)
+{
+    if (more <= *room - count) {
+        return array;
+    }
+    size_t wanted = *room < 16 ? 16 : (size_t)*room * 2;
+    while (wanted - count < more) {
+        wanted *= 2;
+    }
+    void *grown = wanted > UINT32_MAX ? NULL : realloc(array, wanted * size);
+    if (grown == NULL) {
+        fail(batch, ENOMEM);
+        return NULL;
+    }
+    *room = (uint32_t)wanted;
+    return grown;
+}
+
+/* The entry that setters speak of; NULL after an error. */
+static struct wr_entry *current(struct ibv_qp_ex *qp)
+{
+    struct wr_batch *batch = batch_of(qp);
+    if (batch->error == 0 && batch->entry_count == 0) {
+        fail(batch, EINVAL);
+    }
+    return batch->error != 0 ? NULL : &batch->entries[batch->entry_count - 1];
+}
+
+/* Begins a request with what the application left in wr_id and wr_flags. */
+static struct send_request *begin(struct ibv_qp_ex *qp, enum work_kind kind)
+{
+    static struct send_request refused; /* written after an error, never read */
+    struct wr_batch *batch = batch_of(qp);
+    struct wr_entry *entries = batch->error != 0
+                                   ? NULL
+                                   : reserve(batch, batch->entries, &batch->entry_room,
+                                             batch->entry_count, 1, sizeof *entries);
+    if (entries == NULL) {
+        return &refused;
+    }
+    batch->entries = entries;
+    struct wr_entry *entry = &entries[batch->entry_count++];
+    *entry = (struct wr_entry){
+        .first_sge = batch->sge_count,
+        .inline_place = batch->inline_length,
+    };
+    entry->request.id = qp->wr_id;
+    entry->request.kind = kind;
+    convert_send_flags(qp->wr_flags & ~(unsigned)IBV_SEND_INLINE, &entry->request);
+    return &entry->request;
+}
+
+static void wr_send(struct ibv_qp_ex *qp)
+{
+    begin(qp, WORK_SEND);
+}
+
+static void wr_send_immediate(struct ibv_qp_ex *qp, __be32 immediate)
+{
+    begin(qp, WORK_SEND_IMMEDIATE)->immediate = immediate;
+}
+
+static void wr_send_invalidate(struct ibv_qp_ex *qp, uint32_t key)
+{
+    begin(qp, WORK_SEND_INVALIDATE)->invalidate = (struct memory_key){key};
+}
+
+static void wr_local_invalidate(struct ibv_qp_ex *qp, uint32_t key)
+{
+    begin(qp, WORK_LOCAL_INVALIDATE)->invalidate = (struct memory_key){key};
+}
+
+static struct send_request *begin_remote(struct ibv_qp_ex *qp, enum work_kind kind, uint32_t key,
+                                         uint64_t address)
+{
+    struct send_request *request = begin(qp, kind);
+    request->remote_key = (struct memory_key){key};
+    request->remote_address = address;
+    return request;
+}
+
+static void wr_read(struct ibv_qp_ex *qp, uint32_t key, uint64_t address)
+{
+    begin_remote(qp, WORK_READ, key, address);
+}
+
+static void wr_write(struct ibv_qp_ex *qp, uint32_t key, uint64_t address)
+{
+    begin_remote(qp, WORK_WRITE, key, address);
+}
+
+static void wr_write_immediate(struct ibv_qp_ex *qp, uint32_t key, uint64_t address,
+                               __be32 immediate)
+{
+    begin_remote(qp, WORK_WRITE_IMMEDIATE, key, address)->immediate = immediate;
+}
+
+static void wr_compare_swap(struct ibv_qp_ex *qp, uint32_t key, uint64_t address, uint64_t compare,
+                            uint64_t swap)
+{
+    struct send_request *request = begin_remote(qp, WORK_COMPARE_SWAP, key, address);
+    request->compare = compare;
+    request->swap_or_add = swap;
+}
+
+static void wr_fetch_add(struct ibv_qp_ex *qp, uint32_t key, uint64_t address, uint64_t add)
+{
+    begin_remote(qp, WORK_FETCH_ADD, key, address)->swap_or_add = add;
+}
+
+static void wr_bind_window(struct ibv_qp_ex *qp, struct ibv_mw *window, uint32_t key,
+                           const struct ibv_mw_bind_info *info)
+{
+    fail(batch_of(qp), EOPNOTSUPP);
+}
+
+static void wr_segmentation_offload(struct ibv_qp_ex *qp, void *header, uint16_t header_length,
+                                    uint16_t segment_length)
+{
+    fail(batch_of(qp), EOPNOTSUPP);
+}
+
+static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t key, uint64_t address, const void *bytes)
+{
+    fail(batch_of(qp), EOPNOTSUPP);
+}
+
+static void wr_set_shared_queue(struct ibv_qp_ex *qp, uint32_t number)
+{
+    fail(batch_of(qp), EOPNOTSUPP);
+}
+
+static void wr_set_target(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
+{
+    struct wr_entry *entry = current(qp);
+    if (entry != NULL) {
+        convert_target(ah, qpn, qkey, &entry->target);
+        entry->request.target = &entry->target;
+    }
+}
+
+static void wr_set_sge_list(struct ibv_qp_ex *qp, size_t count, const struct ibv_sge *list)
+{
+    struct wr_batch *batch = batch_of(qp);
+    struct wr_entry *entry = current(qp);
+    if (entry == NULL) {
+        return;
+    }
+    if (count > SGE_MAX) {
+        fail(batch, EINVAL);
+        return;
+    }
+    struct sge *sges =
+        reserve(batch, batch->sges, &batch->sge_room, batch->sge_count, count, sizeof *sges);
+    if (sges == NULL) {
+        return;
+    }
+    batch->sges = sges;
+    convert_sges(list, count, sges + batch->sge_count);
+    batch->sge_count += (uint32_t)count;
+    entry->request.sge_count = (uint32_t)count;
+}
+
+static void wr_set_sge(struct ibv_qp_ex *qp, uint32_t key, uint64_t address, uint32_t length)
+{
+    struct ibv_sge sge = {.addr = address, .length = length, .lkey = key};
+    wr_set_sge_list(qp, 1, &sge);
+}
+
+static void wr_set_inline_list(struct ibv_qp_ex *qp, size_t count, const struct ibv_data_buf *list)
+{
+    struct wr_batch *batch = batch_of(qp);
+    struct wr_entry *entry = current(qp);
+    if (entry == NULL) {
+        return;
+    }
+    size_t length = 0;
+    for (size_t i = 0; i < count && length <= INLINE_MAX; i++) {
+        length += list[i].length <= INLINE_MAX ? list[i].length : INLINE_MAX + 1;
+    }
+    if (length > ((struct soft_qp *)qp)->init.cap.max_inline_data) {
+        fail(batch, EINVAL);
+        return;
+    }
+    uint8_t *bytes =
+        reserve(batch, batch->inline_bytes, &batch->inline_room, batch->inline_length, length, 1);
+    if (bytes == NULL) {
+        return;
+    }
+    batch->inline_bytes = bytes;
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].length != 0) {
+            memcpy(bytes + batch->inline_length, list[i].addr, list[i].length);
+            batch->inline_length += (uint32_t)list[i].length;
+        }
+    }
+    struct ibv_sge sge = {.length = (uint32_t)length};
+    entry->request.inline_data = true;
+    wr_set_sge_list(qp, length == 0 ? 0 : 1, &sge);
+}
+
+static void wr_set_inline(struct ibv_qp_ex *qp, void *address, size_t length)
+{
+    struct ibv_data_buf buffer = {.addr = address, .length = length};
+    wr_set_inline_list(qp, 1, &buffer);
+}
+
+static void wr_start(struct ibv_qp_ex *extended)
+{
+    struct soft_qp *qp = (struct soft_qp *)extended;
+    pthread_mutex_lock(&qp->send_lock);
+    qp->batch.entry_count = 0;
+    qp->batch.sge_count = 0;
+    qp->batch.inline_length = 0;
+    qp->batch.error = 0;
+}
+
+static int wr_complete(struct ibv_qp_ex *extended)
+{
+    struct soft_qp *qp = (struct soft_qp *)extended;
+    struct wr_batch *batch = &qp->batch;
+    int error = batch->error;
+    uint32_t posted = 0;
+    while (error == 0 && posted < batch->entry_count) {
+        struct wr_entry *entry = &batch->entries[posted];
+        struct send_request *request = &entry->request;
+        struct sge *sges = batch->sges + entry->first_sge;
+        request->sges = request->sge_count == 0 ? NULL : sges;
+        if (request->inline_data && request->sge_count != 0) {
+            sges->address = (uintptr_t)(batch->inline_bytes + entry->inline_place);
+        }
+        request->target = request->target == NULL ? NULL : &entry->target;
+        error = errno_of_post(qp_post_send(qp->qp, request));
+        posted += error == 0;
+    }
+    if (posted != 0) {
+        post_ring(qp);
+    }
+    pthread_mutex_unlock(&qp->send_lock);
+    return error;
+}
+
+static void wr_abort(struct ibv_qp_ex *extended)
+{
+    pthread_mutex_unlock(&((struct soft_qp *)extended)->send_lock);
+}
+
+void wr_fill(struct ibv_qp_ex *qp)
+{
+    qp->wr_atomic_cmp_swp = wr_compare_swap;
+    qp->wr_atomic_fetch_add = wr_fetch_add;
+    qp->wr_bind_mw = wr_bind_window;
+    qp->wr_local_inv = wr_local_invalidate;
+    qp->wr_rdma_read = wr_read;
+    qp->wr_rdma_write = wr_write;
+    qp->wr_rdma_write_imm = wr_write_immediate;
+    qp->wr_send = wr_send;
+    qp->wr_send_imm = wr_send_immediate;
+    qp->wr_send_inv = wr_send_invalidate;
+    qp->wr_send_tso = wr_segmentation_offload;
+    qp->wr_set_ud_addr = wr_set_target;
+    qp->wr_set_xrc_srqn = wr_set_shared_queue;
+    qp->wr_set_inline_data = wr_set_inline;
+    qp->wr_set_inline_data_list = wr_set_inline_list;
+    qp->wr_set_sge = wr_set_sge;
+    qp->wr_set_sge_list = wr_set_sge_list;
+    qp->wr_start = wr_start;
+    qp->wr_complete = wr_complete;
+    qp->wr_abort = wr_abort;
+    qp->wr_atomic_write = wr_atomic_write;
+}
+
+void wr_batch_free(struct wr_batch *batch)
+{
+    free(batch->entries);
+    free(batch->sges);
+    free(batch->inline_bytes);
+    *batch = (struct wr_batch){0};
+}
