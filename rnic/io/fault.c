@@ -1,0 +1,85 @@
+#include "rnic/io/fault.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* splitmix64 */
+static uint64_t next(struct fault *fault)
+{
+    uint64_t value = fault->state += UINT64_C(0x9e3779b97f4a7c15);
+    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
+    return value ^ value >> 31;
+}
+
+static bool happens(struct fault *fault, uint64_t probability)
+{
+    return probability != 0 && next(fault) >> 32 < probability;
+}
+
+static enum status parse_one(const char *item, size_t length, struct fault *fault)
+{
+    const struct {
+        const char *name;
+        uint64_t *probability;
+    } rows[] = {
+        {"loss=", &fault->loss},
+        {"reorder=", &fault->reorder},
+        {"duplicate=", &fault->duplicate},
+        {"corrupt=", &fault->corrupt},
+    };
+    char *end;
+    if (strncmp(item, "seed=", 5) == 0) {
+        fault->state = strtoull(item + 5, &end, 0);
+        return end == item + length && length > 5 ? STATUS_OK : STATUS_INVALID;
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t name_length = strlen(rows[i].name);
+        if (strncmp(item, rows[i].name, name_length) != 0) {
+            continue;
+        }
+        double value = strtod(item + name_length, &end);
+        if (end != item + length || length == name_length || !(value >= 0 && value <= 1)) {
+            return STATUS_INVALID;
+        }
+        *rows[i].probability = (uint64_t)(value * 4294967296.0);
+        return STATUS_OK;
+    }
+    return STATUS_INVALID;
+}
+
+enum status fault_parse(const char *text, struct fault *ret_fault)
+{
+    struct fault fault = {.state = 1};
+    while (*text != '\0') {
+        size_t length = strcspn(text, ",");
+        enum status status = parse_one(text, length, &fault);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        text += length + (text[length] == ',');
+    }
+    *ret_fault = fault;
+    return STATUS_OK;
+}
+
+struct fault_verdict fault_decide(struct fault *fault)
+{
+    return (struct fault_verdict){
+        .lose = happens(fault, fault->loss),
+        .delay = happens(fault, fault->reorder),
+        .duplicate = happens(fault, fault->duplicate),
+        .corrupt = happens(fault, fault->corrupt),
+    };
+}
+
+void fault_corrupt(struct fault *fault, uint8_t *bytes, size_t length)
+{
+    uint64_t bit = next(fault) % (length * 8);
+    bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+}
+
+uint32_t fault_delay(struct fault *fault)
+{
+    return 1 + (uint32_t)(next(fault) % 8);
+}

@@ -1,0 +1,78 @@
+/* The RoCEv2 link: packets of the device as UDP datagrams of port 4791, IPv4 and IPv6.
+ *
+ * Out: a packet sink. Packets are copied, with their ICRC, into runs of one path and one size; a
+ * run leaves as one UDP_SEGMENT send where the kernel takes that. In: datagrams, split where the
+ * kernel joined them (UDP_GRO), with their addresses; ICRC and ownership are ingress.h.
+ *
+ * Both sockets are unconnected and send with DF, so the IPv4 identification is 0, or counts up from
+ * 0 inside a segmented send. Not here: who owns a packet, locks, waiting. One thread at a time. */
+#ifndef WEIR_IO_UDP_H
+#define WEIR_IO_UDP_H
+
+#include "rnic/base/status.h"
+#include "rnic/transport/port.h"
+#include "rnic/wire/path.h"
+
+enum udp_family {
+    UDP_IPV4,
+    UDP_IPV6,
+    UDP_FAMILY_COUNT,
+};
+
+struct udp;
+
+/* One read: `length` bytes of UDP payload, datagrams of `segment` bytes each (the last may be
+ * shorter), all from one sender. Borrowed for the call. */
+struct udp_datagrams {
+    struct arrival arrival;
+    enum udp_family family;
+    const uint8_t *bytes;
+    uint32_t length;
+    uint32_t segment;
+};
+
+struct udp_receiver {
+    void (*receive)(struct udp_receiver *receiver, const struct udp_datagrams *datagrams);
+};
+
+struct udp_config {
+    uint16_t port;     /* ROCE_UDP_PORT, but in tests */
+    const char *fault; /* text for fault_parse; NULL: none */
+};
+
+struct udp_counters {
+    uint64_t packets_sent, packets_received;
+    uint64_t send_calls, receive_calls;
+    uint64_t segmented_sends;     /* runs of more than one packet */
+    uint64_t blocked;             /* the socket's buffer was full: waited */
+    uint64_t dropped_too_long;    /* EMSGSIZE */
+    uint64_t dropped_unreachable; /* no route, no such source address, forbidden */
+    uint64_t dropped_other;
+    uint64_t truncated; /* datagrams received longer than the buffer, or without their address */
+    uint64_t faults;    /* injected */
+};
+
+/* IN_USE: the port is taken by somebody who does not share it. INVALID: `fault` does not parse.
+ * UNSUPPORTED: neither IPv4 nor IPv6. Each leaves a reason in words in *ret_message (static). */
+enum status udp_create(const struct udp_config *config, struct udp **ret_udp,
+                       const char **ret_message) MUST_USE;
+/* Closes the sockets; what was not flushed is lost. NULL is allowed. */
+void udp_destroy(struct udp *udp);
+
+struct packet_sink *udp_sink(struct udp *udp);
+/* Hands everything to the kernel. False: its buffers are full, flush again when udp_descriptor is
+ * writable. */
+bool udp_flush(struct udp *udp);
+/* Packets wait for a flush: the kernel was full, or a fault delays them. */
+bool udp_has_waiting(const struct udp *udp);
+
+/* Reads one batch from one family's socket without blocking; returns how many reads it made. */
+uint32_t udp_receive(struct udp *udp, enum udp_family family, struct udp_receiver *receiver);
+
+/* -1: the host does not have the family. */
+int udp_descriptor(const struct udp *udp, enum udp_family family);
+const struct udp_counters *udp_counters(const struct udp *udp);
+/* The last reason why packets could not be sent, in words; "" if there was none. */
+const char *udp_message(const struct udp *udp);
+
+#endif

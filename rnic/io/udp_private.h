@@ -1,0 +1,77 @@
+/* What udp.c (sockets, receiving) and udp_send.c (runs, sending) share. */
+#ifndef WEIR_IO_UDP_PRIVATE_H
+#define WEIR_IO_UDP_PRIVATE_H
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "rnic/io/fault.h"
+#include "rnic/io/udp.h"
+#include "rnic/wire/packet.h"
+
+#define UDP_RUNS           16u    /* that wait at once */
+#define UDP_RUN_BYTES      64000u /* of UDP payload; an IP packet holds little more */
+#define UDP_RUN_SEGMENTS   64u    /* the limit of kernels before 6.9 */
+#define UDP_READS          16u    /* in one recvmmsg */
+#define UDP_READ_BYTES     65536u
+#define UDP_DATAGRAM_MAX   (PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 4u + ICRC_LENGTH)
+#define UDP_DELAYED_MAX    16u
+#define UDP_LINK_LOCAL_MAX 8u
+#define UDP_CONTROL_BYTES  256u
+
+/* Packets of one path: all of `segment` bytes but the last, which may be shorter and closes it. */
+struct udp_run {
+    struct path path;
+    uint32_t length; /* bytes so far */
+    uint32_t segment;
+    uint32_t count;
+    uint32_t sent; /* of those, where they leave one by one */
+    bool closed;
+    bool single; /* made to leave one by one: every identification is 0 */
+};
+
+/* A packet that a fault holds back: from BTH to before the ICRC. */
+struct udp_delayed {
+    struct path path;
+    uint32_t length;
+    uint32_t packets_to_go; /* before it leaves */
+    bool used, seen_flush;  /* it leaves with the second flush at the latest */
+    uint8_t bytes[UDP_DATAGRAM_MAX];
+};
+
+struct udp {
+    struct packet_sink sink;
+    uint16_t port;
+    int sockets[UDP_FAMILY_COUNT];
+    bool segmentation; /* the kernel takes UDP_SEGMENT, as far as known */
+    bool blocked;
+
+    struct udp_run runs[UDP_RUNS]; /* a ring, oldest at run_first */
+    uint32_t run_first, run_count;
+    uint8_t (*run_bytes)[UDP_RUN_BYTES]; /* UDP_RUNS of them */
+
+    uint8_t (*read_bytes)[UDP_READ_BYTES]; /* UDP_READS of them */
+    struct mmsghdr reads[UDP_READS];
+    struct iovec read_places[UDP_READS];
+    struct sockaddr_storage read_names[UDP_READS];
+    uint8_t read_control[UDP_READS][UDP_CONTROL_BYTES]
+        __attribute__((aligned(__alignof__(struct cmsghdr))));
+
+    struct {
+        struct gid gid;
+        uint32_t interface_index;
+    } link_local[UDP_LINK_LOCAL_MAX]; /* a cache, round robin */
+    uint32_t link_local_next;
+
+    bool has_fault;
+    struct fault fault;
+    struct udp_delayed *delayed; /* UDP_DELAYED_MAX of them, with a fault only */
+    uint32_t delayed_count;
+
+    struct udp_counters counters;
+    char message[160];
+};
+
+bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing);
+
+#endif
