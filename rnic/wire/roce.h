@@ -53,7 +53,8 @@ uint32_t roce_crc_finish(const struct roce_crc *crc);
 /* True if `icrc` (as read from the packet) fits for some IPv4 identification with DF set or not;
  * tells which. For IPv6 exactly one value fits. `path` is seen from the sender. `hint` costs least
  * when it is right, and 0 with DF is a good one. The probability of accepting a corrupted packet
- * is derived in roce.c. *ret_ip is untouched on failure, and may be `hint`. */
+ * is derived in roce.c; who knows the sender's habits (always DF, small identifications) should
+ * refuse what breaks them. *ret_ip is untouched on failure, and may be `hint`. */
 bool roce_icrc_verify(const struct path *path, const struct roce_ip *hint, const uint8_t *bytes,
                       size_t length, uint32_t icrc, struct roce_ip *ret_ip);
 
