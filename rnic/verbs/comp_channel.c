@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rnic/verbs/errno.h"
+#include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
 
 PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)

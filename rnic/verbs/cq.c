@@ -4,7 +4,7 @@
 
 #include "rnic/io/heap.h"
 #include "rnic/verbs/convert.h"
-#include "rnic/verbs/errno.h"
+#include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
 
 #define POLL_BATCH 16u

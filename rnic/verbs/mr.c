@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "rnic/verbs/convert.h"
-#include "rnic/verbs/errno.h"
+#include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
 
 #undef ibv_reg_mr

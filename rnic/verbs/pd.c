@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rnic/verbs/errno.h"
+#include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
 
 PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)

@@ -2,7 +2,7 @@
 #include "rnic/verbs/post.h"
 
 #include "rnic/verbs/convert.h"
-#include "rnic/verbs/errno.h"
+#include "rnic/verbs/errno_of.h"
 
 static int post_one_send(struct soft_qp *qp, const struct ibv_send_wr *wr)
 {

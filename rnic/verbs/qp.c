@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "rnic/verbs/convert.h"
-#include "rnic/verbs/errno.h"
+#include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
 

@@ -1,7 +1,7 @@
 #include "rnic/verbs/seam.h"
 
 #include "rnic/io/loop.h"
-#include "rnic/verbs/errno.h"
+#include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/objects.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "rnic/io/heap.h"
-#include "rnic/verbs/errno.h"
+#include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
 
 PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)

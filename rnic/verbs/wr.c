@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "rnic/verbs/convert.h"
-#include "rnic/verbs/errno.h"
+#include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/post.h"
 

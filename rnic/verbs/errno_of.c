@@ -1,5 +1,5 @@
 /* The one table of statuses as errno values. */
-#include "rnic/verbs/errno.h"
+#include "rnic/verbs/errno_of.h"
 
 #include <errno.h>
 #include <stddef.h>

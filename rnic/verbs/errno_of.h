@@ -1,6 +1,6 @@
 /* From the core's status to what libibverbs reports. */
-#ifndef WEIR_VERBS_ERRNO_H
-#define WEIR_VERBS_ERRNO_H
+#ifndef WEIR_VERBS_ERRNO_OF_H
+#define WEIR_VERBS_ERRNO_OF_H
 
 #include "rnic/base/status.h"
 
