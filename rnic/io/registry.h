@@ -38,10 +38,16 @@ struct registry_name {
     struct gid address;
 };
 
-/* FULL: all slots are taken. DENIED: the file is not ours or of the wrong mode. */
-enum status registry_open(struct registry **ret_registry) MUST_USE;
+/* FULL: all slots are taken. DENIED: the file is not ours or of the wrong mode. IN_USE: live
+ * processes use a registry of another version. `path` is NULL but in tests. */
+enum status registry_open(const char *path, struct registry **ret_registry) MUST_USE;
 /* Gives slot and claims back. NULL is allowed. */
 void registry_close(struct registry *registry);
+/* In a forked child: drops the parent's registry without touching its slot. */
+void registry_abandon(struct registry *registry);
+/* Where the registry of this user and network namespace lies. */
+#define REGISTRY_PATH_MAX 64u
+void registry_path(char ret_path[REGISTRY_PATH_MAX]);
 
 uint32_t registry_slot(const struct registry *registry);
 /* Our range of queue pair numbers: first and count. */
@@ -65,6 +71,11 @@ void registry_release(struct registry *registry, uint32_t claim);
  * wide ones. REGISTRY_NO_SLOT: none. */
 uint32_t registry_find_listener(struct registry *registry, uint64_t service_id,
                                 const struct gid *address);
+
+/* A process holds the slot, as far as the file says: a dead one may not have been noticed yet. */
+bool registry_slot_is_used(const struct registry *registry, uint32_t slot);
+/* How many processes hold slots. */
+uint32_t registry_process_count(struct registry *registry);
 
 /* The slot that a number belongs to by its upper bits; says nothing about its life. */
 static inline uint32_t registry_slot_of_qpn(struct qpn qpn)

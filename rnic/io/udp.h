@@ -29,6 +29,8 @@ struct udp_datagrams {
     const uint8_t *bytes;
     uint32_t length;
     uint32_t segment;
+    uint32_t first_place; /* of the first datagram in the read that the kernel joined */
+    bool handed_on;       /* by another process: whoever gets it keeps it */
 };
 
 struct udp_receiver {

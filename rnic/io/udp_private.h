@@ -19,9 +19,12 @@
 #define UDP_LINK_LOCAL_MAX 8u
 #define UDP_CONTROL_BYTES  256u
 
-/* Packets of one path: all of `segment` bytes but the last, which may be shorter and closes it. */
+/* Packets of one path: all of `segment` bytes but the last, which may be shorter and closes it.
+ * They are for one block of queue pair numbers, for the peer's kernel may give a run as a whole to
+ * one of the processes there. */
 struct udp_run {
     struct path path;
+    uint32_t block;
     uint32_t length; /* bytes so far */
     uint32_t segment;
     uint32_t count;

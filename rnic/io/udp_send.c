@@ -1,8 +1,8 @@
 /* The way out: packets gather in runs, runs leave in batches.
  *
- * Invariant: packets of one path leave in the order in which they came. The ICRC of a packet in a
- * run is made for the identification that the kernel will give it: its place in the run where the
- * run leaves as one segmented send, else 0. */
+ * Invariant: packets of one queue pair leave in the order in which they came. The ICRC of a packet
+ * in a run is made for the identification that the kernel will give it: its place in the run where
+ * the run leaves as one segmented send, else 0. */
 #include <errno.h>
 #include <netinet/udp.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 
 #include "rnic/base/check.h"
 #include "rnic/io/address.h"
+#include "rnic/io/registry.h"
 #include "rnic/io/udp_private.h"
 #include "rnic/wire/roce.h"
 
@@ -24,18 +25,25 @@ static enum udp_family family_of(const struct gid *gid)
     return gid_is_ipv4(gid) ? UDP_IPV4 : UDP_IPV6;
 }
 
+static uint32_t block_of(const uint8_t *header)
+{
+    return ((uint32_t)header[5] << 16 | (uint32_t)header[6] << 8 | header[7]) /
+           REGISTRY_QPNS_PER_SLOT;
+}
+
 static uint32_t run_slot(const struct udp *udp, uint32_t index)
 {
     return (udp->run_first + index) % UDP_RUNS;
 }
 
 /* The run that takes `length` more bytes of that path, or NULL where a new one is needed. Only the
- * path's newest run will do, for the order. */
-static struct udp_run *find_run(struct udp *udp, const struct path *path, uint32_t length)
+ * newest run of path and block will do, for the order. */
+static struct udp_run *find_run(struct udp *udp, const struct path *path, uint32_t block,
+                                uint32_t length)
 {
     for (uint32_t i = udp->run_count; i > 0; i--) {
         struct udp_run *run = &udp->runs[run_slot(udp, i - 1)];
-        if (memcmp(&run->path, path, sizeof *path) != 0) {
+        if (run->block != block || memcmp(&run->path, path, sizeof *path) != 0) {
             continue;
         }
         bool fits = !run->closed && run->sent == 0 && length <= run->segment &&
@@ -45,13 +53,15 @@ static struct udp_run *find_run(struct udp *udp, const struct path *path, uint32
     return NULL;
 }
 
-static struct udp_run *start_run(struct udp *udp, const struct path *path, uint32_t segment)
+static struct udp_run *start_run(struct udp *udp, const struct path *path, uint32_t block,
+                                 uint32_t segment)
 {
     if (udp->run_count == UDP_RUNS) {
         return NULL;
     }
     struct udp_run *run = &udp->runs[run_slot(udp, udp->run_count++)];
-    *run = (struct udp_run){.path = *path, .segment = segment, .single = !udp->segmentation};
+    *run = (struct udp_run){
+        .path = *path, .block = block, .segment = segment, .single = !udp->segmentation};
     return run;
 }
 
@@ -84,15 +94,15 @@ static void flatten(const struct outgoing *outgoing, uint8_t *ret_bytes)
 }
 
 /* Room for a packet of `length` bytes with its ICRC, at the end of *ret_run; NULL: none. */
-static uint8_t *make_room(struct udp *udp, const struct path *path, uint32_t length,
+static uint8_t *make_room(struct udp *udp, const struct path *path, uint32_t block, uint32_t length,
                           struct udp_run **ret_run)
 {
-    struct udp_run *run = find_run(udp, path, length);
+    struct udp_run *run = find_run(udp, path, block, length);
     if (run == NULL) {
-        run = start_run(udp, path, length);
+        run = start_run(udp, path, block, length);
     }
     if (run == NULL && udp_flush(udp)) {
-        run = start_run(udp, path, length);
+        run = start_run(udp, path, block, length);
     }
     if (run == NULL) {
         return NULL;
@@ -117,7 +127,7 @@ static bool append_flat(struct udp *udp, const struct path *path, const uint8_t 
                         uint32_t length, bool corrupt)
 {
     struct udp_run *run;
-    uint8_t *room = make_room(udp, path, length + ICRC_LENGTH, &run);
+    uint8_t *room = make_room(udp, path, block_of(bytes), length + ICRC_LENGTH, &run);
     if (room == NULL) {
         return false;
     }
@@ -202,7 +212,7 @@ bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing)
         return emit_faulty(udp, &path, outgoing, length);
     }
     struct udp_run *run;
-    uint8_t *room = make_room(udp, &path, length, &run);
+    uint8_t *room = make_room(udp, &path, block_of(outgoing->header), length, &run);
     if (room == NULL) {
         return false;
     }

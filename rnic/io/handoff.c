@@ -1,0 +1,186 @@
+#include "rnic/io/handoff.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "rnic/io/registry_private.h"
+
+#define HANDOFF_MAGIC  0x57656972u
+#define RECEIVE_BUDGET 16u
+#define BYTES_MAX      65536u
+
+/* Both ends are of one registry version, hence of one layout. */
+struct handoff_header {
+    uint32_t magic;
+    uint32_t family;
+    uint32_t segment;
+    uint32_t first_place;
+    struct arrival arrival;
+};
+
+struct handoff {
+    int descriptor;
+    uint8_t cookie[REGISTRY_COOKIE];
+    struct handoff_counters counters;
+    uint8_t bytes[BYTES_MAX];
+};
+
+/* "\0weir-COOKIE-SLOT"; returns the length of the address. */
+static socklen_t make_name(const uint8_t *cookie, uint32_t slot, struct sockaddr_un *ret_name)
+{
+    char *text = ret_name->sun_path + 1;
+    size_t room = sizeof ret_name->sun_path - 1;
+    memset(ret_name, 0, sizeof *ret_name);
+    ret_name->sun_family = AF_UNIX;
+    size_t length = (size_t)snprintf(text, room, "weir-");
+    for (uint32_t i = 0; i < REGISTRY_COOKIE; i++) {
+        length += (size_t)snprintf(text + length, room - length, "%02x", cookie[i]);
+    }
+    length += (size_t)snprintf(text + length, room - length, "-%u", slot);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+}
+
+enum status handoff_create(const struct registry *registry, struct handoff **ret_handoff)
+{
+    struct handoff *handoff = calloc(1, sizeof *handoff);
+    if (handoff == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    memcpy(handoff->cookie, registry->file->cookie, sizeof handoff->cookie);
+    handoff->descriptor = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int on = 1, buffer = 4 << 20;
+    struct sockaddr_un name;
+    socklen_t length = make_name(handoff->cookie, registry->slot, &name);
+    if (handoff->descriptor < 0 ||
+        setsockopt(handoff->descriptor, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+        bind(handoff->descriptor, (struct sockaddr *)&name, length) != 0) {
+        enum status status =
+            handoff->descriptor >= 0 && errno == EADDRINUSE ? STATUS_IN_USE : STATUS_NO_MEMORY;
+        handoff_destroy(handoff);
+        return status;
+    }
+    int result = setsockopt(handoff->descriptor, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+    (void)result; /* the default does, with more drops */
+    *ret_handoff = handoff;
+    return STATUS_OK;
+}
+
+void handoff_destroy(struct handoff *handoff)
+{
+    if (handoff != NULL) {
+        if (handoff->descriptor >= 0) {
+            close(handoff->descriptor);
+        }
+        free(handoff);
+    }
+}
+
+enum status handoff_send(struct handoff *handoff, uint32_t slot,
+                         const struct udp_datagrams *datagrams)
+{
+    struct handoff_header header = {
+        .magic = HANDOFF_MAGIC,
+        .family = datagrams->family,
+        .segment = datagrams->segment,
+        .first_place = datagrams->first_place,
+        .arrival = datagrams->arrival,
+    };
+    struct iovec places[2] = {
+        {&header, sizeof header},
+        {(void *)datagrams->bytes, datagrams->length},
+    };
+    struct sockaddr_un name;
+    struct msghdr message = {
+        .msg_name = &name,
+        .msg_namelen = make_name(handoff->cookie, slot, &name),
+        .msg_iov = places,
+        .msg_iovlen = 2,
+    };
+    if (sendmsg(handoff->descriptor, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+        handoff->counters.packets_sent++;
+        return STATUS_OK;
+    }
+    handoff->counters.dropped++;
+    return errno == ECONNREFUSED || errno == ENOENT ? STATUS_CLOSED : STATUS_OK;
+}
+
+static bool is_same_user(struct msghdr *message)
+{
+    for (struct cmsghdr *control = CMSG_FIRSTHDR(message); control != NULL;
+         control = CMSG_NXTHDR(message, control)) {
+        if (control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_CREDENTIALS) {
+            struct ucred credentials;
+            memcpy(&credentials, CMSG_DATA(control), sizeof credentials);
+            return credentials.uid == geteuid();
+        }
+    }
+    return false;
+}
+
+static bool take(struct handoff *handoff, const struct handoff_header *header, size_t length,
+                 struct udp_receiver *receiver)
+{
+    if (length <= sizeof *header || header->magic != HANDOFF_MAGIC || header->segment == 0 ||
+        header->family >= UDP_FAMILY_COUNT) {
+        return false;
+    }
+    struct udp_datagrams datagrams = {
+        .arrival = header->arrival,
+        .family = (enum udp_family)header->family,
+        .bytes = handoff->bytes,
+        .length = (uint32_t)(length - sizeof *header),
+        .segment = header->segment,
+        .first_place = header->first_place,
+        .handed_on = true,
+    };
+    receiver->receive(receiver, &datagrams);
+    return true;
+}
+
+uint32_t handoff_receive(struct handoff *handoff, struct udp_receiver *receiver)
+{
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < RECEIVE_BUDGET; i++) {
+        struct handoff_header header;
+        uint8_t control[CMSG_SPACE(sizeof(struct ucred))]
+            __attribute__((aligned(__alignof__(struct cmsghdr))));
+        struct iovec places[2] = {
+            {&header, sizeof header},
+            {handoff->bytes, sizeof handoff->bytes},
+        };
+        struct msghdr message = {
+            .msg_iov = places,
+            .msg_iovlen = 2,
+            .msg_control = control,
+            .msg_controllen = sizeof control,
+        };
+        ssize_t length = recvmsg(handoff->descriptor, &message, MSG_DONTWAIT);
+        if (length < 0) {
+            break;
+        }
+        if ((message.msg_flags & MSG_TRUNC) == 0 && is_same_user(&message) &&
+            take(handoff, &header, (size_t)length, receiver)) {
+            handoff->counters.packets_received++;
+            taken++;
+        } else {
+            handoff->counters.refused++;
+        }
+    }
+    return taken;
+}
+
+int handoff_descriptor(const struct handoff *handoff)
+{
+    return handoff->descriptor;
+}
+
+const struct handoff_counters *handoff_counters(const struct handoff *handoff)
+{
+    return &handoff->counters;
+}

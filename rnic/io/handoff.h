@@ -1,0 +1,29 @@
+/* Packets that reached the wrong process, handed on to the right one over a local datagram socket
+ * of abstract name. Only processes of the same user are heard. What does not fit into the peer's
+ * queue is dropped: to the transport that is a loss on the wire. */
+#ifndef WEIR_IO_HANDOFF_H
+#define WEIR_IO_HANDOFF_H
+
+#include "rnic/io/registry.h"
+#include "rnic/io/udp.h"
+
+struct handoff;
+
+struct handoff_counters {
+    uint64_t packets_sent, packets_received; /* datagrams: each holds one run of packets */
+    uint64_t dropped;                        /* the peer's queue was full */
+    uint64_t refused;                        /* of another user, or malformed */
+};
+
+enum status handoff_create(const struct registry *registry, struct handoff **ret_handoff) MUST_USE;
+void handoff_destroy(struct handoff *handoff);
+
+/* CLOSED: nobody has that slot any more. */
+enum status handoff_send(struct handoff *handoff, uint32_t slot,
+                         const struct udp_datagrams *datagrams) MUST_USE;
+/* Reads what waits, without blocking; returns how many runs it passed on. */
+uint32_t handoff_receive(struct handoff *handoff, struct udp_receiver *receiver);
+int handoff_descriptor(const struct handoff *handoff);
+const struct handoff_counters *handoff_counters(const struct handoff *handoff);
+
+#endif

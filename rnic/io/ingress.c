@@ -1,0 +1,138 @@
+#include "rnic/io/ingress.h"
+
+#include <string.h>
+
+#include "rnic/cm/cm.h"
+#include "rnic/device/device.h"
+#include "rnic/wire/mad.h"
+#include "rnic/wire/packet.h"
+#include "rnic/wire/roce.h"
+
+/* Places in a packet, from the BTH. */
+#define AT_DESTINATION_QPN 5u
+#define AT_MAD             (BTH_LENGTH + 8u /* DETH */)
+#define AT_ATTRIBUTE       (AT_MAD + 16u)
+#define AT_REMOTE_ID       (AT_MAD + 24u + 4u)
+#define AT_SERVICE_ID      (AT_MAD + 24u + 8u)
+
+static uint64_t big_endian(const uint8_t *bytes, uint32_t count)
+{
+    uint64_t value = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        value = value << 8 | bytes[i];
+    }
+    return value;
+}
+
+/* Whose a MAD is. A REQ belongs to who listens; all others to whose communication id they name.
+ * What is nobody's is ours: our cm answers for those who are gone. */
+static uint32_t owner_of_mad(const struct ingress *ingress, const struct gid *local,
+                             const uint8_t *bytes, uint32_t length)
+{
+    uint32_t own = registry_slot(ingress->registry);
+    if (length < AT_MAD + MAD_LENGTH) {
+        return own;
+    }
+    if (big_endian(bytes + AT_ATTRIBUTE, 2) == CM_MESSAGE_REQ) {
+        uint64_t service_id = big_endian(bytes + AT_SERVICE_ID, 8);
+        if (cm_is_listening(ingress->cm, service_id, local)) {
+            return own;
+        }
+        uint32_t slot = registry_find_listener(ingress->registry, service_id, local);
+        return slot != REGISTRY_NO_SLOT ? slot : own;
+    }
+    uint32_t id = (uint32_t)big_endian(bytes + AT_REMOTE_ID, 4);
+    uint32_t slot = registry_slot_of_communication_id(id);
+    return registry_slot_is_used(ingress->registry, slot) ? slot : own;
+}
+
+static uint32_t owner_of(const struct ingress *ingress, const struct gid *local,
+                         const uint8_t *bytes, uint32_t length)
+{
+    uint32_t own = registry_slot(ingress->registry);
+    if (length < BTH_LENGTH + ICRC_LENGTH) {
+        return own;
+    }
+    struct qpn qpn = {(uint32_t)big_endian(bytes + AT_DESTINATION_QPN, 3)};
+    if (qpn_equal(qpn, QPN_MANAGEMENT)) {
+        return owner_of_mad(ingress, local, bytes, length - ICRC_LENGTH);
+    }
+    uint32_t slot = registry_slot_of_qpn(qpn);
+    bool ours = slot == own || qpn.value < REGISTRY_QPN_RESERVED || qpn_equal(qpn, QPN_MULTICAST) ||
+                !registry_slot_is_used(ingress->registry, slot);
+    return ours ? own : slot;
+}
+
+static void keep(struct ingress *ingress, const struct arrival *arrival, const uint8_t *bytes,
+                 uint32_t length, uint32_t place)
+{
+    if (length < BTH_LENGTH + ICRC_LENGTH) {
+        device_refuse(ingress->device, REFUSED_TRUNCATED);
+        return;
+    }
+    uint32_t body = length - ICRC_LENGTH, icrc = 0;
+    for (uint32_t i = 0; i < ICRC_LENGTH; i++) {
+        icrc |= (uint32_t)bytes[body + i] << 8 * i;
+    }
+    struct path sender = path_reverse(&arrival->path);
+    struct roce_ip ip, hint = {.identification = (uint16_t)place, .dont_fragment = true};
+    if (roce_icrc_verify(&sender, &hint, bytes, body, icrc, &ip)) {
+        device_receive(ingress->device, ingress->now, arrival, bytes, body);
+    } else {
+        device_refuse(ingress->device, REFUSED_ICRC);
+    }
+}
+
+/* Packets that follow each other and have one owner travel together. The kernel chose us by the
+ * first packet of a read: `chosen` says that this is it. */
+static void hand_on(struct ingress *ingress, uint32_t slot, const struct udp_datagrams *datagrams,
+                    bool chosen)
+{
+    ingress->foreign += (datagrams->length + datagrams->segment - 1) / datagrams->segment;
+    enum status status = handoff_send(ingress->handoff, slot, datagrams);
+    struct qpn qpn = {(uint32_t)big_endian(datagrams->bytes + AT_DESTINATION_QPN, 3)};
+    if (status == STATUS_CLOSED || (chosen && !qpn_equal(qpn, QPN_MANAGEMENT))) {
+        steering_correct(ingress->steering, datagrams->family, slot);
+    }
+}
+
+static void receive(struct udp_receiver *receiver, const struct udp_datagrams *datagrams)
+{
+    struct ingress *ingress = (struct ingress *)receiver;
+    uint32_t own = registry_slot(ingress->registry);
+    struct udp_datagrams foreign = *datagrams;
+    uint32_t foreign_owner = own;
+    uint32_t place = datagrams->first_place;
+    foreign.length = 0;
+    for (uint32_t at = 0; at < datagrams->length; at += datagrams->segment, place++) {
+        const uint8_t *bytes = datagrams->bytes + at;
+        uint32_t rest = datagrams->length - at;
+        uint32_t length = rest < datagrams->segment ? rest : datagrams->segment;
+        uint32_t owner = own;
+        if (!datagrams->handed_on) {
+            owner = owner_of(ingress, &datagrams->arrival.path.local, bytes, length);
+        }
+        if (foreign.length > 0 && owner != foreign_owner) {
+            hand_on(ingress, foreign_owner, &foreign, foreign.bytes == datagrams->bytes);
+            foreign.length = 0;
+        }
+        if (owner == own) {
+            keep(ingress, &datagrams->arrival, bytes, length, place);
+        } else if (foreign.length == 0) {
+            foreign_owner = owner;
+            foreign.bytes = bytes;
+            foreign.length = length;
+            foreign.first_place = place;
+        } else {
+            foreign.length += length;
+        }
+    }
+    if (foreign.length > 0) {
+        hand_on(ingress, foreign_owner, &foreign, foreign.bytes == datagrams->bytes);
+    }
+}
+
+void ingress_init(struct ingress *ingress)
+{
+    ingress->receiver.receive = receive;
+}

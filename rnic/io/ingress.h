@@ -1,0 +1,27 @@
+/* From datagrams to the device: finds each packet's owner among the processes, hands foreign ones
+ * on, checks the ICRC of our own and gives them to the device. Under the engine's lock. */
+#ifndef WEIR_IO_INGRESS_H
+#define WEIR_IO_INGRESS_H
+
+#include "rnic/io/clock.h"
+#include "rnic/io/handoff.h"
+#include "rnic/io/steering.h"
+#include "rnic/io/udp.h"
+
+struct device;
+struct cm;
+
+struct ingress {
+    struct udp_receiver receiver;
+    struct device *device;
+    struct cm *cm;
+    struct registry *registry;
+    struct steering *steering;
+    struct handoff *handoff;
+    struct instant now; /* of the batch, set by the caller */
+    uint64_t foreign;   /* packets for other processes */
+};
+
+void ingress_init(struct ingress *ingress);
+
+#endif
