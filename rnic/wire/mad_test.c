@@ -55,7 +55,7 @@ static void real_messages_build_back(void **state)
     assert_int_equal(count, 7);
 }
 
-/* What tshark says of the same frames. */
+/* tshark reads the frame likewise, but for the flow label: it takes 8 bits too few. */
 static void a_real_req(void **state)
 {
     struct cm_message req = find_message(CM_MESSAGE_REQ, true);

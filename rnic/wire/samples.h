@@ -250,15 +250,4 @@ static inline struct sample_view sample_view(const struct sample *sample)
     return view;
 }
 
-/* The sample whose text begins so; NULL if there is none. */
-static inline const struct sample *sample_find(const char *text)
-{
-    for (size_t i = 0; i < SAMPLE_COUNT; i++) {
-        if (strncmp(samples[i].text, text, strlen(text)) == 0) {
-            return &samples[i];
-        }
-    }
-    return NULL;
-}
-
 #endif
