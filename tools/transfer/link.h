@@ -1,0 +1,56 @@
+/* What a transfer needs of a connection, so that it runs over a weir channel (channel_link.h) and,
+ * in tests, over a pair in memory (memory_link.h).
+ *
+ * Messages arrive in the order sent, and a put's notice in order with them. Everything posted ends
+ * before `closed`, which comes exactly once, and after which nothing of the link is called. */
+#ifndef TOOLS_TRANSFER_LINK_H
+#define TOOLS_TRANSFER_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weir/channel.h>
+
+struct link;
+
+/* The link's user gets these; all are called from the link's own event loop, none from within a
+ * call into the link. */
+struct link_events {
+    void (*opened)(void *user);
+    void (*received)(void *user, const void *bytes, size_t length);
+    void (*noticed)(void *user, uint32_t notice, size_t length);
+    /* The put from `offset` of this side's memory is through. Not called for one that failed: the
+     * link closes then. */
+    void (*put_done)(void *user, size_t offset);
+    void (*closed)(void *user, const struct weir_error *reason);
+};
+
+struct link_put {
+    size_t offset; /* in the memory that allocate() gave */
+    size_t length;
+    struct weir_remote remote;
+    uint64_t remote_offset;
+    uint32_t notice;
+};
+
+struct link_operations {
+    /* Copies the pieces. False when the link is closing; `closed` follows then. */
+    bool (*send)(struct link *link, const struct weir_piece *pieces, unsigned count);
+    bool (*put)(struct link *link, const struct link_put *put);
+    /* This side's data memory, once; it lives as long as the link. NULL: see ret_error. */
+    void *(*allocate)(struct link *link, size_t length, unsigned rights,
+                      struct weir_remote *ret_remote, struct weir_error *ret_error);
+    void (*close)(struct link *link);
+    void (*abort)(struct link *link, const char *reason);
+};
+
+struct link {
+    const struct link_operations *operations;
+    const struct link_events *events;
+    void *user;
+    size_t backlog_length;  /* of messages not yet taken by the peer */
+    unsigned backlog_count; /* messages not yet taken by the peer */
+};
+
+#endif

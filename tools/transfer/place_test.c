@@ -1,0 +1,171 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/transfer/place.h"
+#include "tools/transfer/scratch.h"
+
+static const struct place_attributes attributes = {
+    .mode = 06640, .mtime = {.tv_sec = 1000000000, .tv_nsec = 5}, .fsync = true};
+
+static int make_scratch(void **state)
+{
+    *state = scratch_create();
+    return 0;
+}
+
+static int remove_scratch(void **state)
+{
+    place_without_tmpfile = false;
+    scratch_destroy(*state);
+    return 0;
+}
+
+static int place_text(const struct scratch *scratch, const char *name, const char *text, bool force)
+{
+    struct place place;
+    int error = place_begin(&place, scratch->fd, name, force);
+    if (error == 0) {
+        assert_int_equal(place_write(&place, text, strlen(text), 0), 0);
+        error = place_commit(&place, strlen(text), &attributes);
+    }
+    return error;
+}
+
+static void place_and_look(const struct scratch *scratch)
+{
+    struct place place;
+    assert_int_equal(place_begin(&place, scratch->fd, "file", false), 0);
+    assert_int_equal(place_write(&place, "world", 5, 6), 0);
+    assert_int_equal(place_write(&place, "hello ", 6, 0), 0);
+    assert_false(scratch_exists(scratch, "file"));
+    assert_int_equal(place_commit(&place, 20, &attributes), 0);
+    struct stat status;
+    assert_int_equal(fstatat(scratch->fd, "file", &status, 0), 0);
+    assert_int_equal(status.st_mode & 07777, 0640); /* the set-ID bits are not carried */
+    assert_int_equal(status.st_mtim.tv_sec, 1000000000);
+    assert_int_equal(status.st_mtim.tv_nsec, 5);
+    assert_int_equal(status.st_size, 20);
+    assert_int_equal(scratch_count(scratch), 1);
+}
+
+static void a_name_appears_at_once(void **state)
+{
+    place_and_look(*state);
+}
+
+static void a_name_appears_at_once_without_tmpfile(void **state)
+{
+    place_without_tmpfile = true;
+    place_and_look(*state);
+}
+
+static void nothing_is_replaced_unless_forced(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        place_without_tmpfile = i == 1;
+        const char *name = i == 1 ? "a" : "b";
+        assert_int_equal(place_text(*state, name, "one", false), 0);
+        assert_int_equal(place_text(*state, name, "two", false), EEXIST);
+        scratch_expect(*state, name, "one");
+        assert_int_equal(place_text(*state, name, "two", true), 0);
+        scratch_expect(*state, name, "two");
+        assert_int_equal(scratch_count(*state), i + 1);
+    }
+    assert_int_equal(mkdirat(((struct scratch *)*state)->fd, "dir", 0700), 0);
+    assert_int_equal(place_text(*state, "dir", "x", true), EISDIR);
+}
+
+/* Somebody makes the name between begin and commit. */
+static void a_name_that_comes_up_meanwhile_is_kept(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        struct place place;
+        place_without_tmpfile = i == 1;
+        const char *name = i == 1 ? "a" : "b";
+        assert_int_equal(place_begin(&place, ((struct scratch *)*state)->fd, name, false), 0);
+        scratch_write(*state, name, "theirs");
+        assert_int_equal(place_commit(&place, 0, &attributes), EEXIST);
+        scratch_expect(*state, name, "theirs");
+        assert_int_equal(scratch_count(*state), i + 1);
+    }
+}
+
+static void abandoning_leaves_nothing(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        struct place place;
+        place_without_tmpfile = i == 1;
+        assert_int_equal(place_begin(&place, ((struct scratch *)*state)->fd, "x", false), 0);
+        assert_int_equal(place_write(&place, "abc", 3, 0), 0);
+        assert_int_equal(scratch_count(*state), i); /* without O_TMPFILE it has a name */
+        place_abandon(&place);
+        assert_int_equal(scratch_count(*state), 0);
+    }
+}
+
+static void the_sweep_takes_the_dead_and_leaves_the_living(void **state)
+{
+    const struct scratch *scratch = *state;
+    struct place living;
+    place_without_tmpfile = true;
+    assert_int_equal(place_begin(&living, scratch->fd, "x", false), 0);
+    scratch_write(scratch, ".weir-0123456789abcdef", "left over");
+    scratch_write(scratch, ".weir-notes", "mine");
+    place_sweep(scratch->fd);
+    assert_false(scratch_exists(scratch, ".weir-0123456789abcdef"));
+    assert_true(scratch_exists(scratch, ".weir-notes"));
+    assert_true(scratch_exists(scratch, living.temporary));
+    assert_int_equal(place_commit(&living, 0, &attributes), 0);
+    assert_true(scratch_exists(scratch, "x"));
+}
+
+static void links_are_placed_alike(void **state)
+{
+    const struct scratch *scratch = *state;
+    char target[16] = {0};
+    assert_int_equal(place_symlink(scratch->fd, "l", "to/a", attributes.mtime, false), 0);
+    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", attributes.mtime, false), EEXIST);
+    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", attributes.mtime, true), 0);
+    assert_int_equal(readlinkat(scratch->fd, "l", target, sizeof(target)), 4);
+    assert_string_equal(target, "to/b");
+    assert_int_equal(scratch_count(scratch), 1);
+}
+
+static void names_of_255_bytes_fit(void **state)
+{
+    char name[257];
+    memset(name, 'n', sizeof(name));
+    name[256] = 0;
+    assert_int_equal(place_text(*state, name, "x", false), ENAMETOOLONG);
+    name[255] = 0;
+    assert_int_equal(place_text(*state, name, "x", false), 0);
+    assert_true(scratch_exists(*state, name));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, make_scratch, remove_scratch)
+        T(a_name_appears_at_once),
+        T(a_name_appears_at_once_without_tmpfile),
+        T(nothing_is_replaced_unless_forced),
+        T(a_name_that_comes_up_meanwhile_is_kept),
+        T(abandoning_leaves_nothing),
+        T(the_sweep_takes_the_dead_and_leaves_the_living),
+        T(links_are_placed_alike),
+        T(names_of_255_bytes_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

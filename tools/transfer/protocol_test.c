@@ -1,0 +1,250 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/transfer/protocol.h"
+
+static struct span span_of(const char *text)
+{
+    return (struct span){text, strlen(text)};
+}
+
+/* Packs, with the entry's data behind. */
+static size_t pack(const struct message *message, uint8_t *ret_bytes)
+{
+    size_t length = message_pack(message, ret_bytes);
+    if (message->type == MESSAGE_ENTRY && message->entry.data.length > 0) {
+        memcpy(ret_bytes + length, message->entry.data.bytes, message->entry.data.length);
+        length += message->entry.data.length;
+    }
+    return length;
+}
+
+/* One good message of each type. */
+static struct message sample(enum message_type type)
+{
+    struct message message = {.type = type};
+    switch (type) {
+    case MESSAGE_HELLO:
+        message.hello.version = 1;
+        message.hello.direction = DIRECTION_PULL;
+        message.hello.recursive = message.hello.totals = true;
+        message.hello.sources = 3;
+        message.hello.path = span_of("/a/b");
+        break;
+    case MESSAGE_SOURCE:
+        message.source.path = span_of("/x y/\xff");
+        break;
+    case MESSAGE_WELCOME:
+        message.welcome.version = 1;
+        message.welcome.device = span_of("weir0");
+        break;
+    case MESSAGE_REFUSED:
+        message.refused.code = PROBLEM_READ_ONLY;
+        message.refused.text = span_of("no");
+        break;
+    case MESSAGE_REGION:
+        message.region.chunk_length = 1 << 20;
+        message.region.chunk_count = 8;
+        message.region.remote = (struct weir_remote){0x1122334455667788, 8 << 20, 42};
+        break;
+    case MESSAGE_GRANT:
+        message.grant.chunk = 7;
+        break;
+    case MESSAGE_ENTRY:
+        message.entry.id = 9;
+        message.entry.kind = ENTRY_FILE;
+        message.entry.eager = true;
+        message.entry.source = 1;
+        message.entry.mode = 0644;
+        message.entry.mtime_s = -5;
+        message.entry.mtime_ns = 999999999;
+        message.entry.size = 5;
+        message.entry.name = span_of("name");
+        memset(message.entry.digest, 0xab, DIGEST_LENGTH);
+        message.entry.data = span_of("bytes");
+        break;
+    case MESSAGE_HOLE:
+        message.hole.length = 1ull << 40;
+        break;
+    case MESSAGE_END:
+        message.end.code = PROBLEM_CHANGED;
+        message.end.path = span_of("p");
+        message.end.text = span_of("t");
+        break;
+    case MESSAGE_LEAVE:
+        break;
+    case MESSAGE_SKIPPED:
+    case MESSAGE_FAILED:
+        message.problem.id = 3;
+        message.problem.code = PROBLEM_NO_SPACE;
+        message.problem.path = span_of("path");
+        message.problem.text = span_of("full");
+        break;
+    case MESSAGE_TOTALS:
+    case MESSAGE_FINISHED:
+        message.totals.files = 1;
+        message.totals.bytes = 2;
+        break;
+    case MESSAGE_SUMMARY:
+        message.summary.files = 1;
+        message.summary.failed = 5;
+        break;
+    }
+    return message;
+}
+
+static void every_message_survives_the_wire(void **state)
+{
+    for (int type = MESSAGE_HELLO; type <= MESSAGE_SUMMARY; type++) {
+        const struct message message = sample(type);
+        uint8_t bytes[2][MESSAGE_LENGTH_MAX];
+        struct message parsed;
+        size_t length = pack(&message, bytes[0]);
+        assert_true(message_parse(bytes[0], length, &parsed));
+        assert_int_equal(parsed.type, type);
+        assert_int_equal(pack(&parsed, bytes[1]), length);
+        assert_memory_equal(bytes[0], bytes[1], length);
+    }
+}
+
+static void every_length_but_the_right_one_is_malformed(void **state)
+{
+    for (int type = MESSAGE_HELLO; type <= MESSAGE_SUMMARY; type++) {
+        const struct message message = sample(type);
+        uint8_t packed[MESSAGE_LENGTH_MAX] = {0};
+        struct message parsed;
+        size_t length = pack(&message, packed);
+        for (size_t cut = 0; cut <= length + 1; cut++) {
+            uint8_t *exact = malloc(cut + 1); /* so that a sanitizer sees a byte too far */
+            memcpy(exact, packed, cut);
+            assert_int_equal(message_parse(exact, cut, &parsed), cut == length);
+            free(exact);
+        }
+    }
+}
+
+static void noise_is_refused_or_sound(void **state)
+{
+    srand(1);
+    for (int i = 0; i < 200000; i++) {
+        const struct message message = sample(1 + i % MESSAGE_SUMMARY);
+        uint8_t bytes[MESSAGE_LENGTH_MAX];
+        size_t length = pack(&message, bytes);
+        bytes[(size_t)rand() % length] ^= 1 << rand() % 8;
+        struct message parsed;
+        if (message_parse(bytes, length, &parsed) && parsed.type == MESSAGE_ENTRY) {
+            assert_true(parsed.entry.name.length == 0 ||
+                        name_is_valid(parsed.entry.name.bytes, parsed.entry.name.length));
+            assert_true(!parsed.entry.eager || parsed.entry.data.length == parsed.entry.size);
+        }
+    }
+}
+
+static bool parses(const struct message *message)
+{
+    uint8_t bytes[MESSAGE_LENGTH_MAX + PATH_LENGTH_MAX];
+    struct message parsed;
+    return message_parse(bytes, pack(message, bytes), &parsed);
+}
+
+static void names_are_one_component(void **state)
+{
+    static const struct {
+        const char *name;
+        bool good;
+    } cases[] = {{"a", true},   {"..", false}, {".", false},      {"a/b", false}, {"/", false},
+                 {"...", true}, {"..a", true}, {" \n\xff", true}, {"../x", false}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct message message = sample(MESSAGE_ENTRY);
+        message.entry.name = span_of(cases[i].name);
+        assert_int_equal(parses(&message), cases[i].good);
+    }
+    struct message message = sample(MESSAGE_ENTRY);
+    message.entry.name = (struct span){"a\0b", 3};
+    assert_false(parses(&message));
+    assert_true(name_is_valid(memset(malloc(256), 'x', 256), 255));
+    assert_false(name_is_valid("", 0));
+}
+
+static void values_out_of_range_are_refused(void **state)
+{
+    struct message message = sample(MESSAGE_ENTRY);
+    message.entry.mode = 010000;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_ENTRY);
+    message.entry.mtime_ns = 1000000000;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_ENTRY);
+    message.entry.size = 1ull << 63;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_ENTRY);
+    message.entry.size = 6; /* one more than there are */
+    assert_false(parses(&message));
+    message = sample(MESSAGE_ENTRY);
+    message.entry.id = 0;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_REGION);
+    message.region.remote.length = (8 << 20) - 1;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_REGION);
+    message.region.chunk_length = CHUNK_LENGTH_MAX + 1;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_HELLO);
+    message.hello.sources = 0;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_SOURCE);
+    message.source.path = (struct span){"a\0b", 3};
+    assert_false(parses(&message));
+    message = sample(MESSAGE_FAILED);
+    message.problem.code = PROBLEM_NONE;
+    assert_false(parses(&message));
+}
+
+static void long_texts_are_cut(void **state)
+{
+    char text[2 * TEXT_LENGTH_MAX];
+    memset(text, 'x', sizeof(text));
+    struct message message = sample(MESSAGE_REFUSED), parsed;
+    message.refused.text = (struct span){text, sizeof(text)};
+    uint8_t bytes[MESSAGE_LENGTH_MAX];
+    assert_true(message_parse(bytes, pack(&message, bytes), &parsed));
+    assert_int_equal(parsed.refused.text.length, TEXT_LENGTH_MAX);
+}
+
+static void notices_carry_chunk_and_sequence(void **state)
+{
+    assert_int_equal(notice_chunk(notice_pack(255, 65535)), 255);
+    assert_int_equal(notice_sequence(notice_pack(255, 65535)), 65535);
+    assert_int_equal(notice_sequence(notice_pack(65535, 3)), 3);
+}
+
+static void codes_have_names(void **state)
+{
+    for (int code = 0; code < PROBLEM_CODE_COUNT; code++) {
+        assert_non_null(problem_code_name(code));
+    }
+    assert_int_equal(problem_code_of_errno(ENOSPC), PROBLEM_NO_SPACE);
+    assert_int_equal(problem_code_of_errno(EIO), PROBLEM_INPUT_OUTPUT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_message_survives_the_wire),
+        cmocka_unit_test(every_length_but_the_right_one_is_malformed),
+        cmocka_unit_test(noise_is_refused_or_sound),
+        cmocka_unit_test(names_are_one_component),
+        cmocka_unit_test(values_out_of_range_are_refused),
+        cmocka_unit_test(long_texts_are_cut),
+        cmocka_unit_test(notices_carry_chunk_and_sequence),
+        cmocka_unit_test(codes_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,50 @@
+/* The side that writes: entries and chunks become files below one target directory.
+ *
+ * Here: what the peer may say when, directories under way, checking digests. Not here: how a file
+ * gets its name (place.h).
+ * The peer is not trusted: every name is one component, created relative to a directory that is
+ * held open and reached through no symbolic link; every chunk, length and offset is checked.
+ * Nothing is written outside the target, and no name appears before its contents are proven. */
+#ifndef TOOLS_TRANSFER_RECEIVER_H
+#define TOOLS_TRANSFER_RECEIVER_H
+
+#include <stdbool.h>
+
+#include "tools/transfer/link.h"
+#include "tools/transfer/report.h"
+#include "tools/transfer/target.h"
+
+#define RECEIVER_CHUNK_LENGTH (1u << 20)
+#define RECEIVER_CHUNK_COUNT  8
+
+struct receiver;
+
+struct receiver_options {
+    struct link *link;
+    struct target *target; /* borrowed */
+    unsigned source_count;
+    /* What the sources are called here; NULL: as the peer says (a push). */
+    const char *const *names;
+    bool recursive, force, fsync;
+    const struct report *report;
+    struct tally *tally;
+};
+
+/* NULL: no memory. */
+struct receiver *receiver_create(const struct receiver_options *options);
+/* Throws away what is under way. */
+void receiver_destroy(struct receiver *receiver);
+/* Gets memory for chunks and tells the peer. False: see ret_error. */
+bool receiver_start(struct receiver *receiver, struct weir_error *ret_error);
+/* ENTRY, HOLE, END, LEAVE, SKIPPED, TOTALS or FINISHED. False: the peer broke the protocol, and
+ * ret_reason says how. */
+bool receiver_receive(struct receiver *receiver, const struct message *message,
+                      const char **ret_reason);
+bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
+                     const char **ret_reason);
+/* FINISHED has come and the summary is on its way. */
+bool receiver_is_done(const struct receiver *receiver);
+/* A file is half written. */
+bool receiver_is_in_file(const struct receiver *receiver);
+
+#endif

@@ -1,0 +1,44 @@
+/* The side that reads: turns a walk over the sources into entries and chunks.
+ *
+ * Here: reading, extents and holes, digests, noticing that a file changed. Not here: who may read
+ * what (walk.h, confine.h) and the handshake (session.h).
+ * Bounded: at most SENDER_BACKLOG bytes of messages the peer has not taken, and the chunks of
+ * SENDER_MEMORY bytes, whatever the files' sizes. */
+#ifndef TOOLS_TRANSFER_SENDER_H
+#define TOOLS_TRANSFER_SENDER_H
+
+#include <stdbool.h>
+
+#include "tools/transfer/link.h"
+#include "tools/transfer/report.h"
+#include "tools/transfer/walk.h"
+
+#define SENDER_BACKLOG      (2u << 20)
+#define SENDER_CHUNK_LENGTH (1u << 20)
+#define SENDER_CHUNK_COUNT  8
+
+struct sender;
+
+struct sender_options {
+    struct link *link;
+    struct walk_options walk;
+    const char *const *sources; /* borrowed */
+    unsigned source_count;
+    bool totals; /* count everything beside sending, for an estimate of the end */
+    const struct report *report;
+    struct tally *tally;
+};
+
+/* NULL: no memory. */
+struct sender *sender_create(const struct sender_options *options);
+void sender_destroy(struct sender *sender);
+/* REGION, GRANT, FAILED or SUMMARY. False: the peer broke the protocol, or memory could not be had:
+ * the reason is in ret_reason. */
+bool sender_receive(struct sender *sender, const struct message *message, const char **ret_reason);
+void sender_put_done(struct sender *sender, size_t offset);
+/* Does a slice of what can be done now. True: there is more to do without waiting for anything. */
+bool sender_pump(struct sender *sender);
+/* The peer's SUMMARY has come. */
+bool sender_is_done(const struct sender *sender);
+
+#endif

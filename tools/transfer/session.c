@@ -1,0 +1,518 @@
+#include "tools/transfer/session.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/transfer/receiver.h"
+#include "tools/transfer/sender.h"
+#include "tools/transfer/walk.h"
+
+enum session_state {
+    SESSION_GREETING, /* client: to WELCOME; server: to HELLO */
+    SESSION_SOURCES,  /* server, pull: the list of what is wanted */
+    SESSION_TRANSFER,
+    SESSION_ENDING, /* nothing more is expected but the link's end */
+    SESSION_CLOSED,
+};
+
+struct session {
+    struct link *link;
+    const struct report *report;
+    bool is_server;
+    struct session_request request; /* a server's is the client's HELLO */
+    struct session_service service;
+    enum session_state state;
+    enum session_outcome outcome;
+    bool opened, lost_a_file;
+    struct tally tally;
+    struct sender *sender;
+    struct receiver *receiver;
+    struct target target; /* server, push */
+    char **names;         /* server, pull: the sources; client, pull: what they are called here */
+    unsigned name_count;
+    char reason[TEXT_LENGTH_MAX + 128];
+    char device[TEXT_LENGTH_MAX + 1];
+    uint8_t head[MESSAGE_HEAD_MAX];
+};
+
+static const struct link_events events;
+
+static struct session *create(struct link *link, const struct report *report)
+{
+    struct session *session = calloc(1, sizeof(*session));
+    if (session != NULL) {
+        session->link = link;
+        session->report = report;
+        session->target.directory = -1;
+        link->events = &events;
+        link->user = session;
+    }
+    return session;
+}
+
+static void set_outcome(struct session *session, enum session_outcome outcome, const char *reason)
+{
+    if (session->outcome == SESSION_RUNNING) {
+        session->outcome = outcome;
+        snprintf(session->reason, sizeof(session->reason), "%s", reason);
+    }
+}
+
+static void send_message(struct session *session, const struct message *message)
+{
+    const struct weir_piece piece = {session->head, message_pack(message, session->head)};
+    session->link->operations->send(session->link, &piece, 1);
+}
+
+/* Ends in order; what was sent is delivered. */
+static void finish(struct session *session)
+{
+    session->state = SESSION_ENDING;
+    session->link->operations->close(session->link);
+}
+
+/* Ends at once, and tells the peer why. */
+static void give_up(struct session *session, const char *reason)
+{
+    set_outcome(session, SESSION_BROKEN, reason);
+    session->state = SESSION_ENDING;
+    session->link->operations->abort(session->link, session->reason);
+}
+
+static void peer_broke(struct session *session, const char *how)
+{
+    char reason[TEXT_LENGTH_MAX];
+    snprintf(reason, sizeof(reason), "the peer broke the protocol: %s", how);
+    give_up(session, reason);
+}
+
+static bool add_name(struct session *session, const char *name, size_t length)
+{
+    char *copy = strndup(name, length);
+    if (copy == NULL) {
+        return false;
+    }
+    session->names[session->name_count++] = copy;
+    return true;
+}
+
+struct session *session_create_client(struct link *link, const struct session_request *request,
+                                      const struct report *report)
+{
+    struct session *session = create(link, report);
+    if (session == NULL) {
+        return NULL;
+    }
+    session->request = *request;
+    if (request->direction == DIRECTION_PULL) {
+        session->names = calloc(request->source_count, sizeof(*session->names));
+        bool named = session->names != NULL;
+        for (unsigned i = 0; i < request->source_count && named; i++) {
+            char name[256] = "";
+            walk_base_name(request->sources[i], name); /* too long: the server will say so */
+            named = add_name(session, name, strlen(name));
+        }
+        if (!named) {
+            session_destroy(session);
+            return NULL;
+        }
+    }
+    return session;
+}
+
+struct session *session_create_server(struct link *link, const struct session_service *service,
+                                      const struct report *report)
+{
+    struct session *session = create(link, report);
+    if (session != NULL) {
+        session->is_server = true;
+        session->service = *service;
+    }
+    return session;
+}
+
+static void end_roles(struct session *session)
+{
+    if (session->receiver != NULL && receiver_is_in_file(session->receiver)) {
+        session->lost_a_file = true;
+    }
+    sender_destroy(session->sender);
+    receiver_destroy(session->receiver);
+    session->sender = NULL;
+    session->receiver = NULL;
+}
+
+void session_destroy(struct session *session)
+{
+    if (session == NULL) {
+        return;
+    }
+    end_roles(session);
+    target_close(&session->target);
+    for (unsigned i = 0; i < session->name_count; i++) {
+        free(session->names[i]);
+    }
+    free(session->names);
+    if (session->is_server) {
+        free((char *)session->request.target_path);
+    }
+    free(session);
+}
+
+/* --- the handshake ---------------------------------------------------------------------------- */
+
+static void on_opened(void *user)
+{
+    struct session *session = user;
+    session->opened = true;
+    if (session->is_server) {
+        return;
+    }
+    const struct session_request *request = &session->request;
+    struct message message = {.type = MESSAGE_HELLO};
+    message.hello.version = PROTOCOL_VERSION;
+    message.hello.direction = request->direction;
+    message.hello.recursive = request->recursive;
+    message.hello.force = request->force;
+    message.hello.fsync = request->fsync;
+    message.hello.totals = request->totals;
+    message.hello.sources = (uint16_t)request->source_count;
+    if (request->direction == DIRECTION_PUSH) {
+        message.hello.path = (struct span){request->target_path, strlen(request->target_path)};
+    }
+    send_message(session, &message);
+    for (unsigned i = 0; i < request->source_count && request->direction == DIRECTION_PULL; i++) {
+        struct message source = {.type = MESSAGE_SOURCE};
+        source.source.path = (struct span){request->sources[i], strlen(request->sources[i])};
+        send_message(session, &source);
+    }
+}
+
+static bool start_sender(struct session *session, const struct walk_options *walk,
+                         const char *const *sources)
+{
+    const struct sender_options options = {
+        .link = session->link,
+        .walk = *walk,
+        .sources = sources,
+        .source_count = session->request.source_count,
+        .totals = session->request.totals,
+        .report = session->report,
+        .tally = &session->tally,
+    };
+    session->sender = sender_create(&options);
+    return session->sender != NULL;
+}
+
+static bool start_receiver(struct session *session, struct target *target, const char *const *names,
+                           struct weir_error *ret_error)
+{
+    const struct receiver_options options = {
+        .link = session->link,
+        .target = target,
+        .source_count = session->request.source_count,
+        .names = names,
+        .recursive = session->request.recursive,
+        .force = session->request.force,
+        .fsync = session->request.fsync,
+        .report = session->report,
+        .tally = &session->tally,
+    };
+    snprintf(ret_error->message, sizeof(ret_error->message), "not enough memory");
+    session->receiver = receiver_create(&options);
+    return session->receiver != NULL && receiver_start(session->receiver, ret_error);
+}
+
+static void refuse(struct session *session, enum problem_code code, const char *text)
+{
+    struct message message = {.type = MESSAGE_REFUSED};
+    message.refused.code = code;
+    message.refused.text = (struct span){text, strlen(text)};
+    send_message(session, &message);
+    set_outcome(session, SESSION_REFUSED, text);
+    finish(session);
+}
+
+static void welcome(struct session *session)
+{
+    struct message message = {.type = MESSAGE_WELCOME};
+    message.welcome.version = PROTOCOL_VERSION;
+    message.welcome.device =
+        (struct span){session->service.device, strlen(session->service.device)};
+    send_message(session, &message);
+    session->state = SESSION_TRANSFER;
+}
+
+static void serve_push(struct session *session)
+{
+    const struct target_request request = {
+        .root = session->service.root,
+        .confined = true,
+        .path = session->request.target_path,
+        .source_count = session->request.source_count,
+    };
+    char text[TEXT_LENGTH_MAX];
+    if (session->service.read_only) {
+        refuse(session, PROBLEM_READ_ONLY, "this server is read-only");
+        return;
+    }
+    enum problem_code code = target_open(&request, &session->target, text);
+    if (code != PROBLEM_NONE) {
+        refuse(session, code, text);
+        return;
+    }
+    struct weir_error error;
+    welcome(session);
+    if (!start_receiver(session, &session->target, NULL, &error)) {
+        give_up(session, error.message);
+    }
+}
+
+static void serve_pull(struct session *session)
+{
+    const struct walk_options walk = {
+        .root = session->service.root,
+        .confined = true,
+        .recursive = session->request.recursive,
+    };
+    welcome(session);
+    if (!start_sender(session, &walk, (const char *const *)session->names)) {
+        give_up(session, "not enough memory");
+    }
+}
+
+static void receive_hello(struct session *session, const struct message *message)
+{
+    if (message->type != MESSAGE_HELLO) {
+        peer_broke(session, "no greeting");
+        return;
+    }
+    if (message->hello.version != PROTOCOL_VERSION) {
+        char text[TEXT_LENGTH_MAX];
+        snprintf(text, sizeof(text), "this server speaks version %u of the protocol, not %u",
+                 PROTOCOL_VERSION, message->hello.version);
+        refuse(session, PROBLEM_PROTOCOL, text);
+        return;
+    }
+    struct session_request *request = &session->request;
+    request->direction = message->hello.direction;
+    request->recursive = message->hello.recursive;
+    request->force = message->hello.force;
+    request->fsync = message->hello.fsync;
+    request->totals = message->hello.totals;
+    request->source_count = message->hello.sources;
+    request->target_path = strndup(message->hello.path.bytes, message->hello.path.length);
+    session->names = calloc(request->source_count, sizeof(*session->names));
+    if (request->target_path == NULL || session->names == NULL) {
+        give_up(session, "not enough memory");
+    } else if (request->direction == DIRECTION_PUSH) {
+        serve_push(session);
+    } else {
+        session->state = SESSION_SOURCES;
+    }
+}
+
+static void receive_source(struct session *session, const struct message *message)
+{
+    if (message->type != MESSAGE_SOURCE) {
+        peer_broke(session, "not the list of sources it announced");
+        return;
+    }
+    if (!add_name(session, message->source.path.bytes, message->source.path.length)) {
+        give_up(session, "not enough memory");
+        return;
+    }
+    if (session->name_count == session->request.source_count) {
+        serve_pull(session);
+    }
+}
+
+static void begin_as_client(struct session *session)
+{
+    struct weir_error error = {.message = "not enough memory"};
+    bool started;
+    if (session->request.direction == DIRECTION_PUSH) {
+        const struct walk_options walk = {.root = AT_FDCWD,
+                                          .recursive = session->request.recursive};
+        started = start_sender(session, &walk, session->request.sources);
+    } else {
+        started = start_receiver(session, session->request.target,
+                                 (const char *const *)session->names, &error);
+    }
+    if (!started) {
+        give_up(session, error.message);
+    }
+}
+
+static void receive_answer(struct session *session, const struct message *message)
+{
+    if (message->type == MESSAGE_REFUSED) {
+        char text[TEXT_LENGTH_MAX + 1];
+        memcpy(text, message->refused.text.bytes, message->refused.text.length);
+        text[message->refused.text.length] = 0;
+        set_outcome(session, SESSION_REFUSED, text);
+        finish(session);
+        return;
+    }
+    if (message->type != MESSAGE_WELCOME || message->welcome.version != PROTOCOL_VERSION) {
+        peer_broke(session, "no welcome");
+        return;
+    }
+    memcpy(session->device, message->welcome.device.bytes, message->welcome.device.length);
+    session->state = SESSION_TRANSFER;
+    begin_as_client(session);
+}
+
+/* --- the transfer ------------------------------------------------------------------------------
+ */
+
+static void transfer_message(struct session *session, const struct message *message)
+{
+    const char *reason = "";
+    bool sound = session->sender != NULL ? sender_receive(session->sender, message, &reason)
+                                         : receiver_receive(session->receiver, message, &reason);
+    if (!sound) {
+        peer_broke(session, reason);
+        return;
+    }
+    bool done = session->sender != NULL ? sender_is_done(session->sender)
+                                        : receiver_is_done(session->receiver);
+    if (!done) {
+        return;
+    }
+    set_outcome(session, SESSION_COMPLETE, "");
+    if (session->is_server) {
+        session->state = SESSION_ENDING; /* the client closes */
+    } else {
+        finish(session);
+    }
+}
+
+static void on_received(void *user, const void *bytes, size_t length)
+{
+    struct session *session = user;
+    struct message message;
+    if (session->state == SESSION_ENDING || session->state == SESSION_CLOSED) {
+        return;
+    }
+    if (!message_parse(bytes, length, &message)) {
+        peer_broke(session, "a malformed message");
+        return;
+    }
+    switch (session->state) {
+    case SESSION_GREETING:
+        if (session->is_server) {
+            receive_hello(session, &message);
+        } else {
+            receive_answer(session, &message);
+        }
+        return;
+    case SESSION_SOURCES:
+        receive_source(session, &message);
+        return;
+    case SESSION_TRANSFER:
+        transfer_message(session, &message);
+        return;
+    case SESSION_ENDING:
+    case SESSION_CLOSED:
+        return;
+    }
+}
+
+static void on_noticed(void *user, uint32_t notice, size_t length)
+{
+    struct session *session = user;
+    const char *reason = "data without being asked";
+    if (session->state != SESSION_TRANSFER) {
+        return;
+    }
+    if (session->receiver == NULL || !receiver_notice(session->receiver, notice, length, &reason)) {
+        peer_broke(session, reason);
+    }
+}
+
+static void on_put_done(void *user, size_t offset)
+{
+    struct session *session = user;
+    if (session->sender != NULL) {
+        sender_put_done(session->sender, offset);
+    }
+}
+
+static void on_closed(void *user, const struct weir_error *reason)
+{
+    struct session *session = user;
+    if (!session->opened) {
+        set_outcome(session, SESSION_UNREACHED, reason->message);
+    } else if (reason->status == WEIR_DISCONNECTED) {
+        set_outcome(session, SESSION_LOST, "the peer ended the connection before the transfer did");
+    } else {
+        set_outcome(session, SESSION_LOST, reason->message);
+    }
+    session->state = SESSION_CLOSED;
+    end_roles(session);
+}
+
+static const struct link_events events = {
+    .opened = on_opened,
+    .received = on_received,
+    .noticed = on_noticed,
+    .put_done = on_put_done,
+    .closed = on_closed,
+};
+
+bool session_pump(struct session *session)
+{
+    return session->state == SESSION_TRANSFER && session->sender != NULL &&
+           sender_pump(session->sender);
+}
+
+bool session_is_running(const struct session *session)
+{
+    return session->state >= SESSION_TRANSFER;
+}
+
+bool session_is_closed(const struct session *session)
+{
+    return session->state == SESSION_CLOSED;
+}
+
+enum session_outcome session_outcome(const struct session *session)
+{
+    return session->outcome;
+}
+
+const char *session_reason(const struct session *session)
+{
+    return session->reason;
+}
+
+const struct tally *session_tally(const struct session *session)
+{
+    return &session->tally;
+}
+
+enum direction session_direction(const struct session *session)
+{
+    return session->request.direction;
+}
+
+const char *session_path(const struct session *session)
+{
+    if (session->request.direction == DIRECTION_PUSH) {
+        return session->request.target_path != NULL ? session->request.target_path : "";
+    }
+    return session->name_count > 0 ? session->names[0] : "";
+}
+
+const char *session_peer_device(const struct session *session)
+{
+    return session->device;
+}
+
+bool session_lost_a_file(const struct session *session)
+{
+    return session->lost_a_file;
+}

@@ -1,0 +1,69 @@
+/* One transfer over one link, from the first word to the last: the handshake, then a sender or a
+ * receiver, then the end. The client's and the server's session differ in who asks; both may send.
+ *
+ * A session is driven by its link's events and by session_pump. It outlives the link's closing, so
+ * that its result can be read. */
+#ifndef TOOLS_TRANSFER_SESSION_H
+#define TOOLS_TRANSFER_SESSION_H
+
+#include <stdbool.h>
+
+#include "tools/transfer/link.h"
+#include "tools/transfer/report.h"
+#include "tools/transfer/target.h"
+
+struct session;
+
+/* What a client wants. Everything is borrowed until the session is destroyed. */
+struct session_request {
+    enum direction direction;
+    bool recursive, force, fsync, totals;
+    const char *const *sources; /* push: paths here; pull: paths at the server */
+    unsigned source_count;
+    const char *target_path; /* push: at the server */
+    struct target *target;   /* pull: here */
+};
+
+/* What a server offers. */
+struct session_service {
+    int root;
+    bool read_only;
+    const char *device; /* what carries the data, for the client's summary */
+};
+
+enum session_outcome {
+    SESSION_RUNNING,
+    SESSION_COMPLETE,  /* through, though single files may have failed: see the tally */
+    SESSION_REFUSED,   /* the server said no */
+    SESSION_BROKEN,    /* one side broke the protocol, or could not go on */
+    SESSION_UNREACHED, /* never connected */
+    SESSION_LOST,      /* the connection ended before the transfer */
+};
+
+/* The session makes itself the link's user. NULL: no memory. */
+struct session *session_create_client(struct link *link, const struct session_request *request,
+                                      const struct report *report);
+struct session *session_create_server(struct link *link, const struct session_service *service,
+                                      const struct report *report);
+/* After the link closed, or instead of it. */
+void session_destroy(struct session *session);
+
+/* Does what can be done without waiting. True: there is more. */
+bool session_pump(struct session *session);
+/* The handshake is over. */
+bool session_is_running(const struct session *session);
+/* The link has closed. */
+bool session_is_closed(const struct session *session);
+enum session_outcome session_outcome(const struct session *session);
+/* Why it did not complete. */
+const char *session_reason(const struct session *session);
+const struct tally *session_tally(const struct session *session);
+enum direction session_direction(const struct session *session);
+/* The path of the push, the first of the pull; "" before they are known. */
+const char *session_path(const struct session *session);
+/* The server's device; "" before it is known. */
+const char *session_peer_device(const struct session *session);
+/* A file was half received when the link closed; it has been thrown away. */
+bool session_lost_a_file(const struct session *session);
+
+#endif

@@ -1,0 +1,95 @@
+#include "tools/transfer/target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/transfer/confine.h"
+#include "tools/transfer/walk.h"
+
+static int open_directory(const struct target_request *request, const char *path)
+{
+    if (request->confined) {
+        path += strspn(path, "/");
+        return confine_open(request->root, *path != 0 ? path : ".", O_RDONLY | O_DIRECTORY, 0,
+                            CONFINE_BENEATH);
+    }
+    return confine_open(request->root, *path != 0 ? path : ".", O_RDONLY | O_DIRECTORY, 0,
+                        CONFINE_NOT);
+}
+
+static enum problem_code refuse(int error, const char *path, const char *why,
+                                char ret_text[TEXT_LENGTH_MAX])
+{
+    snprintf(ret_text, TEXT_LENGTH_MAX, "%.380s: %s", path,
+             why != NULL ? why : walk_error_text(error));
+    return problem_code_of_errno(error);
+}
+
+static bool has_parent(const char *path)
+{
+    size_t length = strlen(path);
+    return strcmp(path, "..") == 0 || strncmp(path, "../", 3) == 0 ||
+           strstr(path, "/../") != NULL || (length >= 3 && strcmp(path + length - 3, "/..") == 0);
+}
+
+/* Everything before the last component; "." or "/" where there is nothing. */
+static void parent_path(const char *path, char ret_parent[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) {
+        strcpy(ret_parent, ".");
+        return;
+    }
+    size_t length = slash == path ? 1 : (size_t)(slash - path);
+    memcpy(ret_parent, path, length);
+    ret_parent[length] = 0;
+}
+
+enum problem_code target_open(const struct target_request *request, struct target *ret_target,
+                              char ret_text[TEXT_LENGTH_MAX])
+{
+    struct target target = {.into = true};
+    const char *path = request->path;
+    size_t length = strlen(path);
+    if (length >= PATH_MAX) {
+        return refuse(ENAMETOOLONG, path, NULL, ret_text);
+    }
+    if (request->confined && has_parent(path)) {
+        return refuse(EXDEV, path, walk_error_text(WALK_ERROR_PARENT), ret_text);
+    }
+    target.directory = open_directory(request, path);
+    if (target.directory >= 0) {
+        strcpy(target.display, path);
+        *ret_target = target;
+        return PROBLEM_NONE;
+    }
+    int error = -target.directory;
+    if (error != ENOENT && error != ENOTDIR) {
+        return refuse(error, path, NULL, ret_text);
+    }
+    if (request->source_count > 1 || (length > 0 && path[length - 1] == '/')) {
+        return refuse(error, path, error == ENOENT ? "no such directory" : NULL, ret_text);
+    }
+    target.into = false;
+    if (!walk_base_name(path, target.name) || target.name[0] == 0) {
+        return refuse(ENAMETOOLONG, path, NULL, ret_text);
+    }
+    parent_path(path, target.display);
+    target.directory = open_directory(request, target.display);
+    if (target.directory < 0) {
+        return refuse(-target.directory, target.display, NULL, ret_text);
+    }
+    *ret_target = target;
+    return PROBLEM_NONE;
+}
+
+void target_close(struct target *target)
+{
+    if (target->directory >= 0) {
+        close(target->directory);
+        target->directory = -1;
+    }
+}

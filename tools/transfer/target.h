@@ -1,0 +1,29 @@
+/* Where a transfer writes: an existing directory, or one name that is new in it. */
+#ifndef TOOLS_TRANSFER_TARGET_H
+#define TOOLS_TRANSFER_TARGET_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "tools/transfer/protocol.h"
+
+struct target {
+    int directory; /* open; -1: none */
+    bool into;     /* sources keep their names in it; else the one source is called `name` */
+    char name[256];
+    char display[PATH_MAX]; /* the directory, as the user would write it */
+};
+
+struct target_request {
+    int root; /* borrowed */
+    bool confined;
+    const char *path;
+    unsigned source_count;
+};
+
+/* PROBLEM_NONE, or why not, with a sentence into `ret_text`, which names the path. */
+enum problem_code target_open(const struct target_request *request, struct target *ret_target,
+                              char ret_text[TEXT_LENGTH_MAX]);
+void target_close(struct target *target);
+
+#endif
