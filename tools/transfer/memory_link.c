@@ -233,6 +233,7 @@ void memory_pair_cut(struct memory_pair *pair)
     for (struct event *event; (event = take(pair)) != NULL;) {
         free(event);
     }
+    pair->ending = false; /* an end that was under way is lost too */
     end(pair, WEIR_PEER_LOST, WEIR_PEER_LOST, 0, "the line was cut");
 }
 
