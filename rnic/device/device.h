@@ -33,6 +33,9 @@ struct device_config {
     uint32_t qpn_count;
     uint32_t max_regions;
     uint32_t max_reads_in; /* per queue pair, at most 255 */
+    uint32_t max_qps;      /* 0: a default */
+    uint32_t window_max;   /* bytes a queue pair may have in flight; 0 stands for 256 KiB */
+    uint32_t datagram_max; /* payload of a UD message; 0 stands for 4096 */
 };
 
 enum status device_create(const struct device_config *config, struct device **ret_device) MUST_USE;

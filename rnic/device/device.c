@@ -1,0 +1,170 @@
+/* The device's tables: creation, queue pairs, what the outside may look at. */
+#include "rnic/device/device.h"
+
+#include "rnic/base/check.h"
+#include "rnic/base/random.h"
+#include "rnic/device/device_private.h"
+
+#define MAX_QPS_DEFAULT      16384u
+#define WINDOW_MAX_DEFAULT   (256u * 1024)
+#define DATAGRAM_MAX_DEFAULT PACKET_PAYLOAD_MAX
+#define MAX_READS_IN_LIMIT   255u
+
+static uint32_t or_default(uint32_t value, uint32_t otherwise)
+{
+    return value != 0 ? value : otherwise;
+}
+
+static enum status check_config(const struct device_config *config)
+{
+    uint64_t end = (uint64_t)config->first_qpn.value + config->qpn_count;
+    bool sound = config->qpn_count > 0 && config->first_qpn.value > QPN_MANAGEMENT.value &&
+                 end <= QPN_MULTICAST.value && config->max_reads_in <= MAX_READS_IN_LIMIT &&
+                 config->datagram_max <= PACKET_PAYLOAD_MAX;
+    return sound ? STATUS_OK : STATUS_INVALID;
+}
+
+static enum status create_parts(struct device *device, const struct device_config *config,
+                                uint64_t memory_seed)
+{
+    struct allocator *allocator = config->allocator;
+    enum status status =
+        memory_create(allocator, config->max_regions, memory_seed, &device->environment.memory);
+    if (status == STATUS_OK) {
+        uint32_t max_qps = or_default(config->max_qps, MAX_QPS_DEFAULT);
+        status = map_init(&device->qps, allocator,
+                          max_qps < config->qpn_count ? max_qps : config->qpn_count);
+    }
+    if (status == STATUS_OK) {
+        status = management_init(&device->management, allocator);
+    }
+    return status;
+}
+
+static void free_device(struct device *device)
+{
+    struct allocator *allocator = device->environment.allocator;
+    management_fini(&device->management, allocator);
+    map_fini(&device->qps);
+    memory_destroy(device->environment.memory);
+    allocator->release(allocator, device);
+}
+
+enum status device_create(const struct device_config *config, struct device **ret_device)
+{
+    enum status status = check_config(config);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct device *device = config->allocator->allocate(config->allocator, sizeof *device);
+    if (device == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    struct random random;
+    random_seed(&random, config->seed);
+    device->environment = (struct environment){
+        .allocator = config->allocator,
+        .sink = config->sink,
+        .events = config->events,
+        .max_reads_in = or_default(config->max_reads_in, 1),
+        .window_max = or_default(config->window_max, WINDOW_MAX_DEFAULT),
+        .datagram_max = or_default(config->datagram_max, DATAGRAM_MAX_DEFAULT),
+    };
+    timers_init(&device->environment.timers);
+    list_init(&device->environment.active);
+    device->first_qpn = config->first_qpn;
+    device->qpn_count = config->qpn_count;
+    device->next_qpn = (uint32_t)random_below(&random, config->qpn_count);
+    device->management.psn = psn_make((uint32_t)random_u64(&random));
+    status = create_parts(device, config, random_u64(&random));
+    if (status != STATUS_OK) {
+        free_device(device);
+        return status;
+    }
+    *ret_device = device;
+    return STATUS_OK;
+}
+
+void device_destroy(struct device *device)
+{
+    if (device == NULL) {
+        return;
+    }
+    CHECK(device->qps.count == 0);
+    CHECK(memory_region_count(device->environment.memory) == 0);
+    CHECK(memory_domain_count(device->environment.memory) == 0);
+    free_device(device);
+}
+
+struct memory *device_memory(struct device *device)
+{
+    return device->environment.memory;
+}
+
+const struct counters *device_counters(const struct device *device)
+{
+    return &device->environment.counters;
+}
+
+/* Goes round the whole range before a number comes again, so that packets of an old connection do
+ * not meet a new one. */
+static bool choose_qpn(struct device *device, struct qpn *ret_qpn)
+{
+    for (uint32_t tries = 0; tries < device->qpn_count; tries++) {
+        struct qpn qpn = {device->first_qpn.value + device->next_qpn};
+        device->next_qpn = device->next_qpn + 1 == device->qpn_count ? 0 : device->next_qpn + 1;
+        if (map_find(&device->qps, qpn.value) == NULL) {
+            *ret_qpn = qpn;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum status device_create_qp(struct device *device, const struct qp_init *init, struct qp **ret_qp)
+{
+    struct qpn qpn;
+    if (device->qps.count == device->qps.capacity || !choose_qpn(device, &qpn)) {
+        return STATUS_FULL;
+    }
+    struct qp *qp;
+    enum status status = qp_create(&device->environment, init, qpn, &qp);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    status = map_insert(&device->qps, qpn.value, qp);
+    CHECK(status == STATUS_OK);
+    *ret_qp = qp;
+    return STATUS_OK;
+}
+
+void device_destroy_qp(struct device *device, struct qp *qp)
+{
+    device_answer_doorbells(device); /* its own may be among them */
+    void *removed = map_remove(&device->qps, qp->number.value);
+    CHECK(removed == qp);
+    qp_destroy(qp);
+}
+
+enum status device_modify_qp(struct device *device, struct instant now, struct qp *qp,
+                             const struct qp_attributes *attributes, unsigned mask,
+                             unsigned *ret_offending)
+{
+    return qp_modify(qp, attributes, mask, ret_offending);
+}
+
+struct qp *device_find_qp(const struct device *device, struct qpn qpn)
+{
+    return map_find(&device->qps, qpn.value);
+}
+
+void device_set_management(struct device *device, struct management_handler *handler)
+{
+    device->management.handler = handler;
+}
+
+enum status device_send_management(struct device *device, const struct path *path,
+                                   const uint8_t *mad, uint32_t length)
+{
+    return management_post(&device->management, path, mad, length);
+}

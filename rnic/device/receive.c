@@ -1,0 +1,47 @@
+/* Packets in: parsed, checked for what concerns no single queue pair, and handed on. Every packet
+ * that goes no further is counted under its reason. */
+#include "rnic/device/device_private.h"
+
+#define PKEY_MASK 0x7fffu /* without the membership bit */
+
+static enum packet_refusal check(const struct packet *packet)
+{
+    if ((packet->pkey.value & PKEY_MASK) != (PKEY_DEFAULT.value & PKEY_MASK)) {
+        return REFUSED_PKEY;
+    }
+    return REFUSED_NOT;
+}
+
+void device_refuse(struct device *device, enum packet_refusal refusal)
+{
+    environment_refuse(&device->environment, refusal);
+}
+
+void device_receive(struct device *device, struct instant now, const struct arrival *arrival,
+                    const uint8_t *bytes, uint32_t length)
+{
+    struct environment *environment = &device->environment;
+    struct packet packet;
+    environment_count(environment, COUNTER_PACKETS_RECEIVED);
+    if (arrival->congestion_experienced) {
+        environment_count(environment, COUNTER_CONGESTION_MARKS);
+    }
+    enum packet_refusal refusal = packet_parse(bytes, length, &packet);
+    if (refusal == REFUSED_NOT) {
+        refusal = check(&packet);
+    }
+    if (refusal != REFUSED_NOT) {
+        environment_refuse(environment, refusal);
+        return;
+    }
+    if (qpn_equal(packet.destination, QPN_MANAGEMENT)) {
+        management_receive(&device->management, environment, now, arrival, &packet);
+        return;
+    }
+    struct qp *qp = map_find(&device->qps, packet.destination.value);
+    if (qp == NULL) {
+        environment_refuse(environment, REFUSED_NO_QP);
+        return;
+    }
+    qp_receive(qp, now, arrival, &packet);
+}

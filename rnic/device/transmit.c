@@ -1,0 +1,74 @@
+/* Time and packets out: doorbells, timers, then turns.
+ *
+ * Fair: queue pairs with something to send stand in one line; each in turn sends a burst and goes
+ * to the end. Management comes first, it is rare and short. */
+#include "rnic/base/container.h"
+#include "rnic/device/device_private.h"
+
+#define BURST_PACKETS 16u
+
+bool device_ring(struct device *device, struct qp *qp)
+{
+    return doorbell_ring(&device->doorbell, &qp->doorbell);
+}
+
+bool device_has_doorbell(const struct device *device)
+{
+    return doorbell_is_rung(&device->doorbell);
+}
+
+void device_answer_doorbells(struct device *device)
+{
+    struct doorbell_link *link = doorbell_take(&device->doorbell);
+    while (link != NULL) {
+        struct qp *qp = CONTAINER_OF(link, struct qp, doorbell);
+        link = doorbell_answer(link);
+        qp_look(qp);
+    }
+}
+
+static void expire_timers(struct device *device, struct instant now)
+{
+    struct timer *timer;
+    while ((timer = timers_pop_due(&device->environment.timers, now)) != NULL) {
+        qp_expire(CONTAINER_OF(timer, struct qp, timer), now);
+    }
+}
+
+/* True: more is to be sent. */
+static bool take_turns(struct device *device, struct instant now, uint32_t budget)
+{
+    struct list *active = &device->environment.active;
+    uint32_t sent = 0;
+    if (!management_transmit(&device->management, &device->environment, &sent)) {
+        return true;
+    }
+    while (sent < budget && !list_is_empty(active)) {
+        struct qp *qp = CONTAINER_OF(list_pop_first(active), struct qp, active);
+        uint32_t packets;
+        enum step step = qp_transmit(qp, now, BURST_PACKETS, &packets);
+        sent += packets;
+        if (step == STEP_FULL) {
+            if (!list_node_is_linked(&qp->active)) {
+                list_prepend(active, &qp->active); /* its turn is not over */
+            }
+            return true;
+        }
+        if (step == STEP_SENT) {
+            qp_schedule(qp);
+        }
+    }
+    return !list_is_empty(active);
+}
+
+bool device_advance(struct device *device, struct instant now, uint32_t budget)
+{
+    device_answer_doorbells(device);
+    expire_timers(device, now);
+    return take_turns(device, now, budget);
+}
+
+struct instant device_next_deadline(const struct device *device)
+{
+    return timers_earliest(&device->environment.timers);
+}

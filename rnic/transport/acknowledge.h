@@ -1,0 +1,49 @@
+/* What the responder owes as an acknowledgement, and when it is worth a packet.
+ *
+ * At most one acknowledgement is owed at a time: a newer one covers the older. Acknowledgements
+ * leave in qp_transmit, so those of packets that arrived together become one. They never overtake
+ * the responses to READs and atomics before them. */
+#ifndef WEIR_TRANSPORT_ACKNOWLEDGE_H
+#define WEIR_TRANSPORT_ACKNOWLEDGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/wire/packet.h"
+
+/* Credit count code "not limited": end-to-end credits are not used. [IBA table 48] */
+#define CREDITS_UNLIMITED 0x1fu
+
+enum owed {
+    OWED_NOTHING,
+    OWED_ACK,          /* of everything before the expected PSN */
+    OWED_RNR_NAK,      /* at the expected PSN */
+    OWED_NAK_SEQUENCE, /* at the expected PSN */
+    OWED_NAK_FATAL,    /* the queue pair has failed; repeated as often as the peer asks */
+};
+
+struct acknowledge {
+    enum owed owed;
+    bool demanded;      /* a NAK asked for the expected PSN: later ones are dropped silently */
+    bool failed;        /* a fatal NAK was made: fatal_code at fatal_psn */
+    uint8_t fatal_code; /* enum nak_code */
+    struct psn fatal_psn;
+    uint32_t unanswered; /* packets executed since the last acknowledgement */
+};
+
+void acknowledge_reset(struct acknowledge *acknowledge);
+/* A request packet at the expected PSN was executed. */
+void acknowledge_executed(struct acknowledge *acknowledge, bool requested);
+/* A READ or atomic was: its response acknowledges everything before it. */
+void acknowledge_executed_with_response(struct acknowledge *acknowledge);
+void acknowledge_duplicate(struct acknowledge *acknowledge);
+/* A packet is missing. True if this is news worth a NAK. */
+bool acknowledge_out_of_sequence(struct acknowledge *acknowledge);
+void acknowledge_receiver_not_ready(struct acknowledge *acknowledge);
+void acknowledge_fail(struct acknowledge *acknowledge, enum nak_code code, struct psn psn);
+/* The peer asks again after a fatal NAK. */
+void acknowledge_repeat_failure(struct acknowledge *acknowledge);
+/* What is owed has left. */
+void acknowledge_paid(struct acknowledge *acknowledge);
+
+#endif

@@ -1,0 +1,107 @@
+#include "rnic/transport/answer.h"
+
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/segment.h"
+
+static struct packet start_answer(const struct qp *qp, uint8_t opcode, struct psn psn, uint32_t msn)
+{
+    return (struct packet){
+        .opcode = opcode,
+        .pkey = PKEY_DEFAULT,
+        .destination = qp->attributes.destination,
+        .psn = psn,
+        .aeth = {.kind = AETH_ACK, .value = CREDITS_UNLIMITED, .msn = msn},
+    };
+}
+
+static enum step transmit_atomic(struct qp *qp, struct replay_entry *entry)
+{
+    struct packet packet =
+        start_answer(qp, OPCODE(SERVICE_RC, FORM_ATOMIC_ACKNOWLEDGE), entry->first_psn, entry->msn);
+    packet.original = entry->original;
+    if (!qp_emit(qp, &qp->attributes.path, &packet, NULL)) {
+        return STEP_FULL;
+    }
+    entry->next++;
+    return STEP_SENT;
+}
+
+static enum step transmit_read(struct qp *qp, struct replay_entry *entry)
+{
+    uint32_t index = entry->next;
+    struct psn psn = psn_add(entry->first_psn, index);
+    uint64_t offset = (uint64_t)index << qp->mtu_shift;
+    uint32_t length = segment_payload_length(entry->length, index, qp->mtu_shift);
+    uint8_t *bytes = NULL;
+    struct memory_request request = {
+        .domain = qp->domain,
+        .key = entry->key,
+        .address = entry->address + offset,
+        .length = length,
+        .rights = ACCESS_REMOTE_READ,
+    };
+    if (memory_check(qp->environment->memory, &request, &bytes) != MEMORY_GRANTED) {
+        replay_reset(&qp->responder.replay, qp->responder.replay.limit);
+        responder_fail(qp, NAK_REMOTE_ACCESS, psn);
+        return STEP_SENT;
+    }
+    uint8_t opcode = segment_response_opcode(index == entry->start, index + 1 == entry->end);
+    struct packet packet = start_answer(qp, opcode, psn, entry->msn);
+    packet.payload_length = length;
+    struct fragment fragment = {bytes, length};
+    struct fragment_list payload = {&fragment, 1, length > 0};
+    if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
+        return STEP_FULL;
+    }
+    entry->next++;
+    return STEP_SENT;
+}
+
+static enum step transmit_owed(struct qp *qp)
+{
+    struct responder *responder = &qp->responder;
+    struct acknowledge *acknowledge = &responder->acknowledge;
+    struct packet packet =
+        start_answer(qp, OPCODE(SERVICE_RC, FORM_ACKNOWLEDGE), responder->expected, responder->msn);
+    enum counter counter = COUNTER_COUNT;
+    switch (acknowledge->owed) {
+    case OWED_NOTHING:
+        return STEP_IDLE;
+    case OWED_ACK:
+        packet.psn = psn_add(responder->expected, PSN_MASK);
+        break;
+    case OWED_RNR_NAK:
+        packet.aeth.kind = AETH_RNR_NAK;
+        packet.aeth.value = qp->attributes.min_rnr_timer;
+        counter = COUNTER_RNR_NAK_SENT;
+        break;
+    case OWED_NAK_SEQUENCE:
+        packet.aeth.kind = AETH_NAK;
+        packet.aeth.value = NAK_SEQUENCE;
+        counter = COUNTER_NAK_SEQUENCE_SENT;
+        break;
+    case OWED_NAK_FATAL:
+        packet.aeth.kind = AETH_NAK;
+        packet.aeth.value = acknowledge->fatal_code;
+        packet.psn = acknowledge->fatal_psn;
+        counter = COUNTER_NAK_ERROR_SENT;
+        break;
+    }
+    if (!qp_emit(qp, &qp->attributes.path, &packet, NULL)) {
+        return STEP_FULL;
+    }
+    if (counter != COUNTER_COUNT) {
+        environment_count(qp->environment, counter);
+    }
+    acknowledge_paid(acknowledge);
+    return STEP_SENT;
+}
+
+enum step answer_transmit(struct qp *qp)
+{
+    struct replay_entry *entry = replay_pending(&qp->responder.replay);
+    if (entry == NULL) {
+        return transmit_owed(qp);
+    }
+    return entry->is_atomic ? transmit_atomic(qp, entry) : transmit_read(qp, entry);
+}

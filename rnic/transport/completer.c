@@ -1,0 +1,229 @@
+#include "rnic/transport/completer.h"
+
+#include <string.h>
+
+#include "rnic/base/check.h"
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/segment.h"
+
+static struct send_slot *head_slot(const struct qp *qp)
+{
+    return send_queue_slot(qp->sends, send_queue_head(qp->sends));
+}
+
+static bool needs_data(const struct send_slot *slot)
+{
+    return slot->kind == WORK_READ || slot->kind == WORK_COMPARE_SWAP ||
+           slot->kind == WORK_FETCH_ADD;
+}
+
+static void refuse(struct qp *qp, enum packet_refusal refusal)
+{
+    environment_refuse(qp->environment, refusal);
+}
+
+/* A loss that the peer or a gap tells of. */
+static void repeat(struct qp *qp)
+{
+    congestion_lost(&qp->congestion, qp->requester.frontier);
+    requester_go_back(qp);
+}
+
+/* A response behind one that is missing. The rest of the same flight says the same, so one demand
+ * per round trip is enough. */
+static void answer_gap(struct qp *qp, struct instant now)
+{
+    struct requester *requester = &qp->requester;
+    if (requester->gap_seen && instant_elapsed_ns(requester->gap_answered, now) <
+                                   retransmit_round_trip_ns(&qp->retransmit)) {
+        return;
+    }
+    requester->gap_seen = true;
+    requester->gap_answered = now;
+    repeat(qp);
+}
+
+/* Takes everything before `psn` as answered. False: it was not to be (responses are missing), or
+ * the queue pair is in error now. `psn` is in unacked .. frontier. */
+static bool answer_before(struct qp *qp, struct instant now, struct psn psn)
+{
+    struct requester *requester = &qp->requester;
+    while (psn_before(requester->unacked, psn)) {
+        struct send_slot *slot = head_slot(qp);
+        CHECK(slot->started);
+        if (needs_data(slot)) {
+            answer_gap(qp, now);
+            return false;
+        }
+        uint32_t count = (uint32_t)psn_distance(requester->unacked, psn);
+        uint32_t rest = slot->packet_count - requester->answered;
+        requester_answered(qp, now, count < rest ? count : rest);
+        if (qp_state_now(qp) == QP_ERROR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t code)
+{
+    struct requester *requester = &qp->requester;
+    environment_count(qp->environment, COUNTER_RNR_NAK_RECEIVED);
+    if (!instant_is_never(requester->rnr_resume)) {
+        return; /* waiting already */
+    }
+    uint8_t limit = qp->attributes.rnr_retry_count;
+    if (limit != 7 && requester->rnr_retries >= limit) {
+        environment_count(qp->environment, COUNTER_RNR_RETRIES_EXCEEDED);
+        qp_fail_send(qp, COMPLETION_RNR_RETRY_EXCEEDED);
+        return;
+    }
+    if (limit != 7) {
+        requester->rnr_retries++;
+    }
+    requester->rnr_resume = instant_after(now, retransmit_rnr_timer_ns(code));
+    retransmit_suspend(&qp->retransmit, requester->rnr_resume);
+    qp_set_deadline(qp, requester->rnr_resume);
+    requester_go_back(qp);
+}
+
+static void receive_sequence_nak(struct qp *qp, struct instant now)
+{
+    environment_count(qp->environment, COUNTER_NAK_SEQUENCE_RECEIVED);
+    if (!instant_is_never(qp->requester.rnr_resume)) {
+        return; /* sent before the responder ran out of receives; the wait stands */
+    }
+    if (retransmit_is_exhausted(&qp->retransmit, now)) {
+        environment_count(qp->environment, COUNTER_RETRIES_EXCEEDED);
+        qp_fail_send(qp, COMPLETION_RETRY_EXCEEDED);
+        return;
+    }
+    repeat(qp);
+}
+
+static void receive_nak(struct qp *qp, struct instant now, uint8_t code)
+{
+    static const enum completion_status statuses[] = {
+        [NAK_INVALID_REQUEST] = COMPLETION_REMOTE_INVALID_REQUEST_ERROR,
+        [NAK_REMOTE_ACCESS] = COMPLETION_REMOTE_ACCESS_ERROR,
+        [NAK_REMOTE_OPERATION] = COMPLETION_REMOTE_OPERATION_ERROR,
+    };
+    if (code == NAK_SEQUENCE) {
+        receive_sequence_nak(qp, now);
+        return;
+    }
+    environment_count(qp->environment, COUNTER_NAK_ERROR_RECEIVED);
+    qp_fail_send(qp, code <= NAK_REMOTE_OPERATION ? statuses[code] : COMPLETION_BAD_RESPONSE_ERROR);
+}
+
+static void receive_acknowledge(struct qp *qp, struct instant now, const struct packet *packet)
+{
+    const struct aeth *aeth = &packet->aeth;
+    if (aeth->kind == AETH_ACK) {
+        (void)answer_before(qp, now, psn_next(packet->psn));
+        return;
+    }
+    if (!answer_before(qp, now, packet->psn)) {
+        return;
+    }
+    if (aeth->kind == AETH_RNR_NAK) {
+        receive_rnr_nak(qp, now, aeth->value);
+    } else {
+        receive_nak(qp, now, aeth->value);
+    }
+}
+
+/* Puts response bytes where the request at the head wants them. False: the queue pair failed. */
+static bool place(struct qp *qp, struct send_slot *slot, const uint8_t *bytes, uint32_t length)
+{
+    struct requester *requester = &qp->requester;
+    if (length == 0) {
+        return true;
+    }
+    if (!requester->place_ready) {
+        scatter_init(&requester->place, qp->environment->memory, qp->domain, slot->sges,
+                     slot->sge_count);
+        requester->place_ready = true;
+    }
+    if (scatter_copy_in(&requester->place, bytes, length) != MEMORY_GRANTED) {
+        qp_fail_send(qp, COMPLETION_LOCAL_PROTECTION_ERROR);
+        return false;
+    }
+    slot->received += length;
+    return true;
+}
+
+/* The request that a response at `psn` belongs to, if it is the next that is awaited. */
+static struct send_slot *awaited(struct qp *qp, struct instant now, struct psn psn)
+{
+    if (!answer_before(qp, now, psn)) {
+        return NULL;
+    }
+    struct send_slot *slot = head_slot(qp);
+    CHECK(slot->started);
+    return slot;
+}
+
+static void receive_read_response(struct qp *qp, struct instant now, const struct packet *packet)
+{
+    struct send_slot *slot = awaited(qp, now, packet->psn);
+    if (slot == NULL) {
+        return;
+    }
+    if (slot->kind != WORK_READ) {
+        refuse(qp, REFUSED_SEQUENCE);
+        return;
+    }
+    uint32_t index = qp->requester.answered;
+    bool last = requester_ends_demand(qp, slot, index + 1);
+    if (packet->payload_length != segment_payload_length(slot->length, index, qp->mtu_shift) ||
+        packet->info->last != last) {
+        qp_fail_send(qp, COMPLETION_BAD_RESPONSE_ERROR);
+        return;
+    }
+    if (place(qp, slot, packet->payload, packet->payload_length)) {
+        requester_answered(qp, now, 1);
+    }
+}
+
+static void receive_atomic_response(struct qp *qp, struct instant now, const struct packet *packet)
+{
+    struct send_slot *slot = awaited(qp, now, packet->psn);
+    if (slot == NULL) {
+        return;
+    }
+    if (slot->kind != WORK_COMPARE_SWAP && slot->kind != WORK_FETCH_ADD) {
+        refuse(qp, REFUSED_SEQUENCE);
+        return;
+    }
+    /* The application gets a number in its own byte order, as the hardware does it. */
+    uint8_t bytes[sizeof packet->original];
+    memcpy(bytes, &packet->original, sizeof bytes);
+    if (place(qp, slot, bytes, sizeof bytes)) {
+        requester_answered(qp, now, 1);
+    }
+}
+
+void completer_receive(struct qp *qp, struct instant now, const struct packet *packet)
+{
+    struct requester *requester = &qp->requester;
+    int32_t ahead = psn_distance(requester->unacked, packet->psn);
+    if (ahead < 0 || ahead >= psn_distance(requester->unacked, requester->frontier)) {
+        refuse(qp, REFUSED_PSN);
+        return;
+    }
+    switch (packet->info->operation) {
+    case OPERATION_ACKNOWLEDGE:
+        receive_acknowledge(qp, now, packet);
+        break;
+    case OPERATION_READ_RESPONSE:
+        receive_read_response(qp, now, packet);
+        break;
+    default:
+        receive_atomic_response(qp, now, packet);
+        break;
+    }
+    if (!instant_is_never(qp->retransmit.deadline)) {
+        qp_set_deadline(qp, qp->retransmit.deadline);
+    }
+}

@@ -1,0 +1,18 @@
+/* Answers to our requests: acknowledgements, NAKs, READ and atomic responses.
+ *
+ * An answer at a PSN also answers everything before it that needs no data. Data that is missing
+ * before it was lost (an implied NAK), so the requester goes back. [IBA 9.7.5.1.2, 9.7.6.1]
+ * Whatever does not lie between `unacked` and `frontier` is stale or forged: counted and ignored.
+ */
+#ifndef WEIR_TRANSPORT_COMPLETER_H
+#define WEIR_TRANSPORT_COMPLETER_H
+
+#include "rnic/base/time.h"
+#include "rnic/wire/packet.h"
+
+struct qp;
+
+/* Never fails: every packet has its effect, or is counted as refused. */
+void completer_receive(struct qp *qp, struct instant now, const struct packet *packet);
+
+#endif

@@ -1,0 +1,30 @@
+#include "rnic/transport/counters.h"
+
+#include "rnic/base/check.h"
+
+static const char *const names[COUNTER_COUNT] = {
+    [COUNTER_PACKETS_SENT] = "packets_sent",
+    [COUNTER_PACKETS_RECEIVED] = "packets_received",
+    [COUNTER_BYTES_SENT] = "bytes_sent",
+    [COUNTER_BYTES_RECEIVED] = "bytes_received",
+    [COUNTER_RETRANSMITTED_PACKETS] = "retransmitted_packets",
+    [COUNTER_TIMEOUTS] = "timeouts",
+    [COUNTER_RETRIES_EXCEEDED] = "retries_exceeded",
+    [COUNTER_RNR_RETRIES_EXCEEDED] = "rnr_retries_exceeded",
+    [COUNTER_NAK_SEQUENCE_SENT] = "nak_sequence_sent",
+    [COUNTER_NAK_SEQUENCE_RECEIVED] = "nak_sequence_received",
+    [COUNTER_RNR_NAK_SENT] = "rnr_nak_sent",
+    [COUNTER_RNR_NAK_RECEIVED] = "rnr_nak_received",
+    [COUNTER_NAK_ERROR_SENT] = "nak_error_sent",
+    [COUNTER_NAK_ERROR_RECEIVED] = "nak_error_received",
+    [COUNTER_DUPLICATE_REQUESTS] = "duplicate_requests",
+    [COUNTER_OUT_OF_SEQUENCE] = "out_of_sequence",
+    [COUNTER_SINK_FULL] = "sink_full",
+    [COUNTER_CONGESTION_MARKS] = "congestion_marks",
+};
+
+const char *counter_name(enum counter counter)
+{
+    CHECK((unsigned)counter < COUNTER_COUNT);
+    return names[counter];
+}

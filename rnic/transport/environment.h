@@ -1,0 +1,36 @@
+/* What queue pairs share and what stands around them: the device owns one and hands it to each. */
+#ifndef WEIR_TRANSPORT_ENVIRONMENT_H
+#define WEIR_TRANSPORT_ENVIRONMENT_H
+
+#include "rnic/base/allocator.h"
+#include "rnic/base/list.h"
+#include "rnic/base/timers.h"
+#include "rnic/memory/memory.h"
+#include "rnic/queue/event.h"
+#include "rnic/transport/counters.h"
+#include "rnic/transport/port.h"
+
+struct environment {
+    struct allocator *allocator;
+    struct memory *memory;
+    struct packet_sink *sink;
+    struct event_sink *events; /* may be NULL */
+    struct counters counters;
+    struct timers timers;
+    struct list active;    /* queue pairs that have something to send, in the order of turns */
+    uint32_t max_reads_in; /* per queue pair */
+    uint32_t window_max;   /* bytes that one queue pair has in flight at most */
+    uint32_t datagram_max; /* payload bytes of a UD message */
+};
+
+static inline void environment_count(struct environment *environment, enum counter counter)
+{
+    environment->counters.values[counter]++;
+}
+
+static inline void environment_refuse(struct environment *environment, enum packet_refusal refusal)
+{
+    environment->counters.refused[refusal]++;
+}
+
+#endif

@@ -1,0 +1,106 @@
+/* How work ends: completions, failures, flushing. Declared in qp_private.h.
+ *
+ * Invariant: each posted request completes at most once, in posting order per queue; it does so
+ * exactly once unless it succeeds unsignaled or the queue pair is reset. */
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/qp_state.h"
+
+void qp_raise(struct qp *qp, enum event_kind kind)
+{
+    struct event_sink *events = qp->environment->events;
+    if (events != NULL) {
+        struct event event = {.kind = kind, .object = qp->context};
+        events->raise(events, &event);
+    }
+}
+
+void qp_push(struct qp *qp, struct completion_queue *queue, const struct completion *completion,
+             bool solicited)
+{
+    if (!completion_queue_push(queue, completion, solicited) && qp_state_now(qp) != QP_ERROR) {
+        qp_raise(qp, EVENT_QP_FATAL);
+        qp_enter_error(qp);
+    }
+}
+
+void qp_complete_send(struct qp *qp, enum completion_status status)
+{
+    static const enum completion_kind kinds[WORK_KIND_COUNT] = {
+        [WORK_SEND] = COMPLETED_SEND,
+        [WORK_SEND_IMMEDIATE] = COMPLETED_SEND,
+        [WORK_SEND_INVALIDATE] = COMPLETED_SEND,
+        [WORK_WRITE] = COMPLETED_WRITE,
+        [WORK_WRITE_IMMEDIATE] = COMPLETED_WRITE,
+        [WORK_READ] = COMPLETED_READ,
+        [WORK_COMPARE_SWAP] = COMPLETED_COMPARE_SWAP,
+        [WORK_FETCH_ADD] = COMPLETED_FETCH_ADD,
+        [WORK_LOCAL_INVALIDATE] = COMPLETED_LOCAL_INVALIDATE,
+    };
+    const struct send_slot *slot = send_queue_slot(qp->sends, send_queue_head(qp->sends));
+    bool told = status != COMPLETION_SUCCESS || slot->signaled || qp->signal_all;
+    struct completion completion = {
+        .id = slot->id,
+        .status = status,
+        .kind = kinds[slot->kind],
+        .byte_length = slot->length,
+        .qpn = qp->number,
+    };
+    send_queue_retire(qp->sends);
+    if (told) {
+        qp_push(qp, qp->send_completions, &completion, status != COMPLETION_SUCCESS);
+    }
+}
+
+static void flush_sends(struct qp *qp)
+{
+    while (send_queue_head(qp->sends) != send_queue_tail(qp->sends)) {
+        qp_complete_send(qp, COMPLETION_FLUSHED);
+    }
+}
+
+static void flush_receives(struct qp *qp)
+{
+    if (qp->responder.receive_taken) {
+        responder_complete_receive(qp, COMPLETION_FLUSHED, NULL);
+    }
+    while (!qp->receives_are_shared && responder_take_receive(qp)) {
+        responder_complete_receive(qp, COMPLETION_FLUSHED, NULL);
+    }
+}
+
+void qp_flush(struct qp *qp)
+{
+    flush_sends(qp);
+    if (qp_state_now(qp) == QP_ERROR) {
+        flush_receives(qp);
+    }
+}
+
+void qp_enter_error(struct qp *qp)
+{
+    if (qp_state_now(qp) == QP_ERROR) {
+        return;
+    }
+    /* Sequentially consistent with the posters' look at the state: either we see their work now or
+     * they see the error and ring. */
+    atomic_store(&qp->state, QP_ERROR);
+    timers_cancel(&qp->environment->timers, &qp->timer);
+    qp->responder.done = 0;
+    qp_flush(qp);
+    if (qp->receives_are_shared) {
+        qp_raise(qp, EVENT_QP_LAST_RECEIVE_REACHED);
+    }
+}
+
+void qp_fail_send(struct qp *qp, enum completion_status status)
+{
+    if (qp->service == SERVICE_RC) {
+        qp_complete_send(qp, status);
+        qp_enter_error(qp);
+        return;
+    }
+    /* The receiving side of an unreliable queue pair goes on. [IBA 10.3.1.6] */
+    atomic_store(&qp->state, QP_SQE);
+    qp_complete_send(qp, status);
+    flush_sends(qp);
+}

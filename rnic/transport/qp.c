@@ -1,0 +1,355 @@
+/* Creation, attributes, posting, and the way of packets, time and turns to the machines. */
+#include "rnic/transport/qp.h"
+
+#include "rnic/base/check.h"
+#include "rnic/transport/answer.h"
+#include "rnic/transport/completer.h"
+#include "rnic/transport/datagram.h"
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/qp_state.h"
+#include "rnic/transport/unreliable.h"
+
+static enum status create_queues(struct qp *qp, const struct qp_init *init)
+{
+    struct allocator *allocator = qp->environment->allocator;
+    enum status status = send_queue_create(allocator, &init->send, &qp->sends);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (init->shared_receives != NULL) {
+        qp->receives = init->shared_receives;
+        qp->receives_are_shared = true;
+    } else {
+        status = receive_queue_create(allocator, init->max_receive, init->max_receive_sge,
+                                      &qp->receives);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    uint32_t max_sge = receive_queue_max_sge(qp->receives);
+    size_t size = (max_sge == 0 ? 1 : max_sge) * sizeof(struct sge);
+    qp->responder.receive_sges = allocator->allocate(allocator, size);
+    return qp->responder.receive_sges != NULL ? STATUS_OK : STATUS_NO_MEMORY;
+}
+
+static void free_parts(struct qp *qp)
+{
+    struct allocator *allocator = qp->environment->allocator;
+    replay_fini(&qp->responder.replay, allocator);
+    allocator->release(allocator, qp->responder.receive_sges);
+    if (!qp->receives_are_shared) {
+        receive_queue_destroy(qp->receives);
+    }
+    send_queue_destroy(qp->sends);
+    allocator->release(allocator, qp);
+}
+
+static void count_users(struct qp *qp, int change)
+{
+    memory_domain_use(qp->environment->memory, qp->domain, change);
+    completion_queue_use(qp->send_completions, change);
+    completion_queue_use(qp->receive_completions, change);
+}
+
+enum status qp_create(struct environment *environment, const struct qp_init *init,
+                      struct qpn number, struct qp **ret_qp)
+{
+    if ((init->service != SERVICE_RC && init->service != SERVICE_UC &&
+         init->service != SERVICE_UD) ||
+        init->send.max_sge > OUTGOING_FRAGMENT_MAX) {
+        return STATUS_INVALID;
+    }
+    struct qp *qp = environment->allocator->allocate(environment->allocator, sizeof *qp);
+    if (qp == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    qp->environment = environment;
+    qp->number = number;
+    qp->service = init->service;
+    qp->domain = init->domain;
+    qp->context = init->context;
+    qp->signal_all = init->signal_all;
+    qp->send_completions = init->send_completions;
+    qp->receive_completions = init->receive_completions;
+    enum status status = create_queues(qp, init);
+    if (status == STATUS_OK) {
+        uint32_t entries = qp->service == SERVICE_RC ? environment->max_reads_in : 1;
+        status = replay_init(&qp->responder.replay, environment->allocator, entries);
+    }
+    if (status != STATUS_OK) {
+        free_parts(qp);
+        return status;
+    }
+    count_users(qp, 1);
+    *ret_qp = qp;
+    return STATUS_OK;
+}
+
+/* Out of every list; nothing is outstanding any more, and nobody is told. */
+static void detach(struct qp *qp)
+{
+    timers_cancel(&qp->environment->timers, &qp->timer);
+    list_remove(&qp->active);
+}
+
+void qp_destroy(struct qp *qp)
+{
+    detach(qp);
+    count_users(qp, -1);
+    free_parts(qp);
+}
+
+struct qpn qp_number(const struct qp *qp)
+{
+    return qp->number;
+}
+
+enum qp_state qp_current_state(const struct qp *qp)
+{
+    return (enum qp_state)atomic_load(&qp->state);
+}
+
+enum service qp_service(const struct qp *qp)
+{
+    return qp->service;
+}
+
+struct domain qp_domain(const struct qp *qp)
+{
+    return qp->domain;
+}
+
+void *qp_context(const struct qp *qp)
+{
+    return qp->context;
+}
+
+void qp_query(const struct qp *qp, struct qp_attributes *ret_attributes)
+{
+    *ret_attributes = qp->attributes;
+    ret_attributes->state = qp_state_now(qp);
+    ret_attributes->current_state = ret_attributes->state;
+}
+
+static bool offers(enum service service, const struct send_request *request)
+{
+    switch (service) {
+    case SERVICE_RC:
+        return true;
+    case SERVICE_UC:
+        return request->kind == WORK_SEND || request->kind == WORK_SEND_IMMEDIATE ||
+               request->kind == WORK_WRITE || request->kind == WORK_WRITE_IMMEDIATE;
+    default:
+        return (request->kind == WORK_SEND || request->kind == WORK_SEND_IMMEDIATE) &&
+               request->target != NULL;
+    }
+}
+
+static bool is_atomic(enum work_kind kind)
+{
+    return kind == WORK_COMPARE_SWAP || kind == WORK_FETCH_ADD;
+}
+
+enum status qp_post_send(struct qp *qp, const struct send_request *request)
+{
+    if (qp_current_state(qp) < QP_RTS) {
+        return STATUS_STATE;
+    }
+    if (!offers(qp->service, request)) {
+        return STATUS_INVALID;
+    }
+    if (is_atomic(request->kind)) {
+        uint64_t length = 0;
+        for (uint32_t i = 0; i < request->sge_count; i++) {
+            length += request->sges[i].length;
+        }
+        if (length != sizeof(uint64_t)) {
+            return STATUS_INVALID;
+        }
+    }
+    return send_queue_post(qp->sends, request);
+}
+
+enum status qp_post_receive(struct qp *qp, const struct receive_request *request)
+{
+    if (qp_current_state(qp) == QP_RESET) {
+        return STATUS_STATE;
+    }
+    if (qp->receives_are_shared) {
+        return STATUS_INVALID;
+    }
+    enum status status = receive_queue_post(qp->receives, request);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with qp_enter_error */
+    return status;
+}
+
+bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet,
+             const struct fragment_list *payload)
+{
+    struct environment *environment = qp->environment;
+    uint8_t header[PACKET_HEADER_MAX];
+    struct outgoing outgoing = {
+        .path = path,
+        .header = header,
+        .header_length = packet_build(packet, header),
+        .fragments = payload != NULL ? payload->fragments : NULL,
+        .fragment_count = payload != NULL ? payload->count : 0,
+        .payload_length = packet->payload_length,
+    };
+    if (!environment->sink->emit(environment->sink, &outgoing)) {
+        environment_count(environment, COUNTER_SINK_FULL);
+        return false;
+    }
+    environment_count(environment, COUNTER_PACKETS_SENT);
+    environment->counters.values[COUNTER_BYTES_SENT] += packet->payload_length;
+    return true;
+}
+
+/* [IBA 10.3.1.5] What was begun is finished, then the application may be told. */
+static void check_drained(struct qp *qp)
+{
+    if (!qp->drain_pending || qp_state_now(qp) != QP_SQD) {
+        return;
+    }
+    uint64_t head = send_queue_head(qp->sends);
+    if (head == send_queue_tail(qp->sends) || !send_queue_slot(qp->sends, head)->started) {
+        qp->drain_pending = false;
+        qp_raise(qp, EVENT_SQ_DRAINED);
+    }
+}
+
+static bool comes_from_peer(const struct qp *qp, const struct arrival *arrival)
+{
+    return gid_equal(&arrival->path.remote, &qp->attributes.path.remote) &&
+           gid_equal(&arrival->path.local, &qp->attributes.path.local);
+}
+
+static void receive_reliable(struct qp *qp, struct instant now, const struct packet *packet)
+{
+    if (packet->info->is_request) {
+        responder_receive(qp, packet);
+    } else if (qp_state_sends(qp_state_now(qp))) {
+        completer_receive(qp, now, packet);
+    } else {
+        environment_refuse(qp->environment, REFUSED_SEQUENCE);
+    }
+}
+
+void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
+                const struct packet *packet)
+{
+    struct environment *environment = qp->environment;
+    enum qp_state state = qp_state_now(qp);
+    if (packet->info->service != qp->service) {
+        environment_refuse(environment, REFUSED_SERVICE);
+        return;
+    }
+    if (qp->service != SERVICE_UD && state >= QP_RTR && !comes_from_peer(qp, arrival)) {
+        environment_refuse(environment, REFUSED_ADDRESS);
+        return;
+    }
+    if (!qp_state_receives(state)) {
+        environment_refuse(environment, REFUSED_STATE);
+        if (state == QP_ERROR && qp->service == SERVICE_RC && packet->info->is_request) {
+            responder_receive_in_error(qp);
+        }
+        return;
+    }
+    if (state == QP_RTR && !qp->established_raised && packet->info->is_request) {
+        qp->established_raised = true;
+        qp_raise(qp, EVENT_COMMUNICATION_ESTABLISHED);
+    }
+    environment->counters.values[COUNTER_BYTES_RECEIVED] += packet->payload_length;
+    switch (qp->service) {
+    case SERVICE_RC:
+        receive_reliable(qp, now, packet);
+        break;
+    case SERVICE_UC:
+        unreliable_receive(qp, packet);
+        break;
+    default:
+        datagram_receive(qp, arrival, packet);
+        break;
+    }
+    check_drained(qp);
+}
+
+void qp_look(struct qp *qp)
+{
+    enum qp_state state = qp_state_now(qp);
+    if (state == QP_ERROR || state == QP_SQE) {
+        qp_flush(qp);
+    } else if (qp_state_sends(state)) {
+        qp_schedule(qp);
+    }
+}
+
+void qp_expire(struct qp *qp, struct instant now)
+{
+    struct requester *requester = &qp->requester;
+    struct retransmit *retransmit = &qp->retransmit;
+    if (!qp_state_sends(qp_state_now(qp))) {
+        return;
+    }
+    if (!instant_is_never(requester->rnr_resume)) {
+        if (!instant_before(now, requester->rnr_resume)) {
+            requester->rnr_resume = INSTANT_NEVER;
+            qp_schedule(qp);
+        }
+        qp_set_deadline(qp, requester->rnr_resume);
+        return;
+    }
+    if (instant_is_never(retransmit->deadline) || instant_before(now, retransmit->deadline)) {
+        qp_set_deadline(qp, retransmit->deadline);
+        return;
+    }
+    environment_count(qp->environment, COUNTER_TIMEOUTS);
+    if (retransmit_expired(retransmit, now)) {
+        environment_count(qp->environment, COUNTER_RETRIES_EXCEEDED);
+        qp_fail_send(qp, COMPLETION_RETRY_EXCEEDED);
+        return;
+    }
+    congestion_timed_out(&qp->congestion, requester->frontier);
+    requester_go_back(qp);
+    qp_set_deadline(qp, retransmit->deadline);
+}
+
+static enum step transmit_request(struct qp *qp, struct instant now)
+{
+    switch (qp->service) {
+    case SERVICE_RC:
+        return requester_transmit(qp, now);
+    case SERVICE_UC:
+        return unreliable_transmit(qp);
+    default:
+        return datagram_transmit(qp);
+    }
+}
+
+/* In error, only the NAK that says so. */
+static bool may_answer(const struct qp *qp)
+{
+    enum qp_state state = qp_state_now(qp);
+    return qp->service == SERVICE_RC &&
+           (qp_state_receives(state) || (state == QP_ERROR && qp->responder.acknowledge.failed));
+}
+
+enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_t *ret_sent)
+{
+    uint32_t sent = 0;
+    enum step step = STEP_SENT;
+    while (sent < burst && step == STEP_SENT) {
+        step = may_answer(qp) ? answer_transmit(qp) : STEP_IDLE;
+        sent += step == STEP_SENT;
+    }
+    if (step == STEP_IDLE) {
+        step = STEP_SENT;
+        while (sent < burst && step == STEP_SENT) {
+            step = qp_state_sends(qp_state_now(qp)) ? transmit_request(qp, now) : STEP_IDLE;
+            sent += step == STEP_SENT;
+        }
+    }
+    check_drained(qp);
+    *ret_sent = sent;
+    return step;
+}

@@ -1,0 +1,113 @@
+/* struct qp, shared by the machines of a queue pair and by the device's lists of them, and the few
+ * acts that more than one machine does: send a packet, complete, fail. */
+#ifndef WEIR_TRANSPORT_QP_PRIVATE_H
+#define WEIR_TRANSPORT_QP_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "rnic/base/list.h"
+#include "rnic/base/timers.h"
+#include "rnic/transport/acknowledge.h"
+#include "rnic/transport/congestion.h"
+#include "rnic/transport/doorbell.h"
+#include "rnic/transport/environment.h"
+#include "rnic/transport/qp.h"
+#include "rnic/transport/replay.h"
+#include "rnic/transport/requester.h"
+#include "rnic/transport/responder.h"
+#include "rnic/transport/retransmit.h"
+#include "rnic/transport/step.h"
+
+struct qp {
+    struct environment *environment;
+    struct qpn number;
+    enum service service;
+    struct domain domain;
+    void *context;
+    bool signal_all;
+    bool receives_are_shared;
+    bool established_raised;
+    bool drain_pending; /* SQD was entered and EVENT_SQ_DRAINED is due */
+    uint8_t mtu_shift;  /* of attributes.path_mtu, in force */
+    _Atomic int state;  /* enum qp_state; written under the engine's lock, read by posters */
+
+    struct send_queue *sends;
+    struct receive_queue *receives;
+    struct completion_queue *send_completions;
+    struct completion_queue *receive_completions;
+
+    struct doorbell_link doorbell;
+    struct list_node active; /* in environment->active: it may have something to send */
+    struct timer timer;      /* never later than what is due; it may be earlier */
+
+    struct qp_attributes attributes;
+    struct requester requester;
+    struct retransmit retransmit;
+    struct congestion congestion;
+    struct responder responder;
+};
+
+static inline enum qp_state qp_state_now(const struct qp *qp)
+{
+    return (enum qp_state)atomic_load_explicit(&qp->state, memory_order_relaxed);
+}
+
+static inline uint32_t qp_mtu(const struct qp *qp)
+{
+    return 1u << qp->mtu_shift;
+}
+
+/* Puts the queue pair in line for a turn. */
+static inline void qp_schedule(struct qp *qp)
+{
+    if (!list_node_is_linked(&qp->active)) {
+        list_append(&qp->environment->active, &qp->active);
+    }
+}
+
+/* The timer is to go off at `deadline` or before. */
+static inline void qp_set_deadline(struct qp *qp, struct instant deadline)
+{
+    if (instant_is_never(deadline)) {
+        return; /* a timer that goes off for nothing costs less than moving it at each packet */
+    }
+    if (!timer_is_set(&qp->timer) || instant_before(deadline, qp->timer.deadline)) {
+        timers_set(&qp->environment->timers, &qp->timer, deadline);
+    }
+}
+
+/* Hands a packet to the sink along `path`. False: full. */
+bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet,
+             const struct fragment_list *payload);
+
+void qp_raise(struct qp *qp, enum event_kind kind);
+
+/* Pushes and, if the queue has overrun, fails the queue pair. */
+void qp_push(struct qp *qp, struct completion_queue *queue, const struct completion *completion,
+             bool solicited);
+
+/* Completes the oldest send, successfully if `status` is SUCCESS, and gives its slot back. */
+void qp_complete_send(struct qp *qp, enum completion_status status);
+
+/* To the error state: everything outstanding is flushed in order. Nothing happens twice. */
+void qp_enter_error(struct qp *qp);
+/* The oldest send has failed. What follows depends on the service. */
+void qp_fail_send(struct qp *qp, enum completion_status status);
+/* Flushes what was posted to a queue pair in error. */
+void qp_flush(struct qp *qp);
+
+/* Called by the device. */
+enum status qp_create(struct environment *environment, const struct qp_init *init,
+                      struct qpn number, struct qp **ret_qp) MUST_USE;
+void qp_destroy(struct qp *qp);
+/* A packet that parsed well and is addressed to this queue pair. */
+void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
+                const struct packet *packet);
+/* The doorbell was rung. */
+void qp_look(struct qp *qp);
+/* The timer went off. */
+void qp_expire(struct qp *qp, struct instant now);
+/* One turn: up to `burst` packets, answers before requests. STEP_SENT: there may be more. */
+enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_t *ret_sent);
+
+#endif

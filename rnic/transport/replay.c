@@ -1,0 +1,102 @@
+/* A ring whose positions count up without end; the storage is a power of two. */
+#include "rnic/transport/replay.h"
+
+#include <string.h>
+
+#include "rnic/base/check.h"
+
+enum status replay_init(struct replay *replay, struct allocator *allocator, uint32_t capacity)
+{
+    uint32_t storage = 1;
+    while (storage < capacity) {
+        storage *= 2;
+    }
+    replay->entries = allocator->allocate(allocator, storage * sizeof *replay->entries);
+    if (replay->entries == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    replay->mask = storage - 1;
+    replay_reset(replay, 0);
+    return STATUS_OK;
+}
+
+void replay_fini(struct replay *replay, struct allocator *allocator)
+{
+    allocator->release(allocator, replay->entries);
+    replay->entries = NULL;
+}
+
+void replay_reset(struct replay *replay, uint32_t limit)
+{
+    CHECK(limit <= replay->mask + 1);
+    replay->limit = limit;
+    replay->added = 0;
+    replay->turn = 0;
+}
+
+static struct replay_entry *entry_at(const struct replay *replay, uint64_t position)
+{
+    return &replay->entries[position & replay->mask];
+}
+
+static bool is_under_way(const struct replay_entry *entry)
+{
+    return entry->next != entry->end;
+}
+
+struct replay_entry *replay_pending(struct replay *replay)
+{
+    while (replay->turn != replay->added) {
+        struct replay_entry *entry = entry_at(replay, replay->turn);
+        if (is_under_way(entry)) {
+            return entry;
+        }
+        replay->turn++;
+    }
+    return NULL;
+}
+
+struct replay_entry *replay_add(struct replay *replay)
+{
+    (void)replay_pending(replay);
+    if (replay->added - replay->turn >= replay->limit) {
+        return NULL;
+    }
+    struct replay_entry *entry = entry_at(replay, replay->added);
+    replay->added++;
+    memset(entry, 0, sizeof *entry);
+    return entry;
+}
+
+struct replay_entry *replay_find(const struct replay *replay, struct psn psn)
+{
+    uint64_t remembered = replay->added < replay->limit ? replay->added : replay->limit;
+    for (uint32_t back = 1; back <= remembered; back++) {
+        struct replay_entry *entry = entry_at(replay, replay->added - back);
+        int32_t distance = psn_distance(entry->first_psn, psn);
+        if (distance >= 0 && (uint32_t)distance < entry->packet_count) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t start, uint32_t end)
+{
+    CHECK(start < end && end <= entry->packet_count);
+    uint64_t position = replay->added - 1;
+    while (entry_at(replay, position) != entry) {
+        position--;
+    }
+    entry->start = entry->next = start;
+    entry->end = end;
+    if (position < replay->turn) {
+        replay->turn = position;
+    }
+    for (uint64_t later = position + 1; later != replay->added; later++) {
+        struct replay_entry *behind = entry_at(replay, later);
+        if (is_under_way(behind)) {
+            behind->next = behind->start;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+/* The READs and atomics that a responder remembers: those whose responses are on their way out, and
+ * those answered already, in case the answer was lost. [IBA 9.4.5, C9-110]
+ *
+ * Memory is bounded: the storage is taken at create, the oldest entry gives way to the newest. A
+ * READ remembers where, and reads again; an atomic remembers its result and is never executed
+ * twice. Invariant: entries stand in the order of their PSNs; responses leave in that order. */
+#ifndef WEIR_TRANSPORT_REPLAY_H
+#define WEIR_TRANSPORT_REPLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/base/allocator.h"
+#include "rnic/base/status.h"
+#include "rnic/wire/psn.h"
+
+struct replay_entry {
+    struct psn first_psn;
+    uint32_t packet_count;
+    uint32_t msn;
+    bool is_atomic;
+    uint64_t address;  /* READ */
+    uint64_t original; /* atomic: what was there */
+    struct memory_key key;
+    uint32_t length;
+
+    /* The response under way: packets `start` to before `end`, of which `next` is to be sent. None
+     * is under way where next == end. */
+    uint32_t start, next, end;
+};
+
+struct replay {
+    struct replay_entry *entries;
+    uint32_t mask;
+    uint32_t limit; /* entries that may be under way at once, and are remembered */
+    uint64_t added; /* entries ever; the last `limit` of them are there */
+    uint64_t turn;  /* the first that may be under way, counted alike */
+};
+
+enum status replay_init(struct replay *replay, struct allocator *allocator,
+                        uint32_t capacity) MUST_USE;
+void replay_fini(struct replay *replay, struct allocator *allocator);
+/* Forgets everything. `limit` is at most the capacity. */
+void replay_reset(struct replay *replay, uint32_t limit);
+
+/* A new entry, all zero but `msn`; NULL where the peer has more under way than was agreed. The
+ * caller sets `end` once the entry is to be answered. */
+struct replay_entry *replay_add(struct replay *replay);
+/* The entry that `psn` belongs to; NULL if it is not remembered. */
+struct replay_entry *replay_find(const struct replay *replay, struct psn psn);
+/* Answers packets `start` to before `end` again, then, from their beginnings, all responses behind
+ * that were under way. */
+void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t start,
+                    uint32_t end);
+/* The entry whose response is to be sent next; NULL if none is. */
+struct replay_entry *replay_pending(struct replay *replay);
+
+#endif

@@ -1,0 +1,76 @@
+#include "rnic/transport/request.h"
+
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/segment.h"
+
+static struct packet start_packet(const struct qp *qp, const struct send_slot *slot, uint32_t index)
+{
+    return (struct packet){
+        .pkey = PKEY_DEFAULT,
+        .destination = qp->attributes.destination,
+        .psn = psn_add(slot->first_psn, index),
+        .remote_address = slot->remote_address,
+        .remote_key = slot->remote_key,
+    };
+}
+
+void request_describe_data(const struct qp *qp, const struct send_slot *slot, uint32_t index,
+                           struct packet *ret_packet)
+{
+    bool last = index + 1 == slot->packet_count;
+    struct packet packet = start_packet(qp, slot, index);
+    packet.opcode = segment_request_opcode(qp->service, slot->kind, index == 0, last);
+    packet.solicited = last && slot->solicited;
+    packet.dma_length = slot->length;
+    packet.immediate = slot->immediate;
+    packet.invalidate = slot->invalidate;
+    packet.payload_length = segment_payload_length(slot->length, index, qp->mtu_shift);
+    *ret_packet = packet;
+}
+
+void request_describe_read(const struct qp *qp, const struct send_slot *slot, uint32_t index,
+                           uint32_t end, struct packet *ret_packet)
+{
+    uint64_t offset = (uint64_t)index << qp->mtu_shift;
+    uint64_t until = (uint64_t)end << qp->mtu_shift;
+    struct packet packet = start_packet(qp, slot, index);
+    packet.opcode = OPCODE(SERVICE_RC, FORM_READ_REQUEST);
+    packet.remote_address += offset;
+    packet.dma_length = (uint32_t)((until < slot->length ? until : slot->length) - offset);
+    *ret_packet = packet;
+}
+
+void request_describe_atomic(const struct qp *qp, const struct send_slot *slot,
+                             struct packet *ret_packet)
+{
+    struct packet packet = start_packet(qp, slot, 0);
+    packet.opcode =
+        OPCODE(SERVICE_RC, slot->kind == WORK_COMPARE_SWAP ? FORM_COMPARE_SWAP : FORM_FETCH_ADD);
+    packet.swap_or_add = slot->swap_or_add;
+    packet.compare = slot->compare;
+    *ret_packet = packet;
+}
+
+enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, uint32_t index,
+                                   uint32_t length, struct fragment_list *list)
+{
+    struct requester *requester = &qp->requester;
+    if (length == 0) {
+        return MEMORY_GRANTED;
+    }
+    if (!requester->gather_ready || requester->gather_position != requester->position) {
+        if (slot->inline_data) {
+            scatter_init_inline(&requester->gather, slot->inline_bytes, slot->length);
+        } else {
+            scatter_init(&requester->gather, qp->environment->memory, qp->domain, slot->sges,
+                         slot->sge_count);
+        }
+        requester->gather_position = requester->position;
+        requester->gather_ready = true;
+    }
+    uint64_t offset = (uint64_t)index << qp->mtu_shift;
+    if (requester->gather.offset != offset) {
+        scatter_seek(&requester->gather, offset);
+    }
+    return scatter_gather(&requester->gather, length, list);
+}

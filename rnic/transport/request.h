@@ -1,0 +1,26 @@
+/* One packet of a SEND, WRITE, READ or atomic: its headers and where its payload lies. Shared by
+ * the reliable requester and the unreliable ones; knows no windows and keeps no state but the
+ * gather cursor. */
+#ifndef WEIR_TRANSPORT_REQUEST_H
+#define WEIR_TRANSPORT_REQUEST_H
+
+#include "rnic/memory/scatter.h"
+#include "rnic/queue/send_queue.h"
+#include "rnic/wire/packet.h"
+
+struct qp;
+
+/* Packet `index` of a started SEND or WRITE. All fields but ack_request. */
+void request_describe_data(const struct qp *qp, const struct send_slot *slot, uint32_t index,
+                           struct packet *ret_packet);
+/* A READ of the response packets `index` to before `end`. */
+void request_describe_read(const struct qp *qp, const struct send_slot *slot, uint32_t index,
+                           uint32_t end, struct packet *ret_packet);
+void request_describe_atomic(const struct qp *qp, const struct send_slot *slot,
+                             struct packet *ret_packet);
+
+/* Appends the payload of packet `index` of the request at the cursor. */
+enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, uint32_t index,
+                                   uint32_t length, struct fragment_list *list) MUST_USE;
+
+#endif

@@ -1,0 +1,264 @@
+#include "rnic/transport/requester.h"
+
+#include "rnic/base/check.h"
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/request.h"
+#include "rnic/transport/segment.h"
+
+/* Response bytes of one READ request on the wire. */
+#define READ_CHUNK_SHIFT 16u
+
+void requester_reset(struct qp *qp, struct psn first)
+{
+    qp->requester = (struct requester){
+        .unacked = first,
+        .cursor = first,
+        .frontier = first,
+        .position = send_queue_head(qp->sends),
+        .rnr_resume = INSTANT_NEVER,
+    };
+}
+
+void requester_go_back(struct qp *qp)
+{
+    struct requester *requester = &qp->requester;
+    requester->cursor = requester->unacked;
+    requester->position = send_queue_head(qp->sends);
+    requester->packet = requester->answered;
+    requester->reads_out = 0;
+    requester->unrequested = 0;
+    requester->gather_ready = false;
+    retransmit_rewound(&qp->retransmit);
+    qp_schedule(qp);
+}
+
+static bool is_answered_with_data(enum work_kind kind)
+{
+    return kind == WORK_READ || kind == WORK_COMPARE_SWAP || kind == WORK_FETCH_ADD;
+}
+
+bool requester_ends_demand(const struct qp *qp, const struct send_slot *slot, uint32_t packets)
+{
+    uint32_t mask = (1u << (READ_CHUNK_SHIFT - qp->mtu_shift)) - 1;
+    return (packets & mask) == 0 || packets == slot->packet_count;
+}
+
+void requester_answered(struct qp *qp, struct instant now, uint32_t count)
+{
+    struct requester *requester = &qp->requester;
+    struct send_slot *slot = send_queue_slot(qp->sends, send_queue_head(qp->sends));
+    requester->unacked = psn_add(requester->unacked, count);
+    requester->answered += count;
+    CHECK(requester->answered <= slot->packet_count);
+
+    bool done = requester->answered == slot->packet_count;
+    bool was_behind = psn_before(requester->cursor, requester->unacked);
+    if (!was_behind && is_answered_with_data(slot->kind) &&
+        requester_ends_demand(qp, slot, requester->answered)) {
+        CHECK(requester->reads_out > 0);
+        requester->reads_out--;
+    }
+    requester->rnr_retries = 0;
+    requester->gap_seen = false;
+    congestion_acknowledged(&qp->congestion, count << qp->mtu_shift, requester->unacked);
+    retransmit_progress(&qp->retransmit, now, requester->unacked,
+                        !psn_equal(requester->unacked, requester->frontier));
+    if (done) {
+        requester->answered = 0;
+        requester->place_ready = false;
+        qp_complete_send(qp, COMPLETION_SUCCESS);
+        requester_settle(qp);
+    }
+    if (was_behind && qp_state_now(qp) != QP_ERROR) {
+        requester_go_back(qp); /* what was to be repeated has been answered in the meantime */
+    }
+    qp_schedule(qp);
+}
+
+void requester_settle(struct qp *qp)
+{
+    while (qp_state_now(qp) != QP_ERROR &&
+           send_queue_head(qp->sends) != send_queue_tail(qp->sends)) {
+        struct send_slot *slot = send_queue_slot(qp->sends, send_queue_head(qp->sends));
+        if (!slot->finished) {
+            return;
+        }
+        if (slot->status != COMPLETION_SUCCESS) {
+            qp_fail_send(qp, slot->status);
+            return;
+        }
+        qp_complete_send(qp, COMPLETION_SUCCESS);
+    }
+}
+
+/* Assigns PSNs to the request at the cursor. False: it must wait, or has failed. */
+static bool begin(struct qp *qp, struct send_slot *slot)
+{
+    struct requester *requester = &qp->requester;
+    if (slot->fence && requester->reads_out > 0) {
+        return false;
+    }
+    bool reads = is_answered_with_data(slot->kind);
+    if (reads && qp->attributes.max_reads_out == 0) {
+        slot->status = COMPLETION_LOCAL_QP_OPERATION_ERROR;
+        slot->finished = true;
+        return false;
+    }
+    slot->first_psn = requester->frontier;
+    slot->packet_count =
+        reads && slot->kind != WORK_READ ? 1 : segment_packet_count(slot->length, qp->mtu_shift);
+    slot->started = true;
+    return true;
+}
+
+static void invalidate_locally(struct qp *qp, struct send_slot *slot)
+{
+    enum status status = memory_invalidate(qp->environment->memory, qp->domain, slot->invalidate);
+    slot->status = status == STATUS_OK ? COMPLETION_SUCCESS : COMPLETION_LOCAL_QP_OPERATION_ERROR;
+    slot->finished = true;
+}
+
+struct send_slot *requester_next(struct qp *qp)
+{
+    struct requester *requester = &qp->requester;
+    while (requester->position != send_queue_tail(qp->sends)) {
+        struct send_slot *slot = send_queue_slot(qp->sends, requester->position);
+        if (slot->finished && slot->status != COMPLETION_SUCCESS) {
+            return NULL; /* the end: it fails once all before it have completed */
+        }
+        if (slot->kind == WORK_LOCAL_INVALIDATE) {
+            if (!slot->finished) {
+                if ((slot->fence && requester->reads_out > 0) || qp_state_now(qp) == QP_SQD) {
+                    return NULL;
+                }
+                invalidate_locally(qp, slot);
+            }
+            if (slot->status == COMPLETION_SUCCESS) {
+                requester->position++;
+            }
+            requester_settle(qp);
+            if (qp_state_now(qp) == QP_ERROR) {
+                return NULL;
+            }
+            continue;
+        }
+        if (!slot->started) {
+            if (qp_state_now(qp) == QP_SQD) {
+                return NULL;
+            }
+            if (!begin(qp, slot)) {
+                requester_settle(qp);
+                return NULL;
+            }
+        }
+        return slot;
+    }
+    return NULL;
+}
+
+static uint32_t window_packets(const struct qp *qp)
+{
+    return qp->congestion.window >> qp->mtu_shift;
+}
+
+/* Whether the packet at the cursor asks for an acknowledgement: at the end of a message, when the
+ * window closes, and at least each quarter of a window. */
+static bool asks_acknowledgement(const struct qp *qp, bool last)
+{
+    uint32_t window = window_packets(qp);
+    return last || requester_in_flight(&qp->requester) + 1 >= window ||
+           qp->requester.unrequested + 1 >= window / 4;
+}
+
+static void passed(struct qp *qp, struct instant now, struct send_slot *slot, uint32_t packets,
+                   bool answered)
+{
+    struct requester *requester = &qp->requester;
+    bool fresh = !psn_before(requester->cursor, requester->frontier);
+    if (!fresh) {
+        environment_count(qp->environment, COUNTER_RETRANSMITTED_PACKETS);
+    }
+    retransmit_sent(&qp->retransmit, now, requester->cursor, fresh && answered);
+    qp_set_deadline(qp, qp->retransmit.deadline);
+
+    requester->unrequested = answered ? 0 : requester->unrequested + 1;
+    requester->cursor = psn_add(requester->cursor, packets);
+    requester->packet += packets;
+    if (requester->packet == slot->packet_count) {
+        requester->packet = 0;
+        requester->position++;
+    }
+    if (psn_before(requester->frontier, requester->cursor)) {
+        requester->frontier = requester->cursor;
+    }
+}
+
+static enum step send_data(struct qp *qp, struct instant now, struct send_slot *slot)
+{
+    struct requester *requester = &qp->requester;
+    uint32_t in_flight = requester_in_flight(requester);
+    if (in_flight > 0 && in_flight >= window_packets(qp)) {
+        return STEP_IDLE;
+    }
+    struct packet packet;
+    request_describe_data(qp, slot, requester->packet, &packet);
+    packet.ack_request = asks_acknowledgement(qp, requester->packet + 1 == slot->packet_count);
+
+    struct fragment fragments[OUTGOING_FRAGMENT_MAX];
+    struct fragment_list payload = {fragments, OUTGOING_FRAGMENT_MAX, 0};
+    if (request_gather(qp, slot, requester->packet, packet.payload_length, &payload) !=
+        MEMORY_GRANTED) {
+        slot->status = COMPLETION_LOCAL_PROTECTION_ERROR;
+        slot->finished = true;
+        requester_settle(qp);
+        return STEP_IDLE;
+    }
+    if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
+        return STEP_FULL;
+    }
+    passed(qp, now, slot, 1, packet.ack_request);
+    return STEP_SENT;
+}
+
+/* A READ chunk or an atomic: one packet that draws `count` packets of response. */
+static enum step send_demand(struct qp *qp, struct instant now, struct send_slot *slot)
+{
+    struct requester *requester = &qp->requester;
+    if (requester->reads_out >= qp->attributes.max_reads_out) {
+        return STEP_IDLE;
+    }
+    struct packet packet;
+    uint32_t count = 1;
+    if (slot->kind == WORK_READ) {
+        uint32_t mask = (1u << (READ_CHUNK_SHIFT - qp->mtu_shift)) - 1;
+        uint32_t end = (requester->packet | mask) + 1;
+        end = end < slot->packet_count ? end : slot->packet_count;
+        count = end - requester->packet;
+        request_describe_read(qp, slot, requester->packet, end, &packet);
+    } else {
+        request_describe_atomic(qp, slot, &packet);
+    }
+    uint32_t in_flight = requester_in_flight(requester);
+    if (in_flight > 0 && in_flight + count > window_packets(qp)) {
+        return STEP_IDLE;
+    }
+    if (!qp_emit(qp, &qp->attributes.path, &packet, NULL)) {
+        return STEP_FULL;
+    }
+    requester->reads_out++;
+    passed(qp, now, slot, count, true);
+    return STEP_SENT;
+}
+
+enum step requester_transmit(struct qp *qp, struct instant now)
+{
+    if (!instant_is_never(qp->requester.rnr_resume)) {
+        return STEP_IDLE;
+    }
+    struct send_slot *slot = requester_next(qp);
+    if (slot == NULL) {
+        return STEP_IDLE;
+    }
+    return is_answered_with_data(slot->kind) ? send_demand(qp, now, slot)
+                                             : send_data(qp, now, slot);
+}

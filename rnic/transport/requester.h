@@ -1,0 +1,70 @@
+/* Work requests into request packets.
+ *
+ * Three PSNs say where a reliable requester stands: everything before `unacked` is answered, the
+ * packet at `cursor` is sent next, nothing from `frontier` on was ever sent:
+ * unacked <= cursor <= frontier. Going back means cursor = unacked. The slot at the send queue's
+ * head is always the one that `unacked` lies in; the slots between head and `position` wait for
+ * their answers.
+ *
+ * READs travel in chunks of a fixed grid, so that responses are under the congestion window too and
+ * a repeated request never spans two that the responder remembers separately. [IBA 9.7.5.1.1]
+ *
+ * Here: order, windows, fences, what each packet holds. Not here: what answers do (completer), when
+ * to repeat (retransmit). */
+#ifndef WEIR_TRANSPORT_REQUESTER_H
+#define WEIR_TRANSPORT_REQUESTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/base/time.h"
+#include "rnic/memory/scatter.h"
+#include "rnic/transport/step.h"
+#include "rnic/wire/psn.h"
+
+struct qp;
+struct send_slot;
+
+struct requester {
+    struct psn unacked;
+    struct psn cursor;
+    struct psn frontier;
+    uint64_t position;    /* send queue position that the cursor lies in */
+    uint32_t packet;      /* its packet at the cursor */
+    uint32_t answered;    /* packets of the head slot that are before `unacked` */
+    uint32_t reads_out;   /* READ chunks and atomics in unacked .. cursor */
+    uint32_t unrequested; /* packets sent since an acknowledgement was last asked for */
+
+    uint8_t rnr_retries;       /* since progress */
+    struct instant rnr_resume; /* NEVER: not told to wait */
+
+    struct scatter gather; /* where the payload at the cursor comes from */
+    uint64_t gather_position;
+    bool gather_ready;
+
+    struct instant gap_answered; /* when a gap in responses last made us go back */
+    bool gap_seen;
+    struct scatter place; /* where responses to the head slot go */
+    bool place_ready;
+};
+
+void requester_reset(struct qp *qp, struct psn first);
+enum step requester_transmit(struct qp *qp, struct instant now);
+/* Everything from `unacked` on is to be sent again. */
+void requester_go_back(struct qp *qp);
+/* `count` packets at `unacked` are answered; they belong to the head slot. */
+void requester_answered(struct qp *qp, struct instant now, uint32_t count);
+
+/* Whether a demand for data (READ, atomic) covers `packets` packets of the slot and no more. */
+bool requester_ends_demand(const struct qp *qp, const struct send_slot *slot, uint32_t packets);
+/* Brings the cursor to a request that has a packet to send; NULL if there is none now. */
+struct send_slot *requester_next(struct qp *qp);
+/* Completes the oldest requests as far as they are finished. */
+void requester_settle(struct qp *qp);
+
+static inline uint32_t requester_in_flight(const struct requester *requester)
+{
+    return (uint32_t)psn_distance(requester->unacked, requester->cursor);
+}
+
+#endif

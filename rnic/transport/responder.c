@@ -1,0 +1,407 @@
+#include "rnic/transport/responder.h"
+
+#include <string.h>
+
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/segment.h"
+
+#define MSN_MASK 0xffffffu
+
+void responder_reset(struct qp *qp, struct psn expected)
+{
+    struct responder *responder = &qp->responder;
+    struct replay replay = responder->replay;
+    struct sge *sges = responder->receive_sges;
+    *responder = (struct responder){.expected = expected, .receive_sges = sges, .replay = replay};
+    replay_reset(&responder->replay, qp->attributes.max_reads_in);
+    acknowledge_reset(&responder->acknowledge);
+}
+
+bool responder_take_receive(struct qp *qp)
+{
+    struct responder *responder = &qp->responder;
+    if (!responder->receive_taken) {
+        if (!receive_queue_take(qp->receives, &responder->receive, responder->receive_sges)) {
+            return false;
+        }
+        responder->receive_taken = true;
+    }
+    scatter_init(&responder->place, qp->environment->memory, qp->domain, responder->receive_sges,
+                 responder->receive.sge_count);
+    return true;
+}
+
+void responder_complete_receive(struct qp *qp, enum completion_status status,
+                                const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    struct completion completion = {
+        .id = responder->receive.id,
+        .status = status,
+        .kind = COMPLETED_RECEIVE,
+        .byte_length = responder->done,
+        .qpn = qp->number,
+        .source = qp->attributes.destination,
+    };
+    if (packet != NULL) {
+        if (packet->info->operation == OPERATION_WRITE) {
+            completion.kind = COMPLETED_RECEIVE_WRITE_IMMEDIATE;
+        }
+        completion.has_immediate = packet->info->has_immediate;
+        completion.immediate = packet->immediate;
+        completion.has_invalidated = packet->info->has_invalidate;
+        completion.invalidated = packet->invalidate;
+    }
+    responder->receive_taken = false;
+    qp_push(qp, qp->receive_completions, &completion,
+            status != COMPLETION_SUCCESS || (packet != NULL && packet->solicited));
+}
+
+static enum verdict check_sequence(const struct qp *qp, const struct packet *packet)
+{
+    static const enum operation continued[] = {
+        [INBOUND_NONE] = OPERATION_NONE,
+        [INBOUND_SEND] = OPERATION_SEND,
+        [INBOUND_WRITE] = OPERATION_WRITE,
+    };
+    const struct opcode_info *info = packet->info;
+    if (qp->responder.inbound == INBOUND_NONE) {
+        return info->first ? VERDICT_EXECUTED : VERDICT_INVALID;
+    }
+    return !info->first && info->operation == continued[qp->responder.inbound] ? VERDICT_EXECUTED
+                                                                               : VERDICT_INVALID;
+}
+
+/* Rights of the queue pair, not of a key. */
+static enum verdict check_rights(const struct qp *qp, const struct packet *packet)
+{
+    unsigned needed = 0;
+    switch (packet->info->operation) {
+    case OPERATION_WRITE:
+        needed = ACCESS_REMOTE_WRITE;
+        break;
+    case OPERATION_READ_REQUEST:
+        needed = ACCESS_REMOTE_READ;
+        break;
+    case OPERATION_COMPARE_SWAP:
+    case OPERATION_FETCH_ADD:
+        needed = ACCESS_REMOTE_ATOMIC;
+        break;
+    default:
+        break;
+    }
+    return (qp->attributes.access & needed) == needed ? VERDICT_EXECUTED : VERDICT_INVALID;
+}
+
+/* A receive must be there when a SEND begins and when an immediate arrives. */
+static enum verdict check_resources(struct qp *qp, const struct packet *packet)
+{
+    const struct opcode_info *info = packet->info;
+    bool needs_receive = (info->operation == OPERATION_SEND && info->first) ||
+                         (info->operation == OPERATION_WRITE && info->has_immediate);
+    return !needs_receive || responder_take_receive(qp) ? VERDICT_EXECUTED : VERDICT_NOT_READY;
+}
+
+/* All packets but the last are full; a last one that is not the only one holds something. */
+static enum verdict check_length(const struct qp *qp, const struct packet *packet)
+{
+    const struct opcode_info *info = packet->info;
+    uint32_t mtu = qp_mtu(qp);
+    if (!info->has_payload) {
+        return packet->dma_length <= MESSAGE_LENGTH_MAX ? VERDICT_EXECUTED : VERDICT_INVALID;
+    }
+    if (packet->payload_length > mtu || (!info->last && packet->payload_length != mtu) ||
+        (!info->first && packet->payload_length == 0)) {
+        return VERDICT_INVALID;
+    }
+    return VERDICT_EXECUTED;
+}
+
+static bool granted(const struct qp *qp, struct memory_key key, uint64_t address, uint64_t length,
+                    unsigned rights, uint8_t **ret_bytes)
+{
+    struct memory_request request = {
+        .domain = qp->domain,
+        .key = key,
+        .address = address,
+        .length = length,
+        .rights = rights,
+    };
+    return memory_check(qp->environment->memory, &request, ret_bytes) == MEMORY_GRANTED;
+}
+
+static void finish_message(struct responder *responder)
+{
+    responder->inbound = INBOUND_NONE;
+    responder->done = 0;
+    responder->msn = (responder->msn + 1) & MSN_MASK;
+}
+
+static enum verdict execute_send(struct qp *qp, const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    if (packet->payload_length > scatter_left(&responder->place)) {
+        responder_complete_receive(qp, COMPLETION_LOCAL_LENGTH_ERROR, NULL);
+        return VERDICT_TOO_LONG;
+    }
+    if (packet->payload_length > 0 && scatter_copy_in(&responder->place, packet->payload,
+                                                      packet->payload_length) != MEMORY_GRANTED) {
+        responder_complete_receive(qp, COMPLETION_LOCAL_PROTECTION_ERROR, NULL);
+        return VERDICT_OPERATION;
+    }
+    responder->done += packet->payload_length;
+    responder->inbound = INBOUND_SEND;
+    if (packet->info->last) {
+        if (packet->info->has_invalidate && memory_invalidate(qp->environment->memory, qp->domain,
+                                                              packet->invalidate) != STATUS_OK) {
+            return VERDICT_ACCESS;
+        }
+        responder_complete_receive(qp, COMPLETION_SUCCESS, packet);
+        finish_message(responder);
+    }
+    return VERDICT_EXECUTED;
+}
+
+static enum verdict begin_write(struct qp *qp, const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    uint8_t *bytes;
+    if (packet->dma_length > MESSAGE_LENGTH_MAX) {
+        return VERDICT_INVALID;
+    }
+    if (!granted(qp, packet->remote_key, packet->remote_address, packet->dma_length,
+                 ACCESS_REMOTE_WRITE, &bytes)) {
+        return VERDICT_ACCESS;
+    }
+    responder->address = packet->remote_address;
+    responder->length = packet->dma_length;
+    responder->key = packet->remote_key;
+    return VERDICT_EXECUTED;
+}
+
+static enum verdict execute_write(struct qp *qp, const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    uint32_t length = packet->payload_length;
+    if (packet->info->first) {
+        enum verdict verdict = begin_write(qp, packet);
+        if (verdict != VERDICT_EXECUTED) {
+            return verdict;
+        }
+    }
+    uint32_t left = responder->length - responder->done;
+    if (packet->info->last ? length != left : length >= left) {
+        return VERDICT_INVALID;
+    }
+    if (length > 0) {
+        uint8_t *bytes;
+        if (!granted(qp, responder->key, responder->address, length, ACCESS_REMOTE_WRITE, &bytes)) {
+            return VERDICT_ACCESS;
+        }
+        memcpy(bytes, packet->payload, length);
+    }
+    responder->address += length;
+    responder->done += length;
+    responder->inbound = INBOUND_WRITE;
+    if (packet->info->last) {
+        if (packet->info->has_immediate) {
+            responder_complete_receive(qp, COMPLETION_SUCCESS, packet);
+        }
+        finish_message(responder);
+    }
+    return VERDICT_EXECUTED;
+}
+
+static enum verdict execute_read(struct qp *qp, const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    struct replay_entry *entry = replay_add(&responder->replay);
+    uint8_t *bytes;
+    if (entry == NULL) {
+        return VERDICT_INVALID;
+    }
+    if (!granted(qp, packet->remote_key, packet->remote_address, packet->dma_length,
+                 ACCESS_REMOTE_READ, &bytes)) {
+        return VERDICT_ACCESS;
+    }
+    finish_message(responder);
+    entry->first_psn = packet->psn;
+    entry->packet_count = segment_packet_count(packet->dma_length, qp->mtu_shift);
+    entry->msn = responder->msn;
+    entry->address = packet->remote_address;
+    entry->key = packet->remote_key;
+    entry->length = packet->dma_length;
+    entry->end = entry->packet_count;
+    return VERDICT_EXECUTED;
+}
+
+/* [IBA 9.4.5] Atomic with respect to everything that this device does; the engine's lock is held.
+ */
+static uint64_t execute_in_memory(const struct packet *packet, uint8_t *bytes)
+{
+    uint64_t original;
+    memcpy(&original, bytes, sizeof original);
+    uint64_t result = original;
+    if (packet->info->operation == OPERATION_FETCH_ADD) {
+        result = original + packet->swap_or_add;
+    } else if (original == packet->compare) {
+        result = packet->swap_or_add;
+    }
+    memcpy(bytes, &result, sizeof result);
+    return original;
+}
+
+static enum verdict execute_atomic(struct qp *qp, const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    struct replay_entry *entry = replay_add(&responder->replay);
+    uint8_t *bytes;
+    if (entry == NULL || packet->remote_address % sizeof(uint64_t) != 0) {
+        return VERDICT_INVALID;
+    }
+    if (!granted(qp, packet->remote_key, packet->remote_address, sizeof(uint64_t),
+                 ACCESS_REMOTE_ATOMIC, &bytes)) {
+        return VERDICT_ACCESS;
+    }
+    finish_message(responder);
+    entry->first_psn = packet->psn;
+    entry->packet_count = 1;
+    entry->msn = responder->msn;
+    entry->is_atomic = true;
+    entry->original = execute_in_memory(packet, bytes);
+    entry->end = 1;
+    return VERDICT_EXECUTED;
+}
+
+static enum verdict execute(struct qp *qp, const struct packet *packet)
+{
+    switch (packet->info->operation) {
+    case OPERATION_SEND:
+        return execute_send(qp, packet);
+    case OPERATION_WRITE:
+        return execute_write(qp, packet);
+    case OPERATION_READ_REQUEST:
+        return execute_read(qp, packet);
+    case OPERATION_COMPARE_SWAP:
+    case OPERATION_FETCH_ADD:
+        return execute_atomic(qp, packet);
+    default:
+        return VERDICT_INVALID;
+    }
+}
+
+enum verdict responder_execute(struct qp *qp, const struct packet *packet)
+{
+    enum verdict verdict = check_sequence(qp, packet);
+    if (verdict == VERDICT_EXECUTED) {
+        verdict = check_rights(qp, packet);
+    }
+    if (verdict == VERDICT_EXECUTED) {
+        verdict = check_resources(qp, packet);
+    }
+    if (verdict == VERDICT_EXECUTED) {
+        verdict = check_length(qp, packet);
+    }
+    return verdict == VERDICT_EXECUTED ? execute(qp, packet) : verdict;
+}
+
+static void accept(struct qp *qp, const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    if (packet->info->operation == OPERATION_SEND || packet->info->operation == OPERATION_WRITE) {
+        responder->expected = psn_next(responder->expected);
+        acknowledge_executed(&responder->acknowledge, packet->ack_request);
+    } else {
+        uint32_t count = packet->info->operation == OPERATION_READ_REQUEST
+                             ? segment_packet_count(packet->dma_length, qp->mtu_shift)
+                             : 1;
+        responder->expected = psn_add(responder->expected, count);
+        acknowledge_executed_with_response(&responder->acknowledge);
+    }
+}
+
+void responder_fail(struct qp *qp, enum nak_code code, struct psn psn)
+{
+    acknowledge_fail(&qp->responder.acknowledge, code, psn);
+    if (code == NAK_INVALID_REQUEST) {
+        qp_raise(qp, EVENT_QP_REQUEST_ERROR);
+    } else if (code == NAK_REMOTE_ACCESS) {
+        qp_raise(qp, EVENT_QP_ACCESS_ERROR);
+    }
+    qp_enter_error(qp);
+    qp_schedule(qp);
+}
+
+/* Executed before: writes are only acknowledged again, READs are read again, atomics answered from
+ * memory. [IBA 9.7.5.1.4, C9-105..110] */
+static void receive_duplicate(struct qp *qp, const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    environment_count(qp->environment, COUNTER_DUPLICATE_REQUESTS);
+    enum operation operation = packet->info->operation;
+    if (operation == OPERATION_SEND || operation == OPERATION_WRITE) {
+        acknowledge_duplicate(&responder->acknowledge);
+        return;
+    }
+    struct replay_entry *entry = replay_find(&responder->replay, packet->psn);
+    if (entry == NULL || entry->is_atomic != (operation != OPERATION_READ_REQUEST)) {
+        return;
+    }
+    if (entry->is_atomic) {
+        replay_restart(&responder->replay, entry, 0, 1);
+        return;
+    }
+    uint32_t start = (uint32_t)psn_distance(entry->first_psn, packet->psn);
+    uint64_t offset = (uint64_t)start << qp->mtu_shift;
+    uint64_t rest = entry->length - offset;
+    bool whole = packet->dma_length == rest;
+    if (packet->remote_address != entry->address + offset ||
+        packet->remote_key.value != entry->key.value || packet->dma_length > rest ||
+        (!whole && (packet->dma_length == 0 || packet->dma_length % qp_mtu(qp) != 0))) {
+        return; /* not a part of what was asked */
+    }
+    uint32_t count = segment_packet_count(packet->dma_length, qp->mtu_shift);
+    replay_restart(&responder->replay, entry, start, start + count);
+}
+
+void responder_receive(struct qp *qp, const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    int32_t ahead = psn_distance(responder->expected, packet->psn);
+    qp_schedule(qp);
+    if (ahead < 0) {
+        receive_duplicate(qp, packet);
+        return;
+    }
+    if (ahead > 0) {
+        environment_count(qp->environment, COUNTER_OUT_OF_SEQUENCE);
+        (void)acknowledge_out_of_sequence(&responder->acknowledge);
+        return;
+    }
+    switch (responder_execute(qp, packet)) {
+    case VERDICT_EXECUTED:
+        accept(qp, packet);
+        break;
+    case VERDICT_NOT_READY:
+        acknowledge_receiver_not_ready(&responder->acknowledge);
+        break;
+    case VERDICT_INVALID:
+    case VERDICT_TOO_LONG:
+        responder_fail(qp, NAK_INVALID_REQUEST, packet->psn);
+        break;
+    case VERDICT_ACCESS:
+        responder_fail(qp, NAK_REMOTE_ACCESS, packet->psn);
+        break;
+    case VERDICT_OPERATION:
+        responder_fail(qp, NAK_REMOTE_OPERATION, packet->psn);
+        break;
+    }
+}
+
+void responder_receive_in_error(struct qp *qp)
+{
+    if (qp->responder.acknowledge.failed) {
+        acknowledge_repeat_failure(&qp->responder.acknowledge);
+        qp_schedule(qp);
+    }
+}

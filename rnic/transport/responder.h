@@ -1,0 +1,76 @@
+/* The receiving side of a reliable queue pair: requests in, their effects on memory and queues.
+ *
+ * Here: the order of checks and execution. Not here: what leaves (answer), which responses are
+ * remembered (replay), which acknowledgement is owed (acknowledge).
+ * Invariant: the expected PSN moves only when a request packet has been executed. */
+#ifndef WEIR_TRANSPORT_RESPONDER_H
+#define WEIR_TRANSPORT_RESPONDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/base/time.h"
+#include "rnic/memory/scatter.h"
+#include "rnic/queue/receive_queue.h"
+#include "rnic/transport/acknowledge.h"
+#include "rnic/transport/replay.h"
+#include "rnic/wire/packet.h"
+
+struct qp;
+
+/* A message of several packets under way. */
+enum inbound {
+    INBOUND_NONE,
+    INBOUND_SEND,
+    INBOUND_WRITE,
+};
+
+struct responder {
+    struct psn expected;
+    uint32_t msn; /* 24 bits */
+    enum inbound inbound;
+    uint32_t done; /* bytes of the message under way */
+
+    /* WRITE under way */
+    uint64_t address; /* of the next byte */
+    uint32_t length;  /* of the whole message */
+    struct memory_key key;
+
+    /* The receive that a SEND goes to, taken from the queue at its first packet. */
+    bool receive_taken;
+    struct receive_slot receive;
+    struct sge *receive_sges;
+    struct scatter place;
+
+    struct acknowledge acknowledge;
+    struct replay replay;
+};
+
+/* What came of the checks and the execution of one request packet. */
+enum verdict {
+    VERDICT_EXECUTED,
+    VERDICT_NOT_READY, /* no receive: RNR NAK */
+    VERDICT_INVALID,   /* this and the rest end in a NAK, and the queue pair fails */
+    VERDICT_ACCESS,
+    VERDICT_TOO_LONG,  /* the receive was completed in error */
+    VERDICT_OPERATION, /* alike */
+};
+
+void responder_reset(struct qp *qp, struct psn expected);
+/* Never fails: every packet is executed, answered, or counted as dropped. */
+void responder_receive(struct qp *qp, const struct packet *packet);
+/* A request came though the queue pair is in error: the peer has not heard of it yet. */
+void responder_receive_in_error(struct qp *qp);
+/* The failure of a request at `psn`: NAK, event, error state. */
+void responder_fail(struct qp *qp, enum nak_code code, struct psn psn);
+
+/* All but the PSN is checked, in the order of the specification, and the packet executed.
+ * Unreliable connections use it too. [IBA 9.7.4.1] */
+enum verdict responder_execute(struct qp *qp, const struct packet *packet);
+/* A receive for the message that begins; false: there is none. */
+bool responder_take_receive(struct qp *qp);
+/* Completes the receive that was taken. `packet` is the message's last, NULL on failure. */
+void responder_complete_receive(struct qp *qp, enum completion_status status,
+                                const struct packet *packet);
+
+#endif

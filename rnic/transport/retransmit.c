@@ -1,0 +1,133 @@
+/* The estimator is Jacobson's: mean and mean deviation with gains 1/8 and 1/4. */
+#include "rnic/transport/retransmit.h"
+
+#define TIMEOUT_UNIT_NS   4096u
+#define WAIT_MIN_NS       UINT64_C(4000000) /* a receiver that was not scheduled is not a loss */
+#define WAIT_UNKNOWN_NS   UINT64_C(50000000)
+#define WAIT_FOREVER_NS   UINT64_C(1000000000) /* longest wait where the attribute sets none */
+#define BACKOFF_MAX       10u
+#define RNR_TIMER_UNIT_NS UINT64_C(10000)
+
+uint64_t retransmit_timeout_ns(uint8_t code)
+{
+    return code == 0 ? 0 : (uint64_t)TIMEOUT_UNIT_NS << (code & 31);
+}
+
+/* The table counts in units of 10 us: 65536 for code 0, then 1, 2, 3, 4 and from there on in steps
+ * of a half octave: 6, 8, 12, 16, ... 49152. */
+uint64_t retransmit_rnr_timer_ns(uint8_t code)
+{
+    code &= 31;
+    uint64_t units = 65536;
+    if (code >= 1 && code <= 2) {
+        units = code;
+    } else if (code > 2) {
+        uint32_t octave = code / 2u;
+        units = (code & 1) ? UINT64_C(3) << (octave - 1) : UINT64_C(1) << octave;
+    }
+    return units * RNR_TIMER_UNIT_NS;
+}
+
+void retransmit_reset(struct retransmit *retransmit)
+{
+    *retransmit = (struct retransmit){
+        .timeout_ns = retransmit->timeout_ns,
+        .retry_count = retransmit->retry_count,
+        .deadline = INSTANT_NEVER,
+    };
+}
+
+void retransmit_set(struct retransmit *retransmit, uint8_t timeout_code, uint8_t retry_count)
+{
+    retransmit->timeout_ns = retransmit_timeout_ns(timeout_code);
+    retransmit->retry_count = retry_count;
+}
+
+static uint64_t wait_ns(const struct retransmit *retransmit)
+{
+    uint64_t wait = WAIT_UNKNOWN_NS;
+    if (retransmit->smoothed_ns != 0) {
+        wait = retransmit->smoothed_ns + 4 * retransmit->variation_ns;
+        wait = wait < WAIT_MIN_NS ? WAIT_MIN_NS : wait;
+    }
+    wait <<= retransmit->expiries < BACKOFF_MAX ? retransmit->expiries : BACKOFF_MAX;
+    uint64_t most = retransmit->timeout_ns != 0 ? retransmit->timeout_ns : WAIT_FOREVER_NS;
+    return wait < most ? wait : most;
+}
+
+void retransmit_sent(struct retransmit *retransmit, struct instant now, struct psn psn, bool fresh)
+{
+    if (instant_is_never(retransmit->deadline)) {
+        if (retransmit->expiries == 0) {
+            retransmit->last_progress = now;
+        }
+        retransmit->deadline = instant_after(now, wait_ns(retransmit));
+    }
+    if (fresh && !retransmit->sampling) {
+        retransmit->sampling = true;
+        retransmit->sample_psn = psn;
+        retransmit->sample_start = now;
+    }
+}
+
+static void add_sample(struct retransmit *retransmit, uint64_t sample_ns)
+{
+    sample_ns = sample_ns == 0 ? 1 : sample_ns;
+    if (retransmit->smoothed_ns == 0) {
+        retransmit->smoothed_ns = sample_ns;
+        retransmit->variation_ns = sample_ns / 2;
+        return;
+    }
+    uint64_t smoothed = retransmit->smoothed_ns;
+    uint64_t deviation = sample_ns > smoothed ? sample_ns - smoothed : smoothed - sample_ns;
+    retransmit->variation_ns = retransmit->variation_ns * 3 / 4 + deviation / 4;
+    retransmit->smoothed_ns = smoothed - smoothed / 8 + (sample_ns + 7) / 8;
+}
+
+void retransmit_progress(struct retransmit *retransmit, struct instant now, struct psn unacked,
+                         bool waiting)
+{
+    if (retransmit->sampling && psn_before(retransmit->sample_psn, unacked)) {
+        retransmit->sampling = false;
+        add_sample(retransmit, instant_elapsed_ns(retransmit->sample_start, now));
+    }
+    retransmit->expiries = 0;
+    retransmit->last_progress = now;
+    retransmit->deadline = waiting ? instant_after(now, wait_ns(retransmit)) : INSTANT_NEVER;
+}
+
+void retransmit_rewound(struct retransmit *retransmit)
+{
+    retransmit->sampling = false;
+}
+
+void retransmit_suspend(struct retransmit *retransmit, struct instant resume)
+{
+    retransmit->sampling = false;
+    retransmit->expiries = 0;
+    retransmit->last_progress = resume;
+    retransmit->deadline = INSTANT_NEVER;
+}
+
+bool retransmit_is_exhausted(const struct retransmit *retransmit, struct instant now)
+{
+    uint64_t patience_ns = (retransmit->retry_count + 1u) * retransmit->timeout_ns;
+    return retransmit->timeout_ns != 0 && retransmit->expiries > retransmit->retry_count &&
+           instant_elapsed_ns(retransmit->last_progress, now) >= patience_ns;
+}
+
+bool retransmit_expired(struct retransmit *retransmit, struct instant now)
+{
+    retransmit->expiries++;
+    retransmit->sampling = false;
+    if (retransmit_is_exhausted(retransmit, now)) {
+        return true;
+    }
+    retransmit->deadline = instant_after(now, wait_ns(retransmit));
+    return false;
+}
+
+uint64_t retransmit_round_trip_ns(const struct retransmit *retransmit)
+{
+    return retransmit->smoothed_ns != 0 ? retransmit->smoothed_ns : WAIT_MIN_NS;
+}

@@ -1,0 +1,56 @@
+/* When a reliable queue pair has waited long enough for an answer, and when it gives up.
+ *
+ * The wait follows the measured round trip and doubles with each expiry, but is never longer than
+ * the local ACK timeout attribute. Giving up follows the attribute's meaning: not before
+ * retry_count + 1 expiries and not before (retry_count + 1) * timeout without progress.
+ * [IBA 9.7.6.1.3] Also here: the RNR timer codes. Not here: what is sent again (requester). */
+#ifndef WEIR_TRANSPORT_RETRANSMIT_H
+#define WEIR_TRANSPORT_RETRANSMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/base/time.h"
+#include "rnic/wire/psn.h"
+
+struct retransmit {
+    uint64_t timeout_ns; /* the attribute; 0 is for ever */
+    uint8_t retry_count;
+
+    uint64_t smoothed_ns; /* round trip; 0: not measured yet */
+    uint64_t variation_ns;
+    bool sampling;
+    struct psn sample_psn;
+    struct instant sample_start;
+
+    struct instant deadline;      /* NEVER: nothing is waited for */
+    struct instant last_progress; /* the peer's last sign of life, or when waiting began */
+    uint32_t expiries;            /* since last_progress */
+};
+
+/* 4.096 us * 2^code; 0 for code 0, which means for ever. */
+uint64_t retransmit_timeout_ns(uint8_t code);
+/* The 5-bit code of an RNR NAK. [IBA table 45] */
+uint64_t retransmit_rnr_timer_ns(uint8_t code);
+
+void retransmit_reset(struct retransmit *retransmit);
+void retransmit_set(struct retransmit *retransmit, uint8_t timeout_code, uint8_t retry_count);
+
+/* A packet that draws an answer left. `fresh`: for the first time, so it may be timed. */
+void retransmit_sent(struct retransmit *retransmit, struct instant now, struct psn psn, bool fresh);
+/* Everything before `unacked` is answered; `waiting`: there is more to wait for. */
+void retransmit_progress(struct retransmit *retransmit, struct instant now, struct psn unacked,
+                         bool waiting);
+/* The peer lives, but asks for patience or repetition: what was timed means nothing now. */
+void retransmit_rewound(struct retransmit *retransmit);
+/* The peer is alive and busy (RNR): patience starts again at `resume`. */
+void retransmit_suspend(struct retransmit *retransmit, struct instant resume);
+
+/* The deadline has passed. True: give up. */
+bool retransmit_expired(struct retransmit *retransmit, struct instant now);
+/* Neither progress nor patience left, whatever the timer says. */
+bool retransmit_is_exhausted(const struct retransmit *retransmit, struct instant now);
+/* About one round trip, for those who must not repeat a demand before it can have been met. */
+uint64_t retransmit_round_trip_ns(const struct retransmit *retransmit);
+
+#endif

@@ -1,0 +1,67 @@
+#include "rnic/transport/unreliable.h"
+
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/request.h"
+
+enum step unreliable_transmit(struct qp *qp)
+{
+    struct requester *requester = &qp->requester;
+    struct send_slot *slot = requester_next(qp);
+    if (slot == NULL) {
+        return STEP_IDLE;
+    }
+    struct packet packet;
+    request_describe_data(qp, slot, requester->packet, &packet);
+    struct fragment fragments[OUTGOING_FRAGMENT_MAX];
+    struct fragment_list payload = {fragments, OUTGOING_FRAGMENT_MAX, 0};
+    if (request_gather(qp, slot, requester->packet, packet.payload_length, &payload) !=
+        MEMORY_GRANTED) {
+        qp_fail_send(qp, COMPLETION_LOCAL_PROTECTION_ERROR);
+        return STEP_IDLE;
+    }
+    if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
+        return STEP_FULL;
+    }
+    requester->packet++;
+    requester->frontier = psn_next(requester->frontier);
+    requester->unacked = requester->cursor = requester->frontier;
+    if (requester->packet == slot->packet_count) {
+        requester->packet = 0;
+        requester->position++;
+        qp_complete_send(qp, COMPLETION_SUCCESS);
+    }
+    return STEP_SENT;
+}
+
+static void abandon(struct responder *responder)
+{
+    responder->inbound = INBOUND_NONE;
+    responder->done = 0;
+}
+
+void unreliable_receive(struct qp *qp, const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    if (!psn_equal(packet->psn, responder->expected)) {
+        environment_count(qp->environment, COUNTER_OUT_OF_SEQUENCE);
+        abandon(responder);
+    }
+    responder->expected = psn_next(packet->psn);
+    if (packet->info->first) {
+        abandon(responder);
+    } else if (responder->inbound == INBOUND_NONE) {
+        environment_refuse(qp->environment, REFUSED_SEQUENCE);
+        return; /* the rest of a message whose beginning was lost */
+    }
+    enum verdict verdict = responder_execute(qp, packet);
+    if (verdict == VERDICT_EXECUTED) {
+        return;
+    }
+    abandon(responder);
+    if (verdict == VERDICT_TOO_LONG || verdict == VERDICT_OPERATION) {
+        qp_enter_error(qp);
+    } else {
+        environment_refuse(qp->environment,
+                           verdict == VERDICT_NOT_READY ? REFUSED_NO_RECEIVE : REFUSED_SEQUENCE);
+    }
+}
