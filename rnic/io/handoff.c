@@ -71,12 +71,18 @@ enum status handoff_create(const struct registry *registry, struct handoff **ret
     return STATUS_OK;
 }
 
+void handoff_abandon(struct handoff *handoff)
+{
+    if (handoff->descriptor >= 0) {
+        close(handoff->descriptor);
+        handoff->descriptor = -1;
+    }
+}
+
 void handoff_destroy(struct handoff *handoff)
 {
     if (handoff != NULL) {
-        if (handoff->descriptor >= 0) {
-            close(handoff->descriptor);
-        }
+        handoff_abandon(handoff);
         free(handoff);
     }
 }

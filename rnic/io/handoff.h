@@ -17,6 +17,8 @@ struct handoff_counters {
 
 enum status handoff_create(const struct registry *registry, struct handoff **ret_handoff) MUST_USE;
 void handoff_destroy(struct handoff *handoff);
+/* In a forked child: closes the child's copy of the socket. */
+void handoff_abandon(struct handoff *handoff);
 
 /* CLOSED: nobody has that slot any more. */
 enum status handoff_send(struct handoff *handoff, uint32_t slot,

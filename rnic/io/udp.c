@@ -157,16 +157,22 @@ enum status udp_create(const struct udp_config *config, struct udp **ret_udp,
     return STATUS_OK;
 }
 
+void udp_abandon(struct udp *udp)
+{
+    for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
+        if (udp->sockets[family] >= 0) {
+            close(udp->sockets[family]);
+            udp->sockets[family] = -1;
+        }
+    }
+}
+
 void udp_destroy(struct udp *udp)
 {
     if (udp == NULL) {
         return;
     }
-    for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
-        if (udp->sockets[family] >= 0) {
-            close(udp->sockets[family]);
-        }
-    }
+    udp_abandon(udp);
     free(udp->run_bytes);
     free(udp->read_bytes);
     free(udp->delayed);

@@ -60,6 +60,8 @@ enum status udp_create(const struct udp_config *config, struct udp **ret_udp,
                        const char **ret_message) MUST_USE;
 /* Closes the sockets; what was not flushed is lost. NULL is allowed. */
 void udp_destroy(struct udp *udp);
+/* In a forked child: closes the child's copies of the sockets and makes the link a dead end. */
+void udp_abandon(struct udp *udp);
 
 struct packet_sink *udp_sink(struct udp *udp);
 /* Hands everything to the kernel. False: its buffers are full, flush again when udp_descriptor is
@@ -67,6 +69,8 @@ struct packet_sink *udp_sink(struct udp *udp);
 bool udp_flush(struct udp *udp);
 /* Packets wait for a flush: the kernel was full, or a fault delays them. */
 bool udp_has_waiting(const struct udp *udp);
+/* After a flush that did not end: whose socket is full. */
+enum udp_family udp_waiting_family(const struct udp *udp);
 
 /* Reads one batch from one family's socket without blocking; returns how many reads it made. */
 uint32_t udp_receive(struct udp *udp, enum udp_family family, struct udp_receiver *receiver);

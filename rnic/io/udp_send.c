@@ -487,3 +487,8 @@ bool udp_has_waiting(const struct udp *udp)
 {
     return udp->run_count > 0 || udp->delayed_count > 0;
 }
+
+enum udp_family udp_waiting_family(const struct udp *udp)
+{
+    return family_of(&udp->runs[udp->run_first].path.remote);
+}

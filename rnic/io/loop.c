@@ -1,0 +1,153 @@
+/* The engine's table: who may drive, what a turn is. */
+#include "rnic/io/loop.h"
+
+#include "rnic/cm/cm.h"
+#include "rnic/device/device.h"
+#include "rnic/io/loop_private.h"
+
+#define SEND_BUDGET      64u
+#define SEND_ROUNDS      4u       /* in one turn, so that nobody is kept for long */
+#define OTHERS_NS        20000u   /* how often the sources that have been quiet are read */
+#define DELAYED_NS       200000u  /* when a fault's delayed packets are let go */
+#define BLOCKED_RETRY_NS 1000000u /* should no event tell that the kernel takes packets again */
+
+/* The busy family each time; the other and the hand-on socket now and then, for a system call each
+ * is what polling costs. */
+static void receive(struct loop *loop)
+{
+    struct udp *udp = loop->steering.udp;
+    struct udp_receiver *receiver = &loop->ingress.receiver;
+    struct instant now = loop->ingress.now;
+    uint32_t count = udp_receive(udp, loop->busy_family, receiver);
+    if (instant_elapsed_ns(loop->others_read, now) >= OTHERS_NS) {
+        enum udp_family other = loop->busy_family == UDP_IPV4 ? UDP_IPV6 : UDP_IPV4;
+        loop->others_read = now;
+        handoff_receive(loop->handoff, receiver);
+        if (udp_receive(udp, other, receiver) > count) {
+            loop->busy_family = other;
+        }
+    }
+}
+
+static struct instant next_deadline(struct loop *loop, struct instant now)
+{
+    struct instant deadline = instant_earlier(device_next_deadline(loop->engine.device),
+                                              cm_next_deadline(loop->engine.cm));
+    if (loop->blocked) {
+        return instant_earlier(deadline, instant_after(now, BLOCKED_RETRY_NS));
+    }
+    if (loop->more) {
+        return now;
+    }
+    if (udp_has_waiting(loop->steering.udp)) {
+        return instant_earlier(deadline, instant_after(now, DELAYED_NS));
+    }
+    return deadline;
+}
+
+struct instant loop_turn(struct loop *loop, bool with_receive)
+{
+    struct instant now = clock_now();
+    loop->ingress.now = now;
+    atomic_fetch_add_explicit(&loop->counters.turns, 1, memory_order_relaxed);
+    if (with_receive) {
+        receive(loop);
+    }
+    for (uint32_t round = 0; round < SEND_ROUNDS; round++) {
+        cm_advance(loop->engine.cm, now);
+        loop->more = device_advance(loop->engine.device, now, SEND_BUDGET);
+        loop->blocked = !udp_flush(loop->steering.udp);
+        if (!loop->more || loop->blocked) {
+            break;
+        }
+        now = clock_now();
+    }
+    return next_deadline(loop, now);
+}
+
+bool loop_try_lock(struct loop *loop)
+{
+    return atomic_load(&loop->waiting) == 0 && pthread_mutex_trylock(&loop->mutex) == 0;
+}
+
+/* Pairs with the fence in kick: either the poster takes the mutex, or we see its doorbell. */
+void loop_after_unlock(struct loop *loop, struct instant deadline)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    while (device_has_doorbell(loop->engine.device) && loop_try_lock(loop)) {
+        deadline = loop_turn(loop, false);
+        pthread_mutex_unlock(&loop->mutex);
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+    uint64_t until = atomic_load(&loop->sleeping_until_ns);
+    if (deadline.ns < until && atomic_load(&loop->thread_state) == THREAD_WATCHING &&
+        atomic_compare_exchange_strong(&loop->sleeping_until_ns, &until, deadline.ns)) {
+        loop_wake_thread(loop);
+    }
+}
+
+/* Sends what is ready. */
+static void turn_and_unlock(struct loop *loop)
+{
+    struct instant deadline = loop_turn(loop, false);
+    pthread_mutex_unlock(&loop->mutex);
+    loop_after_unlock(loop, deadline);
+}
+
+static void engine_lock_operation(struct engine *engine)
+{
+    struct loop *loop = loop_of(engine);
+    atomic_fetch_add(&loop->waiting, 1);
+    pthread_mutex_lock(&loop->mutex);
+    atomic_fetch_sub(&loop->waiting, 1);
+}
+
+static void engine_unlock_operation(struct engine *engine)
+{
+    turn_and_unlock(loop_of(engine));
+}
+
+static void engine_drive_operation(struct engine *engine)
+{
+    struct loop *loop = loop_of(engine);
+    if (!loop_try_lock(loop)) {
+        return;
+    }
+    struct instant deadline = loop_turn(loop, true);
+    atomic_store_explicit(&loop->driven_ns, loop->ingress.now.ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->drives, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&loop->mutex);
+    loop_after_unlock(loop, deadline);
+}
+
+static void engine_kick_operation(struct engine *engine)
+{
+    struct loop *loop = loop_of(engine);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (loop_try_lock(loop)) {
+        turn_and_unlock(loop);
+    }
+}
+
+static void engine_about_to_sleep_operation(struct engine *engine)
+{
+    struct loop *loop = loop_of(engine);
+    atomic_store(&loop->drives, 0);
+    if (atomic_load(&loop->thread_state) == THREAD_DOZING) {
+        loop_wake_thread(loop);
+    }
+}
+
+static struct instant engine_now_operation(struct engine *engine)
+{
+    return clock_now();
+}
+
+const struct engine_operations loop_operations = {
+    .lock = engine_lock_operation,
+    .unlock = engine_unlock_operation,
+    .drive = engine_drive_operation,
+    .kick = engine_kick_operation,
+    .about_to_sleep = engine_about_to_sleep_operation,
+    .now = engine_now_operation,
+};

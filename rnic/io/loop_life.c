@@ -1,0 +1,358 @@
+/* The one loop of a process: made by the first acquire, ended by the last release; what fork and
+ * exit do to it. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rnic/base/check.h"
+#include "rnic/cm/cm.h"
+#include "rnic/device/device.h"
+#include "rnic/io/address.h"
+#include "rnic/io/heap.h"
+#include "rnic/io/loop_private.h"
+#include "rnic/wire/roce.h"
+
+#define REGIONS_MAX     65536u
+#define READS_MAX       128u
+#define CONNECTIONS_MAX 65536u
+#define STACK_BYTES     (512u << 10)
+#define EXIT_PATIENCE_S 1 /* how long exit waits for whoever holds the engine */
+
+/* The process's loop, and the lock of acquire and release. */
+static struct {
+    pthread_mutex_t mutex;
+    struct loop *loop;
+    char error[256];
+} house = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void raise_event(struct event_sink *sink, const struct event *event)
+{
+    struct loop *loop = (struct loop *)((char *)sink - offsetof(struct loop, events));
+    if (loop->event_target != NULL) {
+        loop->event_target->raise(loop->event_target, event);
+    }
+}
+
+static void wake_for_cm(void *context)
+{
+    struct loop *loop = context;
+    if (loop->cm_wake != NULL) {
+        loop->cm_wake(loop->cm_wake_context);
+    }
+}
+
+/* EUI-64 of the first address that has a MAC; else made from the address. */
+static uint64_t make_guid(void)
+{
+    uint8_t bytes[8] = {0x02, 'w', 'e', 0xff, 0xfe, 'i', 'r', 0};
+    struct address_table table;
+    uint64_t guid = 0;
+    if (address_read(&table) == STATUS_OK) {
+        const struct address *first = &table.entries[0];
+        static const uint8_t none[6];
+        if (memcmp(first->mac, none, sizeof none) != 0) {
+            const uint8_t *mac = first->mac;
+            const uint8_t eui[8] = {mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
+            memcpy(bytes, eui, sizeof bytes);
+        } else {
+            memcpy(bytes + 4, first->gid.bytes + 12, 4);
+        }
+    }
+    for (uint32_t i = 0; i < sizeof bytes; i++) {
+        guid = guid << 8 | bytes[i];
+    }
+    return guid;
+}
+
+static uint64_t make_seed(void)
+{
+    uint64_t seed;
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) {
+        seed = clock_now().ns ^ (uint64_t)getpid() << 32;
+    }
+    return seed;
+}
+
+static enum status open_registry(struct loop *loop)
+{
+    char path[REGISTRY_PATH_MAX];
+    registry_path(path);
+    enum status status = registry_open(NULL, &loop->registry);
+    const char *reason = status == STATUS_DENIED   ? "is not a file of ours with mode 0600"
+                         : status == STATUS_FULL   ? "has no free slot: too many processes"
+                         : status == STATUS_IN_USE ? "is used by another version of Weir"
+                                                   : "could not be opened: out of memory or files";
+    if (status != STATUS_OK) {
+        snprintf(house.error, sizeof house.error, "%s %s", path, reason);
+    }
+    return status;
+}
+
+static enum status open_links(struct loop *loop)
+{
+    enum status status = open_registry(loop);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct udp_config config = {.port = ROCE_UDP_PORT, .fault = getenv("WEIR_FAULT")};
+    const char *message = "";
+    status = steering_open(&loop->steering, loop->registry, &config, &message);
+    if (status != STATUS_OK) {
+        snprintf(house.error, sizeof house.error, "%s", message);
+        return status;
+    }
+    status = handoff_create(loop->registry, &loop->handoff);
+    if (status != STATUS_OK) {
+        snprintf(house.error, sizeof house.error, "no local socket: %s", strerror(errno));
+    }
+    return status;
+}
+
+static enum status create_engine(struct loop *loop)
+{
+    uint64_t seed = make_seed();
+    struct device_config device = {
+        .allocator = heap_allocator(),
+        .sink = udp_sink(loop->steering.udp),
+        .events = &loop->events,
+        .seed = seed,
+        .first_qpn = registry_first_qpn(loop->registry),
+        .qpn_count = registry_qpn_count(loop->registry),
+        .max_regions = REGIONS_MAX,
+        .max_reads_in = READS_MAX,
+    };
+    enum status status = device_create(&device, &loop->engine.device);
+    if (status == STATUS_OK) {
+        struct cm_config cm = {
+            .allocator = heap_allocator(),
+            .device = loop->engine.device,
+            .seed = ~seed,
+            .id_prefix = registry_slot(loop->registry),
+            .id_prefix_bits = REGISTRY_SLOT_BITS,
+            .max_connections = CONNECTIONS_MAX,
+            .ca_guid = make_guid(),
+            .wake = wake_for_cm,
+            .wake_context = loop,
+        };
+        status = cm_create(&cm, &loop->engine.cm);
+    }
+    if (status != STATUS_OK) {
+        snprintf(house.error, sizeof house.error, "no memory for the device");
+        return status;
+    }
+    loop->ingress = (struct ingress){
+        .device = loop->engine.device,
+        .cm = loop->engine.cm,
+        .registry = loop->registry,
+        .steering = &loop->steering,
+        .handoff = loop->handoff,
+    };
+    ingress_init(&loop->ingress);
+    return STATUS_OK;
+}
+
+/* Signals are the application's: the thread takes none. */
+static enum status start_thread(struct loop *loop)
+{
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    loop->wake_descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (loop->wake_descriptor < 0) {
+        snprintf(house.error, sizeof house.error, "no eventfd: %s", strerror(errno));
+        return STATUS_NO_MEMORY;
+    }
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&loop->thread, &attributes, loop_thread_main, loop);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (error != 0) {
+        snprintf(house.error, sizeof house.error, "no thread: %s", strerror(error));
+        return STATUS_NO_MEMORY;
+    }
+    pthread_setname_np(loop->thread, "weir");
+    return STATUS_OK;
+}
+
+/* Takes half-made loops too; the thread is gone. */
+static void destroy_loop(struct loop *loop)
+{
+    cm_destroy(loop->engine.cm);
+    device_destroy(loop->engine.device);
+    if (loop->steering.udp != NULL) {
+        steering_close(&loop->steering);
+    }
+    handoff_destroy(loop->handoff);
+    registry_close(loop->registry);
+    if (loop->wake_descriptor >= 0) {
+        close(loop->wake_descriptor);
+    }
+    pthread_mutex_destroy(&loop->mutex);
+    free(loop);
+}
+
+static enum status create_loop(struct loop **ret_loop)
+{
+    struct loop *loop = calloc(1, sizeof *loop);
+    if (loop == NULL) {
+        snprintf(house.error, sizeof house.error, "out of memory");
+        return STATUS_NO_MEMORY;
+    }
+    pthread_mutex_init(&loop->mutex, NULL);
+    loop->engine.operations = &loop_operations;
+    loop->events.raise = raise_event;
+    loop->wake_descriptor = -1;
+    enum status status = open_links(loop);
+    if (status == STATUS_OK) {
+        status = create_engine(loop);
+    }
+    if (status == STATUS_OK) {
+        status = start_thread(loop);
+    }
+    if (status != STATUS_OK) {
+        destroy_loop(loop);
+        return status;
+    }
+    *ret_loop = loop;
+    return STATUS_OK;
+}
+
+static void do_nothing(struct engine *engine)
+{
+}
+
+static struct instant dead_now(struct engine *engine)
+{
+    return clock_now();
+}
+
+/* What handles from before a fork get in the child. */
+static const struct engine_operations dead_operations = {
+    .lock = do_nothing,
+    .unlock = do_nothing,
+    .drive = do_nothing,
+    .kick = do_nothing,
+    .about_to_sleep = do_nothing,
+    .now = dead_now,
+};
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&house.mutex);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&house.mutex);
+}
+
+/* Only descriptors are given back: the child's copies would keep the parent's slot and its place
+ * in the socket group alive after its death. The memory stays for handles that dangle. */
+static void after_fork_in_child(void)
+{
+    struct loop *loop = house.loop;
+    pthread_mutex_init(&house.mutex, NULL);
+    house.loop = NULL;
+    if (loop != NULL) {
+        loop->engine.operations = &dead_operations;
+        udp_abandon(loop->steering.udp);
+        handoff_abandon(loop->handoff);
+        registry_abandon(loop->registry);
+        close(loop->wake_descriptor);
+    }
+}
+
+static void watch_forks(void)
+{
+    int error = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    CHECK(error == 0);
+}
+
+enum status loop_acquire(struct engine **ret_engine)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    enum status status = STATUS_OK;
+    pthread_mutex_lock(&house.mutex);
+    if (house.loop == NULL) {
+        status = create_loop(&house.loop);
+    }
+    if (status == STATUS_OK) {
+        house.error[0] = '\0';
+        house.loop->users++;
+        *ret_engine = &house.loop->engine;
+    }
+    pthread_mutex_unlock(&house.mutex);
+    return status;
+}
+
+bool loop_is_ours(const struct engine *engine)
+{
+    return engine->operations == &loop_operations;
+}
+
+const char *loop_last_error(void)
+{
+    return house.error;
+}
+
+void loop_release(struct engine *engine)
+{
+    if (!loop_is_ours(engine)) {
+        return;
+    }
+    struct loop *loop = loop_of(engine);
+    pthread_mutex_lock(&house.mutex);
+    CHECK(loop == house.loop && loop->users > 0);
+    if (--loop->users == 0) {
+        atomic_store(&loop->stopping, true);
+        loop_wake_thread(loop);
+        pthread_join(loop->thread, NULL);
+        loop_report(loop);
+        destroy_loop(loop);
+        house.loop = NULL;
+    }
+    pthread_mutex_unlock(&house.mutex);
+}
+
+struct registry *loop_registry(struct engine *engine)
+{
+    return loop_of(engine)->registry;
+}
+
+void loop_set_cm_wake(struct engine *engine, void (*wake)(void *context), void *context)
+{
+    struct loop *loop = loop_of(engine);
+    engine_lock(engine);
+    loop->cm_wake = wake;
+    loop->cm_wake_context = context;
+    engine_unlock(engine);
+}
+
+void loop_set_event_sink(struct engine *engine, struct event_sink *sink)
+{
+    engine_lock(engine);
+    loop_of(engine)->event_target = sink;
+    engine_unlock(engine);
+}
+
+/* A process that ends without a release: the kernel gives back what it had. The engine is stopped
+ * for good, so that the thread touches nothing that other destructors have ended. */
+__attribute__((destructor)) static void at_exit(void)
+{
+    struct loop *loop = house.loop;
+    struct timespec patience;
+    clock_gettime(CLOCK_REALTIME, &patience);
+    patience.tv_sec += EXIT_PATIENCE_S;
+    if (loop != NULL && pthread_mutex_timedlock(&loop->mutex, &patience) == 0) {
+        loop_report(loop);
+    }
+}

@@ -1,0 +1,83 @@
+/* What loop.c (the engine's table), loop_life.c (creating and ending), loop_thread.c (the
+ * background thread) and loop_statistics.c share.
+ *
+ * Invariant: after the mutex is released by whoever, a doorbell rung meanwhile is looked for again
+ * (loop_after_unlock), so a poster that could not take the mutex may go away. */
+#ifndef WEIR_IO_LOOP_PRIVATE_H
+#define WEIR_IO_LOOP_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "rnic/base/time.h"
+#include "rnic/io/ingress.h"
+#include "rnic/io/loop.h"
+
+enum loop_thread_state {
+    THREAD_AWAKE,
+    THREAD_WATCHING, /* sleeps until a packet, `sleeping_until_ns`, or a wake-up */
+    THREAD_DOZING,   /* sleeps about a millisecond: application threads drive */
+};
+
+struct loop_counters {
+    _Atomic uint64_t turns;          /* by anybody */
+    _Atomic uint64_t thread_wakeups; /* of the background thread */
+    _Atomic uint64_t thread_signals; /* it was woken for a deadline or by about_to_sleep */
+};
+
+struct loop {
+    struct engine engine;
+    uint32_t users; /* under the house's mutex in loop_life.c */
+
+    pthread_mutex_t mutex;    /* the engine's lock: device, cm, links */
+    _Atomic uint32_t waiting; /* threads that block for the mutex: drivers keep out of their way */
+
+    struct registry *registry;
+    struct steering steering;
+    struct handoff *handoff;
+    struct ingress ingress;
+    struct instant others_read; /* when all sources were read, not only the busy one */
+    enum udp_family busy_family;
+    bool blocked; /* the last flush left packets because the kernel was full */
+    bool more;    /* the device has more to send */
+
+    struct event_sink events; /* the device's; passes on to event_target */
+    struct event_sink *event_target;
+    void (*cm_wake)(void *context);
+    void *cm_wake_context;
+
+    /* Application threads' driving, as the background thread sees it. */
+    _Atomic uint64_t driven_ns;
+    _Atomic uint32_t drives; /* since the last about_to_sleep */
+
+    pthread_t thread;
+    int wake_descriptor;
+    _Atomic int thread_state;
+    _Atomic uint64_t sleeping_until_ns;
+    _Atomic bool stopping;
+    struct loop_counters counters;
+};
+
+static inline struct loop *loop_of(struct engine *engine)
+{
+    return (struct loop *)engine;
+}
+
+extern const struct engine_operations loop_operations;
+
+/* Mutex held. Receives if asked to, advances device and cm, sends. Tells when it is needed again.
+ */
+struct instant loop_turn(struct loop *loop, bool receive);
+/* Mutex not held: serves doorbells that nobody has seen; then sees to it that the background
+ * thread is awake at `deadline`. */
+void loop_after_unlock(struct loop *loop, struct instant deadline);
+/* False: somebody holds the mutex or is about to. */
+bool loop_try_lock(struct loop *loop);
+
+void loop_wake_thread(struct loop *loop);
+void *loop_thread_main(void *argument);
+
+/* Writes all counters where WEIR_STATISTICS says; nothing if it is unset. */
+void loop_report(struct loop *loop);
+
+#endif

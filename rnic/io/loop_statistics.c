@@ -1,0 +1,92 @@
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rnic/device/device.h"
+#include "rnic/io/loop_private.h"
+
+static void visit_udp(const struct udp_counters *udp, loop_statistics_visitor *visit, void *context)
+{
+    visit(context, "udp_packets_sent", udp->packets_sent);
+    visit(context, "udp_packets_received", udp->packets_received);
+    visit(context, "udp_send_calls", udp->send_calls);
+    visit(context, "udp_receive_calls", udp->receive_calls);
+    visit(context, "udp_segmented_sends", udp->segmented_sends);
+    visit(context, "udp_blocked", udp->blocked);
+    visit(context, "udp_dropped_too_long", udp->dropped_too_long);
+    visit(context, "udp_dropped_unreachable", udp->dropped_unreachable);
+    visit(context, "udp_dropped_other", udp->dropped_other);
+    visit(context, "udp_truncated", udp->truncated);
+    visit(context, "udp_faults_injected", udp->faults);
+}
+
+/* Names of refusals are shared with the device's table; these say where they belong. */
+static const char *refused_name(enum packet_refusal refusal)
+{
+    static char names[REFUSED_COUNT][40];
+    if (names[refusal][0] == '\0') {
+        snprintf(names[refusal], sizeof names[refusal], "refused_%s", packet_refusal_name(refusal));
+    }
+    return names[refusal];
+}
+
+static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *context)
+{
+    const struct counters *device = device_counters(loop->engine.device);
+    for (enum counter counter = 0; counter < COUNTER_COUNT; counter++) {
+        visit(context, counter_name(counter), device->values[counter]);
+    }
+    for (enum packet_refusal refusal = REFUSED_NOT + 1; refusal < REFUSED_COUNT; refusal++) {
+        visit(context, refused_name(refusal), device->refused[refusal]);
+    }
+    visit_udp(udp_counters(loop->steering.udp), visit, context);
+    const struct handoff_counters *handoff = handoff_counters(loop->handoff);
+    visit(context, "registry_slot", registry_slot(loop->registry));
+    visit(context, "registry_foreign_packets", loop->ingress.foreign);
+    visit(context, "registry_handed_on", handoff->packets_sent);
+    visit(context, "registry_handed_to_us", handoff->packets_received);
+    visit(context, "registry_handoff_dropped", handoff->dropped);
+    visit(context, "registry_handoff_refused", handoff->refused);
+    visit(context, "registry_steering_corrections", loop->steering.corrections);
+    visit(context, "loop_turns", atomic_load(&loop->counters.turns));
+    visit(context, "loop_thread_wakeups", atomic_load(&loop->counters.thread_wakeups));
+    visit(context, "loop_thread_signals", atomic_load(&loop->counters.thread_signals));
+}
+
+void loop_statistics(struct engine *engine, loop_statistics_visitor *visit, void *context)
+{
+    engine_lock(engine);
+    visit_all(loop_of(engine), visit, context);
+    engine_unlock(engine);
+}
+
+/* Zeroes say nothing to a reader. */
+static void print(void *context, const char *name, uint64_t value)
+{
+    if (value != 0) {
+        fprintf(context, "%s %llu\n", name, (unsigned long long)value);
+    }
+}
+
+void loop_report(struct loop *loop)
+{
+    const char *path = getenv("WEIR_STATISTICS");
+    if (path == NULL || *path == '\0') {
+        return;
+    }
+    int descriptor = strcmp(path, "-") == 0
+                         ? dup(STDERR_FILENO)
+                         : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "a") : NULL;
+    if (file == NULL) {
+        return; /* a report for people: nobody to tell */
+    }
+    fprintf(file, "# weir statistics of process %ld\n", (long)getpid());
+    visit_all(loop, print, file);
+    if (udp_message(loop->steering.udp)[0] != '\0') {
+        fprintf(file, "# %s\n", udp_message(loop->steering.udp));
+    }
+    fclose(file);
+}
