@@ -34,11 +34,12 @@ struct cm_parameters {
 };
 
 enum cm_event_kind {
-    CM_EVENT_REQUEST,      /* passive: a REQ; answer with cm_accept or cm_reject */
-    CM_EVENT_REPLY,        /* active: a REP; bring the queue pair up, then cm_confirm */
-    CM_EVENT_ESTABLISHED,  /* passive: the RTU came (or cm_data_arrived said so) */
-    CM_EVENT_REJECTED,     /* reason and private data of the REJ */
-    CM_EVENT_UNREACHABLE,  /* no answer to REQ or REP after all retries */
+    CM_EVENT_REQUEST,     /* passive: a REQ; answer with cm_accept or cm_reject */
+    CM_EVENT_REPLY,       /* active: a REP; bring the queue pair up, then cm_confirm */
+    CM_EVENT_ESTABLISHED, /* passive: the RTU came (or cm_data_arrived said so) */
+    CM_EVENT_REJECTED,    /* reason and private data of the REJ */
+    CM_EVENT_UNREACHABLE, /* no answer to REQ or REP after all retries; TIME_WAIT_OVER follows REP's
+                           */
     CM_EVENT_DISCONNECTED, /* the peer's DREQ, the answer to ours, or no answer after all retries */
     CM_EVENT_TIME_WAIT_OVER, /* the queue pair's number may be used again */
 };
@@ -57,15 +58,16 @@ struct cm_config {
     struct allocator *allocator;
     struct device *device;
     uint64_t seed;
-    uint32_t id_prefix;       /* the upper bits of every communication id we give out, */
-    uint32_t id_prefix_bits;  /* so that several processes can share QP1; 0 bits: none */
+    uint32_t id_prefix;       /* what the upper bits of every communication id we give out are, */
+    uint32_t id_prefix_bits;  /* so that several processes can share QP1; 0: none, at most 24 */
     uint32_t max_connections; /* bound on state, also of requests by strangers */
     uint64_t ca_guid;
     void (*wake)(void *context); /* an event was queued where none was; may be NULL */
     void *wake_context;
 };
 
-/* Registers itself as the device's management handler. */
+/* Registers itself as the device's management handler. INVALID: a prefix that does not fit its
+ * bits, or connections that are not between 1 and half the ids. */
 enum status cm_create(const struct cm_config *config, struct cm **ret_cm) MUST_USE;
 void cm_destroy(struct cm *cm);
 
@@ -92,10 +94,15 @@ struct cm_connect_request {
     uint8_t response_timeout; /* exponent, 4.096 us * 2^n per try; 0 stands for 20 (4.3 s) */
     uint8_t max_retries;      /* 0 stands for 15 */
 };
+/* FULL: max_connections. INVALID: private data longer than a REQ carries, an exponent above 31,
+ * more than 15 retries. What it leads to, later: REPLY, REJECTED or UNREACHABLE. */
 enum status cm_connect(struct cm *cm, struct instant now, const struct cm_connect_request *request,
                        struct cm_connection **ret_connection) MUST_USE;
 
-/* STATE: nothing to accept, confirm, reject or disconnect in its state. */
+/* STATE: nothing to accept, confirm, reject or disconnect in its state. INVALID: private data
+ * longer than the message carries. A REQUEST can be accepted or rejected, a REPLY confirmed or
+ * rejected; who has accepted or confirmed can disconnect. The answer to a disconnect is the event
+ * DISCONNECTED, at both ends, and TIME_WAIT_OVER after it. */
 enum status cm_accept(struct cm_connection *connection, struct instant now,
                       const struct cm_parameters *parameters) MUST_USE;
 enum status cm_confirm(struct cm_connection *connection, struct instant now) MUST_USE;
@@ -104,8 +111,8 @@ enum status cm_reject(struct cm_connection *connection, struct instant now, uint
 enum status cm_disconnect(struct cm_connection *connection, struct instant now) MUST_USE;
 /* Passive, reply sent: the queue pair has received, which proves that the peer is up. */
 void cm_data_arrived(struct cm_connection *connection, struct instant now);
-/* "Message received, give me time": stretches the peer's timeout to 4.096 us * 2^service_timeout.
- */
+/* "Message received, give me time", after a REQUEST or a REPLY: stretches the peer's timeout to
+ * 4.096 us * 2^service_timeout. */
 enum status cm_delay(struct cm_connection *connection, struct instant now,
                      uint8_t service_timeout) MUST_USE;
 

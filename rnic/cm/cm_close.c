@@ -1,0 +1,261 @@
+/* The ends of a connection: reject, disconnect, time-wait, release.
+ *
+ * A DREQ is answered at once with a DREP, in whatever state: the peer ends its side by it, and the
+ * caller is told. After that, and after a disconnect of our own, time-wait keeps the ids and the
+ * caller's queue pair number out of use until packets under way have died. [IBA 12.9.8.4, 12.9.8.5]
+ */
+#include "rnic/base/check.h"
+#include "rnic/cm/cm_private.h"
+
+#define DISCONNECT_TRY_NS       UINT64_C(1000000000)
+#define DISCONNECT_RETRIES      3u
+#define TIME_WAIT_LEAST_NS      UINT64_C(100000000)
+#define TIME_WAIT_MOST_NS       UINT64_C(4000000000)
+#define REMEMBER_REJECT_MOST_NS UINT64_C(10000000000)
+
+void cm_close_free_if_done(struct cm_connection *connection)
+{
+    if (connection->state == CM_OVER && connection->released &&
+        !list_node_is_linked(&connection->unsent)) {
+        cm_table_give(connection);
+    }
+}
+
+void cm_close_finish(struct cm_connection *connection)
+{
+    cm_enter(connection, CM_OVER);
+    cm_close_free_if_done(connection);
+}
+
+/* Twice the longest way of a packet and what the peer may wait before it answers: that is the
+ * local ACK timeout [IBA 9.7.6.1.3]; doubled, for the retry that was under way, and held to what an
+ * application can wait for. */
+void cm_close_wait(struct cm_connection *connection)
+{
+    uint64_t wait_ns = 2 * cm_timeout_ns(connection->ack_timeout, 0, CM_EXPONENT_MAX);
+    wait_ns = wait_ns < TIME_WAIT_LEAST_NS ? TIME_WAIT_LEAST_NS : wait_ns;
+    wait_ns = wait_ns > TIME_WAIT_MOST_NS ? TIME_WAIT_MOST_NS : wait_ns;
+    cm_enter(connection, CM_TIME_WAIT);
+    cm_start_timer(connection, wait_ns);
+}
+
+void cm_close_wait_over(struct cm_connection *connection)
+{
+    cm_event_raise(connection, CM_EVENT_TIME_WAIT_OVER, NULL);
+    cm_close_finish(connection);
+}
+
+/* Rejects */
+
+static uint8_t answered_in(enum cm_state state)
+{
+    switch (state) {
+    case CM_REQ_RECEIVED:
+        return CM_ANSWERED_REQ;
+    case CM_REP_RECEIVED:
+        return CM_ANSWERED_REP;
+    default:
+        return CM_ANSWERED_OTHER;
+    }
+}
+
+/* The one that we have rejected and nobody will release may go when its room is needed. */
+static void offer_room(struct cm_connection *connection)
+{
+    if (connection->state == CM_REJ_SENT && connection->released) {
+        list_append(&connection->cm->rejected, &connection->node);
+    }
+}
+
+void cm_close_reject(struct cm_connection *connection, uint16_t reason, const void *data,
+                     uint8_t length)
+{
+    struct cm_message message = {
+        .kind = CM_MESSAGE_REJ,
+        .answered = answered_in(connection->state),
+        .reject_reason = reason,
+    };
+    bool fits = cm_copy_private(&message, data, length);
+    CHECK(fits);
+    uint64_t remember_ns = 2 * connection->timeout_ns;
+    cm_enter(connection, CM_REJ_SENT);
+    cm_start_timer(connection,
+                   remember_ns < REMEMBER_REJECT_MOST_NS ? remember_ns : REMEMBER_REJECT_MOST_NS);
+    cm_send(connection, &message);
+    offer_room(connection);
+}
+
+enum status cm_reject(struct cm_connection *connection, struct instant now, uint16_t reason,
+                      const void *private_data, uint8_t private_length)
+{
+    connection->cm->now = now;
+    if (connection->state != CM_REQ_RECEIVED && connection->state != CM_REP_RECEIVED) {
+        return STATUS_STATE;
+    }
+    if (private_length > CM_REJ_PRIVATE_MAX) {
+        return STATUS_INVALID;
+    }
+    cm_close_reject(connection, reason, private_data, private_length);
+    return STATUS_OK;
+}
+
+/* A passive connection that the caller has not seen yet vanishes, its REQUEST with it. */
+static void end_rejected(struct cm_connection *connection, const struct cm_message *message)
+{
+    if (connection->announced) {
+        cm_event_raise(connection, CM_EVENT_REJECTED, message);
+    } else {
+        cm_event_withdraw(connection);
+        connection->released = true;
+    }
+    cm_close_finish(connection);
+}
+
+static void end_disconnected(struct cm_connection *connection, const struct cm_message *message)
+{
+    cm_event_raise(connection, CM_EVENT_DISCONNECTED, message);
+    cm_close_wait(connection);
+}
+
+void cm_close_receive_reject(struct cm_connection *connection, const struct cm_message *message)
+{
+    switch (connection->state) {
+    case CM_REQ_SENT:
+    case CM_REP_RECEIVED:
+    case CM_REQ_RECEIVED:
+    case CM_REP_SENT:
+        end_rejected(connection, message);
+        break;
+    case CM_ESTABLISHED: /* the peer never heard our RTU and has given up */
+    case CM_DREQ_SENT:
+        end_disconnected(connection, message);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Disconnects */
+
+static void start_disconnect(struct cm_connection *connection)
+{
+    struct cm_message message = {.kind = CM_MESSAGE_DREQ, .local_qpn = connection->remote_qpn};
+    connection->transaction = random_u64(&connection->cm->random);
+    connection->retries_left = DISCONNECT_RETRIES;
+    connection->timeout_ns = DISCONNECT_TRY_NS;
+    cm_enter(connection, CM_DREQ_SENT);
+    cm_start_timer(connection, connection->timeout_ns);
+    cm_send(connection, &message);
+}
+
+enum status cm_disconnect(struct cm_connection *connection, struct instant now)
+{
+    connection->cm->now = now;
+    if (connection->state != CM_ESTABLISHED && connection->state != CM_REP_SENT) {
+        return STATUS_STATE;
+    }
+    start_disconnect(connection);
+    return STATUS_OK;
+}
+
+void cm_close_answer_stray(struct cm *cm, const struct arrival *arrival,
+                           const struct cm_message *message)
+{
+    struct cm_message reply = {
+        .kind = CM_MESSAGE_DREP,
+        .transaction = message->transaction,
+        .local_id = message->remote_id,
+        .remote_id = message->local_id,
+    };
+    cm_send_stray(cm, arrival, &reply);
+}
+
+void cm_close_receive_request(struct cm_connection *connection, const struct arrival *arrival,
+                              const struct cm_message *message)
+{
+    struct cm *cm = connection->cm;
+    switch (connection->state) {
+    case CM_REP_RECEIVED:
+    case CM_REP_SENT: /* it has our REP, else it would not know our id; the RTU was lost */
+    case CM_ESTABLISHED:
+    case CM_DREQ_SENT: {
+        struct cm_message reply = {.kind = CM_MESSAGE_DREP};
+        connection->transaction = message->transaction;
+        cm_send(connection, &reply);
+        end_disconnected(connection, message);
+        break;
+    }
+    case CM_REJ_SENT:
+    case CM_TIME_WAIT:
+    case CM_OVER:
+        cm_close_answer_stray(cm, arrival, message);
+        break;
+    default:
+        device_refuse(cm->config.device, REFUSED_MANAGEMENT);
+        break;
+    }
+}
+
+void cm_close_receive_reply(struct cm_connection *connection, const struct cm_message *message)
+{
+    if (connection->state == CM_DREQ_SENT) {
+        end_disconnected(connection, message);
+    }
+}
+
+void cm_close_give_up(struct cm_connection *connection)
+{
+    end_disconnected(connection, NULL);
+}
+
+void cm_close_stale(struct cm_connection *connection)
+{
+    switch (connection->state) {
+    case CM_REQ_RECEIVED:
+    case CM_REP_SENT:
+    case CM_REP_RECEIVED: {
+        struct cm_message reason = {.kind = CM_MESSAGE_REJ,
+                                    .reject_reason = CM_REJECT_STALE_CONNECTION};
+        end_rejected(connection, &reason);
+        break;
+    }
+    case CM_ESTABLISHED:
+        start_disconnect(connection);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Release */
+
+void cm_release(struct cm_connection *connection, struct instant now)
+{
+    CHECK(!connection->released);
+    connection->cm->now = now;
+    connection->released = true;
+    connection->context = NULL;
+    cm_event_withdraw(connection);
+    switch (connection->state) {
+    case CM_REQ_SENT:
+        cm_active_give_up(connection);
+        break;
+    case CM_REQ_RECEIVED:
+    case CM_REP_RECEIVED:
+        cm_close_reject(connection, CM_REJECT_CONSUMER, NULL, 0);
+        break;
+    case CM_REP_SENT:
+    case CM_ESTABLISHED:
+        start_disconnect(connection);
+        break;
+    case CM_REJ_SENT:
+        offer_room(connection);
+        break;
+    case CM_OVER:
+        cm_close_free_if_done(connection);
+        break;
+    case CM_DREQ_SENT:
+    case CM_TIME_WAIT:
+        break;
+    }
+}

@@ -1,0 +1,173 @@
+/* The passive side: REQ in, REP out, RTU in.
+ *
+ * A REQ is a stranger's: it takes room in a bounded backlog and nothing else, and a repeated one is
+ * known by the peer's GID, id, QPN and transaction. */
+#include "rnic/cm/cm_private.h"
+
+#define SOURCE_PORT_FIRST    49152u
+#define TRANSPORT_SERVICE_UC 1u
+#define TARGET_ACK_DELAY     15u /* 4.096 us * 2^15 = 134 ms, as rxe says */
+
+static void repeat_answer(struct cm_connection *connection, const struct arrival *arrival,
+                          const struct cm_message *message)
+{
+    switch (connection->state) {
+    case CM_REQ_RECEIVED: /* an MRA, if we sent one */
+    case CM_REP_SENT:
+    case CM_REJ_SENT:
+        cm_send_again(connection);
+        break;
+    case CM_ESTABLISHED: /* the peer has had its REP: this REQ was late */
+        break;
+    default: /* the REP never reached it, and now it is too late */
+        if (connection->mad_kind == CM_MESSAGE_REJ) {
+            cm_send_again(connection);
+        } else {
+            cm_send_stray_reject(connection->cm, arrival, message, CM_REJECT_STALE_CONNECTION);
+        }
+        break;
+    }
+}
+
+/* 0: nothing is wrong with it. */
+static uint16_t find_fault(const struct cm_message *message)
+{
+    if (message->transport_service > TRANSPORT_SERVICE_UC) {
+        return CM_REJECT_INVALID_TRANSPORT_SERVICE;
+    }
+    if (message->path_mtu < PATH_MTU_256 || message->path_mtu > PATH_MTU_4096) {
+        return CM_REJECT_INVALID_PATH_MTU;
+    }
+    return 0;
+}
+
+static void fill_request(struct cm_connection *connection, const struct arrival *arrival,
+                         const struct cm_message *message)
+{
+    struct cm *cm = connection->cm;
+    connection->transaction = message->transaction;
+    connection->request_transaction = message->transaction;
+    connection->service_id = message->service_id;
+    connection->path = (struct path){
+        .local = arrival->path.local,
+        .remote = arrival->path.remote,
+        .source_port =
+            (uint16_t)(SOURCE_PORT_FIRST + random_below(&cm->random, 65536 - SOURCE_PORT_FIRST)),
+        .traffic_class = message->path.traffic_class,
+        .hop_limit = message->path.hop_limit,
+        .flow_label = message->path.flow_label,
+    };
+    connection->ack_timeout = message->ack_timeout;
+    connection->timeout_ns = cm_timeout_ns(message->local_response_timeout, CM_PEER_EXPONENT_LEAST,
+                                           CM_PEER_EXPONENT_MOST);
+    connection->max_retries = message->max_cm_retries;
+    connection->stretches_left = CM_RETRIES_MAX;
+    cm_table_name_by_id(connection, message->local_id);
+    cm_table_name_by_qpn(connection, message->local_qpn);
+}
+
+static void receive_new_request(struct cm *cm, const struct arrival *arrival,
+                                const struct cm_message *message)
+{
+    struct cm_listener *listener = cm_listener_find(cm, message->service_id, &arrival->path.local);
+    uint16_t fault = listener == NULL ? CM_REJECT_INVALID_SERVICE_ID : find_fault(message);
+    struct cm_connection *connection = NULL;
+    if (fault == 0) {
+        connection = cm_listener_has_room(listener) ? cm_table_take(cm) : NULL;
+        fault = connection == NULL ? CM_REJECT_NO_RESOURCES : 0;
+    }
+    if (fault != 0) {
+        cm_send_stray_reject(cm, arrival, message, fault);
+        return;
+    }
+    fill_request(connection, arrival, message);
+    cm_enter(connection, CM_REQ_RECEIVED);
+    cm_listener_add(listener, connection);
+    cm_event_raise(connection, CM_EVENT_REQUEST, message);
+}
+
+void cm_passive_receive_request(struct cm *cm, const struct arrival *arrival,
+                                const struct cm_message *message)
+{
+    const struct gid *peer = &arrival->path.remote;
+    struct cm_connection *old = cm_table_find_by_remote_id(cm, peer, message->local_id);
+    if (old != NULL && !old->active && old->request_transaction == message->transaction &&
+        qpn_equal(old->remote_qpn, message->local_qpn)) {
+        repeat_answer(old, arrival, message);
+        return;
+    }
+    if (old == NULL) {
+        old = cm_table_find_by_remote_qpn(cm, peer, message->local_qpn);
+    }
+    if (old != NULL) { /* the peer has begun anew [IBA 12.9.8.3.1] */
+        cm_send_stray_reject(cm, arrival, message, CM_REJECT_STALE_CONNECTION);
+        cm_close_stale(old);
+        return;
+    }
+    receive_new_request(cm, arrival, message);
+}
+
+enum status cm_accept(struct cm_connection *connection, struct instant now,
+                      const struct cm_parameters *parameters)
+{
+    connection->cm->now = now;
+    if (connection->state != CM_REQ_RECEIVED) {
+        return STATUS_STATE;
+    }
+    struct cm_message message = {
+        .kind = CM_MESSAGE_REP,
+        .local_ca_guid = connection->cm->config.ca_guid,
+        .local_qpn = parameters->qpn,
+        .starting_psn = parameters->starting_psn,
+        .responder_resources = parameters->responder_resources,
+        .initiator_depth = parameters->initiator_depth,
+        .rnr_retry_count = parameters->rnr_retry_count,
+        .flow_control = parameters->flow_control,
+        .shared_receive_queue = parameters->shared_receive_queue,
+        .target_ack_delay = TARGET_ACK_DELAY,
+    };
+    if (!cm_copy_private(&message, parameters->private_data, parameters->private_length)) {
+        return STATUS_INVALID;
+    }
+    connection->local_qpn = parameters->qpn;
+    connection->retries_left = connection->max_retries;
+    cm_enter(connection, CM_REP_SENT);
+    cm_start_timer(connection, connection->timeout_ns);
+    cm_send(connection, &message);
+    return STATUS_OK;
+}
+
+static void establish(struct cm_connection *connection, const struct cm_message *message)
+{
+    cm_enter(connection, CM_ESTABLISHED);
+    cm_event_raise(connection, CM_EVENT_ESTABLISHED, message);
+}
+
+void cm_passive_receive_ready(struct cm_connection *connection, const struct cm_message *message)
+{
+    if (connection->state == CM_REP_SENT) {
+        establish(connection, message);
+    } else if (connection->mad_kind == CM_MESSAGE_REJ) {
+        cm_send_again(connection); /* the peer believes in a connection that we have given up */
+    }
+}
+
+void cm_data_arrived(struct cm_connection *connection, struct instant now)
+{
+    connection->cm->now = now;
+    if (connection->state == CM_REP_SENT) {
+        establish(connection, NULL);
+    }
+}
+
+void cm_passive_give_up(struct cm_connection *connection)
+{
+    struct cm_message message = {
+        .kind = CM_MESSAGE_REJ,
+        .answered = CM_ANSWERED_REP,
+        .reject_reason = CM_REJECT_TIMEOUT,
+    };
+    cm_event_raise(connection, CM_EVENT_UNREACHABLE, NULL);
+    cm_send(connection, &message);
+    cm_close_wait(connection);
+}

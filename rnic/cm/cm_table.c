@@ -1,0 +1,168 @@
+/* The pool of connections and the ways to find one: by the id we gave it, and by the two names its
+ * peer gave it, the communication id and the QPN, both at the peer's GID.
+ *
+ * The peer's names are hashed with a secret into maps whose values are chains, so a stranger
+ * cannot aim at one chain. Ids are drawn at random: who cannot read our packets cannot guess one.
+ */
+#include "rnic/base/check.h"
+#include "rnic/cm/cm_private.h"
+
+static uint32_t draw_id(struct cm *cm)
+{
+    uint32_t bits = 32 - cm->config.id_prefix_bits;
+    uint32_t prefix = bits == 32 ? 0 : cm->config.id_prefix << bits;
+    for (;;) { /* at most half of the ids are taken, see cm_create */
+        uint32_t id = prefix | (uint32_t)random_below(&cm->random, UINT64_C(1) << bits);
+        if (id != 0 && map_find(&cm->by_id, id) == NULL) {
+            return id;
+        }
+    }
+}
+
+static struct cm_connection *find_room(struct cm *cm)
+{
+    struct list_node *node = list_pop_first(&cm->unused);
+    if (node == NULL && cm->connections_touched < cm->config.max_connections) {
+        return &cm->connections[cm->connections_touched++];
+    }
+    if (node == NULL && !list_is_empty(&cm->rejected)) {
+        cm_table_give(CONTAINER_OF(list_first(&cm->rejected), struct cm_connection, node));
+        node = list_pop_first(&cm->unused);
+    }
+    return node == NULL ? NULL : CONTAINER_OF(node, struct cm_connection, node);
+}
+
+struct cm_connection *cm_table_take(struct cm *cm)
+{
+    struct cm_connection *connection = find_room(cm);
+    if (connection == NULL) {
+        return NULL;
+    }
+    *connection = (struct cm_connection){.cm = cm, .state = CM_OVER, .local_id = draw_id(cm)};
+    enum status status = map_insert(&cm->by_id, connection->local_id, connection);
+    CHECK(status == STATUS_OK);
+    cm->connections_alive++;
+    return connection;
+}
+
+struct cm_connection *cm_table_find(const struct cm *cm, uint32_t local_id)
+{
+    return map_find(&cm->by_id, local_id);
+}
+
+bool cm_table_is_ours(const struct cm *cm, uint32_t local_id)
+{
+    uint32_t bits = 32 - cm->config.id_prefix_bits;
+    return bits == 32 || local_id >> bits == cm->config.id_prefix;
+}
+
+static uint32_t hash_name(const struct cm *cm, const struct gid *peer, uint32_t value)
+{
+    uint64_t halves[2];
+    memcpy(halves, peer->bytes, sizeof halves);
+    const uint64_t parts[3] = {halves[0], halves[1], value};
+    uint64_t hash = cm->hash_seed;
+    for (int i = 0; i < 3; i++) {
+        hash = (hash ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash = (hash ^ hash >> 32) * (cm->hash_seed | 1);
+        hash ^= hash >> 29;
+    }
+    return (uint32_t)hash;
+}
+
+static void insert_name(struct map *map, struct cm_peer_name *name)
+{
+    name->next = map_remove(map, name->hash);
+    name->linked = true;
+    enum status status = map_insert(map, name->hash, name);
+    CHECK(status == STATUS_OK);
+}
+
+static void remove_name(struct map *map, struct cm_peer_name *name)
+{
+    if (!name->linked) {
+        return;
+    }
+    struct cm_peer_name *first = map_remove(map, name->hash);
+    struct cm_peer_name **link = &first;
+    while (*link != name) {
+        link = &(*link)->next;
+    }
+    *link = name->next;
+    name->linked = false;
+    if (first != NULL) {
+        enum status status = map_insert(map, name->hash, first);
+        CHECK(status == STATUS_OK);
+    }
+}
+
+static struct cm_connection *find_name(const struct map *map, uint32_t hash, const struct gid *peer,
+                                       uint32_t value)
+{
+    struct cm_peer_name *name = map_find(map, hash);
+    while (name != NULL &&
+           (name->value != value || !gid_equal(&name->connection->path.remote, peer))) {
+        name = name->next;
+    }
+    return name == NULL ? NULL : name->connection;
+}
+
+static void give_name(struct cm_connection *connection, struct map *map, struct cm_peer_name *name,
+                      uint32_t value)
+{
+    remove_name(map, name);
+    *name = (struct cm_peer_name){
+        .connection = connection,
+        .hash = hash_name(connection->cm, &connection->path.remote, value),
+        .value = value,
+    };
+    insert_name(map, name);
+}
+
+void cm_table_name_by_id(struct cm_connection *connection, uint32_t remote_id)
+{
+    connection->remote_id = remote_id;
+    connection->remote_known = true;
+    give_name(connection, &connection->cm->by_remote_id, &connection->by_remote_id, remote_id);
+}
+
+void cm_table_name_by_qpn(struct cm_connection *connection, struct qpn remote_qpn)
+{
+    connection->remote_qpn = remote_qpn;
+    give_name(connection, &connection->cm->by_remote_qpn, &connection->by_remote_qpn,
+              remote_qpn.value);
+}
+
+void cm_table_forget_qpn(struct cm_connection *connection)
+{
+    remove_name(&connection->cm->by_remote_qpn, &connection->by_remote_qpn);
+}
+
+struct cm_connection *cm_table_find_by_remote_id(const struct cm *cm, const struct gid *peer,
+                                                 uint32_t remote_id)
+{
+    return find_name(&cm->by_remote_id, hash_name(cm, peer, remote_id), peer, remote_id);
+}
+
+struct cm_connection *cm_table_find_by_remote_qpn(const struct cm *cm, const struct gid *peer,
+                                                  struct qpn remote_qpn)
+{
+    return find_name(&cm->by_remote_qpn, hash_name(cm, peer, remote_qpn.value), peer,
+                     remote_qpn.value);
+}
+
+void cm_table_give(struct cm_connection *connection)
+{
+    struct cm *cm = connection->cm;
+    cm_event_withdraw(connection);
+    cm_listener_remove(connection);
+    timers_cancel(&cm->timers, &connection->timer);
+    remove_name(&cm->by_remote_id, &connection->by_remote_id);
+    remove_name(&cm->by_remote_qpn, &connection->by_remote_qpn);
+    list_remove(&connection->unsent);
+    list_remove(&connection->node);
+    void *found = map_remove(&cm->by_id, connection->local_id);
+    CHECK(found == connection);
+    list_prepend(&cm->unused, &connection->node);
+    cm->connections_alive--;
+}
