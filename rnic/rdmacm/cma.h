@@ -1,0 +1,166 @@
+/* What stands behind the public structs of librdmacm, and what its files share.
+ *
+ * Locks: the engine's lock covers cm and the routing of its events; `cma_lock` covers the queues of
+ * channels and the counts of events. Who needs both takes the engine's first. Neither is held
+ * while something blocks.
+ *
+ * An event belongs to its channel's queue until rdma_get_cm_event takes it, then to the
+ * application until it is acknowledged; `owner` counts those on their way back. A channel's notify
+ * has a record for each queued event, but the queue is what counts: a record whose event has gone
+ * with its id is skipped. */
+#ifndef WEIR_RDMACM_CMA_H
+#define WEIR_RDMACM_CMA_H
+
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <stdbool.h>
+
+#include "rnic/base/list.h"
+#include "rnic/verbs/seam.h"
+
+#define PUBLIC __attribute__((visibility("default")))
+
+#define FOREIGN_TAIL    256u /* bytes of zeroes behind an id, for code that expects other structs */
+#define PORT_NUMBER     1u
+#define READS_MAX       128u
+#define ACK_TIMEOUT     17u /* 4.096 us * 2^17: 0.54 s */
+#define MIN_RNR_TIMER   12u /* 0.64 ms [IBA table 45] */
+#define SERVICE_TIMEOUT 24u /* 4.096 us * 2^24: a program may take 69 s to accept */
+#define NO_CLAIM        UINT32_MAX
+
+struct cma_channel {
+    struct rdma_event_channel ibv;
+    struct notify *notify; /* record: the owner */
+    struct list events;
+};
+
+enum cma_state {
+    CMA_IDLE,
+    CMA_BOUND,
+    CMA_ADDRESS_RESOLVED,
+    CMA_ROUTE_RESOLVED,
+    CMA_LISTENING,
+    CMA_CONNECTING, /* active: REQ sent */
+    CMA_REQUESTED,  /* passive: REQ received */
+    CMA_ACCEPTED,   /* passive: REP sent; active: REP received */
+    CMA_CONNECTED,
+    CMA_ENDED,
+};
+
+/* What the queue pair needs to know of the connection. */
+struct cma_terms {
+    struct qpn remote_qpn;
+    struct psn remote_psn;
+    struct psn local_psn;
+    enum path_mtu path_mtu;
+    uint8_t responder_resources; /* READs and atomics the peer may have outstanding here */
+    uint8_t initiator_depth;     /* those we may have there */
+    uint8_t retry_count;
+    uint8_t rnr_retry_count;
+    uint8_t ack_timeout;
+};
+
+struct cma_id {
+    struct rdma_cm_id ibv;
+    unsigned char tail[FOREIGN_TAIL];
+    enum cma_state state;
+    bool is_synchronous; /* its channel is its own */
+    struct cm_connection *connection;
+    struct cma_port *listening; /* listen.c */
+    struct list_node listening_node;
+    uint32_t claim; /* in the registry */
+    enum registry_scope scope;
+    struct path path;
+    uint32_t interface_index;
+    struct cma_terms terms;
+    uint8_t traffic_class;
+    bool reuse_address;
+    bool one_family;
+    bool owns_queues; /* rdma_create_qp made its completion queues */
+    bool has_disconnected;
+    struct ibv_qp_init_attr *endpoint_init; /* of a passive rdma_create_ep */
+    struct ibv_sa_path_rec path_record;
+    uint32_t events_delivered, events_acknowledged; /* under cma_lock */
+};
+
+struct cma_event {
+    struct rdma_cm_event ibv;
+    struct list_node node;
+    struct cma_id *owner;
+    bool is_cm; /* `cm` is to be acted upon when the application takes it */
+    struct cm_event cm;
+};
+
+extern pthread_mutex_t cma_lock;
+extern pthread_cond_t cma_acknowledged;
+
+static inline struct cma_id *cma_id(struct rdma_cm_id *id)
+{
+    return (struct cma_id *)id;
+}
+
+static inline struct cma_channel *cma_channel(struct rdma_event_channel *channel)
+{
+    return (struct cma_channel *)channel;
+}
+
+/* errno and -1; 0 for no error. */
+int cma_error(int error);
+int cma_status(enum status status);
+
+/* device.c: the device that all ids share, opened when first needed and then kept. */
+struct cma_device {
+    const struct weir_seam *core;
+    struct ibv_context *verbs;
+    struct ibv_pd *pd; /* the default one */
+    struct engine *engine;
+    struct notify *wake;
+};
+/* NULL and errno. */
+struct cma_device *cma_device_open(void);
+/* What is open; CHECKed. */
+struct cma_device *cma_device(void);
+/* Binds an id to the device. */
+void cma_attach(struct cma_id *id);
+
+/* dispatch.c: routes what cm has to say until there is nothing more. */
+void cma_dispatch(struct cma_device *device);
+
+/* event.c */
+struct cma_event *cma_event_new(struct cma_id *owner, enum rdma_cm_event_type type, int status);
+void cma_event_queue(struct cma_event *event); /* to its owner's channel */
+/* Says something about an id from within: address and route resolution. */
+int cma_event_local(struct cma_id *id, enum rdma_cm_event_type type, int status);
+/* Takes the queued events of an owner out, into `ret_events`. */
+void cma_event_collect(struct cma_id *owner, struct list *ret_events);
+/* A synchronous id waits for the answer to what it asked for; others return 0 at once. */
+int cma_complete(struct cma_id *id);
+
+/* id.c */
+struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context,
+                          enum rdma_port_space space, enum ibv_qp_type type);
+/* Frees what the application has not seen yet. */
+void cma_id_discard(struct cma_id *id);
+int cma_id_make_synchronous(struct cma_id *id);
+
+/* resolve.c */
+int cma_bind(struct cma_id *id, const struct sockaddr *address);
+void cma_set_addresses(struct cma_id *id, uint16_t local_port, uint16_t remote_port);
+void cma_fill_path_record(struct cma_id *id);
+void cma_unbind(struct cma_id *id);
+
+/* listen.c */
+struct cma_id *cma_listener_of(void *cm_context, const struct gid *address);
+void cma_unlisten(struct cma_id *id);
+
+/* connect.c */
+void cma_take_request(struct cma_id *id, const struct cm_event *event);
+/* Acts on a cm event for an application that is about to be told. False: say nothing. */
+bool cma_process(struct cma_event *event);
+
+/* qp.c */
+int cma_modify(struct cma_id *id, enum ibv_qp_state state);
+int cma_modify_error(struct cma_id *id);
+
+#endif

@@ -1,0 +1,175 @@
+/* The device that all ids share, and the thread that routes cm's events.
+ *
+ * Opened when an id first needs it and kept until the process ends; a forked child opens its own.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "rnic/rdmacm/cma.h"
+
+static struct cma_device *the_device;
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void after_fork(void)
+{
+    pthread_mutex_init(&open_lock, NULL);
+    pthread_mutex_init(&cma_lock, NULL);
+    pthread_cond_init(&cma_acknowledged, NULL);
+}
+
+static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
+/* Under the engine's lock: may not call cm. */
+static void wake(void *context)
+{
+    struct cma_device *device = context;
+    struct notify_record record = {.object = device};
+    device->core->notify_post(device->wake, &record);
+}
+
+static void *run(void *context)
+{
+    struct cma_device *device = context;
+    struct notify_record record;
+    for (;;) {
+        int error = device->core->notify_wait(device->wake, &record);
+        if (error == 0) {
+            cma_dispatch(device);
+        } else if (error != EINTR && error != EAGAIN) {
+            return NULL;
+        }
+    }
+}
+
+/* Signals are for the application's threads. */
+static int start_thread(struct cma_device *device)
+{
+    sigset_t all;
+    sigset_t before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, NULL, run, device);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0) {
+        pthread_detach(thread);
+    }
+    return error;
+}
+
+static struct ibv_context *open_first(void)
+{
+    struct ibv_device **list = ibv_get_device_list(NULL);
+    if (list == NULL || list[0] == NULL) {
+        ibv_free_device_list(list);
+        errno = ENODEV;
+        return NULL;
+    }
+    struct ibv_context *verbs = ibv_open_device(list[0]);
+    int error = errno;
+    ibv_free_device_list(list);
+    errno = error;
+    return verbs;
+}
+
+static struct cma_device *open_device(void)
+{
+    struct cma_device *device = calloc(1, sizeof *device);
+    if (device == NULL) {
+        return NULL;
+    }
+    int error = ENOMEM;
+    device->core = weir_seam();
+    device->verbs = open_first();
+    if (device->verbs == NULL) {
+        error = errno;
+        goto failed;
+    }
+    device->pd = ibv_alloc_pd(device->verbs);
+    if (device->pd == NULL || device->core->notify_create(&device->wake) != STATUS_OK) {
+        goto failed;
+    }
+    device->engine = device->core->context_engine(device->verbs);
+    device->core->loop_set_cm_wake(device->engine, wake, device);
+    error = start_thread(device);
+    if (error != 0) {
+        device->core->loop_set_cm_wake(device->engine, NULL, NULL);
+        goto failed;
+    }
+    return device;
+failed:
+    device->core->notify_destroy(device->wake);
+    if (device->pd != NULL) {
+        ibv_dealloc_pd(device->pd);
+    }
+    if (device->verbs != NULL) {
+        ibv_close_device(device->verbs);
+    }
+    free(device);
+    errno = error;
+    return NULL;
+}
+
+struct cma_device *cma_device_open(void)
+{
+    pthread_once(&once, watch_fork);
+    pthread_mutex_lock(&open_lock);
+    if (the_device == NULL || !the_device->core->loop_is_ours(the_device->engine)) {
+        the_device = open_device();
+    }
+    struct cma_device *device = the_device;
+    pthread_mutex_unlock(&open_lock);
+    return device;
+}
+
+struct cma_device *cma_device(void)
+{
+    return the_device;
+}
+
+void cma_attach(struct cma_id *id)
+{
+    struct cma_device *device = cma_device();
+    id->ibv.verbs = device->verbs;
+    id->ibv.port_num = PORT_NUMBER;
+    if (id->ibv.pd == NULL) {
+        id->ibv.pd = device->pd;
+    }
+}
+
+PUBLIC struct ibv_context **rdma_get_devices(int *ret_count)
+{
+    struct cma_device *device = cma_device_open();
+    struct ibv_context **list = device == NULL ? NULL : calloc(2, sizeof *list);
+    if (list != NULL) {
+        list[0] = device->verbs;
+    }
+    if (ret_count != NULL) {
+        *ret_count = list != NULL;
+    }
+    return list;
+}
+
+PUBLIC void rdma_free_devices(struct ibv_context **list)
+{
+    free(list);
+}
+
+int cma_error(int error)
+{
+    if (error == 0) {
+        return 0;
+    }
+    errno = error;
+    return -1;
+}
+
+int cma_status(enum status status)
+{
+    return status == STATUS_OK ? 0 : cma_error(cma_device()->core->errno_of(status));
+}

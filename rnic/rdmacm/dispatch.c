@@ -1,0 +1,86 @@
+/* From cm's queue to the channels of ids. */
+#include <stdlib.h>
+
+#include "rnic/rdmacm/cma.h"
+
+/* Refuses a request that no id of ours wants, and forgets it. */
+static void refuse(struct cma_device *device, const struct cm_event *event, uint16_t reason)
+{
+    struct instant now = engine_now(device->engine);
+    enum status status = device->core->cm_reject(event->connection, now, reason, NULL, 0);
+    (void)status; /* it may have gone meanwhile */
+    device->core->cm_release(event->connection, now);
+}
+
+/* A new id for a request; the application sees it with the event. */
+static void route_request(struct cma_device *device, const struct cm_event *event)
+{
+    struct rdma_cm_header header;
+    if (device->core->rdma_cm_header_parse(event->parameters.private_data, &header) != STATUS_OK) {
+        refuse(device, event, CM_REJECT_INVALID_SERVICE_ID);
+        return;
+    }
+    pthread_mutex_lock(&cma_lock);
+    struct cma_id *listener = cma_listener_of(event->context, &event->path.local);
+    struct cma_event *said = NULL;
+    struct cma_id *id = NULL;
+    if (listener != NULL) {
+        said = cma_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+        id = cma_id_new(listener->ibv.channel, listener->ibv.context, listener->ibv.ps,
+                        listener->ibv.qp_type);
+    }
+    if (said == NULL || id == NULL) {
+        pthread_mutex_unlock(&cma_lock);
+        free(said);
+        free(id);
+        refuse(device, event,
+               listener == NULL ? CM_REJECT_INVALID_SERVICE_ID : CM_REJECT_NO_RESOURCES);
+        return;
+    }
+    id->interface_index = listener->interface_index;
+    cma_take_request(id, event);
+    cma_set_addresses(id, (uint16_t)event->service_id, header.port);
+    cma_fill_path_record(id);
+    said->ibv.id = &id->ibv;
+    said->ibv.listen_id = &listener->ibv;
+    said->is_cm = true;
+    said->cm = *event;
+    cma_event_queue(said);
+    pthread_mutex_unlock(&cma_lock);
+
+    device->core->cm_set_context(event->connection, id);
+    /* The application may take its time. */
+    enum status status =
+        device->core->cm_delay(event->connection, engine_now(device->engine), SERVICE_TIMEOUT);
+    (void)status;
+}
+
+static void route(struct cma_device *device, const struct cm_event *event)
+{
+    struct cma_id *id = event->context;
+    if (event->kind == CM_EVENT_REQUEST) {
+        route_request(device, event);
+        return;
+    }
+    if (id == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&cma_lock);
+    struct cma_event *said = cma_event_new(id, RDMA_CM_EVENT_CONNECT_ERROR, 0);
+    if (said != NULL) {
+        said->is_cm = true;
+        said->cm = *event;
+        cma_event_queue(said);
+    }
+    pthread_mutex_unlock(&cma_lock);
+}
+
+void cma_dispatch(struct cma_device *device)
+{
+    struct cm_event event;
+    engine_lock(device->engine);
+    while (device->core->cm_next_event(device->engine->cm, &event)) {
+        route(device, &event);
+    }
+    engine_unlock(device->engine);
+}

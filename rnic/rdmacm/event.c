@@ -1,0 +1,151 @@
+/* Events: queued on the channel of their owner, taken, acknowledged. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rnic/rdmacm/cma.h"
+
+pthread_mutex_t cma_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t cma_acknowledged = PTHREAD_COND_INITIALIZER;
+
+struct cma_event *cma_event_new(struct cma_id *owner, enum rdma_cm_event_type type, int status)
+{
+    struct cma_event *event = calloc(1, sizeof *event);
+    if (event != NULL) {
+        event->owner = owner;
+        event->ibv.id = &owner->ibv;
+        event->ibv.event = type;
+        event->ibv.status = status;
+    }
+    return event;
+}
+
+/* With cma_lock held. */
+void cma_event_queue(struct cma_event *event)
+{
+    struct cma_channel *channel = cma_channel(event->owner->ibv.channel);
+    struct notify_record record = {.object = event->owner};
+    list_append(&channel->events, &event->node);
+    weir_seam()->notify_post(channel->notify, &record);
+}
+
+int cma_event_local(struct cma_id *id, enum rdma_cm_event_type type, int status)
+{
+    struct cma_event *event = cma_event_new(id, type, status);
+    if (event == NULL) {
+        return cma_error(ENOMEM);
+    }
+    pthread_mutex_lock(&cma_lock);
+    cma_event_queue(event);
+    pthread_mutex_unlock(&cma_lock);
+    return 0;
+}
+
+/* With cma_lock held. */
+void cma_event_collect(struct cma_id *owner, struct list *ret_events)
+{
+    struct cma_channel *channel = cma_channel(owner->ibv.channel);
+    LIST_FOR_EACH(node, &channel->events)
+    {
+        if (CONTAINER_OF(node, struct cma_event, node)->owner == owner) {
+            list_remove(node);
+            list_append(ret_events, node);
+        }
+    }
+    weir_seam()->notify_forget(channel->notify, owner);
+}
+
+PUBLIC int rdma_get_cm_event(struct rdma_event_channel *ibv, struct rdma_cm_event **ret_event)
+{
+    if (ibv == NULL || ret_event == NULL) {
+        return cma_error(EINVAL);
+    }
+    struct cma_channel *channel = cma_channel(ibv);
+    for (;;) {
+        struct notify_record record;
+        struct cma_event *event = NULL;
+        struct cma_device *device = cma_device();
+        if (device != NULL) {
+            engine_about_to_sleep(device->engine);
+        }
+        int error = weir_seam()->notify_wait(channel->notify, &record);
+        if (error != 0) {
+            return cma_error(error);
+        }
+        pthread_mutex_lock(&cma_lock);
+        struct list_node *node = list_pop_first(&channel->events);
+        if (node != NULL) {
+            event = CONTAINER_OF(node, struct cma_event, node);
+            event->owner->events_delivered++;
+        }
+        pthread_mutex_unlock(&cma_lock);
+        if (event == NULL) {
+            continue;
+        }
+        if (!event->is_cm || cma_process(event)) {
+            *ret_event = &event->ibv;
+            return 0;
+        }
+        rdma_ack_cm_event(&event->ibv);
+    }
+}
+
+PUBLIC int rdma_ack_cm_event(struct rdma_cm_event *ibv)
+{
+    if (ibv == NULL) {
+        return cma_error(EINVAL);
+    }
+    struct cma_event *event = (struct cma_event *)ibv;
+    pthread_mutex_lock(&cma_lock);
+    event->owner->events_acknowledged++;
+    pthread_cond_broadcast(&cma_acknowledged);
+    pthread_mutex_unlock(&cma_lock);
+    free(event);
+    return 0;
+}
+
+static void acknowledge_previous(struct cma_id *id)
+{
+    if (id->ibv.event != NULL) {
+        rdma_ack_cm_event(id->ibv.event);
+        id->ibv.event = NULL;
+    }
+}
+
+int cma_complete(struct cma_id *id)
+{
+    if (!id->is_synchronous) {
+        return 0;
+    }
+    acknowledge_previous(id);
+    if (rdma_get_cm_event(id->ibv.channel, &id->ibv.event) != 0) {
+        return -1;
+    }
+    int status = id->ibv.event->status;
+    if (id->ibv.event->event == RDMA_CM_EVENT_REJECTED) {
+        return cma_error(ECONNREFUSED);
+    }
+    return cma_error(status < 0 ? -status : status);
+}
+
+PUBLIC const char *rdma_event_str(enum rdma_cm_event_type event)
+{
+    static const char *const names[] = {
+        [RDMA_CM_EVENT_ADDR_RESOLVED] = "RDMA_CM_EVENT_ADDR_RESOLVED",
+        [RDMA_CM_EVENT_ADDR_ERROR] = "RDMA_CM_EVENT_ADDR_ERROR",
+        [RDMA_CM_EVENT_ROUTE_RESOLVED] = "RDMA_CM_EVENT_ROUTE_RESOLVED",
+        [RDMA_CM_EVENT_ROUTE_ERROR] = "RDMA_CM_EVENT_ROUTE_ERROR",
+        [RDMA_CM_EVENT_CONNECT_REQUEST] = "RDMA_CM_EVENT_CONNECT_REQUEST",
+        [RDMA_CM_EVENT_CONNECT_RESPONSE] = "RDMA_CM_EVENT_CONNECT_RESPONSE",
+        [RDMA_CM_EVENT_CONNECT_ERROR] = "RDMA_CM_EVENT_CONNECT_ERROR",
+        [RDMA_CM_EVENT_UNREACHABLE] = "RDMA_CM_EVENT_UNREACHABLE",
+        [RDMA_CM_EVENT_REJECTED] = "RDMA_CM_EVENT_REJECTED",
+        [RDMA_CM_EVENT_ESTABLISHED] = "RDMA_CM_EVENT_ESTABLISHED",
+        [RDMA_CM_EVENT_DISCONNECTED] = "RDMA_CM_EVENT_DISCONNECTED",
+        [RDMA_CM_EVENT_DEVICE_REMOVAL] = "RDMA_CM_EVENT_DEVICE_REMOVAL",
+        [RDMA_CM_EVENT_MULTICAST_JOIN] = "RDMA_CM_EVENT_MULTICAST_JOIN",
+        [RDMA_CM_EVENT_MULTICAST_ERROR] = "RDMA_CM_EVENT_MULTICAST_ERROR",
+        [RDMA_CM_EVENT_ADDR_CHANGE] = "RDMA_CM_EVENT_ADDR_CHANGE",
+        [RDMA_CM_EVENT_TIMEWAIT_EXIT] = "RDMA_CM_EVENT_TIMEWAIT_EXIT",
+    };
+    return (size_t)event < sizeof names / sizeof *names ? names[event] : "UNKNOWN EVENT";
+}

@@ -1,0 +1,165 @@
+/* Ids: life and channels. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rnic/rdmacm/cma.h"
+
+static enum ibv_qp_type type_of(enum rdma_port_space space)
+{
+    return space == RDMA_PS_UDP || space == RDMA_PS_IPOIB ? IBV_QPT_UD : IBV_QPT_RC;
+}
+
+struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context,
+                          enum rdma_port_space space, enum ibv_qp_type type)
+{
+    struct cma_id *id = calloc(1, sizeof *id);
+    if (id != NULL) {
+        id->claim = NO_CLAIM;
+        id->ibv.channel = channel;
+        id->ibv.context = context;
+        id->ibv.ps = space;
+        id->ibv.qp_type = type;
+        id->terms.ack_timeout = ACK_TIMEOUT;
+    }
+    return id;
+}
+
+PUBLIC int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **ret_id,
+                          void *context, enum rdma_port_space space)
+{
+    if (space != RDMA_PS_TCP && space != RDMA_PS_UDP) {
+        return cma_error(space == RDMA_PS_IB || space == RDMA_PS_IPOIB ? EOPNOTSUPP : EINVAL);
+    }
+    if (cma_device_open() == NULL) {
+        return -1;
+    }
+    struct cma_id *id = cma_id_new(channel, context, space, type_of(space));
+    if (id == NULL) {
+        return cma_error(ENOMEM);
+    }
+    if (channel == NULL && cma_id_make_synchronous(id) != 0) {
+        free(id);
+        return -1;
+    }
+    *ret_id = &id->ibv;
+    return 0;
+}
+
+/* Moves what is queued for an id to another channel. */
+static void move_events(struct cma_id *id, struct rdma_event_channel *channel)
+{
+    struct list events;
+    list_init(&events);
+    pthread_mutex_lock(&cma_lock);
+    if (id->ibv.channel != NULL) {
+        cma_event_collect(id, &events);
+    }
+    id->ibv.channel = channel;
+    for (struct list_node *node; (node = list_pop_first(&events)) != NULL;) {
+        cma_event_queue(CONTAINER_OF(node, struct cma_event, node));
+    }
+    pthread_mutex_unlock(&cma_lock);
+}
+
+int cma_id_make_synchronous(struct cma_id *id)
+{
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    if (channel == NULL) {
+        return -1;
+    }
+    move_events(id, channel);
+    id->is_synchronous = true;
+    return 0;
+}
+
+PUBLIC int rdma_migrate_id(struct rdma_cm_id *ibv, struct rdma_event_channel *channel)
+{
+    struct cma_id *id = cma_id(ibv);
+    struct rdma_event_channel *own = id->is_synchronous ? ibv->channel : NULL;
+    if (own != NULL && ibv->event != NULL) {
+        rdma_ack_cm_event(ibv->event);
+        ibv->event = NULL;
+    }
+    if (channel == NULL) {
+        if (own != NULL) {
+            return 0;
+        }
+        return cma_id_make_synchronous(id);
+    }
+    move_events(id, channel);
+    id->is_synchronous = false;
+    if (own != NULL) {
+        rdma_destroy_event_channel(own);
+    }
+    return 0;
+}
+
+/* Leaves cm: no event names the id after this. */
+static void leave(struct cma_id *id)
+{
+    struct cma_device *device = cma_device();
+    cma_unlisten(id);
+    if (id->connection != NULL) {
+        engine_lock(device->engine);
+        device->core->cm_release(id->connection, engine_now(device->engine));
+        id->connection = NULL;
+        engine_unlock(device->engine);
+    }
+}
+
+void cma_id_discard(struct cma_id *id)
+{
+    leave(id);
+    cma_unbind(id);
+    free(id->endpoint_init);
+    free(id);
+}
+
+/* Requests that the application never saw go with their listener; what had already happened to
+ * them, too. */
+static void drop_events(struct cma_id *id)
+{
+    struct list events;
+    list_init(&events);
+    pthread_mutex_lock(&cma_lock);
+    cma_event_collect(id, &events);
+    pthread_mutex_unlock(&cma_lock);
+    for (struct list_node *node; (node = list_pop_first(&events)) != NULL;) {
+        struct cma_event *event = CONTAINER_OF(node, struct cma_event, node);
+        struct cma_id *unseen =
+            event->ibv.event == RDMA_CM_EVENT_CONNECT_REQUEST ? cma_id(event->ibv.id) : NULL;
+        free(event);
+        if (unseen != NULL) {
+            leave(unseen);
+            drop_events(unseen);
+            cma_id_discard(unseen);
+        }
+    }
+}
+
+static void wait_acknowledged(struct cma_id *id)
+{
+    pthread_mutex_lock(&cma_lock);
+    while ((int32_t)(id->events_acknowledged - id->events_delivered) < 0) {
+        pthread_cond_wait(&cma_acknowledged, &cma_lock);
+    }
+    pthread_mutex_unlock(&cma_lock);
+}
+
+PUBLIC int rdma_destroy_id(struct rdma_cm_id *ibv)
+{
+    struct cma_id *id = cma_id(ibv);
+    struct rdma_event_channel *own = id->is_synchronous ? ibv->channel : NULL;
+    leave(id);
+    drop_events(id);
+    if (ibv->event != NULL) {
+        rdma_ack_cm_event(ibv->event);
+        ibv->event = NULL;
+    }
+    wait_acknowledged(id);
+    cma_id_discard(id);
+    if (own != NULL) {
+        rdma_destroy_event_channel(own);
+    }
+    return 0;
+}

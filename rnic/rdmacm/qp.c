@@ -1,0 +1,259 @@
+/* The queue pair of an id: its making with all that was not given, and its way through the states.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "rnic/rdmacm/cma.h"
+
+static void fill_vector(struct cma_id *id, struct ibv_ah_attr *ret_vector)
+{
+    uint32_t index = 0;
+    bool found = cma_device()->core->gid_table_find(&id->path.local, &index);
+    (void)found; /* a vanished address is refused by what the vector is given to */
+    *ret_vector = (struct ibv_ah_attr){
+        .is_global = 1,
+        .port_num = PORT_NUMBER,
+        .grh = {.sgid_index = (uint8_t)index,
+                .flow_label = id->path.flow_label,
+                .hop_limit = id->path.hop_limit != 0 ? id->path.hop_limit : 64,
+                .traffic_class = id->path.traffic_class},
+    };
+    memcpy(ret_vector->grh.dgid.raw, id->path.remote.bytes, sizeof id->path.remote.bytes);
+}
+
+static void fill_rtr(struct cma_id *id, struct ibv_qp_attr *attributes, int *ret_mask)
+{
+    *ret_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    fill_vector(id, &attributes->ah_attr);
+    attributes->path_mtu = (enum ibv_mtu)id->terms.path_mtu;
+    attributes->dest_qp_num = id->terms.remote_qpn.value;
+    attributes->rq_psn = id->terms.remote_psn.value;
+    attributes->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+    if (id->terms.responder_resources != 0) {
+        attributes->qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    }
+    *ret_mask |= IBV_QP_ACCESS_FLAGS;
+    if (id->ibv.qp_type == IBV_QPT_RC) {
+        attributes->max_dest_rd_atomic = id->terms.responder_resources;
+        attributes->min_rnr_timer = MIN_RNR_TIMER;
+        *ret_mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+    }
+}
+
+static void fill_rts(struct cma_id *id, struct ibv_qp_attr *attributes, int *ret_mask)
+{
+    *ret_mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+    attributes->sq_psn = id->terms.local_psn.value;
+    if (id->ibv.qp_type == IBV_QPT_RC) {
+        attributes->timeout = id->terms.ack_timeout;
+        attributes->retry_cnt = id->terms.retry_count;
+        attributes->rnr_retry = id->terms.rnr_retry_count;
+        attributes->max_rd_atomic = id->terms.initiator_depth;
+        *ret_mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    }
+}
+
+PUBLIC int rdma_init_qp_attr(struct rdma_cm_id *ibv, struct ibv_qp_attr *attributes, int *ret_mask)
+{
+    struct cma_id *id = cma_id(ibv);
+    enum ibv_qp_state state = attributes->qp_state;
+    *attributes = (struct ibv_qp_attr){.qp_state = state};
+    bool unconnected = ibv->qp_type == IBV_QPT_UD;
+    switch (state) {
+    case IBV_QPS_INIT:
+        attributes->port_num = PORT_NUMBER;
+        *ret_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                    (unconnected ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+        attributes->qkey = unconnected ? RDMA_UDP_QKEY : 0;
+        attributes->qp_access_flags =
+            unconnected
+                ? 0
+                : IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+        return 0;
+    case IBV_QPS_RTR:
+        if (unconnected) {
+            *ret_mask = IBV_QP_STATE;
+        } else {
+            fill_rtr(id, attributes, ret_mask);
+        }
+        return 0;
+    case IBV_QPS_RTS:
+        fill_rts(id, attributes, ret_mask);
+        return 0;
+    default:
+        return cma_error(EINVAL);
+    }
+}
+
+int cma_modify(struct cma_id *id, enum ibv_qp_state state)
+{
+    struct ibv_qp_attr attributes = {.qp_state = state};
+    int mask;
+    if (rdma_init_qp_attr(&id->ibv, &attributes, &mask) != 0) {
+        return -1;
+    }
+    return cma_error(ibv_modify_qp(id->ibv.qp, &attributes, mask));
+}
+
+int cma_modify_error(struct cma_id *id)
+{
+    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
+    return id->ibv.qp == NULL ? 0 : cma_error(ibv_modify_qp(id->ibv.qp, &attributes, IBV_QP_STATE));
+}
+
+static void destroy_queues(struct cma_id *id)
+{
+    struct rdma_cm_id *ibv = &id->ibv;
+    if (!id->owns_queues) {
+        return;
+    }
+    if (ibv->recv_cq != NULL) {
+        ibv_destroy_cq(ibv->recv_cq);
+    }
+    if (ibv->send_cq != NULL && ibv->send_cq != ibv->recv_cq) {
+        ibv_destroy_cq(ibv->send_cq);
+    }
+    if (ibv->recv_cq_channel != NULL) {
+        ibv_destroy_comp_channel(ibv->recv_cq_channel);
+    }
+    if (ibv->send_cq_channel != NULL && ibv->send_cq_channel != ibv->recv_cq_channel) {
+        ibv_destroy_comp_channel(ibv->send_cq_channel);
+    }
+    ibv->recv_cq = ibv->send_cq = NULL;
+    ibv->recv_cq_channel = ibv->send_cq_channel = NULL;
+    id->owns_queues = false;
+}
+
+static struct ibv_cq *create_queue(struct cma_id *id, uint32_t length,
+                                   struct ibv_comp_channel **ret_channel)
+{
+    *ret_channel = ibv_create_comp_channel(id->ibv.verbs);
+    return *ret_channel == NULL
+               ? NULL
+               : ibv_create_cq(id->ibv.verbs, length == 0 ? 1 : (int)length, id, *ret_channel, 0);
+}
+
+/* Makes the completion queues that the attributes do not name. */
+static int complete_queues(struct cma_id *id, struct ibv_qp_init_attr_ex *init)
+{
+    struct rdma_cm_id *ibv = &id->ibv;
+    if (init->recv_cq == NULL) {
+        id->owns_queues = true;
+        ibv->recv_cq = create_queue(id, init->cap.max_recv_wr, &ibv->recv_cq_channel);
+        init->recv_cq = ibv->recv_cq;
+    }
+    if (init->send_cq == NULL) {
+        id->owns_queues = true;
+        ibv->send_cq = create_queue(id, init->cap.max_send_wr, &ibv->send_cq_channel);
+        init->send_cq = ibv->send_cq;
+    }
+    if (init->recv_cq == NULL || init->send_cq == NULL) {
+        int error = errno;
+        destroy_queues(id);
+        return cma_error(error);
+    }
+    return 0;
+}
+
+static int first_states(struct cma_id *id)
+{
+    if (cma_modify(id, IBV_QPS_INIT) != 0) {
+        return -1;
+    }
+    if (id->ibv.qp_type == IBV_QPT_UD) {
+        return cma_modify(id, IBV_QPS_RTR) != 0 || cma_modify(id, IBV_QPS_RTS) != 0 ? -1 : 0;
+    }
+    return 0;
+}
+
+PUBLIC int rdma_create_qp_ex(struct rdma_cm_id *ibv, struct ibv_qp_init_attr_ex *init)
+{
+    struct cma_id *id = cma_id(ibv);
+    if (ibv->qp != NULL || ibv->verbs == NULL) {
+        return cma_error(EINVAL);
+    }
+    if ((init->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || init->pd == NULL) {
+        init->comp_mask |= IBV_QP_INIT_ATTR_PD;
+        init->pd = ibv->pd;
+    }
+    if (init->pd->context != ibv->verbs) {
+        return cma_error(EINVAL);
+    }
+    if (init->srq == NULL) {
+        init->srq = ibv->srq;
+    }
+    if (complete_queues(id, init) != 0) {
+        return -1;
+    }
+    struct ibv_qp *qp = ibv_create_qp_ex(ibv->verbs, init);
+    if (qp == NULL) {
+        int error = errno;
+        destroy_queues(id);
+        return cma_error(error);
+    }
+    ibv->qp = qp;
+    ibv->pd = init->pd;
+    ibv->qp_type = init->qp_type;
+    if (first_states(id) != 0) {
+        int error = errno;
+        rdma_destroy_qp(ibv);
+        return cma_error(error);
+    }
+    return 0;
+}
+
+PUBLIC int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+    struct ibv_qp_init_attr_ex extended = {.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd};
+    memcpy(&extended, init, sizeof *init);
+    int result = rdma_create_qp_ex(id, &extended);
+    if (result == 0) {
+        memcpy(init, &extended, sizeof *init);
+    }
+    return result;
+}
+
+PUBLIC void rdma_destroy_qp(struct rdma_cm_id *id)
+{
+    if (id->qp != NULL) {
+        ibv_destroy_qp(id->qp);
+        id->qp = NULL;
+    }
+    destroy_queues(cma_id(id));
+}
+
+PUBLIC int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *init)
+{
+    if (id->srq != NULL || id->verbs == NULL) {
+        return cma_error(EINVAL);
+    }
+    if ((init->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || init->pd == NULL) {
+        init->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+        init->pd = id->pd;
+    }
+    id->srq = ibv_create_srq_ex(id->verbs, init);
+    if (id->srq == NULL) {
+        return -1;
+    }
+    id->pd = init->pd;
+    return 0;
+}
+
+PUBLIC int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *init)
+{
+    struct ibv_srq_init_attr_ex extended = {.comp_mask = IBV_SRQ_INIT_ATTR_PD, .pd = pd};
+    memcpy(&extended, init, sizeof *init);
+    int result = rdma_create_srq_ex(id, &extended);
+    if (result == 0) {
+        memcpy(init, &extended, sizeof *init);
+    }
+    return result;
+}
+
+PUBLIC void rdma_destroy_srq(struct rdma_cm_id *id)
+{
+    if (id->srq != NULL) {
+        ibv_destroy_srq(id->srq);
+        id->srq = NULL;
+    }
+}
