@@ -161,7 +161,7 @@ enum status registry_listen(struct registry *registry, uint32_t index)
     registry_lock(registry);
     struct registry_claim *claim = own_claim(registry, index);
     atomic_store(&claim->state, CLAIM_FREE); /* not in its own way */
-    enum status status = is_taken(registry, &claim->name, claim->reuse) ? STATUS_IN_USE : STATUS_OK;
+    enum status status = is_taken(registry, &claim->name, false) ? STATUS_IN_USE : STATUS_OK;
     atomic_store(&claim->state, status == STATUS_OK ? CLAIM_LISTENING : CLAIM_BOUND);
     registry_unlock(registry);
     return status;

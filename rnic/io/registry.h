@@ -63,7 +63,8 @@ enum status registry_claim(struct registry *registry, const struct registry_name
 enum status registry_claim_port(struct registry *registry, uint8_t port_space,
                                 const struct registry_name *name, uint16_t *ret_port,
                                 uint32_t *ret_claim) MUST_USE;
-/* REQs for the claimed name come to this process from now on. IN_USE: somebody listens there. */
+/* REQs for the claimed name come to this process from now on. IN_USE: another claim covers
+ * the name, be it by reuse. */
 enum status registry_listen(struct registry *registry, uint32_t claim) MUST_USE;
 void registry_release(struct registry *registry, uint32_t claim);
 

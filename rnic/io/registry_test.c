@@ -1,0 +1,322 @@
+/* Slots, claims and their end with the process that held them. Each test has a registry of its own
+ * in a temporary file; other processes are forked children that are told what to do by pipe. */
+#include "rnic/io/registry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "rnic/wire/mad.h"
+
+static const struct gid here = {{[10] = 0xff, 0xff, 127, 0, 0, 1}};
+static const struct gid there = {{[10] = 0xff, 0xff, 127, 0, 0, 2}};
+static const struct gid here6 = {{[15] = 1}};
+
+struct fixture {
+    char path[64];
+};
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    snprintf(fixture->path, sizeof fixture->path, "/tmp/weir-registry-test-%ld", (long)getpid());
+    unlink(fixture->path);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    unlink(((struct fixture *)*state)->path);
+    free(*state);
+    return 0;
+}
+
+static struct registry *open_registry(void **state)
+{
+    struct registry *registry;
+    assert_int_equal(registry_open(((struct fixture *)*state)->path, &registry), STATUS_OK);
+    return registry;
+}
+
+static struct registry_name name_of(uint16_t port, enum registry_scope scope,
+                                    const struct gid *address)
+{
+    struct registry_name name = {.service_id = rdma_cm_service_id(6, port), .scope = scope};
+    if (address != NULL) {
+        name.address = *address;
+    }
+    return name;
+}
+
+/* A process that listens at `port` (0: only holds its slot) and lives until it is killed. */
+static pid_t start_holder(void **state, uint16_t port, uint32_t *ret_slot)
+{
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct registry *registry;
+        struct registry_name name = name_of(port, REGISTRY_ANY, NULL);
+        uint32_t claim, slot = REGISTRY_NO_SLOT;
+        if (registry_open(((struct fixture *)*state)->path, &registry) == STATUS_OK &&
+            (port == 0 || (registry_claim(registry, &name, false, &claim) == STATUS_OK &&
+                           registry_listen(registry, claim) == STATUS_OK))) {
+            slot = registry_slot(registry);
+        }
+        if (write(ready[1], &slot, sizeof slot) == (ssize_t)sizeof slot) {
+            pause();
+        }
+        _exit(1);
+    }
+    assert_int_equal(read(ready[0], ret_slot, sizeof *ret_slot), sizeof *ret_slot);
+    close(ready[0]);
+    close(ready[1]);
+    return child;
+}
+
+static void end(pid_t child)
+{
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void slots_do_not_overlap(void **state)
+{
+    struct registry *a = open_registry(state), *b = open_registry(state);
+    assert_int_not_equal(registry_slot(a), registry_slot(b));
+    uint32_t first_a = registry_first_qpn(a).value, first_b = registry_first_qpn(b).value;
+    assert_true(first_a >= REGISTRY_QPN_RESERVED && first_b >= REGISTRY_QPN_RESERVED);
+    assert_true(first_a + registry_qpn_count(a) <= first_b ||
+                first_b + registry_qpn_count(b) <= first_a);
+    assert_true(first_a + registry_qpn_count(a) <= QPN_MULTICAST.value);
+    struct qpn last = {first_a + registry_qpn_count(a) - 1};
+    assert_int_equal(registry_slot_of_qpn(last), registry_slot(a));
+    assert_int_equal(registry_process_count(a), 2);
+    registry_close(b);
+    assert_int_equal(registry_process_count(a), 1);
+    registry_close(a);
+}
+
+static void every_slot_can_be_had_and_no_more(void **state)
+{
+    struct registry *all[REGISTRY_SLOTS], *another;
+    const char *path = ((struct fixture *)*state)->path;
+    uint32_t count = 0;
+    while (count < REGISTRY_SLOTS && registry_open(path, &all[count]) == STATUS_OK) {
+        count++;
+    }
+    if (count < REGISTRY_SLOTS) { /* the limit of open files came first */
+        assert_true(count > 100);
+    } else {
+        assert_int_equal(registry_open(path, &another), STATUS_FULL);
+    }
+    while (count > 0) {
+        registry_close(all[--count]);
+    }
+}
+
+static void killed_process_gives_all_back(void **state)
+{
+    uint32_t slot;
+    struct registry *registry = open_registry(state);
+    pid_t child = start_holder(state, 700, &slot);
+    assert_int_not_equal(slot, REGISTRY_NO_SLOT);
+    struct registry_name name = name_of(700, REGISTRY_EXACT, &here);
+    uint32_t claim;
+    assert_int_equal(registry_claim(registry, &name, false, &claim), STATUS_IN_USE);
+    assert_int_equal(registry_find_listener(registry, name.service_id, &here), slot);
+    assert_true(registry_slot_is_used(registry, slot));
+    end(child);
+    assert_int_equal(registry_find_listener(registry, name.service_id, &here), REGISTRY_NO_SLOT);
+    assert_int_equal(registry_claim(registry, &name, false, &claim), STATUS_OK);
+    assert_false(registry_slot_is_used(registry, slot));
+    assert_int_equal(registry_process_count(registry), 1);
+    registry_close(registry);
+}
+
+static void killed_while_it_holds_the_lock(void **state)
+{
+    struct registry *registry = open_registry(state);
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) { /* takes the table's lock as registry_lock does, and dies with it */
+        int file = open(((struct fixture *)*state)->path, O_RDWR);
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+        char done = (char)fcntl(file, F_OFD_SETLKW, &lock);
+        if (write(ready[1], &done, 1) == 1) {
+            pause();
+        }
+        _exit(1);
+    }
+    char done;
+    assert_int_equal(read(ready[0], &done, 1), 1);
+    assert_int_equal(done, 0);
+    kill(child, SIGKILL); /* not waited for: the next call has to outlast it */
+    assert_int_equal(registry_process_count(registry), 1);
+    waitpid(child, NULL, 0);
+    close(ready[0]);
+    close(ready[1]);
+    registry_close(registry);
+}
+
+static void names_collide_as_addresses_do(void **state)
+{
+    static const struct {
+        enum registry_scope first, second;
+        const struct gid *first_address, *second_address;
+        enum status expected;
+    } rows[] = {
+        {REGISTRY_EXACT, REGISTRY_EXACT, &here, &here, STATUS_IN_USE},
+        {REGISTRY_EXACT, REGISTRY_EXACT, &here, &there, STATUS_OK},
+        {REGISTRY_EXACT, REGISTRY_ANY_IPV4, &here, NULL, STATUS_IN_USE},
+        {REGISTRY_EXACT, REGISTRY_ANY_IPV6, &here, NULL, STATUS_OK},
+        {REGISTRY_EXACT, REGISTRY_ANY_IPV6, &here6, NULL, STATUS_IN_USE},
+        {REGISTRY_EXACT, REGISTRY_ANY, &here, NULL, STATUS_IN_USE},
+        {REGISTRY_ANY_IPV4, REGISTRY_ANY_IPV6, NULL, NULL, STATUS_OK},
+        {REGISTRY_ANY_IPV4, REGISTRY_ANY_IPV4, NULL, NULL, STATUS_IN_USE},
+        {REGISTRY_ANY_IPV4, REGISTRY_ANY, NULL, NULL, STATUS_IN_USE},
+    };
+    struct registry *a = open_registry(state), *b = open_registry(state);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct registry_name first = name_of(7, rows[i].first, rows[i].first_address);
+        struct registry_name second = name_of(7, rows[i].second, rows[i].second_address);
+        uint32_t one, other;
+        assert_int_equal(registry_claim(a, &first, false, &one), STATUS_OK);
+        assert_int_equal(registry_claim(b, &second, false, &other), rows[i].expected);
+        if (rows[i].expected == STATUS_OK) {
+            registry_release(b, other);
+        }
+        registry_release(a, one);
+    }
+    registry_close(a);
+    registry_close(b);
+}
+
+static void reuse_ends_with_listening(void **state)
+{
+    struct registry *a = open_registry(state), *b = open_registry(state);
+    struct registry_name name = name_of(7, REGISTRY_ANY, NULL);
+    uint32_t one, other, third;
+    assert_int_equal(registry_claim(a, &name, true, &one), STATUS_OK);
+    assert_int_equal(registry_claim(b, &name, true, &other), STATUS_OK);
+    assert_int_equal(registry_claim(b, &name, false, &third), STATUS_IN_USE);
+    assert_int_equal(registry_listen(a, one), STATUS_IN_USE); /* as the kernel's rdma_cm does */
+    registry_release(b, other);
+    assert_int_equal(registry_listen(a, one), STATUS_OK);
+    assert_int_equal(registry_claim(b, &name, true, &other), STATUS_IN_USE);
+    registry_close(a);
+    registry_close(b);
+}
+
+static void chosen_ports_differ(void **state)
+{
+    struct registry *a = open_registry(state), *b = open_registry(state);
+    struct registry_name name = name_of(0, REGISTRY_EXACT, &here);
+    uint16_t ports[20];
+    uint32_t claim;
+    for (uint32_t i = 0; i < 20; i++) {
+        assert_int_equal(registry_claim_port(i % 2 ? a : b, 6, &name, &ports[i], &claim),
+                         STATUS_OK);
+        assert_true(ports[i] >= 32768 && ports[i] <= 60999);
+        for (uint32_t j = 0; j < i; j++) {
+            assert_int_not_equal(ports[i], ports[j]);
+        }
+    }
+    registry_close(a);
+    registry_close(b);
+}
+
+static void narrow_listener_comes_first_and_former_one_last(void **state)
+{
+    struct registry *a = open_registry(state), *b = open_registry(state);
+    struct registry_name narrow = name_of(9, REGISTRY_EXACT, &here);
+    struct registry_name wide = name_of(9, REGISTRY_EXACT, &there);
+    uint32_t one, other;
+    assert_int_equal(registry_claim(a, &narrow, false, &one), STATUS_OK);
+    assert_int_equal(registry_find_listener(b, narrow.service_id, &here), REGISTRY_NO_SLOT);
+    assert_int_equal(registry_listen(a, one), STATUS_OK);
+    assert_int_equal(registry_claim(b, &wide, false, &other), STATUS_OK);
+    assert_int_equal(registry_listen(b, other), STATUS_OK);
+    assert_int_equal(registry_find_listener(b, narrow.service_id, &here), registry_slot(a));
+    assert_int_equal(registry_find_listener(a, narrow.service_id, &there), registry_slot(b));
+    assert_int_equal(registry_find_listener(a, narrow.service_id, &here6), REGISTRY_NO_SLOT);
+
+    registry_release(a, one); /* a repeated REQ still finds who knows the connection */
+    assert_int_equal(registry_find_listener(b, narrow.service_id, &here), registry_slot(a));
+    struct registry_name anywhere = name_of(9, REGISTRY_ANY_IPV6, NULL);
+    assert_int_equal(registry_claim(b, &anywhere, false, &one), STATUS_OK);
+    assert_int_equal(registry_claim(b, &narrow, false, &one), STATUS_OK);
+    assert_int_equal(registry_listen(b, one), STATUS_OK);
+    assert_int_equal(registry_find_listener(b, narrow.service_id, &here), registry_slot(b));
+    registry_close(a);
+    registry_close(b);
+}
+
+static void claims_have_room_for_many_that_come_and_go(void **state)
+{
+    struct registry *registry = open_registry(state);
+    for (uint32_t i = 0; i < 10000; i++) {
+        struct registry_name name = name_of((uint16_t)(i % 60000), REGISTRY_ANY, NULL);
+        uint32_t claim;
+        assert_int_equal(registry_claim(registry, &name, false, &claim), STATUS_OK);
+        assert_int_equal(registry_listen(registry, claim), STATUS_OK);
+        registry_release(registry, claim);
+    }
+    registry_close(registry);
+}
+
+static void foreign_files_are_refused_and_broken_ones_renewed(void **state)
+{
+    const char *path = ((struct fixture *)*state)->path;
+    struct registry *registry, *another;
+    int file = open(path, O_CREAT | O_RDWR, 0644);
+    fchmod(file, 0644);
+    assert_int_equal(registry_open(path, &registry), STATUS_DENIED);
+    fchmod(file, 0600);
+    assert_int_equal(write(file, "nonsense", 8), 8);
+    assert_int_equal(registry_open(path, &registry), STATUS_OK);
+
+    assert_int_equal(pwrite(file, "nonsense", 8, 0), 8); /* as if of another version, and in use */
+    assert_int_equal(registry_open(path, &another), STATUS_IN_USE);
+    registry_close(registry);
+    assert_int_equal(registry_open(path, &registry), STATUS_OK);
+    registry_close(registry);
+    close(file);
+
+    unlink(path);
+    assert_int_equal(symlink("/tmp/weir-elsewhere", path), 0);
+    assert_int_equal(registry_open(path, &registry), STATUS_DENIED);
+}
+
+#define SHARED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SHARED(slots_do_not_overlap),
+        SHARED(every_slot_can_be_had_and_no_more),
+        SHARED(killed_process_gives_all_back),
+        SHARED(killed_while_it_holds_the_lock),
+        SHARED(names_collide_as_addresses_do),
+        SHARED(reuse_ends_with_listening),
+        SHARED(chosen_ports_differ),
+        SHARED(narrow_listener_comes_first_and_former_one_last),
+        SHARED(claims_have_room_for_many_that_come_and_go),
+        SHARED(foreign_files_are_refused_and_broken_ones_renewed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
