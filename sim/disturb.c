@@ -1,0 +1,263 @@
+/* Disturbing the run and taking it down: what an application, an administrator or a power cut does
+ * to queue pairs while they work. */
+#include "sim/workload.h"
+
+#include "rnic/base/check.h"
+#include "sim/checker.h"
+#include "sim/plan.h"
+
+static bool end_lives(const struct end *end)
+{
+    return !end->gone && end->qp != NULL && end->host->life == end->life &&
+           host_is_alive(end->host);
+}
+
+static void blame(struct end *end, enum cause cause)
+{
+    if (end->pair != NULL) {
+        end->pair->causes |= cause;
+    }
+}
+
+void workload_fail(struct world *world, struct end *end)
+{
+    if (!end_lives(end)) {
+        return;
+    }
+    workload_poll_all(world);
+    simulator_note(&world->simulator, "%c qp %u moved to error", end->host->name, end->qpn.value);
+    blame(end, CAUSE_PEER);
+    end->moved_to_error = true;
+    struct qp_attributes attributes = {.state = QP_ERROR};
+    if (device_modify_qp(end->host->device, world->simulator.now, end->qp, &attributes,
+                         QP_SET_STATE, NULL) != STATUS_OK) {
+        simulator_violate(&world->simulator, "modify", "to ERROR");
+    }
+    host_wake(end->host, 0);
+}
+
+static void void_outstanding(struct end *end)
+{
+    end->gone = true;
+    for (uint32_t i = end->resolved; i < end->posted; i++) {
+        if (end->ops[i].phase == OP_POSTED) {
+            end->ops[i].phase = OP_VOID;
+        }
+    }
+    for (uint32_t i = 0; end->intakes == &end->own && i < end->own.posted; i++) {
+        if (end->own.list[i].phase == OP_POSTED) {
+            end->own.list[i].phase = OP_VOID;
+        }
+    }
+}
+
+void workload_destroy_end(struct world *world, struct end *end)
+{
+    if (!end_lives(end)) {
+        return;
+    }
+    workload_poll_all(world);
+    simulator_note(&world->simulator, "%c qp %u destroyed", end->host->name, end->qpn.value);
+    blame(end, CAUSE_PEER);
+    void_outstanding(end);
+    device_destroy_qp(end->host->device, end->qp);
+    end->qp = NULL;
+}
+
+void workload_host_dies(struct world *world, struct host *host)
+{
+    workload_poll_all(world);
+    for (uint32_t i = 0; i < world->end_count; i++) {
+        struct end *end = world->ends[i];
+        if (end->host == host && !end->gone) {
+            blame(end, CAUSE_PEER);
+            void_outstanding(end);
+            end->qp = NULL;
+        }
+    }
+    model_freeze_space(&world->scratch, world->space_of[host->index]);
+    host_die(host);
+    world->coverage->deaths++;
+}
+
+static void fail_event(void *context, uint64_t number)
+{
+    struct world *world = context;
+    struct end *end = world->ends[number];
+    if (end->started) {
+        workload_fail(world, end);
+    }
+}
+
+static void destroy_event(void *context, uint64_t number)
+{
+    struct world *world = context;
+    struct end *end = world->ends[number];
+    if (end->started && end->intakes->shared == NULL) {
+        workload_destroy_end(world, end);
+    }
+}
+
+/* A key goes while peers use it: what they do from now on must fail and leave no trace. */
+static void deregister_event(void *context, uint64_t host_index)
+{
+    struct world *world = context;
+    struct host *host = &world->hosts[host_index];
+    if (!host_is_alive(host)) {
+        return;
+    }
+    struct space *space = world->space_of[host_index];
+    struct territory *chosen = NULL;
+    for (uint32_t i = 0; i < space->territory_count; i++) {
+        struct territory *territory = space->territories[i];
+        if (territory->alive && !territory->foreign &&
+            (territory->access == ACCESS_REMOTE_READ ||
+             territory->access == (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE))) {
+            chosen = territory;
+        }
+    }
+    if (chosen == NULL) {
+        return;
+    }
+    simulator_note(&world->simulator, "%c deregisters key %x", host->name, chosen->key.value);
+    for (uint32_t i = 0; i < world->end_count; i++) {
+        struct end *end = world->ends[i];
+        for (uint32_t j = 0; j < end->op_count; j++) {
+            struct op *op = &end->ops[j];
+            if (op->has_target && op->target.territory == chosen && op->phase != OP_DONE) {
+                op->may |= op->length > 0 ? MAY(COMPLETION_REMOTE_ACCESS_ERROR) : 0;
+                end->pair->causes |= CAUSE_ILLEGAL;
+                end->pair->illegal_count += 2;
+            }
+        }
+    }
+    model_deregister(&world->scratch, chosen);
+}
+
+static void revive_event(void *context, uint64_t host_index)
+{
+    struct world *world = context;
+    struct host *host = &world->hosts[host_index];
+    simulator_note(&world->simulator, "%c is back", host->name);
+    host_start(host);
+    plan_space(world, host);
+    struct host *other = &world->hosts[(host_index + 1) % world->host_count];
+    if (!host_is_alive(other)) {
+        return;
+    }
+    struct pair *pair = plan_pair(world, host, other, SERVICE_RC);
+    for (unsigned side = 0; pair != NULL && side < 2; side++) {
+        workload_connect(world, &pair->ends[side]);
+        workload_start(world, &pair->ends[side]);
+    }
+}
+
+static void die_event(void *context, uint64_t host_index)
+{
+    struct world *world = context;
+    struct host *host = &world->hosts[host_index];
+    if (!host_is_alive(host)) {
+        return;
+    }
+    workload_host_dies(world, host);
+    if (dice_percent(&world->play, 70)) {
+        simulator_after(&world->simulator, dice_range(&world->play, 1000, 500000), revive_event,
+                        world, host_index);
+    }
+}
+
+static void plan_partition(struct world *world)
+{
+    struct dice *dice = &world->play;
+    uint32_t a = dice_below(dice, world->host_count);
+    uint32_t b = (a + 1) % world->host_count;
+    struct instant from = {dice_below(dice, 200000)};
+    bool for_ever = dice_percent(dice, 30);
+    struct instant until =
+        for_ever ? INSTANT_NEVER : instant_after(from, dice_range(dice, 100000, 20000000));
+    simulator_note(&world->simulator, "%c and %c will be cut at %lluns", 'A' + (int)a, 'A' + (int)b,
+                   (unsigned long long)from.ns);
+    network_cut(&world->network, a, b, from, until);
+}
+
+void workload_plan_disturbances(struct world *world)
+{
+    struct dice *dice = &world->play;
+    struct simulator *simulator = &world->simulator;
+    if (world->profile.partition && dice_percent(dice, 80)) {
+        plan_partition(world);
+    }
+    if (world->profile.death && dice_percent(dice, 80)) {
+        simulator_after(simulator, dice_below(dice, 300000), die_event, world,
+                        dice_below(dice, world->host_count));
+    }
+    uint32_t percent = world->profile.disturb_percent;
+    uint32_t pair_ends = world->pair_count * 2;
+    if (pair_ends > 0 && dice_percent(dice, percent)) {
+        simulator_after(simulator, dice_below(dice, 200000), fail_event, world,
+                        dice_below(dice, world->end_count));
+    }
+    if (pair_ends > 0 && dice_percent(dice, percent)) {
+        simulator_after(simulator, dice_below(dice, 200000), destroy_event, world,
+                        dice_below(dice, world->end_count));
+    }
+    if (dice_percent(dice, percent)) {
+        simulator_after(simulator, dice_below(dice, 100000), deregister_event, world,
+                        dice_below(dice, world->host_count));
+    }
+}
+
+static void release_space(struct world *world, struct host *host)
+{
+    struct space *space = world->space_of[host->index];
+    struct memory *memory = device_memory(host->device);
+    if (memory_free_domain(memory, space->domain) != STATUS_BUSY) {
+        simulator_violate(&world->simulator, "leak", "a domain in use was freed");
+        return;
+    }
+    for (uint32_t i = 0; i < space->territory_count; i++) {
+        if (space->territories[i]->alive) {
+            CHECK(memory_deregister(memory, space->territories[i]->key) == STATUS_OK);
+            space->territories[i]->alive = false;
+        }
+    }
+    if (memory_free_domain(memory, space->domain) != STATUS_OK ||
+        memory_free_domain(memory, space->foreign_domain) != STATUS_OK) {
+        simulator_violate(&world->simulator, "leak", "%c: a domain is still in use", host->name);
+    }
+}
+
+void workload_take_down(struct world *world)
+{
+    for (uint32_t i = 0; i < world->end_count; i++) {
+        workload_destroy_end(world, world->ends[i]);
+    }
+    for (uint32_t i = 0; i < world->shared_count; i++) {
+        struct intakes *shared = world->shared[i];
+        if (shared->owner->life == shared->owner->host->life &&
+            host_is_alive(shared->owner->host)) {
+            receive_queue_destroy(shared->shared);
+        }
+    }
+    for (uint32_t i = 0; i < world->queue_count; i++) {
+        struct application_queue *queue = world->queues[i];
+        if (queue->life != queue->host->life || !host_is_alive(queue->host)) {
+            continue;
+        }
+        if (completion_queue_users(queue->queue) != 0) {
+            simulator_violate(&world->simulator, "leak", "a completion queue has %u users",
+                              completion_queue_users(queue->queue));
+            return;
+        }
+        completion_queue_destroy(queue->queue);
+        queue->life = 0;
+    }
+    for (uint32_t i = 0; i < world->host_count && !simulator_is_violated(&world->simulator); i++) {
+        if (host_is_alive(&world->hosts[i])) {
+            release_space(world, &world->hosts[i]);
+            if (!simulator_is_violated(&world->simulator)) {
+                host_stop(&world->hosts[i]);
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+#include "sim/host.h"
+
+#include "rnic/base/check.h"
+
+/* An engine that is told "more" comes back after this long. */
+#define AGAIN_NS 200u
+
+static void wake_event(void *context, uint64_t life);
+
+static void wake_at(struct host *host, struct instant when)
+{
+    if (!host_is_alive(host) || !instant_before(when, host->wake_at)) {
+        return;
+    }
+    host->wake_at = when;
+    simulator_at(host->simulator, when, wake_event, host, host->life);
+}
+
+void host_wake(struct host *host, uint64_t delay_ns)
+{
+    wake_at(host, instant_after(host->simulator->now, delay_ns));
+}
+
+static void drain_cm(struct host *host)
+{
+    struct cm_event event;
+    while (host->cm != NULL && cm_next_event(host->cm, &event)) {
+        simulator_mix(host->simulator, UINT64_C(0xc000) + event.kind);
+        if (host->application != NULL && host->application->cm_event != NULL) {
+            host->application->cm_event(host->application, host, &event);
+        }
+    }
+}
+
+static void host_run(struct host *host)
+{
+    struct instant now = host->simulator->now;
+    host->wake_at = INSTANT_NEVER;
+    bool more = device_advance(host->device, now, host->config.budget);
+    struct instant next = device_next_deadline(host->device);
+    if (host->cm != NULL) {
+        cm_advance(host->cm, now);
+        drain_cm(host);
+        next = instant_earlier(device_next_deadline(host->device), cm_next_deadline(host->cm));
+        more |= device_has_doorbell(host->device);
+    }
+    if (more) {
+        next = instant_earlier(next, instant_after(now, AGAIN_NS));
+    }
+    if (!instant_is_never(next)) {
+        wake_at(host, next);
+    }
+    if (host->application != NULL && host->application->ran != NULL) {
+        host->application->ran(host->application, host);
+    }
+}
+
+static void wake_event(void *context, uint64_t life)
+{
+    struct host *host = context;
+    if (life != host->life || !host_is_alive(host) || host->simulator->now.ns != host->wake_at.ns) {
+        return;
+    }
+    host_run(host);
+}
+
+static void deliver(struct network_end *end, const struct arrival *arrival, const uint8_t *bytes,
+                    uint32_t length)
+{
+    struct host *host = (struct host *)end;
+    struct counters before;
+    if (host->simulator->trace != NULL) {
+        before = *device_counters(host->device);
+    }
+    device_receive(host->device, host->simulator->now, arrival, bytes, length);
+    if (host->simulator->trace != NULL) {
+        const struct counters *after = device_counters(host->device);
+        for (enum packet_refusal r = REFUSED_NOT; r < REFUSED_COUNT; r++) {
+            if (after->refused[r] != before.refused[r]) {
+                simulator_note(host->simulator, "%c drops %s", host->name, packet_refusal_name(r));
+            }
+        }
+    }
+    host_wake(host, 0);
+}
+
+static void refuse(struct network_end *end, enum packet_refusal refusal)
+{
+    struct host *host = (struct host *)end;
+    simulator_note(host->simulator, "%c drops %s", host->name, packet_refusal_name(refusal));
+    device_refuse(host->device, refusal);
+}
+
+static void room(struct network_end *end)
+{
+    host_wake((struct host *)end, 0);
+}
+
+static void raise_event(struct event_sink *sink, const struct event *event)
+{
+    struct host *host = (struct host *)((uint8_t *)sink - offsetof(struct host, events));
+    simulator_mix(host->simulator, UINT64_C(0xe000) + event->kind);
+    simulator_note(host->simulator, "%c event %s", host->name, event_kind_name(event->kind));
+    if (host->application != NULL && host->application->event != NULL) {
+        host->application->event(host->application, host, event);
+    }
+}
+
+void host_init(struct host *host, struct simulator *simulator, struct network *network,
+               unsigned index, const struct host_config *config)
+{
+    *host = (struct host){
+        .end = {.deliver = deliver, .refuse = refuse, .room = room},
+        .events = {.raise = raise_event},
+        .simulator = simulator,
+        .network = network,
+        .index = index,
+        .name = (char)('A' + index),
+        .config = *config,
+        .wake_at = INSTANT_NEVER,
+    };
+    storage_init(&host->storage, simulator);
+}
+
+void host_start(struct host *host)
+{
+    CHECK(!host_is_alive(host));
+    host->life++;
+    host->wake_at = INSTANT_NEVER;
+    uint64_t seed = host->simulator->seed * 31 + host->index * 7 + host->life;
+    struct device_config config = {
+        .allocator = &host->storage.allocator,
+        .sink = network_sink(host->network, host->index),
+        .events = &host->events,
+        .seed = seed,
+        .first_qpn = {(host->index + 1) * 0x1000 + host->life * 0x100},
+        .qpn_count = host->config.qpn_count,
+        .max_regions = host->config.max_regions,
+        .max_reads_in = host->config.max_reads_in,
+    };
+    CHECK(device_create(&config, &host->device) == STATUS_OK);
+    if (host->config.with_cm) {
+        struct cm_config cm = {
+            .allocator = &host->storage.allocator,
+            .device = host->device,
+            .seed = seed + 1,
+            .max_connections = host->config.max_connections,
+            .ca_guid = seed,
+        };
+        CHECK(cm_create(&cm, &host->cm) == STATUS_OK);
+    }
+    network_attach(host->network, host->index, &host->end);
+}
+
+void host_die(struct host *host)
+{
+    simulator_note(host->simulator, "%c dies", host->name);
+    network_attach(host->network, host->index, NULL);
+    storage_check(&host->storage);
+    storage_forget(&host->storage);
+    host->device = NULL;
+    host->cm = NULL;
+}
+
+void host_stop(struct host *host)
+{
+    if (!host_is_alive(host)) {
+        return;
+    }
+    struct simulator *simulator = host->simulator;
+    if (host->cm != NULL) {
+        if (cm_connection_count(host->cm) != 0 || cm_listener_count(host->cm) != 0) {
+            simulator_violate(simulator, "leak", "%c: %u connections, %u listeners are left",
+                              host->name, cm_connection_count(host->cm),
+                              cm_listener_count(host->cm));
+            return;
+        }
+        cm_destroy(host->cm);
+        host->cm = NULL;
+    }
+    struct memory *memory = device_memory(host->device);
+    if (memory_region_count(memory) != 0 || memory_domain_count(memory) != 0) {
+        simulator_violate(simulator, "leak", "%c: %u regions, %u domains are left", host->name,
+                          memory_region_count(memory), memory_domain_count(memory));
+        return;
+    }
+    network_attach(host->network, host->index, NULL);
+    device_destroy(host->device);
+    host->device = NULL;
+    if (host->storage.live_count != 0) {
+        simulator_violate(simulator, "leak", "%c: %llu blocks, %llu bytes are left", host->name,
+                          (unsigned long long)host->storage.live_count,
+                          (unsigned long long)host->storage.live_bytes);
+    }
+    storage_check(&host->storage);
+    storage_forget(&host->storage);
+}

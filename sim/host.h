@@ -1,0 +1,70 @@
+/* A simulated host: a device and its connection manager on one port of the network, driven by the
+ * simulator. It can die, with everything it had in memory, and start again with a new life.
+ *
+ * Here: what io/loop is in the real world. Not here: what its applications do (workload.h). */
+#ifndef WEIR_SIM_HOST_H
+#define WEIR_SIM_HOST_H
+
+#include "rnic/cm/cm.h"
+#include "rnic/device/device.h"
+#include "sim/network.h"
+#include "sim/storage.h"
+
+struct host;
+
+/* The applications of a host. All may be NULL. */
+struct host_application {
+    /* The engine has run: completions may have come. */
+    void (*ran)(struct host_application *application, struct host *host);
+    void (*event)(struct host_application *application, struct host *host,
+                  const struct event *event);
+    void (*cm_event)(struct host_application *application, struct host *host,
+                     const struct cm_event *event);
+};
+
+struct host_config {
+    uint32_t qpn_count;
+    uint32_t max_regions;
+    uint32_t max_reads_in;
+    uint32_t budget; /* packets per advance */
+    bool with_cm;
+    uint32_t max_connections;
+};
+
+struct host {
+    struct network_end end;   /* first */
+    struct event_sink events; /* of the device */
+    struct simulator *simulator;
+    struct network *network;
+    unsigned index;
+    char name; /* 'A' + index */
+    struct host_config config;
+    struct host_application *application;
+
+    struct storage storage;
+    struct device *device; /* NULL: dead */
+    struct cm *cm;         /* may be NULL */
+    uint32_t life;         /* counts starts; stale events know theirs */
+    struct instant wake_at;
+};
+
+void host_init(struct host *host, struct simulator *simulator, struct network *network,
+               unsigned index, const struct host_config *config);
+/* Creates device and cm. Every life has queue pair numbers of its own, so that what is still on
+ * its way to the last one meets nobody. */
+void host_start(struct host *host);
+/* Everything vanishes: no completion, no goodbye. */
+void host_die(struct host *host);
+/* The orderly end: destroys cm and device, violates "leak" if something is left. The application
+ * has destroyed its objects. */
+void host_stop(struct host *host);
+
+static inline bool host_is_alive(const struct host *host)
+{
+    return host->device != NULL;
+}
+
+/* The engine runs `delay_ns` from now at the latest: a doorbell was rung, a call was made. */
+void host_wake(struct host *host, uint64_t delay_ns);
+
+#endif

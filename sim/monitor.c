@@ -1,0 +1,218 @@
+#include "sim/monitor.h"
+
+#include "rnic/wire/packet.h"
+#include "rnic/wire/psn.h"
+#include "sim/world.h"
+
+/* In units of 10 us, by code. [IBA 9.7.5.2.8, table 45] */
+static const uint32_t rnr_timers[32] = {
+    65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,    32,
+    48,    64,   96,   128,  192,  256,   384,   512,   768,   1024,  1536,
+    2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+};
+
+/* Below this the transport's own timers cannot be shorter than the attribute. */
+#define EXACT_TIMEOUT_MAX 9u
+
+static uint64_t timeout_ns(const struct end *end)
+{
+    return UINT64_C(4096) << end->attributes.timeout;
+}
+
+static struct end *end_by_qpn(struct world *world, struct qpn qpn)
+{
+    for (uint32_t i = 0; i < world->end_count; i++) {
+        if (world->ends[i]->qpn.value == qpn.value) {
+            return world->ends[i];
+        }
+    }
+    return NULL;
+}
+
+static struct flow *flow_of(struct monitor *monitor, const struct end *end)
+{
+    struct flow **flow = &monitor->flows[end->number];
+    if (*flow == NULL) {
+        *flow = scratch_take(&monitor->world->scratch, sizeof **flow);
+    }
+    return *flow;
+}
+
+static uint32_t packets(uint32_t length, enum path_mtu mtu)
+{
+    uint32_t bytes = path_mtu_bytes(mtu);
+    return length == 0 ? 1 : (length + bytes - 1) / bytes;
+}
+
+static bool is_orderly(const struct world *world)
+{
+    return world->profile.strict;
+}
+
+static void request_sent(struct monitor *monitor, struct end *end, const struct packet *packet)
+{
+    struct world *world = monitor->world;
+    struct flow *flow = flow_of(monitor, end);
+    struct instant now = world->simulator.now;
+    if (!flow->seen) {
+        flow->seen = true;
+        flow->first = flow->next = end->attributes.send_psn;
+        flow->last = psn_add(flow->first, PSN_MASK);
+    }
+    int32_t ahead = psn_distance(flow->next, packet->psn);
+    bool read = packet->info->operation == OPERATION_READ_REQUEST;
+    uint32_t count = read ? packets(packet->dma_length, end->mtu) : 1;
+    if (ahead > 0) {
+        simulator_violate(&world->simulator, "psn", "%c qp %u sent PSN %u, and %u was due",
+                          end->host->name, end->qpn.value, packet->psn.value, flow->next.value);
+        return;
+    }
+    if (ahead == 0) {
+        uint32_t at = (uint32_t)psn_distance(flow->first, packet->psn);
+        if (at < FLOW_TIMES) {
+            flow->first_sent_ns[at] = now.ns;
+        }
+        flow->next = psn_add(packet->psn, count);
+    } else if (!psn_before(flow->last, packet->psn)) {
+        flow->rounds++;
+    }
+    flow->last = packet->psn;
+    if (is_orderly(world) && instant_before(now, flow->rnr_until) &&
+        !psn_before(packet->psn, flow->rnr_psn)) {
+        simulator_violate(&world->simulator, "rnr", "%c qp %u sent PSN %u %lluns too early",
+                          end->host->name, end->qpn.value, packet->psn.value,
+                          (unsigned long long)(flow->rnr_until.ns - now.ns));
+    }
+}
+
+static void harm(struct pair *pair, struct instant now)
+{
+    if (pair->harm_count < sizeof pair->harms / sizeof pair->harms[0]) {
+        pair->harms[pair->harm_count] = now;
+    }
+    pair->harm_count++;
+}
+
+static void sent(struct network_observer *observer, const struct frame *frame, enum fate fate)
+{
+    struct monitor *monitor = (struct monitor *)observer;
+    struct packet packet;
+    if (packet_parse(frame->bytes, frame->length, &packet) != REFUSED_NOT ||
+        packet.info->service != SERVICE_RC) {
+        return;
+    }
+    struct end *receiver = end_by_qpn(monitor->world, packet.destination);
+    if (receiver == NULL || receiver->peer == NULL) {
+        return;
+    }
+    if (fate == FATE_LOST || fate == FATE_CORRUPTED) {
+        harm(receiver->pair, monitor->world->simulator.now);
+    }
+    if (packet.info->is_request) {
+        request_sent(monitor, receiver->peer, &packet);
+    }
+}
+
+static void delivered(struct network_observer *observer, const struct frame *frame)
+{
+    struct monitor *monitor = (struct monitor *)observer;
+    struct packet packet;
+    if (packet_parse(frame->bytes, frame->length, &packet) != REFUSED_NOT ||
+        packet.info->service != SERVICE_RC || packet.info->is_request) {
+        return;
+    }
+    struct end *end = end_by_qpn(monitor->world, packet.destination);
+    if (end == NULL) {
+        return;
+    }
+    struct flow *flow = flow_of(monitor, end);
+    flow->rounds = 0;
+    flow->answered = true;
+    flow->last_response = monitor->world->simulator.now;
+    if (packet.info->operation == OPERATION_ACKNOWLEDGE && packet.aeth.kind == AETH_RNR_NAK) {
+        bool again = flow->rnr_naks > 0 && psn_equal(flow->rnr_psn, packet.psn);
+        flow->rnr_naks = again ? flow->rnr_naks + 1 : 1;
+        flow->rnr_psn = packet.psn;
+        flow->rnr_until = instant_after(monitor->world->simulator.now,
+                                        rnr_timers[packet.aeth.value & 31] * UINT64_C(10000));
+    }
+}
+
+void monitor_init(struct monitor *monitor, struct world *world)
+{
+    *monitor = (struct monitor){
+        .observer = {.sent = sent, .delivered = delivered},
+        .world = world,
+    };
+    world->network.observer = &monitor->observer;
+}
+
+/* The op's first PSN, counted from the flow's first. */
+static uint32_t psn_place(const struct end *end, const struct op *op)
+{
+    uint32_t place = 0;
+    for (const struct op *before = end->ops; before < op; before++) {
+        bool atomic = before->kind == WORK_COMPARE_SWAP || before->kind == WORK_FETCH_ADD;
+        place += atomic ? 1 : packets(before->length, end->mtu);
+    }
+    return place;
+}
+
+static void check_silence(struct world *world, const struct end *end, const struct flow *flow,
+                          uint64_t first_ns)
+{
+    uint32_t retries = end->attributes.retry_count;
+    uint64_t waited_ns = world->simulator.now.ns - first_ns;
+    bool exact = end->attributes.timeout <= EXACT_TIMEOUT_MAX;
+    if (flow->rounds < retries || (exact && flow->rounds > retries)) {
+        simulator_violate(&world->simulator, "retry",
+                          "%c qp %u gave up after %u repetitions, retry count %u", end->host->name,
+                          end->qpn.value, flow->rounds, retries);
+    } else if (waited_ns < (retries + 1) * timeout_ns(end)) {
+        simulator_violate(&world->simulator, "retry", "%c qp %u gave up after %lluns",
+                          end->host->name, end->qpn.value, (unsigned long long)waited_ns);
+    }
+}
+
+void monitor_retry_exceeded(struct monitor *monitor, const struct end *end, const struct op *op)
+{
+    struct world *world = monitor->world;
+    const struct flow *flow = flow_of(monitor, end);
+    uint32_t place = psn_place(end, op);
+    if (place >= FLOW_TIMES || !flow->seen) {
+        return;
+    }
+    uint64_t first_ns = flow->first_sent_ns[place];
+    if (!flow->answered || flow->last_response.ns < first_ns) {
+        check_silence(world, end, flow, first_ns);
+        return;
+    }
+    const struct pair *pair = end->pair;
+    if (pair->causes != CAUSE_LOSS || end->peer->failed || end->peer->intake_failed) {
+        return;
+    }
+    uint32_t harms = 0;
+    uint32_t known = sizeof pair->harms / sizeof pair->harms[0];
+    for (uint32_t i = 0; i < pair->harm_count && i < known; i++) {
+        harms += pair->harms[i].ns >= op->posted_at.ns;
+    }
+    harms += pair->harm_count > known ? pair->harm_count - known : 0;
+    if (harms < end->attributes.retry_count + 1u) {
+        simulator_violate(&world->simulator, "retry",
+                          "%c qp %u send %u gave up, but only %u packets were harmed (retry %u)",
+                          end->host->name, end->qpn.value, (unsigned)(op - end->ops), harms,
+                          end->attributes.retry_count);
+    }
+}
+
+void monitor_rnr_exceeded(struct monitor *monitor, const struct end *end, const struct op *op)
+{
+    (void)op;
+    const struct flow *flow = flow_of(monitor, end);
+    uint32_t expected = end->attributes.rnr_retry_count + 1u;
+    if (is_orderly(monitor->world) && flow->rnr_naks != expected) {
+        simulator_violate(&monitor->world->simulator, "rnr",
+                          "%c qp %u gave up after %u RNR NAKs, and %u are due", end->host->name,
+                          end->qpn.value, flow->rnr_naks, expected);
+    }
+}

@@ -1,0 +1,367 @@
+#include "sim/network.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "rnic/base/check.h"
+#include "sim/describe.h"
+
+#define FRAME_MAX (PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 4u)
+
+struct gid network_gid(unsigned index, bool ipv6)
+{
+    struct gid gid = {{0}};
+    if (ipv6) {
+        gid.bytes[0] = 0xfd;
+        gid.bytes[1] = 0x77;
+        gid.bytes[15] = (uint8_t)(index + 1);
+        return gid;
+    }
+    gid.bytes[10] = 0xff;
+    gid.bytes[11] = 0xff;
+    gid.bytes[12] = 10;
+    gid.bytes[13] = 77;
+    gid.bytes[15] = (uint8_t)(index + 1);
+    return gid;
+}
+
+struct path network_path(unsigned from, unsigned to, bool ipv6, uint16_t source_port)
+{
+    return (struct path){
+        .local = network_gid(from, ipv6),
+        .remote = network_gid(to, ipv6),
+        .source_port = source_port,
+        .hop_limit = 64,
+    };
+}
+
+unsigned network_host_of(const struct gid *gid)
+{
+    unsigned index = gid->bytes[15] - 1u;
+    if (index >= HOST_MAX) {
+        return HOST_MAX;
+    }
+    struct gid ours = network_gid(index, !gid_is_ipv4(gid));
+    return gid_equal(gid, &ours) ? index : HOST_MAX;
+}
+
+static bool is_cut(const struct network *network, const struct network_link *link)
+{
+    struct instant now = network->simulator->now;
+    return !instant_before(now, link->cut_from) && instant_before(now, link->cut_until);
+}
+
+static enum fate choose_fate(struct network *network, struct network_link *link,
+                             const struct frame *frame)
+{
+    if (network->script != NULL) {
+        enum fate fate = network->script(network->script_context, frame->from, frame->to,
+                                         frame->bytes, frame->length);
+        if (fate != FATE_PASS) {
+            return fate;
+        }
+    }
+    const struct link_config *config = &link->config;
+    if (config->burst_begin > 0) {
+        if (dice_chance(&network->dice, link->in_burst ? config->burst_end : config->burst_begin)) {
+            link->in_burst = !link->in_burst;
+        }
+        if (link->in_burst && dice_chance(&network->dice, config->burst_loss)) {
+            return FATE_LOST;
+        }
+    }
+    if (is_cut(network, link) || dice_chance(&network->dice, config->loss)) {
+        return FATE_LOST;
+    }
+    if (dice_chance(&network->dice, config->corrupt)) {
+        return FATE_CORRUPTED;
+    }
+    if (dice_chance(&network->dice, config->duplicate)) {
+        return FATE_DUPLICATED;
+    }
+    if (dice_chance(&network->dice, config->reorder)) {
+        return FATE_DELAYED;
+    }
+    return FATE_PASS;
+}
+
+static void corrupt(struct network *network, struct frame *frame)
+{
+    uint32_t flips = dice_range(&network->dice, 1, 3);
+    while (flips-- > 0) {
+        uint32_t bit = dice_below(&network->dice, (frame->length + ICRC_LENGTH) * 8);
+        uint32_t byte = bit / 8;
+        if (byte >= frame->length) {
+            frame->icrc ^= UINT32_C(1) << (bit - frame->length * 8);
+        } else {
+            frame->bytes[byte] ^= (uint8_t)(1u << bit % 8);
+        }
+    }
+}
+
+/* The receiving end of the link: knows the IP header whole, as a network card does, so only the
+ * one true identification counts. */
+static bool icrc_is_right(const struct frame *frame)
+{
+    struct roce_ip found = frame->ip;
+    if (!roce_icrc_verify(&frame->path, &frame->ip, frame->bytes, frame->length, frame->icrc,
+                          &found)) {
+        return false;
+    }
+    return !gid_is_ipv4(&frame->path.local) || (found.identification == frame->ip.identification &&
+                                                found.dont_fragment == frame->ip.dont_fragment);
+}
+
+static void deliver(void *context, uint64_t unused)
+{
+    (void)unused;
+    struct frame *frame = context;
+    struct network *network = frame->network;
+    struct network_port *port = &network->ports[frame->to];
+    network->in_flight--;
+    if (port->end == NULL || port->life != frame->receiver) {
+        free(frame);
+        return;
+    }
+    if (!icrc_is_right(frame)) {
+        network->corrupted_delivered[frame->to] += frame->corrupted;
+        if (!frame->corrupted) {
+            simulator_violate(network->simulator, "icrc", "a sound frame was refused");
+        }
+        port->end->refuse(port->end, REFUSED_ICRC);
+        free(frame);
+        return;
+    }
+    if (network->observer != NULL) {
+        network->observer->delivered(network->observer, frame);
+    }
+    struct arrival arrival = {.path = path_reverse(&frame->path)};
+    port->end->deliver(port->end, &arrival, frame->bytes, frame->length);
+    free(frame);
+}
+
+static void left_queue(void *context, uint64_t argument)
+{
+    struct network *network = context;
+    unsigned from = (unsigned)(argument / HOST_MAX);
+    network->links[from][argument % HOST_MAX].queued--;
+    struct network_port *port = &network->ports[from];
+    if (port->waits_for_room && port->end != NULL) {
+        port->waits_for_room = false;
+        port->end->room(port->end);
+    }
+}
+
+static void give_room(void *context, uint64_t life)
+{
+    struct network_port *port = context;
+    if (port->waits_for_room && port->end != NULL && port->life == life) {
+        port->waits_for_room = false;
+        port->end->room(port->end);
+    }
+}
+
+/* Time on the wire, then the way to the other end. Returns when it arrives. */
+static struct instant serialise(struct network *network, struct network_link *link,
+                                const struct frame *frame)
+{
+    struct instant start = instant_before(link->free_at, network->simulator->now)
+                               ? network->simulator->now
+                               : link->free_at;
+    uint64_t ns = 0;
+    if (link->config.bits_per_second > 0) {
+        uint64_t bits = (frame->length + ICRC_LENGTH + 42u) * UINT64_C(8);
+        ns = bits * UINT64_C(1000000000) / link->config.bits_per_second;
+    }
+    link->free_at = instant_after(start, ns);
+    link->queued++;
+    simulator_at(network->simulator, link->free_at, left_queue, network,
+                 frame->from * (uint64_t)HOST_MAX + frame->to);
+    return instant_after(link->free_at, link->config.delay_ns);
+}
+
+static struct frame *frame_copy(const struct frame *frame)
+{
+    size_t size = sizeof *frame + frame->length;
+    struct frame *copy = malloc(size);
+    CHECK(copy != NULL);
+    memcpy(copy, frame, size);
+    return copy;
+}
+
+static void launch(struct network *network, struct network_link *link, struct frame *frame,
+                   enum fate fate)
+{
+    network->sent++;
+    simulator_mix(network->simulator, network->simulator->now.ns);
+    simulator_mix(network->simulator, (uint64_t)frame->icrc << 32 | frame->length << 8 | fate);
+    if (network->observer != NULL) {
+        network->observer->sent(network->observer, frame, fate);
+    }
+    describe_frame(network->simulator, frame, fate);
+    struct instant arrives = serialise(network, link, frame);
+    switch (fate) {
+    case FATE_LOST:
+        network->lost++;
+        free(frame);
+        return;
+    case FATE_CORRUPTED:
+        network->corrupted++;
+        frame->corrupted = true;
+        corrupt(network, frame);
+        break;
+    case FATE_DUPLICATED:
+        network->duplicated++;
+        network->in_flight++;
+        simulator_at(network->simulator, instant_after(arrives, dice_below(&network->dice, 2000)),
+                     deliver, frame_copy(frame), 0);
+        break;
+    case FATE_DELAYED:
+        network->delayed++;
+        arrives = instant_after(
+            arrives, 1 + dice_below(&network->dice, (uint32_t)link->config.reorder_ns + 1000));
+        break;
+    case FATE_PASS:
+    case FATE_REFUSED:
+        break;
+    }
+    network->in_flight++;
+    simulator_at(network->simulator, arrives, deliver, frame, 0);
+}
+
+/* Header, fragments and pad in one piece, as they stand on the wire. */
+static struct frame *frame_make(struct network_port *port, unsigned to,
+                                const struct outgoing *outgoing)
+{
+    struct network *network = port->network;
+    uint32_t pad = packet_pad(outgoing->payload_length);
+    uint32_t length = outgoing->header_length + outgoing->payload_length + pad;
+    CHECK(length <= FRAME_MAX);
+    struct frame *frame = malloc(sizeof *frame + length);
+    CHECK(frame != NULL);
+    *frame = (struct frame){
+        .network = network,
+        .from = port->index,
+        .to = to,
+        .path = *outgoing->path,
+        .length = length,
+        .receiver = network->ports[to].life,
+        .ip = {.identification = (uint16_t)dice_next(&network->dice), .dont_fragment = true},
+    };
+    if (!gid_is_ipv4(&outgoing->path->local)) {
+        frame->ip = (struct roce_ip){0};
+    }
+    memcpy(frame->bytes, outgoing->header, outgoing->header_length);
+    uint32_t at = outgoing->header_length;
+    uint32_t end = outgoing->header_length + outgoing->payload_length;
+    for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
+        const struct fragment *fragment = &outgoing->fragments[i];
+        CHECK(fragment->length <= end - at);
+        if (fragment->length > 0) {
+            memcpy(frame->bytes + at, fragment->bytes, fragment->length);
+        }
+        at += fragment->length;
+    }
+    CHECK(at == end);
+    memset(frame->bytes + at, 0, pad);
+    frame->icrc = roce_icrc(&frame->path, &frame->ip, frame->bytes, length);
+    return frame;
+}
+
+static bool refuses(struct network *network, struct network_link *link)
+{
+    if (dice_chance(&network->dice, link->config.refuse)) {
+        return true;
+    }
+    return link->config.queue_limit > 0 && link->queued >= link->config.queue_limit &&
+           !link->config.drop_tail;
+}
+
+static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
+{
+    struct network_port *port = (struct network_port *)sink;
+    struct network *network = port->network;
+    unsigned to = network_host_of(&outgoing->path->remote);
+    if (network_host_of(&outgoing->path->local) != port->index || to == HOST_MAX) {
+        network->unroutable++;
+        return true;
+    }
+    struct network_link *link = &network->links[port->index][to];
+    if (refuses(network, link)) {
+        network->refusals++;
+        port->waits_for_room = true;
+        if (link->queued == 0) {
+            simulator_after(network->simulator, 1 + dice_below(&network->dice, 3000), give_room,
+                            port, port->life);
+        }
+        return false;
+    }
+    struct frame *frame = frame_make(port, to, outgoing);
+    enum fate fate = choose_fate(network, link, frame);
+    if (fate == FATE_REFUSED) {
+        network->refusals++;
+        port->waits_for_room = true;
+        simulator_after(network->simulator, 1000, give_room, port, port->life);
+        free(frame);
+        return false;
+    }
+    if (link->config.queue_limit > 0 && link->queued >= link->config.queue_limit) {
+        fate = FATE_LOST;
+    }
+    launch(network, link, frame, fate);
+    return true;
+}
+
+void network_init(struct network *network, struct simulator *simulator, uint64_t seed)
+{
+    memset(network, 0, sizeof *network);
+    network->simulator = simulator;
+    network->dice = dice_split(seed, 1);
+    for (unsigned i = 0; i < HOST_MAX; i++) {
+        network->ports[i] = (struct network_port){
+            .sink = {.emit = emit},
+            .network = network,
+            .index = i,
+        };
+    }
+}
+
+void network_set_link(struct network *network, unsigned from, unsigned to,
+                      const struct link_config *config)
+{
+    network->links[from][to].config = *config;
+}
+
+void network_set_links(struct network *network, const struct link_config *config)
+{
+    for (unsigned from = 0; from < HOST_MAX; from++) {
+        for (unsigned to = 0; to < HOST_MAX; to++) {
+            network_set_link(network, from, to, config);
+        }
+    }
+}
+
+void network_cut(struct network *network, unsigned a, unsigned b, struct instant from,
+                 struct instant until)
+{
+    struct network_link *links[2] = {&network->links[a][b], &network->links[b][a]};
+    for (unsigned i = 0; i < 2; i++) {
+        links[i]->cut_from = from;
+        links[i]->cut_until = until;
+    }
+}
+
+void network_attach(struct network *network, unsigned host, struct network_end *end)
+{
+    struct network_port *port = &network->ports[host];
+    port->end = end;
+    port->waits_for_room = false;
+    if (end != NULL) {
+        port->life++;
+    }
+}
+
+struct packet_sink *network_sink(struct network *network, unsigned host)
+{
+    return &network->ports[host].sink;
+}

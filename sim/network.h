@@ -1,0 +1,124 @@
+/* The simulated network: one packet sink per host, one link per ordered pair of hosts.
+ *
+ * Here: what happens to a frame between emit and delivery: rate, delay, a bounded queue, loss,
+ * burst loss, duplication, reordering, corruption, partition. A frame carries a real ICRC, made
+ * when it is sent and verified when it arrives; a frame that fails is refused, never delivered.
+ * Not here: what frames mean (monitor.h) and how they are written down (describe.h).
+ *
+ * All chances are per million, drawn from the network's own dice. */
+#ifndef WEIR_SIM_NETWORK_H
+#define WEIR_SIM_NETWORK_H
+
+#include "rnic/transport/port.h"
+#include "rnic/wire/packet.h"
+#include "rnic/wire/roce.h"
+#include "sim/dice.h"
+#include "sim/simulator.h"
+
+#define HOST_MAX 4u
+
+struct link_config {
+    uint64_t bits_per_second; /* 0: no serialisation time */
+    uint64_t delay_ns;
+    uint32_t queue_limit; /* frames that wait for the wire or are on it; 0: no limit */
+    bool drop_tail;       /* a full queue loses the frame; else the sink says "full" */
+    uint32_t refuse;      /* the sink says "full" for no visible reason */
+    uint32_t loss;
+    uint32_t burst_begin, burst_end, burst_loss; /* Gilbert-Elliott */
+    uint32_t duplicate;
+    uint32_t reorder; /* delays a frame by up to reorder_ns, so that others overtake it */
+    uint64_t reorder_ns;
+    uint32_t corrupt; /* flips one to three bits */
+};
+
+/* What becomes of one frame. */
+enum fate {
+    FATE_PASS,
+    FATE_LOST,
+    FATE_CORRUPTED,
+    FATE_DUPLICATED,
+    FATE_DELAYED,
+    FATE_REFUSED, /* the sink says "full": there is no frame yet */
+};
+
+struct network;
+
+struct frame {
+    struct network *network;
+    unsigned from, to;
+    struct path path; /* as the sender sees it */
+    struct roce_ip ip;
+    uint32_t icrc;
+    bool corrupted;    /* in bits that the ICRC covers */
+    uint32_t length;   /* from the BTH to before the ICRC */
+    unsigned receiver; /* the receiving host's life when it was sent */
+    uint8_t bytes[];
+};
+
+/* A host's end of the network. */
+struct network_end {
+    void (*deliver)(struct network_end *end, const struct arrival *arrival, const uint8_t *bytes,
+                    uint32_t length);
+    void (*refuse)(struct network_end *end, enum packet_refusal refusal);
+    /* The sink has said "full" and has room again. */
+    void (*room)(struct network_end *end);
+};
+
+/* Sees every frame that was taken, with its fate; every delivery; every harm done. */
+struct network_observer {
+    void (*sent)(struct network_observer *observer, const struct frame *frame, enum fate fate);
+    void (*delivered)(struct network_observer *observer, const struct frame *frame);
+};
+
+struct network_link {
+    struct link_config config;
+    struct instant free_at;
+    uint32_t queued;
+    bool in_burst;
+    struct instant cut_from, cut_until; /* partition */
+};
+
+struct network_port {
+    struct packet_sink sink; /* first */
+    struct network *network;
+    unsigned index;
+    struct network_end *end; /* NULL: the host is dead */
+    bool waits_for_room;
+    unsigned life;
+};
+
+struct network {
+    struct simulator *simulator;
+    struct dice dice;
+    struct network_link links[HOST_MAX][HOST_MAX]; /* [from][to] */
+    struct network_port ports[HOST_MAX];
+    struct network_observer *observer; /* may be NULL */
+    /* A scenario's own choice of a frame's fate; FATE_PASS leaves it to the link. May be NULL. */
+    enum fate (*script)(void *context, unsigned from, unsigned to, const uint8_t *bytes,
+                        uint32_t length);
+    void *script_context;
+
+    uint64_t sent, lost, corrupted, duplicated, delayed, refusals, unroutable;
+    uint64_t corrupted_delivered[HOST_MAX]; /* corrupted frames that reached a living host */
+    uint32_t in_flight;
+};
+
+void network_init(struct network *network, struct simulator *simulator, uint64_t seed);
+void network_set_link(struct network *network, unsigned from, unsigned to,
+                      const struct link_config *config);
+/* All links alike. */
+void network_set_links(struct network *network, const struct link_config *config);
+/* Nothing passes between the two in either direction from `from` to `until`. */
+void network_cut(struct network *network, unsigned a, unsigned b, struct instant from,
+                 struct instant until);
+/* `end` NULL: frames to the host vanish. Frames sent before an attach do not reach it after. */
+void network_attach(struct network *network, unsigned host, struct network_end *end);
+struct packet_sink *network_sink(struct network *network, unsigned host);
+
+/* Host `index`'s address of the family, and the path from one host to another. */
+struct gid network_gid(unsigned index, bool ipv6);
+struct path network_path(unsigned from, unsigned to, bool ipv6, uint16_t source_port);
+/* HOST_MAX if it is nobody's. */
+unsigned network_host_of(const struct gid *gid);
+
+#endif

@@ -1,0 +1,308 @@
+#include "sim/plan.h"
+
+#include <string.h>
+
+#include "rnic/base/check.h"
+#include "rnic/wire/psn.h"
+#include "sim/program.h"
+#include "sim/workload.h"
+
+#define ACCESS_REMOTE (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC)
+
+static const struct profile profiles[] = {
+    {.name = "lossless",
+     .strict = true,
+     .pairs_max = 3,
+     .ops_max = 16,
+     .illegal_percent = 0,
+     .late_percent = 40},
+    {.name = "illegal",
+     .strict = true,
+     .pairs_max = 3,
+     .ops_max = 10,
+     .illegal_percent = 40,
+     .late_percent = 40,
+     .disturb_percent = 10},
+    {.name = "lossy",
+     .pairs_max = 3,
+     .ops_max = 16,
+     .illegal_percent = 10,
+     .late_percent = 40,
+     .disturb_percent = 5,
+     .link = {.loss = 20000}},
+    {.name = "bursty",
+     .pairs_max = 2,
+     .ops_max = 16,
+     .illegal_percent = 5,
+     .late_percent = 30,
+     .link = {.burst_begin = 5000, .burst_end = 200000, .burst_loss = 700000}},
+    {.name = "reorder",
+     .pairs_max = 3,
+     .ops_max = 16,
+     .illegal_percent = 5,
+     .late_percent = 40,
+     .link = {.reorder = 40000, .reorder_ns = 30000, .duplicate = 30000, .loss = 2000}},
+    {.name = "corrupt",
+     .pairs_max = 3,
+     .ops_max = 12,
+     .illegal_percent = 10,
+     .late_percent = 40,
+     .link = {.corrupt = 30000, .duplicate = 5000}},
+    {.name = "partition",
+     .pairs_max = 3,
+     .ops_max = 12,
+     .illegal_percent = 5,
+     .late_percent = 40,
+     .partition = true,
+     .disturb_percent = 10},
+    {.name = "death",
+     .pairs_max = 4,
+     .ops_max = 12,
+     .illegal_percent = 10,
+     .late_percent = 40,
+     .death = true,
+     .disturb_percent = 20,
+     .link = {.loss = 3000}},
+    {.name = "tiny",
+     .strict = true,
+     .pairs_max = 3,
+     .ops_max = 12,
+     .illegal_percent = 5,
+     .late_percent = 60,
+     .tiny = true,
+     .disturb_percent = 10,
+     .link = {.refuse = 100000}},
+    {.name = "cm",
+     .pairs_max = 4,
+     .ops_max = 8,
+     .illegal_percent = 5,
+     .late_percent = 40,
+     .by_cm = true,
+     .disturb_percent = 10,
+     .link = {.loss = 20000, .duplicate = 10000}},
+    {.name = "chaos",
+     .pairs_max = 4,
+     .ops_max = 12,
+     .illegal_percent = 15,
+     .late_percent = 50,
+     .tiny = true,
+     .death = true,
+     .partition = true,
+     .disturb_percent = 25,
+     .link = {.loss = 10000,
+              .reorder = 10000,
+              .reorder_ns = 20000,
+              .duplicate = 10000,
+              .corrupt = 10000,
+              .refuse = 30000}},
+};
+
+#define PROFILE_COUNT (sizeof profiles / sizeof profiles[0])
+
+static uint32_t vary(struct dice *dice, uint32_t chance)
+{
+    return chance == 0 ? 0 : chance / 4 + dice_below(dice, chance * 2);
+}
+
+void plan_profile(struct world *world)
+{
+    struct dice *dice = &world->plan;
+    world->profile = profiles[world->simulator.seed % PROFILE_COUNT];
+    world->ipv6 = dice_percent(dice, 30);
+    world->host_count = dice_range(dice, 2, 3);
+    struct link_config *link = &world->profile.link;
+    static const uint64_t rates[] = {0, UINT64_C(25000000000), UINT64_C(100000000000)};
+    link->bits_per_second = rates[dice_below(dice, 3)];
+    link->delay_ns = dice_range(dice, 500, 20000);
+    link->loss = vary(dice, link->loss);
+    link->duplicate = vary(dice, link->duplicate);
+    link->corrupt = vary(dice, link->corrupt);
+    link->reorder = vary(dice, link->reorder);
+    link->refuse = vary(dice, link->refuse);
+    if (world->profile.tiny) {
+        link->queue_limit = dice_range(dice, 1, 4);
+    } else if (dice_percent(dice, 50)) {
+        link->queue_limit = dice_range(dice, 8, 128);
+        link->drop_tail = !world->profile.strict && dice_percent(dice, 30);
+    }
+    network_set_links(&world->network, link);
+}
+
+void plan_space(struct world *world, struct host *host)
+{
+    struct space *space = &world->spaces[host->index + (host->life > 1 ? HOST_MAX : 0)];
+    space->host = host;
+    space->life = host->life;
+    space->used = 0;
+    space->territory_count = 0;
+    space->frozen_count = 0;
+    struct memory *memory = device_memory(host->device);
+    CHECK(memory_allocate_domain(memory, &space->domain) == STATUS_OK);
+    CHECK(memory_allocate_domain(memory, &space->foreign_domain) == STATUS_OK);
+    world->space_of[host->index] = space;
+    struct territory *territory = model_claim(&world->scratch, space, &world->plan, 128,
+                                              ACCESS_REMOTE | ACCESS_LOCAL_WRITE, false);
+    for (uint32_t i = 0; i < 2 && world->cell_count < CELL_MAX; i++) {
+        struct cell *cell = &world->cells[world->cell_count];
+        if (territory != NULL && model_take(territory, 8, 8, &cell->span)) {
+            memcpy(&cell->initial, model_bytes(&cell->span), 8);
+            world->cell_count++;
+        }
+    }
+}
+
+static void choose_limits(struct world *world, struct end *end)
+{
+    struct dice *dice = &world->plan;
+    bool tiny = world->profile.tiny;
+    end->limits = (struct send_queue_limits){
+        .capacity = tiny ? dice_range(dice, 1, 2) : dice_range(dice, 2, 20),
+        .max_sge = tiny ? dice_range(dice, 1, 2) : dice_range(dice, 1, SGE_MAX),
+        .max_inline = dice_percent(dice, 50) ? dice_range(dice, 8, 256) : 0,
+    };
+    end->signal_all = dice_percent(dice, 20);
+    end->send_quota = tiny ? dice_range(dice, 1, 3) : dice_range(dice, 4, 30);
+    end->mtu = (enum path_mtu)dice_range(dice, PATH_MTU_256, PATH_MTU_4096);
+    if (end->mtu > PATH_MTU_1024 && dice_percent(dice, 50)) {
+        end->mtu = PATH_MTU_256;
+    }
+}
+
+static void choose_attributes(struct world *world, struct end *end)
+{
+    struct dice *dice = &world->plan;
+    bool strict = world->profile.strict;
+    end->attributes = (struct qp_attributes){
+        .access = ACCESS_REMOTE,
+        .send_psn = psn_make(dice_percent(dice, 50) ? 0xffffff - dice_below(dice, 20)
+                                                    : (uint32_t)dice_next(dice)),
+        .max_reads_out = (uint8_t)dice_range(dice, 1, 4),
+        .min_rnr_timer = (uint8_t)dice_range(dice, 1, 9),
+        .timeout = (uint8_t)(strict ? 14 : dice_range(dice, 8, 10)),
+        .retry_count = (uint8_t)(dice_percent(dice, 60) ? 7 : dice_below(dice, 7)),
+        .rnr_retry_count = (uint8_t)(dice_percent(dice, 60) ? 7 : dice_below(dice, 7)),
+        .port = 1,
+    };
+}
+
+static struct intakes *choose_intakes(struct world *world, struct end *end, uint32_t capacity)
+{
+    struct dice *dice = &world->plan;
+    program_intakes_init(world, &end->own, end, capacity);
+    if (end->service != SERVICE_RC || world->profile.tiny || world->profile.death) {
+        return &end->own;
+    }
+    for (uint32_t i = 0; i < world->shared_count; i++) {
+        struct intakes *shared = world->shared[i];
+        if (shared->owner->host == end->host && dice_percent(dice, 70)) {
+            return shared;
+        }
+    }
+    if (world->shared_count == SHARED_MAX || !dice_percent(dice, 10)) {
+        return &end->own;
+    }
+    struct intakes *shared = scratch_take(&world->scratch, sizeof *shared);
+    program_intakes_init(world, shared, end, 16);
+    uint32_t length = dice_range(dice, 1, 3000);
+    for (uint32_t i = 0; i < 40; i++) {
+        (void)program_add_intake(world, shared, end->space, 2, length);
+    }
+    if (shared->count == 0 ||
+        receive_queue_create(&end->host->storage.allocator, 16, 2, &shared->shared) != STATUS_OK) {
+        return &end->own;
+    }
+    world->shared[world->shared_count++] = shared;
+    return shared;
+}
+
+/* The queue pair, its completion queues and its place for receives. */
+static bool make_end(struct world *world, struct end *end, struct host *host, enum service service)
+{
+    struct dice *dice = &world->plan;
+    if (world->end_count == END_MAX) {
+        return false;
+    }
+    end->number = world->end_count;
+    end->host = host;
+    end->space = world->space_of[host->index];
+    end->life = host->life;
+    end->service = service;
+    end->qkey.value = 0x1000 + (uint32_t)end->number;
+    choose_limits(world, end);
+    choose_attributes(world, end);
+    uint32_t capacity = world->profile.tiny ? dice_range(dice, 1, 2) : dice_range(dice, 2, 24);
+    end->intakes = choose_intakes(world, end, capacity);
+    uint32_t taken = end->intakes->shared != NULL ? 20 : capacity;
+    end->send_cq = workload_queue(world, host, end->send_quota, true);
+    end->receive_cq = workload_queue(world, host, taken, true);
+    if (end->send_cq == NULL || end->receive_cq == NULL) {
+        return false;
+    }
+    struct qp_init init = {
+        .service = service,
+        .domain = end->space->domain,
+        .send_completions = end->send_cq->queue,
+        .receive_completions = end->receive_cq->queue,
+        .shared_receives = end->intakes->shared,
+        .send = end->limits,
+        .max_receive = end->intakes->shared != NULL ? 0 : capacity,
+        .max_receive_sge = end->limits.max_sge,
+        .signal_all = end->signal_all,
+        .context = end,
+    };
+    if (device_create_qp(host->device, &init, &end->qp) != STATUS_OK) {
+        simulator_violate(&world->simulator, "create", "%c: no queue pair", host->name);
+        return false;
+    }
+    end->qpn = qp_number(end->qp);
+    world->ends[world->end_count++] = end;
+    return true;
+}
+
+static void join(struct world *world, struct end *end, struct end *peer)
+{
+    uint16_t port = (uint16_t)(49152 + dice_below(&world->plan, 16384));
+    end->peer = peer;
+    end->attributes.path = network_path(end->host->index, peer->host->index, world->ipv6, port);
+    end->attributes.destination = peer->qpn;
+    end->attributes.receive_psn = peer->attributes.send_psn;
+    end->attributes.path_mtu = end->mtu;
+    uint32_t reads = peer->attributes.max_reads_out;
+    end->attributes.max_reads_in = (uint8_t)(reads + dice_below(&world->plan, 2));
+}
+
+struct pair *plan_pair(struct world *world, struct host *a, struct host *b, enum service service)
+{
+    if (world->pair_count == PAIR_MAX) {
+        return NULL;
+    }
+    struct pair *pair = scratch_take(&world->scratch, sizeof *pair);
+    struct end *ends = pair->ends;
+    ends[0].pair = ends[1].pair = pair;
+    if (!make_end(world, &ends[0], a, service) || !make_end(world, &ends[1], b, service)) {
+        return NULL;
+    }
+    world->pairs[world->pair_count++] = pair;
+    ends[1].mtu = ends[0].mtu;
+    ends[1].attributes.timeout = ends[0].attributes.timeout;
+    join(world, &ends[0], &ends[1]);
+    join(world, &ends[1], &ends[0]);
+    pair->causes = world->profile.strict ? 0 : CAUSE_LOSS;
+    program_plan_pair(world, pair);
+    return pair;
+}
+
+void plan_datagrams(struct world *world)
+{
+    for (uint32_t i = 0; i < world->host_count && world->single_count < SINGLE_MAX; i++) {
+        struct end *end = scratch_take(&world->scratch, sizeof *end);
+        if (!make_end(world, end, &world->hosts[i], SERVICE_UD)) {
+            return;
+        }
+        end->mtu = PATH_MTU_1024;
+        world->singles[world->single_count++] = end;
+    }
+    for (uint32_t i = 0; i < world->single_count; i++) {
+        program_plan_datagrams(world, world->singles[i]);
+    }
+}

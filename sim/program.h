@@ -1,0 +1,25 @@
+/* The programs of sends and receives of one queue pair: legal work, and now and then one request
+ * that must fail, with the status it must fail with. */
+#ifndef WEIR_SIM_PROGRAM_H
+#define WEIR_SIM_PROGRAM_H
+
+#include "sim/world.h"
+
+/* Needs both ends' spaces and queue pair numbers. */
+void program_plan_pair(struct world *world, struct pair *pair);
+void program_plan_datagrams(struct world *world, struct end *end);
+
+/* Place for the receives of a program or of a shared receive queue. */
+void program_intakes_init(struct world *world, struct intakes *intakes, struct end *owner,
+                          uint32_t quota);
+/* One more receive for a message of `length` bytes. False: no room. */
+bool program_add_intake(struct world *world, struct intakes *intakes, struct space *space,
+                        uint32_t max_sge, uint32_t length);
+
+/* A tag that names the op, for services that may lose messages. */
+uint32_t program_tag(const struct end *end, uint32_t index);
+/* The op of a tag among those addressed to `end`; NULL if there is none. */
+struct op *program_find(struct world *world, const struct end *end, uint32_t tag,
+                        struct end **ret_sender);
+
+#endif

@@ -1,0 +1,233 @@
+/* The judgement when nothing moves any more: what is outstanding, and all of memory. */
+#include <string.h>
+
+#include "sim/checker.h"
+#include "sim/judge.h"
+
+static bool space_lives(const struct space *space)
+{
+    return host_is_alive(space->host) && space->host->life == space->life;
+}
+
+static void check_sends(struct world *world, struct end *end, bool in_error)
+{
+    for (uint32_t i = end->resolved; i < end->posted; i++) {
+        const struct op *op = &end->ops[i];
+        /* A healthy queue keeps silent about the successes that nobody asked about. */
+        if (in_error || op->signaled || end->signal_all) {
+            simulator_violate(&world->simulator, "outstanding",
+                              "%c qp %u (service %u, %s): send %u of %u never completed",
+                              end->host->name, end->qpn.value, end->service,
+                              qp_state_name(qp_current_state(end->qp)), i, end->posted);
+            return;
+        }
+    }
+}
+
+static void check_receives(struct world *world, struct end *end, bool in_error)
+{
+    if (end->intakes->shared != NULL) {
+        return;
+    }
+    if (in_error && end->own.resolved < end->own.posted) {
+        simulator_violate(&world->simulator, "outstanding",
+                          "%c qp %u: receive %u of %u was not flushed", end->host->name,
+                          end->qpn.value, end->own.resolved, end->own.posted);
+    }
+}
+
+/* All that an undisturbed pair was to do has been done. */
+static void check_everything_done(struct world *world, struct pair *pair)
+{
+    if (pair->causes != 0) {
+        return;
+    }
+    for (unsigned side = 0; side < 2; side++) {
+        struct end *end = &pair->ends[side];
+        if (end->started && !end->failed && !end->stopped && end->resolved < end->op_count) {
+            simulator_violate(&world->simulator, "outstanding",
+                              "%c qp %u: undisturbed, and only %u of %u sends are done",
+                              end->host->name, end->qpn.value, end->resolved, end->op_count);
+        }
+        if (end->service == SERVICE_RC && end->started && end->peer->started &&
+            end->messages_in < end->peer->consumer_count) {
+            simulator_violate(&world->simulator, "outstanding",
+                              "%c qp %u: undisturbed, and only %u of %u messages came",
+                              end->host->name, end->qpn.value, end->messages_in,
+                              end->peer->consumer_count);
+        }
+    }
+}
+
+static void check_refusals(struct world *world)
+{
+    for (uint32_t i = 0; i < world->host_count; i++) {
+        const struct host *host = &world->hosts[i];
+        if (!host_is_alive(host) || host->life > 1) {
+            continue;
+        }
+        uint64_t refused = device_counters(host->device)->refused[REFUSED_ICRC];
+        if (refused != world->network.corrupted_delivered[i]) {
+            simulator_violate(&world->simulator, "icrc", "%c refused %llu frames of %llu corrupted",
+                              host->name, (unsigned long long)refused,
+                              (unsigned long long)world->network.corrupted_delivered[i]);
+        }
+    }
+}
+
+void checker_quiescence(struct world *world)
+{
+    for (uint32_t i = 0; i < world->end_count; i++) {
+        struct end *end = world->ends[i];
+        if (end->gone || end->qp == NULL || !space_lives(end->space)) {
+            continue;
+        }
+        bool in_error = qp_current_state(end->qp) == QP_ERROR;
+        check_sends(world, end, in_error);
+        check_receives(world, end, in_error);
+    }
+    for (uint32_t i = 0; i < world->pair_count; i++) {
+        check_everything_done(world, world->pairs[i]);
+    }
+    check_refusals(world);
+}
+
+static bool was_refused_by_peer(enum completion_status status)
+{
+    return status == COMPLETION_REMOTE_ACCESS_ERROR ||
+           status == COMPLETION_REMOTE_INVALID_REQUEST_ERROR ||
+           status == COMPLETION_REMOTE_OPERATION_ERROR;
+}
+
+/* Whether the op, which did not succeed, may have had an effect: not behind one that the peer has
+ * refused, for then the peer executes nothing more. */
+static bool may_have_happened(const struct end *end, const struct op *op)
+{
+    if (op->phase == OP_PLANNED || op->phase == OP_DONE) {
+        return op->phase == OP_DONE && end->service != SERVICE_RC;
+    }
+    return op->phase != OP_FAILED || op->status != COMPLETION_FLUSHED || !end->failed ||
+           !was_refused_by_peer(end->failure);
+}
+
+static void settle_end(struct end *end)
+{
+    for (uint32_t i = 0; i < end->posted; i++) {
+        struct op *op = &end->ops[i];
+        if (!may_have_happened(end, op)) {
+            continue;
+        }
+        bool write = op->kind == WORK_WRITE || op->kind == WORK_WRITE_IMMEDIATE;
+        if (write && op->has_target) {
+            model_allow(&op->target, 1, 0, op->data, op->length);
+        } else if (op->kind == WORK_READ && op->has_target) {
+            model_allow(op->spans, op->span_count, 0, op->data, op->length);
+        } else if (op->kind == WORK_COMPARE_SWAP || op->kind == WORK_FETCH_ADD) {
+            model_accept(op->spans, op->span_count);
+        }
+    }
+}
+
+/* A receive that did not succeed may hold a part of the message that it was meant for. */
+static void settle_intakes(struct end *end)
+{
+    for (uint32_t i = 0; end->peer != NULL && i < end->own.posted; i++) {
+        struct intake *intake = &end->own.list[i];
+        if (intake->phase == OP_DONE && end->service == SERVICE_RC) {
+            continue;
+        }
+        if (end->service != SERVICE_RC) {
+            model_accept(intake->spans, intake->span_count);
+        } else if (i < end->peer->consumer_count) {
+            const struct op *op = &end->peer->ops[end->peer->consumers[i]];
+            if (op->data != NULL && op->kind != WORK_WRITE_IMMEDIATE) {
+                model_allow(intake->spans, intake->span_count, 0, op->data, op->length);
+            }
+        }
+    }
+}
+
+static void settle_unordered(struct intakes *intakes)
+{
+    for (uint32_t i = 0; i < intakes->posted; i++) {
+        struct intake *intake = &intakes->list[i];
+        if (intake->phase != OP_DONE) {
+            model_accept(intake->spans, intake->span_count);
+        }
+    }
+}
+
+/* The 40 bytes in front of a datagram are the link's to fill. */
+static void settle_headers(struct end *end)
+{
+    for (uint32_t i = 0; i < end->own.posted; i++) {
+        struct intake *intake = &end->own.list[i];
+        uint32_t left = GRH_BYTES;
+        for (uint32_t j = 0; j < intake->span_count && left > 0; j++) {
+            struct span span = intake->spans[j];
+            span.length = span.length < left ? span.length : left;
+            model_accept(&span, 1);
+            left -= span.length;
+        }
+    }
+}
+
+static void check_frozen(struct world *world, struct space *space)
+{
+    for (uint32_t i = 0; i < space->frozen_count; i++) {
+        const struct frozen *frozen = &space->frozen[i];
+        if (memcmp(space->bytes + frozen->offset, frozen->copy, frozen->length) != 0) {
+            simulator_violate(&world->simulator, "frozen",
+                              "%c: memory was written that nobody has a key for any more",
+                              space->host->name);
+        }
+        memcpy(space->shadow + frozen->offset, space->bytes + frozen->offset, frozen->length);
+    }
+}
+
+static void check_space(struct world *world, struct space *space)
+{
+    check_frozen(world, space);
+    if (memcmp(space->bytes, space->shadow, space->used) == 0) {
+        return;
+    }
+    uint32_t at = 0;
+    while (space->bytes[at] == space->shadow[at]) {
+        at++;
+    }
+    uint32_t wrong = 0;
+    for (uint32_t i = at; i < space->used; i++) {
+        wrong += space->bytes[i] != space->shadow[i];
+    }
+    const char *where = "a guard";
+    for (uint32_t i = 0; i < space->territory_count; i++) {
+        const struct territory *territory = space->territories[i];
+        if (at >= territory->offset && at < territory->offset + territory->length) {
+            where = territory->foreign ? "a foreign region" : "a region";
+        }
+    }
+    simulator_violate(&world->simulator, "memory",
+                      "%c: %u bytes from offset %u differ from the model, the first in %s",
+                      space->host->name, wrong, at, where);
+}
+
+void checker_memory(struct world *world)
+{
+    for (uint32_t i = 0; i < world->end_count; i++) {
+        settle_end(world->ends[i]);
+        settle_intakes(world->ends[i]);
+        if (world->ends[i]->service == SERVICE_UD) {
+            settle_headers(world->ends[i]);
+            settle_unordered(&world->ends[i]->own);
+        }
+    }
+    for (uint32_t i = 0; i < world->shared_count; i++) {
+        settle_unordered(world->shared[i]);
+    }
+    judge_cells(world);
+    for (uint32_t i = 0; i < 2 * HOST_MAX; i++) {
+        if (world->spaces[i].host != NULL) {
+            check_space(world, &world->spaces[i]);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+#include "sim/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "rnic/base/check.h"
+#include "sim/checker.h"
+#include "sim/plan.h"
+#include "sim/workload.h"
+
+#define RUN_LIMIT_NS  UINT64_C(60000000000)
+#define RUN_EVENT_MAX UINT64_C(400000)
+#define SCRATCH_SIZE  ((size_t)48 << 20)
+
+/* Large and the same for every run: taken once per process. */
+static struct {
+    uint8_t *scratch;
+    uint8_t *spaces;
+} reserve;
+
+static void take_reserve(struct world *world)
+{
+    if (reserve.scratch == NULL) {
+        reserve.scratch = malloc(SCRATCH_SIZE);
+        reserve.spaces = malloc((size_t)SPACE_SIZE * 4 * HOST_MAX);
+        CHECK(reserve.scratch != NULL && reserve.spaces != NULL);
+    }
+    world->scratch = (struct scratch){.bytes = reserve.scratch, .size = SCRATCH_SIZE};
+    for (uint32_t i = 0; i < 2 * HOST_MAX; i++) {
+        world->spaces[i].bytes = reserve.spaces + (size_t)SPACE_SIZE * 2 * i;
+        world->spaces[i].shadow = world->spaces[i].bytes + SPACE_SIZE;
+    }
+}
+
+static void start_hosts(struct world *world)
+{
+    struct host_config config = {
+        .qpn_count = 64,
+        .max_regions = 128,
+        .max_reads_in = 8,
+        .budget = world->profile.tiny ? dice_range(&world->play, 1, 4) : 64,
+        .with_cm = true,
+        .max_connections = 32,
+    };
+    for (uint32_t i = 0; i < world->host_count; i++) {
+        struct host *host = &world->hosts[i];
+        host_init(host, &world->simulator, &world->network, i, &config);
+        host->application = &world->application;
+        host_start(host);
+        plan_space(world, host);
+    }
+}
+
+static struct host *choose_host(struct world *world)
+{
+    return &world->hosts[dice_below(&world->plan, world->host_count)];
+}
+
+static void start_pairs(struct world *world)
+{
+    uint32_t count = dice_range(&world->plan, 1, world->profile.pairs_max);
+    for (uint32_t i = 0; i < count; i++) {
+        struct host *a = choose_host(world);
+        struct host *b = choose_host(world);
+        if (a == b && !dice_percent(&world->plan, 20)) {
+            b = &world->hosts[(a->index + 1) % world->host_count];
+        }
+        enum service service = dice_percent(&world->plan, 80) ? SERVICE_RC : SERVICE_UC;
+        (void)plan_pair(world, a, b, service);
+    }
+    if (dice_percent(&world->plan, 30)) {
+        plan_datagrams(world);
+    }
+}
+
+static void connect_ends(struct world *world)
+{
+    for (uint32_t i = 0; i < world->end_count; i++) {
+        workload_connect(world, world->ends[i]);
+    }
+    for (uint32_t i = 0; i < world->end_count; i++) {
+        workload_start(world, world->ends[i]);
+    }
+}
+
+static void run_until_quiet(struct world *world, const char *phase)
+{
+    struct simulator *simulator = &world->simulator;
+    struct instant until = instant_after(simulator->now, RUN_LIMIT_NS);
+    if (simulator_run(simulator, until, RUN_EVENT_MAX) == SIMULATOR_LIMIT) {
+        simulator_violate(simulator, "ends", "still busy %s after %llu events", phase,
+                          (unsigned long long)simulator->events_run);
+    }
+}
+
+/* Some are moved to error while healthy: what waits there must be flushed. */
+static void fail_some(struct world *world)
+{
+    for (uint32_t i = 0; i < world->end_count; i++) {
+        if (dice_percent(&world->play, 50)) {
+            workload_fail(world, world->ends[i]);
+        }
+    }
+}
+
+static void settle(struct world *world, const char *phase)
+{
+    run_until_quiet(world, phase);
+    if (!simulator_is_violated(&world->simulator)) {
+        workload_poll_all(world);
+    }
+    if (!simulator_is_violated(&world->simulator)) {
+        checker_quiescence(world);
+    }
+}
+
+static void add_coverage(struct world *world)
+{
+    struct coverage *coverage = world->coverage;
+    const struct network *network = &world->network;
+    coverage->packets += network->sent;
+    coverage->events += world->simulator.events_run;
+    coverage->lost += network->lost;
+    coverage->corrupted += network->corrupted;
+    coverage->duplicated += network->duplicated;
+    coverage->delayed += network->delayed;
+    coverage->refusals += network->refusals;
+    for (uint32_t i = 0; i < world->host_count; i++) {
+        if (host_is_alive(&world->hosts[i])) {
+            const uint64_t *values = device_counters(world->hosts[i].device)->values;
+            coverage->retransmitted += values[COUNTER_RETRANSMITTED_PACKETS];
+            coverage->duplicates += values[COUNTER_DUPLICATE_REQUESTS];
+            coverage->rnr_naks += values[COUNTER_RNR_NAK_SENT];
+        }
+    }
+}
+
+static void play(struct world *world)
+{
+    plan_profile(world);
+    start_hosts(world);
+    start_pairs(world);
+    connect_ends(world);
+    workload_plan_disturbances(world);
+    settle(world, "at work");
+    if (!simulator_is_violated(&world->simulator)) {
+        fail_some(world);
+        settle(world, "after the end of work");
+    }
+    if (!simulator_is_violated(&world->simulator)) {
+        checker_memory(world);
+    }
+    add_coverage(world);
+    if (!simulator_is_violated(&world->simulator)) {
+        workload_take_down(world);
+    }
+    if (!simulator_is_violated(&world->simulator)) {
+        run_until_quiet(world, "after the last host stopped");
+    }
+}
+
+void world_run(uint64_t seed, FILE *trace, struct coverage *coverage, struct run_result *ret_result)
+{
+    static struct world world;
+    memset(&world, 0, sizeof world);
+    simulator_init(&world.simulator, seed, trace);
+    world.simulator.trace_detail = true;
+    world.coverage = coverage;
+    world.plan = dice_split(seed, 2);
+    world.play = dice_split(seed, 3);
+    network_init(&world.network, &world.simulator, seed);
+    take_reserve(&world);
+    monitor_init(&world.monitor, &world);
+    workload_init(&world);
+    play(&world);
+    for (uint32_t i = 0; i < world.host_count; i++) {
+        storage_forget(&world.hosts[i].storage);
+    }
+    ret_result->ok = !simulator_is_violated(&world.simulator);
+    ret_result->hash = world.simulator.hash;
+    ret_result->profile = world.profile.name;
+    memcpy(ret_result->violation, world.simulator.violation, sizeof ret_result->violation);
+    simulator_fini(&world.simulator);
+}

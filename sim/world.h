@@ -1,0 +1,106 @@
+/* Everything of one run: hosts, network, queue pairs, their programs, the model.
+ *
+ * A run: a profile is drawn from the seed; hosts start; queue pairs are made and their programs
+ * planned (plan.h) and played (workload.h) while the checker looks on; when all is quiet the
+ * checker judges memory and what is outstanding; everything is taken down; nothing may be left. */
+#ifndef WEIR_SIM_WORLD_H
+#define WEIR_SIM_WORLD_H
+
+#include "sim/model.h"
+#include "sim/monitor.h"
+
+#define PAIR_MAX    10u
+#define SINGLE_MAX  4u
+#define QUEUE_MAX   32u
+#define SHARED_MAX  4u
+#define PENDING_MAX 256u
+
+struct world;
+
+/* A completion queue with the application's way to look at it. */
+struct application_queue {
+    struct completion_queue_notifier notifier; /* first */
+    struct world *world;
+    struct host *host;
+    uint32_t life;
+    struct completion_queue *queue;
+    uint32_t capacity;
+    bool by_event; /* polls only when notified */
+    bool solicited_only;
+    bool armed, notified;
+    bool poll_due;
+    bool overrun;
+    /* Taken out of the core, not yet looked at. */
+    struct completion pending[PENDING_MAX];
+    bool pending_quiet[PENDING_MAX]; /* came while the queue was armed and nobody was notified */
+    uint32_t pending_head, pending_count;
+};
+
+struct profile {
+    const char *name;
+    uint32_t pairs_max;
+    uint32_t ops_max;
+    bool strict;    /* the network delivers everything: only illegal work may fail */
+    bool tiny;      /* queues of one or two, full sinks */
+    bool partition; /* hosts are cut off for a time, or for ever */
+    bool death;     /* a host dies and may come back */
+    bool by_cm;     /* all reliable pairs are connected by the connection manager */
+    uint32_t illegal_percent, late_percent, disturb_percent;
+    struct link_config link;
+};
+
+/* What the runs have exercised; summed over seeds to see that nothing is left out. */
+struct coverage {
+    uint64_t packets, events;
+    uint64_t done[WORK_KIND_COUNT];
+    uint64_t failed[COMPLETION_STATUS_COUNT];
+    uint64_t received, datagrams, unreliable;
+    uint64_t lost, corrupted, duplicated, delayed, refusals, deaths, retransmitted, duplicates;
+    uint64_t rnr_naks, connects, disconnects;
+};
+
+struct world {
+    struct simulator simulator;
+    struct network network;
+    struct monitor monitor;
+    struct profile profile;
+    struct dice plan; /* what is done */
+    struct dice play; /* when */
+    bool ipv6;
+
+    struct host hosts[HOST_MAX];
+    uint32_t host_count;
+    struct host_application application;
+    struct space spaces[2 * HOST_MAX];
+    struct space *space_of[HOST_MAX]; /* of the host's present life */
+
+    struct pair *pairs[PAIR_MAX];
+    uint32_t pair_count;
+    struct end *singles[SINGLE_MAX]; /* UD */
+    uint32_t single_count;
+    struct end *ends[END_MAX];
+    uint32_t end_count;
+    struct application_queue *queues[QUEUE_MAX];
+    uint32_t queue_count;
+    struct intakes *shared[SHARED_MAX];
+    uint32_t shared_count;
+    struct cell cells[CELL_MAX];
+    uint32_t cell_count;
+    struct cm_play *cm_play;
+
+    struct scratch scratch;
+    struct coverage *coverage;
+};
+
+/* One run. `trace` NULL: none is written. Returns false, with the words in ret_violation, if an
+ * oracle was violated; adds to *coverage. */
+struct run_result {
+    bool ok;
+    uint64_t hash;
+    const char *profile;
+    char violation[512];
+};
+void world_run(uint64_t seed, FILE *trace, struct coverage *coverage,
+               struct run_result *ret_result);
+
+#endif
