@@ -53,7 +53,7 @@ def check(path, text, layers):
     if folder is None:
         return []
     bad = []
-    is_test = path.endswith("_test.c")
+    is_test = path.endswith(("_test.c", "_test.h"))
     for number, line in enumerate(text.splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:

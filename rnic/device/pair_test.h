@@ -3,8 +3,8 @@
  * Each device holds one region over a buffer of its own and one queue pair, connected to the
  * other's. Packets in flight lie in a queue per direction; a script decides what happens to each
  * packet sent. Header only: each test that includes it gets its own copy. */
-#ifndef WEIR_DEVICE_PAIR_H
-#define WEIR_DEVICE_PAIR_H
+#ifndef WEIR_DEVICE_PAIR_TEST_H
+#define WEIR_DEVICE_PAIR_TEST_H
 
 #include <setjmp.h>
 #include <stdarg.h>
