@@ -22,7 +22,7 @@ static enum step transmit_atomic(struct qp *qp, struct replay_entry *entry)
     if (!qp_emit(qp, &qp->attributes.path, &packet, NULL)) {
         return STEP_FULL;
     }
-    entry->next++;
+    replay_sent(entry);
     return STEP_SENT;
 }
 
@@ -53,7 +53,7 @@ static enum step transmit_read(struct qp *qp, struct replay_entry *entry)
     if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
         return STEP_FULL;
     }
-    entry->next++;
+    replay_sent(entry);
     return STEP_SENT;
 }
 

@@ -56,11 +56,22 @@ struct replay_entry *replay_pending(struct replay *replay)
     return NULL;
 }
 
+void replay_sent(struct replay_entry *entry)
+{
+    entry->next++;
+    entry->answered |= entry->next == entry->packet_count;
+}
+
 struct replay_entry *replay_add(struct replay *replay)
 {
-    (void)replay_pending(replay);
+    struct replay_entry *oldest = replay_pending(replay);
     if (replay->added - replay->turn >= replay->limit) {
-        return NULL;
+        if (oldest == NULL || !oldest->answered) {
+            return NULL;
+        }
+        /* Who sends a new request has had that answer: the question for it again was an echo. */
+        oldest->next = oldest->end;
+        replay->turn++;
     }
     struct replay_entry *entry = entry_at(replay, replay->added);
     replay->added++;

@@ -27,6 +27,7 @@ struct replay_entry {
     /* The response under way: packets `start` to before `end`, of which `next` is to be sent. None
      * is under way where next == end. */
     uint32_t start, next, end;
+    bool answered; /* completely, at least once */
 };
 
 struct replay {
@@ -43,8 +44,8 @@ void replay_fini(struct replay *replay, struct allocator *allocator);
 /* Forgets everything. `limit` is at most the capacity. */
 void replay_reset(struct replay *replay, uint32_t limit);
 
-/* A new entry, all zero but `msn`; NULL where the peer has more under way than was agreed. The
- * caller sets `end` once the entry is to be answered. */
+/* A new entry, all zero; NULL where the peer has more unanswered than was agreed. The caller sets
+ * `end` once the entry is to be answered. */
 struct replay_entry *replay_add(struct replay *replay);
 /* The entry that `psn` belongs to; NULL if it is not remembered. */
 struct replay_entry *replay_find(const struct replay *replay, struct psn psn);
@@ -52,6 +53,8 @@ struct replay_entry *replay_find(const struct replay *replay, struct psn psn);
  * that were under way. */
 void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t start,
                     uint32_t end);
+/* One more packet of the entry's response has left. */
+void replay_sent(struct replay_entry *entry);
 /* The entry whose response is to be sent next; NULL if none is. */
 struct replay_entry *replay_pending(struct replay *replay);
 
