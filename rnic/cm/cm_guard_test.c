@@ -1,0 +1,380 @@
+/* What strangers, forgers and full tables may not do. The rules of friendly connections are in
+ * cm_test.c. */
+#include "rnic/cm/cm_test_world.h"
+
+/* A message out of nowhere to B, from the address of host `from` (2 is neither A nor B). */
+static void inject(struct world *world, int from, const struct cm_message *message)
+{
+    uint8_t mad[MAD_LENGTH];
+    cm_message_build(message, mad);
+    struct arrival arrival = {.path = {.local = world_gid(1), .remote = world_gid(from)}};
+    struct management_handler *handler = world->hosts[1].device.handler;
+    handler->receive(handler, world_now(world), &arrival, QPN_MANAGEMENT, mad, MAD_LENGTH);
+    world_take_events(world);
+}
+
+static void forget_trace(struct world *world)
+{
+    world->trace_length = 0;
+    world->trace[0] = '\0';
+}
+
+static uint32_t seen_id[2]; /* of A and B, from their REQ and REP */
+
+static void spy(struct world *world)
+{
+    for (int i = 0; i < world->flight_count; i++) {
+        struct cm_message message;
+        assert_int_equal(cm_message_parse(world->flights[i].mad, MAD_LENGTH, &message), STATUS_OK);
+        seen_id[1 - world->flights[i].to] = message.local_id;
+    }
+}
+
+static struct world *connected(struct cm_connection **ret_a, struct cm_connection **ret_b)
+{
+    struct world *world = world_create(1, 8);
+    world_listen(world, 0);
+    *ret_a = world_connect(world, 100);
+    spy(world);
+    for (uint64_t ms = 1001; ms < 1005; ms++) {
+        world_run(world, ms);
+        spy(world);
+    }
+    *ret_b = world->hosts[1].connection;
+    forget_trace(world);
+    return world;
+}
+
+static void only_the_peer_is_believed(void **state)
+{
+    struct cm_connection *a, *b;
+    struct world *world = connected(&a, &b);
+    struct device *device = &world->hosts[1].device;
+    struct cm_message message = {
+        .kind = CM_MESSAGE_DREQ,
+        .local_id = seen_id[0],
+        .remote_id = seen_id[1],
+        .local_qpn = {200},
+    };
+    inject(world, 2, &message); /* all right but the address */
+    assert_int_equal(device->refused, 1);
+    message.local_qpn.value = 201; /* not our queue pair */
+    inject(world, 0, &message);
+    assert_int_equal(device->refused, 2);
+
+    const enum cm_message_kind kinds[] = {CM_MESSAGE_REJ, CM_MESSAGE_DREP, CM_MESSAGE_MRA,
+                                          CM_MESSAGE_RTU};
+    message.local_id ^= 1; /* not the peer's id */
+    for (unsigned i = 0; i < 4; i++) {
+        message.kind = kinds[i];
+        inject(world, 0, &message);
+        assert_int_equal(device->refused, 3 + i);
+    }
+    message.local_id ^= 1;
+    message.kind = CM_MESSAGE_REP; /* to the passive side */
+    inject(world, 0, &message);
+    assert_int_equal(device->refused, 7);
+    expect_trace(world, "");
+
+    message.kind = CM_MESSAGE_DREQ;
+    message.local_qpn.value = 200;
+    inject(world, 0, &message); /* and this one is */
+    expect_trace(world, "1004ms B>A DREP\n"
+                        "1004ms B event disconnected\n");
+    world_end(world, a, b);
+}
+
+static void what_is_no_message(void **state)
+{
+    struct world *world = world_create(1, 8);
+    world_listen(world, 0);
+    struct device *device = &world->hosts[1].device;
+    struct management_handler *handler = device->handler;
+    struct arrival arrival = {.path = {.local = world_gid(1), .remote = world_gid(0)}};
+    uint8_t mad[MAD_LENGTH + 1] = {0};
+    handler->receive(handler, world_now(world), &arrival, QPN_MANAGEMENT, mad, MAD_LENGTH);
+    handler->receive(handler, world_now(world), &arrival, QPN_MANAGEMENT, mad, 0);
+    struct cm_message request = {.kind = CM_MESSAGE_REQ,
+                                 .local_id = 77,
+                                 .service_id = SERVICE,
+                                 .local_qpn = {100},
+                                 .path_mtu = 3,
+                                 .path = {.local = world_gid(0), .remote = world_gid(1)}};
+    cm_message_build(&request, mad);
+    handler->receive(handler, world_now(world), &arrival, QPN_MANAGEMENT, mad, MAD_LENGTH + 1);
+    handler->receive(handler, world_now(world), &arrival, (struct qpn){2}, mad, MAD_LENGTH);
+    request.path.local = world_gid(2); /* it says that it comes from elsewhere */
+    inject(world, 0, &request);
+    request.path.local = world_gid(0);
+    request.local_id = 0;
+    inject(world, 0, &request);
+    assert_int_equal(device->refused, 6);
+    expect_trace(world, "");
+
+    request.local_id = 77;
+    request.path_mtu = 6;
+    inject(world, 0, &request);
+    request.path_mtu = 3;
+    request.transport_service = 2;
+    inject(world, 0, &request);
+    expect_trace(world, "1000ms B>A REJ reason=26 about=0\n"
+                        "1000ms B>A REJ reason=9 about=0\n");
+    world_end(world, NULL, NULL);
+}
+
+static void strangers_are_answered_without_state(void **state)
+{
+    struct world *world = world_create(1, 8);
+    uint32_t ours = 5u << 20 | 1234;
+    struct cm_message message = {.kind = CM_MESSAGE_DREQ, .local_id = 77, .remote_id = ours};
+    inject(world, 0, &message);
+    message.kind = CM_MESSAGE_REP;
+    inject(world, 0, &message);
+    expect_trace(world, "1000ms B>A DREP\n"
+                        "1000ms B>A REJ reason=6 about=1\n");
+    /* An id of another process of this host: that one will answer. */
+    message.remote_id = 6u << 20 | 1234;
+    inject(world, 0, &message);
+    message.kind = CM_MESSAGE_DREQ;
+    inject(world, 0, &message);
+    expect_trace(world, "");
+    assert_int_equal(world->hosts[1].device.refused, 2);
+    world_end(world, NULL, NULL);
+}
+
+static struct cm_message request_of(uint32_t id, uint32_t qpn)
+{
+    return (struct cm_message){.kind = CM_MESSAGE_REQ,
+                               .local_id = id,
+                               .transaction = id,
+                               .service_id = SERVICE,
+                               .local_qpn = {qpn},
+                               .path_mtu = 3,
+                               .local_response_timeout = RESPONSE_19,
+                               .path = {.local = world_gid(0), .remote = world_gid(1)}};
+}
+
+static void the_backlog_bounds_half_open_requests(void **state)
+{
+    struct world *world = world_create(1, 8);
+    struct cm_listener *listener = world_listen(world, 2);
+    world->hosts[1].keep_quiet = true;
+    for (uint32_t i = 1; i <= 4; i++) {
+        struct cm_message request = request_of(i, 100 + i);
+        inject(world, 0, &request);
+    }
+    expect_trace(world, "1000ms B event request\n"
+                        "1000ms B event request\n"
+                        "1000ms B>A REJ reason=3 about=0\n"
+                        "1000ms B>A REJ reason=3 about=0\n");
+    /* One that is answered makes room. */
+    struct cm_connection *second = world->hosts[1].connection;
+    assert_int_equal(cm_reject(second, world_now(world), 28, NULL, 0), STATUS_OK);
+    struct cm_message request = request_of(5, 105);
+    inject(world, 0, &request);
+    expect_trace(world, "1000ms B>A REJ reason=28 about=0\n"
+                        "1000ms B event request\n");
+    struct cm_connection *third = world->hosts[1].connection;
+    cm_unlisten(listener); /* the two that wait are rejected */
+    expect_trace(world, "1000ms B>A REJ reason=8 about=0\n"
+                        "1000ms B>A REJ reason=8 about=0\n");
+    assert_int_equal(cm_listener_count(world->hosts[1].cm), 0);
+    assert_int_equal(cm_connection_count(world->hosts[1].cm), 3);
+    cm_release(second, world_now(world));
+    cm_release(third, world_now(world));
+    world_run(world, FOREVER);
+    assert_int_equal(cm_connection_count(world->hosts[1].cm), 1); /* the first is still held */
+    world_destroy(world);
+}
+
+static void requests_that_nobody_took_vanish(void **state)
+{
+    struct world *world = world_create(1, 8);
+    struct cm_listener *listener = world_listen(world, 0);
+    struct cm *cm = world->hosts[1].cm;
+    struct management_handler *handler = world->hosts[1].device.handler;
+    struct arrival arrival = {.path = {.local = world_gid(1), .remote = world_gid(0)}};
+    uint8_t mad[MAD_LENGTH];
+    for (uint32_t i = 1; i <= 2; i++) {
+        struct cm_message request = request_of(i, 100 + i);
+        cm_message_build(&request, mad);
+        handler->receive(handler, world_now(world), &arrival, QPN_MANAGEMENT, mad, MAD_LENGTH);
+    }
+    struct cm_message reject = {.kind = CM_MESSAGE_REJ, .local_id = 1, .reject_reason = 4};
+    inject(world, 0, &reject); /* the first peer changes its mind, then events are looked at */
+    expect_trace(world, "1000ms B event request\n"
+                        "1000ms B>A REP\n");
+    assert_int_equal(cm_connection_count(cm), 1);
+    struct cm_message request = request_of(3, 103);
+    cm_message_build(&request, mad);
+    handler->receive(handler, world_now(world), &arrival, QPN_MANAGEMENT, mad, MAD_LENGTH);
+    cm_unlisten(listener);
+    world_take_events(world);
+    expect_trace(world, "1000ms B>A REJ reason=8 about=0\n");
+    world_end(world, NULL, world->hosts[1].connection);
+}
+
+static void room_for_connections_is_bounded(void **state)
+{
+    struct world *world = world_create(1, 2);
+    world_listen(world, 0);
+    for (uint32_t i = 1; i <= 3; i++) {
+        struct cm_message request = request_of(i, 100 + i);
+        inject(world, 0, &request);
+    }
+    expect_trace(world, "1000ms B event request\n"
+                        "1000ms B>A REP\n"
+                        "1000ms B event request\n"
+                        "1000ms B>A REP\n"
+                        "1000ms B>A REJ reason=3 about=0\n");
+    struct cm_connect_request request = world_request(7);
+    struct cm_connection *connection;
+    assert_int_equal(cm_connect(world->hosts[1].cm, world_now(world), &request, &connection),
+                     STATUS_FULL);
+    world_run(world, FOREVER);
+    world_destroy(world);
+
+    /* What only remembers its REJ gives way. */
+    world = world_create(1, 2);
+    world_listen(world, 0);
+    world->hosts[1].keep_quiet = true;
+    for (uint32_t i = 1; i <= 5; i++) {
+        struct cm_message message = request_of(i, 100 + i);
+        inject(world, 0, &message);
+        cm_release(world->hosts[1].connection, world_now(world));
+        assert_true(cm_connection_count(world->hosts[1].cm) <= 2);
+    }
+    world_end(world, NULL, NULL);
+}
+
+static void a_peer_that_began_anew(void **state)
+{
+    struct cm_connection *a, *b;
+    struct world *world = connected(&a, &b);
+    /* A's process died and came back with the same queue pair number: the old connection goes. */
+    struct cm_message request = request_of(99, 100);
+    inject(world, 0, &request);
+    expect_trace(world, "1004ms B>A REJ reason=10 about=0\n"
+                        "1004ms B>A DREQ\n");
+    world_run(world, 1100);
+    expect_trace(world, "1005ms A>B DREP\n"
+                        "1005ms A event disconnected\n"
+                        "1006ms B event disconnected\n");
+    inject(world, 0, &request); /* in time-wait it is in nobody's way any more */
+    expect_trace(world, "1100ms B event request\n"
+                        "1100ms B>A REP\n");
+    cm_release(world->hosts[1].connection, world_now(world));
+    world_end(world, a, b);
+
+    /* The same id with another queue pair is no repetition either. */
+    world = connected(&a, &b);
+    request = request_of(seen_id[0], 555);
+    inject(world, 0, &request);
+    expect_trace(world, "1004ms B>A REJ reason=10 about=0\n"
+                        "1004ms B>A DREQ\n");
+    world_end(world, a, b);
+}
+
+static void a_full_device_is_tried_again(void **state)
+{
+    struct world *world = world_create(1, 8);
+    world_listen(world, 0);
+    world->hosts[0].device.full = true;
+    struct cm_connection *a = world_connect(world, 100);
+    world_run(world, 1010);
+    expect_trace(world, "");
+    world->hosts[0].device.full = false;
+    world_run(world, 1100);
+    struct cm_connection *b = world->hosts[1].connection;
+    expect_trace(world, "1011ms A>B REQ\n"
+                        "1012ms B event request\n"
+                        "1012ms B>A REP\n"
+                        "1013ms A event reply\n"
+                        "1013ms A>B RTU\n"
+                        "1014ms B event established\n");
+    world_end(world, a, b);
+    /* A released connection stays until its last message is out. */
+    world = world_create(1, 8);
+    a = world_connect(world, 100);
+    world->hosts[0].device.full = true;
+    cm_release(a, world_now(world));
+    assert_int_equal(cm_connection_count(world->hosts[0].cm), 1);
+    world->hosts[0].device.full = false;
+    world_end(world, NULL, NULL);
+}
+
+static void listeners_are_found_by_service_and_address(void **state)
+{
+    struct world *world = world_create(1, 8);
+    struct cm *cm = world->hosts[1].cm;
+    struct gid one = world_gid(1);
+    struct gid two = world_gid(2);
+    struct cm_listener *any, *first, *second;
+    assert_int_equal(cm_listen(cm, 1, NULL, 0, NULL, &any), STATUS_OK);
+    assert_int_equal(cm_listen(cm, 1, NULL, 0, NULL, &second), STATUS_IN_USE);
+    assert_int_equal(cm_listen(cm, 1, &one, 0, NULL, &second), STATUS_IN_USE);
+    assert_int_equal(cm_listen(cm, 2, &one, 0, NULL, &first), STATUS_OK);
+    assert_int_equal(cm_listen(cm, 2, &two, 0, NULL, &second), STATUS_OK);
+    assert_true(cm_is_listening(cm, 1, &two));
+    assert_true(cm_is_listening(cm, 2, &two));
+    assert_false(cm_is_listening(cm, 3, &two));
+    assert_int_equal(cm_listener_count(cm), 3);
+    cm_unlisten(second);
+    assert_false(cm_is_listening(cm, 2, &two));
+    assert_true(cm_is_listening(cm, 2, &one));
+    cm_unlisten(any);
+    cm_unlisten(first);
+    world_end(world, NULL, NULL);
+}
+
+static void arguments_are_checked(void **state)
+{
+    struct world *world = world_create(1, 8);
+    struct cm *cm = world->hosts[0].cm;
+    struct cm_connection *a = NULL;
+    struct cm_connect_request request = world_request(1);
+    request.parameters.private_length = CM_REQ_PRIVATE_MAX + 1;
+    assert_int_equal(cm_connect(cm, world_now(world), &request, &a), STATUS_INVALID);
+    request = world_request(1);
+    request.response_timeout = 32;
+    assert_int_equal(cm_connect(cm, world_now(world), &request, &a), STATUS_INVALID);
+    request = world_request(1);
+    request.max_retries = 16;
+    assert_int_equal(cm_connect(cm, world_now(world), &request, &a), STATUS_INVALID);
+    assert_null(a);
+    assert_int_equal(cm_connection_count(cm), 0);
+    assert_true(instant_is_never(cm_next_deadline(cm)));
+
+    struct cm_config config = {.allocator = &world->allocator,
+                               .device = &world->hosts[0].device,
+                               .id_prefix = 8,
+                               .id_prefix_bits = 3,
+                               .max_connections = 4};
+    struct cm *other = NULL;
+    assert_int_equal(cm_create(&config, &other), STATUS_INVALID);
+    config.id_prefix = 7;
+    config.max_connections = 0;
+    assert_int_equal(cm_create(&config, &other), STATUS_INVALID);
+    config.id_prefix_bits = 24;
+    config.max_connections = 129; /* half of 256 are 128 */
+    assert_int_equal(cm_create(&config, &other), STATUS_INVALID);
+    assert_null(other);
+    world_end(world, NULL, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_the_peer_is_believed),
+        cmocka_unit_test(what_is_no_message),
+        cmocka_unit_test(strangers_are_answered_without_state),
+        cmocka_unit_test(the_backlog_bounds_half_open_requests),
+        cmocka_unit_test(requests_that_nobody_took_vanish),
+        cmocka_unit_test(room_for_connections_is_bounded),
+        cmocka_unit_test(a_peer_that_began_anew),
+        cmocka_unit_test(a_full_device_is_tried_again),
+        cmocka_unit_test(listeners_are_found_by_service_and_address),
+        cmocka_unit_test(arguments_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
