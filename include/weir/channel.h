@@ -22,6 +22,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 struct weir_poller;
 struct weir_listener;
@@ -154,6 +155,7 @@ struct weir_connection_statistics {
 void weir_connection_statistics(const struct weir_connection *connection,
                                 struct weir_connection_statistics *ret_statistics);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -5,6 +5,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 enum weir_status {
     WEIR_OK = 0,
@@ -38,6 +39,7 @@ struct weir_error {
 /* A short English name, static. */
 const char *weir_status_name(enum weir_status status);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -12,6 +12,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 struct weir_fabric;
 
@@ -23,7 +24,7 @@ enum weir_fabric_kind {
 
 struct weir_fabric_options {
     enum weir_fabric_kind kind;
-    const char *device;   /* name of the verbs device; NULL: the first that fits */
+    const char *device;   /* NAME, NAME:PORT or NAME:PORT:GID_INDEX; NULL: the first that fits */
     const char *soft_dir; /* folder of our drop-in libraries; NULL: found by WEIR_LIBRARY_DIR,
                              beside the program, or where installed */
 };
@@ -79,6 +80,7 @@ struct weir_remote weir_memory_remote(const struct weir_memory *memory);
 void weir_remote_pack(const struct weir_remote *remote, uint8_t ret_bytes[WEIR_REMOTE_LENGTH]);
 struct weir_remote weir_remote_unpack(const uint8_t bytes[WEIR_REMOTE_LENGTH]);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

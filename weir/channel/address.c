@@ -1,0 +1,84 @@
+/* Parsing, resolving and printing of addresses. */
+#include "weir/channel/address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "weir/error_private.h"
+
+/* Splits at the last colon; brackets around the host are taken off. */
+static bool split(const char *text, char ret_host[256], char ret_port[8])
+{
+    const char *colon = strrchr(text, ':');
+    if (colon == NULL || colon[1] == '\0' || strlen(colon + 1) >= 6 ||
+        strspn(colon + 1, "0123456789") != strlen(colon + 1)) {
+        return false;
+    }
+    size_t length = (size_t)(colon - text);
+    if (length >= 2 && text[0] == '[' && text[length - 1] == ']') {
+        text++;
+        length -= 2;
+    } else if (memchr(text, ':', length) != NULL) {
+        return false;
+    }
+    if (length >= 256) {
+        return false;
+    }
+    memcpy(ret_host, text, length);
+    ret_host[length] = '\0';
+    strcpy(ret_port, colon + 1);
+    return true;
+}
+
+enum weir_status address_parse(const char *text, bool is_passive,
+                               struct sockaddr_storage *ret_address, struct weir_error *ret_error)
+{
+    char host[256];
+    char port[8];
+    if (text == NULL || !split(text, host, port)) {
+        return error_set(ret_error, WEIR_INVALID, "address \"%.200s\": not HOST:PORT or [V6]:PORT",
+                         text != NULL ? text : "");
+    }
+    bool is_any = host[0] == '\0' || strcmp(host, "*") == 0;
+    if (is_any && !is_passive) {
+        return error_set(ret_error, WEIR_INVALID, "address \"%.200s\": no host", text);
+    }
+    struct addrinfo hints = {
+        .ai_family = is_any ? AF_INET : AF_UNSPEC,
+        .ai_socktype = SOCK_STREAM,
+        .ai_flags = AI_NUMERICSERV | (is_passive ? AI_PASSIVE : 0),
+    };
+    struct addrinfo *list = NULL;
+    int error = getaddrinfo(is_any ? NULL : host, port, &hints, &list);
+    if (error != 0) {
+        return error_set(ret_error, WEIR_ADDRESS, "%.200s: %s", text, gai_strerror(error));
+    }
+    memset(ret_address, 0, sizeof(*ret_address));
+    memcpy(ret_address, list->ai_addr, list->ai_addrlen);
+    freeaddrinfo(list);
+    return WEIR_OK;
+}
+
+void address_format(const struct sockaddr *address, char ret_text[ADDRESS_TEXT_MAX])
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
+        snprintf(ret_text, ADDRESS_TEXT_MAX, "%s:%u", host, ntohs(v4->sin_port));
+    } else if (address->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
+        snprintf(ret_text, ADDRESS_TEXT_MAX, "[%s]:%u", host, ntohs(v6->sin6_port));
+    } else {
+        snprintf(ret_text, ADDRESS_TEXT_MAX, "?");
+    }
+}
+
+socklen_t address_length(const struct sockaddr *address)
+{
+    return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                          : sizeof(struct sockaddr_in);
+}

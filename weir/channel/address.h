@@ -1,0 +1,19 @@
+/* "HOST:PORT" to socket addresses and back. */
+#ifndef WEIR_CHANNEL_ADDRESS_H
+#define WEIR_CHANNEL_ADDRESS_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include <weir/error.h>
+
+#define ADDRESS_TEXT_MAX 72
+
+/* `is_passive`: to listen on, so ":PORT" and "*:PORT" are all addresses. */
+enum weir_status address_parse(const char *text, bool is_passive,
+                               struct sockaddr_storage *ret_address, struct weir_error *ret_error);
+void address_format(const struct sockaddr *address, char ret_text[ADDRESS_TEXT_MAX]);
+socklen_t address_length(const struct sockaddr *address);
+
+#endif

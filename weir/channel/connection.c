@@ -1,0 +1,481 @@
+/* The life of a connection. */
+#include "weir/channel/connection.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "weir/channel/bootstrap_cm.h"
+#include "weir/channel/bootstrap_tcp.h"
+#include "weir/channel/listener.h"
+#include "weir/error_private.h"
+
+#define ABORT_MS   300 /* for the reason to reach the peer */
+#define FLUSHED_MS 200 /* for the cause of a dead queue pair to be told */
+
+static unsigned value_or(unsigned value, unsigned otherwise)
+{
+    return value != 0 ? value : otherwise;
+}
+
+enum weir_status connection_resolve_options(const struct weir_fabric *fabric,
+                                            const struct weir_channel_options *options,
+                                            struct weir_channel_options *ret_options,
+                                            struct weir_error *ret_error)
+{
+    static const struct weir_channel_options defaults;
+    struct weir_channel_options resolved = options != NULL ? *options : defaults;
+    resolved.eager_length = resolved.eager_length != 0 ? resolved.eager_length : 8192;
+    resolved.eager_buffers = value_or(resolved.eager_buffers, 64);
+    resolved.message_length_max =
+        resolved.message_length_max != 0 ? resolved.message_length_max : (size_t)64 << 20;
+    resolved.connect_timeout_ms = value_or(resolved.connect_timeout_ms, 5000);
+    resolved.silence_timeout_ms = value_or(resolved.silence_timeout_ms, 5000);
+    uint32_t depth_max = (uint32_t)fabric->attributes.max_qp_wr;
+    if (resolved.lanes > LANES_MAX || resolved.eager_length < 64 ||
+        resolved.eager_length > (size_t)16 << 20 || resolved.eager_buffers > WINDOW_MAX ||
+        resolved.message_length_max > MESSAGE_LENGTH_MAX || resolved.silence_timeout_ms < 100) {
+        return error_set(ret_error, WEIR_INVALID, "a channel option is out of bounds");
+    }
+    if (resolved.eager_buffers + CREDIT_RESERVE > depth_max) {
+        return error_set(ret_error, WEIR_INVALID, "%s takes %u receives on a queue pair, not %u",
+                         fabric->device, depth_max, resolved.eager_buffers + CREDIT_RESERVE);
+    }
+    if (resolved.bootstrap == WEIR_BOOTSTRAP_CM && fabric->cm_contexts == NULL) {
+        return error_set(ret_error, WEIR_UNSUPPORTED, "%s: rdma_cm is not available",
+                         fabric->device);
+    }
+    *ret_options = resolved;
+    return WEIR_OK;
+}
+
+static void life_over(struct timer *timer);
+
+enum weir_status connection_create(struct weir_poller *poller,
+                                   const struct weir_channel_options *options,
+                                   struct weir_connection **ret_connection,
+                                   struct weir_error *ret_error)
+{
+    struct weir_connection *connection = calloc(1, sizeof(*connection));
+    if (connection == NULL) {
+        return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
+    }
+    connection->poller = poller;
+    connection->options = *options;
+    connection->started_ns = clock_now_ns();
+    connection->life.fire = life_over;
+    connection->tcp.source.fd = -1;
+    for (unsigned i = 0; i <= LANES_MAX; i++) {
+        connection->lanes[i].connection = connection;
+        connection->lanes[i].index = (uint8_t)i;
+    }
+    sender_init(connection);
+    receiver_init(connection);
+    transfers_init(connection);
+    if (!poller_set_timer(poller, &connection->life, options->connect_timeout_ms)) {
+        free(connection);
+        return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
+    }
+    connection->next = poller->connections;
+    if (connection->next != NULL) {
+        connection->next->previous = connection;
+    }
+    poller->connections = connection;
+    *ret_connection = connection;
+    return WEIR_OK;
+}
+
+static void unlink_connection(struct weir_connection *connection)
+{
+    if (connection->previous != NULL) {
+        connection->previous->next = connection->next;
+    } else {
+        connection->poller->connections = connection->next;
+    }
+    if (connection->next != NULL) {
+        connection->next->previous = connection->previous;
+    }
+}
+
+double connection_age(const struct weir_connection *connection)
+{
+    return (double)(clock_now_ns() - connection->started_ns) / 1e9;
+}
+
+/* --- opening --- */
+
+void connection_fill_hello(struct weir_connection *connection, enum hello_purpose purpose,
+                           unsigned lanes)
+{
+    connection->local = (struct hello){
+        .purpose = purpose,
+        .lanes = (uint8_t)lanes,
+        .lacks_immediate = connection->poller->fabric->is_iwarp,
+        .eager_length = (uint32_t)connection->options.eager_length,
+        .window = connection->options.eager_buffers,
+        .message_length_max = (uint32_t)connection->options.message_length_max,
+        .token = connection->token,
+    };
+}
+
+enum weir_status connection_prepare(struct weir_connection *connection,
+                                    struct weir_error *ret_error)
+{
+    uint32_t payload = connection->local.eager_length > MESSAGE_TEXT_MAX
+                           ? connection->local.eager_length
+                           : MESSAGE_TEXT_MAX;
+    return buffers_init(&connection->buffers, connection->poller->fabric,
+                        MESSAGE_HEADER_LENGTH + payload, connection->local.window + CREDIT_RESERVE,
+                        SENDER_BUFFERS + SENDER_RESERVE, ret_error);
+}
+
+void connection_agree(struct weir_connection *connection)
+{
+    credit_init(&connection->credit, connection->local.window, connection->peer.window);
+    connection->lane_count = connection->local.lanes < connection->peer.lanes
+                                 ? connection->local.lanes
+                                 : connection->peer.lanes;
+}
+
+enum weir_status connection_add_lane(struct weir_connection *connection, unsigned index,
+                                     struct weir_error *ret_error)
+{
+    struct lane *lane = &connection->lanes[index];
+    uint32_t messages = index == 0 ? SENDER_BUFFERS + SENDER_RESERVE : 0;
+    uint32_t receives = index == 0 ? connection->buffers.receive_count : 0;
+    enum weir_status status = lane_create(lane, connection, (uint8_t)index,
+                                          messages + TRANSFER_BUSY + 1, receives, ret_error);
+    return status;
+}
+
+enum weir_status connection_post_receives(struct weir_connection *connection,
+                                          struct weir_error *ret_error)
+{
+    for (uint32_t i = 0; i < connection->buffers.receive_count; i++) {
+        if (!lane_post_receive(&connection->lanes[0], i)) {
+            return error_set(ret_error, connection->reason.status, "%s",
+                             connection->reason.message);
+        }
+    }
+    return WEIR_OK;
+}
+
+void connection_opened(struct weir_connection *connection)
+{
+    if (connection->state != CONNECTION_CONNECTING) {
+        return;
+    }
+    connection->state = CONNECTION_OPEN;
+    timers_cancel(&connection->poller->timers, &connection->life);
+    keepalive_start(connection);
+    if (connection->handler.opened != NULL) {
+        connection->poller->callbacks++;
+        connection->handler.opened(connection, connection->user);
+    }
+    if (connection->wants_close && connection->state == CONNECTION_OPEN) {
+        connection->state = CONNECTION_CLOSING;
+    }
+    sender_advance(connection);
+    receiver_advance(connection);
+}
+
+/* --- ending --- */
+
+void connection_end(struct weir_connection *connection)
+{
+    connection->state = CONNECTION_ENDED;
+    connection->poller->has_ended = true;
+}
+
+static void set_reason(struct weir_connection *connection, enum weir_status status,
+                       const char *format, va_list arguments)
+{
+    char words[256];
+    vsnprintf(words, sizeof(words), format, arguments);
+    error_set(&connection->reason, status, "%s: %s",
+              connection->peer_name[0] != '\0' ? connection->peer_name : "?", words);
+}
+
+void connection_fail(struct weir_connection *connection, enum weir_status status,
+                     const char *format, ...)
+{
+    if (connection->state == CONNECTION_ENDED) {
+        return;
+    }
+    if (connection->state != CONNECTION_ABORTING) {
+        va_list arguments;
+        va_start(arguments, format);
+        set_reason(connection, status, format, arguments);
+        va_end(arguments);
+    }
+    connection_end(connection);
+}
+
+void connection_abort(struct weir_connection *connection, enum weir_status status,
+                      const char *format, ...)
+{
+    if (connection->state == CONNECTION_ABORTING || connection->state == CONNECTION_ENDED) {
+        return;
+    }
+    va_list arguments;
+    va_start(arguments, format);
+    set_reason(connection, status, format, arguments);
+    va_end(arguments);
+    va_start(arguments, format);
+    vsnprintf(connection->sender.abort_text, sizeof(connection->sender.abort_text), format,
+              arguments);
+    va_end(arguments);
+    connection->sender.abort_status = status;
+    bool can_tell = connection->state != CONNECTION_CONNECTING && !connection->is_flushed &&
+                    !connection->sender.has_bye;
+    connection->state = CONNECTION_ABORTING;
+    if (!can_tell || !poller_set_timer(connection->poller, &connection->life, ABORT_MS)) {
+        connection_end(connection);
+        return;
+    }
+    sender_post_abort(connection);
+}
+
+void connection_take_abort(struct weir_connection *connection, const struct message *message)
+{
+    enum weir_status status = message->value == WEIR_PROTOCOL || message->value == WEIR_TOO_LONG
+                                  ? (enum weir_status)message->value
+                                  : WEIR_DISCONNECTED;
+    char text[MESSAGE_TEXT_MAX + 1];
+    for (uint32_t i = 0; i < message->length; i++) {
+        uint8_t byte = message->payload[i];
+        text[i] = byte >= 0x20 && byte < 0x7f ? (char)byte : '?';
+    }
+    text[message->length] = '\0';
+    connection_fail(connection, status, "the peer ended the connection: %s", text);
+}
+
+void connection_advance_close(struct weir_connection *connection)
+{
+    if (connection->state != CONNECTION_CLOSING) {
+        return;
+    }
+    if (connection->sender.bye_is_sent && connection->peer_is_done) {
+        connection_end(connection);
+    } else if (connection->sender.bye_is_sent) {
+        /* The peer has everything; whether it answers in time changes nothing for us. */
+        poller_set_timer(connection->poller, &connection->life,
+                         connection->options.silence_timeout_ms);
+    } else {
+        sender_advance(connection);
+    }
+}
+
+void connection_take_bye(struct weir_connection *connection)
+{
+    connection->peer_is_done = true;
+    if (connection->state == CONNECTION_OPEN) {
+        error_set(&connection->reason, WEIR_DISCONNECTED, "%s: the peer closed the connection",
+                  connection->peer_name);
+        connection->state = CONNECTION_CLOSING;
+        connection->is_cut = true;
+        poller_set_timer(connection->poller, &connection->life,
+                         connection->options.silence_timeout_ms);
+    }
+    connection_advance_close(connection);
+}
+
+void connection_disconnected(struct weir_connection *connection)
+{
+    /* What came before the end counts. */
+    poller_drain(connection->poller, UINT32_MAX);
+    if (connection->state == CONNECTION_CONNECTING && connection->is_server &&
+        !receiver_is_idle(connection)) {
+        connection_opened(connection);
+    }
+    bool is_over = connection->state == CONNECTION_ABORTING ||
+                   (connection->state == CONNECTION_CLOSING &&
+                    (connection->is_cut || connection->sender.bye_is_sent));
+    if (is_over) {
+        connection_end(connection);
+        return;
+    }
+    connection_fail(connection, WEIR_PEER_LOST,
+                    connection->state == CONNECTION_CONNECTING
+                        ? "the peer went away before the connection was up"
+                        : "the peer went away without a word (after %.1f s)",
+                    connection_age(connection));
+}
+
+void connection_flushed(struct weir_connection *connection)
+{
+    if (connection->is_flushed || connection->state == CONNECTION_ENDED) {
+        return;
+    }
+    connection->is_flushed = true;
+    if (connection->state == CONNECTION_ABORTING ||
+        (connection->state == CONNECTION_CLOSING &&
+         (connection->is_cut || connection->sender.bye_is_sent))) {
+        connection_end(connection);
+        return;
+    }
+    poller_set_timer(connection->poller, &connection->life, FLUSHED_MS);
+}
+
+static void life_over(struct timer *timer)
+{
+    struct weir_connection *connection =
+        (struct weir_connection *)((char *)timer - offsetof(struct weir_connection, life));
+    if (connection->is_flushed) {
+        connection_fail(connection, WEIR_PROTOCOL,
+                        "the device gave up our queue pair: the peer tried what it may not");
+    } else if (connection->state == CONNECTION_CONNECTING) {
+        connection_fail(connection, WEIR_TIMED_OUT,
+                        "no answer to the connection request for %.1f s",
+                        connection_age(connection));
+    } else {
+        connection_end(connection);
+    }
+}
+
+/* Stops everything; the device no longer touches memory for it. */
+static void stop(struct weir_connection *connection)
+{
+    timers_cancel(&connection->poller->timers, &connection->life);
+    keepalive_stop(connection);
+    bootstrap_cm_leave(connection);
+    for (unsigned i = 0; i <= LANES_MAX; i++) {
+        lane_destroy(&connection->lanes[i]);
+    }
+    bootstrap_tcp_leave(connection);
+}
+
+static enum weir_status status_of_rest(const struct weir_connection *connection)
+{
+    switch (connection->reason.status) {
+    case WEIR_ADDRESS:
+    case WEIR_REFUSED:
+    case WEIR_UNREACHABLE:
+    case WEIR_TIMED_OUT:
+    case WEIR_DISCONNECTED:
+    case WEIR_PEER_LOST:
+        return connection->reason.status;
+    default:
+        return WEIR_CANCELED;
+    }
+}
+
+void connection_destroy(struct weir_connection *connection)
+{
+    connection->state = CONNECTION_ENDED;
+    stop(connection);
+    enum weir_status rest = status_of_rest(connection);
+    transfers_fini(connection, rest);
+    receiver_fini(connection);
+    sender_fini(connection, rest);
+    buffers_fini(&connection->buffers);
+    if (connection->handler.closed != NULL && !connection->poller->is_destroyed) {
+        connection->poller->callbacks++;
+        connection->handler.closed(connection, &connection->reason, connection->user);
+    }
+    unlink_connection(connection);
+    free(connection);
+}
+
+void connections_reap(struct weir_poller *poller)
+{
+    struct weir_connection *connection = poller->connections;
+    while (connection != NULL) {
+        /* Callbacks may add connections, at the front, but remove none. */
+        struct weir_connection *next = connection->next;
+        if (connection->state == CONNECTION_ENDED) {
+            connection_destroy(connection);
+        }
+        connection = next;
+    }
+}
+
+/* --- the public calls --- */
+
+enum weir_status weir_connect(struct weir_poller *poller, const char *address,
+                              const struct weir_channel_options *options,
+                              const struct weir_handler *handler, void *user,
+                              struct weir_connection **ret_connection, struct weir_error *ret_error)
+{
+    struct weir_channel_options resolved;
+    enum weir_status status =
+        connection_resolve_options(poller->fabric, options, &resolved, ret_error);
+    struct sockaddr_storage target;
+    if (status == WEIR_OK) {
+        status = address_parse(address, false, &target, ret_error);
+    }
+    struct weir_connection *connection;
+    if (status == WEIR_OK) {
+        status = connection_create(poller, &resolved, &connection, ret_error);
+    }
+    if (status != WEIR_OK) {
+        return status;
+    }
+    address_format((struct sockaddr *)&target, connection->peer_name);
+    connection_fill_hello(connection, HELLO_CONNECT, resolved.lanes);
+    status = resolved.bootstrap == WEIR_BOOTSTRAP_CM
+                 ? bootstrap_cm_connect(connection, (struct sockaddr *)&target, ret_error)
+                 : bootstrap_tcp_connect(connection, (struct sockaddr *)&target, ret_error);
+    if (status != WEIR_OK) {
+        connection_destroy(connection);
+        return status;
+    }
+    if (handler != NULL) {
+        connection->handler = *handler;
+    }
+    connection->user = user;
+    if (ret_connection != NULL) {
+        *ret_connection = connection;
+    }
+    return WEIR_OK;
+}
+
+void weir_close(struct weir_connection *connection)
+{
+    if (connection->state == CONNECTION_CONNECTING) {
+        connection->wants_close = true;
+        if (connection->sender.waiting == NULL) {
+            connection_end(connection);
+        }
+    } else if (connection->state == CONNECTION_OPEN) {
+        connection->state = CONNECTION_CLOSING;
+        connection_advance_close(connection);
+    }
+}
+
+void weir_abort(struct weir_connection *connection, const char *reason)
+{
+    connection_abort(connection, WEIR_CANCELED, "%.190s", reason != NULL ? reason : "aborted");
+}
+
+const char *weir_peer_name(const struct weir_connection *connection)
+{
+    return connection->peer_name;
+}
+
+const char *weir_local_name(const struct weir_connection *connection)
+{
+    return connection->local_name;
+}
+
+void weir_set_user(struct weir_connection *connection, void *user)
+{
+    connection->user = user;
+}
+
+void *weir_user(const struct weir_connection *connection)
+{
+    return connection->user;
+}
+
+struct weir_poller *weir_connection_poller(const struct weir_connection *connection)
+{
+    return connection->poller;
+}
+
+void weir_connection_statistics(const struct weir_connection *connection,
+                                struct weir_connection_statistics *ret_statistics)
+{
+    *ret_statistics = connection->statistics;
+}

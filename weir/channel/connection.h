@@ -1,0 +1,133 @@
+/* A connection: its parts, its states, its end.
+ *
+ *   CONNECTING -> OPEN -> CLOSING -> ENDED       weir_close: drain, BYE, wait for the peer's end
+ *        |         |         |         ^
+ *        +---------+-> ABORTING -------+         tell the peer why, for a moment
+ *        +---------+---------+---------+         or at once: lost, refused, disconnected
+ *
+ * ENDED connections are reaped at the end of the poller's round: queue pairs are destroyed, then
+ * every operation that is left completes, then `closed` is called, then the memory goes. */
+#ifndef WEIR_CHANNEL_CONNECTION_H
+#define WEIR_CHANNEL_CONNECTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weir/channel.h>
+
+#include "weir/channel/address.h"
+#include "weir/channel/buffers.h"
+#include "weir/channel/credit.h"
+#include "weir/channel/hello.h"
+#include "weir/channel/keepalive.h"
+#include "weir/channel/lane.h"
+#include "weir/channel/message.h"
+#include "weir/channel/poller.h"
+#include "weir/channel/receiver.h"
+#include "weir/channel/sender.h"
+#include "weir/channel/transfer.h"
+
+enum connection_state {
+    CONNECTION_CONNECTING,
+    CONNECTION_OPEN,
+    CONNECTION_CLOSING,
+    CONNECTION_ABORTING,
+    CONNECTION_ENDED,
+};
+
+/* The TCP bootstrap's side of a connection. */
+struct tcp_link {
+    struct source source; /* fd -1: none */
+    bool is_connecting;
+    uint8_t frame[FRAME_LENGTH]; /* being received */
+    size_t frame_length;
+    struct endpoint local;
+    int gid_index;
+};
+
+struct weir_connection {
+    struct weir_connection *next, *previous; /* of the poller's list */
+    struct weir_poller *poller;
+    struct weir_listener *listener; /* NULL: we connected, or it is closed */
+    enum connection_state state;
+    bool is_server;
+    bool wants_close;  /* weir_close came before it was open */
+    bool peer_is_done; /* its BYE came */
+    bool is_cut;       /* it ended what we had open: what waits is not sent any more */
+    bool is_flushed;   /* the device gave up a queue pair; why is not known yet */
+    struct weir_channel_options options; /* defaults filled in */
+    struct weir_handler handler;
+    void *user;
+    struct weir_error reason;
+    char peer_name[ADDRESS_TEXT_MAX];
+    char local_name[ADDRESS_TEXT_MAX];
+    uint64_t started_ns;
+    uint64_t heard_ns; /* last completion */
+    struct timer life; /* limit of the state: connecting, closing, aborting */
+    struct hello local, peer;
+    uint64_t token;
+    unsigned lane_count; /* for transfers; 0: they share the message lane */
+    struct lane lanes[1 + LANES_MAX];
+    struct lane *retiring; /* the lane whose completion is being handled */
+    bool has_buffers;
+    struct buffers buffers;
+    struct credit credit;
+    struct sender sender;
+    struct receiver receiver;
+    struct transfers transfers;
+    struct keepalive keepalive;
+    struct tcp_link tcp;
+    struct weir_connection_statistics statistics;
+};
+
+/* Fills in defaults and checks bounds. */
+enum weir_status connection_resolve_options(const struct weir_fabric *fabric,
+                                            const struct weir_channel_options *options,
+                                            struct weir_channel_options *ret_options,
+                                            struct weir_error *ret_error);
+enum weir_status connection_create(struct weir_poller *poller,
+                                   const struct weir_channel_options *options,
+                                   struct weir_connection **ret_connection,
+                                   struct weir_error *ret_error);
+/* Frees everything without a callback. */
+void connection_destroy(struct weir_connection *connection);
+void connections_reap(struct weir_poller *poller);
+
+/* What this side offers in its hello; the length of eager messages both can take, and so on. */
+void connection_fill_hello(struct weir_connection *connection, enum hello_purpose purpose,
+                           unsigned lanes);
+/* Registers its buffers. Before the queue pairs are made. */
+enum weir_status connection_prepare(struct weir_connection *connection,
+                                    struct weir_error *ret_error);
+/* Credit and lanes, when both hellos are known. */
+void connection_agree(struct weir_connection *connection);
+/* Makes one queue pair. */
+enum weir_status connection_add_lane(struct weir_connection *connection, unsigned index,
+                                     struct weir_error *ret_error);
+/* On the message lane, when its queue pair is in INIT or beyond. */
+enum weir_status connection_post_receives(struct weir_connection *connection,
+                                          struct weir_error *ret_error);
+/* All queue pairs are up on both sides. */
+void connection_opened(struct weir_connection *connection);
+
+/* The end, for a reason that lies here or in the network. Safe in every state. */
+void connection_fail(struct weir_connection *connection, enum weir_status status,
+                     const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same, and the peer is told first, if it can be. */
+void connection_abort(struct weir_connection *connection, enum weir_status status,
+                      const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The other end of the connection is gone: rdma_cm or the TCP socket says so. */
+void connection_disconnected(struct weir_connection *connection);
+/* The device gave up a queue pair of ours without saying why. */
+void connection_flushed(struct weir_connection *connection);
+/* The peer's BYE or ABORT, in order. */
+void connection_take_bye(struct weir_connection *connection);
+void connection_take_abort(struct weir_connection *connection, const struct message *message);
+/* Ends an orderly close if everything is done. */
+void connection_advance_close(struct weir_connection *connection);
+void connection_end(struct weir_connection *connection);
+
+/* Seconds since it began. */
+double connection_age(const struct weir_connection *connection);
+
+#endif

@@ -1,0 +1,58 @@
+/* The watch over silent peers. */
+#include "weir/channel/keepalive.h"
+
+#include "weir/channel/connection.h"
+
+#define TICKS 8 /* of a silence timeout */
+
+static void answered(struct weir_connection *connection, void *argument, enum weir_status status)
+{
+    connection->keepalive.is_asking = false;
+}
+
+static void ask(struct weir_connection *connection)
+{
+    struct keepalive *keepalive = &connection->keepalive;
+    struct posted posted = {answered, NULL, "a question whether the peer is there"};
+    struct ibv_send_wr request = {.opcode = IBV_WR_RDMA_WRITE}; /* of no bytes: no key is needed */
+    keepalive->is_asking = true;
+    keepalive->asked_ns = connection->poller->now_ns;
+    lane_post(&connection->lanes[0], &request, true, &posted);
+}
+
+static void tick(struct timer *timer)
+{
+    struct weir_connection *connection =
+        (struct weir_connection *)((char *)timer -
+                                   offsetof(struct weir_connection, keepalive.timer));
+    struct keepalive *keepalive = &connection->keepalive;
+    uint64_t now_ns = connection->poller->now_ns;
+    uint64_t silence_ns = (uint64_t)connection->options.silence_timeout_ms * 1000000u;
+    if (connection->state != CONNECTION_OPEN && connection->state != CONNECTION_CLOSING) {
+        return;
+    }
+    uint64_t since_ns =
+        connection->heard_ns > keepalive->asked_ns ? connection->heard_ns : keepalive->asked_ns;
+    if (keepalive->is_asking && now_ns - since_ns >= silence_ns * 3 / TICKS) {
+        connection_fail(connection, WEIR_PEER_LOST, "no sign of the peer for %.1f s",
+                        (double)(now_ns - connection->heard_ns) / 1e9);
+        return;
+    }
+    if (!keepalive->is_asking && now_ns - connection->heard_ns >= silence_ns / 2) {
+        ask(connection);
+    }
+    poller_set_timer(connection->poller, timer, connection->options.silence_timeout_ms / TICKS);
+}
+
+void keepalive_start(struct weir_connection *connection)
+{
+    connection->heard_ns = clock_now_ns();
+    connection->keepalive.timer.fire = tick;
+    poller_set_timer(connection->poller, &connection->keepalive.timer,
+                     connection->options.silence_timeout_ms / TICKS);
+}
+
+void keepalive_stop(struct weir_connection *connection)
+{
+    timers_cancel(&connection->poller->timers, &connection->keepalive.timer);
+}

@@ -1,0 +1,23 @@
+/* Notices a peer that is gone though nothing fails: after half the silence timeout without a
+ * completion, an empty WRITE asks the peer's device; no answer in what is left of the timeout
+ * means that the peer is lost. */
+#ifndef WEIR_CHANNEL_KEEPALIVE_H
+#define WEIR_CHANNEL_KEEPALIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weir/channel.h>
+
+#include "weir/channel/timer.h"
+
+struct keepalive {
+    struct timer timer;
+    bool is_asking;
+    uint64_t asked_ns;
+};
+
+void keepalive_start(struct weir_connection *connection);
+void keepalive_stop(struct weir_connection *connection);
+
+#endif

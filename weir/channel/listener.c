@@ -1,0 +1,119 @@
+/* Listening addresses. */
+#include "weir/channel/listener.h"
+
+#include <stdlib.h>
+
+#include "weir/channel/bootstrap_cm.h"
+#include "weir/channel/bootstrap_tcp.h"
+#include "weir/channel/connection.h"
+#include "weir/error_private.h"
+
+enum weir_status weir_listen(struct weir_poller *poller, const char *address,
+                             const struct weir_channel_options *options,
+                             weir_accept_callback *accepted, void *user,
+                             struct weir_listener **ret_listener, struct weir_error *ret_error)
+{
+    struct weir_channel_options resolved;
+    struct sockaddr_storage local;
+    enum weir_status status =
+        connection_resolve_options(poller->fabric, options, &resolved, ret_error);
+    if (status == WEIR_OK && accepted == NULL) {
+        status = error_set(ret_error, WEIR_INVALID, "nobody to accept");
+    }
+    if (status == WEIR_OK) {
+        status = address_parse(address, true, &local, ret_error);
+    }
+    if (status != WEIR_OK) {
+        return status;
+    }
+    struct weir_listener *listener = calloc(1, sizeof(*listener));
+    if (listener == NULL) {
+        return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
+    }
+    listener->poller = poller;
+    listener->options = resolved;
+    listener->accepted = accepted;
+    listener->user = user;
+    listener->tcp.fd = -1;
+    address_format((struct sockaddr *)&local, listener->address);
+    listener->next = poller->listeners;
+    poller->listeners = listener;
+    status = resolved.bootstrap == WEIR_BOOTSTRAP_CM
+                 ? bootstrap_cm_listen(listener, (struct sockaddr *)&local, ret_error)
+                 : bootstrap_tcp_listen(listener, (struct sockaddr *)&local, ret_error);
+    if (status != WEIR_OK) {
+        listener_destroy(listener);
+        return status;
+    }
+    *ret_listener = listener;
+    return WEIR_OK;
+}
+
+const char *weir_listener_address(const struct weir_listener *listener)
+{
+    return listener->address;
+}
+
+void weir_listener_close(struct weir_listener *listener)
+{
+    if (listener == NULL) {
+        return;
+    }
+    /* An event of this round may still name it. */
+    listener->is_closed = true;
+    listener->poller->has_ended = true;
+    bootstrap_cm_unlisten(listener);
+    bootstrap_tcp_unlisten(listener);
+    for (struct weir_connection *connection = listener->poller->connections; connection != NULL;
+         connection = connection->next) {
+        if (connection->listener == listener) {
+            connection->listener = NULL;
+        }
+    }
+}
+
+void listener_destroy(struct weir_listener *listener)
+{
+    weir_listener_close(listener);
+    struct weir_listener **link = &listener->poller->listeners;
+    while (*link != listener) {
+        link = &(*link)->next;
+    }
+    *link = listener->next;
+    free(listener);
+}
+
+void listeners_reap(struct weir_poller *poller)
+{
+    struct weir_listener *listener = poller->listeners;
+    while (listener != NULL) {
+        struct weir_listener *next = listener->next;
+        if (listener->is_closed) {
+            listener_destroy(listener);
+        }
+        listener = next;
+    }
+}
+
+bool listener_ask(struct weir_listener *listener, struct weir_connection *connection)
+{
+    struct weir_handler handler = {0};
+    void *user = NULL;
+    listener->poller->callbacks++;
+    if (!listener->accepted(connection, listener->user, &handler, &user)) {
+        return false;
+    }
+    connection->handler = handler;
+    connection->user = user;
+    return true;
+}
+
+bool listener_is_crowded(const struct weir_listener *listener)
+{
+    unsigned strangers = 0;
+    for (const struct weir_connection *connection = listener->poller->connections;
+         connection != NULL; connection = connection->next) {
+        strangers += connection->listener == listener && connection->state == CONNECTION_CONNECTING;
+    }
+    return strangers >= LISTENER_STRANGERS_MAX;
+}

@@ -1,0 +1,33 @@
+/* What a listening address is, whichever bootstrap; and the acceptance of a new connection. */
+#ifndef WEIR_CHANNEL_LISTENER_H
+#define WEIR_CHANNEL_LISTENER_H
+
+#include <rdma/rdma_cma.h>
+
+#include <weir/channel.h>
+
+#include "weir/channel/address.h"
+#include "weir/channel/poller.h"
+
+#define LISTENER_STRANGERS_MAX 256 /* connections that are not up yet */
+
+struct weir_listener {
+    struct weir_listener *next;
+    struct weir_poller *poller;
+    struct weir_channel_options options;
+    weir_accept_callback *accepted;
+    void *user;
+    struct rdma_cm_id *id; /* rdma_cm */
+    struct source tcp;     /* TCP; fd -1: none */
+    char address[ADDRESS_TEXT_MAX];
+    bool is_closed;
+};
+
+/* Asks the user whether the new connection is welcome. */
+bool listener_ask(struct weir_listener *listener, struct weir_connection *connection);
+/* True if there is no room for another stranger. */
+bool listener_is_crowded(const struct weir_listener *listener);
+void listener_destroy(struct weir_listener *listener);
+void listeners_reap(struct weir_poller *poller);
+
+#endif

@@ -1,0 +1,290 @@
+/* Messages in. */
+#include "weir/channel/receiver.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+
+#include "weir/channel/connection.h"
+
+enum arrival_kind {
+    ARRIVAL_EAGER,
+    ARRIVAL_PULL,
+    ARRIVAL_NOTICE,
+    ARRIVAL_BYE,
+};
+
+struct arrival {
+    struct arrival *next;
+    struct weir_connection *connection;
+    enum arrival_kind kind;
+    bool is_whole;
+    uint32_t buffer; /* held until delivery */
+    uint32_t length;
+    uint32_t value; /* notice, or identifier */
+    const uint8_t *bytes;
+    uint64_t address;
+    uint32_t key;
+    struct weir_memory *memory; /* of a message being read */
+};
+
+void receiver_init(struct weir_connection *connection)
+{
+    connection->receiver.end = &connection->receiver.first;
+}
+
+static void free_line(struct arrival *arrival)
+{
+    while (arrival != NULL) {
+        struct arrival *next = arrival->next;
+        weir_memory_deregister(arrival->memory);
+        free(arrival);
+        arrival = next;
+    }
+}
+
+void receiver_fini(struct weir_connection *connection)
+{
+    struct receiver *receiver = &connection->receiver;
+    free_line(receiver->first);
+    free_line(receiver->spare);
+    receiver->first = NULL;
+    receiver->spare = NULL;
+}
+
+bool receiver_is_idle(const struct weir_connection *connection)
+{
+    return connection->receiver.first == NULL;
+}
+
+static bool is_live(const struct weir_connection *connection)
+{
+    return connection->state == CONNECTION_OPEN || connection->state == CONNECTION_CLOSING;
+}
+
+/* --- delivery --- */
+
+static void deliver(struct weir_connection *connection, const struct arrival *arrival)
+{
+    struct weir_poller *poller = connection->poller;
+    if (arrival->kind == ARRIVAL_NOTICE) {
+        if (connection->handler.noticed != NULL) {
+            poller->callbacks++;
+            connection->handler.noticed(connection, arrival->value, arrival->length,
+                                        connection->user);
+        }
+        return;
+    }
+    connection->statistics.messages_received++;
+    connection->statistics.bytes_received += arrival->length;
+    if (connection->handler.received != NULL) {
+        poller->callbacks++;
+        connection->handler.received(connection, arrival->bytes, arrival->length, connection->user);
+    }
+}
+
+static void release(struct weir_connection *connection, struct arrival *arrival)
+{
+    struct receiver *receiver = &connection->receiver;
+    if (arrival->memory != NULL) {
+        receiver->pulling -= arrival->length;
+        weir_memory_deregister(arrival->memory);
+        arrival->memory = NULL;
+    }
+    uint32_t buffer = arrival->buffer;
+    bool is_bye = arrival->kind == ARRIVAL_BYE;
+    arrival->next = receiver->spare;
+    receiver->spare = arrival;
+    if (!is_bye && connection->state != CONNECTION_ENDED &&
+        lane_post_receive(&connection->lanes[0], buffer)) {
+        credit_return(&connection->credit);
+    }
+}
+
+static void pulled(struct weir_connection *connection, struct transfer *transfer,
+                   enum weir_status status)
+{
+    struct arrival *arrival = transfer->argument;
+    if (status != WEIR_OK) {
+        return;
+    }
+    arrival->is_whole = true;
+    arrival->bytes = weir_memory_bytes(arrival->memory);
+    sender_tell_pulled(connection, arrival->value);
+    receiver_advance(connection);
+}
+
+/* Begins to read announced messages as far as memory allows, at least one. */
+static void begin_pulls(struct weir_connection *connection)
+{
+    struct receiver *receiver = &connection->receiver;
+    struct arrival *arrival = receiver->first;
+    for (; arrival != NULL && is_live(connection); arrival = arrival->next) {
+        if (arrival->kind != ARRIVAL_PULL || arrival->memory != NULL) {
+            continue;
+        }
+        if (receiver->pulling > 0 &&
+            receiver->pulling + arrival->length > connection->local.message_length_max) {
+            return;
+        }
+        struct weir_error error;
+        if (weir_memory_allocate(connection->poller->fabric, arrival->length, WEIR_LOCAL,
+                                 &arrival->memory, &error) != WEIR_OK) {
+            connection_abort(connection, WEIR_NO_MEMORY, "a message of %u bytes: %s",
+                             arrival->length, error.message);
+            return;
+        }
+        receiver->pulling += arrival->length;
+        if (transfer_pull(connection, arrival->memory, arrival->length, arrival->address,
+                          arrival->key, pulled, arrival) == NULL) {
+            connection_abort(connection, WEIR_NO_MEMORY, "no memory for a message");
+        }
+    }
+}
+
+void receiver_advance(struct weir_connection *connection)
+{
+    struct receiver *receiver = &connection->receiver;
+    bool has_delivered = false;
+    while (is_live(connection) && receiver->first != NULL && receiver->first->is_whole) {
+        struct arrival *arrival = receiver->first;
+        receiver->first = arrival->next;
+        if (receiver->first == NULL) {
+            receiver->end = &receiver->first;
+        }
+        if (arrival->kind == ARRIVAL_BYE) {
+            connection_take_bye(connection);
+        } else {
+            deliver(connection, arrival);
+        }
+        release(connection, arrival);
+        has_delivered = true;
+    }
+    begin_pulls(connection);
+    if (has_delivered) {
+        sender_advance(connection); /* credit may be due */
+    }
+}
+
+/* --- arrival --- */
+
+static void line_up(struct weir_connection *connection, const struct arrival *filled)
+{
+    struct receiver *receiver = &connection->receiver;
+    struct arrival *arrival = receiver->spare;
+    if (arrival != NULL) {
+        receiver->spare = arrival->next;
+    } else {
+        arrival = malloc(sizeof(*arrival));
+        if (arrival == NULL) {
+            connection_abort(connection, WEIR_NO_MEMORY, "no memory for a message");
+            return;
+        }
+    }
+    *arrival = *filled;
+    *receiver->end = arrival;
+    receiver->end = &arrival->next;
+    receiver_advance(connection);
+}
+
+static void take_in_line(struct weir_connection *connection, uint32_t buffer,
+                         const struct message *message)
+{
+    struct arrival arrival = {
+        .connection = connection,
+        .buffer = buffer,
+        .is_whole = true,
+        .length = message->length,
+        .value = message->value,
+        .bytes = message->payload,
+    };
+    if (message->kind == MESSAGE_NOTICE) {
+        arrival.kind = ARRIVAL_NOTICE;
+    } else if (message->kind == MESSAGE_BYE) {
+        arrival.kind = ARRIVAL_BYE;
+    } else if (message->kind == MESSAGE_ANNOUNCE) {
+        arrival.kind = ARRIVAL_PULL;
+        arrival.is_whole = false;
+        arrival.address = message->address;
+        arrival.key = message->key;
+        if (++connection->receiver.announced > CREDIT_PULLS_MAX) {
+            connection_abort(connection, WEIR_PROTOCOL, "more long messages at once than agreed");
+            return;
+        }
+    }
+    line_up(connection, &arrival);
+}
+
+static void take_message(struct weir_connection *connection, uint32_t buffer,
+                         const struct message *message)
+{
+    if (connection->receiver.has_bye) {
+        connection_abort(connection, WEIR_PROTOCOL, "a message after the last");
+        return;
+    }
+    if (message_needs_credit(message->kind) && !credit_receive(&connection->credit)) {
+        connection_abort(connection, WEIR_PROTOCOL, "more messages than granted");
+        return;
+    }
+    switch (message->kind) {
+    case MESSAGE_EAGER:
+    case MESSAGE_ANNOUNCE:
+    case MESSAGE_NOTICE:
+        take_in_line(connection, buffer, message);
+        break;
+    case MESSAGE_BYE:
+        connection->receiver.has_bye = true;
+        take_in_line(connection, buffer, message);
+        break;
+    case MESSAGE_ABORT:
+        connection_take_abort(connection, message);
+        return;
+    case MESSAGE_PULLED:
+        if (!sender_take_pulled(connection, message->value)) {
+            connection_abort(connection, WEIR_PROTOCOL, "an answer to nothing that was announced");
+            return;
+        }
+        lane_post_receive(&connection->lanes[0], buffer);
+        break;
+    case MESSAGE_CREDIT:
+    case MESSAGE_KIND_END:
+        lane_post_receive(&connection->lanes[0], buffer);
+        break;
+    }
+    sender_advance(connection);
+}
+
+static void take_immediate(struct weir_connection *connection, uint32_t buffer,
+                           const struct ibv_wc *completion)
+{
+    struct message message = {
+        .kind = MESSAGE_NOTICE,
+        .length = completion->byte_len,
+        .value = ntohl(completion->imm_data),
+    };
+    take_message(connection, buffer, &message);
+}
+
+void receiver_take(struct weir_connection *connection, uint32_t index,
+                   const struct ibv_wc *completion)
+{
+    if (connection->state == CONNECTION_ABORTING || connection->state == CONNECTION_ENDED) {
+        return;
+    }
+    if (completion->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+        take_immediate(connection, index, completion);
+        return;
+    }
+    struct message_limits limits = {connection->local.eager_length,
+                                    connection->local.message_length_max};
+    struct message message;
+    const char *wrong = message_parse(buffers_receive(&connection->buffers, index),
+                                      completion->byte_len, &limits, &message);
+    if (wrong == NULL && !credit_learn(&connection->credit, message.credit_limit)) {
+        wrong = "a grant of credit that cannot be";
+    }
+    if (wrong != NULL) {
+        connection_abort(connection, WEIR_PROTOCOL, "%s", wrong);
+        return;
+    }
+    take_message(connection, index, &message);
+}

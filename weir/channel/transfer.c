@@ -1,0 +1,307 @@
+/* Puts and gets. */
+#include "weir/channel/transfer.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+
+#include "weir/channel/connection.h"
+
+#define TRANSFER_LENGTH_MAX ((size_t)1 << 31)
+
+void transfers_init(struct weir_connection *connection)
+{
+    connection->transfers.waiting_end = &connection->transfers.waiting;
+}
+
+bool transfers_are_idle(const struct weir_connection *connection)
+{
+    return connection->transfers.first == NULL;
+}
+
+static void link_transfer(struct transfers *transfers, struct transfer *transfer)
+{
+    transfer->previous = NULL;
+    transfer->next = transfers->first;
+    if (transfers->first != NULL) {
+        transfers->first->previous = transfer;
+    }
+    transfers->first = transfer;
+}
+
+static void unlink_transfer(struct transfers *transfers, struct transfer *transfer)
+{
+    if (transfer->previous != NULL) {
+        transfer->previous->next = transfer->next;
+    } else {
+        transfers->first = transfer->next;
+    }
+    if (transfer->next != NULL) {
+        transfer->next->previous = transfer->previous;
+    }
+}
+
+void transfer_end(struct weir_connection *connection, struct transfer *transfer,
+                  enum weir_status status)
+{
+    unlink_transfer(&connection->transfers, transfer);
+    if (transfer->status != WEIR_OK) {
+        status = transfer->status;
+    }
+    if (status == WEIR_OK && transfer->is_put) {
+        connection->statistics.bytes_put += transfer->length;
+    } else if (status == WEIR_OK && transfer->done != NULL) {
+        connection->statistics.bytes_got += transfer->length;
+    }
+    if (transfer->finished != NULL) {
+        transfer->finished(connection, transfer, status);
+    } else if (transfer->done != NULL && !connection->poller->is_destroyed) {
+        connection->poller->callbacks++;
+        transfer->done(connection, status, transfer->argument);
+    }
+    free(transfer);
+    connection_advance_close(connection);
+}
+
+void transfers_fini(struct weir_connection *connection, enum weir_status status)
+{
+    /* Those with a notice are ended with their place in the line of messages. */
+    struct transfer *transfer = connection->transfers.first;
+    connection->transfers.waiting = NULL;
+    while (transfer != NULL) {
+        struct transfer *next = transfer->next;
+        if (!transfer->has_notice) {
+            transfer_end(connection, transfer, status);
+        }
+        transfer = next;
+    }
+}
+
+/* The lane with most room; NULL: all are full. */
+static struct lane *choose_lane(struct weir_connection *connection)
+{
+    if (connection->lane_count == 0) {
+        return connection->lanes[0].busy < TRANSFER_BUSY ? &connection->lanes[0] : NULL;
+    }
+    struct lane *best = NULL;
+    for (unsigned i = 0; i < connection->lane_count; i++) {
+        unsigned turn = (connection->transfers.next_lane + i) % connection->lane_count;
+        struct lane *lane = &connection->lanes[1 + turn];
+        if (lane->busy < TRANSFER_BUSY && (best == NULL || lane->busy < best->busy)) {
+            best = lane;
+        }
+    }
+    connection->transfers.next_lane++;
+    return best;
+}
+
+static void piece_left(struct weir_connection *connection, void *argument, enum weir_status status)
+{
+    struct transfer *transfer = argument;
+    connection->retiring->busy--;
+    transfer->flying--;
+    if (status != WEIR_OK) {
+        transfer->status = status;
+        return; /* the connection has failed and ends it */
+    }
+    if (transfer->is_posted && transfer->flying == 0) {
+        if (!transfer->has_notice) {
+            transfer_end(connection, transfer, WEIR_OK);
+        } else {
+            sender_advance(connection);
+        }
+    }
+    transfers_advance(connection);
+}
+
+static void fill_request(const struct transfer *transfer, size_t length, struct ibv_sge *ret_piece,
+                         struct ibv_send_wr *ret_request)
+{
+    *ret_piece = (struct ibv_sge){
+        .addr = (uintptr_t)(transfer->local + transfer->posted),
+        .length = (uint32_t)length,
+        .lkey = transfer->local_key,
+    };
+    *ret_request = (struct ibv_send_wr){
+        .opcode = transfer->is_put || length == 0 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
+        .sg_list = length > 0 ? ret_piece : NULL,
+        .num_sge = length > 0 ? 1 : 0,
+    };
+    ret_request->wr.rdma.remote_addr = transfer->remote + transfer->posted;
+    ret_request->wr.rdma.rkey = transfer->remote_key;
+}
+
+static bool post_piece(struct weir_connection *connection, struct lane *lane,
+                       struct transfer *transfer)
+{
+    size_t length = transfer->length - transfer->posted;
+    size_t piece_max = TRANSFER_PIECE < connection->poller->fabric->transfer_max
+                           ? TRANSFER_PIECE
+                           : connection->poller->fabric->transfer_max;
+    length = length > piece_max ? piece_max : length;
+    struct ibv_sge piece;
+    struct ibv_send_wr request;
+    fill_request(transfer, length, &piece, &request);
+    struct posted posted = {piece_left, transfer, transfer->is_put ? "a put" : "a get"};
+    transfer->posted += length;
+    transfer->flying++;
+    lane->busy++;
+    transfer->is_posted = transfer->posted == transfer->length;
+    return lane_post(lane, &request, transfer->is_posted, &posted);
+}
+
+void transfers_advance(struct weir_connection *connection)
+{
+    struct transfers *transfers = &connection->transfers;
+    while (transfers->waiting != NULL &&
+           (connection->state == CONNECTION_OPEN || connection->state == CONNECTION_CLOSING)) {
+        struct transfer *transfer = transfers->waiting;
+        struct lane *lane = choose_lane(connection);
+        if (lane == NULL || !post_piece(connection, lane, transfer)) {
+            return;
+        }
+        if (transfer->is_posted) {
+            transfers->waiting = transfer->next_waiting;
+            if (transfers->waiting == NULL) {
+                transfers->waiting_end = &transfers->waiting;
+            }
+            if (transfer->has_notice) {
+                sender_advance(connection);
+            }
+        }
+    }
+}
+
+static void begin(struct weir_connection *connection, struct transfer *transfer)
+{
+    *connection->transfers.waiting_end = transfer;
+    connection->transfers.waiting_end = &transfer->next_waiting;
+    transfers_advance(connection);
+}
+
+struct transfer *transfer_pull(struct weir_connection *connection, struct weir_memory *memory,
+                               size_t length, uint64_t remote, uint32_t remote_key,
+                               transfer_finished *finished, void *argument)
+{
+    struct transfer *transfer = calloc(1, sizeof(*transfer));
+    if (transfer == NULL) {
+        return NULL;
+    }
+    transfer->local = weir_memory_bytes(memory);
+    transfer->local_key = memory_local_key(memory);
+    transfer->remote = remote;
+    transfer->remote_key = remote_key;
+    transfer->length = length;
+    transfer->finished = finished;
+    transfer->argument = argument;
+    link_transfer(&connection->transfers, transfer);
+    begin(connection, transfer);
+    return transfer;
+}
+
+bool transfer_is_ready_for_notice(const struct weir_connection *connection,
+                                  const struct transfer *transfer)
+{
+    /* On one queue pair the notice follows the data by itself; beside it, it has to wait. */
+    return transfer->is_posted && (connection->lane_count == 0 || transfer->flying == 0);
+}
+
+bool transfer_post_immediate(struct weir_connection *connection, struct transfer *transfer,
+                             const struct posted *posted)
+{
+    struct ibv_sge piece;
+    struct ibv_send_wr request;
+    fill_request(transfer, transfer->length, &piece, &request);
+    request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    request.imm_data = htonl(transfer->notice);
+    transfer->posted = transfer->length;
+    transfer->is_posted = true;
+    connection->lanes[0].busy++;
+    return lane_post(&connection->lanes[0], &request, true, posted);
+}
+
+static enum weir_status check(const struct weir_connection *connection,
+                              const struct weir_transfer *wanted)
+{
+    if (connection->state != CONNECTION_OPEN) {
+        return WEIR_STATE;
+    }
+    size_t local = wanted->memory != NULL ? weir_memory_length(wanted->memory) : 0;
+    if (wanted->memory == NULL || wanted->length > TRANSFER_LENGTH_MAX || wanted->offset > local ||
+        wanted->length > local - wanted->offset || wanted->remote_offset > wanted->remote.length ||
+        wanted->length > wanted->remote.length - wanted->remote_offset) {
+        return WEIR_INVALID;
+    }
+    return WEIR_OK;
+}
+
+static struct transfer *create(struct weir_connection *connection,
+                               const struct weir_transfer *wanted, weir_done_callback *done,
+                               void *argument)
+{
+    struct transfer *transfer = calloc(1, sizeof(*transfer));
+    if (transfer == NULL) {
+        return NULL;
+    }
+    transfer->local = (uint8_t *)weir_memory_bytes(wanted->memory) + wanted->offset;
+    transfer->local_key = memory_local_key(wanted->memory);
+    transfer->remote = wanted->remote.address + wanted->remote_offset;
+    transfer->remote_key = wanted->remote.key;
+    transfer->length = wanted->length;
+    transfer->done = done;
+    transfer->argument = argument;
+    link_transfer(&connection->transfers, transfer);
+    return transfer;
+}
+
+enum weir_status weir_get(struct weir_connection *connection, const struct weir_transfer *transfer,
+                          weir_done_callback *done, void *argument)
+{
+    enum weir_status status = check(connection, transfer);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    struct transfer *get = create(connection, transfer, done, argument);
+    if (get == NULL) {
+        return WEIR_NO_MEMORY;
+    }
+    begin(connection, get);
+    return WEIR_OK;
+}
+
+static bool fits_immediate(const struct weir_connection *connection, size_t length)
+{
+    return connection->lane_count == 0 && !connection->local.lacks_immediate &&
+           !connection->peer.lacks_immediate && length <= TRANSFER_IMMEDIATE_MAX &&
+           length <= connection->poller->fabric->transfer_max;
+}
+
+enum weir_status weir_put(struct weir_connection *connection, const struct weir_transfer *transfer,
+                          weir_done_callback *done, void *argument)
+{
+    enum weir_status status = check(connection, transfer);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    struct transfer *put = create(connection, transfer, done, argument);
+    if (put == NULL) {
+        return WEIR_NO_MEMORY;
+    }
+    put->is_put = true;
+    if (!transfer->has_notice) {
+        begin(connection, put);
+        return WEIR_OK;
+    }
+    put->has_notice = true;
+    put->notice = transfer->notice;
+    bool is_immediate = fits_immediate(connection, put->length);
+    status = sender_add_put(connection, put, is_immediate);
+    if (status != WEIR_OK) {
+        unlink_transfer(&connection->transfers, put);
+        free(put);
+        return status;
+    }
+    if (!is_immediate) {
+        begin(connection, put);
+    }
+    return WEIR_OK;
+}
