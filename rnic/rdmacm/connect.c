@@ -4,17 +4,9 @@
 #include <string.h>
 
 #include "rnic/rdmacm/cma.h"
-#include "rnic/wire/psn.h"
 
 /* Private data of a REQ that is the application's. */
 #define REQUEST_PRIVATE_MAX (CM_REQ_PRIVATE_MAX - RDMA_CM_HEADER_LENGTH)
-
-/* Start PSNs need not be secret, only different from connection to connection. */
-static struct psn fresh_psn(const struct cma_id *id)
-{
-    uint64_t seed = engine_now(cma_device()->engine).ns ^ (uintptr_t)id;
-    return psn_make((uint32_t)((seed * UINT64_C(0x9e3779b97f4a7c15)) >> 40));
-}
 
 static uint8_t smaller(uint8_t a, uint8_t b)
 {
@@ -38,7 +30,6 @@ static bool is_too_much(const struct rdma_conn_param *param)
 static void fill_parameters(struct cma_id *id, const struct rdma_conn_param *param,
                             struct cm_parameters *ret_parameters)
 {
-    id->terms.local_psn = fresh_psn(id);
     *ret_parameters = (struct cm_parameters){
         .qpn = {id->ibv.qp != NULL ? id->ibv.qp->qp_num : param->qp_num},
         .starting_psn = id->terms.local_psn,
@@ -127,6 +118,7 @@ void cma_take_request(struct cma_id *id, const struct cm_event *event)
     id->terms = (struct cma_terms){
         .remote_qpn = theirs->qpn,
         .remote_psn = theirs->starting_psn,
+        .local_psn = id->terms.local_psn,
         .path_mtu = theirs->path_mtu,
         .responder_resources = theirs->initiator_depth,
         .initiator_depth = theirs->responder_resources,

@@ -3,10 +3,19 @@
 #include <stdlib.h>
 
 #include "rnic/rdmacm/cma.h"
+#include "rnic/wire/psn.h"
 
 static enum ibv_qp_type type_of(enum rdma_port_space space)
 {
     return space == RDMA_PS_UDP || space == RDMA_PS_IPOIB ? IBV_QPT_UD : IBV_QPT_RC;
+}
+
+/* Start PSNs need not be secret, only different from connection to connection. Chosen before the
+ * queue pair is brought up, which a program may do itself, earlier than it connects or accepts. */
+static struct psn fresh_psn(const struct cma_id *id)
+{
+    uint64_t seed = engine_now(cma_device()->engine).ns ^ (uintptr_t)id;
+    return psn_make((uint32_t)((seed * UINT64_C(0x9e3779b97f4a7c15)) >> 40));
 }
 
 struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context,
@@ -20,6 +29,7 @@ struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context,
         id->ibv.ps = space;
         id->ibv.qp_type = type;
         id->terms.ack_timeout = ACK_TIMEOUT;
+        id->terms.local_psn = fresh_psn(id);
     }
     return id;
 }

@@ -1,6 +1,7 @@
 /* The queue pair of an id: its making with all that was not given, and its way through the states.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "rnic/rdmacm/cma.h"
@@ -204,11 +205,12 @@ PUBLIC int rdma_create_qp_ex(struct rdma_cm_id *ibv, struct ibv_qp_init_attr_ex 
 
 PUBLIC int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
+    const size_t common = offsetof(struct ibv_qp_init_attr_ex, comp_mask);
     struct ibv_qp_init_attr_ex extended = {.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd};
-    memcpy(&extended, init, sizeof *init);
+    memcpy(&extended, init, common);
     int result = rdma_create_qp_ex(id, &extended);
     if (result == 0) {
-        memcpy(init, &extended, sizeof *init);
+        memcpy(init, &extended, common);
     }
     return result;
 }
@@ -241,11 +243,12 @@ PUBLIC int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex
 
 PUBLIC int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 {
+    const size_t common = offsetof(struct ibv_srq_init_attr_ex, comp_mask);
     struct ibv_srq_init_attr_ex extended = {.comp_mask = IBV_SRQ_INIT_ATTR_PD, .pd = pd};
-    memcpy(&extended, init, sizeof *init);
+    memcpy(&extended, init, common);
     int result = rdma_create_srq_ex(id, &extended);
     if (result == 0) {
-        memcpy(init, &extended, sizeof *init);
+        memcpy(init, &extended, common);
     }
     return result;
 }
