@@ -162,7 +162,8 @@ struct end {
 
     bool started; /* may post */
     bool failed;  /* a send has failed: the others are flushed */
-    enum completion_status failure;
+    enum completion_status failure; /* of that send */
+    uint32_t failed_index;
     bool intake_failed;
     bool moved_to_error; /* by its application */
     bool gone;           /* destroyed, reset or dead: what was outstanding is void */

@@ -389,7 +389,9 @@ static void spoil(struct world *world, struct end *end, uint32_t index)
             wrong_remote(world, end, op, which);
         }
     } else {
-        wrong_local(world, op, dice_below(&world->plan, 2));
+        /* What a READ brings must not fall into what belongs to others. */
+        bool brings = op->kind == WORK_READ || is_atomic(op->kind);
+        wrong_local(world, op, brings ? 0 : dice_below(&world->plan, 2));
     }
     note_illegal(end->pair, op);
 }
@@ -492,7 +494,7 @@ static void plan_intakes(struct world *world, struct end *end)
         uint32_t more = dice_below(dice, 3);
         while (more-- > 0) {
             (void)program_add_intake(world, end->intakes, end->space, end->limits.max_sge,
-                                     dice_below(dice, 64));
+                                     end->service == SERVICE_UC ? longest : dice_below(dice, 64));
         }
     }
 }

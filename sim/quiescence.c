@@ -1,4 +1,5 @@
 /* The judgement when nothing moves any more: what is outstanding, and all of memory. */
+#include <stdio.h>
 #include <string.h>
 
 #include "sim/checker.h"
@@ -100,14 +101,25 @@ static bool was_refused_by_peer(enum completion_status status)
 }
 
 /* Whether the op, which did not succeed, may have had an effect: not behind one that the peer has
- * refused, for then the peer executes nothing more. */
+ * refused, for then the peer executes nothing more. But a READ that it refuses only when it is
+ * asked again, because its key has gone meanwhile, proves nothing about those behind. */
 static bool may_have_happened(const struct end *end, const struct op *op)
 {
     if (op->phase == OP_PLANNED || op->phase == OP_DONE) {
         return op->phase == OP_DONE && end->service != SERVICE_RC;
     }
-    return op->phase != OP_FAILED || op->status != COMPLETION_FLUSHED || !end->failed ||
-           !was_refused_by_peer(end->failure);
+    if (op->phase != OP_FAILED || op->status != COMPLETION_FLUSHED || !end->failed) {
+        return true;
+    }
+    const struct op *first = &end->ops[end->failed_index];
+    bool key_went = first->kind == WORK_READ && (first->may & MAY(COMPLETION_SUCCESS)) != 0;
+    return !was_refused_by_peer(end->failure) || key_went;
+}
+
+/* A wrong key or range at home: what left before it was met is not in the model. */
+static bool sends_unknown_bytes(const struct op *op)
+{
+    return (op->may & MAY(COMPLETION_LOCAL_PROTECTION_ERROR)) != 0;
 }
 
 static void settle_end(struct end *end)
@@ -118,7 +130,9 @@ static void settle_end(struct end *end)
             continue;
         }
         bool write = op->kind == WORK_WRITE || op->kind == WORK_WRITE_IMMEDIATE;
-        if (write && op->has_target) {
+        if (write && op->has_target && sends_unknown_bytes(op)) {
+            model_accept(&op->target, 1);
+        } else if (write && op->has_target) {
             model_allow(&op->target, 1, 0, op->data, op->length);
         } else if (op->kind == WORK_READ && op->has_target) {
             model_allow(op->spans, op->span_count, 0, op->data, op->length);
@@ -140,7 +154,9 @@ static void settle_intakes(struct end *end)
             model_accept(intake->spans, intake->span_count);
         } else if (i < end->peer->consumer_count) {
             const struct op *op = &end->peer->ops[end->peer->consumers[i]];
-            if (op->data != NULL && op->kind != WORK_WRITE_IMMEDIATE) {
+            if (op->kind != WORK_WRITE_IMMEDIATE && sends_unknown_bytes(op)) {
+                model_accept(intake->spans, intake->span_count);
+            } else if (op->data != NULL && op->kind != WORK_WRITE_IMMEDIATE) {
                 model_allow(intake->spans, intake->span_count, 0, op->data, op->length);
             }
         }
@@ -185,6 +201,44 @@ static void check_frozen(struct world *world, struct space *space)
     }
 }
 
+static bool holds(const struct span *span, const struct space *space, uint32_t at)
+{
+    return span->territory != NULL && span->territory->space == space && at >= span->offset &&
+           at < span->offset + span->length;
+}
+
+/* Whose byte it is, for the words of a violation. */
+static void name_owner(const struct world *world, const struct space *space, uint32_t at,
+                       char *ret_text, size_t size)
+{
+    snprintf(ret_text, size, "a guard or a place that nobody uses");
+    for (uint32_t i = 0; i < world->end_count; i++) {
+        const struct end *end = world->ends[i];
+        unsigned qpn = end->qpn.value;
+        for (uint32_t j = 0; j < end->op_count; j++) {
+            const struct op *op = &end->ops[j];
+            if (op->has_target && holds(&op->target, space, at)) {
+                snprintf(ret_text, size, "the target of qp %u send %u (kind %u, phase %u)", qpn, j,
+                         op->kind, op->phase);
+            }
+            for (uint32_t k = 0; k < op->span_count; k++) {
+                if (holds(&op->spans[k], space, at)) {
+                    snprintf(ret_text, size, "sge %u of qp %u send %u (kind %u, phase %u)", k, qpn,
+                             j, op->kind, op->phase);
+                }
+            }
+        }
+        for (uint32_t j = 0; j < end->own.count; j++) {
+            for (uint32_t k = 0; k < end->own.list[j].span_count; k++) {
+                if (holds(&end->own.list[j].spans[k], space, at)) {
+                    snprintf(ret_text, size, "sge %u of qp %u receive %u (phase %u)", k, qpn, j,
+                             end->own.list[j].phase);
+                }
+            }
+        }
+    }
+}
+
 static void check_space(struct world *world, struct space *space)
 {
     check_frozen(world, space);
@@ -199,16 +253,11 @@ static void check_space(struct world *world, struct space *space)
     for (uint32_t i = at; i < space->used; i++) {
         wrong += space->bytes[i] != space->shadow[i];
     }
-    const char *where = "a guard";
-    for (uint32_t i = 0; i < space->territory_count; i++) {
-        const struct territory *territory = space->territories[i];
-        if (at >= territory->offset && at < territory->offset + territory->length) {
-            where = territory->foreign ? "a foreign region" : "a region";
-        }
-    }
+    char owner[96];
+    name_owner(world, space, at, owner, sizeof owner);
     simulator_violate(&world->simulator, "memory",
                       "%c: %u bytes from offset %u differ from the model, the first in %s",
-                      space->host->name, wrong, at, where);
+                      space->host->name, wrong, at, owner);
 }
 
 void checker_memory(struct world *world)
