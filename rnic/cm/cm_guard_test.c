@@ -241,7 +241,9 @@ static void room_for_connections_is_bounded(void **state)
     for (uint32_t i = 1; i <= 5; i++) {
         struct cm_message message = request_of(i, 100 + i);
         inject(world, 0, &message);
+        world->hosts[1].device.full = i % 2 == 0; /* its REJ may be still to be sent */
         cm_release(world->hosts[1].connection, world_now(world));
+        world->hosts[1].device.full = false;
         assert_true(cm_connection_count(world->hosts[1].cm) <= 2);
     }
     world_end(world, NULL, NULL);
@@ -273,6 +275,27 @@ static void a_peer_that_began_anew(void **state)
     expect_trace(world, "1004ms B>A REJ reason=10 about=0\n"
                         "1004ms B>A DREQ\n");
     world_end(world, a, b);
+}
+
+static void a_late_ready_learns_of_the_end(void **state)
+{
+    struct world *world = world_create(1, 8);
+    world_listen(world, 0);
+    world->rules[0] = (struct rule){"A>B RTU", .lose = 99};
+    world->rules[1] = (struct rule){"B>A REJ", .lose = 1};
+    struct cm_connection *a = world_connect(world, 100);
+    spy(world);
+    world_run(world, 1001);
+    spy(world);
+    world_run(world, 9600); /* B has given up, A does not know */
+    forget_trace(world);
+    struct cm_message ready = {
+        .kind = CM_MESSAGE_RTU, .local_id = seen_id[0], .remote_id = seen_id[1]};
+    inject(world, 0, &ready);
+    world_run(world, 9700);
+    expect_trace(world, "9600ms B>A REJ reason=4 about=1\n"
+                        "9601ms A event disconnected\n");
+    world_end(world, a, world->hosts[1].connection);
 }
 
 static void a_full_device_is_tried_again(void **state)
@@ -372,6 +395,7 @@ int main(void)
         cmocka_unit_test(requests_that_nobody_took_vanish),
         cmocka_unit_test(room_for_connections_is_bounded),
         cmocka_unit_test(a_peer_that_began_anew),
+        cmocka_unit_test(a_late_ready_learns_of_the_end),
         cmocka_unit_test(a_full_device_is_tried_again),
         cmocka_unit_test(listeners_are_found_by_service_and_address),
         cmocka_unit_test(arguments_are_checked),

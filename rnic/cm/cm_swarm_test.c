@@ -1,6 +1,9 @@
-/* Random loss, repetition and reordering, random answers and ends, many seeds. However it goes:
- * every run ends; nothing leaks; each connection's events come in an order that its life allows and
- * it learns its end once; and who is established on the passive side has a peer that was.
+/* Random loss, repetition and reordering, many seeds, in two kinds of run.
+ *
+ * Unfriendly, with random answers and ends. However it goes: every run ends; nothing leaks; each
+ * connection's events come in an order that its life allows and it learns its end once; and who is
+ * established on the passive side has a peer that was. Friendly, with little loss and many tries:
+ * all are established, each once, and who disconnects learns the end of it.
  *
  * A seed that fails is printed and can be given as the argument. */
 #include "rnic/cm/cm_test_world.h"
@@ -21,6 +24,7 @@ struct end {
 
 struct swarm {
     struct world *world;
+    bool friendly;
     struct end ends[ENDS_MAX];
     int end_count;
     uint32_t next_qpn;
@@ -47,7 +51,7 @@ static struct end *find_end(struct swarm *swarm, const struct cm_connection *con
 
 static bool chance(struct swarm *swarm, unsigned percent)
 {
-    return random_below(&swarm->world->random, 100) < percent;
+    return !swarm->friendly && random_below(&swarm->world->random, 100) < percent;
 }
 
 static void release(struct swarm *swarm, struct end *end)
@@ -143,7 +147,7 @@ static void connect_all(struct swarm *swarm)
     struct world *world = swarm->world;
     for (int i = 0; i < CONNECTIONS; i++) {
         struct cm_connect_request request = world_request(swarm->next_qpn);
-        request.max_retries = (uint8_t)(1 + random_below(&world->random, 5));
+        request.max_retries = swarm->friendly ? 15 : (uint8_t)(1 + random_below(&world->random, 5));
         struct cm_connection *connection;
         if (cm_connect(world->hosts[0].cm, world_now(world), &request, &connection) == STATUS_OK) {
             add_end(swarm, 0, connection)->qpn = swarm->next_qpn++;
@@ -171,34 +175,67 @@ static void disturb(struct swarm *swarm)
     }
 }
 
+static void release_all(struct swarm *swarm)
+{
+    for (int i = 0; i < swarm->end_count; i++) {
+        if (swarm->ends[i].live) {
+            release(swarm, &swarm->ends[i]);
+        }
+    }
+    world_run(swarm->world, FOREVER);
+}
+
+static void run_unfriendly(struct swarm *swarm)
+{
+    struct world *world = swarm->world;
+    world->lose_percent = (unsigned)random_below(&world->random, 60);
+    connect_all(swarm);
+    disturb(swarm);
+    world_run(world, FOREVER);
+    for (int i = 0; i < swarm->end_count; i++) {
+        const struct end *end = &swarm->ends[i];
+        assert_true(!end->live || end->established || end->ended);
+    }
+    release_all(swarm);
+    release_all(swarm); /* late duplicates of requests may have come up meanwhile */
+}
+
+static void run_friendly(struct swarm *swarm)
+{
+    struct world *world = swarm->world;
+    world->lose_percent = (unsigned)random_below(&world->random, 20);
+    connect_all(swarm);
+    world_run(world, FOREVER);
+    assert_int_equal(swarm->end_count, 2 * CONNECTIONS);
+    for (int i = 0; i < swarm->end_count; i++) {
+        assert_true(swarm->ends[i].established && !swarm->ends[i].ended);
+    }
+    for (int i = 0; i < swarm->end_count; i += 2) {
+        struct end *end = &swarm->ends[i];
+        assert_int_equal(cm_disconnect(end->connection, world_now(world)), STATUS_OK);
+    }
+    world_run(world, FOREVER);
+    for (int i = 0; i < swarm->end_count; i += 2) {
+        assert_true(swarm->ends[i].ended);
+    }
+    release_all(swarm);
+}
+
 static void run(uint64_t seed)
 {
-    struct swarm swarm = {.world = world_create(seed, 12), .next_qpn = 100};
+    struct swarm swarm = {
+        .world = world_create(seed, 12), .next_qpn = 100, .friendly = seed % 2 == 0};
     struct world *world = swarm.world;
     world->on_event = on_event;
     world->context = &swarm;
-    world->lose_percent = (unsigned)random_below(&world->random, 60);
     world->repeat_percent = (unsigned)random_below(&world->random, 40);
     world->jitter_ns = random_below(&world->random, 2) == 0 ? 0 : 3000 * MILLISECOND;
-    world_listen(world, 3);
-    connect_all(&swarm);
-    disturb(&swarm);
-    world_run(world, FOREVER);
-    for (int i = 0; i < swarm.end_count; i++) {
-        struct end *end = &swarm.ends[i];
-        assert_true(!end->live || end->established || end->ended);
-        if (end->live) {
-            release(&swarm, end);
-        }
+    world_listen(world, swarm.friendly ? 0 : 3);
+    if (swarm.friendly) {
+        run_friendly(&swarm);
+    } else {
+        run_unfriendly(&swarm);
     }
-    world_run(world, FOREVER);
-    /* Requests that were late duplicates may have come up meanwhile; they end the same way. */
-    for (int i = 0; i < swarm.end_count; i++) {
-        if (swarm.ends[i].live) {
-            release(&swarm, &swarm.ends[i]);
-        }
-    }
-    world_run(world, FOREVER);
     assert_int_equal(cm_connection_count(world->hosts[0].cm), 0);
     assert_int_equal(cm_connection_count(world->hosts[1].cm), 0);
     world_destroy(world);
