@@ -231,7 +231,7 @@ static void parse_body(struct reader *reader, struct message *message)
     reader->failed = true;
 }
 
-bool message_parse(const void *bytes, size_t length, struct message *ret_message)
+bool protocol_parse(const void *bytes, size_t length, struct message *ret_message)
 {
     struct reader reader = {.at = bytes, .end = (const uint8_t *)bytes + length};
     struct message message;
@@ -379,7 +379,7 @@ static void pack_body(uint8_t **at, const struct message *message)
     }
 }
 
-size_t message_pack(const struct message *message, uint8_t ret_head[MESSAGE_HEAD_MAX])
+size_t protocol_pack(const struct message *message, uint8_t ret_head[MESSAGE_HEAD_MAX])
 {
     uint8_t *at = ret_head;
     put_number(&at, 1, message->type);

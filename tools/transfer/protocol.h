@@ -159,11 +159,11 @@ struct message {
 };
 
 /* True if `bytes` are one whole, well-formed message; spans then point into `bytes`. */
-bool message_parse(const void *bytes, size_t length, struct message *ret_message);
+bool protocol_parse(const void *bytes, size_t length, struct message *ret_message);
 
 /* Writes everything of the message but entry.data, which follows it on the wire, and returns the
  * length. Texts longer than TEXT_LENGTH_MAX are cut. The message must be one that parses. */
-size_t message_pack(const struct message *message, uint8_t ret_head[MESSAGE_HEAD_MAX]);
+size_t protocol_pack(const struct message *message, uint8_t ret_head[MESSAGE_HEAD_MAX]);
 
 /* A name that may be created in a directory: one component, neither "." nor "..". */
 bool name_is_valid(const void *name, size_t length);

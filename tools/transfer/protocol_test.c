@@ -18,7 +18,7 @@ static struct span span_of(const char *text)
 /* Packs, with the entry's data behind. */
 static size_t pack(const struct message *message, uint8_t *ret_bytes)
 {
-    size_t length = message_pack(message, ret_bytes);
+    size_t length = protocol_pack(message, ret_bytes);
     if (message->type == MESSAGE_ENTRY && message->entry.data.length > 0) {
         memcpy(ret_bytes + length, message->entry.data.bytes, message->entry.data.length);
         length += message->entry.data.length;
@@ -107,7 +107,7 @@ static void every_message_survives_the_wire(void **state)
         uint8_t bytes[2][MESSAGE_LENGTH_MAX];
         struct message parsed;
         size_t length = pack(&message, bytes[0]);
-        assert_true(message_parse(bytes[0], length, &parsed));
+        assert_true(protocol_parse(bytes[0], length, &parsed));
         assert_int_equal(parsed.type, type);
         assert_int_equal(pack(&parsed, bytes[1]), length);
         assert_memory_equal(bytes[0], bytes[1], length);
@@ -124,7 +124,7 @@ static void every_length_but_the_right_one_is_malformed(void **state)
         for (size_t cut = 0; cut <= length + 1; cut++) {
             uint8_t *exact = malloc(cut + 1); /* so that a sanitizer sees a byte too far */
             memcpy(exact, packed, cut);
-            assert_int_equal(message_parse(exact, cut, &parsed), cut == length);
+            assert_int_equal(protocol_parse(exact, cut, &parsed), cut == length);
             free(exact);
         }
     }
@@ -139,7 +139,7 @@ static void noise_is_refused_or_sound(void **state)
         size_t length = pack(&message, bytes);
         bytes[(size_t)rand() % length] ^= 1 << rand() % 8;
         struct message parsed;
-        if (message_parse(bytes, length, &parsed) && parsed.type == MESSAGE_ENTRY) {
+        if (protocol_parse(bytes, length, &parsed) && parsed.type == MESSAGE_ENTRY) {
             assert_true(parsed.entry.name.length == 0 ||
                         name_is_valid(parsed.entry.name.bytes, parsed.entry.name.length));
             assert_true(!parsed.entry.eager || parsed.entry.data.length == parsed.entry.size);
@@ -151,7 +151,7 @@ static bool parses(const struct message *message)
 {
     uint8_t bytes[MESSAGE_LENGTH_MAX + PATH_LENGTH_MAX];
     struct message parsed;
-    return message_parse(bytes, pack(message, bytes), &parsed);
+    return protocol_parse(bytes, pack(message, bytes), &parsed);
 }
 
 static void names_are_one_component(void **state)
@@ -214,7 +214,7 @@ static void long_texts_are_cut(void **state)
     struct message message = sample(MESSAGE_REFUSED), parsed;
     message.refused.text = (struct span){text, sizeof(text)};
     uint8_t bytes[MESSAGE_LENGTH_MAX];
-    assert_true(message_parse(bytes, pack(&message, bytes), &parsed));
+    assert_true(protocol_parse(bytes, pack(&message, bytes), &parsed));
     assert_int_equal(parsed.refused.text.length, TEXT_LENGTH_MAX);
 }
 

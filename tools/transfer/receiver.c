@@ -102,7 +102,7 @@ bool receiver_is_in_file(const struct receiver *receiver)
 
 static void send_message(struct receiver *receiver, const struct message *message)
 {
-    const struct weir_piece piece = {receiver->head, message_pack(message, receiver->head)};
+    const struct weir_piece piece = {receiver->head, protocol_pack(message, receiver->head)};
     struct link *link = receiver->options.link;
     link->operations->send(link, &piece, 1);
 }

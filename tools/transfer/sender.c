@@ -111,7 +111,7 @@ bool sender_is_done(const struct sender *sender)
 static void send_message(struct sender *sender, const struct message *message, struct span data)
 {
     struct weir_piece pieces[2] = {
-        {sender->head, message_pack(message, sender->head)},
+        {sender->head, protocol_pack(message, sender->head)},
         {data.bytes, data.length},
     };
     sender->link->operations->send(sender->link, pieces, data.length > 0 ? 2 : 1);

@@ -62,7 +62,7 @@ static void set_outcome(struct session *session, enum session_outcome outcome, c
 
 static void send_message(struct session *session, const struct message *message)
 {
-    const struct weir_piece piece = {session->head, message_pack(message, session->head)};
+    const struct weir_piece piece = {session->head, protocol_pack(message, session->head)};
     session->link->operations->send(session->link, &piece, 1);
 }
 
@@ -397,7 +397,7 @@ static void on_received(void *user, const void *bytes, size_t length)
     if (session->state == SESSION_ENDING || session->state == SESSION_CLOSED) {
         return;
     }
-    if (!message_parse(bytes, length, &message)) {
+    if (!protocol_parse(bytes, length, &message)) {
         peer_broke(session, "a malformed message");
         return;
     }

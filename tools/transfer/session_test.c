@@ -398,7 +398,7 @@ static void a_cut_line_leaves_no_name(void **state)
 static void inject(struct world *world, const struct message *message)
 {
     uint8_t bytes[MESSAGE_LENGTH_MAX];
-    size_t length = message_pack(message, bytes);
+    size_t length = protocol_pack(message, bytes);
     if (message->type == MESSAGE_ENTRY && message->entry.data.length > 0) {
         memcpy(bytes + length, message->entry.data.bytes, message->entry.data.length);
         length += message->entry.data.length;

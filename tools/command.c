@@ -1,0 +1,61 @@
+#include "tools/command.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void say(const struct command *command, const char *format, va_list arguments)
+{
+    fprintf(stderr, "weir %s: ", command->name);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+}
+
+int command_usage_error(const struct command *command, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say(command, format, arguments);
+    va_end(arguments);
+    return command_usage_hint(command);
+}
+
+int command_usage_hint(const struct command *command)
+{
+    fprintf(stderr, "Try 'weir %s --help'.\n", command->name);
+    return EXIT_USAGE;
+}
+
+void command_error(const struct command *command, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say(command, format, arguments);
+    va_end(arguments);
+}
+
+bool fabric_kind_parse(const char *text, enum weir_fabric_kind *ret_kind)
+{
+    static const struct {
+        const char *name;
+        enum weir_fabric_kind kind;
+    } kinds[] = {
+        {"auto", WEIR_FABRIC_AUTO}, {"rdma", WEIR_FABRIC_RDMA}, {"soft", WEIR_FABRIC_SOFT}};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (strcmp(text, kinds[i].name) == 0) {
+            *ret_kind = kinds[i].kind;
+            return true;
+        }
+    }
+    return false;
+}
+
+void fabric_describe(const struct weir_fabric *fabric, char *ret_text, size_t length)
+{
+    if (weir_fabric_kind(fabric) == WEIR_FABRIC_SOFT) {
+        snprintf(ret_text, length, "%s, software RNIC: %s", weir_fabric_device(fabric),
+                 weir_fabric_reason(fabric));
+    } else {
+        snprintf(ret_text, length, "%s", weir_fabric_device(fabric));
+    }
+}

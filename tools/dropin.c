@@ -1,0 +1,61 @@
+#include "tools/dropin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool holds_libraries(const char *folder, char ret_folder[PATH_MAX])
+{
+    static const char *const names[] = {"libibverbs.so.1", "librdmacm.so.1"};
+    char path[PATH_MAX + 32];
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        if (access(path, R_OK) != 0) {
+            return false;
+        }
+    }
+    return realpath(folder, ret_folder) != NULL;
+}
+
+/* The folder of this executable; "." if the system does not tell. */
+static void own_folder(char ret_folder[PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", ret_folder, PATH_MAX - 1);
+    ret_folder[length > 0 ? length : 0] = 0;
+    char *slash = strrchr(ret_folder, '/');
+    if (slash != NULL) {
+        *slash = 0;
+    } else {
+        strcpy(ret_folder, ".");
+    }
+}
+
+bool dropin_find(char ret_folder[PATH_MAX], char ret_reason[DROPIN_REASON])
+{
+    char own[PATH_MAX], places[3][PATH_MAX + 16];
+    const char *variable = getenv("WEIR_LIBRARY_DIR");
+    if (variable != NULL && variable[0] != 0) { /* said is said: no falling back */
+        if (holds_libraries(variable, ret_folder)) {
+            return true;
+        }
+        snprintf(ret_reason, DROPIN_REASON,
+                 "WEIR_LIBRARY_DIR is %s, and libibverbs.so.1 and librdmacm.so.1 are not there",
+                 variable);
+        return false;
+    }
+    own_folder(own);
+    snprintf(places[0], sizeof(places[0]), "%s/dropin", own);
+    snprintf(places[1], sizeof(places[1]), "%s/../lib/weir", own);
+    snprintf(places[2], sizeof(places[2]), "%s", WEIR_DROPIN_INSTALLED);
+    for (int i = 0; i < 3; i++) {
+        if (holds_libraries(places[i], ret_folder)) {
+            return true;
+        }
+    }
+    snprintf(ret_reason, DROPIN_REASON,
+             "libibverbs.so.1 and librdmacm.so.1 of the software RNIC are neither in %s nor in %s "
+             "nor in %s; WEIR_LIBRARY_DIR can name their folder",
+             places[0], places[1], places[2]);
+    return false;
+}

@@ -1,0 +1,115 @@
+#include "tools/location.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define SCHEME "weir://"
+
+static bool port_is_valid(const char *text)
+{
+    size_t length = strlen(text);
+    return length >= 1 && length <= 5 && strspn(text, "0123456789") == length &&
+           atol(text) <= 65535;
+}
+
+static bool join(const char *host, size_t host_length, const char *port,
+                 char ret_address[LOCATION_ADDRESS_LENGTH])
+{
+    if (!port_is_valid(port) || host_length > 253 || memchr(host, '/', host_length) != NULL) {
+        return false;
+    }
+    bool bare_v6 = host_length > 0 && host[0] != '[' && memchr(host, ':', host_length) != NULL;
+    snprintf(ret_address, LOCATION_ADDRESS_LENGTH, bare_v6 ? "[%.*s]:%s" : "%.*s:%s",
+             (int)host_length, host, port);
+    return true;
+}
+
+bool location_parse_address(const char *text, char ret_address[LOCATION_ADDRESS_LENGTH])
+{
+    if (text[0] == '[') {
+        const char *end = strchr(text, ']');
+        if (end == NULL || end == text + 1 || (end[1] != 0 && end[1] != ':')) {
+            return false;
+        }
+        return join(text, (size_t)(end + 1 - text), end[1] == ':' ? end + 2 : LOCATION_PORT_DEFAULT,
+                    ret_address);
+    }
+    const char *colon = strchr(text, ':');
+    if (colon == NULL) {
+        return text[0] != 0 && join(text, strlen(text), LOCATION_PORT_DEFAULT, ret_address);
+    }
+    if (strchr(colon + 1, ':') != NULL) { /* two colons: all of it is a V6 */
+        return join(text, strlen(text), LOCATION_PORT_DEFAULT, ret_address);
+    }
+    return join(text, (size_t)(colon - text), colon + 1, ret_address);
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
+        return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+    }
+    if (address->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
+        return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+    }
+    return false;
+}
+
+bool location_is_loopback(const char *address)
+{
+    char host[LOCATION_ADDRESS_LENGTH];
+    snprintf(host, sizeof(host), "%s", address);
+    char *colon = strrchr(host, ':');
+    if (colon == NULL || colon == host) {
+        return false;
+    }
+    *colon = 0;
+    char *name = host;
+    if (host[0] == '[') {
+        name++;
+        host[strlen(host) - 1] = 0;
+    }
+    struct addrinfo *list = NULL;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    if (strcmp(name, "*") == 0 || getaddrinfo(name, NULL, &hints, &list) != 0) {
+        return false;
+    }
+    bool loopback = list != NULL;
+    for (const struct addrinfo *one = list; one != NULL; one = one->ai_next) {
+        loopback = loopback && is_loopback(one->ai_addr);
+    }
+    freeaddrinfo(list);
+    return loopback;
+}
+
+bool location_is_url(const char *text)
+{
+    return strncmp(text, SCHEME, strlen(SCHEME)) == 0;
+}
+
+bool location_parse_url(const char *text, char ret_address[LOCATION_ADDRESS_LENGTH],
+                        const char **ret_path)
+{
+    if (!location_is_url(text)) {
+        return false;
+    }
+    const char *host = text + strlen(SCHEME);
+    size_t length = strcspn(host, "/");
+    char address[LOCATION_ADDRESS_LENGTH];
+    if (length == 0 || length >= sizeof(address) || host[0] == ':' || host[0] == '*') {
+        return false;
+    }
+    memcpy(address, host, length);
+    address[length] = 0;
+    if (!location_parse_address(address, ret_address)) {
+        return false;
+    }
+    *ret_path = host[length] == '/' ? host + length : "/";
+    return true;
+}

@@ -1,0 +1,24 @@
+/* Addresses as people type them. */
+#ifndef TOOLS_LOCATION_H
+#define TOOLS_LOCATION_H
+
+#include <stdbool.h>
+
+#define LOCATION_PORT_DEFAULT   "7471"
+#define LOCATION_ADDRESS_LENGTH 280
+
+/* HOST, HOST:PORT, [V6], [V6]:PORT, V6, :PORT, *, *:PORT into "HOST:PORT" (a V6 in brackets).
+ * False: none of these. */
+bool location_parse_address(const char *text, char ret_address[LOCATION_ADDRESS_LENGTH]);
+
+/* Every address that the host part of "HOST:PORT" stands for is this machine's loopback. */
+bool location_is_loopback(const char *address);
+
+/* weir://HOST[:PORT][/PATH]: the address, and the path from its first slash on, "/" if there is
+ * none, which points into `text`. False: not a URL of this kind. */
+bool location_parse_url(const char *text, char ret_address[LOCATION_ADDRESS_LENGTH],
+                        const char **ret_path);
+/* It looks like a URL of ours, well-formed or not. */
+bool location_is_url(const char *text);
+
+#endif

@@ -1,0 +1,90 @@
+/* The weir command: a table of subcommands. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/command.h"
+
+static const struct command commands[] = {
+    {"cp", "copy files and trees to or from a server", cp_usage, command_cp},
+    {"serve", "serve a folder to weir cp", serve_usage, command_serve},
+    {"info", "say which device is used, and why", info_usage, command_info},
+    {"run", "run a program on the software RNIC", run_usage, command_run},
+};
+#define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
+
+static void print_help(FILE *stream)
+{
+    fputs("usage: weir COMMAND [OPTION...] [ARGUMENT...]\n"
+          "\n"
+          "Moves files over RDMA: over the machine's RDMA device, or, where it has none, over a\n"
+          "software RNIC that speaks RoCEv2 and needs no kernel support.\n"
+          "\n",
+          stream);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        fprintf(stream, "  %-9s %s\n", commands[i].name, commands[i].summary);
+    }
+    fputs("  version   print the version\n"
+          "  help      this text, or that of a COMMAND\n"
+          "\n"
+          "For example, in two terminals:\n"
+          "\n"
+          "  weir serve --root /data\n"
+          "  weir cp -r results weir://localhost/\n"
+          "\n"
+          "'weir COMMAND --help' and 'man weir-COMMAND' say more.\n",
+          stream);
+}
+
+static const struct command *find(const char *name)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    fprintf(stderr, "weir: there is no command '%s'\nTry 'weir help'.\n", name);
+    return EXIT_USAGE;
+}
+
+static int help(const char *name)
+{
+    const struct command *command = name != NULL ? find(name) : NULL;
+    if (name != NULL && command == NULL) {
+        return unknown(name);
+    }
+    if (command != NULL) {
+        fputs(command->usage, stdout);
+    } else {
+        print_help(stdout);
+    }
+    return EXIT_DONE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        return help(argc > 2 ? argv[2] : NULL);
+    }
+    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+        puts("weir " WEIR_VERSION);
+        return EXIT_DONE;
+    }
+    const struct command *command = find(name);
+    if (command == NULL) {
+        return unknown(name);
+    }
+    char title[32];
+    snprintf(title, sizeof(title), "weir %s", command->name);
+    argv[1] = title; /* what getopt begins its messages with */
+    return command->run(command, argc - 1, argv + 1);
+}

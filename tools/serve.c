@@ -1,0 +1,358 @@
+/* weir serve: the server of transfers, all in one thread. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/command.h"
+#include "tools/location.h"
+#include "tools/output.h"
+#include "tools/printable.h"
+#include "tools/progress.h"
+#include "tools/stop.h"
+#include "tools/transfer/channel_link.h"
+#include "tools/transfer/session.h"
+
+#define TRANSFERS_MAX       64
+#define HANDSHAKE_TIMEOUT_S 10
+
+const char serve_usage[] =
+    "usage: weir serve [OPTION...]\n"
+    "\n"
+    "Serves a folder to 'weir cp', until it is interrupted.\n"
+    "\n"
+    "  --listen ADDRESS[:PORT]  where to listen; 127.0.0.1:7471 unless given. \":PORT\" or \"*\" "
+    "is\n"
+    "                           every address, port 0 any free one\n"
+    "  --root DIR               the folder; nothing outside it is read or written (default: .)\n"
+    "  --read-only              files can be copied from here, not to here\n"
+    "  --insecure               allow other addresses than loopback: whoever reaches the port can\n"
+    "                           read the folder, and write to it unless --read-only is given\n"
+    "  --json                   print events to standard output, one JSON object a line\n"
+    "  -q, --quiet              print errors only\n"
+    "  --fabric KIND            auto: the machine's RDMA device, else the software RNIC "
+    "(default);\n"
+    "                           rdma: a device or nothing; soft: the software RNIC\n"
+    "  -h, --help               print this text\n"
+    "\n"
+    "  weir serve --root /data                                  for this machine only\n"
+    "  weir serve --root /data --listen 192.0.2.7 --insecure    for a network one trusts\n"
+    "\n"
+    "Exit status: 0 after SIGINT or SIGTERM, 2 usage, 6 cannot begin here.\n";
+
+struct serve;
+
+/* One client. */
+struct served {
+    struct served *next;
+    struct serve *serve;
+    struct link *link;
+    struct session *session;
+    struct output output;
+    struct report report;
+    double began_s;
+    char peer[LOCATION_ADDRESS_LENGTH];
+};
+
+struct serve {
+    const struct command *command;
+    bool json, quiet, insecure;
+    struct session_service service;
+    struct weir_fabric *fabric;
+    struct weir_poller *poller;
+    struct weir_listener *listener;
+    struct served *transfers;
+    unsigned count;
+    char device[512];
+};
+
+static void on_problem(void *user, const struct problem *problem)
+{
+    const struct served *served = user;
+    if (served->output.json || !problem->remote) { /* the client tells its user of its own */
+        output_problem(&served->output, problem);
+    }
+}
+
+static void event(const struct served *served, const char *name)
+{
+    output_json(json_pack("{s:s, s:s}", "event", name, "peer", served->peer));
+}
+
+static bool on_accept(struct weir_connection *connection, void *user,
+                      struct weir_handler *ret_handler, void **ret_user)
+{
+    struct serve *serve = user;
+    struct served *served = serve->count < TRANSFERS_MAX ? calloc(1, sizeof(*served)) : NULL;
+    if (served == NULL) {
+        return false;
+    }
+    snprintf(served->peer, sizeof(served->peer), "%s", weir_peer_name(connection));
+    served->serve = serve;
+    served->output = (struct output){serve->command, serve->json, served->peer};
+    served->report = (struct report){.problem = on_problem, .user = served};
+    served->began_s = progress_now_s();
+    served->link = channel_link_create(serve->fabric);
+    served->session = served->link != NULL
+                          ? session_create_server(served->link, &serve->service, &served->report)
+                          : NULL;
+    if (served->session == NULL) {
+        channel_link_destroy(served->link);
+        free(served);
+        return false;
+    }
+    channel_link_attach(served->link, connection);
+    served->next = serve->transfers;
+    serve->transfers = served;
+    serve->count++;
+    *ret_handler = channel_link_handler;
+    *ret_user = served->link;
+    if (serve->json) {
+        event(served, "connected");
+    }
+    return true;
+}
+
+static void report_as_json(const struct served *served, double seconds)
+{
+    const struct session *session = served->session;
+    const char *path = session_path(session);
+    const char *reason = session_reason(session);
+    char text[4 * TEXT_LENGTH_MAX];
+    printable(reason, strlen(reason), text, sizeof(text));
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:f}", "event", "transfer", "peer", served->peer, "direction",
+        session_direction(session) == DIRECTION_PULL ? "pull" : "push", "outcome",
+        output_outcome_name(session_outcome(session)), "reason", text, "seconds", seconds);
+    output_json_path(object, (struct span){path, strlen(path)});
+    output_json_tally(object, session_tally(session));
+    output_json(object);
+}
+
+static void report_end(const struct served *served)
+{
+    const struct session *session = served->session;
+    const struct tally *tally = session_tally(session);
+    double seconds = progress_now_s() - served->began_s;
+    if (served->serve->json) {
+        report_as_json(served, seconds);
+        return;
+    }
+    char path[1024], text[1024], files[PROGRESS_TEXT], bytes[PROGRESS_TEXT], failed[PROGRESS_TEXT];
+    printable(session_path(session), strlen(session_path(session)), path, sizeof(path));
+    printable(session_reason(session), strlen(session_reason(session)), text, sizeof(text));
+    progress_count(tally->files, files);
+    progress_size(tally->bytes, bytes);
+    progress_count(tally->failed, failed);
+    if (session_outcome(session) != SESSION_COMPLETE) {
+        command_error(served->serve->command, "%s: %s: %s%s", served->peer,
+                      output_outcome_name(session_outcome(session)), text,
+                      session_lost_a_file(session) ? "; the file under way was thrown away" : "");
+    } else if (!served->serve->quiet) {
+        printf("%s: %s %s: %s files, %s in %.2f s, %s not copied\n", served->peer,
+               session_direction(session) == DIRECTION_PULL ? "pulled" : "pushed", path, files,
+               bytes, seconds, failed);
+        fflush(stdout);
+    }
+}
+
+static void destroy_served(struct served *served)
+{
+    session_destroy(served->session);
+    channel_link_destroy(served->link);
+    free(served);
+}
+
+/* Lets every transfer do a slice; takes away those that are over. True: there is more to do. */
+static bool pump_all(struct serve *serve)
+{
+    bool more = false;
+    for (struct served **at = &serve->transfers; *at != NULL;) {
+        struct served *served = *at;
+        if (session_is_closed(served->session)) {
+            report_end(served);
+            *at = served->next;
+            serve->count--;
+            destroy_served(served);
+            continue;
+        }
+        if (!session_is_running(served->session) &&
+            progress_now_s() - served->began_s > HANDSHAKE_TIMEOUT_S) {
+            served->link->operations->abort(served->link, "no greeting within 10 s");
+        }
+        more |= session_pump(served->session);
+        at = &served->next;
+    }
+    return more;
+}
+
+static void announce(const struct serve *serve, const char *root)
+{
+    const char *address = weir_listener_address(serve->listener);
+    if (serve->json) {
+        output_json(json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:s}", "event", "listening",
+                              "address", address, "root", root, "read_only",
+                              serve->service.read_only, "device", weir_fabric_device(serve->fabric),
+                              "fabric",
+                              weir_fabric_kind(serve->fabric) == WEIR_FABRIC_SOFT ? "soft" : "rdma",
+                              "reason", weir_fabric_reason(serve->fabric)));
+    } else if (!serve->quiet) {
+        printf("weir serve: %s%s at weir://%s/ (%s)\n", root,
+               serve->service.read_only ? ", read-only," : "", address, serve->device);
+        fflush(stdout);
+    }
+}
+
+static void run_loop(struct serve *serve)
+{
+    while (!stop_asked()) {
+        bool more = pump_all(serve);
+        weir_poll(serve->poller, more ? 0 : 250);
+    }
+    for (struct served *served = serve->transfers; served != NULL; served = served->next) {
+        if (!session_is_closed(served->session)) {
+            served->link->operations->abort(served->link, "the server was stopped");
+        }
+    }
+    double stopped_s = progress_now_s();
+    while (serve->transfers != NULL && progress_now_s() - stopped_s < 2) {
+        pump_all(serve);
+        weir_poll(serve->poller, 50);
+    }
+}
+
+static int serve_root(struct serve *serve, const char *root, const char *address)
+{
+    struct weir_error error;
+    char path[PATH_MAX];
+    if (realpath(root, path) == NULL) {
+        command_error(serve->command, "--root %s: %s", root, strerror(errno));
+        return EXIT_SETUP;
+    }
+    serve->service.root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (serve->service.root < 0) {
+        command_error(serve->command, "--root %s: %s", root, strerror(errno));
+        return EXIT_SETUP;
+    }
+    fabric_describe(serve->fabric, serve->device, sizeof(serve->device));
+    serve->service.device = serve->device;
+    if (weir_poller_create(serve->fabric, &serve->poller, &error) != WEIR_OK ||
+        weir_listen(serve->poller, address, &channel_link_options, on_accept, serve,
+                    &serve->listener, &error) != WEIR_OK) {
+        command_error(serve->command, "%s", error.message);
+        return EXIT_SETUP;
+    }
+    announce(serve, path);
+    run_loop(serve);
+    return EXIT_DONE;
+}
+
+static int serve_address(struct serve *serve, const struct weir_fabric_options *options,
+                         const char *root, const char *address)
+{
+    struct weir_error error;
+    if (!serve->insecure && !location_is_loopback(address)) {
+        command_error(serve->command,
+                      "%s is not a loopback address. Peers are not authenticated yet and bytes are "
+                      "not encrypted: whoever reaches the port can read%s the folder. Give "
+                      "--insecure where everybody on the network may",
+                      address, serve->service.read_only ? "" : " and write");
+        return EXIT_USAGE;
+    }
+    if (weir_fabric_open(options, &serve->fabric, &error) != WEIR_OK) {
+        command_error(serve->command, "%s", error.message);
+        return EXIT_SETUP;
+    }
+    int code = serve_root(serve, root, address);
+    if (serve->listener != NULL) {
+        weir_listener_close(serve->listener);
+    }
+    weir_poller_destroy(serve->poller);
+    while (serve->transfers != NULL) {
+        struct served *served = serve->transfers;
+        serve->transfers = served->next;
+        destroy_served(served);
+    }
+    weir_fabric_close(serve->fabric);
+    if (serve->service.root >= 0) {
+        close(serve->service.root);
+    }
+    return code;
+}
+
+enum {
+    OPTION_LISTEN = 256,
+    OPTION_ROOT,
+    OPTION_READ_ONLY,
+    OPTION_INSECURE,
+    OPTION_JSON,
+    OPTION_FABRIC
+};
+
+static const struct option long_options[] = {
+    {"listen", required_argument, NULL, OPTION_LISTEN},
+    {"root", required_argument, NULL, OPTION_ROOT},
+    {"read-only", no_argument, NULL, OPTION_READ_ONLY},
+    {"insecure", no_argument, NULL, OPTION_INSECURE},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"quiet", no_argument, NULL, 'q'},
+    {"fabric", required_argument, NULL, OPTION_FABRIC},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+int command_serve(const struct command *command, int argc, char **argv)
+{
+    static struct serve serve;
+    struct weir_fabric_options fabric = {.kind = WEIR_FABRIC_AUTO};
+    const char *listen = "127.0.0.1", *root = ".";
+    char address[LOCATION_ADDRESS_LENGTH];
+    serve.command = command;
+    serve.service.root = -1;
+    for (int option; (option = getopt_long(argc, argv, "qh", long_options, NULL)) != -1;) {
+        switch (option) {
+        case OPTION_LISTEN:
+            listen = optarg;
+            break;
+        case OPTION_ROOT:
+            root = optarg;
+            break;
+        case OPTION_READ_ONLY:
+            serve.service.read_only = true;
+            break;
+        case OPTION_INSECURE:
+            serve.insecure = true;
+            break;
+        case OPTION_JSON:
+            serve.json = true;
+            break;
+        case 'q':
+            serve.quiet = true;
+            break;
+        case OPTION_FABRIC:
+            if (!fabric_kind_parse(optarg, &fabric.kind)) {
+                return command_usage_error(command, "--fabric takes auto, rdma or soft, not '%s'",
+                                           optarg);
+            }
+            break;
+        case 'h':
+            fputs(serve_usage, stdout);
+            return EXIT_DONE;
+        default:
+            return command_usage_hint(command);
+        }
+    }
+    if (optind < argc) {
+        return command_usage_error(command, "'%s' is not an option; a folder is given with --root",
+                                   argv[optind]);
+    }
+    if (!location_parse_address(listen, address)) {
+        return command_usage_error(command, "--listen takes ADDRESS[:PORT], not '%s'", listen);
+    }
+    stop_prepare();
+    return serve_address(&serve, &fabric, root, address);
+}

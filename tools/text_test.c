@@ -1,0 +1,155 @@
+/* The small functions between people and the command: addresses, names, numbers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "tools/location.h"
+#include "tools/printable.h"
+#include "tools/progress.h"
+
+static void addresses(void **state)
+{
+    static const char *const cases[][2] = {
+        {"host", "host:7471"},
+        {"host:1", "host:1"},
+        {"[::1]", "[::1]:7471"},
+        {"[::1]:5", "[::1]:5"},
+        {"::1", "[::1]:7471"},
+        {":5", ":5"},
+        {"*", "*:7471"},
+        {"*:0", "*:0"},
+        {"1.2.3.4:65535", "1.2.3.4:65535"},
+        {"", NULL},
+        {"host:", NULL},
+        {"host:65536", NULL},
+        {"host:-1", NULL},
+        {"[::1", NULL},
+        {"[]:5", NULL},
+        {"[::1]x", NULL},
+        {"host:5x", NULL},
+        {"a/b", NULL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char address[LOCATION_ADDRESS_LENGTH];
+        assert_int_equal(location_parse_address(cases[i][0], address), cases[i][1] != NULL);
+        if (cases[i][1] != NULL) {
+            assert_string_equal(address, cases[i][1]);
+        }
+    }
+}
+
+static void urls(void **state)
+{
+    static const char *const cases[][3] = {
+        {"weir://h/a b", "h:7471", "/a b"},
+        {"weir://h:5", "h:5", "/"},
+        {"weir://[::1]:5//x", "[::1]:5", "//x"},
+        {"weir:///x", NULL, NULL},
+        {"weir://:5/x", NULL, NULL},
+        {"weir://*/x", NULL, NULL},
+        {"http://h/", NULL, NULL},
+        {"weir:/h/x", NULL, NULL},
+        {"weir://h:port/x", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char address[LOCATION_ADDRESS_LENGTH];
+        const char *path;
+        assert_int_equal(location_parse_url(cases[i][0], address, &path), cases[i][1] != NULL);
+        if (cases[i][1] != NULL) {
+            assert_string_equal(address, cases[i][1]);
+            assert_string_equal(path, cases[i][2]);
+        }
+    }
+}
+
+static void loopback(void **state)
+{
+    assert_true(location_is_loopback("127.0.0.1:7471"));
+    assert_true(location_is_loopback("127.9.9.9:1"));
+    assert_true(location_is_loopback("[::1]:7471"));
+    assert_false(location_is_loopback("0.0.0.0:7471"));
+    assert_false(location_is_loopback("192.0.2.1:7471"));
+    assert_false(location_is_loopback("[::]:7471"));
+    assert_false(location_is_loopback("*:7471"));
+    assert_false(location_is_loopback(":7471"));
+}
+
+static void names_for_a_terminal(void **state)
+{
+    static const struct {
+        const char *from, *to;
+    } cases[] = {
+        {"plain name.txt", "plain name.txt"},
+        {"\xc3\xa9t\xc3\xa9", "\xc3\xa9t\xc3\xa9"},
+        {"\x1b[2J", "\\x1b[2J"},
+        {"a\nb", "a\\x0ab"},
+        {"\xff", "\\xff"},
+        {"\xc0\xaf", "\\xc0\\xaf"},
+        {"\xc2\x9b", "\\xc2\\x9b"},
+        {"back\\slash", "back\\x5cslash"},
+        {"\xed\xa0\x80", "\\xed\\xa0\\x80"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[64];
+        bool same = printable(cases[i].from, strlen(cases[i].from), text, sizeof(text));
+        assert_string_equal(text, cases[i].to);
+        assert_int_equal(same, strcmp(cases[i].from, cases[i].to) == 0);
+    }
+    char small[4];
+    assert_false(printable("abcdef", 6, small, sizeof(small)));
+    assert_string_equal(small, "abc");
+    assert_false(printable("ab\x01", 3, small, sizeof(small)));
+    assert_string_equal(small, "ab");
+}
+
+static void sizes_and_times(void **state)
+{
+    char text[PROGRESS_TEXT];
+    progress_size(0, text);
+    assert_string_equal(text, "0 B");
+    progress_size(1536, text);
+    assert_string_equal(text, "1.5 KiB");
+    progress_size(5ull << 30, text);
+    assert_string_equal(text, "5.0 GiB");
+    progress_size(500ull << 20, text);
+    assert_string_equal(text, "500 MiB");
+    progress_duration(61.9, text);
+    assert_string_equal(text, "1:01");
+    progress_duration(3600, text);
+    assert_string_equal(text, "1:00:00");
+    progress_count(1234567, text);
+    assert_string_equal(text, "1,234,567");
+    progress_count(0, text);
+    assert_string_equal(text, "0");
+    progress_count(18446744073709551615ull, text);
+    assert_string_equal(text, "18,446,744,073,709,551,615");
+}
+
+static void the_line_tells_what_is_left(void **state)
+{
+    const struct progress progress = {.rate = 1 << 20};
+    struct tally tally = {.files = 3, .bytes = 10 << 20};
+    char line[200];
+    progress_line(&progress, &tally, "weir0", line, sizeof(line));
+    assert_string_equal(line, "3 files, 10.0 MiB, 1.0 MiB/s, weir0");
+    tally.totals_known = true;
+    tally.total_files = 2000;
+    tally.total_bytes = 70 << 20;
+    progress_line(&progress, &tally, "weir0", line, sizeof(line));
+    assert_string_equal(line,
+                        "3 of 2,000 files, 10.0 MiB of 70.0 MiB, 1.0 MiB/s, 1:00 left, weir0");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses),       cmocka_unit_test(urls),
+        cmocka_unit_test(loopback),        cmocka_unit_test(names_for_a_terminal),
+        cmocka_unit_test(sizes_and_times), cmocka_unit_test(the_line_tells_what_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
