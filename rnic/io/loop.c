@@ -107,6 +107,17 @@ static void engine_unlock_operation(struct engine *engine)
     turn_and_unlock(loop_of(engine));
 }
 
+/* Mutex held. */
+static void note_driven(struct loop *loop, struct instant now)
+{
+    struct instant before = {atomic_load(&loop->driven_ns)};
+    bool gap = instant_elapsed_ns(before, now) > LOOP_POLLING_GAP_NS;
+    if (gap || atomic_load(&loop->polling_since_ns) == 0) {
+        atomic_store(&loop->polling_since_ns, now.ns);
+    }
+    atomic_store(&loop->driven_ns, now.ns);
+}
+
 static void engine_drive_operation(struct engine *engine)
 {
     struct loop *loop = loop_of(engine);
@@ -114,8 +125,7 @@ static void engine_drive_operation(struct engine *engine)
         return;
     }
     struct instant deadline = loop_turn(loop, true);
-    atomic_store_explicit(&loop->driven_ns, loop->ingress.now.ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(&loop->drives, 1, memory_order_relaxed);
+    note_driven(loop, loop->ingress.now);
     pthread_mutex_unlock(&loop->mutex);
     loop_after_unlock(loop, deadline);
 }
@@ -132,7 +142,7 @@ static void engine_kick_operation(struct engine *engine)
 static void engine_about_to_sleep_operation(struct engine *engine)
 {
     struct loop *loop = loop_of(engine);
-    atomic_store(&loop->drives, 0);
+    atomic_store(&loop->polling_since_ns, 0);
     if (atomic_load(&loop->thread_state) == THREAD_DOZING) {
         loop_wake_thread(loop);
     }

@@ -13,10 +13,12 @@
 #include "rnic/io/ingress.h"
 #include "rnic/io/loop.h"
 
+#define LOOP_POLLING_GAP_NS 200000u /* who drove so long ago does not poll */
+
 enum loop_thread_state {
     THREAD_AWAKE,
     THREAD_WATCHING, /* sleeps until a packet, `sleeping_until_ns`, or a wake-up */
-    THREAD_DOZING,   /* sleeps about a millisecond: application threads drive */
+    THREAD_DOZING,   /* sleeps a moment: application threads drive */
 };
 
 struct loop_counters {
@@ -47,8 +49,10 @@ struct loop {
     void *cm_wake_context;
 
     /* Application threads' driving, as the background thread sees it. */
-    _Atomic uint64_t driven_ns;
-    _Atomic uint32_t drives; /* since the last about_to_sleep */
+    _Atomic uint64_t driven_ns;        /* the last time */
+    _Atomic uint64_t polling_since_ns; /* without a gap and without about_to_sleep; 0: not */
+    uint64_t patience_ns;              /* the thread's: how long they must have polled for a doze */
+    uint64_t doze_ns;                  /* the thread's: how long the next one lasts */
 
     pthread_t thread;
     int wake_descriptor;

@@ -1,19 +1,25 @@
 /* The background thread: drives when nobody else does, and sleeps otherwise.
  *
- * It watches the sockets unless application threads have been driving lately. Then it dozes:
- * packets would only wake it to find them handled. An application that waits for events drives a
- * few times between two sleeps; only a run of drives without a sleep counts as polling. */
+ * It watches the sockets unless application threads poll without a pause. Then it dozes: packets
+ * would only wake it to find them handled. It learns how well that goes: an application may poll a
+ * while and then look at its memory only, for what a peer writes there, which nobody can see. So a
+ * doze in which the polling stopped makes the next ones rarer and shorter. */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "rnic/device/device.h"
 #include "rnic/io/loop_private.h"
 
-#define POLLING_NS     200000u  /* so long ago somebody drove: he will again */
-#define POLLING_DRIVES 16u      /* since the last about_to_sleep */
-#define DOZE_NS        1000000u /* then see whether they still drive */
+#define PATIENCE_MIN_NS 100000u
+#define PATIENCE_MAX_NS 400000000u
+#define DOZE_MIN_NS     100000u
+#define DOZE_MAX_NS     1000000u
+#define SLICE_NS        100000u
 
 enum {
     WATCH_WAKE,
@@ -35,9 +41,11 @@ void loop_wake_thread(struct loop *loop)
 
 static bool is_polled(struct loop *loop)
 {
-    struct instant driven = {atomic_load_explicit(&loop->driven_ns, memory_order_relaxed)};
-    return atomic_load(&loop->drives) >= POLLING_DRIVES &&
-           instant_elapsed_ns(driven, clock_now()) < POLLING_NS;
+    struct instant now = clock_now();
+    struct instant since = {atomic_load(&loop->polling_since_ns)};
+    struct instant driven = {atomic_load(&loop->driven_ns)};
+    return since.ns != 0 && instant_elapsed_ns(since, now) >= loop->patience_ns &&
+           instant_elapsed_ns(driven, now) <= LOOP_POLLING_GAP_NS;
 }
 
 static void sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
@@ -58,6 +66,22 @@ static void sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
     }
 }
 
+/* A doze was right if they still poll, and no mistake if they said that they would sleep. */
+static void learn(struct loop *loop)
+{
+    struct instant driven = {atomic_load(&loop->driven_ns)};
+    if (atomic_load(&loop->polling_since_ns) == 0) {
+        return;
+    }
+    if (instant_elapsed_ns(driven, clock_now()) * 2 < loop->doze_ns) {
+        loop->doze_ns = loop->doze_ns * 2 < DOZE_MAX_NS ? loop->doze_ns * 2 : DOZE_MAX_NS;
+        loop->patience_ns -= (loop->patience_ns - PATIENCE_MIN_NS) / 64;
+    } else {
+        loop->doze_ns = DOZE_MIN_NS;
+        loop->patience_ns *= loop->patience_ns * 4 < PATIENCE_MAX_NS ? 4 : 1;
+    }
+}
+
 /* The state is told before is_polled is asked again: about_to_sleep does it the other way round, so
  * one of the two sees the other. */
 static void doze(struct loop *loop)
@@ -68,7 +92,8 @@ static void doze(struct loop *loop)
         atomic_store(&loop->thread_state, THREAD_AWAKE);
         return;
     }
-    sleep_until(loop, &watched, 1, instant_after(clock_now(), DOZE_NS));
+    sleep_until(loop, &watched, 1, instant_after(clock_now(), loop->doze_ns));
+    learn(loop);
 }
 
 static void watch(struct loop *loop)
@@ -95,9 +120,32 @@ static void watch(struct loop *loop)
     sleep_until(loop, watched, WATCH_COUNT, deadline);
 }
 
+/* Asks for short slices (heard by kernels from 6.12 on): then the thread, which needs little, is
+ * not kept waiting by an application that spins on its memory for just what the thread would bring.
+ */
+static void ask_for_short_slices(void)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+    } attributes = {.size = sizeof attributes, .policy = SCHED_OTHER, .runtime_ns = SLICE_NS};
+    errno = 0;
+    attributes.nice = getpriority(PRIO_PROCESS, 0);
+    if (errno == 0) {
+        long result = syscall(SYS_sched_setattr, 0, &attributes, 0);
+        (void)result;
+    }
+}
+
 void *loop_thread_main(void *argument)
 {
     struct loop *loop = argument;
+    ask_for_short_slices();
+    loop->patience_ns = PATIENCE_MIN_NS;
+    loop->doze_ns = DOZE_MIN_NS;
     while (!atomic_load(&loop->stopping)) {
         if (is_polled(loop)) {
             doze(loop);
