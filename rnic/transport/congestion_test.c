@@ -1,0 +1,76 @@
+/* The window's growth, its bounds, and what a loss does to it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "rnic/transport/congestion.h"
+
+#define LIMIT 262144u
+
+static void it_grows_to_the_limit_and_no_further(void **state)
+{
+    struct congestion congestion;
+    congestion_reset(&congestion, 1024, LIMIT);
+    assert_true(congestion.window < LIMIT);
+    for (uint32_t i = 0; i < 1000; i++) {
+        congestion_acknowledged(&congestion, 4096, psn_make(i));
+        assert_true(congestion.window <= LIMIT);
+    }
+    assert_int_equal(congestion.window, LIMIT);
+}
+
+static void a_loss_halves_once_per_window(void **state)
+{
+    struct congestion congestion;
+    congestion_reset(&congestion, 1024, LIMIT);
+    congestion.window = LIMIT;
+    congestion_lost(&congestion, psn_make(100));
+    assert_int_equal(congestion.window, LIMIT / 2);
+    congestion_lost(&congestion, psn_make(120));
+    congestion_acknowledged(&congestion, 1024, psn_make(99));
+    assert_int_equal(congestion.window, LIMIT / 2);
+    congestion_acknowledged(&congestion, 1024, psn_make(100));
+    congestion_lost(&congestion, psn_make(130));
+    assert_int_equal(congestion.window, LIMIT / 4);
+}
+
+/* Above the threshold: one packet per window. */
+static void after_a_loss_it_grows_slowly(void **state)
+{
+    struct congestion congestion;
+    congestion_reset(&congestion, 1024, LIMIT);
+    congestion.window = 65536;
+    congestion_lost(&congestion, psn_make(0));
+    for (uint32_t i = 0; i < 32; i++) {
+        congestion_acknowledged(&congestion, 1024, psn_make(i));
+    }
+    assert_int_equal(congestion.window, 32768 + 1024);
+}
+
+static void a_timeout_collapses_it(void **state)
+{
+    struct congestion congestion;
+    congestion_reset(&congestion, 4096, LIMIT);
+    congestion.window = LIMIT;
+    congestion_timed_out(&congestion, psn_make(7));
+    assert_int_equal(congestion.window, 8192);
+    congestion_acknowledged(&congestion, 8192, psn_make(2));
+    assert_int_equal(congestion.window, 16384);
+    congestion_timed_out(&congestion, psn_make(7));
+    congestion_timed_out(&congestion, psn_make(7));
+    assert_int_equal(congestion.window, 8192);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_grows_to_the_limit_and_no_further),
+        cmocka_unit_test(a_loss_halves_once_per_window),
+        cmocka_unit_test(after_a_loss_it_grows_slowly),
+        cmocka_unit_test(a_timeout_collapses_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,123 @@
+/* What a responder remembers, for how long, and the order in which it answers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "rnic/base/heap.h"
+#include "rnic/transport/replay.h"
+
+static struct replay create(uint32_t limit)
+{
+    struct replay replay;
+    assert_int_equal(replay_init(&replay, heap_allocator(), limit), STATUS_OK);
+    replay_reset(&replay, limit);
+    return replay;
+}
+
+static struct replay_entry *add(struct replay *replay, uint32_t psn, uint32_t packets)
+{
+    struct replay_entry *entry = replay_add(replay);
+    if (entry != NULL) {
+        entry->first_psn = psn_make(psn);
+        entry->packet_count = packets;
+        entry->end = packets;
+    }
+    return entry;
+}
+
+/* Sends what is pending; returns how many packets that were. */
+static uint32_t drain(struct replay *replay)
+{
+    uint32_t sent = 0;
+    struct replay_entry *entry;
+    while ((entry = replay_pending(replay)) != NULL) {
+        replay_sent(entry);
+        sent++;
+    }
+    return sent;
+}
+
+static void the_agreed_number_may_be_under_way(void **state)
+{
+    struct replay replay = create(3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_non_null(add(&replay, i * 10, 10));
+    }
+    assert_null(add(&replay, 30, 10));
+    assert_int_equal(drain(&replay), 30);
+    assert_non_null(add(&replay, 30, 10));
+    replay_fini(&replay, heap_allocator());
+}
+
+static void the_last_ones_are_found_by_any_of_their_psns(void **state)
+{
+    struct replay replay = create(3);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_non_null(add(&replay, 0xfffff0u + i * 10, 10)); /* wraps */
+        assert_int_equal(drain(&replay), 10);
+    }
+    assert_null(replay_find(&replay, psn_make(0xfffff0u + 19)));
+    for (uint32_t packet = 20; packet < 50; packet++) {
+        struct replay_entry *entry = replay_find(&replay, psn_make(0xfffff0u + packet));
+        assert_non_null(entry);
+        assert_int_equal(entry->first_psn.value, psn_make(0xfffff0u + packet / 10 * 10).value);
+    }
+    assert_null(replay_find(&replay, psn_make(0xfffff0u + 50)));
+    replay_fini(&replay, heap_allocator());
+}
+
+static void a_restart_answers_from_there_and_then_what_was_behind(void **state)
+{
+    struct replay replay = create(4);
+    struct replay_entry *first = add(&replay, 0, 10);
+    assert_int_equal(drain(&replay), 10);
+    struct replay_entry *second = add(&replay, 10, 10);
+    for (int i = 0; i < 4; i++) {
+        replay_sent(replay_pending(&replay));
+    }
+    replay_restart(&replay, first, 7, 10);
+    for (uint32_t packet = 7; packet < 10; packet++) {
+        struct replay_entry *entry = replay_pending(&replay);
+        assert_ptr_equal(entry, first);
+        assert_int_equal(entry->next, packet);
+        replay_sent(entry);
+    }
+    assert_ptr_equal(replay_pending(&replay), second);
+    assert_int_equal(second->next, 0);
+    assert_int_equal(drain(&replay), 10);
+    replay_fini(&replay, heap_allocator());
+}
+
+static void an_echo_takes_no_room(void **state)
+{
+    struct replay replay = create(1);
+    struct replay_entry *first = add(&replay, 0, 10);
+    assert_int_equal(drain(&replay), 10);
+    replay_restart(&replay, first, 0, 10);
+    struct replay_entry *second = add(&replay, 10, 5);
+    assert_non_null(second);
+    assert_ptr_equal(replay_pending(&replay), second);
+    replay_fini(&replay, heap_allocator());
+}
+
+static void without_a_limit_nothing_is_taken(void **state)
+{
+    struct replay replay = create(0);
+    assert_null(replay_add(&replay));
+    replay_fini(&replay, heap_allocator());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_agreed_number_may_be_under_way),
+        cmocka_unit_test(the_last_ones_are_found_by_any_of_their_psns),
+        cmocka_unit_test(a_restart_answers_from_there_and_then_what_was_behind),
+        cmocka_unit_test(an_echo_takes_no_room),
+        cmocka_unit_test(without_a_limit_nothing_is_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+/* Timer codes against the tables of the specification; the wait and when it ends. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "rnic/transport/retransmit.h"
+
+static void rnr_codes_are_those_of_the_table(void **state)
+{
+    /* [IBA table 45], in units of 0.01 ms */
+    static const uint32_t table[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
+                                       16,    24,   32,   48,    64,    96,    128,   192,
+                                       256,   384,  512,  768,   1024,  1536,  2048,  3072,
+                                       4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
+    for (uint8_t code = 0; code < 32; code++) {
+        assert_int_equal(retransmit_rnr_timer_ns(code), table[code] * UINT64_C(10000));
+    }
+}
+
+static void timeout_codes_double(void **state)
+{
+    assert_int_equal(retransmit_timeout_ns(0), 0);
+    assert_int_equal(retransmit_timeout_ns(1), 8192);
+    assert_int_equal(retransmit_timeout_ns(14), 67108864);
+    assert_int_equal(retransmit_timeout_ns(31), UINT64_C(4096) << 31);
+}
+
+static struct retransmit fresh(uint8_t timeout, uint8_t retries)
+{
+    struct retransmit retransmit = {.timeout_ns = 0};
+    retransmit_set(&retransmit, timeout, retries);
+    retransmit_reset(&retransmit);
+    return retransmit;
+}
+
+static void the_wait_follows_the_round_trip(void **state)
+{
+    struct retransmit retransmit = fresh(20, 7);
+    struct instant now = {1000};
+    for (uint32_t i = 0; i < 50; i++) {
+        retransmit_sent(&retransmit, now, psn_make(i), true);
+        now.ns += 30000000;
+        retransmit_progress(&retransmit, now, psn_make(i + 1), false);
+    }
+    assert_in_range(retransmit_round_trip_ns(&retransmit), 29000000, 31000000);
+    retransmit_sent(&retransmit, now, psn_make(100), true);
+    assert_in_range(retransmit.deadline.ns - now.ns, 30000000, 40000000);
+    /* and doubles */
+    uint64_t first = retransmit.deadline.ns - now.ns;
+    now = retransmit.deadline;
+    assert_false(retransmit_expired(&retransmit, now));
+    assert_int_equal(retransmit.deadline.ns - now.ns, 2 * first);
+}
+
+static void the_wait_is_bounded_by_the_attribute(void **state)
+{
+    struct retransmit retransmit = fresh(10, 7); /* 4.2 ms */
+    struct instant now = {1000};
+    retransmit_sent(&retransmit, now, psn_make(0), true);
+    for (uint32_t tries = 0;; tries++) {
+        assert_true(retransmit.deadline.ns - now.ns <= UINT64_C(4096) << 10);
+        now = retransmit.deadline;
+        if (retransmit_expired(&retransmit, now)) {
+            assert_int_equal(tries, 7);
+            break;
+        }
+    }
+    assert_true(now.ns - 1000 >= 8 * (UINT64_C(4096) << 10));
+}
+
+/* What was sent twice is not timed: the answer may be to either. */
+static void repeated_packets_are_not_measured(void **state)
+{
+    struct retransmit retransmit = fresh(14, 7);
+    retransmit_sent(&retransmit, (struct instant){0}, psn_make(0), true);
+    retransmit_rewound(&retransmit);
+    retransmit_sent(&retransmit, (struct instant){100}, psn_make(0), false);
+    retransmit_progress(&retransmit, (struct instant){200}, psn_make(1), false);
+    assert_int_equal(retransmit.smoothed_ns, 0);
+    assert_true(instant_is_never(retransmit.deadline));
+}
+
+/* A process that slept through all its deadlines has not asked often enough to give up. */
+static void one_late_expiry_is_not_the_end(void **state)
+{
+    struct retransmit retransmit = fresh(14, 7);
+    retransmit_sent(&retransmit, (struct instant){0}, psn_make(0), true);
+    assert_false(retransmit_expired(&retransmit, (struct instant){UINT64_C(60000000000)}));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rnr_codes_are_those_of_the_table),
+        cmocka_unit_test(timeout_codes_double),
+        cmocka_unit_test(the_wait_follows_the_round_trip),
+        cmocka_unit_test(the_wait_is_bounded_by_the_attribute),
+        cmocka_unit_test(repeated_packets_are_not_measured),
+        cmocka_unit_test(one_late_expiry_is_not_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
