@@ -1,0 +1,95 @@
+#include "rnic/cm/cm_test_world.h"
+
+#include "rnic/cm/cm_private.h"
+
+#define NAMES 200000u
+
+struct hashed {
+    uint32_t hash;
+    uint32_t id;
+};
+
+static int by_hash(const void *a, const void *b)
+{
+    uint32_t first = ((const struct hashed *)a)->hash;
+    uint32_t second = ((const struct hashed *)b)->hash;
+    return (first > second) - (first < second);
+}
+
+/* Two ids of one peer whose hashes are equal: among so many there are some. */
+static void find_twins(struct cm_connection *probe, uint32_t ret_ids[2])
+{
+    struct hashed *all = calloc(NAMES, sizeof *all);
+    assert_non_null(all);
+    for (uint32_t id = 0; id < NAMES; id++) {
+        cm_table_name_by_id(probe, id);
+        all[id] = (struct hashed){probe->by_remote_id.hash, id};
+    }
+    qsort(all, NAMES, sizeof *all, by_hash);
+    uint32_t i = 1;
+    while (i < NAMES && all[i].hash != all[i - 1].hash) {
+        i++;
+    }
+    assert_true(i < NAMES);
+    ret_ids[0] = all[i - 1].id;
+    ret_ids[1] = all[i].id;
+    free(all);
+}
+
+static struct cm_connection *find(struct cm *cm, uint32_t id)
+{
+    struct gid peer = world_gid(0);
+    return cm_table_find_by_remote_id(cm, &peer, id);
+}
+
+static void names_of_one_hash_share_a_chain(void **state)
+{
+    struct world *world = world_create(1, 8);
+    struct cm *cm = world->hosts[1].cm;
+    for (int round = 0; round < 2; round++) {
+        struct cm_connection *connections[2] = {cm_table_take(cm), cm_table_take(cm)};
+        connections[0]->path.remote = connections[1]->path.remote = world_gid(0);
+        uint32_t ids[2];
+        find_twins(connections[0], ids);
+        cm_table_name_by_id(connections[0], ids[0]);
+        cm_table_name_by_id(connections[1], ids[1]);
+        assert_ptr_equal(find(cm, ids[0]), connections[0]);
+        assert_ptr_equal(find(cm, ids[1]), connections[1]);
+        struct gid other = world_gid(2);
+        assert_null(cm_table_find_by_remote_id(cm, &other, ids[0]));
+        cm_table_give(connections[round]);
+        assert_null(find(cm, ids[round]));
+        assert_ptr_equal(find(cm, ids[1 - round]), connections[1 - round]);
+        cm_table_give(connections[1 - round]);
+        assert_null(find(cm, ids[1 - round]));
+    }
+    world_end(world, NULL, NULL);
+}
+
+static void ids_carry_the_prefix(void **state)
+{
+    struct world *world = world_create(1, 8);
+    struct cm *cm = world->hosts[1].cm;
+    struct cm_connection *connections[8];
+    for (int i = 0; i < 8; i++) {
+        connections[i] = cm_table_take(cm);
+        assert_int_equal(connections[i]->local_id >> 20, 5);
+        assert_true(cm_table_is_ours(cm, connections[i]->local_id));
+        assert_ptr_equal(cm_table_find(cm, connections[i]->local_id), connections[i]);
+    }
+    assert_null(cm_table_take(cm));
+    assert_false(cm_table_is_ours(cm, 4u << 20));
+    for (int i = 0; i < 8; i++) {
+        cm_table_give(connections[i]);
+    }
+    world_end(world, NULL, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_of_one_hash_share_a_chain),
+        cmocka_unit_test(ids_carry_the_prefix),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
