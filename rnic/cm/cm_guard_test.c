@@ -1,6 +1,6 @@
 /* What strangers, forgers and full tables may not do. The rules of friendly connections are in
  * cm_test.c. */
-#include "rnic/cm/cm_test_world.h"
+#include "rnic/cm/cm_world_test.h"
 
 /* A message out of nowhere to B, from the address of host `from` (2 is neither A nor B). */
 static void inject(struct world *world, int from, const struct cm_message *message)

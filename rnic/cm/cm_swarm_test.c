@@ -6,7 +6,7 @@
  * all are established, each once, and who disconnects learns the end of it.
  *
  * A seed that fails is printed and can be given as the argument. */
-#include "rnic/cm/cm_test_world.h"
+#include "rnic/cm/cm_world_test.h"
 
 #define SEEDS       3000
 #define CONNECTIONS 4

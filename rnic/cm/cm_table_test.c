@@ -1,4 +1,4 @@
-#include "rnic/cm/cm_test_world.h"
+#include "rnic/cm/cm_world_test.h"
 
 #include "rnic/cm/cm_private.h"
 

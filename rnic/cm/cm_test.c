@@ -1,6 +1,6 @@
 /* One test per rule of connection management, its expected trace as text. The clock begins at
  * 1000 ms; a message takes 1 ms; a try of a REQ or a REP is 2147 ms. */
-#include "rnic/cm/cm_test_world.h"
+#include "rnic/cm/cm_world_test.h"
 
 static struct world *connected(struct cm_connection **ret_a, struct cm_connection **ret_b)
 {

@@ -3,8 +3,8 @@
  *
  * The pipe delivers after a millisecond, unless told to lose, repeat or delay. All that happens is
  * written down as text: "1ms A>B REQ", "2ms B event request". */
-#ifndef WEIR_CM_CM_TEST_WORLD_H
-#define WEIR_CM_CM_TEST_WORLD_H
+#ifndef WEIR_CM_CM_WORLD_TEST_H
+#define WEIR_CM_CM_WORLD_TEST_H
 
 #include <setjmp.h>
 #include <stdarg.h>
