@@ -59,8 +59,9 @@ void workload_destroy_end(struct world *world, struct end *end)
     workload_poll_all(world);
     simulator_note(&world->simulator, "%c qp %u destroyed", end->host->name, end->qpn.value);
     blame(end, CAUSE_PEER);
-    void_outstanding(end);
     device_destroy_qp(end->host->device, end->qp);
+    workload_poll_all(world); /* what was flushed before it went */
+    void_outstanding(end);
     end->qp = NULL;
 }
 

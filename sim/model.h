@@ -129,7 +129,8 @@ struct intakes {
     uint32_t count, posted, resolved;
     uint32_t quota;               /* posted and not resolved at most */
     struct receive_queue *shared; /* NULL: of one queue pair */
-    struct end *owner;            /* who posts */
+    struct end *owner;            /* whose number its ids carry */
+    uint32_t users;               /* ends that share it: there are receives for two only */
 };
 
 /* One queue pair and the application behind it. */
@@ -160,8 +161,8 @@ struct end {
     uint32_t messages_in;    /* receives completed with success */
     uint32_t message_next;   /* UC: the least consumer of the peer that may still come */
 
-    bool started; /* may post */
-    bool failed;  /* a send has failed: the others are flushed */
+    bool started;                   /* may post */
+    bool failed;                    /* a send has failed: the others are flushed */
     enum completion_status failure; /* of that send */
     uint32_t failed_index;
     bool intake_failed;

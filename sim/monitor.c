@@ -105,7 +105,8 @@ static void sent(struct network_observer *observer, const struct frame *frame, e
     if (receiver == NULL || receiver->peer == NULL) {
         return;
     }
-    if (fate == FATE_LOST || fate == FATE_CORRUPTED) {
+    /* Late is harm too: what was overtaken by its successors makes the receiver drop these. */
+    if (fate == FATE_LOST || fate == FATE_CORRUPTED || fate == FATE_DELAYED) {
         harm(receiver->pair, monitor->world->simulator.now);
     }
     if (packet.info->is_request) {

@@ -194,7 +194,8 @@ static struct intakes *choose_intakes(struct world *world, struct end *end, uint
     }
     for (uint32_t i = 0; i < world->shared_count; i++) {
         struct intakes *shared = world->shared[i];
-        if (shared->owner->host == end->host && dice_percent(dice, 70)) {
+        if (shared->owner->host == end->host && shared->users < 2 && dice_percent(dice, 70)) {
+            shared->users++;
             return shared;
         }
     }
@@ -203,6 +204,7 @@ static struct intakes *choose_intakes(struct world *world, struct end *end, uint
     }
     struct intakes *shared = scratch_take(&world->scratch, sizeof *shared);
     program_intakes_init(world, shared, end, 16);
+    shared->users = 1;
     uint32_t length = dice_range(dice, 1, 3000);
     for (uint32_t i = 0; i < 40; i++) {
         (void)program_add_intake(world, shared, end->space, 2, length);

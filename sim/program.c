@@ -360,7 +360,7 @@ static void wrong_local(struct world *world, struct op *op, uint32_t which)
     }
     op->may = MAY(COMPLETION_LOCAL_PROTECTION_ERROR);
     if (which == 0) {
-        sge->key.value ^= 1u << dice_below(&world->plan, 32);
+        sge->key.value ^= 1u << dice_below(&world->plan, 8); /* another number might be in use */
     } else {
         const struct territory *territory = op->spans[sge - op->sges].territory;
         sge->address = territory->address + territory->length - sge->length + 1;
@@ -486,6 +486,9 @@ static void plan_intakes(struct world *world, struct end *end)
         if (i == spoiled) {
             spoil_intake(world, end->pair, &end->intakes->list[i], op);
         }
+    }
+    if (end->intakes->count < peer->consumer_count && peer->attributes.rnr_retry_count == 7) {
+        peer->attributes.rnr_retry_count = 3; /* there was no room: it must not wait for ever */
     }
     if (end->intakes->count < peer->consumer_count || (may_miss && peer->consumer_count > 0)) {
         end->pair->causes |= CAUSE_RECEIVES; /* they may also come too late */
