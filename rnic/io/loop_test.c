@@ -1,0 +1,464 @@
+/* The engine with its thread, over real sockets of loopback: who drives, who is woken, what fork
+ * and death leave. Shares UDP 4791 with whatever else of this user runs on the host. */
+#include "rnic/io/loop.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "rnic/cm/cm.h"
+#include "rnic/device/device.h"
+#include "rnic/io/heap.h"
+#include "rnic/io/notify.h"
+#include "rnic/io/registry.h"
+#include "rnic/queue/completion_queue.h"
+#include "rnic/wire/psn.h"
+
+#define BUFFER_BYTES 65536u
+#define PATIENCE_MS  20000
+
+static const struct gid loopback = {{[10] = 0xff, 0xff, 127, 0, 0, 1}};
+
+/* One end: a queue pair over a buffer, whose completions make a descriptor readable when armed. */
+struct end {
+    struct engine *engine;
+    struct domain domain;
+    struct memory_key key;
+    struct completion_queue_notifier notifier;
+    struct notify *notify;
+    struct completion_queue *completions;
+    struct qp *qp;
+    uint8_t *buffer;
+};
+
+/* What the other end has to know. */
+struct introduction {
+    struct qpn qpn;
+    struct memory_key key;
+    uint64_t address;
+};
+
+static void completed(struct completion_queue_notifier *notifier, struct completion_queue *queue)
+{
+    struct end *end = (struct end *)((char *)notifier - offsetof(struct end, notifier));
+    notify_post(end->notify, &(struct notify_record){.object = end});
+}
+
+static void overrun(struct completion_queue_notifier *notifier, struct completion_queue *queue)
+{
+    abort();
+}
+
+static void register_buffer(struct end *end)
+{
+    struct memory *memory = device_memory(end->engine->device);
+    assert_int_equal(memory_allocate_domain(memory, &end->domain), STATUS_OK);
+    struct region_attributes region = {
+        .domain = end->domain,
+        .address = (uintptr_t)end->buffer,
+        .length = BUFFER_BYTES,
+        .bytes = end->buffer,
+        .access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ,
+    };
+    assert_int_equal(memory_register(memory, &region, &end->key), STATUS_OK);
+}
+
+static struct end *create_end(void)
+{
+    struct end *end = calloc(1, sizeof *end);
+    end->buffer = calloc(1, BUFFER_BYTES);
+    end->notifier = (struct completion_queue_notifier){completed, overrun};
+    assert_int_equal(loop_acquire(&end->engine), STATUS_OK);
+    assert_int_equal(notify_create(&end->notify), STATUS_OK);
+    assert_int_equal(
+        completion_queue_create(heap_allocator(), 256, &end->notifier, &end->completions),
+        STATUS_OK);
+    engine_lock(end->engine);
+    register_buffer(end);
+    struct qp_init init = {
+        .service = SERVICE_RC,
+        .domain = end->domain,
+        .send_completions = end->completions,
+        .receive_completions = end->completions,
+        .send = {.capacity = 64, .max_sge = 1, .max_inline = 64},
+        .max_receive = 64,
+        .max_receive_sge = 1,
+    };
+    assert_int_equal(device_create_qp(end->engine->device, &init, &end->qp), STATUS_OK);
+    engine_unlock(end->engine);
+    return end;
+}
+
+static struct introduction introduce(const struct end *end)
+{
+    return (struct introduction){qp_number(end->qp), end->key, (uintptr_t)end->buffer};
+}
+
+static void modify(struct end *end, const struct qp_attributes *attributes, unsigned mask)
+{
+    engine_lock(end->engine);
+    enum status status = device_modify_qp(end->engine->device, engine_now(end->engine), end->qp,
+                                          attributes, mask | QP_SET_STATE, NULL);
+    engine_unlock(end->engine);
+    assert_int_equal(status, STATUS_OK);
+}
+
+static void connect_end(struct end *end, const struct introduction *peer)
+{
+    struct qp_attributes attributes = {
+        .state = QP_INIT,
+        .path = {.local = loopback, .remote = loopback},
+        .path_mtu = PATH_MTU_4096,
+        .destination = peer->qpn,
+        .access = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ,
+        .max_reads_out = 4,
+        .max_reads_in = 4,
+        .min_rnr_timer = 1,
+        .timeout = 14,
+        .retry_count = 7,
+        .rnr_retry_count = 7,
+        .port = 1,
+    };
+    modify(end, &attributes, QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS);
+    attributes.state = QP_RTR;
+    modify(end, &attributes,
+           QP_SET_PATH | QP_SET_PATH_MTU | QP_SET_DESTINATION | QP_SET_RECEIVE_PSN |
+               QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER);
+    attributes.state = QP_RTS;
+    modify(end, &attributes,
+           QP_SET_SEND_PSN | QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT |
+               QP_SET_MAX_READS_OUT);
+}
+
+static void connect_both(struct end *a, struct end *b)
+{
+    struct introduction of_a = introduce(a), of_b = introduce(b);
+    connect_end(a, &of_b);
+    connect_end(b, &of_a);
+}
+
+static void destroy_end(struct end *end)
+{
+    struct memory *memory = device_memory(end->engine->device);
+    engine_lock(end->engine);
+    device_destroy_qp(end->engine->device, end->qp);
+    assert_int_equal(memory_deregister(memory, end->key), STATUS_OK);
+    assert_int_equal(memory_free_domain(memory, end->domain), STATUS_OK);
+    engine_unlock(end->engine);
+    completion_queue_destroy(end->completions);
+    notify_destroy(end->notify);
+    loop_release(end->engine);
+    free(end->buffer);
+    free(end);
+}
+
+static void post(struct end *end, enum work_kind kind, uint32_t length,
+                 const struct introduction *peer)
+{
+    struct sge sge = {(uintptr_t)end->buffer, length, end->key};
+    struct send_request request = {
+        .id = 1, .kind = kind, .signaled = true, .sges = &sge, .sge_count = 1};
+    if (peer != NULL) {
+        request.remote_address = peer->address;
+        request.remote_key = peer->key;
+    }
+    assert_int_equal(qp_post_send(end->qp, &request), STATUS_OK);
+    device_ring(end->engine->device, end->qp);
+    engine_kick(end->engine);
+}
+
+static void post_receive(struct end *end)
+{
+    struct sge sge = {(uintptr_t)end->buffer, BUFFER_BYTES, end->key};
+    struct receive_request request = {.id = 2, .sges = &sge, .sge_count = 1};
+    assert_int_equal(qp_post_receive(end->qp, &request), STATUS_OK);
+}
+
+/* As ibv_poll_cq does in a loop. */
+static void poll_one(struct end *end)
+{
+    struct completion completion;
+    while (completion_queue_poll(end->completions, 1, &completion) == 0) {
+        engine_drive(end->engine);
+    }
+    assert_int_equal(completion.status, COMPLETION_SUCCESS);
+}
+
+/* As an application with a completion channel does: nobody but the thread drives. */
+static enum completion_status wait_one(struct end *end)
+{
+    struct completion completion;
+    completion_queue_arm(end->completions, false);
+    engine_about_to_sleep(end->engine);
+    while (completion_queue_poll(end->completions, 1, &completion) == 0) {
+        struct notify_record record;
+        struct pollfd ready = {.fd = notify_descriptor(end->notify), .events = POLLIN};
+        assert_int_equal(poll(&ready, 1, PATIENCE_MS), 1);
+        assert_int_equal(notify_wait(end->notify, &record), 0);
+        completion_queue_arm(end->completions, false);
+    }
+    return completion.status;
+}
+
+static void one_engine_for_all_users(void **state)
+{
+    struct engine *one, *other;
+    assert_int_equal(loop_acquire(&one), STATUS_OK);
+    assert_int_equal(loop_acquire(&other), STATUS_OK);
+    assert_ptr_equal(one, other);
+    assert_true(loop_is_ours(one));
+    assert_string_equal(loop_last_error(), "");
+    uint32_t slot = registry_slot(loop_registry(one));
+    assert_true(registry_slot_is_used(loop_registry(one), slot));
+    loop_release(other);
+    engine_drive(one);
+    loop_release(one);
+
+    assert_int_equal(loop_acquire(&one), STATUS_OK); /* the next life has another slot */
+    assert_int_not_equal(registry_slot(loop_registry(one)), slot);
+    loop_release(one);
+}
+
+static void polling_threads_drive(void **state)
+{
+    struct end *a = create_end(), *b = create_end();
+    connect_both(a, b);
+    for (uint32_t i = 0; i < 500; i++) {
+        a->buffer[0] = (uint8_t)i;
+        post_receive(b);
+        post(a, WORK_SEND, 1 + i * 100, NULL);
+        poll_one(a);
+        poll_one(b);
+        assert_int_equal(b->buffer[0], (uint8_t)i);
+    }
+    destroy_end(a);
+    destroy_end(b);
+}
+
+static void sleeping_receiver_is_woken_every_time(void **state)
+{
+    struct end *a = create_end(), *b = create_end();
+    connect_both(a, b);
+    for (uint32_t i = 0; i < 2000; i++) {
+        post_receive(b);
+        post(a, WORK_SEND, 64, NULL);
+        assert_int_equal(wait_one(b), COMPLETION_SUCCESS);
+        assert_int_equal(wait_one(a), COMPLETION_SUCCESS);
+        if (i % 50 == 0) { /* a burst of polling, so that the thread dozes when it is needed */
+            for (uint32_t j = 0; j < 300; j++) {
+                engine_drive(a->engine);
+            }
+        }
+    }
+    destroy_end(a);
+    destroy_end(b);
+}
+
+static void count(void *context, const char *name, uint64_t value)
+{
+    uint64_t *sum = context;
+    sum[0] += strcmp(name, "packets_sent") == 0 ? value : 0;
+    sum[1] += strcmp(name, "udp_packets_received") == 0 ? value : 0;
+}
+
+static void statistics_tell_what_was_sent(void **state)
+{
+    struct end *a = create_end(), *b = create_end();
+    struct introduction of_b = introduce(b);
+    uint64_t counted[2] = {0, 0};
+    connect_both(a, b);
+    post(a, WORK_WRITE, BUFFER_BYTES, &of_b);
+    poll_one(a);
+    loop_statistics(a->engine, count, counted);
+    assert_true(counted[0] >= BUFFER_BYTES / 4096 + 1);
+    assert_true(counted[1] >= counted[0]);
+    destroy_end(a);
+    destroy_end(b);
+}
+
+static void wake(void *context)
+{
+    notify_post(context, &(struct notify_record){.value = 1});
+}
+
+static void connection_events_wake_a_sleeper(void **state)
+{
+    struct engine *engine;
+    struct notify *notify;
+    struct cm_connection *connection;
+    struct cm_event event = {.kind = CM_EVENT_REQUEST};
+    assert_int_equal(loop_acquire(&engine), STATUS_OK);
+    assert_int_equal(notify_create(&notify), STATUS_OK);
+    loop_set_cm_wake(engine, wake, notify);
+    struct cm_connect_request request = {
+        .path = {.local = loopback, .remote = loopback},
+        .service_id = UINT64_C(0x10000000deadbeef), /* nobody listens there */
+        .parameters = {.qpn = {REGISTRY_QPN_RESERVED}, .path_mtu = PATH_MTU_1024},
+    };
+    engine_lock(engine);
+    assert_int_equal(cm_connect(engine->cm, engine_now(engine), &request, &connection), STATUS_OK);
+    engine_unlock(engine);
+    engine_about_to_sleep(engine);
+    struct pollfd ready = {.fd = notify_descriptor(notify), .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, PATIENCE_MS), 1);
+    engine_lock(engine);
+    assert_true(cm_next_event(engine->cm, &event));
+    assert_int_equal(event.kind, CM_EVENT_REJECTED);
+    assert_int_equal(event.reject_reason, CM_REJECT_INVALID_SERVICE_ID);
+    cm_release(connection, engine_now(engine));
+    engine_unlock(engine);
+    loop_set_cm_wake(engine, NULL, NULL);
+    loop_release(engine);
+    notify_destroy(notify);
+}
+
+static void read_all(int descriptor, void *bytes, size_t length)
+{
+    struct pollfd ready = {.fd = descriptor, .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, PATIENCE_MS), 1);
+    assert_int_equal(read(descriptor, bytes, length), length);
+}
+
+/* The target of one-sided operations: says who it is, then sleeps in a read of its own. */
+static void run_target(int in, int out)
+{
+    struct end *end = create_end();
+    struct introduction own = introduce(end), peer;
+    strcpy((char *)end->buffer, "from the target");
+    if (read(in, &peer, sizeof peer) != (ssize_t)sizeof peer) {
+        _exit(1);
+    }
+    connect_end(end, &peer);
+    char done;
+    ssize_t length = write(out, &own, sizeof own);
+    length = length < 0 ? length : read(in, &done, 1); /* until the test has ended */
+    _exit(length == 1 && strcmp((char *)end->buffer, "to the target") == 0 ? 0 : 1);
+}
+
+struct target {
+    pid_t pid;
+    int to, from;
+};
+
+static struct target start_target(void)
+{
+    int to[2], from[2];
+    assert_int_equal(pipe(to), 0);
+    assert_int_equal(pipe(from), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(to[1]);
+        close(from[0]);
+        run_target(to[0], from[1]);
+    }
+    close(to[0]);
+    close(from[1]);
+    return (struct target){child, to[1], from[0]};
+}
+
+static int end_target(const struct target *target)
+{
+    int status;
+    assert_int_equal(waitpid(target->pid, &status, 0), target->pid);
+    close(target->to);
+    close(target->from);
+    return status;
+}
+
+/* Reads and writes the target's memory. `end` is made before the fork in one caller, after it in
+ * the other. */
+static void reach_target(struct end *end, const struct target *target)
+{
+    struct introduction own = introduce(end), peer;
+    assert_int_equal(write(target->to, &own, sizeof own), sizeof own);
+    read_all(target->from, &peer, sizeof peer);
+    connect_end(end, &peer);
+    post(end, WORK_READ, 64, &peer);
+    assert_int_equal(wait_one(end), COMPLETION_SUCCESS);
+    assert_string_equal((char *)end->buffer, "from the target");
+    strcpy((char *)end->buffer, "to the target");
+    post(end, WORK_WRITE, 64, &peer);
+    poll_one(end);
+}
+
+static void busy_target_is_served_by_its_thread(void **state)
+{
+    struct target target = start_target();
+    struct end *end = create_end();
+    reach_target(end, &target);
+    assert_int_equal(write(target.to, "", 1), 1);
+    assert_int_equal(end_target(&target), 0);
+    destroy_end(end);
+}
+
+static void fork_leaves_the_parent_alone(void **state)
+{
+    struct end *a = create_end(), *b = create_end(), *end = create_end();
+    connect_both(a, b);
+    pid_t child = fork();
+    if (child == 0) { /* inherits an engine; it is dead, and says so */
+        bool dead = !loop_is_ours(a->engine);
+        engine_drive(a->engine);
+        engine_lock(a->engine);
+        engine_unlock(a->engine);
+        loop_release(a->engine);
+        _exit(dead ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+
+    struct target target = start_target(); /* a child that makes an engine of its own */
+    reach_target(end, &target);
+    kill(target.pid, SIGKILL);
+    end_target(&target);
+    for (uint32_t i = 0; i < 50; i++) { /* and the parent's goes on, whoever dies */
+        post_receive(b);
+        post(a, WORK_SEND, 64, NULL);
+        assert_int_equal(wait_one(b), COMPLETION_SUCCESS);
+        poll_one(a);
+    }
+    destroy_end(a);
+    destroy_end(b);
+    destroy_end(end);
+}
+
+static void peer_that_is_killed_is_noticed_in_time(void **state)
+{
+    struct target target = start_target();
+    struct end *end = create_end();
+    reach_target(end, &target);
+    kill(target.pid, SIGKILL);
+    end_target(&target);
+    struct introduction nobody = {.address = 4096};
+    post(end, WORK_WRITE, 64, &nobody);
+    /* Timers run without any application thread. */
+    assert_int_equal(wait_one(end), COMPLETION_RETRY_EXCEEDED);
+    destroy_end(end);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_engine_for_all_users),
+        cmocka_unit_test(polling_threads_drive),
+        cmocka_unit_test(sleeping_receiver_is_woken_every_time),
+        cmocka_unit_test(statistics_tell_what_was_sent),
+        cmocka_unit_test(connection_events_wake_a_sleeper),
+        cmocka_unit_test(busy_target_is_served_by_its_thread),
+        cmocka_unit_test(fork_leaves_the_parent_alone),
+        cmocka_unit_test(peer_that_is_killed_is_noticed_in_time),
+    };
+    unsetenv("WEIR_FAULT");
+    unsetenv("WEIR_ADDRESS");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
