@@ -1,0 +1,572 @@
+/* Channels end to end, in one process, over the fabric at hand and both bootstraps: what messages,
+ * puts and gets promise, and how connections begin and end in order. Not here: peers that die or
+ * lie (ending_test.c). */
+#include "weir/channel/world_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct kind {
+    struct weir_channel_options options;
+};
+
+static struct kind cm = {{.bootstrap = WEIR_BOOTSTRAP_CM}};
+static struct kind cm_lanes = {{.bootstrap = WEIR_BOOTSTRAP_CM, .lanes = 3}};
+static struct kind tcp = {{.bootstrap = WEIR_BOOTSTRAP_TCP}};
+static struct kind tcp_lanes = {{.bootstrap = WEIR_BOOTSTRAP_TCP, .lanes = 3}};
+
+static uint8_t byte_at(size_t position, unsigned seed)
+{
+    return (uint8_t)(position * 7 + (position >> 8) * 13 + (position >> 16) + seed);
+}
+
+static void fill(uint8_t *bytes, size_t length, unsigned seed)
+{
+    for (size_t i = 0; i < length; i++) {
+        bytes[i] = byte_at(i, seed);
+    }
+}
+
+static bool is_filled(const uint8_t *bytes, size_t length, unsigned seed)
+{
+    for (size_t i = 0; i < length; i++) {
+        if (bytes[i] != byte_at(i, seed)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void open_pair(struct world *world, const struct kind *kind, struct end *client,
+                      bool has_two_pollers)
+{
+    world_open(world, &kind->options, 1, has_two_pollers);
+    world_connect(world, client);
+    world_run_until(world, &client->is_open);
+    world_run_until(world, &world->servers[0].is_open);
+}
+
+static void close_pair(struct world *world, struct end *client)
+{
+    weir_close(client->connection);
+    world_run_until(world, &client->is_closed);
+    world_run_until(world, &world->servers[0].is_closed);
+    assert_int_equal(client->reason.status, WEIR_OK);
+    assert_int_equal(world->servers[0].reason.status, WEIR_DISCONNECTED);
+    world_close(world);
+}
+
+static void test_opens_and_closes(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    open_pair(&world, *state, &client, false);
+    assert_non_null(strchr(weir_peer_name(client.connection), ':'));
+    assert_string_equal(weir_peer_name(client.connection), weir_listener_address(world.listener));
+    assert_string_equal(weir_peer_name(world.servers[0].connection),
+                        weir_local_name(client.connection));
+    close_pair(&world, &client);
+}
+
+/* --- messages --- */
+
+static const size_t sizes[] = {0,    1,    63,     4096,          8191,    8192,
+                               8193, 9000, 100000, (1 << 20) + 1, 64 << 20};
+#define SIZE_COUNT (sizeof(sizes) / sizeof(sizes[0]))
+
+static void check_size(struct end *end, const uint8_t *bytes, size_t length)
+{
+    unsigned index = (unsigned)(end->received - 1) % SIZE_COUNT;
+    assert_int_equal(length, sizes[index]);
+    assert_true(is_filled(bytes, length, index));
+}
+
+static void test_messages_of_all_sizes(void **state)
+{
+    struct world world;
+    struct end client = {.on_message = check_size};
+    open_pair(&world, *state, &client, false);
+    struct end *server = &world.servers[0];
+    server->on_message = check_size;
+    uint8_t *bytes[SIZE_COUNT];
+    for (unsigned i = 0; i < SIZE_COUNT; i++) {
+        bytes[i] = malloc(sizes[i] + 1);
+        fill(bytes[i], sizes[i], i);
+        assert_int_equal(weir_send(client.connection, bytes[i], sizes[i], end_done, &client),
+                         WEIR_OK);
+        assert_int_equal(weir_send(server->connection, bytes[i], sizes[i], end_done, server),
+                         WEIR_OK);
+    }
+    world_run_until_count(&world, &server->received, SIZE_COUNT);
+    world_run_until_count(&world, &client.received, SIZE_COUNT);
+    world_run_until_done(&world, &client.done, SIZE_COUNT);
+    world_run_until_done(&world, &server->done, SIZE_COUNT);
+    assert_int_equal(client.done_bad + server->done_bad, 0);
+    /* The same once more, with bytes that may go at once. */
+    for (unsigned i = 0; i < SIZE_COUNT; i++) {
+        assert_int_equal(weir_send(client.connection, bytes[i], sizes[i], NULL, NULL), WEIR_OK);
+        memset(bytes[i], 0xee, sizes[i]);
+        free(bytes[i]);
+    }
+    world_run_until_count(&world, &server->received, 2 * SIZE_COUNT);
+    struct weir_connection_statistics statistics;
+    weir_connection_statistics(client.connection, &statistics);
+    assert_int_equal(statistics.messages_sent, 2 * SIZE_COUNT);
+    assert_int_equal(statistics.bytes_sent, server->received_bytes);
+    close_pair(&world, &client);
+}
+
+static void test_pieces_are_joined(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    open_pair(&world, *state, &client, false);
+    uint8_t bytes[20000];
+    fill(bytes, sizeof(bytes), 0);
+    for (unsigned i = 0; i < SIZE_COUNT; i++) {
+        world.servers[0].on_message = NULL;
+    }
+    struct weir_piece pieces[7];
+    size_t at = 0;
+    for (unsigned i = 0; i < 7; i++) {
+        size_t length = i == 3 ? 0 : i == 6 ? sizeof(bytes) - at : 1000 * i + 1;
+        pieces[i] = (struct weir_piece){bytes + at, length};
+        at += length;
+    }
+    assert_int_equal(weir_send_pieces(client.connection, pieces, 7, end_done, &client), WEIR_OK);
+    assert_int_equal(weir_send_pieces(client.connection, pieces, 3, NULL, NULL), WEIR_OK);
+    assert_int_equal(weir_send_pieces(client.connection, NULL, 0, NULL, NULL), WEIR_OK);
+    memset(pieces, 0, sizeof(pieces));
+    world_run_until_count(&world, &world.servers[0].received, 3);
+    assert_int_equal(world.servers[0].received_bytes, sizeof(bytes) + 1 + 1001 + 2001);
+    close_pair(&world, &client);
+}
+
+#define FLOOD 10000
+
+static void check_number(struct end *end, const uint8_t *bytes, size_t length)
+{
+    uint32_t number;
+    assert_true(length >= sizeof(number));
+    memcpy(&number, bytes, sizeof(number));
+    assert_int_equal(number, end->received - 1);
+}
+
+/* All are sent before the receiver reads one. */
+static void test_flood_keeps_order(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    open_pair(&world, *state, &client, true);
+    struct end *server = &world.servers[0];
+    server->on_message = check_number;
+    uint8_t bytes[20000] = {0};
+    for (uint32_t i = 0; i < FLOOD; i++) {
+        memcpy(bytes, &i, sizeof(i));
+        size_t length = i % 1000 == 999 ? sizeof(bytes) : 4 + i % 61;
+        weir_done_callback *done = i % 7 == 0 ? end_done : NULL;
+        static uint8_t kept[FLOOD / 7 + 1][64];
+        const uint8_t *from = bytes;
+        if (done != NULL && length <= 64) {
+            from = memcpy(kept[i / 7], bytes, length);
+        } else {
+            done = NULL;
+        }
+        assert_int_equal(weir_send(client.connection, from, length, done, &client), WEIR_OK);
+    }
+    for (int i = 0; i < 20; i++) {
+        assert_true(weir_poll(world.client_poller, 0) >= 0);
+    }
+    assert_int_equal(server->received, 0);
+    world_run_until_count(&world, &server->received, FLOOD);
+    struct weir_connection_statistics statistics;
+    weir_connection_statistics(client.connection, &statistics);
+    assert_true(statistics.waits_for_credit > 0);
+    assert_int_equal(client.done_bad, 0);
+    close_pair(&world, &client);
+}
+
+static void test_one_buffer_is_enough(void **state)
+{
+    struct kind kind = *(struct kind *)*state;
+    kind.options.eager_buffers = 1;
+    struct world world;
+    struct end client = {0};
+    open_pair(&world, &kind, &client, false);
+    struct end *server = &world.servers[0];
+    server->on_message = check_number;
+    client.on_message = check_number;
+    for (uint32_t i = 0; i < 200; i++) {
+        uint8_t bytes[9000] = {0};
+        memcpy(bytes, &i, sizeof(i));
+        size_t length = i % 10 == 3 ? sizeof(bytes) : 5;
+        assert_int_equal(weir_send(client.connection, bytes, length, NULL, NULL), WEIR_OK);
+        assert_int_equal(weir_send(server->connection, bytes, length, NULL, NULL), WEIR_OK);
+    }
+    world_run_until_count(&world, &server->received, 200);
+    world_run_until_count(&world, &client.received, 200);
+    close_pair(&world, &client);
+}
+
+static void test_too_long_is_refused(void **state)
+{
+    struct kind kind = *(struct kind *)*state;
+    kind.options.message_length_max = 100000;
+    struct world world;
+    struct end client = {0};
+    open_pair(&world, &kind, &client, false);
+    static uint8_t bytes[100001];
+    assert_int_equal(weir_send(client.connection, bytes, 100001, NULL, NULL), WEIR_TOO_LONG);
+    assert_int_equal(weir_send(client.connection, bytes, 100000, NULL, NULL), WEIR_OK);
+    world_run_until_count(&world, &world.servers[0].received, 1);
+    close_pair(&world, &client);
+}
+
+/* --- puts and gets --- */
+
+#define AREA ((size_t)5 << 20)
+
+static void test_put_and_get(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    open_pair(&world, *state, &client, false);
+    struct weir_memory *here, *there;
+    struct weir_error error;
+    assert_int_equal(weir_memory_allocate(world.fabric, AREA, WEIR_LOCAL, &here, &error), WEIR_OK);
+    assert_int_equal(weir_memory_allocate(world.fabric, AREA, WEIR_REMOTE_WRITE | WEIR_REMOTE_READ,
+                                          &there, &error),
+                     WEIR_OK);
+    uint8_t *from = weir_memory_bytes(here);
+    uint8_t *to = weir_memory_bytes(there);
+    static const size_t lengths[] = {0, 1, 1000, 300000, AREA - 8};
+    for (unsigned i = 0; i < 5; i++) {
+        struct weir_transfer transfer = {.memory = here,
+                                         .offset = 3,
+                                         .length = lengths[i],
+                                         .remote = weir_memory_remote(there),
+                                         .remote_offset = 5};
+        memset(to, 0, AREA);
+        fill(from, AREA, i);
+        client.done = 0;
+        assert_int_equal(weir_put(client.connection, &transfer, end_done, &client), WEIR_OK);
+        world_run_until_done(&world, &client.done, 1);
+        assert_memory_equal(to + 5, from + 3, lengths[i]);
+        assert_int_equal(to[4], 0);
+        assert_int_equal(to[5 + lengths[i]], 0);
+        memset(from, 0, AREA);
+        assert_int_equal(weir_get(client.connection, &transfer, end_done, &client), WEIR_OK);
+        world_run_until_done(&world, &client.done, 2);
+        assert_memory_equal(to + 5, from + 3, lengths[i]);
+        assert_int_equal(from[2], 0);
+        assert_int_equal(from[3 + lengths[i]], 0);
+    }
+    assert_int_equal(client.done_bad, 0);
+    struct weir_transfer over = {.memory = here, .offset = 1, .length = AREA};
+    over.remote = weir_memory_remote(there);
+    assert_int_equal(weir_put(client.connection, &over, NULL, NULL), WEIR_INVALID);
+    close_pair(&world, &client);
+    weir_memory_deregister(here);
+    weir_memory_deregister(there);
+}
+
+/* Event i is a message or a notice; each is checked to come in its place, with its bytes. */
+#define EVENTS      300
+#define EVENT_BYTES ((size_t)64 << 10)
+
+struct order {
+    unsigned next;
+    uint8_t *area;
+};
+
+static size_t event_length(unsigned i)
+{
+    return i % 50 == 7 ? EVENT_BYTES * 20 : i % 3 == 1 ? EVENT_BYTES : i;
+}
+
+static void message_in_order(struct end *end, const uint8_t *bytes, size_t length)
+{
+    struct order *order = end->test;
+    uint32_t number;
+    memcpy(&number, bytes, sizeof(number));
+    assert_int_equal(number, order->next);
+    order->next++;
+}
+
+static void notice_in_order(struct end *end, uint32_t notice, size_t length)
+{
+    struct order *order = end->test;
+    assert_int_equal(notice, order->next);
+    assert_int_equal(length, event_length(notice));
+    assert_true(is_filled(order->area, length, notice));
+    order->next++;
+}
+
+static void test_notices_keep_their_place(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    open_pair(&world, *state, &client, false);
+    struct end *server = &world.servers[0];
+    struct weir_memory *here, *there;
+    struct weir_error error;
+    assert_int_equal(
+        weir_memory_allocate(world.fabric, EVENT_BYTES * 20, WEIR_LOCAL, &here, &error), WEIR_OK);
+    assert_int_equal(
+        weir_memory_allocate(world.fabric, EVENT_BYTES * 20, WEIR_REMOTE_WRITE, &there, &error),
+        WEIR_OK);
+    struct order order = {.area = weir_memory_bytes(there)};
+    server->on_message = message_in_order;
+    server->on_notice = notice_in_order;
+    server->test = &order;
+    for (uint32_t i = 0; i < EVENTS; i++) {
+        if (i % 2 == 1) {
+            size_t length = event_length(i);
+            fill(weir_memory_bytes(here), length, i);
+            struct weir_transfer transfer = {.memory = here,
+                                             .length = length,
+                                             .remote = weir_memory_remote(there),
+                                             .has_notice = true,
+                                             .notice = i};
+            client.done = 0;
+            assert_int_equal(weir_put(client.connection, &transfer, end_done, &client), WEIR_OK);
+            /* Messages overtake nothing, not even while the put is under way. */
+            i++;
+            uint8_t message[10000] = {0};
+            memcpy(message, &i, sizeof(i));
+            assert_int_equal(
+                weir_send(client.connection, message, i % 4 == 0 ? sizeof(message) : 4, NULL, NULL),
+                WEIR_OK);
+            world_run_until_done(&world, &client.done, 1);
+            uint64_t wanted = i + 1;
+            while (order.next < wanted) {
+                world_poll(&world);
+            }
+        } else {
+            assert_int_equal(weir_send(client.connection, &i, sizeof(i), NULL, NULL), WEIR_OK);
+        }
+    }
+    assert_int_equal(client.done_bad, 0);
+    close_pair(&world, &client);
+    weir_memory_deregister(here);
+    weir_memory_deregister(there);
+}
+
+static void test_many_puts_with_notice(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    open_pair(&world, *state, &client, true);
+    struct weir_memory *here, *there;
+    struct weir_error error;
+    assert_int_equal(weir_memory_allocate(world.fabric, 1 << 20, WEIR_LOCAL, &here, &error),
+                     WEIR_OK);
+    assert_int_equal(weir_memory_allocate(world.fabric, 1 << 20, WEIR_REMOTE_WRITE, &there, &error),
+                     WEIR_OK);
+    fill(weir_memory_bytes(here), 1 << 20, 9);
+    for (uint32_t i = 0; i < 1000; i++) {
+        struct weir_transfer transfer = {.memory = here,
+                                         .offset = i * 1000,
+                                         .length = 1000,
+                                         .remote = weir_memory_remote(there),
+                                         .remote_offset = i * 1000,
+                                         .has_notice = true,
+                                         .notice = i};
+        weir_done_callback *done = i % 2 == 0 ? end_done : NULL;
+        assert_int_equal(weir_put(client.connection, &transfer, done, &client), WEIR_OK);
+    }
+    world_run_until_count(&world, &world.servers[0].noticed, 1000);
+    world_run_until_done(&world, &client.done, 500);
+    assert_int_equal(world.servers[0].last_notice, 999);
+    assert_true(is_filled(weir_memory_bytes(there), 1000000, 9));
+    close_pair(&world, &client);
+    weir_memory_deregister(here);
+    weir_memory_deregister(there);
+}
+
+/* --- connections --- */
+
+#define MANY 100
+
+static void test_many_connections(void **state)
+{
+    struct kind kind = *(struct kind *)*state;
+    kind.options.eager_buffers = 8;
+    struct world world;
+    world_open(&world, &kind.options, MANY, false);
+    struct end *clients = calloc(MANY, sizeof(*clients));
+    for (uint32_t i = 0; i < MANY; i++) {
+        world_connect(&world, &clients[i]);
+        assert_int_equal(weir_send(clients[i].connection, &i, sizeof(i), NULL, NULL), WEIR_OK);
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        world_run_until(&world, &clients[i].is_open);
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        world_run_until_count(&world, &world.servers[i].received, 1);
+        weir_close(clients[i].connection);
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        world_run_until(&world, &clients[i].is_closed);
+        world_run_until(&world, &world.servers[i].is_closed);
+        assert_int_equal(clients[i].reason.status, WEIR_OK);
+    }
+    world_close(&world);
+    free(clients);
+}
+
+static void test_refused(void **state)
+{
+    struct kind *kind = *state;
+    struct world world;
+    struct end client = {0};
+    world_open(&world, &kind->options, 1, false);
+    world.refuses = true;
+    world_connect(&world, &client);
+    assert_int_equal(weir_send(client.connection, "x", 1, end_done, &client), WEIR_OK);
+    world_run_until(&world, &client.is_closed);
+    assert_int_equal(client.reason.status, WEIR_REFUSED);
+    assert_int_equal(client.done, 1);
+    assert_int_equal(client.last_status, WEIR_REFUSED);
+    assert_non_null(strstr(client.reason.message, weir_listener_address(world.listener)));
+    char address[96];
+    strcpy(address, weir_listener_address(world.listener));
+    weir_listener_close(world.listener);
+    struct end late = {0};
+    struct weir_error error;
+    assert_int_equal(weir_connect(world.client_poller, address, &kind->options, &end_handler, &late,
+                                  &late.connection, &error),
+                     WEIR_OK);
+    world_run_until(&world, &late.is_closed);
+    assert_int_equal(late.reason.status, WEIR_REFUSED);
+    world_close(&world);
+}
+
+static void test_close_while_busy(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    open_pair(&world, *state, &client, true);
+    struct end *server = &world.servers[0];
+    server->on_message = check_number;
+    static uint8_t bytes[300000];
+    for (uint32_t i = 0; i < 500; i++) {
+        memcpy(bytes, &i, sizeof(i));
+        size_t length = i % 50 == 49 ? sizeof(bytes) : 100;
+        assert_int_equal(weir_send(client.connection, bytes, length, NULL, NULL), WEIR_OK);
+    }
+    weir_close(client.connection);
+    assert_int_equal(weir_send(client.connection, bytes, 1, NULL, NULL), WEIR_STATE);
+    world_run_until(&world, &client.is_closed);
+    world_run_until(&world, &server->is_closed);
+    assert_int_equal(client.reason.status, WEIR_OK);
+    assert_int_equal(server->reason.status, WEIR_DISCONNECTED);
+    assert_int_equal(server->received, 500);
+    world_close(&world);
+}
+
+/* Both ends close with messages under way to each other: all of them arrive. */
+static void test_both_close(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    open_pair(&world, *state, &client, true);
+    struct end *server = &world.servers[0];
+    static uint8_t bytes[100000];
+    for (int i = 0; i < 100; i++) {
+        size_t length = i % 10 == 0 ? sizeof(bytes) : 50;
+        assert_int_equal(weir_send(client.connection, bytes, length, NULL, NULL), WEIR_OK);
+        assert_int_equal(weir_send(server->connection, bytes, length, NULL, NULL), WEIR_OK);
+    }
+    weir_close(client.connection);
+    weir_close(server->connection);
+    world_run_until(&world, &client.is_closed);
+    world_run_until(&world, &server->is_closed);
+    assert_int_equal(client.reason.status, WEIR_OK);
+    assert_int_equal(server->reason.status, WEIR_OK);
+    assert_int_equal(client.received, 100);
+    assert_int_equal(server->received, 100);
+    world_close(&world);
+}
+
+static void test_sent_before_open_then_closed(void **state)
+{
+    struct kind *kind = *state;
+    struct world world;
+    struct end client = {0};
+    world_open(&world, &kind->options, 1, false);
+    world_connect(&world, &client);
+    assert_int_equal(weir_send(client.connection, "abc", 3, NULL, NULL), WEIR_OK);
+    weir_close(client.connection);
+    world_run_until(&world, &client.is_closed);
+    world_run_until(&world, &world.servers[0].is_closed);
+    assert_int_equal(client.reason.status, WEIR_OK);
+    assert_int_equal(world.servers[0].received, 1);
+    assert_int_equal(world.servers[0].reason.status, WEIR_DISCONNECTED);
+    world_close(&world);
+}
+
+static void test_abort_tells_why(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    open_pair(&world, *state, &client, false);
+    weir_abort(client.connection, "no such file");
+    world_run_until(&world, &client.is_closed);
+    world_run_until(&world, &world.servers[0].is_closed);
+    assert_int_equal(client.reason.status, WEIR_CANCELED);
+    assert_int_equal(world.servers[0].reason.status, WEIR_DISCONNECTED);
+    assert_non_null(strstr(world.servers[0].reason.message, "no such file"));
+    world_close(&world);
+}
+
+static void count_fire(void *argument)
+{
+    (*(unsigned *)argument)++;
+}
+
+static void test_timers(void **state)
+{
+    struct kind *kind = *state;
+    struct world world;
+    world_open(&world, &kind->options, 1, false);
+    unsigned fired = 0, canceled = 0;
+    assert_int_equal(weir_timer(world.server_poller, 5, count_fire, &fired), WEIR_OK);
+    assert_int_equal(weir_timer(world.server_poller, 1, count_fire, &fired), WEIR_OK);
+    assert_int_equal(weir_timer(world.server_poller, 2, count_fire, &canceled), WEIR_OK);
+    assert_int_equal(weir_timer(world.server_poller, 0, count_fire, &canceled), WEIR_OK);
+    world_run_until_done(&world, &fired, 2);
+    assert_int_equal(canceled, 0);
+    world_close(&world);
+}
+
+#define EACH(kind)                                                                                 \
+    {"opens and closes (" #kind ")", test_opens_and_closes, NULL, NULL, &kind},                    \
+        {"messages of all sizes (" #kind ")", test_messages_of_all_sizes, NULL, NULL, &kind},      \
+        {"pieces are joined (" #kind ")", test_pieces_are_joined, NULL, NULL, &kind},              \
+        {"a flood keeps its order (" #kind ")", test_flood_keeps_order, NULL, NULL, &kind},        \
+        {"one buffer is enough (" #kind ")", test_one_buffer_is_enough, NULL, NULL, &kind},        \
+        {"too long is refused (" #kind ")", test_too_long_is_refused, NULL, NULL, &kind},          \
+        {"put and get (" #kind ")", test_put_and_get, NULL, NULL, &kind},                          \
+        {"notices keep their place (" #kind ")", test_notices_keep_their_place, NULL, NULL,        \
+         &kind},                                                                                   \
+        {"many puts with notice (" #kind ")", test_many_puts_with_notice, NULL, NULL, &kind},      \
+        {"many connections (" #kind ")", test_many_connections, NULL, NULL, &kind},                \
+        {"refused (" #kind ")", test_refused, NULL, NULL, &kind},                                  \
+        {"close while busy (" #kind ")", test_close_while_busy, NULL, NULL, &kind},                \
+        {"both close (" #kind ")", test_both_close, NULL, NULL, &kind},                            \
+        {"sent before open, then closed (" #kind ")", test_sent_before_open_then_closed, NULL,     \
+         NULL, &kind},                                                                             \
+        {"abort tells why (" #kind ")", test_abort_tells_why, NULL, NULL, &kind},                  \
+    {                                                                                              \
+        "timers (" #kind ")", test_timers, NULL, NULL, &kind                                       \
+    }
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {EACH(cm), EACH(cm_lanes), EACH(tcp), EACH(tcp_lanes)};
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
