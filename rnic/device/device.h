@@ -53,7 +53,8 @@ void device_refuse(struct device *device, enum packet_refusal refusal);
  * is left to send, the sink is full, or about `budget` packets went out. True: there is more to
  * send now, call again (after making room in the sink). */
 bool device_advance(struct device *device, struct instant now, uint32_t budget);
-/* When device_advance is to be called at the latest, given that no doorbell rings. */
+/* When device_advance is to be called at the latest, given that no doorbell rings, no packet
+ * arrives and no control call is made: those want an advance soon after. */
 struct instant device_next_deadline(const struct device *device);
 
 /* Any thread: this queue pair has new work. True if the doorbell was not already rung. */

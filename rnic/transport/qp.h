@@ -106,7 +106,11 @@ void *qp_context(const struct qp *qp);
 /* Posting, by application threads, without the engine's lock; one thread at a time per queue.
  * STATE: the state takes no work. A send posted in ERROR is taken and flushed. Not transmitted
  * until the device's doorbell is rung (device_ring). Other errors as send_queue_post and
- * receive_queue_post; INVALID also for what the service does not offer. */
+ * receive_queue_post; INVALID also for what the service does not offer, for an atomic that is not
+ * over 8 local bytes, and for a receive where the queue is shared.
+ *
+ * A receive needs no doorbell, but where qp_current_state is ERROR after posting it: that one is to
+ * be flushed. */
 enum status qp_post_send(struct qp *qp, const struct send_request *request) MUST_USE;
 enum status qp_post_receive(struct qp *qp, const struct receive_request *request) MUST_USE;
 

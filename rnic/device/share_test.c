@@ -1,0 +1,214 @@
+/* What several queue pairs share: receives, the wire, the event sink. */
+#include "rnic/device/pair_test.h"
+
+#define REMOTE   2097152u
+#define QP_COUNT 3
+
+/* Connects queue pair `a` of side 0 with `b` of side 1 in place of the pair's own. */
+static void connect_extra(struct pair *pair, struct qp *a, struct qp *b)
+{
+    struct qp *own[2] = {pair->sides[0].qp, pair->sides[1].qp};
+    pair->sides[0].qp = a;
+    pair->sides[1].qp = b;
+    pair_connect_side(pair, 0, &pair_defaults);
+    pair_connect_side(pair, 1, &pair_defaults);
+    pair->sides[0].qp = own[0];
+    pair->sides[1].qp = own[1];
+}
+
+static struct qp *create_extra(struct pair_side *side, struct receive_queue *shared)
+{
+    struct qp_init init = {
+        .service = SERVICE_RC,
+        .domain = side->domain,
+        .send_completions = side->sends,
+        .receive_completions = side->receives,
+        .shared_receives = shared,
+        .send = {.capacity = 16, .max_sge = 1},
+        .max_receive = 4,
+        .max_receive_sge = 1,
+        .context = side,
+    };
+    struct qp *qp;
+    assert_int_equal(device_create_qp(side->device, &init, &qp), STATUS_OK);
+    return qp;
+}
+
+static void post_on(struct pair_side *side, struct qp *qp, enum work_kind kind, uint64_t id,
+                    uint32_t length)
+{
+    struct sge sge = pair_sge(side, 0, length);
+    struct send_request request = pair_request(side, kind, id, &sge, REMOTE);
+    assert_int_equal(qp_post_send(qp, &request), STATUS_OK);
+    (void)device_ring(side->device, qp);
+}
+
+static void a_shared_receive_queue_serves_many(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct receive_queue *shared;
+    assert_int_equal(receive_queue_create(heap_allocator(), 8, 2, &shared), STATUS_OK);
+    struct qp *here[QP_COUNT], *there[QP_COUNT];
+    for (int i = 0; i < QP_COUNT; i++) {
+        here[i] = create_extra(a, NULL);
+        there[i] = create_extra(b, shared);
+        connect_extra(pair, here[i], there[i]);
+        struct receive_request refused = {.id = 1};
+        assert_int_equal(qp_post_receive(there[i], &refused), STATUS_INVALID);
+    }
+    for (uint64_t id = 0; id < 7; id++) {
+        struct sge sge = pair_sge(b, REMOTE + (uint32_t)id * 5000, 5000);
+        struct receive_request request = {.id = id, .sges = &sge, .sge_count = 1};
+        assert_int_equal(receive_queue_post(shared, &request), STATUS_OK);
+    }
+    for (uint64_t id = 0; id < 6; id++) {
+        post_on(a, here[id % QP_COUNT], WORK_SEND, id, 5000);
+    }
+    pair_run(pair);
+    struct completion completions[8];
+    assert_int_equal(completion_queue_poll(b->receives, 8, completions), 6);
+    uint32_t per_qp[QP_COUNT] = {0};
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(completions[i].status, COMPLETION_SUCCESS);
+        for (int k = 0; k < QP_COUNT; k++) {
+            per_qp[k] += qpn_equal(completions[i].qpn, qp_number(there[k]));
+        }
+    }
+    for (int k = 0; k < QP_COUNT; k++) {
+        assert_int_equal(per_qp[k], 2);
+    }
+    /* An error takes no receive with it that others may use. */
+    struct qp_attributes attributes = {.state = QP_ERROR};
+    assert_int_equal(
+        device_modify_qp(b->device, pair->now, there[0], &attributes, QP_SET_STATE, NULL),
+        STATUS_OK);
+    assert_int_equal(b->raised[EVENT_QP_LAST_RECEIVE_REACHED], 1);
+    pair_expect_none(b->receives);
+    assert_int_equal(receive_queue_depth(shared), 1);
+    for (int i = 0; i < QP_COUNT; i++) {
+        device_destroy_qp(a->device, here[i]);
+        device_destroy_qp(b->device, there[i]);
+    }
+    receive_queue_destroy(shared);
+    pair_destroy(pair);
+}
+
+/* A long message does not keep short ones of another queue pair waiting. */
+static void turns_are_fair(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct qp *here = create_extra(a, NULL), *there = create_extra(b, NULL);
+    connect_extra(pair, here, there);
+    pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, 1000000);
+    post_on(a, here, WORK_WRITE, 2, 1000);
+    pair_run(pair);
+    (void)pair_expect(a->sends, 2, COMPLETION_SUCCESS);
+    (void)pair_expect(a->sends, 1, COMPLETION_SUCCESS);
+    device_destroy_qp(a->device, here);
+    device_destroy_qp(b->device, there);
+    pair_destroy(pair);
+}
+
+static void the_first_request_before_rts_is_told_once(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct qp_attributes attributes = {
+        .state = QP_RESET,
+        .path = pair_path(1),
+        .path_mtu = pair_defaults.mtu,
+        .destination = qp_number(a->qp),
+        .receive_psn = psn_make(pair_defaults.first_psn),
+        .access = pair_defaults.access,
+        .max_reads_in = 1,
+        .port = 1,
+    };
+    assert_int_equal(qp_modify(b->qp, &attributes, QP_SET_STATE, NULL), STATUS_OK);
+    attributes.state = QP_INIT;
+    assert_int_equal(qp_modify(b->qp, &attributes,
+                               QP_SET_STATE | QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS,
+                               NULL),
+                     STATUS_OK);
+    attributes.state = QP_RTR;
+    assert_int_equal(qp_modify(b->qp, &attributes,
+                               QP_SET_STATE | QP_SET_PATH | QP_SET_PATH_MTU | QP_SET_DESTINATION |
+                                   QP_SET_RECEIVE_PSN | QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER,
+                               NULL),
+                     STATUS_OK);
+    struct send_request early = {.id = 1, .kind = WORK_WRITE};
+    assert_int_equal(qp_post_send(b->qp, &early), STATUS_STATE);
+    pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, 5000);
+    pair_post_simple(a, WORK_READ, 2, 0, REMOTE, 5000);
+    pair_run(pair);
+    (void)pair_expect(a->sends, 1, COMPLETION_SUCCESS);
+    (void)pair_expect(a->sends, 2, COMPLETION_SUCCESS);
+    assert_int_equal(b->raised[EVENT_COMMUNICATION_ESTABLISHED], 1);
+    pair_destroy(pair);
+}
+
+static void values_out_of_range_are_named(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0];
+    struct qp *qp = create_extra(a, NULL);
+    struct qp_attributes attributes = {.state = QP_INIT, .port = 2};
+    unsigned offending = 0;
+    unsigned mask = QP_SET_STATE | QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS;
+    assert_int_equal(qp_modify(qp, &attributes, mask, &offending), STATUS_INVALID);
+    assert_int_equal(offending, QP_SET_PORT);
+    assert_int_equal(qp_current_state(qp), QP_RESET);
+    attributes.port = 1;
+    assert_int_equal(qp_modify(qp, &attributes, mask, &offending), STATUS_OK);
+    attributes.current_state = QP_RTS;
+    assert_int_equal(qp_modify(qp, &attributes, QP_SET_STATE | QP_SET_CURRENT_STATE, &offending),
+                     STATUS_INVALID);
+    assert_int_equal(offending, QP_SET_STATE | QP_SET_CURRENT_STATE);
+    device_destroy_qp(a->device, qp);
+    pair_destroy(pair);
+}
+
+/* The sending half of an unreliable queue pair fails, the receiving half goes on. */
+static void an_unreliable_send_error_can_be_recovered_from(void **state)
+{
+    struct pair_options options = pair_defaults;
+    options.service = SERVICE_UC;
+    struct pair *pair = pair_create(&options);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct sge sge = pair_sge(a, 0, 100);
+    sge.key.value ^= 1;
+    struct send_request bad = pair_request(a, WORK_SEND, 1, &sge, 0);
+    pair_post(a, &bad);
+    pair_post_simple(a, WORK_SEND, 2, 0, 0, 100);
+    pair_run(pair);
+    (void)pair_expect(a->sends, 1, COMPLETION_LOCAL_PROTECTION_ERROR);
+    (void)pair_expect(a->sends, 2, COMPLETION_FLUSHED);
+    assert_int_equal(qp_current_state(a->qp), QP_SQE);
+    pair_post_simple(a, WORK_SEND, 3, 0, 0, 100);
+    pair_post_receive(a, 1, 0, 100);
+    pair_post_simple(b, WORK_SEND, 1, 0, 0, 100);
+    pair_run(pair);
+    (void)pair_expect(a->sends, 3, COMPLETION_FLUSHED);
+    (void)pair_expect(a->receives, 1, COMPLETION_SUCCESS);
+    struct qp_attributes attributes = {.state = QP_RTS};
+    assert_int_equal(qp_modify(a->qp, &attributes, QP_SET_STATE, NULL), STATUS_OK);
+    pair_post_receive(b, 5, 0, 100);
+    pair_post_simple(a, WORK_SEND, 4, 0, 0, 100);
+    pair_run(pair);
+    (void)pair_expect(a->sends, 4, COMPLETION_SUCCESS);
+    (void)pair_expect(b->receives, 5, COMPLETION_SUCCESS);
+    pair_destroy(pair);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shared_receive_queue_serves_many),
+        cmocka_unit_test(turns_are_fair),
+        cmocka_unit_test(the_first_request_before_rts_is_told_once),
+        cmocka_unit_test(values_out_of_range_are_named),
+        cmocka_unit_test(an_unreliable_send_error_can_be_recovered_from),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
