@@ -6,6 +6,11 @@
 
 PUBLIC struct rdma_event_channel *rdma_create_event_channel(void)
 {
+    /* Now, not when the first id needs it: programs tell their peers that they will listen before
+     * they make an id, and to open the device takes longer than the peer's first packet. */
+    if (cma_device_open() == NULL) {
+        return NULL;
+    }
     struct cma_channel *channel = calloc(1, sizeof *channel);
     if (channel == NULL) {
         return NULL;

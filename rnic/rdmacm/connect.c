@@ -5,6 +5,10 @@
 
 #include "rnic/rdmacm/cma.h"
 
+/* An answer is waited for 4.096 us * 2^17 = 0.54 s, 15 times: 8.6 s until a peer is unreachable. */
+#define RESPONSE_TIMEOUT 17u
+#define RESPONSE_RETRIES 15u
+
 /* Private data of a REQ that is the application's. */
 #define REQUEST_PRIVATE_MAX (CM_REQ_PRIVATE_MAX - RDMA_CM_HEADER_LENGTH)
 
@@ -100,6 +104,8 @@ PUBLIC int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
         .path = id->path,
         .service_id = rdma_cm_service_id((uint8_t)ibv->ps, ntohs(rdma_get_dst_port(ibv))),
         .context = id,
+        .response_timeout = RESPONSE_TIMEOUT,
+        .max_retries = RESPONSE_RETRIES,
     };
     fill_parameters(id, param, &request.parameters);
     set_request_data(id, param, &request.parameters);

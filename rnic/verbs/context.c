@@ -86,9 +86,14 @@ PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
     return ibv;
 }
 
+/* With objects left in it, which a kernel would clean up, the context stays for as long as the
+ * process: events may still name it. */
 PUBLIC int ibv_close_device(struct ibv_context *ibv)
 {
     struct soft_context *context = soft_context(ibv);
+    if (atomic_load(&context->objects) != 0) {
+        return 0;
+    }
     event_detach(context);
     device_close(context->engine);
     notify_destroy(context->async);

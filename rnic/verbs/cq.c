@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rnic/io/heap.h"
+#include "rnic/base/heap.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
@@ -62,6 +62,7 @@ static struct soft_cq *create(struct ibv_context *context,
     pthread_mutex_init(&cq->ibv.mutex, NULL);
     pthread_cond_init(&cq->ibv.cond, NULL);
     hold_channel(attributes->channel, 1);
+    context_hold(context);
     return cq;
 }
 
@@ -139,6 +140,7 @@ PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
                 &cq->async_delivered);
     hold_channel(ibv->channel, -1);
     completion_queue_destroy(cq->queue);
+    context_drop(ibv->context);
     pthread_mutex_destroy(&cq->lock);
     pthread_mutex_destroy(&ibv->mutex);
     pthread_cond_destroy(&ibv->cond);

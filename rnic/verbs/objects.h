@@ -43,6 +43,7 @@ struct soft_context {
     struct engine *engine;
     struct notify *async; /* record: the object, NULL for the port; enum ibv_event_type */
     struct list_node node;
+    _Atomic uint32_t objects; /* of the core's that live in it: an engine is not ended under them */
     struct verbs_context verbs;
     unsigned char tail[FOREIGN_TAIL];
 };
@@ -152,6 +153,16 @@ void device_close(struct engine *engine);
 
 /* context.c: fills the tables of calls. */
 void context_fill_operations(struct verbs_context *verbs);
+
+static inline void context_hold(struct ibv_context *context)
+{
+    atomic_fetch_add(&soft_context(context)->objects, 1);
+}
+
+static inline void context_drop(struct ibv_context *context)
+{
+    atomic_fetch_sub(&soft_context(context)->objects, 1);
+}
 
 /* event.c */
 void event_attach(struct soft_context *context);

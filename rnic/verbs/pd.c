@@ -21,6 +21,7 @@ PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
     }
     pd->ibv.context = context;
     pd->ibv.handle = pd->domain.value;
+    context_hold(context);
     return &pd->ibv;
 }
 
@@ -39,6 +40,7 @@ PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibv)
     }
     engine_unlock(engine);
     if (status == STATUS_OK) {
+        context_drop(ibv->context);
         free(pd);
     }
     return errno_of(status);
@@ -65,6 +67,7 @@ struct ibv_pd *pd_allocate_parent(struct ibv_context *context,
     engine_lock(engine);
     memory_domain_use(device_memory(engine->device), pd->domain, 1);
     engine_unlock(engine);
+    context_hold(context);
     return &pd->ibv;
 }
 

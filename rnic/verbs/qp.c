@@ -85,6 +85,7 @@ static struct soft_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
         free(qp);
         return errno_null(status);
     }
+    context_hold(pd->context);
     ibv->qp_num = qp_number(qp->qp).value;
     ibv->handle = ibv->qp_num;
     if (init->srq != NULL) {
@@ -199,6 +200,7 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
     event_drain(ibv->context, qp, &ibv->mutex, &ibv->cond, &ibv->events_completed,
                 &qp->async_delivered);
     wr_batch_free(&qp->batch);
+    context_drop(ibv->context);
     pthread_mutex_destroy(&qp->send_lock);
     pthread_mutex_destroy(&qp->receive_lock);
     pthread_mutex_destroy(&ibv->mutex);

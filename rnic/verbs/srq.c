@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rnic/io/heap.h"
+#include "rnic/base/heap.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
 
@@ -36,6 +36,7 @@ PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
     pthread_mutex_init(&srq->lock, NULL);
     pthread_mutex_init(&srq->ibv.mutex, NULL);
     pthread_cond_init(&srq->ibv.cond, NULL);
+    context_hold(pd->context);
     engine_lock(srq->engine);
     memory_domain_use(device_memory(srq->engine->device), soft_pd(pd)->domain, 1);
     engine_unlock(srq->engine);
@@ -93,6 +94,7 @@ PUBLIC int ibv_destroy_srq(struct ibv_srq *ibv)
     event_drain(ibv->context, srq, &ibv->mutex, &ibv->cond, &ibv->events_completed,
                 &srq->async_delivered);
     receive_queue_destroy(srq->queue);
+    context_drop(ibv->context);
     pthread_mutex_destroy(&srq->lock);
     pthread_mutex_destroy(&ibv->mutex);
     pthread_cond_destroy(&ibv->cond);
