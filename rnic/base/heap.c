@@ -1,33 +1,37 @@
-/* malloc as an allocator. */
+/* calloc gives large blocks as untouched pages, so that a table sized for the worst case costs
+ * nothing until it is used; the alignment is made by hand, with the block's start kept before it.
+ */
 #include "rnic/base/heap.h"
 
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define ALIGNMENT ((size_t)64)
+#define HEAP_ALIGNMENT 64u
 
 static void *heap_allocate(struct allocator *allocator, size_t size)
 {
-    if (size > SIZE_MAX - ALIGNMENT) {
+    if (size > SIZE_MAX - HEAP_ALIGNMENT - sizeof(void *)) {
         return NULL;
     }
-    /* aligned_alloc wants a multiple of the alignment. */
-    size_t rounded = (size + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
-    void *memory = aligned_alloc(ALIGNMENT, rounded == 0 ? ALIGNMENT : rounded);
-    if (memory != NULL) {
-        memset(memory, 0, size);
+    void *block = calloc(1, size + HEAP_ALIGNMENT + sizeof(void *));
+    if (block == NULL) {
+        return NULL;
     }
-    return memory;
+    uintptr_t start = (uintptr_t)block + sizeof(void *);
+    uintptr_t aligned = (start + HEAP_ALIGNMENT - 1) & ~(uintptr_t)(HEAP_ALIGNMENT - 1);
+    ((void **)aligned)[-1] = block;
+    return (void *)aligned;
 }
 
 static void heap_release(struct allocator *allocator, void *memory)
 {
-    free(memory);
+    if (memory != NULL) {
+        free(((void **)memory)[-1]);
+    }
 }
 
 struct allocator *heap_allocator(void)
 {
-    static struct allocator allocator = {heap_allocate, heap_release};
-    return &allocator;
+    static struct allocator heap = {.allocate = heap_allocate, .release = heap_release};
+    return &heap;
 }

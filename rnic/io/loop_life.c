@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "rnic/base/check.h"
+#include "rnic/base/heap.h"
 #include "rnic/cm/cm.h"
 #include "rnic/device/device.h"
 #include "rnic/io/address.h"
-#include "rnic/io/heap.h"
 #include "rnic/io/loop_private.h"
 #include "rnic/wire/roce.h"
 
@@ -259,7 +259,6 @@ static void after_fork_in_parent(void)
 static void after_fork_in_child(void)
 {
     struct loop *loop = house.loop;
-    pthread_mutex_init(&house.mutex, NULL);
     house.loop = NULL;
     if (loop != NULL) {
         loop->engine.operations = &dead_operations;
@@ -268,6 +267,7 @@ static void after_fork_in_child(void)
         registry_abandon(loop->registry);
         close(loop->wake_descriptor);
     }
+    pthread_mutex_unlock(&house.mutex);
 }
 
 static void watch_forks(void)

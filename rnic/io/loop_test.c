@@ -15,13 +15,22 @@
 
 #include <cmocka.h>
 
+#include "rnic/base/heap.h"
 #include "rnic/cm/cm.h"
 #include "rnic/device/device.h"
-#include "rnic/io/heap.h"
 #include "rnic/io/notify.h"
 #include "rnic/io/registry.h"
 #include "rnic/queue/completion_queue.h"
 #include "rnic/wire/psn.h"
+
+#ifdef __SANITIZE_THREAD__
+/* Children of a process with threads make threads of their own here. */
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "die_after_fork=0";
+}
+#endif
 
 #define BUFFER_BYTES 65536u
 #define PATIENCE_MS  20000
@@ -341,6 +350,8 @@ static void run_target(int in, int out)
     char done;
     ssize_t length = write(out, &own, sizeof own);
     length = length < 0 ? length : read(in, &done, 1); /* until the test has ended */
+    engine_lock(end->engine);                          /* after the thread's last write */
+    engine_unlock(end->engine);
     _exit(length == 1 && strcmp((char *)end->buffer, "to the target") == 0 ? 0 : 1);
 }
 
