@@ -123,6 +123,10 @@ static void receive_acknowledge(struct qp *qp, struct instant now, const struct 
         (void)answer_before(qp, now, psn_next(packet->psn));
         return;
     }
+    if (aeth->kind != AETH_RNR_NAK && aeth->kind != AETH_NAK) {
+        refuse(qp, REFUSED_SEQUENCE); /* a reserved syndrome */
+        return;
+    }
     if (!answer_before(qp, now, packet->psn)) {
         return;
     }

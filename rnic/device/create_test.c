@@ -1,0 +1,162 @@
+/* Creation: what a configuration must be, an allocator that refuses, and that nothing is left. */
+#include "rnic/device/pair_test.h"
+
+/* Refuses the allocation number `refused`, counted from 0; counts what is not given back. */
+struct stingy {
+    struct allocator allocator;
+    uint32_t made, refused;
+    int alive;
+};
+
+static void *stingy_allocate(struct allocator *allocator, size_t size)
+{
+    struct stingy *stingy = CONTAINER_OF(allocator, struct stingy, allocator);
+    if (stingy->made++ == stingy->refused) {
+        return NULL;
+    }
+    stingy->alive++;
+    return heap_allocator()->allocate(heap_allocator(), size);
+}
+
+static void stingy_release(struct allocator *allocator, void *memory)
+{
+    struct stingy *stingy = CONTAINER_OF(allocator, struct stingy, allocator);
+    stingy->alive -= memory != NULL;
+    heap_allocator()->release(heap_allocator(), memory);
+}
+
+static bool never_emit(struct packet_sink *sink, const struct outgoing *outgoing)
+{
+    return false;
+}
+
+static struct packet_sink closed_sink = {.emit = never_emit};
+
+static struct device_config sound_config(struct allocator *allocator)
+{
+    return (struct device_config){
+        .allocator = allocator,
+        .sink = &closed_sink,
+        .first_qpn = {0x100},
+        .qpn_count = 4,
+        .max_regions = 4,
+        .max_reads_in = 4,
+    };
+}
+
+static enum status create_all(struct allocator *allocator)
+{
+    struct device_config config = sound_config(allocator);
+    struct device *device;
+    enum status status = device_create(&config, &device);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct memory *memory = device_memory(device);
+    struct domain domain;
+    assert_int_equal(memory_allocate_domain(memory, &domain), STATUS_OK);
+    struct completion_queue *completions;
+    assert_int_equal(completion_queue_create(heap_allocator(), 4, NULL, &completions), STATUS_OK);
+    struct qp_init init = {
+        .service = SERVICE_RC,
+        .domain = domain,
+        .send_completions = completions,
+        .receive_completions = completions,
+        .send = {.capacity = 1, .max_sge = 1},
+        .max_receive = 1,
+        .max_receive_sge = 1,
+    };
+    struct qp *qp;
+    status = device_create_qp(device, &init, &qp);
+    if (status == STATUS_OK) {
+        assert_int_equal(completion_queue_users(completions), 2);
+        assert_int_equal(memory_free_domain(memory, domain), STATUS_BUSY);
+        device_destroy_qp(device, qp);
+    }
+    assert_int_equal(completion_queue_users(completions), 0);
+    assert_int_equal(memory_free_domain(memory, domain), STATUS_OK);
+    completion_queue_destroy(completions);
+    device_destroy(device);
+    return status;
+}
+
+static void a_refused_allocation_leaves_nothing(void **state)
+{
+    enum status status = STATUS_NO_MEMORY;
+    uint32_t refused = 0;
+    for (; status != STATUS_OK; refused++) {
+        struct stingy stingy = {{stingy_allocate, stingy_release}, 0, refused, 0};
+        status = create_all(&stingy.allocator);
+        assert_true(status == STATUS_OK || status == STATUS_NO_MEMORY);
+        assert_int_equal(stingy.alive, 0);
+    }
+    assert_true(refused > 5);
+}
+
+static void unsound_configurations_are_invalid(void **state)
+{
+    struct device *device;
+    struct device_config config = sound_config(heap_allocator());
+    config.qpn_count = 0;
+    assert_int_equal(device_create(&config, &device), STATUS_INVALID);
+    config = sound_config(heap_allocator());
+    config.first_qpn.value = 1; /* that is QP1 */
+    assert_int_equal(device_create(&config, &device), STATUS_INVALID);
+    config = sound_config(heap_allocator());
+    config.qpn_count = 1u << 24;
+    assert_int_equal(device_create(&config, &device), STATUS_INVALID);
+    config = sound_config(heap_allocator());
+    config.max_reads_in = 256;
+    assert_int_equal(device_create(&config, &device), STATUS_INVALID);
+}
+
+static void numbers_run_out(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults); /* 256 numbers, one taken */
+    struct pair_side *a = &pair->sides[0];
+    struct qp_init init = {
+        .service = SERVICE_UC,
+        .domain = a->domain,
+        .send_completions = a->sends,
+        .receive_completions = a->receives,
+    };
+    struct qp *qps[256];
+    for (int i = 0; i < 255; i++) {
+        assert_int_equal(device_create_qp(a->device, &init, &qps[i]), STATUS_OK);
+    }
+    assert_int_equal(device_create_qp(a->device, &init, &qps[255]), STATUS_FULL);
+    init.service = SERVICE_XRC;
+    device_destroy_qp(a->device, qps[0]);
+    assert_int_equal(device_create_qp(a->device, &init, &qps[0]), STATUS_INVALID);
+    for (int i = 1; i < 255; i++) {
+        device_destroy_qp(a->device, qps[i]);
+    }
+    pair_destroy(pair);
+}
+
+static void attributes_come_back(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0];
+    struct qp_attributes attributes;
+    qp_query(a->qp, &attributes);
+    assert_int_equal(attributes.state, QP_RTS);
+    assert_int_equal(attributes.timeout, pair_defaults.timeout);
+    assert_int_equal(attributes.path_mtu, pair_defaults.mtu);
+    assert_int_equal(attributes.destination.value, qp_number(pair->sides[1].qp).value);
+    assert_int_equal(qp_service(a->qp), SERVICE_RC);
+    assert_int_equal(qp_domain(a->qp).value, a->domain.value);
+    assert_ptr_equal(qp_context(a->qp), a);
+    pair_destroy(pair);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_refused_allocation_leaves_nothing),
+        cmocka_unit_test(unsound_configurations_are_invalid),
+        cmocka_unit_test(numbers_run_out),
+        cmocka_unit_test(attributes_come_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
