@@ -1,0 +1,330 @@
+/* What a reliable responder refuses, what the requester makes of it, and a receiver that is not
+ * ready. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "sim/scenario.h"
+
+static struct scenario s;
+
+static int start(void **state)
+{
+    (void)state;
+    scenario_start(&s);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    scenario_stop(&s);
+    return 0;
+}
+
+static void post(struct work work)
+{
+    assert_int_equal(scenario_post(&s.a, work), STATUS_OK);
+}
+
+static void post_write(uint64_t id, uint32_t length)
+{
+    post((struct work){.kind = WORK_WRITE, .id = id, .length = length});
+}
+
+static void post_send(uint64_t id, uint32_t length)
+{
+    post((struct work){.kind = WORK_SEND, .id = id, .length = length});
+}
+
+static void expect_both_in_error(void)
+{
+    assert_int_equal(qp_current_state(s.a.qp), QP_ERROR);
+    assert_int_equal(qp_current_state(s.b.qp), QP_ERROR);
+}
+
+/* The requester waits for the timer in the NAK, then sends again. Code 1: 10 us. [IBA table 45] */
+static void receiver_not_ready(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    post_send(1, 600);
+    scenario_run_for(&s, 5);
+    scenario_receive(&s.b, 1, 600);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B SEND_FIRST psn=7\n"
+                     "0us A>B SEND_MIDDLE psn=8\n"
+                     "0us A>B SEND_LAST psn=9\n"
+                     "1us B>A RNR_NAK psn=7\n"
+                     "12us A>B SEND_FIRST psn=7\n"
+                     "12us A>B SEND_MIDDLE psn=8\n"
+                     "12us A>B SEND_LAST psn=9\n"
+                     "13us B>A ACK psn=9\n"
+                     "13us B receive 1 success length=600\n"
+                     "14us A send 1 success\n");
+}
+
+/* rnr_retry_count 2: three NAKs, then the failure, then the flushes. */
+static void rnr_retry_exceeded(void **state)
+{
+    (void)state;
+    s.a.attributes.rnr_retry_count = 2;
+    scenario_connect(&s);
+    post_send(1, 10);
+    post_send(2, 10);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B SEND_ONLY psn=7\n"
+                     "0us A>B SEND_ONLY psn=8\n"
+                     "1us B>A RNR_NAK psn=7\n"
+                     "12us A>B SEND_ONLY psn=7\n"
+                     "12us A>B SEND_ONLY psn=8\n"
+                     "13us B>A RNR_NAK psn=7\n"
+                     "24us A>B SEND_ONLY psn=7\n"
+                     "24us A>B SEND_ONLY psn=8\n"
+                     "25us B>A RNR_NAK psn=7\n"
+                     "26us A send 1 RNR retry exceeded\n"
+                     "26us A send 2 flushed\n");
+    assert_int_equal(qp_current_state(s.a.qp), QP_ERROR);
+    assert_int_equal(qp_current_state(s.b.qp), QP_RTS);
+}
+
+/* The data of a WRITE with immediate is written before its last packet finds no receive. */
+static void write_immediate_needs_a_receive(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    post((struct work){.kind = WORK_WRITE_IMMEDIATE, .id = 1, .length = 300, .immediate = 5});
+    scenario_run_for(&s, 5);
+    scenario_receive(&s.b, 1, 0);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B WRITE_FIRST psn=7 length=300\n"
+                     "0us A>B WRITE_LAST_IMMEDIATE psn=8\n"
+                     "1us B>A RNR_NAK psn=8\n"
+                     "12us A>B WRITE_LAST_IMMEDIATE psn=8\n"
+                     "13us B>A ACK psn=8\n"
+                     "13us B receive 1 success length=300\n"
+                     "14us A send 1 success\n");
+    expect_equal_bytes(&s.a, &s.b, 0, 300);
+}
+
+/* A key that names nothing: both ends go to error; what arrives behind is dropped. */
+static void no_such_key(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_receive(&s.b, 1, 10);
+    post((struct work){.kind = WORK_WRITE, .id = 1, .length = 600, .key = {0x12345678}});
+    post_write(2, 10);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B WRITE_FIRST psn=7 length=600\n"
+                     "0us A>B WRITE_MIDDLE psn=8\n"
+                     "0us A>B WRITE_LAST psn=9\n"
+                     "0us A>B WRITE_ONLY psn=10 length=10\n"
+                     "1us B event qp_access_error\n"
+                     "1us B drops state\n"
+                     "1us B drops state\n"
+                     "1us B drops state\n"
+                     "1us B>A NAK remote_access psn=7\n"
+                     "1us B receive 1 flushed\n"
+                     "2us A send 1 remote access error\n"
+                     "2us A send 2 flushed\n");
+    expect_both_in_error();
+}
+
+/* One byte beyond the region: nothing is written, not even by the packets before it. */
+static void out_of_range(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    post((struct work){.kind = WORK_WRITE, .id = 1, .length = 600, .at = SCENARIO_BYTES - 599});
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B WRITE_FIRST psn=7 length=600\n"
+                     "0us A>B WRITE_MIDDLE psn=8\n"
+                     "0us A>B WRITE_LAST psn=9\n"
+                     "1us B event qp_access_error\n"
+                     "1us B drops state\n"
+                     "1us B drops state\n"
+                     "1us B>A NAK remote_access psn=7\n"
+                     "2us A send 1 remote access error\n");
+    expect_both_in_error();
+}
+
+/* The queue pair allows no remote READ. */
+static void read_without_right(void **state)
+{
+    (void)state;
+    s.b.attributes.access = ACCESS_REMOTE_WRITE;
+    scenario_connect(&s);
+    post((struct work){.kind = WORK_READ, .id = 1, .length = 10});
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B READ_REQUEST psn=7 length=10\n"
+                     "1us B event qp_request_error\n"
+                     "1us B>A NAK invalid_request psn=7\n"
+                     "2us A send 1 remote invalid request\n");
+    expect_both_in_error();
+}
+
+/* A SEND longer than its receive is an invalid request, found at the packet that does not fit. */
+static void send_too_long(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_receive(&s.b, 1, 500);
+    scenario_receive(&s.b, 2, 500);
+    post_send(1, 600);
+    post_send(2, 10);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B SEND_FIRST psn=7\n"
+                     "0us A>B SEND_MIDDLE psn=8\n"
+                     "0us A>B SEND_LAST psn=9\n"
+                     "0us A>B SEND_ONLY psn=10\n"
+                     "1us B event qp_request_error\n"
+                     "1us B drops state\n"
+                     "1us B drops state\n"
+                     "1us B>A NAK invalid_request psn=8\n"
+                     "1us B receive 1 local length error\n"
+                     "1us B receive 2 flushed\n"
+                     "2us A send 1 remote invalid request\n"
+                     "2us A send 2 flushed\n");
+    expect_both_in_error();
+}
+
+/* An atomic's address is a multiple of 8. */
+static void misaligned_atomic(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    post((struct work){.kind = WORK_FETCH_ADD, .id = 1, .length = 8, .at = 4});
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B FETCH_ADD psn=7\n"
+                     "1us B event qp_request_error\n"
+                     "1us B>A NAK invalid_request psn=7\n"
+                     "2us A send 1 remote invalid request\n");
+    expect_both_in_error();
+}
+
+/* A key of ibv_reg_mr cannot be invalidated by a peer. */
+static void invalidate_of_a_region(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_receive(&s.b, 1, 10);
+    post((struct work){.kind = WORK_SEND_INVALIDATE, .id = 1, .length = 10, .key = s.b.key});
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B SEND_ONLY_INVALIDATE psn=7\n"
+                     "1us B event qp_access_error\n"
+                     "1us B>A NAK remote_access psn=7\n"
+                     "1us B receive 1 flushed\n"
+                     "2us A send 1 remote access error\n");
+}
+
+/* No byte, no key: SEND, WRITE and READ of nothing each take one PSN. */
+static void zero_length(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_receive(&s.b, 1, 0);
+    post_send(1, 0);
+    post((struct work){.kind = WORK_WRITE, .id = 2, .key = {0x12345678}});
+    post((struct work){.kind = WORK_READ, .id = 3, .key = {0x12345678}});
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B SEND_ONLY psn=7\n"
+                     "0us A>B WRITE_ONLY psn=8 length=0\n"
+                     "0us A>B READ_REQUEST psn=9 length=0\n"
+                     "1us B>A READ_RESPONSE_ONLY psn=9\n"
+                     "1us B receive 1 success length=0\n"
+                     "2us A send 1 success\n"
+                     "2us A send 2 success\n"
+                     "2us A send 3 success\n");
+}
+
+/* What was executed before the refusal succeeds; what comes behind is flushed. */
+static void refused_behind_success(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    post_write(1, 10);
+    post((struct work){.kind = WORK_READ, .id = 2, .length = 10, .key = {0x12345678}});
+    post_write(3, 10);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B WRITE_ONLY psn=7 length=10\n"
+                     "0us A>B READ_REQUEST psn=8 length=10\n"
+                     "0us A>B WRITE_ONLY psn=9 length=10\n"
+                     "1us B event qp_access_error\n"
+                     "1us B drops state\n"
+                     "1us B>A NAK remote_access psn=8\n"
+                     "2us A send 1 success\n"
+                     "2us A send 2 remote access error\n"
+                     "2us A send 3 flushed\n");
+}
+
+/* Everything outstanding is flushed in order, sends and receives, and what is posted later too. */
+static void moved_to_error(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_receive(&s.a, 1, 10);
+    scenario_receive(&s.a, 2, 10);
+    scenario_rule(&s, "A>B WRITE_ONLY", FATE_LOST, 100);
+    post_write(1, 10);
+    post((struct work){.kind = WORK_WRITE, .id = 2, .length = 10, .unsignaled = true});
+    scenario_run_for(&s, 5);
+    struct qp_attributes error = {.state = QP_ERROR};
+    assert_int_equal(
+        device_modify_qp(s.a.host->device, s.simulator.now, s.a.qp, &error, QP_SET_STATE, NULL),
+        STATUS_OK);
+    host_wake(s.a.host, 0);
+    scenario_run(&s);
+    post_write(3, 10);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B WRITE_ONLY psn=7 length=10 lost\n"
+                     "0us A>B WRITE_ONLY psn=8 length=10 lost\n"
+                     "5us A send 1 flushed\n"
+                     "5us A send 2 flushed\n"
+                     "5us A receive 1 flushed\n"
+                     "5us A receive 2 flushed\n"
+                     "1048.576us A send 3 flushed\n");
+}
+
+/* Packets to a queue pair that is gone are dropped and counted; the other side gives up. */
+static void peer_destroyed(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    device_destroy_qp(s.b.host->device, s.b.qp);
+    s.b.qp = NULL;
+    post_write(1, 10);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B WRITE_ONLY psn=7 length=10\n"
+                     "1us B drops no_qp\n"
+                     "1048.576us A>B WRITE_ONLY psn=7 length=10\n"
+                     "1049.576us B drops no_qp\n"
+                     "2097.152us A>B WRITE_ONLY psn=7 length=10\n"
+                     "2098.152us B drops no_qp\n"
+                     "3145.728us A>B WRITE_ONLY psn=7 length=10\n"
+                     "3146.728us B drops no_qp\n"
+                     "4194.304us A send 1 retry exceeded\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(receiver_not_ready, start, stop),
+        cmocka_unit_test_setup_teardown(rnr_retry_exceeded, start, stop),
+        cmocka_unit_test_setup_teardown(write_immediate_needs_a_receive, start, stop),
+        cmocka_unit_test_setup_teardown(no_such_key, start, stop),
+        cmocka_unit_test_setup_teardown(out_of_range, start, stop),
+        cmocka_unit_test_setup_teardown(read_without_right, start, stop),
+        cmocka_unit_test_setup_teardown(send_too_long, start, stop),
+        cmocka_unit_test_setup_teardown(misaligned_atomic, start, stop),
+        cmocka_unit_test_setup_teardown(invalidate_of_a_region, start, stop),
+        cmocka_unit_test_setup_teardown(zero_length, start, stop),
+        cmocka_unit_test_setup_teardown(refused_behind_success, start, stop),
+        cmocka_unit_test_setup_teardown(moved_to_error, start, stop),
+        cmocka_unit_test_setup_teardown(peer_destroyed, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
