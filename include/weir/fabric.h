@@ -4,6 +4,7 @@
 #ifndef WEIR_FABRIC_H
 #define WEIR_FABRIC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,18 @@ const char *weir_fabric_device(const struct weir_fabric *fabric);
 const char *weir_fabric_reason(const struct weir_fabric *fabric);
 /* Path of the verbs library that was loaded. */
 const char *weir_fabric_library(const struct weir_fabric *fabric);
+
+/* The port in use: its number, MTU in bytes, size of its GID table. */
+struct weir_fabric_facts {
+    unsigned port;
+    unsigned mtu_length, mtu_length_max; /* 0: unknown */
+    unsigned gid_count;
+};
+void weir_fabric_facts(const struct weir_fabric *fabric, struct weir_fabric_facts *ret_facts);
+/* The GID as text, "192.0.2.7" where it holds an IPv4 address. False: none at this index. */
+#define WEIR_GID_LENGTH 46
+bool weir_fabric_gid(const struct weir_fabric *fabric, unsigned index,
+                     char ret_text[WEIR_GID_LENGTH]);
 
 /* Memory that peers may write to or read from, or that puts and gets use on this side. */
 struct weir_memory;

@@ -1,0 +1,39 @@
+/* What people ask of a device: MTU and addresses. */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "weir/fabric_private.h"
+
+static unsigned mtu_length(enum ibv_mtu mtu)
+{
+    return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 0;
+}
+
+void weir_fabric_facts(const struct weir_fabric *fabric, struct weir_fabric_facts *ret_facts)
+{
+    *ret_facts = (struct weir_fabric_facts){
+        .port = fabric->port,
+        .mtu_length = mtu_length(fabric->port_attributes.active_mtu),
+        .mtu_length_max = mtu_length(fabric->port_attributes.max_mtu),
+        .gid_count = (unsigned)fabric->port_attributes.gid_tbl_len,
+    };
+}
+
+bool weir_fabric_gid(const struct weir_fabric *fabric, unsigned index,
+                     char ret_text[WEIR_GID_LENGTH])
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    static const union ibv_gid none;
+    union ibv_gid gid;
+    if (index >= (unsigned)fabric->port_attributes.gid_tbl_len ||
+        fabric->library.verbs.query_gid(fabric->context, fabric->port, (int)index, &gid) != 0 ||
+        memcmp(&gid, &none, sizeof(gid)) == 0) {
+        return false;
+    }
+    if (memcmp(gid.raw, mapped, sizeof(mapped)) == 0) {
+        inet_ntop(AF_INET, gid.raw + sizeof(mapped), ret_text, WEIR_GID_LENGTH);
+    } else {
+        inet_ntop(AF_INET6, gid.raw, ret_text, WEIR_GID_LENGTH);
+    }
+    return true;
+}
