@@ -141,6 +141,7 @@ static void drive(struct cp *cp, struct session *session, struct link *link)
     bool stopping = false;
     double stopped_s = 0;
     progress_start(&cp->progress);
+    cp->drawn_s = cp->progress.started_s;
     while (!session_is_closed(session)) {
         bool more = session_pump(session);
         if (stop_asked() && !stopping) {

@@ -10,7 +10,7 @@
 
 void output_json(json_t *object)
 {
-    char *line = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    char *line = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
     if (line != NULL) {
         puts(line);
         fflush(stdout);

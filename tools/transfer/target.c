@@ -35,12 +35,12 @@ static bool has_parent(const char *path)
            strstr(path, "/../") != NULL || (length >= 3 && strcmp(path + length - 3, "/..") == 0);
 }
 
-/* Everything before the last component; "." or "/" where there is nothing. */
+/* Everything before the last component; "" for the directory one is in. */
 static void parent_path(const char *path, char ret_parent[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
     if (slash == NULL) {
-        strcpy(ret_parent, ".");
+        ret_parent[0] = 0;
         return;
     }
     size_t length = slash == path ? 1 : (size_t)(slash - path);
