@@ -4,6 +4,7 @@
 
 #include "rnic/base/check.h"
 #include "sim/checker.h"
+#include "sim/contact.h"
 #include "sim/plan.h"
 
 static bool end_lives(const struct end *end)
@@ -76,6 +77,7 @@ void workload_host_dies(struct world *world, struct host *host)
             end->qp = NULL;
         }
     }
+    contact_host_died(world, host);
     model_freeze_space(&world->scratch, world->space_of[host->index]);
     host_die(host);
     world->coverage->deaths++;
@@ -148,6 +150,7 @@ static void revive_event(void *context, uint64_t host_index)
     }
     struct pair *pair = plan_pair(world, host, other, SERVICE_RC);
     for (unsigned side = 0; pair != NULL && side < 2; side++) {
+        workload_prepare(world, &pair->ends[side]);
         workload_connect(world, &pair->ends[side]);
         workload_start(world, &pair->ends[side]);
     }

@@ -180,7 +180,7 @@ static enum status modify(struct world *world, struct end *end, enum qp_state st
     return status;
 }
 
-enum status workload_to_init(struct world *world, struct end *end)
+static enum status to_init(struct world *world, struct end *end)
 {
     unsigned mask = QP_SET_PKEY_INDEX | QP_SET_PORT;
     end->attributes.qkey = end->qkey;
@@ -211,15 +211,19 @@ enum status workload_to_rts(struct world *world, struct end *end)
 
 static void post_receives(struct world *world, struct end *end, uint32_t most);
 
-void workload_connect(struct world *world, struct end *end)
+void workload_prepare(struct world *world, struct end *end)
 {
-    if (workload_to_init(world, end) != STATUS_OK) {
+    if (to_init(world, end) != STATUS_OK) {
         simulator_violate(&world->simulator, "modify", "to INIT");
         return;
     }
     if (!dice_percent(&world->play, world->profile.late_percent)) {
         post_receives(world, end, UINT32_MAX);
     }
+}
+
+void workload_connect(struct world *world, struct end *end)
+{
     if (workload_to_rtr(world, end) != STATUS_OK || workload_to_rts(world, end) != STATUS_OK) {
         simulator_violate(&world->simulator, "modify", "to RTR or RTS");
     }

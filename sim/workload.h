@@ -13,9 +13,10 @@ void workload_init(struct world *world);
 /* A completion queue of the host with room for `quota` more; a new one or one that is shared. */
 struct application_queue *workload_queue(struct world *world, struct host *host, uint32_t quota,
                                          bool may_share);
-/* INIT, and for those that need no connection manager all the way to RTS. */
+/* To INIT, with receives perhaps. */
+void workload_prepare(struct world *world, struct end *end);
+/* From there to RTS, for those that need no connection manager. */
 void workload_connect(struct world *world, struct end *end);
-enum status workload_to_init(struct world *world, struct end *end);
 enum status workload_to_rtr(struct world *world, struct end *end);
 enum status workload_to_rts(struct world *world, struct end *end);
 /* The end's application begins to post. */

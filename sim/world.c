@@ -5,6 +5,7 @@
 
 #include "rnic/base/check.h"
 #include "sim/checker.h"
+#include "sim/contact.h"
 #include "sim/plan.h"
 #include "sim/workload.h"
 
@@ -75,12 +76,34 @@ static void start_pairs(struct world *world)
 
 static void connect_ends(struct world *world)
 {
-    for (uint32_t i = 0; i < world->end_count; i++) {
-        workload_connect(world, world->ends[i]);
+    for (uint32_t i = 0; i < world->pair_count; i++) {
+        struct pair *pair = world->pairs[i];
+        bool by_cm = pair->ends[0].service == SERVICE_RC &&
+                     (world->profile.by_cm || dice_percent(&world->plan, 10));
+        for (unsigned side = 0; side < 2; side++) {
+            workload_prepare(world, &pair->ends[side]);
+            if (!by_cm) {
+                workload_connect(world, &pair->ends[side]);
+                workload_start(world, &pair->ends[side]);
+            }
+        }
+        if (by_cm) {
+            contact_start(world, pair);
+        }
     }
-    for (uint32_t i = 0; i < world->end_count; i++) {
-        workload_start(world, world->ends[i]);
+    for (uint32_t i = 0; i < world->single_count; i++) {
+        workload_prepare(world, world->singles[i]);
+        workload_connect(world, world->singles[i]);
+        workload_start(world, world->singles[i]);
     }
+}
+
+static void cm_event(struct host_application *application, struct host *host,
+                     const struct cm_event *event)
+{
+    struct world *world =
+        (struct world *)((uint8_t *)application - offsetof(struct world, application));
+    contact_event(world, host, event);
 }
 
 static void run_until_quiet(struct world *world, const char *phase)
@@ -111,6 +134,7 @@ static void settle(struct world *world, const char *phase)
     }
     if (!simulator_is_violated(&world->simulator)) {
         checker_quiescence(world);
+        contact_check(world);
     }
 }
 
@@ -145,12 +169,17 @@ static void play(struct world *world)
     settle(world, "at work");
     if (!simulator_is_violated(&world->simulator)) {
         fail_some(world);
+        contact_part_all(world);
         settle(world, "after the end of work");
     }
     if (!simulator_is_violated(&world->simulator)) {
         checker_memory(world);
     }
     add_coverage(world);
+    if (!simulator_is_violated(&world->simulator)) {
+        contact_release_all(world);
+        run_until_quiet(world, "after the last release");
+    }
     if (!simulator_is_violated(&world->simulator)) {
         workload_take_down(world);
     }
@@ -172,6 +201,7 @@ void world_run(uint64_t seed, FILE *trace, struct coverage *coverage, struct run
     take_reserve(&world);
     monitor_init(&world.monitor, &world);
     workload_init(&world);
+    world.application.cm_event = cm_event;
     play(&world);
     for (uint32_t i = 0; i < world.host_count; i++) {
         storage_forget(&world.hosts[i].storage);

@@ -86,7 +86,8 @@ struct world {
     uint32_t shared_count;
     struct cell cells[CELL_MAX];
     uint32_t cell_count;
-    struct cm_play *cm_play;
+    struct contact *contacts[PAIR_MAX]; /* pairs that meet through cm */
+    uint32_t contact_count;
 
     struct scratch scratch;
     struct coverage *coverage;
