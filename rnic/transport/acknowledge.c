@@ -2,6 +2,8 @@
  * it acknowledges everything before too. */
 #include "rnic/transport/acknowledge.h"
 
+#include "rnic/wire/psn.h"
+
 /* A requester that asks for no acknowledgement gets one per so many packets. */
 #define UNANSWERED_MAX 32u
 
@@ -23,6 +25,7 @@ void acknowledge_executed(struct acknowledge *acknowledge, bool requested)
         acknowledge->owed = OWED_ACK;
     }
     acknowledge->demanded = false;
+    acknowledge->not_ready = false;
     acknowledge->unanswered++;
     if (requested || acknowledge->unanswered >= UNANSWERED_MAX) {
         owe(acknowledge, OWED_ACK);
@@ -32,6 +35,7 @@ void acknowledge_executed(struct acknowledge *acknowledge, bool requested)
 void acknowledge_executed_with_response(struct acknowledge *acknowledge)
 {
     acknowledge->demanded = false;
+    acknowledge->not_ready = false;
     acknowledge_paid(acknowledge);
 }
 
@@ -40,9 +44,11 @@ void acknowledge_duplicate(struct acknowledge *acknowledge)
     owe(acknowledge, OWED_ACK);
 }
 
-bool acknowledge_out_of_sequence(struct acknowledge *acknowledge)
+bool acknowledge_out_of_sequence(struct acknowledge *acknowledge, struct psn psn)
 {
-    if (acknowledge->demanded) {
+    bool same_flight = psn_before(acknowledge->ahead, psn);
+    acknowledge->ahead = psn;
+    if (acknowledge->demanded && (same_flight || acknowledge->not_ready)) {
         return false;
     }
     acknowledge->demanded = true;
@@ -53,6 +59,7 @@ bool acknowledge_out_of_sequence(struct acknowledge *acknowledge)
 void acknowledge_receiver_not_ready(struct acknowledge *acknowledge)
 {
     acknowledge->demanded = true;
+    acknowledge->not_ready = true;
     if (acknowledge->owed == OWED_NAK_SEQUENCE) {
         acknowledge->owed = OWED_NOTHING;
     }

@@ -23,6 +23,7 @@ void congestion_reset(struct congestion *congestion, uint32_t mtu, uint32_t limi
 
 void congestion_acknowledged(struct congestion *congestion, uint32_t bytes, struct psn unacked)
 {
+    congestion->collapsed_from = 0;
     if (congestion->recovering) {
         if (psn_before(unacked, congestion->recover_psn)) {
             return;
@@ -65,7 +66,19 @@ void congestion_lost(struct congestion *congestion, struct psn frontier)
 
 void congestion_timed_out(struct congestion *congestion, struct psn frontier)
 {
+    uint32_t before =
+        congestion->collapsed_from != 0 ? congestion->collapsed_from : congestion->window;
     shrink(congestion, 0, frontier);
     /* What is acknowledged from now on is evidence that the path works. */
     congestion->recovering = false;
+    congestion->collapsed_from = before;
+}
+
+void congestion_not_lost(struct congestion *congestion)
+{
+    if (congestion->collapsed_from != 0) {
+        congestion->window = congestion->collapsed_from;
+        congestion->threshold = congestion->collapsed_from;
+        congestion->collapsed_from = 0;
+    }
 }

@@ -17,6 +17,7 @@ struct congestion {
     uint32_t mtu;       /* bytes */
     bool recovering;    /* a loss has been answered; others before recover_psn are the same one */
     struct psn recover_psn;
+    uint32_t collapsed_from; /* window before a timeout, until that proves right; else 0 */
 };
 
 void congestion_reset(struct congestion *congestion, uint32_t mtu, uint32_t limit);
@@ -25,5 +26,7 @@ void congestion_acknowledged(struct congestion *congestion, uint32_t bytes, stru
 /* Something before `frontier` was lost. */
 void congestion_lost(struct congestion *congestion, struct psn frontier);
 void congestion_timed_out(struct congestion *congestion, struct psn frontier);
+/* What was sent again had arrived before: the peer was slow, nothing was lost. */
+void congestion_not_lost(struct congestion *congestion);
 
 #endif

@@ -64,6 +64,22 @@ static void a_timeout_collapses_it(void **state)
     assert_int_equal(congestion.window, 8192);
 }
 
+/* The answer to what had been sent before the timeout came after all. */
+static void a_timeout_for_nothing_is_forgotten(void **state)
+{
+    struct congestion congestion;
+    congestion_reset(&congestion, 4096, LIMIT);
+    congestion.window = LIMIT;
+    congestion_timed_out(&congestion, psn_make(7));
+    congestion_timed_out(&congestion, psn_make(7));
+    congestion_not_lost(&congestion);
+    assert_int_equal(congestion.window, LIMIT);
+    congestion_timed_out(&congestion, psn_make(7));
+    congestion_acknowledged(&congestion, 4096, psn_make(1));
+    congestion_not_lost(&congestion);
+    assert_int_equal(congestion.window, 12288);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -71,6 +87,7 @@ int main(void)
         cmocka_unit_test(a_loss_halves_once_per_window),
         cmocka_unit_test(after_a_loss_it_grows_slowly),
         cmocka_unit_test(a_timeout_collapses_it),
+        cmocka_unit_test(a_timeout_for_nothing_is_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,9 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count)
     }
     requester->rnr_retries = 0;
     requester->gap_seen = false;
+    if (was_behind) {
+        congestion_not_lost(&qp->congestion);
+    }
     congestion_acknowledged(&qp->congestion, count << qp->mtu_shift, requester->unacked);
     retransmit_progress(&qp->retransmit, now, requester->unacked,
                         !psn_equal(requester->unacked, requester->frontier));

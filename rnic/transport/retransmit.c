@@ -2,7 +2,7 @@
 #include "rnic/transport/retransmit.h"
 
 #define TIMEOUT_UNIT_NS   4096u
-#define WAIT_MIN_NS       UINT64_C(4000000) /* a receiver that was not scheduled is not a loss */
+#define WAIT_MIN_NS       UINT64_C(1000000) /* a receiver that was not scheduled is not a loss */
 #define WAIT_UNKNOWN_NS   UINT64_C(50000000)
 #define WAIT_FOREVER_NS   UINT64_C(1000000000) /* longest wait where the attribute sets none */
 #define BACKOFF_MAX       10u
