@@ -26,77 +26,53 @@ static size_t pack(const struct message *message, uint8_t *ret_bytes)
     return length;
 }
 
+#define SPAN(literal)                                                                              \
+    {                                                                                              \
+        literal, sizeof(literal) - 1                                                               \
+    }
+
 /* One good message of each type. */
+static const struct message samples[] = {
+    [MESSAGE_HELLO] = {.hello = {.version = 1,
+                                 .direction = DIRECTION_PULL,
+                                 .recursive = true,
+                                 .totals = true,
+                                 .sources = 3,
+                                 .path = SPAN("/a/b")}},
+    [MESSAGE_SOURCE] = {.source = {.path = SPAN("/x y/\xff")}},
+    [MESSAGE_WELCOME] = {.welcome = {.version = 1, .device = SPAN("weir0")}},
+    [MESSAGE_REFUSED] = {.refused = {.code = PROBLEM_READ_ONLY, .text = SPAN("no")}},
+    [MESSAGE_REGION] = {.region = {.chunk_length = 1 << 20,
+                                   .chunk_count = 8,
+                                   .remote = {0x1122334455667788, 8 << 20, 42}}},
+    [MESSAGE_GRANT] = {.grant = {.chunk = 7}},
+    [MESSAGE_ENTRY] = {.entry = {.id = 9,
+                                 .kind = ENTRY_FILE,
+                                 .eager = true,
+                                 .source = 1,
+                                 .mode = 0644,
+                                 .mtime_s = -5,
+                                 .mtime_ns = 999999999,
+                                 .size = 5,
+                                 .name = SPAN("name"),
+                                 .digest = {0xab, 0xcd},
+                                 .data = SPAN("bytes")}},
+    [MESSAGE_HOLE] = {.hole = {.length = 1ull << 40}},
+    [MESSAGE_END] = {.end = {.code = PROBLEM_CHANGED, .path = SPAN("p"), .text = SPAN("t")}},
+    [MESSAGE_LEAVE] = {.type = MESSAGE_LEAVE},
+    [MESSAGE_SKIPPED] = {.problem = {.code = PROBLEM_NO_SPACE,
+                                     .path = SPAN("path"),
+                                     .text = SPAN("full")}},
+    [MESSAGE_TOTALS] = {.totals = {.files = 1, .bytes = 2}},
+    [MESSAGE_FINISHED] = {.totals = {.files = 3, .bytes = 4}},
+    [MESSAGE_FAILED] = {.problem = {.id = 3, .code = PROBLEM_EXISTS, .path = SPAN("path")}},
+    [MESSAGE_SUMMARY] = {.summary = {.files = 1, .failed = 5}},
+};
+
 static struct message sample(enum message_type type)
 {
-    struct message message = {.type = type};
-    switch (type) {
-    case MESSAGE_HELLO:
-        message.hello.version = 1;
-        message.hello.direction = DIRECTION_PULL;
-        message.hello.recursive = message.hello.totals = true;
-        message.hello.sources = 3;
-        message.hello.path = span_of("/a/b");
-        break;
-    case MESSAGE_SOURCE:
-        message.source.path = span_of("/x y/\xff");
-        break;
-    case MESSAGE_WELCOME:
-        message.welcome.version = 1;
-        message.welcome.device = span_of("weir0");
-        break;
-    case MESSAGE_REFUSED:
-        message.refused.code = PROBLEM_READ_ONLY;
-        message.refused.text = span_of("no");
-        break;
-    case MESSAGE_REGION:
-        message.region.chunk_length = 1 << 20;
-        message.region.chunk_count = 8;
-        message.region.remote = (struct weir_remote){0x1122334455667788, 8 << 20, 42};
-        break;
-    case MESSAGE_GRANT:
-        message.grant.chunk = 7;
-        break;
-    case MESSAGE_ENTRY:
-        message.entry.id = 9;
-        message.entry.kind = ENTRY_FILE;
-        message.entry.eager = true;
-        message.entry.source = 1;
-        message.entry.mode = 0644;
-        message.entry.mtime_s = -5;
-        message.entry.mtime_ns = 999999999;
-        message.entry.size = 5;
-        message.entry.name = span_of("name");
-        memset(message.entry.digest, 0xab, DIGEST_LENGTH);
-        message.entry.data = span_of("bytes");
-        break;
-    case MESSAGE_HOLE:
-        message.hole.length = 1ull << 40;
-        break;
-    case MESSAGE_END:
-        message.end.code = PROBLEM_CHANGED;
-        message.end.path = span_of("p");
-        message.end.text = span_of("t");
-        break;
-    case MESSAGE_LEAVE:
-        break;
-    case MESSAGE_SKIPPED:
-    case MESSAGE_FAILED:
-        message.problem.id = 3;
-        message.problem.code = PROBLEM_NO_SPACE;
-        message.problem.path = span_of("path");
-        message.problem.text = span_of("full");
-        break;
-    case MESSAGE_TOTALS:
-    case MESSAGE_FINISHED:
-        message.totals.files = 1;
-        message.totals.bytes = 2;
-        break;
-    case MESSAGE_SUMMARY:
-        message.summary.files = 1;
-        message.summary.failed = 5;
-        break;
-    }
+    struct message message = samples[type];
+    message.type = type;
     return message;
 }
 
@@ -169,7 +145,10 @@ static void names_are_one_component(void **state)
     struct message message = sample(MESSAGE_ENTRY);
     message.entry.name = (struct span){"a\0b", 3};
     assert_false(parses(&message));
-    assert_true(name_is_valid(memset(malloc(256), 'x', 256), 255));
+    char longest[256];
+    memset(longest, 'x', sizeof(longest));
+    assert_true(name_is_valid(longest, 255));
+    assert_false(name_is_valid(longest, 256));
     assert_false(name_is_valid("", 0));
 }
 

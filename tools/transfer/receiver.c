@@ -1,16 +1,12 @@
 #include "tools/transfer/receiver.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "tools/transfer/confine.h"
 #include "tools/transfer/digest.h"
 #include "tools/transfer/place.h"
+#include "tools/transfer/tree.h"
 
 /* Answers a peer may leave lying before it is taken for dead or hostile. */
 #define ANSWERS_MAX 4096
@@ -19,16 +15,6 @@ enum receiver_state {
     RECEIVER_ENTRIES,
     RECEIVER_FILE, /* one that goes by chunks */
     RECEIVER_DONE,
-};
-
-/* A directory under way. */
-struct level {
-    int fd;
-    size_t path_length; /* of the directory containing it */
-    bool set_attributes;
-    mode_t mode;
-    struct timespec mtime;
-    uint32_t id;
 };
 
 struct current_file {
@@ -44,15 +30,12 @@ struct receiver {
     enum receiver_state state;
     uint32_t last_id;
     int last_source; /* -1: none yet */
-    struct level *levels;
-    unsigned depth, capacity;
+    struct tree tree;
     uint64_t dead_depth; /* directories below one that could not be made */
     struct current_file file;
     struct digest *digest;
     uint8_t *memory;
     uint16_t sequence;
-    size_t path_length;
-    char path[PATH_MAX + NAME_LENGTH_MAX + 2];
     uint8_t head[MESSAGE_HEAD_MAX];
 };
 
@@ -70,8 +53,7 @@ struct receiver *receiver_create(const struct receiver_options *options)
         free(receiver);
         return NULL;
     }
-    receiver->path_length = strlen(options->target->display);
-    memcpy(receiver->path, options->target->display, receiver->path_length + 1);
+    tree_init(&receiver->tree, options->target->directory, options->target->display);
     place_sweep(options->target->directory);
     return receiver;
 }
@@ -82,10 +64,7 @@ void receiver_destroy(struct receiver *receiver)
         return;
     }
     place_abandon(&receiver->file.place);
-    while (receiver->depth > 0) {
-        close(receiver->levels[--receiver->depth].fd);
-    }
-    free(receiver->levels);
+    tree_fini(&receiver->tree);
     digest_destroy(receiver->digest);
     free(receiver);
 }
@@ -144,12 +123,12 @@ static const char *place_error_text(int error)
     }
 }
 
-/* receiver->path names what failed. */
+/* receiver->tree.path names what failed. */
 static void fail_entry(struct receiver *receiver, uint32_t id, enum problem_code code,
                        const char *text)
 {
     const struct problem problem = {
-        .code = code, .path = span_of(receiver->path), .text = span_of(text)};
+        .code = code, .path = span_of(receiver->tree.path), .text = span_of(text)};
     receiver->options.tally->failed++;
     receiver->options.report->problem(receiver->options.report->user, &problem);
     struct message message = {.type = MESSAGE_FAILED};
@@ -165,123 +144,36 @@ static void fail_errno(struct receiver *receiver, uint32_t id, int error)
     fail_entry(receiver, id, problem_code_of_errno(error), place_error_text(error));
 }
 
-static int current_directory(const struct receiver *receiver)
-{
-    return receiver->depth > 0 ? receiver->levels[receiver->depth - 1].fd
-                               : receiver->options.target->directory;
-}
-
-static void path_append(struct receiver *receiver, const char *name)
-{
-    size_t length = receiver->path_length;
-    if (name[0] == 0) {
-        return;
-    }
-    if (length > 0 && receiver->path[length - 1] != '/') {
-        receiver->path[length++] = '/';
-    }
-    strcpy(receiver->path + length, name);
-}
-
-static void path_restore(struct receiver *receiver)
-{
-    receiver->path[receiver->path_length] = 0;
-}
-
 static void report_entry(const struct receiver *receiver, const struct message *message)
 {
     const struct report *report = receiver->options.report;
     if (report->entry != NULL) {
-        report->entry(report->user, message->entry.kind, receiver->path, message->entry.size);
+        report->entry(report->user, message->entry.kind, receiver->tree.path, message->entry.size);
     }
-}
-
-static bool push_level(struct receiver *receiver, const struct level *level)
-{
-    if (receiver->depth == receiver->capacity) {
-        unsigned capacity = receiver->capacity > 0 ? 2 * receiver->capacity : 16;
-        struct level *levels = realloc(receiver->levels, capacity * sizeof(*levels));
-        if (levels == NULL) {
-            return false;
-        }
-        receiver->levels = levels;
-        receiver->capacity = capacity;
-    }
-    receiver->levels[receiver->depth++] = *level;
-    return true;
-}
-
-/* Makes or finds a directory: its descriptor or -errno. */
-static int make_directory(const struct receiver *receiver, const char *name, bool *ret_existed)
-{
-    int parent = current_directory(receiver);
-    bool existed = name[0] == 0;
-    if (!existed && mkdirat(parent, name, 0700) != 0) {
-        if (errno != EEXIST) {
-            return -errno;
-        }
-        existed = true;
-    }
-    int fd = confine_open(parent, name[0] == 0 ? "." : name, O_RDONLY | O_DIRECTORY, 0,
-                          CONFINE_NO_SYMLINKS);
-    if (fd >= 0 && existed) {
-        place_sweep(fd);
-    }
-    *ret_existed = existed;
-    return fd;
 }
 
 static void begin_directory(struct receiver *receiver, const struct message *message,
                             const char *name)
 {
-    bool existed = false;
-    int fd = strlen(receiver->path) < PATH_MAX ? make_directory(receiver, name, &existed)
-                                               : -ENAMETOOLONG;
-    struct level level = {
-        .fd = fd,
-        .path_length = receiver->path_length,
-        .set_attributes = !existed || receiver->options.force,
-        .mode = message->entry.mode & 01777,
+    const struct tree_attributes attributes = {
+        .force = receiver->options.force,
+        .fsync = receiver->options.fsync,
+        .mode = message->entry.mode,
         .mtime = {.tv_sec = message->entry.mtime_s, .tv_nsec = message->entry.mtime_ns},
-        .id = message->entry.id,
     };
-    if (fd < 0 && fd != -ENOTDIR) {
-        fail_errno(receiver, message->entry.id, -fd);
-    } else if (fd < 0) {
-        fail_entry(receiver, message->entry.id, PROBLEM_WRONG_KIND,
-                   "exists already and is not a directory");
-    } else if (!push_level(receiver, &level)) {
-        close(fd);
-        fd = -ENOMEM;
-        fail_errno(receiver, message->entry.id, ENOMEM);
-    }
-    if (fd < 0) {
-        receiver->dead_depth = 1;
-        path_restore(receiver);
+    int error = tree_enter(&receiver->tree, name, message->entry.id, &attributes);
+    if (error == 0) {
+        receiver->options.tally->directories++;
         return;
     }
-    receiver->path_length = strlen(receiver->path);
-    receiver->options.tally->directories++;
-}
-
-static void leave_directory(struct receiver *receiver)
-{
-    struct level *level = &receiver->levels[--receiver->depth];
-    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, level->mtime};
-    int error = 0;
-    if (level->set_attributes &&
-        (fchmod(level->fd, level->mode) != 0 || futimens(level->fd, times) != 0)) {
-        error = errno;
+    if (error == ENOTDIR) {
+        fail_entry(receiver, message->entry.id, PROBLEM_WRONG_KIND,
+                   "exists already and is not a directory");
+    } else {
+        fail_errno(receiver, message->entry.id, error);
     }
-    if (error == 0 && receiver->options.fsync && fsync(level->fd) != 0) {
-        error = errno;
-    }
-    close(level->fd);
-    if (error != 0) {
-        fail_errno(receiver, level->id, error);
-    }
-    receiver->path_length = level->path_length;
-    path_restore(receiver);
+    receiver->dead_depth = 1;
+    tree_forget(&receiver->tree);
 }
 
 static struct place_attributes attributes_of(const struct receiver *receiver,
@@ -305,7 +197,7 @@ static void place_eager(struct receiver *receiver, const struct message *message
         return;
     }
     struct place place;
-    int error = place_begin(&place, current_directory(receiver), name, receiver->options.force);
+    int error = place_begin(&place, tree_directory(&receiver->tree), name, receiver->options.force);
     if (error == 0) {
         error = place_write(&place, data.bytes, data.length, 0);
         if (error == 0) {
@@ -338,7 +230,7 @@ static void begin_file(struct receiver *receiver, const struct message *message,
         receiver->file.discarded = true;
         return;
     }
-    int error = place_begin(&receiver->file.place, current_directory(receiver), name,
+    int error = place_begin(&receiver->file.place, tree_directory(&receiver->tree), name,
                             receiver->options.force);
     if (error != 0) {
         receiver->file.discarded = true;
@@ -352,7 +244,7 @@ static void place_link(struct receiver *receiver, const struct message *message,
     memcpy(target, message->entry.data.bytes, message->entry.data.length);
     target[message->entry.data.length] = 0;
     const struct place_attributes attributes = attributes_of(receiver, message);
-    int error = place_symlink(current_directory(receiver), name, target, attributes.mtime,
+    int error = place_symlink(tree_directory(&receiver->tree), name, target, attributes.mtime,
                               receiver->options.force);
     if (error != 0) {
         fail_errno(receiver, message->entry.id, error);
@@ -367,7 +259,7 @@ static const char *entry_name(struct receiver *receiver, const struct message *m
 {
     memcpy(buffer, message->entry.name.bytes, message->entry.name.length);
     buffer[message->entry.name.length] = 0;
-    if (receiver->depth > 0 || receiver->dead_depth > 0) {
+    if (receiver->tree.depth > 0 || receiver->dead_depth > 0) {
         return buffer[0] != 0 ? buffer : NULL;
     }
     if (message->entry.source >= receiver->options.source_count ||
@@ -420,7 +312,7 @@ static bool receive_entry(struct receiver *receiver, const struct message *messa
         }
         return true;
     }
-    path_append(receiver, name);
+    tree_name(&receiver->tree, name);
     report_entry(receiver, message);
     if (message->entry.kind == ENTRY_DIRECTORY) {
         begin_directory(receiver, message, name);
@@ -435,7 +327,7 @@ static bool receive_entry(struct receiver *receiver, const struct message *messa
     } else {
         place_link(receiver, message, name);
     }
-    path_restore(receiver);
+    tree_forget(&receiver->tree);
     return true;
 }
 
@@ -516,14 +408,14 @@ static bool receive_end(struct receiver *receiver, const struct message *message
         report_source_problem(receiver, message->end.code, message->end.path, message->end.text);
     }
     receiver->state = RECEIVER_ENTRIES;
-    path_restore(receiver);
+    tree_forget(&receiver->tree);
     return true;
 }
 
 static bool receive_leave(struct receiver *receiver, const char **ret_reason)
 {
     if (receiver->state != RECEIVER_ENTRIES ||
-        (receiver->depth == 0 && receiver->dead_depth == 0)) {
+        (receiver->tree.depth == 0 && receiver->dead_depth == 0)) {
         *ret_reason = "left a directory it was not in";
         return false;
     }
@@ -531,13 +423,19 @@ static bool receive_leave(struct receiver *receiver, const char **ret_reason)
         receiver->dead_depth--;
         return true;
     }
-    leave_directory(receiver);
+    uint32_t id;
+    int error = tree_leave(&receiver->tree, &id);
+    if (error != 0) {
+        fail_errno(receiver, id, error);
+    }
+    tree_forget(&receiver->tree);
     return true;
 }
 
 static bool receive_finished(struct receiver *receiver, const char **ret_reason)
 {
-    if (receiver->state != RECEIVER_ENTRIES || receiver->depth > 0 || receiver->dead_depth > 0) {
+    if (receiver->state != RECEIVER_ENTRIES || receiver->tree.depth > 0 ||
+        receiver->dead_depth > 0) {
         *ret_reason = "finished in the middle of a file or directory";
         return false;
     }

@@ -4,9 +4,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tools/transfer/digest.h"
+#include "tools/transfer/source.h"
 
 enum sender_state {
     SENDER_ENTRIES,  /* between two entries */
@@ -27,10 +27,8 @@ struct chunk_pool {
 };
 
 struct current_file {
-    int fd;
-    bool sparse, rejected;
-    struct stat status;
-    uint64_t size, position, data_end;
+    struct source source;
+    bool rejected;
     char *path;
 };
 
@@ -67,7 +65,7 @@ struct sender *sender_create(const struct sender_options *options)
     }
     sender->options = *options;
     sender->link = options->link;
-    sender->file.fd = -1;
+    sender->file.source.fd = -1;
     sender->digest = digest_create();
     sender->walk = walk_create(&options->walk, options->sources, options->source_count);
     if (options->totals) {
@@ -83,11 +81,9 @@ struct sender *sender_create(const struct sender_options *options)
 
 static void close_file(struct sender *sender)
 {
-    if (sender->file.fd >= 0) {
-        close(sender->file.fd);
-    }
+    source_close(&sender->file.source);
     free(sender->file.path);
-    sender->file = (struct current_file){.fd = -1};
+    sender->file = (struct current_file){.source = {.fd = -1}};
 }
 
 void sender_destroy(struct sender *sender)
@@ -197,113 +193,63 @@ static void report_entry(struct sender *sender, enum entry_kind kind, const char
     }
 }
 
-static bool is_unchanged(const struct stat *before, const struct stat *after)
+/* A small file: read whole, checked, and sent with its entry. */
+static void send_eager(struct sender *sender, const struct walk_step *step, struct source *source)
 {
-    return before->st_size == after->st_size && before->st_mtim.tv_sec == after->st_mtim.tv_sec &&
-           before->st_mtim.tv_nsec == after->st_mtim.tv_nsec;
-}
-
-/* What a file is like after it was read, against what it was before. */
-static enum problem_code check_unchanged(int fd, const struct stat *before, const char **ret_text)
-{
-    struct stat after;
-    if (fstat(fd, &after) != 0) {
-        *ret_text = strerror(errno);
-        return problem_code_of_errno(errno);
-    }
-    if (!is_unchanged(before, &after)) {
-        *ret_text = "changed while it was read";
-        return PROBLEM_CHANGED;
-    }
-    if (after.st_nlink == 0 && before->st_nlink > 0) {
-        *ret_text = "removed while it was read";
-        return PROBLEM_VANISHED;
-    }
-    return PROBLEM_NONE;
-}
-
-/* The bytes that were there, up to `length`, or -errno. */
-static ssize_t read_fully(int fd, void *bytes, size_t length, uint64_t offset)
-{
-    size_t done = 0;
-    while (done < length) {
-        ssize_t count = pread(fd, (char *)bytes + done, length - done, (off_t)(offset + done));
-        if (count < 0 && errno == EINTR) {
-            continue;
-        }
-        if (count < 0) {
-            return -errno;
-        }
-        if (count == 0) {
-            break;
-        }
-        done += (size_t)count;
-    }
-    return (ssize_t)done;
-}
-
-static void send_eager(struct sender *sender, const struct walk_step *step, int fd,
-                       const struct stat *status)
-{
-    ssize_t length = read_fully(fd, sender->eager, (size_t)status->st_size, 0);
     const char *text = NULL;
-    enum problem_code code = PROBLEM_NONE;
-    if (length < 0) {
-        code = problem_code_of_errno((int)-length);
-        text = strerror((int)-length);
-    } else {
-        code = check_unchanged(fd, status, &text);
-        if (code == PROBLEM_NONE && length != status->st_size) {
-            code = PROBLEM_CHANGED;
-            text = "shrank while it was read";
-        }
+    size_t length = (size_t)source->size;
+    enum problem_code code = source_read(source, sender->eager, length, &text);
+    if (code == PROBLEM_NONE) {
+        code = source_check(source, &text);
     }
     if (code != PROBLEM_NONE) {
         skip(sender, code, step->path, text);
         return;
     }
-    struct message message = entry_of(sender, step, status, ENTRY_FILE);
+    struct message message = entry_of(sender, step, &source->status, ENTRY_FILE);
     message.entry.eager = true;
-    message.entry.size = (uint64_t)length;
-    digest_of(sender->eager, (size_t)length, message.entry.digest);
-    send_message(sender, &message, (struct span){sender->eager, (size_t)length});
+    message.entry.size = length;
+    digest_of(sender->eager, length, message.entry.digest);
+    send_message(sender, &message, (struct span){sender->eager, length});
     sender->options.tally->files++;
-    sender->options.tally->bytes += (uint64_t)length;
+    sender->options.tally->bytes += length;
+}
+
+static void begin_chunks(struct sender *sender, const struct walk_step *step,
+                         const struct source *source)
+{
+    struct message message = entry_of(sender, step, &source->status, ENTRY_FILE);
+    message.entry.size = source->size;
+    posix_fadvise(source->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    digest_start(sender->digest);
+    send_plain(sender, &message);
+    sender->state = SENDER_FILE;
 }
 
 static void begin_file(struct sender *sender, const struct walk_step *step)
 {
     struct stat status;
+    struct source source;
     int fd = walk_open_file(sender->walk, step, &status);
     if (fd < 0) {
         skip_step(sender, step, -fd);
         return;
     }
-    report_entry(sender, ENTRY_FILE, step->path, (uint64_t)status.st_size);
-    if (status.st_size <= EAGER_LENGTH_MAX) {
-        send_eager(sender, step, fd, &status);
-        close(fd);
+    source_open(&source, fd, &status);
+    report_entry(sender, ENTRY_FILE, step->path, source.size);
+    if (source.size <= EAGER_LENGTH_MAX) {
+        send_eager(sender, step, &source);
+        source_close(&source);
         return;
     }
     char *path = strdup(step->path);
     if (path == NULL) {
-        close(fd);
+        source_close(&source);
         skip_step(sender, step, ENOMEM);
         return;
     }
-    posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    sender->file = (struct current_file){
-        .fd = fd,
-        .status = status,
-        .size = (uint64_t)status.st_size,
-        .sparse = (uint64_t)status.st_blocks * 512 < (uint64_t)status.st_size,
-        .path = path,
-    };
-    digest_start(sender->digest);
-    struct message message = entry_of(sender, step, &status, ENTRY_FILE);
-    message.entry.size = sender->file.size;
-    send_plain(sender, &message);
-    sender->state = SENDER_FILE;
+    sender->file = (struct current_file){.source = source, .path = path};
+    begin_chunks(sender, step, &source);
 }
 
 static bool remember_directory(struct sender *sender, uint32_t id)
@@ -397,57 +343,24 @@ static void end_file(struct sender *sender, enum problem_code code, const char *
     sender->state = SENDER_ENTRIES;
 }
 
-/* Moves over a hole, if there is one, and finds where the data after it ends. */
 static void next_extent(struct sender *sender)
 {
-    struct current_file *file = &sender->file;
-    uint64_t data = file->position, end = file->size;
-    if (file->sparse) {
-        off_t found = lseek(file->fd, (off_t)file->position, SEEK_DATA);
-        if (found < 0 && errno == ENXIO) { /* nothing but a hole up to the end */
-            found = (off_t)file->size;
-        }
-        if (found >= 0) {
-            data = (uint64_t)found < file->size ? (uint64_t)found : file->size;
-            found = data < file->size ? lseek(file->fd, (off_t)data, SEEK_HOLE) : -1;
-            end = found > 0 && (uint64_t)found < file->size ? (uint64_t)found : file->size;
-        }
-    }
-    if (data > file->position) {
-        struct message message = {.type = MESSAGE_HOLE};
-        message.hole.length = data - file->position;
+    struct source *source = &sender->file.source;
+    uint64_t from = source->position;
+    struct message message = {.type = MESSAGE_HOLE};
+    message.hole.length = source_skip_hole(source);
+    if (message.hole.length > 0) {
         send_plain(sender, &message);
-        digest_hole(sender->digest, file->position, message.hole.length);
+        digest_hole(sender->digest, from, message.hole.length);
         sender->options.tally->bytes += message.hole.length;
-        file->position = data;
     }
-    file->data_end = end;
 }
 
-static enum progress send_chunk(struct sender *sender)
+/* Takes a free chunk on each side and sends `length` bytes that lie in ours. */
+static void put_chunk(struct sender *sender, size_t length)
 {
-    struct current_file *file = &sender->file;
-    if (sender->local.count == 0 || sender->granted.count == 0) {
-        return PROGRESS_BLOCKED;
-    }
-    uint16_t local = sender->local.numbers[sender->local.count - 1];
-    uint16_t remote = sender->granted.numbers[sender->granted.count - 1];
-    uint8_t *bytes = sender->memory + (size_t)local * sender->chunk_length;
-    uint64_t left = file->data_end - file->position;
-    size_t length = left < sender->chunk_length ? (size_t)left : sender->chunk_length;
-    ssize_t count = read_fully(file->fd, bytes, length, file->position);
-    if (count < 0) {
-        end_file(sender, problem_code_of_errno((int)-count), strerror((int)-count));
-        return PROGRESS_MADE;
-    }
-    if ((size_t)count < length) {
-        end_file(sender, PROBLEM_CHANGED, "shrank while it was read");
-        return PROGRESS_MADE;
-    }
-    digest_data(sender->digest, bytes, length);
-    sender->local.count--;
-    sender->granted.count--;
-    sender->is_granted[remote] = false;
+    uint16_t local = sender->local.numbers[--sender->local.count];
+    uint16_t remote = sender->granted.numbers[--sender->granted.count];
     const struct link_put put = {
         .offset = (size_t)local * sender->chunk_length,
         .length = length,
@@ -455,26 +368,46 @@ static enum progress send_chunk(struct sender *sender)
         .remote_offset = (uint64_t)remote * sender->remote_chunk_length,
         .notice = notice_pack(remote, sender->sequence++),
     };
+    sender->is_granted[remote] = false;
     sender->link->operations->put(sender->link, &put);
-    file->position += length;
     sender->options.tally->bytes += length;
+}
+
+static enum progress send_chunk(struct sender *sender)
+{
+    struct source *source = &sender->file.source;
+    if (sender->local.count == 0 || sender->granted.count == 0) {
+        return PROGRESS_BLOCKED;
+    }
+    const char *text;
+    uint64_t left = source->data_end - source->position;
+    size_t length = left < sender->chunk_length ? (size_t)left : sender->chunk_length;
+    uint8_t *bytes = sender->memory +
+                     (size_t)sender->local.numbers[sender->local.count - 1] * sender->chunk_length;
+    enum problem_code code = source_read(source, bytes, length, &text);
+    if (code != PROBLEM_NONE) {
+        end_file(sender, code, text);
+        return PROGRESS_MADE;
+    }
+    digest_data(sender->digest, bytes, length);
+    put_chunk(sender, length);
     return PROGRESS_MADE;
 }
 
 static enum progress continue_file(struct sender *sender)
 {
-    struct current_file *file = &sender->file;
-    if (file->rejected) {
+    const struct source *source = &sender->file.source;
+    if (sender->file.rejected) {
         end_file(sender, PROBLEM_INPUT_OUTPUT, "given up by the other side");
         return PROGRESS_MADE;
     }
-    if (file->position == file->size) {
+    if (source->position == source->size) {
         const char *text = "";
-        enum problem_code code = check_unchanged(file->fd, &file->status, &text);
+        enum problem_code code = source_check(source, &text);
         end_file(sender, code, text);
         return PROGRESS_MADE;
     }
-    if (file->position == file->data_end) {
+    if (source->position == source->data_end) {
         next_extent(sender);
         return PROGRESS_MADE;
     }

@@ -1,0 +1,415 @@
+#!/usr/bin/env bash
+# weir cp and weir serve as whole programs, on loopback over the software RNIC.
+# usage: cp_test.sh BUILD_DIR [CASE...]
+set -u
+build=$(realpath "$1")
+shift
+weir=$build/weir
+export WEIR_LIBRARY_DIR=$build/dropin
+work=$(mktemp -d "${TMPDIR:-/tmp}/weir-cp-test-XXXXXX")
+cd "$work" || exit 1
+failures=0
+pids=()
+
+cleanup() {
+    local pid
+    for pid in "${pids[@]}"; do
+        kill -9 "$pid" 2>/dev/null
+    done
+    wait 2>/dev/null
+    chmod -R u+rwx "$work" 2>/dev/null
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+fail() {
+    echo "  FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# start_server NAME COMMAND...: runs the command, which is a weir serve at the end, with its output
+# in NAME.log; sets $pid and $url. A server that does not say its address within 10 s is a failure.
+start_server() {
+    local name=$1
+    shift
+    "$@" >"$name.log" 2>&1 &
+    pid=$!
+    pids+=("$pid")
+    url=
+    for _ in $(seq 200); do
+        url=$(sed -n 's|.* at \(weir://[^ ]*\)/ .*|\1|p' "$name.log")
+        [ -n "$url" ] && return 0
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.05
+    done
+    cat "$name.log"
+    return 1
+}
+
+serve() { # NAME ROOT [OPTION...]
+    local name=$1 root=$2
+    shift 2
+    start_server "$name" "$weir" serve --listen 127.0.0.1:0 --root "$root" "$@" ||
+        fail "the server $name does not start"
+}
+
+stop() { # PID
+    kill "$1" 2>/dev/null
+    wait "$1" 2>/dev/null
+}
+
+# expect CODE PATTERN COMMAND...: the exit status, and what standard error or output must say.
+expect() {
+    local code=$1 pattern=$2 got
+    shift 2
+    timeout 60 "$@" >out.txt 2>&1
+    got=$?
+    [ "$got" = "$code" ] || fail "exit status $got, not $code: $*: $(head -c 600 out.txt)"
+    grep -q -- "$pattern" out.txt || fail "does not say '$pattern': $*: $(head -c 600 out.txt)"
+}
+
+same() { # PATH PATH
+    diff -r --no-dereference "$1" "$2" >diff.txt 2>&1 || fail "differ: $(head -3 diff.txt)"
+}
+
+no_temporary_names() { # DIR
+    local found
+    found=$(find "$1" -name '.weir-*' | head -3)
+    [ -z "$found" ] || fail "left over: $found"
+}
+
+metadata() { # DIR: mode, mtime and kind of everything in it
+    (cd "$1" && find . -printf '%P %m %T@ %y %l\n' | LC_ALL=C sort)
+}
+
+# A file of so many MiB that compresses badly and differs from place to place.
+make_file() { # NAME MIB
+    openssl enc -aes-128-ctr -pass pass:"$1" -nosalt </dev/zero 2>/dev/null | head -c "$2M" >"$1"
+}
+
+case_files() { # push and pull, names, existing targets
+    mkdir root
+    serve a root
+    make_file f 20
+    expect 0 '1 file, 20.0 MiB' "$weir" cp f "$url/"
+    same f root/f
+    expect 0 '1 file' "$weir" cp "$url/f" g
+    same f g
+    expect 1 'root\|/f: cannot write: exists' "$weir" cp f "$url/"
+    echo new >f
+    expect 0 '1 file' "$weir" cp --force --fsync f "$url/"
+    same f root/f
+    expect 1 'g: cannot write: exists' "$weir" cp "$url/f" g
+    expect 0 '1 file' "$weir" cp -f "$url/f" g
+    same f g
+    local name
+    name=$(printf 'n%.0s' $(seq 255))
+    cp f "$name"
+    expect 0 '1 file' "$weir" cp "$name" "$url/"
+    same f "root/$name"
+    expect 5 'too long' "$weir" cp f "$url/x$name"
+    touch $'\xff\n\e[2J'
+    expect 0 '1 file' "$weir" cp -v $'\xff\n\e[2J' "$url/"
+    [ -e $'root/\xff\n\e[2J' ] || fail "a name of odd bytes did not arrive"
+    grep -q $'\e' out.txt && fail "an escape sequence reached the terminal"
+    expect 0 '2 files' "$weir" cp "$url/f" "$url/$name" .. 2>/dev/null
+    rm -f "../f" "../$name"
+    no_temporary_names root
+    stop "$pid"
+}
+
+case_tree() { # 2,000 files, links, modes and times
+    mkdir root t
+    local i j
+    for i in $(seq 20); do
+        mkdir "t/d$i"
+        for j in $(seq 99); do
+            printf '%*d\n' $((j * 97)) "$i" >"t/d$i/f$j"
+        done
+    done
+    head -c 3000000 /dev/urandom >t/big
+    mkdir t/empty t/locked
+    echo x >t/locked/f
+    chmod 400 t/locked/f
+    chmod 555 t/locked
+    ln -s ../nowhere t/dangling
+    ln -s /etc t/outside
+    touch -h -d '2001-02-03 04:05:06.789' t/d3 t/d4/f5 t/dangling
+    serve a root
+    expect 0 '1,982 files' "$weir" cp -r t "$url/"
+    same t root/t
+    [ "$(metadata t)" = "$(metadata root/t)" ] ||
+        fail "modes or times differ: $(diff <(metadata t) <(metadata root/t) | head -4)"
+    expect 0 '1,982 files' "$weir" cp -r "$url/t" back
+    same t back
+    [ "$(metadata t)" = "$(metadata back)" ] || fail "modes or times differ on the way back"
+    expect 1 '1,982 not copied\|not copied' "$weir" cp -r t "$url/"
+    expect 0 '1,982 files' "$weir" cp -r --force t "$url/"
+    same t root/t
+    expect 1 'is a directory (-r' "$weir" cp t "$url/"
+    mkfifo t/fifo
+    expect 0 'warning: t/fifo: left out' "$weir" cp -r t "$url/again"
+    stop "$pid"
+}
+
+case_confinement() { # nothing outside the root
+    mkdir root
+    echo secret >outside
+    echo f >f
+    ln -s "$work/outside" root/link
+    ln -s "$work" root/up
+    ln -s f root/inner
+    echo f >root/f
+    serve a root
+    expect 1 'leads out' "$weir" cp "$url/link" got
+    expect 1 'leads out' "$weir" cp "$url/up/outside" got
+    expect 1 '"\.\."' "$weir" cp "$url/../outside" got
+    expect 5 '"\.\."' "$weir" cp f "$url/../f2"
+    expect 5 'leads out' "$weir" cp f "$url/up/f2"
+    expect 5 'leads out' "$weir" cp f "$url/link"
+    expect 5 'leads out' "$weir" cp --force f "$url/link"
+    [ "$(cat outside)" = secret ] || fail "written through a link that leads out"
+    expect 0 '1 file' "$weir" cp "$url/inner" got
+    [ -e got ] && [ ! -e f2 ] || fail "wrong files"
+    stop "$pid"
+}
+
+case_usage() { # exit statuses, and words
+    mkdir root
+    echo f >f
+    expect 2 'one side must be weir' "$weir" cp f g
+    expect 2 'one side must be local' "$weir" cp weir://h/a weir://h/b
+    expect 2 'a source and a target' "$weir" cp f
+    expect 2 'not of the form' "$weir" cp f weir:///x
+    expect 2 'auto, rdma or soft' "$weir" cp --fabric x f weir://h/
+    expect 2 'no command' "$weir" frobnicate
+    expect 2 'not a loopback address' "$weir" serve --listen 0.0.0.0:0
+    expect 2 'not a loopback address' "$weir" serve --listen :0
+    expect 6 'No such file' "$weir" serve --root nowhere
+    expect 3 '127.0.0.1:1' "$weir" cp f weir://127.0.0.1:1/
+    expect 6 'nowhere: No such file\|no such directory' "$weir" cp weir://127.0.0.1:1/f nowhere/x
+    if [ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ]; then
+        expect 6 'no RDMA device' "$weir" cp --fabric rdma f weir://127.0.0.1:1/
+    fi
+    expect 0 'weir0' "$weir" info
+    expect 0 '"device":"weir0"' "$weir" info --json
+    expect 0 'usage: weir cp' "$weir" help cp
+    expect 0 'LD_PRELOAD' "$weir" run -- sh -c 'env | grep LD_PRELOAD'
+    expect 7 said "$weir" run -- sh -c 'echo said; exit 7'
+    expect 127 'nosuchprogram' "$weir" run nosuchprogram
+    WEIR_LIBRARY_DIR=/nowhere expect 6 'WEIR_LIBRARY_DIR' "$weir" run true
+    serve a root
+    expect 0 '"event":"summary","exit":0' "$weir" cp --json f "$url/"
+    expect 1 '"code":"exists"' "$weir" cp --json f "$url/"
+    expect 5 'no such directory' "$weir" cp f "$url/nowhere/"
+    expect 1 'nothere: cannot read: No such file' "$weir" cp nothere f "$url/"
+    expect 1 '/nothere: cannot read: No such file' "$weir" cp "$url/nothere" g
+    stop "$pid"
+    serve b root --read-only
+    expect 5 'read-only' "$weir" cp f "$url/g"
+    expect 0 '1 file' "$weir" cp "$url/f" g
+    stop "$pid"
+}
+
+case_sparse() { # holes cost neither time nor memory
+    mkdir root
+    truncate -s 100G s
+    printf middle | dd of=s bs=1 seek=53687091200 conv=notrunc status=none
+    serve a root
+    expect 0 '1 file, 100 GiB' "$weir" cp s "$url/"
+    [ "$(stat -c %s root/s)" = 107374182400 ] || fail "the length is wrong"
+    [ "$(stat -c %b root/s)" -lt 2048 ] || fail "the holes were filled"
+    [ "$(dd if=root/s bs=6 skip=1 iflag=skip_bytes skip=53687091200 count=1 status=none 2>/dev/null)" = middle ] ||
+        fail "the data is not where it was"
+    [ "$(awk '/VmHWM/ { print $2 }' "/proc/$pid/status")" -lt 102400 ] || fail "the server grew"
+    stop "$pid"
+}
+
+case_changing() { # a source that is written while it is read
+    mkdir root
+    make_file f 200
+    serve a root
+    (while echo more >>f; do sleep 0.01; done) &
+    local writer=$!
+    pids+=("$writer")
+    sleep 0.05
+    expect 1 'f: cannot read: changed while it was read' "$weir" cp f "$url/"
+    expect 1 '"code":"changed"' "$weir" cp --json f "$url/"
+    kill "$writer"
+    wait "$writer" 2>/dev/null
+    [ ! -e root/f ] || fail "the changed file was placed"
+    expect 0 '1 file' "$weir" cp f "$url/"
+    no_temporary_names root
+    stop "$pid"
+}
+
+case_disks() { # a full disk, a disk one may only read
+    if ! unshare -m true 2>/dev/null; then
+        echo "  skipped: no mount namespace for us here"
+        return
+    fi
+    mkdir root
+    make_file f 5
+    echo small >small
+    # shellcheck disable=SC2016
+    start_server a unshare -m sh -c 'mount -t tmpfs -o size=1M none "$1" && exec "$2" serve \
+        --listen 127.0.0.1:0 --root "$1"' sh "$work/root" "$weir" || fail "no server"
+    expect 1 '/f: cannot write: No space left' "$weir" cp f small "$url/"
+    expect 0 '^got$' "$weir" cp -v "$url/small" got
+    same small got
+    expect 1 'No such file' "$weir" cp "$url/f" got2
+    stop "$pid"
+    # shellcheck disable=SC2016
+    expect 1 'got/f: cannot write: No space left' unshare -m sh -c \
+        'mkdir -p got; rm -f got; mkdir got; mount -t tmpfs -o size=1M none got; mkdir r; cp f r/
+         "$0" serve --listen 127.0.0.1:0 --root r >r.log & server=$!
+         until grep -q weir:// r.log; do sleep 0.05; done
+         "$0" cp "$(sed -n "s|.* at \(weir://[^ ]*\)/ .*|\1|p" r.log)/f" got; code=$?
+         kill $server; exit $code' "$weir"
+    # shellcheck disable=SC2016
+    start_server b unshare -m sh -c 'mount -t tmpfs -o ro none "$1" && exec "$2" serve \
+        --listen 127.0.0.1:0 --root "$1"' sh "$work/root" "$weir" || fail "no server"
+    expect 1 '/small: cannot write: Read-only file system' "$weir" cp small "$url/"
+    stop "$pid"
+}
+
+now_ms() { date +%s%3N; }
+
+# Whatever has a name must be whole.
+whole_or_absent() { # FILE ORIGINAL
+    [ ! -e "$1" ] || same "$1" "$2"
+}
+
+case_client_killed() { # at several moments; the server says so within 10 s and serves on
+    mkdir root
+    make_file f 600
+    serve a root
+    local moment number=0 clients=()
+    for moment in 0.01 0.03 0.1 0.2 0.3 0.5; do
+        number=$((number + 1))
+        "$weir" cp -q f "$url/f$number" &
+        clients+=($!)
+        sleep "$moment"
+        kill -9 "$!"
+    done
+    local began
+    began=$(now_ms)
+    wait "${clients[@]}" 2>/dev/null
+    until [ "$(grep -c ': lost: \|: pushed ' a.log)" -ge "$number" ]; do
+        if [ $(($(now_ms) - began)) -gt 10000 ]; then
+            # a client that was killed before it connected is nobody's loss
+            [ "$(grep -c ': lost: ' a.log)" -ge 3 ] || fail "not noticed within 10 s: $(cat a.log)"
+            break
+        fi
+        sleep 0.1
+    done
+    for number in 1 2 3 4 5 6; do
+        whole_or_absent "root/f$number" f
+    done
+    no_temporary_names root
+    expect 0 '1 file' "$weir" cp f "$url/after"
+    same f root/after
+    stop "$pid"
+}
+
+case_server_killed() { # at several moments; the client ends with status 4 within 10 s
+    mkdir t
+    make_file f 600
+    local file
+    for file in $(seq 3000); do
+        echo "$file" >"t/$file"
+    done
+    local number=0 clients=() lost=0 moment client what began
+    for moment in 0.01 0.05 0.1 0.2 0.3 0.5; do
+        number=$((number + 1))
+        mkdir "root$number"
+        serve "s$number" "root$number"
+        what=f
+        [ $((number % 2)) = 0 ] && what=t
+        timeout 60 "$weir" cp -r "$what" "$url/" >"c$number.log" 2>&1 &
+        clients+=($!)
+        sleep "$moment"
+        kill -9 "$pid"
+    done
+    began=$(now_ms)
+    number=0
+    for client in "${clients[@]}"; do
+        number=$((number + 1))
+        wait "$client"
+        case $? in
+        0) ;;
+        3 | 4)
+            lost=$((lost + 1))
+            grep -q '127.0.0.1' "c$number.log" || fail "no peer named: $(cat "c$number.log")"
+            ;;
+        *) fail "an exit status that means something else: $(cat "c$number.log")" ;;
+        esac
+        whole_or_absent "root$number/f" f
+        no_temporary_names "root$number"
+        [ -z "$(find "root$number" -type f -size 0)" ] || fail "an empty file"
+    done
+    [ $(($(now_ms) - began)) -lt 10000 ] || fail "the clients took $(($(now_ms) - began)) ms"
+    [ "$lost" -ge 3 ] || fail "only $lost of the clients lost their server; the test says nothing"
+}
+
+case_interrupted() { # SIGINT: status 130, nothing left, the server knows at once
+    mkdir root
+    make_file f 600
+    serve a root
+    "$weir" cp f "$url/" >c.log 2>&1 &
+    local client=$!
+    sleep 0.3
+    kill -INT "$client"
+    wait "$client"
+    local code=$?
+    [ "$code" = 130 ] || [ "$code" = 0 ] || fail "exit status $code: $(cat c.log)"
+    sleep 0.5
+    if [ "$code" = 130 ]; then
+        grep -q ': lost: ' a.log || fail "the server does not know: $(cat a.log)"
+        [ ! -e root/f ] || fail "the file has a name"
+    fi
+    no_temporary_names root
+    stop "$pid"
+}
+
+case_many_clients() { # at once, both directions
+    mkdir root
+    make_file f 30
+    cp f root/g
+    serve a root
+    local i clients=()
+    for i in 1 2 3 4; do
+        timeout 60 "$weir" cp -q f "$url/f$i" &
+        clients+=($!)
+        timeout 60 "$weir" cp -q "$url/g" "g$i" &
+        clients+=($!)
+    done
+    for i in "${clients[@]}"; do
+        wait "$i" || fail "a client failed"
+    done
+    for i in 1 2 3 4; do
+        same f "root/f$i"
+        same f "g$i"
+    done
+    stop "$pid"
+}
+
+cases=("$@")
+if [ ${#cases[@]} = 0 ]; then
+    cases=(usage files tree confinement sparse changing disks many_clients interrupted
+        client_killed server_killed)
+fi
+for name in "${cases[@]}"; do
+    echo "$name"
+    mkdir "$work/$name"
+    cd "$work/$name" || exit 1
+    work=$PWD "case_$name"
+    cd "$work" || exit 1
+    chmod -R u+rwx "$work/$name"
+    rm -rf "${work:?}/$name"
+done
+if [ "$failures" -gt 0 ]; then
+    echo "$failures failed"
+    exit 1
+fi
+echo "all passed"
