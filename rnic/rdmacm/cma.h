@@ -71,6 +71,10 @@ struct cma_id {
     struct list_node listening_node;
     uint32_t claim; /* in the registry */
     enum registry_scope scope;
+    struct cm_connect_request request; /* active: as sent */
+    struct list_node retry_node;       /* retry.c */
+    struct instant retry_at;
+    uint32_t refusals;
     struct path path;
     uint32_t interface_index;
     struct cma_terms terms;
@@ -124,8 +128,16 @@ struct cma_device *cma_device(void);
 /* Binds an id to the device. */
 void cma_attach(struct cma_id *id);
 
-/* dispatch.c: routes what cm has to say until there is nothing more. */
-void cma_dispatch(struct cma_device *device);
+/* dispatch.c: routes what cm has to say until there is nothing more; returns when to come back
+ * without being woken. */
+struct instant cma_dispatch(struct cma_device *device);
+
+/* retry.c, all with the engine's lock held. */
+/* False: the refusal is to be told. */
+bool cma_retry_later(struct cma_device *device, struct cma_id *id, const struct cm_event *event);
+void cma_retry_forget(struct cma_id *id);
+/* Sends what is due again; returns when the next one is. */
+struct instant cma_retry_advance(struct cma_device *device, struct instant now);
 
 /* event.c */
 struct cma_event *cma_event_new(struct cma_id *owner, enum rdma_cm_event_type type, int status);

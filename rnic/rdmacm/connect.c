@@ -66,12 +66,12 @@ static void set_request_data(struct cma_id *id, const struct rdma_conn_param *pa
     parameters->private_length = CM_REQ_PRIVATE_MAX;
 }
 
-static enum status send_request(struct cma_id *id, const struct cm_connect_request *request)
+static enum status send_request(struct cma_id *id)
 {
     struct cma_device *device = cma_device();
     engine_lock(device->engine);
     enum status status = device->core->cm_connect(device->engine->cm, engine_now(device->engine),
-                                                  request, &id->connection);
+                                                  &id->request, &id->connection);
     if (status == STATUS_OK) {
         id->state = CMA_CONNECTING;
     }
@@ -100,16 +100,17 @@ PUBLIC int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     id->terms.initiator_depth = reads_wanted(param->initiator_depth, READS_MAX);
     id->terms.retry_count = smaller(param->retry_count, 7);
     id->terms.rnr_retry_count = smaller(param->rnr_retry_count, 7);
-    struct cm_connect_request request = {
+    id->refusals = 0;
+    id->request = (struct cm_connect_request){
         .path = id->path,
         .service_id = rdma_cm_service_id((uint8_t)ibv->ps, ntohs(rdma_get_dst_port(ibv))),
         .context = id,
         .response_timeout = RESPONSE_TIMEOUT,
         .max_retries = RESPONSE_RETRIES,
     };
-    fill_parameters(id, param, &request.parameters);
-    set_request_data(id, param, &request.parameters);
-    enum status status = send_request(id, &request);
+    fill_parameters(id, param, &id->request.parameters);
+    set_request_data(id, param, &id->request.parameters);
+    enum status status = send_request(id);
     return status != STATUS_OK ? cma_status(status) : cma_complete(id);
 }
 

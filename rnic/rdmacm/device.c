@@ -3,6 +3,7 @@
  * Opened when an id first needs it and kept until the process ends; a forked child opens its own.
  */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -32,17 +33,25 @@ static void wake(void *context)
     device->core->notify_post(device->wake, &record);
 }
 
+/* Milliseconds, rounded up, for poll; -1 for ever. */
+static int until(struct cma_device *device, struct instant when)
+{
+    uint64_t rest_ns = instant_elapsed_ns(engine_now(device->engine), when);
+    return instant_is_never(when) ? -1 : (int)(rest_ns / 1000000) + 1;
+}
+
 static void *run(void *context)
 {
     struct cma_device *device = context;
-    struct notify_record record;
+    struct pollfd wait = {.fd = device->core->notify_descriptor(device->wake), .events = POLLIN};
+    struct instant next = INSTANT_NEVER;
     for (;;) {
-        int error = device->core->notify_wait(device->wake, &record);
-        if (error == 0) {
-            cma_dispatch(device);
-        } else if (error != EINTR && error != EAGAIN) {
+        struct notify_record record;
+        if (poll(&wait, 1, until(device, next)) > 0 &&
+            device->core->notify_wait(device->wake, &record) != 0) {
             return NULL;
         }
+        next = cma_dispatch(device);
     }
 }
 

@@ -62,7 +62,7 @@ static void route(struct cma_device *device, const struct cm_event *event)
         route_request(device, event);
         return;
     }
-    if (id == NULL) {
+    if (id == NULL || cma_retry_later(device, id, event)) {
         return;
     }
     pthread_mutex_lock(&cma_lock);
@@ -75,12 +75,14 @@ static void route(struct cma_device *device, const struct cm_event *event)
     pthread_mutex_unlock(&cma_lock);
 }
 
-void cma_dispatch(struct cma_device *device)
+struct instant cma_dispatch(struct cma_device *device)
 {
     struct cm_event event;
     engine_lock(device->engine);
     while (device->core->cm_next_event(device->engine->cm, &event)) {
         route(device, &event);
     }
+    struct instant next = cma_retry_advance(device, engine_now(device->engine));
     engine_unlock(device->engine);
+    return next;
 }

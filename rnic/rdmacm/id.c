@@ -109,12 +109,13 @@ static void leave(struct cma_id *id)
 {
     struct cma_device *device = cma_device();
     cma_unlisten(id);
+    engine_lock(device->engine);
+    cma_retry_forget(id);
     if (id->connection != NULL) {
-        engine_lock(device->engine);
         device->core->cm_release(id->connection, engine_now(device->engine));
         id->connection = NULL;
-        engine_unlock(device->engine);
     }
+    engine_unlock(device->engine);
 }
 
 void cma_id_discard(struct cma_id *id)
