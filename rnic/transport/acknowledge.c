@@ -2,8 +2,6 @@
  * it acknowledges everything before too. */
 #include "rnic/transport/acknowledge.h"
 
-#include "rnic/wire/psn.h"
-
 /* A requester that asks for no acknowledgement gets one per so many packets. */
 #define UNANSWERED_MAX 32u
 
@@ -25,7 +23,6 @@ void acknowledge_executed(struct acknowledge *acknowledge, bool requested)
         acknowledge->owed = OWED_ACK;
     }
     acknowledge->demanded = false;
-    acknowledge->not_ready = false;
     acknowledge->unanswered++;
     if (requested || acknowledge->unanswered >= UNANSWERED_MAX) {
         owe(acknowledge, OWED_ACK);
@@ -35,7 +32,6 @@ void acknowledge_executed(struct acknowledge *acknowledge, bool requested)
 void acknowledge_executed_with_response(struct acknowledge *acknowledge)
 {
     acknowledge->demanded = false;
-    acknowledge->not_ready = false;
     acknowledge_paid(acknowledge);
 }
 
@@ -44,11 +40,9 @@ void acknowledge_duplicate(struct acknowledge *acknowledge)
     owe(acknowledge, OWED_ACK);
 }
 
-bool acknowledge_out_of_sequence(struct acknowledge *acknowledge, struct psn psn)
+bool acknowledge_out_of_sequence(struct acknowledge *acknowledge)
 {
-    bool same_flight = psn_before(acknowledge->ahead, psn);
-    acknowledge->ahead = psn;
-    if (acknowledge->demanded && (same_flight || acknowledge->not_ready)) {
+    if (acknowledge->demanded) {
         return false;
     }
     acknowledge->demanded = true;
@@ -59,7 +53,6 @@ bool acknowledge_out_of_sequence(struct acknowledge *acknowledge, struct psn psn
 void acknowledge_receiver_not_ready(struct acknowledge *acknowledge)
 {
     acknowledge->demanded = true;
-    acknowledge->not_ready = true;
     if (acknowledge->owed == OWED_NAK_SEQUENCE) {
         acknowledge->owed = OWED_NOTHING;
     }

@@ -25,8 +25,6 @@ enum owed {
 struct acknowledge {
     enum owed owed;
     bool demanded;      /* a NAK asked for the expected PSN: later ones are dropped silently */
-    bool not_ready;     /* it was an RNR NAK */
-    struct psn ahead;   /* the last packet that came too early */
     bool failed;        /* a fatal NAK was made: fatal_code at fatal_psn */
     uint8_t fatal_code; /* enum nak_code */
     struct psn fatal_psn;
@@ -39,10 +37,9 @@ void acknowledge_executed(struct acknowledge *acknowledge, bool requested);
 /* A READ or atomic was: its response acknowledges everything before it. */
 void acknowledge_executed_with_response(struct acknowledge *acknowledge);
 void acknowledge_duplicate(struct acknowledge *acknowledge);
-/* A packet is missing: `psn` came instead. True if this is news worth a NAK: the first one of its
- * flight, for a PSN no higher than the last means that the peer went back, and the packet was lost
- * again. Behind an RNR NAK nothing is. */
-bool acknowledge_out_of_sequence(struct acknowledge *acknowledge, struct psn psn);
+/* A packet is missing. True if this is news worth a NAK: there is one only, until the expected PSN
+ * has come. [IBA 9.7.5.1.2] */
+bool acknowledge_out_of_sequence(struct acknowledge *acknowledge);
 void acknowledge_receiver_not_ready(struct acknowledge *acknowledge);
 void acknowledge_fail(struct acknowledge *acknowledge, enum nak_code code, struct psn psn);
 /* The peer asks again after a fatal NAK. */

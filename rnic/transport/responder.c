@@ -375,7 +375,7 @@ void responder_receive(struct qp *qp, const struct packet *packet)
     }
     if (ahead > 0) {
         environment_count(qp->environment, COUNTER_OUT_OF_SEQUENCE);
-        (void)acknowledge_out_of_sequence(&responder->acknowledge, packet->psn);
+        (void)acknowledge_out_of_sequence(&responder->acknowledge);
         return;
     }
     switch (responder_execute(qp, packet)) {

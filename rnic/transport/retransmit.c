@@ -3,6 +3,7 @@
 
 #define TIMEOUT_UNIT_NS   4096u
 #define WAIT_MIN_NS       UINT64_C(1000000) /* a receiver that was not scheduled is not a loss */
+#define WAIT_SHORT_NS     UINT64_C(4200000) /* a timeout up to this is taken as it is */
 #define WAIT_UNKNOWN_NS   UINT64_C(50000000)
 #define WAIT_FOREVER_NS   UINT64_C(1000000000) /* longest wait where the attribute sets none */
 #define BACKOFF_MAX       10u
@@ -45,13 +46,16 @@ void retransmit_set(struct retransmit *retransmit, uint8_t timeout_code, uint8_t
 
 static uint64_t wait_ns(const struct retransmit *retransmit)
 {
+    uint64_t most = retransmit->timeout_ns != 0 ? retransmit->timeout_ns : WAIT_FOREVER_NS;
+    if (most <= WAIT_SHORT_NS) {
+        return most;
+    }
     uint64_t wait = WAIT_UNKNOWN_NS;
     if (retransmit->smoothed_ns != 0) {
         wait = retransmit->smoothed_ns + 4 * retransmit->variation_ns;
         wait = wait < WAIT_MIN_NS ? WAIT_MIN_NS : wait;
     }
     wait <<= retransmit->expiries < BACKOFF_MAX ? retransmit->expiries : BACKOFF_MAX;
-    uint64_t most = retransmit->timeout_ns != 0 ? retransmit->timeout_ns : WAIT_FOREVER_NS;
     return wait < most ? wait : most;
 }
 

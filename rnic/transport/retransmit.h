@@ -1,9 +1,10 @@
 /* When a reliable queue pair has waited long enough for an answer, and when it gives up.
  *
  * The wait follows the measured round trip and doubles with each expiry, but is never longer than
- * the local ACK timeout attribute. Giving up follows the attribute's meaning: not before
- * retry_count + 1 expiries and not before (retry_count + 1) * timeout without progress.
- * [IBA 9.7.6.1.3] Also here: the RNR timer codes. Not here: what is sent again (requester). */
+ * the local ACK timeout attribute, which is taken as it is where it is short. Giving up follows the
+ * attribute's meaning: not before retry_count + 1 expiries and not before (retry_count + 1) *
+ * timeout without progress. [IBA 9.7.6.1.3] Also here: the RNR timer codes. Not here: what is sent
+ * again (requester). */
 #ifndef WEIR_TRANSPORT_RETRANSMIT_H
 #define WEIR_TRANSPORT_RETRANSMIT_H
 
