@@ -82,8 +82,8 @@ static void compare(struct contact_side *side, const struct contact_side *other,
 static void to_ready(struct contact_side *side, bool send)
 {
     struct world *world = side->contact->world;
-    if (side->end->gone || side->end->moved_to_error) {
-        return;
+    if (side->end->gone || qp_current_state(side->end->qp) == QP_ERROR) {
+        return; /* the peer's first packet may have been one that must be refused */
     }
     enum status status =
         send ? workload_to_rts(world, side->end) : workload_to_rtr(world, side->end);

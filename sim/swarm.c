@@ -21,7 +21,8 @@
 struct options {
     uint64_t from, count;
     unsigned jobs;
-    bool trace, twice, fresh, quiet, keep_going;
+    bool trace, twice, quiet;
+    uint64_t failures_max; /* so many are enough */
 };
 
 /* What the workers and their parent share. */
@@ -92,8 +93,7 @@ static void work(const struct options *options, struct board *board, unsigned jo
     uint64_t end = options->from + options->count;
     for (;;) {
         uint64_t seed = __atomic_fetch_add(&board->next, 1, __ATOMIC_SEQ_CST);
-        bool enough = !options->keep_going &&
-                      __atomic_load_n(&board->failures, __ATOMIC_SEQ_CST) >= FAILURES_MAX;
+        bool enough = __atomic_load_n(&board->failures, __ATOMIC_SEQ_CST) >= options->failures_max;
         if (seed >= end || enough) {
             return;
         }
@@ -193,22 +193,18 @@ static void print_coverage(const struct coverage *all, unsigned jobs)
 static int usage(void)
 {
     fprintf(stderr, "usage: sim_swarm [--seeds FROM COUNT] [--seed N] [--fresh COUNT] [--jobs N]\n"
-                    "                 [--trace] [--twice] [--quiet] [--keep-going]\n");
+                    "                 [--trace] [--twice] [--quiet] [--first | --keep-going]\n");
     return 2;
 }
 
 static bool parse_options(int argc, char **argv, struct options *options)
 {
     static const struct option names[] = {
-        {"seeds", required_argument, NULL, 's'},
-        {"seed", required_argument, NULL, 'n'},
-        {"fresh", required_argument, NULL, 'f'},
-        {"jobs", required_argument, NULL, 'j'},
-        {"trace", no_argument, NULL, 't'},
-        {"twice", no_argument, NULL, '2'},
-        {"quiet", no_argument, NULL, 'q'},
-        {"keep-going", no_argument, NULL, 'k'},
-        {NULL, 0, NULL, 0},
+        {"seeds", required_argument, NULL, 's'}, {"seed", required_argument, NULL, 'n'},
+        {"fresh", required_argument, NULL, 'f'}, {"jobs", required_argument, NULL, 'j'},
+        {"trace", no_argument, NULL, 't'},       {"twice", no_argument, NULL, '2'},
+        {"quiet", no_argument, NULL, 'q'},       {"keep-going", no_argument, NULL, 'k'},
+        {"first", no_argument, NULL, '1'},       {NULL, 0, NULL, 0},
     };
     int choice;
     while ((choice = getopt_long(argc, argv, "", names, NULL)) != -1) {
@@ -241,7 +237,10 @@ static bool parse_options(int argc, char **argv, struct options *options)
             options->quiet = true;
             break;
         case 'k':
-            options->keep_going = true;
+            options->failures_max = UINT64_MAX;
+            break;
+        case '1':
+            options->failures_max = 1;
             break;
         default:
             return false;
@@ -252,7 +251,7 @@ static bool parse_options(int argc, char **argv, struct options *options)
 
 int main(int argc, char **argv)
 {
-    struct options options = {.from = 1, .count = 1000, .jobs = 2};
+    struct options options = {.from = 1, .count = 1000, .jobs = 2, .failures_max = FAILURES_MAX};
     if (!parse_options(argc, argv, &options)) {
         return usage();
     }
