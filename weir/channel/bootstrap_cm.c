@@ -14,7 +14,7 @@
 #include "weir/channel/listener.h"
 #include "weir/error_private.h"
 
-#define BACKLOG            128
+#define BACKLOG            1024 /* each lane of each connection is a request */
 #define READS_MAX          16
 #define RETRY_COUNT        7
 #define RNR_RETRY_FOREVER  7 /* never needed: credit keeps the receiver ahead */

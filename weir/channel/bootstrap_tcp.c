@@ -276,7 +276,7 @@ static void take_frame(struct weir_connection *connection)
     struct hello hello;
     struct endpoint peer;
     const char *wrong = hello_parse(connection->tcp.frame, HELLO_LENGTH, &hello);
-    if (wrong == NULL) {
+    if (wrong == NULL && (hello.purpose == HELLO_CONNECT || hello.purpose == HELLO_ACCEPT)) {
         wrong = endpoint_parse(connection->tcp.frame + HELLO_LENGTH, &peer);
     }
     if (wrong != NULL) {

@@ -146,7 +146,9 @@ static bool post_piece(struct weir_connection *connection, struct lane *lane,
     transfer->flying++;
     lane->busy++;
     transfer->is_posted = transfer->posted == transfer->length;
-    return lane_post(lane, &request, transfer->is_posted, &posted);
+    /* On several lanes no piece's completion tells of another's. */
+    bool wants_signal = transfer->is_posted || connection->lane_count > 1;
+    return lane_post(lane, &request, wants_signal, &posted);
 }
 
 void transfers_advance(struct weir_connection *connection)

@@ -42,6 +42,9 @@ static void closed(struct weir_connection *connection, const struct weir_error *
 {
     struct end *end = user;
     assert_false(end->is_closed);
+    if (!end->is_open && getenv("WEIR_TEST_VERBOSE") != NULL) {
+        print_message("never opened: %s\n", reason->message);
+    }
     end->is_closed = true;
     end->reason = *reason;
     end->connection = NULL;
