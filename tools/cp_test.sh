@@ -5,6 +5,7 @@ set -u
 build=$(realpath "$1")
 shift
 weir=$build/weir
+[ -x "$weir" ] || { echo "there is no $weir"; exit 1; }
 export WEIR_LIBRARY_DIR=$build/dropin
 work=$(mktemp -d "${TMPDIR:-/tmp}/weir-cp-test-XXXXXX")
 cd "$work" || exit 1
@@ -53,9 +54,9 @@ serve() { # NAME ROOT [OPTION...]
         fail "the server $name does not start"
 }
 
-stop() { # PID
+stop() { # PID: a server that is asked to end does so with status 0
     kill "$1" 2>/dev/null
-    wait "$1" 2>/dev/null
+    wait "$1" 2>/dev/null || fail "the server ended with status $?: $(tail -n 30 ./*.log)"
 }
 
 # expect CODE PATTERN COMMAND...: the exit status, and what standard error or output must say.
@@ -194,9 +195,11 @@ case_usage() { # exit statuses, and words
     expect 0 'weir0' "$weir" info
     expect 0 '"device":"weir0"' "$weir" info --json
     expect 0 'usage: weir cp' "$weir" help cp
-    expect 0 'LD_PRELOAD' "$weir" run -- sh -c 'env | grep LD_PRELOAD'
-    expect 7 said "$weir" run -- sh -c 'echo said; exit 7'
-    expect 127 'nosuchprogram' "$weir" run nosuchprogram
+    # a sanitizer in our libraries would mind coming after the program
+    local run=(env ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 "$weir" run)
+    expect 0 'LD_PRELOAD' "${run[@]}" -- sh -c 'env | grep LD_PRELOAD'
+    expect 7 said "${run[@]}" -- sh -c 'echo said; exit 7'
+    expect 127 'nosuchprogram' "${run[@]}" nosuchprogram
     WEIR_LIBRARY_DIR=/nowhere expect 6 'WEIR_LIBRARY_DIR' "$weir" run true
     serve a root
     expect 0 '"event":"summary","exit":0' "$weir" cp --json f "$url/"
@@ -261,7 +264,7 @@ case_disks() { # a full disk, a disk one may only read
     stop "$pid"
     # shellcheck disable=SC2016
     expect 1 'got/f: cannot write: No space left' unshare -m sh -c \
-        'mkdir -p got; rm -f got; mkdir got; mount -t tmpfs -o size=1M none got; mkdir r; cp f r/
+        'rm -f got; mkdir got; mount -t tmpfs -o size=1M none got; mkdir r; cp f r/
          "$0" serve --listen 127.0.0.1:0 --root r >r.log & server=$!
          until grep -q weir:// r.log; do sleep 0.05; done
          "$0" cp "$(sed -n "s|.* at \(weir://[^ ]*\)/ .*|\1|p" r.log)/f" got; code=$?
