@@ -36,14 +36,16 @@ static void host_run(struct host *host)
 {
     struct instant now = host->simulator->now;
     host->wake_at = INSTANT_NEVER;
+    if (host->cm != NULL) {
+        cm_advance(host->cm, now); /* first: what it sends leaves with the device's advance */
+    }
     bool more = device_advance(host->device, now, host->config.budget);
+    drain_cm(host);
     struct instant next = device_next_deadline(host->device);
     if (host->cm != NULL) {
-        cm_advance(host->cm, now);
-        drain_cm(host);
-        next = instant_earlier(device_next_deadline(host->device), cm_next_deadline(host->cm));
-        more |= device_has_doorbell(host->device);
+        next = instant_earlier(next, cm_next_deadline(host->cm));
     }
+    more |= device_has_doorbell(host->device);
     if (more) {
         next = instant_earlier(next, instant_after(now, AGAIN_NS));
     }
