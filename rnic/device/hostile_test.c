@@ -128,7 +128,6 @@ static void endure(enum service service, uint64_t seed)
             a->sink_room = below(&hostility, 20);
             (void)device_advance(a->device, pair->now, 8);
             a->flight_count = 0; /* nobody listens */
-            pair->trace_length = 0;
         }
         take_completions(&hostility);
     }

@@ -183,7 +183,7 @@ static void run_plan(const struct plan *plan)
 static void random_work_survives_a_bad_wire(void **state)
 {
     static const uint32_t knobs[] = {5, 30, 100, 250};
-    for (uint64_t seed = 0; seed < 120; seed++) {
+    for (uint64_t seed = 0; seed < 80; seed++) {
         struct plan plan = {
             .seed = seed,
             .knob = knobs[seed % 4],

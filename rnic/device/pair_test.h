@@ -104,13 +104,18 @@ static const struct pair_options pair_defaults = {
     .completion_capacity = 256,
 };
 
-static inline void pair_note(struct pair *pair, const char *line)
+/* A line of the trace, as long as there is room. */
+static inline void pair_note(struct pair_side *side, const struct packet *packet, enum fate fate)
 {
-    size_t length = strlen(line);
-    if (pair->trace_length + length + 1 < sizeof pair->trace) {
-        memcpy(pair->trace + pair->trace_length, line, length + 1);
-        pair->trace_length += length;
+    struct pair *pair = side->pair;
+    if (pair->trace_length + 256 > sizeof pair->trace) {
+        return;
     }
+    char text[200];
+    (void)packet_describe(packet, text, sizeof text);
+    pair->trace_length +=
+        (size_t)snprintf(pair->trace + pair->trace_length, 256, "%s %s%s\n",
+                         side->index == 0 ? "A" : "B", text, fate == FATE_LOSE ? " lost" : "");
 }
 
 static inline void pair_put(struct pair_side *side, struct instant due,
@@ -148,12 +153,7 @@ static inline bool pair_emit(struct packet_sink *sink, const struct outgoing *ou
     enum fate fate =
         pair->script != NULL ? pair->script(pair, side->index, side->sent, &packet) : FATE_DELIVER;
     side->sent++;
-    char text[200];
-    (void)packet_describe(&packet, text, sizeof text);
-    char line[256];
-    (void)snprintf(line, sizeof line, "%s %s%s\n", side->index == 0 ? "A" : "B", text,
-                   fate == FATE_LOSE ? " lost" : "");
-    pair_note(pair, line);
+    pair_note(side, &packet, fate);
     if (fate == FATE_LOSE) {
         side->flight_count--;
     } else if (fate == FATE_DUPLICATE) {
@@ -232,8 +232,9 @@ static inline void pair_create_side(struct pair *pair, int index,
     side->index = index;
     side->sink.emit = pair_emit;
     side->events.raise = pair_raise;
-    side->buffer = calloc(1, PAIR_BUFFER_LENGTH);
-    side->flight = calloc(PAIR_FLIGHT_MAX, sizeof *side->flight);
+    struct allocator *heap = heap_allocator();
+    side->buffer = heap->allocate(heap, PAIR_BUFFER_LENGTH);
+    side->flight = heap->allocate(heap, PAIR_FLIGHT_MAX * sizeof *side->flight);
     side->sink_room = UINT32_MAX;
     assert_non_null(side->buffer);
     assert_non_null(side->flight);
@@ -305,8 +306,8 @@ static inline void pair_destroy(struct pair *pair)
         assert_int_equal(memory_deregister(memory, side->key), STATUS_OK);
         assert_int_equal(memory_free_domain(memory, side->domain), STATUS_OK);
         device_destroy(side->device);
-        free(side->buffer);
-        free(side->flight);
+        heap_allocator()->release(heap_allocator(), side->buffer);
+        heap_allocator()->release(heap_allocator(), side->flight);
     }
     free(pair);
 }
@@ -331,13 +332,16 @@ static inline void pair_deliver(struct pair_side *from)
     struct pair *pair = from->pair;
     struct pair_side *to = &pair->sides[1 - from->index];
     for (int next; (next = pair_next_arrival(from)) >= 0;) {
-        struct pair_flight flight = from->flight[next];
-        if (instant_before(pair->now, flight.due)) {
+        struct pair_flight *flight = &from->flight[next];
+        if (instant_before(pair->now, flight->due)) {
             return;
         }
-        from->flight[next] = from->flight[--from->flight_count];
         struct arrival arrival = {.path = pair_path(to->index)};
-        device_receive(to->device, pair->now, &arrival, flight.bytes, flight.length);
+        device_receive(to->device, pair->now, &arrival, flight->bytes, flight->length);
+        struct pair_flight *last = &from->flight[--from->flight_count];
+        if (flight != last) {
+            memcpy(flight, last, offsetof(struct pair_flight, bytes) + last->length);
+        }
     }
 }
 
