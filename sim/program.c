@@ -3,10 +3,9 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "sim/illegal.h"
 
 #define TERRITORY_LENGTH 16384u
-#define ACCESS_ALL                                                                                 \
-    (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC)
 #define TAG_SALT    0x5ea00000u
 #define NO_CONSUMER UINT32_MAX
 
@@ -33,8 +32,7 @@ struct op *program_find(struct world *world, const struct end *end, uint32_t tag
     return op;
 }
 
-/* A span of `length` bytes under a key of the host with exactly `access`. */
-static bool take(struct world *world, struct space *space, unsigned access, bool foreign,
+bool program_take(struct world *world, struct space *space, unsigned access, bool foreign,
                  uint32_t length, uint32_t align, struct span *ret_span)
 {
     for (uint32_t i = space->territory_count; i > 0; i--) {
@@ -63,7 +61,7 @@ static bool scatter(struct world *world, struct space *space, uint32_t most, uin
     for (uint32_t i = 0; i < count; i++) {
         uint32_t part = i + 1 == count ? left : dice_below(&world->plan, left + 1);
         uint32_t align = dice_percent(&world->plan, 50) ? 8 : 1;
-        if (!take(world, space, ACCESS_LOCAL_WRITE, false, part, align, &ret_spans[i])) {
+        if (!program_take(world, space, ACCESS_LOCAL_WRITE, false, part, align, &ret_spans[i])) {
             return false;
         }
         left -= part;
@@ -142,21 +140,6 @@ static enum work_kind choose_kind(struct world *world, const struct end *end)
     return unreliable[dice_below(&world->plan, end->service == SERVICE_UC ? 4 : 2)];
 }
 
-static bool is_send(enum work_kind kind)
-{
-    return kind == WORK_SEND || kind == WORK_SEND_IMMEDIATE;
-}
-
-static bool is_write(enum work_kind kind)
-{
-    return kind == WORK_WRITE || kind == WORK_WRITE_IMMEDIATE;
-}
-
-static bool is_atomic(enum work_kind kind)
-{
-    return kind == WORK_COMPARE_SWAP || kind == WORK_FETCH_ADD;
-}
-
 /* The message: what lies in the spans, with a tag in front where the service may lose it. */
 static void fill_message(struct world *world, struct op *op, uint32_t tag)
 {
@@ -185,7 +168,7 @@ static bool choose_hot(struct world *world, struct end *end, struct op *op)
     }
     uint32_t at = dice_below(&world->plan, end->hot.length - op->length + 1);
     op->target = (struct span){end->hot.territory, end->hot.offset + at, op->length};
-    if (is_write(op->kind)) {
+    if (program_is_write(op->kind)) {
         op->fence |= end->hot_read_unfenced;
         memcpy(end->hot_image + at, op->data, op->length);
     } else {
@@ -205,10 +188,10 @@ static bool choose_hot(struct world *world, struct end *end, struct op *op)
 static bool plan_write_or_read(struct world *world, struct end *end, struct op *op)
 {
     if (!choose_hot(world, end, op)) {
-        bool write = is_write(op->kind);
+        bool write = program_is_write(op->kind);
         unsigned right = write ? ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ;
-        unsigned access = dice_percent(&world->plan, 50) ? right : ACCESS_ALL;
-        if (!take(world, end->peer->space, access, false, op->length, 1, &op->target)) {
+        unsigned access = dice_percent(&world->plan, 50) ? right : PROGRAM_ACCESS_ALL;
+        if (!program_take(world, end->peer->space, access, false, op->length, 1, &op->target)) {
             return false;
         }
         if (!write) {
@@ -240,7 +223,7 @@ static bool plan_atomic(struct world *world, struct end *end, struct op *op)
     op->remote_key = op->cell->span.territory->key;
     op->swap_or_add = dice_next(&world->plan) | 1;
     op->compare = dice_percent(&world->plan, 60) ? op->cell->initial : dice_next(&world->plan);
-    if (!take(world, end->space, ACCESS_LOCAL_WRITE, false, 8, 1, &op->spans[0])) {
+    if (!program_take(world, end->space, ACCESS_LOCAL_WRITE, false, 8, 1, &op->spans[0])) {
         return false;
     }
     op->span_count = 1;
@@ -251,7 +234,7 @@ static bool plan_atomic(struct world *world, struct end *end, struct op *op)
 static uint32_t legal_length(struct world *world, struct end *end, const struct op *op)
 {
     uint32_t length = choose_length(world, end);
-    if (end->service != SERVICE_RC && is_send(op->kind) && length < MESSAGE_TAG_MIN &&
+    if (end->service != SERVICE_RC && program_is_send(op->kind) && length < MESSAGE_TAG_MIN &&
         op->kind == WORK_SEND) {
         length = MESSAGE_TAG_MIN;
     }
@@ -259,7 +242,7 @@ static uint32_t legal_length(struct world *world, struct end *end, const struct 
         length = 1024;
     }
     bool shared = end->service != SERVICE_UD && end->peer->intakes->shared != NULL;
-    if (is_send(op->kind) && shared && length > end->peer->intakes->list[0].length) {
+    if (program_is_send(op->kind) && shared && length > end->peer->intakes->list[0].length) {
         length = end->peer->intakes->list[0].length;
     }
     return length;
@@ -276,12 +259,12 @@ static bool plan_op(struct world *world, struct end *end, struct op *op, uint32_
     op->may = MAY(COMPLETION_SUCCESS);
     op->immediate =
         end->service == SERVICE_RC ? (uint32_t)dice_next(dice) : program_tag(end, index);
-    if (is_atomic(op->kind)) {
+    if (program_is_atomic(op->kind)) {
         op->length = 8;
         return plan_atomic(world, end, op);
     }
     op->length = legal_length(world, end, op);
-    bool sends = is_send(op->kind) || is_write(op->kind);
+    bool sends = program_is_send(op->kind) || program_is_write(op->kind);
     op->inline_data = sends && op->length <= end->limits.max_inline && dice_percent(dice, 50);
     if (!scatter(world, end->space, end->limits.max_sge, op->length, op->spans, op->sges,
                  &op->span_count)) {
@@ -291,109 +274,7 @@ static bool plan_op(struct world *world, struct end *end, struct op *op, uint32_
         bool tagged = end->service != SERVICE_RC && op->kind == WORK_SEND;
         fill_message(world, op, tagged ? program_tag(end, index) : 0);
     }
-    return is_send(op->kind) || plan_write_or_read(world, end, op);
-}
-
-static void note_illegal(struct pair *pair, const struct op *op)
-{
-    pair->causes |= CAUSE_ILLEGAL;
-    pair->illegal_count++;
-    pair->illegal_op = op;
-}
-
-static void wrong_remote(struct world *world, struct end *end, struct op *op, uint32_t which)
-{
-    struct span other;
-    op->may = MAY(COMPLETION_REMOTE_ACCESS_ERROR);
-    op->has_target = false;
-    op->cell = NULL;
-    switch (which) {
-    case 0:
-        op->remote_key.value ^= 1u << dice_below(&world->plan, 8); /* an old variant */
-        return;
-    case 1:
-        op->remote_key.value = (uint32_t)dice_next(&world->plan);
-        return;
-    case 2: { /* one byte too far, or too early */
-        const struct territory *territory = op->target.territory;
-        op->remote_address = dice_percent(&world->plan, 50)
-                                 ? territory->address + territory->length - op->length + 1
-                                 : territory->address - 1;
-        return;
-    }
-    case 3: /* no right, or of another domain */
-        if (take(world, end->peer->space,
-                 is_write(op->kind) ? ACCESS_REMOTE_READ : ACCESS_LOCAL_WRITE, false, op->length, 8,
-                 &other)) {
-            op->remote_address = model_address(&other);
-            op->remote_key = other.territory->key;
-            return;
-        }
-        break;
-    case 4:
-        if (take(world, end->peer->space, ACCESS_ALL, true, op->length, 8, &other)) {
-            op->remote_address = model_address(&other);
-            op->remote_key = other.territory->key;
-            return;
-        }
-        break;
-    default: { /* stale: it was registered once */
-        struct territory *territory = model_claim(&world->scratch, end->peer->space, &world->plan,
-                                                  op->length + 128, ACCESS_ALL, false);
-        if (territory != NULL) {
-            op->remote_address = territory->address + 8;
-            op->remote_key = territory->key;
-            model_deregister(&world->scratch, territory);
-            return;
-        }
-    }
-    }
-    op->remote_key.value ^= 1;
-}
-
-/* Makes an op fail at home: a key that is wrong for what it does with it. */
-static void wrong_local(struct world *world, struct op *op, uint32_t which)
-{
-    struct sge *sge = &op->sges[dice_below(&world->plan, op->span_count)];
-    while (sge->length == 0) {
-        sge = sge + 1 == op->sges + op->span_count ? op->sges : sge + 1;
-    }
-    op->may = MAY(COMPLETION_LOCAL_PROTECTION_ERROR);
-    if (which == 0) {
-        sge->key.value ^= 1u << dice_below(&world->plan, 8); /* another number might be in use */
-    } else {
-        const struct territory *territory = op->spans[sge - op->sges].territory;
-        sge->address = territory->address + territory->length - sge->length + 1;
-    }
-    op->inline_data = false;
-}
-
-/* Turns a planned op into one that must fail. */
-static void spoil(struct world *world, struct end *end, uint32_t index)
-{
-    struct op *op = &end->ops[index];
-    if (op->length == 0) {
-        return; /* no byte, no key */
-    }
-    bool remote = !is_send(op->kind);
-    if (remote && dice_percent(&world->plan, 70)) {
-        if (is_atomic(op->kind) && dice_percent(&world->plan, 30)) {
-            op->remote_address += dice_range(&world->plan, 1, 7);
-            op->may = MAY(COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
-            op->cell = NULL;
-        } else {
-            uint32_t which = dice_below(&world->plan, 6);
-            if (is_atomic(op->kind) && which == 2) {
-                which = 0;
-            }
-            wrong_remote(world, end, op, which);
-        }
-    } else {
-        /* What a READ brings must not fall into what belongs to others. */
-        bool brings = op->kind == WORK_READ || is_atomic(op->kind);
-        wrong_local(world, op, brings ? 0 : dice_below(&world->plan, 2));
-    }
-    note_illegal(end->pair, op);
+    return program_is_send(op->kind) || plan_write_or_read(world, end, op);
 }
 
 static void plan_ops(struct world *world, struct end *end, uint32_t count)
@@ -413,44 +294,15 @@ static void plan_ops(struct world *world, struct end *end, uint32_t count)
     if (end->service == SERVICE_RC && end->op_count > 0 &&
         dice_percent(&world->plan, world->profile.illegal_percent)) {
         /* What comes behind is flushed; its effects on the hot range never happen. */
-        spoil(world, end, dice_below(&world->plan, end->op_count));
+        illegal_op(world, end, dice_below(&world->plan, end->op_count));
     }
     for (uint32_t i = 0; i < end->op_count; i++) {
         enum work_kind kind = end->ops[i].kind;
-        if (is_send(kind) || kind == WORK_WRITE_IMMEDIATE) {
+        if (program_is_send(kind) || kind == WORK_WRITE_IMMEDIATE) {
             end->ops[i].consumer = end->consumer_count;
             end->consumers[end->consumer_count++] = i;
         }
     }
-}
-
-/* A receive that its message cannot use. */
-static void spoil_intake(struct world *world, struct pair *pair, struct intake *intake,
-                         struct op *op)
-{
-    if (!is_send(op->kind) || op->length == 0 || op->may != MAY(COMPLETION_SUCCESS)) {
-        return;
-    }
-    if (dice_percent(&world->plan, 50) && intake->sges[0].length > 0) {
-        intake->sges[0].key.value ^= 0x55;
-        intake->may = MAY(COMPLETION_LOCAL_PROTECTION_ERROR);
-        op->may = MAY(COMPLETION_REMOTE_OPERATION_ERROR);
-    } else {
-        uint32_t last = intake->span_count - 1;
-        while (intake->sges[last].length == 0) {
-            last--;
-        }
-        uint32_t shorter = dice_range(&world->plan, 1, intake->sges[last].length);
-        uint32_t slack = intake->length - op->length;
-        if (shorter <= slack) {
-            return;
-        }
-        intake->sges[last].length -= shorter;
-        intake->length -= shorter;
-        intake->may = MAY(COMPLETION_LOCAL_LENGTH_ERROR);
-        op->may = MAY(COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
-    }
-    note_illegal(pair, op);
 }
 
 /* Receives for what the peer will send. */
@@ -484,7 +336,7 @@ static void plan_intakes(struct world *world, struct end *end)
             break;
         }
         if (i == spoiled) {
-            spoil_intake(world, end->pair, &end->intakes->list[i], op);
+            illegal_intake(world, end->pair, &end->intakes->list[i], op);
         }
     }
     if (end->intakes->count < peer->consumer_count && peer->attributes.rnr_retry_count == 7) {
@@ -506,7 +358,7 @@ static void plan_hot(struct world *world, struct end *end)
 {
     uint32_t length = dice_range(&world->plan, 64, 3 * path_mtu_bytes(end->mtu));
     if (end->service == SERVICE_RC &&
-        take(world, end->peer->space, ACCESS_ALL, false, length, 1, &end->hot)) {
+        program_take(world, end->peer->space, PROGRAM_ACCESS_ALL, false, length, 1, &end->hot)) {
         end->hot_image = scratch_take(&world->scratch, length);
         memcpy(end->hot_image, model_bytes(&end->hot), length);
     } else {

@@ -5,6 +5,28 @@
 
 #include "sim/world.h"
 
+#define PROGRAM_ACCESS_ALL                                                                         \
+    (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC)
+
+static inline bool program_is_send(enum work_kind kind)
+{
+    return kind == WORK_SEND || kind == WORK_SEND_IMMEDIATE || kind == WORK_SEND_INVALIDATE;
+}
+
+static inline bool program_is_write(enum work_kind kind)
+{
+    return kind == WORK_WRITE || kind == WORK_WRITE_IMMEDIATE;
+}
+
+static inline bool program_is_atomic(enum work_kind kind)
+{
+    return kind == WORK_COMPARE_SWAP || kind == WORK_FETCH_ADD;
+}
+
+/* A span of `length` bytes under a key of the host with exactly `access`. False: no room. */
+bool program_take(struct world *world, struct space *space, unsigned access, bool foreign,
+                  uint32_t length, uint32_t align, struct span *ret_span);
+
 /* Needs both ends' spaces and queue pair numbers. */
 void program_plan_pair(struct world *world, struct pair *pair);
 void program_plan_datagrams(struct world *world, struct end *end);

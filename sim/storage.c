@@ -16,12 +16,11 @@ struct storage_block {
     struct storage_block *previous;
     size_t size;
     bool released;
-    uint8_t pad[64 - 4 * sizeof(void *)];
-    uint8_t front[GUARD_LENGTH];
+    _Alignas(64) uint8_t front[GUARD_LENGTH];
     uint8_t bytes[];
 };
 
-BUILD_CHECK(sizeof(struct storage_block) % 64 == 0);
+BUILD_CHECK(offsetof(struct storage_block, bytes) % 64 == 0);
 
 static bool all_bytes(const uint8_t *bytes, size_t length, uint8_t value)
 {

@@ -77,7 +77,8 @@ void cm_close_reject(struct cm_connection *connection, uint16_t reason, const vo
     };
     bool fits = cm_copy_private(&message, data, length);
     CHECK(fits);
-    uint64_t remember_ns = 2 * connection->timeout_ns;
+    /* The peer may ask again only when the wait that we asked for is over. */
+    uint64_t remember_ns = 2 * connection->timeout_ns + connection->granted_ns;
     cm_enter(connection, CM_REJ_SENT);
     cm_start_timer(connection,
                    remember_ns < REMEMBER_REJECT_MOST_NS ? remember_ns : REMEMBER_REJECT_MOST_NS);

@@ -77,6 +77,7 @@ struct cm_connection {
     uint64_t timeout_ns; /* per try of REQ or REP */
     uint8_t max_retries, retries_left;
     uint8_t stretches_left; /* MRAs that we let the peer send */
+    uint64_t granted_ns;    /* the wait that our own MRA has asked of the peer */
 
     uint8_t mad[MAD_LENGTH]; /* the last message sent, for repeating it */
     enum cm_message_kind mad_kind;

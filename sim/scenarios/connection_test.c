@@ -71,7 +71,7 @@ static void refuse(struct scenario *scenario, struct party *party, const struct 
 static void hesitate(struct scenario *scenario, struct party *party, const struct cm_event *event)
 {
     if (event->kind == CM_EVENT_REQUEST) {
-        assert_int_equal(cm_delay(event->connection, scenario->simulator.now, 14), STATUS_OK);
+        assert_int_equal(cm_delay(event->connection, scenario->simulator.now, 18), STATUS_OK);
     } else {
         agree(scenario, party, event);
     }
@@ -349,6 +349,29 @@ static void told_to_wait(void **state)
     release_all();
 }
 
+/* Who was told to wait asks again late; the refusal is remembered for that long. */
+static void reject_lost_after_waiting(void **state)
+{
+    (void)state;
+    s.on_cm = hesitate;
+    listen_at_b();
+    scenario_lose(&s, "B>A REJ");
+    connect_a();
+    scenario_run_for(&s, 10000);
+    assert_int_equal(cm_reject(s.b.connection, s.simulator.now, CM_REJECT_CONSUMER, NULL, 0),
+                     STATUS_OK);
+    release(&s.b);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B REQ\n"
+                     "1us B event REQUEST\n"
+                     "1us B>A MRA\n"
+                     "10000us B>A REJ reason=28 lost\n"
+                     "1077938.128us A>B REQ\n"
+                     "1077939.128us B>A REJ reason=28\n"
+                     "1077940.128us A event REJECTED\n");
+    release_all();
+}
+
 /* DREQ, DREP; both sides are told, and told again when time-wait is over. */
 static void disconnect_by_active(void **state)
 {
@@ -463,6 +486,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(nobody_listens, start, stop),
         cmocka_unit_test_setup_teardown(unreachable, start, stop),
         cmocka_unit_test_setup_teardown(told_to_wait, start, stop),
+        cmocka_unit_test_setup_teardown(reject_lost_after_waiting, start, stop),
         cmocka_unit_test_setup_teardown(disconnect_by_active, start, stop),
         cmocka_unit_test_setup_teardown(crossing_disconnects, start, stop),
         cmocka_unit_test_setup_teardown(disconnect_reply_lost, start, stop),

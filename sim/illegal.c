@@ -1,0 +1,134 @@
+#include "sim/illegal.h"
+
+#include "rnic/base/check.h"
+#include "sim/program.h"
+
+static void note_illegal(struct pair *pair, const struct op *op)
+{
+    pair->causes |= CAUSE_ILLEGAL;
+    pair->illegal_count++;
+    pair->illegal_op = op;
+}
+
+static void wrong_remote(struct world *world, struct end *end, struct op *op, uint32_t which)
+{
+    struct span other;
+    op->may = MAY(COMPLETION_REMOTE_ACCESS_ERROR);
+    op->has_target = false;
+    op->cell = NULL;
+    switch (which) {
+    case 0:
+        op->remote_key.value ^= 1u << dice_below(&world->plan, 8); /* an old variant */
+        return;
+    case 1:
+        op->remote_key.value = (uint32_t)dice_next(&world->plan);
+        return;
+    case 2: { /* one byte too far, or too early */
+        const struct territory *territory = op->target.territory;
+        op->remote_address = dice_percent(&world->plan, 50)
+                                 ? territory->address + territory->length - op->length + 1
+                                 : territory->address - 1;
+        return;
+    }
+    case 3: /* no right, or of another domain */
+        if (program_take(world, end->peer->space,
+                 program_is_write(op->kind) ? ACCESS_REMOTE_READ : ACCESS_LOCAL_WRITE, false, op->length, 8,
+                 &other)) {
+            op->remote_address = model_address(&other);
+            op->remote_key = other.territory->key;
+            return;
+        }
+        break;
+    case 4:
+        if (program_take(world, end->peer->space, PROGRAM_ACCESS_ALL, true, op->length, 8, &other)) {
+            op->remote_address = model_address(&other);
+            op->remote_key = other.territory->key;
+            return;
+        }
+        break;
+    default: { /* stale: it was registered once */
+        struct territory *territory = model_claim(&world->scratch, end->peer->space, &world->plan,
+                                                  op->length + 128, PROGRAM_ACCESS_ALL, false);
+        if (territory != NULL) {
+            op->remote_address = territory->address + 8;
+            op->remote_key = territory->key;
+            model_deregister(&world->scratch, territory);
+            return;
+        }
+    }
+    }
+    op->remote_key.value ^= 1;
+}
+
+/* Makes an op fail at home: a key that is wrong for what it does with it. */
+static void wrong_local(struct world *world, struct op *op, uint32_t which)
+{
+    struct sge *sge = &op->sges[dice_below(&world->plan, op->span_count)];
+    while (sge->length == 0) {
+        sge = sge + 1 == op->sges + op->span_count ? op->sges : sge + 1;
+    }
+    op->may = MAY(COMPLETION_LOCAL_PROTECTION_ERROR);
+    if (which == 0) {
+        sge->key.value ^= 1u << dice_below(&world->plan, 8); /* another number might be in use */
+    } else {
+        const struct territory *territory = op->spans[sge - op->sges].territory;
+        sge->address = territory->address + territory->length - sge->length + 1;
+    }
+    op->inline_data = false;
+}
+
+void illegal_op(struct world *world, struct end *end, uint32_t index)
+{
+    struct op *op = &end->ops[index];
+    if (op->length == 0) {
+        return; /* no byte, no key */
+    }
+    bool remote = !program_is_send(op->kind);
+    if (remote && dice_percent(&world->plan, 70)) {
+        if (program_is_atomic(op->kind) && dice_percent(&world->plan, 30)) {
+            op->remote_address += dice_range(&world->plan, 1, 7);
+            op->may = MAY(COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
+            op->cell = NULL;
+        } else {
+            uint32_t which = dice_below(&world->plan, 6);
+            if (program_is_atomic(op->kind) && which == 2) {
+                which = 0;
+            }
+            wrong_remote(world, end, op, which);
+        }
+    } else {
+        /* What a READ brings must not fall into what belongs to others. */
+        bool brings = op->kind == WORK_READ || program_is_atomic(op->kind);
+        wrong_local(world, op, brings ? 0 : dice_below(&world->plan, 2));
+    }
+    note_illegal(end->pair, op);
+}
+
+void illegal_intake(struct world *world, struct pair *pair, struct intake *intake,
+                         struct op *op)
+{
+    if (!program_is_send(op->kind) || op->length == 0 || op->may != MAY(COMPLETION_SUCCESS)) {
+        return;
+    }
+    if (dice_percent(&world->plan, 50) && intake->sges[0].length > 0) {
+        intake->sges[0].key.value ^= 0x55;
+        intake->may = MAY(COMPLETION_LOCAL_PROTECTION_ERROR);
+        op->may = MAY(COMPLETION_REMOTE_OPERATION_ERROR);
+    } else {
+        uint32_t last = intake->span_count - 1;
+        while (intake->sges[last].length == 0) {
+            last--;
+        }
+        uint32_t shorter = dice_range(&world->plan, 1, intake->sges[last].length);
+        uint32_t slack = intake->length - op->length;
+        if (shorter <= slack) {
+            return;
+        }
+        intake->sges[last].length -= shorter;
+        intake->length -= shorter;
+        intake->may = MAY(COMPLETION_LOCAL_LENGTH_ERROR);
+        op->may = MAY(COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
+    }
+    note_illegal(pair, op);
+}
+
