@@ -36,7 +36,7 @@ value() { # NAME FILE
 
 one() { # FAULT
     local fault=$1 begin=$SECONDS
-    rm -rf "$dir/root" "$dir/back"
+    rm -rf "$dir/root" "$dir/back" "$dir"/*.stat
     mkdir "$dir/root" "$dir/back"
     $WEIR_TEST_FAR env WEIR_FAULT="$fault,seed=11" WEIR_STATISTICS="$dir/server.stat" "$build/weir" \
         serve --fabric soft --insecure --listen "$WEIR_TEST_HOST:7473" --root "$dir/root" \
