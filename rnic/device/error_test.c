@@ -1,5 +1,6 @@
 /* What fails, how it is told to both sides, and that everything outstanding is flushed in order. */
 #include "rnic/device/pair_test.h"
+#include "rnic/transport/qp_private.h"
 
 #define REMOTE 2097152u
 
@@ -110,6 +111,22 @@ static void a_send_too_long_fails_on_both_sides(void **state)
     expect_failure(pair, &bad, COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
     (void)pair_expect(b->receives, 50, COMPLETION_LOCAL_LENGTH_ERROR);
     (void)pair_expect(b->receives, 51, COMPLETION_FLUSHED);
+    pair_destroy(pair);
+}
+
+/* A peer that sends MIDDLE packets without end into a receive of any size. */
+static void a_send_has_an_end(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    pair_post_receive(b, 50, REMOTE, 100000);
+    pair_post_simple(a, WORK_SEND, 1, 0, 0, 100000);
+    (void)pair_step(pair);
+    assert_true(b->qp->responder.done > 0);
+    b->qp->responder.done = MESSAGE_LENGTH_MAX - 1024; /* as if so much had come already */
+    pair_run(pair);
+    (void)pair_expect(a->sends, 1, COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
+    (void)pair_expect(b->receives, 50, COMPLETION_FLUSHED);
     pair_destroy(pair);
 }
 
@@ -451,6 +468,7 @@ int main(void)
         cmocka_unit_test(a_right_that_the_queue_pair_lacks_is_an_invalid_request),
         cmocka_unit_test(a_misaligned_atomic_is_an_invalid_request),
         cmocka_unit_test(a_send_too_long_fails_on_both_sides),
+        cmocka_unit_test(a_send_has_an_end),
         cmocka_unit_test(a_receive_without_rights_is_an_operation_error),
         cmocka_unit_test(a_wrong_local_key_is_a_protection_error),
         cmocka_unit_test(a_key_that_cannot_be_invalidated),

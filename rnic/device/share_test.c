@@ -111,6 +111,70 @@ static void turns_are_fair(void **state)
     pair_destroy(pair);
 }
 
+/* Answers that never end: the peer reads and reads, and the sink takes few packets at a time. */
+static void answers_do_not_starve_requests(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    pair_post_simple(a, WORK_WRITE, 999, 0, REMOTE, 262144);
+    uint64_t posted = 0, done = 0;
+    struct completion completion;
+    bool written = false;
+    for (uint32_t tick = 0; tick < 3000 && !written; tick++) {
+        for (; posted - done < 8; posted++) {
+            pair_post_simple(b, WORK_READ, posted, 0, 0, 262144);
+        }
+        pair->now.ns += 10000;
+        pair_deliver(a);
+        pair_deliver(b);
+        a->sink_room = b->sink_room = 1 + tick % 32;
+        (void)device_advance(a->device, pair->now, 256);
+        (void)device_advance(b->device, pair->now, 256);
+        done += completion_queue_poll(b->sends, 1, &completion);
+        written = completion_queue_poll(a->sends, 1, &completion) == 1;
+    }
+    assert_true(written);
+    assert_int_equal(completion.status, COMPLETION_SUCCESS);
+    assert_true(a->sent > 256 + 128); /* nor did requests starve answers */
+    pair_destroy(pair);
+}
+
+/* Buffers of a shared queue are in the queue's domain, whatever that of the queue pair is. */
+static void shared_receives_have_their_own_domain(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct receive_queue *shared;
+    assert_int_equal(receive_queue_create(heap_allocator(), 8, 2, &shared), STATUS_OK);
+    struct domain other;
+    assert_int_equal(memory_allocate_domain(device_memory(b->device), &other), STATUS_OK);
+    for (uint32_t known = 0; known < 2; known++) {
+        struct qp_init init = {
+            .service = SERVICE_RC,
+            .domain = other,
+            .send_completions = b->sends,
+            .receive_completions = b->receives,
+            .shared_receives = shared,
+            .shared_domain = {known ? b->domain.value : 0},
+        };
+        struct qp *there, *here = create_extra(a, NULL);
+        assert_int_equal(device_create_qp(b->device, &init, &there), STATUS_OK);
+        connect_extra(pair, here, there);
+        struct sge sge = pair_sge(b, REMOTE, 100);
+        struct receive_request request = {.id = known, .sges = &sge, .sge_count = 1};
+        assert_int_equal(receive_queue_post(shared, &request), STATUS_OK);
+        post_on(a, here, WORK_SEND, known, 100);
+        pair_run(pair);
+        (void)pair_expect(b->receives, known,
+                          known ? COMPLETION_SUCCESS : COMPLETION_LOCAL_PROTECTION_ERROR);
+        device_destroy_qp(a->device, here);
+        device_destroy_qp(b->device, there);
+    }
+    assert_int_equal(memory_free_domain(device_memory(b->device), other), STATUS_OK);
+    receive_queue_destroy(shared);
+    pair_destroy(pair);
+}
+
 static void the_first_request_before_rts_is_told_once(void **state)
 {
     struct pair *pair = pair_create(&pair_defaults);
@@ -206,6 +270,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shared_receive_queue_serves_many),
         cmocka_unit_test(turns_are_fair),
+        cmocka_unit_test(answers_do_not_starve_requests),
+        cmocka_unit_test(shared_receives_have_their_own_domain),
         cmocka_unit_test(the_first_request_before_rts_is_told_once),
         cmocka_unit_test(values_out_of_range_are_named),
         cmocka_unit_test(an_unreliable_send_error_can_be_recovered_from),

@@ -51,10 +51,6 @@ enum status receive_queue_create(struct allocator *allocator, uint32_t capacity,
     queue->mask = storage - 1;
     queue->stride = (uint32_t)stride;
     queue->slots = memory + start;
-    for (uint32_t i = 0; i < storage; i++) {
-        struct receive_slot *slot = slot_at(queue, i);
-        slot->sges = (const struct sge *)(slot + 1);
-    }
     *ret_queue = queue;
     return STATUS_OK;
 }
@@ -86,6 +82,7 @@ enum status receive_queue_post(struct receive_queue *queue, const struct receive
     slot->id = request->id;
     slot->length = length;
     slot->sge_count = request->sge_count;
+    slot->sges = (const struct sge *)(slot + 1);
     if (request->sge_count > 0) {
         memcpy(slot + 1, request->sges, request->sge_count * sizeof(struct sge));
     }

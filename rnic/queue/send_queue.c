@@ -1,9 +1,9 @@
 /* The send queue's ring. Memory orders: queue_private.h.
  *
  * One allocation: the queue, then slots of a fixed stride, each a struct send_slot followed by its
- * SGEs or its inline bytes, whichever need more. Where those stand never changes, so `sges` and
- * `inline_bytes` are set at create; the transport's notes are cleared at retire, on the side that
- * has them in its cache. */
+ * SGEs or its inline bytes, whichever need more. Where those stand never changes; a slot is told
+ * when the engine first looks at it, so that a large queue costs nothing until it is used. The
+ * transport's notes are cleared at retire, on the side that has them in its cache. */
 #include "rnic/queue/send_queue.h"
 
 #include <stdalign.h>
@@ -57,11 +57,6 @@ enum status send_queue_create(struct allocator *allocator, const struct send_que
     queue->mask = storage - 1;
     queue->stride = (uint32_t)stride;
     queue->slots = memory + start;
-    for (uint32_t i = 0; i < storage; i++) {
-        struct send_slot *slot = slot_at(queue, i);
-        slot->sges = (const struct sge *)(slot + 1);
-        slot->inline_bytes = (const uint8_t *)(slot + 1);
-    }
     *ret_queue = queue;
     return STATUS_OK;
 }
@@ -176,7 +171,12 @@ uint64_t send_queue_tail(const struct send_queue *queue)
 struct send_slot *send_queue_slot(struct send_queue *queue, uint64_t position)
 {
     CHECK(position - send_queue_head(queue) < queue->limits.capacity);
-    return slot_at(queue, position);
+    struct send_slot *slot = slot_at(queue, position);
+    if (slot->sges == NULL) {
+        slot->sges = (const struct sge *)(slot + 1);
+        slot->inline_bytes = (const uint8_t *)(slot + 1);
+    }
+    return slot;
 }
 
 void send_queue_retire(struct send_queue *queue)

@@ -7,7 +7,9 @@
 #include "rnic/transport/request.h"
 
 #define QKEY_FROM_QP          0x80000000u /* [IBA 10.2.5] */
-#define GRH_NEXT_HEADER_IBA   0x1bu
+#define IP_PROTOCOL_UDP       17u
+#define UDP_HEADER_LENGTH     8u
+#define IPV4_HEADER_LENGTH    20u
 #define HOP_LIMIT_UNSPECIFIED 64u
 
 static struct qkey chosen_qkey(const struct qp *qp, struct qkey wanted)
@@ -47,23 +49,57 @@ enum step datagram_transmit(struct qp *qp)
     return STEP_SENT;
 }
 
-static void build_grh(const struct path *path, uint32_t payload_length, uint8_t *ret_grh)
+static void build_ipv6(const struct path *path, uint16_t length, uint8_t hop_limit,
+                       uint8_t *ret_header)
+{
+    bytes_store_u32(ret_header,
+                    UINT32_C(6) << 28 | (uint32_t)path->traffic_class << 20 | path->flow_label);
+    bytes_store_u16(ret_header + 4, length);
+    ret_header[6] = IP_PROTOCOL_UDP;
+    ret_header[7] = hop_limit;
+    memcpy(ret_header + 8, path->remote.bytes, sizeof path->remote.bytes);
+    memcpy(ret_header + 24, path->local.bytes, sizeof path->local.bytes);
+}
+
+/* Readers tell it from an IPv6 header by its checksum, so that one must be right. */
+static void build_ipv4(const struct path *path, uint16_t length, uint8_t hop_limit,
+                       uint8_t *ret_header)
+{
+    memset(ret_header, 0, IPV4_HEADER_LENGTH);
+    ret_header[0] = 0x45; /* version 4, five words */
+    ret_header[1] = path->traffic_class;
+    bytes_store_u16(ret_header + 2, (uint16_t)(IPV4_HEADER_LENGTH + length));
+    bytes_store_u16(ret_header + 6, 0x4000); /* don't fragment */
+    ret_header[8] = hop_limit;
+    ret_header[9] = IP_PROTOCOL_UDP;
+    memcpy(ret_header + 12, path->remote.bytes + 12, 4);
+    memcpy(ret_header + 16, path->local.bytes + 12, 4);
+    uint32_t sum = 0;
+    for (uint32_t at = 0; at < IPV4_HEADER_LENGTH; at += 2) {
+        sum += bytes_load_u16(ret_header + at);
+    }
+    sum = (sum & 0xffff) + (sum >> 16);
+    bytes_store_u16(ret_header + 10, (uint16_t) ~(sum + (sum >> 16)));
+}
+
+static void build_grh(const struct path *path, const struct packet *packet, uint8_t *ret_grh)
 {
     uint8_t hop_limit = path->hop_limit != 0 ? path->hop_limit : HOP_LIMIT_UNSPECIFIED;
-    bytes_store_u32(ret_grh,
-                    UINT32_C(6) << 28 | (uint32_t)path->traffic_class << 20 | path->flow_label);
-    bytes_store_u16(ret_grh + 4, (uint16_t)payload_length);
-    ret_grh[6] = GRH_NEXT_HEADER_IBA;
-    ret_grh[7] = hop_limit;
-    memcpy(ret_grh + 8, path->remote.bytes, sizeof path->remote.bytes);
-    memcpy(ret_grh + 24, path->local.bytes, sizeof path->local.bytes);
+    uint32_t length = UDP_HEADER_LENGTH + packet->info->header_length + packet->payload_length +
+                      packet_pad(packet->payload_length) + ICRC_LENGTH;
+    if (gid_is_ipv4(&path->remote)) {
+        memset(ret_grh, 0, GRH_LENGTH - IPV4_HEADER_LENGTH);
+        build_ipv4(path, (uint16_t)length, hop_limit, ret_grh + GRH_LENGTH - IPV4_HEADER_LENGTH);
+    } else {
+        build_ipv6(path, (uint16_t)length, hop_limit, ret_grh);
+    }
 }
 
 static enum completion_status place(struct qp *qp, const struct arrival *arrival,
                                     const struct packet *packet)
 {
     uint8_t grh[GRH_LENGTH];
-    build_grh(&arrival->path, packet->payload_length, grh);
+    build_grh(&arrival->path, packet, grh);
     struct scatter *place = &qp->responder.place;
     if (scatter_copy_in(place, grh, sizeof grh) != MEMORY_GRANTED ||
         (packet->payload_length > 0 &&

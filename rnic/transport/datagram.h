@@ -1,7 +1,8 @@
 /* Unreliable datagrams: each message one packet, each request its own target. [IBA 9.8.4]
  *
- * A received datagram is preceded by 40 bytes in the place of a GRH, always in the form of an IPv6
- * header: over IPv4 its addresses are the v4-mapped GIDs. */
+ * A received datagram is preceded by 40 bytes: the IPv6 header that it came with, or 20 zeroes and
+ * the IPv4 header. [RoCEv2 annex A17.4.5.2]
+ */
 #ifndef WEIR_TRANSPORT_DATAGRAM_H
 #define WEIR_TRANSPORT_DATAGRAM_H
 

@@ -81,9 +81,10 @@ void qp_enter_error(struct qp *qp)
     if (qp_state_now(qp) == QP_ERROR) {
         return;
     }
-    /* Sequentially consistent with the posters' look at the state: either we see their work now or
-     * they see the error and ring. */
     atomic_store(&qp->state, QP_ERROR);
+    /* With the fence of qp_post_receive: either we see the work now, or its poster sees the error
+     * and rings. */
+    atomic_thread_fence(memory_order_seq_cst);
     timers_cancel(&qp->environment->timers, &qp->timer);
     qp->responder.done = 0;
     qp_flush(qp);

@@ -67,6 +67,8 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
     qp->number = number;
     qp->service = init->service;
     qp->domain = init->domain;
+    bool foreign = init->shared_receives != NULL && init->shared_domain.value != 0;
+    qp->receive_domain = foreign ? init->shared_domain : init->domain;
     qp->context = init->context;
     qp->signal_all = init->signal_all;
     qp->send_completions = init->send_completions;
@@ -316,6 +318,9 @@ void qp_expire(struct qp *qp, struct instant now)
 
 static enum step transmit_request(struct qp *qp, struct instant now)
 {
+    if (!qp_state_sends(qp_state_now(qp))) {
+        return STEP_IDLE;
+    }
     switch (qp->service) {
     case SERVICE_RC:
         return requester_transmit(qp, now);
@@ -334,21 +339,33 @@ static bool may_answer(const struct qp *qp)
            (qp_state_receives(state) || (state == QP_ERROR && qp->responder.acknowledge.failed));
 }
 
+static enum step transmit_answer(struct qp *qp)
+{
+    return may_answer(qp) ? answer_transmit(qp) : STEP_IDLE;
+}
+
+/* Answers, or requests, until there are none, the sink is full or the burst is over. */
+static enum step transmit_phase(struct qp *qp, struct instant now, bool requests, uint32_t burst,
+                                uint32_t *sent)
+{
+    enum step step = STEP_SENT;
+    while (*sent < burst && step == STEP_SENT) {
+        step = requests ? transmit_request(qp, now) : transmit_answer(qp);
+        *sent += step == STEP_SENT;
+    }
+    return step;
+}
+
 enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_t *ret_sent)
 {
     uint32_t sent = 0;
-    enum step step = STEP_SENT;
-    while (sent < burst && step == STEP_SENT) {
-        step = may_answer(qp) ? answer_transmit(qp) : STEP_IDLE;
-        sent += step == STEP_SENT;
-    }
+    bool requests = qp->requests_first;
+    enum step step = transmit_phase(qp, now, requests, burst, &sent);
     if (step == STEP_IDLE) {
-        step = STEP_SENT;
-        while (sent < burst && step == STEP_SENT) {
-            step = qp_state_sends(qp_state_now(qp)) ? transmit_request(qp, now) : STEP_IDLE;
-            sent += step == STEP_SENT;
-        }
+        requests = !requests;
+        step = sent < burst ? transmit_phase(qp, now, requests, burst, &sent) : STEP_SENT;
     }
+    qp->requests_first = step != STEP_IDLE && !requests;
     check_drained(qp);
     *ret_sent = sent;
     return step;

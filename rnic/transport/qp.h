@@ -42,6 +42,7 @@ struct qp_init {
     struct completion_queue *send_completions;
     struct completion_queue *receive_completions;
     struct receive_queue *shared_receives; /* NULL: a receive queue of its own */
+    struct domain shared_domain; /* of the shared receives' buffers; 0: that of the queue pair */
     struct send_queue_limits send;
     uint32_t max_receive; /* requests */
     uint32_t max_receive_sge;

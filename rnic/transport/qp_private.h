@@ -23,13 +23,15 @@ struct qp {
     struct qpn number;
     enum service service;
     struct domain domain;
+    struct domain receive_domain; /* of the receives' buffers */
     void *context;
     bool signal_all;
     bool receives_are_shared;
     bool established_raised;
-    bool drain_pending; /* SQD was entered and EVENT_SQ_DRAINED is due */
-    uint8_t mtu_shift;  /* of attributes.path_mtu, in force */
-    _Atomic int state;  /* enum qp_state; written under the engine's lock, read by posters */
+    bool drain_pending;  /* SQD was entered and EVENT_SQ_DRAINED is due */
+    bool requests_first; /* answers filled the last turn, so requests begin the next */
+    uint8_t mtu_shift;   /* of attributes.path_mtu, in force */
+    _Atomic int state;   /* enum qp_state; written under the engine's lock, read by posters */
 
     struct send_queue *sends;
     struct receive_queue *receives;
@@ -107,7 +109,9 @@ void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
 void qp_look(struct qp *qp);
 /* The timer went off. */
 void qp_expire(struct qp *qp, struct instant now);
-/* One turn: up to `burst` packets, answers before requests. STEP_SENT: there may be more. */
+/* One turn: up to `burst` packets. Answers come before requests, but where they filled one turn the
+ * requests begin the next, so that neither keeps the other waiting for ever. STEP_SENT: there may
+ * be more. */
 enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_t *ret_sent);
 
 #endif

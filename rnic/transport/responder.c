@@ -26,8 +26,8 @@ bool responder_take_receive(struct qp *qp)
         }
         responder->receive_taken = true;
     }
-    scatter_init(&responder->place, qp->environment->memory, qp->domain, responder->receive_sges,
-                 responder->receive.sge_count);
+    scatter_init(&responder->place, qp->environment->memory, qp->receive_domain,
+                 responder->receive_sges, responder->receive.sge_count);
     return true;
 }
 
@@ -140,6 +140,9 @@ static void finish_message(struct responder *responder)
 static enum verdict execute_send(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
+    if (packet->payload_length > MESSAGE_LENGTH_MAX - responder->done) {
+        return VERDICT_INVALID; /* [IBA 9.7.4.1.6] */
+    }
     if (packet->payload_length > scatter_left(&responder->place)) {
         responder_complete_receive(qp, COMPLETION_LOCAL_LENGTH_ERROR, NULL);
         return VERDICT_TOO_LONG;
