@@ -163,6 +163,9 @@ enum status registry_listen(struct registry *registry, uint32_t index)
     atomic_store(&claim->state, CLAIM_FREE); /* not in its own way */
     enum status status = is_taken(registry, &claim->name, false) ? STATUS_IN_USE : STATUS_OK;
     atomic_store(&claim->state, status == STATUS_OK ? CLAIM_LISTENING : CLAIM_BOUND);
+    if (status == STATUS_OK) {
+        steering_attach(registry);
+    }
     registry_unlock(registry);
     return status;
 }
@@ -174,6 +177,9 @@ void registry_release(struct registry *registry, uint32_t index)
     bool listened = atomic_load(&claim->state) == CLAIM_LISTENING;
     claim->stamp = registry->file->next_stamp++;
     atomic_store(&claim->state, listened ? CLAIM_FORMER : CLAIM_FREE);
+    if (listened) {
+        steering_attach(registry);
+    }
     registry_unlock(registry);
 }
 

@@ -14,6 +14,9 @@
 #define HANDOFF_MAGIC  0x57656972u
 #define RECEIVE_BUDGET 16u
 #define BYTES_MAX      65536u
+#define KEPT_MAX       512u
+#define KEPT_BYTES_MAX (4u << 20)
+#define KEPT_NS        50000000u /* then the peer does not run at all */
 
 /* Both ends are of one registry version, hence of one layout. */
 struct handoff_header {
@@ -24,8 +27,20 @@ struct handoff_header {
     struct arrival arrival;
 };
 
+/* A datagram that waits for room in its receiver's queue. */
+struct kept {
+    struct kept *next;
+    struct instant since;
+    uint32_t slot;
+    uint32_t length; /* of the bytes behind this struct */
+    struct handoff_header header;
+};
+
 struct handoff {
     int descriptor;
+    struct kept *first, **last;
+    uint32_t kept_count;
+    size_t kept_bytes;
     uint8_t cookie[REGISTRY_COOKIE];
     struct handoff_counters counters;
     uint8_t bytes[BYTES_MAX];
@@ -52,6 +67,7 @@ enum status handoff_create(const struct registry *registry, struct handoff **ret
     if (handoff == NULL) {
         return STATUS_NO_MEMORY;
     }
+    handoff->last = &handoff->first;
     memcpy(handoff->cookie, registry->file->cookie, sizeof handoff->cookie);
     handoff->descriptor = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int on = 1, buffer = 4 << 20;
@@ -71,6 +87,18 @@ enum status handoff_create(const struct registry *registry, struct handoff **ret
     return STATUS_OK;
 }
 
+static void forget_first(struct handoff *handoff)
+{
+    struct kept *kept = handoff->first;
+    handoff->first = kept->next;
+    if (handoff->first == NULL) {
+        handoff->last = &handoff->first;
+    }
+    handoff->kept_count--;
+    handoff->kept_bytes -= kept->length;
+    free(kept);
+}
+
 void handoff_abandon(struct handoff *handoff)
 {
     if (handoff->descriptor >= 0) {
@@ -83,23 +111,21 @@ void handoff_destroy(struct handoff *handoff)
 {
     if (handoff != NULL) {
         handoff_abandon(handoff);
+        while (handoff->first != NULL) {
+            forget_first(handoff);
+        }
         free(handoff);
     }
 }
 
-enum status handoff_send(struct handoff *handoff, uint32_t slot,
-                         const struct udp_datagrams *datagrams)
+/* FULL: no room in the peer's queue now. CLOSED: no peer. */
+static enum status try_send(struct handoff *handoff, uint32_t slot,
+                            const struct handoff_header *header, const uint8_t *bytes,
+                            uint32_t length)
 {
-    struct handoff_header header = {
-        .magic = HANDOFF_MAGIC,
-        .family = datagrams->family,
-        .segment = datagrams->segment,
-        .first_place = datagrams->first_place,
-        .arrival = datagrams->arrival,
-    };
     struct iovec places[2] = {
-        {&header, sizeof header},
-        {(void *)datagrams->bytes, datagrams->length},
+        {(void *)header, sizeof *header},
+        {(void *)bytes, length},
     };
     struct sockaddr_un name;
     struct msghdr message = {
@@ -112,8 +138,68 @@ enum status handoff_send(struct handoff *handoff, uint32_t slot,
         handoff->counters.packets_sent++;
         return STATUS_OK;
     }
+    return errno == ECONNREFUSED || errno == ENOENT ? STATUS_CLOSED : STATUS_FULL;
+}
+
+static bool keep(struct handoff *handoff, struct instant now, uint32_t slot,
+                 const struct handoff_header *header, const struct udp_datagrams *datagrams)
+{
+    if (handoff->kept_count == KEPT_MAX || handoff->kept_bytes >= KEPT_BYTES_MAX) {
+        return false;
+    }
+    struct kept *kept = malloc(sizeof *kept + datagrams->length);
+    if (kept == NULL) {
+        return false;
+    }
+    *kept =
+        (struct kept){.since = now, .slot = slot, .length = datagrams->length, .header = *header};
+    memcpy(kept + 1, datagrams->bytes, datagrams->length);
+    *handoff->last = kept;
+    handoff->last = &kept->next;
+    handoff->kept_count++;
+    handoff->kept_bytes += kept->length;
+    return true;
+}
+
+enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t slot,
+                         const struct udp_datagrams *datagrams)
+{
+    struct handoff_header header = {
+        .magic = HANDOFF_MAGIC,
+        .family = datagrams->family,
+        .segment = datagrams->segment,
+        .first_place = datagrams->first_place,
+        .arrival = datagrams->arrival,
+    };
+    /* Behind those that wait, for the order. */
+    enum status status = STATUS_FULL;
+    if (handoff->first == NULL) {
+        status = try_send(handoff, slot, &header, datagrams->bytes, datagrams->length);
+    }
+    if (status == STATUS_OK) {
+        return STATUS_OK;
+    }
+    if (status == STATUS_FULL && keep(handoff, now, slot, &header, datagrams)) {
+        handoff->counters.delayed++;
+        return STATUS_OK;
+    }
     handoff->counters.dropped++;
-    return errno == ECONNREFUSED || errno == ENOENT ? STATUS_CLOSED : STATUS_OK;
+    return status == STATUS_CLOSED ? STATUS_CLOSED : STATUS_OK;
+}
+
+bool handoff_flush(struct handoff *handoff, struct instant now)
+{
+    while (handoff->first != NULL) {
+        const struct kept *kept = handoff->first;
+        enum status status =
+            try_send(handoff, kept->slot, &kept->header, (const uint8_t *)(kept + 1), kept->length);
+        if (status == STATUS_FULL && instant_elapsed_ns(kept->since, now) < KEPT_NS) {
+            return false;
+        }
+        handoff->counters.dropped += status != STATUS_OK;
+        forget_first(handoff);
+    }
+    return true;
 }
 
 static bool is_same_user(struct msghdr *message)

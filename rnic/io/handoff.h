@@ -1,9 +1,11 @@
 /* Packets that reached the wrong process, handed on to the right one over a local datagram socket
- * of abstract name. Only processes of the same user are heard. What does not fit into the peer's
- * queue is dropped: to the transport that is a loss on the wire. */
+ * of abstract name. Only processes of the same user are heard. The kernel lets few datagrams wait
+ * there, so what does not fit is kept for a while and tried again; then it is dropped: to the
+ * transport that is a loss on the wire. */
 #ifndef WEIR_IO_HANDOFF_H
 #define WEIR_IO_HANDOFF_H
 
+#include "rnic/base/time.h"
 #include "rnic/io/registry.h"
 #include "rnic/io/udp.h"
 
@@ -11,7 +13,8 @@ struct handoff;
 
 struct handoff_counters {
     uint64_t packets_sent, packets_received; /* datagrams: each holds one run of packets */
-    uint64_t dropped;                        /* the peer's queue was full */
+    uint64_t delayed;                        /* the peer's queue was full: kept */
+    uint64_t dropped;                        /* ... for too long, or the peer is gone */
     uint64_t refused;                        /* of another user, or malformed */
 };
 
@@ -21,8 +24,10 @@ void handoff_destroy(struct handoff *handoff);
 void handoff_abandon(struct handoff *handoff);
 
 /* CLOSED: nobody has that slot any more. */
-enum status handoff_send(struct handoff *handoff, uint32_t slot,
+enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t slot,
                          const struct udp_datagrams *datagrams) MUST_USE;
+/* Tries again what is kept. False: some is left, come back soon. */
+bool handoff_flush(struct handoff *handoff, struct instant now);
 /* Reads what waits, without blocking; returns how many runs it passed on. */
 uint32_t handoff_receive(struct handoff *handoff, struct udp_receiver *receiver);
 int handoff_descriptor(const struct handoff *handoff);

@@ -89,7 +89,7 @@ static void hand_on(struct ingress *ingress, uint32_t slot, const struct udp_dat
                     bool chosen)
 {
     ingress->foreign += (datagrams->length + datagrams->segment - 1) / datagrams->segment;
-    enum status status = handoff_send(ingress->handoff, slot, datagrams);
+    enum status status = handoff_send(ingress->handoff, ingress->now, slot, datagrams);
     struct qpn qpn = {(uint32_t)big_endian(datagrams->bytes + AT_DESTINATION_QPN, 3)};
     if (status == STATUS_CLOSED || (chosen && !qpn_equal(qpn, QPN_MANAGEMENT))) {
         steering_correct(ingress->steering, datagrams->family, slot);

@@ -6,9 +6,10 @@
 #include "rnic/io/loop_private.h"
 
 #define SEND_BUDGET      64u
-#define SEND_ROUNDS      4u       /* in one turn, so that nobody is kept for long */
-#define OTHERS_NS        20000u   /* how often the sources that have been quiet are read */
-#define DELAYED_NS       200000u  /* when a fault's delayed packets are let go */
+#define SEND_ROUNDS      4u      /* in one turn, so that nobody is kept for long */
+#define OTHERS_NS        20000u  /* how often the sources that have been quiet are read */
+#define DELAYED_NS       200000u /* when a fault's delayed packets are let go */
+#define HANDOFF_RETRY_NS 50000u
 #define BLOCKED_RETRY_NS 1000000u /* should no event tell that the kernel takes packets again */
 
 /* The busy family each time; the other and the hand-on socket now and then, for a system call each
@@ -34,13 +35,14 @@ static struct instant next_deadline(struct loop *loop, struct instant now)
     struct instant deadline = instant_earlier(device_next_deadline(loop->engine.device),
                                               cm_next_deadline(loop->engine.cm));
     if (loop->blocked) {
-        return instant_earlier(deadline, instant_after(now, BLOCKED_RETRY_NS));
+        deadline = instant_earlier(deadline, instant_after(now, BLOCKED_RETRY_NS));
+    } else if (loop->more) {
+        deadline = now;
+    } else if (udp_has_waiting(loop->steering.udp)) {
+        deadline = instant_earlier(deadline, instant_after(now, DELAYED_NS));
     }
-    if (loop->more) {
-        return now;
-    }
-    if (udp_has_waiting(loop->steering.udp)) {
-        return instant_earlier(deadline, instant_after(now, DELAYED_NS));
+    if (!handoff_flush(loop->handoff, now)) {
+        deadline = instant_earlier(deadline, instant_after(now, HANDOFF_RETRY_NS));
     }
     return deadline;
 }

@@ -47,6 +47,7 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     visit(context, "registry_foreign_packets", loop->ingress.foreign);
     visit(context, "registry_handed_on", handoff->packets_sent);
     visit(context, "registry_handed_to_us", handoff->packets_received);
+    visit(context, "registry_handoff_delayed", handoff->delayed);
     visit(context, "registry_handoff_dropped", handoff->dropped);
     visit(context, "registry_handoff_refused", handoff->refused);
     visit(context, "registry_steering_corrections", loop->steering.corrections);

@@ -62,6 +62,7 @@ struct registry {
     int descriptor;
     uint32_t slot;
     struct registry_file *file;
+    struct udp *udp; /* whose sockets steering works through; NULL: none yet */
 };
 
 void registry_lock(struct registry *registry);
@@ -75,6 +76,8 @@ void registry_bury(struct registry *registry, uint32_t slot);
 uint32_t registry_bury_dead(struct registry *registry);
 /* Locked. */
 void claims_forget_slot(struct registry *registry, uint32_t slot);
+/* Locked. Puts what the file says into the kernel: who has which place, who listens where. */
+void steering_attach(struct registry *registry);
 /* Locked. The kernel moves the last socket of a group into the place of one that closes. */
 void registry_group_remove(struct registry_group *group, uint32_t slot);
 

@@ -18,53 +18,126 @@
 #define AT_MAD             (BTH_LENGTH + 8u /* DETH */)
 #define AT_ATTRIBUTE       (AT_MAD + 16u)
 #define AT_REMOTE_ID       (AT_MAD + 24u + 4u)
+#define AT_SERVICE         (AT_MAD + 24u + 12u) /* the lower half of the service id */
 
 #define NOBODY 0xffffffffu /* no such place: the kernel picks by hash */
 
-#define PROGRAM_HEAD 10u
-#define PROGRAM_MAX  (PROGRAM_HEAD + 2 * REGISTRY_SLOTS + 1)
+#define SERVICES_MAX 512u /* of those that listen; more are found by their REQ's first reader */
+#define HEAD_LENGTH  11u
+#define PROGRAM_MAX  (HEAD_LENGTH + 2 + 2 * SERVICES_MAX + 2 * REGISTRY_SLOTS + 1)
 
-/* From the numbers in a packet to a slot, then from the slot to a place. Returns its length. */
-static uint16_t build_program(const struct registry_group *group,
-                              struct sock_filter ret_program[PROGRAM_MAX])
+struct program {
+    struct sock_filter steps[PROGRAM_MAX];
+    uint16_t length;
+};
+
+static void add(struct program *program, struct sock_filter step)
 {
-    const struct sock_filter head[PROGRAM_HEAD] = {
+    program->steps[program->length++] = step;
+}
+
+/* If the number is `value`, the socket is that at `place`. */
+static void add_choice(struct program *program, uint32_t value, uint32_t place)
+{
+    add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1));
+    add(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, place));
+}
+
+static uint32_t place_of(const struct registry_group *group, uint32_t slot)
+{
+    uint32_t place = 0;
+    while (place < group->count && group->slots[place] != slot) {
+        place++;
+    }
+    return place;
+}
+
+/* From the service that a REQ asks for to a place. Addresses are not looked at: where two listen at
+ * one service, the first may have to hand on. */
+static void add_services(struct program *program, const struct registry_file *file,
+                         const struct registry_group *group)
+{
+    uint32_t added = 0;
+    add(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT_SERVICE));
+    for (uint32_t i = 0; i < file->claim_end && i < REGISTRY_CLAIMS && added < SERVICES_MAX; i++) {
+        const struct registry_claim *claim = &file->claims[i];
+        uint32_t place = place_of(group, claim->slot);
+        if (atomic_load(&claim->state) == CLAIM_LISTENING && place < group->count) {
+            add_choice(program, (uint32_t)claim->name.service_id, place);
+            added++;
+        }
+    }
+    add(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0));
+}
+
+static void build_program(const struct registry_file *file, const struct registry_group *group,
+                          bool with_services, struct program *ret_program)
+{
+    struct program *program = ret_program;
+    const struct sock_filter head[HEAD_LENGTH] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT_DESTINATION_QPN),
         BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xffffff),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, QPN_MANAGEMENT.value, 2, 0),
         BPF_STMT(BPF_ALU | BPF_DIV | BPF_K, REGISTRY_QPNS_PER_SLOT),
-        BPF_STMT(BPF_JMP | BPF_JA, 5),
+        BPF_STMT(BPF_JMP | BPF_JA, 0), /* to the slots */
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, AT_ATTRIBUTE),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, CM_MESSAGE_REQ, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, 0), /* its first reader finds the listener */
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, CM_MESSAGE_REQ, 3, 0), /* to the services */
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT_REMOTE_ID),
         BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 32 - REGISTRY_SLOT_BITS),
+        BPF_STMT(BPF_JMP | BPF_JA, 0), /* to the slots */
+        BPF_STMT(BPF_RET | BPF_K, 0),  /* where services do not fit: whoever reads it */
     };
-    memcpy(ret_program, head, sizeof head);
-    uint16_t length = PROGRAM_HEAD;
-    for (uint32_t i = 0; i < group->count; i++) {
-        ret_program[length++] =
-            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, group->slots[i], 0, 1);
-        ret_program[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, i);
+    memcpy(program->steps, head, sizeof head);
+    program->length = with_services ? HEAD_LENGTH - 1 : HEAD_LENGTH;
+    if (with_services) {
+        add_services(program, file, group);
     }
-    ret_program[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, NOBODY);
-    return length;
+    program->steps[4].k = program->length - 5u;
+    program->steps[9].k = program->length - 10u;
+    for (uint32_t i = 0; i < group->count; i++) {
+        add_choice(program, group->slots[i], i);
+    }
+    add(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, NOBODY));
 }
 
-/* Replaces the group's program, through any of its sockets. Where the kernel refuses, its hash
- * picks sockets, and packets are handed on. */
-static void attach(struct registry_group *group, int descriptor)
+static bool attach(const struct program *program, int descriptor)
 {
-    atomic_store(&group->changed_ns, clock_now().ns);
-    struct sock_filter *program = malloc(PROGRAM_MAX * sizeof *program);
-    if (program == NULL || descriptor < 0) {
-        free(program);
-        return;
+    struct sock_fprog whole = {
+        .len = program->length,
+        .filter = (struct sock_filter *)program->steps,
+    };
+    return setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &whole, sizeof whole) == 0;
+}
+
+/* Replaces each group's program, through our socket in it. Where the kernel finds it too long, one
+ * without services is tried; where it refuses all, its hash picks sockets and packets are handed
+ * on. */
+void steering_attach(struct registry *registry)
+{
+    struct program *program = malloc(sizeof *program);
+    for (enum udp_family family = 0; family < UDP_FAMILY_COUNT && program != NULL; family++) {
+        const struct registry_group *group = &registry->file->groups[family];
+        int descriptor = registry->udp != NULL ? udp_descriptor(registry->udp, family) : -1;
+        if (descriptor < 0) {
+            continue;
+        }
+        build_program(registry->file, group, true, program);
+        if (!attach(program, descriptor)) {
+            build_program(registry->file, group, false, program);
+            bool attached = attach(program, descriptor);
+            (void)attached;
+        }
     }
-    struct sock_fprog whole = {.len = build_program(group, program), .filter = program};
-    int result = setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &whole, sizeof whole);
-    (void)result;
     free(program);
+}
+
+/* Locked. The record has changed: what was queued before is no evidence against it. */
+static void attach_changed(struct registry *registry)
+{
+    for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
+        atomic_store(&registry->file->groups[family].changed_ns, clock_now().ns);
+    }
+    steering_attach(registry);
 }
 
 /* Locked. A killed process may have left half an entry: counts beyond the table, places doubled. */
@@ -84,13 +157,6 @@ static void tidy(struct registry_group *group)
     group->count = kept;
 }
 
-static void attach_all(struct steering *steering)
-{
-    for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
-        attach(&steering->registry->file->groups[family], udp_descriptor(steering->udp, family));
-    }
-}
-
 enum status steering_open(struct steering *steering, struct registry *registry,
                           const struct udp_config *config, const char **ret_message)
 {
@@ -107,7 +173,8 @@ enum status steering_open(struct steering *steering, struct registry *registry,
                 group->slots[group->count++] = registry->slot;
             }
         }
-        attach_all(steering);
+        registry->udp = udp;
+        attach_changed(registry);
     }
     registry_unlock(registry);
     return status;
@@ -120,19 +187,11 @@ void steering_close(struct steering *steering)
     for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
         registry_group_remove(&registry->file->groups[family], registry->slot);
     }
-    attach_all(steering);
+    attach_changed(registry);
+    registry->udp = NULL;
     udp_destroy(steering->udp);
     registry_unlock(registry);
     steering->udp = NULL;
-}
-
-static uint32_t place_of(const struct registry_group *group, uint32_t slot)
-{
-    uint32_t place = 0;
-    while (place < group->count && group->slots[place] != slot) {
-        place++;
-    }
-    return place;
 }
 
 /* Somebody died: the kernel has moved sockets, and burying repeats that for the record. Nobody
@@ -156,7 +215,7 @@ void steering_correct(struct steering *steering, enum udp_family family, uint32_
             group->slots[ours] = slot;
         }
         steering->corrections++;
-        attach_all(steering);
+        attach_changed(registry);
     }
     registry_unlock(registry);
 }

@@ -1,6 +1,6 @@
 /* Which process's socket the kernel gives a packet to: all share UDP port 4791 by SO_REUSEPORT, and
- * a classic BPF program picks the socket by the destination QPN, or by the receiver's
- * communication id in a MAD.
+ * a classic BPF program picks the socket by the destination QPN; for MADs by the service that a
+ * REQ asks for, else by the receiver's communication id.
  *
  * The program names sockets by their place in the kernel's group, which the registry records. After
  * several deaths at once the record can be wrong: then packets reach the wrong process, which hands

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "rnic/io/address.h"
+#include "rnic/io/clock.h"
 #include "rnic/io/handoff.h"
 #include "rnic/wire/mad.h"
 #include "rnic/wire/packet.h"
@@ -74,7 +75,7 @@ static void member_receive(struct udp_receiver *receiver, const struct udp_datag
     struct member *member = (struct member *)receiver;
     uint32_t owner = owner_of(datagrams->bytes);
     if (owner != registry_slot(member->registry)) {
-        enum status status = handoff_send(member->handoff, owner, datagrams);
+        enum status status = handoff_send(member->handoff, clock_now(), owner, datagrams);
         (void)status;
         steering_correct(&member->steering, datagrams->family, owner);
         return;
