@@ -9,6 +9,9 @@ static void wake_event(void *context, uint64_t life);
 
 static void wake_at(struct host *host, struct instant when)
 {
+    if (instant_before(when, host->simulator->now)) {
+        when = host->simulator->now; /* overdue: at once */
+    }
     if (!host_is_alive(host) || !instant_before(when, host->wake_at)) {
         return;
     }

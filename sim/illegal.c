@@ -32,15 +32,16 @@ static void wrong_remote(struct world *world, struct end *end, struct op *op, ui
     }
     case 3: /* no right, or of another domain */
         if (program_take(world, end->peer->space,
-                 program_is_write(op->kind) ? ACCESS_REMOTE_READ : ACCESS_LOCAL_WRITE, false, op->length, 8,
-                 &other)) {
+                         program_is_write(op->kind) ? ACCESS_REMOTE_READ : ACCESS_LOCAL_WRITE,
+                         false, op->length, 8, &other)) {
             op->remote_address = model_address(&other);
             op->remote_key = other.territory->key;
             return;
         }
         break;
     case 4:
-        if (program_take(world, end->peer->space, PROGRAM_ACCESS_ALL, true, op->length, 8, &other)) {
+        if (program_take(world, end->peer->space, PROGRAM_ACCESS_ALL, true, op->length, 8,
+                         &other)) {
             op->remote_address = model_address(&other);
             op->remote_key = other.territory->key;
             return;
@@ -77,35 +78,106 @@ static void wrong_local(struct world *world, struct op *op, uint32_t which)
     op->inline_data = false;
 }
 
+/* A request that the service knows and that finds nothing to invalidate. */
+static void wrong_invalidate(struct world *world, struct op *op)
+{
+    op->invalidate.value = (uint32_t)dice_next(&world->plan);
+    op->inline_data = false;
+    if (program_is_send(op->kind)) {
+        op->kind = WORK_SEND_INVALIDATE;
+        op->may = MAY(COMPLETION_REMOTE_ACCESS_ERROR);
+        return;
+    }
+    op->kind = WORK_LOCAL_INVALIDATE;
+    op->may = MAY(COMPLETION_LOCAL_QP_OPERATION_ERROR);
+    op->span_count = 0;
+    op->length = 0;
+    op->has_target = false;
+    op->cell = NULL;
+}
+
+/* What the READ or atomic brings may not be written where it is to go. */
+static bool wrong_place(struct world *world, struct end *end, struct op *op)
+{
+    struct span other;
+    if (!program_take(world, end->space, ACCESS_REMOTE_READ, false, op->length, 8, &other)) {
+        return false;
+    }
+    op->sges[0] = (struct sge){model_address(&other), op->length, other.territory->key};
+    op->span_count = 1;
+    op->spans[0] = other;
+    op->may = MAY(COMPLETION_LOCAL_PROTECTION_ERROR);
+    return true;
+}
+
+static void spoil_remote(struct world *world, struct end *end, struct op *op)
+{
+    if (program_is_atomic(op->kind) && dice_percent(&world->plan, 30)) {
+        op->remote_address += dice_range(&world->plan, 1, 7);
+        op->may = MAY(COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
+        op->cell = NULL;
+        return;
+    }
+    uint32_t which = dice_below(&world->plan, 6);
+    wrong_remote(world, end, op, program_is_atomic(op->kind) && which == 2 ? 0 : which);
+}
+
 void illegal_op(struct world *world, struct end *end, uint32_t index)
 {
     struct op *op = &end->ops[index];
     if (op->length == 0) {
         return; /* no byte, no key */
     }
-    bool remote = !program_is_send(op->kind);
-    if (remote && dice_percent(&world->plan, 70)) {
-        if (program_is_atomic(op->kind) && dice_percent(&world->plan, 30)) {
-            op->remote_address += dice_range(&world->plan, 1, 7);
-            op->may = MAY(COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
-            op->cell = NULL;
-        } else {
-            uint32_t which = dice_below(&world->plan, 6);
-            if (program_is_atomic(op->kind) && which == 2) {
-                which = 0;
-            }
-            wrong_remote(world, end, op, which);
+    bool brings = op->kind == WORK_READ || program_is_atomic(op->kind);
+    if (dice_percent(&world->plan, 8)) {
+        wrong_invalidate(world, op);
+    } else if (!program_is_send(op->kind) && dice_percent(&world->plan, 70)) {
+        spoil_remote(world, end, op);
+    } else if (brings && dice_percent(&world->plan, 50)) {
+        if (!wrong_place(world, end, op)) {
+            return;
         }
     } else {
         /* What a READ brings must not fall into what belongs to others. */
-        bool brings = op->kind == WORK_READ || program_is_atomic(op->kind);
         wrong_local(world, op, brings ? 0 : dice_below(&world->plan, 2));
     }
     note_illegal(end->pair, op);
 }
 
-void illegal_intake(struct world *world, struct pair *pair, struct intake *intake,
-                         struct op *op)
+static unsigned right_of(enum work_kind kind)
+{
+    if (program_is_write(kind)) {
+        return ACCESS_REMOTE_WRITE;
+    }
+    if (program_is_atomic(kind)) {
+        return ACCESS_REMOTE_ATOMIC;
+    }
+    return kind == WORK_READ ? ACCESS_REMOTE_READ : 0;
+}
+
+void illegal_right(struct world *world, struct end *end)
+{
+    uint32_t first = 0;
+    while (first < end->op_count && right_of(end->ops[first].kind) == 0) {
+        first++;
+    }
+    if (first == end->op_count) {
+        return;
+    }
+    unsigned denied = right_of(end->ops[first].kind);
+    end->peer->attributes.access &= ~denied;
+    for (uint32_t i = first; i < end->op_count; i++) {
+        struct op *op = &end->ops[i];
+        if (right_of(op->kind) == denied) {
+            op->may = MAY(COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
+            op->has_target = false;
+            op->cell = NULL;
+        }
+    }
+    note_illegal(end->pair, &end->ops[first]);
+}
+
+void illegal_intake(struct world *world, struct pair *pair, struct intake *intake, struct op *op)
 {
     if (!program_is_send(op->kind) || op->length == 0 || op->may != MAY(COMPLETION_SUCCESS)) {
         return;
@@ -131,4 +203,3 @@ void illegal_intake(struct world *world, struct pair *pair, struct intake *intak
     }
     note_illegal(pair, op);
 }
-

@@ -153,8 +153,9 @@ static uint32_t psn_place(const struct end *end, const struct op *op)
 {
     uint32_t place = 0;
     for (const struct op *before = end->ops; before < op; before++) {
-        bool atomic = before->kind == WORK_COMPARE_SWAP || before->kind == WORK_FETCH_ADD;
-        place += atomic ? 1 : packets(before->length, end->mtu);
+        bool one = before->kind == WORK_COMPARE_SWAP || before->kind == WORK_FETCH_ADD;
+        bool none = before->kind == WORK_LOCAL_INVALIDATE;
+        place += none ? 0 : one ? 1 : packets(before->length, end->mtu);
     }
     return place;
 }
@@ -189,7 +190,8 @@ void monitor_retry_exceeded(struct monitor *monitor, const struct end *end, cons
         return;
     }
     const struct pair *pair = end->pair;
-    if (pair->causes != CAUSE_LOSS || end->peer->failed || end->peer->intake_failed) {
+    if (world->profile.impatient || pair->causes != CAUSE_LOSS || end->peer->failed ||
+        end->peer->intake_failed) {
         return;
     }
     uint32_t harms = 0;

@@ -72,6 +72,7 @@ static const struct profile profiles[] = {
      .tiny = true,
      .disturb_percent = 10,
      .link = {.refuse = 100000}},
+    {.name = "impatient", .pairs_max = 3, .ops_max = 12, .late_percent = 40, .impatient = true},
     {.name = "cm",
      .pairs_max = 4,
      .ops_max = 8,
@@ -104,6 +105,17 @@ static uint32_t vary(struct dice *dice, uint32_t chance)
     return chance == 0 ? 0 : chance / 4 + dice_below(dice, chance * 2);
 }
 
+/* The trouble is on one link, in one direction. */
+static void spare_all_but_one(struct world *world)
+{
+    struct link_config bad = world->profile.link;
+    struct link_config good = bad;
+    good.loss = good.burst_begin = good.duplicate = good.reorder = good.corrupt = 0;
+    network_set_links(&world->network, &good);
+    unsigned from = dice_below(&world->plan, world->host_count);
+    network_set_link(&world->network, from, (from + 1) % world->host_count, &bad);
+}
+
 void plan_profile(struct world *world)
 {
     struct dice *dice = &world->plan;
@@ -126,6 +138,9 @@ void plan_profile(struct world *world)
         link->drop_tail = !world->profile.strict && dice_percent(dice, 30);
     }
     network_set_links(&world->network, link);
+    if (dice_percent(dice, 20)) {
+        spare_all_but_one(world);
+    }
 }
 
 void plan_space(struct world *world, struct host *host)
@@ -178,7 +193,9 @@ static void choose_attributes(struct world *world, struct end *end)
                                                     : (uint32_t)dice_next(dice)),
         .max_reads_out = (uint8_t)dice_range(dice, 1, 4),
         .min_rnr_timer = (uint8_t)dice_range(dice, 1, 9),
-        .timeout = (uint8_t)(strict ? 14 : dice_range(dice, 8, 10)),
+        .timeout = (uint8_t)(strict                     ? 14
+                             : world->profile.impatient ? dice_range(dice, 1, 4)
+                                                        : dice_range(dice, 8, 10)),
         .retry_count = (uint8_t)(dice_percent(dice, 60) ? 7 : dice_below(dice, 7)),
         .rnr_retry_count = (uint8_t)(dice_percent(dice, 60) ? 7 : dice_below(dice, 7)),
         .port = 1,

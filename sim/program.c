@@ -6,8 +6,8 @@
 #include "sim/illegal.h"
 
 #define TERRITORY_LENGTH 16384u
-#define TAG_SALT    0x5ea00000u
-#define NO_CONSUMER UINT32_MAX
+#define TAG_SALT         0x5ea00000u
+#define NO_CONSUMER      UINT32_MAX
 
 uint32_t program_tag(const struct end *end, uint32_t index)
 {
@@ -33,7 +33,7 @@ struct op *program_find(struct world *world, const struct end *end, uint32_t tag
 }
 
 bool program_take(struct world *world, struct space *space, unsigned access, bool foreign,
-                 uint32_t length, uint32_t align, struct span *ret_span)
+                  uint32_t length, uint32_t align, struct span *ret_span)
 {
     for (uint32_t i = space->territory_count; i > 0; i--) {
         struct territory *territory = space->territories[i - 1];
@@ -294,7 +294,11 @@ static void plan_ops(struct world *world, struct end *end, uint32_t count)
     if (end->service == SERVICE_RC && end->op_count > 0 &&
         dice_percent(&world->plan, world->profile.illegal_percent)) {
         /* What comes behind is flushed; its effects on the hot range never happen. */
-        illegal_op(world, end, dice_below(&world->plan, end->op_count));
+        if (dice_percent(&world->plan, 10)) {
+            illegal_right(world, end);
+        } else {
+            illegal_op(world, end, dice_below(&world->plan, end->op_count));
+        }
     }
     for (uint32_t i = 0; i < end->op_count; i++) {
         enum work_kind kind = end->ops[i].kind;

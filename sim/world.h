@@ -44,6 +44,7 @@ struct profile {
     bool tiny;      /* queues of one or two, full sinks */
     bool partition; /* hosts are cut off for a time, or for ever */
     bool death;     /* a host dies and may come back */
+    bool impatient; /* timeouts shorter than the round trip: everything is repeated */
     bool by_cm;     /* all reliable pairs are connected by the connection manager */
     uint32_t illegal_percent, late_percent, disturb_percent;
     struct link_config link;
