@@ -1,0 +1,63 @@
+#!/bin/sh
+# Runs both ends of an example and checks what comes of it.
+# Usage: run.sh FOLDER_OF_PROGRAMS NAME
+set -eu
+programs=$1
+name=$2
+host=${WEIR_TEST_ADDRESS:-127.0.0.1}
+scratch=$(mktemp -d)
+server=
+trap 'status=$?; [ -z "$server" ] || kill "$server" 2>/dev/null || :; rm -rf "$scratch"; exit $status' EXIT
+trap 'exit 143' TERM INT
+
+# Starts the server and waits for the address that it prints.
+start() {
+    mkfifo "$scratch/pipe"
+    "$@" >"$scratch/pipe" &
+    server=$!
+    exec 3<"$scratch/pipe"
+    read -r address <&3
+    rm "$scratch/pipe"
+}
+
+# The server must end well too, by itself.
+finish() {
+    wait "$server"
+    server=
+    exec 3<&-
+}
+
+case $name in
+file)
+    mkdir "$scratch/in" "$scratch/out"
+    for size in 0 1 262144 262145 9000001; do
+        head -c $size /dev/urandom >"$scratch/in/data.$size"
+        start "$programs/file" server "$scratch/out" "$host:0"
+        "$programs/file" client "$address" "$scratch/in/data.$size"
+        finish
+        cmp "$scratch/in/data.$size" "$scratch/out/data.$size"
+    done
+    # Nothing is overwritten.
+    cp "$scratch/in/data.1" "$scratch/in/data.0"
+    start "$programs/file" server "$scratch/out" "$host:0"
+    if "$programs/file" client "$address" "$scratch/in/data.0"; then
+        echo "an existing file was overwritten" >&2
+        exit 1
+    fi
+    if finish; then
+        echo "the server saw no error" >&2
+        exit 1
+    fi
+    [ ! -s "$scratch/out/data.0" ]
+    ;;
+*)
+    start "$programs/$name" server "$host:0"
+    "$programs/$name" client "$address"
+    finish
+    # Nobody listens there any more.
+    if "$programs/$name" client "$address"; then
+        echo "a connection to nobody" >&2
+        exit 1
+    fi
+    ;;
+esac
