@@ -22,9 +22,11 @@ start() {
 
 # The server must end well too, by itself.
 finish() {
-    wait "$server"
+    outcome=0
+    wait "$server" || outcome=$?
     server=
     exec 3<&-
+    return $outcome
 }
 
 case $name in
