@@ -1,0 +1,174 @@
+/* What a hostile peer may say in a transfer: a client and a server each hear the input as messages
+ * and notices. Nothing may be written outside the target, and nothing may be CHECKed or read out of
+ * bounds.
+ *
+ * Input: an octet of role (bit 0: server; bit 1: push; bit 2: recursive), then records: an octet
+ * of kind (even: message; odd: notice), two of length in big-endian; a message's bytes follow. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fuzz/fuzz.h"
+#include "tools/transfer/memory_link.h"
+#include "tools/transfer/protocol.h"
+#include "tools/transfer/session.h"
+
+static char scratch[64];
+
+static void must(bool good)
+{
+    if (!good) {
+        abort();
+    }
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
+{
+    if (kind == FTW_D || kind == FTW_DNR) {
+        chmod(path, 0700);
+    }
+    return remove(path);
+}
+
+static void remove_scratch(void)
+{
+    nftw(scratch, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* The two directories of a run: what may be written, and one beside it that may not. */
+static int make_target(void)
+{
+    char path[96];
+    if (scratch[0] == 0) {
+        snprintf(scratch, sizeof(scratch), "%s/weir-fuzz-XXXXXX",
+                 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+        must(mkdtemp(scratch) != NULL);
+        atexit(remove_scratch);
+    }
+    snprintf(path, sizeof(path), "%s/target", scratch);
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    must(mkdir(path, 0700) == 0);
+    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void check_nothing_beside(void)
+{
+    DIR *stream = opendir(scratch);
+    int count = 0;
+    must(stream != NULL);
+    while (readdir(stream) != NULL) {
+        count++;
+    }
+    closedir(stream);
+    must(count == 3); /* ".", ".." and the target */
+}
+
+static void ignore_problem(void *user, const struct problem *problem)
+{
+}
+
+static void ignore_opened(void *user)
+{
+}
+
+static void ignore_received(void *user, const void *bytes, size_t length)
+{
+}
+
+static void ignore_noticed(void *user, uint32_t notice, size_t length)
+{
+}
+
+static void ignore_put_done(void *user, size_t offset)
+{
+}
+
+static void ignore_closed(void *user, const struct weir_error *reason)
+{
+}
+
+static const struct link_events silent = {
+    .opened = ignore_opened,
+    .received = ignore_received,
+    .noticed = ignore_noticed,
+    .put_done = ignore_put_done,
+    .closed = ignore_closed,
+};
+
+static const struct report report = {.problem = ignore_problem};
+
+static struct session *begin(struct memory_pair *pair, unsigned role, struct target *target)
+{
+    static const char *const theirs[] = {"/x", "/", "/y/z"}, *const ours[] = {scratch};
+    const struct session_request request = {
+        .direction = (role & 2) != 0 ? DIRECTION_PUSH : DIRECTION_PULL,
+        .recursive = (role & 4) != 0,
+        .sources = (role & 2) != 0 ? ours : theirs,
+        .source_count = (role & 2) != 0 ? 1 : 3,
+        .target_path = "/t",
+        .target = target,
+    };
+    const struct session_service service = {.root = target->directory, .device = "fuzz0"};
+    memory_pair_link(pair, 1)->events = &silent;
+    return (role & 1) != 0 ? session_create_server(memory_pair_link(pair, 0), &service, &report)
+                           : session_create_client(memory_pair_link(pair, 0), &request, &report);
+}
+
+/* One record; how many bytes it took. */
+static size_t say(struct memory_pair *pair, const uint8_t *data, size_t size)
+{
+    size_t length = (size_t)data[1] << 8 | data[2];
+    if ((data[0] & 1) != 0) {
+        memory_pair_inject_notice(pair, 1, notice_pack(data[0] >> 4, data[0] >> 1 & 7),
+                                  length << 4);
+        return 3;
+    }
+    length = length < size - 3 ? length : size - 3;
+    memory_pair_inject(pair, 1, data + 3, length);
+    return 3 + length;
+}
+
+/* What parses is packed to the same bytes. */
+static void check_round_trip(const uint8_t *data, size_t size)
+{
+    struct message message;
+    if (!protocol_parse(data, size, &message)) {
+        return;
+    }
+    uint8_t head[MESSAGE_HEAD_MAX];
+    size_t length = protocol_pack(&message, head);
+    must(length <= size && memcmp(head, data, length) == 0);
+    must(length == size ||
+         (message.type == MESSAGE_ENTRY && length + message.entry.data.length == size));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    check_round_trip(data, size);
+    if (size < 1) {
+        return 0;
+    }
+    struct target target = {.directory = make_target(), .into = true};
+    struct memory_pair *pair = memory_pair_create();
+    struct session *session = begin(pair, data[0], &target);
+    memory_pair_open(pair);
+    for (size_t at = 1; at + 3 <= size && !session_is_closed(session);) {
+        at += say(pair, data + at, size - at);
+        for (unsigned i = 0; i < 100 && (session_pump(session) | memory_pair_step(pair)); i++) {
+        }
+    }
+    memory_pair_cut(pair);
+    while (memory_pair_step(pair)) {
+    }
+    must(session_is_closed(session));
+    session_destroy(session);
+    memory_pair_destroy(pair);
+    target_close(&target);
+    check_nothing_beside();
+    return 0;
+}
