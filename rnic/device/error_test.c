@@ -272,6 +272,29 @@ static void silence_exceeds_the_retries(void **state)
     }
 }
 
+/* What did not leave cannot have been lost. */
+static void a_full_sink_is_not_silence(void **state)
+{
+    struct pair_options options = pair_defaults;
+    options.timeout = 1;
+    struct pair *pair = pair_create(&options);
+    struct pair_side *a = &pair->sides[0];
+    pair->script = lose_all;
+    pair_post_simple(a, WORK_WRITE, 1, 0, 0, 100);
+    (void)pair_step(pair);
+    a->sink_room = 0;
+    for (int i = 0; i < 50; i++) {
+        pair->now.ns += 100000;
+        (void)device_advance(a->device, pair->now, 64);
+    }
+    pair_expect_none(a->sends);
+    a->sink_room = UINT32_MAX;
+    pair->script = NULL;
+    pair_run(pair);
+    (void)pair_expect(a->sends, 1, COMPLETION_SUCCESS);
+    pair_destroy(pair);
+}
+
 static void no_timeout_waits_for_ever(void **state)
 {
     struct pair_options options = pair_defaults;
@@ -476,6 +499,7 @@ int main(void)
         cmocka_unit_test(no_receive_is_waited_for),
         cmocka_unit_test(rnr_retries_are_counted),
         cmocka_unit_test(silence_exceeds_the_retries),
+        cmocka_unit_test(a_full_sink_is_not_silence),
         cmocka_unit_test(no_timeout_waits_for_ever),
         cmocka_unit_test(the_application_flushes),
         cmocka_unit_test(a_message_under_way_is_flushed_once),

@@ -313,7 +313,6 @@ void qp_expire(struct qp *qp, struct instant now)
     }
     congestion_timed_out(&qp->congestion, requester->frontier);
     requester_go_back(qp);
-    qp_set_deadline(qp, retransmit->deadline);
 }
 
 static enum step transmit_request(struct qp *qp, struct instant now)

@@ -124,11 +124,9 @@ bool retransmit_expired(struct retransmit *retransmit, struct instant now)
 {
     retransmit->expiries++;
     retransmit->sampling = false;
-    if (retransmit_is_exhausted(retransmit, now)) {
-        return true;
-    }
-    retransmit->deadline = instant_after(now, wait_ns(retransmit));
-    return false;
+    /* The next wait begins when the repetition has left, which a full sink may delay. */
+    retransmit->deadline = INSTANT_NEVER;
+    return retransmit_is_exhausted(retransmit, now);
 }
 
 uint64_t retransmit_round_trip_ns(const struct retransmit *retransmit)

@@ -47,7 +47,7 @@ void retransmit_rewound(struct retransmit *retransmit);
 /* The peer is alive and busy (RNR): patience starts again at `resume`. */
 void retransmit_suspend(struct retransmit *retransmit, struct instant resume);
 
-/* The deadline has passed. True: give up. */
+/* The deadline has passed. True: give up. False: repeat; the next wait begins with what is sent. */
 bool retransmit_expired(struct retransmit *retransmit, struct instant now);
 /* Neither progress nor patience left, whatever the timer says. */
 bool retransmit_is_exhausted(const struct retransmit *retransmit, struct instant now);

@@ -52,6 +52,9 @@ static void the_wait_follows_the_round_trip(void **state)
     uint64_t first = retransmit.deadline.ns - now.ns;
     now = retransmit.deadline;
     assert_false(retransmit_expired(&retransmit, now));
+    assert_true(instant_is_never(retransmit.deadline)); /* nothing was sent again yet */
+    now.ns += 500;
+    retransmit_sent(&retransmit, now, psn_make(100), false);
     assert_int_equal(retransmit.deadline.ns - now.ns, 2 * first);
 }
 
@@ -67,6 +70,7 @@ static void the_wait_is_bounded_by_the_attribute(void **state)
             assert_int_equal(tries, 7);
             break;
         }
+        retransmit_sent(&retransmit, now, psn_make(0), false);
     }
     assert_true(now.ns - 1000 >= 8 * (UINT64_C(4096) << 10));
 }
