@@ -1,6 +1,8 @@
 /* Open devices: the tables of calls, and sharing objects between processes (which is refused). */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "rnic/io/loop.h"
 #include "rnic/verbs/gid_table.h"
@@ -76,7 +78,9 @@ PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
     context->verbs.sz = sizeof context->verbs;
     context_fill_operations(&context->verbs);
     ibv->device = device;
-    ibv->cmd_fd = -1;
+    /* Leads nowhere, but programs that share a device duplicate it before they ask whether they
+     * may. */
+    ibv->cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     ibv->async_fd = notify_descriptor(context->async);
     ibv->num_comp_vectors = 1;
     pthread_mutex_init(&ibv->mutex, NULL);
@@ -97,6 +101,9 @@ PUBLIC int ibv_close_device(struct ibv_context *ibv)
     event_detach(context);
     device_close(context->engine);
     notify_destroy(context->async);
+    if (ibv->cmd_fd >= 0) {
+        close(ibv->cmd_fd);
+    }
     pthread_mutex_destroy(&ibv->mutex);
     free(context);
     return 0;
