@@ -5,8 +5,10 @@
 #include "rnic/base/check.h"
 #include "sim/workload.h"
 
-#define SERVICE_BASE    UINT64_C(0x1060000)
-#define PRIVATE_SIZE    16u
+#define SERVICE_BASE UINT64_C(0x1060000)
+#define PRIVATE_SIZE 16u
+/* Longer than any way through a sound network, shorter than a repetition of the DREQ. */
+#define ANSWER_MOST_NS  UINT64_C(500000000)
 #define REASON_CONSUMER CM_REJECT_CONSUMER
 
 static void wrong(struct contact_side *side, const char *what)
@@ -105,6 +107,7 @@ static void part(struct contact_side *side)
         wrong(side, "a connected side could not disconnect");
     }
     side->phase = CONTACT_LEAVING;
+    side->left_at = now_of(side);
     side->contact->world->coverage->disconnects++;
     host_wake(side->end->host, 0);
 }
@@ -247,6 +250,10 @@ static void disconnected(struct contact_side *side)
     if (is_orderly(contact) && side->phase != CONTACT_LEAVING && other->phase != CONTACT_LEAVING &&
         other->phase != CONTACT_LEFT && other->phase != CONTACT_OVER) {
         wrong(side, "disconnected, and nobody asked for it");
+    }
+    if (is_orderly(contact) && side->phase == CONTACT_LEAVING &&
+        instant_elapsed_ns(side->left_at, now_of(side)) > ANSWER_MOST_NS) {
+        wrong(side, "the answer to its disconnect never came");
     }
     side->phase = CONTACT_LEFT;
     workload_fail(contact->world, side->end);

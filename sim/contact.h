@@ -24,6 +24,7 @@ struct contact_side {
     struct end *end;
     struct cm_connection *connection; /* NULL: none, or released */
     enum contact_phase phase;
+    struct instant left_at; /* when it asked for the disconnect */
 };
 
 struct contact {

@@ -92,6 +92,54 @@ static void fail_event(void *context, uint64_t number)
     }
 }
 
+static void resume_event(void *context, uint64_t number)
+{
+    struct world *world = context;
+    struct end *end = world->ends[number];
+    if (!end_lives(end) || qp_current_state(end->qp) != QP_SQD) {
+        return;
+    }
+    struct qp_attributes attributes = {.state = QP_RTS};
+    if (device_modify_qp(end->host->device, world->simulator.now, end->qp, &attributes,
+                         QP_SET_STATE, NULL) != STATUS_OK) {
+        simulator_violate(&world->simulator, "modify", "from SQD back to RTS");
+    }
+    host_wake(end->host, 0);
+}
+
+/* The send queue is drained, and opened again some time after the event has said so. */
+static void drain_event(void *context, uint64_t number)
+{
+    struct world *world = context;
+    struct end *end = world->ends[number];
+    if (!end_lives(end) || end->draining || qp_current_state(end->qp) != QP_RTS) {
+        return;
+    }
+    simulator_note(&world->simulator, "%c qp %u drains", end->host->name, end->qpn.value);
+    end->draining = true;
+    struct qp_attributes attributes = {.state = QP_SQD};
+    if (device_modify_qp(end->host->device, world->simulator.now, end->qp, &attributes,
+                         QP_SET_STATE, NULL) != STATUS_OK) {
+        simulator_violate(&world->simulator, "modify", "to SQD");
+    }
+    host_wake(end->host, 0);
+}
+
+void workload_event(struct world *world, struct host *host, const struct event *event)
+{
+    if (event->kind != EVENT_SQ_DRAINED) {
+        return;
+    }
+    struct end *end = event->object;
+    if (!end->draining || end->host != host) {
+        simulator_violate(&world->simulator, "drain", "%c qp %u was not draining", host->name,
+                          end->qpn.value);
+    }
+    end->draining = false;
+    simulator_after(&world->simulator, dice_below(&world->play, 50000), resume_event, world,
+                    end->number);
+}
+
 static void destroy_event(void *context, uint64_t number)
 {
     struct world *world = context;
@@ -203,6 +251,10 @@ void workload_plan_disturbances(struct world *world)
     }
     if (pair_ends > 0 && dice_percent(dice, percent)) {
         simulator_after(simulator, dice_below(dice, 200000), destroy_event, world,
+                        dice_below(dice, world->end_count));
+    }
+    if (pair_ends > 0 && dice_percent(dice, 20)) {
+        simulator_after(simulator, dice_below(dice, 100000), drain_event, world,
                         dice_below(dice, world->end_count));
     }
     if (dice_percent(dice, percent)) {

@@ -162,11 +162,13 @@ struct end {
     uint32_t message_next;   /* UC: the least consumer of the peer that may still come */
 
     bool started;                   /* may post */
+    bool draining;                  /* in SQD, and the event has not come */
     bool failed;                    /* a send has failed: the others are flushed */
     enum completion_status failure; /* of that send */
     uint32_t failed_index;
     bool intake_failed;
     bool moved_to_error; /* by its application */
+    bool lost;           /* a completion queue of it has overrun: nothing is known any more */
     bool gone;           /* destroyed, reset or dead: what was outstanding is void */
     bool stopped;        /* posts no more */
     uint32_t idle;       /* turns without a post */

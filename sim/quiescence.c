@@ -25,6 +25,14 @@ static void check_sends(struct world *world, struct end *end, bool in_error)
     }
 }
 
+static void check_drained(struct world *world, const struct end *end)
+{
+    if (end->draining && qp_current_state(end->qp) == QP_SQD) {
+        simulator_violate(&world->simulator, "drain", "%c qp %u: nobody said that it is drained",
+                          end->host->name, end->qpn.value);
+    }
+}
+
 static void check_receives(struct world *world, struct end *end, bool in_error)
 {
     if (end->intakes->shared != NULL) {
@@ -86,6 +94,7 @@ void checker_quiescence(struct world *world)
         bool in_error = qp_current_state(end->qp) == QP_ERROR;
         check_sends(world, end, in_error);
         check_receives(world, end, in_error);
+        check_drained(world, end);
     }
     for (uint32_t i = 0; i < world->pair_count; i++) {
         check_everything_done(world, world->pairs[i]);

@@ -111,6 +111,15 @@ static void look(struct application_queue *queue)
     }
 }
 
+/* With records in it: none may be lost or change places. */
+static void resize(struct application_queue *queue)
+{
+    uint32_t capacity = queue->capacity + dice_below(&queue->world->play, 20);
+    if (completion_queue_resize(queue->queue, capacity) != STATUS_OK) {
+        simulator_violate(&queue->world->simulator, "resize", "a queue that has room refused");
+    }
+}
+
 static void poll_event(void *context, uint64_t unused)
 {
     (void)unused;
@@ -122,6 +131,9 @@ static void poll_event(void *context, uint64_t unused)
     bool quiet = queue->by_event && queue->armed;
     if (queue->by_event) {
         arm(queue);
+    }
+    if (dice_percent(&queue->world->play, 3)) {
+        resize(queue);
     }
     do {
         pull(queue, quiet);

@@ -106,6 +106,14 @@ static void cm_event(struct host_application *application, struct host *host,
     contact_event(world, host, event);
 }
 
+static void device_event(struct host_application *application, struct host *host,
+                         const struct event *event)
+{
+    struct world *world =
+        (struct world *)((uint8_t *)application - offsetof(struct world, application));
+    workload_event(world, host, event);
+}
+
 static void run_until_quiet(struct world *world, const char *phase)
 {
     struct simulator *simulator = &world->simulator;
@@ -202,6 +210,7 @@ void world_run(uint64_t seed, FILE *trace, struct coverage *coverage, struct run
     monitor_init(&world.monitor, &world);
     workload_init(&world);
     world.application.cm_event = cm_event;
+    world.application.event = device_event;
     play(&world);
     for (uint32_t i = 0; i < world.host_count; i++) {
         storage_forget(&world.hosts[i].storage);
