@@ -8,7 +8,8 @@
 
 #include "rnic/base/check.h"
 
-#define PREFIX_BITS_MAX 24u
+#define PREFIX_BITS_MAX       24u
+#define RETRIES_AFTER_STRETCH 3u
 
 static void receive_management(struct management_handler *handler, struct instant now,
                                const struct arrival *arrival, struct qpn source, const uint8_t *mad,
@@ -110,7 +111,9 @@ void cm_enter(struct cm_connection *connection, enum cm_state state)
 {
     timers_cancel(&connection->cm->timers, &connection->timer);
     list_remove(&connection->node);
-    cm_listener_remove(connection);
+    if (state != CM_OVER) { /* there, the peer took its request back, and the caller holds it yet */
+        cm_listener_remove(connection);
+    }
     /* An ended connection does not stand in the way of a new one to the same queue pair; whether
      * the peer may use that again is for the peer's own time-wait to say. */
     if (state == CM_OVER || state == CM_REJ_SENT || state == CM_TIME_WAIT) {
@@ -181,6 +184,17 @@ struct instant cm_next_deadline(const struct cm *cm)
     return list_is_empty(&cm->unsent) ? deadline : instant_earlier(deadline, cm->retry_sending);
 }
 
+/* The wait that a peer asks for stands in place of the tries that would fill it: one that dies
+ * meanwhile is given up as soon as one that never answered. Some are left after any wait, since
+ * one may be lost. */
+static uint8_t retries_after(const struct cm_connection *connection, uint64_t stretch_ns)
+{
+    uint8_t max = connection->max_retries;
+    uint8_t least = max < RETRIES_AFTER_STRETCH ? max : RETRIES_AFTER_STRETCH;
+    uint64_t replaced = stretch_ns / connection->timeout_ns;
+    return replaced + least < max ? (uint8_t)(max - replaced) : least;
+}
+
 /* [IBA 12.9.8.1.1] The stretch begins anew with each MRA, and so does our own patience after it;
  * how often is bounded, or a peer could hold us for ever. */
 static void receive_delay(struct cm_connection *connection, const struct cm_message *message)
@@ -188,9 +202,10 @@ static void receive_delay(struct cm_connection *connection, const struct cm_mess
     bool expected = (connection->state == CM_REQ_SENT && message->answered == CM_ANSWERED_REQ) ||
                     (connection->state == CM_REP_SENT && message->answered == CM_ANSWERED_REP);
     if (expected && connection->stretches_left > 0) {
+        uint64_t stretch_ns = cm_timeout_ns(message->service_timeout, 0, CM_STRETCH_MOST);
         connection->stretches_left--;
-        cm_start_timer(connection, cm_timeout_ns(message->service_timeout, 0, CM_STRETCH_MOST) +
-                                       connection->timeout_ns);
+        connection->retries_left = retries_after(connection, stretch_ns);
+        cm_start_timer(connection, stretch_ns + connection->timeout_ns);
     }
 }
 

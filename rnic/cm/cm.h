@@ -77,8 +77,9 @@ struct instant cm_next_deadline(const struct cm *cm);
 bool cm_next_event(struct cm *cm, struct cm_event *ret_event);
 
 /* `address`: requests to this GID only; NULL: any. IN_USE: somebody here listens there already.
- * `backlog`: requests that wait for accept or reject at most; more are rejected for want of
- * resources. 0 stands for 1024. */
+ * `backlog`: requests that wait for accept, reject or release at most, those that their peer took
+ * back after the caller had seen them included; more are rejected for want of resources. 0 stands
+ * for 1024. */
 enum status cm_listen(struct cm *cm, uint64_t service_id, const struct gid *address,
                       uint32_t backlog, void *context, struct cm_listener **ret_listener) MUST_USE;
 /* Requests that wait unanswered are rejected; connections accepted live on. */
@@ -112,7 +113,9 @@ enum status cm_disconnect(struct cm_connection *connection, struct instant now) 
 /* Passive, reply sent: the queue pair has received, which proves that the peer is up. */
 void cm_data_arrived(struct cm_connection *connection, struct instant now);
 /* "Message received, give me time", after a REQUEST or a REPLY: stretches the peer's timeout to
- * 4.096 us * 2^service_timeout. */
+ * 4.096 us * 2^service_timeout. Said again by itself when the peer asks again. A peer of this kind
+ * heeds it 15 times, and one that hears no more gives up after its other tries, the stretch counted
+ * among them, or three: ask for little. */
 enum status cm_delay(struct cm_connection *connection, struct instant now,
                      uint8_t service_timeout) MUST_USE;
 

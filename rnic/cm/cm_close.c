@@ -77,11 +77,11 @@ void cm_close_reject(struct cm_connection *connection, uint16_t reason, const vo
     };
     bool fits = cm_copy_private(&message, data, length);
     CHECK(fits);
-    /* The peer may ask again only when the wait that we asked for is over. */
-    uint64_t remember_ns = 2 * connection->timeout_ns + connection->granted_ns;
+    uint64_t tries_ns = (connection->max_retries + 1u) * connection->timeout_ns;
+    tries_ns = tries_ns < REMEMBER_REJECT_MOST_NS ? tries_ns : REMEMBER_REJECT_MOST_NS;
     cm_enter(connection, CM_REJ_SENT);
-    cm_start_timer(connection,
-                   remember_ns < REMEMBER_REJECT_MOST_NS ? remember_ns : REMEMBER_REJECT_MOST_NS);
+    /* The peer may ask again only when the wait that we asked for is over. */
+    cm_start_timer(connection, connection->granted_ns + tries_ns);
     cm_send(connection, &message);
     offer_room(connection);
 }
@@ -91,6 +91,7 @@ enum status cm_reject(struct cm_connection *connection, struct instant now, uint
 {
     connection->cm->now = now;
     if (connection->state != CM_REQ_RECEIVED && connection->state != CM_REP_RECEIVED) {
+        cm_listener_remove(connection); /* an answer, though the peer does not want it any more */
         return STATUS_STATE;
     }
     if (private_length > CM_REJ_PRIVATE_MAX) {
@@ -107,6 +108,7 @@ static void end_rejected(struct cm_connection *connection, const struct cm_messa
         cm_event_raise(connection, CM_EVENT_REJECTED, message);
     } else {
         cm_event_withdraw(connection);
+        cm_listener_remove(connection);
         connection->released = true;
     }
     cm_close_finish(connection);
@@ -235,6 +237,7 @@ void cm_release(struct cm_connection *connection, struct instant now)
     CHECK(!connection->released);
     connection->cm->now = now;
     connection->released = true;
+    cm_listener_remove(connection);
     connection->context = NULL;
     cm_event_withdraw(connection);
     switch (connection->state) {

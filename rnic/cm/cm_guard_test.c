@@ -187,6 +187,48 @@ static void the_backlog_bounds_half_open_requests(void **state)
     world_destroy(world);
 }
 
+/* REQ and REJ in turn: what the caller holds, whatever the peer says, is in the backlog. */
+static void requests_taken_back_stay_in_the_backlog(void **state)
+{
+    struct world *world = world_create(1, 8);
+    struct cm_listener *listener = world_listen(world, 2);
+    world->hosts[1].keep_quiet = true;
+    struct cm_connection *held[2];
+    for (uint32_t i = 1; i <= 3; i++) {
+        struct cm_message request = request_of(i, 100 + i);
+        inject(world, 0, &request);
+        struct cm_message reject = {.kind = CM_MESSAGE_REJ, .local_id = i, .reject_reason = 4};
+        inject(world, 0, &reject);
+        if (i <= 2) {
+            held[i - 1] = world->hosts[1].connection;
+        }
+    }
+    expect_trace(world, "1000ms B event request\n"
+                        "1000ms B event rejected reason=4\n"
+                        "1000ms B event request\n"
+                        "1000ms B event rejected reason=4\n"
+                        "1000ms B>A REJ reason=3 about=0\n");
+    /* An answer makes room, though it is too late; so does a release. */
+    struct cm_parameters parameters = {.qpn = {200}};
+    assert_int_equal(cm_accept(held[0], world_now(world), &parameters), STATUS_STATE);
+    cm_release(held[1], world_now(world));
+    for (uint32_t i = 4; i <= 6; i++) {
+        struct cm_message request = request_of(i, 100 + i);
+        inject(world, 0, &request);
+        held[1] = i == 4 ? world->hosts[1].connection : held[1];
+    }
+    expect_trace(world, "1000ms B event request\n"
+                        "1000ms B event request\n"
+                        "1000ms B>A REJ reason=3 about=0\n");
+    struct cm_message reject = {.kind = CM_MESSAGE_REJ, .local_id = 5, .reject_reason = 4};
+    inject(world, 0, &reject);
+    cm_unlisten(listener); /* rejects the one that still waits, and leaves the other alone */
+    expect_trace(world, "1000ms B event rejected reason=4\n"
+                        "1000ms B>A REJ reason=8 about=0\n");
+    cm_release(world->hosts[1].connection, world_now(world));
+    world_end(world, held[0], held[1]);
+}
+
 static void requests_that_nobody_took_vanish(void **state)
 {
     struct world *world = world_create(1, 8);
@@ -392,6 +434,7 @@ int main(void)
         cmocka_unit_test(what_is_no_message),
         cmocka_unit_test(strangers_are_answered_without_state),
         cmocka_unit_test(the_backlog_bounds_half_open_requests),
+        cmocka_unit_test(requests_taken_back_stay_in_the_backlog),
         cmocka_unit_test(requests_that_nobody_took_vanish),
         cmocka_unit_test(room_for_connections_is_bounded),
         cmocka_unit_test(a_peer_that_began_anew),

@@ -49,7 +49,10 @@ void cm_unlisten(struct cm_listener *listener)
             connection->released = true;
             cm_event_withdraw(connection);
         }
-        cm_close_reject(connection, CM_REJECT_INVALID_SERVICE_ID, NULL, 0);
+        if (connection->state == CM_REQ_RECEIVED) {
+            cm_close_reject(connection, CM_REJECT_INVALID_SERVICE_ID, NULL, 0);
+        }
+        cm_listener_remove(connection);
     }
     list_remove(&listener->node);
     cm->listener_count--;

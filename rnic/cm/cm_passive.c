@@ -112,6 +112,7 @@ enum status cm_accept(struct cm_connection *connection, struct instant now,
 {
     connection->cm->now = now;
     if (connection->state != CM_REQ_RECEIVED) {
+        cm_listener_remove(connection); /* an answer, though the peer does not want it any more */
         return STATUS_STATE;
     }
     struct cm_message message = {

@@ -70,7 +70,7 @@ struct cm_connection {
     void *context;
     struct cm_peer_name by_remote_id, by_remote_qpn;
 
-    struct cm_listener *listener; /* in CM_REQ_RECEIVED */
+    struct cm_listener *listener; /* until the caller has answered the request or released it */
     struct list_node waiting;     /* in listener->waiting */
 
     struct timer timer;
@@ -164,7 +164,7 @@ struct cm_listener *cm_listener_find(const struct cm *cm, uint64_t service_id,
                                      const struct gid *address);
 bool cm_listener_has_room(const struct cm_listener *listener);
 void cm_listener_add(struct cm_listener *listener, struct cm_connection *connection);
-/* Does nothing to one that waits nowhere. */
+/* Answered, or released. Does nothing to one that waits nowhere. */
 void cm_listener_remove(struct cm_connection *connection);
 
 /* cm_active.c */

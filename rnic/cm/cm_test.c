@@ -319,6 +319,105 @@ static void more_time_is_asked_for(void **state)
     world_end(world, a, b);
 }
 
+/* The peer repeats its REQ when the wait is over that it was asked for; the REJ is still known. */
+static void a_reject_is_remembered_for_as_long_as_we_asked(void **state)
+{
+    struct world *world = world_create(1, 8);
+    world_listen(world, 0);
+    world->hosts[1].keep_quiet = true;
+    world->rules[0] = (struct rule){"B>A REJ", .lose = 2};
+    struct cm_connection *a = world_connect(world, 100);
+    world_run(world, 1500);
+    struct cm_connection *b = world->hosts[1].connection;
+    assert_int_equal(cm_delay(b, world_now(world), 22), STATUS_OK); /* 17180 ms */
+    assert_int_equal(cm_reject(b, world_now(world), CM_REJECT_CONSUMER, NULL, 0), STATUS_OK);
+    cm_release(b, world_now(world));
+    world_run(world, FOREVER);
+    expect_trace(world, "1000ms A>B REQ\n"
+                        "1001ms B event request\n"
+                        "1500ms B>A MRA\n"
+                        "1500ms B>A REJ reason=28 about=0 lost\n"
+                        "20828ms A>B REQ\n" /* 1501 + 17180 + 2147 ms */
+                        "20829ms B>A REJ reason=28 about=0 lost\n"
+                        "22975ms A>B REQ\n"
+                        "22976ms B>A REJ reason=28 about=0\n"
+                        "22977ms A event rejected reason=28\n");
+    world_end(world, a, NULL);
+}
+
+/* As rdma_cm asks: a try of 537 ms, 15 more of them, a wait of 4295 ms. */
+static struct world *delayed(struct cm_connection **ret_a)
+{
+    struct world *world = world_create(1, 8);
+    world_listen(world, 0);
+    world->hosts[1].keep_quiet = true;
+    struct cm_connect_request request = world_request(100);
+    request.response_timeout = 17;
+    request.max_retries = 15;
+    assert_int_equal(cm_connect(world->hosts[0].cm, world_now(world), &request, ret_a), STATUS_OK);
+    world_run(world, 1001);
+    assert_int_equal(cm_delay(world->hosts[1].connection, world_now(world), 20), STATUS_OK);
+    world_run(world, 1003);
+    expect_trace(world, "1000ms A>B REQ\n"
+                        "1001ms B event request\n"
+                        "1001ms B>A MRA\n");
+    return world;
+}
+
+static void who_dies_after_asking_for_time_is_left_after_nine_seconds(void **state)
+{
+    struct cm_connection *a;
+    struct world *world = delayed(&a);
+    world->rules[0] = (struct rule){"A>B REQ", .lose = 99};
+    world_run(world, FOREVER);
+    expect_trace(world, "5833ms A>B REQ lost\n" /* 1002 + 4295 + 537 ms */
+                        "6370ms A>B REQ lost\n"
+                        "6907ms A>B REQ lost\n"
+                        "7444ms A>B REQ lost\n"
+                        "7981ms A>B REQ lost\n"
+                        "8518ms A>B REQ lost\n"
+                        "9055ms A>B REQ lost\n"
+                        "9591ms A>B REJ reason=4 about=0\n"
+                        "9591ms A event unreachable\n"
+                        "9592ms B event rejected reason=4\n");
+    world_end(world, a, world->hosts[1].connection);
+}
+
+static void an_answer_may_take_a_minute(void **state)
+{
+    struct cm_connection *a;
+    struct world *world = delayed(&a);
+    world_run(world, 68000);
+    struct cm_parameters parameters = {.qpn = {200}};
+    world->trace_length = 0;
+    assert_int_equal(cm_accept(world->hosts[1].connection, world_now(world), &parameters),
+                     STATUS_OK);
+    world_run(world, FOREVER);
+    expect_trace(world, "68000ms B>A REP\n"
+                        "68001ms A event reply\n"
+                        "68001ms A>B RTU\n"
+                        "68002ms B event established\n");
+    world_end(world, a, world->hosts[1].connection);
+}
+
+/* A wait that is longer than all tries together leaves some of them, in case one is lost. */
+static void after_a_long_wait_three_tries_are_left(void **state)
+{
+    struct cm_connection *a;
+    struct world *world = delayed(&a);
+    world->rules[0] = (struct rule){"A>B REQ", .lose = 99};
+    assert_int_equal(cm_delay(world->hosts[1].connection, world_now(world), 24), STATUS_OK);
+    world_run(world, FOREVER);
+    expect_trace(world, "1003ms B>A MRA\n"
+                        "70260ms A>B REQ lost\n" /* 1004 + 68719 + 537 ms */
+                        "70797ms A>B REQ lost\n"
+                        "71334ms A>B REQ lost\n"
+                        "71870ms A>B REJ reason=4 about=0\n"
+                        "71870ms A event unreachable\n"
+                        "71871ms B event rejected reason=4\n");
+    world_end(world, a, world->hosts[1].connection);
+}
+
 static void a_reply_comes_too_late(void **state)
 {
     struct world *world = world_create(1, 8);
@@ -448,6 +547,10 @@ int main(void)
         cmocka_unit_test(the_caller_rejects),
         cmocka_unit_test(the_reply_is_rejected),
         cmocka_unit_test(more_time_is_asked_for),
+        cmocka_unit_test(a_reject_is_remembered_for_as_long_as_we_asked),
+        cmocka_unit_test(who_dies_after_asking_for_time_is_left_after_nine_seconds),
+        cmocka_unit_test(an_answer_may_take_a_minute),
+        cmocka_unit_test(after_a_long_wait_three_tries_are_left),
         cmocka_unit_test(a_reply_comes_too_late),
         cmocka_unit_test(giving_up_tells_the_passive_side),
         cmocka_unit_test(disconnects_cross),
