@@ -35,7 +35,7 @@ static uint32_t owner_of_mad(const struct ingress *ingress, const struct gid *lo
     }
     if (big_endian(bytes + AT_ATTRIBUTE, 2) == CM_MESSAGE_REQ) {
         uint64_t service_id = big_endian(bytes + AT_SERVICE_ID, 8);
-        if (cm_is_listening(ingress->cm, service_id, local)) {
+        if (ingress->closing || cm_is_listening(ingress->cm, service_id, local)) {
             return own;
         }
         uint32_t slot = registry_find_listener(ingress->registry, service_id, local);
@@ -91,6 +91,9 @@ static void hand_on(struct ingress *ingress, uint32_t slot, const struct udp_dat
     ingress->foreign += (datagrams->length + datagrams->segment - 1) / datagrams->segment;
     enum status status = handoff_send(ingress->handoff, ingress->now, slot, datagrams);
     struct qpn qpn = {(uint32_t)big_endian(datagrams->bytes + AT_DESTINATION_QPN, 3)};
+    if (ingress->closing) {
+        return;
+    }
     if (status == STATUS_CLOSED || (chosen && !qpn_equal(qpn, QPN_MANAGEMENT))) {
         steering_correct(ingress->steering, datagrams->family, slot);
     }

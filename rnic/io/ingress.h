@@ -19,6 +19,7 @@ struct ingress {
     struct steering *steering;
     struct handoff *handoff;
     struct instant now; /* of the batch, set by the caller */
+    bool closing;       /* hands on by what packets say, without asking the registry */
     uint64_t foreign;   /* packets for other processes */
 };
 

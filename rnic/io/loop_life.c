@@ -185,11 +185,13 @@ static enum status start_thread(struct loop *loop)
 /* Takes half-made loops too; the thread is gone. */
 static void destroy_loop(struct loop *loop)
 {
+    if (loop->steering.udp != NULL) {
+        loop->ingress.closing = true;
+        steering_close(&loop->steering,
+                       loop->ingress.handoff != NULL ? &loop->ingress.receiver : NULL);
+    }
     cm_destroy(loop->engine.cm);
     device_destroy(loop->engine.device);
-    if (loop->steering.udp != NULL) {
-        steering_close(&loop->steering);
-    }
     handoff_destroy(loop->handoff);
     registry_close(loop->registry);
     if (loop->wake_descriptor >= 0) {
@@ -344,8 +346,8 @@ void loop_set_event_sink(struct engine *engine, struct event_sink *sink)
     engine_unlock(engine);
 }
 
-/* A process that ends without a release: the kernel gives back what it had. The engine is stopped
- * for good, so that the thread touches nothing that other destructors have ended. */
+/* A process that ends without a release: the kernel gives back what it had. The thread goes on, for
+ * whoever still waits for something in a destructor of his own. */
 __attribute__((destructor)) static void at_exit(void)
 {
     struct loop *loop = house.loop;
@@ -354,5 +356,6 @@ __attribute__((destructor)) static void at_exit(void)
     patience.tv_sec += EXIT_PATIENCE_S;
     if (loop != NULL && pthread_mutex_timedlock(&loop->mutex, &patience) == 0) {
         loop_report(loop);
+        pthread_mutex_unlock(&loop->mutex);
     }
 }

@@ -180,7 +180,7 @@ enum status steering_open(struct steering *steering, struct registry *registry,
     return status;
 }
 
-void steering_close(struct steering *steering)
+void steering_close(struct steering *steering, struct udp_receiver *last_reader)
 {
     struct registry *registry = steering->registry;
     registry_lock(registry);
@@ -189,6 +189,9 @@ void steering_close(struct steering *steering)
     }
     attach_changed(registry);
     registry->udp = NULL;
+    for (enum udp_family family = 0; family < UDP_FAMILY_COUNT && last_reader != NULL; family++) {
+        udp_receive(steering->udp, family, last_reader);
+    }
     udp_destroy(steering->udp);
     registry_unlock(registry);
     steering->udp = NULL;

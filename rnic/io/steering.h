@@ -20,8 +20,9 @@ struct steering {
 /* Opens the link with its place in the groups recorded. As udp_create. */
 enum status steering_open(struct steering *steering, struct registry *registry,
                           const struct udp_config *config, const char **ret_message) MUST_USE;
-/* Closes the link, before the registry is closed. */
-void steering_close(struct steering *steering);
+/* Closes the link, before the registry is closed. `last_reader` (may be NULL) gets what still came:
+ * for a moment the kernel takes us for others. It must not call the registry. */
+void steering_close(struct steering *steering, struct udp_receiver *last_reader);
 /* The kernel gave us a packet for `slot`. Looks for what is wrong with the record and mends it,
  * unless the record has changed lately: packets that were queued before prove nothing. */
 void steering_correct(struct steering *steering, enum udp_family family, uint32_t slot);
