@@ -26,7 +26,7 @@
 #define READS_MAX       128u
 #define ACK_TIMEOUT     17u /* 4.096 us * 2^17: 0.54 s */
 #define MIN_RNR_TIMER   12u /* 0.64 ms [IBA table 45] */
-#define SERVICE_TIMEOUT 24u /* 4.096 us * 2^24: a program may take 69 s to accept */
+#define SERVICE_TIMEOUT 20u /* 4.096 us * 2^20: 4.3 s, and again, for over a minute in all */
 #define NO_CLAIM        UINT32_MAX
 
 struct cma_channel {

@@ -300,8 +300,11 @@ static void process_reply(struct cma_event *event)
     tell_parameters(event, 0, CM_REP_PRIVATE_MAX);
     id->terms.remote_qpn = theirs->qpn;
     id->terms.remote_psn = theirs->starting_psn;
-    id->terms.responder_resources = theirs->initiator_depth;
-    id->terms.initiator_depth = theirs->responder_resources;
+    /* Never more than we offered, whatever they say. */
+    id->terms.responder_resources =
+        smaller(theirs->initiator_depth, id->request.parameters.responder_resources);
+    id->terms.initiator_depth =
+        smaller(theirs->responder_resources, id->request.parameters.initiator_depth);
     id->terms.rnr_retry_count = theirs->rnr_retry_count;
     id->state = CMA_ACCEPTED;
     if (id->ibv.qp == NULL) {

@@ -1,0 +1,106 @@
+/* A peer whose REP says what no REP should: the other end is a bare cm in this process. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+
+#include "rnic/cm/cm.h"
+#include "rnic/io/loop.h"
+#include "rnic/io/registry.h"
+
+static struct engine *peer;
+
+static uint16_t listen_there(void)
+{
+    assert_int_equal(loop_acquire(&peer), STATUS_OK);
+    struct registry_name name = {.scope = REGISTRY_ANY_IPV4};
+    uint16_t port = 0;
+    uint32_t claim;
+    assert_int_equal(
+        registry_claim_port(loop_registry(peer), RDMA_PS_TCP & 0xff, &name, &port, &claim),
+        STATUS_OK);
+    assert_int_equal(registry_listen(loop_registry(peer), claim), STATUS_OK);
+    struct cm_listener *listener;
+    engine_lock(peer);
+    assert_int_equal(
+        cm_listen(peer->cm, rdma_cm_service_id(RDMA_PS_TCP & 0xff, port), NULL, 0, NULL, &listener),
+        STATUS_OK);
+    engine_unlock(peer);
+    return port;
+}
+
+static void accept_there(uint8_t reads)
+{
+    struct cm_parameters parameters = {
+        .qpn = {0x1234}, .responder_resources = reads, .initiator_depth = reads};
+    struct cm_event event;
+    for (int tries = 0; tries < 1000; tries++) {
+        engine_lock(peer);
+        bool came = cm_next_event(peer->cm, &event);
+        if (came && event.kind == CM_EVENT_REQUEST) {
+            assert_int_equal(cm_accept(event.connection, engine_now(peer), &parameters), STATUS_OK);
+            engine_unlock(peer);
+            engine_kick(peer);
+            return;
+        }
+        engine_unlock(peer);
+        poll(NULL, 0, 5);
+    }
+    fail_msg("no request came");
+}
+
+static void expect(struct rdma_event_channel *channel, enum rdma_cm_event_type type)
+{
+    struct rdma_cm_event *event;
+    struct pollfd wait = {.fd = channel->fd, .events = POLLIN};
+    assert_int_equal(poll(&wait, 1, 5000), 1);
+    assert_int_equal(rdma_get_cm_event(channel, &event), 0);
+    if (event->event != type) {
+        fail_msg("%s instead of %s (status %d)", rdma_event_str(event->event), rdma_event_str(type),
+                 event->status);
+    }
+    rdma_ack_cm_event(event);
+}
+
+static void no_more_reads_than_were_offered(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(listen_there()),
+                                  .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct rdma_cm_id *id;
+    assert_int_equal(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 2000), 0);
+    expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    assert_int_equal(rdma_resolve_route(id, 2000), 0);
+    expect(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    struct ibv_qp_init_attr init = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+    assert_int_equal(rdma_create_qp(id, NULL, &init), 0);
+    struct rdma_conn_param param = {.responder_resources = 3, .initiator_depth = 5};
+    assert_int_equal(rdma_connect(id, &param), 0);
+    accept_there(200);
+    expect(channel, RDMA_CM_EVENT_ESTABLISHED);
+
+    struct ibv_qp_attr attributes;
+    assert_int_equal(ibv_query_qp(id->qp, &attributes,
+                                  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MAX_QP_RD_ATOMIC, &init),
+                     0);
+    assert_int_equal(attributes.max_dest_rd_atomic, 3);
+    assert_int_equal(attributes.max_rd_atomic, 5);
+    rdma_destroy_qp(id);
+    assert_int_equal(rdma_destroy_id(id), 0);
+    rdma_destroy_event_channel(channel);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(no_more_reads_than_were_offered)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
