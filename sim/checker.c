@@ -42,7 +42,7 @@ static bool may_fail_for_others(const struct end *end, const struct op *op,
     const struct end *peer = end->peer;
     switch (status) {
     case COMPLETION_RETRY_EXCEEDED:
-        return (pair->causes & (CAUSE_LOSS | CAUSE_PEER)) != 0 || peer->failed ||
+        return (pair->causes & (CAUSE_LOSS | CAUSE_PEER | CAUSE_OVERRUN)) != 0 || peer->failed ||
                peer->intake_failed || (pair->causes & CAUSE_ILLEGAL) != 0;
     case COMPLETION_RNR_RETRY_EXCEEDED:
         return op->consumer != UINT32_MAX && end->attributes.rnr_retry_count < 7;
@@ -353,6 +353,9 @@ void checker_completion(struct world *world, struct application_queue *queue,
         return;
     }
     trace_completion(world, end, completion);
+    if (end->lost) {
+        return;
+    }
     if (end->gone) {
         wrong(world, "order", end, completion, "its queue pair is gone");
         return;

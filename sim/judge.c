@@ -49,7 +49,7 @@ void judge_written(struct world *world, struct end *end, struct op *op)
 
 static void judge_consumer(struct world *world, struct end *end, struct op *op)
 {
-    if (op->received || end->peer->gone) {
+    if (op->received || end->peer->gone || end->peer->lost) {
         return;
     }
     workload_pull(end->peer->receive_cq);

@@ -88,7 +88,7 @@ void checker_quiescence(struct world *world)
 {
     for (uint32_t i = 0; i < world->end_count; i++) {
         struct end *end = world->ends[i];
-        if (end->gone || end->qp == NULL || !space_lives(end->space)) {
+        if (end->gone || end->lost || end->qp == NULL || !space_lives(end->space)) {
             continue;
         }
         bool in_error = qp_current_state(end->qp) == QP_ERROR;

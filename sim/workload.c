@@ -5,6 +5,7 @@
 #include "rnic/base/check.h"
 #include "sim/checker.h"
 #include "sim/plan.h"
+#include "sim/provoke.h"
 
 #define PAUSE_MAX_NS UINT64_C(20000000)
 #define IDLE_MAX     400u
@@ -29,13 +30,49 @@ static void notify(struct completion_queue_notifier *notifier, struct completion
     queue->notified = true;
 }
 
+static bool uses(const struct end *end, const struct application_queue *queue)
+{
+    return end->send_cq == queue || end->receive_cq == queue;
+}
+
+/* Completions are missing from now on. */
+static void mark_lost(struct application_queue *queue)
+{
+    for (uint32_t i = 0; i < queue->world->end_count; i++) {
+        struct end *end = queue->world->ends[i];
+        if (uses(end, queue)) {
+            end->lost = true;
+            end->stopped = true;
+            if (end->pair != NULL) {
+                end->pair->causes |= CAUSE_OVERRUN;
+            }
+        }
+    }
+}
+
+/* What an application does about it: it gives up the queue pairs. */
+static void lose_ends(void *context, uint64_t unused)
+{
+    (void)unused;
+    struct application_queue *queue = context;
+    for (uint32_t i = 0; i < queue->world->end_count; i++) {
+        if (uses(queue->world->ends[i], queue)) {
+            workload_fail(queue->world, queue->world->ends[i]);
+        }
+    }
+}
+
 static void overrun(struct completion_queue_notifier *notifier, struct completion_queue *core)
 {
     struct application_queue *queue = (struct application_queue *)notifier;
     queue->overrun = true;
-    simulator_violate(&queue->world->simulator, "overrun",
-                      "%c: a completion queue of %u overran, though no more was ever outstanding",
-                      queue->host->name, completion_queue_capacity(core));
+    if (!queue->may_overrun) {
+        simulator_violate(&queue->world->simulator, "overrun",
+                          "%c: a completion queue of %u overran, and no more was outstanding",
+                          queue->host->name, completion_queue_capacity(core));
+    }
+    simulator_after(&queue->world->simulator, 0, lose_ends, queue, 0);
+    mark_lost(queue);
 }
 
 static void arm(struct application_queue *queue)
@@ -51,7 +88,8 @@ struct application_queue *workload_queue(struct world *world, struct host *host,
     struct dice *dice = &world->plan;
     for (uint32_t i = 0; may_share && i < world->queue_count; i++) {
         struct application_queue *queue = world->queues[i];
-        if (queue->host == host && queue_lives(queue) && dice_percent(dice, 50)) {
+        if (queue->host == host && queue_lives(queue) && !queue->overrun &&
+            dice_percent(dice, 50)) {
             queue->capacity += quota;
             CHECK(completion_queue_resize(queue->queue, queue->capacity) == STATUS_OK);
             return queue;
@@ -70,8 +108,12 @@ struct application_queue *workload_queue(struct world *world, struct host *host,
         .by_event = dice_percent(dice, 50),
         .solicited_only = dice_percent(dice, 30),
     };
-    if (completion_queue_create(&host->storage.allocator, quota, &queue->notifier, &queue->queue) !=
-        STATUS_OK) {
+    if (world->profile.tiny && quota > 1 && dice_percent(dice, 4)) {
+        queue->may_overrun = true;
+        queue->capacity = quota / 2;
+    }
+    if (completion_queue_create(&host->storage.allocator, queue->capacity, &queue->notifier,
+                                &queue->queue) != STATUS_OK) {
         return NULL;
     }
     if (queue->by_event) {
@@ -378,6 +420,9 @@ static void turn(void *context, uint64_t argument)
         post_receives(world, end, dice_range(&world->play, 1, 8));
     }
     post_sends(world, end, dice_range(&world->play, 1, 5));
+    if (dice_percent(&world->play, 2)) {
+        provoke_post(world, end);
+    }
     if (device_ring(end->host->device, end->qp)) {
         host_wake(end->host, dice_below(&world->play, 1000));
     }

@@ -7,6 +7,7 @@
 #include "sim/checker.h"
 #include "sim/contact.h"
 #include "sim/plan.h"
+#include "sim/provoke.h"
 #include "sim/workload.h"
 
 #define RUN_LIMIT_NS  UINT64_C(60000000000)
@@ -157,6 +158,9 @@ static void add_coverage(struct world *world)
     coverage->duplicated += network->duplicated;
     coverage->delayed += network->delayed;
     coverage->refusals += network->refusals;
+    for (uint32_t i = 0; i < world->queue_count; i++) {
+        coverage->overruns += world->queues[i]->overrun;
+    }
     for (uint32_t i = 0; i < world->host_count; i++) {
         if (host_is_alive(&world->hosts[i])) {
             const uint64_t *values = device_counters(world->hosts[i].device)->values;
@@ -173,6 +177,9 @@ static void play(struct world *world)
     start_hosts(world);
     start_pairs(world);
     connect_ends(world);
+    if (dice_percent(&world->plan, 3)) {
+        provoke_no_memory(world, &world->hosts[0]);
+    }
     workload_plan_disturbances(world);
     settle(world, "at work");
     if (!simulator_is_violated(&world->simulator)) {

@@ -29,6 +29,7 @@ struct application_queue {
     bool solicited_only;
     bool armed, notified;
     bool poll_due;
+    bool may_overrun; /* smaller than what may be outstanding */
     bool overrun;
     /* Taken out of the core, not yet looked at. */
     struct completion pending[PENDING_MAX];
@@ -57,7 +58,7 @@ struct coverage {
     uint64_t failed[COMPLETION_STATUS_COUNT];
     uint64_t received, datagrams, unreliable;
     uint64_t lost, corrupted, duplicated, delayed, refusals, deaths, retransmitted, duplicates;
-    uint64_t rnr_naks, connects, disconnects;
+    uint64_t rnr_naks, connects, disconnects, overruns;
 };
 
 struct world {
