@@ -1,3 +1,4 @@
+/* A ring of MADs on their way out; those that arrive go to the handler at once. */
 #include "rnic/device/management.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* One packet per call: what was asked for first leaves first. Memory is looked up again for each
+ * packet of a READ, so a region that went away is not touched. */
 #include "rnic/transport/answer.h"
 
 #include "rnic/transport/qp_private.h"

@@ -1,3 +1,5 @@
+/* Each kind of answer, and what it does to the requester. The order of effects is always the same:
+ * what an answer implies about requests before it, then its own. */
 #include "rnic/transport/completer.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* The counters' names. */
 #include "rnic/transport/counters.h"
 
 #include "rnic/base/check.h"

@@ -1,3 +1,4 @@
+/* One packet per message in both directions, and the header that precedes a received one. */
 #include "rnic/transport/datagram.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* The table, and the look-up. Any state may go to RESET and ERROR, with no attributes. */
 #include "rnic/transport/qp_state.h"
 
 #include <stddef.h>

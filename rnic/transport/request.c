@@ -1,3 +1,4 @@
+/* Headers from a slot; payload through one gather cursor that moves on as packets do. */
 #include "rnic/transport/request.h"
 
 #include "rnic/transport/qp_private.h"

@@ -1,3 +1,5 @@
+/* The cursor and the windows. Invariant: unacked <= cursor <= frontier, and the slot at the send
+ * queue's head holds `unacked`. */
 #include "rnic/transport/requester.h"
 
 #include "rnic/base/check.h"

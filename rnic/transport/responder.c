@@ -1,3 +1,6 @@
+/* Checks in the order of the specification, one function each, then execution per operation. A
+ * check returns a verdict and changes nothing; only check_resources takes a receive, which stays
+ * taken until a message has used it. */
 #include "rnic/transport/responder.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Uses the requester's cursor and the responder's checks, without their answers. */
 #include "rnic/transport/unreliable.h"
 
 #include "rnic/transport/qp_private.h"
