@@ -116,10 +116,36 @@ static void spare_all_but_one(struct world *world)
     network_set_link(&world->network, from, (from + 1) % world->host_count, &bad);
 }
 
+static const struct profile *find_profile(const char *name)
+{
+    for (size_t i = 0; i < PROFILE_COUNT; i++) {
+        if (strcmp(profiles[i].name, name) == 0) {
+            return &profiles[i];
+        }
+    }
+    return NULL;
+}
+
+bool world_has_profile(const char *name)
+{
+    return find_profile(name) != NULL;
+}
+
+static void choose_lossy_link(struct world *world)
+{
+    const struct run_options *options = world->options;
+    struct link_config bad = world->profile.link;
+    bad.loss = options->loss;
+    world->profile.strict = false;
+    network_set_link(&world->network, options->lossy_from, options->lossy_to, &bad);
+}
+
 void plan_profile(struct world *world)
 {
     struct dice *dice = &world->plan;
-    world->profile = profiles[world->simulator.seed % PROFILE_COUNT];
+    const char *name = world->options->profile;
+    world->profile =
+        name != NULL ? *find_profile(name) : profiles[world->simulator.seed % PROFILE_COUNT];
     world->ipv6 = dice_percent(dice, 30);
     world->host_count = dice_range(dice, 2, 3);
     struct link_config *link = &world->profile.link;
@@ -140,6 +166,9 @@ void plan_profile(struct world *world)
     network_set_links(&world->network, link);
     if (dice_percent(dice, 20)) {
         spare_all_but_one(world);
+    }
+    if (world->options->loss > 0) {
+        choose_lossy_link(world);
     }
 }
 

@@ -22,6 +22,7 @@ struct options {
     uint64_t from, count;
     unsigned jobs;
     bool trace, twice, quiet;
+    struct run_options run;
     uint64_t failures_max; /* so many are enough */
 };
 
@@ -60,9 +61,9 @@ static bool run_seed(const struct options *options, uint64_t seed, struct covera
     struct run_result result, again;
     current_seed = seed;
     alarm(SECONDS_MAX);
-    world_run(seed, options->trace ? stdout : NULL, coverage, &result);
+    world_run(seed, &options->run, coverage, &result);
     if (result.ok && options->twice) {
-        world_run(seed, NULL, coverage, &again);
+        world_run(seed, &options->run, coverage, &again);
         if (again.hash != result.hash) {
             result.ok = false;
             snprintf(result.violation, sizeof result.violation,
@@ -193,8 +194,24 @@ static void print_coverage(const struct coverage *all, unsigned jobs)
 static int usage(void)
 {
     fprintf(stderr, "usage: sim_swarm [--seeds FROM COUNT] [--seed N] [--fresh COUNT] [--jobs N]\n"
+                    "                 [--profile NAME] [--lossy A>B=PER_MILLION]\n"
                     "                 [--trace] [--twice] [--quiet] [--first | --keep-going]\n");
     return 2;
+}
+
+/* "A>B=20000": of a million frames from A to B so many are lost, and none elsewhere. */
+static bool parse_lossy(const char *text, struct run_options *options)
+{
+    char from, to;
+    unsigned loss;
+    if (sscanf(text, "%c>%c=%u", &from, &to, &loss) != 3 || from < 'A' || to < 'A' ||
+        from >= 'A' + (int)HOST_MAX || to >= 'A' + (int)HOST_MAX) {
+        return false;
+    }
+    options->lossy_from = (unsigned)(from - 'A');
+    options->lossy_to = (unsigned)(to - 'A');
+    options->loss = loss;
+    return true;
 }
 
 static bool parse_options(int argc, char **argv, struct options *options)
@@ -204,7 +221,8 @@ static bool parse_options(int argc, char **argv, struct options *options)
         {"fresh", required_argument, NULL, 'f'}, {"jobs", required_argument, NULL, 'j'},
         {"trace", no_argument, NULL, 't'},       {"twice", no_argument, NULL, '2'},
         {"quiet", no_argument, NULL, 'q'},       {"keep-going", no_argument, NULL, 'k'},
-        {"first", no_argument, NULL, '1'},       {NULL, 0, NULL, 0},
+        {"first", no_argument, NULL, '1'},       {"profile", required_argument, NULL, 'p'},
+        {"lossy", required_argument, NULL, 'l'}, {NULL, 0, NULL, 0},
     };
     int choice;
     while ((choice = getopt_long(argc, argv, "", names, NULL)) != -1) {
@@ -229,12 +247,24 @@ static bool parse_options(int argc, char **argv, struct options *options)
             break;
         case 't':
             options->trace = true;
+            options->run.trace = stdout;
             break;
         case '2':
             options->twice = true;
             break;
         case 'q':
             options->quiet = true;
+            break;
+        case 'p':
+            options->run.profile = optarg;
+            if (!world_has_profile(optarg)) {
+                return false;
+            }
+            break;
+        case 'l':
+            if (!parse_lossy(optarg, &options->run)) {
+                return false;
+            }
             break;
         case 'k':
             options->failures_max = UINT64_MAX;

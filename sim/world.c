@@ -203,11 +203,13 @@ static void play(struct world *world)
     }
 }
 
-void world_run(uint64_t seed, FILE *trace, struct coverage *coverage, struct run_result *ret_result)
+void world_run(uint64_t seed, const struct run_options *options, struct coverage *coverage,
+               struct run_result *ret_result)
 {
     static struct world world;
     memset(&world, 0, sizeof world);
-    simulator_init(&world.simulator, seed, trace);
+    simulator_init(&world.simulator, seed, options->trace);
+    world.options = options;
     world.simulator.trace_detail = true;
     world.coverage = coverage;
     world.plan = dice_split(seed, 2);

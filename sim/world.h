@@ -16,6 +16,7 @@
 #define PENDING_MAX 256u
 
 struct world;
+struct run_options;
 
 /* A completion queue with the application's way to look at it. */
 struct application_queue {
@@ -93,17 +94,28 @@ struct world {
 
     struct scratch scratch;
     struct coverage *coverage;
+    const struct run_options *options;
 };
 
-/* One run. `trace` NULL: none is written. Returns false, with the words in ret_violation, if an
- * oracle was violated; adds to *coverage. */
+/* One run; adds to *coverage. Not ok: an oracle was violated, `violation` says which and how. */
 struct run_result {
     bool ok;
     uint64_t hash;
     const char *profile;
     char violation[512];
 };
-void world_run(uint64_t seed, FILE *trace, struct coverage *coverage,
+
+/* For looking at one thing: overrides what the seed would choose. */
+struct run_options {
+    const char *profile; /* by name; NULL: by the seed */
+    /* With loss > 0, per million: the one link that loses, all others are sound. */
+    unsigned lossy_from, lossy_to;
+    uint32_t loss;
+    FILE *trace; /* NULL: none */
+};
+/* False: no such profile. */
+bool world_has_profile(const char *name);
+void world_run(uint64_t seed, const struct run_options *options, struct coverage *coverage,
                struct run_result *ret_result);
 
 #endif
