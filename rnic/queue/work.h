@@ -107,6 +107,7 @@ struct completion {
     bool has_immediate;
     bool has_invalidated;
     bool has_grh;
+    bool grh_is_ipv4; /* the last 20 of its 40 bytes are the IPv4 header */
 };
 
 /* "retry exceeded", static. */

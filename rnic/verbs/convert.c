@@ -6,6 +6,8 @@
 #include "rnic/memory/access.h"
 #include "rnic/verbs/objects.h"
 
+#define SERVICE_LEVEL_IPV4 0xau
+
 BUILD_CHECK((int)QP_RESET == (int)IBV_QPS_RESET && (int)QP_ERROR == (int)IBV_QPS_ERR);
 BUILD_CHECK((int)PATH_MTU_256 == (int)IBV_MTU_256 && (int)PATH_MTU_4096 == (int)IBV_MTU_4096);
 BUILD_CHECK((int)COMPLETION_SUCCESS == (int)IBV_WC_SUCCESS);
@@ -106,6 +108,11 @@ unsigned convert_completion_flags(const struct completion *completion)
            (completion->has_grh ? IBV_WC_GRH : 0u);
 }
 
+uint8_t convert_service_level(const struct completion *completion)
+{
+    return completion->has_grh && completion->grh_is_ipv4 ? SERVICE_LEVEL_IPV4 : 0;
+}
+
 void convert_completion(const struct completion *completion, struct ibv_wc *ret_wc)
 {
     *ret_wc = (struct ibv_wc){
@@ -117,6 +124,7 @@ void convert_completion(const struct completion *completion, struct ibv_wc *ret_
         .qp_num = completion->qpn.value,
         .src_qp = completion->source.value,
         .wc_flags = convert_completion_flags(completion),
+        .sl = convert_service_level(completion),
     };
     if (completion->has_invalidated) {
         ret_wc->invalidated_rkey = completion->invalidated.value;

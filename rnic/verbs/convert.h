@@ -18,6 +18,9 @@ void convert_target(struct ibv_ah *ah, uint32_t qpn, uint32_t qkey,
 void convert_completion(const struct completion *completion, struct ibv_wc *ret_wc);
 enum ibv_wc_opcode convert_opcode(enum completion_kind kind);
 unsigned convert_completion_flags(const struct completion *completion);
+/* There are no service levels, but programs read from this field which IP header a datagram came
+ * with, as adapters tell it. */
+uint8_t convert_service_level(const struct completion *completion);
 
 /* Rights of a key; false: flags that nobody defined or that are not offered. Optional ones are
  * hints and are dropped. */

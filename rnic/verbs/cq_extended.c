@@ -118,7 +118,7 @@ static uint32_t read_source_lid(struct ibv_cq_ex *cq)
 
 static uint8_t read_service_level(struct ibv_cq_ex *cq)
 {
-    return 0;
+    return convert_service_level(&ours(cq)->current);
 }
 
 static uint8_t read_path_bits(struct ibv_cq_ex *cq)
