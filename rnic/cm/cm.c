@@ -233,6 +233,11 @@ void cm_set_context(struct cm_connection *connection, void *context)
     connection->context = context;
 }
 
+bool cm_knows_peer(const struct cm *cm, const struct gid *peer, uint32_t peer_id)
+{
+    return cm_table_find_by_remote_id(cm, peer, peer_id) != NULL;
+}
+
 uint32_t cm_connection_count(const struct cm *cm)
 {
     return cm->connections_alive;

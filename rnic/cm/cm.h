@@ -86,6 +86,8 @@ enum status cm_listen(struct cm *cm, uint64_t service_id, const struct gid *addr
 void cm_unlisten(struct cm_listener *listener);
 /* True if a REQ to that service and address would find a listener. */
 bool cm_is_listening(const struct cm *cm, uint64_t service_id, const struct gid *address);
+/* True if a connection here has that peer, by the communication id that the peer gave it. */
+bool cm_knows_peer(const struct cm *cm, const struct gid *peer, uint32_t peer_id);
 
 struct cm_connect_request {
     struct path path;

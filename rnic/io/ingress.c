@@ -12,8 +12,11 @@
 #define AT_DESTINATION_QPN 5u
 #define AT_MAD             (BTH_LENGTH + 8u /* DETH */)
 #define AT_ATTRIBUTE       (AT_MAD + 16u)
+#define AT_LOCAL_ID        (AT_MAD + 24u)
 #define AT_REMOTE_ID       (AT_MAD + 24u + 4u)
 #define AT_SERVICE_ID      (AT_MAD + 24u + 8u)
+
+#define EVERYBODY REGISTRY_NO_SLOT
 
 static uint64_t big_endian(const uint8_t *bytes, uint32_t count)
 {
@@ -25,28 +28,35 @@ static uint64_t big_endian(const uint8_t *bytes, uint32_t count)
 }
 
 /* Whose a MAD is. A REQ belongs to who listens; all others to whose communication id they name.
- * What is nobody's is ours: our cm answers for those who are gone. */
-static uint32_t owner_of_mad(const struct ingress *ingress, const struct gid *local,
+ * What is nobody's is ours: our cm answers for those who are gone. A REJ of a peer that gave up
+ * before it heard from us names no id of ours: whoever knows the peer's takes it. */
+static uint32_t owner_of_mad(const struct ingress *ingress, const struct path *path,
                              const uint8_t *bytes, uint32_t length)
 {
     uint32_t own = registry_slot(ingress->registry);
     if (length < AT_MAD + MAD_LENGTH) {
         return own;
     }
-    if (big_endian(bytes + AT_ATTRIBUTE, 2) == CM_MESSAGE_REQ) {
+    uint64_t kind = big_endian(bytes + AT_ATTRIBUTE, 2);
+    if (kind == CM_MESSAGE_REQ) {
         uint64_t service_id = big_endian(bytes + AT_SERVICE_ID, 8);
-        if (ingress->closing || cm_is_listening(ingress->cm, service_id, local)) {
+        if (ingress->closing || cm_is_listening(ingress->cm, service_id, &path->local)) {
             return own;
         }
-        uint32_t slot = registry_find_listener(ingress->registry, service_id, local);
+        uint32_t slot = registry_find_listener(ingress->registry, service_id, &path->local);
         return slot != REGISTRY_NO_SLOT ? slot : own;
     }
     uint32_t id = (uint32_t)big_endian(bytes + AT_REMOTE_ID, 4);
+    if (kind == CM_MESSAGE_REJ && id == 0) {
+        uint32_t peer_id = (uint32_t)big_endian(bytes + AT_LOCAL_ID, 4);
+        bool ours = !ingress->closing && cm_knows_peer(ingress->cm, &path->remote, peer_id);
+        return ours ? own : EVERYBODY;
+    }
     uint32_t slot = registry_slot_of_communication_id(id);
     return registry_slot_is_used(ingress->registry, slot) ? slot : own;
 }
 
-static uint32_t owner_of(const struct ingress *ingress, const struct gid *local,
+static uint32_t owner_of(const struct ingress *ingress, const struct path *path,
                          const uint8_t *bytes, uint32_t length)
 {
     uint32_t own = registry_slot(ingress->registry);
@@ -55,7 +65,7 @@ static uint32_t owner_of(const struct ingress *ingress, const struct gid *local,
     }
     struct qpn qpn = {(uint32_t)big_endian(bytes + AT_DESTINATION_QPN, 3)};
     if (qpn_equal(qpn, QPN_MANAGEMENT)) {
-        return owner_of_mad(ingress, local, bytes, length - ICRC_LENGTH);
+        return owner_of_mad(ingress, path, bytes, length - ICRC_LENGTH);
     }
     uint32_t slot = registry_slot_of_qpn(qpn);
     bool ours = slot == own || qpn.value < REGISTRY_QPN_RESERVED || qpn_equal(qpn, QPN_MULTICAST) ||
@@ -99,6 +109,23 @@ static void hand_on(struct ingress *ingress, uint32_t slot, const struct udp_dat
     }
 }
 
+static void tell_others(struct ingress *ingress, const struct udp_datagrams *datagrams,
+                        const uint8_t *bytes, uint32_t length, uint32_t place)
+{
+    struct udp_datagrams one = *datagrams;
+    one.bytes = bytes;
+    one.length = length;
+    one.segment = length;
+    one.first_place = place;
+    for (uint32_t slot = 0; slot < REGISTRY_SLOTS; slot++) {
+        if (slot != registry_slot(ingress->registry) &&
+            registry_slot_is_used(ingress->registry, slot)) {
+            enum status status = handoff_send(ingress->handoff, ingress->now, slot, &one);
+            (void)status; /* who is gone does not need it */
+        }
+    }
+}
+
 static void receive(struct udp_receiver *receiver, const struct udp_datagrams *datagrams)
 {
     struct ingress *ingress = (struct ingress *)receiver;
@@ -113,11 +140,15 @@ static void receive(struct udp_receiver *receiver, const struct udp_datagrams *d
         uint32_t length = rest < datagrams->segment ? rest : datagrams->segment;
         uint32_t owner = own;
         if (!datagrams->handed_on) {
-            owner = owner_of(ingress, &datagrams->arrival.path.local, bytes, length);
+            owner = owner_of(ingress, &datagrams->arrival.path, bytes, length);
         }
         if (foreign.length > 0 && owner != foreign_owner) {
             hand_on(ingress, foreign_owner, &foreign, foreign.bytes == datagrams->bytes);
             foreign.length = 0;
+        }
+        if (owner == EVERYBODY) {
+            tell_others(ingress, datagrams, bytes, length, place);
+            owner = own;
         }
         if (owner == own) {
             keep(ingress, &datagrams->arrival, bytes, length, place);

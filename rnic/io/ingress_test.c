@@ -1,0 +1,155 @@
+/* Which process gets a packet that reached another. Two processes' worth of registry, hand-on,
+ * device and cm in one, without sockets of the link. */
+#include "rnic/io/ingress.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "rnic/base/heap.h"
+#include "rnic/cm/cm.h"
+#include "rnic/device/device.h"
+#include "rnic/wire/mad.h"
+#include "rnic/wire/packet.h"
+#include "rnic/wire/roce.h"
+
+#define SERVICE  UINT64_C(0x1061234)
+#define MAD_AT   (BTH_LENGTH + DETH_LENGTH)
+#define PEER_ID  0x55667788u
+#define DATAGRAM (MAD_AT + MAD_LENGTH + ICRC_LENGTH)
+
+static const struct path path = {
+    .local = {{[10] = 0xff, 0xff, 10, 0, 0, 1}},
+    .remote = {{[10] = 0xff, 0xff, 10, 0, 0, 2}},
+    .source_port = 50000,
+};
+
+struct process {
+    struct ingress ingress;
+    struct packet_sink sink;
+    struct handoff *handoff;
+};
+
+static bool swallow(struct packet_sink *sink, const struct outgoing *outgoing)
+{
+    (void)sink;
+    (void)outgoing;
+    return true;
+}
+
+static void start(struct process *process, const char *file)
+{
+    struct ingress *ingress = &process->ingress;
+    *process = (struct process){.sink = {swallow}};
+    ingress_init(ingress);
+    assert_int_equal(registry_open(file, &ingress->registry), STATUS_OK);
+    assert_int_equal(handoff_create(ingress->registry, &ingress->handoff), STATUS_OK);
+    uint32_t slot = registry_slot(ingress->registry);
+    struct device_config device = {.allocator = heap_allocator(),
+                                   .sink = &process->sink,
+                                   .seed = slot,
+                                   .first_qpn = registry_first_qpn(ingress->registry),
+                                   .qpn_count = registry_qpn_count(ingress->registry),
+                                   .max_regions = 1,
+                                   .max_reads_in = 1};
+    assert_int_equal(device_create(&device, &ingress->device), STATUS_OK);
+    struct cm_config cm = {.allocator = heap_allocator(),
+                           .device = ingress->device,
+                           .seed = slot,
+                           .id_prefix = slot,
+                           .id_prefix_bits = REGISTRY_SLOT_BITS,
+                           .max_connections = 4};
+    assert_int_equal(cm_create(&cm, &ingress->cm), STATUS_OK);
+}
+
+static void stop(struct process *process)
+{
+    cm_destroy(process->ingress.cm);
+    device_destroy(process->ingress.device);
+    handoff_destroy(process->ingress.handoff);
+    registry_close(process->ingress.registry);
+}
+
+/* A MAD of the peer reaches this process's socket. */
+static void arrive(struct process *process, const struct cm_message *message)
+{
+    uint8_t bytes[DATAGRAM], header[PACKET_HEADER_MAX];
+    struct packet packet = {.opcode = OPCODE(SERVICE_UD, FORM_SEND_ONLY),
+                            .pkey = PKEY_DEFAULT,
+                            .destination = QPN_MANAGEMENT,
+                            .qkey = QKEY_MANAGEMENT,
+                            .source = QPN_MANAGEMENT,
+                            .payload_length = MAD_LENGTH};
+    assert_int_equal(packet_build(&packet, header), MAD_AT);
+    memcpy(bytes, header, MAD_AT);
+    cm_message_build(message, bytes + MAD_AT);
+    struct path sender = path_reverse(&path);
+    struct roce_ip ip = {.dont_fragment = true};
+    roce_icrc_store(bytes + MAD_AT + MAD_LENGTH,
+                    roce_icrc(&sender, &ip, bytes, MAD_AT + MAD_LENGTH));
+    struct udp_datagrams datagrams = {
+        .arrival = {.path = path}, .bytes = bytes, .length = DATAGRAM, .segment = DATAGRAM};
+    process->ingress.receiver.receive(&process->ingress.receiver, &datagrams);
+}
+
+static bool has_event(struct process *process, enum cm_event_kind kind)
+{
+    struct cm_event event;
+    bool came = cm_next_event(process->ingress.cm, &event);
+    assert_true(!came || event.kind == kind);
+    return came;
+}
+
+/* REQ at the listener, then the peer gives up; its REJ names none of our ids. */
+static void a_reject_without_our_id_finds_the_request(void **state)
+{
+    (void)state;
+    char file[64];
+    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
+    unlink(file);
+    struct process all[3], *listening = &all[1];
+    for (int i = 0; i < 3; i++) {
+        start(&all[i], file);
+    }
+    struct cm_listener *listener;
+    assert_int_equal(cm_listen(listening->ingress.cm, SERVICE, NULL, 0, NULL, &listener),
+                     STATUS_OK);
+    for (int way = 0; way < 3; way++) { /* to whichever process the kernel gives it */
+        struct cm_message request = {.kind = CM_MESSAGE_REQ,
+                                     .transaction = 7,
+                                     .local_id = PEER_ID + (uint32_t)way,
+                                     .service_id = SERVICE,
+                                     .local_qpn = {100 + (uint32_t)way},
+                                     .path_mtu = PATH_MTU_1024,
+                                     .path = {.local = path.remote, .remote = path.local}};
+        arrive(listening, &request);
+        assert_true(has_event(listening, CM_EVENT_REQUEST));
+        struct cm_message reject = {.kind = CM_MESSAGE_REJ,
+                                    .local_id = PEER_ID + (uint32_t)way,
+                                    .reject_reason = CM_REJECT_TIMEOUT};
+        arrive(&all[way], &reject);
+        for (int i = 0; i < 3; i++) {
+            /* Who knows it keeps it; else all others hear of it. */
+            uint32_t heard = handoff_receive(all[i].ingress.handoff, &all[i].ingress.receiver);
+            assert_int_equal(heard, &all[way] != listening && i != way);
+        }
+        assert_true(has_event(listening, CM_EVENT_REJECTED));
+    }
+    for (int i = 0; i < 3; i++) {
+        stop(&all[i]);
+    }
+    unlink(file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reject_without_our_id_finds_the_request),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
