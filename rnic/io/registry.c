@@ -201,7 +201,6 @@ uint32_t registry_bury_dead(struct registry *registry)
 static enum status take_slot(struct registry *registry)
 {
     struct registry_file *file = registry->file;
-    registry_bury_dead(registry);
     for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
         uint32_t slot = (file->next_slot + i) % REGISTRY_SLOTS;
         struct flock lock;
