@@ -3,6 +3,7 @@
 # usage: cp_test.sh BUILD_DIR [CASE...]
 set -u
 build=$(realpath "$1")
+script=$(realpath "$0")
 shift
 weir=$build/weir
 [ -x "$weir" ] || { echo "there is no $weir"; exit 1; }
@@ -204,6 +205,11 @@ case_usage() { # exit statuses, and words
     serve a root
     expect 0 '"event":"summary","exit":0' "$weir" cp --json f "$url/"
     expect 1 '"code":"exists"' "$weir" cp --json f "$url/"
+    touch $'\xff"'
+    expect 0 '"path_hex":"ff22"' "$weir" cp --json -v $'\xff"' "$url/"
+    while read -r line; do
+        python3 -c 'import json, sys; json.loads(sys.argv[1])' "$line" || fail "not JSON: $line"
+    done <out.txt
     expect 5 'no such directory' "$weir" cp f "$url/nowhere/"
     expect 1 'nothere: cannot read: No such file' "$weir" cp nothere f "$url/"
     expect 1 '/nothere: cannot read: No such file' "$weir" cp "$url/nothere" g
@@ -329,7 +335,8 @@ case_server_killed() { # at several moments; the client ends with status 4 withi
         serve "s$number" "root$number"
         what=f
         [ $((number % 2)) = 0 ] && what=t
-        timeout 60 "$weir" cp -r "$what" "$url/" >"c$number.log" 2>&1 &
+        [ $((number % 4)) = 1 ] && echo old >"root$number/f" # what is to be replaced stays until then
+        timeout 60 "$weir" cp -r --force "$what" "$url/" >"c$number.log" 2>&1 &
         clients+=($!)
         sleep "$moment"
         kill -9 "$pid"
@@ -347,7 +354,8 @@ case_server_killed() { # at several moments; the client ends with status 4 withi
             ;;
         *) fail "an exit status that means something else: $(cat "c$number.log")" ;;
         esac
-        whole_or_absent "root$number/f" f
+        [ "$(head -c 4 "root$number/f" 2>/dev/null)" = old ] || whole_or_absent "root$number/f" f
+        [ $((number % 4)) != 1 ] || [ -e "root$number/f" ] || fail "the old file is gone"
         no_temporary_names "root$number"
         [ -z "$(find "root$number" -type f -size 0)" ] || fail "an empty file"
     done
@@ -397,9 +405,53 @@ case_many_clients() { # at once, both directions
     stop "$pid"
 }
 
+case_deep() { # deeper than a path can be long: what fits is copied, the rest reported
+    mkdir root t
+    local name i
+    name=$(printf 'd%.0s' $(seq 100))
+    (cd t && for i in $(seq 60); do
+        mkdir "$name" && cd "$name" && echo "$i" >f
+    done)
+    serve a root
+    expect 1 'File name too long' "$weir" cp -r t "$url/"
+    [ "$(find root -name f | wc -l)" -ge 35 ] || fail "only $(find root -name f | wc -l) files"
+    no_temporary_names root
+    stop "$pid"
+}
+
+case_permissions() { # what one may not read, where one may not write
+    if [ "$(id -u)" = 0 ]; then
+        if ! unshare -n setpriv --reuid=65534 --regid=65534 --clear-groups "$weir" version \
+            >/dev/null 2>&1; then
+            echo "  skipped: cannot run as another user here"
+            return
+        fi
+        # In a network of its own, since another user's software RNIC holds the port in this one.
+        unshare -n sh -c 'ip link set lo up; exec setpriv --reuid=65534 --regid=65534 \
+            --clear-groups "$@"' sh "$script" "$build" permissions ||
+            fail "as another user"
+        return
+    fi
+    mkdir root t t/closed
+    echo a >t/a
+    echo b >t/b
+    chmod 000 t/a t/closed
+    serve a root
+    expect 1 't/a: cannot read: Permission denied' "$weir" cp -r t "$url/"
+    grep -q 't/closed: cannot read: Permission denied' out.txt || fail "nothing said of t/closed"
+    same t/b root/t/b
+    chmod 555 root
+    expect 1 '/b: cannot write: Permission denied' "$weir" cp t/b "$url/"
+    chmod 000 root/t/b
+    expect 1 '/t/b: cannot read: Permission denied' "$weir" cp "$url/t/b" c
+    [ ! -e c ] || fail "a file without contents"
+    chmod 755 root
+    stop "$pid"
+}
+
 cases=("$@")
 if [ ${#cases[@]} = 0 ]; then
-    cases=(usage files tree confinement sparse changing disks many_clients interrupted
+    cases=(usage files tree deep confinement permissions sparse changing disks many_clients interrupted
         client_killed server_killed)
 fi
 for name in "${cases[@]}"; do

@@ -153,9 +153,9 @@ static void report_end(const struct served *served)
                       output_outcome_name(session_outcome(session)), text,
                       session_lost_a_file(session) ? "; the file under way was thrown away" : "");
     } else if (!served->serve->quiet) {
-        printf("%s: %s %s: %s files, %s in %.2f s, %s not copied\n", served->peer,
+        printf("%s: %s %s: %s file%s, %s in %.2f s, %s not copied\n", served->peer,
                session_direction(session) == DIRECTION_PULL ? "pulled" : "pushed", path, files,
-               bytes, seconds, failed);
+               tally->files == 1 ? "" : "s", bytes, seconds, failed);
         fflush(stdout);
     }
 }

@@ -71,6 +71,9 @@ static int open_named(struct place *place)
 static int check_target(int directory, const char *name, bool force)
 {
     struct stat status;
+    if (place_is_temporary(name)) { /* a sweep would take it away */
+        return EILSEQ;
+    }
     if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
         return errno == ENOENT ? 0 : errno;
     }

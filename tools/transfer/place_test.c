@@ -131,6 +131,12 @@ static void the_sweep_takes_the_dead_and_leaves_the_living(void **state)
     assert_true(scratch_exists(scratch, "x"));
 }
 
+static void our_own_names_are_not_for_files(void **state)
+{
+    assert_int_equal(place_text(*state, ".weir-0123456789abcdef", "x", true), EILSEQ);
+    assert_int_equal(place_text(*state, ".weir-0123456789abcdeg", "x", true), 0);
+}
+
 static void links_are_placed_alike(void **state)
 {
     const struct scratch *scratch = *state;
@@ -164,6 +170,7 @@ int main(void)
         T(a_name_that_comes_up_meanwhile_is_kept),
         T(abandoning_leaves_nothing),
         T(the_sweep_takes_the_dead_and_leaves_the_living),
+        T(our_own_names_are_not_for_files),
         T(links_are_placed_alike),
         T(names_of_255_bytes_fit),
     };

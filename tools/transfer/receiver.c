@@ -118,6 +118,8 @@ static const char *place_error_text(int error)
         return "is a symbolic link already, and is not followed";
     case EXDEV:
         return "leads out of the target";
+    case EILSEQ:
+        return "is a name that stands for a file under way";
     default:
         return strerror(error);
     }

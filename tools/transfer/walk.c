@@ -333,6 +333,8 @@ const char *walk_error_text(int error)
         return "is a directory (-r copies directories)";
     case WALK_ERROR_PARENT:
         return "a path with \"..\" is not taken from a server";
+    case ESTALE:
+        return "became something else than a file";
     case EXDEV:
         return "leads out of the served folder";
     case ELOOP:
