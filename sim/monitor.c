@@ -49,6 +49,19 @@ static bool is_orderly(const struct world *world)
     return world->profile.strict;
 }
 
+/* On a sound network with healthy ends only an RNR NAK makes anybody repeat himself. */
+static void check_reason(struct monitor *monitor, const struct end *end, const struct flow *flow,
+                         const struct packet *packet)
+{
+    bool healthy = (end->pair->causes & ~(unsigned)CAUSE_RECEIVES) == 0 && !end->peer->failed &&
+                   !end->peer->intake_failed && !end->peer->gone;
+    if (is_orderly(monitor->world) && healthy && flow->rnr_naks == 0) {
+        simulator_violate(&monitor->world->simulator, "repeat",
+                          "%c qp %u sent PSN %u again, and nothing was lost", end->host->name,
+                          end->qpn.value, packet->psn.value);
+    }
+}
+
 static void request_sent(struct monitor *monitor, struct end *end, const struct packet *packet)
 {
     struct world *world = monitor->world;
@@ -73,8 +86,9 @@ static void request_sent(struct monitor *monitor, struct end *end, const struct 
             flow->first_sent_ns[at] = now.ns;
         }
         flow->next = psn_add(packet->psn, count);
-    } else if (!psn_before(flow->last, packet->psn)) {
-        flow->rounds++;
+    } else {
+        flow->rounds += !psn_before(flow->last, packet->psn);
+        check_reason(monitor, end, flow, packet);
     }
     flow->last = packet->psn;
     if (is_orderly(world) && instant_before(now, flow->rnr_until) &&
