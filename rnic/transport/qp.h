@@ -114,5 +114,7 @@ void *qp_context(const struct qp *qp);
  * be flushed. */
 enum status qp_post_send(struct qp *qp, const struct send_request *request) MUST_USE;
 enum status qp_post_receive(struct qp *qp, const struct receive_request *request) MUST_USE;
+/* By whoever posts sends: how many can be posted now, at least. */
+uint32_t qp_send_room(const struct qp *qp);
 
 #endif

@@ -418,6 +418,15 @@ static void test_batches(void **state)
     memcpy(&counter, w->bytes + 1032, sizeof counter);
     assert_int_equal(counter, 40);
 
+    /* A batch that does not fit is refused whole. */
+    ibv_wr_start(qp);
+    for (int i = 0; i < DEPTH + 1; i++) {
+        ibv_wr_send(qp);
+        ibv_wr_set_sge(qp, w->mr->lkey, (uintptr_t)w->bytes, 8);
+    }
+    assert_int_equal(ibv_wr_complete(qp), ENOMEM);
+    assert_int_equal(ibv_poll_cq(w->cq, 1, &(struct ibv_wc){0}), 0);
+
     uint8_t long_text[65] = {0};
     ibv_wr_start(qp);
     ibv_wr_send(qp);

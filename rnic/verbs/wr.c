@@ -179,7 +179,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *qp, size_t count, const struct ibv
     if (entry == NULL) {
         return;
     }
-    if (count > SGE_MAX) {
+    if (count > ((struct soft_qp *)qp)->init.cap.max_send_sge && !entry->request.inline_data) {
         fail(batch, EINVAL);
         return;
     }
@@ -254,6 +254,9 @@ static int wr_complete(struct ibv_qp_ex *extended)
     struct wr_batch *batch = &qp->batch;
     int error = batch->error;
     uint32_t posted = 0;
+    if (error == 0 && batch->entry_count > qp_send_room(qp->qp)) {
+        error = ENOMEM; /* all or nothing */
+    }
     while (error == 0 && posted < batch->entry_count) {
         struct wr_entry *entry = &batch->entries[posted];
         struct send_request *request = &entry->request;
