@@ -167,11 +167,12 @@ struct end {
     enum completion_status failure; /* of that send */
     uint32_t failed_index;
     bool intake_failed;
-    bool moved_to_error; /* by its application */
-    bool lost;           /* a completion queue of it has overrun: nothing is known any more */
-    bool gone;           /* destroyed, reset or dead: what was outstanding is void */
-    bool stopped;        /* posts no more */
-    uint32_t idle;       /* turns without a post */
+    bool moved_to_error;    /* by its application */
+    uint32_t early_intakes; /* receives posted before anything was sent */
+    bool lost;              /* a completion queue of it has overrun: nothing is known any more */
+    bool gone;              /* destroyed, reset or dead: what was outstanding is void */
+    bool stopped;           /* posts no more */
+    uint32_t idle;          /* turns without a post */
     uint64_t pause_ns;
 
     /* WRITEs and READs that meet each other: bytes of the peer in the order of this queue. */

@@ -68,6 +68,29 @@ static void check_everything_done(struct world *world, struct pair *pair)
     }
 }
 
+/* On a sound network a datagram that found its receive waiting arrived. */
+static void check_datagrams(struct world *world, const struct end *end)
+{
+    uint32_t sent = 0;
+    uint32_t came = 0;
+    for (uint32_t i = 0; i < world->single_count; i++) {
+        const struct end *sender = world->singles[i];
+        for (uint32_t j = 0; j < sender->posted; j++) {
+            const struct op *op = &sender->ops[j];
+            bool valid = op->destination == end && op->qkey.value == end->qkey.value;
+            sent += valid && op->phase != OP_PLANNED;
+            came += valid && op->receive_count > 0;
+            sent -= valid && op->phase != OP_PLANNED && op->phase != OP_DONE;
+        }
+    }
+    if (world->profile.strict && !end->gone && !end->lost && !end->moved_to_error &&
+        end->early_intakes >= sent && came < sent) {
+        simulator_violate(&world->simulator, "outstanding",
+                          "%c qp %u: %u datagrams came of %u, and there were %u receives",
+                          end->host->name, end->qpn.value, came, sent, end->early_intakes);
+    }
+}
+
 static void check_refusals(struct world *world)
 {
     for (uint32_t i = 0; i < world->host_count; i++) {
@@ -98,6 +121,9 @@ void checker_quiescence(struct world *world)
     }
     for (uint32_t i = 0; i < world->pair_count; i++) {
         check_everything_done(world, world->pairs[i]);
+    }
+    for (uint32_t i = 0; i < world->single_count; i++) {
+        check_datagrams(world, world->singles[i]);
     }
     check_refusals(world);
 }
@@ -135,7 +161,14 @@ static bool sends_unknown_bytes(const struct op *op)
     return (op->may & MAY(COMPLETION_LOCAL_PROTECTION_ERROR)) != 0;
 }
 
-static void settle_end(struct end *end)
+/* Unreliable, but nothing was in its way. */
+static bool is_certain(const struct world *world, const struct end *end, const struct op *op)
+{
+    return world->profile.strict && end->service == SERVICE_UC && op->phase == OP_DONE &&
+           op->kind == WORK_WRITE && (end->pair->causes & ~(unsigned)CAUSE_RECEIVES) == 0;
+}
+
+static void settle_end(const struct world *world, struct end *end)
 {
     for (uint32_t i = 0; i < end->posted; i++) {
         struct op *op = &end->ops[i];
@@ -143,7 +176,9 @@ static void settle_end(struct end *end)
             continue;
         }
         bool write = op->kind == WORK_WRITE || op->kind == WORK_WRITE_IMMEDIATE;
-        if (write && op->has_target && sends_unknown_bytes(op)) {
+        if (write && op->has_target && is_certain(world, end, op)) {
+            model_apply(&op->target, 1, 0, op->data, op->length);
+        } else if (write && op->has_target && sends_unknown_bytes(op)) {
             model_accept(&op->target, 1);
         } else if (write && op->has_target) {
             model_allow(&op->target, 1, 0, op->data, op->length);
@@ -278,7 +313,7 @@ static void check_space(struct world *world, struct space *space)
 void checker_memory(struct world *world)
 {
     for (uint32_t i = 0; i < world->end_count; i++) {
-        settle_end(world->ends[i]);
+        settle_end(world, world->ends[i]);
         settle_intakes(world->ends[i]);
         if (world->ends[i]->service == SERVICE_UD) {
             settle_headers(world->ends[i]);

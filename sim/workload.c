@@ -442,6 +442,7 @@ static void turn(void *context, uint64_t argument)
 void workload_start(struct world *world, struct end *end)
 {
     end->started = true;
+    end->early_intakes = end->intakes->posted;
     simulator_after(&world->simulator, dice_below(&world->play, 3000), turn, world, end->number);
 }
 
