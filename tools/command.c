@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/dropin.h"
+
 static void say(const struct command *command, const char *format, va_list arguments)
 {
     fprintf(stderr, "weir %s: ", command->name);
@@ -32,6 +34,17 @@ void command_error(const struct command *command, const char *format, ...)
     va_start(arguments, format);
     say(command, format, arguments);
     va_end(arguments);
+}
+
+enum weir_status fabric_open(const struct weir_fabric_options *options,
+                             struct weir_fabric **ret_fabric, struct weir_error *ret_error)
+{
+    struct weir_fabric_options found = *options;
+    char folder[PATH_MAX], reason[DROPIN_REASON];
+    if (found.soft_dir == NULL && dropin_find(folder, reason)) {
+        found.soft_dir = folder;
+    }
+    return weir_fabric_open(&found, ret_fabric, ret_error);
 }
 
 bool fabric_kind_parse(const char *text, enum weir_fabric_kind *ret_kind)

@@ -321,7 +321,7 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count)
     cp->output = (struct output){cp->command, cp->options.json, cp->peer};
     cp->report = (struct report){.problem = on_problem, .entry = on_entry, .user = cp};
     cp->tty = !cp->options.json && !cp->options.quiet && isatty(STDERR_FILENO);
-    if (weir_fabric_open(&cp->options.fabric, &cp->fabric, &error) != WEIR_OK ||
+    if (fabric_open(&cp->options.fabric, &cp->fabric, &error) != WEIR_OK ||
         weir_poller_create(cp->fabric, &cp->poller, &error) != WEIR_OK) {
         command_error(cp->command, "%s", error.message);
         if (cp->fabric != NULL) {

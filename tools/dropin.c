@@ -33,7 +33,7 @@ static void own_folder(char ret_folder[PATH_MAX])
 
 bool dropin_find(char ret_folder[PATH_MAX], char ret_reason[DROPIN_REASON])
 {
-    char own[PATH_MAX], places[3][PATH_MAX + 16];
+    char own[PATH_MAX], places[3][PATH_MAX + 64];
     const char *variable = getenv("WEIR_LIBRARY_DIR");
     if (variable != NULL && variable[0] != 0) { /* said is said: no falling back */
         if (holds_libraries(variable, ret_folder)) {
@@ -46,7 +46,7 @@ bool dropin_find(char ret_folder[PATH_MAX], char ret_reason[DROPIN_REASON])
     }
     own_folder(own);
     snprintf(places[0], sizeof(places[0]), "%s/dropin", own);
-    snprintf(places[1], sizeof(places[1]), "%s/../lib/weir", own);
+    snprintf(places[1], sizeof(places[1]), "%s/../%s/weir", own, WEIR_LIBDIR);
     snprintf(places[2], sizeof(places[2]), "%s", WEIR_DROPIN_INSTALLED);
     for (int i = 0; i < 3; i++) {
         if (holds_libraries(places[i], ret_folder)) {

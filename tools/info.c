@@ -115,7 +115,7 @@ int command_info(const struct command *command, int argc, char **argv)
     struct weir_fabric *fabric;
     struct weir_error error;
     struct weir_fabric_facts facts;
-    if (weir_fabric_open(&options, &fabric, &error) != WEIR_OK) {
+    if (fabric_open(&options, &fabric, &error) != WEIR_OK) {
         command_error(command, "%s", error.message);
         return EXIT_SETUP;
     }

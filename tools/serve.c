@@ -263,7 +263,7 @@ static int serve_address(struct serve *serve, const struct weir_fabric_options *
                       address, serve->service.read_only ? "" : " and write");
         return EXIT_USAGE;
     }
-    if (weir_fabric_open(options, &serve->fabric, &error) != WEIR_OK) {
+    if (fabric_open(options, &serve->fabric, &error) != WEIR_OK) {
         command_error(serve->command, "%s", error.message);
         return EXIT_SETUP;
     }
