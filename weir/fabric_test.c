@@ -1,0 +1,285 @@
+/* Which verbs library is taken, and that there is never a second one in the process. Cases that
+ * need a fresh process run this program again, with the case's name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <weir/fabric.h>
+
+#include "weir/library.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HAS_SANITIZER true
+#else
+#define HAS_SANITIZER false
+#endif
+
+static bool has_devices(void)
+{
+    DIR *directory = opendir("/sys/class/infiniband");
+    if (directory == NULL) {
+        return false;
+    }
+    int count = 0;
+    while (readdir(directory) != NULL) {
+        count++;
+    }
+    closedir(directory);
+    return count > 2;
+}
+
+/* Different libibverbs.so.1 files mapped into the process. */
+static int count_mapped(void)
+{
+    char first[PATH_MAX] = "";
+    char line[PATH_MAX + 200];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        char *path = strchr(line, '/');
+        if (path != NULL && strstr(path, "libibverbs.so.1") != NULL && strcmp(path, first) != 0) {
+            snprintf(first, sizeof(first), "%s", path);
+            count++;
+        }
+    }
+    fclose(maps);
+    return count;
+}
+
+static enum weir_status open_kind(enum weir_fabric_kind kind, struct weir_fabric **ret_fabric,
+                                  struct weir_error *ret_error)
+{
+    struct weir_fabric_options options = {.kind = kind};
+    return weir_fabric_open(&options, ret_fabric, ret_error);
+}
+
+/* --- cases of their own process: 0 is good --- */
+
+static int case_auto(void)
+{
+    struct weir_fabric *fabric;
+    struct weir_error error;
+    if (weir_fabric_open(NULL, &fabric, &error) != WEIR_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        return 1;
+    }
+    bool is_right = weir_fabric_kind(fabric) != WEIR_FABRIC_AUTO && count_mapped() == 1;
+    if (!has_devices()) {
+        is_right = is_right && weir_fabric_kind(fabric) == WEIR_FABRIC_SOFT &&
+                   strstr(weir_fabric_reason(fabric), "/sys/class/infiniband is empty") != NULL;
+    }
+    weir_fabric_close(fabric);
+    return is_right ? 0 : 1;
+}
+
+static int case_rdma(void)
+{
+    struct weir_fabric *fabric;
+    struct weir_error error;
+    enum weir_status status = open_kind(WEIR_FABRIC_RDMA, &fabric, &error);
+    return status == WEIR_NO_DEVICE && count_mapped() == 0 &&
+                   strstr(error.message, "no RDMA device") != NULL
+               ? 0
+               : 1;
+}
+
+static int case_twice(void)
+{
+    struct weir_fabric *first, *second, *third;
+    struct weir_error error;
+    if (open_kind(WEIR_FABRIC_SOFT, &first, &error) != WEIR_OK ||
+        open_kind(WEIR_FABRIC_SOFT, &second, &error) != WEIR_OK ||
+        open_kind(WEIR_FABRIC_AUTO, &third, &error) != WEIR_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        return 1;
+    }
+    bool is_right = weir_fabric_kind(third) == WEIR_FABRIC_SOFT &&
+                    strcmp(weir_fabric_library(first), weir_fabric_library(third)) == 0 &&
+                    count_mapped() == 1;
+    is_right = is_right && open_kind(WEIR_FABRIC_RDMA, &third, &error) == WEIR_NO_DEVICE &&
+               strstr(error.message, "software RNIC") != NULL;
+    return is_right ? 0 : 1;
+}
+
+/* Under LD_PRELOAD of our libibverbs, as `weir run` does it: found nowhere else, yet taken. */
+static int case_preloaded(void)
+{
+    struct weir_fabric *fabric;
+    struct weir_error error;
+    if (weir_fabric_open(NULL, &fabric, &error) != WEIR_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        return 1;
+    }
+    return weir_fabric_kind(fabric) == WEIR_FABRIC_SOFT && count_mapped() == 1 &&
+                   strstr(weir_fabric_reason(fabric), "already") != NULL
+               ? 0
+               : 1;
+}
+
+/* With the system's libibverbs in the process, ours must not be loaded beside it. */
+static int case_system_is_there(void)
+{
+    if (dlopen("libibverbs.so.1", RTLD_NOW) == NULL) {
+        return 77;
+    }
+    struct weir_fabric *fabric;
+    struct weir_error error;
+    enum weir_status status = open_kind(WEIR_FABRIC_SOFT, &fabric, &error);
+    return status != WEIR_OK && count_mapped() == 1 ? 0 : 1;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(void);
+} cases[] = {
+    {"auto", case_auto},
+    {"rdma", case_rdma},
+    {"twice", case_twice},
+    {"preloaded", case_preloaded},
+    {"system", case_system_is_there},
+};
+
+static void run_case(const char *name, const char *preload)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (preload != NULL) {
+            setenv("LD_PRELOAD", preload, 1);
+        }
+        execl("/proc/self/exe", "fabric_test", name, (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) {
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void test_auto(void **state)
+{
+    run_case("auto", NULL);
+}
+
+static void test_rdma_never_falls_back(void **state)
+{
+    if (has_devices()) {
+        skip();
+    }
+    run_case("rdma", NULL);
+}
+
+static void test_twice(void **state)
+{
+    run_case("twice", NULL);
+}
+
+static void test_preloaded(void **state)
+{
+    char directory[PATH_MAX];
+    char preload[2 * PATH_MAX + 64];
+    assert_true(library_find_soft(NULL, directory));
+    snprintf(preload, sizeof(preload), "%s/libibverbs.so.1:%s/librdmacm.so.1", directory,
+             directory);
+    if (HAS_SANITIZER || getenv("LD_PRELOAD") != NULL) {
+        skip(); /* a sanitizer's runtime must come before everything */
+    }
+    run_case("preloaded", preload);
+}
+
+static void test_system_is_there(void **state)
+{
+    run_case("system", NULL);
+}
+
+/* --- cases that load nothing --- */
+
+static void test_bad_options(void **state)
+{
+    static const char *const devices[] = {"x:", "x:0", "x:1:", "x:1:2:3", "x:a", "x:300", "x:-1"};
+    for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+        struct weir_fabric_options options = {.kind = WEIR_FABRIC_SOFT, .device = devices[i]};
+        struct weir_fabric *fabric = NULL;
+        struct weir_error error;
+        assert_int_equal(weir_fabric_open(&options, &fabric, &error), WEIR_INVALID);
+        assert_null(fabric);
+    }
+    struct weir_fabric_options nowhere = {.kind = WEIR_FABRIC_SOFT, .soft_dir = "/nonexistent"};
+    struct weir_fabric *fabric;
+    struct weir_error error;
+    assert_int_equal(weir_fabric_open(&nowhere, &fabric, &error), WEIR_NO_LIBRARY);
+    assert_non_null(strstr(error.message, "/nonexistent"));
+}
+
+static void test_remote_packs(void **state)
+{
+    struct weir_remote remote = {0x0102030405060708, 0x1112131415161718, 0x21222324};
+    static const uint8_t wanted[WEIR_REMOTE_LENGTH] = {1,    2,    3,    4,    5,    6,    7,
+                                                       8,    0x11, 0x12, 0x13, 0x14, 0x15, 0x16,
+                                                       0x17, 0x18, 0x21, 0x22, 0x23, 0x24};
+    uint8_t bytes[WEIR_REMOTE_LENGTH];
+    weir_remote_pack(&remote, bytes);
+    assert_memory_equal(bytes, wanted, sizeof(wanted));
+    struct weir_remote again = weir_remote_unpack(bytes);
+    assert_int_equal(again.address, remote.address);
+    assert_int_equal(again.length, remote.length);
+    assert_int_equal(again.key, remote.key);
+}
+
+static void test_memory(void **state)
+{
+    struct weir_fabric *fabric;
+    struct weir_memory *memory = NULL;
+    struct weir_error error;
+    char bytes[100];
+    assert_int_equal(open_kind(WEIR_FABRIC_SOFT, &fabric, &error), WEIR_OK);
+    assert_int_equal(weir_memory_register(fabric, bytes, 0, WEIR_LOCAL, &memory, &error),
+                     WEIR_INVALID);
+    assert_int_equal(weir_memory_allocate(fabric, 0, WEIR_LOCAL, &memory, &error), WEIR_INVALID);
+    assert_null(memory);
+    assert_int_equal(weir_memory_register(fabric, bytes, 100, WEIR_REMOTE_READ, &memory, &error),
+                     WEIR_OK);
+    assert_ptr_equal(weir_memory_bytes(memory), bytes);
+    assert_int_equal(weir_memory_length(memory), 100);
+    assert_int_equal(weir_memory_remote(memory).address, (uintptr_t)bytes);
+    weir_memory_deregister(memory);
+    assert_int_equal(weir_memory_allocate(fabric, 3 << 20, WEIR_LOCAL, &memory, &error), WEIR_OK);
+    memset(weir_memory_bytes(memory), 1, 3 << 20);
+    weir_memory_deregister(memory);
+    weir_memory_deregister(NULL);
+    weir_fabric_close(fabric);
+}
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (strcmp(argv[1], cases[i].name) == 0) {
+            return cases[i].run();
+        }
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_remote_packs),
+        cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_rdma_never_falls_back),
+        cmocka_unit_test(test_twice),
+        cmocka_unit_test(test_preloaded),
+        cmocka_unit_test(test_system_is_there),
+        cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
