@@ -21,6 +21,8 @@ struct receive_queue {
     uint64_t head_seen;                        /* the application's: head is at least this */
 
     alignas(CACHE_LINE) _Atomic uint64_t head; /* written by the engine */
+    uint32_t limit;                            /* the engine's */
+    struct receive_queue_notifier *notifier;
 };
 
 BUILD_CHECK(sizeof(struct receive_slot) % alignof(struct sge) == 0);
@@ -113,7 +115,18 @@ bool receive_queue_take(struct receive_queue *queue, struct receive_slot *ret_sl
     }
     uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
     atomic_store_explicit(&queue->head, head + 1, memory_order_release);
+    if (queue->limit != 0 && receive_queue_depth(queue) < queue->limit) {
+        queue->limit = 0;
+        queue->notifier->low(queue->notifier, queue);
+    }
     return true;
+}
+
+void receive_queue_set_limit(struct receive_queue *queue, uint32_t limit,
+                             struct receive_queue_notifier *notifier)
+{
+    queue->limit = limit;
+    queue->notifier = notifier;
 }
 
 uint32_t receive_queue_depth(const struct receive_queue *queue)

@@ -86,9 +86,10 @@ struct soft_srq {
     struct ibv_srq ibv;
     struct engine *engine;
     struct receive_queue *queue;
-    pthread_mutex_t lock; /* the producer's */
-    struct ibv_srq_attr attributes;
-    uint32_t users; /* queue pairs, under the engine's lock */
+    struct receive_queue_notifier notifier;
+    pthread_mutex_t lock;           /* the producer's */
+    struct ibv_srq_attr attributes; /* the limit under the engine's lock */
+    uint32_t users;                 /* queue pairs, under the engine's lock */
     uint32_t async_delivered;
     unsigned char tail[FOREIGN_TAIL];
 };

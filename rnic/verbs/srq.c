@@ -1,10 +1,19 @@
-/* Shared receive queues. Limits are kept and told, but no event is raised yet. */
+/* Shared receive queues. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "rnic/base/heap.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
+
+/* The limit is disarmed by its event [IBA 10.2.9.5]. */
+static void low(struct receive_queue_notifier *notifier, struct receive_queue *queue)
+{
+    struct soft_srq *srq = CONTAINER_OF(notifier, struct soft_srq, notifier);
+    struct notify_record record = {.object = srq, .value = IBV_EVENT_SRQ_LIMIT_REACHED};
+    srq->attributes.srq_limit = 0;
+    notify_post(soft_context(srq->ibv.context)->async, &record);
+}
 
 PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 {
@@ -29,6 +38,7 @@ PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
     attributes->max_sge = receive_queue_max_sge(srq->queue);
     srq->attributes = *attributes;
     srq->attributes.srq_limit = 0;
+    srq->notifier.low = low;
     srq->engine = context_engine(pd->context);
     srq->ibv.context = pd->context;
     srq->ibv.srq_context = init->srq_context;
@@ -68,14 +78,20 @@ PUBLIC int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attributes, 
         if (attributes->srq_limit > srq->attributes.max_wr) {
             return EINVAL;
         }
+        engine_lock(srq->engine);
         srq->attributes.srq_limit = attributes->srq_limit;
+        receive_queue_set_limit(srq->queue, attributes->srq_limit, &srq->notifier);
+        engine_unlock(srq->engine);
     }
     return 0;
 }
 
 PUBLIC int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *ret_attributes)
 {
+    struct engine *engine = context_engine(srq->context);
+    engine_lock(engine);
     *ret_attributes = soft_srq(srq)->attributes;
+    engine_unlock(engine);
     return 0;
 }
 

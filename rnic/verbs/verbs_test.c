@@ -535,6 +535,52 @@ static void test_shared_receive_queue(void **state)
     assert_int_equal(ibv_destroy_srq(srq), 0);
 }
 
+static void test_shared_queue_runs_low(void **state)
+{
+    struct world *w = *state;
+    struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
+    struct ibv_srq *srq = ibv_create_srq(w->pd, &init);
+    struct ibv_qp_init_attr qp_init = small(w->cq);
+    qp_init.srq = srq;
+    w->qps[0] = ibv_create_qp(w->pd, &qp_init);
+    w->qps[1] = create_extended(w, IBV_QP_EX_WITH_SEND);
+    to_init(w->qps[0]);
+    to_init(w->qps[1]);
+    to_rts(w->qps[0], w->qps[1]->qp_num);
+    to_rts(w->qps[1], w->qps[0]->qp_num);
+    struct ibv_sge sge = {(uintptr_t)w->bytes, 8, w->mr->lkey};
+    struct ibv_recv_wr receive = {.sg_list = &sge, .num_sge = 1};
+    struct ibv_recv_wr *bad_receive;
+    struct ibv_send_wr send = {.wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+    struct ibv_send_wr *bad;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ibv_post_srq_recv(srq, &receive, &bad_receive), 0);
+    }
+    struct ibv_srq_attr attributes = {.srq_limit = 5};
+    assert_int_equal(ibv_modify_srq(srq, &attributes, IBV_SRQ_LIMIT), EINVAL);
+    attributes.srq_limit = 2;
+    assert_int_equal(ibv_modify_srq(srq, &attributes, IBV_SRQ_LIMIT), 0);
+    int flags = fcntl(w->context->async_fd, F_GETFL);
+    assert_int_equal(fcntl(w->context->async_fd, F_SETFL, flags | O_NONBLOCK), 0);
+    struct ibv_async_event event;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ibv_get_async_event(w->context, &event), -1);
+        assert_int_equal(ibv_post_send(w->qps[1], &send, &bad), 0);
+        assert_int_equal(await(w->cq).status, IBV_WC_SUCCESS);
+    }
+    assert_int_equal(ibv_get_async_event(w->context, &event), 0);
+    assert_int_equal(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+    assert_ptr_equal(event.element.srq, srq);
+    ibv_ack_async_event(&event);
+    assert_int_equal(ibv_query_srq(srq, &attributes), 0);
+    assert_int_equal(attributes.srq_limit, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ibv_destroy_qp(w->qps[i]), 0);
+        w->qps[i] = NULL;
+    }
+    assert_int_equal(ibv_destroy_srq(srq), 0);
+}
+
 static void test_parent_domain(void **state)
 {
     struct world *w = *state;
@@ -571,6 +617,7 @@ int main(void)
         IN_WORLD(test_extended_polling),
         IN_WORLD(test_async_events_do_not_block),
         IN_WORLD(test_shared_receive_queue),
+        IN_WORLD(test_shared_queue_runs_low),
         IN_WORLD(test_parent_domain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
