@@ -5,6 +5,9 @@
 
 static void note_illegal(struct pair *pair, const struct op *op)
 {
+    if (pair == NULL) {
+        return; /* UD */
+    }
     pair->causes |= CAUSE_ILLEGAL;
     pair->illegal_count++;
     pair->illegal_op = op;
@@ -129,7 +132,9 @@ void illegal_op(struct world *world, struct end *end, uint32_t index)
         return; /* no byte, no key */
     }
     bool brings = op->kind == WORK_READ || program_is_atomic(op->kind);
-    if (dice_percent(&world->plan, 8)) {
+    if (end->service != SERVICE_RC) {
+        wrong_local(world, op, dice_below(&world->plan, 2)); /* nobody answers for the rest */
+    } else if (dice_percent(&world->plan, 8)) {
         wrong_invalidate(world, op);
     } else if (!program_is_send(op->kind) && dice_percent(&world->plan, 70)) {
         spoil_remote(world, end, op);

@@ -291,10 +291,9 @@ static void plan_ops(struct world *world, struct end *end, uint32_t count)
     if (end->op_count > 0) {
         end->ops[end->op_count - 1].signaled = true;
     }
-    if (end->service == SERVICE_RC && end->op_count > 0 &&
-        dice_percent(&world->plan, world->profile.illegal_percent)) {
+    if (end->op_count > 0 && dice_percent(&world->plan, world->profile.illegal_percent)) {
         /* What comes behind is flushed; its effects on the hot range never happen. */
-        if (dice_percent(&world->plan, 10)) {
+        if (end->service == SERVICE_RC && dice_percent(&world->plan, 10)) {
             illegal_right(world, end);
         } else {
             illegal_op(world, end, dice_below(&world->plan, end->op_count));

@@ -115,7 +115,7 @@ void checker_quiescence(struct world *world)
             continue;
         }
         bool in_error = qp_current_state(end->qp) == QP_ERROR;
-        check_sends(world, end, in_error);
+        check_sends(world, end, in_error || qp_current_state(end->qp) == QP_SQE);
         check_receives(world, end, in_error);
         check_drained(world, end);
     }
