@@ -104,11 +104,15 @@ static int case_twice(void)
         fprintf(stderr, "%s\n", error.message);
         return 1;
     }
+    struct weir_fabric *fourth;
     bool is_right = weir_fabric_kind(third) == WEIR_FABRIC_SOFT &&
                     strcmp(weir_fabric_library(first), weir_fabric_library(third)) == 0 &&
                     count_mapped() == 1;
-    is_right = is_right && open_kind(WEIR_FABRIC_RDMA, &third, &error) == WEIR_NO_DEVICE &&
+    is_right = is_right && open_kind(WEIR_FABRIC_RDMA, &fourth, &error) == WEIR_NO_DEVICE &&
                strstr(error.message, "software RNIC") != NULL;
+    weir_fabric_close(first);
+    weir_fabric_close(second);
+    weir_fabric_close(third);
     return is_right ? 0 : 1;
 }
 
@@ -121,10 +125,10 @@ static int case_preloaded(void)
         fprintf(stderr, "%s\n", error.message);
         return 1;
     }
-    return weir_fabric_kind(fabric) == WEIR_FABRIC_SOFT && count_mapped() == 1 &&
-                   strstr(weir_fabric_reason(fabric), "already") != NULL
-               ? 0
-               : 1;
+    bool is_right = weir_fabric_kind(fabric) == WEIR_FABRIC_SOFT && count_mapped() == 1 &&
+                    strstr(weir_fabric_reason(fabric), "already") != NULL;
+    weir_fabric_close(fabric);
+    return is_right ? 0 : 1;
 }
 
 /* With the system's libibverbs in the process, ours must not be loaded beside it. */
