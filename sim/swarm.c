@@ -21,7 +21,7 @@
 struct options {
     uint64_t from, count;
     unsigned jobs;
-    bool trace, twice, quiet;
+    bool twice, quiet;
     struct run_options run;
     uint64_t failures_max; /* so many are enough */
 };
@@ -73,7 +73,7 @@ static bool run_seed(const struct options *options, uint64_t seed, struct covera
     alarm(0);
     if (!result.ok) {
         print_failure(seed, result.profile, result.violation);
-    } else if (options->trace) {
+    } else if (options->run.trace != NULL) {
         printf("seed=%llu profile=%s hash=%016llx\n", (unsigned long long)seed, result.profile,
                (unsigned long long)result.hash);
     }
@@ -214,69 +214,70 @@ static bool parse_lossy(const char *text, struct run_options *options)
     return true;
 }
 
+/* One option; "--seeds" takes the next argument too. */
+static bool take_option(int choice, int argc, char **argv, struct options *options)
+{
+    switch (choice) {
+    case 's':
+        if (optind >= argc) {
+            return false;
+        }
+        options->from = strtoull(optarg, NULL, 0);
+        options->count = strtoull(argv[optind++], NULL, 0);
+        return true;
+    case 'n':
+        options->from = strtoull(optarg, NULL, 0);
+        options->count = 1;
+        return true;
+    case 'f':
+        options->from = (uint64_t)time(NULL) * 1000003u;
+        options->count = strtoull(optarg, NULL, 0);
+        return true;
+    case 'j':
+        options->jobs = (unsigned)strtoul(optarg, NULL, 0);
+        return options->jobs >= 1 && options->jobs <= JOBS_MAX;
+    case 'p':
+        options->run.profile = optarg;
+        return world_has_profile(optarg);
+    case 'l':
+        return parse_lossy(optarg, &options->run);
+    case 't':
+        options->run.trace = stdout;
+        return true;
+    case '2':
+        options->twice = true;
+        return true;
+    case 'q':
+        options->quiet = true;
+        return true;
+    case 'k':
+        options->failures_max = UINT64_MAX;
+        return true;
+    case '1':
+        options->failures_max = 1;
+        return true;
+    default:
+        return false;
+    }
+}
+
 static bool parse_options(int argc, char **argv, struct options *options)
 {
     static const struct option names[] = {
-        {"seeds", required_argument, NULL, 's'}, {"seed", required_argument, NULL, 'n'},
-        {"fresh", required_argument, NULL, 'f'}, {"jobs", required_argument, NULL, 'j'},
-        {"trace", no_argument, NULL, 't'},       {"twice", no_argument, NULL, '2'},
-        {"quiet", no_argument, NULL, 'q'},       {"keep-going", no_argument, NULL, 'k'},
-        {"first", no_argument, NULL, '1'},       {"profile", required_argument, NULL, 'p'},
-        {"lossy", required_argument, NULL, 'l'}, {NULL, 0, NULL, 0},
+        {"seeds", required_argument, NULL, 's'},   {"seed", required_argument, NULL, 'n'},
+        {"fresh", required_argument, NULL, 'f'},   {"jobs", required_argument, NULL, 'j'},
+        {"profile", required_argument, NULL, 'p'}, {"lossy", required_argument, NULL, 'l'},
+        {"trace", no_argument, NULL, 't'},         {"twice", no_argument, NULL, '2'},
+        {"quiet", no_argument, NULL, 'q'},         {"keep-going", no_argument, NULL, 'k'},
+        {"first", no_argument, NULL, '1'},         {NULL, 0, NULL, 0},
     };
     int choice;
     while ((choice = getopt_long(argc, argv, "", names, NULL)) != -1) {
-        switch (choice) {
-        case 's':
-            if (optind >= argc) {
-                return false;
-            }
-            options->from = strtoull(optarg, NULL, 0);
-            options->count = strtoull(argv[optind++], NULL, 0);
-            break;
-        case 'n':
-            options->from = strtoull(optarg, NULL, 0);
-            options->count = 1;
-            break;
-        case 'f':
-            options->from = (uint64_t)time(NULL) * 1000003u;
-            options->count = strtoull(optarg, NULL, 0);
-            break;
-        case 'j':
-            options->jobs = (unsigned)strtoul(optarg, NULL, 0);
-            break;
-        case 't':
-            options->trace = true;
-            options->run.trace = stdout;
-            break;
-        case '2':
-            options->twice = true;
-            break;
-        case 'q':
-            options->quiet = true;
-            break;
-        case 'p':
-            options->run.profile = optarg;
-            if (!world_has_profile(optarg)) {
-                return false;
-            }
-            break;
-        case 'l':
-            if (!parse_lossy(optarg, &options->run)) {
-                return false;
-            }
-            break;
-        case 'k':
-            options->failures_max = UINT64_MAX;
-            break;
-        case '1':
-            options->failures_max = 1;
-            break;
-        default:
+        if (!take_option(choice, argc, argv, options)) {
             return false;
         }
     }
-    return optind == argc && options->jobs >= 1 && options->jobs <= JOBS_MAX;
+    return optind == argc;
 }
 
 int main(int argc, char **argv)
@@ -297,7 +298,7 @@ int main(int argc, char **argv)
     clock_gettime(CLOCK_MONOTONIC, &start);
     printf("seeds %llu to %llu\n", (unsigned long long)options.from,
            (unsigned long long)(options.from + options.count - 1));
-    if (options.trace || options.count == 1) {
+    if (options.run.trace != NULL || options.count == 1) {
         catch_deaths();
         work(&options, board, 0);
     } else {
