@@ -191,7 +191,7 @@ static bool unreliable_message_fits(struct world *world, struct end *end, struct
         }
     } else {
         world->coverage->unreliable++;
-        /* It knows no duplicates: a first packet is taken whatever its PSN. [IBA 9.8.2.2] */
+        /* It knows no duplicates: a first packet is taken whatever its PSN. */
         bool orderly = world->network.duplicated == 0 && world->network.delayed == 0;
         if (orderly && op->consumer < end->message_next) {
             wrong(world, "order", end, completion, "it came twice, or too late");

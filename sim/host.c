@@ -39,10 +39,12 @@ static void host_run(struct host *host)
 {
     struct instant now = host->simulator->now;
     host->wake_at = INSTANT_NEVER;
+    host->storage.packets_flow = true;
     if (host->cm != NULL) {
         cm_advance(host->cm, now); /* first: what it sends leaves with the device's advance */
     }
     bool more = device_advance(host->device, now, host->config.budget);
+    host->storage.packets_flow = false;
     drain_cm(host);
     struct instant next = device_next_deadline(host->device);
     if (host->cm != NULL) {
@@ -77,7 +79,9 @@ static void deliver(struct network_end *end, const struct arrival *arrival, cons
     if (host->simulator->trace != NULL) {
         before = *device_counters(host->device);
     }
+    host->storage.packets_flow = true;
     device_receive(host->device, host->simulator->now, arrival, bytes, length);
+    host->storage.packets_flow = false;
     if (host->simulator->trace != NULL) {
         const struct counters *after = device_counters(host->device);
         for (enum packet_refusal r = REFUSED_NOT; r < REFUSED_COUNT; r++) {

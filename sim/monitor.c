@@ -4,7 +4,7 @@
 #include "rnic/wire/psn.h"
 #include "sim/world.h"
 
-/* In units of 10 us, by code. [IBA 9.7.5.2.8, table 45] */
+/* In units of 10 us, by code. [IBA table 45] */
 static const uint32_t rnr_timers[32] = {
     65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,    32,
     48,    64,   96,   128,  192,  256,   384,   512,   768,   1024,  1536,

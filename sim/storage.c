@@ -40,6 +40,10 @@ static void push(struct storage_block **list, struct storage_block *block)
 static void *storage_allocate(struct allocator *allocator, size_t size)
 {
     struct storage *storage = (struct storage *)allocator;
+    if (storage->packets_flow) {
+        simulator_violate(storage->simulator, "storage", "%zu bytes were taken while packets flow",
+                          size);
+    }
     if (storage->refuse_after > 0 && --storage->refuse_after == 0) {
         return NULL;
     }

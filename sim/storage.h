@@ -19,6 +19,7 @@ struct storage {
     struct storage_block *released;
     uint64_t live_count;
     uint64_t live_bytes;
+    bool packets_flow;     /* the core may not allocate now: that is for create and destroy */
     uint64_t refuse_after; /* allocations until one is refused; 0: never */
 };
 
