@@ -173,12 +173,17 @@ static bool range_is_sound(const struct region_attributes *attributes)
                            length - 1 <= UINTPTR_MAX - (uintptr_t)attributes->bytes);
 }
 
+static bool is_sound(const struct memory *memory, const struct region_attributes *attributes)
+{
+    unsigned remote_change = attributes->access & (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC);
+    return (remote_change == 0 || (attributes->access & ACCESS_LOCAL_WRITE) != 0) &&
+           range_is_sound(attributes) && find_domain(memory, attributes->domain) != NULL;
+}
+
 enum status memory_register(struct memory *memory, const struct region_attributes *attributes,
                             struct memory_key *ret_key)
 {
-    unsigned remote_change = attributes->access & (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC);
-    if ((remote_change != 0 && (attributes->access & ACCESS_LOCAL_WRITE) == 0) ||
-        !range_is_sound(attributes) || find_domain(memory, attributes->domain) == NULL) {
+    if (!is_sound(memory, attributes)) {
         return STATUS_INVALID;
     }
     uint32_t number = region_number_take(memory);
@@ -218,6 +223,22 @@ enum status memory_deregister(struct memory *memory, struct memory_key key)
     memory_domain_use(memory, region->attributes.domain, -1);
     memset(&region->attributes, 0, sizeof region->attributes);
     region_number_give(memory, key.value >> KEY_VARIANT_BITS);
+    return STATUS_OK;
+}
+
+enum status memory_reregister(struct memory *memory, struct memory_key key,
+                              const struct region_attributes *attributes)
+{
+    struct region *region = find_region(memory, key);
+    if (region == NULL) {
+        return STATUS_NOT_FOUND;
+    }
+    if (!is_sound(memory, attributes)) {
+        return STATUS_INVALID;
+    }
+    memory_domain_use(memory, region->attributes.domain, -1);
+    memory_domain_use(memory, attributes->domain, +1);
+    region->attributes = *attributes;
     return STATUS_OK;
 }
 

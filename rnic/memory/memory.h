@@ -48,6 +48,9 @@ void memory_domain_use(struct memory *memory, struct domain domain, int change);
 enum status memory_register(struct memory *memory, const struct region_attributes *attributes,
                             struct memory_key *ret_key) MUST_USE;
 enum status memory_deregister(struct memory *memory, struct memory_key key) MUST_USE;
+/* Gives a key another meaning; the old one stays if this fails. NOT_FOUND: no such key. */
+enum status memory_reregister(struct memory *memory, struct memory_key key,
+                              const struct region_attributes *attributes) MUST_USE;
 
 /* A peer's SEND with Invalidate or a local invalidate. A key of memory_register cannot be
  * invalidated (DENIED); only windows and fast-registered keys can, which come later.

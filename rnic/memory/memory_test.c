@@ -205,6 +205,33 @@ static void domains_outlive_their_users(void **state)
     memory_destroy(memory);
 }
 
+static void a_key_can_be_given_another_meaning(void **state)
+{
+    (void)state;
+    struct memory *memory = create(4);
+    struct domain domain = allocate_domain(memory);
+    struct domain other = allocate_domain(memory);
+    struct memory_key key = register_at(memory, domain, 0x1000, 64, ACCESS_LOCAL_WRITE);
+    uint8_t *at = NULL;
+    struct region_attributes wrong = {other, 0x2000, 32, bytes, ACCESS_REMOTE_WRITE};
+    assert_int_equal(memory_reregister(memory, key, &wrong), STATUS_INVALID);
+    assert_int_equal(check(memory, domain, key, 0x1000, 64, ACCESS_LOCAL_WRITE, &at),
+                     MEMORY_GRANTED);
+    struct region_attributes next = {other, 0x2000, 32, bytes + 8, 0};
+    assert_int_equal(memory_reregister(memory, key, &next), STATUS_OK);
+    assert_int_equal(check(memory, domain, key, 0x2000, 8, 0, &at), MEMORY_WRONG_DOMAIN);
+    assert_int_equal(check(memory, other, key, 0x1000, 8, 0, &at), MEMORY_OUT_OF_RANGE);
+    assert_int_equal(check(memory, other, key, 0x2000, 8, ACCESS_LOCAL_WRITE, &at),
+                     MEMORY_NO_RIGHT);
+    assert_int_equal(check(memory, other, key, 0x2000, 32, 0, &at), MEMORY_GRANTED);
+    assert_ptr_equal(at, bytes + 8);
+    assert_int_equal(memory_free_domain(memory, domain), STATUS_OK);
+    assert_int_equal(memory_deregister(memory, key), STATUS_OK);
+    assert_int_equal(memory_reregister(memory, key, &next), STATUS_NOT_FOUND);
+    assert_int_equal(memory_free_domain(memory, other), STATUS_OK);
+    memory_destroy(memory);
+}
+
 static void plain_regions_cannot_be_invalidated(void **state)
 {
     struct memory *memory = create(4);
@@ -227,6 +254,7 @@ int main(void)
         cmocka_unit_test(capacity_is_exact),
         cmocka_unit_test(what_cannot_be_registered),
         cmocka_unit_test(domains_outlive_their_users),
+        cmocka_unit_test(a_key_can_be_given_another_meaning),
         cmocka_unit_test(plain_regions_cannot_be_invalidated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

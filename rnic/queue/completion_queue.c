@@ -184,6 +184,20 @@ enum status completion_queue_resize(struct completion_queue *queue, uint32_t cap
     return STATUS_OK;
 }
 
+void completion_queue_forget(struct completion_queue *queue, struct qpn qpn)
+{
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    uint64_t position = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    uint64_t kept = position;
+    while (position != head) {
+        const struct completion *record = &queue->records[--position & queue->mask];
+        if (!qpn_equal(record->qpn, qpn)) {
+            queue->records[--kept & queue->mask] = *record;
+        }
+    }
+    atomic_store_explicit(&queue->head, kept, memory_order_release);
+}
+
 void completion_queue_use(struct completion_queue *queue, int change)
 {
     CHECK(change >= 0 || queue->users >= (uint32_t)-change);

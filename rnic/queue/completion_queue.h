@@ -46,6 +46,9 @@ bool completion_queue_is_overrun(const struct completion_queue *queue);
 /* INVALID below the current depth. The engine's lock and the consumer's lock are both held. */
 enum status completion_queue_resize(struct completion_queue *queue, uint32_t capacity) MUST_USE;
 
+/* Drops the records of a queue pair that is reset or gone. Both locks are held, as above. */
+void completion_queue_forget(struct completion_queue *queue, struct qpn qpn);
+
 /* Counts the queue pairs that push here; destroy is refused by device/control while any is left. */
 void completion_queue_use(struct completion_queue *queue, int change);
 uint32_t completion_queue_users(const struct completion_queue *queue);

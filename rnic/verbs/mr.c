@@ -42,43 +42,61 @@ static enum status deregister_region(struct ibv_mr *mr)
     return status;
 }
 
-PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *ibv_pd, void *address, size_t length,
-                                       uint64_t iova, unsigned int access)
+/* Sets errno where the arguments cannot be. */
+static bool describe(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+                     unsigned access, struct region_attributes *ret_attributes)
 {
-    struct soft_pd *pd = soft_pd(ibv_pd);
     struct region_attributes attributes = {
-        .domain = pd->domain,
+        .domain = soft_pd(pd)->domain,
         .address = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova,
         .length = length,
         .bytes = address,
     };
-    struct memory_key key;
     if (!convert_access(access, &attributes.access)) {
         errno = EINVAL;
-        return NULL;
+        return false;
     }
     if (!is_mapped(address, length)) {
         errno = EFAULT;
+        return false;
+    }
+    *ret_attributes = attributes;
+    return true;
+}
+
+static void fill(struct soft_mr *mr, struct ibv_pd *pd, const struct region_attributes *attributes,
+                 struct memory_key key)
+{
+    mr->attributes = *attributes;
+    mr->ibv = (struct ibv_mr){
+        .context = pd->context,
+        .pd = pd,
+        .addr = attributes->bytes,
+        .length = attributes->length,
+        .handle = key.value >> 8,
+        .lkey = key.value,
+        .rkey = key.value,
+    };
+}
+
+PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length,
+                                       uint64_t iova, unsigned int access)
+{
+    struct region_attributes attributes;
+    struct memory_key key;
+    if (!describe(pd, address, length, iova, access, &attributes)) {
         return NULL;
     }
     struct soft_mr *mr = calloc(1, sizeof *mr);
     if (mr == NULL) {
         return NULL;
     }
-    enum status status = register_region(pd, &attributes, &key);
+    enum status status = register_region(soft_pd(pd), &attributes, &key);
     if (status != STATUS_OK) {
         free(mr);
         return errno_null(status);
     }
-    mr->ibv = (struct ibv_mr){
-        .context = ibv_pd->context,
-        .pd = ibv_pd,
-        .addr = address,
-        .length = length,
-        .handle = key.value >> 8,
-        .lkey = key.value,
-        .rkey = key.value,
-    };
+    fill(mr, pd, &attributes, key);
     return &mr->ibv;
 }
 
@@ -100,11 +118,35 @@ PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
     return NULL;
 }
 
-PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
+PUBLIC int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *address,
                         size_t length, int access)
 {
-    errno = EOPNOTSUPP;
-    return IBV_REREG_MR_ERR_INPUT;
+    struct soft_mr *mr = (struct soft_mr *)ibv;
+    struct region_attributes attributes = mr->attributes;
+    struct memory_key key = {ibv->lkey};
+    bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+    if (flags == 0 || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0 || (moves && length == 0)) {
+        errno = EINVAL;
+        return IBV_REREG_MR_ERR_INPUT;
+    }
+    struct ibv_pd *owner = (flags & IBV_REREG_MR_CHANGE_PD) != 0 ? pd : ibv->pd;
+    bool changes = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
+    if (!describe(owner, moves ? address : attributes.bytes, moves ? length : attributes.length,
+                  moves ? (uintptr_t)address : attributes.address,
+                  changes ? (unsigned)access : convert_access_back(attributes.access),
+                  &attributes)) {
+        return IBV_REREG_MR_ERR_INPUT;
+    }
+    struct engine *engine = context_engine(ibv->context);
+    engine_lock(engine);
+    enum status status = memory_reregister(device_memory(engine->device), key, &attributes);
+    engine_unlock(engine);
+    if (status != STATUS_OK) {
+        errno = errno_of(status);
+        return IBV_REREG_MR_ERR_INPUT;
+    }
+    fill(mr, owner, &attributes, key);
+    return 0;
 }
 
 PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)

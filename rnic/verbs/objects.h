@@ -57,6 +57,7 @@ struct soft_pd {
 
 struct soft_mr {
     struct ibv_mr ibv;
+    struct region_attributes attributes;
     unsigned char tail[FOREIGN_TAIL];
 };
 

@@ -140,6 +140,38 @@ PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
     return soft_qp(qp)->has_send_operations ? &soft_qp(qp)->extended : NULL;
 }
 
+/* The locks of the consumers of both completion queues, then the engine's. */
+static void lock_with_queues(struct soft_qp *qp)
+{
+    struct soft_cq *one = soft_cq(qp->extended.qp_base.send_cq);
+    struct soft_cq *other = soft_cq(qp->extended.qp_base.recv_cq);
+    pthread_mutex_lock(one < other ? &one->lock : &other->lock);
+    if (one != other) {
+        pthread_mutex_lock(one < other ? &other->lock : &one->lock);
+    }
+    engine_lock(qp->engine);
+}
+
+static void unlock_with_queues(struct soft_qp *qp)
+{
+    struct soft_cq *one = soft_cq(qp->extended.qp_base.send_cq);
+    struct soft_cq *other = soft_cq(qp->extended.qp_base.recv_cq);
+    engine_unlock(qp->engine);
+    pthread_mutex_unlock(&one->lock);
+    if (one != other) {
+        pthread_mutex_unlock(&other->lock);
+    }
+}
+
+/* What a queue pair completed before it was reset or destroyed and nobody has polled is not polled
+ * after. With all those locks held. */
+static void forget_completions(struct soft_qp *qp)
+{
+    struct qpn qpn = {qp->extended.qp_base.qp_num};
+    completion_queue_forget(soft_cq(qp->extended.qp_base.send_cq)->queue, qpn);
+    completion_queue_forget(soft_cq(qp->extended.qp_base.recv_cq)->queue, qpn);
+}
+
 PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int mask)
 {
     struct soft_qp *qp = soft_qp(ibv);
@@ -163,7 +195,14 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
     if (status == STATUS_OK && (mask & IBV_QP_AV) != 0) {
         qp->ah = attributes->ah_attr;
     }
-    engine_unlock(qp->engine);
+    if (!resets) {
+        engine_unlock(qp->engine);
+        return errno_of(status);
+    }
+    if (status == STATUS_OK) {
+        forget_completions(qp);
+    }
+    unlock_with_queues(qp);
     return errno_of(status);
 }
 
@@ -192,12 +231,13 @@ PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode oper
 PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
 {
     struct soft_qp *qp = soft_qp(ibv);
-    engine_lock(qp->engine);
+    lock_with_queues(qp);
     device_destroy_qp(qp->engine->device, qp->qp);
     if (ibv->srq != NULL) {
         soft_srq(ibv->srq)->users--;
     }
-    engine_unlock(qp->engine);
+    forget_completions(qp);
+    unlock_with_queues(qp);
     event_drain(ibv->context, qp, &ibv->mutex, &ibv->cond, &ibv->events_completed,
                 &qp->async_delivered);
     wr_batch_free(&qp->batch);

@@ -33,6 +33,22 @@ static void test_send_and_receive(void **state)
     assert_string_equal((char *)w->bytes + 2048, "from here to there");
 }
 
+static void test_reset_forgets(void **state)
+{
+    struct world *w = *state;
+    connect_pair(w);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(post_receive(w, w->qps[i], 10u + (unsigned)i, 0, 8), 0);
+        struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
+        assert_int_equal(ibv_modify_qp(w->qps[i], &error, IBV_QP_STATE), 0);
+    }
+    /* Both are flushed by now or soon; the first one's records go with its reset. */
+    struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
+    assert_int_equal(ibv_modify_qp(w->qps[0], &reset, IBV_QP_STATE), 0);
+    assert_int_equal(await(w->cq).wr_id, 11);
+    assert_int_equal(ibv_poll_cq(w->cq, 1, &(struct ibv_wc){0}), 0);
+}
+
 static void test_batches(void **state)
 {
     struct world *w = *state;
@@ -206,9 +222,9 @@ static void test_shared_queue_runs_low(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_WORLD(test_send_and_receive),      IN_WORLD(test_batches),
-        IN_WORLD(test_completion_channel),    IN_WORLD(test_extended_polling),
-        IN_WORLD(test_shared_queue_runs_low),
+        IN_WORLD(test_send_and_receive), IN_WORLD(test_reset_forgets),
+        IN_WORLD(test_batches),          IN_WORLD(test_completion_channel),
+        IN_WORLD(test_extended_polling), IN_WORLD(test_shared_queue_runs_low),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,6 +107,13 @@ static void test_memory_registration(void **state)
     assert_ptr_equal(mr->addr, bytes);
     assert_int_equal(mr->length, sizeof bytes);
     assert_ptr_equal(mr->pd, w->pd);
+    assert_int_equal(ibv_rereg_mr(mr, 0, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
+    assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, write_only),
+                     IBV_REREG_MR_ERR_INPUT);
+    assert_int_equal(mr->length, sizeof bytes);
+    assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, bytes + 4, 8, 0), 0);
+    assert_ptr_equal(mr->addr, bytes + 4);
+    assert_int_equal(mr->length, 8);
     assert_int_equal(ibv_dereg_mr(mr), 0);
 }
 
