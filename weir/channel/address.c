@@ -55,8 +55,15 @@ enum weir_status address_parse(const char *text, bool is_passive,
     if (error != 0) {
         return error_set(ret_error, WEIR_ADDRESS, "%.200s: %s", text, gai_strerror(error));
     }
+    const struct addrinfo *chosen = list;
+    for (const struct addrinfo *each = list; each != NULL; each = each->ai_next) {
+        if (each->ai_family == AF_INET) {
+            chosen = each; /* names of both families: IPv4 is what RoCE networks have */
+            break;
+        }
+    }
     memset(ret_address, 0, sizeof(*ret_address));
-    memcpy(ret_address, list->ai_addr, list->ai_addrlen);
+    memcpy(ret_address, chosen->ai_addr, chosen->ai_addrlen);
     freeaddrinfo(list);
     return WEIR_OK;
 }

@@ -3,6 +3,8 @@
  * lie (ending_test.c). */
 #include "weir/channel/world_test.h"
 
+#include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -540,6 +542,104 @@ static void test_timers(void **state)
     world_close(&world);
 }
 
+/* A program's own event loop: it sleeps on the poller's descriptor only. */
+static void test_descriptor_wakes(void **state)
+{
+    struct kind *kind = *state;
+    struct world world;
+    struct end client = {0};
+    world_open(&world, &kind->options, 1, false);
+    world_connect(&world, &client);
+    struct pollfd wait = {.fd = weir_poller_fd(world.server_poller), .events = POLLIN};
+    for (unsigned sent = 0; world.server_count == 0 || world.servers[0].received < 200;) {
+        while (weir_poll(world.server_poller, 0) > 0) {
+        }
+        if (client.is_open && sent < 200 && world.servers[0].received == sent) {
+            assert_int_equal(weir_send(client.connection, &sent, sizeof(sent), NULL, NULL),
+                             WEIR_OK);
+            sent++;
+        }
+        if (world.server_count == 0 || world.servers[0].received < 200) {
+            assert_int_equal(poll(&wait, 1, PATIENCE_MS), 1);
+        }
+    }
+    close_pair(&world, &client);
+}
+
+/* Two threads, each with its poller, on one fabric. */
+struct thread_job {
+    struct weir_fabric *fabric;
+    struct weir_channel_options options;
+    char address[96];
+    unsigned echoes;
+};
+
+static void echo_back(struct weir_connection *connection, const void *bytes, size_t length,
+                      void *user)
+{
+    struct thread_job *job = user;
+    job->echoes++;
+    if (job->echoes < 2000) {
+        weir_send(connection, bytes, length, NULL, NULL);
+    } else {
+        weir_close(connection);
+    }
+}
+
+static void begin_echo(struct weir_connection *connection, void *user)
+{
+    weir_send(connection, "ping", 4, NULL, NULL);
+}
+
+static void end_echo(struct weir_connection *connection, const struct weir_error *reason,
+                     void *user)
+{
+    struct thread_job *job = user;
+    job->options.lanes = 99; /* over */
+}
+
+static void *run_client(void *argument)
+{
+    struct thread_job *job = argument;
+    struct weir_poller *poller;
+    struct weir_connection *connection;
+    struct weir_error error;
+    struct weir_handler handler = {begin_echo, echo_back, NULL, end_echo};
+    if (weir_poller_create(job->fabric, &poller, &error) != WEIR_OK) {
+        return NULL;
+    }
+    if (weir_connect(poller, job->address, &job->options, &handler, job, &connection, &error) ==
+        WEIR_OK) {
+        while (job->options.lanes != 99) {
+            weir_poll(poller, 100);
+        }
+    }
+    weir_poller_destroy(poller);
+    return NULL;
+}
+
+static void send_back(struct end *end, const uint8_t *bytes, size_t length)
+{
+    assert_int_equal(weir_send(end->connection, bytes, length, NULL, NULL), WEIR_OK);
+}
+
+static void test_two_threads(void **state)
+{
+    struct kind *kind = *state;
+    struct world world;
+    world_open(&world, &kind->options, 1, false);
+    world.servers[0].on_message = send_back;
+    struct thread_job job = {.fabric = world.fabric, .options = kind->options};
+    strcpy(job.address, weir_listener_address(world.listener));
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, run_client, &job), 0);
+    world_run_until(&world, &world.servers[0].is_closed);
+    pthread_join(thread, NULL);
+    assert_int_equal(job.echoes, 2000);
+    assert_int_equal(world.servers[0].reason.status, WEIR_DISCONNECTED);
+    world_close(&world);
+}
+
 #define EACH(kind)                                                                                 \
     {"opens and closes (" #kind ")", test_opens_and_closes, NULL, NULL, &kind},                    \
         {"messages of all sizes (" #kind ")", test_messages_of_all_sizes, NULL, NULL, &kind},      \
@@ -558,6 +658,8 @@ static void test_timers(void **state)
         {"sent before open, then closed (" #kind ")", test_sent_before_open_then_closed, NULL,     \
          NULL, &kind},                                                                             \
         {"abort tells why (" #kind ")", test_abort_tells_why, NULL, NULL, &kind},                  \
+        {"its descriptor wakes (" #kind ")", test_descriptor_wakes, NULL, NULL, &kind},            \
+        {"two threads (" #kind ")", test_two_threads, NULL, NULL, &kind},                          \
     {                                                                                              \
         "timers (" #kind ")", test_timers, NULL, NULL, &kind                                       \
     }

@@ -79,7 +79,12 @@ enum weir_status lane_create(struct lane *lane, struct weir_connection *connecti
     lane->index = index;
     lane->send_depth = send_depth;
     lane->receive_depth = receive_depth;
-    lane->book = calloc(send_depth, sizeof(*lane->book));
+    uint32_t length = 1;
+    while (length < send_depth) {
+        length *= 2;
+    }
+    lane->book_mask = length - 1;
+    lane->book = calloc(length, sizeof(*lane->book));
     if (lane->book == NULL) {
         return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
     }
@@ -143,7 +148,7 @@ bool lane_post(struct lane *lane, struct ibv_send_wr *request, bool wants_signal
                         strerror(error));
         return false;
     }
-    lane->book[lane->next % lane->send_depth] = *posted;
+    lane->book[lane->next & lane->book_mask] = *posted;
     lane->next++;
     lane->unsignalled = is_signalled ? 0 : (uint16_t)(lane->unsignalled + 1);
     lane->unsignalled_bytes = is_signalled ? 0 : lane->unsignalled_bytes + bytes;
@@ -229,7 +234,7 @@ static void complete_send(struct lane *lane, const struct ibv_wc *completion)
     }
     uint32_t last = lane->oldest + ahead;
     while (lane->oldest != last + 1) {
-        struct posted posted = lane->book[lane->oldest % lane->send_depth];
+        struct posted posted = lane->book[lane->oldest & lane->book_mask];
         bool is_last = lane->oldest == last;
         lane->oldest++;
         if (is_last && completion->status != IBV_WC_SUCCESS) {

@@ -37,7 +37,8 @@ struct lane {
     uint32_t unsignalled_bytes;
     uint32_t slot, generation;
     uint32_t send_depth, receive_depth;
-    struct posted *book;   /* ring of send_depth */
+    struct posted *book; /* a ring; its length is a power of two, so counts may wrap */
+    uint32_t book_mask;
     uint32_t oldest, next; /* running counts */
     uint32_t psn;
 };

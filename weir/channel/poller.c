@@ -19,6 +19,7 @@
 #define SPIN_NS        ((uint64_t)30 * 1000)
 #define LOOK_NS        ((uint64_t)100 * 1000) /* between looks at fds while completions keep coming */
 #define DRAIN_BUDGET   256
+#define EXTRA_ROUNDS   64 /* a peer that never stops shall not hold the caller */
 #define QUEUE_ENTRIES  8192
 #define MILLISECOND_NS ((uint64_t)1000000)
 #define SLOTS_MAX      (1u << LANE_SLOT_BITS)
@@ -461,12 +462,13 @@ int weir_poll(struct weir_poller *poller, int timeout_ms)
     uint64_t deadline_ns =
         timeout_ms < 0 ? TIMER_NEVER : started_ns + (uint64_t)timeout_ms * MILLISECOND_NS;
     uint64_t spin_until_ns = timeout_ms == 0 ? 0 : started_ns + SPIN_NS;
+    unsigned extra = 0; /* rounds past the deadline */
     for (;;) {
         bool has_moved = run_round(poller, false);
         if (poller->callbacks > 0) {
             return poller->callbacks;
         }
-        if (has_moved) {
+        if (has_moved && (poller->now_ns < deadline_ns || extra++ < EXTRA_ROUNDS)) {
             spin_until_ns = timeout_ms == 0 ? 0 : poller->now_ns + SPIN_NS;
             continue;
         }
