@@ -10,17 +10,21 @@
 #define OTHERS_NS        20000u  /* how often the sources that have been quiet are read */
 #define DELAYED_NS       200000u /* when a fault's delayed packets are let go */
 #define HANDOFF_RETRY_NS 50000u
+#define ARREARS_MAX      64u      /* reads for the sake of a timer that is due */
 #define BLOCKED_RETRY_NS 1000000u /* should no event tell that the kernel takes packets again */
 
 /* The busy family each time; the other and the hand-on socket now and then, for a system call each
- * is what polling costs. */
-static void receive(struct loop *loop)
+ * is what polling costs. `all`: everything that has arrived. */
+static void receive(struct loop *loop, struct instant now, bool all)
 {
     struct udp *udp = loop->steering.udp;
     struct udp_receiver *receiver = &loop->ingress.receiver;
-    struct instant now = loop->ingress.now;
+    loop->ingress.now = now;
     uint32_t count = udp_receive(udp, loop->busy_family, receiver);
-    if (instant_elapsed_ns(loop->others_read, now) >= OTHERS_NS) {
+    for (uint32_t more = count; all && more > 0 && count < ARREARS_MAX; count += more) {
+        more = udp_receive(udp, loop->busy_family, receiver);
+    }
+    if (all || instant_elapsed_ns(loop->others_read, now) >= OTHERS_NS) {
         enum udp_family other = loop->busy_family == UDP_IPV4 ? UDP_IPV6 : UDP_IPV4;
         loop->others_read = now;
         handoff_receive(loop->handoff, receiver);
@@ -30,10 +34,15 @@ static void receive(struct loop *loop)
     }
 }
 
+static struct instant timer_deadline(const struct loop *loop)
+{
+    return instant_earlier(device_next_deadline(loop->engine.device),
+                           cm_next_deadline(loop->engine.cm));
+}
+
 static struct instant next_deadline(struct loop *loop, struct instant now)
 {
-    struct instant deadline = instant_earlier(device_next_deadline(loop->engine.device),
-                                              cm_next_deadline(loop->engine.cm));
+    struct instant deadline = timer_deadline(loop);
     if (loop->blocked) {
         deadline = instant_earlier(deadline, instant_after(now, BLOCKED_RETRY_NS));
     } else if (loop->more) {
@@ -50,12 +59,13 @@ static struct instant next_deadline(struct loop *loop, struct instant now)
 struct instant loop_turn(struct loop *loop, bool with_receive)
 {
     struct instant now = clock_now();
-    loop->ingress.now = now;
     atomic_fetch_add_explicit(&loop->counters.turns, 1, memory_order_relaxed);
-    if (with_receive) {
-        receive(loop);
-    }
     for (uint32_t round = 0; round < SEND_ROUNDS; round++) {
+        /* No timer expires while its answer may lie in a socket: we may have been off the CPU. */
+        bool due = !instant_before(now, timer_deadline(loop));
+        if (due || (with_receive && round == 0)) {
+            receive(loop, now, due);
+        }
         cm_advance(loop->engine.cm, now);
         loop->more = device_advance(loop->engine.device, now, SEND_BUDGET);
         loop->blocked = !udp_flush(loop->steering.udp);

@@ -69,8 +69,8 @@ static inline struct loop *loop_of(struct engine *engine)
 
 extern const struct engine_operations loop_operations;
 
-/* Mutex held. Receives if asked to, advances device and cm, sends. Tells when it is needed again.
- */
+/* Mutex held. Receives if asked to or if a timer is due, advances device and cm, sends. Tells when
+ * it is needed again. */
 struct instant loop_turn(struct loop *loop, bool receive);
 /* Mutex not held: serves doorbells that nobody has seen; then sees to it that the background
  * thread is awake at `deadline`. */

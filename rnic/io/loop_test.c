@@ -18,6 +18,7 @@
 #include "rnic/base/heap.h"
 #include "rnic/cm/cm.h"
 #include "rnic/device/device.h"
+#include "rnic/io/loop_private.h"
 #include "rnic/io/notify.h"
 #include "rnic/io/registry.h"
 #include "rnic/queue/completion_queue.h"
@@ -457,6 +458,35 @@ static void peer_that_is_killed_is_noticed_in_time(void **state)
     destroy_end(end);
 }
 
+/* A process that was off the CPU comes back with a post: what it waits for lies in the socket. */
+static void timers_expire_after_reading_only(void **state)
+{
+    struct target target = start_target();
+    struct end *end = create_end();
+    reach_target(end, &target);
+    struct loop *loop = loop_of(end->engine);
+    struct device *device = end->engine->device;
+    struct send_request nothing = {.id = 1, .kind = WORK_WRITE, .signaled = true};
+    struct pollfd answered = {.fd = udp_descriptor(loop->steering.udp, UDP_IPV4), .events = POLLIN};
+    assert_int_equal(qp_post_send(end->qp, &nothing), STATUS_OK);
+    assert_int_equal(pthread_mutex_lock(&loop->mutex), 0);
+    uint64_t before = device_counters(device)->values[COUNTER_TIMEOUTS];
+    device_ring(device, end->qp);
+    loop_turn(loop, false);
+    bool came = poll(&answered, 1, PATIENCE_MS) == 1;
+    while (instant_before(engine_now(end->engine), device_next_deadline(device))) {
+    }
+    loop_turn(loop, false);
+    uint64_t after = device_counters(device)->values[COUNTER_TIMEOUTS];
+    pthread_mutex_unlock(&loop->mutex);
+    assert_true(came);
+    assert_int_equal(after, before);
+    poll_one(end);
+    assert_int_equal(write(target.to, "", 1), 1);
+    assert_int_equal(end_target(&target), 0);
+    destroy_end(end);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -468,6 +498,7 @@ int main(void)
         cmocka_unit_test(busy_target_is_served_by_its_thread),
         cmocka_unit_test(fork_leaves_the_parent_alone),
         cmocka_unit_test(peer_that_is_killed_is_noticed_in_time),
+        cmocka_unit_test(timers_expire_after_reading_only),
     };
     unsetenv("WEIR_FAULT");
     unsetenv("WEIR_ADDRESS");
