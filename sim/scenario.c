@@ -139,7 +139,7 @@ static void make_party(struct scenario *scenario, struct party *party, unsigned 
                                              &party->completions),
                      STATUS_OK);
     struct qp_init init = {
-        .service = SERVICE_RC,
+        .service = scenario->service,
         .domain = party->domain,
         .send_completions = party->completions,
         .receive_completions = party->completions,
@@ -160,6 +160,7 @@ static void make_party(struct scenario *scenario, struct party *party, unsigned 
         .retry_count = 3,
         .rnr_retry_count = 7,
         .port = 1,
+        .qkey = SCENARIO_QKEY,
         .path = network_path(index, 1 - index, false, 50000),
     };
 }
@@ -179,7 +180,13 @@ static void modify(struct party *party, enum qp_state state, unsigned mask)
 
 void scenario_start(struct scenario *scenario)
 {
+    scenario_start_service(scenario, SERVICE_RC);
+}
+
+void scenario_start_service(struct scenario *scenario, enum service service)
+{
     memset(scenario, 0, sizeof *scenario);
+    scenario->service = service;
     FILE *trace = open_memstream(&scenario->text, &scenario->text_length);
     assert_non_null(trace);
     simulator_init(&scenario->simulator, 1, trace);
@@ -205,20 +212,30 @@ void scenario_start(struct scenario *scenario)
     }
     make_party(scenario, &scenario->a, 0);
     make_party(scenario, &scenario->b, 1);
-    modify(&scenario->a, QP_INIT, QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS);
-    modify(&scenario->b, QP_INIT, QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS);
+    unsigned mask = QP_SET_PKEY_INDEX | QP_SET_PORT;
+    mask |= service == SERVICE_UD ? QP_SET_QKEY : QP_SET_ACCESS;
+    modify(&scenario->a, QP_INIT, mask);
+    modify(&scenario->b, QP_INIT, mask);
 }
 
 void scenario_to_rts(struct party *party, const struct party *peer)
 {
+    enum service service = party->scenario->service;
     party->attributes.destination = qp_number(peer->qp);
     party->attributes.receive_psn = peer->attributes.send_psn;
-    modify(party, QP_RTR,
-           QP_SET_PATH | QP_SET_PATH_MTU | QP_SET_DESTINATION | QP_SET_RECEIVE_PSN |
-               QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER | QP_SET_ACCESS);
-    modify(party, QP_RTS,
-           QP_SET_SEND_PSN | QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT |
-               QP_SET_MAX_READS_OUT);
+    unsigned to_rtr = 0;
+    unsigned to_rts = QP_SET_SEND_PSN;
+    if (service != SERVICE_UD) {
+        to_rtr |=
+            QP_SET_PATH | QP_SET_PATH_MTU | QP_SET_DESTINATION | QP_SET_RECEIVE_PSN | QP_SET_ACCESS;
+    }
+    if (service == SERVICE_RC) {
+        to_rtr |= QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER;
+        to_rts |=
+            QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT | QP_SET_MAX_READS_OUT;
+    }
+    modify(party, QP_RTR, to_rtr);
+    modify(party, QP_RTS, to_rts);
 }
 
 void scenario_connect(struct scenario *scenario)
@@ -262,7 +279,13 @@ enum status scenario_post(struct party *party, struct work work)
     struct scenario *scenario = party->scenario;
     struct party *peer = party == &scenario->a ? &scenario->b : &scenario->a;
     struct sge sge = {0, work.length, party->key};
+    struct datagram_target target = {
+        .path = party->attributes.path,
+        .qpn = qp_number(peer->qp),
+        .qkey = work.qkey,
+    };
     struct send_request request = {
+        .target = &target,
         .id = work.id,
         .kind = work.kind,
         .signaled = !work.unsignaled,

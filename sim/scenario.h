@@ -16,6 +16,7 @@
 
 #define SCENARIO_RULES 8u
 #define SCENARIO_BYTES 65536u
+#define SCENARIO_QKEY  ((struct qkey){0x1234})
 
 struct scenario;
 
@@ -48,7 +49,7 @@ struct scenario {
     struct rule rules[SCENARIO_RULES];
     char *text;
     size_t text_length;
-    uint32_t max_sends, max_receives;
+    enum service service;
     bool polls; /* completions are taken as they come */
     /* What the application does with a cm event; NULL: it only watches. */
     void (*on_cm)(struct scenario *scenario, struct party *party, const struct cm_event *event);
@@ -58,6 +59,7 @@ struct scenario {
  * 100, 4 READs, timeout code 8 (1048.576 us), 3 retries, 7 (for ever) on RNR with timer code 1
  * (10 us). Change a.attributes and b.attributes before scenario_connect. */
 void scenario_start(struct scenario *scenario);
+void scenario_start_service(struct scenario *scenario, enum service service);
 void scenario_connect(struct scenario *scenario);
 /* Runs the rest out and takes all down; nothing may be left. */
 void scenario_stop(struct scenario *scenario);
@@ -79,6 +81,7 @@ struct work {
     uint32_t immediate;
     uint64_t compare, swap_or_add;
     struct memory_key key; /* 0: the peer's */
+    struct qkey qkey;      /* UD */
 };
 enum status scenario_post(struct party *party, struct work work);
 void scenario_receive(struct party *party, uint64_t id, uint32_t length);
