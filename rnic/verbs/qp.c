@@ -188,7 +188,13 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
                     &core.path))) {
         return EINVAL;
     }
-    engine_lock(qp->engine);
+    /* Else not: a program may modify while it holds a completion queue between two polls. */
+    bool resets = (mask & IBV_QP_STATE) != 0 && attributes->qp_state == IBV_QPS_RESET;
+    if (resets) {
+        lock_with_queues(qp);
+    } else {
+        engine_lock(qp->engine);
+    }
     enum status status =
         device_modify_qp(qp->engine->device, engine_now(qp->engine), qp->qp, &core, set, NULL);
     ibv->state = (enum ibv_qp_state)qp_current_state(qp->qp);
