@@ -66,6 +66,8 @@ struct cp {
     char device[512];
     struct tally total; /* of the groups that are over */
     double seconds;
+    char peer_device[TEXT_LENGTH_MAX * 4];
+    char reason[TEXT_LENGTH_MAX * 4]; /* why the last one that failed did */
 };
 
 static void clear_line(const struct cp *cp)
@@ -161,17 +163,19 @@ static void drive(struct cp *cp, struct session *session, struct link *link)
 static enum exit_code end_of(struct cp *cp, const struct session *session)
 {
     enum session_outcome outcome = session_outcome(session);
-    char reason[4 * TEXT_LENGTH_MAX];
+    const char *device = session_peer_device(session);
     clear_line(cp);
+    printable(device, strlen(device), cp->peer_device, sizeof(cp->peer_device));
     if (stop_asked()) {
+        strcpy(cp->reason, "interrupted");
         command_error(cp->command, "interrupted");
         return EXIT_INTERRUPTED;
     }
     if (outcome != SESSION_COMPLETE) {
         const char *text = session_reason(session);
-        printable(text, strlen(text), reason, sizeof(reason));
-        bool named = strstr(reason, cp->peer + strlen("weir://")) != NULL;
-        command_error(cp->command, "%s%s%s", named ? "" : cp->peer, named ? "" : ": ", reason);
+        printable(text, strlen(text), cp->reason, sizeof(cp->reason));
+        bool named = strstr(cp->reason, cp->peer + strlen("weir://")) != NULL;
+        command_error(cp->command, "%s%s%s", named ? "" : cp->peer, named ? "" : ": ", cp->reason);
     }
     return output_exit_code(outcome, session_tally(session));
 }
@@ -298,6 +302,10 @@ static void summarize(const struct cp *cp, enum exit_code code)
             "fabric", weir_fabric_kind(cp->fabric) == WEIR_FABRIC_SOFT ? "soft" : "rdma", "reason",
             weir_fabric_reason(cp->fabric));
         output_json_tally(object, tally);
+        json_object_set_new(object, "peer_device", json_string(cp->peer_device));
+        if (cp->reason[0] != 0) {
+            json_object_set_new(object, "error", json_string(cp->reason));
+        }
         output_json(object);
         return;
     }

@@ -213,6 +213,7 @@ case_usage() { # exit statuses, and words
         python3 -c 'import json, sys; json.loads(sys.argv[1])' "$line" || fail "not JSON: $line"
     done <out.txt
     expect 5 'no such directory' "$weir" cp f "$url/nowhere/"
+    expect 5 '"error":"/nowhere/: no such directory"' "$weir" cp --json f "$url/nowhere/"
     expect 1 'nothere: cannot read: No such file' "$weir" cp nothere f "$url/"
     expect 1 '/nothere: cannot read: No such file' "$weir" cp "$url/nothere" g
     stop "$pid"
