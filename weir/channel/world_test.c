@@ -7,6 +7,11 @@
 
 #include "weir/channel/poller.h"
 
+struct weir_channel_options world_cm = {.bootstrap = WEIR_BOOTSTRAP_CM};
+struct weir_channel_options world_cm_lanes = {.bootstrap = WEIR_BOOTSTRAP_CM, .lanes = 3};
+struct weir_channel_options world_tcp = {.bootstrap = WEIR_BOOTSTRAP_TCP};
+struct weir_channel_options world_tcp_lanes = {.bootstrap = WEIR_BOOTSTRAP_TCP, .lanes = 3};
+
 static void opened(struct weir_connection *connection, void *user)
 {
     struct end *end = user;
@@ -174,4 +179,23 @@ void world_run_until_done(struct world *world, const unsigned *count, unsigned w
         world_poll(world);
         check_patience(started_ns);
     }
+}
+
+void world_open_pair(struct world *world, const struct weir_channel_options *options,
+                     struct end *client, bool has_two_pollers)
+{
+    world_open(world, options, 1, has_two_pollers);
+    world_connect(world, client);
+    world_run_until(world, &client->is_open);
+    world_run_until(world, &world->servers[0].is_open);
+}
+
+void world_close_pair(struct world *world, struct end *client)
+{
+    weir_close(client->connection);
+    world_run_until(world, &client->is_closed);
+    world_run_until(world, &world->servers[0].is_closed);
+    assert_int_equal(client->reason.status, WEIR_OK);
+    assert_int_equal(world->servers[0].reason.status, WEIR_DISCONNECTED);
+    world_close(world);
 }

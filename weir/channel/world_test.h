@@ -40,8 +40,10 @@ struct world {
     struct end *servers; /* the accepted ones, in order */
     unsigned server_count, server_max;
     bool refuses;
-    struct end *server_template;
 };
+
+/* The kinds of channels that tests run over. */
+extern struct weir_channel_options world_cm, world_cm_lanes, world_tcp, world_tcp_lanes;
 
 extern const struct weir_handler end_handler;
 weir_done_callback end_done; /* its argument is the end */
@@ -51,6 +53,10 @@ const char *world_host(void);
 void world_open(struct world *world, const struct weir_channel_options *options, unsigned servers,
                 bool has_two_pollers);
 void world_close(struct world *world);
+/* One connection, open on both sides; and its end in order, begun by the client. */
+void world_open_pair(struct world *world, const struct weir_channel_options *options,
+                     struct end *client, bool has_two_pollers);
+void world_close_pair(struct world *world, struct end *client);
 void world_connect(struct world *world, struct end *client);
 /* Polls both pollers until *flag, or fails the test. */
 void world_run_until(struct world *world, const bool *flag);

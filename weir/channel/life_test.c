@@ -1,0 +1,308 @@
+/* Connections end to end, in one process: how they begin and how they end in order, both
+ * bootstraps, and what runs them: timers, the poller's descriptor, threads. Not here: messages
+ * (channel_test.c), bad ends (ending_test.c). */
+#include "weir/channel/world_test.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void check_number(struct end *end, const uint8_t *bytes, size_t length)
+{
+    uint32_t number;
+    assert_true(length >= sizeof(number));
+    memcpy(&number, bytes, sizeof(number));
+    assert_int_equal(number, end->received - 1);
+}
+
+static void test_opens_and_closes(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    world_open_pair(&world, *state, &client, false);
+    assert_non_null(strchr(weir_peer_name(client.connection), ':'));
+    assert_string_equal(weir_peer_name(client.connection), weir_listener_address(world.listener));
+    assert_string_equal(weir_peer_name(world.servers[0].connection),
+                        weir_local_name(client.connection));
+    world_close_pair(&world, &client);
+}
+
+/* --- connections --- */
+
+#define MANY 100
+
+static void test_many_connections(void **state)
+{
+    struct weir_channel_options options = *(struct weir_channel_options *)*state;
+    options.eager_buffers = 8;
+    struct world world;
+    world_open(&world, &options, MANY, false);
+    struct end *clients = calloc(MANY, sizeof(*clients));
+    for (uint32_t i = 0; i < MANY; i++) {
+        world_connect(&world, &clients[i]);
+        assert_int_equal(weir_send(clients[i].connection, &i, sizeof(i), NULL, NULL), WEIR_OK);
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        world_run_until(&world, &clients[i].is_open);
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        world_run_until_count(&world, &world.servers[i].received, 1);
+        weir_close(clients[i].connection);
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        world_run_until(&world, &clients[i].is_closed);
+        world_run_until(&world, &world.servers[i].is_closed);
+        assert_int_equal(clients[i].reason.status, WEIR_OK);
+    }
+    world_close(&world);
+    free(clients);
+}
+
+static void test_refused(void **state)
+{
+    const struct weir_channel_options *options = *state;
+    struct world world;
+    struct end client = {0};
+    world_open(&world, options, 1, false);
+    world.refuses = true;
+    world_connect(&world, &client);
+    assert_int_equal(weir_send(client.connection, "x", 1, end_done, &client), WEIR_OK);
+    world_run_until(&world, &client.is_closed);
+    assert_int_equal(client.reason.status, WEIR_REFUSED);
+    assert_int_equal(client.done, 1);
+    assert_int_equal(client.last_status, WEIR_REFUSED);
+    assert_non_null(strstr(client.reason.message, weir_listener_address(world.listener)));
+    char address[96];
+    strcpy(address, weir_listener_address(world.listener));
+    weir_listener_close(world.listener);
+    struct end late = {0};
+    struct weir_error error;
+    assert_int_equal(weir_connect(world.client_poller, address, options, &end_handler, &late,
+                                  &late.connection, &error),
+                     WEIR_OK);
+    world_run_until(&world, &late.is_closed);
+    assert_int_equal(late.reason.status, WEIR_REFUSED);
+    world_close(&world);
+}
+
+static void test_close_while_busy(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    world_open_pair(&world, *state, &client, true);
+    struct end *server = &world.servers[0];
+    server->on_message = check_number;
+    static uint8_t bytes[300000];
+    for (uint32_t i = 0; i < 500; i++) {
+        memcpy(bytes, &i, sizeof(i));
+        size_t length = i % 50 == 49 ? sizeof(bytes) : 100;
+        assert_int_equal(weir_send(client.connection, bytes, length, NULL, NULL), WEIR_OK);
+    }
+    weir_close(client.connection);
+    assert_int_equal(weir_send(client.connection, bytes, 1, NULL, NULL), WEIR_STATE);
+    world_run_until(&world, &client.is_closed);
+    world_run_until(&world, &server->is_closed);
+    assert_int_equal(client.reason.status, WEIR_OK);
+    assert_int_equal(server->reason.status, WEIR_DISCONNECTED);
+    assert_int_equal(server->received, 500);
+    world_close(&world);
+}
+
+/* Both ends close with messages under way to each other: all of them arrive. */
+static void test_both_close(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    world_open_pair(&world, *state, &client, true);
+    struct end *server = &world.servers[0];
+    static uint8_t bytes[100000];
+    for (int i = 0; i < 100; i++) {
+        size_t length = i % 10 == 0 ? sizeof(bytes) : 50;
+        assert_int_equal(weir_send(client.connection, bytes, length, NULL, NULL), WEIR_OK);
+        assert_int_equal(weir_send(server->connection, bytes, length, NULL, NULL), WEIR_OK);
+    }
+    weir_close(client.connection);
+    weir_close(server->connection);
+    world_run_until(&world, &client.is_closed);
+    world_run_until(&world, &server->is_closed);
+    assert_int_equal(client.reason.status, WEIR_OK);
+    assert_int_equal(server->reason.status, WEIR_OK);
+    assert_int_equal(client.received, 100);
+    assert_int_equal(server->received, 100);
+    world_close(&world);
+}
+
+static void test_sent_before_open_then_closed(void **state)
+{
+    const struct weir_channel_options *options = *state;
+    struct world world;
+    struct end client = {0};
+    world_open(&world, options, 1, false);
+    world_connect(&world, &client);
+    assert_int_equal(weir_send(client.connection, "abc", 3, NULL, NULL), WEIR_OK);
+    weir_close(client.connection);
+    world_run_until(&world, &client.is_closed);
+    world_run_until(&world, &world.servers[0].is_closed);
+    assert_int_equal(client.reason.status, WEIR_OK);
+    assert_int_equal(world.servers[0].received, 1);
+    assert_int_equal(world.servers[0].reason.status, WEIR_DISCONNECTED);
+    world_close(&world);
+}
+
+static void test_abort_tells_why(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    world_open_pair(&world, *state, &client, false);
+    weir_abort(client.connection, "no such file");
+    world_run_until(&world, &client.is_closed);
+    world_run_until(&world, &world.servers[0].is_closed);
+    assert_int_equal(client.reason.status, WEIR_CANCELED);
+    assert_int_equal(world.servers[0].reason.status, WEIR_DISCONNECTED);
+    assert_non_null(strstr(world.servers[0].reason.message, "no such file"));
+    world_close(&world);
+}
+
+static void count_fire(void *argument)
+{
+    (*(unsigned *)argument)++;
+}
+
+static void test_timers(void **state)
+{
+    const struct weir_channel_options *options = *state;
+    struct world world;
+    world_open(&world, options, 1, false);
+    unsigned fired = 0, canceled = 0;
+    assert_int_equal(weir_timer(world.server_poller, 5, count_fire, &fired), WEIR_OK);
+    assert_int_equal(weir_timer(world.server_poller, 1, count_fire, &fired), WEIR_OK);
+    assert_int_equal(weir_timer(world.server_poller, 2, count_fire, &canceled), WEIR_OK);
+    assert_int_equal(weir_timer(world.server_poller, 0, count_fire, &canceled), WEIR_OK);
+    world_run_until_done(&world, &fired, 2);
+    assert_int_equal(canceled, 0);
+    world_close(&world);
+}
+
+/* A program's own event loop: it sleeps on the poller's descriptor only. */
+static void test_descriptor_wakes(void **state)
+{
+    const struct weir_channel_options *options = *state;
+    struct world world;
+    struct end client = {0};
+    world_open(&world, options, 1, false);
+    world_connect(&world, &client);
+    struct pollfd wait = {.fd = weir_poller_fd(world.server_poller), .events = POLLIN};
+    for (unsigned sent = 0; world.server_count == 0 || world.servers[0].received < 200;) {
+        while (weir_poll(world.server_poller, 0) > 0) {
+        }
+        if (client.is_open && sent < 200 && world.servers[0].received == sent) {
+            assert_int_equal(weir_send(client.connection, &sent, sizeof(sent), NULL, NULL),
+                             WEIR_OK);
+            sent++;
+        }
+        if (world.server_count == 0 || world.servers[0].received < 200) {
+            assert_int_equal(poll(&wait, 1, PATIENCE_MS), 1);
+        }
+    }
+    world_close_pair(&world, &client);
+}
+
+/* Two threads, each with its poller, on one fabric. */
+struct thread_job {
+    struct weir_fabric *fabric;
+    struct weir_channel_options options;
+    char address[96];
+    unsigned echoes;
+};
+
+static void echo_back(struct weir_connection *connection, const void *bytes, size_t length,
+                      void *user)
+{
+    struct thread_job *job = user;
+    job->echoes++;
+    if (job->echoes < 2000) {
+        weir_send(connection, bytes, length, NULL, NULL);
+    } else {
+        weir_close(connection);
+    }
+}
+
+static void begin_echo(struct weir_connection *connection, void *user)
+{
+    weir_send(connection, "ping", 4, NULL, NULL);
+}
+
+static void end_echo(struct weir_connection *connection, const struct weir_error *reason,
+                     void *user)
+{
+    struct thread_job *job = user;
+    job->options.lanes = 99; /* over */
+}
+
+static void *run_client(void *argument)
+{
+    struct thread_job *job = argument;
+    struct weir_poller *poller;
+    struct weir_connection *connection;
+    struct weir_error error;
+    struct weir_handler handler = {begin_echo, echo_back, NULL, end_echo};
+    if (weir_poller_create(job->fabric, &poller, &error) != WEIR_OK) {
+        return NULL;
+    }
+    if (weir_connect(poller, job->address, &job->options, &handler, job, &connection, &error) ==
+        WEIR_OK) {
+        while (job->options.lanes != 99) {
+            weir_poll(poller, 100);
+        }
+    }
+    weir_poller_destroy(poller);
+    return NULL;
+}
+
+static void send_back(struct end *end, const uint8_t *bytes, size_t length)
+{
+    assert_int_equal(weir_send(end->connection, bytes, length, NULL, NULL), WEIR_OK);
+}
+
+static void test_two_threads(void **state)
+{
+    const struct weir_channel_options *options = *state;
+    struct world world;
+    world_open(&world, options, 1, false);
+    world.servers[0].on_message = send_back;
+    struct thread_job job = {.fabric = world.fabric, .options = *options};
+    strcpy(job.address, weir_listener_address(world.listener));
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, run_client, &job), 0);
+    world_run_until(&world, &world.servers[0].is_closed);
+    pthread_join(thread, NULL);
+    assert_int_equal(job.echoes, 2000);
+    assert_int_equal(world.servers[0].reason.status, WEIR_DISCONNECTED);
+    world_close(&world);
+}
+
+#define EACH(options)                                                                              \
+    {"opens and closes (" #options ")", test_opens_and_closes, NULL, NULL, &world_##options},      \
+        {"many connections (" #options ")", test_many_connections, NULL, NULL, &world_##options},  \
+        {"refused (" #options ")", test_refused, NULL, NULL, &world_##options},                    \
+        {"close while busy (" #options ")", test_close_while_busy, NULL, NULL, &world_##options},  \
+        {"both close (" #options ")", test_both_close, NULL, NULL, &world_##options},              \
+        {"sent before open, then closed (" #options ")", test_sent_before_open_then_closed, NULL,  \
+         NULL, &world_##options},                                                                  \
+        {"abort tells why (" #options ")", test_abort_tells_why, NULL, NULL, &world_##options},    \
+        {"its descriptor wakes (" #options ")", test_descriptor_wakes, NULL, NULL,                 \
+         &world_##options},                                                                        \
+        {"two threads (" #options ")", test_two_threads, NULL, NULL, &world_##options},            \
+    {                                                                                              \
+        "timers (" #options ")", test_timers, NULL, NULL, &world_##options                         \
+    }
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {EACH(cm), EACH(cm_lanes), EACH(tcp), EACH(tcp_lanes)};
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
