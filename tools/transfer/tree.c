@@ -108,7 +108,7 @@ int tree_enter(struct tree *tree, const char *name, uint32_t id,
         .fd = fd,
         .id = id,
         .parent_length = tree->path_length,
-        .set_attributes = !existed || attributes->force,
+        .set_attributes = !existed || (attributes->force && name[0] != 0),
         .attributes = *attributes,
     };
     tree->path_length = strlen(tree->path);

@@ -24,7 +24,7 @@ struct tree {
 };
 
 struct tree_attributes {
-    bool force; /* also for a directory that was there */
+    bool force; /* also for a directory that was there, but never for the target itself */
     bool fsync;
     mode_t mode;
     struct timespec mtime;
