@@ -281,7 +281,7 @@ enum status scenario_post(struct party *party, struct work work)
     struct sge sge = {0, work.length, party->key};
     struct datagram_target target = {
         .path = party->attributes.path,
-        .qpn = qp_number(peer->qp),
+        .qpn = peer->qp != NULL ? qp_number(peer->qp) : (struct qpn){0},
         .qkey = work.qkey,
     };
     struct send_request request = {

@@ -59,10 +59,19 @@ void unreliable_receive(struct qp *qp, const struct packet *packet)
         return;
     }
     abandon(responder);
-    if (verdict == VERDICT_TOO_LONG || verdict == VERDICT_OPERATION) {
-        qp_enter_error(qp);
-    } else {
-        environment_refuse(qp->environment,
-                           verdict == VERDICT_NOT_READY ? REFUSED_NO_RECEIVE : REFUSED_SEQUENCE);
+    switch (verdict) {
+    case VERDICT_NOT_READY:
+        environment_refuse(qp->environment, REFUSED_NO_RECEIVE);
+        break;
+    case VERDICT_ACCESS:
+        environment_refuse(qp->environment, REFUSED_ACCESS);
+        break;
+    case VERDICT_TOO_LONG:
+    case VERDICT_OPERATION:
+        qp_enter_error(qp); /* a receive was completed in error */
+        break;
+    default:
+        environment_refuse(qp->environment, REFUSED_SEQUENCE);
+        break;
     }
 }

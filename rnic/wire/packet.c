@@ -231,6 +231,7 @@ const char *packet_refusal_name(enum packet_refusal refusal)
         [REFUSED_SEQUENCE] = "sequence",
         [REFUSED_NO_RECEIVE] = "no_receive",
         [REFUSED_TOO_LONG] = "too_long",
+        [REFUSED_ACCESS] = "access",
         [REFUSED_MANAGEMENT] = "management",
     };
     return (unsigned)refusal < REFUSED_COUNT ? names[refusal] : "unknown";

@@ -45,6 +45,7 @@ enum packet_refusal {
     REFUSED_SEQUENCE,   /* a response to nothing asked */
     REFUSED_NO_RECEIVE, /* datagram without a receive buffer */
     REFUSED_TOO_LONG,   /* datagram longer than its buffer */
+    REFUSED_ACCESS,     /* unreliable request whose key does not grant it */
     REFUSED_MANAGEMENT, /* a MAD that is malformed or not for us */
     REFUSED_COUNT,
 };

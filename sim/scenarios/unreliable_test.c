@@ -118,7 +118,7 @@ static void uc_wrong_key(void **state)
                      "0us A>B UC_WRITE_ONLY psn=8 length=10\n"
                      "0us A send 1 success\n"
                      "0us A send 2 success\n"
-                     "1us B drops sequence\n");
+                     "1us B drops access\n");
     expect_equal_bytes(&s.a, &s.b, 0, 10);
     assert_int_equal(qp_current_state(s.b.qp), QP_RTS);
 }
