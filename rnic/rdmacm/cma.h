@@ -136,6 +136,8 @@ struct instant cma_dispatch(struct cma_device *device);
 /* False: the refusal is to be told. */
 bool cma_retry_later(struct cma_device *device, struct cma_id *id, const struct cm_event *event);
 void cma_retry_forget(struct cma_id *id);
+/* In a forked child: those were the parent's. */
+void cma_retry_forget_all(void);
 /* Sends what is due again; returns when the next one is. */
 struct instant cma_retry_advance(struct cma_device *device, struct instant now);
 
@@ -165,6 +167,8 @@ void cma_unbind(struct cma_id *id);
 /* listen.c */
 struct cma_id *cma_listener_of(void *cm_context, const struct gid *address);
 void cma_unlisten(struct cma_id *id);
+/* In a forked child: those were the parent's. */
+void cma_forget_listeners(void);
 
 /* connect.c */
 void cma_take_request(struct cma_id *id, const struct cm_event *event);

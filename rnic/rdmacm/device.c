@@ -129,6 +129,8 @@ struct cma_device *cma_device_open(void)
     pthread_once(&once, watch_fork);
     pthread_mutex_lock(&open_lock);
     if (the_device == NULL || !the_device->core->loop_is_ours(the_device->engine)) {
+        cma_forget_listeners();
+        cma_retry_forget_all();
         the_device = open_device();
     }
     struct cma_device *device = the_device;

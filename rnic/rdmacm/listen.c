@@ -42,6 +42,11 @@ struct cma_id *cma_listener_of(void *cm_context, const struct gid *address)
     return NULL;
 }
 
+void cma_forget_listeners(void)
+{
+    ports = NULL;
+}
+
 /* With the engine's lock held. */
 static enum status open_port(struct cma_device *device, uint64_t service_id, uint32_t backlog,
                              struct cma_port **ret_port)

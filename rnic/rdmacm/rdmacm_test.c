@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 struct ends {
     struct rdma_event_channel *channel;
@@ -336,6 +338,29 @@ static void test_external_queue_pair(void **state)
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
+/* A child begins anew, whatever its parent had open. */
+static void test_after_fork(void **state)
+{
+    struct ends *ends = *state;
+    pid_t child = fork();
+    if (child == 0) {
+        struct ends *own;
+        open_ends((void **)&own);
+        resolve(own);
+        create_qp(own->active);
+        assert_int_equal(rdma_connect(own->active, NULL), 0);
+        struct rdma_cm_event *event = expect(own->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+        own->passive = event->id;
+        assert_int_equal(rdma_ack_cm_event(event), 0);
+        close_ends((void **)&own);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    request(ends, "still here", 11);
+}
+
 static void *serve(void *argument)
 {
     struct rdma_cm_id *listener = argument;
@@ -393,6 +418,7 @@ int main(void)
         WITH_ENDS(test_nobody_listens),
         WITH_ENDS(test_listener_goes_with_requests),
         WITH_ENDS(test_external_queue_pair),
+        WITH_ENDS(test_after_fork),
         cmocka_unit_test(test_endpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

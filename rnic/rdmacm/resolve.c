@@ -187,6 +187,23 @@ static enum status find_route(struct cma_id *id, const struct sockaddr *target,
     return STATUS_OK;
 }
 
+/* For who only connects, a port is a courtesy to the peer's logs: where the registry has no room,
+ * one is named without being claimed. */
+static int bind_implicitly(struct cma_id *id, sa_family_t family)
+{
+    struct sockaddr_storage any = {.ss_family = family};
+    if (cma_bind(id, (struct sockaddr *)&any) == 0) {
+        return 0;
+    }
+    if (errno != ENOMEM) {
+        return -1;
+    }
+    set_port((struct sockaddr *)&any, (uint16_t)(32768 + id->terms.local_psn.value % 28232));
+    id->ibv.route.addr.src_storage = any;
+    id->state = CMA_BOUND;
+    return 0;
+}
+
 PUBLIC int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *source,
                              struct sockaddr *target, int timeout_ms)
 {
@@ -199,9 +216,9 @@ PUBLIC int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *source,
         return cma_error(EAFNOSUPPORT);
     }
     if (id->state == CMA_IDLE) {
-        struct sockaddr_storage any = {.ss_family = target->sa_family};
-        if (cma_bind(id, source != NULL ? source : (struct sockaddr *)&any) != 0) {
-            return -1;
+        int result = source != NULL ? cma_bind(id, source) : bind_implicitly(id, target->sa_family);
+        if (result != 0) {
+            return result;
         }
     }
     enum status status = find_route(id, target, &remote_port);

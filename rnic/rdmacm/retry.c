@@ -25,6 +25,11 @@ bool cma_retry_later(struct cma_device *device, struct cma_id *id, const struct 
     return true;
 }
 
+void cma_retry_forget_all(void)
+{
+    list_init(&waiting);
+}
+
 void cma_retry_forget(struct cma_id *id)
 {
     list_remove(&id->retry_node);

@@ -19,7 +19,10 @@ static void raise_for_all(enum ibv_event_type type)
     pthread_mutex_lock(&contexts_lock);
     LIST_FOR_EACH(node, &contexts)
     {
-        notify_post(CONTAINER_OF(node, struct soft_context, node)->async, &record);
+        struct soft_context *context = CONTAINER_OF(node, struct soft_context, node);
+        if (loop_is_ours(context->engine)) { /* and not of the process we were forked from */
+            notify_post(context->async, &record);
+        }
     }
     pthread_mutex_unlock(&contexts_lock);
 }
