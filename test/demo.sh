@@ -27,7 +27,7 @@ if [ -z "${WEIR_DEMO_PLACE:-}" ]; then
 fi
 
 # Room for the source file, both copies and some.
-need_kib=$(awk "BEGIN {print int($gib * 2 * 1048576 * 1.02)}")
+need_kib=$(awk "BEGIN {printf \"%.0f\", $gib * 2 * 1048576 * 1.02}")
 need_kib=$((need_kib + $(du -skL --apparent-size "$tree" 2>/dev/null | cut -f1) * 12 / 10))
 if [ -z "$work" ]; then
     for candidate in "${TMPDIR:-/tmp}" /var/tmp "$HOME" .; do
@@ -47,7 +47,7 @@ trap cleanup EXIT INT TERM
 
 echo "Weir demo, on $WEIR_DEMO_PLACE"
 echo "Making a file of $gib GiB of random bytes in $dir"
-bytes=$(awk "BEGIN {print int($gib * 1073741824)}")
+bytes=$(awk "BEGIN {printf \"%.0f\", $gib * 1073741824}")
 # A keystream from a random key: random bytes at the speed of the disk.
 if command -v openssl >/dev/null; then
     openssl enc -aes-128-ctr -nosalt -pass "pass:$RANDOM$RANDOM" -pbkdf2 </dev/zero 2>/dev/null |
