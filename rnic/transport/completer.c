@@ -28,6 +28,7 @@ static void refuse(struct qp *qp, enum packet_refusal refusal)
 static void repeat(struct qp *qp)
 {
     congestion_lost(&qp->congestion, qp->requester.frontier);
+    retransmit_gap(&qp->retransmit);
     requester_go_back(qp);
 }
 

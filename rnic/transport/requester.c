@@ -64,6 +64,7 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count)
     requester->gap_seen = false;
     if (was_behind) {
         congestion_not_lost(&qp->congestion);
+        retransmit_too_early(&qp->retransmit);
     }
     congestion_acknowledged(&qp->congestion, count << qp->mtu_shift, requester->unacked);
     retransmit_progress(&qp->retransmit, now, requester->unacked,

@@ -2,8 +2,10 @@
 #include "rnic/transport/retransmit.h"
 
 #define TIMEOUT_UNIT_NS   4096u
-#define WAIT_MIN_NS       UINT64_C(1000000) /* a receiver that was not scheduled is not a loss */
+#define WAIT_MIN_NS       UINT64_C(12000000) /* a receiver that was not scheduled is not a loss */
+#define WAIT_MIN_LOSSY_NS UINT64_C(1000000)
 #define WAIT_SHORT_NS     UINT64_C(4200000) /* a timeout up to this is taken as it is */
+#define GAP_MEMORY        8u
 #define WAIT_UNKNOWN_NS   UINT64_C(50000000)
 #define WAIT_FOREVER_NS   UINT64_C(1000000000) /* longest wait where the attribute sets none */
 #define BACKOFF_MAX       10u
@@ -53,7 +55,8 @@ static uint64_t wait_ns(const struct retransmit *retransmit)
     uint64_t wait = WAIT_UNKNOWN_NS;
     if (retransmit->smoothed_ns != 0) {
         wait = retransmit->smoothed_ns + 4 * retransmit->variation_ns;
-        wait = wait < WAIT_MIN_NS ? WAIT_MIN_NS : wait;
+        uint64_t least = retransmit->lossy > 0 ? WAIT_MIN_LOSSY_NS : WAIT_MIN_NS;
+        wait = wait < least ? least : wait;
     }
     wait <<= retransmit->expiries < BACKOFF_MAX ? retransmit->expiries : BACKOFF_MAX;
     return wait < most ? wait : most;
@@ -105,6 +108,16 @@ void retransmit_rewound(struct retransmit *retransmit)
     retransmit->sampling = false;
 }
 
+void retransmit_gap(struct retransmit *retransmit)
+{
+    retransmit->lossy = GAP_MEMORY;
+}
+
+void retransmit_too_early(struct retransmit *retransmit)
+{
+    retransmit->lossy -= retransmit->lossy > 0;
+}
+
 void retransmit_suspend(struct retransmit *retransmit, struct instant resume)
 {
     retransmit->sampling = false;
@@ -131,5 +144,5 @@ bool retransmit_expired(struct retransmit *retransmit, struct instant now)
 
 uint64_t retransmit_round_trip_ns(const struct retransmit *retransmit)
 {
-    return retransmit->smoothed_ns != 0 ? retransmit->smoothed_ns : WAIT_MIN_NS;
+    return retransmit->smoothed_ns != 0 ? retransmit->smoothed_ns : WAIT_MIN_LOSSY_NS;
 }

@@ -1,7 +1,9 @@
 /* When a reliable queue pair has waited long enough for an answer, and when it gives up.
  *
  * The wait follows the measured round trip and doubles with each expiry, but is never longer than
- * the local ACK timeout attribute, which is taken as it is where it is short. Giving up follows the
+ * the local ACK timeout attribute, which is taken as it is where it is short. It is never so short
+ * that a peer off the CPU for a moment looks like a loss, unless gaps tell that packets do get lost
+ * and waiting for the last one of a message would cost. Giving up follows the
  * attribute's meaning: not before retry_count + 1 expiries and not before (retry_count + 1) *
  * timeout without progress. [IBA 9.7.6.1.3] Also here: the RNR timer codes. Not here: what is sent
  * again (requester). */
@@ -24,6 +26,8 @@ struct retransmit {
     struct psn sample_psn;
     struct instant sample_start;
 
+    uint32_t lossy; /* how many waits may prove too short before the last gap is forgotten */
+
     struct instant deadline;      /* NEVER: nothing is waited for */
     struct instant last_progress; /* the peer's last sign of life, or when waiting began */
     uint32_t expiries;            /* since last_progress */
@@ -44,6 +48,10 @@ void retransmit_progress(struct retransmit *retransmit, struct instant now, stru
                          bool waiting);
 /* The peer lives, but asks for patience or repetition: what was timed means nothing now. */
 void retransmit_rewound(struct retransmit *retransmit);
+/* A gap was seen: this path loses packets. */
+void retransmit_gap(struct retransmit *retransmit);
+/* What expired had arrived: the wait was too short, or the answer was lost. */
+void retransmit_too_early(struct retransmit *retransmit);
 /* The peer is alive and busy (RNR): patience starts again at `resume`. */
 void retransmit_suspend(struct retransmit *retransmit, struct instant resume);
 

@@ -75,6 +75,36 @@ static void the_wait_is_bounded_by_the_attribute(void **state)
     assert_true(now.ns - 1000 >= 8 * (UINT64_C(4096) << 10));
 }
 
+static uint64_t wait_after_fast_answers(struct retransmit *retransmit, struct instant *now)
+{
+    for (uint32_t i = 0; i < 50; i++) {
+        retransmit_sent(retransmit, *now, psn_make(i), true);
+        now->ns += 20000;
+        retransmit_progress(retransmit, *now, psn_make(i + 1), false);
+    }
+    retransmit_sent(retransmit, *now, psn_make(100), true);
+    uint64_t wait_ns = retransmit->deadline.ns - now->ns;
+    retransmit_progress(retransmit, *now, psn_make(101), false);
+    return wait_ns;
+}
+
+/* A peer that waits for the CPU for two slices has lost nothing; where packets do get lost, the
+ * wait is short, until several prove too short. */
+static void the_wait_outlasts_the_scheduler(void **state)
+{
+    struct retransmit retransmit = fresh(14, 7);
+    struct instant now = {1000};
+    assert_in_range(wait_after_fast_answers(&retransmit, &now), 10000000, 20000000);
+    retransmit_gap(&retransmit);
+    assert_in_range(wait_after_fast_answers(&retransmit, &now), 500000, 2000000);
+    retransmit_too_early(&retransmit); /* or an answer was lost */
+    assert_in_range(wait_after_fast_answers(&retransmit, &now), 500000, 2000000);
+    for (uint32_t i = 0; i < 10; i++) {
+        retransmit_too_early(&retransmit);
+    }
+    assert_in_range(wait_after_fast_answers(&retransmit, &now), 10000000, 20000000);
+}
+
 /* What was sent twice is not timed: the answer may be to either. */
 static void repeated_packets_are_not_measured(void **state)
 {
@@ -102,6 +132,7 @@ int main(void)
         cmocka_unit_test(timeout_codes_double),
         cmocka_unit_test(the_wait_follows_the_round_trip),
         cmocka_unit_test(the_wait_is_bounded_by_the_attribute),
+        cmocka_unit_test(the_wait_outlasts_the_scheduler),
         cmocka_unit_test(repeated_packets_are_not_measured),
         cmocka_unit_test(one_late_expiry_is_not_the_end),
     };
