@@ -159,6 +159,7 @@ static void run_case(const char *name, const char *preload)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
+        unsetenv("LD_LIBRARY_PATH"); /* the system's library is to be the system's */
         if (preload != NULL) {
             setenv("LD_PRELOAD", preload, 1);
         }

@@ -188,6 +188,14 @@ void connection_end(struct weir_connection *connection)
     connection->poller->has_ended = true;
 }
 
+/* Each side has what the other sent: what fails from now on is only the farewell. */
+static bool is_over(const struct weir_connection *connection)
+{
+    return connection->state == CONNECTION_ABORTING ||
+           (connection->state == CONNECTION_CLOSING &&
+            (connection->is_cut || connection->sender.bye_is_sent));
+}
+
 static void set_reason(struct weir_connection *connection, enum weir_status status,
                        const char *format, va_list arguments)
 {
@@ -203,7 +211,7 @@ void connection_fail(struct weir_connection *connection, enum weir_status status
     if (connection->state == CONNECTION_ENDED) {
         return;
     }
-    if (connection->state != CONNECTION_ABORTING) {
+    if (!is_over(connection)) {
         va_list arguments;
         va_start(arguments, format);
         set_reason(connection, status, format, arguments);
@@ -256,9 +264,11 @@ void connection_advance_close(struct weir_connection *connection)
     if (connection->state != CONNECTION_CLOSING) {
         return;
     }
-    if (connection->sender.bye_is_sent && connection->peer_is_done) {
+    const struct sender *sender = &connection->sender;
+    if (sender->bye_is_sent && connection->peer_is_done && !sender->owes_answer &&
+        !sender->answer_is_flying) {
         connection_end(connection);
-    } else if (connection->sender.bye_is_sent) {
+    } else if (sender->bye_is_sent && !connection->peer_is_done) {
         /* The peer has everything; whether it answers in time changes nothing for us. */
         poller_set_timer(connection->poller, &connection->life,
                          connection->options.silence_timeout_ms);
@@ -267,9 +277,12 @@ void connection_advance_close(struct weir_connection *connection)
     }
 }
 
-void connection_take_bye(struct weir_connection *connection)
+void connection_take_bye(struct weir_connection *connection, bool is_answer)
 {
+    struct sender *sender = &connection->sender;
     connection->peer_is_done = true;
+    sender->bye_is_sent = sender->bye_is_sent || (is_answer && sender->has_bye);
+    sender->owes_answer = sender->has_bye && !is_answer;
     if (connection->state == CONNECTION_OPEN) {
         error_set(&connection->reason, WEIR_DISCONNECTED, "%s: the peer closed the connection",
                   connection->peer_name);
@@ -289,13 +302,6 @@ void connection_disconnected(struct weir_connection *connection)
         !receiver_is_idle(connection)) {
         connection_opened(connection);
     }
-    bool is_over = connection->state == CONNECTION_ABORTING ||
-                   (connection->state == CONNECTION_CLOSING &&
-                    (connection->is_cut || connection->sender.bye_is_sent));
-    if (is_over) {
-        connection_end(connection);
-        return;
-    }
     connection_fail(connection, WEIR_PEER_LOST,
                     connection->state == CONNECTION_CONNECTING
                         ? "the peer went away before the connection was up"
@@ -309,9 +315,7 @@ void connection_flushed(struct weir_connection *connection)
         return;
     }
     connection->is_flushed = true;
-    if (connection->state == CONNECTION_ABORTING ||
-        (connection->state == CONNECTION_CLOSING &&
-         (connection->is_cut || connection->sender.bye_is_sent))) {
+    if (is_over(connection)) {
         connection_end(connection);
         return;
     }

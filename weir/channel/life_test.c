@@ -133,6 +133,30 @@ static void test_both_close(void **state)
     world_close(&world);
 }
 
+/* One end has said its last word while the other, closing too, still has much to send. */
+static void test_one_closes_later(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    world_open_pair(&world, *state, &client, true);
+    struct end *server = &world.servers[0];
+    static uint8_t bytes[100000];
+    for (int i = 0; i < 300; i++) {
+        size_t length = i % 5 == 0 ? sizeof(bytes) : 50;
+        assert_int_equal(weir_send(server->connection, bytes, length, end_done, server), WEIR_OK);
+    }
+    weir_close(client.connection);
+    weir_close(server->connection);
+    world_run_until(&world, &client.is_closed);
+    world_run_until(&world, &server->is_closed);
+    assert_int_equal(client.reason.status, WEIR_OK);
+    assert_int_equal(server->reason.status, WEIR_OK);
+    assert_int_equal(client.received, 300);
+    assert_int_equal(server->done, 300);
+    assert_int_equal(server->done_bad, 0);
+    world_close(&world);
+}
+
 static void test_sent_before_open_then_closed(void **state)
 {
     const struct weir_channel_options *options = *state;
@@ -287,6 +311,7 @@ static void test_two_threads(void **state)
         {"many connections (" #options ")", test_many_connections, NULL, NULL, &world_##options},  \
         {"refused (" #options ")", test_refused, NULL, NULL, &world_##options},                    \
         {"close while busy (" #options ")", test_close_while_busy, NULL, NULL, &world_##options},  \
+        {"one closes later (" #options ")", test_one_closes_later, NULL, NULL, &world_##options},  \
         {"both close (" #options ")", test_both_close, NULL, NULL, &world_##options},              \
         {"sent before open, then closed (" #options ")", test_sent_before_open_then_closed, NULL,  \
          NULL, &world_##options},                                                                  \

@@ -23,7 +23,7 @@ enum message_kind {
     MESSAGE_PULLED,    /* the receiver has read what `value` names */
     MESSAGE_NOTICE,    /* a put of `length` bytes is in place; `value` is its notice */
     MESSAGE_CREDIT,    /* nothing but the credit limit */
-    MESSAGE_BYE,       /* the last message: the end, in order */
+    MESSAGE_BYE,       /* the last that needs credit has been sent; `value` 1: yours has arrived */
     MESSAGE_ABORT,     /* the end; `value` is the reason's status, `length` bytes of text follow */
     MESSAGE_KIND_END,
 };

@@ -152,7 +152,7 @@ void receiver_advance(struct weir_connection *connection)
             receiver->end = &receiver->first;
         }
         if (arrival->kind == ARRIVAL_BYE) {
-            connection_take_bye(connection);
+            connection_take_bye(connection, arrival->value != 0);
         } else {
             deliver(connection, arrival);
         }
@@ -217,7 +217,9 @@ static void take_in_line(struct weir_connection *connection, uint32_t buffer,
 static void take_message(struct weir_connection *connection, uint32_t buffer,
                          const struct message *message)
 {
-    if (connection->receiver.has_bye) {
+    bool is_second_bye = connection->receiver.has_bye && message->kind == MESSAGE_BYE;
+    if ((connection->receiver.has_bye && message_needs_credit(message->kind)) ||
+        (is_second_bye && message->value == 0)) {
         connection_abort(connection, WEIR_PROTOCOL, "a message after the last");
         return;
     }
@@ -232,6 +234,10 @@ static void take_message(struct weir_connection *connection, uint32_t buffer,
         take_in_line(connection, buffer, message);
         break;
     case MESSAGE_BYE:
+        if (is_second_bye) {
+            connection_take_bye(connection, true);
+            return;
+        }
         connection->receiver.has_bye = true;
         take_in_line(connection, buffer, message);
         break;

@@ -246,6 +246,13 @@ static void bye_left(struct weir_connection *connection, void *argument, enum we
     connection_advance_close(connection);
 }
 
+static void answer_left(struct weir_connection *connection, void *argument, enum weir_status status)
+{
+    connection->sender.answer_is_flying = false;
+    control_left(connection, argument, status);
+    connection_advance_close(connection);
+}
+
 static void abort_left(struct weir_connection *connection, void *argument, enum weir_status status)
 {
     connection_end(connection);
@@ -400,6 +407,23 @@ static void advance_messages(struct weir_connection *connection)
     }
 }
 
+/* The last message, when nothing is left to do or the peer takes no more; and the answer to the
+ * peer's, if it crossed ours. */
+static void advance_bye(struct weir_connection *connection)
+{
+    struct sender *sender = &connection->sender;
+    struct message message = {.kind = MESSAGE_BYE, .value = connection->peer_is_done};
+    bool is_drained = sender_is_idle(connection) && transfers_are_idle(connection);
+    if (!sender->has_bye && (is_drained || connection->is_cut)) {
+        sender->has_bye = post_control(connection, &message, NULL, bye_left, "the last message");
+    }
+    if (sender->owes_answer &&
+        post_control(connection, &message, NULL, answer_left, "the last answer")) {
+        sender->owes_answer = false;
+        sender->answer_is_flying = true;
+    }
+}
+
 void sender_advance(struct weir_connection *connection)
 {
     struct sender *sender = &connection->sender;
@@ -420,11 +444,8 @@ void sender_advance(struct weir_connection *connection)
         struct message message = {.kind = MESSAGE_CREDIT};
         post_control(connection, &message, NULL, control_left, "a grant of credit");
     }
-    bool is_drained = sender_is_idle(connection) && transfers_are_idle(connection);
-    if (connection->state == CONNECTION_CLOSING && !sender->has_bye &&
-        (is_drained || connection->is_cut)) {
-        struct message message = {.kind = MESSAGE_BYE};
-        sender->has_bye = post_control(connection, &message, NULL, bye_left, "the last message");
+    if (connection->state == CONNECTION_CLOSING) {
+        advance_bye(connection);
     }
 }
 

@@ -29,7 +29,9 @@ struct sender {
     uint32_t pulled[CREDIT_PULLS_MAX]; /* to be told */
     unsigned pulled_count;
     bool has_bye, has_abort; /* posted */
-    bool bye_is_sent;
+    bool bye_is_sent;        /* and known to have arrived */
+    bool owes_answer;        /* to the peer's BYE, which crossed ours */
+    bool answer_is_flying;
     enum weir_status abort_status;
     char abort_text[MESSAGE_TEXT_MAX];
 };
