@@ -29,8 +29,17 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 1' INT TERM
 
+# A sanitized library needs its runtime loaded first; the programs' own leaks are not our matter.
+sanitizer=
+for runtime in asan tsan; do
+    if readelf -d "$dropin/libibverbs.so.1" | grep -q "lib$runtime"; then
+        sanitizer=$(gcc -print-file-name="lib$runtime.so"):$(gcc -print-file-name=libubsan.so):
+        export ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS:-}"
+    fi
+done
+
 weir() {
-    LD_PRELOAD="$dropin/libibverbs.so.1:$dropin/librdmacm.so.1" exec timeout "$limit" "$@"
+    LD_PRELOAD="$sanitizer$dropin/libibverbs.so.1:$dropin/librdmacm.so.1" exec timeout "$limit" "$@"
 }
 
 # True once something listens on TCP port $1, or the server has ended.
