@@ -47,7 +47,7 @@ static struct cm_parameters parameters_of(const struct contact_side *side)
     const struct end *end = side->end;
     struct cm_parameters parameters = {
         .qpn = end->qpn,
-        .starting_psn = end->attributes.send_psn,
+        .starting_psn = end->attributes.receive_psn,
         .responder_resources = end->attributes.max_reads_in,
         .initiator_depth = end->attributes.max_reads_out,
         .retry_count = end->attributes.retry_count,

@@ -19,7 +19,7 @@ struct cm_connection;
 /* What each side tells the other about its queue pair. */
 struct cm_parameters {
     struct qpn qpn;
-    struct psn starting_psn;
+    struct psn starting_psn; /* the first PSN this side wants to receive [IBA 12.7, Starting PSN] */
     uint8_t responder_resources; /* READs and atomics this side takes at once */
     uint8_t initiator_depth;     /* those it will have outstanding */
     uint8_t retry_count;         /* REQ only */

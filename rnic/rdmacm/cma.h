@@ -51,8 +51,8 @@ enum cma_state {
 /* What the queue pair needs to know of the connection. */
 struct cma_terms {
     struct qpn remote_qpn;
-    struct psn remote_psn;
-    struct psn local_psn;
+    struct psn remote_psn; /* the peer wants to receive this first: our first to send */
+    struct psn local_psn;  /* the first we want to receive */
     enum path_mtu path_mtu;
     uint8_t responder_resources; /* READs and atomics the peer may have outstanding here */
     uint8_t initiator_depth;     /* those we may have there */

@@ -28,7 +28,7 @@ static void fill_rtr(struct cma_id *id, struct ibv_qp_attr *attributes, int *ret
     fill_vector(id, &attributes->ah_attr);
     attributes->path_mtu = (enum ibv_mtu)id->terms.path_mtu;
     attributes->dest_qp_num = id->terms.remote_qpn.value;
-    attributes->rq_psn = id->terms.remote_psn.value;
+    attributes->rq_psn = id->terms.local_psn.value;
     attributes->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
     if (id->terms.responder_resources != 0) {
         attributes->qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
@@ -44,7 +44,7 @@ static void fill_rtr(struct cma_id *id, struct ibv_qp_attr *attributes, int *ret
 static void fill_rts(struct cma_id *id, struct ibv_qp_attr *attributes, int *ret_mask)
 {
     *ret_mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-    attributes->sq_psn = id->terms.local_psn.value;
+    attributes->sq_psn = id->terms.remote_psn.value;
     if (id->ibv.qp_type == IBV_QPT_RC) {
         attributes->timeout = id->terms.ack_timeout;
         attributes->retry_cnt = id->terms.retry_count;

@@ -15,6 +15,7 @@
 #include "rnic/io/registry.h"
 
 static struct engine *peer;
+static struct psn requested; /* the starting PSN of the REQ that came */
 
 static uint16_t listen_there(void)
 {
@@ -37,13 +38,16 @@ static uint16_t listen_there(void)
 
 static void accept_there(uint8_t reads)
 {
-    struct cm_parameters parameters = {
-        .qpn = {0x1234}, .responder_resources = reads, .initiator_depth = reads};
+    struct cm_parameters parameters = {.qpn = {0x1234},
+                                       .starting_psn = {0xabcdef},
+                                       .responder_resources = reads,
+                                       .initiator_depth = reads};
     struct cm_event event;
     for (int tries = 0; tries < 1000; tries++) {
         engine_lock(peer);
         bool came = cm_next_event(peer->cm, &event);
         if (came && event.kind == CM_EVENT_REQUEST) {
+            requested = event.parameters.starting_psn;
             assert_int_equal(cm_accept(event.connection, engine_now(peer), &parameters), STATUS_OK);
             engine_unlock(peer);
             engine_kick(peer);
@@ -68,7 +72,7 @@ static void expect(struct rdma_event_channel *channel, enum rdma_cm_event_type t
     rdma_ack_cm_event(event);
 }
 
-static void no_more_reads_than_were_offered(void **state)
+static void a_reply_sets_the_queue_pair_up(void **state)
 {
     (void)state;
     struct sockaddr_in address = {.sin_family = AF_INET,
@@ -89,9 +93,11 @@ static void no_more_reads_than_were_offered(void **state)
     expect(channel, RDMA_CM_EVENT_ESTABLISHED);
 
     struct ibv_qp_attr attributes;
-    assert_int_equal(ibv_query_qp(id->qp, &attributes,
-                                  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MAX_QP_RD_ATOMIC, &init),
-                     0);
+    int mask = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RQ_PSN | IBV_QP_SQ_PSN;
+    assert_int_equal(ibv_query_qp(id->qp, &attributes, mask, &init), 0);
+    /* A starting PSN is what its sender wants to receive first. [IBA 12.7, Starting PSN] */
+    assert_int_equal(attributes.rq_psn, requested.value);
+    assert_int_equal(attributes.sq_psn, 0xabcdef);
     assert_int_equal(attributes.max_dest_rd_atomic, 3);
     assert_int_equal(attributes.max_rd_atomic, 5);
     rdma_destroy_qp(id);
@@ -101,6 +107,6 @@ static void no_more_reads_than_were_offered(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(no_more_reads_than_were_offered)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_reply_sets_the_queue_pair_up)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

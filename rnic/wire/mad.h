@@ -70,13 +70,13 @@ struct cm_message {
     uint64_t local_ca_guid; /* REQ, REP */
     struct qkey local_qkey; /* REQ, REP */
     struct qpn local_qpn;   /* REQ, REP; in a DREQ the receiver's QPN (remote QPN) */
-    uint8_t responder_resources, initiator_depth;            /* REQ, REP */
-    struct psn starting_psn;                                 /* REQ, REP */
-    uint8_t transport_service;                               /* REQ: 0 RC, 1 UC */
-    bool flow_control;                                       /* REQ end-to-end, REP */
-    bool shared_receive_queue;                               /* REQ, REP */
-    uint8_t rnr_retry_count;                                 /* REQ, REP */
-    uint8_t retry_count;                                     /* REQ */
+    uint8_t responder_resources, initiator_depth; /* REQ, REP */
+    struct psn starting_psn;   /* REQ, REP: the first the sender of this message will receive */
+    uint8_t transport_service; /* REQ: 0 RC, 1 UC */
+    bool flow_control;         /* REQ end-to-end, REP */
+    bool shared_receive_queue; /* REQ, REP */
+    uint8_t rnr_retry_count;   /* REQ, REP */
+    uint8_t retry_count;       /* REQ */
     uint8_t remote_response_timeout, local_response_timeout; /* REQ, 5-bit exponents */
     uint8_t max_cm_retries;                                  /* REQ */
     struct pkey pkey;                                        /* REQ */
