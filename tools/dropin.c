@@ -10,8 +10,8 @@ static bool holds_libraries(const char *folder, char ret_folder[PATH_MAX])
     static const char *const names[] = {"libibverbs.so.1", "librdmacm.so.1"};
     char path[PATH_MAX + 32];
     for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-        if (access(path, R_OK) != 0) {
+        int length = snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        if (length >= (int)sizeof(path) || access(path, R_OK) != 0) {
             return false;
         }
     }
