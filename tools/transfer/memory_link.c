@@ -251,6 +251,11 @@ void memory_pair_inject_notice(struct memory_pair *pair, unsigned side, uint32_t
     event->length = length;
 }
 
+uint8_t *memory_pair_memory(const struct memory_pair *pair, unsigned side)
+{
+    return pair->sides[side].memory;
+}
+
 const char *memory_pair_last_abort(const struct memory_pair *pair)
 {
     return pair->abort_reason;

@@ -11,6 +11,9 @@
 /* Answers a peer may leave lying before it is taken for dead or hostile. */
 #define ANSWERS_MAX 4096
 
+/* Bytes taken out of a chunk at a time: few enough to stay in the processor's cache. */
+#define PRIVATE_LENGTH (128u << 10)
+
 enum receiver_state {
     RECEIVER_ENTRIES,
     RECEIVER_FILE, /* one that goes by chunks */
@@ -37,6 +40,7 @@ struct receiver {
     uint8_t *memory;
     uint16_t sequence;
     uint8_t head[MESSAGE_HEAD_MAX];
+    uint8_t private[PRIVATE_LENGTH];
 };
 
 struct receiver *receiver_create(const struct receiver_options *options)
@@ -511,6 +515,22 @@ static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, 
     return false;
 }
 
+/* The peer can write to a chunk at any time: each byte is fetched once, and what is written to the
+ * file is what the digest was taken of. */
+static int take_data(struct receiver *receiver, const uint8_t *bytes, size_t length)
+{
+    struct current_file *file = &receiver->file;
+    int error = 0;
+    for (size_t done = 0; done < length && error == 0;) {
+        size_t count = length - done < PRIVATE_LENGTH ? length - done : PRIVATE_LENGTH;
+        memcpy(receiver->private, bytes + done, count);
+        digest_data(receiver->digest, receiver->private, count);
+        error = place_write(&file->place, receiver->private, count, file->position + done);
+        done += count;
+    }
+    return error;
+}
+
 bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
                      const char **ret_reason)
 {
@@ -522,8 +542,7 @@ bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
     const uint8_t *bytes = receiver->memory + (size_t)chunk * RECEIVER_CHUNK_LENGTH;
     receiver->sequence++;
     if (!file->discarded) {
-        digest_data(receiver->digest, bytes, length);
-        int error = place_write(&file->place, bytes, length, file->position);
+        int error = take_data(receiver, bytes, length);
         if (error != 0) {
             discard_file(receiver, error);
         } else {

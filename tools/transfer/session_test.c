@@ -21,6 +21,20 @@
 
 #define MIB (1u << 20)
 
+ssize_t __real_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
+ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
+
+/* What happens while the receiver is in pwrite; NULL: nothing. */
+static uint8_t *scribble_at;
+
+ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset)
+{
+    for (size_t at = 0; scribble_at != NULL && at < 8 * MIB; at += 4096) {
+        scribble_at[at] ^= 0xff;
+    }
+    return __real_pwrite64(fd, bytes, length, offset);
+}
+
 struct world {
     struct scratch *scratch; /* "here" is the client's folder, "root" the server's */
     int root;
@@ -554,6 +568,25 @@ static void a_wrong_digest_keeps_the_name_away(void **state)
     assert_false(scratch_exists(world->scratch, "here/x"));
 }
 
+/* A peer writes to a chunk after its digest was taken: wrong bytes never get the name. */
+static void a_chunk_written_behind_our_back_is_not_placed(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", MIB, 1);
+    begin_push(world, "f", "/");
+    for (uint8_t *memory = NULL; memory == NULL && step(world);) {
+        memory = memory_pair_memory(world->pair, 1);
+        scribble_at = memory;
+    }
+    assert_non_null(scribble_at);
+    run(world);
+    scribble_at = NULL;
+    assert_true(!scratch_exists(world->scratch, "root/f") ||
+                scratch_same(world->scratch, "here/f", "root/f"));
+    assert_int_equal(session_tally(world->client)->failed, 1);
+    assert_string_equal(world->problems[0], "there target digest\n");
+}
+
 static void out_of_turn_is_refused(void **state)
 {
     static const enum message_type types[] = {MESSAGE_LEAVE, MESSAGE_HOLE,    MESSAGE_END,
@@ -592,6 +625,7 @@ int main(void)
         T(data_out_of_bounds_is_refused),
         T(a_file_ends_where_it_said),
         T(a_wrong_digest_keeps_the_name_away),
+        T(a_chunk_written_behind_our_back_is_not_placed),
         T(out_of_turn_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
