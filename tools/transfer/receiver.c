@@ -11,6 +11,8 @@
 /* Answers a peer may leave lying before it is taken for dead or hostile. */
 #define ANSWERS_MAX 4096
 
+/* Chunks are not granted again while the peer leaves more than so many answers lying. */
+#define GRANT_BACKLOG_MAX 64
 /* Bytes taken out of a chunk at a time: few enough to stay in the processor's cache. */
 #define PRIVATE_LENGTH (128u << 10)
 
@@ -39,6 +41,7 @@ struct receiver {
     struct digest *digest;
     uint8_t *memory;
     uint16_t sequence;
+    bool is_granted[RECEIVER_CHUNK_COUNT]; /* the peer may put into it; else it is free to grant */
     uint8_t head[MESSAGE_HEAD_MAX];
     uint8_t private[PRIVATE_LENGTH];
 };
@@ -100,6 +103,7 @@ bool receiver_start(struct receiver *receiver, struct weir_error *ret_error)
     if (receiver->memory == NULL) {
         return false;
     }
+    memset(receiver->is_granted, true, sizeof(receiver->is_granted));
     message.region.chunk_length = RECEIVER_CHUNK_LENGTH;
     message.region.chunk_count = RECEIVER_CHUNK_COUNT;
     send_message(receiver, &message);
@@ -504,6 +508,8 @@ static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, 
         *ret_reason = "data outside a file";
     } else if (chunk >= RECEIVER_CHUNK_COUNT) {
         *ret_reason = "data in a chunk that does not exist";
+    } else if (!receiver->is_granted[chunk]) {
+        *ret_reason = "data in a chunk that was not granted";
     } else if (notice_sequence(notice) != receiver->sequence) {
         *ret_reason = "data out of order";
     } else if (length == 0 || length > RECEIVER_CHUNK_LENGTH ||
@@ -513,6 +519,19 @@ static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, 
         return true;
     }
     return false;
+}
+
+void receiver_pump(struct receiver *receiver)
+{
+    const struct link *link = receiver->options.link;
+    struct message message = {.type = MESSAGE_GRANT};
+    for (uint16_t chunk = 0; chunk < RECEIVER_CHUNK_COUNT; chunk++) {
+        if (!receiver->is_granted[chunk] && link->backlog_count < GRANT_BACKLOG_MAX) {
+            receiver->is_granted[chunk] = true;
+            message.grant.chunk = chunk;
+            send_message(receiver, &message);
+        }
+    }
 }
 
 /* The peer can write to a chunk at any time: each byte is fetched once, and what is written to the
@@ -550,8 +569,7 @@ bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
         }
     }
     file->position += length;
-    struct message message = {.type = MESSAGE_GRANT};
-    message.grant.chunk = chunk;
-    send_message(receiver, &message);
+    receiver->is_granted[chunk] = false;
+    receiver_pump(receiver);
     return true;
 }

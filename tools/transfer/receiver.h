@@ -42,6 +42,8 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
                       const char **ret_reason);
 bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
                      const char **ret_reason);
+/* Grants the chunks that are free, as far as the peer takes answers; called again and again. */
+void receiver_pump(struct receiver *receiver);
 /* FINISHED has come and the summary is on its way. */
 bool receiver_is_done(const struct receiver *receiver);
 /* A file is half written. */

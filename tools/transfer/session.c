@@ -465,8 +465,14 @@ static const struct link_events events = {
 
 bool session_pump(struct session *session)
 {
-    return session->state == SESSION_TRANSFER && session->sender != NULL &&
-           sender_pump(session->sender);
+    if (session->state != SESSION_TRANSFER) {
+        return false;
+    }
+    if (session->receiver != NULL) {
+        receiver_pump(session->receiver);
+        return false;
+    }
+    return session->sender != NULL && sender_pump(session->sender);
 }
 
 bool session_is_running(const struct session *session)

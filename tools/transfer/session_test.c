@@ -536,6 +536,32 @@ static void data_out_of_bounds_is_refused(void **state)
     expect_broken(world);
 }
 
+static void inject_puts(struct world *world, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        memory_pair_inject_notice(world->pair, 1, notice_pack((uint16_t)(i % 8), (uint16_t)i), 1);
+    }
+}
+
+/* Who puts and puts and takes no answer cannot have been granted what it puts into. */
+static void a_flood_of_puts_ends_the_connection(void **state)
+{
+    struct world *world = *state;
+    begin_lies(world, false);
+    chunked_entry(world, UINT64_C(1) << 62);
+    inject_puts(world, 5000);
+    expect_broken(world);
+    assert_string_equal(session_reason(world->client),
+                        "the peer broke the protocol: data in a chunk that was not granted");
+    begin_lies(world, false); /* who is a little slow to take answers goes on */
+    chunked_entry(world, UINT64_C(1) << 62);
+    inject_puts(world, 60);
+    for (unsigned i = 0; i < 61; i++) {
+        assert_true(memory_pair_step(world->pair));
+    }
+    assert_int_equal(session_outcome(world->client), SESSION_RUNNING);
+}
+
 static void a_file_ends_where_it_said(void **state)
 {
     struct world *world = *state;
@@ -623,6 +649,7 @@ int main(void)
         T(a_server_does_not_send_what_was_not_asked_for),
         T(a_server_does_not_write_through_its_own_link),
         T(data_out_of_bounds_is_refused),
+        T(a_flood_of_puts_ends_the_connection),
         T(a_file_ends_where_it_said),
         T(a_wrong_digest_keeps_the_name_away),
         T(a_chunk_written_behind_our_back_is_not_placed),
