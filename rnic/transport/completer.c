@@ -33,15 +33,17 @@ static void repeat(struct qp *qp)
 }
 
 /* A response behind one that is missing. The rest of the same flight says the same, so one demand
- * per round trip is enough. */
+ * per round trip is enough; and a peer that has failed says it of each repetition without ever
+ * answering, so the retry count bounds them, and then the timeout alone repeats. [IBA 9.9.2] */
 static void answer_gap(struct qp *qp, struct instant now)
 {
     struct requester *requester = &qp->requester;
-    if (requester->gap_seen && instant_elapsed_ns(requester->gap_answered, now) <
-                                   retransmit_round_trip_ns(&qp->retransmit)) {
+    if (requester->gaps_answered > qp->attributes.retry_count ||
+        (requester->gaps_answered > 0 && instant_elapsed_ns(requester->gap_answered, now) <
+                                             retransmit_round_trip_ns(&qp->retransmit))) {
         return;
     }
-    requester->gap_seen = true;
+    requester->gaps_answered++;
     requester->gap_answered = now;
     repeat(qp);
 }

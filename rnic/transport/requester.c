@@ -61,7 +61,7 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count)
         requester->reads_out--;
     }
     requester->rnr_retries = 0;
-    requester->gap_seen = false;
+    requester->gaps_answered = 0;
     if (was_behind) {
         congestion_not_lost(&qp->congestion);
         retransmit_too_early(&qp->retransmit);

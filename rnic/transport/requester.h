@@ -43,8 +43,8 @@ struct requester {
     bool gather_ready;
 
     struct instant gap_answered; /* when a gap in responses last made us go back */
-    bool gap_seen;
-    struct scatter place; /* where responses to the head slot go */
+    uint32_t gaps_answered;      /* how often one did, since progress */
+    struct scatter place;        /* where responses to the head slot go */
     bool place_ready;
 };
 

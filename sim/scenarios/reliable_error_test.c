@@ -261,6 +261,65 @@ static void refused_behind_success(void **state)
                      "2us A send 3 flushed\n");
 }
 
+/* The response of a READ is lost, and the peer has failed for what came behind it: it will never
+ * answer the READ. Each NAK asks for it again, as often as the retry count allows; then the timeout
+ * ends this, not a storm of repetitions, one per round trip. */
+static void refused_behind_lost_response(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    post_write(9, 10); /* it knows the round trip from now on */
+    scenario_run(&s);
+    forget_trace(&s);
+    scenario_lose(&s, "B>A READ_RESPONSE_ONLY psn=8");
+    post((struct work){.kind = WORK_READ, .id = 1, .length = 10});
+    post((struct work){.kind = WORK_WRITE, .id = 2, .length = 10, .key = {0x12345678}});
+    scenario_run(&s);
+    expect_trace(&s, "1048.576us A>B READ_REQUEST psn=8 length=10\n"
+                     "1048.576us A>B WRITE_ONLY psn=9 length=10\n"
+                     "1049.576us B event qp_access_error\n"
+                     "1049.576us B>A READ_RESPONSE_ONLY psn=8 lost\n"
+                     "1049.576us B>A NAK remote_access psn=9\n"
+                     "1050.576us A>B READ_REQUEST psn=8 length=10\n"
+                     "1050.576us A>B WRITE_ONLY psn=9 length=10\n"
+                     "1051.576us B drops state\n"
+                     "1051.576us B drops state\n"
+                     "1051.576us B>A NAK remote_access psn=9\n"
+                     "1052.576us A>B READ_REQUEST psn=8 length=10\n"
+                     "1052.576us A>B WRITE_ONLY psn=9 length=10\n"
+                     "1053.576us B drops state\n"
+                     "1053.576us B drops state\n"
+                     "1053.576us B>A NAK remote_access psn=9\n"
+                     "1054.576us A>B READ_REQUEST psn=8 length=10\n"
+                     "1054.576us A>B WRITE_ONLY psn=9 length=10\n"
+                     "1055.576us B drops state\n"
+                     "1055.576us B drops state\n"
+                     "1055.576us B>A NAK remote_access psn=9\n"
+                     "1056.576us A>B READ_REQUEST psn=8 length=10\n"
+                     "1056.576us A>B WRITE_ONLY psn=9 length=10\n"
+                     "1057.576us B drops state\n"
+                     "1057.576us B drops state\n"
+                     "1057.576us B>A NAK remote_access psn=9\n"
+                     "2097.152us A>B READ_REQUEST psn=8 length=10\n"
+                     "2097.152us A>B WRITE_ONLY psn=9 length=10\n"
+                     "2098.152us B drops state\n"
+                     "2098.152us B drops state\n"
+                     "2098.152us B>A NAK remote_access psn=9\n"
+                     "3145.728us A>B READ_REQUEST psn=8 length=10\n"
+                     "3145.728us A>B WRITE_ONLY psn=9 length=10\n"
+                     "3146.728us B drops state\n"
+                     "3146.728us B drops state\n"
+                     "3146.728us B>A NAK remote_access psn=9\n"
+                     "4194.304us A>B READ_REQUEST psn=8 length=10\n"
+                     "4194.304us A>B WRITE_ONLY psn=9 length=10\n"
+                     "4195.304us B drops state\n"
+                     "4195.304us B drops state\n"
+                     "4195.304us B>A NAK remote_access psn=9\n"
+                     "5242.880us A send 1 retry exceeded\n"
+                     "5242.880us A send 2 flushed\n");
+    expect_both_in_error();
+}
+
 /* Everything outstanding is flushed in order, sends and receives, and what is posted later too. */
 static void moved_to_error(void **state)
 {
@@ -323,6 +382,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(invalidate_of_a_region, start, stop),
         cmocka_unit_test_setup_teardown(zero_length, start, stop),
         cmocka_unit_test_setup_teardown(refused_behind_success, start, stop),
+        cmocka_unit_test_setup_teardown(refused_behind_lost_response, start, stop),
         cmocka_unit_test_setup_teardown(moved_to_error, start, stop),
         cmocka_unit_test_setup_teardown(peer_destroyed, start, stop),
     };
