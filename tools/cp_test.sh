@@ -417,6 +417,34 @@ case_many_clients() { # at once, both directions
     stop "$pid"
 }
 
+case_limits() { # clients that do nothing, and too many of them
+    mkdir root t
+    local name i client
+    name=$(printf 'n%.0s' $(seq 200))
+    for i in $(seq 500); do
+        : >"t/$name$i"
+    done
+    echo x >f
+    serve a root --max-transfers 2 --idle-timeout 1
+    mkfifo pipe
+    "$weir" cp -r -v t "$url/" >pipe 2>c.log & # stays in the middle, since nobody reads
+    client=$!
+    pids+=("$client")
+    exec 9<pipe
+    expect 5 'busy: this server runs 1 transfers at a time for one address' "$weir" cp f "$url/f2"
+    wait_for a.log 'refused: busy' 1 || fail "the server does not say it: $(cat a.log)"
+    wait_for a.log 'lost: idle: the client did nothing for 1 s' 1 || fail "not ended: $(cat a.log)"
+    cat <&9 >out.txt
+    exec 9<&-
+    wait "$client"
+    [ $? = 4 ] || fail "the exit status is not 4"
+    grep -q 'idle: the client did nothing' c.log || fail "the client does not know why: $(cat c.log)"
+    expect 0 '1 file' "$weir" cp f "$url/f3"
+    stop "$pid"
+    expect 2 'from 1 to' "$weir" serve --max-transfers 0
+    expect 2 'takes seconds' "$weir" serve --idle-timeout 1m
+}
+
 case_deep() { # deeper than a path can be long: what fits is copied, the rest reported
     mkdir root t
     local name i
@@ -463,7 +491,7 @@ case_permissions() { # what one may not read, where one may not write
 
 cases=("$@")
 if [ ${#cases[@]} = 0 ]; then
-    cases=(usage files tree deep confinement permissions sparse changing disks many_clients interrupted
+    cases=(usage files tree deep confinement permissions sparse changing disks many_clients limits interrupted
         client_killed server_killed)
 fi
 for name in "${cases[@]}"; do

@@ -17,8 +17,13 @@
 #include "tools/transfer/channel_link.h"
 #include "tools/transfer/session.h"
 
-#define TRANSFERS_MAX       64
+#define TRANSFERS           64
+#define TRANSFERS_MAX       4096
+#define IDLE_TIMEOUT_S      60
+#define IDLE_TIMEOUT_MAX_S  86400
 #define HANDSHAKE_TIMEOUT_S 10
+/* Clients beyond the limit that are being told so. More of them hear less: "refused". */
+#define TURNED_AWAY_MAX 8
 
 const char serve_usage[] =
     "usage: weir serve [OPTION...]\n"
@@ -32,6 +37,10 @@ const char serve_usage[] =
     "  --read-only              files can be copied from here, not to here\n"
     "  --insecure               allow other addresses than loopback: whoever reaches the port can\n"
     "                           read the folder, and write to it unless --read-only is given\n"
+    "  --max-transfers N        how many run at a time, one address having half of them at most;\n"
+    "                           more are refused (default: 64)\n"
+    "  --idle-timeout SECONDS   end the transfer of a client that does nothing for so long;\n"
+    "                           0: never (default: 60)\n"
     "  --json                   print events to standard output, one JSON object a line\n"
     "  -q, --quiet              print errors only\n"
     "  --fabric KIND            auto: the machine's RDMA device, else the software RNIC "
@@ -54,7 +63,10 @@ struct served {
     struct session *session;
     struct output output;
     struct report report;
+    bool turned_away; /* it only hears that there is no room */
     double began_s;
+    uint64_t activity;
+    double active_s; /* when the activity last changed, or there was something to do for us */
     char peer[LOCATION_ADDRESS_LENGTH];
 };
 
@@ -66,8 +78,11 @@ struct serve {
     struct weir_poller *poller;
     struct weir_listener *listener;
     struct served *transfers;
-    unsigned count;
+    unsigned transfers_max, idle_timeout_s;
+    unsigned count, turned_away; /* transfers of either kind */
+    double pumped_s;
     char device[512];
+    char crowded[128], greedy[128]; /* why a client is turned away */
 };
 
 static void on_problem(void *user, const struct problem *problem)
@@ -83,22 +98,56 @@ static void event(const struct served *served, const char *name)
     output_json(json_pack("{s:s, s:s}", "event", name, "peer", served->peer));
 }
 
+/* Without the port. */
+static bool is_same_host(const char *one, const char *other)
+{
+    const char *colon = strrchr(one, ':');
+    size_t length = colon != NULL ? (size_t)(colon - one) + 1 : strlen(one);
+    return strncmp(one, other, length) == 0 && strchr(other + length, ':') == NULL;
+}
+
+/* What a new client is told instead of being served; NULL: there is room. */
+static const char *refusal_of(const struct serve *serve, const char *peer)
+{
+    unsigned same = 0;
+    for (const struct served *served = serve->transfers; served != NULL; served = served->next) {
+        same += !served->turned_away && is_same_host(peer, served->peer);
+    }
+    if (serve->count >= serve->transfers_max) {
+        return serve->crowded;
+    }
+    return same >= (serve->transfers_max + 1) / 2 ? serve->greedy : NULL;
+}
+
+static void join(struct serve *serve, struct served *served)
+{
+    served->next = serve->transfers;
+    serve->transfers = served;
+    serve->count += !served->turned_away;
+    serve->turned_away += served->turned_away;
+}
+
 static bool on_accept(struct weir_connection *connection, void *user,
                       struct weir_handler *ret_handler, void **ret_user)
 {
     struct serve *serve = user;
-    struct served *served = serve->count < TRANSFERS_MAX ? calloc(1, sizeof(*served)) : NULL;
+    struct session_service service = serve->service;
+    service.refusal = refusal_of(serve, weir_peer_name(connection));
+    struct served *served = service.refusal == NULL || serve->turned_away < TURNED_AWAY_MAX
+                                ? calloc(1, sizeof(*served))
+                                : NULL;
     if (served == NULL) {
         return false;
     }
     snprintf(served->peer, sizeof(served->peer), "%s", weir_peer_name(connection));
+    served->turned_away = service.refusal != NULL;
     served->serve = serve;
     served->output = (struct output){serve->command, serve->json, served->peer};
     served->report = (struct report){.problem = on_problem, .user = served};
-    served->began_s = progress_now_s();
+    served->began_s = served->active_s = progress_now_s();
     served->link = channel_link_create(serve->fabric);
     served->session = served->link != NULL
-                          ? session_create_server(served->link, &serve->service, &served->report)
+                          ? session_create_server(served->link, &service, &served->report)
                           : NULL;
     if (served->session == NULL) {
         channel_link_destroy(served->link);
@@ -106,9 +155,7 @@ static bool on_accept(struct weir_connection *connection, void *user,
         return false;
     }
     channel_link_attach(served->link, connection);
-    served->next = serve->transfers;
-    serve->transfers = served;
-    serve->count++;
+    join(serve, served);
     *ret_handler = channel_link_handler;
     *ret_user = served->link;
     if (serve->json) {
@@ -167,24 +214,55 @@ static void destroy_served(struct served *served)
     free(served);
 }
 
+/* Ends what stays at the greeting, or does nothing for long. */
+static void limit(struct served *served, double now_s)
+{
+    const struct serve *serve = served->serve;
+    uint64_t activity = session_activity(served->session);
+    if (activity != served->activity) {
+        served->activity = activity;
+        served->active_s = now_s;
+    }
+    if ((served->turned_away || !session_is_running(served->session)) &&
+        now_s - served->began_s > HANDSHAKE_TIMEOUT_S) {
+        served->link->operations->abort(served->link, "no greeting within 10 s");
+    } else if (serve->idle_timeout_s > 0 && now_s - served->active_s > serve->idle_timeout_s) {
+        char reason[64];
+        snprintf(reason, sizeof(reason), "idle: the client did nothing for %u s",
+                 serve->idle_timeout_s);
+        session_abort(served->session, reason);
+    }
+}
+
+/* While the server itself was held up, by a disk or a debugger, no client could be active. */
+static double held_up_s(struct serve *serve, double now_s)
+{
+    double passed_s = now_s - serve->pumped_s;
+    serve->pumped_s = now_s;
+    return passed_s > 1 ? passed_s : 0;
+}
+
 /* Lets every transfer do a slice; takes away those that are over. True: there is more to do. */
 static bool pump_all(struct serve *serve)
 {
     bool more = false;
+    double held_s = held_up_s(serve, progress_now_s());
     for (struct served **at = &serve->transfers; *at != NULL;) {
         struct served *served = *at;
         if (session_is_closed(served->session)) {
             report_end(served);
             *at = served->next;
-            serve->count--;
+            serve->count -= !served->turned_away;
+            serve->turned_away -= served->turned_away;
             destroy_served(served);
             continue;
         }
-        if (!session_is_running(served->session) &&
-            progress_now_s() - served->began_s > HANDSHAKE_TIMEOUT_S) {
-            served->link->operations->abort(served->link, "no greeting within 10 s");
+        served->active_s += held_s;
+        if (session_pump(served->session)) {
+            more = true;
+            served->active_s = progress_now_s();
         }
-        more |= session_pump(served->session);
+        limit(served, progress_now_s());
         at = &served->next;
     }
     return more;
@@ -246,6 +324,12 @@ static int serve_root(struct serve *serve, const char *root, const char *address
         command_error(serve->command, "%s", error.message);
         return EXIT_SETUP;
     }
+    snprintf(serve->crowded, sizeof(serve->crowded),
+             "busy: this server runs %u transfers at a time", serve->transfers_max);
+    snprintf(serve->greedy, sizeof(serve->greedy),
+             "busy: this server runs %u transfers at a time for one address",
+             (serve->transfers_max + 1) / 2);
+    serve->pumped_s = progress_now_s();
     announce(serve, path);
     run_loop(serve);
     return EXIT_DONE;
@@ -289,6 +373,8 @@ enum {
     OPTION_ROOT,
     OPTION_READ_ONLY,
     OPTION_INSECURE,
+    OPTION_MAX_TRANSFERS,
+    OPTION_IDLE_TIMEOUT,
     OPTION_JSON,
     OPTION_FABRIC
 };
@@ -298,6 +384,8 @@ static const struct option long_options[] = {
     {"root", required_argument, NULL, OPTION_ROOT},
     {"read-only", no_argument, NULL, OPTION_READ_ONLY},
     {"insecure", no_argument, NULL, OPTION_INSECURE},
+    {"max-transfers", required_argument, NULL, OPTION_MAX_TRANSFERS},
+    {"idle-timeout", required_argument, NULL, OPTION_IDLE_TIMEOUT},
     {"json", no_argument, NULL, OPTION_JSON},
     {"quiet", no_argument, NULL, 'q'},
     {"fabric", required_argument, NULL, OPTION_FABRIC},
@@ -305,54 +393,102 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
+/* A number in digits, from `least` to `most`. */
+static bool parse_number(const char *text, unsigned least, unsigned most, unsigned *ret_number)
+{
+    size_t digits = strspn(text, "0123456789");
+    unsigned long number = strtoul(text, NULL, 10);
+    if (digits == 0 || digits > 9 || text[digits] != 0 || number < least || number > most) {
+        return false;
+    }
+    *ret_number = (unsigned)number;
+    return true;
+}
+
+struct serve_options {
+    struct weir_fabric_options fabric;
+    const char *listen, *root;
+};
+
+static int take_number(struct serve *serve, int option)
+{
+    if (option == OPTION_MAX_TRANSFERS) {
+        return parse_number(optarg, 1, TRANSFERS_MAX, &serve->transfers_max)
+                   ? -1
+                   : command_usage_error(serve->command,
+                                         "--max-transfers takes a number from 1 to %u, not '%s'",
+                                         TRANSFERS_MAX, optarg);
+    }
+    return parse_number(optarg, 0, IDLE_TIMEOUT_MAX_S, &serve->idle_timeout_s)
+               ? -1
+               : command_usage_error(serve->command,
+                                     "--idle-timeout takes seconds from 0 to %u, not '%s'",
+                                     IDLE_TIMEOUT_MAX_S, optarg);
+}
+
+/* -1: go on. */
+static int take_option(struct serve *serve, struct serve_options *options, int option)
+{
+    switch (option) {
+    case OPTION_LISTEN:
+        options->listen = optarg;
+        return -1;
+    case OPTION_ROOT:
+        options->root = optarg;
+        return -1;
+    case OPTION_READ_ONLY:
+        serve->service.read_only = true;
+        return -1;
+    case OPTION_INSECURE:
+        serve->insecure = true;
+        return -1;
+    case OPTION_MAX_TRANSFERS:
+    case OPTION_IDLE_TIMEOUT:
+        return take_number(serve, option);
+    case OPTION_JSON:
+        serve->json = true;
+        return -1;
+    case 'q':
+        serve->quiet = true;
+        return -1;
+    case OPTION_FABRIC:
+        if (!fabric_kind_parse(optarg, &options->fabric.kind)) {
+            return command_usage_error(serve->command,
+                                       "--fabric takes auto, rdma or soft, not '%s'", optarg);
+        }
+        return -1;
+    case 'h':
+        fputs(serve_usage, stdout);
+        return EXIT_DONE;
+    default:
+        return command_usage_hint(serve->command);
+    }
+}
+
 int command_serve(const struct command *command, int argc, char **argv)
 {
     static struct serve serve;
-    struct weir_fabric_options fabric = {.kind = WEIR_FABRIC_AUTO};
-    const char *listen = "127.0.0.1", *root = ".";
+    struct serve_options options = {
+        .fabric = {.kind = WEIR_FABRIC_AUTO}, .listen = "127.0.0.1", .root = "."};
     char address[LOCATION_ADDRESS_LENGTH];
     serve.command = command;
     serve.service.root = -1;
+    serve.transfers_max = TRANSFERS;
+    serve.idle_timeout_s = IDLE_TIMEOUT_S;
     for (int option; (option = getopt_long(argc, argv, "qh", long_options, NULL)) != -1;) {
-        switch (option) {
-        case OPTION_LISTEN:
-            listen = optarg;
-            break;
-        case OPTION_ROOT:
-            root = optarg;
-            break;
-        case OPTION_READ_ONLY:
-            serve.service.read_only = true;
-            break;
-        case OPTION_INSECURE:
-            serve.insecure = true;
-            break;
-        case OPTION_JSON:
-            serve.json = true;
-            break;
-        case 'q':
-            serve.quiet = true;
-            break;
-        case OPTION_FABRIC:
-            if (!fabric_kind_parse(optarg, &fabric.kind)) {
-                return command_usage_error(command, "--fabric takes auto, rdma or soft, not '%s'",
-                                           optarg);
-            }
-            break;
-        case 'h':
-            fputs(serve_usage, stdout);
-            return EXIT_DONE;
-        default:
-            return command_usage_hint(command);
+        int code = take_option(&serve, &options, option);
+        if (code >= 0) {
+            return code;
         }
     }
     if (optind < argc) {
         return command_usage_error(command, "'%s' is not an option; a folder is given with --root",
                                    argv[optind]);
     }
-    if (!location_parse_address(listen, address)) {
-        return command_usage_error(command, "--listen takes ADDRESS[:PORT], not '%s'", listen);
+    if (!location_parse_address(options.listen, address)) {
+        return command_usage_error(command, "--listen takes ADDRESS[:PORT], not '%s'",
+                                   options.listen);
     }
     stop_prepare();
-    return serve_address(&serve, &fabric, root, address);
+    return serve_address(&serve, &options.fabric, options.root, address);
 }

@@ -95,8 +95,8 @@ static void *channel_allocate(struct link *link, size_t length, unsigned rights,
                               struct weir_remote *ret_remote, struct weir_error *ret_error)
 {
     struct channel_link *channel = channel_of(link);
-    if (weir_memory_allocate(channel->fabric, length, rights, &channel->memory, ret_error) !=
-        WEIR_OK) {
+    if (weir_memory_allocate_for(channel->connection, length, rights, &channel->memory,
+                                 ret_error) != WEIR_OK) {
         return NULL;
     }
     *ret_remote = weir_memory_remote(channel->memory);

@@ -427,6 +427,7 @@ static const char *const code_names[PROBLEM_CODE_COUNT] = {
     [PROBLEM_VANISHED] = "vanished",
     [PROBLEM_DIGEST] = "digest",
     [PROBLEM_INPUT_OUTPUT] = "input-output",
+    [PROBLEM_BUSY] = "busy",
     [PROBLEM_PROTOCOL] = "protocol",
 };
 

@@ -82,6 +82,7 @@ enum problem_code {
     PROBLEM_DIGEST,       /* the bytes that arrived are not those that were read */
     PROBLEM_INPUT_OUTPUT, /* anything else the system says */
     PROBLEM_PROTOCOL,     /* not the same version, or not a transfer at all */
+    PROBLEM_BUSY,         /* the server takes no more transfers now */
     PROBLEM_CODE_COUNT,
 };
 

@@ -26,6 +26,7 @@ struct session {
     enum session_state state;
     enum session_outcome outcome;
     bool opened, lost_a_file;
+    uint64_t heard; /* events of the peer's making */
     struct tally tally;
     struct sender *sender;
     struct receiver *receiver;
@@ -296,6 +297,10 @@ static void receive_hello(struct session *session, const struct message *message
         refuse(session, PROBLEM_PROTOCOL, text);
         return;
     }
+    if (session->service.refusal != NULL) {
+        refuse(session, PROBLEM_BUSY, session->service.refusal);
+        return;
+    }
     struct session_request *request = &session->request;
     request->direction = message->hello.direction;
     request->recursive = message->hello.recursive;
@@ -394,6 +399,7 @@ static void on_received(void *user, const void *bytes, size_t length)
 {
     struct session *session = user;
     struct message message;
+    session->heard++;
     if (session->state == SESSION_ENDING || session->state == SESSION_CLOSED) {
         return;
     }
@@ -425,6 +431,7 @@ static void on_noticed(void *user, uint32_t notice, size_t length)
 {
     struct session *session = user;
     const char *reason = "data without being asked";
+    session->heard++;
     if (session->state != SESSION_TRANSFER) {
         return;
     }
@@ -436,6 +443,7 @@ static void on_noticed(void *user, uint32_t notice, size_t length)
 static void on_put_done(void *user, size_t offset)
 {
     struct session *session = user;
+    session->heard++;
     if (session->sender != NULL) {
         sender_put_done(session->sender, offset);
     }
@@ -447,7 +455,9 @@ static void on_closed(void *user, const struct weir_error *reason)
     if (!session->opened) {
         set_outcome(session, SESSION_UNREACHED, reason->message);
     } else if (reason->status == WEIR_DISCONNECTED) {
-        set_outcome(session, SESSION_LOST, "the peer ended the connection before the transfer did");
+        char text[TEXT_LENGTH_MAX];
+        snprintf(text, sizeof(text), "before the transfer was over, %s", reason->message);
+        set_outcome(session, SESSION_LOST, text);
     } else {
         set_outcome(session, SESSION_LOST, reason->message);
     }
@@ -462,6 +472,15 @@ static const struct link_events events = {
     .put_done = on_put_done,
     .closed = on_closed,
 };
+
+void session_abort(struct session *session, const char *reason)
+{
+    if (session->state != SESSION_ENDING && session->state != SESSION_CLOSED) {
+        set_outcome(session, SESSION_LOST, reason);
+    }
+    session->state = session->state == SESSION_CLOSED ? SESSION_CLOSED : SESSION_ENDING;
+    session->link->operations->abort(session->link, reason);
+}
 
 bool session_pump(struct session *session)
 {
@@ -478,6 +497,11 @@ bool session_pump(struct session *session)
 bool session_is_running(const struct session *session)
 {
     return session->state >= SESSION_TRANSFER;
+}
+
+uint64_t session_activity(const struct session *session)
+{
+    return session->heard << 20 ^ session->link->backlog_count;
 }
 
 bool session_is_closed(const struct session *session)

@@ -28,7 +28,8 @@ struct session_request {
 struct session_service {
     int root;
     bool read_only;
-    const char *device; /* what carries the data, for the client's summary */
+    const char *device;  /* what carries the data, for the client's summary */
+    const char *refusal; /* whoever greets is told this and no more; NULL: served */
 };
 
 enum session_outcome {
@@ -48,10 +49,15 @@ struct session *session_create_server(struct link *link, const struct session_se
 /* After the link closed, or instead of it. */
 void session_destroy(struct session *session);
 
+/* Ends at once, and tells the peer why. */
+void session_abort(struct session *session, const char *reason);
+
 /* Does what can be done without waiting. True: there is more. */
 bool session_pump(struct session *session);
 /* The handshake is over. */
 bool session_is_running(const struct session *session);
+/* Changes whenever the peer has said or taken something. */
+uint64_t session_activity(const struct session *session);
 /* The link has closed. */
 bool session_is_closed(const struct session *session);
 enum session_outcome session_outcome(const struct session *session);

@@ -97,7 +97,7 @@ static int teardown(void **state)
 
 static void connect_pair(struct world *world, bool read_only)
 {
-    const struct session_service service = {world->root, read_only, "test0"};
+    const struct session_service service = {world->root, read_only, "test0", NULL};
     end(world);
     world->pair = memory_pair_create();
     world->server =
