@@ -1,4 +1,8 @@
-/* Which process has which service name. */
+/* Which process has which service name.
+ *
+ * Writers hold the registry's lock; the engine's search does not, for a process may be stopped in
+ * the middle of a change. So each change of an entry begins and ends with a store to its `state`,
+ * which tells readers by a serial number that they saw one entry, not halves of two. */
 #include <stdlib.h>
 
 #include "rnic/base/check.h"
@@ -27,21 +31,85 @@ static bool names_overlap(const struct registry_name *a, const struct registry_n
     return gid_is_ipv4(&exact->address) == (wide->scope == REGISTRY_ANY_IPV4);
 }
 
-static bool is_held(uint32_t state)
+#define KIND_BITS 8u
+#define KIND_MASK ((1u << KIND_BITS) - 1)
+
+static enum claim_state kind_of(uint32_t state)
 {
-    return state == CLAIM_BOUND || state == CLAIM_LISTENING;
+    return (enum claim_state)(state & KIND_MASK);
+}
+
+static enum claim_state claim_kind(const struct registry_claim *claim)
+{
+    return kind_of(atomic_load(&claim->state));
+}
+
+/* Locked. */
+static void set_kind(struct registry_claim *claim, enum claim_state kind)
+{
+    uint32_t serial = (atomic_load(&claim->state) >> KIND_BITS) + 1;
+    atomic_store(&claim->state, serial << KIND_BITS | (uint32_t)kind);
+}
+
+/* Locked, in a free entry. Word by word, since somebody may read. */
+static void write_claim(struct registry_claim *claim, uint32_t slot,
+                        const struct registry_name *name)
+{
+    const uint8_t *address = name->address.bytes;
+    atomic_thread_fence(memory_order_release);
+    __atomic_store_n(&claim->slot, slot, __ATOMIC_RELAXED);
+    __atomic_store_n(&claim->name.service_id, name->service_id, __ATOMIC_RELAXED);
+    __atomic_store_n(&claim->name.scope, name->scope, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < sizeof name->address.bytes; i++) {
+        __atomic_store_n(&claim->name.address.bytes[i], address[i], __ATOMIC_RELAXED);
+    }
+}
+
+/* What an entry says, read without the lock. */
+struct claim_view {
+    enum claim_state kind;
+    uint32_t slot;
+    uint64_t stamp;
+    struct registry_name name;
+};
+
+/* False: somebody is changing it. */
+static bool read_claim(const struct registry_claim *claim, struct claim_view *ret_view)
+{
+    uint32_t state = atomic_load(&claim->state);
+    ret_view->kind = kind_of(state);
+    ret_view->slot = __atomic_load_n(&claim->slot, __ATOMIC_RELAXED);
+    ret_view->stamp = __atomic_load_n(&claim->stamp, __ATOMIC_RELAXED);
+    ret_view->name.service_id = __atomic_load_n(&claim->name.service_id, __ATOMIC_RELAXED);
+    ret_view->name.scope = __atomic_load_n(&claim->name.scope, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < sizeof ret_view->name.address.bytes; i++) {
+        ret_view->name.address.bytes[i] =
+            __atomic_load_n(&claim->name.address.bytes[i], __ATOMIC_RELAXED);
+    }
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&claim->state, memory_order_relaxed) == state;
+}
+
+static bool is_held(enum claim_state kind)
+{
+    return kind == CLAIM_BOUND || kind == CLAIM_LISTENING;
 }
 
 static uint32_t claim_end(const struct registry *registry)
 {
-    uint32_t end = registry->file->claim_end;
+    uint32_t end = __atomic_load_n(&registry->file->claim_end, __ATOMIC_ACQUIRE);
     return end < REGISTRY_CLAIMS ? end : REGISTRY_CLAIMS;
 }
 
-/* A claim of a live process. Those of a dead one are buried on the way. */
+bool claims_is_listening(const struct registry_claim *claim)
+{
+    return claim_kind(claim) == CLAIM_LISTENING;
+}
+
+/* Locked. A claim of a live process. Those of a dead one are buried on the way. */
 static bool claim_counts(struct registry *registry, const struct registry_claim *claim)
 {
-    if (atomic_load(&claim->state) == CLAIM_FREE || claim->slot >= REGISTRY_SLOTS) {
+    if (claim_kind(claim) == CLAIM_FREE || claim->slot >= REGISTRY_SLOTS) {
         return false;
     }
     if (registry_slot_lives(registry, claim->slot)) {
@@ -55,8 +123,8 @@ void claims_forget_slot(struct registry *registry, uint32_t slot)
 {
     for (uint32_t i = 0; i < claim_end(registry); i++) {
         struct registry_claim *claim = &registry->file->claims[i];
-        if (claim->slot == slot) {
-            atomic_store(&claim->state, CLAIM_FREE);
+        if (claim->slot == slot && claim_kind(claim) != CLAIM_FREE) {
+            set_kind(claim, CLAIM_FREE);
         }
     }
 }
@@ -65,9 +133,9 @@ static bool is_taken(struct registry *registry, const struct registry_name *name
 {
     for (uint32_t i = 0; i < claim_end(registry); i++) {
         const struct registry_claim *claim = &registry->file->claims[i];
-        uint32_t state = atomic_load(&claim->state);
-        bool shared = reuse && claim->reuse && state == CLAIM_BOUND;
-        if (is_held(state) && !shared && names_overlap(&claim->name, name) &&
+        enum claim_state kind = claim_kind(claim);
+        bool shared = reuse && claim->reuse && kind == CLAIM_BOUND;
+        if (is_held(kind) && !shared && names_overlap(&claim->name, name) &&
             claim_counts(registry, claim)) {
             return true;
         }
@@ -81,16 +149,18 @@ static struct registry_claim *find_room(struct registry *registry)
     struct registry_claim *oldest = NULL;
     for (uint32_t i = 0; i < claim_end(registry); i++) {
         struct registry_claim *claim = &registry->file->claims[i];
-        uint32_t state = atomic_load(&claim->state);
-        if (state == CLAIM_FREE) {
+        enum claim_state kind = claim_kind(claim);
+        if (kind == CLAIM_FREE) {
             return claim;
         }
-        if (!is_held(state) && (oldest == NULL || claim->stamp < oldest->stamp)) {
+        if (!is_held(kind) && (oldest == NULL || claim->stamp < oldest->stamp)) {
             oldest = claim;
         }
     }
     if (claim_end(registry) < REGISTRY_CLAIMS) {
-        return &registry->file->claims[registry->file->claim_end++];
+        struct registry_claim *claim = &registry->file->claims[claim_end(registry)];
+        __atomic_store_n(&registry->file->claim_end, claim_end(registry) + 1, __ATOMIC_RELEASE);
+        return claim;
     }
     return oldest;
 }
@@ -109,11 +179,10 @@ static enum status claim_locked(struct registry *registry, const struct registry
     if (claim == NULL) {
         return STATUS_FULL;
     }
-    atomic_store(&claim->state, CLAIM_FREE);
-    claim->slot = registry->slot;
-    claim->name = *name;
+    set_kind(claim, CLAIM_FREE);
+    write_claim(claim, registry->slot, name);
     claim->reuse = reuse;
-    atomic_store(&claim->state, CLAIM_BOUND);
+    set_kind(claim, CLAIM_BOUND);
     *ret_claim = (uint32_t)(claim - registry->file->claims);
     return STATUS_OK;
 }
@@ -152,7 +221,7 @@ static struct registry_claim *own_claim(struct registry *registry, uint32_t inde
 {
     CHECK(index < REGISTRY_CLAIMS);
     struct registry_claim *claim = &registry->file->claims[index];
-    CHECK(claim->slot == registry->slot && is_held(atomic_load(&claim->state)));
+    CHECK(claim->slot == registry->slot && is_held(claim_kind(claim)));
     return claim;
 }
 
@@ -160,9 +229,9 @@ enum status registry_listen(struct registry *registry, uint32_t index)
 {
     registry_lock(registry);
     struct registry_claim *claim = own_claim(registry, index);
-    atomic_store(&claim->state, CLAIM_FREE); /* not in its own way */
+    set_kind(claim, CLAIM_FREE); /* not in its own way */
     enum status status = is_taken(registry, &claim->name, false) ? STATUS_IN_USE : STATUS_OK;
-    atomic_store(&claim->state, status == STATUS_OK ? CLAIM_LISTENING : CLAIM_BOUND);
+    set_kind(claim, status == STATUS_OK ? CLAIM_LISTENING : CLAIM_BOUND);
     if (status == STATUS_OK) {
         steering_attach(registry);
     }
@@ -174,9 +243,9 @@ void registry_release(struct registry *registry, uint32_t index)
 {
     registry_lock(registry);
     struct registry_claim *claim = own_claim(registry, index);
-    bool listened = atomic_load(&claim->state) == CLAIM_LISTENING;
-    claim->stamp = registry->file->next_stamp++;
-    atomic_store(&claim->state, listened ? CLAIM_FORMER : CLAIM_FREE);
+    bool listened = claim_kind(claim) == CLAIM_LISTENING;
+    __atomic_store_n(&claim->stamp, registry->file->next_stamp++, __ATOMIC_RELAXED);
+    set_kind(claim, listened ? CLAIM_FORMER : CLAIM_FREE);
     if (listened) {
         steering_attach(registry);
     }
@@ -185,20 +254,19 @@ void registry_release(struct registry *registry, uint32_t index)
 
 /* How well a claim fits a request: 0 not at all. A listener before a former one, the narrow before
  * the wide, the newest among former ones. */
-static uint64_t fitness(const struct registry_claim *claim, const struct registry_name *request)
+static uint64_t fitness(const struct claim_view *claim, const struct registry_name *request)
 {
-    uint32_t state = atomic_load(&claim->state);
-    if (!names_overlap(&claim->name, request)) {
+    if (claim->slot >= REGISTRY_SLOTS || !names_overlap(&claim->name, request)) {
         return 0;
     }
-    if (state == CLAIM_LISTENING) {
+    if (claim->kind == CLAIM_LISTENING) {
         return UINT64_MAX - (claim->name.scope != REGISTRY_EXACT) -
                (claim->name.scope == REGISTRY_ANY);
     }
-    return state == CLAIM_FORMER ? claim->stamp + 1 : 0;
+    return claim->kind == CLAIM_FORMER ? claim->stamp + 1 : 0;
 }
 
-uint32_t registry_find_listener(struct registry *registry, uint64_t service_id,
+uint32_t registry_find_listener(const struct registry *registry, uint64_t service_id,
                                 const struct gid *address)
 {
     struct registry_name request = {
@@ -208,15 +276,18 @@ uint32_t registry_find_listener(struct registry *registry, uint64_t service_id,
     };
     uint32_t found = REGISTRY_NO_SLOT;
     uint64_t best = 0;
-    registry_lock(registry);
     for (uint32_t i = 0; i < claim_end(registry); i++) {
-        const struct registry_claim *claim = &registry->file->claims[i];
-        uint64_t fit = fitness(claim, &request);
-        if (fit > best && claim_counts(registry, claim)) {
-            found = claim->slot;
+        const struct registry_claim *entry = &registry->file->claims[i];
+        struct claim_view claim;
+        if (__atomic_load_n(&entry->name.service_id, __ATOMIC_RELAXED) != service_id ||
+            (!read_claim(entry, &claim) && !read_claim(entry, &claim))) {
+            continue;
+        }
+        uint64_t fit = fitness(&claim, &request);
+        if (fit > best && registry_slot_lives(registry, claim.slot)) {
+            found = claim.slot;
             best = fit;
         }
     }
-    registry_unlock(registry);
     return found;
 }

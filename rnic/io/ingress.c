@@ -27,9 +27,11 @@ static uint64_t big_endian(const uint8_t *bytes, uint32_t count)
     return value;
 }
 
-/* Whose a MAD is. A REQ belongs to who listens; all others to whose communication id they name.
- * What is nobody's is ours: our cm answers for those who are gone. A REJ of a peer that gave up
- * before it heard from us names no id of ours: whoever knows the peer's takes it. */
+/* Whose a MAD is. A REQ belongs to who listens at its address, which the registry knows best: our
+ * cm may listen at others of the host, and somebody else at this one. All others to whose
+ * communication id they name. What is nobody's is ours: our cm answers for those who are gone. A
+ * REJ of a peer that gave up before it heard from us names no id of ours: whoever knows the peer's
+ * takes it. */
 static uint32_t owner_of_mad(const struct ingress *ingress, const struct path *path,
                              const uint8_t *bytes, uint32_t length)
 {
@@ -40,10 +42,10 @@ static uint32_t owner_of_mad(const struct ingress *ingress, const struct path *p
     uint64_t kind = big_endian(bytes + AT_ATTRIBUTE, 2);
     if (kind == CM_MESSAGE_REQ) {
         uint64_t service_id = big_endian(bytes + AT_SERVICE_ID, 8);
-        if (ingress->closing || cm_is_listening(ingress->cm, service_id, &path->local)) {
-            return own;
+        uint32_t slot = REGISTRY_NO_SLOT;
+        if (!ingress->closing) {
+            slot = registry_find_listener(ingress->registry, service_id, &path->local);
         }
-        uint32_t slot = registry_find_listener(ingress->registry, service_id, &path->local);
         return slot != REGISTRY_NO_SLOT ? slot : own;
     }
     uint32_t id = (uint32_t)big_endian(bytes + AT_REMOTE_ID, 4);

@@ -105,6 +105,55 @@ static bool has_event(struct process *process, enum cm_event_kind kind)
     return came;
 }
 
+static struct cm_message request_of(uint32_t peer_id)
+{
+    return (struct cm_message){.kind = CM_MESSAGE_REQ,
+                               .transaction = 7,
+                               .local_id = peer_id,
+                               .service_id = SERVICE,
+                               .local_qpn = {100 + peer_id - PEER_ID},
+                               .path_mtu = PATH_MTU_1024,
+                               .path = {.local = path.remote, .remote = path.local}};
+}
+
+static void listen_at(struct process *process, const struct gid *address)
+{
+    struct registry_name name = {
+        .service_id = SERVICE, .scope = REGISTRY_EXACT, .address = *address};
+    struct cm_listener *listener;
+    uint32_t claim;
+    assert_int_equal(registry_claim(process->ingress.registry, &name, false, &claim), STATUS_OK);
+    assert_int_equal(registry_listen(process->ingress.registry, claim), STATUS_OK);
+    assert_int_equal(cm_listen(process->ingress.cm, SERVICE, NULL, 0, NULL, &listener), STATUS_OK);
+}
+
+/* Two processes at one port; rdmacm's listeners hear of all addresses. Whichever gets the REQ. */
+static void one_port_at_two_addresses(void **state)
+{
+    (void)state;
+    static const struct gid elsewhere = {{[10] = 0xff, 0xff, 10, 0, 0, 9}};
+    char file[64];
+    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
+    unlink(file);
+    struct process all[2];
+    for (int i = 0; i < 2; i++) {
+        start(&all[i], file);
+    }
+    listen_at(&all[0], &elsewhere);
+    listen_at(&all[1], &path.local);
+    for (int way = 0; way < 2; way++) {
+        struct cm_message request = request_of(PEER_ID + (uint32_t)way);
+        arrive(&all[way], &request);
+        handoff_receive(all[1].ingress.handoff, &all[1].ingress.receiver);
+        assert_false(has_event(&all[0], CM_EVENT_REQUEST));
+        assert_true(has_event(&all[1], CM_EVENT_REQUEST));
+    }
+    for (int i = 0; i < 2; i++) {
+        stop(&all[i]);
+    }
+    unlink(file);
+}
+
 /* REQ at the listener, then the peer gives up; its REJ names none of our ids. */
 static void a_reject_without_our_id_finds_the_request(void **state)
 {
@@ -120,13 +169,7 @@ static void a_reject_without_our_id_finds_the_request(void **state)
     assert_int_equal(cm_listen(listening->ingress.cm, SERVICE, NULL, 0, NULL, &listener),
                      STATUS_OK);
     for (int way = 0; way < 3; way++) { /* to whichever process the kernel gives it */
-        struct cm_message request = {.kind = CM_MESSAGE_REQ,
-                                     .transaction = 7,
-                                     .local_id = PEER_ID + (uint32_t)way,
-                                     .service_id = SERVICE,
-                                     .local_qpn = {100 + (uint32_t)way},
-                                     .path_mtu = PATH_MTU_1024,
-                                     .path = {.local = path.remote, .remote = path.local}};
+        struct cm_message request = request_of(PEER_ID + (uint32_t)way);
         arrive(listening, &request);
         assert_true(has_event(listening, CM_EVENT_REQUEST));
         struct cm_message reject = {.kind = CM_MESSAGE_REJ,
@@ -149,6 +192,7 @@ static void a_reject_without_our_id_finds_the_request(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_port_at_two_addresses),
         cmocka_unit_test(a_reject_without_our_id_finds_the_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

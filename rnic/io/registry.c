@@ -34,6 +34,13 @@ static int file_lock(int descriptor, int command, short type, off_t start, off_t
     return result;
 }
 
+/* False: somebody has it. */
+static bool try_lock_table(int descriptor)
+{
+    struct flock lock;
+    return file_lock(descriptor, F_OFD_SETLK, F_WRLCK, TABLE_LOCK_BYTE, 1, &lock) == 0;
+}
+
 static void lock_table(int descriptor)
 {
     struct flock lock;
@@ -52,6 +59,18 @@ void registry_lock(struct registry *registry)
 {
     pthread_mutex_lock(&registry->mutex);
     lock_table(registry->descriptor);
+}
+
+bool registry_try_lock(struct registry *registry)
+{
+    if (pthread_mutex_trylock(&registry->mutex) != 0) {
+        return false;
+    }
+    bool locked = try_lock_table(registry->descriptor);
+    if (!locked) {
+        pthread_mutex_unlock(&registry->mutex);
+    }
+    return locked;
 }
 
 void registry_unlock(struct registry *registry)
@@ -155,7 +174,7 @@ static enum status map_file(int descriptor, struct registry_file **ret_file)
     return STATUS_OK;
 }
 
-bool registry_slot_lives(struct registry *registry, uint32_t slot)
+bool registry_slot_lives(const struct registry *registry, uint32_t slot)
 {
     struct flock lock;
     if (slot == registry->slot) {

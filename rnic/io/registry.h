@@ -6,7 +6,9 @@
  * killed at any instant and the others go on. Claims on services die with their slot.
  *
  * Calls may be made by any thread, with the engine's lock held or not; they take the file's lock
- * for some microseconds. Not here: moving packets between processes (handoff.h). */
+ * for some microseconds, or as long as a process that holds it is stopped. What the engine asks for
+ * packets takes no lock and does not wait: registry_find_listener, registry_slot_is_used. Not here:
+ * moving packets between processes (handoff.h). */
 #ifndef WEIR_IO_REGISTRY_H
 #define WEIR_IO_REGISTRY_H
 
@@ -70,7 +72,7 @@ void registry_release(struct registry *registry, uint32_t claim);
 
 /* The slot of the live process that listens for a service at an address; exact claims come before
  * wide ones. REGISTRY_NO_SLOT: none. */
-uint32_t registry_find_listener(struct registry *registry, uint64_t service_id,
+uint32_t registry_find_listener(const struct registry *registry, uint64_t service_id,
                                 const struct gid *address);
 
 /* A process holds the slot, as far as the file says: a dead one may not have been noticed yet. */

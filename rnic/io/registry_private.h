@@ -25,7 +25,7 @@ enum claim_state {
 };
 
 struct registry_claim {
-    _Atomic uint32_t state;
+    _Atomic uint32_t state; /* an enum claim_state, and above it a serial number of changes */
     uint32_t slot;
     uint64_t stamp; /* order of release, for reuse */
     struct registry_name name;
@@ -66,14 +66,18 @@ struct registry {
 };
 
 void registry_lock(struct registry *registry);
+/* False: somebody holds it. */
+bool registry_try_lock(struct registry *registry);
 void registry_unlock(struct registry *registry);
 
-/* Locked. Says the truth, by a system call. */
-bool registry_slot_lives(struct registry *registry, uint32_t slot);
+/* Says the truth, by a system call. */
+bool registry_slot_lives(const struct registry *registry, uint32_t slot);
 /* Locked. Forgets a slot of a dead process: its claims, its places in the groups. */
 void registry_bury(struct registry *registry, uint32_t slot);
 /* Locked. Buries all that have died; returns how many. */
 uint32_t registry_bury_dead(struct registry *registry);
+/* Locked. */
+bool claims_is_listening(const struct registry_claim *claim);
 /* Locked. */
 void claims_forget_slot(struct registry *registry, uint32_t slot);
 /* Locked. Puts what the file says into the kernel: who has which place, who listens where. */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -304,6 +305,69 @@ static void foreign_files_are_refused_and_broken_ones_renewed(void **state)
 
 #define SHARED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+/* A process that is stopped while it changes the registry stops nobody's engine. */
+static void search_waits_for_nobody(void **state)
+{
+    uint32_t slot, claim;
+    struct registry *registry = open_registry(state);
+    struct registry_name name = name_of(7100, REGISTRY_EXACT, &here);
+    assert_int_equal(registry_claim(registry, &name, false, &claim), STATUS_OK);
+    assert_int_equal(registry_listen(registry, claim), STATUS_OK);
+    pid_t child = start_holder(state, 7101, &slot);
+    int other = open(((struct fixture *)*state)->path, O_RDWR);
+    struct flock table = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    assert_int_equal(fcntl(other, F_OFD_SETLK, &table), 0);
+    alarm(20);
+    assert_int_equal(registry_find_listener(registry, name.service_id, &here),
+                     registry_slot(registry));
+    assert_int_equal(registry_find_listener(registry, rdma_cm_service_id(6, 7101), &here), slot);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(registry_find_listener(registry, rdma_cm_service_id(6, 7101), &here),
+                     REGISTRY_NO_SLOT);
+    alarm(0);
+    close(other);
+    registry_close(registry);
+}
+
+/* Claims that come and go while another thread looks: it finds the one that stays, and never one
+ * that is made of two. */
+static void *come_and_go(void *argument)
+{
+    struct registry *registry = argument;
+    for (uint32_t i = 0; i < 300; i++) {
+        uint32_t claims[2];
+        const struct registry_name names[2] = {name_of(7300, REGISTRY_EXACT, &there),
+                                               name_of(7301, REGISTRY_EXACT, &here)};
+        for (uint32_t j = 0; j < 2; j++) {
+            assert_int_equal(registry_claim(registry, &names[(i + j) % 2], false, &claims[j]),
+                             STATUS_OK);
+        }
+        registry_release(registry, claims[0]);
+        registry_release(registry, claims[1]);
+    }
+    return NULL;
+}
+
+static void search_sees_whole_claims(void **state)
+{
+    pthread_t thread;
+    uint32_t claim;
+    struct registry *registry = open_registry(state);
+    struct registry_name stays = name_of(7299, REGISTRY_EXACT, &here);
+    assert_int_equal(registry_claim(registry, &stays, false, &claim), STATUS_OK);
+    assert_int_equal(registry_listen(registry, claim), STATUS_OK);
+    assert_int_equal(pthread_create(&thread, NULL, come_and_go, registry), 0);
+    for (uint32_t i = 0; i < 3000; i++) {
+        assert_int_equal(registry_find_listener(registry, stays.service_id, &here),
+                         registry_slot(registry));
+        assert_int_equal(registry_find_listener(registry, rdma_cm_service_id(6, 7300), &here),
+                         REGISTRY_NO_SLOT);
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    registry_close(registry);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +381,8 @@ int main(void)
         SHARED(narrow_listener_comes_first_and_former_one_last),
         SHARED(claims_have_room_for_many_that_come_and_go),
         SHARED(foreign_files_are_refused_and_broken_ones_renewed),
+        cmocka_unit_test_setup_teardown(search_waits_for_nobody, setup, teardown),
+        cmocka_unit_test_setup_teardown(search_sees_whole_claims, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

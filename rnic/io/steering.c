@@ -62,7 +62,7 @@ static void add_services(struct program *program, const struct registry_file *fi
     for (uint32_t i = 0; i < file->claim_end && i < REGISTRY_CLAIMS && added < SERVICES_MAX; i++) {
         const struct registry_claim *claim = &file->claims[i];
         uint32_t place = place_of(group, claim->slot);
-        if (atomic_load(&claim->state) == CLAIM_LISTENING && place < group->count) {
+        if (claims_is_listening(claim) && place < group->count) {
             add_choice(program, (uint32_t)claim->name.service_id, place);
             added++;
         }
@@ -207,7 +207,9 @@ void steering_correct(struct steering *steering, enum udp_family family, uint32_
     if (instant_elapsed_ns(changed, clock_now()) < SETTLING_NS) {
         return;
     }
-    registry_lock(registry);
+    if (!registry_try_lock(registry)) {
+        return; /* by whoever may be stopped; the next packet asks again */
+    }
     bool died = registry_bury_dead(registry) > 0;
     changed.ns = atomic_load(&group->changed_ns);
     if (instant_elapsed_ns(changed, clock_now()) >= SETTLING_NS) {
