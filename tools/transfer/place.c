@@ -80,6 +80,9 @@ static int check_target(int directory, const char *name, bool force)
     if (S_ISDIR(status.st_mode)) {
         return EISDIR;
     }
+    if (!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) {
+        return EMEDIUMTYPE;
+    }
     return force ? 0 : EEXIST;
 }
 
@@ -183,6 +186,16 @@ static int rename_new(int directory, const char *from, const char *to)
     return 0;
 }
 
+/* Looks again: something that is not replaced may have come up meanwhile. */
+static int replace(int directory, const char *from, const char *to)
+{
+    int error = check_target(directory, to, true);
+    if (error != 0) {
+        return error;
+    }
+    return renameat(directory, from, directory, to) == 0 ? 0 : errno;
+}
+
 static int take_name(struct place *place)
 {
     if (!place->named) {
@@ -202,14 +215,8 @@ static int take_name(struct place *place)
         }
         place->named = true;
     }
-    int error;
-    if (place->force) {
-        error = renameat(place->directory, place->temporary, place->directory, place->name) == 0
-                    ? 0
-                    : errno;
-    } else {
-        error = rename_new(place->directory, place->temporary, place->name);
-    }
+    int error = place->force ? replace(place->directory, place->temporary, place->name)
+                             : rename_new(place->directory, place->temporary, place->name);
     place->named = error != 0;
     return error;
 }

@@ -4,7 +4,8 @@
  * Where the file system cannot do that, and for the moment of replacing an existing file, it is
  * called
  * ".weir-" and 16 hex digits, locked by the one who writes it; place_sweep removes those whose
- * writer is dead. An existing name is replaced only by force, and then by rename(2).
+ * writer is dead. An existing name is replaced only by force, only where it is a regular
+ * file or a symbolic link, and then by rename(2).
  *
  * Functions return 0 or an errno; what failed leaves nothing behind. */
 #ifndef TOOLS_TRANSFER_PLACE_H
@@ -34,8 +35,9 @@ struct place_attributes {
     bool fsync;
 };
 
-/* Fails early with EEXIST where `name` exists and force is not given, EISDIR where it is a
- * directory in any case. `place` need not be initialized. */
+/* Fails early with EEXIST where `name` exists and force is not given; in any case with EISDIR
+ * where it is a directory, EMEDIUMTYPE where it is neither a file nor a symbolic link, and EILSEQ
+ * where it is one that place_sweep would remove. `place` need not be initialized. */
 int place_begin(struct place *place, int directory, const char *name, bool force);
 int place_write(struct place *place, const void *bytes, size_t length, uint64_t offset);
 /* Sets the file's length, mode and mtime, then its name. The place is over, whatever comes out. */

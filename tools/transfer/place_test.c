@@ -87,6 +87,27 @@ static void nothing_is_replaced_unless_forced(void **state)
     assert_int_equal(place_text(*state, "dir", "x", true), EISDIR);
 }
 
+static void a_fifo_is_not_replaced_even_by_force(void **state)
+{
+    const struct scratch *scratch = *state;
+    for (int i = 0; i < 2; i++) {
+        struct place place;
+        place_without_tmpfile = i == 1;
+        const char *name = i == 1 ? "a" : "b";
+        assert_int_equal(place_begin(&place, scratch->fd, name, true), 0);
+        assert_int_equal(mkfifoat(scratch->fd, name, 0600), 0); /* it comes up meanwhile */
+        assert_int_equal(place_commit(&place, 0, &attributes), EMEDIUMTYPE);
+        assert_int_equal(place_text(scratch, name, "x", true), EMEDIUMTYPE);
+        assert_int_equal(place_text(scratch, name, "x", false), EMEDIUMTYPE);
+        assert_int_equal(place_symlink(scratch->fd, name, "x", attributes.mtime, true),
+                         EMEDIUMTYPE);
+        struct stat status;
+        assert_int_equal(fstatat(scratch->fd, name, &status, AT_SYMLINK_NOFOLLOW), 0);
+        assert_true(S_ISFIFO(status.st_mode));
+        assert_int_equal(scratch_count(scratch), i + 1);
+    }
+}
+
 /* Somebody makes the name between begin and commit. */
 static void a_name_that_comes_up_meanwhile_is_kept(void **state)
 {
@@ -167,6 +188,7 @@ int main(void)
         T(a_name_appears_at_once),
         T(a_name_appears_at_once_without_tmpfile),
         T(nothing_is_replaced_unless_forced),
+        T(a_fifo_is_not_replaced_even_by_force),
         T(a_name_that_comes_up_meanwhile_is_kept),
         T(abandoning_leaves_nothing),
         T(the_sweep_takes_the_dead_and_leaves_the_living),

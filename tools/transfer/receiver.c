@@ -122,6 +122,8 @@ static const char *place_error_text(int error)
         return "exists already (--force replaces it)";
     case EISDIR:
         return "is a directory already";
+    case EMEDIUMTYPE:
+        return "is a device, a socket or a FIFO already, and is not replaced";
     case ELOOP:
         return "is a symbolic link already, and is not followed";
     case EXDEV:
