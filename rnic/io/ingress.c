@@ -75,6 +75,20 @@ static uint32_t owner_of(const struct ingress *ingress, const struct path *path,
     return ours ? own : slot;
 }
 
+/* The ICRC fits, for an identification and DF that its sender may have used. */
+static bool is_sound(struct ingress *ingress, const struct path *path, const uint8_t *bytes,
+                     uint32_t body, uint32_t icrc, uint32_t place)
+{
+    struct path sender = path_reverse(path);
+    struct roce_ip ip, hint = {.identification = (uint16_t)place, .dont_fragment = true};
+    if (!roce_icrc_verify(&sender, &hint, bytes, body, icrc, &ip)) {
+        return false;
+    }
+    return !gid_is_ipv4(&sender.local) ||
+           (ip.dont_fragment &&
+            senders_believe(&ingress->senders, &sender.local, ip.identification));
+}
+
 static void keep(struct ingress *ingress, const struct arrival *arrival, const uint8_t *bytes,
                  uint32_t length, uint32_t place)
 {
@@ -86,9 +100,7 @@ static void keep(struct ingress *ingress, const struct arrival *arrival, const u
     for (uint32_t i = 0; i < ICRC_LENGTH; i++) {
         icrc |= (uint32_t)bytes[body + i] << 8 * i;
     }
-    struct path sender = path_reverse(&arrival->path);
-    struct roce_ip ip, hint = {.identification = (uint16_t)place, .dont_fragment = true};
-    if (roce_icrc_verify(&sender, &hint, bytes, body, icrc, &ip)) {
+    if (is_sound(ingress, &arrival->path, bytes, body, icrc, place)) {
         device_receive(ingress->device, ingress->now, arrival, bytes, body);
     } else {
         device_refuse(ingress->device, REFUSED_ICRC);

@@ -5,6 +5,7 @@
 
 #include "rnic/io/clock.h"
 #include "rnic/io/handoff.h"
+#include "rnic/io/senders.h"
 #include "rnic/io/steering.h"
 #include "rnic/io/udp.h"
 
@@ -18,6 +19,7 @@ struct ingress {
     struct registry *registry;
     struct steering *steering;
     struct handoff *handoff;
+    struct senders senders;
     struct instant now; /* of the batch, set by the caller */
     bool closing;       /* hands on by what packets say, without asking the registry */
     uint64_t foreign;   /* packets for other processes */

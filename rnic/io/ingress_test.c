@@ -75,8 +75,9 @@ static void stop(struct process *process)
     registry_close(process->ingress.registry);
 }
 
-/* A MAD of the peer reaches this process's socket. */
-static void arrive(struct process *process, const struct cm_message *message)
+/* A MAD of the peer reaches this process's socket, with an IP header like this. */
+static void arrive_as(struct process *process, const struct cm_message *message,
+                      const struct roce_ip *ip)
 {
     uint8_t bytes[DATAGRAM], header[PACKET_HEADER_MAX];
     struct packet packet = {.opcode = OPCODE(SERVICE_UD, FORM_SEND_ONLY),
@@ -89,12 +90,26 @@ static void arrive(struct process *process, const struct cm_message *message)
     memcpy(bytes, header, MAD_AT);
     cm_message_build(message, bytes + MAD_AT);
     struct path sender = path_reverse(&path);
-    struct roce_ip ip = {.dont_fragment = true};
     roce_icrc_store(bytes + MAD_AT + MAD_LENGTH,
-                    roce_icrc(&sender, &ip, bytes, MAD_AT + MAD_LENGTH));
+                    roce_icrc(&sender, ip, bytes, MAD_AT + MAD_LENGTH));
     struct udp_datagrams datagrams = {
         .arrival = {.path = path}, .bytes = bytes, .length = DATAGRAM, .segment = DATAGRAM};
     process->ingress.receiver.receive(&process->ingress.receiver, &datagrams);
+}
+
+static void arrive(struct process *process, const struct cm_message *message)
+{
+    arrive_as(process, message, &(struct roce_ip){.dont_fragment = true});
+}
+
+/* Whether a packet with such an IP header is taken. */
+static bool is_taken(struct process *process, uint16_t identification, bool dont_fragment)
+{
+    const struct counters *counters = device_counters(process->ingress.device);
+    uint64_t before = counters->refused[REFUSED_ICRC];
+    struct cm_message nothing = {.kind = CM_MESSAGE_DREP};
+    arrive_as(process, &nothing, &(struct roce_ip){identification, dont_fragment});
+    return counters->refused[REFUSED_ICRC] == before;
 }
 
 static bool has_event(struct process *process, enum cm_event_kind kind)
@@ -154,6 +169,35 @@ static void one_port_at_two_addresses(void **state)
     unlink(file);
 }
 
+/* Of the identifications that fit a packet, only those are taken that its sender uses. */
+static void damage_is_not_taken_for_another_identification(void **state)
+{
+    (void)state;
+    char file[64];
+    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
+    unlink(file);
+    struct process process;
+    start(&process, file);
+    for (uint16_t i = 0; i < 3; i++) { /* nobody's habit yet, as of rxe */
+        assert_true(is_taken(&process, (uint16_t)(40000 + i * 777), true));
+    }
+    assert_false(is_taken(&process, 0, false));
+    for (uint16_t i = 0; i < 100; i++) {
+        assert_true(is_taken(&process, i % 64, true));
+    }
+    for (int i = 0; i < 5; i++) {
+        assert_false(is_taken(&process, 33032, true));
+        assert_true(is_taken(&process, 1, true));
+    }
+    for (int i = 0; i < 7; i++) {
+        assert_false(is_taken(&process, 33032, true));
+    }
+    assert_true(is_taken(&process, 33032, true)); /* no accident: somebody else is there now */
+    assert_true(is_taken(&process, 4711, true));
+    stop(&process);
+    unlink(file);
+}
+
 /* REQ at the listener, then the peer gives up; its REJ names none of our ids. */
 static void a_reject_without_our_id_finds_the_request(void **state)
 {
@@ -192,6 +236,7 @@ static void a_reject_without_our_id_finds_the_request(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(damage_is_not_taken_for_another_identification),
         cmocka_unit_test(one_port_at_two_addresses),
         cmocka_unit_test(a_reject_without_our_id_finds_the_request),
     };
