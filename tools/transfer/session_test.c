@@ -331,6 +331,18 @@ static void shrink(struct world *world, unsigned number)
     }
 }
 
+static void change_and_hide_it(struct world *world, unsigned number)
+{
+    if (number == 6) {
+        struct stat status;
+        int fd = openat(world->scratch->fd, "here/f", O_WRONLY);
+        assert_int_equal(fstat(fd, &status), 0);
+        assert_int_equal(pwrite(fd, "other", 5, 29 * MIB), 5);
+        assert_int_equal(futimens(fd, (struct timespec[2]){status.st_atim, status.st_mtim}), 0);
+        close(fd);
+    }
+}
+
 static void vanish(struct world *world, unsigned number)
 {
     if (number == 6) {
@@ -345,6 +357,7 @@ static void a_source_that_changes_is_not_placed(void **state)
         const char *problem;
     } cases[] = {{grow, "here source changed\n"},
                  {shrink, "here source changed\n"},
+                 {change_and_hide_it, "here source changed\n"},
                  {vanish, "here source vanished\n"}};
     struct world *world = *state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

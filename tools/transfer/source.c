@@ -70,10 +70,16 @@ enum problem_code source_read(struct source *source, void *bytes, size_t length,
     return PROBLEM_NONE;
 }
 
+static bool is_same_time(const struct timespec *one, const struct timespec *other)
+{
+    return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
+}
+
+/* The time of modification can be set back; that of the last change of any kind cannot. */
 static bool is_unchanged(const struct stat *before, const struct stat *after)
 {
-    return before->st_size == after->st_size && before->st_mtim.tv_sec == after->st_mtim.tv_sec &&
-           before->st_mtim.tv_nsec == after->st_mtim.tv_nsec;
+    return before->st_size == after->st_size && is_same_time(&before->st_mtim, &after->st_mtim) &&
+           is_same_time(&before->st_ctim, &after->st_ctim);
 }
 
 enum problem_code source_check(const struct source *source, const char **ret_text)
@@ -83,13 +89,13 @@ enum problem_code source_check(const struct source *source, const char **ret_tex
         *ret_text = strerror(errno);
         return problem_code_of_errno(errno);
     }
-    if (!is_unchanged(&source->status, &after)) {
-        *ret_text = "changed while it was read";
-        return PROBLEM_CHANGED;
-    }
     if (after.st_nlink == 0 && source->status.st_nlink > 0) {
         *ret_text = "removed while it was read";
         return PROBLEM_VANISHED;
+    }
+    if (!is_unchanged(&source->status, &after)) {
+        *ret_text = "changed while it was read";
+        return PROBLEM_CHANGED;
     }
     return PROBLEM_NONE;
 }
