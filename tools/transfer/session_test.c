@@ -371,6 +371,15 @@ static void a_source_that_changes_is_not_placed(void **state)
     }
 }
 
+static void a_file_that_hides_its_size_is_not_placed(void **state)
+{
+    struct world *world = *state;
+    symlinkat("/proc/self/status", world->scratch->fd, "here/f");
+    assert_int_equal(push(world, "f", "/"), SESSION_COMPLETE);
+    assert_string_equal(world->problems[0], "here source changed\n");
+    assert_false(scratch_exists(world->scratch, "root/f"));
+}
+
 static void holes_cost_nothing(void **state)
 {
     struct world *world = *state;
@@ -656,6 +665,7 @@ int main(void)
         T(refusals_say_why),
         T(a_pull_from_nowhere_fails_that_source),
         T(a_source_that_changes_is_not_placed),
+        T(a_file_that_hides_its_size_is_not_placed),
         T(holes_cost_nothing),
         T(a_cut_line_leaves_no_name),
         T(a_server_does_not_choose_the_name),

@@ -82,6 +82,25 @@ static bool is_unchanged(const struct stat *before, const struct stat *after)
            is_same_time(&before->st_ctim, &after->st_ctim);
 }
 
+/* Files of /proc and of some network file systems hold more than their size says. */
+static enum problem_code check_end(const struct source *source, const char **ret_text)
+{
+    char byte;
+    ssize_t count;
+    do {
+        count = pread(source->fd, &byte, 1, (off_t)source->size);
+    } while (count < 0 && errno == EINTR);
+    if (count > 0) {
+        *ret_text = "holds more than its size says";
+        return PROBLEM_CHANGED;
+    }
+    if (count < 0) {
+        *ret_text = strerror(errno);
+        return problem_code_of_errno(errno);
+    }
+    return PROBLEM_NONE;
+}
+
 enum problem_code source_check(const struct source *source, const char **ret_text)
 {
     struct stat after;
@@ -97,5 +116,5 @@ enum problem_code source_check(const struct source *source, const char **ret_tex
         *ret_text = "changed while it was read";
         return PROBLEM_CHANGED;
     }
-    return PROBLEM_NONE;
+    return check_end(source, ret_text);
 }

@@ -29,7 +29,7 @@ uint64_t source_skip_hole(struct source *source);
 /* Reads `length` bytes of data at the position and moves it. PROBLEM_NONE, or why not. */
 enum problem_code source_read(struct source *source, void *bytes, size_t length,
                               const char **ret_text);
-/* At the end: the file is still what it was when it was opened. */
+/* At the end: the file is still what it was when it was opened, and ends where its size said. */
 enum problem_code source_check(const struct source *source, const char **ret_text);
 
 #endif
