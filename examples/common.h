@@ -32,12 +32,24 @@ static inline void example_open(struct example *example)
     }
 }
 
-static inline struct weir_memory *example_memory(struct example *example, size_t length,
-                                                 unsigned rights)
+/* Memory for this side only. */
+static inline struct weir_memory *example_memory(struct example *example, size_t length)
 {
     struct weir_memory *memory;
     struct weir_error error;
-    if (weir_memory_allocate(example->fabric, length, rights, &memory, &error) != WEIR_OK) {
+    if (weir_memory_allocate(example->fabric, length, WEIR_LOCAL, &memory, &error) != WEIR_OK) {
+        example_fail("memory", error.message);
+    }
+    return memory;
+}
+
+/* Memory that the connection's peer may reach. */
+static inline struct weir_memory *example_memory_for(struct weir_connection *connection,
+                                                     size_t length, unsigned rights)
+{
+    struct weir_memory *memory;
+    struct weir_error error;
+    if (weir_memory_allocate_for(connection, length, rights, &memory, &error) != WEIR_OK) {
         example_fail("memory", error.message);
     }
     return memory;

@@ -49,7 +49,7 @@ static void server_received(struct weir_connection *connection, const void *byte
                             void *user)
 {
     struct state *state = user;
-    if (state->fd >= 0 || length == 0 || length > NAME_LENGTH_MAX ||
+    if (state->slots != NULL || length == 0 || length > NAME_LENGTH_MAX ||
         memchr(bytes, '/', length) != NULL || memchr(bytes, '\0', length) != NULL) {
         weir_abort(connection, "that is no file name");
         return;
@@ -62,6 +62,7 @@ static void server_received(struct weir_connection *connection, const void *byte
         weir_abort(connection, strerror(errno));
         return;
     }
+    state->slots = example_memory_for(connection, SLOTS * SLOT_SIZE, WEIR_REMOTE_WRITE);
     uint8_t region[WEIR_REMOTE_LENGTH];
     struct weir_remote remote = weir_memory_remote(state->slots);
     weir_remote_pack(&remote, region);
@@ -165,8 +166,6 @@ int main(int argc, char **argv)
     }
     struct state state = {.fd = -1, .directory = argv[2]};
     example_open(&state.example);
-    state.slots = example_memory(&state.example, SLOTS * SLOT_SIZE,
-                                 is_server ? WEIR_REMOTE_WRITE : WEIR_LOCAL);
     if (is_server) {
         example_listen(&state.example, argv[3], NULL, accepted, &state);
     } else {
@@ -176,6 +175,7 @@ int main(int argc, char **argv)
             example_fail(argv[3], strerror(errno));
         }
         snprintf(state.name, sizeof(state.name), "%s", basename(argv[3]));
+        state.slots = example_memory(&state.example, SLOTS * SLOT_SIZE);
         example_connect(&state.example, argv[2], NULL, &handler, &state);
     }
     example_run(&state.example);

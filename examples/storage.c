@@ -140,7 +140,10 @@ static void request_next(struct weir_connection *connection, struct state *state
 
 static void initiator_opened(struct weir_connection *connection, void *user)
 {
-    request_next(connection, user);
+    struct state *state = user;
+    state->memory =
+        example_memory_for(connection, BUFFER_SIZE, WEIR_REMOTE_READ | WEIR_REMOTE_WRITE);
+    request_next(connection, state);
 }
 
 static void initiator_received(struct weir_connection *connection, const void *bytes, size_t length,
@@ -180,12 +183,10 @@ int main(int argc, char **argv)
     }
     example_open(&state.example);
     if (is_server) {
-        state.memory = example_memory(&state.example, DISK_SIZE, WEIR_LOCAL);
+        state.memory = example_memory(&state.example, DISK_SIZE);
         example_listen(&state.example, argv[2], NULL, accepted, &state);
     } else {
         struct weir_handler handler = {initiator_opened, initiator_received, NULL, closed};
-        state.memory =
-            example_memory(&state.example, BUFFER_SIZE, WEIR_REMOTE_READ | WEIR_REMOTE_WRITE);
         example_connect(&state.example, argv[2], NULL, &handler, &state);
     }
     example_run(&state.example);

@@ -48,6 +48,7 @@ static void server_opened(struct weir_connection *connection, void *user)
 {
     struct state *state = user;
     uint8_t bytes[WEIR_REMOTE_LENGTH];
+    state->memory = example_memory_for(connection, REGION, WEIR_REMOTE_WRITE | WEIR_REMOTE_READ);
     struct weir_remote remote = weir_memory_remote(state->memory);
     weir_remote_pack(&remote, bytes);
     weir_send(connection, bytes, sizeof(bytes), NULL, NULL);
@@ -129,12 +130,11 @@ int main(int argc, char **argv)
         return 2;
     }
     example_open(&state.example);
-    state.memory = example_memory(&state.example, REGION,
-                                  is_server ? WEIR_REMOTE_WRITE | WEIR_REMOTE_READ : WEIR_LOCAL);
     if (is_server) {
         example_listen(&state.example, argv[2], &options, accepted, &state);
     } else {
         struct weir_handler handler = {NULL, client_received, NULL, closed};
+        state.memory = example_memory(&state.example, REGION);
         example_connect(&state.example, argv[2], &options, &handler, &state);
     }
     example_run(&state.example);

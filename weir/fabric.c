@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "weir/domain.h"
 #include "weir/error_private.h"
 
 #define SYSFS "/sys/class/infiniband"
@@ -154,20 +155,14 @@ static enum weir_status open_device(struct weir_fabric *fabric, const struct wis
                                    : "%d devices offered by %s",
                          count, fabric->library.path);
     }
-    fabric->domain = verbs->alloc_pd(fabric->context);
-    if (fabric->domain == NULL) {
-        return error_set(ret_error, WEIR_SYSTEM, "%s: protection domain: %m", fabric->device);
-    }
-    return WEIR_OK;
+    return domain_create(fabric, &fabric->domain, ret_error);
 }
 
 static void close_device(struct weir_fabric *fabric)
 {
     const struct verbs *verbs = &fabric->library.verbs;
-    if (fabric->domain != NULL) {
-        verbs->dealloc_pd(fabric->domain);
-        fabric->domain = NULL;
-    }
+    domain_release(fabric->domain);
+    fabric->domain = NULL;
     if (fabric->cm_contexts != NULL) {
         verbs->cm_free_devices(fabric->cm_contexts);
         fabric->cm_contexts = NULL;
@@ -293,8 +288,10 @@ enum weir_status weir_fabric_open(const struct weir_fabric_options *options,
     if (fabric == NULL) {
         return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
     }
+    pthread_mutex_init(&fabric->lock, NULL);
     status = open_chosen(fabric, options, &wish, ret_error);
     if (status != WEIR_OK) {
+        pthread_mutex_destroy(&fabric->lock);
         free(fabric);
         return status;
     }
@@ -309,6 +306,7 @@ void weir_fabric_close(struct weir_fabric *fabric)
     }
     /* The library stays mapped: drivers, and our RNIC's engine, may have threads in it. */
     close_device(fabric);
+    pthread_mutex_destroy(&fabric->lock);
     free(fabric);
 }
 

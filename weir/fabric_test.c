@@ -257,6 +257,8 @@ static void test_memory(void **state)
     assert_int_equal(weir_memory_allocate(fabric, 0, WEIR_LOCAL, &memory, &error), WEIR_INVALID);
     assert_null(memory);
     assert_int_equal(weir_memory_register(fabric, bytes, 100, WEIR_REMOTE_READ, &memory, &error),
+                     WEIR_INVALID); /* which peer? */
+    assert_int_equal(weir_memory_register(fabric, bytes, 100, WEIR_LOCAL, &memory, &error),
                      WEIR_OK);
     assert_ptr_equal(weir_memory_bytes(memory), bytes);
     assert_int_equal(weir_memory_length(memory), 100);

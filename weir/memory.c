@@ -7,14 +7,17 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "weir/domain.h"
 #include "weir/error_private.h"
-#include "weir/fabric_private.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
 struct weir_memory {
     struct weir_fabric *fabric;
+    struct domain *domain; /* held; the fabric's or a connection's */
     struct ibv_mr *region;
+    struct share *shares; /* of the fabric's memory, in domains of connections */
+    int access;
     void *bytes;
     size_t length;
     size_t mapped; /* ours to unmap; 0: the caller's */
@@ -37,10 +40,10 @@ static enum weir_status explain(struct weir_fabric *fabric, size_t length, int e
                      "%s: registering %zu bytes: %s", fabric->device, length, strerror(error));
 }
 
-static enum weir_status register_with(struct weir_fabric *fabric, void *bytes, size_t length,
-                                      int access, struct weir_memory **ret_memory,
-                                      struct weir_error *ret_error)
+static enum weir_status register_with(struct domain *domain, void *bytes, size_t length, int access,
+                                      struct weir_memory **ret_memory, struct weir_error *ret_error)
 {
+    struct weir_fabric *fabric = domain->fabric;
     if (length == 0 || bytes == NULL) {
         return error_set(ret_error, WEIR_INVALID, "registering no bytes");
     }
@@ -49,13 +52,16 @@ static enum weir_status register_with(struct weir_fabric *fabric, void *bytes, s
         return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
     }
     errno = 0;
-    memory->region = fabric->library.verbs.reg_mr(fabric->domain, bytes, length, access);
+    memory->region = fabric->library.verbs.reg_mr(domain->pd, bytes, length, access);
     if (memory->region == NULL) {
         int error = errno;
         free(memory);
         return explain(fabric, length, error, ret_error);
     }
+    domain_hold(domain);
     memory->fabric = fabric;
+    memory->domain = domain;
+    memory->access = access;
     memory->bytes = bytes;
     memory->length = length;
     *ret_memory = memory;
@@ -68,25 +74,108 @@ static int access_of(unsigned rights)
            ((rights & WEIR_REMOTE_READ) != 0 ? IBV_ACCESS_REMOTE_READ : 0);
 }
 
-enum weir_status memory_register_source(struct weir_fabric *fabric, const void *bytes,
-                                        size_t length, unsigned rights,
-                                        struct weir_memory **ret_memory,
+enum weir_status memory_register_source(struct domain *domain, const void *bytes, size_t length,
+                                        unsigned rights, struct weir_memory **ret_memory,
                                         struct weir_error *ret_error)
 {
-    return register_with(fabric, (void *)(uintptr_t)bytes, length, access_of(rights), ret_memory,
+    return register_with(domain, (void *)(uintptr_t)bytes, length, access_of(rights), ret_memory,
                          ret_error);
 }
 
-enum weir_status weir_memory_register(struct weir_fabric *fabric, void *bytes, size_t length,
-                                      unsigned rights, struct weir_memory **ret_memory,
-                                      struct weir_error *ret_error)
+enum weir_status memory_register_in(struct domain *domain, void *bytes, size_t length,
+                                    unsigned rights, struct weir_memory **ret_memory,
+                                    struct weir_error *ret_error)
 {
     int access = access_of(rights) | IBV_ACCESS_LOCAL_WRITE;
-    if (fabric->is_iwarp) {
+    if (domain->fabric->is_iwarp) {
         access |= IBV_ACCESS_REMOTE_WRITE; /* a READ's answer comes as tagged data [RFC 5040] */
     }
-    return register_with(fabric, bytes, length, access, ret_memory, ret_error);
+    return register_with(domain, bytes, length, access, ret_memory, ret_error);
 }
+
+/* --- memory of the fabric in the domains of connections --- */
+
+/* The fabric's lock is held. */
+void memory_end_share(struct share *share)
+{
+    if (share->previous != NULL) {
+        share->previous->next = share->next;
+    } else {
+        share->domain->shares = share->next;
+    }
+    if (share->next != NULL) {
+        share->next->previous = share->previous;
+    }
+    if (share->previous_of_memory != NULL) {
+        share->previous_of_memory->next_of_memory = share->next_of_memory;
+    } else {
+        share->memory->shares = share->next_of_memory;
+    }
+    if (share->next_of_memory != NULL) {
+        share->next_of_memory->previous_of_memory = share->previous_of_memory;
+    }
+    share->domain->fabric->library.verbs.dereg_mr(share->region);
+    free(share);
+}
+
+/* The fabric's lock is held. */
+static enum weir_status begin_share(struct weir_memory *memory, struct domain *domain,
+                                    struct share **ret_share)
+{
+    struct share *share = calloc(1, sizeof(*share));
+    if (share == NULL) {
+        return WEIR_NO_MEMORY;
+    }
+    errno = 0;
+    share->region = domain->fabric->library.verbs.reg_mr(domain->pd, memory->bytes, memory->length,
+                                                         memory->access);
+    if (share->region == NULL) {
+        enum weir_status status = errno == ENOMEM ? WEIR_NO_MEMORY : WEIR_SYSTEM;
+        free(share);
+        return status;
+    }
+    share->domain = domain;
+    share->memory = memory;
+    share->next = domain->shares;
+    if (share->next != NULL) {
+        share->next->previous = share;
+    }
+    domain->shares = share;
+    share->next_of_memory = memory->shares;
+    if (share->next_of_memory != NULL) {
+        share->next_of_memory->previous_of_memory = share;
+    }
+    memory->shares = share;
+    *ret_share = share;
+    return WEIR_OK;
+}
+
+enum weir_status memory_key_in(struct weir_memory *memory, struct domain *domain, uint32_t *ret_key)
+{
+    if (memory->domain == domain) {
+        *ret_key = memory->region->lkey;
+        return WEIR_OK;
+    }
+    if (memory->domain != domain->fabric->domain) {
+        return WEIR_INVALID;
+    }
+    pthread_mutex_lock(&domain->fabric->lock);
+    enum weir_status status = WEIR_OK;
+    struct share *share = domain->shares;
+    while (share != NULL && share->memory != memory) {
+        share = share->next;
+    }
+    if (share == NULL) {
+        status = begin_share(memory, domain, &share);
+    }
+    if (status == WEIR_OK) {
+        *ret_key = share->region->lkey;
+    }
+    pthread_mutex_unlock(&domain->fabric->lock);
+    return status;
+}
+
+/* --- allocation --- */
 
 static void *map(size_t length, size_t *ret_mapped)
 {
@@ -112,8 +201,8 @@ static void *map(size_t length, size_t *ret_mapped)
     return bytes;
 }
 
-enum weir_status weir_memory_allocate(struct weir_fabric *fabric, size_t length, unsigned rights,
-                                      struct weir_memory **ret_memory, struct weir_error *ret_error)
+enum weir_status memory_allocate_in(struct domain *domain, size_t length, unsigned rights,
+                                    struct weir_memory **ret_memory, struct weir_error *ret_error)
 {
     if (length == 0 || length > PTRDIFF_MAX - HUGE_PAGE) {
         return error_set(ret_error, WEIR_INVALID, "allocating %zu bytes", length);
@@ -124,8 +213,7 @@ enum weir_status weir_memory_allocate(struct weir_fabric *fabric, size_t length,
         return error_set(ret_error, WEIR_NO_MEMORY, "allocating %zu bytes: %m", length);
     }
     struct weir_memory *memory;
-    enum weir_status status =
-        weir_memory_register(fabric, bytes, length, rights, &memory, ret_error);
+    enum weir_status status = memory_register_in(domain, bytes, length, rights, &memory, ret_error);
     if (status != WEIR_OK) {
         munmap(bytes, mapped);
         return status;
@@ -135,12 +223,49 @@ enum weir_status weir_memory_allocate(struct weir_fabric *fabric, size_t length,
     return WEIR_OK;
 }
 
+/* --- the public calls of the fabric's memory --- */
+
+static enum weir_status check_rights(unsigned rights, struct weir_error *ret_error)
+{
+    if (rights == WEIR_LOCAL) {
+        return WEIR_OK;
+    }
+    return error_set(ret_error, WEIR_INVALID,
+                     "memory that a peer may reach belongs to a connection"
+                     " (weir_memory_register_for, weir_memory_allocate_for)");
+}
+
+enum weir_status weir_memory_register(struct weir_fabric *fabric, void *bytes, size_t length,
+                                      unsigned rights, struct weir_memory **ret_memory,
+                                      struct weir_error *ret_error)
+{
+    enum weir_status status = check_rights(rights, ret_error);
+    return status != WEIR_OK
+               ? status
+               : memory_register_in(fabric->domain, bytes, length, rights, ret_memory, ret_error);
+}
+
+enum weir_status weir_memory_allocate(struct weir_fabric *fabric, size_t length, unsigned rights,
+                                      struct weir_memory **ret_memory, struct weir_error *ret_error)
+{
+    enum weir_status status = check_rights(rights, ret_error);
+    return status != WEIR_OK
+               ? status
+               : memory_allocate_in(fabric->domain, length, rights, ret_memory, ret_error);
+}
+
 void weir_memory_deregister(struct weir_memory *memory)
 {
     if (memory == NULL) {
         return;
     }
+    pthread_mutex_lock(&memory->fabric->lock);
+    while (memory->shares != NULL) {
+        memory_end_share(memory->shares);
+    }
+    pthread_mutex_unlock(&memory->fabric->lock);
     memory->fabric->library.verbs.dereg_mr(memory->region);
+    domain_release(memory->domain);
     if (memory->mapped != 0) {
         munmap(memory->bytes, memory->mapped);
     }

@@ -57,8 +57,15 @@ void weir_fabric_facts(const struct weir_fabric *fabric, struct weir_fabric_fact
 bool weir_fabric_gid(const struct weir_fabric *fabric, unsigned index,
                      char ret_text[WEIR_GID_LENGTH]);
 
-/* Memory that peers may write to or read from, or that puts and gets use on this side. */
+/* Registered memory: of the fabric, or of one connection.
+ *
+ * Memory of the fabric is for this side alone: the source of puts and the target of gets, on any
+ * connection (each registers it anew when it first uses it, until either ends). No key reaches it.
+ * Memory of a connection is used by that connection's transfers and, with rights, by its peer; the
+ * keys are worth nothing on any other connection. To show one region to several peers, register it
+ * once for each. */
 struct weir_memory;
+struct weir_connection;
 
 enum weir_rights {
     WEIR_LOCAL = 0, /* source of puts, target of gets */
@@ -66,8 +73,8 @@ enum weir_rights {
     WEIR_REMOTE_READ = 1 << 1,
 };
 
-/* Registers [bytes, bytes+length), the caller's, until weir_memory_deregister. NO_MEMORY explains
- * the memlock limit where that is the cause. */
+/* Registers [bytes, bytes+length), the caller's, until weir_memory_deregister. `rights` are
+ * WEIR_LOCAL, else INVALID. NO_MEMORY explains the memlock limit where that is the cause. */
 enum weir_status weir_memory_register(struct weir_fabric *fabric, void *bytes, size_t length,
                                       unsigned rights, struct weir_memory **ret_memory,
                                       struct weir_error *ret_error);
@@ -75,13 +82,22 @@ enum weir_status weir_memory_register(struct weir_fabric *fabric, void *bytes, s
 enum weir_status weir_memory_allocate(struct weir_fabric *fabric, size_t length, unsigned rights,
                                       struct weir_memory **ret_memory,
                                       struct weir_error *ret_error);
+/* The same for one connection, from weir_connect or `accepted` on, in any state. The memory may
+ * outlive the connection; nobody reaches it then. */
+enum weir_status weir_memory_register_for(struct weir_connection *connection, void *bytes,
+                                          size_t length, unsigned rights,
+                                          struct weir_memory **ret_memory,
+                                          struct weir_error *ret_error);
+enum weir_status weir_memory_allocate_for(struct weir_connection *connection, size_t length,
+                                          unsigned rights, struct weir_memory **ret_memory,
+                                          struct weir_error *ret_error);
 /* No operation that uses it is under way. Frees what weir_memory_allocate allocated. NULL is fine.
  */
 void weir_memory_deregister(struct weir_memory *memory);
 void *weir_memory_bytes(const struct weir_memory *memory);
 size_t weir_memory_length(const struct weir_memory *memory);
 
-/* What a peer needs to name a region: sent in messages. */
+/* What a peer needs to name a region: sent in messages, on the connection that it belongs to. */
 struct weir_remote {
     uint64_t address;
     uint64_t length;

@@ -5,7 +5,7 @@
 
 #include "weir/error_private.h"
 
-enum weir_status buffers_init(struct buffers *buffers, struct weir_fabric *fabric, uint32_t size,
+enum weir_status buffers_init(struct buffers *buffers, struct domain *domain, uint32_t size,
                               uint32_t receive_count, uint32_t send_count,
                               struct weir_error *ret_error)
 {
@@ -17,8 +17,8 @@ enum weir_status buffers_init(struct buffers *buffers, struct weir_fabric *fabri
         return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
     }
     enum weir_status status =
-        weir_memory_allocate(fabric, (size_t)size * (receive_count + send_count), WEIR_LOCAL,
-                             &buffers->memory, ret_error);
+        memory_allocate_in(domain, (size_t)size * (receive_count + send_count), WEIR_LOCAL,
+                           &buffers->memory, ret_error);
     if (status != WEIR_OK) {
         free(buffers->free);
         *buffers = (struct buffers){0};

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include <weir/fabric.h>
+#include "weir/domain.h"
 
 #define BUFFER_NONE UINT32_MAX
 
@@ -18,7 +18,7 @@ struct buffers {
     uint32_t *free; /* stack of send buffers */
 };
 
-enum weir_status buffers_init(struct buffers *buffers, struct weir_fabric *fabric, uint32_t size,
+enum weir_status buffers_init(struct buffers *buffers, struct domain *domain, uint32_t size,
                               uint32_t receive_count, uint32_t send_count,
                               struct weir_error *ret_error);
 void buffers_fini(struct buffers *buffers);

@@ -190,8 +190,8 @@ static void test_put_and_get(void **state)
     struct weir_memory *here, *there;
     struct weir_error error;
     assert_int_equal(weir_memory_allocate(world.fabric, AREA, WEIR_LOCAL, &here, &error), WEIR_OK);
-    assert_int_equal(weir_memory_allocate(world.fabric, AREA, WEIR_REMOTE_WRITE | WEIR_REMOTE_READ,
-                                          &there, &error),
+    assert_int_equal(weir_memory_allocate_for(world.servers[0].connection, AREA,
+                                              WEIR_REMOTE_WRITE | WEIR_REMOTE_READ, &there, &error),
                      WEIR_OK);
     uint8_t *from = weir_memory_bytes(here);
     uint8_t *to = weir_memory_bytes(there);
@@ -268,9 +268,9 @@ static void test_notices_keep_their_place(void **state)
     struct weir_error error;
     assert_int_equal(
         weir_memory_allocate(world.fabric, EVENT_BYTES * 20, WEIR_LOCAL, &here, &error), WEIR_OK);
-    assert_int_equal(
-        weir_memory_allocate(world.fabric, EVENT_BYTES * 20, WEIR_REMOTE_WRITE, &there, &error),
-        WEIR_OK);
+    assert_int_equal(weir_memory_allocate_for(world.servers[0].connection, EVENT_BYTES * 20,
+                                              WEIR_REMOTE_WRITE, &there, &error),
+                     WEIR_OK);
     struct order order = {.area = weir_memory_bytes(there)};
     server->on_message = message_in_order;
     server->on_notice = notice_in_order;
@@ -317,7 +317,8 @@ static void test_many_puts_with_notice(void **state)
     struct weir_error error;
     assert_int_equal(weir_memory_allocate(world.fabric, 1 << 20, WEIR_LOCAL, &here, &error),
                      WEIR_OK);
-    assert_int_equal(weir_memory_allocate(world.fabric, 1 << 20, WEIR_REMOTE_WRITE, &there, &error),
+    assert_int_equal(weir_memory_allocate_for(world.servers[0].connection, 1 << 20,
+                                              WEIR_REMOTE_WRITE, &there, &error),
                      WEIR_OK);
     fill(weir_memory_bytes(here), 1 << 20, 9);
     for (uint32_t i = 0; i < 1000; i++) {
@@ -340,6 +341,51 @@ static void test_many_puts_with_notice(void **state)
     weir_memory_deregister(there);
 }
 
+/* Memory of the fabric serves each connection, and may go before or after them; memory of one
+ * connection serves no other. */
+static void test_memory_of_several(void **state)
+{
+    struct world world;
+    struct end clients[2] = {0};
+    world_open(&world, *state, 2, false);
+    struct weir_memory *shared, *passing, *there[2];
+    struct weir_error error;
+    assert_int_equal(weir_memory_allocate(world.fabric, 4096, WEIR_LOCAL, &shared, &error),
+                     WEIR_OK);
+    assert_int_equal(weir_memory_allocate(world.fabric, 4096, WEIR_LOCAL, &passing, &error),
+                     WEIR_OK);
+    fill(weir_memory_bytes(shared), 4096, 1);
+    fill(weir_memory_bytes(passing), 4096, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        world_connect(&world, &clients[i]);
+        world_run_until(&world, &clients[i].is_open);
+        world_run_until(&world, &world.servers[i].is_open);
+        assert_int_equal(weir_memory_allocate_for(world.servers[i].connection, 4096,
+                                                  WEIR_REMOTE_WRITE, &there[i], &error),
+                         WEIR_OK);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        struct end *client = &clients[i % 2];
+        struct weir_transfer transfer = {.memory = i < 2 ? passing : shared,
+                                         .length = 4096,
+                                         .remote = weir_memory_remote(there[i % 2])};
+        assert_int_equal(weir_put(client->connection, &transfer, end_done, client), WEIR_OK);
+        world_run_until_done(&world, &client->done, i / 2 + 1);
+        assert_true(is_filled(weir_memory_bytes(there[i % 2]), 4096, i < 2 ? 2 : 1));
+    }
+    weir_memory_deregister(passing);
+    struct weir_transfer foreign = {
+        .memory = there[0], .length = 8, .remote = weir_memory_remote(there[0])};
+    assert_int_equal(weir_put(clients[0].connection, &foreign, NULL, NULL), WEIR_INVALID);
+    weir_close(clients[1].connection);
+    world_run_until(&world, &clients[1].is_closed);
+    assert_int_equal(clients[0].done_bad + clients[1].done_bad, 0);
+    world_close(&world);
+    weir_memory_deregister(shared);
+    weir_memory_deregister(there[0]);
+    weir_memory_deregister(there[1]);
+}
+
 #define EACH(options)                                                                              \
     {"messages of all sizes (" #options ")", test_messages_of_all_sizes, NULL, NULL,               \
      &world_##options},                                                                            \
@@ -350,6 +396,8 @@ static void test_many_puts_with_notice(void **state)
         {"one buffer is enough (" #options ")", test_one_buffer_is_enough, NULL, NULL,             \
          &world_##options},                                                                        \
         {"too long is refused (" #options ")", test_too_long_is_refused, NULL, NULL,               \
+         &world_##options},                                                                        \
+        {"memory of several (" #options ")", test_memory_of_several, NULL, NULL,                   \
          &world_##options},                                                                        \
         {"put and get (" #options ")", test_put_and_get, NULL, NULL, &world_##options},            \
         {"notices keep their place (" #options ")", test_notices_keep_their_place, NULL, NULL,     \

@@ -73,7 +73,13 @@ enum weir_status connection_create(struct weir_poller *poller,
     sender_init(connection);
     receiver_init(connection);
     transfers_init(connection);
+    enum weir_status status = domain_create(poller->fabric, &connection->domain, ret_error);
+    if (status != WEIR_OK) {
+        free(connection);
+        return status;
+    }
     if (!poller_set_timer(poller, &connection->life, options->connect_timeout_ms)) {
+        domain_release(connection->domain);
         free(connection);
         return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
     }
@@ -125,9 +131,9 @@ enum weir_status connection_prepare(struct weir_connection *connection,
     uint32_t payload = connection->local.eager_length > MESSAGE_TEXT_MAX
                            ? connection->local.eager_length
                            : MESSAGE_TEXT_MAX;
-    return buffers_init(&connection->buffers, connection->poller->fabric,
-                        MESSAGE_HEADER_LENGTH + payload, connection->local.window + CREDIT_RESERVE,
-                        SENDER_BUFFERS + SENDER_RESERVE, ret_error);
+    return buffers_init(&connection->buffers, connection->domain, MESSAGE_HEADER_LENGTH + payload,
+                        connection->local.window + CREDIT_RESERVE, SENDER_BUFFERS + SENDER_RESERVE,
+                        ret_error);
 }
 
 void connection_agree(struct weir_connection *connection)
@@ -369,6 +375,7 @@ void connection_destroy(struct weir_connection *connection)
 {
     connection->state = CONNECTION_ENDED;
     stop(connection);
+    domain_forget_shares(connection->domain);
     enum weir_status rest = status_of_rest(connection);
     transfers_fini(connection, rest);
     receiver_fini(connection);
@@ -379,6 +386,7 @@ void connection_destroy(struct weir_connection *connection)
         connection->handler.closed(connection, &connection->reason, connection->user);
     }
     unlink_connection(connection);
+    domain_release(connection->domain);
     free(connection);
 }
 
@@ -451,6 +459,21 @@ void weir_close(struct weir_connection *connection)
 void weir_abort(struct weir_connection *connection, const char *reason)
 {
     connection_abort(connection, WEIR_CANCELED, "%.190s", reason != NULL ? reason : "aborted");
+}
+
+enum weir_status weir_memory_register_for(struct weir_connection *connection, void *bytes,
+                                          size_t length, unsigned rights,
+                                          struct weir_memory **ret_memory,
+                                          struct weir_error *ret_error)
+{
+    return memory_register_in(connection->domain, bytes, length, rights, ret_memory, ret_error);
+}
+
+enum weir_status weir_memory_allocate_for(struct weir_connection *connection, size_t length,
+                                          unsigned rights, struct weir_memory **ret_memory,
+                                          struct weir_error *ret_error)
+{
+    return memory_allocate_in(connection->domain, length, rights, ret_memory, ret_error);
 }
 
 const char *weir_peer_name(const struct weir_connection *connection)

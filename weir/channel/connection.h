@@ -48,6 +48,7 @@ struct tcp_link {
 struct weir_connection {
     struct weir_connection *next, *previous; /* of the poller's list */
     struct weir_poller *poller;
+    struct domain *domain;          /* of its queue pairs and of what its peer may reach */
     struct weir_listener *listener; /* NULL: we connected, or it is closed */
     enum connection_state state;
     bool is_server;

@@ -334,7 +334,8 @@ static void test_access(void **state)
     lie_begin(&lie, wanted->options);
     assert_int_equal(weir_memory_allocate(lie.world.fabric, 8192, WEIR_LOCAL, &here, &error),
                      WEIR_OK);
-    assert_int_equal(weir_memory_allocate(lie.world.fabric, 8192, wanted->rights, &there, &error),
+    assert_int_equal(weir_memory_allocate_for(lie.world.servers[0].connection, 8192, wanted->rights,
+                                              &there, &error),
                      WEIR_OK);
     memset(weir_memory_bytes(here), 0x55, 8192);
     struct weir_transfer transfer = {
@@ -358,6 +359,43 @@ static void test_access(void **state)
     world_close(&lie.world);
     weir_memory_deregister(here);
     weir_memory_deregister(there);
+}
+
+/* One client holds the key of another's memory, told or guessed: it opens nothing. */
+static void test_key_of_another_connection(void **state)
+{
+    const struct access_case *wanted = *state;
+    struct lie lie;
+    struct weir_error error;
+    struct weir_memory *here, *there;
+    lie_begin(&lie, wanted->options);
+    assert_int_equal(weir_memory_allocate(lie.world.fabric, 8192, WEIR_LOCAL, &here, &error),
+                     WEIR_OK);
+    assert_int_equal(weir_memory_allocate_for(lie.world.servers[1].connection, 8192, wanted->rights,
+                                              &there, &error),
+                     WEIR_OK);
+    memset(weir_memory_bytes(here), 0x55, 8192);
+    struct weir_transfer transfer = {
+        .memory = here, .length = 4096, .remote = weir_memory_remote(there)};
+    /* Its owner may use it, before and after. */
+    assert_int_equal(weir_put(lie.other.connection, &transfer, end_done, &lie.other), WEIR_OK);
+    world_run_until_done(&lie.world, &lie.other.done, 1);
+    assert_int_equal(((uint8_t *)weir_memory_bytes(there))[100], 0x55);
+    memset(weir_memory_bytes(there), 0, 8192);
+    struct end *client = &lie.client;
+    assert_int_equal(wanted->is_put ? weir_put(client->connection, &transfer, end_done, client)
+                                    : weir_get(client->connection, &transfer, end_done, client),
+                     WEIR_OK);
+    world_run_until(&lie.world, &client->is_closed);
+    assert_int_equal(client->last_status, WEIR_ACCESS);
+    assert_int_equal(((uint8_t *)weir_memory_bytes(there))[100], 0);
+    assert_int_equal(((uint8_t *)weir_memory_bytes(here))[100], 0x55);
+    assert_int_equal(weir_put(lie.other.connection, &transfer, end_done, &lie.other), WEIR_OK);
+    world_run_until_done(&lie.world, &lie.other.done, 2);
+    assert_int_equal(lie.other.done_bad, 0);
+    world_close(&lie.world);
+    weir_memory_deregister(there); /* outlives its connection */
+    weir_memory_deregister(here);
 }
 
 /* --- strangers --- */
@@ -393,6 +431,9 @@ static struct access_case bad_key_put = {&cm, WEIR_REMOTE_WRITE, true, 0x10101, 
 static struct access_case bad_key_get = {&tcp, WEIR_REMOTE_READ, false, 0x10101, 0};
 static struct access_case no_right_put = {&tcp, WEIR_REMOTE_READ, true, 0, 0};
 static struct access_case no_right_get = {&lanes, WEIR_REMOTE_WRITE, false, 0, 0};
+static struct access_case foreign_put = {&cm, WEIR_REMOTE_WRITE, true, 0, 0};
+static struct access_case foreign_get = {&tcp, WEIR_REMOTE_WRITE | WEIR_REMOTE_READ, false, 0, 0};
+static struct access_case foreign_lane_put = {&lanes, WEIR_REMOTE_WRITE, true, 0, 0};
 static struct access_case out_of_range = {&lanes, WEIR_REMOTE_WRITE, true, 0, 4097};
 
 #define WITH(function, options)                                                                    \
@@ -428,6 +469,9 @@ int main(int argc, char **argv)
         WITH(test_access, no_right_put),
         WITH(test_access, no_right_get),
         WITH(test_access, out_of_range),
+        WITH(test_key_of_another_connection, foreign_put),
+        WITH(test_key_of_another_connection, foreign_get),
+        WITH(test_key_of_another_connection, foreign_lane_put),
         WITH(test_stranger_on_the_control_port, tcp),
     };
     if (argc > 1) {

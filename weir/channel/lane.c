@@ -42,10 +42,22 @@ bool lane_owns(const struct lane *lane, uint64_t id)
     return ((uint32_t)id >> LANE_SLOT_BITS) == (lane->generation & GENERATION_MASK);
 }
 
+static void unmake_pair(struct lane *lane)
+{
+    const struct verbs *verbs = &lane->connection->poller->fabric->library.verbs;
+    if (lane->id != NULL) {
+        verbs->cm_destroy_qp(lane->id);
+    } else {
+        verbs->destroy_qp(lane->pair);
+    }
+    lane->pair = NULL;
+}
+
 static enum weir_status make_pair(struct lane *lane, struct weir_error *ret_error)
 {
     struct weir_poller *poller = lane->connection->poller;
     const struct verbs *verbs = &poller->fabric->library.verbs;
+    struct ibv_pd *domain = lane->connection->domain->pd;
     struct ibv_qp_init_attr attributes = {
         .send_cq = lane->share->queue,
         .recv_cq = lane->share->queue,
@@ -57,11 +69,11 @@ static enum weir_status make_pair(struct lane *lane, struct weir_error *ret_erro
     };
     errno = 0;
     if (lane->id != NULL) {
-        if (verbs->cm_create_qp(lane->id, poller->fabric->domain, &attributes) == 0) {
+        if (verbs->cm_create_qp(lane->id, domain, &attributes) == 0) {
             lane->pair = lane->id->qp;
         }
     } else {
-        lane->pair = verbs->create_qp(poller->fabric->domain, &attributes);
+        lane->pair = verbs->create_qp(domain, &attributes);
     }
     if (lane->pair == NULL) {
         return error_set(ret_error, errno == ENOMEM ? WEIR_NO_MEMORY : WEIR_SYSTEM,
@@ -96,8 +108,7 @@ enum weir_status lane_create(struct lane *lane, struct weir_connection *connecti
     enum weir_status status = make_pair(lane, ret_error);
     if (status == WEIR_OK && !poller_add_lane(connection->poller, lane)) {
         status = error_set(ret_error, WEIR_NO_MEMORY, "too many queue pairs");
-        connection->poller->fabric->library.verbs.destroy_qp(lane->pair);
-        lane->pair = NULL;
+        unmake_pair(lane);
     }
     return status;
 }
@@ -111,11 +122,7 @@ void lane_destroy(struct lane *lane)
     const struct verbs *verbs = &poller->fabric->library.verbs;
     if (lane->pair != NULL) {
         poller_remove_lane(poller, lane);
-        if (lane->id != NULL) {
-            verbs->cm_destroy_qp(lane->id);
-        } else {
-            verbs->destroy_qp(lane->pair);
-        }
+        unmake_pair(lane);
     }
     if (lane->id != NULL) {
         verbs->cm_destroy_id(lane->id);

@@ -127,8 +127,8 @@ static void begin_pulls(struct weir_connection *connection)
             return;
         }
         struct weir_error error;
-        if (weir_memory_allocate(connection->poller->fabric, arrival->length, WEIR_LOCAL,
-                                 &arrival->memory, &error) != WEIR_OK) {
+        if (memory_allocate_in(connection->domain, arrival->length, WEIR_LOCAL, &arrival->memory,
+                               &error) != WEIR_OK) {
             connection_abort(connection, WEIR_NO_MEMORY, "a message of %u bytes: %s",
                              arrival->length, error.message);
             return;

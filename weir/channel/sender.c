@@ -280,14 +280,13 @@ static bool post_control(struct weir_connection *connection, struct message *mes
  */
 static bool prepare_announce(struct weir_connection *connection, struct outgoing *outgoing)
 {
-    struct weir_fabric *fabric = connection->poller->fabric;
     if (outgoing->memory != NULL) {
         return true;
     }
     bool must_copy =
         (outgoing->done == NULL || outgoing->piece_count != 1) && outgoing->copy == NULL;
     if (!must_copy &&
-        memory_register_source(fabric, outgoing->pieces[0].bytes, outgoing->length,
+        memory_register_source(connection->domain, outgoing->pieces[0].bytes, outgoing->length,
                                WEIR_REMOTE_READ, &outgoing->memory, NULL) == WEIR_OK) {
         return true;
     }

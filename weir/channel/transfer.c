@@ -236,35 +236,41 @@ static enum weir_status check(const struct weir_connection *connection,
     return WEIR_OK;
 }
 
-static struct transfer *create(struct weir_connection *connection,
+static enum weir_status create(struct weir_connection *connection,
                                const struct weir_transfer *wanted, weir_done_callback *done,
-                               void *argument)
+                               void *argument, struct transfer **ret_transfer)
 {
+    uint32_t local_key;
+    enum weir_status status = check(connection, wanted);
+    if (status == WEIR_OK) {
+        status = memory_key_in(wanted->memory, connection->domain, &local_key);
+    }
+    if (status != WEIR_OK) {
+        return status;
+    }
     struct transfer *transfer = calloc(1, sizeof(*transfer));
     if (transfer == NULL) {
-        return NULL;
+        return WEIR_NO_MEMORY;
     }
     transfer->local = (uint8_t *)weir_memory_bytes(wanted->memory) + wanted->offset;
-    transfer->local_key = memory_local_key(wanted->memory);
+    transfer->local_key = local_key;
     transfer->remote = wanted->remote.address + wanted->remote_offset;
     transfer->remote_key = wanted->remote.key;
     transfer->length = wanted->length;
     transfer->done = done;
     transfer->argument = argument;
     link_transfer(&connection->transfers, transfer);
-    return transfer;
+    *ret_transfer = transfer;
+    return WEIR_OK;
 }
 
 enum weir_status weir_get(struct weir_connection *connection, const struct weir_transfer *transfer,
                           weir_done_callback *done, void *argument)
 {
-    enum weir_status status = check(connection, transfer);
+    struct transfer *get;
+    enum weir_status status = create(connection, transfer, done, argument, &get);
     if (status != WEIR_OK) {
         return status;
-    }
-    struct transfer *get = create(connection, transfer, done, argument);
-    if (get == NULL) {
-        return WEIR_NO_MEMORY;
     }
     begin(connection, get);
     return WEIR_OK;
@@ -280,13 +286,10 @@ static bool fits_immediate(const struct weir_connection *connection, size_t leng
 enum weir_status weir_put(struct weir_connection *connection, const struct weir_transfer *transfer,
                           weir_done_callback *done, void *argument)
 {
-    enum weir_status status = check(connection, transfer);
+    struct transfer *put;
+    enum weir_status status = create(connection, transfer, done, argument, &put);
     if (status != WEIR_OK) {
         return status;
-    }
-    struct transfer *put = create(connection, transfer, done, argument);
-    if (put == NULL) {
-        return WEIR_NO_MEMORY;
     }
     put->is_put = true;
     if (!transfer->has_notice) {
