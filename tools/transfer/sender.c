@@ -147,6 +147,7 @@ static enum problem_code code_of_walk_error(int error)
     switch (error) {
     case WALK_ERROR_SPECIAL:
         return PROBLEM_WARNING;
+    case WALK_ERROR_SPECIAL_SOURCE:
     case WALK_ERROR_NOT_RECURSIVE:
         return PROBLEM_WRONG_KIND;
     case WALK_ERROR_PARENT:

@@ -201,7 +201,7 @@ static void look_at_source(struct walk *walk, struct walk_step *step)
     } else if (S_ISREG(step->status.st_mode)) {
         step->kind = WALK_FILE;
     } else {
-        fail(step, WALK_ERROR_SPECIAL);
+        fail(step, WALK_ERROR_SPECIAL_SOURCE);
     }
     close(fd);
 }
@@ -329,6 +329,8 @@ const char *walk_error_text(int error)
     switch (error) {
     case WALK_ERROR_SPECIAL:
         return "left out: neither a file, a directory nor a symbolic link";
+    case WALK_ERROR_SPECIAL_SOURCE:
+        return "is neither a file, a directory nor a symbolic link";
     case WALK_ERROR_NOT_RECURSIVE:
         return "is a directory (-r copies directories)";
     case WALK_ERROR_PARENT:

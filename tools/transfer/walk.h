@@ -37,6 +37,7 @@ struct walk_step {
 
 enum {
     WALK_ERROR_SPECIAL = 10000, /* a device, socket or FIFO: left out */
+    WALK_ERROR_SPECIAL_SOURCE,  /* a source itself is such a thing */
     WALK_ERROR_NOT_RECURSIVE,   /* a directory, and recursive is not asked for */
     WALK_ERROR_PARENT,          /* the path of a confined source has ".." in it */
 };

@@ -122,7 +122,12 @@ static void special_files_are_left_out(void **state)
 {
     const struct scratch *s = *state;
     mkfifoat(s->fd, "fifo", 0600);
-    expect_walk(s, true, false, "/fifo", failed("/fifo", WALK_ERROR_SPECIAL));
+    expect_walk(s, true, false, "/fifo", failed("/fifo", WALK_ERROR_SPECIAL_SOURCE));
+    scratch_directory(s, "t");
+    mkfifoat(s->fd, "t/fifo", 0600);
+    char expected[700];
+    snprintf(expected, sizeof(expected), "+d /t\n%s-\n", failed("/t/fifo", WALK_ERROR_SPECIAL));
+    expect_walk(s, true, true, "/t", expected);
 }
 
 static void files_under_way_are_not_seen(void **state)
