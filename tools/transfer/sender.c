@@ -146,6 +146,7 @@ static enum problem_code code_of_walk_error(int error)
 {
     switch (error) {
     case WALK_ERROR_SPECIAL:
+    case WALK_ERROR_TEMPORARY:
         return PROBLEM_WARNING;
     case WALK_ERROR_SPECIAL_SOURCE:
     case WALK_ERROR_NOT_RECURSIVE:

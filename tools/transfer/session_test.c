@@ -380,6 +380,26 @@ static void a_file_that_hides_its_size_is_not_placed(void **state)
     assert_false(scratch_exists(world->scratch, "root/f"));
 }
 
+/* What a sweep would remove is never said to have been copied. */
+static void names_of_files_under_way_are_not_copied(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    const char *path = ".weir-0123456789abcdef";
+    scratch_write(s, "here/.weir-0123456789abcdef", "mine");
+    assert_int_equal(push(world, path, "/"), SESSION_COMPLETE);
+    assert_string_equal(world->problems[0], "there target name\n");
+    world->request.recursive = true;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "here/t/.weir-0123456789abcdef");
+    assert_int_equal(push(world, "t", "/"), SESSION_COMPLETE);
+    assert_string_equal(world->problems[0], "here source warning\n");
+    assert_int_equal(session_tally(world->client)->warnings, 1);
+    assert_int_equal(push(world, "t/.weir-0123456789abcdef", "/"), SESSION_COMPLETE);
+    assert_string_equal(world->problems[0], "there target name\n");
+    assert_int_equal(session_tally(world->client)->failed, 1);
+}
+
 static void holes_cost_nothing(void **state)
 {
     struct world *world = *state;
@@ -666,6 +686,7 @@ int main(void)
         T(a_pull_from_nowhere_fails_that_source),
         T(a_source_that_changes_is_not_placed),
         T(a_file_that_hides_its_size_is_not_placed),
+        T(names_of_files_under_way_are_not_copied),
         T(holes_cost_nothing),
         T(a_cut_line_leaves_no_name),
         T(a_server_does_not_choose_the_name),

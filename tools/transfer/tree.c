@@ -97,6 +97,9 @@ int tree_enter(struct tree *tree, const char *name, uint32_t id,
     if (strlen(tree->path) >= PATH_MAX) {
         return ENAMETOOLONG;
     }
+    if (place_is_temporary(name)) {
+        return EILSEQ;
+    }
     if (!reserve(tree)) {
         return ENOMEM;
     }

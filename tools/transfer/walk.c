@@ -209,7 +209,9 @@ static void look_at_source(struct walk *walk, struct walk_step *step)
 static void look_at_entry(struct walk *walk, struct walk_step *step)
 {
     int directory = dirfd(walk->levels[walk->depth - 1].stream);
-    if (fstatat(directory, step->name, &step->status, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (place_is_temporary(step->name)) { /* no receiver would take it */
+        fail(step, WALK_ERROR_TEMPORARY);
+    } else if (fstatat(directory, step->name, &step->status, AT_SYMLINK_NOFOLLOW) != 0) {
         fail(step, errno);
     } else if (S_ISLNK(step->status.st_mode)) {
         read_link(walk, step, directory, step->name);
@@ -253,8 +255,7 @@ static void next_source(struct walk *walk, struct walk_step *step)
 
 static bool is_entry(const struct dirent *entry)
 {
-    return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-           !place_is_temporary(entry->d_name);
+    return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 }
 
 static void leave(struct walk *walk, struct walk_step *step)
@@ -331,6 +332,8 @@ const char *walk_error_text(int error)
         return "left out: neither a file, a directory nor a symbolic link";
     case WALK_ERROR_SPECIAL_SOURCE:
         return "is neither a file, a directory nor a symbolic link";
+    case WALK_ERROR_TEMPORARY:
+        return "left out: its name stands for a file under way";
     case WALK_ERROR_NOT_RECURSIVE:
         return "is a directory (-r copies directories)";
     case WALK_ERROR_PARENT:

@@ -38,6 +38,7 @@ struct walk_step {
 enum {
     WALK_ERROR_SPECIAL = 10000, /* a device, socket or FIFO: left out */
     WALK_ERROR_SPECIAL_SOURCE,  /* a source itself is such a thing */
+    WALK_ERROR_TEMPORARY,       /* its name is one of a file under way: left out */
     WALK_ERROR_NOT_RECURSIVE,   /* a directory, and recursive is not asked for */
     WALK_ERROR_PARENT,          /* the path of a confined source has ".." in it */
 };
