@@ -14,6 +14,7 @@
 #include "tools/stop.h"
 #include "tools/transfer/channel_link.h"
 #include "tools/transfer/session.h"
+#include "tools/transfer/walk.h"
 
 const char cp_usage[] =
     "usage: weir cp [OPTION...] SOURCE... TARGET\n"
@@ -379,6 +380,55 @@ static int check_sides(const struct command *command, char **names, int count)
     return EXIT_DONE;
 }
 
+static int compare_names(const void *one, const void *other)
+{
+    return strcmp(*(char *const *)one, *(char *const *)other);
+}
+
+/* What a source is called in the target directory; "" for one that goes into it without a name of
+ * its own, or cannot be copied anyway. The caller frees it. */
+static char *name_of_source(const char *source)
+{
+    char address[LOCATION_ADDRESS_LENGTH], name[256] = "";
+    const char *path = source;
+    if (location_is_url(source) && !location_parse_url(source, address, &path)) {
+        path = "";
+    }
+    walk_base_name(path, name);
+    return strdup(name);
+}
+
+/* Two sources of one name would end as one file: the second, or, without --force, the first. */
+static int check_names(const struct command *command, char **sources, unsigned count)
+{
+    char **names = calloc(count, sizeof(*names));
+    bool whole = names != NULL;
+    int code = EXIT_DONE;
+    for (unsigned i = 0; i < count && whole; i++) {
+        names[i] = name_of_source(sources[i]);
+        whole = names[i] != NULL;
+    }
+    if (whole) {
+        qsort(names, count, sizeof(*names), compare_names);
+    } else {
+        command_error(command, "not enough memory");
+        code = EXIT_SETUP;
+    }
+    for (unsigned i = 1; i < count && code == EXIT_DONE; i++) {
+        if (names[i][0] != 0 && strcmp(names[i - 1], names[i]) == 0) {
+            char text[1024];
+            printable(names[i], strlen(names[i]), text, sizeof(text));
+            code = command_usage_error(
+                command, "two sources are called '%s'; copy them to different directories", text);
+        }
+    }
+    for (unsigned i = 0; i < count && names != NULL; i++) {
+        free(names[i]);
+    }
+    free(names);
+    return code;
+}
+
 enum {
     OPTION_FSYNC = 256,
     OPTION_JSON,
@@ -449,6 +499,9 @@ int command_cp(const struct command *command, int argc, char **argv)
         return command_usage_error(command, "a source and a target are needed");
     }
     int code = check_sides(command, argv + optind, count);
+    if (code == EXIT_DONE) {
+        code = check_names(command, argv + optind, (unsigned)count - 1);
+    }
     if (code != EXIT_DONE) {
         return code;
     }

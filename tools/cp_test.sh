@@ -106,6 +106,12 @@ case_files() { # push and pull, names, existing targets
     expect 1 'g: cannot write: exists' "$weir" cp "$url/f" g
     expect 0 '1 file' "$weir" cp -f "$url/f" g
     same f g
+    mkdir d1 d2
+    echo first >d1/x
+    echo second >d2/x
+    expect 2 "two sources are called 'x'" "$weir" cp --force d1/x d2/x "$url/"
+    expect 2 "two sources are called 'f'" "$weir" cp --force "$url/f" "$url//f" d1
+    [ ! -e root/x ] && [ ! -e d1/f ] || fail "one of two files was copied"
     local name
     name=$(printf 'n%.0s' $(seq 255))
     cp f "$name"
