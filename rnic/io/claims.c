@@ -190,6 +190,9 @@ static enum status claim_locked(struct registry *registry, const struct registry
 enum status registry_claim(struct registry *registry, const struct registry_name *name, bool reuse,
                            uint32_t *ret_claim)
 {
+    if (registry == NULL) {
+        return STATUS_STATE;
+    }
     registry_lock(registry);
     enum status status = claim_locked(registry, name, reuse, ret_claim);
     registry_unlock(registry);
@@ -203,6 +206,9 @@ enum status registry_claim_port(struct registry *registry, uint8_t port_space,
 {
     uint32_t span = PORT_LAST - PORT_FIRST + 1;
     enum status status = STATUS_IN_USE;
+    if (registry == NULL) {
+        return STATUS_STATE;
+    }
     registry_lock(registry);
     for (uint32_t i = 0; i < span && status == STATUS_IN_USE; i++) {
         uint16_t port = (uint16_t)(PORT_FIRST + registry->file->next_stamp++ % span);
@@ -227,6 +233,9 @@ static struct registry_claim *own_claim(struct registry *registry, uint32_t inde
 
 enum status registry_listen(struct registry *registry, uint32_t index)
 {
+    if (registry == NULL) {
+        return STATUS_STATE;
+    }
     registry_lock(registry);
     struct registry_claim *claim = own_claim(registry, index);
     set_kind(claim, CLAIM_FREE); /* not in its own way */
@@ -241,6 +250,9 @@ enum status registry_listen(struct registry *registry, uint32_t index)
 
 void registry_release(struct registry *registry, uint32_t index)
 {
+    if (registry == NULL) {
+        return;
+    }
     registry_lock(registry);
     struct registry_claim *claim = own_claim(registry, index);
     bool listened = claim_kind(claim) == CLAIM_LISTENING;

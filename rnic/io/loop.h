@@ -30,6 +30,7 @@ bool loop_is_ours(const struct engine *engine);
 /* Why the last loop_acquire of this process failed; "" if none did. */
 const char *loop_last_error(void);
 
+/* NULL where loop_is_ours says no; the calls that claim take that. */
 struct registry *loop_registry(struct engine *engine);
 
 /* `wake` is called, under the engine's lock, when cm has queued an event where none was: it must

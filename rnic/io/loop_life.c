@@ -267,6 +267,7 @@ static void after_fork_in_child(void)
         udp_abandon(loop->steering.udp);
         handoff_abandon(loop->handoff);
         registry_abandon(loop->registry);
+        loop->registry = NULL;
         close(loop->wake_descriptor);
     }
     pthread_mutex_unlock(&house.mutex);

@@ -418,7 +418,11 @@ static void fork_leaves_the_parent_alone(void **state)
     connect_both(a, b);
     pid_t child = fork();
     if (child == 0) { /* inherits an engine; it is dead, and says so */
-        bool dead = !loop_is_ours(a->engine);
+        struct registry_name name = {.service_id = 1, .scope = REGISTRY_ANY};
+        uint32_t claim;
+        bool dead = !loop_is_ours(a->engine) &&
+                    registry_claim(loop_registry(a->engine), &name, false, &claim) == STATUS_STATE;
+        registry_release(loop_registry(a->engine), 0);
         engine_drive(a->engine);
         engine_lock(a->engine);
         engine_unlock(a->engine);

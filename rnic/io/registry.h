@@ -56,7 +56,9 @@ uint32_t registry_slot(const struct registry *registry);
 struct qpn registry_first_qpn(const struct registry *registry);
 uint32_t registry_qpn_count(const struct registry *registry);
 
-/* Claims a service name (an rdma_cm bind). IN_USE: another claim covers the same service and a
+/* Claims. `registry` may be NULL, of a loop from before a fork: STATE then.
+ *
+ * Claims a service name (an rdma_cm bind). IN_USE: another claim covers the same service and a
  * common address, unless both say `reuse` and neither listens. FULL: the table has no room. */
 enum status registry_claim(struct registry *registry, const struct registry_name *name, bool reuse,
                            uint32_t *ret_claim) MUST_USE;

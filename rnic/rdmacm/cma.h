@@ -69,7 +69,8 @@ struct cma_id {
     struct cm_connection *connection;
     struct cma_port *listening; /* listen.c */
     struct list_node listening_node;
-    uint32_t claim; /* in the registry */
+    uint32_t claim;          /* in the registry */
+    struct cma_device *home; /* whose engine and registry know the id */
     enum registry_scope scope;
     struct cm_connect_request request; /* active: as sent */
     struct list_node retry_node;       /* retry.c */
@@ -125,6 +126,8 @@ struct cma_device {
 struct cma_device *cma_device_open(void);
 /* What is open; CHECKed. */
 struct cma_device *cma_device(void);
+/* False in a forked child for what its parent made. */
+bool cma_is_ours(const struct cma_id *id);
 /* Binds an id to the device. */
 void cma_attach(struct cma_id *id);
 

@@ -143,6 +143,12 @@ struct cma_device *cma_device(void)
     return the_device;
 }
 
+bool cma_is_ours(const struct cma_id *id)
+{
+    struct cma_device *device = cma_device();
+    return id->home == device && device->core->loop_is_ours(device->engine);
+}
+
 void cma_attach(struct cma_id *id)
 {
     struct cma_device *device = cma_device();

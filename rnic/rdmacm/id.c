@@ -24,6 +24,7 @@ struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context,
     struct cma_id *id = calloc(1, sizeof *id);
     if (id != NULL) {
         id->claim = NO_CLAIM;
+        id->home = cma_device();
         id->ibv.channel = channel;
         id->ibv.context = context;
         id->ibv.ps = space;
@@ -108,6 +109,9 @@ PUBLIC int rdma_migrate_id(struct rdma_cm_id *ibv, struct rdma_event_channel *ch
 static void leave(struct cma_id *id)
 {
     struct cma_device *device = cma_device();
+    if (!cma_is_ours(id)) {
+        return;
+    }
     cma_unlisten(id);
     engine_lock(device->engine);
     cma_retry_forget(id);

@@ -123,7 +123,7 @@ PUBLIC int rdma_listen(struct rdma_cm_id *ibv, int backlog)
             return -1;
         }
     }
-    if (id->state != CMA_BOUND) {
+    if (id->state != CMA_BOUND || !cma_is_ours(id)) {
         return cma_error(EINVAL);
     }
     return start_listening(id, backlog <= 0 ? 0 : (uint32_t)backlog);

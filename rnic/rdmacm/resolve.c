@@ -62,7 +62,7 @@ static enum status claim(struct cma_id *id, const struct gid *gid, enum registry
 void cma_unbind(struct cma_id *id)
 {
     struct cma_device *device = cma_device();
-    if (id->claim != NO_CLAIM) {
+    if (id->claim != NO_CLAIM && cma_is_ours(id)) {
         device->core->registry_release(device->core->loop_registry(device->engine), id->claim);
         id->claim = NO_CLAIM;
     }
@@ -104,7 +104,7 @@ int cma_bind(struct cma_id *id, const struct sockaddr *address)
 PUBLIC int rdma_bind_addr(struct rdma_cm_id *ibv, struct sockaddr *address)
 {
     struct cma_id *id = cma_id(ibv);
-    if (address == NULL || id->state != CMA_IDLE) {
+    if (address == NULL || id->state != CMA_IDLE || !cma_is_ours(id)) {
         return cma_error(EINVAL);
     }
     return cma_bind(id, address);

@@ -13,6 +13,17 @@
 static struct list contexts = {{&contexts.head, &contexts.head}};
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* In a child: a thread that held it is gone. */
+static void after_fork(void)
+{
+    pthread_mutex_init(&contexts_lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
 static void raise_for_all(enum ibv_event_type type)
 {
     struct notify_record record = {.value = type};

@@ -7,6 +7,17 @@
 static struct address_table table;
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* In a child: a thread that held it is gone. */
+static void after_fork(void)
+{
+    pthread_mutex_init(&table_lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
 /* With table_lock held. ADDRESS_MAX: nowhere. */
 static uint32_t place_of(const struct gid *gid)
 {
