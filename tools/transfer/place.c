@@ -141,6 +141,14 @@ void place_abandon(struct place *place)
     }
 }
 
+/* Some file systems tell of a full disk or quota only when a descriptor is closed; any one will do,
+ * and after that the file may still be thrown away. */
+static int flush(int fd)
+{
+    int other = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return other < 0 || close(other) != 0 ? errno : 0;
+}
+
 static int set_attributes(int fd, uint64_t written, uint64_t length,
                           const struct place_attributes *attributes)
 {
@@ -154,7 +162,7 @@ static int set_attributes(int fd, uint64_t written, uint64_t length,
     if (attributes->fsync && fsync(fd) != 0) {
         return errno;
     }
-    return 0;
+    return flush(fd);
 }
 
 static int link_nameless(const struct place *place, const char *name)

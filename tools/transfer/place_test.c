@@ -19,6 +19,22 @@
 static const struct place_attributes attributes = {
     .mode = 06640, .mtime = {.tv_sec = 1000000000, .tv_nsec = 5}, .fsync = true};
 
+int __real_close(int fd);
+int __wrap_close(int fd);
+
+/* As on a network file system with a full disk. */
+static bool close_tells;
+
+int __wrap_close(int fd)
+{
+    int result = __real_close(fd);
+    if (close_tells) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return result;
+}
+
 static int make_scratch(void **state)
 {
     *state = scratch_create();
@@ -27,7 +43,7 @@ static int make_scratch(void **state)
 
 static int remove_scratch(void **state)
 {
-    place_without_tmpfile = false;
+    place_without_tmpfile = close_tells = false;
     scratch_destroy(*state);
     return 0;
 }
@@ -123,6 +139,20 @@ static void a_name_that_comes_up_meanwhile_is_kept(void **state)
     }
 }
 
+static void what_only_close_tells_keeps_the_name_away(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        struct place place;
+        place_without_tmpfile = i == 1;
+        assert_int_equal(place_begin(&place, ((struct scratch *)*state)->fd, "x", true), 0);
+        assert_int_equal(place_write(&place, "abc", 3, 0), 0);
+        close_tells = true;
+        assert_int_equal(place_commit(&place, 3, &attributes), ENOSPC);
+        close_tells = false;
+        assert_int_equal(scratch_count(*state), 0);
+    }
+}
+
 static void abandoning_leaves_nothing(void **state)
 {
     for (int i = 0; i < 2; i++) {
@@ -190,6 +220,7 @@ int main(void)
         T(nothing_is_replaced_unless_forced),
         T(a_fifo_is_not_replaced_even_by_force),
         T(a_name_that_comes_up_meanwhile_is_kept),
+        T(what_only_close_tells_keeps_the_name_away),
         T(abandoning_leaves_nothing),
         T(the_sweep_takes_the_dead_and_leaves_the_living),
         T(our_own_names_are_not_for_files),
