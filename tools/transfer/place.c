@@ -242,8 +242,8 @@ int place_commit(struct place *place, uint64_t length, const struct place_attrib
     return error;
 }
 
-int place_symlink(int directory, const char *name, const char *target, struct timespec mtime,
-                  bool force)
+static int make_symlink(int directory, const char *name, const char *target, struct timespec mtime,
+                        bool force)
 {
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, mtime};
     int error = check_target(directory, name, force);
@@ -269,6 +269,16 @@ int place_symlink(int directory, const char *name, const char *target, struct ti
     if (renameat(directory, temporary, directory, name) != 0) {
         error = errno;
         unlinkat(directory, temporary, 0);
+    }
+    return error;
+}
+
+int place_symlink(int directory, const char *name, const char *target,
+                  const struct place_attributes *attributes, bool force)
+{
+    int error = make_symlink(directory, name, target, attributes->mtime, force);
+    if (error == 0 && attributes->fsync && fsync(directory) != 0) {
+        error = errno;
     }
     return error;
 }

@@ -45,8 +45,8 @@ int place_commit(struct place *place, uint64_t length, const struct place_attrib
 void place_abandon(struct place *place);
 
 /* A symbolic link, the same way. */
-int place_symlink(int directory, const char *name, const char *target, struct timespec mtime,
-                  bool force);
+int place_symlink(int directory, const char *name, const char *target,
+                  const struct place_attributes *attributes, bool force);
 
 /* Removes what dead writers left in the directory. Errors are nobody's concern. */
 void place_sweep(int directory);

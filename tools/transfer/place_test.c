@@ -115,8 +115,7 @@ static void a_fifo_is_not_replaced_even_by_force(void **state)
         assert_int_equal(place_commit(&place, 0, &attributes), EMEDIUMTYPE);
         assert_int_equal(place_text(scratch, name, "x", true), EMEDIUMTYPE);
         assert_int_equal(place_text(scratch, name, "x", false), EMEDIUMTYPE);
-        assert_int_equal(place_symlink(scratch->fd, name, "x", attributes.mtime, true),
-                         EMEDIUMTYPE);
+        assert_int_equal(place_symlink(scratch->fd, name, "x", &attributes, true), EMEDIUMTYPE);
         struct stat status;
         assert_int_equal(fstatat(scratch->fd, name, &status, AT_SYMLINK_NOFOLLOW), 0);
         assert_true(S_ISFIFO(status.st_mode));
@@ -192,9 +191,9 @@ static void links_are_placed_alike(void **state)
 {
     const struct scratch *scratch = *state;
     char target[16] = {0};
-    assert_int_equal(place_symlink(scratch->fd, "l", "to/a", attributes.mtime, false), 0);
-    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", attributes.mtime, false), EEXIST);
-    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", attributes.mtime, true), 0);
+    assert_int_equal(place_symlink(scratch->fd, "l", "to/a", &attributes, false), 0);
+    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", &attributes, false), EEXIST);
+    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", &attributes, true), 0);
     assert_int_equal(readlinkat(scratch->fd, "l", target, sizeof(target)), 4);
     assert_string_equal(target, "to/b");
     assert_int_equal(scratch_count(scratch), 1);

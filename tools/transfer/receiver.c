@@ -256,7 +256,7 @@ static void place_link(struct receiver *receiver, const struct message *message,
     memcpy(target, message->entry.data.bytes, message->entry.data.length);
     target[message->entry.data.length] = 0;
     const struct place_attributes attributes = attributes_of(receiver, message);
-    int error = place_symlink(tree_directory(&receiver->tree), name, target, attributes.mtime,
+    int error = place_symlink(tree_directory(&receiver->tree), name, target, &attributes,
                               receiver->options.force);
     if (error != 0) {
         fail_errno(receiver, message->entry.id, error);

@@ -23,6 +23,18 @@
 
 ssize_t __real_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
 ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+
+/* What was made durable last. */
+static ino_t synced_inode;
+
+int __wrap_fsync(int fd)
+{
+    struct stat status;
+    synced_inode = fstat(fd, &status) == 0 ? status.st_ino : 0;
+    return __real_fsync(fd);
+}
 
 /* What happens while the receiver is in pwrite; NULL: nothing. */
 static uint8_t *scribble_at;
@@ -241,6 +253,26 @@ static void a_tree_keeps_modes_times_and_links(void **state)
     assert_true(scratch_exists(s, "here/back/empty"));
     assert_int_equal(pull(world, "/", "back"), SESSION_COMPLETE); /* the root: its contents */
     assert_true(scratch_same(s, "here/t/big", "here/back/t/big"));
+}
+
+static void durable_names_are_those_at_the_top_too(void **state)
+{
+    static const char *const names[] = {"file", "link", "empty", "tree"};
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    struct stat status;
+    assert_int_equal(fstat(world->root, &status), 0);
+    scratch_write(s, "here/file", "x");
+    symlinkat("nowhere", s->fd, "here/link");
+    scratch_directory(s, "here/empty");
+    scratch_directory(s, "here/tree");
+    scratch_write(s, "here/tree/file", "x");
+    world->request.recursive = world->request.fsync = true;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        synced_inode = 0;
+        assert_int_equal(push(world, names[i], "/"), SESSION_COMPLETE);
+        assert_int_equal(synced_inode, status.st_ino);
+    }
 }
 
 static void what_exists_stays_unless_forced(void **state)
@@ -680,6 +712,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         T(files_of_every_size_cross),
         T(a_tree_keeps_modes_times_and_links),
+        T(durable_names_are_those_at_the_top_too),
         T(what_exists_stays_unless_forced),
         T(a_directory_in_the_way_costs_its_contents_only),
         T(refusals_say_why),

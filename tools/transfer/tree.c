@@ -130,6 +130,10 @@ int tree_leave(struct tree *tree, uint32_t *ret_id)
     if (error == 0 && level->attributes.fsync && fsync(level->fd) != 0) {
         error = errno;
     }
+    /* A directory's own name is in the one above, which is left later; but the top is not left. */
+    if (error == 0 && level->attributes.fsync && tree->depth == 0 && fsync(tree->top) != 0) {
+        error = errno;
+    }
     close(level->fd);
     tree->path_length = level->parent_length;
     *ret_id = level->id;
