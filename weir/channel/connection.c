@@ -167,6 +167,14 @@ enum weir_status connection_post_receives(struct weir_connection *connection,
     return WEIR_OK;
 }
 
+/* A peer that is alive but takes nothing must not hold us for ever. */
+static void begin_closing(struct weir_connection *connection)
+{
+    connection->state = CONNECTION_CLOSING;
+    connection->progress_seen = connection->progress;
+    poller_set_timer(connection->poller, &connection->life, connection->options.silence_timeout_ms);
+}
+
 void connection_opened(struct weir_connection *connection)
 {
     if (connection->state != CONNECTION_CONNECTING) {
@@ -180,7 +188,7 @@ void connection_opened(struct weir_connection *connection)
         connection->handler.opened(connection, connection->user);
     }
     if (connection->wants_close && connection->state == CONNECTION_OPEN) {
-        connection->state = CONNECTION_CLOSING;
+        begin_closing(connection);
     }
     sender_advance(connection);
     receiver_advance(connection);
@@ -276,6 +284,10 @@ void connection_advance_close(struct weir_connection *connection)
         connection_end(connection);
     } else if (sender->bye_is_sent && !connection->peer_is_done) {
         /* The peer has everything; whether it answers in time changes nothing for us. */
+        if (connection->waits_for_farewell) {
+            return;
+        }
+        connection->waits_for_farewell = true;
         poller_set_timer(connection->poller, &connection->life,
                          connection->options.silence_timeout_ms);
     } else {
@@ -328,6 +340,20 @@ void connection_flushed(struct weir_connection *connection)
     poller_set_timer(connection->poller, &connection->life, FLUSHED_MS);
 }
 
+/* Closing has taken a silence timeout more. */
+static void closing_over(struct weir_connection *connection)
+{
+    if (connection->is_cut || connection->sender.bye_is_sent) {
+        connection_end(connection);
+    } else if (connection->progress != connection->progress_seen) {
+        begin_closing(connection);
+    } else {
+        connection_abort(connection, WEIR_TIMED_OUT,
+                         "closing was given up: the peer took nothing for %.1f s",
+                         connection->options.silence_timeout_ms / 1e3);
+    }
+}
+
 static void life_over(struct timer *timer)
 {
     struct weir_connection *connection =
@@ -339,6 +365,8 @@ static void life_over(struct timer *timer)
         connection_fail(connection, WEIR_TIMED_OUT,
                         "no answer to the connection request for %.1f s",
                         connection_age(connection));
+    } else if (connection->state == CONNECTION_CLOSING) {
+        closing_over(connection);
     } else {
         connection_end(connection);
     }
@@ -451,7 +479,7 @@ void weir_close(struct weir_connection *connection)
             connection_end(connection);
         }
     } else if (connection->state == CONNECTION_OPEN) {
-        connection->state = CONNECTION_CLOSING;
+        begin_closing(connection);
         connection_advance_close(connection);
     }
 }

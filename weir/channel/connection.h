@@ -65,6 +65,9 @@ struct weir_connection {
     uint64_t started_ns;
     uint64_t heard_ns; /* last completion */
     struct timer life; /* limit of the state: connecting, closing, aborting */
+    uint64_t progress; /* what of ours has left; closing is given up when this stands still */
+    uint64_t progress_seen;
+    bool waits_for_farewell; /* our BYE has arrived: the peer's is given one silence timeout */
     struct hello local, peer;
     uint64_t token;
     unsigned lane_count; /* for transfers; 0: they share the message lane */

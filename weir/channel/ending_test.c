@@ -315,6 +315,62 @@ static void test_after_the_last(void **state)
     world_close(&lie.world);
 }
 
+/* --- a peer that takes nothing --- */
+
+/* Its device is there and answers, but its program gives no credit. */
+static void test_close_is_bounded(void **state)
+{
+    struct weir_channel_options options = *(struct weir_channel_options *)*state;
+    options.silence_timeout_ms = 400;
+    options.eager_buffers = 2;
+    struct world world;
+    struct end client = {0};
+    world_open_pair(&world, &options, &client, true);
+    struct end *server = &world.servers[0];
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(weir_send(server->connection, "x", 1, end_done, server), WEIR_OK);
+    }
+    weir_close(server->connection);
+    uint64_t started_ns = clock_now_ns();
+    while (!server->is_closed) {
+        assert_true(weir_poll(world.server_poller, 10) >= 0);
+        assert_true(clock_now_ns() - started_ns < UINT64_C(5000000000));
+    }
+    assert_int_equal(server->reason.status, WEIR_TIMED_OUT);
+    assert_int_equal(server->done, 5);
+    assert_true(server->done_bad >= 3);
+    world_close(&world);
+}
+
+/* One that takes little, now and then, is waited for. */
+static void test_close_waits_for_the_slow(void **state)
+{
+    struct weir_channel_options options = *(struct weir_channel_options *)*state;
+    options.silence_timeout_ms = 400;
+    options.eager_buffers = 2;
+    struct world world;
+    struct end client = {0};
+    world_open_pair(&world, &options, &client, true);
+    struct end *server = &world.servers[0];
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(weir_send(server->connection, "x", 1, end_done, server), WEIR_OK);
+    }
+    weir_close(server->connection);
+    uint64_t looked_ns = clock_now_ns();
+    while (!server->is_closed) {
+        assert_true(weir_poll(world.server_poller, 10) >= 0);
+        if (clock_now_ns() - looked_ns > 200 * 1000000u) {
+            assert_true(weir_poll(world.client_poller, 0) >= 0);
+            looked_ns = clock_now_ns();
+        }
+    }
+    assert_int_equal(server->reason.status, WEIR_OK);
+    assert_int_equal(server->done_bad, 0);
+    world_run_until(&world, &client.is_closed);
+    assert_int_equal(client.received, 10);
+    world_close(&world);
+}
+
 /* --- what is not granted --- */
 
 struct access_case {
@@ -464,6 +520,9 @@ int main(int argc, char **argv)
         WITH(test_announces_what_is_not_there, cm),
         WITH(test_more_than_granted, tcp),
         WITH(test_after_the_last, cm),
+        WITH(test_close_is_bounded, cm),
+        WITH(test_close_is_bounded, tcp),
+        WITH(test_close_waits_for_the_slow, cm),
         WITH(test_access, bad_key_put),
         WITH(test_access, bad_key_get),
         WITH(test_access, no_right_put),

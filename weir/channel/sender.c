@@ -393,6 +393,7 @@ static void advance_messages(struct weir_connection *connection)
         struct outgoing *outgoing = pop(&sender->waiting, &sender->waiting_end);
         append(&sender->flying_end, outgoing);
         credit_spend(&connection->credit);
+        connection->progress++;
         struct posted posted = {message_left, outgoing, "a put"};
         bool is_posted = outgoing->kind == OUTGOING_IMMEDIATE
                              ? transfer_post_immediate(connection, outgoing->transfer, &posted)
@@ -415,6 +416,7 @@ static void advance_bye(struct weir_connection *connection)
     bool is_drained = sender_is_idle(connection) && transfers_are_idle(connection);
     if (!sender->has_bye && (is_drained || connection->is_cut)) {
         sender->has_bye = post_control(connection, &message, NULL, bye_left, "the last message");
+        connection->progress += sender->has_bye;
     }
     if (sender->owes_answer &&
         post_control(connection, &message, NULL, answer_left, "the last answer")) {
@@ -510,6 +512,7 @@ bool sender_take_pulled(struct weir_connection *connection, uint32_t identifier)
     outgoing->is_pulled = true;
     drop_bytes(outgoing);
     sender->announced--;
+    connection->progress++;
     deliver_done(connection);
     sender_advance(connection);
     return true;

@@ -103,6 +103,7 @@ static void piece_left(struct weir_connection *connection, void *argument, enum 
         transfer->status = status;
         return; /* the connection has failed and ends it */
     }
+    connection->progress += !transfer->is_late;
     if (transfer->is_posted && transfer->flying == 0) {
         if (!transfer->has_notice) {
             transfer_end(connection, transfer, WEIR_OK);
@@ -193,6 +194,7 @@ struct transfer *transfer_pull(struct weir_connection *connection, struct weir_m
     transfer->remote = remote;
     transfer->remote_key = remote_key;
     transfer->length = length;
+    transfer->is_late = connection->state == CONNECTION_CLOSING;
     transfer->finished = finished;
     transfer->argument = argument;
     link_transfer(&connection->transfers, transfer);

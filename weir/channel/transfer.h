@@ -22,6 +22,7 @@ struct transfer {
     struct transfer *next_waiting;    /* those with pieces to post */
     bool is_put;
     bool has_notice;
+    bool is_late; /* a message that the peer announced while we close: holds up no limit */
     uint32_t notice;
     uint8_t *local;
     uint32_t local_key;
