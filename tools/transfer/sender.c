@@ -512,12 +512,14 @@ static void receive_failed(struct sender *sender, const struct message *message)
 {
     uint32_t id = message->problem.id;
     const struct problem problem = {
-        .code = message->problem.code,
+        /* what was not placed is no warning, whatever the peer calls it */
+        .code =
+            message->problem.code == PROBLEM_WARNING ? PROBLEM_INPUT_OUTPUT : message->problem.code,
         .remote = true,
         .path = message->problem.path,
         .text = message->problem.text,
     };
-    count_problem(sender, problem.code);
+    sender->options.tally->failed++;
     sender->options.report->problem(sender->options.report->user, &problem);
     if (sender->state == SENDER_FILE && id == sender->last_id) {
         sender->file.rejected = true;
