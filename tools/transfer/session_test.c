@@ -432,6 +432,48 @@ static void names_of_files_under_way_are_not_copied(void **state)
     assert_int_equal(session_tally(world->client)->failed, 1);
 }
 
+static void inject(struct world *world, const struct message *message)
+{
+    uint8_t bytes[MESSAGE_LENGTH_MAX];
+    size_t length = protocol_pack(message, bytes);
+    if (message->type == MESSAGE_ENTRY && message->entry.data.length > 0) {
+        memcpy(bytes + length, message->entry.data.bytes, message->entry.data.length);
+        length += message->entry.data.length;
+    }
+    memory_pair_inject(world->pair, 1, bytes, length);
+}
+
+static void directories_inherit_their_group(void **state)
+{
+    struct world *world = *state;
+    struct stat status;
+    assert_int_equal(fchmod(world->root, 02775), 0);
+    scratch_directory(world->scratch, "here/t");
+    world->request.recursive = true;
+    assert_int_equal(push(world, "t", "/"), SESSION_COMPLETE);
+    assert_int_equal(fstatat(world->scratch->fd, "root/t", &status, 0), 0);
+    assert_int_equal(status.st_mode & 07777, 02755);
+    world->request.force = true;
+    assert_int_equal(push(world, "t", "/"), SESSION_COMPLETE);
+    assert_int_equal(fstatat(world->scratch->fd, "root/t", &status, 0), 0);
+    assert_int_equal(status.st_mode & 07777, 02755);
+}
+
+static void what_was_not_placed_is_no_warning(void **state)
+{
+    struct world *world = *state;
+    struct message message = {.type = MESSAGE_FAILED};
+    message.problem.id = 1;
+    message.problem.code = PROBLEM_WARNING;
+    scratch_fill(world->scratch, "here/f", 9 * MIB, 1);
+    begin_push(world, "f", "/");
+    while (session_tally(world->server)->bytes == 0 && step(world)) {
+    }
+    inject(world, &message);
+    run(world);
+    assert_int_equal(session_tally(world->client)->failed, 1);
+}
+
 static void holes_cost_nothing(void **state)
 {
     struct world *world = *state;
@@ -482,17 +524,6 @@ static void a_cut_line_leaves_no_name(void **state)
 
 /* --- a server that lies ------------------------------------------------------------------------
  */
-
-static void inject(struct world *world, const struct message *message)
-{
-    uint8_t bytes[MESSAGE_LENGTH_MAX];
-    size_t length = protocol_pack(message, bytes);
-    if (message->type == MESSAGE_ENTRY && message->entry.data.length > 0) {
-        memcpy(bytes + length, message->entry.data.bytes, message->entry.data.length);
-        length += message->entry.data.length;
-    }
-    memory_pair_inject(world->pair, 1, bytes, length);
-}
 
 /* The client waits for "/x" into its folder; the server says nothing but welcome, and the test
  * speaks for it. */
@@ -720,6 +751,8 @@ int main(void)
         T(a_source_that_changes_is_not_placed),
         T(a_file_that_hides_its_size_is_not_placed),
         T(names_of_files_under_way_are_not_copied),
+        T(directories_inherit_their_group),
+        T(what_was_not_placed_is_no_warning),
         T(holes_cost_nothing),
         T(a_cut_line_leaves_no_name),
         T(a_server_does_not_choose_the_name),

@@ -118,13 +118,23 @@ int tree_enter(struct tree *tree, const char *name, uint32_t id,
     return 0;
 }
 
+/* The set-group-ID bit, which says whose group new files have, is inherited here and stays. */
+static int set_mode(const struct tree_level *level)
+{
+    struct stat status;
+    if (fstat(level->fd, &status) != 0) {
+        return errno;
+    }
+    mode_t mode = (level->attributes.mode & 01777) | (status.st_mode & S_ISGID);
+    return fchmod(level->fd, mode) == 0 ? 0 : errno;
+}
+
 int tree_leave(struct tree *tree, uint32_t *ret_id)
 {
     const struct tree_level *level = &tree->levels[--tree->depth];
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, level->attributes.mtime};
-    int error = 0;
-    if (level->set_attributes && (fchmod(level->fd, level->attributes.mode & 01777) != 0 ||
-                                  futimens(level->fd, times) != 0)) {
+    int error = level->set_attributes ? set_mode(level) : 0;
+    if (error == 0 && level->set_attributes && futimens(level->fd, times) != 0) {
         error = errno;
     }
     if (error == 0 && level->attributes.fsync && fsync(level->fd) != 0) {
