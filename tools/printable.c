@@ -4,6 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Controls, and characters that reorder or break the line they stand in. */
+static bool is_treacherous(uint32_t value)
+{
+    return value < 0x20 || (value >= 0x7f && value < 0xa0) || value == 0x61c ||
+           (value >= 0x200b && value <= 0x200f) || (value >= 0x2028 && value <= 0x202e) ||
+           (value >= 0x2060 && value <= 0x206f) || value == 0xfeff ||
+           (value >= 0xe0000 && value <= 0xe007f);
+}
+
 /* Length of the well-formed UTF-8 character at `bytes`, 0 if there is none. */
 static size_t character_length(const uint8_t *bytes, size_t length)
 {
@@ -26,8 +35,8 @@ static size_t character_length(const uint8_t *bytes, size_t length)
             value = value << 6 | (bytes[k] & 0x3f);
         }
         bool good = value >= forms[i].least && value <= 0x10ffff &&
-                    !(value >= 0xd800 && value <= 0xdfff) && value >= 0x20 &&
-                    !(value >= 0x7f && value < 0xa0) && value != '\\';
+                    !(value >= 0xd800 && value <= 0xdfff) && !is_treacherous(value) &&
+                    value != '\\';
         return good ? i + 1 : 0;
     }
     return 0;

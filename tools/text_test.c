@@ -90,6 +90,10 @@ static void names_for_a_terminal(void **state)
         {"\xff", "\\xff"},
         {"\xc0\xaf", "\\xc0\\xaf"},
         {"\xc2\x9b", "\\xc2\\x9b"},
+        {"b\xe2\x80\xaegnp.exe", "b\\xe2\\x80\\xaegnp.exe"}, /* shown from right to left */
+        {"\xe2\x81\xa6x", "\\xe2\\x81\\xa6x"},
+        {"a\xe2\x80\xa8z", "a\\xe2\\x80\\xa8z"},
+        {"\xe2\x80\xa6", "\xe2\x80\xa6"}, /* an ellipsis */
         {"back\\slash", "back\\x5cslash"},
         {"\xed\xa0\x80", "\\xed\\xa0\\x80"},
     };
