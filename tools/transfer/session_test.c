@@ -327,6 +327,8 @@ static void refusals_say_why(void **state)
     assert_int_equal(push(world, "f", "/../f"), SESSION_REFUSED);
     assert_int_equal(push(world, "f", "/new/"), SESSION_REFUSED);
     assert_string_equal(session_reason(world->client), "/new/: no such directory");
+    assert_int_equal(push(world, "f", "/new/."), SESSION_REFUSED);
+    assert_string_equal(session_reason(world->client), "/new/.: no such directory");
     symlinkat("/tmp", world->scratch->fd, "root/out");
     assert_int_equal(push(world, "f", "/out/f"), SESSION_REFUSED);
     assert_string_equal(session_reason(world->client), "/out/f: leads out of the served folder");

@@ -74,8 +74,11 @@ enum problem_code target_open(const struct target_request *request, struct targe
         return refuse(error, path, error == ENOENT ? "no such directory" : NULL, ret_text);
     }
     target.into = false;
-    if (!walk_base_name(path, target.name) || target.name[0] == 0) {
+    if (!walk_base_name(path, target.name)) {
         return refuse(ENAMETOOLONG, path, NULL, ret_text);
+    }
+    if (target.name[0] == 0) { /* "new/.": a directory, or nothing */
+        return refuse(error, path, error == ENOENT ? "no such directory" : NULL, ret_text);
     }
     parent_path(path, target.display);
     target.directory = open_directory(request, target.display);
