@@ -18,6 +18,9 @@
 #define TABLE_LOCK_BYTE 0
 #define LIFE_LOCK_BYTE  4096
 
+#define NAMES           8u /* that are tried, should others own the first */
+#define NAME_MAX_LENGTH 256u
+
 static int file_lock(int descriptor, int command, short type, off_t start, off_t length,
                      struct flock *ret_lock)
 {
@@ -237,6 +240,19 @@ static enum status take_slot(struct registry *registry)
     return STATUS_FULL;
 }
 
+/* In a folder that everybody may write to somebody else may have taken the name. Then there is the
+ * next one, the same for all processes of the user. Who takes them all could take the UDP port. */
+static enum status find_file(const char *path, int *ret_descriptor)
+{
+    enum status status = open_file(path, ret_descriptor);
+    for (uint32_t i = 1; i < NAMES && status == STATUS_DENIED; i++) {
+        char name[NAME_MAX_LENGTH];
+        snprintf(name, sizeof name, "%s.%u", path, (unsigned)i);
+        status = open_file(name, ret_descriptor);
+    }
+    return status;
+}
+
 enum status registry_open(const char *path, struct registry **ret_registry)
 {
     char own_path[REGISTRY_PATH_MAX];
@@ -246,7 +262,7 @@ enum status registry_open(const char *path, struct registry **ret_registry)
         return STATUS_NO_MEMORY;
     }
     registry->slot = REGISTRY_NO_SLOT;
-    enum status status = open_file(path != NULL ? path : own_path, &registry->descriptor);
+    enum status status = find_file(path != NULL ? path : own_path, &registry->descriptor);
     if (status != STATUS_OK) {
         free(registry);
         return status;

@@ -40,8 +40,9 @@ struct registry_name {
     struct gid address;
 };
 
-/* FULL: all slots are taken. DENIED: the file is not ours or of the wrong mode. IN_USE: live
- * processes use a registry of another version. `path` is NULL but in tests. */
+/* FULL: all slots are taken. DENIED: neither the file nor any of those that stand in for it, named
+ * PATH.1 and so on, is ours and of the right mode. IN_USE: live processes use a registry of another
+ * version. `path` is NULL but in tests. */
 enum status registry_open(const char *path, struct registry **ret_registry) MUST_USE;
 /* Gives slot and claims back. NULL is allowed. */
 void registry_close(struct registry *registry);

@@ -78,6 +78,7 @@ static pid_t start_holder(void **state, uint16_t port, uint32_t *ret_slot)
             slot = registry_slot(registry);
         }
         if (write(ready[1], &slot, sizeof slot) == (ssize_t)sizeof slot) {
+            alarm(60); /* should nobody be left to kill it */
             pause();
         }
         _exit(1);
@@ -280,12 +281,23 @@ static void claims_have_room_for_many_that_come_and_go(void **state)
     registry_close(registry);
 }
 
+/* So that none can stand in for the first. */
+static void take_all_names(const char *path, bool take)
+{
+    for (int i = 1; i < 8; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "%s.%d", path, i);
+        assert_int_equal(take ? mkdir(name, 0700) : rmdir(name), 0);
+    }
+}
+
 static void foreign_files_are_refused_and_broken_ones_renewed(void **state)
 {
     const char *path = ((struct fixture *)*state)->path;
     struct registry *registry, *another;
     int file = open(path, O_CREAT | O_RDWR, 0644);
     fchmod(file, 0644);
+    take_all_names(path, true);
     assert_int_equal(registry_open(path, &registry), STATUS_DENIED);
     fchmod(file, 0600);
     assert_int_equal(write(file, "nonsense", 8), 8);
@@ -301,6 +313,7 @@ static void foreign_files_are_refused_and_broken_ones_renewed(void **state)
     unlink(path);
     assert_int_equal(symlink("/tmp/weir-elsewhere", path), 0);
     assert_int_equal(registry_open(path, &registry), STATUS_DENIED);
+    take_all_names(path, false);
 }
 
 #define SHARED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -368,6 +381,24 @@ static void search_sees_whole_claims(void **state)
     registry_close(registry);
 }
 
+/* Somebody else has the name: all our processes agree on the next. */
+static void a_taken_name_is_passed_over(void **state)
+{
+    const char *path = ((struct fixture *)*state)->path;
+    struct registry *one, *other;
+    char next[80];
+    snprintf(next, sizeof next, "%s.1", path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(registry_open(path, &one), STATUS_OK);
+    assert_int_equal(registry_open(path, &other), STATUS_OK);
+    assert_int_equal(registry_process_count(one), 2);
+    assert_int_equal(access(next, F_OK), 0);
+    registry_close(one);
+    registry_close(other);
+    unlink(next);
+    rmdir(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +412,7 @@ int main(void)
         SHARED(narrow_listener_comes_first_and_former_one_last),
         SHARED(claims_have_room_for_many_that_come_and_go),
         SHARED(foreign_files_are_refused_and_broken_ones_renewed),
+        cmocka_unit_test_setup_teardown(a_taken_name_is_passed_over, setup, teardown),
         cmocka_unit_test_setup_teardown(search_waits_for_nobody, setup, teardown),
         cmocka_unit_test_setup_teardown(search_sees_whole_claims, setup, teardown),
     };
