@@ -48,8 +48,9 @@ static bool is_polled(struct loop *loop)
            instant_elapsed_ns(driven, now) <= LOOP_POLLING_GAP_NS;
 }
 
-static void sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
-                        struct instant deadline)
+/* How many of them are ready. */
+static int sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
+                       struct instant deadline)
 {
     uint64_t left_ns = instant_elapsed_ns(clock_now(), deadline);
     struct timespec timeout = {
@@ -64,6 +65,7 @@ static void sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
         ssize_t length = read(loop->wake_descriptor, &signals, sizeof signals);
         (void)length;
     }
+    return ready;
 }
 
 /* A doze was right if they still poll, and no mistake if they said that they would sleep. */
@@ -96,6 +98,15 @@ static void doze(struct loop *loop)
     learn(loop);
 }
 
+static void serve(struct loop *loop)
+{
+    if (loop_try_lock(loop)) {
+        struct instant deadline = loop_turn(loop, true);
+        pthread_mutex_unlock(&loop->mutex);
+        loop_after_unlock(loop, deadline);
+    }
+}
+
 static void watch(struct loop *loop)
 {
     struct udp *udp = loop->steering.udp;
@@ -117,7 +128,11 @@ static void watch(struct loop *loop)
         [WATCH_IPV4] = {.fd = udp_descriptor(udp, UDP_IPV4), .events = events[UDP_IPV4]},
         [WATCH_IPV6] = {.fd = udp_descriptor(udp, UDP_IPV6), .events = events[UDP_IPV6]},
     };
-    sleep_until(loop, watched, WATCH_COUNT, deadline);
+    bool signaled =
+        sleep_until(loop, watched, WATCH_COUNT, deadline) == 1 && watched[WATCH_WAKE].revents != 0;
+    if (!signaled && is_polled(loop)) {
+        serve(loop); /* before a doze: who polled may have gone to sleep without polling again */
+    }
 }
 
 /* Asks for short slices (heard by kernels from 6.12 on): then the thread, which needs little, is
