@@ -21,6 +21,7 @@
 #define REGIONS_MAX     65536u
 #define READS_MAX       128u
 #define CONNECTIONS_MAX 65536u
+#define WINDOW_MAX      (256u << 10)
 #define STACK_BYTES     (512u << 10)
 #define EXIT_PATIENCE_S 1 /* how long exit waits for whoever holds the engine */
 
@@ -84,7 +85,8 @@ static enum status open_registry(struct loop *loop)
     char path[REGISTRY_PATH_MAX];
     registry_path(path);
     enum status status = registry_open(NULL, &loop->registry);
-    const char *reason = status == STATUS_DENIED   ? "is not a file of ours with mode 0600"
+    const char *reason = status == STATUS_DENIED
+                             ? "and .1 to .7 after it are not files of ours with mode 0600"
                          : status == STATUS_FULL   ? "has no free slot: too many processes"
                          : status == STATUS_IN_USE ? "is used by another version of Weir"
                                                    : "could not be opened: out of memory or files";
@@ -114,6 +116,13 @@ static enum status open_links(struct loop *loop)
     return status;
 }
 
+/* Bytes that a queue pair may have in flight, given what the kernel grants to sockets like that of
+ * the peer: it counts about twice the packet's length, and two queue pairs may be busy. */
+static uint32_t window_for(uint32_t receive_buffer)
+{
+    return receive_buffer / 4 < WINDOW_MAX ? receive_buffer / 4 : WINDOW_MAX;
+}
+
 static enum status create_engine(struct loop *loop)
 {
     uint64_t seed = make_seed();
@@ -126,6 +135,7 @@ static enum status create_engine(struct loop *loop)
         .qpn_count = registry_qpn_count(loop->registry),
         .max_regions = REGIONS_MAX,
         .max_reads_in = READS_MAX,
+        .window_max = window_for(udp_receive_buffer(loop->steering.udp)),
     };
     enum status status = device_create(&device, &loop->engine.device);
     if (status == STATUS_OK) {

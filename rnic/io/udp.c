@@ -189,6 +189,21 @@ int udp_descriptor(const struct udp *udp, enum udp_family family)
     return udp->sockets[family];
 }
 
+uint32_t udp_receive_buffer(const struct udp *udp)
+{
+    uint32_t least = UINT32_MAX;
+    for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
+        int granted = 0;
+        socklen_t length = sizeof granted;
+        if (udp->sockets[family] >= 0 &&
+            getsockopt(udp->sockets[family], SOL_SOCKET, SO_RCVBUF, &granted, &length) == 0 &&
+            (uint32_t)granted < least) {
+            least = (uint32_t)granted;
+        }
+    }
+    return least;
+}
+
 const struct udp_counters *udp_counters(const struct udp *udp)
 {
     return &udp->counters;

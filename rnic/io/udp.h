@@ -77,6 +77,8 @@ uint32_t udp_receive(struct udp *udp, enum udp_family family, struct udp_receive
 
 /* -1: the host does not have the family. */
 int udp_descriptor(const struct udp *udp, enum udp_family family);
+/* What the kernel granted for packets that wait to be received, in one family's socket. */
+uint32_t udp_receive_buffer(const struct udp *udp);
 const struct udp_counters *udp_counters(const struct udp *udp);
 /* The last reason why packets could not be sent, in words; "" if there was none. */
 const char *udp_message(const struct udp *udp);

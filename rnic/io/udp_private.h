@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "rnic/base/time.h"
 #include "rnic/io/fault.h"
 #include "rnic/io/udp.h"
 #include "rnic/wire/packet.h"
@@ -62,7 +63,8 @@ struct udp {
 
     struct {
         struct gid gid;
-        uint32_t interface_index;
+        uint32_t interface_index; /* 0: nobody's when last asked */
+        struct instant asked;
     } link_local[UDP_LINK_LOCAL_MAX]; /* a cache, round robin */
     uint32_t link_local_next;
 

@@ -10,11 +10,13 @@
 
 #include "rnic/base/check.h"
 #include "rnic/io/address.h"
+#include "rnic/io/clock.h"
 #include "rnic/io/registry.h"
 #include "rnic/io/udp_private.h"
 #include "rnic/wire/roce.h"
 
 #define HOP_LIMIT_DEFAULT 64
+#define ASK_AGAIN_NS      UINT64_C(1000000000) /* for an interface that was not there */
 
 struct control_buffer {
     uint8_t bytes[UDP_CONTROL_BYTES] __attribute__((aligned(__alignof__(struct cmsghdr))));
@@ -227,21 +229,22 @@ static uint32_t interface_of(struct udp *udp, const struct gid *local)
     if (local->bytes[0] != 0xfe || (local->bytes[1] & 0xc0) != 0x80) {
         return 0;
     }
+    struct instant now = clock_now();
     for (uint32_t i = 0; i < UDP_LINK_LOCAL_MAX; i++) {
-        if (udp->link_local[i].interface_index != 0 && gid_equal(&udp->link_local[i].gid, local)) {
+        if (gid_equal(&udp->link_local[i].gid, local) &&
+            (udp->link_local[i].interface_index != 0 ||
+             instant_elapsed_ns(udp->link_local[i].asked, now) < ASK_AGAIN_NS)) {
             return udp->link_local[i].interface_index;
         }
     }
     struct address_table table;
     const struct address *address =
         address_read(&table) == STATUS_OK ? address_find(&table, local) : NULL;
-    if (address == NULL) {
-        return 0;
-    }
     uint32_t slot = udp->link_local_next++ % UDP_LINK_LOCAL_MAX;
     udp->link_local[slot].gid = *local;
-    udp->link_local[slot].interface_index = address->interface_index;
-    return address->interface_index;
+    udp->link_local[slot].interface_index = address != NULL ? address->interface_index : 0;
+    udp->link_local[slot].asked = now;
+    return udp->link_local[slot].interface_index;
 }
 
 static struct cmsghdr *add_control(struct msghdr *message, int level, int type, const void *value,

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -232,6 +233,16 @@ static void unreachable_peer_is_counted_and_named(void **state)
     udp_destroy(udp);
 }
 
+static void granted_buffer_is_told(void **state)
+{
+    struct udp *udp = create(NULL);
+    int wanted = 32768, descriptor = udp_descriptor(udp, UDP_IPV4);
+    assert_true(udp_receive_buffer(udp) > 2 * 32768);
+    assert_int_equal(setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof wanted), 0);
+    assert_int_equal(udp_receive_buffer(udp), 2 * 32768); /* [socket(7): the kernel doubles] */
+    udp_destroy(udp);
+}
+
 static void faults_text_is_checked(void **state)
 {
     struct fault fault;
@@ -315,6 +326,7 @@ int main(void)
         cmocka_unit_test(paths_that_alternate_still_gather),
         cmocka_unit_test(congestion_mark_is_seen),
         cmocka_unit_test(unreachable_peer_is_counted_and_named),
+        cmocka_unit_test(granted_buffer_is_told),
         cmocka_unit_test(faults_text_is_checked),
         cmocka_unit_test(shim_loses_duplicates_reorders_and_corrupts),
     };
