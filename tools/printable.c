@@ -7,10 +7,9 @@
 /* Controls, and characters that reorder or break the line they stand in. */
 static bool is_treacherous(uint32_t value)
 {
-    return value < 0x20 || (value >= 0x7f && value < 0xa0) || value == 0x61c ||
-           (value >= 0x200b && value <= 0x200f) || (value >= 0x2028 && value <= 0x202e) ||
-           (value >= 0x2060 && value <= 0x206f) || value == 0xfeff ||
-           (value >= 0xe0000 && value <= 0xe007f);
+    return value < 0x20 || (value >= 0x7f && value < 0xa0) || value == 0x61c || value == 0x200e ||
+           value == 0x200f || (value >= 0x2028 && value <= 0x202e) ||
+           (value >= 0x2066 && value <= 0x2069);
 }
 
 /* Length of the well-formed UTF-8 character at `bytes`, 0 if there is none. */
