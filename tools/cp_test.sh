@@ -218,6 +218,8 @@ case_usage() { # exit statuses, and words
     while read -r line; do
         python3 -c 'import json, sys; json.loads(sys.argv[1])' "$line" || fail "not JSON: $line"
     done <out.txt
+    expect 6 'standard output: No space left' sh -c "'$weir' info >/dev/full"
+    expect 6 'standard output' sh -c "'$weir' cp --json --force f '$url/' >/dev/full"
     expect 5 'no such directory' "$weir" cp f "$url/nowhere/"
     expect 5 '"error":"/nowhere/: no such directory"' "$weir" cp --json f "$url/nowhere/"
     expect 1 'nothere: cannot read: No such file' "$weir" cp nothere f "$url/"

@@ -1,4 +1,5 @@
 /* The weir command: a table of subcommands. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,7 +66,18 @@ static int help(const char *name)
     return EXIT_DONE;
 }
 
-int main(int argc, char **argv)
+/* Who prints to a full disk or a closed pipe has not said what was asked for. */
+static int close_output(int code)
+{
+    bool failed = ferror(stdout) != 0;
+    if ((fflush(stdout) != 0 || failed) && code == EXIT_DONE) {
+        fprintf(stderr, "weir: standard output: %s\n", strerror(errno));
+        return EXIT_SETUP;
+    }
+    return code;
+}
+
+static int run(int argc, char **argv)
 {
     if (argc < 2) {
         print_help(stderr);
@@ -87,4 +99,9 @@ int main(int argc, char **argv)
     snprintf(title, sizeof(title), "weir %s", command->name);
     argv[1] = title; /* what getopt begins its messages with */
     return command->run(command, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    return close_output(run(argc, argv));
 }
