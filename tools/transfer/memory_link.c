@@ -13,6 +13,7 @@ enum event_kind {
 struct event {
     struct event *next;
     enum event_kind kind;
+    bool injected; /* the side it seems to come from knows nothing of it */
     unsigned to;
     uint32_t notice;
     size_t length, offset;
@@ -206,7 +207,9 @@ static void deliver(struct memory_pair *pair, const struct event *event)
         return;
     case EVENT_NOTICE:
         to->events->noticed(to->user, event->notice, event->length);
-        from->events->put_done(from->user, event->offset);
+        if (!event->injected) {
+            from->events->put_done(from->user, event->offset);
+        }
         return;
     case EVENT_CLOSED:
         pair->sides[event->to].closed = true;
@@ -249,6 +252,7 @@ void memory_pair_inject_notice(struct memory_pair *pair, unsigned side, uint32_t
     struct event *event = append(pair, EVENT_NOTICE, 1 - side, 0);
     event->notice = notice;
     event->length = length;
+    event->injected = true;
 }
 
 uint8_t *memory_pair_memory(const struct memory_pair *pair, unsigned side)
