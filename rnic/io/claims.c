@@ -51,17 +51,17 @@ static void set_kind(struct registry_claim *claim, enum claim_state kind)
     atomic_store(&claim->state, serial << KIND_BITS | (uint32_t)kind);
 }
 
-/* Locked, in a free entry. Word by word, since somebody may read. */
+/* Locked, in a free entry. Part by part, since somebody may read: none moves before the store that
+ * made it free, as none of the loads below moves behind the last. */
 static void write_claim(struct registry_claim *claim, uint32_t slot,
                         const struct registry_name *name)
 {
     const uint8_t *address = name->address.bytes;
-    atomic_thread_fence(memory_order_release);
-    __atomic_store_n(&claim->slot, slot, __ATOMIC_RELAXED);
-    __atomic_store_n(&claim->name.service_id, name->service_id, __ATOMIC_RELAXED);
-    __atomic_store_n(&claim->name.scope, name->scope, __ATOMIC_RELAXED);
+    __atomic_store_n(&claim->slot, slot, __ATOMIC_RELEASE);
+    __atomic_store_n(&claim->name.service_id, name->service_id, __ATOMIC_RELEASE);
+    __atomic_store_n(&claim->name.scope, name->scope, __ATOMIC_RELEASE);
     for (uint32_t i = 0; i < sizeof name->address.bytes; i++) {
-        __atomic_store_n(&claim->name.address.bytes[i], address[i], __ATOMIC_RELAXED);
+        __atomic_store_n(&claim->name.address.bytes[i], address[i], __ATOMIC_RELEASE);
     }
 }
 
@@ -78,15 +78,14 @@ static bool read_claim(const struct registry_claim *claim, struct claim_view *re
 {
     uint32_t state = atomic_load(&claim->state);
     ret_view->kind = kind_of(state);
-    ret_view->slot = __atomic_load_n(&claim->slot, __ATOMIC_RELAXED);
-    ret_view->stamp = __atomic_load_n(&claim->stamp, __ATOMIC_RELAXED);
-    ret_view->name.service_id = __atomic_load_n(&claim->name.service_id, __ATOMIC_RELAXED);
-    ret_view->name.scope = __atomic_load_n(&claim->name.scope, __ATOMIC_RELAXED);
+    ret_view->slot = __atomic_load_n(&claim->slot, __ATOMIC_ACQUIRE);
+    ret_view->stamp = __atomic_load_n(&claim->stamp, __ATOMIC_ACQUIRE);
+    ret_view->name.service_id = __atomic_load_n(&claim->name.service_id, __ATOMIC_ACQUIRE);
+    ret_view->name.scope = __atomic_load_n(&claim->name.scope, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < sizeof ret_view->name.address.bytes; i++) {
         ret_view->name.address.bytes[i] =
-            __atomic_load_n(&claim->name.address.bytes[i], __ATOMIC_RELAXED);
+            __atomic_load_n(&claim->name.address.bytes[i], __ATOMIC_ACQUIRE);
     }
-    atomic_thread_fence(memory_order_acquire);
     return atomic_load_explicit(&claim->state, memory_order_relaxed) == state;
 }
 
