@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "tools/command.h"
@@ -106,6 +107,13 @@ static void on_entry(void *user, enum entry_kind kind, const char *path, uint64_
     puts(text);
 }
 
+/* What fits on a line of the terminal: a longer one would scroll it with each update. */
+static int line_width(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
+}
+
 static void draw(struct cp *cp, const struct session *session)
 {
     double now = progress_now_s();
@@ -124,7 +132,7 @@ static void draw(struct cp *cp, const struct session *session)
     } else if (cp->tty) {
         char line[256];
         progress_line(&cp->progress, tally, weir_fabric_device(cp->fabric), line, sizeof(line));
-        fprintf(stderr, "\r%.200s\033[K", line);
+        fprintf(stderr, "\r%.*s\033[K", line_width(), line);
     }
 }
 
@@ -300,8 +308,8 @@ static void summarize(const struct cp *cp, enum exit_code code)
         json_t *object = json_pack(
             "{s:s, s:i, s:f, s:f, s:s, s:s, s:s}", "event", "summary", "exit", (int)code, "seconds",
             cp->seconds, "bytes_per_second", rate, "device", weir_fabric_device(cp->fabric),
-            "fabric", weir_fabric_kind(cp->fabric) == WEIR_FABRIC_SOFT ? "soft" : "rdma", "reason",
-            weir_fabric_reason(cp->fabric));
+            "fabric", weir_fabric_kind(cp->fabric) == WEIR_FABRIC_SOFT ? "soft" : "rdma",
+            "fabric_reason", weir_fabric_reason(cp->fabric));
         output_json_tally(object, tally);
         json_object_set_new(object, "peer_device", json_string(cp->peer_device));
         if (cp->reason[0] != 0) {
