@@ -212,6 +212,7 @@ case_usage() { # exit statuses, and words
     WEIR_LIBRARY_DIR=/nowhere expect 6 'WEIR_LIBRARY_DIR' "$weir" run true
     serve a root
     expect 0 '"event":"summary","exit":0' "$weir" cp --json f "$url/"
+    grep -q '"fabric_reason":' out.txt || fail "not said why this device: $(cat out.txt)"
     expect 1 '"code":"exists"' "$weir" cp --json f "$url/"
     touch $'\xff"'
     expect 0 '"path_hex":"ff22"' "$weir" cp --json -v $'\xff"' "$url/"
@@ -226,6 +227,13 @@ case_usage() { # exit statuses, and words
     mkfifo fifo
     expect 1 'fifo: cannot read: is neither a file' "$weir" cp fifo "$url/"
     expect 1 '/nothere: cannot read: No such file' "$weir" cp "$url/nothere" g
+    stop "$pid"
+    mkdir $'r\xff\e'
+    serve c $'r\xff\e' --json
+    grep -q '"path_hex":"[0-9a-f]*72ff1b"' c.log || fail "the root is not told: $(cat c.log)"
+    stop "$pid"
+    serve c $'r\xff\e'
+    grep -q $'\e' c.log && fail "an escape sequence reached the terminal: $(cat c.log)"
     stop "$pid"
     serve b root --read-only
     expect 5 'read-only' "$weir" cp f "$url/g"

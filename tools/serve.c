@@ -271,15 +271,19 @@ static bool pump_all(struct serve *serve)
 static void announce(const struct serve *serve, const char *root)
 {
     const char *address = weir_listener_address(serve->listener);
+    char text[4 * PATH_MAX];
+    printable(root, strlen(root), text, sizeof(text));
     if (serve->json) {
-        output_json(json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:s}", "event", "listening",
-                              "address", address, "root", root, "read_only",
-                              serve->service.read_only, "device", weir_fabric_device(serve->fabric),
-                              "fabric",
-                              weir_fabric_kind(serve->fabric) == WEIR_FABRIC_SOFT ? "soft" : "rdma",
-                              "reason", weir_fabric_reason(serve->fabric)));
+        json_t *object =
+            json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:s}", "event", "listening", "address",
+                      address, "root", text, "read_only", serve->service.read_only, "device",
+                      weir_fabric_device(serve->fabric), "fabric",
+                      weir_fabric_kind(serve->fabric) == WEIR_FABRIC_SOFT ? "soft" : "rdma",
+                      "fabric_reason", weir_fabric_reason(serve->fabric));
+        output_json_path(object, (struct span){root, strlen(root)});
+        output_json(object);
     } else if (!serve->quiet) {
-        printf("weir serve: %s%s at weir://%s/ (%s)\n", root,
+        printf("weir serve: %s%s at weir://%s/ (%s)\n", text,
                serve->service.read_only ? ", read-only," : "", address, serve->device);
         fflush(stdout);
     }
