@@ -89,7 +89,8 @@ const char *weir_listener_address(const struct weir_listener *listener);
 void weir_listener_close(struct weir_listener *listener);
 
 /* Begins to connect; opened or closed tells how it went. Fails at once only for bad arguments or
- * when the system refuses. `handler` is copied. */
+ * when the system refuses. Of a name with several addresses each is tried in turn, in its share of
+ * the connect timeout. `handler` is copied. */
 enum weir_status weir_connect(struct weir_poller *poller, const char *address,
                               const struct weir_channel_options *options,
                               const struct weir_handler *handler, void *user,

@@ -32,8 +32,20 @@ static bool split(const char *text, char ret_host[256], char ret_port[8])
     return true;
 }
 
-enum weir_status address_parse(const char *text, bool is_passive,
-                               struct sockaddr_storage *ret_address, struct weir_error *ret_error)
+static void take_family(const struct addrinfo *list, int family,
+                        struct sockaddr_storage ret_addresses[ADDRESSES_MAX], unsigned *count)
+{
+    for (const struct addrinfo *each = list; each != NULL; each = each->ai_next) {
+        if (each->ai_family == family && *count < ADDRESSES_MAX) {
+            memset(&ret_addresses[*count], 0, sizeof(ret_addresses[0]));
+            memcpy(&ret_addresses[(*count)++], each->ai_addr, each->ai_addrlen);
+        }
+    }
+}
+
+enum weir_status address_resolve(const char *text, bool is_passive,
+                                 struct sockaddr_storage ret_addresses[ADDRESSES_MAX],
+                                 unsigned *ret_count, struct weir_error *ret_error)
 {
     char host[256];
     char port[8];
@@ -55,16 +67,14 @@ enum weir_status address_parse(const char *text, bool is_passive,
     if (error != 0) {
         return error_set(ret_error, WEIR_ADDRESS, "%.200s: %s", text, gai_strerror(error));
     }
-    const struct addrinfo *chosen = list;
-    for (const struct addrinfo *each = list; each != NULL; each = each->ai_next) {
-        if (each->ai_family == AF_INET) {
-            chosen = each; /* names of both families: IPv4 is what RoCE networks have */
-            break;
-        }
-    }
-    memset(ret_address, 0, sizeof(*ret_address));
-    memcpy(ret_address, chosen->ai_addr, chosen->ai_addrlen);
+    unsigned count = 0;
+    take_family(list, AF_INET, ret_addresses, &count);
+    take_family(list, AF_INET6, ret_addresses, &count);
     freeaddrinfo(list);
+    if (count == 0) {
+        return error_set(ret_error, WEIR_ADDRESS, "%.200s: no address of IP", text);
+    }
+    *ret_count = count;
     return WEIR_OK;
 }
 

@@ -10,9 +10,14 @@
 
 #define ADDRESS_TEXT_MAX 72
 
-/* `is_passive`: to listen on, so ":PORT" and "*:PORT" are all addresses. */
-enum weir_status address_parse(const char *text, bool is_passive,
-                               struct sockaddr_storage *ret_address, struct weir_error *ret_error);
+/* A name may have more addresses than this; then the rest is not tried. */
+#define ADDRESSES_MAX 8
+
+/* All addresses of a name, those of IPv4 first: they are what RoCE networks have. `is_passive`: to
+ * listen on, so ":PORT" and "*:PORT" are all addresses. */
+enum weir_status address_resolve(const char *text, bool is_passive,
+                                 struct sockaddr_storage ret_addresses[ADDRESSES_MAX],
+                                 unsigned *ret_count, struct weir_error *ret_error);
 void address_format(const struct sockaddr *address, char ret_text[ADDRESS_TEXT_MAX]);
 socklen_t address_length(const struct sockaddr *address);
 

@@ -56,6 +56,9 @@ static bool is_on_fabric(struct weir_connection *connection, const struct rdma_c
     if (id->verbs == fabric->context) {
         return true;
     }
+    if (connection_try_next(connection)) {
+        return false;
+    }
     const char *name = id->verbs != NULL && id->verbs->device != NULL
                            ? fabric->library.verbs.get_device_name(id->verbs->device)
                            : "no device";
@@ -107,7 +110,8 @@ static void address_resolved(struct lane *lane)
     struct weir_connection *connection = lane->connection;
     if (is_on_fabric(connection, lane->id) &&
         verbs_of(connection)
-                ->cm_resolve_route(lane->id, (int)connection->options.connect_timeout_ms) != 0) {
+                ->cm_resolve_route(lane->id, (int)connection->options.connect_timeout_ms) != 0 &&
+        !connection_try_next(connection)) {
         connection_fail(connection, WEIR_UNREACHABLE, "no route: %m");
     }
 }
@@ -209,7 +213,9 @@ static void rejected(struct weir_connection *connection, const struct event *eve
         connection_fail(connection, WEIR_REFUSED, "the peer refused the connection (%s)",
                         weir_status_name((enum weir_status)answer.status));
     } else if (event->status == REJECT_NO_LISTENER || event->status == -ECONNREFUSED) {
-        connection_fail(connection, WEIR_REFUSED, "nobody listens there");
+        if (!connection_try_next(connection)) {
+            connection_fail(connection, WEIR_REFUSED, "nobody listens there");
+        }
     } else if (event->status == REJECT_BY_CONSUMER) {
         connection_fail(connection, WEIR_REFUSED, "the peer refused the connection");
     } else {
@@ -404,14 +410,18 @@ static void take_event(struct weir_poller *poller, const struct event *event)
         break;
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
-        connection_fail(connection, WEIR_UNREACHABLE, "no RDMA path leads there: %s",
-                        strerror(abs(event->status)));
+        if (!connection_try_next(connection)) {
+            connection_fail(connection, WEIR_UNREACHABLE, "no RDMA path leads there: %s",
+                            strerror(abs(event->status)));
+        }
         break;
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_CONNECT_ERROR:
-        connection_fail(
-            connection, WEIR_UNREACHABLE, "no answer to the connection request for %.1f s (%s)",
-            connection_age(connection), verbs_of(connection)->cm_event_str(event->kind));
+        if (!connection_try_next(connection)) {
+            connection_fail(
+                connection, WEIR_UNREACHABLE, "no answer to the connection request for %.1f s (%s)",
+                connection_age(connection), verbs_of(connection)->cm_event_str(event->kind));
+        }
         break;
     case RDMA_CM_EVENT_DISCONNECTED:
         connection_disconnected(connection);

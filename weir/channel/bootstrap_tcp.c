@@ -322,6 +322,9 @@ static void connected(struct weir_connection *connection)
     int error = 0;
     socklen_t length = sizeof(error);
     getsockopt(connection->tcp.source.fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error != 0 && connection_try_next(connection)) {
+        return;
+    }
     if (error != 0) {
         connection_fail(connection, error == ECONNREFUSED ? WEIR_REFUSED : WEIR_UNREACHABLE,
                         error == ECONNREFUSED ? "nobody listens there (%s)" : "no way there: %s",

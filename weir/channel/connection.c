@@ -358,6 +358,9 @@ static void life_over(struct timer *timer)
 {
     struct weir_connection *connection =
         (struct weir_connection *)((char *)timer - offsetof(struct weir_connection, life));
+    if (connection->state == CONNECTION_CONNECTING && connection_try_next(connection)) {
+        return;
+    }
     if (connection->is_flushed) {
         connection_fail(connection, WEIR_PROTOCOL,
                         "the device gave up our queue pair: the peer tried what it may not");
@@ -415,6 +418,7 @@ void connection_destroy(struct weir_connection *connection)
     }
     unlink_connection(connection);
     domain_release(connection->domain);
+    free(connection->targets);
     free(connection);
 }
 
@@ -431,6 +435,84 @@ void connections_reap(struct weir_poller *poller)
     }
 }
 
+/* --- connecting --- */
+
+/* Undoes what was begun with the address before. */
+static void forget_attempt(struct weir_connection *connection)
+{
+    for (unsigned i = 0; i <= LANES_MAX; i++) {
+        lane_destroy(&connection->lanes[i]);
+        connection->lanes[i].connection = connection;
+        connection->lanes[i].index = (uint8_t)i;
+    }
+    buffers_fini(&connection->buffers);
+    bootstrap_tcp_leave(connection);
+    connection->tcp = (struct tcp_link){.source.fd = -1};
+    connection->is_flushed = false;
+}
+
+static void set_share_of_time(struct weir_connection *connection)
+{
+    uint64_t passed_ms = (clock_now_ns() - connection->started_ns) / 1000000u;
+    uint64_t total_ms = connection->options.connect_timeout_ms;
+    uint64_t left_ms = passed_ms < total_ms ? total_ms - passed_ms : 1;
+    unsigned left = connection->target_count - connection->target_next + 1;
+    poller_set_timer(connection->poller, &connection->life, left_ms / left + 1);
+}
+
+/* Begins with the next address that the system does not refuse at once. */
+static enum weir_status try_targets(struct weir_connection *connection,
+                                    struct weir_error *ret_error)
+{
+    enum weir_status status = WEIR_ADDRESS;
+    while (status != WEIR_OK && connection->target_next < connection->target_count) {
+        struct sockaddr *target =
+            (struct sockaddr *)&connection->targets[connection->target_next++];
+        forget_attempt(connection);
+        address_format(target, connection->peer_name);
+        set_share_of_time(connection);
+        status = connection->options.bootstrap == WEIR_BOOTSTRAP_CM
+                     ? bootstrap_cm_connect(connection, target, ret_error)
+                     : bootstrap_tcp_connect(connection, target, ret_error);
+    }
+    return status;
+}
+
+bool connection_try_next(struct weir_connection *connection)
+{
+    struct weir_error error;
+    return connection->state == CONNECTION_CONNECTING && connection->peer.purpose == 0 &&
+           try_targets(connection, &error) == WEIR_OK;
+}
+
+enum weir_status connection_begin(struct weir_poller *poller,
+                                  const struct sockaddr_storage *targets, unsigned target_count,
+                                  const struct weir_channel_options *resolved,
+                                  struct weir_connection **ret_connection,
+                                  struct weir_error *ret_error)
+{
+    struct weir_connection *connection;
+    enum weir_status status = connection_create(poller, resolved, &connection, ret_error);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    connection->targets = malloc(target_count * sizeof(*targets));
+    if (connection->targets == NULL) {
+        connection_destroy(connection);
+        return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
+    }
+    memcpy(connection->targets, targets, target_count * sizeof(*targets));
+    connection->target_count = target_count;
+    connection_fill_hello(connection, HELLO_CONNECT, resolved->lanes);
+    status = try_targets(connection, ret_error);
+    if (status != WEIR_OK) {
+        connection_destroy(connection);
+        return status;
+    }
+    *ret_connection = connection;
+    return WEIR_OK;
+}
+
 /* --- the public calls --- */
 
 enum weir_status weir_connect(struct weir_poller *poller, const char *address,
@@ -439,26 +521,18 @@ enum weir_status weir_connect(struct weir_poller *poller, const char *address,
                               struct weir_connection **ret_connection, struct weir_error *ret_error)
 {
     struct weir_channel_options resolved;
+    struct sockaddr_storage targets[ADDRESSES_MAX];
+    unsigned count;
     enum weir_status status =
         connection_resolve_options(poller->fabric, options, &resolved, ret_error);
-    struct sockaddr_storage target;
     if (status == WEIR_OK) {
-        status = address_parse(address, false, &target, ret_error);
+        status = address_resolve(address, false, targets, &count, ret_error);
     }
     struct weir_connection *connection;
     if (status == WEIR_OK) {
-        status = connection_create(poller, &resolved, &connection, ret_error);
+        status = connection_begin(poller, targets, count, &resolved, &connection, ret_error);
     }
     if (status != WEIR_OK) {
-        return status;
-    }
-    address_format((struct sockaddr *)&target, connection->peer_name);
-    connection_fill_hello(connection, HELLO_CONNECT, resolved.lanes);
-    status = resolved.bootstrap == WEIR_BOOTSTRAP_CM
-                 ? bootstrap_cm_connect(connection, (struct sockaddr *)&target, ret_error)
-                 : bootstrap_tcp_connect(connection, (struct sockaddr *)&target, ret_error);
-    if (status != WEIR_OK) {
-        connection_destroy(connection);
         return status;
     }
     if (handler != NULL) {

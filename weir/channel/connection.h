@@ -68,6 +68,8 @@ struct weir_connection {
     uint64_t progress; /* what of ours has left; closing is given up when this stands still */
     uint64_t progress_seen;
     bool waits_for_farewell; /* our BYE has arrived: the peer's is given one silence timeout */
+    struct sockaddr_storage *targets; /* we connected: the addresses of the name */
+    unsigned target_count, target_next;
     struct hello local, peer;
     uint64_t token;
     unsigned lane_count; /* for transfers; 0: they share the message lane */
@@ -84,6 +86,14 @@ struct weir_connection {
     struct weir_connection_statistics statistics;
 };
 
+/* Begins to connect to the first of `targets` that answers, each in its share of the time. */
+enum weir_status connection_begin(struct weir_poller *poller,
+                                  const struct sockaddr_storage *targets, unsigned target_count,
+                                  const struct weir_channel_options *resolved,
+                                  struct weir_connection **ret_connection,
+                                  struct weir_error *ret_error);
+/* The address being tried leads nowhere. False: it was the last, or its peer has answered. */
+bool connection_try_next(struct weir_connection *connection);
 /* Fills in defaults and checks bounds. */
 enum weir_status connection_resolve_options(const struct weir_fabric *fabric,
                                             const struct weir_channel_options *options,

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "weir/channel/connection.h"
+
 static void check_number(struct end *end, const uint8_t *bytes, size_t length)
 {
     uint32_t number;
@@ -306,8 +308,64 @@ static void test_two_threads(void **state)
     world_close(&world);
 }
 
+/* At a name's first addresses nobody listens. */
+static void test_next_address(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    world_open(&world, *state, 1, false);
+    struct sockaddr_storage targets[ADDRESSES_MAX], real[ADDRESSES_MAX];
+    unsigned count;
+    struct weir_channel_options options;
+    struct weir_error error;
+    assert_int_equal(
+        address_resolve(weir_listener_address(world.listener), false, real, &count, &error),
+        WEIR_OK);
+    assert_int_equal(address_resolve("127.0.0.1:1", false, targets, &count, &error), WEIR_OK);
+    targets[1] = targets[0];
+    targets[2] = real[0];
+    assert_int_equal(connection_resolve_options(world.fabric, *state, &options, &error), WEIR_OK);
+    uint64_t started_ns = clock_now_ns();
+    assert_int_equal(
+        connection_begin(world.client_poller, targets, 3, &options, &client.connection, &error),
+        WEIR_OK);
+    client.connection->handler = end_handler;
+    client.connection->user = &client;
+    assert_int_equal(weir_send(client.connection, "early", 5, NULL, NULL), WEIR_OK);
+    world_run_until(&world, &client.is_open);
+    world_run_until_count(&world, &world.servers[0].received, 1);
+    assert_true(clock_now_ns() - started_ns < UINT64_C(2000000000));
+    assert_string_equal(weir_peer_name(client.connection), weir_listener_address(world.listener));
+    world_close_pair(&world, &client);
+}
+
+static void test_no_address_left(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    world_open(&world, *state, 1, false);
+    struct sockaddr_storage targets[ADDRESSES_MAX];
+    unsigned count;
+    struct weir_channel_options options;
+    struct weir_error error;
+    assert_int_equal(address_resolve("127.0.0.1:1", false, targets, &count, &error), WEIR_OK);
+    targets[1] = targets[0];
+    assert_int_equal(connection_resolve_options(world.fabric, *state, &options, &error), WEIR_OK);
+    assert_int_equal(
+        connection_begin(world.client_poller, targets, 2, &options, &client.connection, &error),
+        WEIR_OK);
+    client.connection->handler = end_handler;
+    client.connection->user = &client;
+    world_run_until(&world, &client.is_closed);
+    assert_int_equal(client.reason.status, WEIR_REFUSED);
+    assert_non_null(strstr(client.reason.message, "127.0.0.1:1: nobody listens there"));
+    world_close(&world);
+}
+
 #define EACH(options)                                                                              \
     {"opens and closes (" #options ")", test_opens_and_closes, NULL, NULL, &world_##options},      \
+        {"next address (" #options ")", test_next_address, NULL, NULL, &world_##options},          \
+        {"no address left (" #options ")", test_no_address_left, NULL, NULL, &world_##options},    \
         {"many connections (" #options ")", test_many_connections, NULL, NULL, &world_##options},  \
         {"refused (" #options ")", test_refused, NULL, NULL, &world_##options},                    \
         {"close while busy (" #options ")", test_close_while_busy, NULL, NULL, &world_##options},  \

@@ -14,14 +14,16 @@ enum weir_status weir_listen(struct weir_poller *poller, const char *address,
                              struct weir_listener **ret_listener, struct weir_error *ret_error)
 {
     struct weir_channel_options resolved;
-    struct sockaddr_storage local;
+    struct sockaddr_storage addresses[ADDRESSES_MAX];
+    struct sockaddr *local = (struct sockaddr *)&addresses[0];
+    unsigned count;
     enum weir_status status =
         connection_resolve_options(poller->fabric, options, &resolved, ret_error);
     if (status == WEIR_OK && accepted == NULL) {
         status = error_set(ret_error, WEIR_INVALID, "nobody to accept");
     }
     if (status == WEIR_OK) {
-        status = address_parse(address, true, &local, ret_error);
+        status = address_resolve(address, true, addresses, &count, ret_error);
     }
     if (status != WEIR_OK) {
         return status;
@@ -35,12 +37,12 @@ enum weir_status weir_listen(struct weir_poller *poller, const char *address,
     listener->accepted = accepted;
     listener->user = user;
     listener->tcp.fd = -1;
-    address_format((struct sockaddr *)&local, listener->address);
+    address_format(local, listener->address);
     listener->next = poller->listeners;
     poller->listeners = listener;
     status = resolved.bootstrap == WEIR_BOOTSTRAP_CM
-                 ? bootstrap_cm_listen(listener, (struct sockaddr *)&local, ret_error)
-                 : bootstrap_tcp_listen(listener, (struct sockaddr *)&local, ret_error);
+                 ? bootstrap_cm_listen(listener, local, ret_error)
+                 : bootstrap_tcp_listen(listener, local, ret_error);
     if (status != WEIR_OK) {
         listener_destroy(listener);
         return status;
