@@ -28,8 +28,19 @@ static enum step transmit_atomic(struct qp *qp, struct replay_entry *entry)
     return STEP_SENT;
 }
 
-static enum step transmit_read(struct qp *qp, struct replay_entry *entry)
+bool answer_is_paced(const struct qp *qp, const struct replay_entry *entry)
 {
+    return entry->length > qp->environment->window_max;
+}
+
+static enum step transmit_read(struct qp *qp, struct instant now, struct replay_entry *entry)
+{
+    struct pace *pace = &qp->responder.pace;
+    bool paced = answer_is_paced(qp, entry);
+    if (paced && !pace_may_send(pace, now)) {
+        qp_set_deadline(qp, pace->resume);
+        return STEP_IDLE;
+    }
     uint32_t index = entry->next;
     struct psn psn = psn_add(entry->first_psn, index);
     uint64_t offset = (uint64_t)index << qp->mtu_shift;
@@ -54,6 +65,9 @@ static enum step transmit_read(struct qp *qp, struct replay_entry *entry)
     struct fragment_list payload = {&fragment, 1, length > 0};
     if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
         return STEP_FULL;
+    }
+    if (paced) {
+        pace_sent(pace, now, length);
     }
     replay_sent(entry);
     return STEP_SENT;
@@ -99,11 +113,11 @@ static enum step transmit_owed(struct qp *qp)
     return STEP_SENT;
 }
 
-enum step answer_transmit(struct qp *qp)
+enum step answer_transmit(struct qp *qp, struct instant now)
 {
     struct replay_entry *entry = replay_pending(&qp->responder.replay);
     if (entry == NULL) {
         return transmit_owed(qp);
     }
-    return entry->is_atomic ? transmit_atomic(qp, entry) : transmit_read(qp, entry);
+    return entry->is_atomic ? transmit_atomic(qp, entry) : transmit_read(qp, now, entry);
 }

@@ -3,10 +3,18 @@
 #ifndef WEIR_TRANSPORT_ANSWER_H
 #define WEIR_TRANSPORT_ANSWER_H
 
+#include <stdbool.h>
+
+#include "rnic/base/time.h"
 #include "rnic/transport/step.h"
 
 struct qp;
+struct replay_entry;
 
-enum step answer_transmit(struct qp *qp);
+/* IDLE also while a response waits for its time: `pace.resume` then. */
+enum step answer_transmit(struct qp *qp, struct instant now);
+/* A response longer than all that the device has in flight on one queue pair. Our own requester
+ * never asks for one. */
+bool answer_is_paced(const struct qp *qp, const struct replay_entry *entry);
 
 #endif

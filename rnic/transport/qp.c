@@ -292,8 +292,23 @@ void qp_look(struct qp *qp)
     }
 }
 
+/* A response that waits for its time. */
+static void resume_answer(struct qp *qp, struct instant now)
+{
+    const struct pace *pace = &qp->responder.pace;
+    if (!pace->waiting) {
+        return;
+    }
+    if (instant_before(now, pace->resume)) {
+        qp_set_deadline(qp, pace->resume);
+    } else {
+        qp_schedule(qp);
+    }
+}
+
 void qp_expire(struct qp *qp, struct instant now)
 {
+    resume_answer(qp, now);
     struct requester *requester = &qp->requester;
     struct retransmit *retransmit = &qp->retransmit;
     if (!qp_state_sends(qp_state_now(qp))) {
@@ -344,9 +359,9 @@ static bool may_answer(const struct qp *qp)
            (qp_state_receives(state) || (state == QP_ERROR && qp->responder.acknowledge.failed));
 }
 
-static enum step transmit_answer(struct qp *qp)
+static enum step transmit_answer(struct qp *qp, struct instant now)
 {
-    return may_answer(qp) ? answer_transmit(qp) : STEP_IDLE;
+    return may_answer(qp) ? answer_transmit(qp, now) : STEP_IDLE;
 }
 
 /* Answers, or requests, until there are none, the sink is full or the burst is over. */
@@ -355,7 +370,7 @@ static enum step transmit_phase(struct qp *qp, struct instant now, bool requests
 {
     enum step step = STEP_SENT;
     while (*sent < burst && step == STEP_SENT) {
-        step = requests ? transmit_request(qp, now) : transmit_answer(qp);
+        step = requests ? transmit_request(qp, now) : transmit_answer(qp, now);
         *sent += step == STEP_SENT;
     }
     return step;

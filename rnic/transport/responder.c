@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "rnic/transport/answer.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/segment.h"
 
@@ -18,6 +19,7 @@ void responder_reset(struct qp *qp, struct psn expected)
     *responder = (struct responder){.expected = expected, .receive_sges = sges, .replay = replay};
     replay_reset(&responder->replay, qp->attributes.max_reads_in);
     acknowledge_reset(&responder->acknowledge);
+    pace_reset(&responder->pace);
 }
 
 bool responder_take_receive(struct qp *qp)
@@ -367,6 +369,9 @@ static void receive_duplicate(struct qp *qp, const struct packet *packet)
         return; /* not a part of what was asked */
     }
     uint32_t count = segment_packet_count(packet->dma_length, qp->mtu_shift);
+    if (answer_is_paced(qp, entry)) {
+        pace_complaint(&responder->pace);
+    }
     replay_restart(&responder->replay, entry, start, start + count);
 }
 

@@ -13,6 +13,7 @@
 #include "rnic/memory/scatter.h"
 #include "rnic/queue/receive_queue.h"
 #include "rnic/transport/acknowledge.h"
+#include "rnic/transport/pace.h"
 #include "rnic/transport/replay.h"
 #include "rnic/wire/packet.h"
 
@@ -44,6 +45,7 @@ struct responder {
 
     struct acknowledge acknowledge;
     struct replay replay;
+    struct pace pace;
 };
 
 /* What came of the checks and the execution of one request packet. */
