@@ -297,9 +297,9 @@ void walk_next(struct walk *walk, struct walk_step *ret_step)
         walk->path[start++] = '/';
     }
     if (start + length > PATH_MAX - 1) {
-        walk->path[level->path_length] = 0;
+        memcpy(walk->path + start, entry->d_name, length + 1); /* there is room, to say its name */
         ret_step->path = walk->path;
-        ret_step->name = "";
+        ret_step->name = walk->path + start;
         fail(ret_step, ENAMETOOLONG);
         return;
     }
