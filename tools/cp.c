@@ -335,7 +335,8 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count)
 {
     struct weir_error error;
     bool is_push = location_is_url(names[count - 1]);
-    cp->output = (struct output){cp->command, cp->options.json, cp->peer};
+    cp->output =
+        (struct output){.command = cp->command, .json = cp->options.json, .peer = cp->peer};
     cp->report = (struct report){.problem = on_problem, .entry = on_entry, .user = cp};
     cp->tty = !cp->options.json && !cp->options.quiet && isatty(STDERR_FILENO);
     if (fabric_open(&cp->options.fabric, &cp->fabric, &error) != WEIR_OK ||

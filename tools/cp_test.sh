@@ -154,6 +154,9 @@ case_tree() { # 2,000 files, links, modes and times
     same t back
     [ "$(metadata t)" = "$(metadata back)" ] || fail "modes or times differ on the way back"
     expect 1 '1,982 not copied\|not copied' "$weir" cp -r t "$url/"
+    wait_for a.log 'weir serve: 127.0.0.1:[0-9]*: /t/.*: cannot write: exists' 10 ||
+        fail "the server does not say whose files fail: $(head -3 a.log)"
+    [ "$(grep -c 'weir serve' a.log)" -lt 20 ] || fail "the log grows with what clients do wrong"
     expect 0 '1,982 files' "$weir" cp -r --force t "$url/"
     same t root/t
     expect 1 'is a directory (-r' "$weir" cp t "$url/"
@@ -472,6 +475,7 @@ case_deep() { # deeper than a path can be long: what fits is copied, the rest re
     done)
     serve a root
     expect 1 'File name too long' "$weir" cp -r t "$url/"
+    [ -z "$(sort out.txt | uniq -d)" ] || fail "not told which entries: $(sort out.txt | uniq -dc | cut -c 1-60)"
     [ "$(find root -name f | wc -l)" -ge 35 ] || fail "only $(find root -name f | wc -l) files"
     no_temporary_names root
     stop "$pid"

@@ -72,12 +72,14 @@ void output_problem(const struct output *output, const struct problem *problem)
     char path[TEXT_CAPACITY], text[4 * TEXT_LENGTH_MAX + 1];
     printable(problem->path.bytes, problem->path.length, path, sizeof(path));
     printable(problem->text.bytes, problem->text.length, text, sizeof(text));
-    const char *peer = problem->remote ? output->peer : "";
+    const char *peer = problem->remote || output->name_peer ? output->peer : "";
+    const char *colon = output->name_peer ? ": " : "";
     if (problem->code == PROBLEM_WARNING) {
-        fprintf(stderr, "weir %s: warning: %s%s: %s\n", output->command->name, peer, path, text);
+        fprintf(stderr, "weir %s: warning: %s%s%s: %s\n", output->command->name, peer, colon, path,
+                text);
         return;
     }
-    fprintf(stderr, "weir %s: %s%s: %s: %s\n", output->command->name, peer, path,
+    fprintf(stderr, "weir %s: %s%s%s: %s: %s\n", output->command->name, peer, colon, path,
             problem->at_source ? "cannot read" : "cannot write", text);
 }
 

@@ -16,6 +16,7 @@ struct output {
     const struct command *command;
     bool json;
     const char *peer;
+    bool name_peer; /* also before what is ours: for one who has many peers */
 };
 
 void output_problem(const struct output *output, const struct problem *problem);

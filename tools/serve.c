@@ -24,6 +24,8 @@
 #define HANDSHAKE_TIMEOUT_S 10
 /* Clients beyond the limit that are being told so. More of them hear less: "refused". */
 #define TURNED_AWAY_MAX 8
+/* Files that fail are named up to so many of one transfer: no client fills a log. */
+#define COMPLAINTS_MAX 10
 
 const char serve_usage[] =
     "usage: weir serve [OPTION...]\n"
@@ -67,6 +69,7 @@ struct served {
     double began_s;
     uint64_t activity;
     double active_s; /* when the activity last changed, or there was something to do for us */
+    uint64_t complaints;
     char peer[LOCATION_ADDRESS_LENGTH];
 };
 
@@ -87,9 +90,19 @@ struct serve {
 
 static void on_problem(void *user, const struct problem *problem)
 {
-    const struct served *served = user;
-    if (served->output.json || !problem->remote) { /* the client tells its user of its own */
+    struct served *served = user;
+    if (served->output.json) {
         output_problem(&served->output, problem);
+        return;
+    }
+    if (problem->remote) { /* the client tells its user of its own */
+        return;
+    }
+    if (served->complaints++ < COMPLAINTS_MAX) {
+        output_problem(&served->output, problem);
+    } else if (served->complaints == COMPLAINTS_MAX + 1) {
+        command_error(served->serve->command, "%s: more files fail; the client is told of each",
+                      served->peer);
     }
 }
 
@@ -142,7 +155,8 @@ static bool on_accept(struct weir_connection *connection, void *user,
     snprintf(served->peer, sizeof(served->peer), "%s", weir_peer_name(connection));
     served->turned_away = service.refusal != NULL;
     served->serve = serve;
-    served->output = (struct output){serve->command, serve->json, served->peer};
+    served->output = (struct output){
+        .command = serve->command, .json = serve->json, .peer = served->peer, .name_peer = true};
     served->report = (struct report){.problem = on_problem, .user = served};
     served->began_s = served->active_s = progress_now_s();
     served->link = channel_link_create(serve->fabric);
