@@ -35,6 +35,7 @@ struct receiver {
     enum receiver_state state;
     uint32_t last_id;
     int last_source; /* -1: none yet */
+    unsigned sources_seen;
     struct tree tree;
     uint64_t dead_depth; /* directories below one that could not be made */
     struct current_file file;
@@ -279,6 +280,7 @@ static const char *entry_name(struct receiver *receiver, const struct message *m
         return NULL;
     }
     receiver->last_source = message->entry.source;
+    receiver->sources_seen++;
     const char *name = buffer;
     if (!receiver->options.target->into) {
         name = receiver->options.target->name;
@@ -444,11 +446,24 @@ static bool receive_leave(struct receiver *receiver, const char **ret_reason)
     return true;
 }
 
-static bool receive_finished(struct receiver *receiver, const char **ret_reason)
+/* Where nothing failed, every source and every file has come. */
+static bool is_complete(const struct receiver *receiver, const struct message *message)
+{
+    const struct tally *tally = receiver->options.tally;
+    return tally->failed > 0 || (receiver->sources_seen == receiver->options.source_count &&
+                                 message->totals.files == tally->files);
+}
+
+static bool receive_finished(struct receiver *receiver, const struct message *finished,
+                             const char **ret_reason)
 {
     if (receiver->state != RECEIVER_ENTRIES || receiver->tree.depth > 0 ||
         receiver->dead_depth > 0) {
         *ret_reason = "finished in the middle of a file or directory";
+        return false;
+    }
+    if (!is_complete(receiver, finished)) {
+        *ret_reason = "finished before everything had come";
         return false;
     }
     const struct tally *tally = receiver->options.tally;
@@ -494,7 +509,7 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
         tally->total_bytes = message->totals.bytes;
         return true;
     case MESSAGE_FINISHED:
-        return receive_finished(receiver, ret_reason);
+        return receive_finished(receiver, message, ret_reason);
     default:
         *ret_reason = "a message that a sender does not send";
         return false;

@@ -531,9 +531,18 @@ static void receive_failed(struct sender *sender, const struct message *message)
     }
 }
 
-static void receive_summary(struct sender *sender, const struct message *message)
+static bool receive_summary(struct sender *sender, const struct message *message,
+                            const char **ret_reason)
 {
     struct tally *tally = sender->options.tally;
+    if (sender->state != SENDER_FINISHED) {
+        *ret_reason = "a summary before the end";
+        return false;
+    }
+    if (message->summary.failed == 0 && message->summary.files != tally->files) {
+        *ret_reason = "a summary that leaves out files";
+        return false;
+    }
     tally->files = message->summary.files;
     tally->directories = message->summary.directories;
     tally->symlinks = message->summary.symlinks;
@@ -542,6 +551,7 @@ static void receive_summary(struct sender *sender, const struct message *message
         tally->failed = message->summary.failed;
     }
     sender->state = SENDER_DONE;
+    return true;
 }
 
 bool sender_receive(struct sender *sender, const struct message *message, const char **ret_reason)
@@ -555,12 +565,7 @@ bool sender_receive(struct sender *sender, const struct message *message, const 
         receive_failed(sender, message);
         return true;
     case MESSAGE_SUMMARY:
-        if (sender->state == SENDER_FINISHED) {
-            receive_summary(sender, message);
-            return true;
-        }
-        *ret_reason = "a summary before the end";
-        return false;
+        return receive_summary(sender, message, ret_reason);
     default:
         *ret_reason = "a message that a receiver does not send";
         return false;

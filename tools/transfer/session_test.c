@@ -701,6 +701,27 @@ static void a_wrong_digest_keeps_the_name_away(void **state)
     assert_false(scratch_exists(world->scratch, "here/x"));
 }
 
+static void an_end_that_leaves_something_out_is_refused(void **state)
+{
+    struct world *world = *state;
+    struct message message = {.type = MESSAGE_FINISHED};
+    begin_lies(world, false); /* the source has not come */
+    inject(world, &message);
+    expect_broken(world);
+    begin_lies(world, false); /* one file fewer than it says */
+    inject_entry(world, 1, ENTRY_FILE, "x", "data");
+    message.totals.files = 2;
+    inject(world, &message);
+    expect_broken(world);
+    scratch_write(world->scratch, "here/f", "x"); /* the receiver's summary */
+    begin_push(world, "f", "/");
+    while (memory_pair_step(world->pair)) {
+    }
+    session_pump(world->client);
+    inject(world, &(struct message){.type = MESSAGE_SUMMARY});
+    expect_broken(world);
+}
+
 /* A peer writes to a chunk after its digest was taken: wrong bytes never get the name. */
 static void a_chunk_written_behind_our_back_is_not_placed(void **state)
 {
@@ -765,6 +786,7 @@ int main(void)
         T(a_file_ends_where_it_said),
         T(a_wrong_digest_keeps_the_name_away),
         T(a_chunk_written_behind_our_back_is_not_placed),
+        T(an_end_that_leaves_something_out_is_refused),
         T(out_of_turn_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
