@@ -446,15 +446,16 @@ case_limits() { # clients that do nothing, and too many of them
         : >"t/$name$i"
     done
     echo x >f
-    serve a root --max-transfers 2 --idle-timeout 1
+    serve a root --json --max-transfers 2 --idle-timeout 1
     mkfifo pipe
     "$weir" cp -r -v t "$url/" >pipe 2>c.log & # stays in the middle, since nobody reads
     client=$!
     pids+=("$client")
     exec 9<pipe
+    wait_for a.log '"event":"connected"' 1 || fail "no connection: $(cat a.log)"
     expect 5 'busy: this server runs 1 transfers at a time for one address' "$weir" cp f "$url/f2"
-    wait_for a.log 'refused: busy' 1 || fail "the server does not say it: $(cat a.log)"
-    wait_for a.log 'lost: idle: the client did nothing for 1 s' 1 || fail "not ended: $(cat a.log)"
+    wait_for a.log '"outcome":"refused","reason":"busy' 1 || fail "the server does not say it: $(cat a.log)"
+    wait_for a.log '"outcome":"lost","reason":"idle: the client did nothing for 1 s' 1 || fail "not ended: $(cat a.log)"
     cat <&9 >out.txt
     exec 9<&-
     wait "$client"
@@ -471,7 +472,7 @@ case_deep() { # deeper than a path can be long: what fits is copied, the rest re
     local name i
     name=$(printf 'd%.0s' $(seq 100))
     (cd t && for i in $(seq 60); do
-        mkdir "$name" && cd "$name" && echo "$i" >f
+        mkdir "$name" && cd "$name" && echo "$i" >f && : >"${name//d/e}"
     done)
     serve a root
     expect 1 'File name too long' "$weir" cp -r t "$url/"
