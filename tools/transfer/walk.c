@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -309,19 +310,36 @@ void walk_next(struct walk *walk, struct walk_step *ret_step)
     look_at_entry(walk, ret_step);
 }
 
+/* Opens for reading what `path` holds on to. */
+static int reopen(int path)
+{
+    char name[40];
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", path);
+    int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    return fd >= 0 ? fd : -errno;
+}
+
+/* Looks before it opens: opening a device or a FIFO that took the file's place does something. */
 int walk_open_file(struct walk *walk, const struct walk_step *step, struct stat *ret_status)
 {
-    int fd = open_of_step(walk, step, O_RDONLY | O_NONBLOCK);
-    if (fd < 0) {
-        return fd;
+    int path = open_of_step(walk, step, O_PATH);
+    if (path < 0) {
+        return path;
     }
     struct stat status;
-    int error = fstat(fd, &status) != 0 ? errno : S_ISREG(status.st_mode) ? 0 : ESTALE;
-    if (error != 0) {
-        close(fd);
-        return -error;
+    int error = fstat(path, &status) != 0 ? errno : S_ISREG(status.st_mode) ? 0 : ESTALE;
+    int fd = error == 0 ? reopen(path) : -error;
+    close(path);
+    if (fd == -ENOENT) { /* there is no /proc here */
+        fd = open_of_step(walk, step, O_RDONLY | O_NONBLOCK);
     }
-    *ret_status = status;
+    if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))) {
+        close(fd);
+        return -ESTALE;
+    }
+    if (fd >= 0) {
+        *ret_status = status;
+    }
     return fd;
 }
 

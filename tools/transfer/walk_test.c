@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -130,6 +131,30 @@ static void special_files_are_left_out(void **state)
     expect_walk(s, true, true, "/t", expected);
 }
 
+static void what_took_a_files_place_is_not_opened(void **state)
+{
+    const struct scratch *s = *state;
+    const char *source = "f";
+    const struct walk_options options = {s->fd, true, false};
+    struct walk *walk = walk_create(&options, &source, 1);
+    struct walk_step step;
+    struct stat status;
+    char path[128], event[512];
+    scratch_write(s, "f", "x");
+    walk_next(walk, &step);
+    assert_int_equal(step.kind, WALK_FILE);
+    unlinkat(s->fd, "f", 0);
+    mkfifoat(s->fd, "f", 0600);
+    snprintf(path, sizeof(path), "%s/f", s->path);
+    int watch = inotify_init1(IN_NONBLOCK);
+    assert_true(inotify_add_watch(watch, path, IN_OPEN) >= 0);
+    assert_int_equal(walk_open_file(walk, &step, &status), -ESTALE);
+    assert_int_equal(read(watch, event, sizeof(event)), -1);
+    assert_int_equal(errno, EAGAIN);
+    close(watch);
+    walk_destroy(walk);
+}
+
 static void files_under_way_are_left_out(void **state)
 {
     const struct scratch *s = *state;
@@ -188,11 +213,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, make_scratch, remove_scratch)
-        T(a_tree_is_walked_to_its_leaves),   T(directories_want_recursion),
-        T(links_in_a_tree_are_not_followed), T(a_path_out_of_the_root_is_refused),
-        T(what_is_not_there_is_one_failure), T(special_files_are_left_out),
-        T(files_under_way_are_left_out),     T(pruned_directories_are_still_left),
-        cmocka_unit_test(base_names),
+        T(a_tree_is_walked_to_its_leaves),        T(directories_want_recursion),
+        T(links_in_a_tree_are_not_followed),      T(a_path_out_of_the_root_is_refused),
+        T(what_is_not_there_is_one_failure),      T(special_files_are_left_out),
+        T(files_under_way_are_left_out),          T(pruned_directories_are_still_left),
+        T(what_took_a_files_place_is_not_opened), cmocka_unit_test(base_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
