@@ -1,0 +1,294 @@
+/* A peer that lies: what it may do to the other side, which is to refuse it and name no file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/transfer/digest.h"
+#include "tools/transfer/session_world.h"
+
+ssize_t __real_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
+ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
+
+/* What happens while the receiver is in pwrite; NULL: nothing. */
+static uint8_t *scribble_at;
+
+ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset)
+{
+    for (size_t at = 0; scribble_at != NULL && at < 8 * MIB; at += 4096) {
+        scribble_at[at] ^= 0xff;
+    }
+    return __real_pwrite64(fd, bytes, length, offset);
+}
+
+/* The client waits for "/x" into its folder; the server says nothing but welcome, and the test
+ * speaks for it. */
+static void begin_lies(struct world *world, bool recursive)
+{
+    world->request.recursive = recursive;
+    world_begin_pull(world, "/x", "");
+    while (memory_pair_step(world->pair)) { /* without a pump, so the server sends no entry */
+    }
+    assert_true(session_is_running(world->client));
+}
+
+static struct message entry(uint32_t id, enum entry_kind kind, const char *name, const char *data)
+{
+    struct message message = {.type = MESSAGE_ENTRY};
+    message.entry.id = id;
+    message.entry.kind = kind;
+    message.entry.eager = kind == ENTRY_FILE;
+    message.entry.mode = 0755;
+    message.entry.size = strlen(data);
+    message.entry.name = (struct span){name, strlen(name)};
+    message.entry.data = (struct span){data, strlen(data)};
+    digest_of(data, strlen(data), message.entry.digest);
+    return message;
+}
+
+static void expect_broken(struct world *world)
+{
+    while (memory_pair_step(world->pair)) {
+    }
+    assert_int_equal(session_outcome(world->client), SESSION_BROKEN);
+    assert_true(session_is_closed(world->client));
+}
+
+static void inject_entry(struct world *world, uint32_t id, enum entry_kind kind, const char *name,
+                         const char *data)
+{
+    const struct message message = entry(id, kind, name, data);
+    world_inject(world, &message);
+}
+
+static void a_server_does_not_choose_the_name(void **state)
+{
+    struct world *world = *state;
+    begin_lies(world, false);
+    inject_entry(world, 1, ENTRY_FILE, "evil", "data");
+    while (memory_pair_step(world->pair)) {
+    }
+    scratch_expect(world->scratch, "here/x", "data");
+    assert_false(scratch_exists(world->scratch, "here/evil"));
+}
+
+static void a_server_does_not_send_what_was_not_asked_for(void **state)
+{
+    struct world *world = *state;
+    begin_lies(world, false);
+    inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
+    expect_broken(world);
+    begin_lies(world, false);
+    inject_entry(world, 1, ENTRY_SYMLINK, "x", "/etc");
+    expect_broken(world);
+    begin_lies(world, true); /* one source, two entries */
+    inject_entry(world, 1, ENTRY_FILE, "x", "1");
+    inject_entry(world, 2, ENTRY_FILE, "y", "2");
+    expect_broken(world);
+    assert_false(scratch_exists(world->scratch, "here/y"));
+}
+
+static void a_server_does_not_write_through_its_own_link(void **state)
+{
+    struct world *world = *state;
+    begin_lies(world, true);
+    inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
+    inject_entry(world, 2, ENTRY_SYMLINK, "l", "../../root");
+    inject_entry(world, 3, ENTRY_DIRECTORY, "l", "");
+    inject_entry(world, 4, ENTRY_FILE, "f", "out");
+    while (memory_pair_step(world->pair)) {
+    }
+    assert_false(scratch_exists(world->scratch, "root/f"));
+    assert_string_equal(world->problems[0], "here target confined\n");
+}
+
+static void chunked_entry(struct world *world, uint64_t size)
+{
+    struct message message = entry(1, ENTRY_FILE, "x", "");
+    message.entry.eager = false;
+    message.entry.size = size;
+    world_inject(world, &message);
+}
+
+static void data_out_of_bounds_is_refused(void **state)
+{
+    static const struct {
+        uint64_t size;
+        uint32_t notice;
+        size_t length;
+    } cases[] = {{MIB, 0, MIB + 1},        {100, 0, 101}, {MIB, 8, 100}, {MIB, 0xffff, 100},
+                 {MIB, 1u << 16 | 0, 100}, {MIB, 0, 0}};
+    struct world *world = *state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        begin_lies(world, false);
+        chunked_entry(world, cases[i].size);
+        memory_pair_inject_notice(world->pair, 1, cases[i].notice, cases[i].length);
+        expect_broken(world);
+        assert_false(scratch_exists(world->scratch, "here/x"));
+    }
+    begin_lies(world, false);
+    memory_pair_inject_notice(world->pair, 1, 0, 100); /* no file at all */
+    expect_broken(world);
+    begin_lies(world, false);
+    chunked_entry(world, 100);
+    struct message hole = {.type = MESSAGE_HOLE};
+    hole.hole.length = 101;
+    world_inject(world, &hole);
+    expect_broken(world);
+}
+
+static void inject_puts(struct world *world, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        memory_pair_inject_notice(world->pair, 1, notice_pack((uint16_t)(i % 8), (uint16_t)i), 1);
+    }
+}
+
+/* Who puts and puts and takes no answer cannot have been granted what it puts into. */
+static void a_flood_of_puts_ends_the_connection(void **state)
+{
+    struct world *world = *state;
+    begin_lies(world, false);
+    chunked_entry(world, UINT64_C(1) << 62);
+    inject_puts(world, 5000);
+    expect_broken(world);
+    assert_string_equal(session_reason(world->client),
+                        "the peer broke the protocol: data in a chunk that was not granted");
+    begin_lies(world, false); /* who is a little slow to take answers goes on */
+    chunked_entry(world, UINT64_C(1) << 62);
+    inject_puts(world, 60);
+    for (unsigned i = 0; i < 61; i++) {
+        assert_true(memory_pair_step(world->pair));
+    }
+    assert_int_equal(session_outcome(world->client), SESSION_RUNNING);
+}
+
+static void a_file_ends_where_it_said(void **state)
+{
+    struct world *world = *state;
+    begin_lies(world, false);
+    chunked_entry(world, 100);
+    const struct message end_message = {.type = MESSAGE_END};
+    world_inject(world, &end_message);
+    expect_broken(world);
+    assert_false(scratch_exists(world->scratch, "here/x"));
+}
+
+static void a_wrong_digest_keeps_the_name_away(void **state)
+{
+    struct world *world = *state;
+    begin_lies(world, false);
+    struct message message = entry(1, ENTRY_FILE, "x", "data");
+    message.entry.digest[3] ^= 1;
+    world_inject(world, &message);
+    while (memory_pair_step(world->pair)) {
+    }
+    assert_string_equal(world->problems[0], "here target digest\n");
+    begin_lies(world, false);
+    chunked_entry(world, MIB);
+    memory_pair_inject_notice(world->pair, 1, 0, MIB);
+    const struct message end_message = {.type = MESSAGE_END}; /* a digest of zeros */
+    world_inject(world, &end_message);
+    while (memory_pair_step(world->pair)) {
+    }
+    assert_string_equal(world->problems[0], "here target digest\n");
+    assert_false(scratch_exists(world->scratch, "here/x"));
+}
+
+static void an_end_that_leaves_something_out_is_refused(void **state)
+{
+    struct world *world = *state;
+    struct message message = {.type = MESSAGE_FINISHED};
+    begin_lies(world, false); /* the source has not come */
+    world_inject(world, &message);
+    expect_broken(world);
+    begin_lies(world, false); /* one file fewer than it says */
+    inject_entry(world, 1, ENTRY_FILE, "x", "data");
+    message.totals.files = 2;
+    world_inject(world, &message);
+    expect_broken(world);
+    scratch_write(world->scratch, "here/f", "x"); /* the receiver's summary */
+    world_begin_push(world, "f", "/");
+    while (memory_pair_step(world->pair)) {
+    }
+    session_pump(world->client);
+    world_inject(world, &(struct message){.type = MESSAGE_SUMMARY});
+    expect_broken(world);
+}
+
+/* A peer writes to a chunk after its digest was taken: wrong bytes never get the name. */
+static void a_chunk_written_behind_our_back_is_not_placed(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", MIB, 1);
+    world_begin_push(world, "f", "/");
+    for (uint8_t *memory = NULL; memory == NULL && world_step(world);) {
+        memory = memory_pair_memory(world->pair, 1);
+        scribble_at = memory;
+    }
+    assert_non_null(scribble_at);
+    world_run(world);
+    scribble_at = NULL;
+    assert_true(!scratch_exists(world->scratch, "root/f") ||
+                scratch_same(world->scratch, "here/f", "root/f"));
+    assert_int_equal(session_tally(world->client)->failed, 1);
+    assert_string_equal(world->problems[0], "there target digest\n");
+}
+
+static void out_of_turn_is_refused(void **state)
+{
+    static const enum message_type types[] = {MESSAGE_LEAVE, MESSAGE_HOLE,    MESSAGE_END,
+                                              MESSAGE_GRANT, MESSAGE_SUMMARY, MESSAGE_LEAVE};
+    struct world *world = *state;
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        struct message message = {.type = types[i]};
+        begin_lies(world, false);
+        world_inject(world, &message);
+        expect_broken(world);
+    }
+    begin_lies(world, false);
+    memory_pair_inject(world->pair, 1, "garbage", 7);
+    expect_broken(world);
+    begin_lies(world, false);
+    inject_entry(world, 2, ENTRY_FILE, "x", "1"); /* numbers begin at 1 */
+    expect_broken(world);
+}
+
+static void what_was_not_placed_is_no_warning(void **state)
+{
+    struct world *world = *state;
+    struct message message = {.type = MESSAGE_FAILED};
+    message.problem.id = 1;
+    message.problem.code = PROBLEM_WARNING;
+    scratch_fill(world->scratch, "here/f", 9 * MIB, 1);
+    world_begin_push(world, "f", "/");
+    while (session_tally(world->server)->bytes == 0 && world_step(world)) {
+    }
+    world_inject(world, &message);
+    world_run(world);
+    assert_int_equal(session_tally(world->client)->failed, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+        T(a_server_does_not_choose_the_name),
+        T(a_server_does_not_send_what_was_not_asked_for),
+        T(a_server_does_not_write_through_its_own_link),
+        T(data_out_of_bounds_is_refused),
+        T(a_flood_of_puts_ends_the_connection),
+        T(a_file_ends_where_it_said),
+        T(a_wrong_digest_keeps_the_name_away),
+        T(a_chunk_written_behind_our_back_is_not_placed),
+        T(an_end_that_leaves_something_out_is_refused),
+        T(out_of_turn_is_refused),
+        T(what_was_not_placed_is_no_warning),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

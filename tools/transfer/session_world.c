@@ -1,0 +1,143 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/transfer/session_world.h"
+
+static void note_problem(void *user, const struct problem *problem)
+{
+    char *problems = user;
+    size_t length = strlen(problems);
+    snprintf(problems + length, 2048 - length, "%s %s %s\n", problem->remote ? "there" : "here",
+             problem->at_source ? "source" : "target", problem_code_name(problem->code));
+}
+
+int world_setup(void **state)
+{
+    struct world *world = calloc(1, sizeof(*world));
+    world->scratch = scratch_create();
+    scratch_directory(world->scratch, "here");
+    scratch_directory(world->scratch, "root");
+    world->root = openat(world->scratch->fd, "root", O_RDONLY | O_DIRECTORY);
+    world->target.directory = -1;
+    for (int i = 0; i < 2; i++) {
+        world->reports[i] = (struct report){.problem = note_problem, .user = world->problems[i]};
+    }
+    *state = world;
+    return 0;
+}
+
+static void world_end(struct world *world)
+{
+    session_destroy(world->client);
+    session_destroy(world->server);
+    target_close(&world->target);
+    if (world->pair != NULL) {
+        memory_pair_destroy(world->pair);
+    }
+    world->client = world->server = NULL;
+    world->pair = NULL;
+    memset(world->problems, 0, sizeof(world->problems));
+}
+
+int world_teardown(void **state)
+{
+    struct world *world = *state;
+    world_end(world);
+    close(world->root);
+    scratch_destroy(world->scratch);
+    free(world);
+    return 0;
+}
+
+void world_connect(struct world *world, bool read_only)
+{
+    const struct session_service service = {world->root, read_only, "test0", NULL};
+    world_end(world);
+    world->pair = memory_pair_create();
+    world->server =
+        session_create_server(memory_pair_link(world->pair, 1), &service, &world->reports[1]);
+    world->client = session_create_client(memory_pair_link(world->pair, 0), &world->request,
+                                          &world->reports[0]);
+    memory_pair_open(world->pair);
+}
+
+bool world_step(struct world *world)
+{
+    bool more = session_pump(world->client);
+    more |= session_pump(world->server);
+    return memory_pair_step(world->pair) || more;
+}
+
+void world_run(struct world *world)
+{
+    for (unsigned i = 0; world_step(world); i++) {
+        if (world->between != NULL) {
+            world->between(world, i);
+        }
+    }
+}
+
+void world_begin_push(struct world *world, const char *source, const char *target)
+{
+    snprintf(world->target_path, sizeof(world->target_path), "%s/here/%s", world->scratch->path,
+             source);
+    world->source = world->target_path;
+    world->request.direction = DIRECTION_PUSH;
+    world->request.sources = &world->source;
+    world->request.source_count = 1;
+    world->request.target_path = target;
+    world_connect(world, false);
+}
+
+enum session_outcome world_push(struct world *world, const char *source, const char *target)
+{
+    world_begin_push(world, source, target);
+    world_run(world);
+    assert_true(session_is_closed(world->client) && session_is_closed(world->server));
+    return session_outcome(world->client);
+}
+
+void world_begin_pull(struct world *world, const char *source, const char *target)
+{
+    char text[TEXT_LENGTH_MAX];
+    world_end(world);
+    snprintf(world->target_path, sizeof(world->target_path), "%s/here/%s", world->scratch->path,
+             target);
+    const struct target_request where = {
+        .root = AT_FDCWD, .path = world->target_path, .source_count = 1};
+    world->source = source;
+    world->request.direction = DIRECTION_PULL;
+    world->request.sources = &world->source;
+    world->request.source_count = 1;
+    world->request.target = &world->target;
+    world_connect(world, false);
+    assert_int_equal(target_open(&where, &world->target, text), PROBLEM_NONE);
+}
+
+enum session_outcome world_pull(struct world *world, const char *source, const char *target)
+{
+    world_begin_pull(world, source, target);
+    world_run(world);
+    assert_true(session_is_closed(world->client) && session_is_closed(world->server));
+    return session_outcome(world->client);
+}
+
+void world_inject(struct world *world, const struct message *message)
+{
+    uint8_t bytes[MESSAGE_LENGTH_MAX];
+    size_t length = protocol_pack(message, bytes);
+    if (message->type == MESSAGE_ENTRY && message->entry.data.length > 0) {
+        memcpy(bytes + length, message->entry.data.bytes, message->entry.data.length);
+        length += message->entry.data.length;
+    }
+    memory_pair_inject(world->pair, 1, bytes, length);
+}
