@@ -114,6 +114,11 @@ double connection_age(const struct weir_connection *connection)
 void connection_fill_hello(struct weir_connection *connection, enum hello_purpose purpose,
                            unsigned lanes)
 {
+    /* A WRITE's completion there does not say that the peer's memory has it; only what follows in
+     * the same stream does [RFC 5040 5.5]. So a notice cannot come by another queue pair. */
+    if (connection->poller->fabric->is_iwarp) {
+        lanes = 0;
+    }
     connection->local = (struct hello){
         .purpose = purpose,
         .lanes = (uint8_t)lanes,

@@ -165,6 +165,28 @@ static void test_silence_is_no_loss(void **state)
     world_close(&world);
 }
 
+/* iWARP's ways, over the software RNIC: no lanes, notices as messages, questions by READ. */
+static void test_iwarp(void **state)
+{
+    struct weir_channel_options options = *(struct weir_channel_options *)*state;
+    options.silence_timeout_ms = 200;
+    struct world world;
+    struct peer peer;
+    struct end client = {0};
+    world_fabric()->is_iwarp = true;
+    connect_to_peer(&world, &peer, &client, &options);
+    assert_int_equal(client.connection->lane_count, 0);
+    uint64_t started_ns = clock_now_ns();
+    while (clock_now_ns() - started_ns < 1000 * 1000000u) {
+        world_poll(&world);
+        assert_false(client.is_closed);
+    }
+    peer_kill(&peer);
+    expect_lost(&world, &peer, &client, 2500);
+    world_close(&world);
+    world_fabric()->is_iwarp = false;
+}
+
 /* --- a peer that lies --- */
 
 struct lie {
@@ -511,6 +533,8 @@ int main(int argc, char **argv)
         WITH(test_stopped, cm),
         WITH(test_stopped, tcp),
         WITH(test_silence_is_no_loss, cm),
+        WITH(test_iwarp, lanes),
+        WITH(test_iwarp, tcp),
         WITH(test_garbage, cm),
         WITH(test_garbage, tcp),
         WITH(test_false_credit, cm),

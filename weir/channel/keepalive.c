@@ -14,7 +14,10 @@ static void ask(struct weir_connection *connection)
 {
     struct keepalive *keepalive = &connection->keepalive;
     struct posted posted = {answered, NULL, "a question whether the peer is there"};
-    struct ibv_send_wr request = {.opcode = IBV_WR_RDMA_WRITE}; /* of no bytes: no key is needed */
+    /* Of no bytes, so no key is needed. On iWARP a WRITE completes when it has left; a READ waits
+     * for an answer everywhere [RFC 5040 5.4]. */
+    struct ibv_send_wr request = {
+        .opcode = connection->poller->fabric->is_iwarp ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE};
     keepalive->is_asking = true;
     keepalive->asked_ns = connection->poller->now_ns;
     lane_post(&connection->lanes[0], &request, true, &posted);

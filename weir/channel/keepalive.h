@@ -1,6 +1,6 @@
 /* Notices a peer that is gone though nothing fails: after half the silence timeout without a
- * completion, an empty WRITE asks the peer's device; no answer in what is left of the timeout
- * means that the peer is lost. */
+ * completion, an empty WRITE (on iWARP a READ) asks the peer's device; no answer in what is left of
+ * the timeout means that the peer is lost. */
 #ifndef WEIR_CHANNEL_KEEPALIVE_H
 #define WEIR_CHANNEL_KEEPALIVE_H
 
