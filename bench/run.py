@@ -108,7 +108,7 @@ class Bench:
         finally:
             if server.poll() is None:
                 server.kill()
-        rows = re.findall(rb"^ *\d+ +\d+ +[\d. ]+$", output, re.M)
+        rows = re.findall(rb"^ *\d+ +\d+ +[\d. \t]+$", output, re.M)
         if not rows:
             raise RuntimeError(output.decode())
         return [float(word) for word in rows[-1].split()]
