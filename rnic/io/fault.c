@@ -3,18 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* splitmix64 */
-static uint64_t next(struct fault *fault)
-{
-    uint64_t value = fault->state += UINT64_C(0x9e3779b97f4a7c15);
-    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
-    return value ^ value >> 31;
-}
-
 static bool happens(struct fault *fault, uint64_t probability)
 {
-    return probability != 0 && next(fault) >> 32 < probability;
+    return probability != 0 && random_u64(&fault->random) >> 32 < probability;
 }
 
 static enum status parse_one(const char *item, size_t length, struct fault *fault)
@@ -30,7 +21,7 @@ static enum status parse_one(const char *item, size_t length, struct fault *faul
     };
     char *end;
     if (strncmp(item, "seed=", 5) == 0) {
-        fault->state = strtoull(item + 5, &end, 0);
+        random_seed(&fault->random, strtoull(item + 5, &end, 0));
         return end == item + length && length > 5 ? STATUS_OK : STATUS_INVALID;
     }
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -50,7 +41,8 @@ static enum status parse_one(const char *item, size_t length, struct fault *faul
 
 enum status fault_parse(const char *text, struct fault *ret_fault)
 {
-    struct fault fault = {.state = 1};
+    struct fault fault = {0};
+    random_seed(&fault.random, 1);
     while (*text != '\0') {
         size_t length = strcspn(text, ",");
         enum status status = parse_one(text, length, &fault);
@@ -75,11 +67,11 @@ struct fault_verdict fault_decide(struct fault *fault)
 
 void fault_corrupt(struct fault *fault, uint8_t *bytes, size_t length)
 {
-    uint64_t bit = next(fault) % (length * 8);
+    uint64_t bit = random_below(&fault->random, length * 8);
     bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
 }
 
 uint32_t fault_delay(struct fault *fault)
 {
-    return 1 + (uint32_t)(next(fault) % 8);
+    return 1 + (uint32_t)random_below(&fault->random, 8);
 }

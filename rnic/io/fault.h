@@ -10,10 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rnic/base/random.h"
 #include "rnic/base/status.h"
 
 struct fault {
-    uint64_t state; /* of the generator */
+    struct random random;
     /* Probabilities times 2^32, of loss, reorder, duplicate and corrupt. */
     uint64_t loss, reorder, duplicate, corrupt;
 };
