@@ -96,6 +96,11 @@ void device_destroy(struct device *device)
     free_device(device);
 }
 
+void device_set_watcher(struct device *device, struct watcher *watcher)
+{
+    device->environment.watcher = watcher;
+}
+
 struct memory *device_memory(struct device *device)
 {
     return device->environment.memory;

@@ -14,6 +14,7 @@
 #include "rnic/transport/counters.h"
 #include "rnic/transport/port.h"
 #include "rnic/transport/qp.h"
+#include "rnic/transport/watcher.h"
 
 struct device;
 
@@ -61,6 +62,9 @@ struct instant device_next_deadline(const struct device *device);
 bool device_ring(struct device *device, struct qp *qp);
 /* Any thread: a doorbell was rung that no device_advance has seen. */
 bool device_has_doorbell(const struct device *device);
+
+/* NULL: nobody. Outlives the device. */
+void device_set_watcher(struct device *device, struct watcher *watcher);
 
 struct memory *device_memory(struct device *device);
 const struct counters *device_counters(const struct device *device);

@@ -6,6 +6,7 @@
 #include "rnic/base/bytes.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/request.h"
+#include "rnic/transport/watch.h"
 
 #define QKEY_FROM_QP          0x80000000u /* [IBA 10.2.5] */
 #define IP_PROTOCOL_UDP       17u
@@ -120,6 +121,7 @@ void datagram_receive(struct qp *qp, const struct arrival *arrival, const struct
     }
     const struct receive_slot *waiting = receive_queue_peek(qp->receives);
     if (waiting == NULL) {
+        watch_not_ready(qp);
         environment_refuse(environment, REFUSED_NO_RECEIVE);
         return;
     }

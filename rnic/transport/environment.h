@@ -9,12 +9,14 @@
 #include "rnic/queue/event.h"
 #include "rnic/transport/counters.h"
 #include "rnic/transport/port.h"
+#include "rnic/transport/watcher.h"
 
 struct environment {
     struct allocator *allocator;
     struct memory *memory;
     struct packet_sink *sink;
     struct event_sink *events; /* may be NULL */
+    struct watcher *watcher;   /* may be NULL, and is */
     struct counters counters;
     struct timers timers;
     struct list active;    /* queue pairs that have something to send, in the order of turns */

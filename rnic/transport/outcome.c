@@ -86,7 +86,7 @@ void qp_enter_error(struct qp *qp)
      * and rings. */
     atomic_thread_fence(memory_order_seq_cst);
     timers_cancel(&qp->environment->timers, &qp->timer);
-    qp->responder.done = 0;
+    responder_abandon(qp);
     qp_flush(qp);
     if (qp->receives_are_shared) {
         qp_raise(qp, EVENT_QP_LAST_RECEIVE_REACHED);

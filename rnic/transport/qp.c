@@ -90,6 +90,7 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
 /* Out of every list; nothing is outstanding any more, and nobody is told. */
 static void detach(struct qp *qp)
 {
+    responder_abandon(qp);
     timers_cancel(&qp->environment->timers, &qp->timer);
     list_remove(&qp->active);
 }
@@ -124,6 +125,11 @@ struct domain qp_domain(const struct qp *qp)
 void *qp_context(const struct qp *qp)
 {
     return qp->context;
+}
+
+const struct receive_queue *qp_receive_queue(const struct qp *qp)
+{
+    return qp->receives;
 }
 
 void qp_query(const struct qp *qp, struct qp_attributes *ret_attributes)

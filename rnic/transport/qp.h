@@ -103,6 +103,8 @@ enum qp_state qp_current_state(const struct qp *qp);
 enum service qp_service(const struct qp *qp);
 struct domain qp_domain(const struct qp *qp);
 void *qp_context(const struct qp *qp);
+/* Its own or the shared one. */
+const struct receive_queue *qp_receive_queue(const struct qp *qp);
 
 /* Posting, by application threads, without the engine's lock; one thread at a time per queue.
  * STATE: the state takes no work. A send posted in ERROR is taken and flushed. Not transmitted

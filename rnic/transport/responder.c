@@ -8,12 +8,14 @@
 #include "rnic/transport/answer.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/segment.h"
+#include "rnic/transport/watch.h"
 
 #define MSN_MASK 0xffffffu
 
 void responder_reset(struct qp *qp, struct psn expected)
 {
     struct responder *responder = &qp->responder;
+    responder_abandon(qp);
     struct replay replay = responder->replay;
     struct sge *sges = responder->receive_sges;
     *responder = (struct responder){.expected = expected, .receive_sges = sges, .replay = replay};
@@ -95,7 +97,12 @@ static enum verdict check_rights(const struct qp *qp, const struct packet *packe
     default:
         break;
     }
-    return (qp->attributes.access & needed) == needed ? VERDICT_EXECUTED : VERDICT_INVALID;
+    unsigned missing = needed & ~qp->attributes.access;
+    if (missing == 0) {
+        return VERDICT_EXECUTED;
+    }
+    watch_refused(qp, NULL, MEMORY_NO_RIGHT, missing);
+    return VERDICT_INVALID;
 }
 
 /* A receive must be there when a SEND begins and when an immediate arrives. */
@@ -104,7 +111,11 @@ static enum verdict check_resources(struct qp *qp, const struct packet *packet)
     const struct opcode_info *info = packet->info;
     bool needs_receive = (info->operation == OPERATION_SEND && info->first) ||
                          (info->operation == OPERATION_WRITE && info->has_immediate);
-    return !needs_receive || responder_take_receive(qp) ? VERDICT_EXECUTED : VERDICT_NOT_READY;
+    if (!needs_receive || responder_take_receive(qp)) {
+        return VERDICT_EXECUTED;
+    }
+    watch_not_ready(qp);
+    return VERDICT_NOT_READY;
 }
 
 /* All packets but the last are full; a last one that is not the only one holds something. */
@@ -132,7 +143,11 @@ static bool granted(const struct qp *qp, struct memory_key key, uint64_t address
         .length = length,
         .rights = rights,
     };
-    return memory_check(qp->environment->memory, &request, ret_bytes) == MEMORY_GRANTED;
+    enum memory_verdict verdict = memory_check(qp->environment->memory, &request, ret_bytes);
+    if (verdict != MEMORY_GRANTED) {
+        watch_refused(qp, &request, verdict, rights);
+    }
+    return verdict == MEMORY_GRANTED;
 }
 
 static void finish_message(struct responder *responder)
@@ -184,7 +199,28 @@ static enum verdict begin_write(struct qp *qp, const struct packet *packet)
     responder->address = packet->remote_address;
     responder->length = packet->dma_length;
     responder->key = packet->remote_key;
+    responder->inbound = INBOUND_WRITE;
+    watch_write_begins(qp, bytes, packet->dma_length);
     return VERDICT_EXECUTED;
+}
+
+/* Whoever watches has held the bytes back until now, when the key may have changed its meaning. */
+static bool may_reveal(const struct qp *qp)
+{
+    const struct responder *responder = &qp->responder;
+    uint8_t *bytes;
+    return qp->environment->watcher == NULL ||
+           granted(qp, responder->key, responder->address - responder->length, responder->length,
+                   ACCESS_REMOTE_WRITE, &bytes);
+}
+
+void responder_abandon(struct qp *qp)
+{
+    if (qp->responder.inbound == INBOUND_WRITE) {
+        watch_write_ends(qp, false);
+    }
+    qp->responder.inbound = INBOUND_NONE;
+    qp->responder.done = 0;
 }
 
 static enum verdict execute_write(struct qp *qp, const struct packet *packet)
@@ -206,12 +242,17 @@ static enum verdict execute_write(struct qp *qp, const struct packet *packet)
         if (!granted(qp, responder->key, responder->address, length, ACCESS_REMOTE_WRITE, &bytes)) {
             return VERDICT_ACCESS;
         }
-        memcpy(bytes, packet->payload, length);
+        if (!watch_write_data(qp, responder->done, packet->payload, length)) {
+            memcpy(bytes, packet->payload, length);
+        }
     }
     responder->address += length;
     responder->done += length;
-    responder->inbound = INBOUND_WRITE;
     if (packet->info->last) {
+        if (!may_reveal(qp)) {
+            return VERDICT_ACCESS;
+        }
+        watch_write_ends(qp, true);
         if (packet->info->has_immediate) {
             responder_complete_receive(qp, COMPLETION_SUCCESS, packet);
         }

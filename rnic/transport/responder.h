@@ -59,6 +59,8 @@ enum verdict {
 };
 
 void responder_reset(struct qp *qp, struct psn expected);
+/* What has come of a message so far is all that comes. */
+void responder_abandon(struct qp *qp);
 /* Never fails: every packet is executed, answered, or counted as dropped. */
 void responder_receive(struct qp *qp, const struct packet *packet);
 /* A request came though the queue pair is in error: the peer has not heard of it yet. */

@@ -34,22 +34,16 @@ enum step unreliable_transmit(struct qp *qp)
     return STEP_SENT;
 }
 
-static void abandon(struct responder *responder)
-{
-    responder->inbound = INBOUND_NONE;
-    responder->done = 0;
-}
-
 void unreliable_receive(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
     if (!psn_equal(packet->psn, responder->expected)) {
         environment_count(qp->environment, COUNTER_OUT_OF_SEQUENCE);
-        abandon(responder);
+        responder_abandon(qp);
     }
     responder->expected = psn_next(packet->psn);
     if (packet->info->first) {
-        abandon(responder);
+        responder_abandon(qp);
     } else if (responder->inbound == INBOUND_NONE) {
         environment_refuse(qp->environment, REFUSED_SEQUENCE);
         return; /* the rest of a message whose beginning was lost */
@@ -58,7 +52,7 @@ void unreliable_receive(struct qp *qp, const struct packet *packet)
     if (verdict == VERDICT_EXECUTED) {
         return;
     }
-    abandon(responder);
+    responder_abandon(qp);
     switch (verdict) {
     case VERDICT_NOT_READY:
         environment_refuse(qp->environment, REFUSED_NO_RECEIVE);

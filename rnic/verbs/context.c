@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "rnic/io/loop.h"
+#include "rnic/strict/strict.h"
 #include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/objects.h"
 
@@ -87,6 +88,11 @@ PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
     ibv->abi_compat = __VERBS_ABI_IS_EXTENDED;
     gid_table_refresh();
     event_attach(context);
+    if (strict_is_on()) {
+        engine_lock(context->engine);
+        strict_watch(context->engine->device);
+        engine_unlock(context->engine);
+    }
     return ibv;
 }
 

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 
 #include "rnic/base/heap.h"
+#include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
 #define POLL_BATCH 16u
@@ -21,6 +23,9 @@ static void completed(struct completion_queue_notifier *notifier, struct complet
 static void overrun(struct completion_queue_notifier *notifier, struct completion_queue *queue)
 {
     struct soft_cq *cq = CONTAINER_OF(notifier, struct soft_cq, notifier);
+    if (strict_is_on()) {
+        strict_cq_overran(cq, completion_queue_capacity(queue));
+    }
     struct notify_record record = {.object = cq, .value = IBV_EVENT_CQ_ERR};
     notify_post(soft_context(cq->ibv.context)->async, &record);
 }
@@ -37,7 +42,7 @@ static void hold_channel(struct ibv_comp_channel *channel, int change)
 static struct soft_cq *create(struct ibv_context *context,
                               const struct ibv_cq_init_attr_ex *attributes)
 {
-    if (attributes->cqe == 0 || attributes->cqe > CQ_LENGTH_MAX ||
+    if (attributes->cqe == 0 || !limits_allow(attributes->cqe, limits_now()->max_cqe, "max_cqe") ||
         attributes->comp_vector >= (uint32_t)context->num_comp_vectors) {
         errno = EINVAL;
         return NULL;
@@ -63,6 +68,9 @@ static struct soft_cq *create(struct ibv_context *context,
     pthread_cond_init(&cq->ibv.cond, NULL);
     hold_channel(attributes->channel, 1);
     context_hold(context);
+    if (strict_is_on()) {
+        strict_born(cq);
+    }
     return cq;
 }
 
@@ -139,6 +147,9 @@ PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
     event_drain(ibv->context, cq, &ibv->mutex, &ibv->cond, &ibv->async_events_completed,
                 &cq->async_delivered);
     hold_channel(ibv->channel, -1);
+    if (strict_is_on()) {
+        strict_gone(cq);
+    }
     completion_queue_destroy(cq->queue);
     context_drop(ibv->context);
     pthread_mutex_destroy(&cq->lock);
@@ -159,6 +170,9 @@ static int take(struct soft_cq *cq, int count, struct ibv_wc *ret_completions)
         uint32_t got =
             completion_queue_poll(cq->queue, wanted < POLL_BATCH ? wanted : POLL_BATCH, batch);
         for (uint32_t i = 0; i < got; i++) {
+            if (strict_is_on()) {
+                strict_polled(&batch[i]);
+            }
             convert_completion(&batch[i], &ret_completions[taken++]);
         }
         if (got < POLL_BATCH) {

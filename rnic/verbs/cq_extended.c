@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/objects.h"
 
@@ -23,6 +24,9 @@ static int poll_one(struct soft_cq *cq)
 {
     if (completion_queue_poll(cq->queue, 1, &cq->current) == 0) {
         return ENOENT;
+    }
+    if (strict_is_on()) {
+        strict_polled(&cq->current);
     }
     cq->current_ns = 0;
     cq->extended.wr_id = cq->current.id;

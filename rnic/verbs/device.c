@@ -9,6 +9,7 @@
 #include "rnic/io/loop.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/gid_table.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
 /* Static, so that pointers stay comparable and valid after the list is freed. */
@@ -80,6 +81,7 @@ PUBLIC __be64 ibv_get_device_guid(struct ibv_device *device)
 
 static void fill_attributes(struct ibv_context *context, struct ibv_device_attr *ret_attributes)
 {
+    const struct limits *limits = limits_now();
     struct ibv_device_attr *a = ret_attributes;
     *a = (struct ibv_device_attr){
         .node_guid = ibv_get_device_guid(context->device),
@@ -87,24 +89,24 @@ static void fill_attributes(struct ibv_context *context, struct ibv_device_attr 
         .page_size_cap = ~UINT64_C(0xfff),
         .vendor_id = 0xffffff, /* of no registered vendor */
         .max_qp = 16000,
-        .max_qp_wr = QUEUE_LENGTH_MAX,
+        .max_qp_wr = (int)limits->max_qp_wr,
         .device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
                             IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_PORT_ACTIVE_EVENT |
                             IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR,
-        .max_sge = SGE_MAX,
-        .max_sge_rd = SGE_MAX,
+        .max_sge = (int)limits->max_sge,
+        .max_sge_rd = (int)limits->max_sge,
         .max_cq = 65536,
-        .max_cqe = CQ_LENGTH_MAX,
+        .max_cqe = (int)limits->max_cqe,
         .max_mr = 65536,
         .max_pd = 65536,
-        .max_qp_rd_atom = READS_MAX,
-        .max_res_rd_atom = READS_MAX * 16000,
-        .max_qp_init_rd_atom = READS_MAX,
+        .max_qp_rd_atom = (int)limits->max_reads,
+        .max_res_rd_atom = (int)limits->max_reads * 16000,
+        .max_qp_init_rd_atom = (int)limits->max_reads,
         .atomic_cap = IBV_ATOMIC_HCA,
         .max_ah = 65536,
         .max_srq = 65536,
-        .max_srq_wr = QUEUE_LENGTH_MAX,
-        .max_srq_sge = SGE_MAX,
+        .max_srq_wr = (int)limits->max_srq_wr,
+        .max_srq_sge = (int)limits->max_srq_sge,
         .max_pkeys = 1,
         .local_ca_ack_delay = 15,
         .phys_port_cnt = 1,

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "rnic/io/loop.h"
+#include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/objects.h"
 
@@ -157,7 +158,11 @@ void event_wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *condition,
     while ((int32_t)(*acknowledged - *delivered) < 0 &&
            pthread_cond_timedwait(condition, mutex, &end) != ETIMEDOUT) {
     }
+    int32_t missing = (int32_t)(*delivered - *acknowledged);
     pthread_mutex_unlock(mutex);
+    if (missing > 0 && strict_is_on()) {
+        strict_unacknowledged((uint32_t)missing);
+    }
 }
 
 void event_drain(struct ibv_context *context, void *object, pthread_mutex_t *mutex,

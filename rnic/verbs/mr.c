@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
@@ -26,9 +27,19 @@ static enum status register_region(struct soft_pd *pd, const struct region_attri
                                    struct memory_key *ret_key)
 {
     struct engine *engine = context_engine(pd->ibv.context);
+    if (strict_is_on() && !strict_lock(attributes->bytes, attributes->length)) {
+        return STATUS_NO_MEMORY;
+    }
     engine_lock(engine);
     enum status status = memory_register(device_memory(engine->device), attributes, ret_key);
     engine_unlock(engine);
+    if (strict_is_on()) {
+        if (status == STATUS_OK) {
+            strict_registered(ret_key->value, attributes->address, attributes->length);
+        } else {
+            strict_unlock(attributes->bytes, attributes->length);
+        }
+    }
     return status;
 }
 
@@ -38,6 +49,9 @@ static enum status deregister_region(struct ibv_mr *mr)
     engine_lock(engine);
     enum status status =
         memory_deregister(device_memory(engine->device), (struct memory_key){mr->lkey});
+    if (status == STATUS_OK && strict_is_on()) {
+        strict_deregistered(mr->lkey, mr->addr, mr->length);
+    }
     engine_unlock(engine);
     return status;
 }

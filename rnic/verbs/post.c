@@ -1,8 +1,51 @@
 /* Lists of work requests, without the engine's lock. */
 #include "rnic/verbs/post.h"
 
+#include <errno.h>
+
+#include "rnic/memory/access.h"
+#include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
+
+/* Strict mode's part: what an adapter would not take, and what it will choke on. */
+static int check_strictly(struct soft_qp *qp, const struct send_request *request)
+{
+    static const char *const names[WORK_KIND_COUNT] = {
+        [WORK_SEND] = "a SEND",
+        [WORK_SEND_IMMEDIATE] = "a SEND",
+        [WORK_SEND_INVALIDATE] = "a SEND",
+        [WORK_WRITE] = "an RDMA WRITE",
+        [WORK_WRITE_IMMEDIATE] = "an RDMA WRITE",
+        [WORK_READ] = "an RDMA READ",
+        [WORK_COMPARE_SWAP] = "a compare and swap",
+        [WORK_FETCH_ADD] = "a fetch and add",
+    };
+    const struct soft_cq *cq = soft_cq(qp->extended.qp_base.send_cq);
+    bool fills = request->kind == WORK_READ || request->kind == WORK_COMPARE_SWAP ||
+                 request->kind == WORK_FETCH_ADD;
+    if (!request->inline_data && names[request->kind] != NULL) {
+        engine_lock(qp->engine);
+        strict_check_sges(device_memory(qp->engine->device), qp_domain(qp->qp), request->sges,
+                          request->sge_count, fills ? ACCESS_LOCAL_WRITE : 0, names[request->kind]);
+        engine_unlock(qp->engine);
+    }
+    bool has_room = qp_current_state(qp->qp) != QP_RTS ||
+                    strict_sends_room(qp_number(qp->qp), completion_queue_depth(cq->queue)) > 0;
+    return has_room ? 0 : ENOMEM;
+}
+
+int post_request(struct soft_qp *qp, const struct send_request *request)
+{
+    int error = strict_is_on() ? check_strictly(qp, request) : 0;
+    if (error == 0) {
+        error = errno_of_post(qp_post_send(qp->qp, request));
+    }
+    if (error == 0 && strict_is_on()) {
+        strict_sends_posted(qp_number(qp->qp), request->signaled || qp->init.sq_sig_all != 0);
+    }
+    return error;
+}
 
 static int post_one_send(struct soft_qp *qp, const struct ibv_send_wr *wr)
 {
@@ -26,7 +69,7 @@ static int post_one_send(struct soft_qp *qp, const struct ibv_send_wr *wr)
         convert_target(wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey, &target);
         request.target = &target;
     }
-    return errno_of_post(qp_post_send(qp->qp, &request));
+    return post_request(qp, &request);
 }
 
 int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **ret_bad)
@@ -48,6 +91,17 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **r
     }
     pthread_mutex_unlock(&qp->send_lock);
     return error;
+}
+
+static void check_receive_strictly(struct engine *engine, struct domain domain,
+                                   const struct receive_queue *queue,
+                                   const struct receive_request *request)
+{
+    engine_lock(engine);
+    strict_check_sges(device_memory(engine->device), domain, request->sges, request->sge_count,
+                      ACCESS_LOCAL_WRITE, "a receive");
+    engine_unlock(engine);
+    strict_receive_posted(queue);
 }
 
 /* One receive in the core's terms; `sges` holds SGE_MAX. */
@@ -76,6 +130,10 @@ int post_receive(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
         if (error == 0) {
             error = errno_of_post(qp_post_receive(qp->qp, &request));
         }
+        if (error == 0 && strict_is_on()) {
+            check_receive_strictly(qp->engine, qp_domain(qp->qp), qp_receive_queue(qp->qp),
+                                   &request);
+        }
         if (error != 0) {
             *ret_bad = wr;
             break;
@@ -101,6 +159,9 @@ int srq_post_receive(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_rec
         error = convert_receive(wr, sges, &request);
         if (error == 0) {
             error = errno_of_post(receive_queue_post(srq->queue, &request));
+        }
+        if (error == 0 && strict_is_on()) {
+            check_receive_strictly(srq->engine, soft_pd(ibv->pd)->domain, srq->queue, &request);
         }
         if (error != 0) {
             *ret_bad = wr;

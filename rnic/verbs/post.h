@@ -11,4 +11,7 @@ static inline void post_ring(struct soft_qp *qp)
     engine_kick(qp->engine);
 }
 
+/* Posts one request without telling the device. Under the send lock; 0 or an errno value. */
+int post_request(struct soft_qp *qp, const struct send_request *request);
+
 #endif

@@ -2,20 +2,26 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
 
 static enum status check_capabilities(const struct ibv_qp_init_attr *init)
 {
     const struct ibv_qp_cap *cap = &init->cap;
-    return cap->max_send_wr > QUEUE_LENGTH_MAX || cap->max_recv_wr > QUEUE_LENGTH_MAX ||
-                   cap->max_send_sge > SGE_MAX || cap->max_recv_sge > SGE_MAX ||
-                   cap->max_inline_data > INLINE_MAX || init->send_cq == NULL ||
-                   init->recv_cq == NULL
-               ? STATUS_INVALID
-               : STATUS_OK;
+    const struct limits *limits = limits_now();
+    return init->send_cq != NULL && init->recv_cq != NULL &&
+                   limits_allow(cap->max_send_wr, limits->max_qp_wr, "max_qp_wr") &&
+                   limits_allow(cap->max_recv_wr, limits->max_qp_wr, "max_qp_wr") &&
+                   limits_allow(cap->max_send_sge, limits->max_sge, "max_sge") &&
+                   limits_allow(cap->max_recv_sge, limits->max_sge, "max_sge") &&
+                   limits_allow(cap->max_inline_data, limits->max_inline,
+                                "the limit of inline data")
+               ? STATUS_OK
+               : STATUS_INVALID;
 }
 
 static uint32_t at_least_one(uint32_t value)
@@ -94,6 +100,9 @@ static struct soft_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
         init->cap.max_recv_sge = 0;
     }
     qp->init = *init;
+    if (strict_is_on()) {
+        strict_sends_begin(qp_number(qp->qp), at_least_one(init->cap.max_send_wr));
+    }
     return qp;
 }
 
@@ -207,6 +216,9 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
     }
     if (status == STATUS_OK) {
         forget_completions(qp);
+        if (strict_is_on()) {
+            strict_sends_reset(qp_number(qp->qp));
+        }
     }
     unlock_with_queues(qp);
     return errno_of(status);
@@ -238,6 +250,10 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
 {
     struct soft_qp *qp = soft_qp(ibv);
     lock_with_queues(qp);
+    if (strict_is_on()) {
+        strict_sends_end(qp_number(qp->qp));
+        strict_receives_end(ibv->srq == NULL ? qp_receive_queue(qp->qp) : NULL);
+    }
     device_destroy_qp(qp->engine->device, qp->qp);
     if (ibv->srq != NULL) {
         soft_srq(ibv->srq)->users--;

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "rnic/base/heap.h"
+#include "rnic/strict/strict.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
 /* The limit is disarmed by its event [IBA 10.2.9.5]. */
@@ -18,8 +20,9 @@ static void low(struct receive_queue_notifier *notifier, struct receive_queue *q
 PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 {
     struct ibv_srq_attr *attributes = &init->attr;
-    if (attributes->max_wr == 0 || attributes->max_wr > QUEUE_LENGTH_MAX ||
-        attributes->max_sge > SGE_MAX) {
+    if (attributes->max_wr == 0 ||
+        !limits_allow(attributes->max_wr, limits_now()->max_srq_wr, "max_srq_wr") ||
+        !limits_allow(attributes->max_sge, limits_now()->max_srq_sge, "max_srq_sge")) {
         errno = EINVAL;
         return NULL;
     }
@@ -109,6 +112,9 @@ PUBLIC int ibv_destroy_srq(struct ibv_srq *ibv)
     }
     event_drain(ibv->context, srq, &ibv->mutex, &ibv->cond, &ibv->events_completed,
                 &srq->async_delivered);
+    if (strict_is_on()) {
+        strict_receives_end(srq->queue);
+    }
     receive_queue_destroy(srq->queue);
     context_drop(ibv->context);
     pthread_mutex_destroy(&srq->lock);

@@ -266,7 +266,7 @@ static int wr_complete(struct ibv_qp_ex *extended)
             sges->address = (uintptr_t)(batch->inline_bytes + entry->inline_place);
         }
         request->target = request->target == NULL ? NULL : &entry->target;
-        error = errno_of_post(qp_post_send(qp->qp, request));
+        error = post_request(qp, request);
         posted += error == 0;
     }
     if (posted != 0) {

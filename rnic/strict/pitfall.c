@@ -1,0 +1,238 @@
+#include "rnic/strict/pitfall.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WARNINGS_MAX 8u /* of one pitfall */
+#define TEXT_MAX     8192u
+
+static const struct {
+    const char *name;
+    const char *advice;
+} pitfalls[PITFALL_COUNT] = {
+    [PITFALL_LATE_RECEIVE] = {"late-receive",
+                              "Post receives before the peer can know the queue pair, and keep "
+                              "enough of them posted: an adapter answers RNR NAK, and the sender "
+                              "fails when its rnr_retry runs out; UC and UD lose the message."},
+    [PITFALL_CQ_OVERRUN] = {"cq-overrun",
+                            "Create the completion queue with room for every request that can be "
+                            "outstanding on its queue pairs, or poll before posting more."},
+    [PITFALL_UNPOLLED] = {"unpolled", "Poll the completion queue: a slot of the send queue is free "
+                                      "again only when a completion that covers it was polled."},
+    [PITFALL_DEAD_KEY] = {"dead-key",
+                          "Deregister memory after the last completion of work that names it, and "
+                          "after the peers that know its key are done."},
+    [PITFALL_WRONG_ACCESS] = {"wrong-access", "Give the right when registering the memory (or in "
+                                              "qp_access_flags): adapters refuse, too."},
+    [PITFALL_OUT_OF_REGION] = {"out-of-region",
+                               "Register all of the range, or correct the address or the length."},
+    [PITFALL_UNKNOWN_KEY] = {"unknown-key",
+                             "Use the lkey for local buffers and send the peer the rkey of a "
+                             "region of the same protection domain."},
+    [PITFALL_UNSIGNALED_FULL] = {"unsignaled-full",
+                                 "Ask for a completion (IBV_SEND_SIGNALED) at least once in every "
+                                 "max_send_wr requests and poll it: unsignaled work gives its slot "
+                                 "back only with a later completion."},
+    [PITFALL_UNACKED_EVENT] = {"unacked-event",
+                               "Acknowledge every event that was got (ibv_ack_cq_events, "
+                               "ibv_ack_async_event) before destroying its object: rdma-core's "
+                               "destroy waits for that for ever."},
+    [PITFALL_WRITE_ORDER] = {"write-order",
+                             "Bytes of an RDMA WRITE become visible in any order. Wait for a "
+                             "completion (of a WRITE with immediate, or of a SEND that follows), "
+                             "or for a message from a peer that has seen its own."},
+    [PITFALL_MEMLOCK] = {"memlock", "Raise the limit (ulimit -l, LimitMEMLOCK=, --ulimit "
+                                    "memlock=-1) or register less at a time."},
+    [PITFALL_LIMIT] = {"limit", "Ask ibv_query_device for the limits of the adapter."},
+};
+
+static struct {
+    pthread_mutex_t lock;
+    bool off[PITFALL_COUNT];
+    uint64_t count[PITFALL_COUNT];
+    uint32_t said[PITFALL_COUNT];
+    uint64_t places[PITFALL_COUNT][WARNINGS_MAX]; /* what was warned of */
+} warned = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+const char *pitfall_name(enum pitfall pitfall)
+{
+    return pitfalls[pitfall].name;
+}
+
+bool pitfall_disable(const char *name)
+{
+    for (unsigned i = 0; name != NULL && i < PITFALL_COUNT; i++) {
+        if (strcmp(name, pitfalls[i].name) == 0) {
+            warned.off[i] = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+uint64_t pitfall_count(enum pitfall pitfall)
+{
+    pthread_mutex_lock(&warned.lock);
+    uint64_t count = warned.count[pitfall];
+    pthread_mutex_unlock(&warned.lock);
+    return count;
+}
+
+/* Where this library lies; found when it is loaded. */
+static uintptr_t own_first, own_end;
+
+static int find_own(struct dl_phdr_info *info, size_t size, void *context)
+{
+    uintptr_t first = UINTPTR_MAX, end = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type == PT_LOAD) {
+            uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+            first = start < first ? start : first;
+            end = start + segment->p_memsz > end ? start + segment->p_memsz : end;
+        }
+    }
+    if ((uintptr_t)&warned >= first && (uintptr_t)&warned < end) {
+        own_first = first;
+        own_end = end;
+        return 1;
+    }
+    return 0;
+}
+
+__attribute__((constructor)) static void know_ourselves(void)
+{
+    dl_iterate_phdr(find_own, NULL);
+}
+
+bool trace_is_ours(const void *address)
+{
+    return (uintptr_t)address >= own_first && (uintptr_t)address < own_end;
+}
+
+void trace_take(struct trace *ret_trace)
+{
+    void *frames[TRACE_DEPTH];
+    int count = backtrace(frames, TRACE_DEPTH);
+    int first = 0;
+    while (first < count && trace_is_ours(frames[first])) {
+        first++;
+    }
+    ret_trace->count = count - first;
+    memcpy(ret_trace->frames, frames + first, (size_t)(count - first) * sizeof frames[0]);
+}
+
+/* True if this place has not been warned of and may be. */
+static bool is_new(enum pitfall pitfall, const struct trace *where)
+{
+    uint64_t place = 0xcbf29ce484222325; /* FNV-1a over the addresses */
+    for (int i = 0; i < where->count; i++) {
+        place = (place ^ (uintptr_t)where->frames[i]) * 0x100000001b3;
+    }
+    bool fresh = false;
+    pthread_mutex_lock(&warned.lock);
+    warned.count[pitfall]++;
+    uint32_t said = warned.said[pitfall];
+    if (!warned.off[pitfall] && said < WARNINGS_MAX) {
+        fresh = true;
+        for (uint32_t i = 0; i < said; i++) {
+            fresh = fresh && warned.places[pitfall][i] != place;
+        }
+        if (fresh) {
+            warned.places[pitfall][warned.said[pitfall]++] = place;
+        }
+    }
+    pthread_mutex_unlock(&warned.lock);
+    return fresh;
+}
+
+struct text {
+    size_t length;
+    char bytes[TEXT_MAX];
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text->bytes + text->length, TEXT_MAX - text->length, format, arguments);
+    va_end(arguments);
+    if (length > 0) {
+        size_t left = TEXT_MAX - 1 - text->length;
+        text->length += (size_t)length < left ? (size_t)length : left;
+    }
+}
+
+/* One line per frame: function where it has a name, else the place that addr2line takes. */
+static void add_frames(struct text *text, const struct trace *where)
+{
+    for (int i = 0; i < where->count; i++) {
+        Dl_info info;
+        const char *frame = where->frames[i];
+        if (dladdr(frame, &info) == 0 || info.dli_fname == NULL) {
+            add(text, "        #%d %p\n", i, (const void *)frame);
+        } else if (info.dli_sname != NULL) {
+            add(text, "        #%d %s+0x%zx (%s+0x%zx)\n", i, info.dli_sname,
+                (size_t)(frame - (const char *)info.dli_saddr), info.dli_fname,
+                (size_t)(frame - (const char *)info.dli_fbase));
+        } else {
+            add(text, "        #%d %s+0x%zx\n", i, info.dli_fname,
+                (size_t)(frame - (const char *)info.dli_fbase));
+        }
+    }
+}
+
+/* Standard error has no buffer of ours that a fork or an abort could double or lose. */
+static void say(const struct text *text)
+{
+    size_t done = 0;
+    while (done < text->length) {
+        ssize_t wrote = write(STDERR_FILENO, text->bytes + done, text->length - done);
+        if (wrote <= 0) {
+            return;
+        }
+        done += (size_t)wrote;
+    }
+}
+
+void pitfall_warn(enum pitfall pitfall, const struct trace *where, const char *label,
+                  const char *format, ...)
+{
+    struct trace here;
+    if (where == NULL || where->count == 0) {
+        trace_take(&here);
+        where = &here;
+    }
+    if (!is_new(pitfall, where)) {
+        return;
+    }
+    char message[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    struct text text = {0};
+    add(&text, "weir strict: %s: %s\n    %s\n", pitfalls[pitfall].name, message,
+        pitfalls[pitfall].advice);
+    add(&text, "    %s:\n", label);
+    add_frames(&text, where);
+    say(&text);
+}
+
+__attribute__((destructor)) static void sum_up(void)
+{
+    struct text text = {0};
+    for (unsigned i = 0; i < PITFALL_COUNT; i++) {
+        if (!warned.off[i] && warned.count[i] > warned.said[i]) {
+            add(&text, "weir strict: %s: %llu times in all\n", pitfalls[i].name,
+                (unsigned long long)warned.count[i]);
+        }
+    }
+    say(&text);
+}

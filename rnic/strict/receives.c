@@ -1,0 +1,98 @@
+/* A message that found no receive is remembered until a receive is posted: that post is the place
+ * the warning is about. */
+#include "rnic/strict/receives.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "rnic/strict/strict.h"
+
+#define HUNGRY_MAX 256u
+
+struct hungry {
+    const struct receive_queue *queue; /* NULL: free */
+    struct qpn qpn;                    /* whose message came first */
+    uint64_t since_ns;
+    uint64_t messages; /* repetitions of one message count, too */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    _Atomic uint32_t count;
+    struct hungry queues[HUNGRY_MAX];
+} hungry = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static struct hungry *find(const struct receive_queue *queue)
+{
+    for (uint32_t i = 0; i < HUNGRY_MAX; i++) {
+        if (hungry.queues[i].queue == queue) {
+            return &hungry.queues[i];
+        }
+    }
+    return NULL;
+}
+
+void receives_missing(const struct receive_queue *queue, struct qpn qpn)
+{
+    pthread_mutex_lock(&hungry.lock);
+    struct hungry *entry = find(queue);
+    if (entry == NULL) {
+        entry = find(NULL);
+        if (entry != NULL) {
+            *entry = (struct hungry){.queue = queue, .qpn = qpn, .since_ns = now_ns()};
+            atomic_fetch_add(&hungry.count, 1);
+        }
+    }
+    if (entry != NULL) {
+        entry->messages++;
+    }
+    pthread_mutex_unlock(&hungry.lock);
+}
+
+/* Takes the queue off the list. False: it is not on it. */
+static bool take(const struct receive_queue *queue, struct hungry *ret_entry)
+{
+    if (atomic_load(&hungry.count) == 0) {
+        return false;
+    }
+    pthread_mutex_lock(&hungry.lock);
+    struct hungry *entry = find(queue);
+    if (entry != NULL) {
+        *ret_entry = *entry;
+        *entry = (struct hungry){0};
+        atomic_fetch_sub(&hungry.count, 1);
+    }
+    pthread_mutex_unlock(&hungry.lock);
+    return entry != NULL;
+}
+
+void strict_receive_posted(const struct receive_queue *queue)
+{
+    struct hungry was;
+    if (take(queue, &was)) {
+        pitfall_warn(PITFALL_LATE_RECEIVE, NULL, "posted at",
+                     "QP 0x%x: a receive was posted %" PRIu64 " us after a message had come and "
+                     "found none (%" PRIu64 " time%s)",
+                     was.qpn.value, (now_ns() - was.since_ns) / 1000, was.messages,
+                     was.messages == 1 ? "" : "s");
+    }
+}
+
+void strict_receives_end(const struct receive_queue *queue)
+{
+    struct hungry was;
+    if (take(queue, &was)) {
+        pitfall_warn(PITFALL_LATE_RECEIVE, NULL, "destroyed at",
+                     "QP 0x%x: a message came, found no receive, and none was ever posted",
+                     was.qpn.value);
+    }
+}

@@ -1,0 +1,149 @@
+/* The watcher: bytes of a WRITE wait in a buffer and appear when the message ends, from the last to
+ * the first, with the pages guarded meanwhile; so a program that looks at memory instead of waiting
+ * for a completion is seen, and named. Also: peers' requests that were refused, and messages that
+ * found no receive.
+ *
+ * Everything here is under the engine's lock. */
+#include "rnic/strict/visibility.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "rnic/strict/guard.h"
+#include "rnic/strict/keys.h"
+#include "rnic/strict/receives.h"
+#include "rnic/strict/strict.h"
+
+#define LOOK_NS 50000 /* how long a whole message is held back for somebody to look */
+
+struct staged {
+    struct staged *next;
+    const struct qp *qp;
+    uint8_t *bytes; /* where they belong; NULL: nowhere any more */
+    uint32_t length;
+    bool guarded;
+    uint8_t data[];
+};
+
+static struct staged *stages;
+
+static struct staged **find(const struct qp *qp)
+{
+    struct staged **link = &stages;
+    while (*link != NULL && (*link)->qp != qp) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+/* Atoms of 8 bytes and less become visible at once on any adapter. */
+#define ATOM 8u
+
+static void write_begins(struct watcher *watcher, const struct qp *qp, uint8_t *bytes,
+                         uint32_t length)
+{
+    struct staged *staged = malloc(sizeof *staged + length);
+    if (staged == NULL) {
+        return; /* the data will be put in place as they come */
+    }
+    *staged = (struct staged){.next = stages, .qp = qp, .bytes = bytes, .length = length};
+    stages = staged;
+    staged->guarded = length > ATOM && guard_raise(bytes, length);
+}
+
+static bool write_data(struct watcher *watcher, const struct qp *qp, uint32_t offset,
+                       const uint8_t *data, uint32_t length)
+{
+    struct staged *staged = *find(qp);
+    if (staged == NULL) {
+        return false;
+    }
+    if (offset <= staged->length && length <= staged->length - offset) {
+        memcpy(staged->data + offset, data, length);
+    }
+    return true;
+}
+
+static void lower(struct staged *staged)
+{
+    struct trace where;
+    if (staged->guarded && guard_lower(&where)) {
+        pitfall_warn(PITFALL_WRITE_ORDER, &where, "read at",
+                     "QP 0x%x: bytes that a peer's RDMA WRITE of %" PRIu32 " bytes was still "
+                     "bringing were looked at",
+                     qp_number(staged->qp).value, staged->length);
+    }
+    staged->guarded = false;
+}
+
+/* From the last byte to the first, in pieces that appear at once. */
+static void reveal(const struct staged *staged)
+{
+    uint32_t left = staged->length;
+    while (left > 0) {
+        uint32_t piece = left % ATOM != 0 ? left % ATOM : ATOM;
+        left -= piece;
+        memcpy(staged->bytes + left, staged->data + left, piece);
+    }
+}
+
+static void write_ends(struct watcher *watcher, const struct qp *qp, bool whole)
+{
+    struct staged **link = find(qp);
+    struct staged *staged = *link;
+    if (staged == NULL) {
+        return;
+    }
+    *link = staged->next;
+    if (staged->guarded) {
+        const struct timespec look = {.tv_nsec = LOOK_NS};
+        nanosleep(&look, NULL);
+    }
+    lower(staged);
+    if (whole && staged->bytes != NULL) {
+        reveal(staged);
+    }
+    free(staged);
+}
+
+void visibility_forget(const void *bytes, uint64_t length)
+{
+    uintptr_t first = (uintptr_t)bytes;
+    for (struct staged *staged = stages; staged != NULL; staged = staged->next) {
+        uintptr_t place = (uintptr_t)staged->bytes;
+        if (staged->bytes != NULL && place < first + length && first < place + staged->length) {
+            lower(staged);
+            staged->bytes = NULL;
+        }
+    }
+}
+
+static void refused(struct watcher *watcher, const struct qp *qp,
+                    const struct memory_request *request, enum memory_verdict verdict,
+                    unsigned rights)
+{
+    keys_explain(request, verdict, rights,
+                 (rights & ACCESS_REMOTE_WRITE) != 0  ? "a peer's RDMA WRITE"
+                 : (rights & ACCESS_REMOTE_READ) != 0 ? "a peer's RDMA READ"
+                                                      : "a peer's atomic");
+}
+
+static void not_ready(struct watcher *watcher, const struct qp *qp)
+{
+    receives_missing(qp_receive_queue(qp), qp_number(qp));
+}
+
+static struct watcher the_watcher = {
+    .not_ready = not_ready,
+    .refused = refused,
+    .write_begins = write_begins,
+    .write_data = write_data,
+    .write_ends = write_ends,
+};
+
+void strict_watch(struct device *device)
+{
+    device_set_watcher(device, &the_watcher);
+}
