@@ -98,7 +98,7 @@ static void take_events(struct world *world)
 {
     struct cm_event event;
     while (cm_next_event(world->cm, &event)) {
-        if (event.kind == CM_EVENT_REQUEST) {
+        if (event.kind == CM_EVENT_REQUEST || event.kind == CM_EVENT_SERVICE_REQUEST) {
             hold(world, event.connection);
             continue;
         }
@@ -108,6 +108,7 @@ static void take_events(struct world *world)
         switch (event.kind) {
         case CM_EVENT_REJECTED:
         case CM_EVENT_UNREACHABLE:
+        case CM_EVENT_SERVICE_REPLY:
         case CM_EVENT_DISCONNECTED:
             CHECK(!held->ended);
             held->ended = true;
@@ -159,7 +160,7 @@ static void receive_message(struct world *world)
     uint32_t from = script_below(script, 8);
     uint32_t many = script_u32(script);
     struct cm_message message = {
-        .kind = (enum cm_message_kind)(CM_MESSAGE_REQ + script_below(script, 7)),
+        .kind = (enum cm_message_kind)(CM_MESSAGE_REQ + script_below(script, 9)),
         .transaction = many % 3,
         .local_id = 1 + (many >> 2) % 4,
         .remote_id = pick_id(world),
@@ -209,7 +210,9 @@ static void connect_to_peer(struct world *world)
         .max_retries = (many >> 9) % 17,
     };
     struct cm_connection *connection;
-    enum status status = cm_connect(world->cm, world->now, &request, &connection);
+    enum status status = (many >> 14) % 4 == 0
+                             ? cm_resolve(world->cm, world->now, &request, &connection)
+                             : cm_connect(world->cm, world->now, &request, &connection);
     if (status == STATUS_OK) {
         hold(world, connection);
     } else {
@@ -235,7 +238,7 @@ static void act(struct world *world)
     if (held->connection == NULL) {
         return;
     }
-    switch (choice % 7) {
+    switch (choice % 9) {
     case 0:
         status = cm_accept(held->connection, world->now, &parameters);
         break;
@@ -258,6 +261,13 @@ static void act(struct world *world)
         break;
     case 6:
         release(world, held);
+        break;
+    case 7:
+        status = cm_service_accept(held->connection, world->now, &parameters);
+        break;
+    case 8:
+        status = cm_service_reject(held->connection, world->now, choice % 3,
+                                   parameters.private_data, parameters.private_length);
         break;
     }
     CHECK(status == STATUS_OK || status == STATUS_STATE || status == STATUS_INVALID);

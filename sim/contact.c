@@ -296,6 +296,10 @@ void contact_event(struct world *world, struct host *host, const struct cm_event
         }
         release(side);
         break;
+    case CM_EVENT_SERVICE_REQUEST:
+    case CM_EVENT_SERVICE_REPLY:
+        wrong(side, "it has asked for a connection, not for a service");
+        break;
     }
     host_wake(host, 0);
 }

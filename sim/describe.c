@@ -64,6 +64,8 @@ static bool add_management(struct text *text, const struct packet *packet, bool 
     add(text, "%s", cm_message_kind_name(message.kind));
     if (message.kind == CM_MESSAGE_REJ) {
         add(text, " reason=%u", message.reject_reason);
+    } else if (message.kind == CM_MESSAGE_SIDR_REP) {
+        add(text, " status=%u", message.sidr_status);
     }
     if (detail) {
         add(text, " local=%x remote=%x", message.local_id, message.remote_id);

@@ -5,6 +5,7 @@
 #include "rnic/base/check.h"
 #include "sim/checker.h"
 #include "sim/contact.h"
+#include "sim/inquiry.h"
 #include "sim/plan.h"
 
 static bool end_lives(const struct end *end)
@@ -78,6 +79,7 @@ void workload_host_dies(struct world *world, struct host *host)
         }
     }
     contact_host_died(world, host);
+    inquiry_host_died(world, host);
     model_freeze_space(&world->scratch, world->space_of[host->index]);
     host_die(host);
     world->coverage->deaths++;

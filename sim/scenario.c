@@ -67,6 +67,8 @@ static const char *cm_event_name(enum cm_event_kind kind)
         [CM_EVENT_UNREACHABLE] = "UNREACHABLE",
         [CM_EVENT_DISCONNECTED] = "DISCONNECTED",
         [CM_EVENT_TIME_WAIT_OVER] = "TIME_WAIT_OVER",
+        [CM_EVENT_SERVICE_REQUEST] = "SERVICE_REQUEST",
+        [CM_EVENT_SERVICE_REPLY] = "SERVICE_REPLY",
     };
     return names[kind];
 }

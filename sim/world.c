@@ -6,6 +6,7 @@
 #include "rnic/base/check.h"
 #include "sim/checker.h"
 #include "sim/contact.h"
+#include "sim/inquiry.h"
 #include "sim/plan.h"
 #include "sim/provoke.h"
 #include "sim/workload.h"
@@ -90,6 +91,7 @@ static void connect_ends(struct world *world)
         }
         if (by_cm) {
             contact_start(world, pair);
+            inquiry_start(world, pair);
         }
     }
     for (uint32_t i = 0; i < world->single_count; i++) {
@@ -104,7 +106,9 @@ static void cm_event(struct host_application *application, struct host *host,
 {
     struct world *world =
         (struct world *)((uint8_t *)application - offsetof(struct world, application));
-    contact_event(world, host, event);
+    if (!inquiry_event(world, host, event)) {
+        contact_event(world, host, event);
+    }
 }
 
 static void device_event(struct host_application *application, struct host *host,
@@ -144,6 +148,7 @@ static void settle(struct world *world, const char *phase)
     if (!simulator_is_violated(&world->simulator)) {
         checker_quiescence(world);
         contact_check(world);
+        inquiry_check(world);
     }
 }
 
@@ -193,6 +198,7 @@ static void play(struct world *world)
     add_coverage(world);
     if (!simulator_is_violated(&world->simulator)) {
         contact_release_all(world);
+        inquiry_release_all(world);
         run_until_quiet(world, "after the last release");
     }
     if (!simulator_is_violated(&world->simulator)) {

@@ -91,6 +91,8 @@ struct world {
     uint32_t cell_count;
     struct contact *contacts[PAIR_MAX]; /* pairs that meet through cm */
     uint32_t contact_count;
+    struct inquiry *inquiries[PAIR_MAX];
+    uint32_t inquiry_count;
 
     struct scratch scratch;
     struct coverage *coverage;

@@ -3,7 +3,8 @@
  *
  * A message is believed where it comes from the connection's peer GID and carries both ids;
  * what does not is counted and ignored, but for two that are answered without a state behind: a
- * DREQ (so that the peer can end) and a REP (so that it need not wait). */
+ * DREQ (so that the peer can end) and a REP (so that it need not wait). A SIDR_REP carries one id,
+ * which must be that of a resolution, and the transaction of its request. */
 #include "rnic/cm/cm_private.h"
 
 #include "rnic/base/check.h"
@@ -23,8 +24,8 @@ static enum status create_tables(struct cm *cm)
     if (cm->connections == NULL) {
         return STATUS_NO_MEMORY;
     }
-    struct map *maps[3] = {&cm->by_id, &cm->by_remote_id, &cm->by_remote_qpn};
-    for (int i = 0; i < 3; i++) {
+    struct map *maps[] = {&cm->by_id, &cm->by_remote_id, &cm->by_remote_qpn, &cm->by_request_id};
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++) {
         enum status status = map_init(maps[i], allocator, count);
         if (status != STATUS_OK) {
             return status;
@@ -39,6 +40,7 @@ static void free_all(struct cm *cm)
     map_fini(&cm->by_id);
     map_fini(&cm->by_remote_id);
     map_fini(&cm->by_remote_qpn);
+    map_fini(&cm->by_request_id);
     allocator->release(allocator, cm->connections);
     allocator->release(allocator, cm);
 }
@@ -89,6 +91,12 @@ void cm_destroy(struct cm *cm)
     free_all(cm);
 }
 
+uint16_t cm_draw_source_port(struct cm *cm)
+{
+    uint64_t offset = random_below(&cm->random, 65536 - CM_SOURCE_PORT_FIRST);
+    return (uint16_t)(CM_SOURCE_PORT_FIRST + offset);
+}
+
 uint64_t cm_timeout_ns(uint8_t exponent, uint8_t least, uint8_t most)
 {
     exponent = exponent < least ? least : exponent;
@@ -137,6 +145,9 @@ static void give_up(struct cm_connection *connection)
     case CM_REP_SENT:
         cm_passive_give_up(connection);
         break;
+    case CM_SIDR_REQ_SENT:
+        cm_service_give_up(connection);
+        break;
     default:
         cm_close_give_up(connection);
         break;
@@ -149,6 +160,7 @@ static void receive_timeout(struct cm_connection *connection)
     case CM_REQ_SENT:
     case CM_REP_SENT:
     case CM_DREQ_SENT:
+    case CM_SIDR_REQ_SENT:
         if (connection->retries_left == 0) {
             give_up(connection);
             break;
@@ -158,6 +170,7 @@ static void receive_timeout(struct cm_connection *connection)
         cm_send_again(connection);
         break;
     case CM_REJ_SENT:
+    case CM_SIDR_REP_SENT:
         cm_close_finish(connection);
         break;
     case CM_TIME_WAIT:
@@ -279,9 +292,14 @@ static bool is_believable(const struct cm_connection *connection, const struct a
     if (!gid_equal(&connection->path.remote, &arrival->path.remote)) {
         return false;
     }
+    if (connection->is_resolution != (message->kind == CM_MESSAGE_SIDR_REP)) {
+        return false;
+    }
     switch (message->kind) {
     case CM_MESSAGE_REP:
         return connection->active;
+    case CM_MESSAGE_SIDR_REP:
+        return connection->active && connection->transaction == message->transaction;
     case CM_MESSAGE_RTU:
         return !connection->active;
     case CM_MESSAGE_DREQ: /* it names our queue pair */
@@ -313,8 +331,12 @@ static void dispatch(struct cm_connection *connection, const struct arrival *arr
     case CM_MESSAGE_DREP:
         cm_close_receive_reply(connection, message);
         break;
+    case CM_MESSAGE_SIDR_REP:
+        cm_service_receive_reply(connection, message);
+        break;
     case CM_MESSAGE_REQ:
-        CHECK(!"a REQ belongs to no connection");
+    case CM_MESSAGE_SIDR_REQ:
+        CHECK(!"a request belongs to no connection");
     }
 }
 
@@ -342,6 +364,10 @@ static void receive_management(struct management_handler *handler, struct instan
     }
     if (message.kind == CM_MESSAGE_REQ) {
         receive_request(cm, arrival, &message);
+        return;
+    }
+    if (message.kind == CM_MESSAGE_SIDR_REQ) {
+        cm_service_receive_request(cm, arrival, &message);
         return;
     }
     struct cm_connection *connection = find_addressed(cm, arrival, &message);

@@ -29,6 +29,8 @@ struct cm_parameters {
     bool flow_control;
     bool shared_receive_queue;
     uint8_t transport_service; /* REQ only: 0 RC, 1 UC */
+    struct qkey qkey;          /* SIDR_REP only */
+    struct cm_ece ece;         /* REQ, REP, SIDR_REP */
     uint8_t private_data[CM_PRIVATE_MAX];
     uint8_t private_length; /* sent: bytes given; received: the kind's whole field */
 };
@@ -41,17 +43,21 @@ enum cm_event_kind {
     CM_EVENT_UNREACHABLE, /* no answer to REQ or REP after all retries; TIME_WAIT_OVER follows REP's
                            */
     CM_EVENT_DISCONNECTED, /* the peer's DREQ, the answer to ours, or no answer after all retries */
-    CM_EVENT_TIME_WAIT_OVER, /* the queue pair's number may be used again */
+    CM_EVENT_TIME_WAIT_OVER,  /* the queue pair's number may be used again */
+    CM_EVENT_SERVICE_REQUEST, /* passive: a SIDR_REQ; cm_service_accept or cm_service_reject it */
+    CM_EVENT_SERVICE_REPLY,   /* active: a SIDR_REP; what it says is `sidr_status` */
 };
 
 struct cm_event {
     enum cm_event_kind kind;
     struct cm_connection *connection;
-    void *context;                   /* the connection's; for REQUEST the listener's */
-    struct path path;                /* REQUEST: back to the peer */
-    uint64_t service_id;             /* REQUEST */
-    struct cm_parameters parameters; /* REQUEST, REPLY; private data also of REJ, RTU, DREQ, DREP */
+    void *context;       /* the connection's; for both REQUESTs the listener's */
+    struct path path;    /* both REQUESTs: back to the peer */
+    uint64_t service_id; /* both REQUESTs */
+    /* REQUEST, REPLY; of SERVICE_REPLY QPN and Q_Key; private data also of REJ, RTU, DREQ, DREP. */
+    struct cm_parameters parameters;
     uint16_t reject_reason;
+    uint8_t sidr_status;
 };
 
 struct cm_config {
@@ -84,8 +90,6 @@ enum status cm_listen(struct cm *cm, uint64_t service_id, const struct gid *addr
                       uint32_t backlog, void *context, struct cm_listener **ret_listener) MUST_USE;
 /* Requests that wait unanswered are rejected; connections accepted live on. */
 void cm_unlisten(struct cm_listener *listener);
-/* True if a REQ to that service and address would find a listener. */
-bool cm_is_listening(const struct cm *cm, uint64_t service_id, const struct gid *address);
 /* True if a connection here has that peer, by the communication id that the peer gave it. */
 bool cm_knows_peer(const struct cm *cm, const struct gid *peer, uint32_t peer_id);
 
@@ -120,6 +124,20 @@ void cm_data_arrived(struct cm_connection *connection, struct instant now);
  * among them, or three: ask for little. */
 enum status cm_delay(struct cm_connection *connection, struct instant now,
                      uint8_t service_timeout) MUST_USE;
+
+/* Service id resolution: how the queue pair for a service's datagrams is found. One question, one
+ * answer, nothing to end; a "connection" is only what remembers the question. Private data,
+ * response_timeout and max_retries of `request` count, the other parameters do not. Errors as of
+ * cm_connect. What it leads to, later: SERVICE_REPLY or UNREACHABLE. [IBA 12.11] */
+enum status cm_resolve(struct cm *cm, struct instant now, const struct cm_connect_request *request,
+                       struct cm_connection **ret_connection) MUST_USE;
+/* The answers to a SERVICE_REQUEST. STATE: it has been answered. INVALID: too much private data, or
+ * a rejection with CM_SIDR_SUCCESS. A peer that did not get the answer is given it again. */
+enum status cm_service_accept(struct cm_connection *connection, struct instant now,
+                              const struct cm_parameters *parameters) MUST_USE;
+enum status cm_service_reject(struct cm_connection *connection, struct instant now,
+                              enum cm_sidr_status sidr_status, const void *private_data,
+                              uint8_t private_length) MUST_USE;
 
 void cm_set_context(struct cm_connection *connection, void *context);
 /* The caller will not look at it again: no event names it any more. What is owed to the peer (REJ,

@@ -2,9 +2,7 @@
 #include "rnic/base/bytes.h"
 #include "rnic/cm/cm_private.h"
 
-#define RESPONSE_TIMEOUT_DEFAULT 20u
-#define SOURCE_PORT_FIRST        49152u
-#define TRANSPORT_SERVICE_UC     1u
+#define TRANSPORT_SERVICE_UC 1u
 
 static void send_request(struct cm_connection *connection, const struct cm_connect_request *request,
                          uint8_t response_timeout)
@@ -29,6 +27,7 @@ static void send_request(struct cm_connection *connection, const struct cm_conne
         .local_response_timeout = response_timeout,
         .max_cm_retries = connection->max_retries,
         .pkey = PKEY_DEFAULT,
+        .ece = parameters->ece,
         .path = connection->path,
     };
     memcpy(message.private_data, parameters->private_data, parameters->private_length);
@@ -53,9 +52,8 @@ enum status cm_connect(struct cm *cm, struct instant now, const struct cm_connec
     connection->transaction = random_u64(&cm->random);
     connection->service_id = request->service_id;
     connection->path = request->path;
-    if (connection->path.source_port < SOURCE_PORT_FIRST) {
-        connection->path.source_port =
-            (uint16_t)(SOURCE_PORT_FIRST + random_below(&cm->random, 65536 - SOURCE_PORT_FIRST));
+    if (connection->path.source_port < CM_SOURCE_PORT_FIRST) {
+        connection->path.source_port = cm_draw_source_port(cm);
     }
     connection->local_qpn = request->parameters.qpn;
     connection->ack_timeout = request->parameters.ack_timeout;
@@ -64,7 +62,7 @@ enum status cm_connect(struct cm *cm, struct instant now, const struct cm_connec
     connection->retries_left = connection->max_retries;
     connection->stretches_left = CM_RETRIES_MAX;
     uint8_t response_timeout =
-        request->response_timeout == 0 ? RESPONSE_TIMEOUT_DEFAULT : request->response_timeout;
+        request->response_timeout == 0 ? CM_RESPONSE_TIMEOUT_DEFAULT : request->response_timeout;
     connection->timeout_ns = cm_timeout_ns(response_timeout, 0, CM_EXPONENT_MAX);
 
     cm_enter(connection, CM_REQ_SENT);

@@ -7,11 +7,10 @@
 #include "rnic/base/check.h"
 #include "rnic/cm/cm_private.h"
 
-#define DISCONNECT_TRY_NS       UINT64_C(1000000000)
-#define DISCONNECT_RETRIES      3u
-#define TIME_WAIT_LEAST_NS      UINT64_C(100000000)
-#define TIME_WAIT_MOST_NS       UINT64_C(4000000000)
-#define REMEMBER_REJECT_MOST_NS UINT64_C(10000000000)
+#define DISCONNECT_TRY_NS  UINT64_C(1000000000)
+#define DISCONNECT_RETRIES 3u
+#define TIME_WAIT_LEAST_NS UINT64_C(100000000)
+#define TIME_WAIT_MOST_NS  UINT64_C(4000000000)
 
 void cm_close_free_if_done(struct cm_connection *connection)
 {
@@ -59,10 +58,10 @@ static uint8_t answered_in(enum cm_state state)
     }
 }
 
-/* The one that we have rejected and nobody will release may go when its room is needed. */
-static void offer_room(struct cm_connection *connection)
+void cm_close_offer_room(struct cm_connection *connection)
 {
-    if (connection->state == CM_REJ_SENT && connection->released) {
+    bool answered = connection->state == CM_REJ_SENT || connection->state == CM_SIDR_REP_SENT;
+    if (answered && connection->released) {
         list_append(&connection->cm->rejected, &connection->node);
     }
 }
@@ -78,12 +77,12 @@ void cm_close_reject(struct cm_connection *connection, uint16_t reason, const vo
     bool fits = cm_copy_private(&message, data, length);
     CHECK(fits);
     uint64_t tries_ns = (connection->max_retries + 1u) * connection->timeout_ns;
-    tries_ns = tries_ns < REMEMBER_REJECT_MOST_NS ? tries_ns : REMEMBER_REJECT_MOST_NS;
+    tries_ns = tries_ns < CM_REMEMBER_MOST_NS ? tries_ns : CM_REMEMBER_MOST_NS;
     cm_enter(connection, CM_REJ_SENT);
     /* The peer may ask again only when the wait that we asked for is over. */
     cm_start_timer(connection, connection->granted_ns + tries_ns);
     cm_send(connection, &message);
-    offer_room(connection);
+    cm_close_offer_room(connection);
 }
 
 enum status cm_reject(struct cm_connection *connection, struct instant now, uint16_t reason,
@@ -253,7 +252,14 @@ void cm_release(struct cm_connection *connection, struct instant now)
         start_disconnect(connection);
         break;
     case CM_REJ_SENT:
-        offer_room(connection);
+    case CM_SIDR_REP_SENT:
+        cm_close_offer_room(connection);
+        break;
+    case CM_SIDR_REQ_RECEIVED:
+        cm_service_end(connection, CM_SIDR_REJECTED);
+        break;
+    case CM_SIDR_REQ_SENT:
+        cm_close_finish(connection);
         break;
     case CM_OVER:
         cm_close_free_if_done(connection);

@@ -18,6 +18,8 @@ static void copy_parameters(const struct cm_message *message, struct cm_paramete
         .flow_control = message->flow_control,
         .shared_receive_queue = message->shared_receive_queue,
         .transport_service = message->transport_service,
+        .qkey = message->local_qkey,
+        .ece = message->ece,
         .private_length = (uint8_t)cm_message_private_max(message->kind),
     };
     memcpy(ret_parameters->private_data, message->private_data, ret_parameters->private_length);
@@ -48,6 +50,7 @@ void cm_event_raise(struct cm_connection *connection, enum cm_event_kind kind,
         .path = connection->path,
         .service_id = connection->service_id,
         .reject_reason = message == NULL ? 0 : message->reject_reason,
+        .sidr_status = message == NULL ? 0 : message->sidr_status,
     };
     if (message != NULL) {
         copy_parameters(message, &pending->event.parameters);
@@ -75,7 +78,7 @@ bool cm_next_event(struct cm *cm, struct cm_event *ret_event)
     *ret_event = CONTAINER_OF(node, struct cm_pending_event, node)->event;
     struct cm_connection *connection = ret_event->connection;
     ret_event->context = connection->context;
-    if (ret_event->kind == CM_EVENT_REQUEST) {
+    if (ret_event->kind == CM_EVENT_REQUEST || ret_event->kind == CM_EVENT_SERVICE_REQUEST) {
         CHECK(connection->listener != NULL);
         ret_event->context = connection->listener->context;
         connection->announced = true;

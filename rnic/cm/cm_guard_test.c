@@ -1,5 +1,6 @@
 /* What strangers, forgers and full tables may not do. The rules of friendly connections are in
  * cm_test.c. */
+#include "rnic/cm/cm_private.h"
 #include "rnic/cm/cm_world_test.h"
 
 /* A message out of nowhere to B, from the address of host `from` (2 is neither A nor B). */
@@ -380,13 +381,13 @@ static void listeners_are_found_by_service_and_address(void **state)
     assert_int_equal(cm_listen(cm, 1, &one, 0, NULL, &second), STATUS_IN_USE);
     assert_int_equal(cm_listen(cm, 2, &one, 0, NULL, &first), STATUS_OK);
     assert_int_equal(cm_listen(cm, 2, &two, 0, NULL, &second), STATUS_OK);
-    assert_true(cm_is_listening(cm, 1, &two));
-    assert_true(cm_is_listening(cm, 2, &two));
-    assert_false(cm_is_listening(cm, 3, &two));
+    assert_non_null(cm_listener_find(cm, 1, &two));
+    assert_non_null(cm_listener_find(cm, 2, &two));
+    assert_null(cm_listener_find(cm, 3, &two));
     assert_int_equal(cm_listener_count(cm), 3);
     cm_unlisten(second);
-    assert_false(cm_is_listening(cm, 2, &two));
-    assert_true(cm_is_listening(cm, 2, &one));
+    assert_null(cm_listener_find(cm, 2, &two));
+    assert_non_null(cm_listener_find(cm, 2, &one));
     cm_unlisten(any);
     cm_unlisten(first);
     world_end(world, NULL, NULL);

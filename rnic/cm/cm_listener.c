@@ -51,6 +51,8 @@ void cm_unlisten(struct cm_listener *listener)
         }
         if (connection->state == CM_REQ_RECEIVED) {
             cm_close_reject(connection, CM_REJECT_INVALID_SERVICE_ID, NULL, 0);
+        } else if (connection->state == CM_SIDR_REQ_RECEIVED) {
+            cm_service_end(connection, CM_SIDR_UNSUPPORTED);
         }
         cm_listener_remove(connection);
     }
@@ -70,11 +72,6 @@ struct cm_listener *cm_listener_find(const struct cm *cm, uint64_t service_id,
         }
     }
     return NULL;
-}
-
-bool cm_is_listening(const struct cm *cm, uint64_t service_id, const struct gid *address)
-{
-    return cm_listener_find(cm, service_id, address) != NULL;
 }
 
 bool cm_listener_has_room(const struct cm_listener *listener)

@@ -4,7 +4,6 @@
  * known by the peer's GID, id, QPN and transaction. */
 #include "rnic/cm/cm_private.h"
 
-#define SOURCE_PORT_FIRST    49152u
 #define TRANSPORT_SERVICE_UC 1u
 #define TARGET_ACK_DELAY     15u /* 4.096 us * 2^15 = 134 ms, as rxe says */
 
@@ -51,8 +50,7 @@ static void fill_request(struct cm_connection *connection, const struct arrival 
     connection->path = (struct path){
         .local = arrival->path.local,
         .remote = arrival->path.remote,
-        .source_port =
-            (uint16_t)(SOURCE_PORT_FIRST + random_below(&cm->random, 65536 - SOURCE_PORT_FIRST)),
+        .source_port = cm_draw_source_port(cm),
         .traffic_class = message->path.traffic_class,
         .hop_limit = message->path.hop_limit,
         .flow_label = message->path.flow_label,
@@ -125,6 +123,7 @@ enum status cm_accept(struct cm_connection *connection, struct instant now,
         .rnr_retry_count = parameters->rnr_retry_count,
         .flow_control = parameters->flow_control,
         .shared_receive_queue = parameters->shared_receive_queue,
+        .ece = parameters->ece,
         .target_ack_delay = TARGET_ACK_DELAY,
     };
     if (!cm_copy_private(&message, parameters->private_data, parameters->private_length)) {

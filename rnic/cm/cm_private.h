@@ -9,6 +9,7 @@
  *   cm_active.c    REQ sent .. RTU sent
  *   cm_passive.c   REQ received .. RTU received
  *   cm_close.c     rejects, disconnects, time-wait, release
+ *   cm_service.c   service id resolution: SIDR_REQ and SIDR_REP, both sides
  *
  * No allocation after create but that of a listener. */
 #ifndef WEIR_CM_CM_PRIVATE_H
@@ -33,9 +34,13 @@ enum cm_state {
     CM_DREQ_SENT,
     CM_REJ_SENT, /* remembers its REJ for a while, for a peer that did not get it */
     CM_TIME_WAIT,
+    CM_SIDR_REQ_SENT,
+    CM_SIDR_REQ_RECEIVED,
+    CM_SIDR_REP_SENT, /* remembers its SIDR_REP for a while, as CM_REJ_SENT does its REJ */
 };
 
-/* A connection under a name that the peer gave: its communication id or its QPN, at its GID. */
+/* A connection under a name that the peer gave: its communication id (of a resolution: its request
+ * id) or its QPN, at its GID. */
 struct cm_peer_name {
     struct cm_connection *connection;
     struct cm_peer_name *next; /* of the same hash */
@@ -54,12 +59,13 @@ struct cm_pending_event {
 
 struct cm_connection {
     struct cm *cm;
-    struct list_node node; /* free: in cm->unused; REJ sent and released: in cm->rejected */
+    struct list_node node; /* free: in cm->unused; answered and released: in cm->rejected */
     enum cm_state state;
     bool active;
-    bool announced;    /* the caller knows it: it asked for it, or took the REQUEST */
-    bool released;     /* and does not any more */
-    bool remote_known; /* remote_id is */
+    bool is_resolution; /* of a service id; never a connection */
+    bool announced;     /* the caller knows it: it asked for it, or took the REQUEST */
+    bool released;      /* and does not any more */
+    bool remote_known;  /* remote_id is */
     uint32_t local_id, remote_id;
     uint64_t transaction; /* of the exchange under way; replies repeat the peer's */
     uint64_t request_transaction;
@@ -107,9 +113,10 @@ struct cm {
     uint32_t connections_touched; /* those beyond have never been used */
     uint32_t connections_alive;
     struct list unused;
-    struct list rejected; /* may be taken back when there is no room: oldest first */
+    struct list
+        rejected; /* REJ or SIDR_REP; may be taken back when there is no room: oldest first */
     struct map by_id;
-    struct map by_remote_id, by_remote_qpn;
+    struct map by_remote_id, by_remote_qpn, by_request_id;
     uint64_t hash_seed;
 
     struct list listeners;
@@ -134,6 +141,9 @@ void cm_table_name_by_qpn(struct cm_connection *connection, struct qpn remote_qp
 void cm_table_forget_qpn(struct cm_connection *connection);
 struct cm_connection *cm_table_find_by_remote_id(const struct cm *cm, const struct gid *peer,
                                                  uint32_t remote_id);
+/* The passive resolution that this request of the peer's began. */
+struct cm_connection *cm_table_find_by_request_id(const struct cm *cm, const struct gid *peer,
+                                                  uint32_t request_id);
 struct cm_connection *cm_table_find_by_remote_qpn(const struct cm *cm, const struct gid *peer,
                                                   struct qpn remote_qpn);
 
@@ -200,11 +210,24 @@ void cm_close_finish(struct cm_connection *connection);
 /* Frees it if it is over, released and has sent everything. */
 void cm_close_free_if_done(struct cm_connection *connection);
 
+/* The answered one that nobody will release may go when its room is needed. */
+void cm_close_offer_room(struct cm_connection *connection);
+
+/* cm_service.c */
+void cm_service_receive_request(struct cm *cm, const struct arrival *arrival,
+                                const struct cm_message *message);
+void cm_service_receive_reply(struct cm_connection *connection, const struct cm_message *message);
+void cm_service_give_up(struct cm_connection *connection);
+/* Answers a request with a refusal. */
+void cm_service_end(struct cm_connection *connection, enum cm_sidr_status sidr_status);
+
 /* cm.c */
 
 /* Changes the state and stops the timer. */
 void cm_enter(struct cm_connection *connection, enum cm_state state);
 void cm_start_timer(struct cm_connection *connection, uint64_t duration_ns);
+/* One of those that RoCE packets come from. */
+uint16_t cm_draw_source_port(struct cm *cm);
 /* 4.096 us * 2^exponent, the exponent held to what a peer may ask of us: `least` .. `most`. */
 uint64_t cm_timeout_ns(uint8_t exponent, uint8_t least, uint8_t most);
 /* False for more private data than the kind takes. */
@@ -216,6 +239,10 @@ bool cm_copy_private(struct cm_message *message, const void *data, uint8_t lengt
 #define CM_PEER_EXPONENT_MOST  22u
 #define CM_STRETCH_MOST        24u /* 69 s more for an MRA */
 #define CM_RETRIES_MAX         15u
+#define CM_REMEMBER_MOST_NS    UINT64_C(10000000000) /* an answer, for a peer that did not get it */
+
+#define CM_RESPONSE_TIMEOUT_DEFAULT 20u
+#define CM_SOURCE_PORT_FIRST        49152u
 
 #define CM_ANSWERED_REQ   0u
 #define CM_ANSWERED_REP   1u

@@ -136,6 +136,9 @@ static void on_event(struct world *world, struct host *host)
         break;
     case CM_EVENT_REQUEST:
         break;
+    case CM_EVENT_SERVICE_REQUEST:
+    case CM_EVENT_SERVICE_REPLY:
+        fail_msg("nobody asked for a service");
     }
     if (end->ended && chance(swarm, 50)) {
         release(swarm, end);

@@ -1,5 +1,7 @@
 /* The pool of connections and the ways to find one: by the id we gave it, and by the two names its
- * peer gave it, the communication id and the QPN, both at the peer's GID.
+ * peer gave it, the communication id and the QPN, both at the peer's GID. Request ids of
+ * resolutions are a world of their own: to a peer of another kind they may be what its
+ * communication ids are.
  *
  * The peer's names are hashed with a secret into maps whose values are chains, so a stranger
  * cannot aim at one chain. Ids are drawn at random: who cannot read our packets cannot guess one.
@@ -119,11 +121,17 @@ static void give_name(struct cm_connection *connection, struct map *map, struct 
     insert_name(map, name);
 }
 
+static struct map *ids_of_peers(struct cm_connection *connection)
+{
+    struct cm *cm = connection->cm;
+    return connection->is_resolution ? &cm->by_request_id : &cm->by_remote_id;
+}
+
 void cm_table_name_by_id(struct cm_connection *connection, uint32_t remote_id)
 {
     connection->remote_id = remote_id;
     connection->remote_known = true;
-    give_name(connection, &connection->cm->by_remote_id, &connection->by_remote_id, remote_id);
+    give_name(connection, ids_of_peers(connection), &connection->by_remote_id, remote_id);
 }
 
 void cm_table_name_by_qpn(struct cm_connection *connection, struct qpn remote_qpn)
@@ -144,6 +152,12 @@ struct cm_connection *cm_table_find_by_remote_id(const struct cm *cm, const stru
     return find_name(&cm->by_remote_id, hash_name(cm, peer, remote_id), peer, remote_id);
 }
 
+struct cm_connection *cm_table_find_by_request_id(const struct cm *cm, const struct gid *peer,
+                                                  uint32_t request_id)
+{
+    return find_name(&cm->by_request_id, hash_name(cm, peer, request_id), peer, request_id);
+}
+
 struct cm_connection *cm_table_find_by_remote_qpn(const struct cm *cm, const struct gid *peer,
                                                   struct qpn remote_qpn)
 {
@@ -157,7 +171,7 @@ void cm_table_give(struct cm_connection *connection)
     cm_event_withdraw(connection);
     cm_listener_remove(connection);
     timers_cancel(&cm->timers, &connection->timer);
-    remove_name(&cm->by_remote_id, &connection->by_remote_id);
+    remove_name(ids_of_peers(connection), &connection->by_remote_id);
     remove_name(&cm->by_remote_qpn, &connection->by_remote_qpn);
     list_remove(&connection->unsent);
     list_remove(&connection->node);

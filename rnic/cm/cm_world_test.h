@@ -222,8 +222,9 @@ static inline void world_destroy(struct world *world)
 
 static inline const char *event_name(enum cm_event_kind kind)
 {
-    static const char *const names[] = {"request",     "reply",        "established",   "rejected",
-                                        "unreachable", "disconnected", "time wait over"};
+    static const char *const names[] = {"request",        "reply",           "established",
+                                        "rejected",       "unreachable",     "disconnected",
+                                        "time wait over", "service request", "service reply"};
     return names[kind];
 }
 
@@ -235,6 +236,10 @@ static inline void world_answer(struct world *world, struct host *host)
         assert_int_equal(cm_accept(host->connection, world_now(world), &parameters), STATUS_OK);
     } else if (host->event.kind == CM_EVENT_REPLY) {
         assert_int_equal(cm_confirm(host->connection, world_now(world)), STATUS_OK);
+    } else if (host->event.kind == CM_EVENT_SERVICE_REQUEST) {
+        struct cm_parameters parameters = {.qpn = {300}, .qkey = {0x1234567}};
+        assert_int_equal(cm_service_accept(host->connection, world_now(world), &parameters),
+                         STATUS_OK);
     }
 }
 
@@ -248,6 +253,8 @@ static inline void world_take_events(struct world *world)
                   'A' + i, event_name(event.kind));
             if (event.kind == CM_EVENT_REJECTED) {
                 trace(world, " reason=%u", event.reject_reason);
+            } else if (event.kind == CM_EVENT_SERVICE_REPLY) {
+                trace(world, " status=%u", event.sidr_status);
             }
             trace(world, "\n");
             host->event = event;

@@ -199,7 +199,7 @@ enum status registry_claim(struct registry *registry, const struct registry_name
 }
 
 /* Starts where the last search of anybody ended, so that ports rest before they are used again. */
-enum status registry_claim_port(struct registry *registry, uint8_t port_space,
+enum status registry_claim_port(struct registry *registry, uint16_t port_space,
                                 const struct registry_name *name, uint16_t *ret_port,
                                 uint32_t *ret_claim)
 {

@@ -40,7 +40,7 @@ static uint32_t owner_of_mad(const struct ingress *ingress, const struct path *p
         return own;
     }
     uint64_t kind = big_endian(bytes + AT_ATTRIBUTE, 2);
-    if (kind == CM_MESSAGE_REQ) {
+    if (kind == CM_MESSAGE_REQ || kind == CM_MESSAGE_SIDR_REQ) {
         uint64_t service_id = big_endian(bytes + AT_SERVICE_ID, 8);
         uint32_t slot = REGISTRY_NO_SLOT;
         if (!ingress->closing) {
@@ -48,7 +48,8 @@ static uint32_t owner_of_mad(const struct ingress *ingress, const struct path *p
         }
         return slot != REGISTRY_NO_SLOT ? slot : own;
     }
-    uint32_t id = (uint32_t)big_endian(bytes + AT_REMOTE_ID, 4);
+    uint32_t at = kind == CM_MESSAGE_SIDR_REP ? AT_LOCAL_ID : AT_REMOTE_ID;
+    uint32_t id = (uint32_t)big_endian(bytes + at, 4);
     if (kind == CM_MESSAGE_REJ && id == 0) {
         uint32_t peer_id = (uint32_t)big_endian(bytes + AT_LOCAL_ID, 4);
         bool ours = !ingress->closing && cm_knows_peer(ingress->cm, &path->remote, peer_id);

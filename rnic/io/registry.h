@@ -63,9 +63,9 @@ uint32_t registry_qpn_count(const struct registry *registry);
  * common address, unless both say `reuse` and neither listens. FULL: the table has no room. */
 enum status registry_claim(struct registry *registry, const struct registry_name *name, bool reuse,
                            uint32_t *ret_claim) MUST_USE;
-/* The same for an rdma_cm port of `port_space` (0x06 for RDMA_PS_TCP) that the registry chooses:
+/* The same for an rdma_cm port of `port_space` (0x0106 for RDMA_PS_TCP) that the registry chooses:
  * 32768..60999, free for the scope. `name->service_id` is ignored. */
-enum status registry_claim_port(struct registry *registry, uint8_t port_space,
+enum status registry_claim_port(struct registry *registry, uint16_t port_space,
                                 const struct registry_name *name, uint16_t *ret_port,
                                 uint32_t *ret_claim) MUST_USE;
 /* REQs for the claimed name come to this process from now on. IN_USE: another claim covers

@@ -17,13 +17,14 @@
 #define AT_DESTINATION_QPN 4u /* 32 bits of which the lower 24 count */
 #define AT_MAD             (BTH_LENGTH + 8u /* DETH */)
 #define AT_ATTRIBUTE       (AT_MAD + 16u)
+#define AT_LOCAL_ID        (AT_MAD + 24u)
 #define AT_REMOTE_ID       (AT_MAD + 24u + 4u)
 #define AT_SERVICE         (AT_MAD + 24u + 12u) /* the lower half of the service id */
 
 #define NOBODY 0xffffffffu /* no such place: the kernel picks by hash */
 
 #define SERVICES_MAX 512u /* of those that listen; more are found by their REQ's first reader */
-#define HEAD_LENGTH  11u
+#define HEAD_LENGTH  15u
 #define PROGRAM_MAX  (HEAD_LENGTH + 2 + 2 * SERVICES_MAX + 2 * REGISTRY_SLOTS + 1)
 
 struct program {
@@ -81,8 +82,12 @@ static void build_program(const struct registry_file *file, const struct registr
         BPF_STMT(BPF_ALU | BPF_DIV | BPF_K, REGISTRY_QPNS_PER_SLOT),
         BPF_STMT(BPF_JMP | BPF_JA, 0), /* to the slots */
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, AT_ATTRIBUTE),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, CM_MESSAGE_REQ, 3, 0), /* to the services */
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, CM_MESSAGE_REQ, 7, 0), /* to the services */
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, CM_MESSAGE_SIDR_REQ, 6, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, CM_MESSAGE_SIDR_REP, 2, 0),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT_REMOTE_ID),
+        BPF_STMT(BPF_JMP | BPF_JA, 1),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT_LOCAL_ID), /* a SIDR_REP's only one, and ours */
         BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 32 - REGISTRY_SLOT_BITS),
         BPF_STMT(BPF_JMP | BPF_JA, 0), /* to the slots */
         BPF_STMT(BPF_RET | BPF_K, 0),  /* where services do not fit: whoever reads it */
@@ -93,7 +98,7 @@ static void build_program(const struct registry_file *file, const struct registr
         add_services(program, file, group);
     }
     program->steps[4].k = program->length - 5u;
-    program->steps[9].k = program->length - 10u;
+    program->steps[13].k = program->length - 14u;
     for (uint32_t i = 0; i < group->count; i++) {
         add_choice(program, group->slots[i], i);
     }

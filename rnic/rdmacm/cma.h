@@ -29,6 +29,10 @@
 #define SERVICE_TIMEOUT 20u /* 4.096 us * 2^20: 4.3 s, and again, for over a minute in all */
 #define NO_CLAIM        UINT32_MAX
 
+/* An answer is waited for 4.096 us * 2^17 = 0.54 s, 15 times: 8.6 s until a peer is unreachable. */
+#define RESPONSE_TIMEOUT 17u
+#define RESPONSE_RETRIES 15u
+
 struct cma_channel {
     struct rdma_event_channel ibv;
     struct notify *notify; /* record: the owner */
@@ -79,6 +83,7 @@ struct cma_id {
     struct path path;
     uint32_t interface_index;
     struct cma_terms terms;
+    struct cm_ece local_ece, remote_ece;
     uint8_t traffic_class;
     bool reuse_address;
     bool one_family;
@@ -103,6 +108,11 @@ extern pthread_cond_t cma_acknowledged;
 static inline struct cma_id *cma_id(struct rdma_cm_id *id)
 {
     return (struct cma_id *)id;
+}
+
+static inline bool cma_is_datagram(const struct cma_id *id)
+{
+    return id->ibv.qp_type == IBV_QPT_UD;
 }
 
 static inline struct cma_channel *cma_channel(struct rdma_event_channel *channel)
@@ -153,6 +163,8 @@ int cma_event_local(struct cma_id *id, enum rdma_cm_event_type type, int status)
 void cma_event_collect(struct cma_id *owner, struct list *ret_events);
 /* A synchronous id waits for the answer to what it asked for; others return 0 at once. */
 int cma_complete(struct cma_id *id);
+/* A synchronous id's latest event, if it still has one. */
+void cma_acknowledge_previous(struct cma_id *id);
 
 /* id.c */
 struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context,
@@ -177,9 +189,21 @@ void cma_forget_listeners(void);
 void cma_take_request(struct cma_id *id, const struct cm_event *event);
 /* Acts on a cm event for an application that is about to be told. False: say nothing. */
 bool cma_process(struct cma_event *event);
+/* The private data of `id->request`, `whole` bytes: rdma_cm's header, then the application's. */
+void cma_set_request_data(struct cma_id *id, const void *data, uint8_t length, uint8_t whole);
+
+/* datagram.c: what connect.c does, for ids of type UD. */
+int cma_datagram_connect(struct cma_id *id, const struct rdma_conn_param *param);
+int cma_datagram_accept(struct cma_id *id, const struct rdma_conn_param *param);
+/* With the engine's lock held. */
+enum status cma_datagram_reject(struct cma_id *id, const void *data, uint8_t length);
+/* A SERVICE_REQUEST or SERVICE_REPLY. */
+void cma_datagram_process(struct cma_event *event);
 
 /* qp.c */
 int cma_modify(struct cma_id *id, enum ibv_qp_state state);
 int cma_modify_error(struct cma_id *id);
+/* The way to the peer. */
+void cma_fill_vector(struct cma_id *id, struct ibv_ah_attr *ret_vector);
 
 #endif

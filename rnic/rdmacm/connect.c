@@ -5,10 +5,6 @@
 
 #include "rnic/rdmacm/cma.h"
 
-/* An answer is waited for 4.096 us * 2^17 = 0.54 s, 15 times: 8.6 s until a peer is unreachable. */
-#define RESPONSE_TIMEOUT 17u
-#define RESPONSE_RETRIES 15u
-
 /* Private data of a REQ that is the application's. */
 #define REQUEST_PRIVATE_MAX (CM_REQ_PRIVATE_MAX - RDMA_CM_HEADER_LENGTH)
 
@@ -46,12 +42,13 @@ static void fill_parameters(struct cma_id *id, const struct rdma_conn_param *par
         .flow_control = param->flow_control != 0,
         .shared_receive_queue = id->ibv.qp != NULL ? id->ibv.qp->srq != NULL : param->srq != 0,
         .transport_service = id->ibv.qp_type == IBV_QPT_UC,
+        .ece = id->local_ece,
     };
 }
 
-static void set_request_data(struct cma_id *id, const struct rdma_conn_param *param,
-                             struct cm_parameters *parameters)
+void cma_set_request_data(struct cma_id *id, const void *data, uint8_t length, uint8_t whole)
 {
+    struct cm_parameters *parameters = &id->request.parameters;
     struct rdma_cm_header header = {
         .ip_version = gid_is_ipv4(&id->path.local) ? 4 : 6,
         .port = ntohs(rdma_get_src_port(&id->ibv)),
@@ -59,11 +56,10 @@ static void set_request_data(struct cma_id *id, const struct rdma_conn_param *pa
         .destination = id->path.remote,
     };
     cma_device()->core->rdma_cm_header_build(&header, parameters->private_data);
-    if (param->private_data_len != 0) {
-        memcpy(parameters->private_data + RDMA_CM_HEADER_LENGTH, param->private_data,
-               param->private_data_len);
+    if (length != 0) {
+        memcpy(parameters->private_data + RDMA_CM_HEADER_LENGTH, data, length);
     }
-    parameters->private_length = CM_REQ_PRIVATE_MAX;
+    parameters->private_length = whole;
 }
 
 static enum status send_request(struct cma_id *id)
@@ -89,8 +85,8 @@ PUBLIC int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     };
     struct cma_id *id = cma_id(ibv);
     const struct rdma_conn_param *param = given != NULL ? given : &defaults;
-    if (ibv->ps != RDMA_PS_TCP) {
-        return cma_error(EOPNOTSUPP);
+    if (cma_is_datagram(id)) {
+        return cma_datagram_connect(id, given);
     }
     if (id->state != CMA_ROUTE_RESOLVED || is_too_much(param) ||
         param->private_data_len > REQUEST_PRIVATE_MAX) {
@@ -103,13 +99,13 @@ PUBLIC int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     id->refusals = 0;
     id->request = (struct cm_connect_request){
         .path = id->path,
-        .service_id = rdma_cm_service_id((uint8_t)ibv->ps, ntohs(rdma_get_dst_port(ibv))),
+        .service_id = rdma_cm_service_id((uint16_t)ibv->ps, ntohs(rdma_get_dst_port(ibv))),
         .context = id,
         .response_timeout = RESPONSE_TIMEOUT,
         .max_retries = RESPONSE_RETRIES,
     };
     fill_parameters(id, param, &id->request.parameters);
-    set_request_data(id, param, &id->request.parameters);
+    cma_set_request_data(id, param->private_data, param->private_data_len, CM_REQ_PRIVATE_MAX);
     enum status status = send_request(id);
     return status != STATUS_OK ? cma_status(status) : cma_complete(id);
 }
@@ -122,6 +118,7 @@ void cma_take_request(struct cma_id *id, const struct cm_event *event)
     id->state = CMA_REQUESTED;
     id->connection = event->connection;
     id->path = event->path;
+    id->remote_ece = theirs->ece;
     id->terms = (struct cma_terms){
         .remote_qpn = theirs->qpn,
         .remote_psn = theirs->starting_psn,
@@ -166,6 +163,9 @@ PUBLIC int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
         .rnr_retry_count = 7,
     };
     const struct rdma_conn_param *param = given != NULL ? given : &defaults;
+    if (cma_is_datagram(id)) {
+        return cma_datagram_accept(id, given);
+    }
     if (id->state != CMA_REQUESTED || is_too_much(param) ||
         param->private_data_len > CM_REP_PRIVATE_MAX) {
         return cma_error(EINVAL);
@@ -191,12 +191,14 @@ static int reject(struct rdma_cm_id *ibv, const void *data, uint8_t length, uint
 {
     struct cma_id *id = cma_id(ibv);
     struct cma_device *device = cma_device();
-    if (id->connection == NULL || length > CM_REJ_PRIVATE_MAX) {
+    if (id->connection == NULL) {
         return cma_error(EINVAL);
     }
     engine_lock(device->engine);
-    enum status status =
-        device->core->cm_reject(id->connection, engine_now(device->engine), reason, data, length);
+    enum status status = cma_is_datagram(id)
+                             ? cma_datagram_reject(id, data, length)
+                             : device->core->cm_reject(id->connection, engine_now(device->engine),
+                                                       reason, data, length);
     engine_unlock(device->engine);
     if (status == STATUS_OK) {
         id->state = CMA_ENDED;
@@ -262,6 +264,9 @@ PUBLIC int rdma_disconnect(struct rdma_cm_id *ibv)
         return cma_error(EINVAL);
     }
     cma_modify_error(id);
+    if (cma_is_datagram(id)) { /* nothing connects the two queue pairs but what they know */
+        return 0;
+    }
     engine_lock(device->engine);
     enum status status = device->core->cm_disconnect(id->connection, engine_now(device->engine));
     engine_unlock(device->engine);
@@ -306,6 +311,7 @@ static void process_reply(struct cma_event *event)
     id->terms.initiator_depth =
         smaller(theirs->responder_resources, id->request.parameters.initiator_depth);
     id->terms.rnr_retry_count = theirs->rnr_retry_count;
+    id->remote_ece = theirs->ece;
     id->state = CMA_ACCEPTED;
     if (id->ibv.qp == NULL) {
         event->ibv.event = RDMA_CM_EVENT_CONNECT_RESPONSE;
@@ -341,6 +347,12 @@ bool cma_process(struct cma_event *event)
     case CM_EVENT_REQUEST:
         tell_parameters(event, RDMA_CM_HEADER_LENGTH, REQUEST_PRIVATE_MAX);
         return !id->is_synchronous || cma_id_make_synchronous(cma_id(event->ibv.id)) == 0;
+    case CM_EVENT_SERVICE_REQUEST:
+        cma_datagram_process(event);
+        return !id->is_synchronous || cma_id_make_synchronous(cma_id(event->ibv.id)) == 0;
+    case CM_EVENT_SERVICE_REPLY:
+        cma_datagram_process(event);
+        return true;
     case CM_EVENT_REPLY:
         process_reply(event);
         return true;

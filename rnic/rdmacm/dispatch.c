@@ -7,9 +7,23 @@
 static void refuse(struct cma_device *device, const struct cm_event *event, uint16_t reason)
 {
     struct instant now = engine_now(device->engine);
-    enum status status = device->core->cm_reject(event->connection, now, reason, NULL, 0);
+    enum status status;
+    if (event->kind == CM_EVENT_SERVICE_REQUEST) {
+        status = device->core->cm_service_reject(
+            event->connection, now,
+            reason == CM_REJECT_INVALID_SERVICE_ID ? CM_SIDR_UNSUPPORTED : CM_SIDR_REJECTED, NULL,
+            0);
+    } else {
+        status = device->core->cm_reject(event->connection, now, reason, NULL, 0);
+    }
     (void)status; /* it may have gone meanwhile */
     device->core->cm_release(event->connection, now);
+}
+
+/* Who listens for connections is not asked for a service's queue pair, and the reverse. */
+static bool fits(const struct cma_id *listener, const struct cm_event *event)
+{
+    return cma_is_datagram(listener) == (event->kind == CM_EVENT_SERVICE_REQUEST);
 }
 
 /* A new id for a request; the application sees it with the event. */
@@ -22,6 +36,9 @@ static void route_request(struct cma_device *device, const struct cm_event *even
     }
     pthread_mutex_lock(&cma_lock);
     struct cma_id *listener = cma_listener_of(event->context, &event->path.local);
+    if (listener != NULL && !fits(listener, event)) {
+        listener = NULL;
+    }
     struct cma_event *said = NULL;
     struct cma_id *id = NULL;
     if (listener != NULL) {
@@ -49,16 +66,17 @@ static void route_request(struct cma_device *device, const struct cm_event *even
     pthread_mutex_unlock(&cma_lock);
 
     device->core->cm_set_context(event->connection, id);
-    /* The application may take its time. */
-    enum status status =
-        device->core->cm_delay(event->connection, engine_now(device->engine), SERVICE_TIMEOUT);
-    (void)status;
+    if (event->kind == CM_EVENT_REQUEST) { /* the application may take its time */
+        enum status status =
+            device->core->cm_delay(event->connection, engine_now(device->engine), SERVICE_TIMEOUT);
+        (void)status;
+    }
 }
 
 static void route(struct cma_device *device, const struct cm_event *event)
 {
     struct cma_id *id = event->context;
-    if (event->kind == CM_EVENT_REQUEST) {
+    if (event->kind == CM_EVENT_REQUEST || event->kind == CM_EVENT_SERVICE_REQUEST) {
         route_request(device, event);
         return;
     }

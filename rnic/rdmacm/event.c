@@ -103,7 +103,7 @@ PUBLIC int rdma_ack_cm_event(struct rdma_cm_event *ibv)
     return 0;
 }
 
-static void acknowledge_previous(struct cma_id *id)
+void cma_acknowledge_previous(struct cma_id *id)
 {
     if (id->ibv.event != NULL) {
         rdma_ack_cm_event(id->ibv.event);
@@ -116,7 +116,7 @@ int cma_complete(struct cma_id *id)
     if (!id->is_synchronous) {
         return 0;
     }
-    acknowledge_previous(id);
+    cma_acknowledge_previous(id);
     if (rdma_get_cm_event(id->ibv.channel, &id->ibv.event) != 0) {
         return -1;
     }

@@ -38,8 +38,9 @@ struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context,
 PUBLIC int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **ret_id,
                           void *context, enum rdma_port_space space)
 {
-    if (space != RDMA_PS_TCP && space != RDMA_PS_UDP) {
-        return cma_error(space == RDMA_PS_IB || space == RDMA_PS_IPOIB ? EOPNOTSUPP : EINVAL);
+    if (space != RDMA_PS_TCP && space != RDMA_PS_UDP && space != RDMA_PS_IB &&
+        space != RDMA_PS_IPOIB) {
+        return cma_error(EINVAL);
     }
     if (cma_device_open() == NULL) {
         return -1;

@@ -92,7 +92,7 @@ static int start_listening(struct cma_id *id, uint32_t backlog)
     struct cma_device *device = cma_device();
     struct cma_port *port;
     uint64_t service_id =
-        rdma_cm_service_id((uint8_t)id->ibv.ps, ntohs(rdma_get_src_port(&id->ibv)));
+        rdma_cm_service_id((uint16_t)id->ibv.ps, ntohs(rdma_get_src_port(&id->ibv)));
     enum status status =
         device->core->registry_listen(device->core->loop_registry(device->engine), id->claim);
     if (status != STATUS_OK) {
@@ -114,9 +114,6 @@ static int start_listening(struct cma_id *id, uint32_t backlog)
 PUBLIC int rdma_listen(struct rdma_cm_id *ibv, int backlog)
 {
     struct cma_id *id = cma_id(ibv);
-    if (ibv->ps != RDMA_PS_TCP) {
-        return cma_error(EOPNOTSUPP);
-    }
     if (id->state == CMA_IDLE) {
         struct sockaddr_in any = {.sin_family = AF_INET};
         if (cma_bind(id, (struct sockaddr *)&any) != 0) {

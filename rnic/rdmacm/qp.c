@@ -6,7 +6,7 @@
 
 #include "rnic/rdmacm/cma.h"
 
-static void fill_vector(struct cma_id *id, struct ibv_ah_attr *ret_vector)
+void cma_fill_vector(struct cma_id *id, struct ibv_ah_attr *ret_vector)
 {
     uint32_t index = 0;
     bool found = cma_device()->core->gid_table_find(&id->path.local, &index);
@@ -25,7 +25,7 @@ static void fill_vector(struct cma_id *id, struct ibv_ah_attr *ret_vector)
 static void fill_rtr(struct cma_id *id, struct ibv_qp_attr *attributes, int *ret_mask)
 {
     *ret_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    fill_vector(id, &attributes->ah_attr);
+    cma_fill_vector(id, &attributes->ah_attr);
     attributes->path_mtu = (enum ibv_mtu)id->terms.path_mtu;
     attributes->dest_qp_num = id->terms.remote_qpn.value;
     attributes->rq_psn = id->terms.local_psn.value;

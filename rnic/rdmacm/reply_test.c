@@ -23,14 +23,13 @@ static uint16_t listen_there(void)
     struct registry_name name = {.scope = REGISTRY_ANY_IPV4};
     uint16_t port = 0;
     uint32_t claim;
-    assert_int_equal(
-        registry_claim_port(loop_registry(peer), RDMA_PS_TCP & 0xff, &name, &port, &claim),
-        STATUS_OK);
+    assert_int_equal(registry_claim_port(loop_registry(peer), RDMA_PS_TCP, &name, &port, &claim),
+                     STATUS_OK);
     assert_int_equal(registry_listen(loop_registry(peer), claim), STATUS_OK);
     struct cm_listener *listener;
     engine_lock(peer);
     assert_int_equal(
-        cm_listen(peer->cm, rdma_cm_service_id(RDMA_PS_TCP & 0xff, port), NULL, 0, NULL, &listener),
+        cm_listen(peer->cm, rdma_cm_service_id(RDMA_PS_TCP, port), NULL, 0, NULL, &listener),
         STATUS_OK);
     engine_unlock(peer);
     return port;

@@ -13,8 +13,11 @@ static struct list waiting = {{&waiting.head, &waiting.head}}; /* under the engi
 
 bool cma_retry_later(struct cma_device *device, struct cma_id *id, const struct cm_event *event)
 {
-    if (event->kind != CM_EVENT_REJECTED || event->reject_reason != CM_REJECT_INVALID_SERVICE_ID ||
-        id->state != CMA_CONNECTING || id->refusals == REFUSALS_MAX) {
+    bool nobody_listens =
+        (event->kind == CM_EVENT_REJECTED &&
+         event->reject_reason == CM_REJECT_INVALID_SERVICE_ID) ||
+        (event->kind == CM_EVENT_SERVICE_REPLY && event->sidr_status == CM_SIDR_UNSUPPORTED);
+    if (!nobody_listens || id->state != CMA_CONNECTING || id->refusals == REFUSALS_MAX) {
         return false;
     }
     struct instant now = engine_now(device->engine);
@@ -46,8 +49,11 @@ struct instant cma_retry_advance(struct cma_device *device, struct instant now)
             continue;
         }
         list_remove(node);
-        if (device->core->cm_connect(device->engine->cm, now, &id->request, &id->connection) !=
-            STATUS_OK) {
+        struct cm *cm = device->engine->cm;
+        enum status status = cma_is_datagram(id)
+                                 ? device->core->cm_resolve(cm, now, &id->request, &id->connection)
+                                 : device->core->cm_connect(cm, now, &id->request, &id->connection);
+        if (status != STATUS_OK) {
             cma_event_local(id, RDMA_CM_EVENT_UNREACHABLE, -ENOMEM);
         }
     }

@@ -24,6 +24,12 @@ struct weir_seam {
     enum status (*cm_confirm)(struct cm_connection *, struct instant);
     enum status (*cm_reject)(struct cm_connection *, struct instant, uint16_t, const void *,
                              uint8_t);
+    enum status (*cm_resolve)(struct cm *, struct instant, const struct cm_connect_request *,
+                              struct cm_connection **);
+    enum status (*cm_service_accept)(struct cm_connection *, struct instant,
+                                     const struct cm_parameters *);
+    enum status (*cm_service_reject)(struct cm_connection *, struct instant, enum cm_sidr_status,
+                                     const void *, uint8_t);
     enum status (*cm_disconnect)(struct cm_connection *, struct instant);
     void (*cm_data_arrived)(struct cm_connection *, struct instant);
     enum status (*cm_delay)(struct cm_connection *, struct instant, uint8_t);
@@ -44,7 +50,7 @@ struct weir_seam {
     bool (*loop_is_ours)(const struct engine *);
     enum status (*registry_claim)(struct registry *, const struct registry_name *, bool,
                                   uint32_t *);
-    enum status (*registry_claim_port)(struct registry *, uint8_t, const struct registry_name *,
+    enum status (*registry_claim_port)(struct registry *, uint16_t, const struct registry_name *,
                                        uint16_t *, uint32_t *);
     enum status (*registry_listen)(struct registry *, uint32_t);
     void (*registry_release)(struct registry *, uint32_t);

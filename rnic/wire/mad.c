@@ -27,7 +27,8 @@ static uint8_t place(uint32_t value, unsigned shift, unsigned width)
     return (uint8_t)((value & ((1u << width) - 1)) << shift);
 }
 
-/* What a message of each kind is made of. [IBA 12.6.5 to 12.6.12, 12.6.7 for REJ] */
+/* What a message of each kind is made of. [IBA 12.6.5 to 12.6.12, 12.6.7 for REJ, 12.11 for
+ * SIDR] */
 struct kind_row {
     enum cm_message_kind kind;
     const char *name;
@@ -68,7 +69,8 @@ static void build_primary_path(struct bytes_writer *writer, const struct cm_mess
 
 static void parse_req(struct bytes_reader *reader, struct cm_message *message)
 {
-    bytes_skip(reader, 4);
+    bytes_skip(reader, 1);
+    message->ece.vendor_id = bytes_get_u24(reader);
     message->service_id = bytes_get_u64(reader);
     message->local_ca_guid = bytes_get_u64(reader);
     bytes_skip(reader, 4);
@@ -99,7 +101,8 @@ static void parse_req(struct bytes_reader *reader, struct cm_message *message)
 
 static void build_req(struct bytes_writer *writer, const struct cm_message *message)
 {
-    bytes_put_zeroes(writer, 4);
+    bytes_put_zeroes(writer, 1);
+    bytes_put_u24(writer, message->ece.vendor_id);
     bytes_put_u64(writer, message->service_id);
     bytes_put_u64(writer, message->local_ca_guid);
     bytes_put_zeroes(writer, 4);
@@ -137,16 +140,21 @@ static void build_mra(struct bytes_writer *writer, const struct cm_message *mess
     bytes_put_u8(writer, place(message->service_timeout, 3, 5));
 }
 
+static void parse_info(struct bytes_reader *reader, struct cm_message *message)
+{
+    bytes_get_copy(reader, message->reject_info, sizeof message->reject_info);
+    if (message->reject_info_length > sizeof message->reject_info) {
+        message->reject_info_length = sizeof message->reject_info;
+    }
+}
+
 static void parse_rej(struct bytes_reader *reader, struct cm_message *message)
 {
     message->remote_id = bytes_get_u32(reader);
     message->answered = bits(bytes_get_u8(reader), 6, 2);
     message->reject_info_length = bits(bytes_get_u8(reader), 1, 7);
     message->reject_reason = bytes_get_u16(reader);
-    bytes_get_copy(reader, message->reject_info, sizeof message->reject_info);
-    if (message->reject_info_length > sizeof message->reject_info) {
-        message->reject_info_length = sizeof message->reject_info;
-    }
+    parse_info(reader, message);
 }
 
 static void build_rej(struct bytes_writer *writer, const struct cm_message *message)
@@ -163,9 +171,11 @@ static void parse_rep(struct bytes_reader *reader, struct cm_message *message)
     message->remote_id = bytes_get_u32(reader);
     message->local_qkey.value = bytes_get_u32(reader);
     message->local_qpn.value = bytes_get_u24(reader);
-    bytes_skip(reader, 1 + 4); /* reserved, local EECN */
+    message->ece.vendor_id = (uint32_t)bytes_get_u8(reader) << 16;
+    bytes_skip(reader, 3); /* local EECN */
+    message->ece.vendor_id |= (uint32_t)bytes_get_u8(reader) << 8;
     message->starting_psn.value = bytes_get_u24(reader);
-    bytes_skip(reader, 1);
+    message->ece.vendor_id |= bytes_get_u8(reader);
     message->responder_resources = bytes_get_u8(reader);
     message->initiator_depth = bytes_get_u8(reader);
     uint8_t delay = bytes_get_u8(reader);
@@ -183,9 +193,11 @@ static void build_rep(struct bytes_writer *writer, const struct cm_message *mess
     bytes_put_u32(writer, message->remote_id);
     bytes_put_u32(writer, message->local_qkey.value);
     bytes_put_u24(writer, message->local_qpn.value);
-    bytes_put_zeroes(writer, 1 + 4);
+    bytes_put_u8(writer, bits(message->ece.vendor_id, 16, 8));
+    bytes_put_zeroes(writer, 3);
+    bytes_put_u8(writer, bits(message->ece.vendor_id, 8, 8));
     bytes_put_u24(writer, message->starting_psn.value);
-    bytes_put_zeroes(writer, 1);
+    bytes_put_u8(writer, bits(message->ece.vendor_id, 0, 8));
     bytes_put_u8(writer, message->responder_resources);
     bytes_put_u8(writer, message->initiator_depth);
     bytes_put_u8(writer, place(message->target_ack_delay, 3, 5) |
@@ -221,6 +233,47 @@ static void build_dreq(struct bytes_writer *writer, const struct cm_message *mes
     bytes_put_zeroes(writer, 1);
 }
 
+static void parse_sidr_req(struct bytes_reader *reader, struct cm_message *message)
+{
+    message->pkey.value = bytes_get_u16(reader);
+    bytes_skip(reader, 2);
+    message->service_id = bytes_get_u64(reader);
+}
+
+static void build_sidr_req(struct bytes_writer *writer, const struct cm_message *message)
+{
+    bytes_put_u16(writer, message->pkey.value);
+    bytes_put_zeroes(writer, 2);
+    bytes_put_u64(writer, message->service_id);
+}
+
+/* Its one id is that of the request, which is the receiver's. */
+static void parse_sidr_rep(struct bytes_reader *reader, struct cm_message *message)
+{
+    message->remote_id = message->local_id;
+    message->local_id = 0;
+    message->sidr_status = bytes_get_u8(reader);
+    message->reject_info_length = bytes_get_u8(reader);
+    message->ece.vendor_id = (uint32_t)bytes_get_u16(reader) << 8;
+    message->local_qpn.value = bytes_get_u24(reader);
+    message->ece.vendor_id |= bytes_get_u8(reader);
+    message->service_id = bytes_get_u64(reader);
+    message->local_qkey.value = bytes_get_u32(reader);
+    parse_info(reader, message);
+}
+
+static void build_sidr_rep(struct bytes_writer *writer, const struct cm_message *message)
+{
+    bytes_put_u8(writer, message->sidr_status);
+    bytes_put_u8(writer, message->reject_info_length);
+    bytes_put_u16(writer, (uint16_t)(message->ece.vendor_id >> 8));
+    bytes_put_u24(writer, message->local_qpn.value);
+    bytes_put_u8(writer, bits(message->ece.vendor_id, 0, 8));
+    bytes_put_u64(writer, message->service_id);
+    bytes_put_u32(writer, message->local_qkey.value);
+    bytes_put_copy(writer, message->reject_info, sizeof message->reject_info);
+}
+
 static const struct kind_row *find_row(uint32_t kind)
 {
     static const struct kind_row rows[] = {
@@ -231,6 +284,8 @@ static const struct kind_row *find_row(uint32_t kind)
         {CM_MESSAGE_RTU, "RTU", CM_RTU_PRIVATE_MAX, parse_ids, build_ids},
         {CM_MESSAGE_DREQ, "DREQ", CM_DREQ_PRIVATE_MAX, parse_dreq, build_dreq},
         {CM_MESSAGE_DREP, "DREP", CM_DREP_PRIVATE_MAX, parse_ids, build_ids},
+        {CM_MESSAGE_SIDR_REQ, "SIDR_REQ", CM_SIDR_REQ_PRIVATE_MAX, parse_sidr_req, build_sidr_req},
+        {CM_MESSAGE_SIDR_REP, "SIDR_REP", CM_SIDR_REP_PRIVATE_MAX, parse_sidr_rep, build_sidr_rep},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if ((uint32_t)rows[i].kind == kind) {
@@ -253,12 +308,14 @@ enum status cm_message_parse(const uint8_t *mad, size_t length, struct cm_messag
     bytes_skip(&reader, 4); /* status, class specific */
     uint64_t transaction = bytes_get_u64(&reader);
     const struct kind_row *row = find_row(bytes_get_u16(&reader));
-    bytes_skip(&reader, 6); /* reserved, attribute modifier */
+    bytes_skip(&reader, 2);
+    uint32_t modifier = bytes_get_u32(&reader);
     if (!is_cm || row == NULL) {
         return STATUS_MALFORMED;
     }
 
-    *ret_message = (struct cm_message){.kind = row->kind, .transaction = transaction};
+    *ret_message =
+        (struct cm_message){.kind = row->kind, .transaction = transaction, .ece.options = modifier};
     ret_message->local_id = bytes_get_u32(&reader);
     row->parse(&reader, ret_message);
     bytes_get_copy(&reader, ret_message->private_data, row->private_max);
@@ -278,8 +335,10 @@ void cm_message_build(const struct cm_message *message, uint8_t ret_mad[MAD_LENG
     bytes_put_zeroes(&writer, 4);
     bytes_put_u64(&writer, message->transaction);
     bytes_put_u16(&writer, (uint16_t)row->kind);
-    bytes_put_zeroes(&writer, 6);
-    bytes_put_u32(&writer, message->local_id);
+    bytes_put_zeroes(&writer, 2);
+    bytes_put_u32(&writer, message->ece.options);
+    bool answers_request = row->kind == CM_MESSAGE_SIDR_REP;
+    bytes_put_u32(&writer, answers_request ? message->remote_id : message->local_id);
     row->build(&writer, message);
     bytes_put_copy(&writer, message->private_data, row->private_max);
     CHECK(!writer.failed && writer.position == writer.end);

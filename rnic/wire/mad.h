@@ -20,17 +20,21 @@ enum cm_message_kind {
     CM_MESSAGE_RTU = 0x0014,
     CM_MESSAGE_DREQ = 0x0015,
     CM_MESSAGE_DREP = 0x0016,
+    CM_MESSAGE_SIDR_REQ = 0x0017,
+    CM_MESSAGE_SIDR_REP = 0x0018,
 };
 
 /* Private data bytes that each message carries. */
-#define CM_REQ_PRIVATE_MAX  92u
-#define CM_MRA_PRIVATE_MAX  222u
-#define CM_REJ_PRIVATE_MAX  148u
-#define CM_REP_PRIVATE_MAX  196u
-#define CM_RTU_PRIVATE_MAX  224u
-#define CM_DREQ_PRIVATE_MAX 220u
-#define CM_DREP_PRIVATE_MAX 224u
-#define CM_PRIVATE_MAX      224u
+#define CM_REQ_PRIVATE_MAX      92u
+#define CM_MRA_PRIVATE_MAX      222u
+#define CM_REJ_PRIVATE_MAX      148u
+#define CM_REP_PRIVATE_MAX      196u
+#define CM_RTU_PRIVATE_MAX      224u
+#define CM_DREQ_PRIVATE_MAX     220u
+#define CM_DREP_PRIVATE_MAX     224u
+#define CM_SIDR_REQ_PRIVATE_MAX 216u
+#define CM_SIDR_REP_PRIVATE_MAX 136u
+#define CM_PRIVATE_MAX          224u
 
 /* Reject reasons we give or act on. [IBA 12.6.7.2] */
 enum cm_reject_reason {
@@ -52,6 +56,24 @@ enum cm_reject_reason {
     CM_REJECT_CONSUMER = 28,
     CM_REJECT_RNR_RETRY = 29,
     CM_REJECT_DUPLICATE_LOCAL_ID = 30,
+    CM_REJECT_VENDOR_OPTION = 35,
+};
+
+/* Status of a SIDR_REP. [IBA 12.11.2.1] */
+enum cm_sidr_status {
+    CM_SIDR_SUCCESS = 0,
+    CM_SIDR_UNSUPPORTED = 1, /* no such service */
+    CM_SIDR_REJECTED = 2,
+    CM_SIDR_NO_QP = 3,
+    CM_SIDR_REDIRECT = 4,
+    CM_SIDR_UNSUPPORTED_VERSION = 5,
+};
+
+/* Enhanced connection establishment: what two adapters of one vendor agree on beyond the
+ * specification, by its OUI. Carried and not understood. Zeroes: nothing is offered. */
+struct cm_ece {
+    uint32_t vendor_id; /* 24 bits */
+    uint32_t options;   /* the attribute modifier of the MAD header */
 };
 
 /* A CM message, decoded: the union of all kinds' fields, each meaningful where its kind has it.
@@ -62,14 +84,15 @@ enum cm_reject_reason {
 struct cm_message {
     enum cm_message_kind kind;
     uint64_t transaction;
-    uint32_t local_id;  /* the sender's communication id */
-    uint32_t remote_id; /* the receiver's; 0 in a REQ */
+    uint32_t local_id;  /* the sender's communication id; SIDR_REQ: its request id */
+    uint32_t remote_id; /* the receiver's; 0 in a REQ and a SIDR_REQ */
+    struct cm_ece ece;  /* REQ, REP, SIDR_REP; the other kinds keep `options` only */
 
     /* REQ */
-    uint64_t service_id;
+    uint64_t service_id;    /* SIDR_REQ, SIDR_REP also */
     uint64_t local_ca_guid; /* REQ, REP */
-    struct qkey local_qkey; /* REQ, REP */
-    struct qpn local_qpn;   /* REQ, REP; in a DREQ the receiver's QPN (remote QPN) */
+    struct qkey local_qkey; /* REQ, REP, SIDR_REP */
+    struct qpn local_qpn;   /* REQ, REP, SIDR_REP; in a DREQ the receiver's QPN (remote QPN) */
     uint8_t responder_resources, initiator_depth; /* REQ, REP */
     struct psn starting_psn;   /* REQ, REP: the first the sender of this message will receive */
     uint8_t transport_service; /* REQ: 0 RC, 1 UC */
@@ -79,7 +102,7 @@ struct cm_message {
     uint8_t retry_count;       /* REQ */
     uint8_t remote_response_timeout, local_response_timeout; /* REQ, 5-bit exponents */
     uint8_t max_cm_retries;                                  /* REQ */
-    struct pkey pkey;                                        /* REQ */
+    struct pkey pkey;                                        /* REQ, SIDR_REQ */
     enum path_mtu path_mtu;                                  /* REQ */
     struct path path;          /* REQ, primary: gids as the sender sees them, tc, hop limit */
     uint8_t service_level;     /* REQ, 4 bits */
@@ -91,8 +114,9 @@ struct cm_message {
     uint8_t service_timeout;    /* MRA, 5 bits */
     uint8_t answered;           /* MRA, REJ: message kind it is about: 0 REQ, 1 REP, 2 other */
     uint16_t reject_reason;     /* REJ */
-    uint8_t reject_info_length; /* REJ */
-    uint8_t reject_info[72];    /* REJ */
+    uint8_t sidr_status;        /* SIDR_REP */
+    uint8_t reject_info_length; /* REJ, SIDR_REP */
+    uint8_t reject_info[72];    /* REJ, SIDR_REP */
 
     uint8_t private_data[CM_PRIVATE_MAX]; /* zero-filled to the kind's maximum */
 };
@@ -121,10 +145,11 @@ enum status rdma_cm_header_parse(const uint8_t *private_data,
 void rdma_cm_header_build(const struct rdma_cm_header *header,
                           uint8_t ret_private_data[RDMA_CM_HEADER_LENGTH]);
 
-/* Service id of an rdma_cm port: 0x0000000001PPpppp, PP the port space (0x06 for RDMA_PS_TCP). */
-static inline uint64_t rdma_cm_service_id(uint8_t port_space, uint16_t port)
+/* Service id of an rdma_cm port: 0x00000000PPPPpppp, PPPP the port space (0x0106 for RDMA_PS_TCP).
+ */
+static inline uint64_t rdma_cm_service_id(uint16_t port_space, uint16_t port)
 {
-    return UINT64_C(0x1000000) | (uint64_t)port_space << 16 | port;
+    return (uint64_t)port_space << 16 | port;
 }
 
 #endif

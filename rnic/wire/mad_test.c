@@ -11,8 +11,8 @@
 #include "rnic/wire/samples.h"
 
 static const enum cm_message_kind kinds[] = {
-    CM_MESSAGE_REQ, CM_MESSAGE_MRA,  CM_MESSAGE_REJ,  CM_MESSAGE_REP,
-    CM_MESSAGE_RTU, CM_MESSAGE_DREQ, CM_MESSAGE_DREP,
+    CM_MESSAGE_REQ,  CM_MESSAGE_MRA,  CM_MESSAGE_REJ,      CM_MESSAGE_REP,      CM_MESSAGE_RTU,
+    CM_MESSAGE_DREQ, CM_MESSAGE_DREP, CM_MESSAGE_SIDR_REQ, CM_MESSAGE_SIDR_REP,
 };
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])
 
@@ -60,7 +60,7 @@ static void a_real_req(void **state)
 {
     struct cm_message req = find_message(CM_MESSAGE_REQ, true);
     assert_int_equal(req.local_id, 0x221c17f1);
-    assert_true(req.service_id == rdma_cm_service_id(0x06, 0x1c06));
+    assert_true(req.service_id == rdma_cm_service_id(0x106, 0x1c06));
     assert_true(req.local_ca_guid == UINT64_C(0x505400fffe770002));
     assert_int_equal(req.local_qpn.value, 0x11);
     assert_int_equal(req.responder_resources, 1);
@@ -177,9 +177,36 @@ static void what_is_not_a_cm_message(void **state)
         assert_int_equal(cm_message_parse(mad, MAD_LENGTH, &result), STATUS_MALFORMED);
         mad[i] ^= 0x40;
     }
-    bytes_store_u16(mad + 16, 0x0017); /* SIDR_REQ */
+    bytes_store_u16(mad + 16, 0x0019); /* LAP */
     assert_int_equal(cm_message_parse(mad, MAD_LENGTH, &result), STATUS_MALFORMED);
     assert_int_equal(result.local_id, 77);
+}
+
+/* Field by field, since no sample has them. [IBA 12.11.1, 12.11.2] */
+static void sidr_messages(void **state)
+{
+    struct cm_message message = {.kind = CM_MESSAGE_SIDR_REQ,
+                                 .local_id = 0x01020304,
+                                 .pkey = PKEY_DEFAULT,
+                                 .service_id = UINT64_C(0x01111c06),
+                                 .private_data = {0xaa}};
+    uint8_t mad[MAD_LENGTH];
+    cm_message_build(&message, mad);
+    assert_memory_equal(mad + 24, "\1\2\3\4\xff\xff\0\0\0\0\0\0\1\x11\x1c\6\xaa", 17);
+
+    message = (struct cm_message){.kind = CM_MESSAGE_SIDR_REP,
+                                  .remote_id = 0x01020304,
+                                  .sidr_status = CM_SIDR_REJECTED,
+                                  .ece = {.vendor_id = 0x0002c9, .options = 5},
+                                  .local_qpn = {0x112233},
+                                  .local_qkey = {0x1234567},
+                                  .service_id = UINT64_C(0x01111c06),
+                                  .private_data = {0xbb}};
+    cm_message_build(&message, mad);
+    assert_memory_equal(mad + 20, "\0\0\0\5", 4);
+    assert_memory_equal(mad + 24, "\1\2\3\4\2\0\0\2\x11\x22\x33\xc9", 12);
+    assert_memory_equal(mad + 36, "\0\0\0\0\1\x11\x1c\6\1\x23\x45\x67", 12);
+    assert_int_equal(mad[24 + 96], 0xbb);
 }
 
 /* The kernel's rule: a routed path has permissive LIDs, one link none. */
@@ -217,6 +244,7 @@ int main(void)
         cmocka_unit_test(what_is_not_a_cm_message),
         cmocka_unit_test(hop_limit_decides_about_lids),
         cmocka_unit_test(an_oversized_reject_info_is_cut),
+        cmocka_unit_test(sidr_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
