@@ -8,7 +8,9 @@
 #define MAX_QPS_DEFAULT      16384u
 #define WINDOW_MAX_DEFAULT   (256u * 1024)
 #define DATAGRAM_MAX_DEFAULT PACKET_PAYLOAD_MAX
+#define MAX_XRC_DEFAULT      4096u
 #define MAX_READS_IN_LIMIT   255u
+#define XRC_NUMBER_MASK      0xffffffu
 
 static uint32_t or_default(uint32_t value, uint32_t otherwise)
 {
@@ -36,6 +38,10 @@ static enum status create_parts(struct device *device, const struct device_confi
                           max_qps < config->qpn_count ? max_qps : config->qpn_count);
     }
     if (status == STATUS_OK) {
+        status = map_init(&device->environment.xrc_queues, allocator,
+                          or_default(config->max_xrc_queues, MAX_XRC_DEFAULT));
+    }
+    if (status == STATUS_OK) {
         status = management_init(&device->management, allocator);
     }
     return status;
@@ -45,6 +51,7 @@ static void free_device(struct device *device)
 {
     struct allocator *allocator = device->environment.allocator;
     management_fini(&device->management, allocator);
+    map_fini(&device->environment.xrc_queues);
     map_fini(&device->qps);
     memory_destroy(device->environment.memory);
     allocator->release(allocator, device);
@@ -91,6 +98,7 @@ void device_destroy(struct device *device)
         return;
     }
     CHECK(device->qps.count == 0);
+    CHECK(device->environment.xrc_queues.count == 0);
     CHECK(memory_region_count(device->environment.memory) == 0);
     CHECK(memory_domain_count(device->environment.memory) == 0);
     free_device(device);
@@ -161,6 +169,39 @@ enum status device_modify_qp(struct device *device, struct instant now, struct q
 struct qp *device_find_qp(const struct device *device, struct qpn qpn)
 {
     return map_find(&device->qps, qpn.value);
+}
+
+struct xrc_domain device_allocate_xrc_domain(struct device *device)
+{
+    return (struct xrc_domain){++device->xrc_domains};
+}
+
+enum status device_add_xrc_queue(struct device *device, struct xrc_queue *queue)
+{
+    struct map *queues = &device->environment.xrc_queues;
+    if (receive_queue_max_sge(queue->receives) > XRC_SGE_MAX || queue->domain.value == 0) {
+        return STATUS_INVALID;
+    }
+    if (queues->count == queues->capacity) {
+        return STATUS_FULL;
+    }
+    do {
+        device->next_xrc_queue = (device->next_xrc_queue + 1) & XRC_NUMBER_MASK;
+    } while (device->next_xrc_queue == 0 || map_find(queues, device->next_xrc_queue) != NULL);
+    queue->number = device->next_xrc_queue;
+    enum status status = map_insert(queues, queue->number, queue);
+    CHECK(status == STATUS_OK);
+    memory_domain_use(device->environment.memory, queue->memory_domain, 1);
+    completion_queue_use(queue->completions, 1);
+    return STATUS_OK;
+}
+
+void device_remove_xrc_queue(struct device *device, struct xrc_queue *queue)
+{
+    void *removed = map_remove(&device->environment.xrc_queues, queue->number);
+    CHECK(removed == queue);
+    completion_queue_use(queue->completions, -1);
+    memory_domain_use(device->environment.memory, queue->memory_domain, -1);
 }
 
 void device_set_management(struct device *device, struct management_handler *handler)

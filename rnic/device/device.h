@@ -15,6 +15,7 @@
 #include "rnic/transport/port.h"
 #include "rnic/transport/qp.h"
 #include "rnic/transport/watcher.h"
+#include "rnic/transport/xrc.h"
 
 struct device;
 
@@ -33,10 +34,11 @@ struct device_config {
     struct qpn first_qpn;      /* numbers first_qpn .. first_qpn + qpn_count - 1 are ours */
     uint32_t qpn_count;
     uint32_t max_regions;
-    uint32_t max_reads_in; /* per queue pair, at most 255 */
-    uint32_t max_qps;      /* 0: a default */
-    uint32_t window_max;   /* bytes a queue pair may have in flight; 0 stands for 256 KiB */
-    uint32_t datagram_max; /* payload of a UD message; 0 stands for 4096 */
+    uint32_t max_reads_in;   /* per queue pair, at most 255 */
+    uint32_t max_qps;        /* 0: a default */
+    uint32_t window_max;     /* bytes a queue pair may have in flight; 0 stands for 256 KiB */
+    uint32_t max_xrc_queues; /* 0: a default */
+    uint32_t datagram_max;   /* payload of a UD message; 0 stands for 4096 */
 };
 
 enum status device_create(const struct device_config *config, struct device **ret_device) MUST_USE;
@@ -79,6 +81,14 @@ enum status device_modify_qp(struct device *device, struct instant now, struct q
                              const struct qp_attributes *attributes, unsigned mask,
                              unsigned *ret_offending) MUST_USE;
 struct qp *device_find_qp(const struct device *device, struct qpn qpn);
+
+/* Extended reliable connections. A domain's number is never given twice. */
+struct xrc_domain device_allocate_xrc_domain(struct device *device);
+/* Gives `queue` its number; what it points to is the caller's. FULL; INVALID: receives of more than
+ * XRC_SGE_MAX SGEs. */
+enum status device_add_xrc_queue(struct device *device, struct xrc_queue *queue) MUST_USE;
+/* Requests for it are refused from now on, those of messages under way too. */
+void device_remove_xrc_queue(struct device *device, struct xrc_queue *queue);
 
 /* The general service interface. FULL: too many MADs wait for the sink. Copies the bytes. */
 void device_set_management(struct device *device, struct management_handler *handler);

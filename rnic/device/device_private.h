@@ -14,6 +14,8 @@ struct device {
     struct qpn first_qpn;
     uint32_t qpn_count;
     uint32_t next_qpn; /* offset from first_qpn; counts on, so that numbers rest before reuse */
+    uint32_t next_xrc_queue; /* counts on, as next_qpn does */
+    uint32_t xrc_domains;
     struct management management;
 };
 

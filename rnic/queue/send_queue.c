@@ -26,7 +26,7 @@ struct send_queue {
     alignas(CACHE_LINE) _Atomic uint64_t head; /* written by the engine */
 };
 
-BUILD_CHECK(offsetof(struct send_slot, remote_key) < CACHE_LINE);
+BUILD_CHECK(offsetof(struct send_slot, xrc_srq) < CACHE_LINE);
 BUILD_CHECK(sizeof(struct send_slot) % alignof(struct sge) == 0);
 
 static struct send_slot *slot_at(const struct send_queue *queue, uint64_t position)
@@ -129,6 +129,7 @@ static void fill_slot(struct send_slot *slot, const struct send_request *request
     slot->compare = request->compare;
     slot->swap_or_add = request->swap_or_add;
     slot->remote_key = request->remote_key;
+    slot->xrc_srq = request->xrc_srq;
     if (request->target != NULL) {
         slot->target = *request->target;
     }

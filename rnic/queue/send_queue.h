@@ -26,6 +26,7 @@ struct send_slot {
     uint64_t compare;
     uint64_t swap_or_add;
     struct memory_key remote_key;
+    uint32_t xrc_srq; /* XRC only */
 
     /* The transport's; all zero when the slot has just been posted. */
     struct psn first_psn;

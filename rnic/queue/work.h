@@ -56,6 +56,7 @@ struct send_request {
     struct memory_key remote_key;
     uint64_t compare;
     uint64_t swap_or_add;
+    uint32_t xrc_srq;                     /* XRC only: the peer's shared receive queue, 24 bits */
     const struct datagram_target *target; /* UD only; borrowed for the call */
 };
 

@@ -18,8 +18,8 @@ static struct packet start_answer(const struct qp *qp, uint8_t opcode, struct ps
 
 static enum step transmit_atomic(struct qp *qp, struct replay_entry *entry)
 {
-    struct packet packet =
-        start_answer(qp, OPCODE(SERVICE_RC, FORM_ATOMIC_ACKNOWLEDGE), entry->first_psn, entry->msn);
+    struct packet packet = start_answer(qp, OPCODE(qp->service, FORM_ATOMIC_ACKNOWLEDGE),
+                                        entry->first_psn, entry->msn);
     packet.original = entry->original;
     if (!qp_emit(qp, &qp->attributes.path, &packet, NULL)) {
         return STEP_FULL;
@@ -47,7 +47,7 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
     uint32_t length = segment_payload_length(entry->length, index, qp->mtu_shift);
     uint8_t *bytes = NULL;
     struct memory_request request = {
-        .domain = qp->domain,
+        .domain = entry->domain,
         .key = entry->key,
         .address = entry->address + offset,
         .length = length,
@@ -58,7 +58,8 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
         responder_fail(qp, NAK_REMOTE_ACCESS, psn);
         return STEP_SENT;
     }
-    uint8_t opcode = segment_response_opcode(index == entry->start, index + 1 == entry->end);
+    uint8_t opcode =
+        segment_response_opcode(qp->service, index == entry->start, index + 1 == entry->end);
     struct packet packet = start_answer(qp, opcode, psn, entry->msn);
     packet.payload_length = length;
     struct fragment fragment = {bytes, length};
@@ -77,8 +78,8 @@ static enum step transmit_owed(struct qp *qp)
 {
     struct responder *responder = &qp->responder;
     struct acknowledge *acknowledge = &responder->acknowledge;
-    struct packet packet =
-        start_answer(qp, OPCODE(SERVICE_RC, FORM_ACKNOWLEDGE), responder->expected, responder->msn);
+    struct packet packet = start_answer(qp, OPCODE(qp->service, FORM_ACKNOWLEDGE),
+                                        responder->expected, responder->msn);
     enum counter counter = COUNTER_COUNT;
     switch (acknowledge->owed) {
     case OWED_NOTHING:

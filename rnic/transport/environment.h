@@ -4,6 +4,7 @@
 
 #include "rnic/base/allocator.h"
 #include "rnic/base/list.h"
+#include "rnic/base/map.h"
 #include "rnic/base/timers.h"
 #include "rnic/memory/memory.h"
 #include "rnic/queue/event.h"
@@ -19,6 +20,7 @@ struct environment {
     struct watcher *watcher;   /* may be NULL, and is */
     struct counters counters;
     struct timers timers;
+    struct map xrc_queues; /* number -> struct xrc_queue */
     struct list active;    /* queue pairs that have something to send, in the order of turns */
     uint32_t max_reads_in; /* per queue pair */
     uint32_t window_max;   /* bytes that one queue pair has in flight at most */

@@ -88,14 +88,14 @@ void qp_enter_error(struct qp *qp)
     timers_cancel(&qp->environment->timers, &qp->timer);
     responder_abandon(qp);
     qp_flush(qp);
-    if (qp->receives_are_shared) {
+    if (qp->receives != NULL && qp->receives_are_shared) {
         qp_raise(qp, EVENT_QP_LAST_RECEIVE_REACHED);
     }
 }
 
 void qp_fail_send(struct qp *qp, enum completion_status status)
 {
-    if (qp->service == SERVICE_RC) {
+    if (service_is_reliable(qp->service)) {
         qp_complete_send(qp, status);
         qp_enter_error(qp);
         return;

@@ -16,7 +16,9 @@ static enum status create_queues(struct qp *qp, const struct qp_init *init)
     if (status != STATUS_OK) {
         return status;
     }
-    if (init->shared_receives != NULL) {
+    if (init->service == SERVICE_XRC) {
+        qp->receives_are_shared = true;
+    } else if (init->shared_receives != NULL) {
         qp->receives = init->shared_receives;
         qp->receives_are_shared = true;
     } else {
@@ -26,7 +28,7 @@ static enum status create_queues(struct qp *qp, const struct qp_init *init)
             return status;
         }
     }
-    uint32_t max_sge = receive_queue_max_sge(qp->receives);
+    uint32_t max_sge = qp->receives == NULL ? XRC_SGE_MAX : receive_queue_max_sge(qp->receives);
     size_t size = (max_sge == 0 ? 1 : max_sge) * sizeof(struct sge);
     qp->responder.receive_sges = allocator->allocate(allocator, size);
     return qp->responder.receive_sges != NULL ? STATUS_OK : STATUS_NO_MEMORY;
@@ -46,16 +48,21 @@ static void free_parts(struct qp *qp)
 
 static void count_users(struct qp *qp, int change)
 {
-    memory_domain_use(qp->environment->memory, qp->domain, change);
-    completion_queue_use(qp->send_completions, change);
-    completion_queue_use(qp->receive_completions, change);
+    if (!qp->is_target) {
+        memory_domain_use(qp->environment->memory, qp->domain, change);
+        completion_queue_use(qp->send_completions, change);
+    }
+    if (qp->service != SERVICE_XRC) {
+        completion_queue_use(qp->receive_completions, change);
+    }
 }
 
 enum status qp_create(struct environment *environment, const struct qp_init *init,
                       struct qpn number, struct qp **ret_qp)
 {
-    if ((init->service != SERVICE_RC && init->service != SERVICE_UC &&
+    if ((!service_is_reliable(init->service) && init->service != SERVICE_UC &&
          init->service != SERVICE_UD) ||
+        (init->service != SERVICE_XRC && init->xrc_domain.value != 0) ||
         init->send.max_sge > OUTGOING_FRAGMENT_MAX) {
         return STATUS_INVALID;
     }
@@ -69,13 +76,15 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
     qp->domain = init->domain;
     bool foreign = init->shared_receives != NULL && init->shared_domain.value != 0;
     qp->receive_domain = foreign ? init->shared_domain : init->domain;
+    qp->xrc_domain = init->xrc_domain;
+    qp->is_target = init->xrc_domain.value != 0;
     qp->context = init->context;
     qp->signal_all = init->signal_all;
     qp->send_completions = init->send_completions;
     qp->receive_completions = init->receive_completions;
     enum status status = create_queues(qp, init);
     if (status == STATUS_OK) {
-        uint32_t entries = qp->service == SERVICE_RC ? environment->max_reads_in : 1;
+        uint32_t entries = service_is_reliable(qp->service) ? environment->max_reads_in : 1;
         status = replay_init(&qp->responder.replay, environment->allocator, entries);
     }
     if (status != STATUS_OK) {
@@ -132,6 +141,11 @@ const struct receive_queue *qp_receive_queue(const struct qp *qp)
     return qp->receives;
 }
 
+void qp_set_context(struct qp *qp, void *context)
+{
+    qp->context = context;
+}
+
 void qp_query(const struct qp *qp, struct qp_attributes *ret_attributes)
 {
     *ret_attributes = qp->attributes;
@@ -143,6 +157,7 @@ static bool offers(enum service service, const struct send_request *request)
 {
     switch (service) {
     case SERVICE_RC:
+    case SERVICE_XRC:
         return true;
     case SERVICE_UC:
         return request->kind == WORK_SEND || request->kind == WORK_SEND_IMMEDIATE ||
@@ -160,6 +175,9 @@ static bool is_atomic(enum work_kind kind)
 
 enum status qp_post_send(struct qp *qp, const struct send_request *request)
 {
+    if (qp->is_target) {
+        return STATUS_INVALID;
+    }
     if (qp_current_state(qp) < QP_RTS) {
         return STATUS_STATE;
     }
@@ -254,7 +272,8 @@ void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
 {
     struct environment *environment = qp->environment;
     enum qp_state state = qp_state_now(qp);
-    if (packet->info->service != qp->service) {
+    bool answers_none = qp->service == SERVICE_XRC && packet->info->is_request != qp->is_target;
+    if (packet->info->service != qp->service || answers_none) {
         environment_refuse(environment, REFUSED_SERVICE);
         return;
     }
@@ -264,7 +283,7 @@ void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
     }
     if (!qp_state_receives(state)) {
         environment_refuse(environment, REFUSED_STATE);
-        if (state == QP_ERROR && qp->service == SERVICE_RC && packet->info->is_request) {
+        if (state == QP_ERROR && service_is_reliable(qp->service) && packet->info->is_request) {
             responder_receive_in_error(qp);
         }
         return;
@@ -276,6 +295,7 @@ void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
     environment->counters.values[COUNTER_BYTES_RECEIVED] += packet->payload_length;
     switch (qp->service) {
     case SERVICE_RC:
+    case SERVICE_XRC:
         receive_reliable(qp, now, packet);
         break;
     case SERVICE_UC:
@@ -349,6 +369,7 @@ static enum step transmit_request(struct qp *qp, struct instant now)
     }
     switch (qp->service) {
     case SERVICE_RC:
+    case SERVICE_XRC:
         return requester_transmit(qp, now);
     case SERVICE_UC:
         return unreliable_transmit(qp);
@@ -361,7 +382,7 @@ static enum step transmit_request(struct qp *qp, struct instant now)
 static bool may_answer(const struct qp *qp)
 {
     enum qp_state state = qp_state_now(qp);
-    return qp->service == SERVICE_RC &&
+    return service_is_reliable(qp->service) &&
            (qp_state_receives(state) || (state == QP_ERROR && qp->responder.acknowledge.failed));
 }
 

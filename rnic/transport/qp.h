@@ -16,6 +16,7 @@
 #include "rnic/queue/completion_queue.h"
 #include "rnic/queue/receive_queue.h"
 #include "rnic/queue/send_queue.h"
+#include "rnic/transport/xrc.h"
 #include "rnic/wire/opcode.h"
 #include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
@@ -37,11 +38,12 @@ enum qp_state {
 const char *qp_state_name(enum qp_state state);
 
 struct qp_init {
-    enum service service; /* RC, UC or UD */
-    struct domain domain;
-    struct completion_queue *send_completions;
-    struct completion_queue *receive_completions;
-    struct receive_queue *shared_receives; /* NULL: a receive queue of its own */
+    enum service service;                         /* RC, UC, UD or XRC */
+    struct xrc_domain xrc_domain;                 /* XRC: makes it a target; 0: an initiator */
+    struct domain domain;                         /* 0 for a target */
+    struct completion_queue *send_completions;    /* NULL for a target */
+    struct completion_queue *receive_completions; /* NULL for XRC */
+    struct receive_queue *shared_receives;        /* NULL: a receive queue of its own */
     struct domain shared_domain; /* of the shared receives' buffers; 0: that of the queue pair */
     struct send_queue_limits send;
     uint32_t max_receive; /* requests */
@@ -103,8 +105,9 @@ enum qp_state qp_current_state(const struct qp *qp);
 enum service qp_service(const struct qp *qp);
 struct domain qp_domain(const struct qp *qp);
 void *qp_context(const struct qp *qp);
-/* Its own or the shared one. */
+/* Its own or the shared one; NULL: XRC. */
 const struct receive_queue *qp_receive_queue(const struct qp *qp);
+void qp_set_context(struct qp *qp, void *context);
 
 /* Posting, by application threads, without the engine's lock; one thread at a time per queue.
  * STATE: the state takes no work. A send posted in ERROR is taken and flushed. Not transmitted

@@ -130,7 +130,7 @@ enum status qp_modify(struct qp *qp, const struct qp_attributes *attributes, uns
         }
         return STATUS_INVALID;
     }
-    enum status status = qp_state_check(qp->service, from, to, mask, ret_offending);
+    enum status status = qp_state_check(qp->service, qp->is_target, from, to, mask, ret_offending);
     if (status != STATUS_OK) {
         return status;
     }

@@ -24,8 +24,10 @@ struct qp {
     enum service service;
     struct domain domain;
     struct domain receive_domain; /* of the receives' buffers */
+    struct xrc_domain xrc_domain; /* of a target */
     void *context;
     bool signal_all;
+    bool is_target; /* XRC: executes requests and sends none */
     bool receives_are_shared;
     bool established_raised;
     bool drain_pending;  /* SQD was entered and EVENT_SQ_DRAINED is due */
@@ -34,7 +36,7 @@ struct qp {
     _Atomic int state;   /* enum qp_state; written under the engine's lock, read by posters */
 
     struct send_queue *sends;
-    struct receive_queue *receives;
+    struct receive_queue *receives; /* NULL: XRC */
     struct completion_queue *send_completions;
     struct completion_queue *receive_completions;
 

@@ -10,7 +10,7 @@ struct attribute_set {
 
 struct transition {
     enum qp_state from, to;
-    struct attribute_set rc, uc, ud;
+    struct attribute_set rc, uc, ud, initiator, target;
 };
 
 #define CONNECTED_INIT (QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS)
@@ -24,45 +24,80 @@ struct transition {
     (QP_SET_PORT | QP_SET_PATH | QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT |    \
      QP_SET_MAX_READS_OUT | QP_SET_MAX_READS_IN | QP_SET_ACCESS | QP_SET_PKEY_INDEX |              \
      QP_SET_MIN_RNR_TIMER)
+#define INITIATOR_SQD                                                                              \
+    (QP_SET_PORT | QP_SET_PATH | QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT |    \
+     QP_SET_MAX_READS_OUT | QP_SET_ACCESS | QP_SET_PKEY_INDEX)
+#define TARGET_SQD                                                                                 \
+    (QP_SET_PORT | QP_SET_PATH | QP_SET_TIMEOUT | QP_SET_MAX_READS_IN | QP_SET_ACCESS |            \
+     QP_SET_PKEY_INDEX | QP_SET_MIN_RNR_TIMER)
 
 static const struct transition transitions[] = {
-    {QP_RESET, QP_INIT, {CONNECTED_INIT, 0}, {CONNECTED_INIT, 0}, {DATAGRAM_INIT, 0}},
-    {QP_INIT, QP_INIT, {0, CONNECTED_INIT}, {0, CONNECTED_INIT}, {0, DATAGRAM_INIT}},
+    {QP_RESET,
+     QP_INIT,
+     {CONNECTED_INIT, 0},
+     {CONNECTED_INIT, 0},
+     {DATAGRAM_INIT, 0},
+     {CONNECTED_INIT, 0},
+     {CONNECTED_INIT, 0}},
+    {QP_INIT,
+     QP_INIT,
+     {0, CONNECTED_INIT},
+     {0, CONNECTED_INIT},
+     {0, DATAGRAM_INIT},
+     {0, CONNECTED_INIT},
+     {0, CONNECTED_INIT}},
     {QP_INIT,
      QP_RTR,
      {RELIABLE_RTR, QP_SET_ACCESS | QP_SET_PKEY_INDEX},
      {CONNECTED_RTR, QP_SET_ACCESS | QP_SET_PKEY_INDEX},
-     {0, QP_SET_PKEY_INDEX | QP_SET_QKEY}},
+     {0, QP_SET_PKEY_INDEX | QP_SET_QKEY},
+     {CONNECTED_RTR, QP_SET_ACCESS | QP_SET_PKEY_INDEX},
+     {RELIABLE_RTR, QP_SET_ACCESS | QP_SET_PKEY_INDEX}},
     {QP_RTR,
      QP_RTS,
      {RELIABLE_RTS, QP_SET_ACCESS | QP_SET_MIN_RNR_TIMER},
      {QP_SET_SEND_PSN, QP_SET_ACCESS},
-     {QP_SET_SEND_PSN, QP_SET_QKEY}},
+     {QP_SET_SEND_PSN, QP_SET_QKEY},
+     {RELIABLE_RTS, QP_SET_ACCESS},
+     {QP_SET_SEND_PSN | QP_SET_TIMEOUT, QP_SET_ACCESS | QP_SET_MIN_RNR_TIMER}},
     {QP_RTS,
      QP_RTS,
      {0, QP_SET_ACCESS | QP_SET_MIN_RNR_TIMER},
      {0, QP_SET_ACCESS},
-     {0, QP_SET_QKEY}},
-    {QP_RTS, QP_SQD, {0, 0}, {0, 0}, {0, 0}},
+     {0, QP_SET_QKEY},
+     {0, QP_SET_ACCESS},
+     {0, QP_SET_ACCESS | QP_SET_MIN_RNR_TIMER}},
+    {QP_RTS, QP_SQD, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}},
     {QP_SQD,
      QP_RTS,
      {0, QP_SET_ACCESS | QP_SET_MIN_RNR_TIMER},
      {0, QP_SET_ACCESS},
-     {0, QP_SET_QKEY}},
+     {0, QP_SET_QKEY},
+     {0, QP_SET_ACCESS},
+     {0, QP_SET_ACCESS | QP_SET_MIN_RNR_TIMER}},
     {QP_SQD,
      QP_SQD,
      {0, RELIABLE_SQD},
      {0, QP_SET_PATH | QP_SET_ACCESS | QP_SET_PKEY_INDEX},
-     {0, QP_SET_PKEY_INDEX | QP_SET_QKEY}},
-    {QP_SQE, QP_RTS, {0, 0}, {0, QP_SET_ACCESS}, {0, QP_SET_QKEY}},
+     {0, QP_SET_PKEY_INDEX | QP_SET_QKEY},
+     {0, INITIATOR_SQD},
+     {0, TARGET_SQD}},
+    {QP_SQE, QP_RTS, {0, 0}, {0, QP_SET_ACCESS}, {0, QP_SET_QKEY}, {0, 0}, {0, 0}},
 };
 
 static const struct attribute_set *set_for(const struct transition *transition,
-                                           enum service service)
+                                           enum service service, bool is_target)
 {
-    return service == SERVICE_RC   ? &transition->rc
-           : service == SERVICE_UC ? &transition->uc
-                                   : &transition->ud;
+    switch (service) {
+    case SERVICE_RC:
+        return &transition->rc;
+    case SERVICE_UC:
+        return &transition->uc;
+    case SERVICE_XRC:
+        return is_target ? &transition->target : &transition->initiator;
+    default:
+        return &transition->ud;
+    }
 }
 
 static enum status check_set(const struct attribute_set *set, unsigned mask,
@@ -80,19 +115,19 @@ static enum status check_set(const struct attribute_set *set, unsigned mask,
     return STATUS_INVALID;
 }
 
-enum status qp_state_check(enum service service, enum qp_state from, enum qp_state to,
-                           unsigned mask, unsigned *ret_offending)
+enum status qp_state_check(enum service service, bool is_target, enum qp_state from,
+                           enum qp_state to, unsigned mask, unsigned *ret_offending)
 {
     static const struct attribute_set none;
     if (to == QP_RESET || to == QP_ERROR) {
         return check_set(&none, mask, ret_offending);
     }
-    if (from == QP_SQE && service == SERVICE_RC) {
+    if (from == QP_SQE && service_is_reliable(service)) {
         return STATUS_STATE;
     }
     for (size_t i = 0; i < sizeof transitions / sizeof transitions[0]; i++) {
         if (transitions[i].from == from && transitions[i].to == to) {
-            return check_set(set_for(&transitions[i], service), mask, ret_offending);
+            return check_set(set_for(&transitions[i], service, is_target), mask, ret_offending);
         }
     }
     return STATUS_STATE;

@@ -8,8 +8,9 @@
 
 /* STATE: no such transition. INVALID: attributes in `mask` that are not allowed, or required ones
  * that are not in it; these bits in *ret_offending. */
-enum status qp_state_check(enum service service, enum qp_state from, enum qp_state to,
-                           unsigned mask, unsigned *ret_offending) MUST_USE;
+/* `is_target` tells the two kinds of XRC queue pairs apart. */
+enum status qp_state_check(enum service service, bool is_target, enum qp_state from,
+                           enum qp_state to, unsigned mask, unsigned *ret_offending) MUST_USE;
 
 /* Whether posted sends may become packets. */
 static inline bool qp_state_sends(enum qp_state state)

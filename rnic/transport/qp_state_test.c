@@ -17,30 +17,31 @@ static void only_the_listed_transitions_exist(void **state)
     };
     for (int from = 0; from < QP_STATE_COUNT; from++) {
         for (int to = 0; to < QP_STATE_COUNT; to++) {
-            enum status status = qp_state_check(SERVICE_RC, (enum qp_state)from, (enum qp_state)to,
-                                                QP_SET_STATE, NULL);
+            enum status status = qp_state_check(SERVICE_RC, false, (enum qp_state)from,
+                                                (enum qp_state)to, QP_SET_STATE, NULL);
             assert_int_equal(status != STATUS_STATE, reliable[from][to] == 'x');
         }
     }
-    assert_int_equal(qp_state_check(SERVICE_UD, QP_SQE, QP_RTS, QP_SET_STATE, NULL), STATUS_OK);
+    assert_int_equal(qp_state_check(SERVICE_UD, false, QP_SQE, QP_RTS, QP_SET_STATE, NULL),
+                     STATUS_OK);
 }
 
 static void missing_and_foreign_attributes_are_named(void **state)
 {
     unsigned reset_init = QP_SET_STATE | QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS;
     unsigned offending = 0;
-    assert_int_equal(qp_state_check(SERVICE_RC, QP_RESET, QP_INIT, reset_init, &offending),
+    assert_int_equal(qp_state_check(SERVICE_RC, false, QP_RESET, QP_INIT, reset_init, &offending),
                      STATUS_OK);
     assert_int_equal(offending, 0);
-    assert_int_equal(qp_state_check(SERVICE_RC, QP_RESET, QP_INIT,
+    assert_int_equal(qp_state_check(SERVICE_RC, false, QP_RESET, QP_INIT,
                                     reset_init & ~(unsigned)QP_SET_PORT, &offending),
                      STATUS_INVALID);
     assert_int_equal(offending, QP_SET_PORT);
     assert_int_equal(
-        qp_state_check(SERVICE_RC, QP_RESET, QP_INIT, reset_init | QP_SET_QKEY, &offending),
+        qp_state_check(SERVICE_RC, false, QP_RESET, QP_INIT, reset_init | QP_SET_QKEY, &offending),
         STATUS_INVALID);
     assert_int_equal(offending, QP_SET_QKEY);
-    assert_int_equal(qp_state_check(SERVICE_UD, QP_RESET, QP_INIT, reset_init, &offending),
+    assert_int_equal(qp_state_check(SERVICE_UD, false, QP_RESET, QP_INIT, reset_init, &offending),
                      STATUS_INVALID);
     assert_int_equal(offending, QP_SET_QKEY | QP_SET_ACCESS);
 }
@@ -51,15 +52,18 @@ static void each_service_has_its_own_needs(void **state)
         QP_SET_STATE | QP_SET_PATH | QP_SET_PATH_MTU | QP_SET_DESTINATION | QP_SET_RECEIVE_PSN;
     unsigned reliable = connected | QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER;
     unsigned offending = 0;
-    assert_int_equal(qp_state_check(SERVICE_RC, QP_INIT, QP_RTR, reliable, NULL), STATUS_OK);
-    assert_int_equal(qp_state_check(SERVICE_UC, QP_INIT, QP_RTR, connected, NULL), STATUS_OK);
-    assert_int_equal(qp_state_check(SERVICE_UC, QP_INIT, QP_RTR, reliable, &offending),
+    assert_int_equal(qp_state_check(SERVICE_RC, false, QP_INIT, QP_RTR, reliable, NULL), STATUS_OK);
+    assert_int_equal(qp_state_check(SERVICE_UC, false, QP_INIT, QP_RTR, connected, NULL),
+                     STATUS_OK);
+    assert_int_equal(qp_state_check(SERVICE_UC, false, QP_INIT, QP_RTR, reliable, &offending),
                      STATUS_INVALID);
     assert_int_equal(offending, QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER);
-    assert_int_equal(qp_state_check(SERVICE_UD, QP_INIT, QP_RTR, QP_SET_STATE, NULL), STATUS_OK);
+    assert_int_equal(qp_state_check(SERVICE_UD, false, QP_INIT, QP_RTR, QP_SET_STATE, NULL),
+                     STATUS_OK);
     unsigned send = QP_SET_STATE | QP_SET_SEND_PSN;
-    assert_int_equal(qp_state_check(SERVICE_UD, QP_RTR, QP_RTS, send, NULL), STATUS_OK);
-    assert_int_equal(qp_state_check(SERVICE_RC, QP_RTR, QP_RTS, send, &offending), STATUS_INVALID);
+    assert_int_equal(qp_state_check(SERVICE_UD, false, QP_RTR, QP_RTS, send, NULL), STATUS_OK);
+    assert_int_equal(qp_state_check(SERVICE_RC, false, QP_RTR, QP_RTS, send, &offending),
+                     STATUS_INVALID);
     assert_int_equal(offending, QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT |
                                     QP_SET_MAX_READS_OUT);
 }

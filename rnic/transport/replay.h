@@ -12,6 +12,7 @@
 
 #include "rnic/base/allocator.h"
 #include "rnic/base/status.h"
+#include "rnic/memory/memory.h"
 #include "rnic/wire/psn.h"
 
 struct replay_entry {
@@ -22,6 +23,7 @@ struct replay_entry {
     uint64_t address;  /* READ */
     uint64_t original; /* atomic: what was there */
     struct memory_key key;
+    struct domain domain; /* READ: that the key must be of */
     uint32_t length;
 
     /* The response under way: packets `start` to before `end`, of which `next` is to be sent. None

@@ -12,6 +12,7 @@ static struct packet start_packet(const struct qp *qp, const struct send_slot *s
         .psn = psn_add(slot->first_psn, index),
         .remote_address = slot->remote_address,
         .remote_key = slot->remote_key,
+        .xrc_srq = slot->xrc_srq,
     };
 }
 
@@ -35,7 +36,7 @@ void request_describe_read(const struct qp *qp, const struct send_slot *slot, ui
     uint64_t offset = (uint64_t)index << qp->mtu_shift;
     uint64_t until = (uint64_t)end << qp->mtu_shift;
     struct packet packet = start_packet(qp, slot, index);
-    packet.opcode = OPCODE(SERVICE_RC, FORM_READ_REQUEST);
+    packet.opcode = OPCODE(qp->service, FORM_READ_REQUEST);
     packet.remote_address += offset;
     packet.dma_length = (uint32_t)((until < slot->length ? until : slot->length) - offset);
     *ret_packet = packet;
@@ -46,7 +47,7 @@ void request_describe_atomic(const struct qp *qp, const struct send_slot *slot,
 {
     struct packet packet = start_packet(qp, slot, 0);
     packet.opcode =
-        OPCODE(SERVICE_RC, slot->kind == WORK_COMPARE_SWAP ? FORM_COMPARE_SWAP : FORM_FETCH_ADD);
+        OPCODE(qp->service, slot->kind == WORK_COMPARE_SWAP ? FORM_COMPARE_SWAP : FORM_FETCH_ADD);
     packet.swap_or_add = slot->swap_or_add;
     packet.compare = slot->compare;
     *ret_packet = packet;

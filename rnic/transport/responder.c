@@ -1,6 +1,6 @@
 /* Checks in the order of the specification, one function each, then execution per operation. A
- * check returns a verdict and changes nothing; only check_resources takes a receive, which stays
- * taken until a message has used it. */
+ * check returns a verdict and changes nothing; only check_shared_queue notes a target's queue, and
+ * check_resources takes a receive, which stays taken until a message has used it. */
 #include "rnic/transport/responder.h"
 
 #include <string.h>
@@ -18,23 +18,36 @@ void responder_reset(struct qp *qp, struct psn expected)
     responder_abandon(qp);
     struct replay replay = responder->replay;
     struct sge *sges = responder->receive_sges;
-    *responder = (struct responder){.expected = expected, .receive_sges = sges, .replay = replay};
+    *responder = (struct responder){
+        .expected = expected, .receive_sges = sges, .replay = replay, .domain = qp->domain};
     replay_reset(&responder->replay, qp->attributes.max_reads_in);
     acknowledge_reset(&responder->acknowledge);
     pace_reset(&responder->pace);
 }
 
+/* Where a target takes receives from now; NULL: it went away during the message. */
+static const struct xrc_queue *xrc_queue_now(const struct qp *qp)
+{
+    return xrc_find(qp->environment, qp->xrc_domain, qp->responder.xrc_srq);
+}
+
 bool responder_take_receive(struct qp *qp)
 {
     struct responder *responder = &qp->responder;
+    struct domain domain = qp->receive_domain;
+    struct receive_queue *receives = qp->receives;
+    if (qp->is_target) {
+        receives = xrc_queue_now(qp)->receives; /* check_shared_queue has found it */
+        domain = responder->domain;
+    }
     if (!responder->receive_taken) {
-        if (!receive_queue_take(qp->receives, &responder->receive, responder->receive_sges)) {
+        if (!receive_queue_take(receives, &responder->receive, responder->receive_sges)) {
             return false;
         }
         responder->receive_taken = true;
     }
-    scatter_init(&responder->place, qp->environment->memory, qp->receive_domain,
-                 responder->receive_sges, responder->receive.sge_count);
+    scatter_init(&responder->place, qp->environment->memory, domain, responder->receive_sges,
+                 responder->receive.sge_count);
     return true;
 }
 
@@ -60,7 +73,15 @@ void responder_complete_receive(struct qp *qp, enum completion_status status,
         completion.invalidated = packet->invalidate;
     }
     responder->receive_taken = false;
-    qp_push(qp, qp->receive_completions, &completion,
+    struct completion_queue *queue = qp->receive_completions;
+    if (qp->is_target) {
+        const struct xrc_queue *shared = xrc_queue_now(qp);
+        if (shared == NULL) {
+            return; /* the receive has vanished with its queue */
+        }
+        queue = shared->completions;
+    }
+    qp_push(qp, queue, &completion,
             status != COMPLETION_SUCCESS || (packet != NULL && packet->solicited));
 }
 
@@ -77,6 +98,25 @@ static enum verdict check_sequence(const struct qp *qp, const struct packet *pac
     }
     return !info->first && info->operation == continued[qp->responder.inbound] ? VERDICT_EXECUTED
                                                                                : VERDICT_INVALID;
+}
+
+/* All packets of a message name the same shared receive queue, one of the target's XRC domain. It
+ * stands for the protection domain too, so requests without a receive name one as well.
+ * [IBA annex A14] */
+static enum verdict check_shared_queue(struct qp *qp, const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    if (!qp->is_target) {
+        return VERDICT_EXECUTED;
+    }
+    const struct xrc_queue *queue = xrc_find(qp->environment, qp->xrc_domain, packet->xrc_srq);
+    if (queue == NULL ||
+        (responder->inbound != INBOUND_NONE && packet->xrc_srq != responder->xrc_srq)) {
+        return VERDICT_INVALID;
+    }
+    responder->xrc_srq = queue->number;
+    responder->domain = queue->memory_domain;
+    return VERDICT_EXECUTED;
 }
 
 /* Rights of the queue pair, not of a key. */
@@ -137,7 +177,7 @@ static bool granted(const struct qp *qp, struct memory_key key, uint64_t address
                     unsigned rights, uint8_t **ret_bytes)
 {
     struct memory_request request = {
-        .domain = qp->domain,
+        .domain = qp->responder.domain,
         .key = key,
         .address = address,
         .length = length,
@@ -175,8 +215,9 @@ static enum verdict execute_send(struct qp *qp, const struct packet *packet)
     responder->done += packet->payload_length;
     responder->inbound = INBOUND_SEND;
     if (packet->info->last) {
-        if (packet->info->has_invalidate && memory_invalidate(qp->environment->memory, qp->domain,
-                                                              packet->invalidate) != STATUS_OK) {
+        if (packet->info->has_invalidate &&
+            memory_invalidate(qp->environment->memory, responder->domain, packet->invalidate) !=
+                STATUS_OK) {
             return VERDICT_ACCESS;
         }
         responder_complete_receive(qp, COMPLETION_SUCCESS, packet);
@@ -279,6 +320,7 @@ static enum verdict execute_read(struct qp *qp, const struct packet *packet)
     entry->msn = responder->msn;
     entry->address = packet->remote_address;
     entry->key = packet->remote_key;
+    entry->domain = responder->domain;
     entry->length = packet->dma_length;
     entry->end = entry->packet_count;
     return VERDICT_EXECUTED;
@@ -342,6 +384,9 @@ static enum verdict execute(struct qp *qp, const struct packet *packet)
 enum verdict responder_execute(struct qp *qp, const struct packet *packet)
 {
     enum verdict verdict = check_sequence(qp, packet);
+    if (verdict == VERDICT_EXECUTED) {
+        verdict = check_shared_queue(qp, packet);
+    }
     if (verdict == VERDICT_EXECUTED) {
         verdict = check_rights(qp, packet);
     }

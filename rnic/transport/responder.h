@@ -32,6 +32,9 @@ struct responder {
     enum inbound inbound;
     uint32_t done; /* bytes of the message under way */
 
+    uint32_t xrc_srq;     /* XRC: of the message under way */
+    struct domain domain; /* that the keys of requests must be of */
+
     /* WRITE under way */
     uint64_t address; /* of the next byte */
     uint32_t length;  /* of the whole message */

@@ -27,12 +27,12 @@ static inline uint32_t segment_payload_length(uint32_t length, uint32_t index, u
 /* Opcode of a request packet of a SEND or WRITE of any kind. */
 uint8_t segment_request_opcode(enum service service, enum work_kind kind, bool first, bool last);
 
-static inline uint8_t segment_response_opcode(bool first, bool last)
+static inline uint8_t segment_response_opcode(enum service service, bool first, bool last)
 {
-    return OPCODE(SERVICE_RC, first && last ? FORM_READ_RESPONSE_ONLY
-                              : first       ? FORM_READ_RESPONSE_FIRST
-                              : last        ? FORM_READ_RESPONSE_LAST
-                                            : FORM_READ_RESPONSE_MIDDLE);
+    return OPCODE(service, first && last ? FORM_READ_RESPONSE_ONLY
+                           : first       ? FORM_READ_RESPONSE_FIRST
+                           : last        ? FORM_READ_RESPONSE_LAST
+                                         : FORM_READ_RESPONSE_MIDDLE);
 }
 
 #endif

@@ -40,7 +40,7 @@ static void each_opcode_stands_where_it_says(void **state)
             assert_int_equal(info->has_immediate,
                              last && (kind == WORK_SEND_IMMEDIATE || kind == WORK_WRITE_IMMEDIATE));
             assert_int_equal(info->has_invalidate, last && kind == WORK_SEND_INVALIDATE);
-            info = opcode_lookup(segment_response_opcode(first, last));
+            info = opcode_lookup(segment_response_opcode(SERVICE_RC, first, last));
             assert_int_equal(info->operation, OPERATION_READ_RESPONSE);
             assert_int_equal(info->first, first);
             assert_int_equal(info->last, last);

@@ -25,12 +25,6 @@ static int window_free(struct ibv_mw *window)
     return EOPNOTSUPP;
 }
 
-/* The public header calls this one without looking whether it is there. */
-static int close_domain(struct ibv_xrcd *domain)
-{
-    return EOPNOTSUPP;
-}
-
 void context_fill_operations(struct verbs_context *verbs)
 {
     verbs->query_port = port_query;
@@ -43,7 +37,9 @@ void context_fill_operations(struct verbs_context *verbs)
     verbs->create_srq_ex = srq_create_extended;
     verbs->get_srq_num = srq_number;
     verbs->create_qp_ex = qp_create_extended;
-    verbs->close_xrcd = close_domain;
+    verbs->open_xrcd = xrc_open_domain;
+    verbs->close_xrcd = xrc_close_domain;
+    verbs->open_qp = xrc_open_target;
 
     struct ibv_context_ops *calls = &verbs->context.ops;
     calls->alloc_mw = window_allocate;

@@ -285,6 +285,10 @@ bool convert_service(enum ibv_qp_type type, enum service *ret_service)
     case IBV_QPT_RC:
         *ret_service = SERVICE_RC;
         return true;
+    case IBV_QPT_XRC_SEND:
+    case IBV_QPT_XRC_RECV:
+        *ret_service = SERVICE_XRC;
+        return true;
     case IBV_QPT_UC:
         *ret_service = SERVICE_UC;
         return true;

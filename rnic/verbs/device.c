@@ -92,7 +92,7 @@ static void fill_attributes(struct ibv_context *context, struct ibv_device_attr 
         .max_qp_wr = (int)limits->max_qp_wr,
         .device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
                             IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_PORT_ACTIVE_EVENT |
-                            IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR,
+                            IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_XRC,
         .max_sge = (int)limits->max_sge,
         .max_sge_rd = (int)limits->max_sge,
         .max_cq = 65536,

@@ -91,7 +91,18 @@ struct soft_srq {
     pthread_mutex_t lock;           /* the producer's */
     struct ibv_srq_attr attributes; /* the limit under the engine's lock */
     uint32_t users;                 /* queue pairs, under the engine's lock */
+    struct soft_xrcd *xrcd;         /* NULL: not of XRC */
+    struct xrc_queue xrc;
     uint32_t async_delivered;
+    unsigned char tail[FOREIGN_TAIL];
+};
+
+struct shared_domain;
+
+struct soft_xrcd {
+    struct ibv_xrcd ibv;
+    struct shared_domain *shared;
+    uint32_t users; /* shared receive queues and targets, under the engine's lock */
     unsigned char tail[FOREIGN_TAIL];
 };
 
@@ -105,6 +116,8 @@ struct soft_qp {
     struct wr_batch batch;    /* between wr_start and wr_complete */
     struct ibv_qp_init_attr init;
     struct ibv_ah_attr ah;
+    struct soft_xrcd *xrcd;  /* NULL: not a target of XRC */
+    struct list_node target; /* in its domain's list */
     uint32_t async_delivered;
     unsigned char tail[FOREIGN_TAIL];
 };
@@ -142,6 +155,11 @@ static inline struct soft_srq *soft_srq(struct ibv_srq *srq)
 static inline struct soft_qp *soft_qp(struct ibv_qp *qp)
 {
     return (struct soft_qp *)qp;
+}
+
+static inline struct soft_xrcd *soft_xrcd(struct ibv_xrcd *domain)
+{
+    return (struct soft_xrcd *)domain;
 }
 
 static inline struct soft_channel *soft_channel(struct ibv_comp_channel *channel)
@@ -199,6 +217,21 @@ int srq_number(struct ibv_srq *srq, uint32_t *ret_number);
 int srq_post_receive(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **ret_bad);
 struct ibv_qp *qp_create_extended(struct ibv_context *context,
                                   struct ibv_qp_init_attr_ex *attributes);
+/* Parts of making and ending a queue pair. `pd` is NULL for a target of XRC. NULL and errno. */
+struct soft_qp *qp_allocate(struct ibv_context *context, struct ibv_pd *pd,
+                            const struct ibv_qp_init_attr *init);
+/* The core's queue pair is there: fills in its number. */
+void qp_announce(struct soft_qp *qp);
+void qp_free(struct soft_qp *qp);
+struct ibv_xrcd *xrc_open_domain(struct ibv_context *context,
+                                 struct ibv_xrcd_init_attr *attributes);
+int xrc_close_domain(struct ibv_xrcd *domain);
+struct ibv_qp *xrc_open_target(struct ibv_context *context, struct ibv_qp_open_attr *attributes);
+/* With the engine's lock. */
+struct xrc_domain xrc_domain_of(const struct soft_xrcd *handle);
+void xrc_add_target(struct soft_qp *qp, struct soft_xrcd *handle);
+/* True: it was the last handle, so the core's queue pair is to go too. */
+bool xrc_remove_target(struct soft_qp *qp);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ret_bad);
 int post_receive(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ret_bad);
 

@@ -62,6 +62,9 @@ static int post_one_send(struct soft_qp *qp, const struct ibv_send_wr *wr)
     if (error != 0) {
         return error;
     }
+    if (qp->init.qp_type == IBV_QPT_XRC_SEND) {
+        request.xrc_srq = wr->qp_type.xrc.remote_srqn & 0xffffff;
+    }
     if (qp->init.qp_type == IBV_QPT_UD) {
         if (wr->wr.ud.ah == NULL) {
             return EINVAL;

@@ -13,7 +13,10 @@ static enum status check_capabilities(const struct ibv_qp_init_attr *init)
 {
     const struct ibv_qp_cap *cap = &init->cap;
     const struct limits *limits = limits_now();
-    return init->send_cq != NULL && init->recv_cq != NULL &&
+    bool target = init->qp_type == IBV_QPT_XRC_RECV;
+    bool extended = target || init->qp_type == IBV_QPT_XRC_SEND;
+    return (init->send_cq != NULL || target) && (init->recv_cq != NULL || extended) &&
+                   (init->srq == NULL || !extended) &&
                    limits_allow(cap->max_send_wr, limits->max_qp_wr, "max_qp_wr") &&
                    limits_allow(cap->max_recv_wr, limits->max_qp_wr, "max_qp_wr") &&
                    limits_allow(cap->max_send_sge, limits->max_sge, "max_sge") &&
@@ -29,16 +32,23 @@ static uint32_t at_least_one(uint32_t value)
     return value == 0 ? 1 : value;
 }
 
+static struct completion_queue *queue_of(struct ibv_cq *cq)
+{
+    return cq == NULL ? NULL : soft_cq(cq)->queue;
+}
+
 /* Makes the core's queue pair; counts the use of a shared receive queue. */
-static enum status create_core(struct soft_qp *qp, struct soft_pd *pd,
+static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd,
                                const struct ibv_qp_init_attr *init, enum service service)
 {
+    const struct soft_pd *pd = soft_pd(qp->extended.qp_base.pd);
     struct soft_srq *srq = init->srq == NULL ? NULL : soft_srq(init->srq);
     const struct qp_init core_init = {
         .service = service,
-        .domain = pd->domain,
-        .send_completions = soft_cq(init->send_cq)->queue,
-        .receive_completions = soft_cq(init->recv_cq)->queue,
+        .xrc_domain = xrcd == NULL ? (struct xrc_domain){0} : xrc_domain_of(xrcd),
+        .domain = pd == NULL ? (struct domain){0} : pd->domain,
+        .send_completions = queue_of(init->send_cq),
+        .receive_completions = queue_of(init->recv_cq),
         .shared_receives = srq == NULL ? NULL : srq->queue,
         .shared_domain = srq == NULL ? (struct domain){0} : soft_pd(srq->ibv.pd)->domain,
         .send = {.capacity = at_least_one(init->cap.max_send_wr),
@@ -54,28 +64,24 @@ static enum status create_core(struct soft_qp *qp, struct soft_pd *pd,
     if (status == STATUS_OK && srq != NULL) {
         srq->users++;
     }
+    if (status == STATUS_OK && xrcd != NULL) {
+        xrc_add_target(qp, xrcd);
+    }
     engine_unlock(qp->engine);
     return status;
 }
 
-static struct soft_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+struct soft_qp *qp_allocate(struct ibv_context *context, struct ibv_pd *pd,
+                            const struct ibv_qp_init_attr *init)
 {
-    enum service service;
-    if (!convert_service(init->qp_type, &service)) {
-        return errno_null(STATUS_UNSUPPORTED);
-    }
-    enum status status = check_capabilities(init);
-    if (status != STATUS_OK) {
-        return errno_null(status);
-    }
     struct soft_qp *qp = calloc(1, sizeof *qp);
     if (qp == NULL) {
         return NULL;
     }
-    qp->engine = context_engine(pd->context);
+    qp->engine = context_engine(context);
     /* Events may name it as soon as the core knows it. */
     struct ibv_qp *ibv = &qp->extended.qp_base;
-    ibv->context = pd->context;
+    ibv->context = context;
     ibv->qp_context = init->qp_context;
     ibv->pd = pd;
     ibv->send_cq = init->send_cq;
@@ -87,20 +93,66 @@ static struct soft_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     pthread_mutex_init(&qp->receive_lock, NULL);
     pthread_mutex_init(&ibv->mutex, NULL);
     pthread_cond_init(&ibv->cond, NULL);
-    status = create_core(qp, soft_pd(pd), init, service);
-    if (status != STATUS_OK) {
-        free(qp);
-        return errno_null(status);
-    }
-    context_hold(pd->context);
+    qp->init = *init;
+    return qp;
+}
+
+void qp_announce(struct soft_qp *qp)
+{
+    struct ibv_qp *ibv = &qp->extended.qp_base;
     ibv->qp_num = qp_number(qp->qp).value;
     ibv->handle = ibv->qp_num;
-    if (init->srq != NULL) {
+    context_hold(ibv->context);
+}
+
+void qp_free(struct soft_qp *qp)
+{
+    wr_batch_free(&qp->batch);
+    pthread_mutex_destroy(&qp->send_lock);
+    pthread_mutex_destroy(&qp->receive_lock);
+    pthread_mutex_destroy(&qp->extended.qp_base.mutex);
+    pthread_cond_destroy(&qp->extended.qp_base.cond);
+    free(qp);
+}
+
+/* Either in a protection domain or, a target of XRC, in an XRC domain. */
+static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
+                              struct soft_xrcd *xrcd, struct ibv_qp_init_attr *wanted)
+{
+    struct ibv_qp_init_attr plain = *wanted;
+    struct ibv_qp_init_attr *init = &plain;
+    enum service service;
+    if (!convert_service(init->qp_type, &service)) {
+        return errno_null(STATUS_UNSUPPORTED);
+    }
+    enum status status = check_capabilities(init);
+    bool target = init->qp_type == IBV_QPT_XRC_RECV;
+    if (status != STATUS_OK || target != (xrcd != NULL)) {
+        return errno_null(STATUS_INVALID);
+    }
+    if (target) {
+        init->send_cq = NULL;
+        init->cap = (struct ibv_qp_cap){0};
+    }
+    if (service == SERVICE_XRC) {
+        init->recv_cq = NULL;
+    }
+    if (service == SERVICE_XRC || init->srq != NULL) {
         init->cap.max_recv_wr = 0;
         init->cap.max_recv_sge = 0;
     }
-    qp->init = *init;
-    if (strict_is_on()) {
+    struct soft_qp *qp = qp_allocate(context, pd, init);
+    if (qp == NULL) {
+        return NULL;
+    }
+    status = create_core(qp, xrcd, init, service);
+    if (status != STATUS_OK) {
+        qp_free(qp);
+        return errno_null(status);
+    }
+    qp_announce(qp);
+    wanted->cap = init->cap;
+    if (strict_is_on() && !target) {
         strict_sends_begin(qp_number(qp->qp), at_least_one(init->cap.max_send_wr));
     }
     return qp;
@@ -108,15 +160,15 @@ static struct soft_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 
 PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
-    struct soft_qp *qp = create(pd, init);
+    struct soft_qp *qp = create(pd->context, pd, NULL, init);
     return qp == NULL ? NULL : &qp->extended.qp_base;
 }
 
 struct ibv_qp *qp_create_extended(struct ibv_context *context,
                                   struct ibv_qp_init_attr_ex *attributes)
 {
-    const uint32_t known =
-        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    const uint32_t known = IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_PD |
+                           IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     const uint64_t offered = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                              IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
                              IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
@@ -129,11 +181,15 @@ struct ibv_qp *qp_create_extended(struct ibv_context *context,
         (has_operations && (attributes->send_ops_flags & ~offered) != 0)) {
         return errno_null(STATUS_UNSUPPORTED);
     }
-    if ((mask & IBV_QP_INIT_ATTR_PD) == 0 || attributes->pd == NULL) {
+    bool target = attributes->qp_type == IBV_QPT_XRC_RECV;
+    uint32_t needed = target ? IBV_QP_INIT_ATTR_XRCD : IBV_QP_INIT_ATTR_PD;
+    struct ibv_pd *pd = target ? NULL : attributes->pd;
+    struct soft_xrcd *xrcd = target ? soft_xrcd(attributes->xrcd) : NULL;
+    if ((mask & needed) == 0 || (pd == NULL && xrcd == NULL)) {
         return errno_null(STATUS_INVALID);
     }
     /* The extended attributes begin with the fields of the plain ones, in the same places. */
-    struct soft_qp *qp = create(attributes->pd, (struct ibv_qp_init_attr *)attributes);
+    struct soft_qp *qp = create(context, pd, xrcd, (struct ibv_qp_init_attr *)attributes);
     if (qp == NULL) {
         return NULL;
     }
@@ -154,9 +210,13 @@ static void lock_with_queues(struct soft_qp *qp)
 {
     struct soft_cq *one = soft_cq(qp->extended.qp_base.send_cq);
     struct soft_cq *other = soft_cq(qp->extended.qp_base.recv_cq);
-    pthread_mutex_lock(one < other ? &one->lock : &other->lock);
-    if (one != other) {
-        pthread_mutex_lock(one < other ? &other->lock : &one->lock);
+    struct soft_cq *first = one < other ? one : other;
+    struct soft_cq *second = one < other ? other : one;
+    if (first != NULL) {
+        pthread_mutex_lock(&first->lock);
+    }
+    if (second != NULL && second != first) {
+        pthread_mutex_lock(&second->lock);
     }
     engine_lock(qp->engine);
 }
@@ -166,8 +226,10 @@ static void unlock_with_queues(struct soft_qp *qp)
     struct soft_cq *one = soft_cq(qp->extended.qp_base.send_cq);
     struct soft_cq *other = soft_cq(qp->extended.qp_base.recv_cq);
     engine_unlock(qp->engine);
-    pthread_mutex_unlock(&one->lock);
-    if (one != other) {
+    if (one != NULL) {
+        pthread_mutex_unlock(&one->lock);
+    }
+    if (other != NULL && other != one) {
         pthread_mutex_unlock(&other->lock);
     }
 }
@@ -177,8 +239,14 @@ static void unlock_with_queues(struct soft_qp *qp)
 static void forget_completions(struct soft_qp *qp)
 {
     struct qpn qpn = {qp->extended.qp_base.qp_num};
-    completion_queue_forget(soft_cq(qp->extended.qp_base.send_cq)->queue, qpn);
-    completion_queue_forget(soft_cq(qp->extended.qp_base.recv_cq)->queue, qpn);
+    struct completion_queue *sends = queue_of(qp->extended.qp_base.send_cq);
+    struct completion_queue *receives = queue_of(qp->extended.qp_base.recv_cq);
+    if (sends != NULL) {
+        completion_queue_forget(sends, qpn);
+    }
+    if (receives != NULL) {
+        completion_queue_forget(receives, qpn);
+    }
 }
 
 PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int mask)
@@ -250,11 +318,13 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
 {
     struct soft_qp *qp = soft_qp(ibv);
     lock_with_queues(qp);
-    if (strict_is_on()) {
+    if (strict_is_on() && qp->xrcd == NULL) {
         strict_sends_end(qp_number(qp->qp));
         strict_receives_end(ibv->srq == NULL ? qp_receive_queue(qp->qp) : NULL);
     }
-    device_destroy_qp(qp->engine->device, qp->qp);
+    if (qp->xrcd == NULL || xrc_remove_target(qp)) {
+        device_destroy_qp(qp->engine->device, qp->qp);
+    }
     if (ibv->srq != NULL) {
         soft_srq(ibv->srq)->users--;
     }
@@ -262,13 +332,8 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
     unlock_with_queues(qp);
     event_drain(ibv->context, qp, &ibv->mutex, &ibv->cond, &ibv->events_completed,
                 &qp->async_delivered);
-    wr_batch_free(&qp->batch);
     context_drop(ibv->context);
-    pthread_mutex_destroy(&qp->send_lock);
-    pthread_mutex_destroy(&qp->receive_lock);
-    pthread_mutex_destroy(&ibv->mutex);
-    pthread_cond_destroy(&ibv->cond);
-    free(qp);
+    qp_free(qp);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* Shared receive queues. */
+/* Shared receive queues, also those that peers name by number (XRC). */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -17,9 +17,8 @@ static void low(struct receive_queue_notifier *notifier, struct receive_queue *q
     notify_post(soft_context(srq->ibv.context)->async, &record);
 }
 
-PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
+static struct soft_srq *create(struct ibv_pd *pd, struct ibv_srq_attr *attributes, void *context)
 {
-    struct ibv_srq_attr *attributes = &init->attr;
     if (attributes->max_wr == 0 ||
         !limits_allow(attributes->max_wr, limits_now()->max_srq_wr, "max_srq_wr") ||
         !limits_allow(attributes->max_sge, limits_now()->max_srq_sge, "max_srq_sge")) {
@@ -44,7 +43,7 @@ PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
     srq->notifier.low = low;
     srq->engine = context_engine(pd->context);
     srq->ibv.context = pd->context;
-    srq->ibv.srq_context = init->srq_context;
+    srq->ibv.srq_context = context;
     srq->ibv.pd = pd;
     pthread_mutex_init(&srq->lock, NULL);
     pthread_mutex_init(&srq->ibv.mutex, NULL);
@@ -53,19 +52,61 @@ PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
     engine_lock(srq->engine);
     memory_domain_use(device_memory(srq->engine->device), soft_pd(pd)->domain, 1);
     engine_unlock(srq->engine);
-    return &srq->ibv;
+    return srq;
+}
+
+PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
+{
+    struct soft_srq *srq = create(pd, &init->attr, init->srq_context);
+    return srq == NULL ? NULL : &srq->ibv;
 }
 
 struct ibv_srq *srq_create_extended(struct ibv_context *context,
                                     struct ibv_srq_init_attr_ex *attributes)
 {
-    errno = EOPNOTSUPP; /* the basic type comes through ibv_create_srq */
-    return NULL;
+    const uint32_t needed = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+                            IBV_SRQ_INIT_ATTR_CQ;
+    /* The basic type comes through ibv_create_srq. */
+    if ((attributes->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) == 0 ||
+        attributes->srq_type != IBV_SRQT_XRC) {
+        return errno_null(STATUS_UNSUPPORTED);
+    }
+    if (attributes->comp_mask != needed || attributes->pd == NULL || attributes->xrcd == NULL ||
+        attributes->cq == NULL) {
+        return errno_null(STATUS_INVALID);
+    }
+    struct soft_srq *srq = create(attributes->pd, &attributes->attr, attributes->srq_context);
+    if (srq == NULL) {
+        return NULL;
+    }
+    struct soft_xrcd *xrcd = soft_xrcd(attributes->xrcd);
+    engine_lock(srq->engine);
+    srq->xrc = (struct xrc_queue){
+        .domain = xrc_domain_of(xrcd),
+        .memory_domain = soft_pd(attributes->pd)->domain,
+        .receives = srq->queue,
+        .completions = soft_cq(attributes->cq)->queue,
+    };
+    enum status status = device_add_xrc_queue(srq->engine->device, &srq->xrc);
+    if (status == STATUS_OK) {
+        srq->xrcd = xrcd;
+        xrcd->users++;
+    }
+    engine_unlock(srq->engine);
+    if (status != STATUS_OK) {
+        ibv_destroy_srq(&srq->ibv);
+        return errno_null(status);
+    }
+    return &srq->ibv;
 }
 
 int srq_number(struct ibv_srq *srq, uint32_t *ret_number)
 {
-    return EOPNOTSUPP; /* only queues of XRC have one */
+    if (soft_srq(srq)->xrcd == NULL) {
+        return EOPNOTSUPP; /* only queues of XRC have one */
+    }
+    *ret_number = soft_srq(srq)->xrc.number;
+    return 0;
 }
 
 PUBLIC int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attributes, int mask)
@@ -103,6 +144,10 @@ PUBLIC int ibv_destroy_srq(struct ibv_srq *ibv)
     struct soft_srq *srq = soft_srq(ibv);
     engine_lock(srq->engine);
     bool busy = srq->users != 0;
+    if (!busy && srq->xrcd != NULL) {
+        device_remove_xrc_queue(srq->engine->device, &srq->xrc);
+        srq->xrcd->users--;
+    }
     if (!busy) {
         memory_domain_use(device_memory(srq->engine->device), soft_pd(ibv->pd)->domain, -1);
     }

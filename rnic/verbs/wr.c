@@ -160,7 +160,10 @@ static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t key, uint64_t address
 
 static void wr_set_shared_queue(struct ibv_qp_ex *qp, uint32_t number)
 {
-    fail(batch_of(qp), EOPNOTSUPP);
+    struct wr_entry *entry = current(qp);
+    if (entry != NULL) {
+        entry->request.xrc_srq = number & 0xffffff;
+    }
 }
 
 static void wr_set_target(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)

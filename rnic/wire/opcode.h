@@ -16,6 +16,12 @@ enum service {
     SERVICE_XRC = 5,
 };
 
+/* Requests are acknowledged and repeated until they are. */
+static inline bool service_is_reliable(enum service service)
+{
+    return service == SERVICE_RC || service == SERVICE_XRC;
+}
+
 /* What a packet carries, without its place in the message. */
 enum operation {
     OPERATION_NONE, /* not an opcode of ours */
