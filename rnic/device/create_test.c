@@ -125,7 +125,7 @@ static void numbers_run_out(void **state)
         assert_int_equal(device_create_qp(a->device, &init, &qps[i]), STATUS_OK);
     }
     assert_int_equal(device_create_qp(a->device, &init, &qps[255]), STATUS_FULL);
-    init.service = SERVICE_XRC;
+    init.service = SERVICE_RD;
     device_destroy_qp(a->device, qps[0]);
     assert_int_equal(device_create_qp(a->device, &init, &qps[0]), STATUS_INVALID);
     for (int i = 1; i < 255; i++) {

@@ -249,9 +249,24 @@ static void forget_completions(struct soft_qp *qp)
     }
 }
 
+/* Programs set for an XRC queue pair what they set for RC; the half that it has no use for is
+ * overlooked, as the kernel does. */
+static int without_other_half(enum ibv_qp_type type, int mask)
+{
+    switch (type) {
+    case IBV_QPT_XRC_SEND:
+        return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    case IBV_QPT_XRC_RECV:
+        return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+    default:
+        return mask;
+    }
+}
+
 PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int mask)
 {
     struct soft_qp *qp = soft_qp(ibv);
+    mask = without_other_half(ibv->qp_type, mask);
     struct qp_attributes core;
     unsigned set;
     int error = convert_attributes(attributes, mask, &core, &set);
