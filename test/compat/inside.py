@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Plays one row in the namespace that run.py made, and writes its result as JSON.
+
+Usage: inside.py SETTINGS_JSON RESULT_FILE"""
+import glob
+import json
+import os
+import re
+import sys
+import time
+
+import rows
+from model import Failed, Skipped, shorten
+from stage import OUR_WARNING, SANITIZER_REPORT, Stage, play, run_quietly
+
+
+def valgrind_errors(stage):
+    """Blocks of valgrind's reports that have one of our objects on the stack."""
+    blocks = []
+    for path in glob.glob(f"{stage.folder}/valgrind.*"):
+        with open(path, errors="replace") as file:
+            text = re.sub(r"^==\d+== ?", "", file.read(), flags=re.MULTILINE)
+        if "HEAP SUMMARY" not in text:
+            raise Failed(f"valgrind did not finish\n{shorten(text)}")
+        blocks += [block for block in text.split("\n\n")
+                   if re.search(r"(libibverbs|librdmacm)\.so", block) and " at 0x" in block]
+    return blocks
+
+
+def judge(stage, row):
+    evidence = row.body(stage) if row.body else play(stage, row)
+    if evidence:
+        for check in row.checks:
+            try:
+                check.test(evidence)
+            except Failed as failure:
+                seen = "\n".join(f"--- {one.command}\n{shorten(one.text)}" for one in evidence.outputs)
+                raise Failed(f"{failure}\n{seen}")
+    text = stage.all_text()
+    report = re.search(SANITIZER_REPORT, text)
+    if report:
+        raise Failed(f"sanitizer: {text[report.start():report.start() + 1500]}")
+    if stage.valgrind:
+        errors = valgrind_errors(stage)
+        if errors:
+            raise Failed(f"valgrind: {len(errors)} errors in our libraries\n{errors[0]}")
+
+
+def prepare(stage, row):
+    """Mounts of our own where that is allowed: nothing of one row is seen by the next."""
+    if os.getpid() == 1:
+        run_quietly("mount", "-t", "tmpfs", "none", "/dev/shm")
+    stage.network()
+    stage.run_options = row.run_options
+    stage.environment = row.environment
+    stage.valgrind = stage.settings["valgrind"]
+
+
+def main():
+    settings = json.loads(sys.argv[1])
+    row = rows.find(settings["row"])
+    stage = Stage(settings, row.timeout_s)
+    begin = time.monotonic()
+    result = {"status": "pass", "reason": "", "warnings": []}
+    try:
+        prepare(stage, row)
+        judge(stage, row)
+    except Failed as failure:
+        result.update(status="fail", reason=str(failure))
+    except Skipped as skip:
+        result.update(status="skip", reason=str(skip))
+    except Exception as error:  # of the harness itself
+        result.update(status="fail", reason=f"{type(error).__name__}: {error}")
+    result["seconds"] = time.monotonic() - begin
+    found = re.findall(OUR_WARNING, stage.all_text(), re.MULTILINE)
+    result["warnings"] = sorted(set(found))[:10]
+    stage.close()
+    with open(sys.argv[2], "w") as file:
+        json.dump(result, file)
+
+
+if __name__ == "__main__":
+    main()

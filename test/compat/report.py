@@ -1,0 +1,59 @@
+"""What the runner says: a line per row, the sum, JSON, and docs/compatibility.md."""
+import json
+import re
+import sys
+
+import rows
+
+WORDS = {"pass": "ok  ", "fail": "FAIL", "skip": "skip"}
+
+# Warnings of strict mode that are true: (row, warning, what the program does).
+TRUE_WARNINGS = []
+
+
+def judge_warnings(row, result):
+    """A warning that is not listed is a false one, or a program's bug that nobody has looked at."""
+    known = [entry for entry in TRUE_WARNINGS if re.search(entry[0], rows.full_name(row))]
+    unknown = [text for text in result["warnings"]
+               if not any(re.search(entry[1], text) for entry in known)]
+    if unknown:
+        result.update(status="fail", reason="warned: " + "\n".join(unknown))
+
+
+def indent(text):
+    return "".join(f"     {line}\n" for line in text.splitlines()).rstrip("\n")
+
+
+def show(row, result):
+    reason = result["reason"]
+    print(f"{WORDS[result['status']]} {rows.full_name(row)} ({result['seconds']:.1f} s)"
+          + (f": {reason}" if result["status"] == "skip" else ""))
+    if result["status"] == "fail":
+        for command in row.commands:
+            print(f"     $ weir run {row.run_options + ' ' if row.run_options else ''}{command}")
+        print(indent(reason))
+    elif result["warnings"]:
+        print(indent("\n".join(result["warnings"])))
+    sys.stdout.flush()
+
+
+def write_json(path, results, suite):
+    with open(path, "w") as file:
+        json.dump({"rows": [dict(result, group=row.group, name=row.name, commands=row.commands)
+                            for row, result in results], "python": suite}, file, indent=1)
+
+
+def write_document(path, results, suite):
+    raise NotImplementedError
+
+
+def conclude(results, suite):
+    states = [result["status"] for _, result in results] + [test["status"] for test in suite]
+    for row, result in results:
+        if result["status"] == "fail":
+            print(f"FAILED: {rows.full_name(row)}")
+    for test in suite:
+        if test["status"] == "fail":
+            print(f"FAILED: {test['name']}")
+    print(f"{states.count('pass')} passed, {states.count('fail')} failed, {states.count('skip')} skipped")
+    return 1 if "fail" in states or not states else 0
