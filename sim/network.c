@@ -277,12 +277,32 @@ static bool refuses(struct network *network, struct network_link *link)
            !link->config.drop_tail;
 }
 
+/* To every host that is up, the sender's own too, as IP_MULTICAST_LOOP has it. Whether somebody
+ * there has joined the group is for its device to say. */
+static void emit_to_all(struct network_port *port, const struct outgoing *outgoing)
+{
+    struct network *network = port->network;
+    for (unsigned to = 0; to < HOST_MAX; to++) {
+        if (network->ports[to].end != NULL) {
+            struct network_link *link = &network->links[port->index][to];
+            struct frame *frame = frame_make(port, to, outgoing);
+            enum fate fate = choose_fate(network, link, frame);
+            launch(network, link, frame, fate == FATE_REFUSED ? FATE_PASS : fate);
+        }
+    }
+}
+
 static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
 {
     struct network_port *port = (struct network_port *)sink;
     struct network *network = port->network;
     unsigned to = network_host_of(&outgoing->path->remote);
-    if (network_host_of(&outgoing->path->local) != port->index || to == HOST_MAX) {
+    bool is_ours = network_host_of(&outgoing->path->local) == port->index;
+    if (is_ours && gid_is_multicast(&outgoing->path->remote)) {
+        emit_to_all(port, outgoing);
+        return true;
+    }
+    if (!is_ours || to == HOST_MAX) {
         network->unroutable++;
         return true;
     }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Plants known bugs in a copy of the tree, one at a time, and asks the swarm to find each.
+# Plants known bugs in a copy of the tree, one at a time, and asks the swarm to find each; or, where
+# the patch says "Scenario: NAME", which is for what the swarm does not do, that scenario.
 #
 #   sim/planted.sh [--seeds COUNT] [NAME...]     COUNT is 10000, NAME one of sim/planted/NAME.patch
 #
@@ -20,7 +21,7 @@ trap 'rm -rf "$work"' EXIT INT TERM
 tar -C "$root" --exclude=.git --exclude='./build*' -cf - . | tar -C "$work" -xf -
 meson setup "$work/build" "$work" >"$work/setup.log" 2>&1 || { cat "$work/setup.log"; exit 1; }
 build() {
-    ninja -C "$work/build" sim/sim_swarm >"$work/build.log" 2>&1 || { cat "$work/build.log"; return 1; }
+    ninja -C "$work/build" "${1:-sim/sim_swarm}" >"$work/build.log" 2>&1 || { cat "$work/build.log"; return 1; }
 }
 build
 
@@ -40,8 +41,16 @@ for name in "$@"; do
         (cd "$root" && tar -cf - rnic) | tar -C "$work" -xf -
         continue
     fi
-    if ! build; then
+    scenario=$(sed -n 's/^Scenario: //p' "$patch")
+    if ! build ${scenario:+"sim/scenario_$scenario"}; then
         echo "$name: does not build"
+    elif [ -n "$scenario" ]; then
+        if "$work/build/sim/scenario_$scenario" >"$work/run.log" 2>&1; then
+            echo "$name: SURVIVES scenario $scenario"
+        else
+            found=$((found + 1))
+            echo "$name: $(grep -m 1 'FAILED' "$work/run.log") in scenario $scenario"
+        fi
     elif "$work/build/sim/sim_swarm" --seeds 0 "$seeds" --quiet --first >"$work/run.log" 2>&1; then
         echo "$name: SURVIVES $seeds seeds"
     else

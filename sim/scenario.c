@@ -120,6 +120,22 @@ void scenario_rule(struct scenario *scenario, const char *text, enum fate fate, 
     fail_msg("too many rules");
 }
 
+static struct qp *create_qp(struct party *party)
+{
+    struct qp_init init = {
+        .service = party->scenario->service,
+        .domain = party->domain,
+        .send_completions = party->completions,
+        .receive_completions = party->completions,
+        .send = {.capacity = SENDS_DEFAULT, .max_sge = 2, .max_inline = 64},
+        .max_receive = SENDS_DEFAULT,
+        .max_receive_sge = 2,
+    };
+    struct qp *qp;
+    assert_int_equal(device_create_qp(party->host->device, &init, &qp), STATUS_OK);
+    return qp;
+}
+
 static void make_party(struct scenario *scenario, struct party *party, unsigned index)
 {
     static const uint32_t first_psn[2] = {7, 100};
@@ -140,16 +156,7 @@ static void make_party(struct scenario *scenario, struct party *party, unsigned 
     assert_int_equal(completion_queue_create(&party->host->storage.allocator, QUEUE_CAPACITY, NULL,
                                              &party->completions),
                      STATUS_OK);
-    struct qp_init init = {
-        .service = scenario->service,
-        .domain = party->domain,
-        .send_completions = party->completions,
-        .receive_completions = party->completions,
-        .send = {.capacity = SENDS_DEFAULT, .max_sge = 2, .max_inline = 64},
-        .max_receive = SENDS_DEFAULT,
-        .max_receive_sge = 2,
-    };
-    assert_int_equal(device_create_qp(party->host->device, &init, &party->qp), STATUS_OK);
+    party->qp = create_qp(party);
     party->attributes = (struct qp_attributes){
         .path_mtu = PATH_MTU_256,
         .send_psn = psn_make(first_psn[index]),
@@ -255,6 +262,9 @@ static void stop_party(struct party *party)
         if (party->qp != NULL) {
             device_destroy_qp(host->device, party->qp);
         }
+        if (party->second != NULL) {
+            device_destroy_qp(host->device, party->second);
+        }
         completion_queue_destroy(party->completions);
         party->completions = NULL;
         struct memory *memory = device_memory(host->device);
@@ -286,6 +296,10 @@ enum status scenario_post(struct party *party, struct work work)
         .qpn = peer->qp != NULL ? qp_number(peer->qp) : (struct qpn){0},
         .qkey = work.qkey,
     };
+    if (work.group != NULL) {
+        target.path.remote = *work.group;
+        target.qpn = QPN_MULTICAST;
+    }
     struct send_request request = {
         .target = &target,
         .id = work.id,
@@ -308,14 +322,35 @@ enum status scenario_post(struct party *party, struct work work)
     return status;
 }
 
-void scenario_receive(struct party *party, uint64_t id, uint32_t length)
+static void receive_on(struct party *party, struct qp *qp, uint64_t id, uint32_t length)
 {
     struct sge sge = {SCENARIO_BYTES / 2, length, party->key};
     struct receive_request request = {
         .id = 1000 + id, .sges = &sge, .sge_count = length > 0 ? 1 : 0};
-    assert_int_equal(qp_post_receive(party->qp, &request), STATUS_OK);
-    (void)device_ring(party->host->device, party->qp);
+    assert_int_equal(qp_post_receive(qp, &request), STATUS_OK);
+    (void)device_ring(party->host->device, qp);
     host_wake(party->host, 0);
+}
+
+void scenario_receive(struct party *party, uint64_t id, uint32_t length)
+{
+    receive_on(party, party->qp, id, length);
+}
+
+void scenario_receive_second(struct party *party, uint64_t id, uint32_t length)
+{
+    receive_on(party, party->second, id, length);
+}
+
+void scenario_add_second(struct party *party)
+{
+    struct qp *first = party->qp;
+    party->second = create_qp(party);
+    party->qp = party->second;
+    modify(party, QP_INIT, QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_QKEY);
+    modify(party, QP_RTR, 0);
+    modify(party, QP_RTS, QP_SET_SEND_PSN);
+    party->qp = first;
 }
 
 static void run(struct scenario *scenario, struct instant until, bool to_the_end)

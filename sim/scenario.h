@@ -27,6 +27,7 @@ struct party {
     struct domain domain;
     struct completion_queue *completions;
     struct qp *qp;
+    struct qp *second; /* made by scenario_add_second; UD */
     struct memory_key key;
     uint8_t *bytes;
     struct qp_attributes attributes;
@@ -80,10 +81,15 @@ struct work {
     bool unsignaled, fence, solicited;
     uint32_t immediate;
     uint64_t compare, swap_or_add;
-    struct memory_key key; /* 0: the peer's */
-    struct qkey qkey;      /* UD */
+    struct memory_key key;   /* 0: the peer's */
+    struct qkey qkey;        /* UD */
+    const struct gid *group; /* UD: to this multicast group instead of the peer */
 };
 enum status scenario_post(struct party *party, struct work work);
+/* A second queue pair of the party, with the same completion queue, ready to send. */
+void scenario_add_second(struct party *party);
+/* Posts the next receives to the second one. */
+void scenario_receive_second(struct party *party, uint64_t id, uint32_t length);
 void scenario_receive(struct party *party, uint64_t id, uint32_t length);
 /* Both queue pairs to RTR and RTS; also used one by one when cm connects them. */
 void scenario_to_rts(struct party *party, const struct party *peer);

@@ -44,12 +44,16 @@ static enum status create_parts(struct device *device, const struct device_confi
     if (status == STATUS_OK) {
         status = management_init(&device->management, allocator);
     }
+    if (status == STATUS_OK) {
+        status = multicast_init(&device->multicast, allocator);
+    }
     return status;
 }
 
 static void free_device(struct device *device)
 {
     struct allocator *allocator = device->environment.allocator;
+    multicast_fini(&device->multicast);
     management_fini(&device->management, allocator);
     map_fini(&device->environment.xrc_queues);
     map_fini(&device->qps);
@@ -154,9 +158,20 @@ enum status device_create_qp(struct device *device, const struct qp_init *init, 
 void device_destroy_qp(struct device *device, struct qp *qp)
 {
     device_answer_doorbells(device); /* its own may be among them */
+    multicast_forget(&device->multicast, qp);
     void *removed = map_remove(&device->qps, qp->number.value);
     CHECK(removed == qp);
     qp_destroy(qp);
+}
+
+enum status device_attach_multicast(struct device *device, struct qp *qp, const struct gid *group)
+{
+    return multicast_attach(&device->multicast, qp, group);
+}
+
+enum status device_detach_multicast(struct device *device, struct qp *qp, const struct gid *group)
+{
+    return multicast_detach(&device->multicast, qp, group);
 }
 
 enum status device_modify_qp(struct device *device, struct instant now, struct qp *qp,

@@ -90,6 +90,20 @@ enum status device_add_xrc_queue(struct device *device, struct xrc_queue *queue)
 /* Requests for it are refused from now on, those of messages under way too. */
 void device_remove_xrc_queue(struct device *device, struct xrc_queue *queue);
 
+/* Multicast: datagrams to QPN_MULTICAST and the group's address reach every queue pair attached to
+ * it, each of which spends a receive of its own; the sender too, if it is attached. That such
+ * packets come at all is the link's business.
+ *
+ * INVALID: the queue pair is not UD, or no multicast address. IN_USE: it is attached already. FULL:
+ * the table holds no more groups, or the group no more queue pairs. NOT_FOUND: it is not attached.
+ * A queue pair that is destroyed is detached. */
+#define MULTICAST_GROUPS_MAX  1024u
+#define MULTICAST_MEMBERS_MAX 1024u /* of one group */
+enum status device_attach_multicast(struct device *device, struct qp *qp,
+                                    const struct gid *group) MUST_USE;
+enum status device_detach_multicast(struct device *device, struct qp *qp,
+                                    const struct gid *group) MUST_USE;
+
 /* The general service interface. FULL: too many MADs wait for the sink. Copies the bytes. */
 void device_set_management(struct device *device, struct management_handler *handler);
 enum status device_send_management(struct device *device, const struct path *path,

@@ -5,6 +5,7 @@
 #include "rnic/base/map.h"
 #include "rnic/device/device.h"
 #include "rnic/device/management.h"
+#include "rnic/device/multicast.h"
 #include "rnic/transport/qp_private.h"
 
 struct device {
@@ -17,6 +18,7 @@ struct device {
     uint32_t next_xrc_queue; /* counts on, as next_qpn does */
     uint32_t xrc_domains;
     struct management management;
+    struct multicast multicast;
 };
 
 /* Answers every doorbell that was rung. */

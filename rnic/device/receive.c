@@ -4,10 +4,14 @@
 
 #define PKEY_MASK 0x7fffu /* without the membership bit */
 
-static enum packet_refusal check(const struct packet *packet)
+static enum packet_refusal check(const struct arrival *arrival, const struct packet *packet)
 {
     if ((packet->pkey.value & PKEY_MASK) != (PKEY_DEFAULT.value & PKEY_MASK)) {
         return REFUSED_PKEY;
+    }
+    /* A multicast address goes with its own queue pair number and no other. [IBA 10.5] */
+    if (gid_is_multicast(&arrival->path.local) != qpn_equal(packet->destination, QPN_MULTICAST)) {
+        return REFUSED_ADDRESS;
     }
     return REFUSED_NOT;
 }
@@ -28,7 +32,7 @@ void device_receive(struct device *device, struct instant now, const struct arri
     }
     enum packet_refusal refusal = packet_parse(bytes, length, &packet);
     if (refusal == REFUSED_NOT) {
-        refusal = check(&packet);
+        refusal = check(arrival, &packet);
     }
     if (refusal != REFUSED_NOT) {
         environment_refuse(environment, refusal);
@@ -36,6 +40,10 @@ void device_receive(struct device *device, struct instant now, const struct arri
     }
     if (qpn_equal(packet.destination, QPN_MANAGEMENT)) {
         management_receive(&device->management, environment, now, arrival, &packet);
+        return;
+    }
+    if (qpn_equal(packet.destination, QPN_MULTICAST)) {
+        multicast_receive(&device->multicast, environment, now, arrival, &packet);
         return;
     }
     struct qp *qp = map_find(&device->qps, packet.destination.value);

@@ -44,6 +44,9 @@ enum step datagram_transmit(struct qp *qp)
     if (!qp_emit(qp, &slot->target.path, &packet, &payload)) {
         return STEP_FULL;
     }
+    if (qpn_equal(packet.destination, QPN_MULTICAST)) {
+        qp->multicast_source = slot->target.path.local;
+    }
     requester->frontier = psn_next(requester->frontier);
     requester->unacked = requester->cursor = requester->frontier;
     requester->position++;

@@ -146,6 +146,16 @@ void qp_set_context(struct qp *qp, void *context)
     qp->context = context;
 }
 
+void qp_block_own_multicast(struct qp *qp)
+{
+    qp->blocks_own_multicast = true;
+}
+
+bool qp_is_attached(const struct qp *qp)
+{
+    return qp->multicast_groups > 0;
+}
+
 void qp_query(const struct qp *qp, struct qp_attributes *ret_attributes)
 {
     *ret_attributes = qp->attributes;

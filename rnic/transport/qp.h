@@ -109,6 +109,10 @@ void *qp_context(const struct qp *qp);
 const struct receive_queue *qp_receive_queue(const struct qp *qp);
 void qp_set_context(struct qp *qp, void *context);
 
+/* Its own datagrams to a group do not come back to it, though it be attached. */
+void qp_block_own_multicast(struct qp *qp);
+bool qp_is_attached(const struct qp *qp); /* to a group */
+
 /* Posting, by application threads, without the engine's lock; one thread at a time per queue.
  * STATE: the state takes no work. A send posted in ERROR is taken and flushed. Not transmitted
  * until the device's doorbell is rung (device_ring). Other errors as send_queue_post and

@@ -32,8 +32,11 @@ struct qp {
     bool established_raised;
     bool drain_pending;  /* SQD was entered and EVENT_SQ_DRAINED is due */
     bool requests_first; /* answers filled the last turn, so requests begin the next */
-    uint8_t mtu_shift;   /* of attributes.path_mtu, in force */
-    _Atomic int state;   /* enum qp_state; written under the engine's lock, read by posters */
+    bool blocks_own_multicast;
+    uint32_t multicast_groups;   /* that it is attached to; the device's */
+    struct gid multicast_source; /* of its latest datagram to a group */
+    uint8_t mtu_shift;           /* of attributes.path_mtu, in force */
+    _Atomic int state; /* enum qp_state; written under the engine's lock, read by posters */
 
     struct send_queue *sends;
     struct receive_queue *receives; /* NULL: XRC */

@@ -54,6 +54,12 @@ static inline bool gid_is_ipv4(const struct gid *gid)
     return memcmp(gid->bytes, prefix, sizeof prefix) == 0;
 }
 
+/* ff00::/8, or 224.0.0.0/4 as an IPv4-mapped address. */
+static inline bool gid_is_multicast(const struct gid *gid)
+{
+    return gid->bytes[0] == 0xff || (gid_is_ipv4(gid) && gid->bytes[12] >> 4 == 14);
+}
+
 static inline bool gid_is_zero(const struct gid *gid)
 {
     static const struct gid zero;

@@ -224,6 +224,7 @@ const char *packet_refusal_name(enum packet_refusal refusal)
         [REFUSED_PKEY] = "pkey",
         [REFUSED_QKEY] = "qkey",
         [REFUSED_NO_QP] = "no_qp",
+        [REFUSED_NO_GROUP] = "no_group",
         [REFUSED_SERVICE] = "service",
         [REFUSED_STATE] = "state",
         [REFUSED_ADDRESS] = "address",

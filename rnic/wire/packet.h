@@ -38,6 +38,7 @@ enum packet_refusal {
     REFUSED_PKEY,
     REFUSED_QKEY,
     REFUSED_NO_QP,      /* no queue pair of that number */
+    REFUSED_NO_GROUP,   /* no queue pair is attached to that multicast group */
     REFUSED_SERVICE,    /* the queue pair is of another service */
     REFUSED_STATE,      /* the queue pair is in no state to receive */
     REFUSED_ADDRESS,    /* it came from elsewhere than the connected peer */
