@@ -67,6 +67,9 @@ static uint32_t owner_of(const struct ingress *ingress, const struct path *path,
         return own;
     }
     struct qpn qpn = {(uint32_t)big_endian(bytes + AT_DESTINATION_QPN, 3)};
+    if (gid_is_multicast(&path->local)) {
+        return own; /* who else has joined has a copy, whatever number stands in it */
+    }
     if (qpn_equal(qpn, QPN_MANAGEMENT)) {
         return owner_of_mad(ingress, path, bytes, length - ICRC_LENGTH);
     }

@@ -16,6 +16,7 @@
 #include "rnic/base/status.h"
 #include "rnic/device/engine.h"
 #include "rnic/queue/event.h"
+#include "rnic/wire/ids.h"
 
 struct registry;
 
@@ -32,6 +33,12 @@ const char *loop_last_error(void);
 
 /* NULL where loop_is_ours says no; the calls that claim take that. */
 struct registry *loop_registry(struct engine *engine);
+
+/* The host joins or leaves an IP multicast group on an interface, by count of users; see groups.h.
+ * CLOSED where loop_is_ours says no. */
+enum status loop_join_group(struct engine *engine, const struct gid *group,
+                            uint32_t interface_index) MUST_USE;
+void loop_leave_group(struct engine *engine, const struct gid *group, uint32_t interface_index);
 
 /* `wake` is called, under the engine's lock, when cm has queued an event where none was: it must
  * not call cm back, but may post to a notify. NULL: nobody. Takes effect before it returns. */

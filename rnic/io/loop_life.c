@@ -109,6 +109,11 @@ static enum status open_links(struct loop *loop)
         snprintf(house.error, sizeof house.error, "%s", message);
         return status;
     }
+    loop->groups = groups_create(loop->steering.udp);
+    if (loop->groups == NULL) {
+        snprintf(house.error, sizeof house.error, "out of memory");
+        return STATUS_NO_MEMORY;
+    }
     status = handoff_create(loop->registry, &loop->handoff);
     if (status != STATUS_OK) {
         snprintf(house.error, sizeof house.error, "no local socket: %s", strerror(errno));
@@ -195,6 +200,7 @@ static enum status start_thread(struct loop *loop)
 /* Takes half-made loops too; the thread is gone. */
 static void destroy_loop(struct loop *loop)
 {
+    groups_destroy(loop->groups);
     if (loop->steering.udp != NULL) {
         loop->ingress.closing = true;
         steering_close(&loop->steering,
@@ -274,6 +280,7 @@ static void after_fork_in_child(void)
     house.loop = NULL;
     if (loop != NULL) {
         loop->engine.operations = &dead_operations;
+        groups_abandon(loop->groups);
         udp_abandon(loop->steering.udp);
         handoff_abandon(loop->handoff);
         registry_abandon(loop->registry);
@@ -339,6 +346,20 @@ void loop_release(struct engine *engine)
 struct registry *loop_registry(struct engine *engine)
 {
     return loop_of(engine)->registry;
+}
+
+enum status loop_join_group(struct engine *engine, const struct gid *group,
+                            uint32_t interface_index)
+{
+    return loop_is_ours(engine) ? groups_join(loop_of(engine)->groups, group, interface_index)
+                                : STATUS_CLOSED;
+}
+
+void loop_leave_group(struct engine *engine, const struct gid *group, uint32_t interface_index)
+{
+    if (loop_is_ours(engine)) {
+        groups_leave(loop_of(engine)->groups, group, interface_index);
+    }
 }
 
 void loop_set_cm_wake(struct engine *engine, void (*wake)(void *context), void *context)

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "rnic/base/time.h"
+#include "rnic/io/groups.h"
 #include "rnic/io/ingress.h"
 #include "rnic/io/loop.h"
 
@@ -36,6 +37,7 @@ struct loop {
 
     struct registry *registry;
     struct steering steering;
+    struct groups *groups;
     struct handoff *handoff;
     struct ingress ingress;
     struct instant others_read; /* when all sources were read, not only the busy one */

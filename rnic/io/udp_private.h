@@ -65,7 +65,7 @@ struct udp {
         struct gid gid;
         uint32_t interface_index; /* 0: nobody's when last asked */
         struct instant asked;
-    } link_local[UDP_LINK_LOCAL_MAX]; /* a cache, round robin */
+    } link_local[UDP_LINK_LOCAL_MAX]; /* a cache, round robin; also of sources of multicasts */
     uint32_t link_local_next;
 
     bool has_fault;

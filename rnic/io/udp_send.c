@@ -16,6 +16,7 @@
 #include "rnic/wire/roce.h"
 
 #define HOP_LIMIT_DEFAULT 64
+#define HOP_LIMIT_GROUP   1 /* a multicast stays on its network unless told otherwise */
 #define ASK_AGAIN_NS      UINT64_C(1000000000) /* for an interface that was not there */
 
 struct control_buffer {
@@ -223,10 +224,13 @@ bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing)
     return true;
 }
 
-/* Link-local sources need their interface named. */
-static uint32_t interface_of(struct udp *udp, const struct gid *local)
+/* Link-local sources need their interface named; so do IPv6 multicasts, which no route tells where
+ * to go. For an IPv4 one the kernel goes by the source address. */
+static uint32_t interface_of(struct udp *udp, const struct path *path)
 {
-    if (local->bytes[0] != 0xfe || (local->bytes[1] & 0xc0) != 0x80) {
+    const struct gid *local = &path->local;
+    bool is_link_local = local->bytes[0] == 0xfe && (local->bytes[1] & 0xc0) == 0x80;
+    if (!is_link_local && path->remote.bytes[0] != 0xff) {
         return 0;
     }
     struct instant now = clock_now();
@@ -267,8 +271,9 @@ static void address_message(struct udp *udp, const struct path *path, uint16_t s
                             struct msghdr *ret_message)
 {
     int traffic_class = path->traffic_class;
-    int hop_limit = path->hop_limit != 0 ? path->hop_limit : HOP_LIMIT_DEFAULT;
-    uint32_t interface = interface_of(udp, &path->local);
+    int unspecified = gid_is_multicast(&path->remote) ? HOP_LIMIT_GROUP : HOP_LIMIT_DEFAULT;
+    int hop_limit = path->hop_limit != 0 ? path->hop_limit : unspecified;
+    uint32_t interface = interface_of(udp, path);
     memset(control, 0, sizeof *control);
     *ret_message = (struct msghdr){
         .msg_name = name,

@@ -112,13 +112,3 @@ PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_a
 {
     return EOPNOTSUPP;
 }
-
-PUBLIC int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-    return EOPNOTSUPP;
-}
-
-PUBLIC int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-    return EOPNOTSUPP;
-}

@@ -116,8 +116,9 @@ struct soft_qp {
     struct wr_batch batch;    /* between wr_start and wr_complete */
     struct ibv_qp_init_attr init;
     struct ibv_ah_attr ah;
-    struct soft_xrcd *xrcd;  /* NULL: not a target of XRC */
-    struct list_node target; /* in its domain's list */
+    struct soft_xrcd *xrcd;                   /* NULL: not a target of XRC */
+    struct list_node target;                  /* in its domain's list */
+    struct multicast_attachment *attachments; /* under the engine's lock */
     uint32_t async_delivered;
     unsigned char tail[FOREIGN_TAIL];
 };

@@ -174,6 +174,36 @@ PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 
     return 0;
 }
 
+#define SCOPE_MASK            0x0fu /* of the second byte of an IPv6 multicast address */
+#define SCOPE_INTERFACE_LOCAL 1u
+#define SCOPE_LINK_LOCAL      2u
+
+struct gid port_group(const union ibv_gid *gid)
+{
+    struct gid group;
+    memcpy(group.bytes, gid->raw, sizeof group.bytes);
+    if (group.bytes[0] == 0xff && (group.bytes[1] & SCOPE_MASK) == SCOPE_INTERFACE_LOCAL) {
+        group.bytes[1] = (uint8_t)((group.bytes[1] & ~SCOPE_MASK) | SCOPE_LINK_LOCAL);
+    }
+    return group;
+}
+
+/* Programs give groups an IPv6 address (perftest's default is one) and take whatever source GID
+ * they find. No packet has addresses of two families: then the interface's own IPv6 address is the
+ * source. */
+static bool source_for_group(struct address *local)
+{
+    struct address other;
+    for (uint32_t i = 0; gid_table_get(i, &other); i++) {
+        if (other.interface_index == local->interface_index && !gid_is_zero(&other.gid) &&
+            !gid_is_ipv4(&other.gid)) {
+            *local = other;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool port_path(const struct ibv_ah_attr *vector, uint32_t entropy, struct path *ret_path)
 {
     struct address local;
@@ -183,8 +213,11 @@ bool port_path(const struct ibv_ah_attr *vector, uint32_t entropy, struct path *
         return false;
     }
     if (vector->is_global) {
-        memcpy(remote.bytes, vector->grh.dgid.raw, sizeof remote.bytes);
+        remote = port_group(&vector->grh.dgid);
     } else if (!port_gid_of_lid(vector->dlid, &remote)) {
+        return false;
+    }
+    if (remote.bytes[0] == 0xff && gid_is_ipv4(&local.gid) && !source_for_group(&local)) {
         return false;
     }
     if (gid_is_zero(&remote) || gid_is_ipv4(&remote) != gid_is_ipv4(&local.gid)) {

@@ -7,8 +7,14 @@
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "rnic/wire/path.h"
+
+/* A group's address as it stands in packets. Interface-local scope (ff01::) means to IP that no
+ * packet leaves the host, and the kernel sees to that; to RDMA programs, perftest among them, it is
+ * a group like any other. So it travels as link-local scope (ff02::). */
+struct gid port_group(const union ibv_gid *gid);
 
 uint16_t port_lid(void);
 bool port_gid_of_lid(uint16_t lid, struct gid *ret_gid);

@@ -174,10 +174,12 @@ struct ibv_qp *qp_create_extended(struct ibv_context *context,
                              IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                              IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
                              IBV_QP_EX_WITH_SEND_WITH_INV;
+    const uint32_t create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
     uint32_t mask = attributes->comp_mask;
     bool has_operations = (mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
     if ((mask & ~known) != 0 ||
-        ((mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attributes->create_flags != 0) ||
+        ((mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 &&
+         (attributes->create_flags & ~create_flags) != 0) ||
         (has_operations && (attributes->send_ops_flags & ~offered) != 0)) {
         return errno_null(STATUS_UNSUPPORTED);
     }
@@ -192,6 +194,11 @@ struct ibv_qp *qp_create_extended(struct ibv_context *context,
     struct soft_qp *qp = create(context, pd, xrcd, (struct ibv_qp_init_attr *)attributes);
     if (qp == NULL) {
         return NULL;
+    }
+    if ((mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attributes->create_flags != 0) {
+        engine_lock(qp->engine);
+        qp_block_own_multicast(qp->qp);
+        engine_unlock(qp->engine);
     }
     if (has_operations) {
         qp->has_send_operations = true;
@@ -333,6 +340,10 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
 {
     struct soft_qp *qp = soft_qp(ibv);
     lock_with_queues(qp);
+    if (qp_is_attached(qp->qp)) {
+        unlock_with_queues(qp);
+        return EBUSY;
+    }
     if (strict_is_on() && qp->xrcd == NULL) {
         strict_sends_end(qp_number(qp->qp));
         strict_receives_end(ibv->srq == NULL ? qp_receive_queue(qp->qp) : NULL);
