@@ -84,6 +84,7 @@ struct cma_id {
     uint32_t interface_index;
     struct cma_terms terms;
     struct cm_ece local_ece, remote_ece;
+    struct cma_group *groups; /* under cma_lock */
     uint8_t traffic_class;
     bool reuse_address;
     bool one_family;
@@ -98,7 +99,8 @@ struct cma_event {
     struct rdma_cm_event ibv;
     struct list_node node;
     struct cma_id *owner;
-    bool is_cm; /* `cm` is to be acted upon when the application takes it */
+    struct cma_group *group; /* of a join; else NULL */
+    bool is_cm;              /* `cm` is to be acted upon when the application takes it */
     struct cm_event cm;
 };
 
@@ -172,12 +174,25 @@ struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context,
 /* Frees what the application has not seen yet. */
 void cma_id_discard(struct cma_id *id);
 int cma_id_make_synchronous(struct cma_id *id);
+/* The application has acknowledged all that it has taken. */
+void cma_wait_acknowledged(struct cma_id *id);
 
 /* resolve.c */
 int cma_bind(struct cma_id *id, const struct sockaddr *address);
 void cma_set_addresses(struct cma_id *id, uint16_t local_port, uint16_t remote_port);
 void cma_fill_path_record(struct cma_id *id);
 void cma_unbind(struct cma_id *id);
+/* 0: no address, or of a family that we have not. */
+size_t cma_address_length(const struct sockaddr *address);
+
+/* multicast.c */
+/* A join that the application is about to be told of. */
+void cma_group_process(struct cma_event *event);
+/* With cma_lock held. */
+void cma_group_delivered(struct cma_group *group);
+void cma_group_acknowledged(struct cma_group *group);
+/* Of an id that ends; its events have gone. */
+void cma_leave_groups(struct cma_id *id);
 
 /* listen.c */
 struct cma_id *cma_listener_of(void *cm_context, const struct gid *address);

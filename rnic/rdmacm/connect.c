@@ -88,6 +88,9 @@ PUBLIC int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     if (cma_is_datagram(id)) {
         return cma_datagram_connect(id, given);
     }
+    if (ibv->qp == NULL && given == NULL) {
+        return cma_error(EINVAL); /* which queue pair? */
+    }
     if (id->state != CMA_ROUTE_RESOLVED || is_too_much(param) ||
         param->private_data_len > REQUEST_PRIVATE_MAX) {
         return cma_error(EINVAL);
@@ -166,7 +169,7 @@ PUBLIC int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     if (cma_is_datagram(id)) {
         return cma_datagram_accept(id, given);
     }
-    if (id->state != CMA_REQUESTED || is_too_much(param) ||
+    if (id->state != CMA_REQUESTED || is_too_much(param) || (ibv->qp == NULL && given == NULL) ||
         param->private_data_len > CM_REP_PRIVATE_MAX) {
         return cma_error(EINVAL);
     }
@@ -239,7 +242,10 @@ PUBLIC int rdma_notify(struct rdma_cm_id *ibv, enum ibv_event_type event)
 {
     struct cma_id *id = cma_id(ibv);
     struct cma_device *device = cma_device();
-    if (event != IBV_EVENT_COMM_EST || id->connection == NULL) {
+    if (id->state == CMA_CONNECTED && event == IBV_EVENT_COMM_EST) {
+        return cma_error(EISCONN);
+    }
+    if (event != IBV_EVENT_COMM_EST || id->state != CMA_ACCEPTED || id->connection == NULL) {
         return cma_error(EINVAL);
     }
     engine_lock(device->engine);
@@ -371,6 +377,7 @@ bool cma_process(struct cma_event *event)
         id->has_disconnected = true;
         id->state = CMA_ENDED;
         event->ibv.event = RDMA_CM_EVENT_DISCONNECTED;
+        event->ibv.status = event->cm.parameters.private_length == 0 ? -ETIMEDOUT : 0;
         return true;
     case CM_EVENT_TIME_WAIT_OVER:
         event->ibv.event = RDMA_CM_EVENT_TIMEWAIT_EXIT;

@@ -76,10 +76,16 @@ PUBLIC int rdma_get_cm_event(struct rdma_event_channel *ibv, struct rdma_cm_even
         if (node != NULL) {
             event = CONTAINER_OF(node, struct cma_event, node);
             event->owner->events_delivered++;
+            if (event->group != NULL) {
+                cma_group_delivered(event->group);
+            }
         }
         pthread_mutex_unlock(&cma_lock);
         if (event == NULL) {
             continue;
+        }
+        if (event->group != NULL) {
+            cma_group_process(event);
         }
         if (!event->is_cm || cma_process(event)) {
             *ret_event = &event->ibv;
@@ -97,6 +103,9 @@ PUBLIC int rdma_ack_cm_event(struct rdma_cm_event *ibv)
     struct cma_event *event = (struct cma_event *)ibv;
     pthread_mutex_lock(&cma_lock);
     event->owner->events_acknowledged++;
+    if (event->group != NULL) {
+        cma_group_acknowledged(event->group);
+    }
     pthread_cond_broadcast(&cma_acknowledged);
     pthread_mutex_unlock(&cma_lock);
     free(event);

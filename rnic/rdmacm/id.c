@@ -84,18 +84,28 @@ int cma_id_make_synchronous(struct cma_id *id)
     return 0;
 }
 
+void cma_wait_acknowledged(struct cma_id *id)
+{
+    pthread_mutex_lock(&cma_lock);
+    while ((int32_t)(id->events_acknowledged - id->events_delivered) < 0) {
+        pthread_cond_wait(&cma_acknowledged, &cma_lock);
+    }
+    pthread_mutex_unlock(&cma_lock);
+}
+
 PUBLIC int rdma_migrate_id(struct rdma_cm_id *ibv, struct rdma_event_channel *channel)
 {
     struct cma_id *id = cma_id(ibv);
     struct rdma_event_channel *own = id->is_synchronous ? ibv->channel : NULL;
+    if (own != NULL && channel == NULL) {
+        return cma_error(EINVAL);
+    }
     if (own != NULL && ibv->event != NULL) {
         rdma_ack_cm_event(ibv->event);
         ibv->event = NULL;
     }
+    cma_wait_acknowledged(id);
     if (channel == NULL) {
-        if (own != NULL) {
-            return 0;
-        }
         return cma_id_make_synchronous(id);
     }
     move_events(id, channel);
@@ -126,6 +136,7 @@ static void leave(struct cma_id *id)
 void cma_id_discard(struct cma_id *id)
 {
     leave(id);
+    cma_leave_groups(id);
     cma_unbind(id);
     free(id->endpoint_init);
     free(id);
@@ -153,15 +164,6 @@ static void drop_events(struct cma_id *id)
     }
 }
 
-static void wait_acknowledged(struct cma_id *id)
-{
-    pthread_mutex_lock(&cma_lock);
-    while ((int32_t)(id->events_acknowledged - id->events_delivered) < 0) {
-        pthread_cond_wait(&cma_acknowledged, &cma_lock);
-    }
-    pthread_mutex_unlock(&cma_lock);
-}
-
 PUBLIC int rdma_destroy_id(struct rdma_cm_id *ibv)
 {
     struct cma_id *id = cma_id(ibv);
@@ -172,7 +174,7 @@ PUBLIC int rdma_destroy_id(struct rdma_cm_id *ibv)
         rdma_ack_cm_event(ibv->event);
         ibv->event = NULL;
     }
-    wait_acknowledged(id);
+    cma_wait_acknowledged(id);
     cma_id_discard(id);
     if (own != NULL) {
         rdma_destroy_event_channel(own);

@@ -7,6 +7,8 @@
 
 #include "rnic/rdmacm/cma.h"
 
+#define BACKLOG_MOST 1024
+
 /* Under the engine's lock and cma_lock to change, either to read. */
 struct cma_port {
     uint64_t service_id;
@@ -123,7 +125,8 @@ PUBLIC int rdma_listen(struct rdma_cm_id *ibv, int backlog)
     if (id->state != CMA_BOUND || !cma_is_ours(id)) {
         return cma_error(EINVAL);
     }
-    return start_listening(id, backlog <= 0 ? 0 : (uint32_t)backlog);
+    bool is_given = backlog > 0 && backlog < BACKLOG_MOST;
+    return start_listening(id, is_given ? (uint32_t)backlog : BACKLOG_MOST);
 }
 
 void cma_unlisten(struct cma_id *id)

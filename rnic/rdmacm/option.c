@@ -1,8 +1,10 @@
-/* Options of ids, and what is refused: multicast, enhanced connection establishment. */
+/* Options of ids, and enhanced connection establishment. */
 #include <errno.h>
 #include <string.h>
 
 #include "rnic/rdmacm/cma.h"
+
+#define ACK_TIMEOUT_MOST 31u /* five bits */
 
 /* Option values are bytes or ints. */
 static int set_flag(bool *flag, const void *value, size_t length)
@@ -25,54 +27,90 @@ static int set_byte(uint8_t *byte, const void *value, size_t length)
     return 0;
 }
 
-PUBLIC int rdma_set_option(struct rdma_cm_id *ibv, int level, int name, void *value, size_t length)
+/* A listener's port is nobody else's any more. */
+static int set_reuse(struct cma_id *id, const void *value, size_t length)
 {
-    struct cma_id *id = cma_id(ibv);
-    if (level != RDMA_OPTION_ID || value == NULL) {
-        return cma_error(level == RDMA_OPTION_IB ? EOPNOTSUPP : EINVAL);
+    bool reuse = id->reuse_address;
+    if (set_flag(&reuse, value, length) != 0) {
+        return -1;
     }
+    if (id->state != CMA_IDLE && (!reuse || id->state == CMA_LISTENING)) {
+        return cma_error(EINVAL);
+    }
+    id->reuse_address = reuse;
+    return 0;
+}
+
+static int set_one_family(struct cma_id *id, const void *value, size_t length)
+{
+    if (id->state != CMA_IDLE && id->state != CMA_BOUND) {
+        return cma_error(EINVAL);
+    }
+    return set_flag(&id->one_family, value, length);
+}
+
+static int set_ack_timeout(struct cma_id *id, const void *value, size_t length)
+{
+    uint8_t timeout = 0;
+    if (set_byte(&timeout, value, length) != 0) {
+        return -1;
+    }
+    if (id->ibv.qp_type != IBV_QPT_RC || timeout > ACK_TIMEOUT_MOST) {
+        return cma_error(EINVAL);
+    }
+    id->terms.ack_timeout = timeout;
+    return 0;
+}
+
+static int set_option_of_id(struct cma_id *id, int name, const void *value, size_t length)
+{
     switch (name) {
     case RDMA_OPTION_ID_TOS:
         return set_byte(&id->traffic_class, value, length);
     case RDMA_OPTION_ID_REUSEADDR:
-        return set_flag(&id->reuse_address, value, length);
+        return set_reuse(id, value, length);
     case RDMA_OPTION_ID_AFONLY:
-        return set_flag(&id->one_family, value, length);
+        return set_one_family(id, value, length);
     case RDMA_OPTION_ID_ACK_TIMEOUT:
-        return length == 1 && *(uint8_t *)value > 31
-                   ? cma_error(EINVAL)
-                   : set_byte(&id->terms.ack_timeout, value, length);
+        return set_ack_timeout(id, value, length);
     default:
         return cma_error(ENOSYS);
     }
 }
 
-PUBLIC int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *address, void *context)
+PUBLIC int rdma_set_option(struct rdma_cm_id *ibv, int level, int name, void *value, size_t length)
 {
-    return cma_error(EOPNOTSUPP);
-}
-
-PUBLIC int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attributes,
-                                  void *context)
-{
-    return cma_error(EOPNOTSUPP);
-}
-
-PUBLIC int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *address)
-{
-    return cma_error(EOPNOTSUPP);
-}
-
-PUBLIC int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
-{
-    return ece == NULL || ece->comp_mask != 0 ? cma_error(EINVAL) : cma_error(EOPNOTSUPP);
-}
-
-PUBLIC int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ret_ece)
-{
-    if (ret_ece == NULL || ret_ece->comp_mask != 0) {
+    if (value == NULL) {
         return cma_error(EINVAL);
     }
-    *ret_ece = (struct ibv_ece){0};
+    switch (level) {
+    case RDMA_OPTION_ID:
+        return set_option_of_id(cma_id(ibv), name, value, length);
+    case RDMA_OPTION_IB: /* a path of InfiniBand's, by LIDs: we are on Ethernet */
+        return cma_error(name == RDMA_OPTION_IB_PATH ? EOPNOTSUPP : ENOSYS);
+    default:
+        return cma_error(ENOSYS);
+    }
+}
+
+/* Enhanced connection establishment is for queue pairs that the application makes itself: of ours
+ * there is nothing to agree on. What is set goes out with the next REQ or REP. */
+PUBLIC int rdma_set_local_ece(struct rdma_cm_id *ibv, struct ibv_ece *ece)
+{
+    if (ibv == NULL || ibv->qp != NULL || ece == NULL || ece->vendor_id == 0 ||
+        ece->comp_mask != 0) {
+        return cma_error(EINVAL);
+    }
+    cma_id(ibv)->local_ece = (struct cm_ece){ece->vendor_id, ece->options};
+    return 0;
+}
+
+PUBLIC int rdma_get_remote_ece(struct rdma_cm_id *ibv, struct ibv_ece *ret_ece)
+{
+    if (ibv == NULL || ibv->qp != NULL || ret_ece == NULL) {
+        return cma_error(EINVAL);
+    }
+    const struct cm_ece *ece = &cma_id(ibv)->remote_ece;
+    *ret_ece = (struct ibv_ece){.vendor_id = ece->vendor_id, .options = ece->options};
     return 0;
 }

@@ -146,7 +146,6 @@ static void test_arguments(void **state)
     struct rdma_conn_param param = {.private_data = "", .private_data_len = 57};
     assert_int_equal(rdma_create_id(ends->channel, &id, NULL, (enum rdma_port_space)77), -1);
     assert_int_equal(errno, EINVAL);
-    assert_int_equal(rdma_create_id(ends->channel, &id, NULL, RDMA_PS_IB), -1);
     assert_int_equal(rdma_resolve_addr(ends->active, NULL, NULL, 1000), -1);
     assert_int_equal(errno, EINVAL);
     assert_int_equal(rdma_resolve_route(ends->active, 1000), -1);

@@ -22,10 +22,12 @@ static uint32_t scope_of(const struct sockaddr *address)
                                           : 0;
 }
 
-static size_t length_of(const struct sockaddr *address)
+size_t cma_address_length(const struct sockaddr *address)
 {
-    return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-                                          : sizeof(struct sockaddr_in);
+    return address == NULL                  ? 0
+           : address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+           : address->sa_family == AF_INET  ? sizeof(struct sockaddr_in)
+                                            : 0;
 }
 
 static void set_port(struct sockaddr *address, uint16_t port)
@@ -89,7 +91,7 @@ int cma_bind(struct cma_id *id, const struct sockaddr *address)
     if (status != STATUS_OK) {
         return cma_status(status);
     }
-    memcpy(&id->ibv.route.addr.src_storage, address, length_of(address));
+    memcpy(&id->ibv.route.addr.src_storage, address, cma_address_length(address));
     set_port(&id->ibv.route.addr.src_addr, port);
     id->interface_index = scope_of(address);
     if (!any) {
@@ -104,7 +106,7 @@ int cma_bind(struct cma_id *id, const struct sockaddr *address)
 PUBLIC int rdma_bind_addr(struct rdma_cm_id *ibv, struct sockaddr *address)
 {
     struct cma_id *id = cma_id(ibv);
-    if (address == NULL || id->state != CMA_IDLE || !cma_is_ours(id)) {
+    if (cma_address_length(address) == 0 || id->state != CMA_IDLE || !cma_is_ours(id)) {
         return cma_error(EINVAL);
     }
     return cma_bind(id, address);
@@ -209,11 +211,9 @@ PUBLIC int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *source,
 {
     struct cma_id *id = cma_id(ibv);
     uint16_t remote_port;
-    if (target == NULL || (id->state != CMA_IDLE && id->state != CMA_BOUND)) {
+    if (cma_address_length(target) == 0 || (source != NULL && cma_address_length(source) == 0) ||
+        (id->state != CMA_IDLE && id->state != CMA_BOUND)) {
         return cma_error(EINVAL);
-    }
-    if (target->sa_family != AF_INET && target->sa_family != AF_INET6) {
-        return cma_error(EAFNOSUPPORT);
     }
     if (id->state == CMA_IDLE) {
         int result = source != NULL ? cma_bind(id, source) : bind_implicitly(id, target->sa_family);
