@@ -100,6 +100,11 @@ void notify_post(struct notify *notify, const struct notify_record *record)
 
 int notify_wait(struct notify *notify, struct notify_record *ret_record)
 {
+    return notify_wait_with(notify, NULL, ret_record);
+}
+
+int notify_wait_with(struct notify *notify, notify_taken *taken, struct notify_record *ret_record)
+{
     for (;;) {
         uint64_t token;
         ssize_t length = read(notify->descriptor, &token, sizeof token);
@@ -112,6 +117,9 @@ int notify_wait(struct notify *notify, struct notify_record *ret_record)
             *ret_record = *record_at(notify, 0);
             notify->head = (notify->head + 1) & (notify->capacity - 1);
             notify->count--;
+            if (taken != NULL) {
+                taken(ret_record);
+            }
         }
         pthread_mutex_unlock(&notify->mutex);
         if (found) {

@@ -31,6 +31,13 @@ void notify_post(struct notify *notify, const struct notify_record *record);
  * descriptor is non-blocking and nothing waits, EINTR. */
 int notify_wait(struct notify *notify, struct notify_record *ret_record) MUST_USE;
 
+/* The same, and calls `taken` with the record before it is out of the reach of notify_forget: when
+ * that returns, each record of the object has been forgotten by it or seen by `taken`. Who counts
+ * in `taken` thus may look at the count after notify_forget. It must not call notify back. */
+typedef void notify_taken(const struct notify_record *record);
+int notify_wait_with(struct notify *notify, notify_taken *taken,
+                     struct notify_record *ret_record) MUST_USE;
+
 /* Removes the waiting records of an object that goes away; returns how many there were. */
 uint32_t notify_forget(struct notify *notify, const void *object);
 

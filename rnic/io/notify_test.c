@@ -89,12 +89,59 @@ static void blocked_reader_gets_every_record(void **state)
     notify_destroy(notify);
 }
 
+/* One life of an object whose events are counted: destroyed while another thread takes one. */
+#define LIVES 20000
+
+struct counted {
+    _Atomic uint32_t delivered;
+};
+
+static void count(const struct notify_record *record)
+{
+    struct counted *counted = record->object;
+    counted->delivered++;
+}
+
+static void *take_until_told(void *argument)
+{
+    struct notify_record record;
+    do {
+        if (notify_wait_with(argument, count, &record) != 0) {
+            return argument;
+        }
+    } while (record.value != 0);
+    return NULL;
+}
+
+static void a_record_is_forgotten_or_counted(void **state)
+{
+    struct notify *notify;
+    struct counted last = {0};
+    pthread_t taker;
+    void *failure;
+    assert_int_equal(notify_create(&notify), STATUS_OK);
+    assert_int_equal(pthread_create(&taker, NULL, take_until_told, notify), 0);
+    for (uint32_t i = 0; i < LIVES; i++) {
+        struct counted *counted = calloc(1, sizeof *counted);
+        assert_non_null(counted);
+        notify_post(notify, &(struct notify_record){counted, 1});
+        uint32_t forgotten = notify_forget(notify, counted);
+        assert_int_equal(forgotten + counted->delivered, 1);
+        free(counted);
+    }
+    notify_post(notify, &(struct notify_record){&last, 0});
+    pthread_join(taker, &failure);
+    assert_null(failure);
+    notify_destroy(notify);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_come_in_order_and_once),
         cmocka_unit_test(forgotten_records_take_their_token_along),
         cmocka_unit_test(blocked_reader_gets_every_record),
+        cmocka_unit_test(a_record_is_forgotten_or_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,20 +35,25 @@ PUBLIC int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
     return 0;
 }
 
+static void count_delivered(const struct notify_record *record)
+{
+    struct soft_cq *cq = record->object;
+    pthread_mutex_lock(&cq->ibv.mutex);
+    cq->events_delivered++;
+    pthread_mutex_unlock(&cq->ibv.mutex);
+}
+
 PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ret_cq,
                             void **ret_context)
 {
     struct notify_record record;
     engine_about_to_sleep(context_engine(channel->context));
-    int error = notify_wait(soft_channel(channel)->notify, &record);
+    int error = notify_wait_with(soft_channel(channel)->notify, count_delivered, &record);
     if (error != 0) {
         errno = error;
         return -1;
     }
     struct soft_cq *cq = record.object;
-    pthread_mutex_lock(&cq->ibv.mutex);
-    cq->events_delivered++;
-    pthread_mutex_unlock(&cq->ibv.mutex);
     *ret_cq = &cq->ibv;
     *ret_context = cq->ibv.cq_context;
     return 0;

@@ -112,27 +112,38 @@ static bool tally_of(const struct ibv_async_event *event, struct tally *ret_tall
     }
 }
 
-PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event)
+static struct ibv_async_event event_of(const struct notify_record *record)
 {
-    struct notify_record record;
-    struct tally tally;
-    engine_about_to_sleep(context_engine(context));
-    int error = notify_wait(soft_context(context)->async, &record);
-    if (error != 0) {
-        errno = error;
-        return -1;
-    }
-    *ret_event = (struct ibv_async_event){.event_type = (enum ibv_event_type)record.value};
-    if (record.object == NULL) {
-        ret_event->element.port_num = PORT_NUMBER;
+    struct ibv_async_event event = {.event_type = (enum ibv_event_type)record->value};
+    if (record->object == NULL) {
+        event.element.port_num = PORT_NUMBER;
     } else {
-        ret_event->element.qp = record.object;
+        event.element.qp = record->object;
     }
-    if (tally_of(ret_event, &tally)) {
+    return event;
+}
+
+static void count_delivered(const struct notify_record *record)
+{
+    struct ibv_async_event event = event_of(record);
+    struct tally tally;
+    if (tally_of(&event, &tally)) {
         pthread_mutex_lock(tally.mutex);
         ++*tally.delivered;
         pthread_mutex_unlock(tally.mutex);
     }
+}
+
+PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event)
+{
+    struct notify_record record;
+    engine_about_to_sleep(context_engine(context));
+    int error = notify_wait_with(soft_context(context)->async, count_delivered, &record);
+    if (error != 0) {
+        errno = error;
+        return -1;
+    }
+    *ret_event = event_of(&record);
     return 0;
 }
 
