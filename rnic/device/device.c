@@ -82,6 +82,7 @@ enum status device_create(const struct device_config *config, struct device **re
         .datagram_max = or_default(config->datagram_max, DATAGRAM_MAX_DEFAULT),
     };
     timers_init(&device->environment.timers);
+    timers_init(&device->alarms);
     list_init(&device->environment.active);
     device->first_qpn = config->first_qpn;
     device->qpn_count = config->qpn_count;
@@ -178,6 +179,7 @@ enum status device_modify_qp(struct device *device, struct instant now, struct q
                              const struct qp_attributes *attributes, unsigned mask,
                              unsigned *ret_offending)
 {
+    device->environment.now = now;
     return qp_modify(qp, attributes, mask, ret_offending);
 }
 

@@ -9,6 +9,7 @@
 #include "rnic/base/allocator.h"
 #include "rnic/base/status.h"
 #include "rnic/base/time.h"
+#include "rnic/base/timers.h"
 #include "rnic/memory/memory.h"
 #include "rnic/queue/event.h"
 #include "rnic/transport/counters.h"
@@ -67,6 +68,14 @@ bool device_has_doorbell(const struct device *device);
 
 /* NULL: nobody. Outlives the device. */
 void device_set_watcher(struct device *device, struct watcher *watcher);
+
+/* Somebody outside who wants to be called at a time: by device_advance, under the engine's lock. */
+struct device_alarm {
+    struct timer timer; /* zeroed: not set */
+    void (*expire)(struct device_alarm *alarm, struct instant now);
+};
+/* Sets an alarm or moves one that is set; INSTANT_NEVER cancels it. Notifiers may call this. */
+void device_set_alarm(struct device *device, struct device_alarm *alarm, struct instant deadline);
 
 struct memory *device_memory(struct device *device);
 const struct counters *device_counters(const struct device *device);

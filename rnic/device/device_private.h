@@ -19,6 +19,7 @@ struct device {
     uint32_t xrc_domains;
     struct management management;
     struct multicast multicast;
+    struct timers alarms; /* struct device_alarm */
 };
 
 /* Answers every doorbell that was rung. */

@@ -26,6 +26,7 @@ void device_receive(struct device *device, struct instant now, const struct arri
 {
     struct environment *environment = &device->environment;
     struct packet packet;
+    environment->now = now;
     environment_count(environment, COUNTER_PACKETS_RECEIVED);
     if (arrival->congestion_experienced) {
         environment_count(environment, COUNTER_CONGESTION_MARKS);

@@ -33,6 +33,10 @@ static void expire_timers(struct device *device, struct instant now)
     while ((timer = timers_pop_due(&device->environment.timers, now)) != NULL) {
         qp_expire(CONTAINER_OF(timer, struct qp, timer), now);
     }
+    while ((timer = timers_pop_due(&device->alarms, now)) != NULL) {
+        struct device_alarm *alarm = CONTAINER_OF(timer, struct device_alarm, timer);
+        alarm->expire(alarm, now);
+    }
 }
 
 /* True: more is to be sent. */
@@ -63,12 +67,19 @@ static bool take_turns(struct device *device, struct instant now, uint32_t budge
 
 bool device_advance(struct device *device, struct instant now, uint32_t budget)
 {
+    device->environment.now = now;
     device_answer_doorbells(device);
     expire_timers(device, now);
     return take_turns(device, now, budget);
 }
 
+void device_set_alarm(struct device *device, struct device_alarm *alarm, struct instant deadline)
+{
+    timers_set(&device->alarms, &alarm->timer, deadline);
+}
+
 struct instant device_next_deadline(const struct device *device)
 {
-    return timers_earliest(&device->environment.timers);
+    return instant_earlier(timers_earliest(&device->environment.timers),
+                           timers_earliest(&device->alarms));
 }

@@ -86,7 +86,7 @@ static struct end *create_end(void)
 {
     struct end *end = calloc(1, sizeof *end);
     end->buffer = calloc(1, BUFFER_BYTES);
-    end->notifier = (struct completion_queue_notifier){completed, overrun};
+    end->notifier = (struct completion_queue_notifier){.completed = completed, .overrun = overrun};
     assert_int_equal(loop_acquire(&end->engine), STATUS_OK);
     assert_int_equal(notify_create(&end->notify), STATUS_OK);
     assert_int_equal(

@@ -32,6 +32,9 @@ struct completion_queue {
     uint32_t mask;
     uint32_t capacity;
     uint32_t users;
+    bool ignore_overrun;
+    uint32_t moderation; /* completions per event */
+    uint32_t held;       /* matching ones since the last event: the engine's */
 
     alignas(CACHE_LINE) _Atomic uint64_t tail; /* written by the engine */
     uint64_t head_seen;                        /* the engine's: head is at least this */
@@ -44,6 +47,11 @@ struct completion_queue {
     alignas(CACHE_LINE) _Atomic uint32_t armed;
 };
 
+size_t completion_queue_record_bytes(uint32_t capacity)
+{
+    return queue_storage(capacity) * sizeof(struct completion);
+}
+
 enum status completion_queue_create(struct allocator *allocator, uint32_t capacity,
                                     struct completion_queue_notifier *notifier,
                                     struct completion_queue **ret_queue)
@@ -51,10 +59,9 @@ enum status completion_queue_create(struct allocator *allocator, uint32_t capaci
     if (capacity == 0 || capacity > QUEUE_CAPACITY_MAX) {
         return STATUS_INVALID;
     }
-    uint32_t storage = queue_storage(capacity);
     struct completion_queue *queue = allocator->allocate(allocator, sizeof *queue);
     struct completion *records =
-        allocator->allocate(allocator, storage * sizeof(struct completion));
+        allocator->allocate(allocator, completion_queue_record_bytes(capacity));
     if (queue == NULL || records == NULL) {
         allocator->release(allocator, records);
         allocator->release(allocator, queue);
@@ -63,7 +70,7 @@ enum status completion_queue_create(struct allocator *allocator, uint32_t capaci
     queue->allocator = allocator;
     queue->notifier = notifier;
     queue->records = records;
-    queue->mask = storage - 1;
+    queue->mask = queue_storage(capacity) - 1;
     queue->capacity = capacity;
     *ret_queue = queue;
     return STATUS_OK;
@@ -80,6 +87,9 @@ void completion_queue_destroy(struct completion_queue *queue)
 
 static bool refuse_overrun(struct completion_queue *queue)
 {
+    if (queue->ignore_overrun) {
+        return true;
+    }
     if (!atomic_load_explicit(&queue->overrun, memory_order_relaxed)) {
         atomic_store_explicit(&queue->overrun, true, memory_order_release);
         if (queue->notifier != NULL) {
@@ -87,6 +97,45 @@ static bool refuse_overrun(struct completion_queue *queue)
         }
     }
     return false;
+}
+
+static void announce(struct completion_queue *queue)
+{
+    queue->held = 0;
+    atomic_exchange_explicit(&queue->armed, ARMED_NOT, memory_order_seq_cst);
+    if (queue->notifier != NULL) {
+        queue->notifier->completed(queue->notifier, queue);
+    }
+}
+
+/* A completion came for which the queue is armed. */
+static void hold_or_announce(struct completion_queue *queue)
+{
+    if (++queue->held >= queue->moderation) {
+        announce(queue);
+    } else if (queue->held == 1 && queue->notifier != NULL && queue->notifier->held != NULL) {
+        queue->notifier->held(queue->notifier, queue);
+    }
+}
+
+void completion_queue_moderate(struct completion_queue *queue, uint32_t count)
+{
+    queue->moderation = count;
+    if (queue->held >= count) {
+        completion_queue_announce(queue);
+    }
+}
+
+void completion_queue_announce(struct completion_queue *queue)
+{
+    if (queue->held != 0) {
+        announce(queue);
+    }
+}
+
+void completion_queue_ignore_overrun(struct completion_queue *queue)
+{
+    queue->ignore_overrun = true;
 }
 
 bool completion_queue_push(struct completion_queue *queue, const struct completion *completion,
@@ -107,10 +156,7 @@ bool completion_queue_push(struct completion_queue *queue, const struct completi
 
     uint32_t armed = atomic_load_explicit(&queue->armed, memory_order_seq_cst);
     if (armed == ARMED_ANY || (armed == ARMED_SOLICITED && solicited)) {
-        atomic_exchange_explicit(&queue->armed, ARMED_NOT, memory_order_seq_cst);
-        if (queue->notifier != NULL) {
-            queue->notifier->completed(queue->notifier, queue);
-        }
+        hold_or_announce(queue);
     }
     return true;
 }
@@ -162,24 +208,36 @@ bool completion_queue_is_overrun(const struct completion_queue *queue)
 
 enum status completion_queue_resize(struct completion_queue *queue, uint32_t capacity)
 {
+    if (capacity == 0 || capacity > QUEUE_CAPACITY_MAX) {
+        return STATUS_INVALID;
+    }
+    struct allocator *allocator = queue->allocator;
+    void *records = allocator->allocate(allocator, completion_queue_record_bytes(capacity));
+    if (records == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    enum status status = completion_queue_resize_into(queue, capacity, &records);
+    allocator->release(allocator, records);
+    return status;
+}
+
+enum status completion_queue_resize_into(struct completion_queue *queue, uint32_t capacity,
+                                         void **records)
+{
     if (capacity == 0 || capacity > QUEUE_CAPACITY_MAX ||
         capacity < completion_queue_depth(queue)) {
         return STATUS_INVALID;
     }
-    uint32_t storage = queue_storage(capacity);
-    struct completion *records =
-        queue->allocator->allocate(queue->allocator, storage * sizeof(struct completion));
-    if (records == NULL) {
-        return STATUS_NO_MEMORY;
-    }
+    struct completion *larger = *records;
+    uint32_t mask = queue_storage(capacity) - 1;
     uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
     for (uint64_t position = head; position != tail; position++) {
-        records[position & (storage - 1)] = queue->records[position & queue->mask];
+        larger[position & mask] = queue->records[position & queue->mask];
     }
-    queue->allocator->release(queue->allocator, queue->records);
-    queue->records = records;
-    queue->mask = storage - 1;
+    *records = queue->records;
+    queue->records = larger;
+    queue->mask = mask;
     queue->capacity = capacity;
     return STATUS_OK;
 }

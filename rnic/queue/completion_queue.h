@@ -20,6 +20,9 @@ struct completion_queue_notifier {
     void (*completed)(struct completion_queue_notifier *notifier, struct completion_queue *queue);
     /* The queue has overrun: a record was lost and the queue takes no more. Called once. */
     void (*overrun)(struct completion_queue_notifier *notifier, struct completion_queue *queue);
+    /* The first completion that an armed, moderated queue keeps to itself came: after the period
+     * that the application set, completion_queue_announce is due. NULL: there is no period. */
+    void (*held)(struct completion_queue_notifier *notifier, struct completion_queue *queue);
 };
 
 /* `notifier` may be NULL, and outlives the queue. INVALID: capacity 0 or above QUEUE_CAPACITY_MAX.
@@ -43,8 +46,23 @@ void completion_queue_arm(struct completion_queue *queue, bool solicited_only);
 uint32_t completion_queue_depth(const struct completion_queue *queue);
 uint32_t completion_queue_capacity(const struct completion_queue *queue);
 bool completion_queue_is_overrun(const struct completion_queue *queue);
+/* Bytes that the records of a queue of `capacity` take. */
+size_t completion_queue_record_bytes(uint32_t capacity);
 /* INVALID below the current depth. The engine's lock and the consumer's lock are both held. */
 enum status completion_queue_resize(struct completion_queue *queue, uint32_t capacity) MUST_USE;
+/* The same for an allocator that is not to be called under those locks: `*records` is memory for
+ * the records, from the queue's allocator; after success it is that of the former ones. */
+enum status completion_queue_resize_into(struct completion_queue *queue, uint32_t capacity,
+                                         void **records) MUST_USE;
+
+/* Moderation: an armed queue is announced by the completion that makes `count`, or when the period
+ * that began with the first is over. At most 1: each at once. Engine's lock. */
+void completion_queue_moderate(struct completion_queue *queue, uint32_t count);
+/* The period is over. Engine's lock. */
+void completion_queue_announce(struct completion_queue *queue);
+
+/* From now on a record that finds no room is lost without a word. Engine's lock. */
+void completion_queue_ignore_overrun(struct completion_queue *queue);
 
 /* Drops the records of a queue pair that is reset or gone. Both locks are held, as above. */
 void completion_queue_forget(struct completion_queue *queue, struct qpn qpn);

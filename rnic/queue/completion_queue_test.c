@@ -18,6 +18,7 @@ struct watcher {
     struct completion_queue_notifier notifier;
     int completed;
     int overruns;
+    int held;
 };
 
 static void count_completed(struct completion_queue_notifier *notifier,
@@ -32,9 +33,14 @@ static void count_overrun(struct completion_queue_notifier *notifier,
     CONTAINER_OF(notifier, struct watcher, notifier)->overruns++;
 }
 
+static void count_held(struct completion_queue_notifier *notifier, struct completion_queue *queue)
+{
+    CONTAINER_OF(notifier, struct watcher, notifier)->held++;
+}
+
 static struct completion_queue *create(struct watcher *watcher, uint32_t capacity)
 {
-    *watcher = (struct watcher){.notifier = {count_completed, count_overrun}};
+    *watcher = (struct watcher){.notifier = {count_completed, count_overrun, count_held}};
     struct completion_queue *queue;
     assert_int_equal(
         completion_queue_create(heap_allocator(), capacity, &watcher->notifier, &queue), STATUS_OK);
@@ -106,6 +112,62 @@ static void arming(void **state)
     completion_queue_arm(queue, true); /* and is not weakened by it */
     push(queue, 6, false);
     assert_int_equal(watcher.completed, 4);
+    completion_queue_destroy(queue);
+}
+
+static void moderation_announces_by_count_or_when_told(void **state)
+{
+    struct watcher watcher;
+    struct completion_queue *queue = create(&watcher, 16);
+    completion_queue_moderate(queue, 3);
+    push(queue, 0, false); /* not armed: not counted */
+    completion_queue_arm(queue, false);
+    push(queue, 1, false);
+    push(queue, 2, false);
+    assert_int_equal(watcher.held, 1);
+    assert_int_equal(watcher.completed, 0);
+    push(queue, 3, false);
+    assert_int_equal(watcher.completed, 1);
+    push(queue, 4, false); /* disarmed by the event */
+    completion_queue_announce(queue);
+    assert_int_equal(watcher.completed, 1);
+
+    completion_queue_arm(queue, true);
+    push(queue, 5, false); /* does not match */
+    push(queue, 6, true);
+    assert_int_equal(watcher.held, 2);
+    completion_queue_announce(queue);
+    completion_queue_announce(queue);
+    assert_int_equal(watcher.completed, 2);
+
+    /* Lowering the count to what is held announces at once; at most one is no moderation. */
+    completion_queue_arm(queue, false);
+    push(queue, 7, false);
+    completion_queue_moderate(queue, 1);
+    assert_int_equal(watcher.completed, 3);
+    completion_queue_arm(queue, false);
+    push(queue, 8, false);
+    assert_int_equal(watcher.completed, 4);
+    assert_int_equal(watcher.held, 3);
+    completion_queue_destroy(queue);
+}
+
+static void ignored_overrun_loses_the_newest(void **state)
+{
+    struct watcher watcher;
+    struct completion_queue *queue = create(&watcher, 2);
+    struct completion got[4];
+    completion_queue_ignore_overrun(queue);
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_true(push(queue, i, false));
+    }
+    assert_int_equal(watcher.overruns, 0);
+    assert_false(completion_queue_is_overrun(queue));
+    assert_int_equal(completion_queue_poll(queue, 4, got), 2);
+    assert_int_equal(got[1].id, 1);
+    assert_true(push(queue, 4, false));
+    assert_int_equal(completion_queue_poll(queue, 4, got), 1);
+    assert_int_equal(got[0].id, 4);
     completion_queue_destroy(queue);
 }
 
@@ -234,8 +296,12 @@ static void no_event_is_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_capacity_and_overrun), cmocka_unit_test(arming),
-        cmocka_unit_test(resize_keeps_what_is_there), cmocka_unit_test(users_and_limits),
+        cmocka_unit_test(order_capacity_and_overrun),
+        cmocka_unit_test(arming),
+        cmocka_unit_test(moderation_announces_by_count_or_when_told),
+        cmocka_unit_test(ignored_overrun_loses_the_newest),
+        cmocka_unit_test(resize_keeps_what_is_there),
+        cmocka_unit_test(users_and_limits),
         cmocka_unit_test(no_event_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

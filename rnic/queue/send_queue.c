@@ -101,6 +101,12 @@ static enum status check_request(const struct send_queue *queue, const struct se
     return STATUS_OK;
 }
 
+enum status send_queue_check(const struct send_queue *queue, const struct send_request *request)
+{
+    uint32_t length;
+    return check_request(queue, request, &length);
+}
+
 static void copy_inline(struct send_slot *slot, const struct send_request *request)
 {
     uint8_t *to = (uint8_t *)(slot + 1);

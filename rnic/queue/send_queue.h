@@ -59,6 +59,10 @@ void send_queue_destroy(struct send_queue *queue);
  * MESSAGE_LENGTH_MAX. */
 enum status send_queue_post(struct send_queue *queue, const struct send_request *request) MUST_USE;
 
+/* What send_queue_post would say if there were room. */
+enum status send_queue_check(const struct send_queue *queue,
+                             const struct send_request *request) MUST_USE;
+
 /* Engine side: positions head <= p < tail hold requests. */
 uint64_t send_queue_head(const struct send_queue *queue);
 uint64_t send_queue_tail(const struct send_queue *queue);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rnic/base/time.h"
 #include "rnic/wire/ids.h"
 #include "rnic/wire/path.h"
 
@@ -108,7 +109,8 @@ struct completion {
     bool has_immediate;
     bool has_invalidated;
     bool has_grh;
-    bool grh_is_ipv4; /* the last 20 of its 40 bytes are the IPv4 header */
+    bool grh_is_ipv4;    /* the last 20 of its 40 bytes are the IPv4 header */
+    struct instant time; /* when the engine made it */
 };
 
 /* "retry exceeded", static. */

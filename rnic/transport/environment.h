@@ -21,6 +21,7 @@ struct environment {
     struct counters counters;
     struct timers timers;
     struct map xrc_queues; /* number -> struct xrc_queue */
+    struct instant now;    /* of the entry point that runs, or ran last */
     struct list active;    /* queue pairs that have something to send, in the order of turns */
     uint32_t max_reads_in; /* per queue pair */
     uint32_t window_max;   /* bytes that one queue pair has in flight at most */

@@ -14,9 +14,10 @@ void qp_raise(struct qp *qp, enum event_kind kind)
     }
 }
 
-void qp_push(struct qp *qp, struct completion_queue *queue, const struct completion *completion,
+void qp_push(struct qp *qp, struct completion_queue *queue, struct completion *completion,
              bool solicited)
 {
+    completion->time = qp->environment->now;
     if (!completion_queue_push(queue, completion, solicited) && qp_state_now(qp) != QP_ERROR) {
         qp_raise(qp, EVENT_QP_FATAL);
         qp_enter_error(qp);

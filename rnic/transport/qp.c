@@ -12,7 +12,12 @@
 static enum status create_queues(struct qp *qp, const struct qp_init *init)
 {
     struct allocator *allocator = qp->environment->allocator;
-    enum status status = send_queue_create(allocator, &init->send, &qp->sends);
+    enum status status = STATUS_OK;
+    qp->sends = init->sends;
+    qp->receives = init->receives;
+    if (qp->sends == NULL) {
+        status = send_queue_create(allocator, &init->send, &qp->sends);
+    }
     if (status != STATUS_OK) {
         return status;
     }
@@ -21,7 +26,7 @@ static enum status create_queues(struct qp *qp, const struct qp_init *init)
     } else if (init->shared_receives != NULL) {
         qp->receives = init->shared_receives;
         qp->receives_are_shared = true;
-    } else {
+    } else if (qp->receives == NULL) {
         status = receive_queue_create(allocator, init->max_receive, init->max_receive_sge,
                                       &qp->receives);
         if (status != STATUS_OK) {
@@ -88,6 +93,8 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
         status = replay_init(&qp->responder.replay, environment->allocator, entries);
     }
     if (status != STATUS_OK) {
+        qp->sends = init->sends != NULL ? NULL : qp->sends;
+        qp->receives = init->receives != NULL ? NULL : qp->receives;
         free_parts(qp);
         return status;
     }
@@ -183,7 +190,8 @@ static bool is_atomic(enum work_kind kind)
     return kind == WORK_COMPARE_SWAP || kind == WORK_FETCH_ADD;
 }
 
-enum status qp_post_send(struct qp *qp, const struct send_request *request)
+/* All that can be said of a request without looking at the queue. */
+static enum status check_send(const struct qp *qp, const struct send_request *request)
 {
     if (qp->is_target) {
         return STATUS_INVALID;
@@ -203,7 +211,19 @@ enum status qp_post_send(struct qp *qp, const struct send_request *request)
             return STATUS_INVALID;
         }
     }
-    return send_queue_post(qp->sends, request);
+    return STATUS_OK;
+}
+
+enum status qp_check_send(const struct qp *qp, const struct send_request *request)
+{
+    enum status status = check_send(qp, request);
+    return status != STATUS_OK ? status : send_queue_check(qp->sends, request);
+}
+
+enum status qp_post_send(struct qp *qp, const struct send_request *request)
+{
+    enum status status = check_send(qp, request);
+    return status != STATUS_OK ? status : send_queue_post(qp->sends, request);
 }
 
 uint32_t qp_send_room(const struct qp *qp)

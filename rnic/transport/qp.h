@@ -48,6 +48,10 @@ struct qp_init {
     struct send_queue_limits send;
     uint32_t max_receive; /* requests */
     uint32_t max_receive_sge;
+    /* Queues that the caller has made to these limits: the queue pair's own after success. NULL:
+     * made with the device's allocator. */
+    struct send_queue *sends;
+    struct receive_queue *receives;
     bool signal_all;
     void *context; /* the API's object; comes back in events */
 };
@@ -123,6 +127,8 @@ bool qp_is_attached(const struct qp *qp); /* to a group */
  * be flushed. */
 enum status qp_post_send(struct qp *qp, const struct send_request *request) MUST_USE;
 enum status qp_post_receive(struct qp *qp, const struct receive_request *request) MUST_USE;
+/* By whoever posts sends: what qp_post_send would say if there were room. */
+enum status qp_check_send(const struct qp *qp, const struct send_request *request) MUST_USE;
 /* By whoever posts sends: how many can be posted now, at least. */
 uint32_t qp_send_room(const struct qp *qp);
 

@@ -90,7 +90,7 @@ bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet
 void qp_raise(struct qp *qp, enum event_kind kind);
 
 /* Pushes and, if the queue has overrun, fails the queue pair. */
-void qp_push(struct qp *qp, struct completion_queue *queue, const struct completion *completion,
+void qp_push(struct qp *qp, struct completion_queue *queue, struct completion *completion,
              bool solicited);
 
 /* Completes the oldest send, successfully if `status` is SUCCESS, and gives its slot back. */

@@ -9,6 +9,8 @@
 #include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/objects.h"
 
+#define VECTORS_MAX 64
+
 static struct ibv_mw *window_allocate(struct ibv_pd *pd, enum ibv_mw_type type)
 {
     errno = EOPNOTSUPP;
@@ -34,6 +36,7 @@ void context_fill_operations(struct verbs_context *verbs)
     verbs->alloc_td = pd_allocate_thread_domain;
     verbs->dealloc_td = pd_free_thread_domain;
     verbs->create_cq_ex = cq_create_extended;
+    verbs->modify_cq = cq_modify;
     verbs->create_srq_ex = srq_create_extended;
     verbs->get_srq_num = srq_number;
     verbs->create_qp_ex = qp_create_extended;
@@ -50,6 +53,13 @@ void context_fill_operations(struct verbs_context *verbs)
     calls->post_srq_recv = srq_post_receive;
     calls->post_send = post_send;
     calls->post_recv = post_receive;
+}
+
+/* One for each processor, as programs expect; the engine serves them all. */
+static int vector_count(void)
+{
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count < 1 ? 1 : count > VECTORS_MAX ? VECTORS_MAX : (int)count;
 }
 
 PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
@@ -79,7 +89,7 @@ PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
      * may. */
     ibv->cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     ibv->async_fd = notify_descriptor(context->async);
-    ibv->num_comp_vectors = 1;
+    ibv->num_comp_vectors = vector_count();
     pthread_mutex_init(&ibv->mutex, NULL);
     ibv->abi_compat = __VERBS_ABI_IS_EXTENDED;
     gid_table_refresh();

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rnic/base/heap.h"
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
@@ -14,6 +13,7 @@
 static void completed(struct completion_queue_notifier *notifier, struct completion_queue *queue)
 {
     struct soft_cq *cq = CONTAINER_OF(notifier, struct soft_cq, notifier);
+    device_set_alarm(cq->engine->device, &cq->alarm, INSTANT_NEVER);
     if (cq->ibv.channel != NULL) {
         struct notify_record record = {.object = cq};
         notify_post(soft_channel(cq->ibv.channel)->notify, &record);
@@ -30,6 +30,21 @@ static void overrun(struct completion_queue_notifier *notifier, struct completio
     notify_post(soft_context(cq->ibv.context)->async, &record);
 }
 
+/* The first of a batch that moderation holds back: its event is due when the period is over. */
+static void held(struct completion_queue_notifier *notifier, struct completion_queue *queue)
+{
+    struct soft_cq *cq = CONTAINER_OF(notifier, struct soft_cq, notifier);
+    if (cq->period_ns != 0) {
+        device_set_alarm(cq->engine->device, &cq->alarm,
+                         instant_after(engine_now(cq->engine), cq->period_ns));
+    }
+}
+
+static void period_is_over(struct device_alarm *alarm, struct instant now)
+{
+    completion_queue_announce(CONTAINER_OF(alarm, struct soft_cq, alarm)->queue);
+}
+
 static void hold_channel(struct ibv_comp_channel *channel, int change)
 {
     if (channel != NULL) {
@@ -40,7 +55,7 @@ static void hold_channel(struct ibv_comp_channel *channel, int change)
 }
 
 static struct soft_cq *create(struct ibv_context *context,
-                              const struct ibv_cq_init_attr_ex *attributes)
+                              const struct ibv_cq_init_attr_ex *attributes, struct ibv_pd *parent)
 {
     if (attributes->cqe == 0 || !limits_allow(attributes->cqe, limits_now()->max_cqe, "max_cqe") ||
         attributes->comp_vector >= (uint32_t)context->num_comp_vectors) {
@@ -51,13 +66,18 @@ static struct soft_cq *create(struct ibv_context *context,
     if (cq == NULL) {
         return NULL;
     }
-    cq->notifier = (struct completion_queue_notifier){.completed = completed, .overrun = overrun};
+    cq->notifier = (struct completion_queue_notifier){
+        .completed = completed, .overrun = overrun, .held = held};
     enum status status =
-        completion_queue_create(heap_allocator(), attributes->cqe, &cq->notifier, &cq->queue);
+        completion_queue_create(pd_allocator(parent), attributes->cqe, &cq->notifier, &cq->queue);
     if (status != STATUS_OK) {
+        pd_collect(parent);
         free(cq);
         return errno_null(status);
     }
+    pd_hold(parent);
+    cq->parent = parent;
+    cq->alarm.expire = period_is_over;
     cq->engine = context_engine(context);
     cq->ibv.context = context;
     cq->ibv.channel = attributes->channel;
@@ -83,32 +103,53 @@ PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
         .channel = channel,
         .comp_vector = (uint32_t)vector,
     };
-    struct soft_cq *cq = create(context, &attributes);
+    struct soft_cq *cq = create(context, &attributes, NULL);
     return cq == NULL ? NULL : &cq->ibv;
+}
+
+static int check_extended(const struct ibv_context *context,
+                          const struct ibv_cq_init_attr_ex *attributes)
+{
+    const uint64_t fields = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_CVLAN |
+                            IBV_WC_EX_WITH_FLOW_TAG;
+    const uint32_t masks = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+    const uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+    if ((attributes->comp_mask & ~masks) != 0 ||
+        ((attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 &&
+         (attributes->flags & ~flags) != 0)) {
+        return EINVAL;
+    }
+    if ((attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) {
+        const struct ibv_pd *parent = attributes->parent_domain;
+        if (parent == NULL || parent->context != context ||
+            ((const struct soft_pd *)parent)->base == NULL) {
+            return EINVAL;
+        }
+    }
+    return (attributes->wc_flags & ~fields) != 0 ? EOPNOTSUPP : 0;
 }
 
 struct ibv_cq_ex *cq_create_extended(struct ibv_context *context,
                                      struct ibv_cq_init_attr_ex *attributes)
 {
-    const uint64_t fields = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-                            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-    const uint32_t masks = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
-    const uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
-    bool has_flags = (attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
-    if ((attributes->comp_mask & ~masks) != 0 || (has_flags && (attributes->flags & ~flags) != 0)) {
-        errno = EINVAL;
+    int error = check_extended(context, attributes);
+    if (error != 0) {
+        errno = error;
         return NULL;
     }
-    if ((attributes->wc_flags & ~fields) != 0) {
-        errno = EOPNOTSUPP;
-        return NULL;
-    }
-    struct soft_cq *cq = create(context, attributes);
+    uint32_t mask = attributes->comp_mask;
+    uint32_t flags = (mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attributes->flags : 0;
+    struct soft_cq *cq =
+        create(context, attributes,
+               (mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0 ? attributes->parent_domain : NULL);
     if (cq == NULL) {
         return NULL;
     }
-    cq->single_threaded =
-        has_flags && (attributes->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
+    cq->single_threaded = (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
+    if ((flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0) {
+        completion_queue_ignore_overrun(cq->queue); /* nobody pushes yet */
+    }
     cq_extended_fill(&cq->extended);
     return &cq->extended;
 }
@@ -116,18 +157,39 @@ struct ibv_cq_ex *cq_create_extended(struct ibv_context *context,
 PUBLIC int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 {
     struct soft_cq *cq = soft_cq(ibv);
-    if (cqe <= 0 || cqe > (int)CQ_LENGTH_MAX) {
+    if (cqe <= 0 || !limits_allow((uint32_t)cqe, limits_now()->max_cqe, "max_cqe")) {
         return EINVAL;
+    }
+    struct allocator *allocator = pd_allocator(cq->parent);
+    void *records = allocator->allocate(allocator, completion_queue_record_bytes((uint32_t)cqe));
+    if (records == NULL) {
+        return ENOMEM;
     }
     pthread_mutex_lock(&cq->lock);
     engine_lock(cq->engine);
-    enum status status = completion_queue_resize(cq->queue, (uint32_t)cqe);
+    enum status status = completion_queue_resize_into(cq->queue, (uint32_t)cqe, &records);
     if (status == STATUS_OK) {
         ibv->cqe = (int)completion_queue_capacity(cq->queue);
     }
     engine_unlock(cq->engine);
     pthread_mutex_unlock(&cq->lock);
+    allocator->release(allocator, records);
+    pd_collect(cq->parent);
     return errno_of(status);
+}
+
+/* A count of at most 1 is no moderation; a period of 0 has no end. */
+int cq_modify(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attributes)
+{
+    struct soft_cq *cq = soft_cq(ibv);
+    if (attributes->attr_mask != IBV_CQ_ATTR_MODERATE) {
+        return EINVAL;
+    }
+    engine_lock(cq->engine);
+    cq->period_ns = attributes->moderate.cq_period * UINT64_C(1000);
+    completion_queue_moderate(cq->queue, attributes->moderate.cq_count);
+    engine_unlock(cq->engine);
+    return 0;
 }
 
 PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
@@ -135,6 +197,9 @@ PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
     struct soft_cq *cq = soft_cq(ibv);
     engine_lock(cq->engine);
     bool busy = completion_queue_users(cq->queue) != 0;
+    if (!busy) {
+        device_set_alarm(cq->engine->device, &cq->alarm, INSTANT_NEVER);
+    }
     engine_unlock(cq->engine);
     if (busy) {
         return EBUSY;
@@ -142,20 +207,23 @@ PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
     if (ibv->channel != NULL) {
         notify_forget(soft_channel(ibv->channel)->notify, cq);
     }
-    event_wait_acknowledged(&ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
-                            &cq->events_delivered);
-    event_drain(ibv->context, cq, &ibv->mutex, &ibv->cond, &ibv->async_events_completed,
-                &cq->async_delivered);
+    bool is_done = event_wait_acknowledged(&ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
+                                           &cq->events_delivered);
+    is_done &= event_drain(ibv->context, cq, &ibv->mutex, &ibv->cond, &ibv->async_events_completed,
+                           &cq->async_delivered);
     hold_channel(ibv->channel, -1);
     if (strict_is_on()) {
         strict_gone(cq);
     }
     completion_queue_destroy(cq->queue);
+    pd_drop(cq->parent);
     context_drop(ibv->context);
-    pthread_mutex_destroy(&cq->lock);
-    pthread_mutex_destroy(&ibv->mutex);
-    pthread_cond_destroy(&ibv->cond);
-    free(cq);
+    if (is_done) {
+        pthread_mutex_destroy(&cq->lock);
+        pthread_mutex_destroy(&ibv->mutex);
+        pthread_cond_destroy(&ibv->cond);
+        free(cq);
+    }
     return 0;
 }
 

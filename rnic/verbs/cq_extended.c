@@ -28,7 +28,6 @@ static int poll_one(struct soft_cq *cq)
     if (strict_is_on()) {
         strict_polled(&cq->current);
     }
-    cq->current_ns = 0;
     cq->extended.wr_id = cq->current.id;
     cq->extended.status = (enum ibv_wc_status)cq->current.status;
     return 0;
@@ -130,16 +129,13 @@ static uint8_t read_path_bits(struct ibv_cq_ex *cq)
     return 0;
 }
 
-/* Completions carry no time of their own: it is when the program first asks. */
-static uint64_t read_timestamp(struct ibv_cq_ex *extended)
+/* In units of hca_core_clock, which are nanoseconds of CLOCK_MONOTONIC: the engine's own time. */
+static uint64_t read_timestamp(struct ibv_cq_ex *cq)
 {
-    struct soft_cq *cq = ours(extended);
-    if (cq->current_ns == 0) {
-        cq->current_ns = clock_ns(CLOCK_MONOTONIC);
-    }
-    return cq->current_ns;
+    return ours(cq)->current.time.ns;
 }
 
+/* Tags of VLANs end at the kernel's interface, and nothing steers flows: both are always 0. */
 static uint16_t read_vlan(struct ibv_cq_ex *cq)
 {
     return 0;
@@ -157,7 +153,8 @@ static void read_tag_matching(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *ret_i
 
 static uint64_t read_wall_clock(struct ibv_cq_ex *cq)
 {
-    return clock_ns(CLOCK_REALTIME);
+    uint64_t age = clock_ns(CLOCK_MONOTONIC) - ours(cq)->current.time.ns;
+    return clock_ns(CLOCK_REALTIME) - age;
 }
 
 void cq_extended_fill(struct ibv_cq_ex *cq)

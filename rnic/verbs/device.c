@@ -131,6 +131,7 @@ int device_query_ex(struct ibv_context *context, const struct ibv_query_device_e
         .completion_timestamp_mask = UINT64_MAX,
         .hca_core_clock = 1000000, /* kHz: time stamps count nanoseconds */
         .phys_port_cnt_ex = 1,
+        .cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX},
     };
     if (input != NULL && input->comp_mask != 0) {
         return EINVAL;

@@ -7,7 +7,10 @@
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/objects.h"
 
-/* How long a destroy waits for acknowledgements that the application owes. */
+/* How long a destroy waits for acknowledgements that the application owes. Other implementations
+ * wait for ever, so a program that forgets one hangs there without a word. Here it goes on after
+ * this time; the memory of the object then stays until the process ends, so that an acknowledgement
+ * that is only late does no harm. */
 #define ACKNOWLEDGE_WAIT_S 5
 
 /* Every open context, for events of the port. */
@@ -159,7 +162,7 @@ PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 }
 
 /* More acknowledged than delivered is fine: some programs count completions, not events. */
-void event_wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *condition,
+bool event_wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *condition,
                              const uint32_t *acknowledged, const uint32_t *delivered)
 {
     struct timespec end;
@@ -174,11 +177,12 @@ void event_wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *condition,
     if (missing > 0 && strict_is_on()) {
         strict_unacknowledged((uint32_t)missing);
     }
+    return missing <= 0;
 }
 
-void event_drain(struct ibv_context *context, void *object, pthread_mutex_t *mutex,
+bool event_drain(struct ibv_context *context, void *object, pthread_mutex_t *mutex,
                  pthread_cond_t *condition, const uint32_t *acknowledged, const uint32_t *delivered)
 {
     notify_forget(soft_context(context)->async, object);
-    event_wait_acknowledged(mutex, condition, acknowledged, delivered);
+    return event_wait_acknowledged(mutex, condition, acknowledged, delivered);
 }

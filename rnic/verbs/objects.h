@@ -52,7 +52,16 @@ struct soft_pd {
     struct ibv_pd ibv;
     struct domain domain;
     struct soft_pd *base; /* of a parent domain, else NULL */
+    /* Of a parent domain only, see parent_domain.c. */
+    struct pd_allocator *allocator; /* the application's, NULL: none */
+    struct soft_td *td;
+    _Atomic uint32_t users; /* queue pairs, queues, parent domains */
     unsigned char tail[FOREIGN_TAIL];
+};
+
+struct soft_td {
+    struct ibv_td ibv;
+    _Atomic uint32_t users; /* parent domains */
 };
 
 struct soft_mr {
@@ -77,7 +86,9 @@ struct soft_cq {
     pthread_mutex_t lock; /* the consumer's */
     bool single_threaded; /* start_poll takes no lock */
     struct completion current;
-    uint64_t current_ns;       /* when `current` was polled */
+    struct ibv_pd *parent;     /* NULL: none was named */
+    struct device_alarm alarm; /* the end of a moderation period */
+    uint64_t period_ns;        /* 0: none; under the engine's lock, like the alarm */
     uint32_t events_delivered; /* by ibv_get_cq_event; under ibv.mutex */
     uint32_t async_delivered;
     unsigned char tail[FOREIGN_TAIL];
@@ -189,11 +200,12 @@ static inline void context_drop(struct ibv_context *context)
 void event_attach(struct soft_context *context);
 void event_detach(struct soft_context *context);
 /* Forgets waiting async events of an object that goes away and waits, for a bounded time, until
- * those that were delivered are acknowledged. `acknowledged` is under `mutex`. */
-void event_drain(struct ibv_context *context, void *object, pthread_mutex_t *mutex,
+ * those that were delivered are acknowledged. `acknowledged` is under `mutex`. False: they are not,
+ * and may still be: the memory of the object is to stay. */
+bool event_drain(struct ibv_context *context, void *object, pthread_mutex_t *mutex,
                  pthread_cond_t *condition, const uint32_t *acknowledged,
                  const uint32_t *delivered);
-void event_wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *condition,
+bool event_wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *condition,
                              const uint32_t *acknowledged, const uint32_t *delivered);
 
 /* Calls that only the tables of a context name, each in the file of its object. */
@@ -202,6 +214,16 @@ int port_query(struct ibv_context *context, uint8_t port, struct ibv_port_attr *
 int device_query_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
                     struct ibv_device_attr_ex *ret_attributes, size_t length);
 int device_query_clock(struct ibv_context *context, struct ibv_values_ex *values);
+/* Where a domain's queues get their memory. Not to be asked under the engine's lock, for it may
+ * call the application; what is released goes back with the next pd_collect. A NULL domain is
+ * allowed. */
+struct allocator *pd_allocator(struct ibv_pd *pd);
+void pd_collect(struct ibv_pd *pd);
+/* A queue or queue pair is made in a domain, or is gone. */
+void pd_hold(struct ibv_pd *pd);
+void pd_drop(struct ibv_pd *pd);
+/* The part of ibv_dealloc_pd that concerns parent domains. */
+int pd_free_parent(struct soft_pd *pd);
 struct ibv_pd *pd_allocate_parent(struct ibv_context *context,
                                   struct ibv_parent_domain_init_attr *attributes);
 struct ibv_td *pd_allocate_thread_domain(struct ibv_context *context,
@@ -211,6 +233,7 @@ struct ibv_cq_ex *cq_create_extended(struct ibv_context *context,
                                      struct ibv_cq_init_attr_ex *attributes);
 int cq_poll(struct ibv_cq *cq, int count, struct ibv_wc *ret_completions);
 int cq_arm(struct ibv_cq *cq, int solicited_only);
+int cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attributes);
 void cq_extended_fill(struct ibv_cq_ex *cq);
 struct ibv_srq *srq_create_extended(struct ibv_context *context,
                                     struct ibv_srq_init_attr_ex *attributes);

@@ -8,6 +8,17 @@
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
 
+uint32_t post_room(struct soft_qp *qp)
+{
+    uint32_t room = qp_send_room(qp->qp);
+    if (strict_is_on() && qp_current_state(qp->qp) == QP_RTS) {
+        const struct soft_cq *cq = soft_cq(qp->extended.qp_base.send_cq);
+        uint32_t counted = strict_sends_room(qp_number(qp->qp), completion_queue_depth(cq->queue));
+        room = counted < room ? counted : room;
+    }
+    return room;
+}
+
 /* Strict mode's part: what an adapter would not take, and what it will choke on. */
 static int check_strictly(struct soft_qp *qp, const struct send_request *request)
 {
@@ -21,7 +32,6 @@ static int check_strictly(struct soft_qp *qp, const struct send_request *request
         [WORK_COMPARE_SWAP] = "a compare and swap",
         [WORK_FETCH_ADD] = "a fetch and add",
     };
-    const struct soft_cq *cq = soft_cq(qp->extended.qp_base.send_cq);
     bool fills = request->kind == WORK_READ || request->kind == WORK_COMPARE_SWAP ||
                  request->kind == WORK_FETCH_ADD;
     if (!request->inline_data && names[request->kind] != NULL) {
@@ -30,9 +40,7 @@ static int check_strictly(struct soft_qp *qp, const struct send_request *request
                           request->sge_count, fills ? ACCESS_LOCAL_WRITE : 0, names[request->kind]);
         engine_unlock(qp->engine);
     }
-    bool has_room = qp_current_state(qp->qp) != QP_RTS ||
-                    strict_sends_room(qp_number(qp->qp), completion_queue_depth(cq->queue)) > 0;
-    return has_room ? 0 : ENOMEM;
+    return post_room(qp) > 0 ? 0 : ENOMEM;
 }
 
 int post_request(struct soft_qp *qp, const struct send_request *request)

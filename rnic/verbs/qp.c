@@ -27,9 +27,37 @@ static enum status check_capabilities(const struct ibv_qp_init_attr *init)
                : STATUS_INVALID;
 }
 
-static uint32_t at_least_one(uint32_t value)
+static void at_least_one(uint32_t *value)
 {
-    return value == 0 ? 1 : value;
+    *value = *value == 0 ? 1 : *value;
+}
+
+/* What the queue pair really gets, in the application's struct too. */
+static void round_capabilities(struct ibv_qp_init_attr *init)
+{
+    struct ibv_qp_cap *cap = &init->cap;
+    at_least_one(&cap->max_send_wr);
+    at_least_one(&cap->max_send_sge);
+    at_least_one(&cap->max_recv_wr);
+    at_least_one(&cap->max_recv_sge);
+    if (init->srq != NULL || init->qp_type == IBV_QPT_XRC_SEND) {
+        cap->max_recv_wr = 0;
+        cap->max_recv_sge = 0;
+    }
+    if (init->qp_type == IBV_QPT_XRC_RECV) {
+        *cap = (struct ibv_qp_cap){0};
+    }
+}
+
+/* Without the engine's lock: their memory may be the application's. */
+static enum status create_queues(struct ibv_pd *pd, struct qp_init *core)
+{
+    enum status status = send_queue_create(pd_allocator(pd), &core->send, &core->sends);
+    if (status == STATUS_OK && core->shared_receives == NULL && core->service != SERVICE_XRC) {
+        status = receive_queue_create(pd_allocator(pd), core->max_receive, core->max_receive_sge,
+                                      &core->receives);
+    }
+    return status;
 }
 
 static struct completion_queue *queue_of(struct ibv_cq *cq)
@@ -41,33 +69,41 @@ static struct completion_queue *queue_of(struct ibv_cq *cq)
 static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd,
                                const struct ibv_qp_init_attr *init, enum service service)
 {
-    const struct soft_pd *pd = soft_pd(qp->extended.qp_base.pd);
+    struct ibv_pd *pd = qp->extended.qp_base.pd;
     struct soft_srq *srq = init->srq == NULL ? NULL : soft_srq(init->srq);
-    const struct qp_init core_init = {
+    struct qp_init core = {
         .service = service,
         .xrc_domain = xrcd == NULL ? (struct xrc_domain){0} : xrc_domain_of(xrcd),
-        .domain = pd == NULL ? (struct domain){0} : pd->domain,
+        .domain = pd == NULL ? (struct domain){0} : soft_pd(pd)->domain,
         .send_completions = queue_of(init->send_cq),
         .receive_completions = queue_of(init->recv_cq),
         .shared_receives = srq == NULL ? NULL : srq->queue,
         .shared_domain = srq == NULL ? (struct domain){0} : soft_pd(srq->ibv.pd)->domain,
-        .send = {.capacity = at_least_one(init->cap.max_send_wr),
-                 .max_sge = at_least_one(init->cap.max_send_sge),
+        .send = {.capacity = init->cap.max_send_wr,
+                 .max_sge = init->cap.max_send_sge,
                  .max_inline = init->cap.max_inline_data},
-        .max_receive = at_least_one(init->cap.max_recv_wr),
-        .max_receive_sge = at_least_one(init->cap.max_recv_sge),
+        .max_receive = init->cap.max_recv_wr,
+        .max_receive_sge = init->cap.max_recv_sge,
         .signal_all = init->sq_sig_all != 0,
         .context = qp,
     };
-    engine_lock(qp->engine);
-    enum status status = device_create_qp(qp->engine->device, &core_init, &qp->qp);
-    if (status == STATUS_OK && srq != NULL) {
-        srq->users++;
+    enum status status = create_queues(pd, &core);
+    if (status == STATUS_OK) {
+        engine_lock(qp->engine);
+        status = device_create_qp(qp->engine->device, &core, &qp->qp);
+        if (status == STATUS_OK && srq != NULL) {
+            srq->users++;
+        }
+        if (status == STATUS_OK && xrcd != NULL) {
+            xrc_add_target(qp, xrcd);
+        }
+        engine_unlock(qp->engine);
     }
-    if (status == STATUS_OK && xrcd != NULL) {
-        xrc_add_target(qp, xrcd);
+    if (status != STATUS_OK) {
+        send_queue_destroy(core.sends);
+        receive_queue_destroy(core.receives);
+        pd_collect(pd);
     }
-    engine_unlock(qp->engine);
     return status;
 }
 
@@ -103,6 +139,7 @@ void qp_announce(struct soft_qp *qp)
     ibv->qp_num = qp_number(qp->qp).value;
     ibv->handle = ibv->qp_num;
     context_hold(ibv->context);
+    pd_hold(ibv->pd);
 }
 
 void qp_free(struct soft_qp *qp)
@@ -132,15 +169,11 @@ static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
     }
     if (target) {
         init->send_cq = NULL;
-        init->cap = (struct ibv_qp_cap){0};
     }
     if (service == SERVICE_XRC) {
         init->recv_cq = NULL;
     }
-    if (service == SERVICE_XRC || init->srq != NULL) {
-        init->cap.max_recv_wr = 0;
-        init->cap.max_recv_sge = 0;
-    }
+    round_capabilities(init);
     struct soft_qp *qp = qp_allocate(context, pd, init);
     if (qp == NULL) {
         return NULL;
@@ -153,7 +186,7 @@ static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
     qp_announce(qp);
     wanted->cap = init->cap;
     if (strict_is_on() && !target) {
-        strict_sends_begin(qp_number(qp->qp), at_least_one(init->cap.max_send_wr));
+        strict_sends_begin(qp_number(qp->qp), init->cap.max_send_wr);
     }
     return qp;
 }
@@ -164,23 +197,43 @@ PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
     return qp == NULL ? NULL : &qp->extended.qp_base;
 }
 
+#define OPERATIONS_DATAGRAM (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
+#define OPERATIONS_UNRELIABLE                                                                      \
+    (OPERATIONS_DATAGRAM | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+#define OPERATIONS_RELIABLE                                                                        \
+    (OPERATIONS_UNRELIABLE | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |        \
+     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |                              \
+     IBV_QP_EX_WITH_SEND_WITH_INV)
+
+/* Of enum ibv_qp_create_send_ops_flags: what a type of queue pair can be asked to do. */
+static uint64_t offered_operations(enum ibv_qp_type type)
+{
+    switch (type) {
+    case IBV_QPT_RC:
+    case IBV_QPT_XRC_SEND:
+        return OPERATIONS_RELIABLE;
+    case IBV_QPT_UC:
+        return OPERATIONS_UNRELIABLE;
+    case IBV_QPT_UD:
+        return OPERATIONS_DATAGRAM;
+    default:
+        return 0;
+    }
+}
+
 struct ibv_qp *qp_create_extended(struct ibv_context *context,
                                   struct ibv_qp_init_attr_ex *attributes)
 {
     const uint32_t known = IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_PD |
                            IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    const uint64_t offered = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-                             IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
-                             IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                             IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
-                             IBV_QP_EX_WITH_SEND_WITH_INV;
     const uint32_t create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
     uint32_t mask = attributes->comp_mask;
     bool has_operations = (mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
     if ((mask & ~known) != 0 ||
         ((mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 &&
          (attributes->create_flags & ~create_flags) != 0) ||
-        (has_operations && (attributes->send_ops_flags & ~offered) != 0)) {
+        (has_operations &&
+         (attributes->send_ops_flags & ~offered_operations(attributes->qp_type)) != 0)) {
         return errno_null(STATUS_UNSUPPORTED);
     }
     bool target = attributes->qp_type == IBV_QPT_XRC_RECV;
@@ -356,10 +409,13 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
     }
     forget_completions(qp);
     unlock_with_queues(qp);
-    event_drain(ibv->context, qp, &ibv->mutex, &ibv->cond, &ibv->events_completed,
-                &qp->async_delivered);
+    bool is_done = event_drain(ibv->context, qp, &ibv->mutex, &ibv->cond, &ibv->events_completed,
+                               &qp->async_delivered);
+    pd_drop(ibv->pd);
     context_drop(ibv->context);
-    qp_free(qp);
+    if (is_done) {
+        qp_free(qp);
+    }
     return 0;
 }
 

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rnic/base/heap.h"
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/limits.h"
@@ -30,9 +29,10 @@ static struct soft_srq *create(struct ibv_pd *pd, struct ibv_srq_attr *attribute
         return NULL;
     }
     enum status status =
-        receive_queue_create(heap_allocator(), attributes->max_wr,
+        receive_queue_create(pd_allocator(pd), attributes->max_wr,
                              attributes->max_sge == 0 ? 1 : attributes->max_sge, &srq->queue);
     if (status != STATUS_OK) {
+        pd_collect(pd);
         free(srq);
         return errno_null(status);
     }
@@ -49,6 +49,7 @@ static struct soft_srq *create(struct ibv_pd *pd, struct ibv_srq_attr *attribute
     pthread_mutex_init(&srq->ibv.mutex, NULL);
     pthread_cond_init(&srq->ibv.cond, NULL);
     context_hold(pd->context);
+    pd_hold(pd);
     engine_lock(srq->engine);
     memory_domain_use(device_memory(srq->engine->device), soft_pd(pd)->domain, 1);
     engine_unlock(srq->engine);
@@ -155,16 +156,19 @@ PUBLIC int ibv_destroy_srq(struct ibv_srq *ibv)
     if (busy) {
         return EBUSY;
     }
-    event_drain(ibv->context, srq, &ibv->mutex, &ibv->cond, &ibv->events_completed,
-                &srq->async_delivered);
+    bool is_done = event_drain(ibv->context, srq, &ibv->mutex, &ibv->cond, &ibv->events_completed,
+                               &srq->async_delivered);
     if (strict_is_on()) {
         strict_receives_end(srq->queue);
     }
     receive_queue_destroy(srq->queue);
+    pd_drop(ibv->pd);
     context_drop(ibv->context);
-    pthread_mutex_destroy(&srq->lock);
-    pthread_mutex_destroy(&ibv->mutex);
-    pthread_cond_destroy(&ibv->cond);
-    free(srq);
+    if (is_done) {
+        pthread_mutex_destroy(&srq->lock);
+        pthread_mutex_destroy(&ibv->mutex);
+        pthread_cond_destroy(&ibv->cond);
+        free(srq);
+    }
     return 0;
 }

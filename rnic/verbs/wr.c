@@ -251,25 +251,42 @@ static void wr_start(struct ibv_qp_ex *extended)
     qp->batch.error = 0;
 }
 
+/* What an entry names, now that no array moves any more. */
+static struct send_request *settle(struct wr_batch *batch, struct wr_entry *entry)
+{
+    struct send_request *request = &entry->request;
+    struct sge *sges = batch->sges + entry->first_sge;
+    request->sges = request->sge_count == 0 ? NULL : sges;
+    if (request->inline_data && request->sge_count != 0) {
+        sges->address = (uintptr_t)(batch->inline_bytes + entry->inline_place);
+    }
+    request->target = request->target == NULL ? NULL : &entry->target;
+    return request;
+}
+
+/* All or nothing: room and each request are looked at before the first is posted. */
+static int check_batch(struct soft_qp *qp)
+{
+    struct wr_batch *batch = &qp->batch;
+    int error = batch->error;
+    if (error == 0 && batch->entry_count > post_room(qp)) {
+        error = ENOMEM;
+    }
+    for (uint32_t i = 0; error == 0 && i < batch->entry_count; i++) {
+        error = errno_of_post(qp_check_send(qp->qp, settle(batch, &batch->entries[i])));
+    }
+    return error;
+}
+
 static int wr_complete(struct ibv_qp_ex *extended)
 {
     struct soft_qp *qp = (struct soft_qp *)extended;
     struct wr_batch *batch = &qp->batch;
-    int error = batch->error;
+    int error = check_batch(qp);
     uint32_t posted = 0;
-    if (error == 0 && batch->entry_count > qp_send_room(qp->qp)) {
-        error = ENOMEM; /* all or nothing */
-    }
     while (error == 0 && posted < batch->entry_count) {
-        struct wr_entry *entry = &batch->entries[posted];
-        struct send_request *request = &entry->request;
-        struct sge *sges = batch->sges + entry->first_sge;
-        request->sges = request->sge_count == 0 ? NULL : sges;
-        if (request->inline_data && request->sge_count != 0) {
-            sges->address = (uintptr_t)(batch->inline_bytes + entry->inline_place);
-        }
-        request->target = request->target == NULL ? NULL : &entry->target;
-        error = post_request(qp, request);
+        /* Fails only where another thread resets the queue pair just now. */
+        error = post_request(qp, &batch->entries[posted].request);
         posted += error == 0;
     }
     if (posted != 0) {
