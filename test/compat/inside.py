@@ -9,6 +9,7 @@ import re
 import sys
 import time
 
+import pysuite
 import rows
 from model import Failed, Skipped, shorten
 from stage import OUR_WARNING, SANITIZER_REPORT, Stage, play, run_quietly
@@ -56,9 +57,17 @@ def prepare(stage, row):
     stage.valgrind = stage.settings["valgrind"]
 
 
+def row_of(settings):
+    if "python_list" in settings:
+        return pysuite.row("list", pysuite.listing)
+    if "python_test" in settings:
+        return pysuite.row(settings["python_test"])
+    return rows.find(settings["row"])
+
+
 def main():
     settings = json.loads(sys.argv[1])
-    row = rows.find(settings["row"])
+    row = row_of(settings)
     stage = Stage(settings, row.timeout_s)
     begin = time.monotonic()
     result = {"status": "pass", "reason": "", "warnings": []}

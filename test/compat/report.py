@@ -37,23 +37,20 @@ def show(row, result):
     sys.stdout.flush()
 
 
-def write_json(path, results, suite):
+def write_json(path, results):
     with open(path, "w") as file:
         json.dump({"rows": [dict(result, group=row.group, name=row.name, commands=row.commands)
-                            for row, result in results], "python": suite}, file, indent=1)
+                            for row, result in results]}, file, indent=1)
 
 
-def write_document(path, results, suite):
+def write_document(path, results):
     raise NotImplementedError
 
 
-def conclude(results, suite):
-    states = [result["status"] for _, result in results] + [test["status"] for test in suite]
+def conclude(results):
+    states = [result["status"] for _, result in results]
     for row, result in results:
         if result["status"] == "fail":
             print(f"FAILED: {rows.full_name(row)}")
-    for test in suite:
-        if test["status"] == "fail":
-            print(f"FAILED: {test['name']}")
     print(f"{states.count('pass')} passed, {states.count('fail')} failed, {states.count('skip')} skipped")
     return 1 if "fail" in states or not states else 0

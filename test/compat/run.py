@@ -80,7 +80,10 @@ class Runner:
                     "warnings": []}
         if self.settings["libraries"] and not row.sanitized:
             return {"status": "skip", "reason": row.note, "seconds": 0, "warnings": []}
-        result = self.inside("inside.py", dict(self.settings, row=rows.full_name(row)), row.timeout_s)
+        settings = dict(self.settings, row=rows.full_name(row))
+        if row.group == pysuite.GROUP:
+            settings["python_test"] = row.name
+        result = self.inside("inside.py", settings, row.timeout_s)
         if self.settings["strict"] and result["warnings"] and result["status"] == "pass":
             report.judge_warnings(row, result)
         return result
@@ -89,8 +92,8 @@ class Runner:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def chosen(arguments):
-    for row in rows.load():
+def chosen(arguments, every):
+    for row in every:
         if arguments.only and not re.search(arguments.only, rows.full_name(row)):
             continue
         if arguments.quick and not row.quick:
@@ -120,7 +123,10 @@ def parse():
 
 
 def play_all(runner, arguments):
-    tasks = [row for row in chosen(arguments) for _ in range(arguments.repeat)]
+    every = rows.load()
+    if not (arguments.no_python or arguments.valgrind):
+        every += [pysuite.row(name) for name in pysuite.names(runner)]
+    tasks = [row for row in chosen(arguments, every) for _ in range(arguments.repeat)]
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         for row, result in zip(tasks, pool.map(runner.play, tasks)):
             report.show(row, result)
@@ -130,23 +136,22 @@ def play_all(runner, arguments):
 def main():
     arguments = parse()
     if arguments.list:
-        for row in chosen(arguments):
+        for row in chosen(arguments, rows.load()):
             print(rows.full_name(row), "(quick)" if row.quick else "")
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     runner = Runner(arguments)
     try:
         results = list(play_all(runner, arguments))
-        suite = pysuite.play(runner, arguments)
     except KeyboardInterrupt:
         return 130
     finally:
         runner.close()
     if arguments.json:
-        report.write_json(arguments.json, results, suite)
+        report.write_json(arguments.json, results)
     if arguments.write_doc:
-        report.write_document(arguments.write_doc, results, suite)
-    return report.conclude(results, suite)
+        report.write_document(arguments.write_doc, results)
+    return report.conclude(results)
 
 
 if __name__ == "__main__":
