@@ -1,0 +1,105 @@
+/* weir-tree: makes the tree that libweir-paths.so answers from, and prints its path. `weir run`
+ * calls it before each program.
+ *
+ * Trees lie in one folder of this user, each named after the digest of what it shows, so that one
+ * serves all programs that see the same devices, is never written to once it has its name, and
+ * stays for programs that outlive who started them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ftw.h>
+
+#include "rnic/paths/tree.h"
+
+static int complain(const char *what, int error)
+{
+    fprintf(stderr, "weir-tree: %s: %s\n", what, strerror(error));
+    return 1;
+}
+
+/* Ours, and writable by nobody else: what lies in it is believed. */
+static bool make_home(char ret_home[PATH_MAX])
+{
+    struct stat facts;
+    const char *where = stat("/dev/shm", &facts) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(ret_home, PATH_MAX, "%s/weir-%u-paths", where, (unsigned)geteuid());
+    if (mkdir(ret_home, 0755) != 0 && errno != EEXIST) {
+        return false;
+    }
+    if (lstat(ret_home, &facts) != 0) {
+        return false;
+    }
+    if (!S_ISDIR(facts.st_mode) || facts.st_uid != geteuid() || (facts.st_mode & 022) != 0) {
+        errno = EPERM;
+        return false;
+    }
+    return true;
+}
+
+static int remove_one(const char *path, const struct stat *facts, int type, struct FTW *position)
+{
+    return remove(path);
+}
+
+static void remove_tree(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Writes beside, then names: a tree that has its name is whole. Who comes second finds the name
+ * taken by an equal tree. */
+static int write_tree(const char *home, const char *path)
+{
+    char beside[PATH_MAX + 16];
+    struct tree tree;
+    snprintf(beside, sizeof beside, "%s/.new-XXXXXX", home);
+    if (mkdtemp(beside) == NULL || chmod(beside, 0755) != 0) {
+        return complain(home, errno);
+    }
+    tree_begin(&tree, beside);
+    if (!tree_describe(&tree)) {
+        remove_tree(beside);
+        return complain(tree.culprit, tree.error);
+    }
+    if (rename(beside, path) != 0) {
+        int error = errno;
+        remove_tree(beside);
+        if (error != EEXIST && error != ENOTEMPTY) {
+            return complain(path, error);
+        }
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 1) {
+        fprintf(stderr, "usage: weir-tree\nMakes the tree of the RDMA devices, prints its path.\n");
+        return 2;
+    }
+    char home[PATH_MAX], path[PATH_MAX + 32];
+    struct stat facts;
+    struct tree tree;
+    umask(022);
+    if (!make_home(home)) {
+        return complain(home, errno);
+    }
+    tree_begin(&tree, "");
+    if (!tree_describe(&tree)) {
+        return complain(tree.culprit, tree.error);
+    }
+    snprintf(path, sizeof path, "%s/%016" PRIx64, home, tree.digest);
+    if (lstat(path, &facts) != 0) {
+        int status = write_tree(home, path);
+        if (status != 0) {
+            return status;
+        }
+    }
+    puts(path);
+    return fflush(stdout) == 0 ? 0 : complain("standard output", errno);
+}
