@@ -38,21 +38,19 @@ ssize_t __readlinkat_chk(int folder, const char *path, char *ret_text, size_t si
 char *__realpath_chk(const char *path, char *ret_path, size_t room);
 
 #define CALLS(X)                                                                                   \
-    X(stat)                                                                                        \
-    X(stat64)                                                                                      \
-    X(lstat)                                                                                       \
-    X(lstat64) X(fstatat) X(fstatat64) X(statx) X(__xstat) X(__xstat64) X(__lxstat) X(__lxstat64)  \
-        X(__fxstatat) X(__fxstatat64) X(access) X(faccessat) X(eaccess) X(euidaccess) X(open)      \
-            X(open64) X(openat) X(openat64) X(__open_2) X(__open64_2) X(__openat_2)                \
-                X(__openat64_2) X(fopen) X(fopen64) X(opendir) X(scandir) X(scandir64)             \
-                    X(scandirat) X(scandirat64) X(readlink) X(readlinkat) X(__readlink_chk)        \
-                        X(__readlinkat_chk) X(realpath) X(__realpath_chk)                          \
-                            X(canonicalize_file_name) X(chdir) X(getxattr) X(lgetxattr)
+    X(stat), X(stat64), X(lstat), X(lstat64), X(fstatat), X(fstatat64), X(statx), X(__xstat),      \
+        X(__xstat64), X(__lxstat), X(__lxstat64), X(__fxstatat), X(__fxstatat64), X(access),       \
+        X(faccessat), X(eaccess), X(euidaccess), X(open), X(open64), X(openat), X(openat64),       \
+        X(__open_2), X(__open64_2), X(__openat_2), X(__openat64_2), X(fopen), X(fopen64),          \
+        X(opendir), X(scandir), X(scandir64), X(scandirat), X(scandirat64), X(readlink),           \
+        X(readlinkat), X(__readlink_chk), X(__readlinkat_chk), X(realpath), X(__realpath_chk),     \
+        X(canonicalize_file_name), X(chdir), X(getxattr), X(lgetxattr)
 
-#define AS_NUMBER(name) CALL_##name,
-#define AS_NAME(name)   #name,
+#define AS_NUMBER(name) CALL_##name
+#define AS_NAME(name)   #name
 enum call {
-    CALLS(AS_NUMBER) CALL_COUNT
+    CALLS(AS_NUMBER),
+    CALL_COUNT
 };
 
 static const char *const names[CALL_COUNT] = {CALLS(AS_NAME)};
