@@ -297,13 +297,13 @@ static void receive_completed(struct world *world, struct end *end, struct intak
     world->coverage->received++;
     intake->phase = OP_DONE;
     struct end *sender = NULL;
-    struct op *op = end->service == SERVICE_RC
+    struct op *op = service_is_reliable(end->service)
                         ? reliable_message(world, end, completion, &sender)
                         : tagged_message(world, end, intake, completion, &sender);
-    if (op == NULL && end->service == SERVICE_RC) {
+    if (op == NULL && service_is_reliable(end->service)) {
         return;
     }
-    if (end->service != SERVICE_RC &&
+    if (!service_is_reliable(end->service) &&
         !unreliable_message_fits(world, end, op, sender, completion)) {
         return;
     }

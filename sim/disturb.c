@@ -294,6 +294,10 @@ void workload_take_down(struct world *world)
         struct intakes *shared = world->shared[i];
         if (shared->owner->life == shared->owner->host->life &&
             host_is_alive(shared->owner->host)) {
+            if (shared->queue != NULL) {
+                device_remove_xrc_queue(shared->owner->host->device, &shared->xrc);
+                device_remove_xrc_queue(shared->owner->host->device, &shared->elsewhere);
+            }
             receive_queue_destroy(shared->shared);
         }
     }

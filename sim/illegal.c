@@ -125,6 +125,17 @@ static void spoil_remote(struct world *world, struct end *end, struct op *op)
     wrong_remote(world, end, op, program_is_atomic(op->kind) && which == 2 ? 0 : which);
 }
 
+/* No such queue, or one of another XRC domain. */
+static void wrong_queue(struct world *world, const struct end *end, struct op *op)
+{
+    const struct intakes *intakes = end->peer->intakes;
+    op->xrc_srq =
+        dice_percent(&world->plan, 50) ? intakes->elsewhere.number : intakes->xrc.number ^ 0x800000;
+    op->may = MAY(COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
+    op->has_target = false;
+    op->cell = NULL;
+}
+
 void illegal_op(struct world *world, struct end *end, uint32_t index)
 {
     struct op *op = &end->ops[index];
@@ -132,8 +143,10 @@ void illegal_op(struct world *world, struct end *end, uint32_t index)
         return; /* no byte, no key */
     }
     bool brings = op->kind == WORK_READ || program_is_atomic(op->kind);
-    if (end->service != SERVICE_RC) {
+    if (!service_is_reliable(end->service)) {
         wrong_local(world, op, dice_below(&world->plan, 2)); /* nobody answers for the rest */
+    } else if (end->service == SERVICE_XRC && dice_percent(&world->plan, 30)) {
+        wrong_queue(world, end, op);
     } else if (dice_percent(&world->plan, 8)) {
         wrong_invalidate(world, op);
     } else if (!program_is_send(op->kind) && dice_percent(&world->plan, 70)) {

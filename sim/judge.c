@@ -89,7 +89,7 @@ void judge_done(struct world *world, struct end *end, uint32_t index)
         wrong(world, "status", end, op, 0, "success, but it had to fail");
         return;
     }
-    if (end->service != SERVICE_RC) {
+    if (!service_is_reliable(end->service)) {
         return; /* sent: nothing is known of the other side */
     }
     if (op->consumer != UINT32_MAX) {

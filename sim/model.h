@@ -51,6 +51,7 @@ struct space {
     uint8_t *shadow;
     uint32_t used;
     struct domain domain, foreign_domain;
+    struct xrc_domain xrc_domain, foreign_xrc_domain;
     struct territory *territories[TERRITORY_MAX];
     uint32_t territory_count;
     struct frozen frozen[FROZEN_MAX]; /* must stay as they were: nobody has a key any more */
@@ -99,6 +100,7 @@ struct op {
     struct cell *cell;
     struct end *destination; /* UD */
     struct qkey qkey;
+    uint32_t xrc_srq;  /* XRC: the wrong one; 0: the peer's */
     uint32_t consumer; /* its place among those that use up receives; ~0: none */
     unsigned may;      /* statuses that are right if nobody disturbs; of MAY() */
 
@@ -127,10 +129,13 @@ struct application_queue;
 struct intakes {
     struct intake *list;
     uint32_t count, posted, resolved;
-    uint32_t quota;               /* posted and not resolved at most */
-    struct receive_queue *shared; /* NULL: of one queue pair */
-    struct end *owner;            /* whose number its ids carry */
-    uint32_t users;               /* ends that share it: there are receives for two only */
+    uint32_t quota;                  /* posted and not resolved at most */
+    struct receive_queue *shared;    /* NULL: of one queue pair */
+    struct application_queue *queue; /* XRC: where its receives complete; else NULL */
+    struct xrc_queue xrc,
+        elsewhere;     /* the same receives in the targets' XRC domain and in another */
+    struct end *owner; /* whose number its ids carry */
+    uint32_t users;    /* ends that share it: there are receives for two only */
 };
 
 /* One queue pair and the application behind it. */
@@ -142,7 +147,8 @@ struct end {
     struct space *space;
     uint32_t life;
     enum service service;
-    struct qp *qp; /* NULL: not created or destroyed */
+    bool is_target; /* XRC */
+    struct qp *qp;  /* NULL: not created or destroyed */
     struct qpn qpn;
     struct qkey qkey;
     struct application_queue *send_cq, *receive_cq;

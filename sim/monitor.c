@@ -112,7 +112,7 @@ static void sent(struct network_observer *observer, const struct frame *frame, e
     struct monitor *monitor = (struct monitor *)observer;
     struct packet packet;
     if (packet_parse(frame->bytes, frame->length, &packet) != REFUSED_NOT ||
-        packet.info->service != SERVICE_RC) {
+        !service_is_reliable(packet.info->service)) {
         return;
     }
     struct end *receiver = end_by_qpn(monitor->world, packet.destination);
@@ -133,7 +133,7 @@ static void delivered(struct network_observer *observer, const struct frame *fra
     struct monitor *monitor = (struct monitor *)observer;
     struct packet packet;
     if (packet_parse(frame->bytes, frame->length, &packet) != REFUSED_NOT ||
-        packet.info->service != SERVICE_RC || packet.info->is_request) {
+        !service_is_reliable(packet.info->service) || packet.info->is_request) {
         return;
     }
     struct end *end = end_by_qpn(monitor->world, packet.destination);

@@ -7,6 +7,7 @@
 #include "sim/program.h"
 #include "sim/workload.h"
 
+#define SHARED_QUOTA  16u
 #define ACCESS_REMOTE (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC)
 
 static const struct profile profiles[] = {
@@ -183,6 +184,8 @@ void plan_space(struct world *world, struct host *host)
     struct memory *memory = device_memory(host->device);
     CHECK(memory_allocate_domain(memory, &space->domain) == STATUS_OK);
     CHECK(memory_allocate_domain(memory, &space->foreign_domain) == STATUS_OK);
+    space->xrc_domain = device_allocate_xrc_domain(host->device);
+    space->foreign_xrc_domain = device_allocate_xrc_domain(host->device);
     world->space_of[host->index] = space;
     struct territory *territory = model_claim(&world->scratch, space, &world->plan, 128,
                                               ACCESS_REMOTE | ACCESS_LOCAL_WRITE, false);
@@ -231,36 +234,102 @@ static void choose_attributes(struct world *world, struct end *end)
     };
 }
 
-static struct intakes *choose_intakes(struct world *world, struct end *end, uint32_t capacity)
+/* A set of receives for several queue pairs. NULL: there is no room. */
+static struct intakes *make_shared(struct world *world, struct end *end)
 {
-    struct dice *dice = &world->plan;
-    program_intakes_init(world, &end->own, end, capacity);
-    if (end->service != SERVICE_RC || world->profile.tiny || world->profile.death) {
-        return &end->own;
+    struct intakes *shared = scratch_take(&world->scratch, sizeof *shared);
+    program_intakes_init(world, shared, end, SHARED_QUOTA);
+    shared->users = 1;
+    uint32_t length = dice_range(&world->plan, 1, 3000);
+    for (uint32_t i = 0; i < 40; i++) {
+        (void)program_add_intake(world, shared, end->space, 2, length);
     }
+    if (shared->count == 0 || receive_queue_create(&end->host->storage.allocator, SHARED_QUOTA, 2,
+                                                   &shared->shared) != STATUS_OK) {
+        return NULL;
+    }
+    world->shared[world->shared_count++] = shared;
+    return shared;
+}
+
+/* One that there is, of targets or of others. */
+static struct intakes *find_shared(struct world *world, const struct end *end)
+{
     for (uint32_t i = 0; i < world->shared_count; i++) {
         struct intakes *shared = world->shared[i];
-        if (shared->owner->host == end->host && shared->users < 2 && dice_percent(dice, 70)) {
+        if (shared->owner->host == end->host && (shared->queue != NULL) == end->is_target &&
+            shared->users < 2 && dice_percent(&world->plan, 70)) {
             shared->users++;
             return shared;
         }
     }
-    if (world->shared_count == SHARED_MAX || !dice_percent(dice, 10)) {
+    return NULL;
+}
+
+static struct intakes *choose_intakes(struct world *world, struct end *end, uint32_t capacity)
+{
+    program_intakes_init(world, &end->own, end, capacity);
+    if (end->service != SERVICE_RC || world->profile.tiny || world->profile.death) {
         return &end->own;
     }
-    struct intakes *shared = scratch_take(&world->scratch, sizeof *shared);
-    program_intakes_init(world, shared, end, 16);
-    shared->users = 1;
-    uint32_t length = dice_range(dice, 1, 3000);
-    for (uint32_t i = 0; i < 40; i++) {
-        (void)program_add_intake(world, shared, end->space, 2, length);
+    struct intakes *shared = find_shared(world, end);
+    if (shared != NULL) {
+        return shared;
     }
-    if (shared->count == 0 ||
-        receive_queue_create(&end->host->storage.allocator, 16, 2, &shared->shared) != STATUS_OK) {
+    if (world->shared_count == SHARED_MAX || !dice_percent(&world->plan, 10)) {
         return &end->own;
     }
-    world->shared[world->shared_count++] = shared;
+    shared = make_shared(world, end);
+    return shared != NULL ? shared : &end->own;
+}
+
+/* What targets of a host take receives from. NULL: there is no room. */
+static struct intakes *choose_target_intakes(struct world *world, struct end *end)
+{
+    struct intakes *shared = find_shared(world, end);
+    if (shared != NULL || world->shared_count == SHARED_MAX) {
+        return shared;
+    }
+    struct application_queue *queue = workload_queue(world, end->host, SHARED_QUOTA + 4, true);
+    shared = queue == NULL ? NULL : make_shared(world, end);
+    if (shared == NULL) {
+        return NULL;
+    }
+    shared->queue = queue;
+    shared->xrc = (struct xrc_queue){
+        .domain = end->space->xrc_domain,
+        .memory_domain = end->space->domain,
+        .receives = shared->shared,
+        .completions = queue->queue,
+    };
+    shared->elsewhere = shared->xrc;
+    shared->elsewhere.domain = end->space->foreign_xrc_domain;
+    CHECK(device_add_xrc_queue(end->host->device, &shared->xrc) == STATUS_OK);
+    CHECK(device_add_xrc_queue(end->host->device, &shared->elsewhere) == STATUS_OK);
     return shared;
+}
+
+/* Its completion queues and its place for receives. False: there is no room. */
+static bool choose_queues(struct world *world, struct end *end, uint32_t capacity)
+{
+    if (end->is_target) {
+        end->intakes = choose_target_intakes(world, end);
+        end->receive_cq = end->intakes == NULL ? NULL : end->intakes->queue;
+        return end->intakes != NULL;
+    }
+    end->intakes = choose_intakes(world, end, capacity);
+    uint32_t taken = end->intakes->shared != NULL ? SHARED_QUOTA + 4 : capacity;
+    end->send_cq = workload_queue(world, end->host, end->send_quota, true);
+    if (end->service == SERVICE_XRC) {
+        return end->send_cq != NULL;
+    }
+    end->receive_cq = workload_queue(world, end->host, taken, true);
+    return end->send_cq != NULL && end->receive_cq != NULL;
+}
+
+static struct completion_queue *core_queue(const struct application_queue *queue)
+{
+    return queue == NULL ? NULL : queue->queue;
 }
 
 /* The queue pair, its completion queues and its place for receives. */
@@ -279,19 +348,16 @@ static bool make_end(struct world *world, struct end *end, struct host *host, en
     choose_limits(world, end);
     choose_attributes(world, end);
     uint32_t capacity = world->profile.tiny ? dice_range(dice, 1, 2) : dice_range(dice, 2, 24);
-    end->intakes = choose_intakes(world, end, capacity);
-    uint32_t taken = end->intakes->shared != NULL ? 20 : capacity;
-    end->send_cq = workload_queue(world, host, end->send_quota, true);
-    end->receive_cq = workload_queue(world, host, taken, true);
-    if (end->send_cq == NULL || end->receive_cq == NULL) {
+    if (!choose_queues(world, end, capacity)) {
         return false;
     }
     struct qp_init init = {
         .service = service,
+        .xrc_domain = end->is_target ? end->space->xrc_domain : (struct xrc_domain){0},
         .domain = end->space->domain,
-        .send_completions = end->send_cq->queue,
-        .receive_completions = end->receive_cq->queue,
-        .shared_receives = end->intakes->shared,
+        .send_completions = core_queue(end->send_cq),
+        .receive_completions = core_queue(end->receive_cq),
+        .shared_receives = end->is_target ? NULL : end->intakes->shared,
         .send = end->limits,
         .max_receive = end->intakes->shared != NULL ? 0 : capacity,
         .max_receive_sge = end->limits.max_sge,
@@ -327,6 +393,7 @@ struct pair *plan_pair(struct world *world, struct host *a, struct host *b, enum
     struct pair *pair = scratch_take(&world->scratch, sizeof *pair);
     struct end *ends = pair->ends;
     ends[0].pair = ends[1].pair = pair;
+    ends[1].is_target = service == SERVICE_XRC;
     if (!make_end(world, &ends[0], a, service) || !make_end(world, &ends[1], b, service)) {
         return NULL;
     }

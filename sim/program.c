@@ -134,7 +134,7 @@ static enum work_kind choose_kind(struct world *world, const struct end *end)
         WORK_WRITE,
         WORK_WRITE_IMMEDIATE,
     };
-    if (end->service == SERVICE_RC) {
+    if (service_is_reliable(end->service)) {
         return reliable[dice_below(&world->plan, sizeof reliable / sizeof reliable[0])];
     }
     return unreliable[dice_below(&world->plan, end->service == SERVICE_UC ? 4 : 2)];
@@ -234,8 +234,8 @@ static bool plan_atomic(struct world *world, struct end *end, struct op *op)
 static uint32_t legal_length(struct world *world, struct end *end, const struct op *op)
 {
     uint32_t length = choose_length(world, end);
-    if (end->service != SERVICE_RC && program_is_send(op->kind) && length < MESSAGE_TAG_MIN &&
-        op->kind == WORK_SEND) {
+    if (!service_is_reliable(end->service) && program_is_send(op->kind) &&
+        length < MESSAGE_TAG_MIN && op->kind == WORK_SEND) {
         length = MESSAGE_TAG_MIN;
     }
     if (end->service == SERVICE_UD && length > 1024) {
@@ -254,11 +254,11 @@ static bool plan_op(struct world *world, struct end *end, struct op *op, uint32_
     op->kind = choose_kind(world, end);
     op->signaled = dice_percent(dice, 60);
     op->solicited = dice_percent(dice, 40);
-    op->fence = end->service == SERVICE_RC && dice_percent(dice, 5);
+    op->fence = service_is_reliable(end->service) && dice_percent(dice, 5);
     op->consumer = NO_CONSUMER;
     op->may = MAY(COMPLETION_SUCCESS);
     op->immediate =
-        end->service == SERVICE_RC ? (uint32_t)dice_next(dice) : program_tag(end, index);
+        service_is_reliable(end->service) ? (uint32_t)dice_next(dice) : program_tag(end, index);
     if (program_is_atomic(op->kind)) {
         op->length = 8;
         return plan_atomic(world, end, op);
@@ -271,7 +271,7 @@ static bool plan_op(struct world *world, struct end *end, struct op *op, uint32_
         return false;
     }
     if (sends) {
-        bool tagged = end->service != SERVICE_RC && op->kind == WORK_SEND;
+        bool tagged = !service_is_reliable(end->service) && op->kind == WORK_SEND;
         fill_message(world, op, tagged ? program_tag(end, index) : 0);
     }
     return program_is_send(op->kind) || plan_write_or_read(world, end, op);
@@ -293,7 +293,7 @@ static void plan_ops(struct world *world, struct end *end, uint32_t count)
     }
     if (end->op_count > 0 && dice_percent(&world->plan, world->profile.illegal_percent)) {
         /* What comes behind is flushed; its effects on the hot range never happen. */
-        if (end->service == SERVICE_RC && dice_percent(&world->plan, 10)) {
+        if (service_is_reliable(end->service) && dice_percent(&world->plan, 10)) {
             illegal_right(world, end);
         } else {
             illegal_op(world, end, dice_below(&world->plan, end->op_count));
@@ -320,7 +320,7 @@ static void plan_intakes(struct world *world, struct end *end)
     }
     uint32_t wanted = peer->consumer_count > missing ? peer->consumer_count - missing : 0;
     uint32_t spoiled = dice_percent(dice, world->profile.illegal_percent) && wanted > 0 &&
-                               end->service == SERVICE_RC
+                               service_is_reliable(end->service)
                            ? dice_below(dice, wanted)
                            : UINT32_MAX;
     uint32_t longest = 0;
@@ -360,7 +360,7 @@ static void plan_intakes(struct world *world, struct end *end)
 static void plan_hot(struct world *world, struct end *end)
 {
     uint32_t length = dice_range(&world->plan, 64, 3 * path_mtu_bytes(end->mtu));
-    if (end->service == SERVICE_RC &&
+    if (service_is_reliable(end->service) &&
         program_take(world, end->peer->space, PROGRAM_ACCESS_ALL, false, length, 1, &end->hot)) {
         end->hot_image = scratch_take(&world->scratch, length);
         memcpy(end->hot_image, model_bytes(&end->hot), length);
@@ -375,13 +375,15 @@ void program_plan_pair(struct world *world, struct pair *pair)
         struct end *end = &pair->ends[side];
         plan_hot(world, end);
         uint32_t most = world->profile.ops_max;
-        plan_ops(world, end, dice_percent(&world->plan, 15) ? 0 : dice_below(&world->plan, most));
+        uint32_t count = dice_percent(&world->plan, 15) ? 0 : dice_below(&world->plan, most);
+        plan_ops(world, end, end->is_target ? 0 : count);
     }
     for (unsigned side = 0; side < 2; side++) {
-        if (pair->ends[side].intakes->shared == NULL) {
-            plan_intakes(world, &pair->ends[side]);
-        } else {
+        struct end *end = &pair->ends[side];
+        if (end->intakes->shared != NULL) {
             pair->causes |= CAUSE_RECEIVES;
+        } else if (end->service != SERVICE_XRC) {
+            plan_intakes(world, end);
         }
     }
 }

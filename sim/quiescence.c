@@ -58,7 +58,7 @@ static void check_everything_done(struct world *world, struct pair *pair)
                               "%c qp %u: undisturbed, and only %u of %u sends are done",
                               end->host->name, end->qpn.value, end->resolved, end->op_count);
         }
-        if (end->service == SERVICE_RC && end->started && end->peer->started &&
+        if (service_is_reliable(end->service) && end->started && end->peer->started &&
             end->messages_in < end->peer->consumer_count) {
             simulator_violate(&world->simulator, "outstanding",
                               "%c qp %u: undisturbed, and only %u of %u messages came",
@@ -141,7 +141,7 @@ static bool was_refused_by_peer(enum completion_status status)
 static bool may_have_happened(const struct end *end, const struct op *op)
 {
     if (op->phase == OP_PLANNED || op->phase == OP_DONE) {
-        return op->phase == OP_DONE && end->service != SERVICE_RC;
+        return op->phase == OP_DONE && !service_is_reliable(end->service);
     }
     if (op->phase != OP_FAILED || op->status != COMPLETION_FLUSHED || !end->failed) {
         return true;
@@ -197,10 +197,10 @@ static void settle_intakes(struct end *end)
 {
     for (uint32_t i = 0; end->peer != NULL && i < end->own.posted; i++) {
         struct intake *intake = &end->own.list[i];
-        if (intake->phase == OP_DONE && end->service == SERVICE_RC) {
+        if (intake->phase == OP_DONE && service_is_reliable(end->service)) {
             continue;
         }
-        if (end->service != SERVICE_RC) {
+        if (!service_is_reliable(end->service)) {
             model_accept(intake->spans, intake->span_count);
         } else if (i < end->peer->consumer_count) {
             const struct op *op = &end->peer->ops[end->peer->consumers[i]];

@@ -123,6 +123,7 @@ void scenario_rule(struct scenario *scenario, const char *text, enum fate fate, 
 static struct qp *create_qp(struct party *party)
 {
     struct qp_init init = {
+        .xrc_domain = party->shared.domain,
         .service = party->scenario->service,
         .domain = party->domain,
         .send_completions = party->completions,
@@ -134,6 +135,20 @@ static struct qp *create_qp(struct party *party)
     struct qp *qp;
     assert_int_equal(device_create_qp(party->host->device, &init, &qp), STATUS_OK);
     return qp;
+}
+
+static void make_shared_queue(struct party *party)
+{
+    assert_int_equal(
+        receive_queue_create(&party->host->storage.allocator, SENDS_DEFAULT, 2, &party->receives),
+        STATUS_OK);
+    party->shared = (struct xrc_queue){
+        .domain = device_allocate_xrc_domain(party->host->device),
+        .memory_domain = party->domain,
+        .receives = party->receives,
+        .completions = party->completions,
+    };
+    assert_int_equal(device_add_xrc_queue(party->host->device, &party->shared), STATUS_OK);
 }
 
 static void make_party(struct scenario *scenario, struct party *party, unsigned index)
@@ -156,6 +171,9 @@ static void make_party(struct scenario *scenario, struct party *party, unsigned 
     assert_int_equal(completion_queue_create(&party->host->storage.allocator, QUEUE_CAPACITY, NULL,
                                              &party->completions),
                      STATUS_OK);
+    if (scenario->service == SERVICE_XRC && index == 1) {
+        make_shared_queue(party);
+    }
     party->qp = create_qp(party);
     party->attributes = (struct qp_attributes){
         .path_mtu = PATH_MTU_256,
@@ -238,6 +256,13 @@ void scenario_to_rts(struct party *party, const struct party *peer)
         to_rtr |=
             QP_SET_PATH | QP_SET_PATH_MTU | QP_SET_DESTINATION | QP_SET_RECEIVE_PSN | QP_SET_ACCESS;
     }
+    if (service == SERVICE_XRC && party->receives != NULL) {
+        to_rtr |= QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER;
+        to_rts |= QP_SET_TIMEOUT;
+    } else if (service == SERVICE_XRC) {
+        to_rts |=
+            QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT | QP_SET_MAX_READS_OUT;
+    }
     if (service == SERVICE_RC) {
         to_rtr |= QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER;
         to_rts |=
@@ -264,6 +289,10 @@ static void stop_party(struct party *party)
         }
         if (party->second != NULL) {
             device_destroy_qp(host->device, party->second);
+        }
+        if (party->receives != NULL) {
+            device_remove_xrc_queue(host->device, &party->shared);
+            receive_queue_destroy(party->receives);
         }
         completion_queue_destroy(party->completions);
         party->completions = NULL;
@@ -315,6 +344,7 @@ enum status scenario_post(struct party *party, struct work work)
         .remote_key = work.key.value != 0 ? work.key : peer->key,
         .compare = work.compare,
         .swap_or_add = work.swap_or_add,
+        .xrc_srq = work.xrc_srq != 0 ? work.xrc_srq : peer->shared.number,
     };
     enum status status = qp_post_send(party->qp, &request);
     (void)device_ring(party->host->device, party->qp);
@@ -327,7 +357,9 @@ static void receive_on(struct party *party, struct qp *qp, uint64_t id, uint32_t
     struct sge sge = {SCENARIO_BYTES / 2, length, party->key};
     struct receive_request request = {
         .id = 1000 + id, .sges = &sge, .sge_count = length > 0 ? 1 : 0};
-    assert_int_equal(qp_post_receive(qp, &request), STATUS_OK);
+    enum status status = party->receives != NULL ? receive_queue_post(party->receives, &request)
+                                                 : qp_post_receive(qp, &request);
+    assert_int_equal(status, STATUS_OK);
     (void)device_ring(party->host->device, qp);
     host_wake(party->host, 0);
 }

@@ -27,7 +27,9 @@ struct party {
     struct domain domain;
     struct completion_queue *completions;
     struct qp *qp;
-    struct qp *second; /* made by scenario_add_second; UD */
+    struct qp *second;              /* made by scenario_add_second; UD */
+    struct receive_queue *receives; /* XRC: B's, which A's requests name */
+    struct xrc_queue shared;
     struct memory_key key;
     uint8_t *bytes;
     struct qp_attributes attributes;
@@ -61,6 +63,7 @@ struct scenario {
  * (10 us). Change a.attributes and b.attributes before scenario_connect. */
 void scenario_start(struct scenario *scenario);
 void scenario_start_service(struct scenario *scenario, enum service service);
+/* XRC: A is the initiator, B the target, with a shared receive queue behind it. */
 void scenario_connect(struct scenario *scenario);
 /* Runs the rest out and takes all down; nothing may be left. */
 void scenario_stop(struct scenario *scenario);
@@ -82,6 +85,7 @@ struct work {
     uint32_t immediate;
     uint64_t compare, swap_or_add;
     struct memory_key key;   /* 0: the peer's */
+    uint32_t xrc_srq;        /* XRC; 0: the peer's */
     struct qkey qkey;        /* UD */
     const struct gid *group; /* UD: to this multicast group instead of the peer */
 };

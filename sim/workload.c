@@ -248,7 +248,7 @@ enum status workload_to_rtr(struct world *world, struct end *end)
     if (end->service != SERVICE_UD) {
         mask |= QP_SET_PATH | QP_SET_PATH_MTU | QP_SET_DESTINATION | QP_SET_RECEIVE_PSN;
     }
-    if (end->service == SERVICE_RC) {
+    if (end->service == SERVICE_RC || end->is_target) {
         mask |= QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER;
     }
     return modify(world, end, QP_RTR, mask);
@@ -257,7 +257,9 @@ enum status workload_to_rtr(struct world *world, struct end *end)
 enum status workload_to_rts(struct world *world, struct end *end)
 {
     unsigned mask = QP_SET_SEND_PSN;
-    if (end->service == SERVICE_RC) {
+    if (end->is_target) {
+        mask |= QP_SET_TIMEOUT;
+    } else if (service_is_reliable(end->service)) {
         mask |= QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT | QP_SET_MAX_READS_OUT;
     }
     return modify(world, end, QP_RTS, mask);
@@ -372,6 +374,9 @@ static enum status post_send(struct world *world, struct end *end, struct op *op
         .remote_key = op->remote_key,
         .compare = op->compare,
         .swap_or_add = op->swap_or_add,
+        .xrc_srq = op->xrc_srq != 0              ? op->xrc_srq
+                   : end->service == SERVICE_XRC ? end->peer->intakes->xrc.number
+                                                 : 0,
         .target = op->destination != NULL ? &target : NULL,
     };
     enum status status = qp_post_send(end->qp, &request);

@@ -68,7 +68,11 @@ static void start_pairs(struct world *world)
         if (a == b && !dice_percent(&world->plan, 20)) {
             b = &world->hosts[(a->index + 1) % world->host_count];
         }
-        enum service service = dice_percent(&world->plan, 80) ? SERVICE_RC : SERVICE_UC;
+        uint32_t lot = dice_below(&world->plan, 100);
+        enum service service = lot < 70 ? SERVICE_RC : lot < 80 ? SERVICE_XRC : SERVICE_UC;
+        if (service == SERVICE_XRC && (world->profile.tiny || world->profile.death)) {
+            service = SERVICE_RC;
+        }
         (void)plan_pair(world, a, b, service);
     }
     if (dice_percent(&world->plan, 30)) {

@@ -145,6 +145,11 @@ void *qp_context(const struct qp *qp)
 
 const struct receive_queue *qp_receive_queue(const struct qp *qp)
 {
+    if (qp->is_target) {
+        const struct xrc_queue *queue =
+            xrc_find(qp->environment, qp->xrc_domain, qp->responder.xrc_srq);
+        return queue == NULL ? NULL : queue->receives;
+    }
     return qp->receives;
 }
 

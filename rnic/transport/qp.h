@@ -109,7 +109,7 @@ enum qp_state qp_current_state(const struct qp *qp);
 enum service qp_service(const struct qp *qp);
 struct domain qp_domain(const struct qp *qp);
 void *qp_context(const struct qp *qp);
-/* Its own or the shared one; NULL: XRC. */
+/* Its own or the shared one; of a target that which the latest request names, NULL if none. */
 const struct receive_queue *qp_receive_queue(const struct qp *qp);
 void qp_set_context(struct qp *qp, void *context);
 
