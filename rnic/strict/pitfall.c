@@ -39,6 +39,10 @@ static const struct {
                                  "Ask for a completion (IBV_SEND_SIGNALED) at least once in every "
                                  "max_send_wr requests and poll it: unsignaled work gives its slot "
                                  "back only with a later completion."},
+    [PITFALL_BUFFER_REUSE] = {"buffer-reuse",
+                              "Leave a buffer alone until the completion of the work was polled, "
+                              "or post it inline (IBV_SEND_INLINE): an adapter reads it when it "
+                              "likes, and again when it must repeat a packet."},
     [PITFALL_UNACKED_EVENT] = {"unacked-event",
                                "Acknowledge every event that was got (ibv_ack_cq_events, "
                                "ibv_ack_async_event) before destroying its object: rdma-core's "

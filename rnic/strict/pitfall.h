@@ -18,6 +18,7 @@ enum pitfall {
     PITFALL_OUT_OF_REGION,   /* a range that leaves the region */
     PITFALL_UNKNOWN_KEY,     /* a key that was never given out */
     PITFALL_UNSIGNALED_FULL, /* a send queue full of work that asks for no completion */
+    PITFALL_BUFFER_REUSE,    /* a buffer changed while work that names it is not done */
     PITFALL_UNACKED_EVENT,   /* an event not acknowledged before its object is destroyed */
     PITFALL_WRITE_ORDER,     /* written bytes read before anything said that they are all there */
     PITFALL_MEMLOCK,         /* more memory registered than may be locked */

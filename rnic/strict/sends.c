@@ -1,18 +1,33 @@
 /* Send queues as an adapter keeps them: a slot is free again when a completion that covers it was
- * polled, not when the work is done. */
+ * polled, not when the work is done; and what a posted request sends is to stay as it was until the
+ * work is done. */
+#include "rnic/strict/sends.h"
+
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rnic/strict/strict.h"
+
+#define DIGEST_MAX (1u << 20) /* bytes of one request */
+
+/* What was posted looked like this. */
+struct posted {
+    bool signaled;
+    bool has_digest;
+    uint64_t digest;
+    struct trace where;
+};
 
 struct sends {
     struct sends *next;
     uint32_t qpn;
     uint32_t capacity;
-    uint64_t posted, reclaimed; /* ever */
-    uint64_t first, last;       /* of `signaled`: entries ever taken out, put in */
-    bool failed;                /* a completion in error: what covers what is not known */
-    uint64_t signaled[];        /* capacity: positions of signaled work, oldest first */
+    uint64_t posted;      /* ever, as the following */
+    uint64_t ended;       /* done by the transport */
+    uint64_t reclaimed;   /* covered by a polled completion */
+    bool failed;          /* a completion in error: what covers what is not known any more */
+    struct posted ring[]; /* capacity, by position */
 };
 
 static struct {
@@ -31,7 +46,7 @@ static struct sends **find(uint32_t qpn)
 
 void strict_sends_begin(struct qpn qpn, uint32_t capacity)
 {
-    struct sends *sends = calloc(1, sizeof *sends + capacity * sizeof sends->signaled[0]);
+    struct sends *sends = calloc(1, sizeof *sends + capacity * sizeof sends->ring[0]);
     if (sends == NULL) {
         return; /* this one is as lenient as ever */
     }
@@ -60,11 +75,20 @@ void strict_sends_reset(struct qpn qpn)
     pthread_mutex_lock(&queues.lock);
     struct sends *sends = *find(qpn.value);
     if (sends != NULL) {
-        sends->reclaimed = sends->posted;
-        sends->first = sends->last;
+        sends->ended = sends->reclaimed = sends->posted;
         sends->failed = false;
     }
     pthread_mutex_unlock(&queues.lock);
+}
+
+/* The position of the oldest signaled request that no polled completion covers; `posted`: none. */
+static uint64_t next_signaled(const struct sends *sends)
+{
+    uint64_t at = sends->reclaimed;
+    while (at != sends->posted && !sends->ring[at % sends->capacity].signaled) {
+        at++;
+    }
+    return at;
 }
 
 uint32_t strict_sends_room(struct qpn qpn, uint32_t unpolled)
@@ -74,7 +98,7 @@ uint32_t strict_sends_room(struct qpn qpn, uint32_t unpolled)
     bool known = sends != NULL && !sends->failed;
     uint32_t capacity = known ? sends->capacity : 0;
     uint64_t used = known ? sends->posted - sends->reclaimed : 0;
-    bool has_signaled = known && sends->first != sends->last;
+    bool has_signaled = known && next_signaled(sends) != sends->posted;
     pthread_mutex_unlock(&queues.lock);
     if (!known) {
         return UINT32_MAX;
@@ -93,17 +117,93 @@ uint32_t strict_sends_room(struct qpn qpn, uint32_t unpolled)
     return (uint32_t)(capacity - used);
 }
 
-void strict_sends_posted(struct qpn qpn, bool signaled)
+/* Order matters, as bytes that changed places are changed. */
+static uint64_t digest_of(uint64_t digest, const uint8_t *bytes, uint64_t length)
+{
+    uint64_t word = 0;
+    for (uint64_t at = 0; at < length; at += sizeof word) {
+        word = 0;
+        memcpy(&word, bytes + at, length - at < sizeof word ? length - at : sizeof word);
+        digest = (digest ^ word) * 0x9e3779b97f4a7c15;
+        digest ^= digest >> 29;
+    }
+    return digest;
+}
+
+/* False: not all of it may be read, or it is too long to be read twice. */
+static bool digest_sges(const struct memory *memory, struct domain domain, const struct sge *sges,
+                        uint32_t count, uint64_t *ret_digest)
+{
+    uint64_t digest = 0, length = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct memory_request request = {.domain = domain,
+                                               .key = sges[i].key,
+                                               .address = sges[i].address,
+                                               .length = sges[i].length};
+        uint8_t *bytes;
+        length += sges[i].length;
+        if (length > DIGEST_MAX || memory_check(memory, &request, &bytes) != MEMORY_GRANTED) {
+            return false;
+        }
+        digest = digest_of(digest, bytes, sges[i].length);
+    }
+    *ret_digest = digest;
+    return true;
+}
+
+static bool sends_bytes(enum work_kind kind)
+{
+    return kind == WORK_SEND || kind == WORK_SEND_IMMEDIATE || kind == WORK_SEND_INVALIDATE ||
+           kind == WORK_WRITE || kind == WORK_WRITE_IMMEDIATE;
+}
+
+void strict_sends_post(struct qpn qpn, const struct memory *memory, struct domain domain,
+                       const struct send_request *request, bool signaled)
+{
+    struct posted posted = {.signaled = signaled};
+    if (!request->inline_data && sends_bytes(request->kind)) {
+        posted.has_digest =
+            digest_sges(memory, domain, request->sges, request->sge_count, &posted.digest);
+        trace_take(&posted.where);
+    }
+    pthread_mutex_lock(&queues.lock);
+    struct sends *sends = *find(qpn.value);
+    if (sends != NULL) {
+        sends->ring[sends->posted++ % sends->capacity] = posted;
+    }
+    pthread_mutex_unlock(&queues.lock);
+}
+
+void strict_sends_unpost(struct qpn qpn)
 {
     pthread_mutex_lock(&queues.lock);
     struct sends *sends = *find(qpn.value);
-    if (sends != NULL && !sends->failed) {
-        if (signaled && sends->last - sends->first < sends->capacity) {
-            sends->signaled[sends->last++ % sends->capacity] = sends->posted;
-        }
-        sends->posted++;
+    if (sends != NULL) {
+        sends->posted--;
     }
     pthread_mutex_unlock(&queues.lock);
+}
+
+void sends_ended(const struct memory *memory, struct domain domain, struct qpn qpn,
+                 const struct send_slot *slot)
+{
+    struct posted posted = {0};
+    uint64_t digest;
+    pthread_mutex_lock(&queues.lock);
+    struct sends *sends = *find(qpn.value);
+    if (sends != NULL && sends->ended != sends->posted) {
+        posted = sends->ring[sends->ended++ % sends->capacity];
+    }
+    pthread_mutex_unlock(&queues.lock);
+    if (posted.has_digest && digest_sges(memory, domain, slot->sges, slot->sge_count, &digest) &&
+        digest != posted.digest) {
+        pitfall_warn(
+            PITFALL_BUFFER_REUSE, &posted.where, "posted at",
+            "QP 0x%x: the buffer of %s (%u bytes) was changed before the work was done", qpn.value,
+            slot->kind == WORK_WRITE || slot->kind == WORK_WRITE_IMMEDIATE ? "an RDMA WRITE"
+                                                                           : "a SEND",
+            slot->length);
+    }
 }
 
 void strict_polled(const struct completion *completion)
@@ -116,8 +216,8 @@ void strict_polled(const struct completion *completion)
     struct sends *sends = *find(completion->qpn.value);
     if (sends != NULL && completion->status != COMPLETION_SUCCESS) {
         sends->failed = true;
-    } else if (sends != NULL && sends->first != sends->last) {
-        sends->reclaimed = sends->signaled[sends->first++ % sends->capacity] + 1;
+    } else if (sends != NULL && next_signaled(sends) != sends->posted) {
+        sends->reclaimed = next_signaled(sends) + 1;
     }
     pthread_mutex_unlock(&queues.lock);
 }

@@ -60,7 +60,10 @@ void strict_sends_end(struct qpn qpn);
 /* How many more may be posted; `unpolled` completions lie in the completion queue. Warns if there
  * is no room and the program itself is the reason. */
 uint32_t strict_sends_room(struct qpn qpn, uint32_t unpolled);
-void strict_sends_posted(struct qpn qpn, bool signaled);
+/* Before `request` is posted, under the engine's lock, and after it could not be. */
+void strict_sends_post(struct qpn qpn, const struct memory *memory, struct domain domain,
+                       const struct send_request *request, bool signaled);
+void strict_sends_unpost(struct qpn qpn);
 void strict_sends_reset(struct qpn qpn);
 void strict_polled(const struct completion *completion);
 

@@ -14,6 +14,7 @@
 #include "rnic/strict/guard.h"
 #include "rnic/strict/keys.h"
 #include "rnic/strict/receives.h"
+#include "rnic/strict/sends.h"
 #include "rnic/strict/strict.h"
 
 #define LOOK_NS 50000 /* how long a whole message is held back for somebody to look */
@@ -135,15 +136,24 @@ static void not_ready(struct watcher *watcher, const struct qp *qp)
     receives_missing(qp_receive_queue(qp), qp_number(qp));
 }
 
+static struct memory *watched_memory;
+
+static void send_ends(struct watcher *watcher, const struct qp *qp, const struct send_slot *slot)
+{
+    sends_ended(watched_memory, qp_domain(qp), qp_number(qp), slot);
+}
+
 static struct watcher the_watcher = {
     .not_ready = not_ready,
     .refused = refused,
     .write_begins = write_begins,
     .write_data = write_data,
     .write_ends = write_ends,
+    .send_ends = send_ends,
 };
 
 void strict_watch(struct device *device)
 {
+    watched_memory = device_memory(device);
     device_set_watcher(device, &the_watcher);
 }

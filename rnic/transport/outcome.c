@@ -4,6 +4,7 @@
  * exactly once unless it succeeds unsignaled or the queue pair is reset. */
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
+#include "rnic/transport/watch.h"
 
 void qp_raise(struct qp *qp, enum event_kind kind)
 {
@@ -46,6 +47,7 @@ void qp_complete_send(struct qp *qp, enum completion_status status)
         .byte_length = slot->length,
         .qpn = qp->number,
     };
+    watch_send_ends(qp, slot);
     send_queue_retire(qp->sends);
     if (told) {
         qp_push(qp, qp->send_completions, &completion, status != COMPLETION_SUCCESS);

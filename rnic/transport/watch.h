@@ -45,4 +45,12 @@ static inline void watch_write_ends(const struct qp *qp, bool whole)
     }
 }
 
+static inline void watch_send_ends(const struct qp *qp, const struct send_slot *slot)
+{
+    struct watcher *watcher = qp->environment->watcher;
+    if (watcher != NULL) {
+        watcher->send_ends(watcher, qp, slot);
+    }
+}
+
 #endif

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "rnic/memory/memory.h"
+#include "rnic/queue/send_queue.h"
 
 struct qp;
 
@@ -31,6 +32,8 @@ struct watcher {
     bool (*write_data)(struct watcher *watcher, const struct qp *qp, uint32_t offset,
                        const uint8_t *data, uint32_t length);
     void (*write_ends)(struct watcher *watcher, const struct qp *qp, bool whole);
+    /* The oldest posted send is done or given up; its slot is about to be free. */
+    void (*send_ends)(struct watcher *watcher, const struct qp *qp, const struct send_slot *slot);
 };
 
 #endif

@@ -45,13 +45,22 @@ static int check_strictly(struct soft_qp *qp, const struct send_request *request
 
 int post_request(struct soft_qp *qp, const struct send_request *request)
 {
-    int error = strict_is_on() ? check_strictly(qp, request) : 0;
-    if (error == 0) {
-        error = errno_of_post(qp_post_send(qp->qp, request));
+    if (!strict_is_on()) {
+        return errno_of_post(qp_post_send(qp->qp, request));
     }
-    if (error == 0 && strict_is_on()) {
-        strict_sends_posted(qp_number(qp->qp), request->signaled || qp->init.sq_sig_all != 0);
+    struct qpn qpn = qp_number(qp->qp);
+    int error = check_strictly(qp, request);
+    if (error != 0) {
+        return error;
     }
+    engine_lock(qp->engine);
+    strict_sends_post(qpn, device_memory(qp->engine->device), qp_domain(qp->qp), request,
+                      request->signaled || qp->init.sq_sig_all != 0);
+    error = errno_of_post(qp_post_send(qp->qp, request));
+    if (error != 0) {
+        strict_sends_unpost(qpn);
+    }
+    engine_unlock(qp->engine);
     return error;
 }
 
