@@ -1,7 +1,9 @@
 #include "rnic/strict/pitfall.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <execinfo.h>
+#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -192,12 +194,23 @@ static void add_frames(struct text *text, const struct trace *where)
     }
 }
 
-/* Standard error has no buffer of ours that a fork or an abort could double or lose. */
+static int log_descriptor = STDERR_FILENO;
+
+bool pitfall_log_to(const char *path)
+{
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (descriptor >= 0) {
+        log_descriptor = descriptor;
+    }
+    return descriptor >= 0;
+}
+
+/* No buffer of ours that a fork or an abort could double or lose. */
 static void say(const struct text *text)
 {
     size_t done = 0;
     while (done < text->length) {
-        ssize_t wrote = write(STDERR_FILENO, text->bytes + done, text->length - done);
+        ssize_t wrote = write(log_descriptor, text->bytes + done, text->length - done);
         if (wrote <= 0) {
             return;
         }
@@ -222,8 +235,8 @@ void pitfall_warn(enum pitfall pitfall, const struct trace *where, const char *l
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     struct text text = {0};
-    add(&text, "weir strict: %s: %s\n    %s\n", pitfalls[pitfall].name, message,
-        pitfalls[pitfall].advice);
+    add(&text, "weir strict: %s: %s (%s[%d])\n    %s\n", pitfalls[pitfall].name, message,
+        program_invocation_short_name, (int)getpid(), pitfalls[pitfall].advice);
     add(&text, "    %s:\n", label);
     add_frames(&text, where);
     say(&text);

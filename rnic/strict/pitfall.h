@@ -41,6 +41,9 @@ bool trace_is_ours(const void *address);
 const char *pitfall_name(enum pitfall pitfall);
 /* A pitfall that is switched off is not warned of. NULL name or an unknown one: false. */
 bool pitfall_disable(const char *name);
+/* Warnings go to the end of this file instead of standard error. False and errno: it cannot be
+ * opened. */
+bool pitfall_log_to(const char *path);
 
 /* Warns. `where` is the place that the warning is about and may be NULL: then the caller's own;
  * `label` says what was done there: "posted at", "deregistered at". */

@@ -1,5 +1,6 @@
-/* WEIR_STRICT, read once when the library is loaded. */
+/* WEIR_STRICT and WEIR_STRICT_LOG, read once when the library is loaded. */
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,9 +70,13 @@ bool strict_parse(const char *text, struct strict_settings *ret_settings, const 
 __attribute__((constructor)) static void read_environment(void)
 {
     const char *text = getenv("WEIR_STRICT");
+    const char *log = getenv("WEIR_STRICT_LOG");
     const char *bad;
     if (text == NULL || text[0] == '\0' || strcmp(text, "0") == 0) {
         return;
+    }
+    if (log != NULL && !pitfall_log_to(log)) {
+        fprintf(stderr, "weir strict: WEIR_STRICT_LOG: %s: %s\n", log, strerror(errno));
     }
     if (!strict_parse(text, &strict_settings, &bad)) {
         fprintf(stderr,
