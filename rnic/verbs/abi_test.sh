@@ -1,6 +1,7 @@
 #!/bin/sh
 # The exported names of a library, with their versions, are those of a list, and nothing else is.
 # usage: abi_test.sh LIBRARY LIST [NODE]    names of node NODE are our own and not in the list
+# A line of the list: NAME NODE, with "hidden" behind it where the linker must not choose it.
 set -eu
 library=$1
 list=$2
@@ -10,7 +11,8 @@ trap 'rm -rf "$work"' EXIT
 
 # Defined symbols as "name version"; the nodes themselves are absolute symbols.
 readelf -W --dyn-syms "$library" |
-    awk '$7 != "UND" && $7 != "ABS" && $8 ~ /@/ { sub(/@+/, " ", $8); print $8 }' |
+    awk '$7 != "UND" && $7 != "ABS" && $8 ~ /@/ { hidden = $8 ~ /@@/ ? "" : " hidden"; sub(/@+/, " ", $8)
+         print $8 hidden }' |
     grep -v " $own\$" | LC_ALL=C sort >"$work/exported"
 grep -v '^#' "$list" | LC_ALL=C sort >"$work/wanted"
 [ -s "$work/exported" ] || { echo "no versioned symbols in $library"; exit 1; }

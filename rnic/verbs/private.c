@@ -37,7 +37,10 @@ IGNORE(verbs_init_cq)
 IGNORE(verbs_register_driver_34)
 IGNORE(verbs_set_ops)
 IGNORE(verbs_uninit_context)
-IGNORE(ibv_register_driver)
+
+/* Providers of old call it; nobody can be linked against it any more. */
+IGNORE(register_driver_of_old)
+__asm__(".symver register_driver_of_old, ibv_register_driver@IBVERBS_1.1");
 
 REFUSE_POINTER(_verbs_init_and_alloc_context)
 REFUSE_POINTER(verbs_open_device)
