@@ -419,14 +419,14 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
     return 0;
 }
 
-/* Enhanced connection establishment: there is nothing to agree upon. */
+/* Enhanced connection establishment: no options of a vendor that could be agreed upon. */
 PUBLIC int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
+    errno = EOPNOTSUPP;
     return EOPNOTSUPP;
 }
 
 PUBLIC int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ret_ece)
 {
-    *ret_ece = (struct ibv_ece){0};
-    return 0;
+    return EOPNOTSUPP;
 }
