@@ -106,6 +106,8 @@ static enum completion_kind send_kind(enum work_kind kind)
         return COMPLETED_FETCH_ADD;
     case WORK_LOCAL_INVALIDATE:
         return COMPLETED_LOCAL_INVALIDATE;
+    case WORK_BIND_WINDOW:
+        return COMPLETED_BIND_WINDOW;
     default:
         return COMPLETED_SEND;
     }

@@ -92,7 +92,7 @@ static void wrong_invalidate(struct world *world, struct op *op)
         return;
     }
     op->kind = WORK_LOCAL_INVALIDATE;
-    op->may = MAY(COMPLETION_LOCAL_QP_OPERATION_ERROR);
+    op->may = MAY(COMPLETION_WINDOW_BIND_ERROR);
     op->span_count = 0;
     op->length = 0;
     op->has_target = false;

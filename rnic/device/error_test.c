@@ -174,7 +174,7 @@ static void a_key_that_cannot_be_invalidated(void **state)
     pair = pair_create(&pair_defaults);
     a = &pair->sides[0];
     struct send_request local = {.id = 7, .kind = WORK_LOCAL_INVALIDATE, .invalidate = a->key};
-    expect_failure(pair, &local, COMPLETION_LOCAL_QP_OPERATION_ERROR);
+    expect_failure(pair, &local, COMPLETION_WINDOW_BIND_ERROR);
     pair_destroy(pair);
 }
 

@@ -9,7 +9,11 @@ enum access {
     ACCESS_REMOTE_ATOMIC = 1 << 3,
     ACCESS_BIND_WINDOW = 1 << 4,
     ACCESS_ZERO_BASED = 1 << 5,
-    ACCESS_LOCAL_READ = 0, /* always granted */
+    ACCESS_ON_DEMAND = 1 << 6, /* pages may be missing: see struct memory_probe */
+    ACCESS_LOCAL_READ = 0,     /* always granted */
 };
+
+/* The rights to change what is there. */
+#define MEMORY_CHANGES (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC)
 
 #endif

@@ -1,4 +1,4 @@
-/* The tables of protection domains and regions, and the check of a key.
+/* The tables of protection domains and keys, and the check of a key. Windows: window.c.
  *
  * A region's number is the index in its key; number 0 is never given out, so no key is 0 and no
  * number of a domain either. A freed number waits in a queue behind others, and its next key has
@@ -10,42 +10,13 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
-#include "rnic/base/random.h"
+#include "rnic/memory/memory_private.h"
 
-#define KEY_VARIANT_BITS 8
-#define KEY_INDEX_MAX    ((UINT32_C(1) << 24) - 1)
-#define DOMAINS_MAX      32768u
-#define REUSE_AFTER      1024u /* freed numbers that wait, as long as there are unused ones */
+#define KEY_INDEX_MAX ((UINT32_C(1) << 24) - 1)
+#define DOMAINS_MAX   32768u
+#define REUSE_AFTER   1024u /* freed numbers that wait, as long as there are unused ones */
 
-struct region {
-    struct region_attributes attributes; /* domain 0: free */
-    uint32_t next_free;
-    uint8_t variant;
-    uint8_t variant_step; /* odd, so that all variants pass before one comes again; 0: unused yet */
-};
-
-struct domain_entry {
-    uint32_t next_free;
-    uint32_t users; /* regions, queue pairs */
-    bool alive;
-};
-
-/* Numbers 1 .. limit, the free ones linked through their entries' next_free. */
-struct numbers {
-    uint32_t limit;
-    uint32_t used;                  /* 1 .. used have been given out at least once */
-    uint32_t first_free, last_free; /* 0: none */
-    uint32_t free;                  /* in the queue */
-};
-
-struct memory {
-    struct allocator *allocator;
-    struct random random;
-    struct numbers region_numbers;
-    struct numbers domain_numbers;
-    struct region *regions; /* by number; entry 0 is not used */
-    struct domain_entry *domains;
-};
+static uint8_t zeroes[PACKET_PAYLOAD_MAX]; /* what a null region holds; never written */
 
 enum status memory_create(struct allocator *allocator, uint32_t max_regions, uint64_t seed,
                           struct memory **ret_memory)
@@ -67,6 +38,7 @@ enum status memory_create(struct allocator *allocator, uint32_t max_regions, uin
         return STATUS_NO_MEMORY;
     }
     random_seed(&memory->random, seed);
+    list_init(&memory->bound);
     memory->region_numbers.limit = max_regions;
     memory->domain_numbers.limit = DOMAINS_MAX;
     *ret_memory = memory;
@@ -173,6 +145,11 @@ static bool range_is_sound(const struct region_attributes *attributes)
                            length - 1 <= UINTPTR_MAX - (uintptr_t)attributes->bytes);
 }
 
+bool memory_domain_is_alive(const struct memory *memory, struct domain domain)
+{
+    return find_domain(memory, domain) != NULL;
+}
+
 static bool is_sound(const struct memory *memory, const struct region_attributes *attributes)
 {
     unsigned remote_change = attributes->access & (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC);
@@ -180,15 +157,13 @@ static bool is_sound(const struct memory *memory, const struct region_attributes
            range_is_sound(attributes) && find_domain(memory, attributes->domain) != NULL;
 }
 
-enum status memory_register(struct memory *memory, const struct region_attributes *attributes,
-                            struct memory_key *ret_key)
+struct region *memory_take_key(struct memory *memory, enum key_kind kind,
+                               const struct region_attributes *attributes,
+                               struct memory_key *ret_key)
 {
-    if (!is_sound(memory, attributes)) {
-        return STATUS_INVALID;
-    }
     uint32_t number = region_number_take(memory);
     if (number == 0) {
-        return STATUS_FULL;
+        return NULL;
     }
     struct region *region = &memory->regions[number];
     if (region->variant_step == 0) {
@@ -197,13 +172,43 @@ enum status memory_register(struct memory *memory, const struct region_attribute
         region->variant_step = (uint8_t)(chance >> 8 | 1);
     }
     region->variant = (uint8_t)(region->variant + region->variant_step);
+    region->kind = (uint8_t)kind;
     region->attributes = *attributes;
     memory_domain_use(memory, attributes->domain, +1);
     *ret_key = (struct memory_key){number << KEY_VARIANT_BITS | region->variant};
-    return STATUS_OK;
+    return region;
 }
 
-static struct region *find_region(const struct memory *memory, struct memory_key key)
+void memory_give_key(struct memory *memory, struct region *region)
+{
+    memory_domain_use(memory, region->attributes.domain, -1);
+    memset(&region->attributes, 0, sizeof region->attributes);
+    region_number_give(memory, (uint32_t)(region - memory->regions));
+}
+
+enum status memory_register(struct memory *memory, const struct region_attributes *attributes,
+                            struct memory_key *ret_key)
+{
+    if (!is_sound(memory, attributes)) {
+        return STATUS_INVALID;
+    }
+    return memory_take_key(memory, KEY_REGION, attributes, ret_key) != NULL ? STATUS_OK
+                                                                            : STATUS_FULL;
+}
+
+enum status memory_register_null(struct memory *memory, struct domain domain,
+                                 struct memory_key *ret_key)
+{
+    struct region_attributes attributes = {
+        .domain = domain, .length = UINT64_MAX, .access = ACCESS_LOCAL_WRITE};
+    if (!memory_domain_is_alive(memory, domain)) {
+        return STATUS_INVALID;
+    }
+    return memory_take_key(memory, KEY_NULL, &attributes, ret_key) != NULL ? STATUS_OK
+                                                                           : STATUS_FULL;
+}
+
+struct region *memory_find_key(const struct memory *memory, struct memory_key key)
 {
     uint32_t number = key.value >> KEY_VARIANT_BITS;
     if (number > memory->region_numbers.used) {
@@ -214,27 +219,36 @@ static struct region *find_region(const struct memory *memory, struct memory_key
     return fits ? region : NULL;
 }
 
+static bool is_region(const struct region *region)
+{
+    return region != NULL && (region->kind == KEY_REGION || region->kind == KEY_NULL);
+}
+
 enum status memory_deregister(struct memory *memory, struct memory_key key)
 {
-    struct region *region = find_region(memory, key);
-    if (region == NULL) {
+    struct region *region = memory_find_key(memory, key);
+    if (!is_region(region)) {
         return STATUS_NOT_FOUND;
     }
-    memory_domain_use(memory, region->attributes.domain, -1);
-    memset(&region->attributes, 0, sizeof region->attributes);
-    region_number_give(memory, key.value >> KEY_VARIANT_BITS);
+    if (region->windows > 0) {
+        return STATUS_BUSY;
+    }
+    memory_give_key(memory, region);
     return STATUS_OK;
 }
 
 enum status memory_reregister(struct memory *memory, struct memory_key key,
                               const struct region_attributes *attributes)
 {
-    struct region *region = find_region(memory, key);
-    if (region == NULL) {
+    struct region *region = memory_find_key(memory, key);
+    if (!is_region(region)) {
         return STATUS_NOT_FOUND;
     }
-    if (!is_sound(memory, attributes)) {
+    if (region->kind == KEY_NULL || !is_sound(memory, attributes)) {
         return STATUS_INVALID;
+    }
+    if (region->windows > 0) {
+        return STATUS_BUSY;
     }
     memory_domain_use(memory, region->attributes.domain, -1);
     memory_domain_use(memory, attributes->domain, +1);
@@ -242,13 +256,61 @@ enum status memory_reregister(struct memory *memory, struct memory_key key,
     return STATUS_OK;
 }
 
-enum status memory_invalidate(struct memory *memory, struct domain domain, struct memory_key key)
+enum status memory_find_region(const struct memory *memory, struct domain domain, uint32_t number,
+                               struct memory_key *ret_key, struct region_attributes *ret_attributes)
 {
-    const struct region *region = find_region(memory, key);
-    if (region == NULL || region->attributes.domain.value != domain.value) {
+    if (number == 0 || number > memory->region_numbers.used) {
         return STATUS_NOT_FOUND;
     }
-    return STATUS_DENIED;
+    const struct region *region = &memory->regions[number];
+    if (region->attributes.domain.value != domain.value || !is_region(region)) {
+        return STATUS_NOT_FOUND;
+    }
+    *ret_key = (struct memory_key){number << KEY_VARIANT_BITS | region->variant};
+    *ret_attributes = region->attributes;
+    return STATUS_OK;
+}
+
+void memory_set_probe(struct memory *memory, struct memory_probe *probe)
+{
+    memory->probe = probe;
+}
+
+enum memory_verdict memory_check_range(const struct region_attributes *attributes,
+                                       const struct memory_request *request)
+{
+    /* An address below the region's wraps to an offset that only an even longer region would hold,
+     * and range_is_sound has refused that one. */
+    uint64_t offset = request->address - attributes->address;
+    if (offset > attributes->length || request->length > attributes->length - offset) {
+        return MEMORY_OUT_OF_RANGE;
+    }
+    return (attributes->access & request->rights) == request->rights ? MEMORY_GRANTED
+                                                                     : MEMORY_NO_RIGHT;
+}
+
+/* Only bytes in hand: a claim to a whole message says nothing about when they are touched. */
+static bool is_mapped(const struct memory *memory, const struct memory_request *request,
+                      uint8_t *bytes)
+{
+    bool write = (request->rights & MEMORY_CHANGES) != 0;
+    return memory->probe == NULL || request->length > PACKET_PAYLOAD_MAX ||
+           memory->probe->is_mapped(memory->probe, bytes, request->length, write);
+}
+
+/* Reads find zeroes and writes vanish, so the address does not matter. */
+static enum memory_verdict check_null(const struct memory *memory,
+                                      const struct memory_request *request, uint8_t **ret_bytes)
+{
+    if (request->qpn.value != 0) {
+        return MEMORY_NO_KEY; /* no peer reaches it */
+    }
+    if (request->length > PACKET_PAYLOAD_MAX) {
+        return MEMORY_OUT_OF_RANGE;
+    }
+    bool write = (request->rights & MEMORY_CHANGES) != 0;
+    *ret_bytes = write ? (uint8_t *)memory->discard : zeroes;
+    return MEMORY_GRANTED;
 }
 
 enum memory_verdict memory_check(const struct memory *memory, const struct memory_request *request,
@@ -258,7 +320,7 @@ enum memory_verdict memory_check(const struct memory *memory, const struct memor
         *ret_bytes = NULL;
         return MEMORY_GRANTED;
     }
-    const struct region *region = find_region(memory, request->key);
+    const struct region *region = memory_find_key(memory, request->key);
     if (region == NULL) {
         return MEMORY_NO_KEY;
     }
@@ -266,16 +328,25 @@ enum memory_verdict memory_check(const struct memory *memory, const struct memor
     if (attributes->domain.value != request->domain.value) {
         return MEMORY_WRONG_DOMAIN;
     }
-    /* An address below the region's wraps to an offset that only an even longer region would hold,
-     * and range_is_sound has refused that one. */
+    enum memory_verdict verdict = MEMORY_GRANTED;
+    if (region->kind == KEY_WINDOW_1 || region->kind == KEY_WINDOW_2) {
+        verdict = window_check(region, request);
+    }
+    if (verdict == MEMORY_GRANTED) {
+        verdict = memory_check_range(attributes, request);
+    }
+    if (verdict != MEMORY_GRANTED) {
+        return verdict;
+    }
+    if (region->kind == KEY_NULL) {
+        return check_null(memory, request, ret_bytes);
+    }
     uint64_t offset = request->address - attributes->address;
-    if (offset > attributes->length || request->length > attributes->length - offset) {
-        return MEMORY_OUT_OF_RANGE;
+    uint8_t *bytes = (uint8_t *)((uintptr_t)attributes->bytes + (uintptr_t)offset);
+    if ((attributes->access & ACCESS_ON_DEMAND) != 0 && !is_mapped(memory, request, bytes)) {
+        return MEMORY_NOT_MAPPED;
     }
-    if ((attributes->access & request->rights) != request->rights) {
-        return MEMORY_NO_RIGHT;
-    }
-    *ret_bytes = (uint8_t *)((uintptr_t)attributes->bytes + (uintptr_t)offset);
+    *ret_bytes = bytes;
     return MEMORY_GRANTED;
 }
 
@@ -288,10 +359,14 @@ const char *memory_verdict_name(enum memory_verdict verdict)
         return "no such key";
     case MEMORY_WRONG_DOMAIN:
         return "key of another protection domain";
+    case MEMORY_WRONG_QP:
+        return "window of another queue pair";
     case MEMORY_OUT_OF_RANGE:
         return "outside the region";
     case MEMORY_NO_RIGHT:
         return "access not allowed";
+    case MEMORY_NOT_MAPPED:
+        return "no memory there";
     }
     return "unknown";
 }

@@ -1,5 +1,5 @@
 /* What a key may touch: protection domains and regions in one table, and memory_check, the only
- * gate from a key to an address.
+ * gate from a key to an address. Windows, whose keys come from the same table: window.h.
  *
  * A region says where bytes lie in this process (`bytes`) and under which addresses the peers and
  * work requests name them (`address`, the I/O virtual address). The memory is the application's;
@@ -38,7 +38,7 @@ enum status memory_create(struct allocator *allocator, uint32_t max_regions, uin
 void memory_destroy(struct memory *memory);
 
 enum status memory_allocate_domain(struct memory *memory, struct domain *ret_domain) MUST_USE;
-/* BUSY while regions (or queue pairs, see memory_domain_use) belong to it. */
+/* BUSY while regions or windows (or queue pairs, see memory_domain_use) belong to it. */
 enum status memory_free_domain(struct memory *memory, struct domain domain) MUST_USE;
 /* Counts a user that is not a region: +1 or -1. */
 void memory_domain_use(struct memory *memory, struct domain domain, int change);
@@ -47,16 +47,28 @@ void memory_domain_use(struct memory *memory, struct domain domain, int change);
  * wraps, or no such domain. FULL: max_regions. One key serves as L_Key and R_Key. */
 enum status memory_register(struct memory *memory, const struct region_attributes *attributes,
                             struct memory_key *ret_key) MUST_USE;
+/* BUSY: windows are bound to it. */
 enum status memory_deregister(struct memory *memory, struct memory_key key) MUST_USE;
-/* Gives a key another meaning; the old one stays if this fails. NOT_FOUND: no such key. */
+/* Gives a key another meaning; the old one stays if this fails. NOT_FOUND: no such key. BUSY:
+ * windows are bound to it. */
 enum status memory_reregister(struct memory *memory, struct memory_key key,
                               const struct region_attributes *attributes) MUST_USE;
 
-/* A peer's SEND with Invalidate or a local invalidate. A key of memory_register cannot be
- * invalidated (DENIED); only windows and fast-registered keys can, which come later.
- * NOT_FOUND: no such key in `domain`. */
-enum status memory_invalidate(struct memory *memory, struct domain domain,
-                              struct memory_key key) MUST_USE;
+/* A region without memory, for local use: reads find zeroes, writes vanish, at any address.
+ * memory_deregister ends it. INVALID: no such domain. */
+enum status memory_register_null(struct memory *memory, struct domain domain,
+                                 struct memory_key *ret_key) MUST_USE;
+/* A region by the number in its key (without the variant). NOT_FOUND: none in that domain. */
+enum status memory_find_region(const struct memory *memory, struct domain domain, uint32_t number,
+                               struct memory_key *ret_key,
+                               struct region_attributes *ret_attributes) MUST_USE;
+
+/* Says of a few bytes whether they can be touched now. Asked, if there is one, before each access
+ * to a region with ACCESS_ON_DEMAND: its pages may come and go while it is registered. */
+struct memory_probe {
+    bool (*is_mapped)(struct memory_probe *probe, uint8_t *bytes, uint64_t length, bool write);
+};
+void memory_set_probe(struct memory *memory, struct memory_probe *probe);
 
 struct memory_request {
     struct domain domain;
@@ -64,14 +76,17 @@ struct memory_request {
     uint64_t address;
     uint64_t length; /* 0: the key is not looked at [IBA 9.7.4.1.5] and *ret_bytes is NULL */
     unsigned rights; /* all of these, of enum access */
+    struct qpn qpn;  /* through which a peer asks; 0: a local access */
 };
 
 enum memory_verdict {
     MEMORY_GRANTED,
     MEMORY_NO_KEY, /* no such key, or an old variant of it */
     MEMORY_WRONG_DOMAIN,
+    MEMORY_WRONG_QP, /* of a window */
     MEMORY_OUT_OF_RANGE,
     MEMORY_NO_RIGHT,
+    MEMORY_NOT_MAPPED,
 };
 
 enum memory_verdict memory_check(const struct memory *memory, const struct memory_request *request,

@@ -38,7 +38,7 @@ static enum memory_verdict check(struct memory *memory, struct domain domain, st
                                  uint64_t address, uint64_t length, unsigned rights,
                                  uint8_t **ret_bytes)
 {
-    struct memory_request request = {domain, key, address, length, rights};
+    struct memory_request request = {domain, key, address, length, rights, {0}};
     return memory_check(memory, &request, ret_bytes);
 }
 
@@ -232,16 +232,87 @@ static void a_key_can_be_given_another_meaning(void **state)
     memory_destroy(memory);
 }
 
-static void plain_regions_cannot_be_invalidated(void **state)
+static void a_null_region_gives_zeroes_and_keeps_nothing(void **state)
 {
+    (void)state;
+    struct memory *memory = create(4);
+    struct domain domain = allocate_domain(memory);
+    struct memory_key key;
+    assert_int_equal(memory_register_null(memory, (struct domain){0}, &key), STATUS_INVALID);
+    assert_int_equal(memory_register_null(memory, domain, &key), STATUS_OK);
+    uint8_t *to = NULL, *from = NULL;
+    assert_int_equal(check(memory, domain, key, 0xdead0000, 8, ACCESS_LOCAL_WRITE, &to),
+                     MEMORY_GRANTED);
+    memset(to, 0xff, 8);
+    assert_int_equal(check(memory, domain, key, 0xdead0000, 4096, 0, &from), MEMORY_GRANTED);
+    for (int i = 0; i < 4096; i++) {
+        assert_int_equal(from[i], 0);
+    }
+    assert_int_equal(check(memory, domain, key, 0, 4097, 0, &from), MEMORY_OUT_OF_RANGE);
+    assert_int_equal(check(memory, domain, key, 0, 8, ACCESS_REMOTE_READ, &from), MEMORY_NO_RIGHT);
+    struct memory_request peer = {domain, key, 0, 8, 0, {77}};
+    assert_int_equal(memory_check(memory, &peer, &from), MEMORY_NO_KEY);
+    struct region_attributes other = {domain, 0, 8, bytes, 0};
+    assert_int_equal(memory_reregister(memory, key, &other), STATUS_INVALID);
+    assert_int_equal(memory_deregister(memory, key), STATUS_OK);
+    assert_int_equal(memory_free_domain(memory, domain), STATUS_OK);
+    memory_destroy(memory);
+}
+
+struct half {
+    struct memory_probe probe; /* first */
+    uint32_t asked;
+};
+
+/* The upper half of `bytes` is missing, and the lower may not be written. */
+static bool half_is_mapped(struct memory_probe *probe, uint8_t *at, uint64_t length, bool write)
+{
+    ((struct half *)probe)->asked++;
+    return !write && at + length <= bytes + sizeof bytes / 2;
+}
+
+static void pages_on_demand_may_be_missing(void **state)
+{
+    (void)state;
+    struct memory *memory = create(4);
+    struct domain domain = allocate_domain(memory);
+    struct half half = {{half_is_mapped}, 0};
+    memory_set_probe(memory, &half.probe);
+    struct memory_key pinned = register_at(memory, domain, 0, 4096, ACCESS_LOCAL_WRITE);
+    struct memory_key key =
+        register_at(memory, domain, 0, 4096, ACCESS_LOCAL_WRITE | ACCESS_ON_DEMAND);
+    uint8_t *at = NULL;
+    assert_int_equal(check(memory, domain, pinned, 4000, 8, 0, &at), MEMORY_GRANTED);
+    assert_int_equal(half.asked, 0);
+    assert_int_equal(check(memory, domain, key, 0, 8, 0, &at), MEMORY_GRANTED);
+    assert_int_equal(check(memory, domain, key, 4000, 8, 0, &at), MEMORY_NOT_MAPPED);
+    assert_int_equal(check(memory, domain, key, 0, 8, ACCESS_LOCAL_WRITE, &at), MEMORY_NOT_MAPPED);
+    assert_int_equal(half.asked, 3);
+    assert_int_equal(check(memory, domain, key, 0, 4097, 0, &at), MEMORY_OUT_OF_RANGE);
+    assert_int_equal(half.asked, 3);
+    memory_destroy(memory);
+}
+
+static void a_region_is_found_by_its_number(void **state)
+{
+    (void)state;
     struct memory *memory = create(4);
     struct domain domain = allocate_domain(memory);
     struct domain other = allocate_domain(memory);
-    struct memory_key key = register_at(memory, domain, 0, 8, 0);
-    assert_int_equal(memory_invalidate(memory, domain, key), STATUS_DENIED);
-    assert_int_equal(memory_invalidate(memory, other, key), STATUS_NOT_FOUND);
-    key.value ^= 1;
-    assert_int_equal(memory_invalidate(memory, domain, key), STATUS_NOT_FOUND);
+    struct memory_key key = register_at(memory, domain, 0x1000, 64, ACCESS_LOCAL_WRITE), found;
+    struct region_attributes attributes;
+    uint32_t number = key.value >> 8;
+    assert_int_equal(memory_find_region(memory, domain, number, &found, &attributes), STATUS_OK);
+    assert_int_equal(found.value, key.value);
+    assert_int_equal(attributes.address, 0x1000);
+    assert_int_equal(memory_find_region(memory, other, number, &found, &attributes),
+                     STATUS_NOT_FOUND);
+    assert_int_equal(memory_find_region(memory, domain, 0, &found, &attributes), STATUS_NOT_FOUND);
+    assert_int_equal(memory_find_region(memory, domain, number + 1, &found, &attributes),
+                     STATUS_NOT_FOUND);
+    assert_int_equal(memory_deregister(memory, key), STATUS_OK);
+    assert_int_equal(memory_find_region(memory, domain, number, &found, &attributes),
+                     STATUS_NOT_FOUND);
     memory_destroy(memory);
 }
 
@@ -255,7 +326,9 @@ int main(void)
         cmocka_unit_test(what_cannot_be_registered),
         cmocka_unit_test(domains_outlive_their_users),
         cmocka_unit_test(a_key_can_be_given_another_meaning),
-        cmocka_unit_test(plain_regions_cannot_be_invalidated),
+        cmocka_unit_test(a_null_region_gives_zeroes_and_keeps_nothing),
+        cmocka_unit_test(pages_on_demand_may_be_missing),
+        cmocka_unit_test(a_region_is_found_by_its_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,8 @@ static enum status check_request(const struct send_queue *queue, const struct se
                                  uint32_t *ret_length)
 {
     if ((unsigned)request->kind >= WORK_KIND_COUNT || request->sge_count > queue->limits.max_sge ||
-        (request->inline_data && !sends_data(request->kind))) {
+        (request->inline_data && !sends_data(request->kind)) ||
+        (request->kind == WORK_BIND_WINDOW) != (request->bind != NULL)) {
         return STATUS_INVALID;
     }
     uint64_t length = 0;
@@ -138,6 +139,9 @@ static void fill_slot(struct send_slot *slot, const struct send_request *request
     slot->xrc_srq = request->xrc_srq;
     if (request->target != NULL) {
         slot->target = *request->target;
+    }
+    if (request->bind != NULL) {
+        slot->bind = *request->bind;
     }
     if (request->inline_data) {
         copy_inline(slot, request);

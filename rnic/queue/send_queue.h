@@ -39,7 +39,10 @@ struct send_slot {
     const struct sge *sges;      /* sge_count of them, in the ring's memory */
     const uint8_t *inline_bytes; /* `length` of them where inline_data */
 
-    struct datagram_target target; /* UD only */
+    union {
+        struct datagram_target target; /* UD only */
+        struct window_bind bind;       /* BIND_WINDOW only */
+    };
 };
 
 struct send_queue_limits {
@@ -54,8 +57,8 @@ enum status send_queue_create(struct allocator *allocator, const struct send_que
                               struct send_queue **ret_queue) MUST_USE;
 void send_queue_destroy(struct send_queue *queue);
 
-/* Application side. Copies the request. FULL; INVALID: too many SGEs, no such kind, or inline data
- * with a kind that sends none; TOO_LONG: inline data above max_inline, or a message above
+/* Application side. Copies the request. FULL; INVALID: too many SGEs, no such kind, no `bind`
+ * where one belongs, or inline data with a kind that sends none; TOO_LONG: inline data above max_inline, or a message above
  * MESSAGE_LENGTH_MAX. */
 enum status send_queue_post(struct send_queue *queue, const struct send_request *request) MUST_USE;
 

@@ -10,7 +10,7 @@ const char *completion_status_name(enum completion_status status)
         [COMPLETION_LOCAL_EEC_OPERATION_ERROR] = "local EE context operation error",
         [COMPLETION_LOCAL_PROTECTION_ERROR] = "local protection error",
         [COMPLETION_FLUSHED] = "flushed",
-        [COMPLETION_WINDOW_BIND_ERROR] = "memory window bind error",
+        [COMPLETION_WINDOW_BIND_ERROR] = "memory management error",
         [COMPLETION_BAD_RESPONSE_ERROR] = "bad response",
         [COMPLETION_LOCAL_ACCESS_ERROR] = "local access error",
         [COMPLETION_REMOTE_INVALID_REQUEST_ERROR] = "remote invalid request",

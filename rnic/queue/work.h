@@ -32,6 +32,7 @@ enum work_kind {
     WORK_COMPARE_SWAP,
     WORK_FETCH_ADD,
     WORK_LOCAL_INVALIDATE,
+    WORK_BIND_WINDOW,
     WORK_KIND_COUNT,
 };
 
@@ -40,6 +41,16 @@ struct datagram_target {
     struct path path;
     struct qpn qpn;
     struct qkey qkey;
+};
+
+/* Which part of a region a memory window is to open. */
+struct window_bind {
+    struct memory_key window; /* any variant of the window's key */
+    struct memory_key key;    /* the one it is to have from then on */
+    struct memory_key region;
+    uint64_t address; /* as users of the region's key name it */
+    uint64_t length;  /* bytes; 0: the window opens nothing (type 1 only) */
+    unsigned access;  /* of enum access: REMOTE_* and ZERO_BASED count */
 };
 
 struct send_request {
@@ -59,6 +70,7 @@ struct send_request {
     uint64_t swap_or_add;
     uint32_t xrc_srq;                     /* XRC only: the peer's shared receive queue, 24 bits */
     const struct datagram_target *target; /* UD only; borrowed for the call */
+    const struct window_bind *bind;       /* BIND_WINDOW only; borrowed for the call */
 };
 
 struct receive_request {
@@ -75,7 +87,7 @@ enum completion_status {
     COMPLETION_LOCAL_EEC_OPERATION_ERROR,
     COMPLETION_LOCAL_PROTECTION_ERROR,
     COMPLETION_FLUSHED,
-    COMPLETION_WINDOW_BIND_ERROR,
+    COMPLETION_WINDOW_BIND_ERROR, /* of local invalidates too [IBA 11.6.2] */
     COMPLETION_BAD_RESPONSE_ERROR,
     COMPLETION_LOCAL_ACCESS_ERROR,
     COMPLETION_REMOTE_INVALID_REQUEST_ERROR,
@@ -93,6 +105,7 @@ enum completion_kind {
     COMPLETED_COMPARE_SWAP,
     COMPLETED_FETCH_ADD,
     COMPLETED_LOCAL_INVALIDATE,
+    COMPLETED_BIND_WINDOW,
     COMPLETED_RECEIVE,
     COMPLETED_RECEIVE_WRITE_IMMEDIATE, /* a peer's WRITE with immediate consumed the receive */
 };

@@ -52,6 +52,7 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
         .address = entry->address + offset,
         .length = length,
         .rights = ACCESS_REMOTE_READ,
+        .qpn = qp->number,
     };
     if (memory_check(qp->environment->memory, &request, &bytes) != MEMORY_GRANTED) {
         replay_reset(&qp->responder.replay, qp->responder.replay.limit);

@@ -37,6 +37,7 @@ void qp_complete_send(struct qp *qp, enum completion_status status)
         [WORK_COMPARE_SWAP] = COMPLETED_COMPARE_SWAP,
         [WORK_FETCH_ADD] = COMPLETED_FETCH_ADD,
         [WORK_LOCAL_INVALIDATE] = COMPLETED_LOCAL_INVALIDATE,
+        [WORK_BIND_WINDOW] = COMPLETED_BIND_WINDOW,
     };
     const struct send_slot *slot = send_queue_slot(qp->sends, send_queue_head(qp->sends));
     bool told = status != COMPLETION_SUCCESS || slot->signaled || qp->signal_all;

@@ -2,6 +2,7 @@
 #include "rnic/transport/qp.h"
 
 #include "rnic/base/check.h"
+#include "rnic/memory/window.h"
 #include "rnic/transport/answer.h"
 #include "rnic/transport/completer.h"
 #include "rnic/transport/datagram.h"
@@ -114,6 +115,7 @@ static void detach(struct qp *qp)
 void qp_destroy(struct qp *qp)
 {
     detach(qp);
+    window_forget(qp->environment->memory, qp->number);
     count_users(qp, -1);
     free_parts(qp);
 }
@@ -183,7 +185,8 @@ static bool offers(enum service service, const struct send_request *request)
         return true;
     case SERVICE_UC:
         return request->kind == WORK_SEND || request->kind == WORK_SEND_IMMEDIATE ||
-               request->kind == WORK_WRITE || request->kind == WORK_WRITE_IMMEDIATE;
+               request->kind == WORK_WRITE || request->kind == WORK_WRITE_IMMEDIATE ||
+               request->kind == WORK_LOCAL_INVALIDATE || request->kind == WORK_BIND_WINDOW;
     default:
         return (request->kind == WORK_SEND || request->kind == WORK_SEND_IMMEDIATE) &&
                request->target != NULL;

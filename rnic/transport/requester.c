@@ -3,6 +3,7 @@
 #include "rnic/transport/requester.h"
 
 #include "rnic/base/check.h"
+#include "rnic/memory/window.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/request.h"
 #include "rnic/transport/segment.h"
@@ -117,11 +118,34 @@ static bool begin(struct qp *qp, struct send_slot *slot)
     return true;
 }
 
-static void invalidate_locally(struct qp *qp, struct send_slot *slot)
+static bool is_local(enum work_kind kind)
 {
-    enum status status = memory_invalidate(qp->environment->memory, qp->domain, slot->invalidate);
-    slot->status = status == STATUS_OK ? COMPLETION_SUCCESS : COMPLETION_LOCAL_QP_OPERATION_ERROR;
-    slot->finished = true;
+    return kind == WORK_LOCAL_INVALIDATE || kind == WORK_BIND_WINDOW;
+}
+
+/* Does what sends no packet: the request at the cursor, in its order. False: it must wait, or has
+ * failed. What follows is not begun before it has succeeded. [IBA 10.8.3.3] */
+static bool execute_locally(struct qp *qp, struct send_slot *slot)
+{
+    struct requester *requester = &qp->requester;
+    struct memory *memory = qp->environment->memory;
+    if (!slot->finished) {
+        if ((slot->fence && requester->reads_out > 0) || qp_state_now(qp) == QP_SQD) {
+            return false;
+        }
+        enum status status =
+            slot->kind == WORK_BIND_WINDOW
+                ? window_bind(memory, qp->domain, qp->number, &slot->bind)
+                : window_invalidate(memory, qp->domain, qp->number, slot->invalidate);
+        slot->status = status == STATUS_OK ? COMPLETION_SUCCESS : COMPLETION_WINDOW_BIND_ERROR;
+        slot->finished = true;
+    }
+    bool succeeded = slot->status == COMPLETION_SUCCESS;
+    if (succeeded) {
+        requester->position++;
+    }
+    requester_settle(qp);
+    return succeeded && qp_state_now(qp) != QP_ERROR;
 }
 
 struct send_slot *requester_next(struct qp *qp)
@@ -132,18 +156,8 @@ struct send_slot *requester_next(struct qp *qp)
         if (slot->finished && slot->status != COMPLETION_SUCCESS) {
             return NULL; /* the end: it fails once all before it have completed */
         }
-        if (slot->kind == WORK_LOCAL_INVALIDATE) {
-            if (!slot->finished) {
-                if ((slot->fence && requester->reads_out > 0) || qp_state_now(qp) == QP_SQD) {
-                    return NULL;
-                }
-                invalidate_locally(qp, slot);
-            }
-            if (slot->status == COMPLETION_SUCCESS) {
-                requester->position++;
-            }
-            requester_settle(qp);
-            if (qp_state_now(qp) == QP_ERROR) {
+        if (is_local(slot->kind)) {
+            if (!execute_locally(qp, slot)) {
                 return NULL;
             }
             continue;

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "rnic/memory/window.h"
 #include "rnic/transport/answer.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/segment.h"
@@ -182,6 +183,7 @@ static bool granted(const struct qp *qp, struct memory_key key, uint64_t address
         .address = address,
         .length = length,
         .rights = rights,
+        .qpn = qp->number,
     };
     enum memory_verdict verdict = memory_check(qp->environment->memory, &request, ret_bytes);
     if (verdict != MEMORY_GRANTED) {
@@ -216,8 +218,8 @@ static enum verdict execute_send(struct qp *qp, const struct packet *packet)
     responder->inbound = INBOUND_SEND;
     if (packet->info->last) {
         if (packet->info->has_invalidate &&
-            memory_invalidate(qp->environment->memory, responder->domain, packet->invalidate) !=
-                STATUS_OK) {
+            window_invalidate(qp->environment->memory, responder->domain, qp->number,
+                              packet->invalidate) != STATUS_OK) {
             return VERDICT_ACCESS;
         }
         responder_complete_receive(qp, COMPLETION_SUCCESS, packet);
