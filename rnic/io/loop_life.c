@@ -16,9 +16,10 @@
 #include "rnic/device/device.h"
 #include "rnic/io/address.h"
 #include "rnic/io/loop_private.h"
+#include "rnic/io/mapping.h"
 #include "rnic/wire/roce.h"
 
-#define REGIONS_MAX     65536u
+#define REGIONS_MAX     131072u /* regions and windows */
 #define READS_MAX       128u
 #define CONNECTIONS_MAX 65536u
 #define WINDOW_MAX      (256u << 10)
@@ -144,6 +145,7 @@ static enum status create_engine(struct loop *loop)
     };
     enum status status = device_create(&device, &loop->engine.device);
     if (status == STATUS_OK) {
+        memory_set_probe(device_memory(loop->engine.device), mapping_probe());
         struct cm_config cm = {
             .allocator = heap_allocator(),
             .device = loop->engine.device,

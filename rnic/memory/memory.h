@@ -54,7 +54,8 @@ enum status memory_deregister(struct memory *memory, struct memory_key key) MUST
 enum status memory_reregister(struct memory *memory, struct memory_key key,
                               const struct region_attributes *attributes) MUST_USE;
 
-/* A region without memory, for local use: reads find zeroes, writes vanish, at any address.
+/* A region without memory, for local use: reads find zeroes, writes vanish, at any address. Of
+ * more than PACKET_PAYLOAD_MAX bytes in one request memory_check grants the claim alone, with NULL.
  * memory_deregister ends it. INVALID: no such domain. */
 enum status memory_register_null(struct memory *memory, struct domain domain,
                                  struct memory_key *ret_key) MUST_USE;

@@ -58,8 +58,8 @@ enum status send_queue_create(struct allocator *allocator, const struct send_que
 void send_queue_destroy(struct send_queue *queue);
 
 /* Application side. Copies the request. FULL; INVALID: too many SGEs, no such kind, no `bind`
- * where one belongs, or inline data with a kind that sends none; TOO_LONG: inline data above max_inline, or a message above
- * MESSAGE_LENGTH_MAX. */
+ * where one belongs, or inline data with a kind that sends none; TOO_LONG: inline data above
+ * max_inline, or a message above MESSAGE_LENGTH_MAX. */
 enum status send_queue_post(struct send_queue *queue, const struct send_request *request) MUST_USE;
 
 /* What send_queue_post would say if there were room. */

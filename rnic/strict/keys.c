@@ -90,7 +90,6 @@ void strict_deregistered(uint32_t key, const void *bytes, uint64_t length)
 {
     ledger_deregister(key);
     visibility_forget(bytes, length);
-    strict_unlock(bytes, length);
 }
 
 static const char *right_name(unsigned rights)

@@ -43,8 +43,7 @@ void strict_gone(const void *object);
 void strict_cq_overran(const void *cq, uint32_t capacity);
 
 /* Memory. Registering `length` bytes at `bytes` is within the limit of locked memory; else warned
- * of, and to be refused with ENOMEM. A registration that then fails gives back with
- * strict_unlock. */
+ * of, and to be refused with ENOMEM. Given back with strict_unlock. */
 bool strict_lock(const void *bytes, uint64_t length);
 void strict_unlock(const void *bytes, uint64_t length);
 void strict_registered(uint32_t key, uint64_t address, uint64_t length);

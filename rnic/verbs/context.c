@@ -1,6 +1,5 @@
-/* Open devices: the tables of calls, and sharing objects between processes (which is refused). */
+/* Open devices: the tables of calls. Opening by descriptor: import.c. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -10,22 +9,6 @@
 #include "rnic/verbs/objects.h"
 
 #define VECTORS_MAX 64
-
-static struct ibv_mw *window_allocate(struct ibv_pd *pd, enum ibv_mw_type type)
-{
-    errno = EOPNOTSUPP;
-    return NULL;
-}
-
-static int window_bind(struct ibv_qp *qp, struct ibv_mw *window, struct ibv_mw_bind *bind)
-{
-    return EOPNOTSUPP;
-}
-
-static int window_free(struct ibv_mw *window)
-{
-    return EOPNOTSUPP;
-}
 
 void context_fill_operations(struct verbs_context *verbs)
 {
@@ -43,11 +26,16 @@ void context_fill_operations(struct verbs_context *verbs)
     verbs->open_xrcd = xrc_open_domain;
     verbs->close_xrcd = xrc_close_domain;
     verbs->open_qp = xrc_open_target;
+    verbs->alloc_null_mr = mr_register_null;
+    verbs->advise_mr = mr_advise;
+    verbs->alloc_dm = dm_allocate;
+    verbs->free_dm = dm_free;
+    verbs->reg_dm_mr = dm_register;
 
     struct ibv_context_ops *calls = &verbs->context.ops;
-    calls->alloc_mw = window_allocate;
-    calls->bind_mw = window_bind;
-    calls->dealloc_mw = window_free;
+    calls->alloc_mw = mw_allocate;
+    calls->bind_mw = mw_bind;
+    calls->dealloc_mw = mw_free;
     calls->poll_cq = cq_poll;
     calls->req_notify_cq = cq_arm;
     calls->post_srq_recv = srq_post_receive;
@@ -62,7 +50,8 @@ static int vector_count(void)
     return count < 1 ? 1 : count > VECTORS_MAX ? VECTORS_MAX : (int)count;
 }
 
-PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
+struct ibv_context *context_open(struct ibv_device *device, struct engine *engine,
+                                 struct open_file *file, int command_descriptor)
 {
     struct soft_context *context = calloc(1, sizeof *context);
     if (context == NULL) {
@@ -73,21 +62,13 @@ PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
         errno = EMFILE;
         return NULL;
     }
-    context->engine = device_open();
-    if (context->engine == NULL) {
-        int error = errno;
-        notify_destroy(context->async);
-        free(context);
-        errno = error;
-        return NULL;
-    }
+    context->engine = engine;
+    context->file = file;
     struct ibv_context *ibv = &context->verbs.context;
     context->verbs.sz = sizeof context->verbs;
     context_fill_operations(&context->verbs);
     ibv->device = device;
-    /* Leads nowhere, but programs that share a device duplicate it before they ask whether they
-     * may. */
-    ibv->cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    ibv->cmd_fd = command_descriptor;
     ibv->async_fd = notify_descriptor(context->async);
     ibv->num_comp_vectors = vector_count();
     pthread_mutex_init(&ibv->mutex, NULL);
@@ -102,6 +83,28 @@ PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
     return ibv;
 }
 
+PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+    struct engine *engine = device_open();
+    if (engine == NULL) {
+        return NULL;
+    }
+    int descriptor;
+    struct open_file *file = file_create(engine, &descriptor);
+    struct ibv_context *context =
+        file == NULL ? NULL : context_open(device, engine, file, descriptor);
+    if (context == NULL) {
+        int error = errno;
+        if (file != NULL) {
+            close(descriptor);
+            file_drop(file);
+        }
+        device_close(engine);
+        errno = error;
+    }
+    return context;
+}
+
 /* With objects left in it, which a kernel would clean up, the context stays for as long as the
  * process: events may still name it. */
 PUBLIC int ibv_close_device(struct ibv_context *ibv)
@@ -113,46 +116,9 @@ PUBLIC int ibv_close_device(struct ibv_context *ibv)
     event_detach(context);
     device_close(context->engine);
     notify_destroy(context->async);
-    if (ibv->cmd_fd >= 0) {
-        close(ibv->cmd_fd);
-    }
+    close(ibv->cmd_fd);
+    file_drop(context->file);
     pthread_mutex_destroy(&ibv->mutex);
     free(context);
     return 0;
-}
-
-PUBLIC struct ibv_context *ibv_import_device(int command_descriptor)
-{
-    errno = EOPNOTSUPP;
-    return NULL;
-}
-
-PUBLIC struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
-{
-    errno = EOPNOTSUPP;
-    return NULL;
-}
-
-PUBLIC void ibv_unimport_pd(struct ibv_pd *pd)
-{
-}
-
-PUBLIC struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
-{
-    errno = EOPNOTSUPP;
-    return NULL;
-}
-
-PUBLIC void ibv_unimport_mr(struct ibv_mr *mr)
-{
-}
-
-PUBLIC struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
-{
-    errno = EOPNOTSUPP;
-    return NULL;
-}
-
-PUBLIC void ibv_unimport_dm(struct ibv_dm *dm)
-{
 }

@@ -41,6 +41,7 @@ static const struct {
     [IBV_WR_ATOMIC_CMP_AND_SWP] = {true, WORK_COMPARE_SWAP},
     [IBV_WR_ATOMIC_FETCH_AND_ADD] = {true, WORK_FETCH_ADD},
     [IBV_WR_LOCAL_INV] = {true, WORK_LOCAL_INVALIDATE},
+    [IBV_WR_BIND_MW] = {true, WORK_BIND_WINDOW},
     [IBV_WR_SEND_WITH_INV] = {true, WORK_SEND_INVALIDATE},
 };
 
@@ -48,10 +49,7 @@ int convert_operation(const struct ibv_send_wr *wr, struct send_request *ret_req
 {
     if ((size_t)wr->opcode >= sizeof operations / sizeof *operations ||
         !operations[wr->opcode].known) {
-        return wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_TSO ||
-                       wr->opcode == IBV_WR_ATOMIC_WRITE
-                   ? EOPNOTSUPP
-                   : EINVAL;
+        return wr->opcode == IBV_WR_TSO || wr->opcode == IBV_WR_ATOMIC_WRITE ? EOPNOTSUPP : EINVAL;
     }
     ret_request->kind = operations[wr->opcode].kind;
     switch (ret_request->kind) {
@@ -70,12 +68,33 @@ int convert_operation(const struct ibv_send_wr *wr, struct send_request *ret_req
         ret_request->remote_key = (struct memory_key){wr->wr.atomic.rkey};
         ret_request->swap_or_add = wr->wr.atomic.compare_add;
         break;
+    case WORK_BIND_WINDOW:
+        break;
     default:
         ret_request->immediate = wr->imm_data;
         ret_request->remote_address = wr->wr.rdma.remote_addr;
         ret_request->remote_key = (struct memory_key){wr->wr.rdma.rkey};
         break;
     }
+    return 0;
+}
+
+int convert_bind(const struct ibv_mw *mw, uint32_t key, const struct ibv_mw_bind_info *info,
+                 struct window_bind *ret_bind)
+{
+    unsigned access;
+    if (!convert_access(info->mw_access_flags, &access) ||
+        (info->mr == NULL && info->length != 0)) {
+        return EINVAL;
+    }
+    *ret_bind = (struct window_bind){
+        .window = {mw->rkey},
+        .key = {key},
+        .region = {info->mr == NULL ? 0 : info->mr->lkey},
+        .address = info->addr,
+        .length = info->length,
+        .access = access,
+    };
     return 0;
 }
 
@@ -95,6 +114,7 @@ enum ibv_wc_opcode convert_opcode(enum completion_kind kind)
         [COMPLETED_COMPARE_SWAP] = IBV_WC_COMP_SWAP,
         [COMPLETED_FETCH_ADD] = IBV_WC_FETCH_ADD,
         [COMPLETED_LOCAL_INVALIDATE] = IBV_WC_LOCAL_INV,
+        [COMPLETED_BIND_WINDOW] = IBV_WC_BIND_MW,
         [COMPLETED_RECEIVE] = IBV_WC_RECV,
         [COMPLETED_RECEIVE_WRITE_IMMEDIATE] = IBV_WC_RECV_RDMA_WITH_IMM,
     };
@@ -141,7 +161,8 @@ static const struct {
     {IBV_ACCESS_REMOTE_ATOMIC, ACCESS_REMOTE_ATOMIC},
     {IBV_ACCESS_MW_BIND, ACCESS_BIND_WINDOW},
     {IBV_ACCESS_ZERO_BASED, ACCESS_ZERO_BASED},
-    {IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB, 0}, /* all memory is, to us */
+    {IBV_ACCESS_ON_DEMAND, ACCESS_ON_DEMAND},
+    {IBV_ACCESS_HUGETLB, 0}, /* pages of any size are alike to us */
 };
 
 bool convert_access(unsigned flags, unsigned *ret_access)

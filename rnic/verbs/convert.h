@@ -10,8 +10,11 @@
 
 void convert_sges(const struct ibv_sge *list, size_t count, struct sge *ret_sges);
 void convert_send_flags(unsigned flags, struct send_request *ret_request);
-/* The kind and its own fields. Returns 0, EINVAL or EOPNOTSUPP. */
+/* The kind and its own fields, but for binding. Returns 0, EINVAL or EOPNOTSUPP. */
 int convert_operation(const struct ibv_send_wr *wr, struct send_request *ret_request);
+/* `key` is what the window's is to become. Returns 0 or EINVAL. */
+int convert_bind(const struct ibv_mw *mw, uint32_t key, const struct ibv_mw_bind_info *info,
+                 struct window_bind *ret_bind);
 void convert_target(struct ibv_ah *ah, uint32_t qpn, uint32_t qkey,
                     struct datagram_target *ret_target);
 

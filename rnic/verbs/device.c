@@ -92,12 +92,15 @@ static void fill_attributes(struct ibv_context *context, struct ibv_device_attr 
         .max_qp_wr = (int)limits->max_qp_wr,
         .device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
                             IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_PORT_ACTIVE_EVENT |
-                            IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_XRC,
+                            IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_XRC |
+                            IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+                            IBV_DEVICE_MEM_MGT_EXTENSIONS,
         .max_sge = (int)limits->max_sge,
         .max_sge_rd = (int)limits->max_sge,
         .max_cq = 65536,
         .max_cqe = (int)limits->max_cqe,
         .max_mr = 65536,
+        .max_mw = 65536,
         .max_pd = 65536,
         .max_qp_rd_atom = (int)limits->max_reads,
         .max_res_rd_atom = (int)limits->max_reads * 16000,
@@ -124,6 +127,19 @@ PUBLIC int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
     return 0;
 }
 
+/* No memory is pinned: what a work request or a peer names is brought in when it is touched. */
+static struct ibv_odp_caps on_demand(void)
+{
+    const uint32_t datagram =
+        IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+    const uint32_t unreliable = datagram | IBV_ODP_SUPPORT_WRITE;
+    const uint32_t reliable = unreliable | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+    return (struct ibv_odp_caps){
+        .general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+        .per_transport_caps = {reliable, unreliable, datagram},
+    };
+}
+
 int device_query_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
                     struct ibv_device_attr_ex *ret_attributes, size_t length)
 {
@@ -132,6 +148,8 @@ int device_query_ex(struct ibv_context *context, const struct ibv_query_device_e
         .hca_core_clock = 1000000, /* kHz: time stamps count nanoseconds */
         .phys_port_cnt_ex = 1,
         .cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX},
+        .odp_caps = on_demand(),
+        .max_dm_size = DEVICE_MEMORY_MAX,
     };
     if (input != NULL && input->comp_mask != 0) {
         return EINVAL;
@@ -139,6 +157,7 @@ int device_query_ex(struct ibv_context *context, const struct ibv_query_device_e
     if (length < sizeof attributes.orig_attr) {
         return EINVAL;
     }
+    attributes.xrc_odp_caps = attributes.odp_caps.per_transport_caps.rc_odp_caps;
     fill_attributes(context, &attributes.orig_attr);
     attributes.device_cap_flags_ex = attributes.orig_attr.device_cap_flags;
     attributes.pci_atomic_caps.fetch_add = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;

@@ -80,6 +80,8 @@ SIZE(rdma_addr, 296);
 /* A struct of ours converts to its public head. */
 FIELD(soft_pd, ibv, 0);
 FIELD(soft_mr, ibv, 0);
+FIELD(soft_mw, ibv, 0);
+FIELD(soft_dm, ibv, 0);
 FIELD(soft_channel, ibv, 0);
 FIELD(soft_cq, ibv, 0);
 FIELD(soft_srq, ibv, 0);

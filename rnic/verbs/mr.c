@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "rnic/io/mapping.h"
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
@@ -12,51 +14,39 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-/* Whether every page of the range is mapped: what a kernel finds out when it pins. msync with
- * MS_ASYNC writes nothing, but says ENOMEM for a hole. */
-static bool is_mapped(const void *address, size_t length)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t first = (uintptr_t)address & ~(page - 1);
-    uintptr_t end = (uintptr_t)address + length;
-    return end >= first &&
-           (length == 0 || msync((void *)first, end - first, MS_ASYNC) == 0 || errno != ENOMEM);
-}
-
-static enum status register_region(struct soft_pd *pd, const struct region_attributes *attributes,
+static enum status register_region(struct ibv_pd *pd, const struct region_attributes *attributes,
                                    struct memory_key *ret_key)
 {
-    struct engine *engine = context_engine(pd->ibv.context);
-    if (strict_is_on() && !strict_lock(attributes->bytes, attributes->length)) {
-        return STATUS_NO_MEMORY;
-    }
+    struct engine *engine = context_engine(pd->context);
     engine_lock(engine);
     enum status status = memory_register(device_memory(engine->device), attributes, ret_key);
     engine_unlock(engine);
-    if (strict_is_on()) {
-        if (status == STATUS_OK) {
-            strict_registered(ret_key->value, attributes->address, attributes->length);
-        } else {
-            strict_unlock(attributes->bytes, attributes->length);
-        }
+    if (status == STATUS_OK && strict_is_on()) {
+        strict_registered(ret_key->value, attributes->address, attributes->length);
     }
     return status;
 }
 
-static enum status deregister_region(struct ibv_mr *mr)
+static enum status deregister_region(struct engine *engine, struct memory_key key,
+                                     const struct region_attributes *attributes)
 {
-    struct engine *engine = context_engine(mr->context);
     engine_lock(engine);
-    enum status status =
-        memory_deregister(device_memory(engine->device), (struct memory_key){mr->lkey});
+    enum status status = memory_deregister(device_memory(engine->device), key);
     if (status == STATUS_OK && strict_is_on()) {
-        strict_deregistered(mr->lkey, mr->addr, mr->length);
+        strict_deregistered(key.value, attributes->bytes, attributes->length);
     }
     engine_unlock(engine);
     return status;
 }
 
-/* Sets errno where the arguments cannot be. */
+/* Whether an adapter would pin it, within the limit of locked memory. */
+static bool is_pinned(const struct region_attributes *attributes)
+{
+    return strict_is_on() && (attributes->access & ACCESS_ON_DEMAND) == 0;
+}
+
+/* Sets errno where the arguments cannot be. Pages that are brought in on demand need not be there
+ * yet. */
 static bool describe(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
                      unsigned access, struct region_attributes *ret_attributes)
 {
@@ -70,7 +60,7 @@ static bool describe(struct ibv_pd *pd, void *address, size_t length, uint64_t i
         errno = EINVAL;
         return false;
     }
-    if (!is_mapped(address, length)) {
+    if ((attributes.access & ACCESS_ON_DEMAND) == 0 && !mapping_is_there(address, length)) {
         errno = EFAULT;
         return false;
     }
@@ -93,24 +83,52 @@ static void fill(struct soft_mr *mr, struct ibv_pd *pd, const struct region_attr
     };
 }
 
+struct soft_mr *mr_wrap(struct ibv_pd *pd, const struct region_attributes *attributes,
+                        struct memory_key key)
+{
+    struct soft_mr *mr = calloc(1, sizeof *mr);
+    if (mr != NULL) {
+        fill(mr, pd, attributes, key);
+    }
+    return mr;
+}
+
+struct soft_mr *mr_create(struct ibv_pd *pd, const struct region_attributes *attributes)
+{
+    struct memory_key key;
+    enum status status = register_region(pd, attributes, &key);
+    if (status != STATUS_OK) {
+        return errno_null(status);
+    }
+    struct soft_mr *mr = mr_wrap(pd, attributes, key);
+    if (mr == NULL) {
+        (void)deregister_region(context_engine(pd->context), key, attributes);
+        return errno_null(STATUS_NO_MEMORY);
+    }
+    return mr;
+}
+
 PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length,
                                        uint64_t iova, unsigned int access)
 {
     struct region_attributes attributes;
-    struct memory_key key;
     if (!describe(pd, address, length, iova, access, &attributes)) {
         return NULL;
     }
-    struct soft_mr *mr = calloc(1, sizeof *mr);
+    bool pinned = is_pinned(&attributes);
+    if (pinned && !strict_lock(address, length)) {
+        return errno_null(STATUS_NO_MEMORY);
+    }
+    struct soft_mr *mr = mr_create(pd, &attributes);
     if (mr == NULL) {
+        int error = errno;
+        if (pinned) {
+            strict_unlock(address, length);
+        }
+        errno = error;
         return NULL;
     }
-    enum status status = register_region(soft_pd(pd), &attributes, &key);
-    if (status != STATUS_OK) {
-        free(mr);
-        return errno_null(status);
-    }
-    fill(mr, pd, &attributes, key);
+    mr->is_pinned = pinned;
     return &mr->ibv;
 }
 
@@ -125,49 +143,221 @@ PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length
     return ibv_reg_mr_iova2(pd, address, length, (uintptr_t)address, (unsigned)access);
 }
 
+/* Only the local key means something: peers have no use for it. */
+struct ibv_mr *mr_register_null(struct ibv_pd *pd)
+{
+    struct engine *engine = context_engine(pd->context);
+    struct region_attributes attributes = {
+        .domain = soft_pd(pd)->domain, .length = UINT64_MAX, .access = ACCESS_LOCAL_WRITE};
+    struct memory_key key;
+    engine_lock(engine);
+    enum status status =
+        memory_register_null(device_memory(engine->device), attributes.domain, &key);
+    engine_unlock(engine);
+    if (status != STATUS_OK) {
+        return errno_null(status);
+    }
+    struct soft_mr *mr = mr_wrap(pd, &attributes, key);
+    if (mr == NULL) {
+        (void)deregister_region(engine, key, &attributes);
+        return errno_null(STATUS_NO_MEMORY);
+    }
+    mr->is_fixed = true;
+    mr->ibv.rkey = 0;
+    return &mr->ibv;
+}
+
+/* A part of the file behind a descriptor, in our address space; NULL and errno. */
+static uint8_t *map_part(int descriptor, uint64_t offset, size_t length, bool write,
+                         void **ret_mapped, size_t *ret_length)
+{
+    struct stat status;
+    uint64_t lead = offset & ((uint64_t)sysconf(_SC_PAGESIZE) - 1);
+    if (fstat(descriptor, &status) != 0) {
+        return NULL;
+    }
+    uint64_t size = (uint64_t)status.st_size;
+    if (length == 0 || offset > size || length > size - offset) {
+        errno = EINVAL;
+        return NULL;
+    }
+    void *mapped = mmap(NULL, lead + length, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
+                        descriptor, (off_t)(offset - lead));
+    if (mapped == MAP_FAILED) {
+        errno = errno == ENODEV ? EOPNOTSUPP : errno; /* an exporter without memory to map */
+        return NULL;
+    }
+    *ret_mapped = mapped;
+    *ret_length = lead + length;
+    return (uint8_t *)mapped + lead;
+}
+
+/* A dma-buf that its exporter lets us map, as udmabuf does, and any other file in memory. */
 PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
                                         uint64_t iova, int descriptor, int access)
 {
-    errno = EOPNOTSUPP;
-    return NULL;
+    struct region_attributes attributes = {
+        .domain = soft_pd(pd)->domain, .address = iova, .length = length};
+    if (!convert_access((unsigned)access, &attributes.access)) {
+        return errno_null(STATUS_INVALID);
+    }
+    bool write = (attributes.access & ACCESS_LOCAL_WRITE) != 0;
+    void *mapped;
+    size_t mapped_length;
+    attributes.bytes = map_part(descriptor, offset, length, write, &mapped, &mapped_length);
+    if (attributes.bytes == NULL) {
+        return NULL;
+    }
+    struct soft_mr *mr = mr_create(pd, &attributes);
+    if (mr == NULL) {
+        int error = errno;
+        munmap(mapped, mapped_length);
+        errno = error;
+        return NULL;
+    }
+    mr->ibv.addr = (void *)(uintptr_t)offset;
+    mr->is_fixed = true;
+    mr->mapped = mapped;
+    mr->mapped_length = mapped_length;
+    return &mr->ibv;
 }
 
+static bool rereg_makes_sense(const struct soft_mr *mr, int flags, const struct ibv_pd *pd,
+                              const void *address, size_t length, int access)
+{
+    bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+    bool changes = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
+    bool migrates = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
+    return !mr->is_fixed && flags != 0 && (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) == 0 &&
+           (!moves || (length != 0 && address != NULL)) && (changes || access == 0) &&
+           (!migrates ||
+            (pd != NULL && context_engine(pd->context) == context_engine(mr->ibv.context)));
+}
+
+/* Gives the key another meaning, within the limits of strict mode. */
+static enum status reregister(struct soft_mr *mr, const struct region_attributes *attributes)
+{
+    struct engine *engine = context_engine(mr->ibv.context);
+    struct memory_key key = {mr->ibv.lkey};
+    bool pinned = is_pinned(attributes);
+    if (pinned && !strict_lock(attributes->bytes, attributes->length)) {
+        return STATUS_NO_MEMORY;
+    }
+    engine_lock(engine);
+    enum status status = memory_reregister(device_memory(engine->device), key, attributes);
+    if (status == STATUS_OK && strict_is_on()) {
+        strict_deregistered(key.value, mr->attributes.bytes, mr->attributes.length);
+        strict_registered(key.value, attributes->address, attributes->length);
+    }
+    engine_unlock(engine);
+    const struct region_attributes *old = status == STATUS_OK ? &mr->attributes : attributes;
+    if (status == STATUS_OK ? mr->is_pinned : pinned) {
+        strict_unlock(old->bytes, old->length);
+    }
+    mr->is_pinned = status == STATUS_OK ? pinned : mr->is_pinned;
+    return status;
+}
+
+/* What was registered stays so on every failure. */
 PUBLIC int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *address,
                         size_t length, int access)
 {
     struct soft_mr *mr = (struct soft_mr *)ibv;
     struct region_attributes attributes = mr->attributes;
-    struct memory_key key = {ibv->lkey};
-    bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
-    if (flags == 0 || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0 || (moves && length == 0)) {
+    if (!rereg_makes_sense(mr, flags, pd, address, length, access)) {
         errno = EINVAL;
         return IBV_REREG_MR_ERR_INPUT;
     }
+    bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
     struct ibv_pd *owner = (flags & IBV_REREG_MR_CHANGE_PD) != 0 ? pd : ibv->pd;
-    bool changes = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
+    unsigned rights = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0
+                          ? (unsigned)access
+                          : convert_access_back(attributes.access);
     if (!describe(owner, moves ? address : attributes.bytes, moves ? length : attributes.length,
-                  moves ? (uintptr_t)address : attributes.address,
-                  changes ? (unsigned)access : convert_access_back(attributes.access),
-                  &attributes)) {
+                  moves ? (uintptr_t)address : attributes.address, rights, &attributes)) {
         return IBV_REREG_MR_ERR_INPUT;
     }
-    struct engine *engine = context_engine(ibv->context);
-    engine_lock(engine);
-    enum status status = memory_reregister(device_memory(engine->device), key, &attributes);
-    engine_unlock(engine);
+    enum status status = reregister(mr, &attributes);
     if (status != STATUS_OK) {
         errno = errno_of(status);
         return IBV_REREG_MR_ERR_INPUT;
     }
-    fill(mr, owner, &attributes, key);
+    fill(mr, owner, &attributes, (struct memory_key){ibv->lkey});
     return 0;
 }
 
-PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
+PUBLIC int ibv_dereg_mr(struct ibv_mr *ibv)
 {
-    enum status status = deregister_region(mr);
-    if (status == STATUS_OK) {
-        free(mr);
+    struct soft_mr *mr = (struct soft_mr *)ibv;
+    enum status status = deregister_region(context_engine(ibv->context),
+                                           (struct memory_key){ibv->lkey}, &mr->attributes);
+    if (status != STATUS_OK) {
+        return errno_of(status);
     }
-    return errno_of(status);
+    if (mr->is_pinned) {
+        strict_unlock(mr->attributes.bytes, mr->attributes.length);
+    }
+    if (mr->device != NULL) {
+        device_memory_use(mr->device, -1);
+    }
+    if (mr->mapped != NULL) {
+        munmap(mr->mapped, mr->mapped_length);
+    }
+    free(mr);
+    return 0;
+}
+
+/* Where an entry of a list lies. 0, or an errno value of ibv_advise_mr(3). */
+static int find_range(struct ibv_pd *pd, const struct ibv_sge *entry, bool write,
+                      uint8_t **ret_bytes)
+{
+    struct engine *engine = context_engine(pd->context);
+    struct region_attributes region;
+    struct memory_key key;
+    engine_lock(engine);
+    enum status status = memory_find_region(device_memory(engine->device), soft_pd(pd)->domain,
+                                            entry->lkey >> 8, &key, &region);
+    engine_unlock(engine);
+    if (status != STATUS_OK || key.value != entry->lkey) {
+        return ENOENT;
+    }
+    if ((region.access & ACCESS_ON_DEMAND) == 0) {
+        return EINVAL;
+    }
+    if (write && (region.access & ACCESS_LOCAL_WRITE) == 0) {
+        return EPERM;
+    }
+    uint64_t offset = entry->addr - region.address;
+    if (offset > region.length || entry->length > region.length - offset) {
+        return EFAULT;
+    }
+    *ret_bytes = (uint8_t *)((uintptr_t)region.bytes + (uintptr_t)offset);
+    return 0;
+}
+
+/* Without FLUSH the caller does not wait for an answer, so what cannot be brought in is not told.
+ */
+int mr_advise(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+              struct ibv_sge *list, uint32_t count)
+{
+    bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+    bool faults = advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
+    bool waits = (flags & IBV_ADVISE_MR_FLAG_FLUSH) != 0;
+    if (advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) {
+        return ENOTSUP;
+    }
+    if ((flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH) != 0 || count == 0) {
+        return EINVAL;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *bytes;
+        int error = find_range(pd, &list[i], write, &bytes);
+        if (error != 0) {
+            return error;
+        }
+        if (faults && !mapping_populate(bytes, list[i].length, write) && waits) {
+            return EFAULT;
+        }
+    }
+    return 0;
 }

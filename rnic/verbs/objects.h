@@ -25,13 +25,14 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-#define PORT_NUMBER      1u
-#define SGE_MAX          32u
-#define INLINE_MAX       1024u
-#define QUEUE_LENGTH_MAX 16384u
-#define CQ_LENGTH_MAX    (1u << 20)
-#define READS_MAX        128u
-#define FOREIGN_TAIL     128u /* bytes of zeroes behind what we use */
+#define PORT_NUMBER       1u
+#define SGE_MAX           32u
+#define INLINE_MAX        1024u
+#define QUEUE_LENGTH_MAX  16384u
+#define CQ_LENGTH_MAX     (1u << 20)
+#define READS_MAX         128u
+#define DEVICE_MEMORY_MAX (1u << 20) /* bytes, of all contexts of the process */
+#define FOREIGN_TAIL      128u       /* bytes of zeroes behind what we use */
 
 struct soft_device {
     struct ibv_device ibv;
@@ -39,9 +40,12 @@ struct soft_device {
     unsigned char tail[FOREIGN_TAIL];
 };
 
+struct open_file;
+
 struct soft_context {
     struct engine *engine;
-    struct notify *async; /* record: the object, NULL for the port; enum ibv_event_type */
+    struct open_file *file; /* what it shares with those imported from it */
+    struct notify *async;   /* record: the object, NULL for the port; enum ibv_event_type */
     struct list_node node;
     _Atomic uint32_t objects; /* of the core's that live in it: an engine is not ended under them */
     struct verbs_context verbs;
@@ -51,7 +55,8 @@ struct soft_context {
 struct soft_pd {
     struct ibv_pd ibv;
     struct domain domain;
-    struct soft_pd *base; /* of a parent domain, else NULL */
+    struct soft_pd *base;  /* of a parent domain, else NULL */
+    struct list_node node; /* in its file, unless it is a parent domain or imported */
     /* Of a parent domain only, see parent_domain.c. */
     struct pd_allocator *allocator; /* the application's, NULL: none */
     struct soft_td *td;
@@ -64,9 +69,28 @@ struct soft_td {
     _Atomic uint32_t users; /* parent domains */
 };
 
+struct device_memory;
+
 struct soft_mr {
     struct ibv_mr ibv;
     struct region_attributes attributes;
+    bool is_pinned;               /* counted against the limit of locked memory */
+    bool is_fixed;                /* cannot be registered anew: not the application's memory */
+    struct device_memory *device; /* whose part it is; may be NULL */
+    void *mapped;                 /* of a dma-buf: to be unmapped; may be NULL */
+    size_t mapped_length;
+    unsigned char tail[FOREIGN_TAIL];
+};
+
+struct soft_mw {
+    struct ibv_mw ibv;
+    unsigned char tail[FOREIGN_TAIL];
+};
+
+struct soft_dm {
+    struct ibv_dm ibv;
+    struct device_memory *memory;
+    struct list_node node; /* in its file, unless imported */
     unsigned char tail[FOREIGN_TAIL];
 };
 
@@ -208,6 +232,29 @@ bool event_drain(struct ibv_context *context, void *object, pthread_mutex_t *mut
 bool event_wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *condition,
                              const uint32_t *acknowledged, const uint32_t *delivered);
 
+/* import.c: what contexts of one command descriptor have in common: their objects' handles. */
+struct open_file *file_create(struct engine *engine, int *ret_descriptor);
+void file_drop(struct open_file *file);
+void file_add_pd(struct open_file *file, struct soft_pd *pd);
+void file_add_dm(struct open_file *file, struct soft_dm *dm);
+void file_remove(struct open_file *file, struct list_node *node);
+/* context.c: a context on `engine`, which it takes over, with `file` and its descriptor. NULL and
+ * errno: nothing is taken. */
+struct ibv_context *context_open(struct ibv_device *device, struct engine *engine,
+                                 struct open_file *file, int command_descriptor);
+
+/* dm.c: a part of device memory is registered, or no longer. */
+struct device_memory;
+void device_memory_use(struct device_memory *memory, int change);
+struct device_memory *device_memory_hold(struct device_memory *memory);
+struct soft_dm *dm_wrap(struct ibv_context *context, struct device_memory *memory);
+void dm_unwrap(struct soft_dm *dm);
+
+/* mr.c: registers a region and makes the object; or the object alone. NULL and errno. */
+struct soft_mr *mr_create(struct ibv_pd *pd, const struct region_attributes *attributes);
+struct soft_mr *mr_wrap(struct ibv_pd *pd, const struct region_attributes *attributes,
+                        struct memory_key key);
+
 /* Calls that only the tables of a context name, each in the file of its object. */
 int port_query(struct ibv_context *context, uint8_t port, struct ibv_port_attr *ret_attributes,
                size_t length);
@@ -229,6 +276,16 @@ struct ibv_pd *pd_allocate_parent(struct ibv_context *context,
 struct ibv_td *pd_allocate_thread_domain(struct ibv_context *context,
                                          struct ibv_td_init_attr *attributes);
 int pd_free_thread_domain(struct ibv_td *td);
+struct ibv_mr *mr_register_null(struct ibv_pd *pd);
+int mr_advise(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+              struct ibv_sge *list, uint32_t count);
+struct ibv_mw *mw_allocate(struct ibv_pd *pd, enum ibv_mw_type type);
+int mw_bind(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+int mw_free(struct ibv_mw *mw);
+struct ibv_dm *dm_allocate(struct ibv_context *context, struct ibv_alloc_dm_attr *attributes);
+int dm_free(struct ibv_dm *dm);
+struct ibv_mr *dm_register(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length,
+                           unsigned access);
 struct ibv_cq_ex *cq_create_extended(struct ibv_context *context,
                                      struct ibv_cq_init_attr_ex *attributes);
 int cq_poll(struct ibv_cq *cq, int count, struct ibv_wc *ret_completions);

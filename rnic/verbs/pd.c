@@ -21,6 +21,7 @@ PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
     }
     pd->ibv.context = context;
     pd->ibv.handle = pd->domain.value;
+    file_add_pd(soft_context(context)->file, pd);
     context_hold(context);
     return &pd->ibv;
 }
@@ -36,6 +37,7 @@ PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibv)
     enum status status = memory_free_domain(device_memory(engine->device), pd->domain);
     engine_unlock(engine);
     if (status == STATUS_OK) {
+        file_remove(soft_context(ibv->context)->file, &pd->node);
         context_drop(ibv->context);
         free(pd);
     }

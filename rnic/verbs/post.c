@@ -68,6 +68,7 @@ static int post_one_send(struct soft_qp *qp, const struct ibv_send_wr *wr)
 {
     struct sge sges[SGE_MAX];
     struct datagram_target target;
+    struct window_bind bind;
     struct send_request request = {.id = wr->wr_id, .sges = sges};
     if (wr->num_sge < 0 || wr->num_sge > (int)SGE_MAX) {
         return EINVAL;
@@ -76,6 +77,13 @@ static int post_one_send(struct soft_qp *qp, const struct ibv_send_wr *wr)
     request.sge_count = (uint32_t)wr->num_sge;
     convert_send_flags(wr->send_flags, &request);
     int error = convert_operation(wr, &request);
+    if (error == 0 && request.kind == WORK_BIND_WINDOW) {
+        const struct ibv_mw *mw = wr->bind_mw.mw;
+        error = mw->type != IBV_MW_TYPE_2
+                    ? EINVAL
+                    : convert_bind(mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info, &bind);
+        request.bind = &bind;
+    }
     if (error != 0) {
         return error;
     }

@@ -199,11 +199,11 @@ PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
 
 #define OPERATIONS_DATAGRAM (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 #define OPERATIONS_UNRELIABLE                                                                      \
-    (OPERATIONS_DATAGRAM | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+    (OPERATIONS_DATAGRAM | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |        \
+     IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV)
 #define OPERATIONS_RELIABLE                                                                        \
     (OPERATIONS_UNRELIABLE | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |        \
-     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |                              \
-     IBV_QP_EX_WITH_SEND_WITH_INV)
+     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV)
 
 /* Of enum ibv_qp_create_send_ops_flags: what a type of queue pair can be asked to do. */
 static uint64_t offered_operations(enum ibv_qp_type type)

@@ -12,6 +12,7 @@
 struct wr_entry {
     struct send_request request;
     struct datagram_target target;
+    struct window_bind bind;
     uint32_t first_sge;
     uint32_t inline_place;
 };
@@ -144,7 +145,17 @@ static void wr_fetch_add(struct ibv_qp_ex *qp, uint32_t key, uint64_t address, u
 static void wr_bind_window(struct ibv_qp_ex *qp, struct ibv_mw *window, uint32_t key,
                            const struct ibv_mw_bind_info *info)
 {
-    fail(batch_of(qp), EOPNOTSUPP);
+    struct send_request *request = begin(qp, WORK_BIND_WINDOW);
+    struct wr_entry *entry = current(qp);
+    if (entry == NULL) {
+        return;
+    }
+    int error =
+        window->type != IBV_MW_TYPE_2 ? EINVAL : convert_bind(window, key, info, &entry->bind);
+    if (error != 0) {
+        fail(batch_of(qp), error);
+    }
+    request->bind = &entry->bind;
 }
 
 static void wr_segmentation_offload(struct ibv_qp_ex *qp, void *header, uint16_t header_length,
@@ -261,6 +272,7 @@ static struct send_request *settle(struct wr_batch *batch, struct wr_entry *entr
         sges->address = (uintptr_t)(batch->inline_bytes + entry->inline_place);
     }
     request->target = request->target == NULL ? NULL : &entry->target;
+    request->bind = request->bind == NULL ? NULL : &entry->bind;
     return request;
 }
 

@@ -1,0 +1,76 @@
+/* Questions to the kernel that touch nothing themselves, so that a hole is an answer and no signal.
+ */
+#include "rnic/io/mapping.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_READ /* Linux 5.14 */
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* The whole pages around a range; false: it wraps. */
+static bool pages_around(const void *address, size_t length, void **ret_first, size_t *ret_length)
+{
+    uintptr_t mask = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
+    uintptr_t start = (uintptr_t)address;
+    if (length > UINTPTR_MAX - mask - start) {
+        return false;
+    }
+    uintptr_t first = start & ~mask;
+    *ret_first = (void *)first;
+    *ret_length = ((start + length + mask) & ~mask) - first;
+    return true;
+}
+
+bool mapping_is_there(const void *address, size_t length)
+{
+    void *first;
+    size_t size;
+    if (length == 0) {
+        return true;
+    }
+    /* MS_ASYNC writes nothing, but says ENOMEM for a hole. */
+    return pages_around(address, length, &first, &size) &&
+           (msync(first, size, MS_ASYNC) == 0 || errno != ENOMEM);
+}
+
+/* Asks for a page that is certainly there. */
+static bool knows_populate(void)
+{
+    void *first;
+    size_t size;
+    char here = 0;
+    return pages_around(&here, 1, &first, &size) && madvise(first, size, MADV_POPULATE_READ) == 0;
+}
+
+bool mapping_populate(void *address, size_t length, bool write)
+{
+    void *first;
+    size_t size;
+    if (length == 0) {
+        return true;
+    }
+    if (!pages_around(address, length, &first, &size)) {
+        return false;
+    }
+    if (madvise(first, size, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) {
+        return true;
+    }
+    /* EINVAL: rights that forbid it, memory of a device; or a kernel too old for the question. */
+    return errno == EINVAL && !knows_populate() && mapping_is_there(address, length);
+}
+
+static bool probe_populates(struct memory_probe *probe, uint8_t *bytes, uint64_t length, bool write)
+{
+    return mapping_populate(bytes, length, write);
+}
+
+struct memory_probe *mapping_probe(void)
+{
+    static struct memory_probe the_probe = {probe_populates};
+    return &the_probe;
+}

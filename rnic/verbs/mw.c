@@ -1,0 +1,73 @@
+/* Memory windows. Type 1 is bound by a call that posts the work itself, type 2 by posting
+ * (post.c, wr.c). */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rnic/memory/window.h"
+#include "rnic/verbs/convert.h"
+#include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/objects.h"
+#include "rnic/verbs/post.h"
+
+struct ibv_mw *mw_allocate(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+    if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
+        return errno_null(STATUS_INVALID);
+    }
+    struct soft_mw *mw = calloc(1, sizeof *mw);
+    if (mw == NULL) {
+        return NULL;
+    }
+    struct engine *engine = context_engine(pd->context);
+    struct memory_key key;
+    engine_lock(engine);
+    enum status status =
+        window_allocate(device_memory(engine->device), soft_pd(pd)->domain,
+                        type == IBV_MW_TYPE_1 ? WINDOW_TYPE_1 : WINDOW_TYPE_2, &key);
+    engine_unlock(engine);
+    if (status != STATUS_OK) {
+        free(mw);
+        return errno_null(status);
+    }
+    mw->ibv = (struct ibv_mw){.context = pd->context,
+                              .pd = pd,
+                              .rkey = key.value,
+                              .handle = key.value >> 8,
+                              .type = type};
+    return &mw->ibv;
+}
+
+/* The caller sees the new key at once, before the work is done; it has to look whether the work
+ * succeeded, as with every provider. */
+int mw_bind(struct ibv_qp *ibv, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+    struct soft_qp *qp = soft_qp(ibv);
+    uint32_t key = ibv_inc_rkey(mw->rkey);
+    struct window_bind core;
+    struct send_request request = {.id = bind->wr_id, .kind = WORK_BIND_WINDOW, .bind = &core};
+    int error = convert_bind(mw, key, &bind->bind_info, &core);
+    if (error != 0) {
+        return error;
+    }
+    convert_send_flags(bind->send_flags & ~(unsigned)IBV_SEND_INLINE, &request);
+    pthread_mutex_lock(&qp->send_lock);
+    error = errno_of_post(qp_post_send(qp->qp, &request));
+    if (error == 0) {
+        mw->rkey = key;
+        post_ring(qp);
+    }
+    pthread_mutex_unlock(&qp->send_lock);
+    return error;
+}
+
+int mw_free(struct ibv_mw *mw)
+{
+    struct engine *engine = context_engine(mw->context);
+    engine_lock(engine);
+    enum status status = window_free(device_memory(engine->device), (struct memory_key){mw->rkey});
+    engine_unlock(engine);
+    if (status == STATUS_OK) {
+        free(mw);
+    }
+    return errno_of(status);
+}
