@@ -99,7 +99,7 @@ pair() {
         client_status=$?
         # By rdma_cm there is no telling from outside when the server listens.
         if [ "$2" = cm ] && [ $tries -lt 50 ] && kill -0 "$server" 2>/dev/null &&
-            grep -qE "REJECTED, error 8|REJECTED, error: 8|CM event bl blka 8|Connection refused" \
+            grep -qE "REJECTED, error 8|REJECTED, error: 8|UNREACHABLE, error: 1$|CM event bl blka 8|Connection refused" \
                 "$work/client"; then
             tries=$((tries + 1))
             sleep 0.05
@@ -190,6 +190,13 @@ pair rping_large cm '^ping data: rdma-ping-99: ' 'rping -s -a 127.0.0.1 -p PORT 
     'rping -c -a 127.0.0.1 -p PORT -C 100 -V -S 65535 -v'
 pair ucmatose cm 'return status 0' 'ucmatose -p PORT -c 10 -C 50 -S 5000' \
     'ucmatose -s 127.0.0.1 -p PORT -c 10 -C 50 -S 5000'
+pair ucmatose_hundred cm 'return status 0' 'ucmatose -p PORT -c 100 -t 8' \
+    'ucmatose -s 127.0.0.1 -p PORT -c 100 -t 8'
+pair ucmatose_ipv6 cm 'return status 0' 'ucmatose -f ip6 -b ::1 -p PORT' 'ucmatose -f ip6 -s ::1 -p PORT'
+pair udaddy cm 'return status 0' 'udaddy -c 10 -C 50' 'udaddy -s 127.0.0.1 -c 10 -C 50'
+pair udaddy_ipv6 cm 'return status 0' 'udaddy -b ::1' 'udaddy -s ::1'
+pair udaddy_ipoib cm 'return status 0' 'udaddy -p 0x0002' 'udaddy -s 127.0.0.1 -p 0x0002'
+pair rdma_client cm 'rdma_client: end 0' 'rdma_server -p PORT' 'rdma_client -s 127.0.0.1 -p PORT'
 pair ucmatose_migrate cm 'return status 0' 'ucmatose -p PORT -m -c 4' \
     'ucmatose -s 127.0.0.1 -p PORT -m -c 4'
 pair rdma_server cm 'rdma_client: end 0' 'rdma_server -p PORT' 'rdma_client -s 127.0.0.1 -p PORT'
