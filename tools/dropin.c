@@ -1,8 +1,10 @@
 #include "tools/dropin.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static bool holds_libraries(const char *folder, char ret_folder[PATH_MAX])
@@ -58,4 +60,49 @@ bool dropin_find(char ret_folder[PATH_MAX], char ret_reason[DROPIN_REASON])
              "nor in %s; WEIR_LIBRARY_DIR can name their folder",
              places[0], places[1], places[2]);
     return false;
+}
+
+/* One line into ret_line; false where there is none. */
+static bool read_line(int descriptor, char *ret_line, size_t room)
+{
+    size_t length = 0;
+    for (ssize_t got; length < room - 1; length += (size_t)got) {
+        got = read(descriptor, ret_line + length, room - 1 - length);
+        if (got < 0 && errno == EINTR) {
+            got = 0;
+            continue;
+        }
+        if (got <= 0) {
+            break;
+        }
+    }
+    ret_line[length] = 0;
+    ret_line[strcspn(ret_line, "\n")] = 0;
+    return ret_line[0] != 0;
+}
+
+bool dropin_tree(const char *folder, char ret_tree[PATH_MAX])
+{
+    char program[PATH_MAX + 32];
+    int ends[2], status = -1;
+    snprintf(program, sizeof(program), "%s/weir-tree", folder);
+    if (pipe(ends) != 0) {
+        perror("weir run: pipe");
+        return false;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execl(program, "weir-tree", (char *)NULL);
+        perror(program);
+        _exit(EXIT_FAILURE);
+    }
+    close(ends[1]);
+    bool good = child > 0 && read_line(ends[0], ret_tree, PATH_MAX);
+    close(ends[0]);
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return good && status == 0;
 }

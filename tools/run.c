@@ -1,4 +1,6 @@
-/* weir run: a program on the software RNIC, by putting our two libraries before the system's. */
+/* weir run: a program on the software RNIC, by putting our libraries before the system's, and by
+ * showing the device where programs look for it besides. Ends in the program itself: its process is
+ * this one, so that signals and the exit status need no passing on. */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -9,26 +11,49 @@
 
 #include "tools/command.h"
 #include "tools/dropin.h"
+#include "tools/private_mounts.h"
+#include "tools/run_report.h"
+
+#define DEVICES_MAX 16
 
 const char run_usage[] =
     "usage: weir run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
     "\n"
-    "Runs PROGRAM with Weir's libibverbs.so.1 and librdmacm.so.1 in place of the system's, so "
-    "that\n"
-    "it finds one RDMA device, weir0, which needs no hardware and no kernel module.\n"
+    "Runs PROGRAM, unmodified, with Weir's libibverbs.so.1 and librdmacm.so.1 in place of the\n"
+    "system's: it finds an RDMA device, weir0, which needs no hardware, no kernel module and no\n"
+    "root. The machine's own RDMA devices are hidden from it.\n"
     "\n"
-    "  -n, --dry-run  print the environment that would be set, and stop\n"
-    "  -h, --help     print this text\n"
+    "  -d, --devices N         show N devices, weir0 to weirN-1 (1)\n"
+    "  -l, --link-layer KIND   what the ports say they are: ethernet (RoCE, the default) or\n"
+    "                          infiniband (for programs that refuse anything else)\n"
+    "  -s, --strict[=WHAT]     limits and surprises of a real adapter, and a warning in words\n"
+    "                          for each mistake that one would punish\n"
+    "  -N, --namespace         show /sys/class/infiniband and /dev/infiniband to everything the\n"
+    "                          program starts, shell scripts and static programs too, in a mount\n"
+    "                          namespace of its own\n"
+    "  -P, --no-paths          show them to nobody: the two libraries alone\n"
+    "  -n, --dry-run           print the environment that would be set, and stop\n"
+    "  -v, --verbose           say on standard error what the program gets, and why\n"
+    "  -h, --help              print this text\n"
     "\n"
-    "The libraries are looked for in WEIR_LIBRARY_DIR, then beside the command, then where Weir\n"
-    "was installed.\n"
+    "Every address of this machine is a GID of weir0, so two programs that are both run so reach\n"
+    "each other by any of them, across machines by UDP port 4791:\n"
     "\n"
     "  weir run ibv_devinfo\n"
-    "  weir run rping -s -a 127.0.0.1\n"
+    "  weir run ib_write_bw &  weir run ib_write_bw 127.0.0.1\n"
+    "  weir run --namespace ibstatus\n"
+    "  UCX_TLS=rc_verbs,ud_verbs,self weir run ucx_perftest -t tag_lat\n"
+    "  weir run mpirun -np 2 --mca pml ucx -x UCX_TLS=rc_verbs,ud_verbs,self PROGRAM\n"
     "\n"
-    "Exit status: that of PROGRAM; 2 usage, 6 libraries not found, 126 PROGRAM cannot be "
-    "executed,\n"
-    "127 PROGRAM not found.\n";
+    "The libraries are looked for in WEIR_LIBRARY_DIR, then beside the command, then where Weir\n"
+    "was installed. Without this command: LD_LIBRARY_PATH set to that folder.\n"
+    "\n"
+    "Exit status: that of PROGRAM; 2 usage, 6 libraries not found or no namespace to be had, 126\n"
+    "PROGRAM cannot be executed, 127 PROGRAM not found.\n";
+
+struct wishes {
+    bool dry, verbose, namespace, no_paths;
+};
 
 /* Puts `value` before what the variable holds already. */
 static bool prepend(const char *variable, const char *value)
@@ -44,13 +69,6 @@ static bool prepend(const char *variable, const char *value)
     return good;
 }
 
-static bool set_environment(const char *folder)
-{
-    char preload[2 * PATH_MAX + 64];
-    snprintf(preload, sizeof(preload), "%s/libibverbs.so.1:%s/librdmacm.so.1", folder, folder);
-    return prepend("LD_PRELOAD", preload) && prepend("LD_LIBRARY_PATH", folder);
-}
-
 static int execute(const struct command *command, char **argv)
 {
     execvp(argv[0], argv);
@@ -59,45 +77,163 @@ static int execute(const struct command *command, char **argv)
     return error == ENOENT ? EXIT_NO_PROGRAM : EXIT_NOT_EXECUTABLE;
 }
 
+/* What an option says goes straight to the environment, where the libraries read it. */
+static int want_devices(const struct command *command, const char *text)
+{
+    char *end;
+    long count = strtol(text, &end, 10);
+    if (end == text || *end != 0 || count < 1 || count > DEVICES_MAX) {
+        return command_usage_error(command, "--devices %s: a number from 1 to %d is needed", text,
+                                   DEVICES_MAX);
+    }
+    return setenv("WEIR_DEVICES", text, 1) == 0 ? EXIT_DONE : EXIT_SETUP;
+}
+
+static int want_link_layer(const struct command *command, const char *text)
+{
+    if (strcmp(text, "ethernet") != 0 && strcmp(text, "infiniband") != 0) {
+        return command_usage_error(command, "--link-layer %s: ethernet or infiniband is needed",
+                                   text);
+    }
+    return setenv("WEIR_LINK_LAYER", text, 1) == 0 ? EXIT_DONE : EXIT_SETUP;
+}
+
+static int parse(const struct command *command, int option, struct wishes *wishes)
+{
+    switch (option) {
+    case 'd':
+        return want_devices(command, optarg);
+    case 'l':
+        return want_link_layer(command, optarg);
+    case 's':
+        return setenv("WEIR_STRICT", optarg != NULL ? optarg : "1", 1) == 0 ? EXIT_DONE
+                                                                            : EXIT_SETUP;
+    case 'N':
+        wishes->namespace = true;
+        return EXIT_DONE;
+    case 'P':
+        wishes->no_paths = true;
+        return EXIT_DONE;
+    case 'n':
+        wishes->dry = true;
+        return EXIT_DONE;
+    case 'v':
+        wishes->verbose = true;
+        return EXIT_DONE;
+    default:
+        return command_usage_hint(command);
+    }
+}
+
+/* Finds the libraries and has the tree made; `ret_tree` is empty where none is wanted. */
+static int look(const struct command *command, const struct wishes *wishes,
+                char ret_folder[PATH_MAX], char ret_tree[PATH_MAX])
+{
+    char reason[DROPIN_REASON];
+    if (!dropin_find(ret_folder, reason)) {
+        command_error(command, "%s", reason);
+        return EXIT_SETUP;
+    }
+    if (strpbrk(ret_folder, ": ") != NULL) {
+        command_error(command, "%s: the loader takes no folder with a colon or space in its name",
+                      ret_folder);
+        return EXIT_SETUP;
+    }
+    ret_tree[0] = 0;
+    if (!wishes->no_paths && !dropin_tree(ret_folder, ret_tree)) {
+        command_error(command, "the device cannot be shown in /sys and /dev; --no-paths goes "
+                               "without");
+        return EXIT_SETUP;
+    }
+    return EXIT_DONE;
+}
+
+/* A mount needs no redirection: the object that redirects stays out of such a process. */
+static bool set_environment(const struct wishes *wishes, const char *folder, const char *tree)
+{
+    char preload[3 * PATH_MAX + 64];
+    bool redirects = tree[0] != 0 && !wishes->namespace;
+    int length =
+        snprintf(preload, sizeof(preload), "%s/libibverbs.so.1:%s/librdmacm.so.1", folder, folder);
+    if (redirects) {
+        snprintf(preload + length, sizeof(preload) - (size_t)length, ":%s/" DROPIN_PATHS, folder);
+    }
+    bool told = redirects ? setenv("WEIR_PATHS", tree, 1) == 0 : unsetenv("WEIR_PATHS") == 0;
+    return told && prepend("LD_PRELOAD", preload) && prepend("LD_LIBRARY_PATH", folder);
+}
+
+static void print_environment(const struct wishes *wishes, const char *tree)
+{
+    static const char *const variables[] = {"LD_PRELOAD",   "LD_LIBRARY_PATH", "WEIR_PATHS",
+                                            "WEIR_DEVICES", "WEIR_LINK_LAYER", "WEIR_STRICT"};
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        if (getenv(variables[i]) != NULL) {
+            printf("%s=%s\n", variables[i], getenv(variables[i]));
+        }
+    }
+    if (wishes->namespace) {
+        printf("# and, in a mount namespace, %s over / for /sys/class and /dev\n", tree);
+    }
+}
+
+static int go(const struct command *command, const struct wishes *wishes, char **argv)
+{
+    char folder[PATH_MAX], tree[PATH_MAX], reason[PRIVATE_MOUNTS_REASON];
+    int code = look(command, wishes, folder, tree);
+    if (code != EXIT_DONE) {
+        return code;
+    }
+    if (wishes->verbose) {
+        run_report_hidden(stderr); /* before a namespace hides them from us, too */
+    }
+    if (!set_environment(wishes, folder, tree)) {
+        command_error(command, "%s", strerror(errno));
+        return EXIT_SETUP;
+    }
+    if (wishes->verbose) {
+        run_report(stderr, folder, tree, wishes->namespace);
+    }
+    if (wishes->dry) {
+        print_environment(wishes, tree);
+        return EXIT_DONE;
+    }
+    if (argv[0] == NULL) {
+        return command_usage_error(command, "a program is needed");
+    }
+    if (wishes->namespace && !private_mounts_enter(tree, reason)) {
+        command_error(command, "--namespace: %s", reason);
+        return EXIT_SETUP;
+    }
+    return execute(command, argv);
+}
+
 int command_run(const struct command *command, int argc, char **argv)
 {
     static const struct option long_options[] = {
+        {"devices", required_argument, NULL, 'd'},
         {"dry-run", no_argument, NULL, 'n'},
         {"help", no_argument, NULL, 'h'},
+        {"link-layer", required_argument, NULL, 'l'},
+        {"namespace", no_argument, NULL, 'N'},
+        {"no-paths", no_argument, NULL, 'P'},
+        {"strict", optional_argument, NULL, 's'},
+        {"verbose", no_argument, NULL, 'v'},
         {NULL, 0, NULL, 0},
     };
-    bool dry = false;
-    for (int option; (option = getopt_long(argc, argv, "+nh", long_options, NULL)) != -1;) {
+    struct wishes wishes = {.dry = false};
+    for (int option;
+         (option = getopt_long(argc, argv, "+d:hl:nNPs::v", long_options, NULL)) != -1;) {
         if (option == 'h') {
             fputs(run_usage, stdout);
             return EXIT_DONE;
         }
-        if (option != 'n') {
-            return command_usage_hint(command);
+        int code = parse(command, option, &wishes);
+        if (code != EXIT_DONE) {
+            return code;
         }
-        dry = true;
     }
-    char folder[PATH_MAX], reason[DROPIN_REASON];
-    if (!dropin_find(folder, reason)) {
-        command_error(command, "%s", reason);
-        return EXIT_SETUP;
+    if (wishes.namespace && wishes.no_paths) {
+        return command_usage_error(command, "--namespace shows what --no-paths hides: one of them");
     }
-    if (strpbrk(folder, ": ") != NULL) {
-        command_error(command, "%s: the loader takes no folder with a colon or space in its name",
-                      folder);
-        return EXIT_SETUP;
-    }
-    if (!set_environment(folder)) {
-        command_error(command, "%s", strerror(errno));
-        return EXIT_SETUP;
-    }
-    if (dry) {
-        printf("LD_PRELOAD=%s\nLD_LIBRARY_PATH=%s\n", getenv("LD_PRELOAD"),
-               getenv("LD_LIBRARY_PATH"));
-        return EXIT_DONE;
-    }
-    if (optind == argc) {
-        return command_usage_error(command, "a program is needed");
-    }
-    return execute(command, argv + optind);
+    return go(command, &wishes, argv + optind);
 }
