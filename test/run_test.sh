@@ -1,0 +1,217 @@
+#!/usr/bin/env bash
+# weir run, and what it shows besides the API: programs that look for the device in /sys and /dev, by both ways
+# (the preloaded object, the mount namespace), and everything else left as it is.
+# usage: run_test.sh BUILD_DIR [NAME...]     Programs that are not installed are skipped and named.
+set -u
+build=$(cd "$1" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
+shift
+only=$*
+
+if [ -z "${RUN_TEST_INSIDE:-}" ]; then
+    export RUN_TEST_INSIDE=1
+    for enter in "unshare -n" "unshare -Urn"; do
+        if $enter ip link set lo up 2>/dev/null; then
+            exec $enter "$here/run_test.sh" "$build" $only
+        fi
+    done
+    echo "no network namespace to be had"
+    exit 77
+fi
+ip link set lo up
+
+work=$(mktemp -d)
+server=
+cleanup() {
+    [ -z "$server" ] || kill "$server" 2>/dev/null
+    rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM
+
+# A sanitized library needs its runtime first; programs' own leaks are not our matter.
+sanitizer=
+for runtime in asan tsan; do
+    if readelf -d "$build/dropin/libibverbs.so.1" | grep -q "lib$runtime"; then
+        sanitizer=$(gcc -print-file-name="lib$runtime.so"):$(gcc -print-file-name=libubsan.so)
+        export ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS:-}"
+    fi
+done
+
+# weir run, in a sanitized build with the runtime before all else: what it sets is set by hand.
+weir_run() {
+    if [ -z "$sanitizer" ]; then
+        timeout 60 "$build/weir" run "$@"
+        return
+    fi
+    local options=()
+    while [ "${1:-}" != "${1#-}" ]; do options+=("$1"); shift; done
+    [ -z "${options[*]}" ] || [ "${options[*]#--namespace}" = "${options[*]}" ] || return 77
+    local variables
+    mapfile -t variables < <("$build/weir" run "${options[@]}" --dry-run)
+    timeout 60 env "${variables[@]/#LD_PRELOAD=/LD_PRELOAD=$sanitizer:}" "$@"
+}
+
+passed=0 failed=0 skipped=
+# check NAME PROGRAM COMMAND...: COMMAND, a function below, must succeed; PROGRAM must be there.
+check() {
+    local name=$1 program=$2 status
+    shift 2
+    case " $only " in "  " | *" $name "*) ;; *) return ;; esac
+    if ! command -v "$program" >/dev/null; then
+        skipped="$skipped $name($program)"
+        return
+    fi
+    "$@" >"$work/output" 2>&1
+    status=$?
+    if [ $status = 0 ]; then
+        passed=$((passed + 1))
+    elif [ $status = 77 ]; then
+        skipped="$skipped $name"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $name"
+        tail -n 30 "$work/output"
+    fi
+}
+
+wants() { # PATTERN COMMAND...: its output holds PATTERN
+    local pattern=$1 output
+    shift
+    output=$("$@" 2>&1) || { echo "$output"; echo "ended with $?"; return 1; }
+    echo "$output"
+    grep -Eq -- "$pattern" <<<"$output" || { echo "wanted: $pattern"; return 1; }
+}
+
+exit_status() {
+    weir_run sh -c 'exit 42'
+    [ $? = 42 ] || return 1
+    weir_run -- sh -c 'kill -TERM $$'
+    [ $? = 143 ] || return 1
+    "$build/weir" run /nonexistent/program
+    [ $? = 127 ] || return 1
+    "$build/weir" run /etc/passwd
+    [ $? = 126 ] || return 1
+    "$build/weir" run --devices none true
+    [ $? = 2 ] || return 1
+    "$build/weir" run --link-layer token-ring true
+    [ $? = 2 ]
+}
+
+# Under the preload everything else looks as it does without.
+others_untouched() {
+    local path
+    for path in /sys/class/net /dev/null /proc/self/ns /etc/passwd; do
+        [ "$(ls -ld "$path" | cut -c1-10)" = "$(weir_run ls -ld "$path" | cut -c1-10)" ] || return 1
+    done
+    [ "$(ls /sys/class)" = "$(weir_run ls /sys/class)" ]
+}
+
+no_paths() {
+    ! weir_run --no-paths ls /sys/class/infiniband/weir0
+}
+
+paths() {
+    wants '^weir0$' weir_run ls /sys/class/infiniband &&
+        wants '^crw' weir_run ls -l /dev/infiniband/uverbs0 &&
+        wants '^/sys/class/infiniband/weir0/device$' \
+            weir_run realpath /sys/class/infiniband/weir0/device &&
+        wants '^RoCE v2$' weir_run cat /sys/class/infiniband/weir0/ports/1/gid_attrs/types/0 &&
+        wants '^lo$' weir_run ls /sys/class/infiniband/weir0/device/net/
+}
+
+# What sysfs says is what the API says.
+same_as_the_api() {
+    local sysfs api
+    sysfs=$(weir_run cat /sys/class/infiniband/weir0/node_guid)
+    api=$(weir_run ibv_devinfo | awk '$1 == "node_guid:" { print $2 }')
+    echo "node_guid: $sysfs in sysfs, $api by the API"
+    [ -n "$api" ] && [ "$sysfs" = "$api" ]
+}
+
+children() { # through fork, exec and a shell in between
+    wants '^4: ACTIVE$' weir_run sh -c 'sh -c "cat /sys/class/infiniband/weir0/ports/1/state"'
+}
+
+verbose() {
+    wants 'device: weir0 port 1, Ethernet, 4: ACTIVE' weir_run --verbose true &&
+        wants 'is 127.0.0.1, on lo' weir_run --verbose true
+}
+
+namespace() {
+    unshare -m true 2>/dev/null || unshare -Urm true 2>/dev/null || return 77
+    wants '^weir0$' weir_run --namespace env -u LD_PRELOAD ls /sys/class/infiniband || return $?
+    wants '^character special file$' weir_run --namespace env -u LD_PRELOAD \
+        stat -c %F /dev/infiniband/uverbs0 || return 1
+    wants '^lo$' weir_run --namespace ls /sys/class/net || return 1
+    weir_run --namespace sh -c '[ "$(id -u)" = "$0" ] && echo x >/dev/null && exit 9' "$(id -u)"
+    [ $? = 9 ] || return 1
+    [ ! -e /sys/class/infiniband/weir0 ] # nothing of it got out
+}
+
+namespace_refused() {
+    local limit=/proc/sys/user/max_mnt_namespaces
+    unshare -Urm sh -c "echo 0 >$limit" 2>/dev/null || return 77
+    wants 'refuses a user namespace' unshare -Urm sh -c \
+        "echo 0 >$limit; '$build/weir' run --namespace true; [ \$? = 6 ]"
+}
+
+ibstatus_script() { wants '4: ACTIVE' weir_run --namespace ibstatus; }
+ibstat_program() { wants 'State: Active' weir_run ibstat; }
+devinfo() { wants 'PORT_ACTIVE' weir_run ibv_devinfo -v; }
+
+ucx_devices() {
+    weir_run ucx_info -d >"$work/ucx" 2>&1
+    grep -A3 -E 'Transport: (rc|ud)_verbs' "$work/ucx"
+    [ "$(grep -A1 -E 'Transport: (rc|ud)_verbs' "$work/ucx" | grep -c 'Device: weir0:1')" = 2 ]
+}
+
+ucx_pair() { # TRANSPORTS TEST
+    local port=$((13500 + RANDOM % 1000)) status tries=0
+    UCX_TLS=$1 weir_run ucx_perftest -p $port -t "$2" -n 500 >"$work/server" 2>&1 &
+    server=$!
+    until grep -q ":$(printf %04X $port) .* 0A " /proc/net/tcp* || [ $((tries += 1)) -gt 200 ]; do
+        sleep 0.05
+    done
+    UCX_TLS=$1 wants '^Final: +500 ' weir_run ucx_perftest -p $port -t "$2" -n 500 127.0.0.1
+    status=$?
+    if [ $status != 0 ]; then cat "$work/server"; kill "$server"; fi
+    wait "$server"
+    server=
+    return $status
+}
+
+# A token goes round both ranks of Open MPI, and each says that it was right.
+mpi_ring() {
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+        wants 'ring: 2 ranks, [0-9]+ bytes, right' weir_run mpirun -np 2 --oversubscribe \
+        --mca pml ucx --mca osc ^ucx -x "UCX_TLS=rc_verbs,ud_verbs,self" "$work/ring"
+}
+
+check exit_status sh exit_status
+check others_untouched ls others_untouched
+check paths ls paths
+check no_paths ls no_paths
+check same_as_the_api ibv_devinfo same_as_the_api
+check children sh children
+check verbose true verbose
+check namespace unshare namespace
+check namespace_refused unshare namespace_refused
+check ibstatus ibstatus ibstatus_script
+check ibstat ibstat ibstat_program
+check devinfo ibv_devinfo devinfo
+check ucx_devices ucx_info ucx_devices
+for transports in rc_verbs,ud_verbs,self ud_verbs,self; do
+    for test in tag_lat ucp_put_bw; do
+        check "${transports%%,*}:$test" ucx_perftest ucx_pair $transports $test
+    done
+done
+if mpicc -o "$work/ring" "$here/mpi_ring.c" 2>/dev/null; then
+    check mpi_ring mpirun mpi_ring
+else
+    skipped="$skipped mpi_ring(mpicc)"
+fi
+
+echo "run: $passed passed, $failed failed${skipped:+; skipped:$skipped}"
+[ $failed = 0 ] || exit 1
+[ $passed != 0 ] || exit 77
