@@ -181,23 +181,43 @@ static bool find_named(const struct address_table *table, const struct gid *gid,
     return found != NULL;
 }
 
-/* Keeps what the comma-separated list names, in its order. */
-static void restrict_to(struct address_table *table, const char *list)
+static void keep(struct address_table *kept, const struct address *address)
 {
-    struct address_table kept = {.count = 0};
-    while (*list != '\0') {
-        size_t length = strcspn(list, ",");
-        char text[INET6_ADDRSTRLEN] = "";
-        struct gid gid;
-        if (length < sizeof text) {
-            memcpy(text, list, length);
-            struct address found;
-            if (parse_gid(text, &gid) && find_named(table, &gid, &found) &&
-                address_find(&kept, &gid) == NULL && kept.count < ADDRESS_MAX) {
-                kept.entries[kept.count++] = found;
-            }
+    if (address_find(kept, &address->gid) == NULL && kept->count < ADDRESS_MAX) {
+        kept->entries[kept->count++] = *address;
+    }
+}
+
+static void keep_place(const struct address_table *table, const char *place,
+                       struct address_table *kept)
+{
+    struct gid gid;
+    struct address found;
+    if (parse_gid(place, &gid)) {
+        if (find_named(table, &gid, &found)) {
+            keep(kept, &found);
         }
-        list += length + (list[length] == ',');
+        return;
+    }
+    for (uint32_t i = 0; i < table->count; i++) {
+        if (strcmp(table->entries[i].interface, place) == 0) {
+            keep(kept, &table->entries[i]);
+        }
+    }
+}
+
+void address_keep(struct address_table *table, const char *places, char separator)
+{
+    const char stop[2] = {separator, '\0'};
+    struct address_table kept = {.count = 0};
+    while (*places != '\0') {
+        size_t length = strcspn(places, stop);
+        char place[INET6_ADDRSTRLEN] = "";
+        if (length < sizeof place) {
+            memcpy(place, places, length);
+            keep_place(table, place, &kept);
+        }
+        places += length + (places[length] == separator);
     }
     *table = kept;
 }
@@ -225,7 +245,7 @@ enum status address_read(struct address_table *ret_table)
 
     const char *wanted = getenv("WEIR_ADDRESS");
     if (wanted != NULL && *wanted != '\0') {
-        restrict_to(ret_table, wanted);
+        address_keep(ret_table, wanted, ',');
     }
     return ret_table->count > 0 ? STATUS_OK : STATUS_NOT_FOUND;
 }

@@ -3,7 +3,8 @@
  *
  * A table is a snapshot: read it again to see changes. Order: IPv4, IPv6 global, IPv6 link-local,
  * then the loopback addresses, so that there is always something. The environment variable
- * WEIR_ADDRESS (addresses separated by commas) restricts the table to those, in that order. */
+ * WEIR_ADDRESS (addresses or interfaces, separated by commas) restricts the table to those, in that
+ * order. */
 #ifndef WEIR_IO_ADDRESS_H
 #define WEIR_IO_ADDRESS_H
 
@@ -38,6 +39,10 @@ struct address_table {
 enum status address_read(struct address_table *ret_table) MUST_USE;
 /* NULL where the GID is none of ours. */
 const struct address *address_find(const struct address_table *table, const struct gid *gid);
+
+/* Keeps what `places` names, in its order: addresses, and interfaces with all addresses they have;
+ * `separator` between two. What the host does not have is passed over. */
+void address_keep(struct address_table *table, const char *places, char separator);
 
 /* What the port as a whole can promise: the smallest path MTU of its addresses that are not
  * loopback; of loopback ones where there are no others. */

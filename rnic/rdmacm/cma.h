@@ -22,7 +22,6 @@
 #define PUBLIC __attribute__((visibility("default")))
 
 #define FOREIGN_TAIL    256u /* bytes of zeroes behind an id, for code that expects other structs */
-#define PORT_NUMBER     1u
 #define READS_MAX       128u
 #define ACK_TIMEOUT     17u /* 4.096 us * 2^17: 0.54 s */
 #define MIN_RNR_TIMER   12u /* 0.64 ms [IBA table 45] */
@@ -126,11 +125,13 @@ static inline struct cma_channel *cma_channel(struct rdma_event_channel *channel
 int cma_error(int error);
 int cma_status(enum status status);
 
-/* device.c: the device that all ids share, opened when first needed and then kept. */
+/* device.c: the devices that ids are bound to, which share one engine; opened when first needed and
+ * then kept. */
 struct cma_device {
     const struct weir_seam *core;
-    struct ibv_context *verbs;
-    struct ibv_pd *pd; /* the default one */
+    struct ibv_context *verbs[DEVICES_MAX];
+    struct ibv_pd *pds[DEVICES_MAX]; /* the default ones */
+    uint32_t count;
     struct engine *engine;
     struct notify *wake;
 };
@@ -140,7 +141,7 @@ struct cma_device *cma_device_open(void);
 struct cma_device *cma_device(void);
 /* False in a forked child for what its parent made. */
 bool cma_is_ours(const struct cma_id *id);
-/* Binds an id to the device. */
+/* Binds an id to the device and port that have its local address. */
 void cma_attach(struct cma_id *id);
 
 /* dispatch.c: routes what cm has to say until there is nothing more; returns when to come back

@@ -1,4 +1,4 @@
-/* The device that all ids share, and the thread that routes cm's events.
+/* The devices that ids are bound to, and the thread that routes cm's events.
  *
  * Opened when an id first needs it and kept until the process ends; a forked child opens its own.
  */
@@ -71,19 +71,33 @@ static int start_thread(struct cma_device *device)
     return error;
 }
 
-static struct ibv_context *open_first(void)
+/* 0 or an errno value; what was opened stands in the table. */
+static int open_all(struct cma_device *device)
 {
     struct ibv_device **list = ibv_get_device_list(NULL);
-    if (list == NULL || list[0] == NULL) {
-        ibv_free_device_list(list);
-        errno = ENODEV;
-        return NULL;
+    int error = list == NULL || list[0] == NULL ? ENODEV : 0;
+    for (uint32_t i = 0; error == 0 && list[i] != NULL && i < DEVICES_MAX; i++) {
+        device->verbs[i] = ibv_open_device(list[i]);
+        if (device->verbs[i] == NULL) {
+            error = errno;
+            break;
+        }
+        device->count = i + 1;
+        device->pds[i] = ibv_alloc_pd(device->verbs[i]);
+        error = device->pds[i] == NULL ? ENOMEM : 0;
     }
-    struct ibv_context *verbs = ibv_open_device(list[0]);
-    int error = errno;
     ibv_free_device_list(list);
-    errno = error;
-    return verbs;
+    return error;
+}
+
+static void close_all(struct cma_device *device)
+{
+    for (uint32_t i = 0; i < device->count; i++) {
+        if (device->pds[i] != NULL) {
+            ibv_dealloc_pd(device->pds[i]);
+        }
+        ibv_close_device(device->verbs[i]);
+    }
 }
 
 static struct cma_device *open_device(void)
@@ -92,18 +106,15 @@ static struct cma_device *open_device(void)
     if (device == NULL) {
         return NULL;
     }
-    int error = ENOMEM;
     device->core = weir_seam();
-    device->verbs = open_first();
-    if (device->verbs == NULL) {
-        error = errno;
+    int error = open_all(device);
+    if (error == 0 && device->core->notify_create(&device->wake) != STATUS_OK) {
+        error = ENOMEM;
+    }
+    if (error != 0) {
         goto failed;
     }
-    device->pd = ibv_alloc_pd(device->verbs);
-    if (device->pd == NULL || device->core->notify_create(&device->wake) != STATUS_OK) {
-        goto failed;
-    }
-    device->engine = device->core->context_engine(device->verbs);
+    device->engine = device->core->context_engine(device->verbs[0]);
     device->core->loop_set_cm_wake(device->engine, wake, device);
     error = start_thread(device);
     if (error != 0) {
@@ -113,12 +124,7 @@ static struct cma_device *open_device(void)
     return device;
 failed:
     device->core->notify_destroy(device->wake);
-    if (device->pd != NULL) {
-        ibv_dealloc_pd(device->pd);
-    }
-    if (device->verbs != NULL) {
-        ibv_close_device(device->verbs);
-    }
+    close_all(device);
     free(device);
     errno = error;
     return NULL;
@@ -152,22 +158,26 @@ bool cma_is_ours(const struct cma_id *id)
 void cma_attach(struct cma_id *id)
 {
     struct cma_device *device = cma_device();
-    id->ibv.verbs = device->verbs;
-    id->ibv.port_num = PORT_NUMBER;
+    struct device_place place;
+    if (!device->core->devices_find(&id->path.local, &place)) {
+        place = (struct device_place){.device = 0, .port = 1};
+    }
+    id->ibv.verbs = device->verbs[place.device];
+    id->ibv.port_num = place.port;
     if (id->ibv.pd == NULL) {
-        id->ibv.pd = device->pd;
+        id->ibv.pd = device->pds[place.device];
     }
 }
 
 PUBLIC struct ibv_context **rdma_get_devices(int *ret_count)
 {
     struct cma_device *device = cma_device_open();
-    struct ibv_context **list = device == NULL ? NULL : calloc(2, sizeof *list);
-    if (list != NULL) {
-        list[0] = device->verbs;
+    struct ibv_context **list = device == NULL ? NULL : calloc(device->count + 1, sizeof *list);
+    for (uint32_t i = 0; list != NULL && i < device->count; i++) {
+        list[i] = device->verbs[i];
     }
     if (ret_count != NULL) {
-        *ret_count = list != NULL;
+        *ret_count = list != NULL ? (int)device->count : 0;
     }
     return list;
 }

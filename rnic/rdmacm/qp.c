@@ -8,13 +8,13 @@
 
 void cma_fill_vector(struct cma_id *id, struct ibv_ah_attr *ret_vector)
 {
-    uint32_t index = 0;
-    bool found = cma_device()->core->gid_table_find(&id->path.local, &index);
+    struct device_place place = {.port = id->ibv.port_num};
+    bool found = cma_device()->core->devices_find(&id->path.local, &place);
     (void)found; /* a vanished address is refused by what the vector is given to */
     *ret_vector = (struct ibv_ah_attr){
         .is_global = 1,
-        .port_num = PORT_NUMBER,
-        .grh = {.sgid_index = (uint8_t)index,
+        .port_num = place.port,
+        .grh = {.sgid_index = (uint8_t)place.gid_index,
                 .flow_label = id->path.flow_label,
                 .hop_limit = id->path.hop_limit != 0 ? id->path.hop_limit : 64,
                 .traffic_class = id->path.traffic_class},
@@ -62,7 +62,7 @@ PUBLIC int rdma_init_qp_attr(struct rdma_cm_id *ibv, struct ibv_qp_attr *attribu
     bool unconnected = ibv->qp_type == IBV_QPT_UD;
     switch (state) {
     case IBV_QPS_INIT:
-        attributes->port_num = PORT_NUMBER;
+        attributes->port_num = id->ibv.port_num;
         *ret_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
                     (unconnected ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
         attributes->qkey = unconnected ? RDMA_UDP_QKEY : 0;

@@ -75,12 +75,12 @@ int cma_bind(struct cma_id *id, const struct sockaddr *address)
     struct cma_device *device = cma_device();
     struct gid gid;
     uint16_t port;
-    uint32_t index;
+    struct device_place place;
     if (device->core->address_from_socket(address, &gid, &port) != STATUS_OK) {
         return cma_error(EAFNOSUPPORT);
     }
     bool any = is_any(address);
-    if (!any && !device->core->gid_table_find(&gid, &index)) {
+    if (!any && !device->core->devices_find(&gid, &place)) {
         return cma_error(ENODEV);
     }
     enum registry_scope scope = !any                            ? REGISTRY_EXACT

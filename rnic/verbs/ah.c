@@ -23,7 +23,7 @@ PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attri
     if (attributes->is_global) {
         memcpy(&entropy, attributes->grh.dgid.raw + 12, sizeof entropy);
     }
-    if (attributes->port_num != PORT_NUMBER || !port_path(attributes, entropy, &path)) {
+    if (!port_path(pd->context, attributes, entropy, &path)) {
         errno = EINVAL;
         return NULL;
     }
@@ -74,11 +74,13 @@ PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct
     struct gid target;
     uint32_t class_and_label;
     uint32_t index;
-    if (port != PORT_NUMBER || (wc->wc_flags & IBV_WC_GRH) == 0) {
+    struct gid_table *gids = devices_gids(context->device, port);
+    if (gids == NULL || (wc->wc_flags & IBV_WC_GRH) == 0) {
         errno = EINVAL;
         return -1;
     }
-    if (!read_grh(grh, &source, &target, &class_and_label) || !gid_table_find(&target, &index)) {
+    if (!read_grh(grh, &source, &target, &class_and_label) ||
+        !gid_table_find(gids, &target, &index)) {
         errno = EINVAL;
         return -1;
     }

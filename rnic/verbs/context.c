@@ -5,7 +5,6 @@
 
 #include "rnic/io/loop.h"
 #include "rnic/strict/strict.h"
-#include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/objects.h"
 
 #define VECTORS_MAX 64
@@ -73,7 +72,7 @@ struct ibv_context *context_open(struct ibv_device *device, struct engine *engin
     ibv->num_comp_vectors = vector_count();
     pthread_mutex_init(&ibv->mutex, NULL);
     ibv->abi_compat = __VERBS_ABI_IS_EXTENDED;
-    gid_table_refresh();
+    devices_refresh(device);
     event_attach(context);
     if (strict_is_on()) {
         engine_lock(context->engine);

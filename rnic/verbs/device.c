@@ -1,4 +1,5 @@
-/* The one device, its attributes, and the engine behind it: the only file here that opens one. */
+/* Devices as programs see them, their attributes, and the engine behind it: the only file here that
+ * opens one. */
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,16 +12,6 @@
 #include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
-
-/* Static, so that pointers stay comparable and valid after the list is freed. */
-static struct soft_device the_device = {
-    .ibv = {.node_type = IBV_NODE_CA,
-            .transport_type = IBV_TRANSPORT_IB,
-            .name = ADDRESS_DEVICE_NAME,
-            .dev_name = "uverbs0",
-            .dev_path = "/sys/class/infiniband_verbs/uverbs0",
-            .ibdev_path = "/sys/class/infiniband/" ADDRESS_DEVICE_NAME},
-};
 
 struct engine *device_open(void)
 {
@@ -36,12 +27,16 @@ void device_close(struct engine *engine)
 
 PUBLIC struct ibv_device **ibv_get_device_list(int *ret_count)
 {
-    struct ibv_device **list = calloc(2, sizeof *list);
-    if (list != NULL) {
-        list[0] = &the_device.ibv;
+    uint32_t count = devices_count();
+    struct ibv_device **list = count == 0 ? NULL : calloc(count + 1, sizeof *list);
+    for (uint32_t i = 0; list != NULL && i < count; i++) {
+        list[i] = &devices_get(i)->ibv;
     }
     if (ret_count != NULL) {
-        *ret_count = list != NULL;
+        *ret_count = list != NULL ? (int)count : 0;
+    }
+    if (count == 0) {
+        errno = EINVAL;
     }
     return list;
 }
@@ -58,22 +53,24 @@ PUBLIC const char *ibv_get_device_name(struct ibv_device *device)
 
 PUBLIC int ibv_get_device_index(struct ibv_device *device)
 {
-    return 0;
+    return (int)((struct soft_device *)device)->index;
 }
 
-/* EUI-64 of the first interface that has an address; a locally administered one otherwise. */
+/* EUI-64 of the first interface that has an address; a locally administered one otherwise. Devices
+ * of one interface differ in the byte that is 0xff in the first. */
 PUBLIC __be64 ibv_get_device_guid(struct ibv_device *device)
 {
     static const uint8_t none[6];
     uint8_t mac[6] = {0x02, 'w', 'e', 'i', 'r', 0};
     struct address address;
-    for (uint32_t i = 0; gid_table_get(i, &address); i++) {
+    for (uint32_t i = 0; gid_table_get(devices_gids(device, 1), i, &address); i++) {
         if (memcmp(address.mac, none, sizeof none) != 0) {
             memcpy(mac, address.mac, sizeof mac);
             break;
         }
     }
-    const uint8_t guid[8] = {mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
+    const uint8_t other = (uint8_t)(0xff - ((struct soft_device *)device)->index);
+    const uint8_t guid[8] = {mac[0] ^ 2, mac[1], mac[2], other, 0xfe, mac[3], mac[4], mac[5]};
     __be64 result;
     memcpy(&result, guid, sizeof result);
     return result;
@@ -115,7 +112,7 @@ static void fill_attributes(struct ibv_context *context, struct ibv_device_attr 
         .max_srq_sge = (int)limits->max_srq_sge,
         .max_pkeys = 1,
         .local_ca_ack_delay = 15,
-        .phys_port_cnt = 1,
+        .phys_port_cnt = (uint8_t)((struct soft_device *)context->device)->port_count,
     };
     a->sys_image_guid = a->node_guid;
     snprintf(a->fw_ver, sizeof a->fw_ver, "%s", WEIR_VERSION);
@@ -146,7 +143,7 @@ int device_query_ex(struct ibv_context *context, const struct ibv_query_device_e
     struct ibv_device_attr_ex attributes = {
         .completion_timestamp_mask = UINT64_MAX,
         .hca_core_clock = 1000000, /* kHz: time stamps count nanoseconds */
-        .phys_port_cnt_ex = 1,
+        .phys_port_cnt_ex = ((struct soft_device *)context->device)->port_count,
         .cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX},
         .odp_caps = on_demand(),
         .max_dm_size = DEVICE_MEMORY_MAX,
@@ -211,7 +208,11 @@ int ibv_read_sysfs_file(const char *folder, const char *name, char *ret_text, si
 PUBLIC int ibv_read_sysfs_file(const char *folder, const char *name, char *ret_text, size_t size)
 {
     int length = -1;
-    if (strcmp(folder, the_device.ibv.ibdev_path) == 0) {
+    bool is_ours = false;
+    for (uint32_t i = 0; i < devices_count(); i++) {
+        is_ours |= strcmp(folder, devices_get(i)->ibv.ibdev_path) == 0;
+    }
+    if (is_ours) {
         if (strcmp(name, "board_id") == 0) {
             length = snprintf(ret_text, size, "weir");
         }

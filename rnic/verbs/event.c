@@ -119,7 +119,7 @@ static struct ibv_async_event event_of(const struct notify_record *record)
 {
     struct ibv_async_event event = {.event_type = (enum ibv_event_type)record->value};
     if (record->object == NULL) {
-        event.element.port_num = PORT_NUMBER;
+        event.element.port_num = 1;
     } else {
         event.element.qp = record->object;
     }

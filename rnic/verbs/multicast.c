@@ -32,12 +32,13 @@ static bool has(const struct multicast_attachment *attachment, uint32_t interfac
 }
 
 /* Not OK: no interface took it. */
-static enum status join_all(struct soft_qp *qp, struct multicast_attachment *attachment)
+static enum status join_all(struct soft_qp *qp, struct gid_table *gids,
+                            struct multicast_attachment *attachment)
 {
     bool ipv4 = gid_is_ipv4(&attachment->group);
     enum status status = STATUS_NOT_FOUND;
     struct address address;
-    for (uint32_t i = 0; gid_table_get(i, &address); i++) {
+    for (uint32_t i = 0; gid_table_get(gids, i, &address); i++) {
         if (gid_is_zero(&address.gid) || gid_is_ipv4(&address.gid) != ipv4 ||
             has(attachment, address.interface_index) || attachment->count == INTERFACES_MAX) {
             continue;
@@ -62,7 +63,14 @@ static void leave_all(struct soft_qp *qp, struct multicast_attachment *attachmen
 
 static enum status attach(struct soft_qp *qp, struct multicast_attachment *attachment)
 {
-    enum status status = join_all(qp, attachment);
+    struct qp_attributes attributes;
+    engine_lock(qp->engine);
+    qp_query(qp->qp, &attributes);
+    engine_unlock(qp->engine);
+    struct ibv_device *device = qp->extended.qp_base.context->device;
+    struct gid_table *gids = devices_gids(device, attributes.port);
+    /* Before INIT it has no port: the first one, then. */
+    enum status status = join_all(qp, gids != NULL ? gids : devices_gids(device, 1), attachment);
     if (status != STATUS_OK) {
         return status;
     }

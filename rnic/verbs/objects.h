@@ -21,11 +21,11 @@
 #include "rnic/queue/event.h"
 #include "rnic/queue/receive_queue.h"
 #include "rnic/transport/qp.h"
+#include "rnic/verbs/devices.h"
 #include "rnic/verbs/wr.h"
 
 #define PUBLIC __attribute__((visibility("default")))
 
-#define PORT_NUMBER       1u
 #define SGE_MAX           32u
 #define INLINE_MAX        1024u
 #define QUEUE_LENGTH_MAX  16384u
@@ -38,6 +38,9 @@ struct soft_device {
     struct ibv_device ibv;
     const void *provider; /* vendor libraries compare it with their own: none of them */
     unsigned char tail[FOREIGN_TAIL];
+    uint32_t index;
+    uint32_t port_count;
+    struct gid_table *gids[PORTS_MAX];
 };
 
 struct open_file;

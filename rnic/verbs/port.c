@@ -1,4 +1,4 @@
-/* The one port: its attributes, GIDs, P_Keys. */
+/* A port: its attributes, GIDs, P_Keys. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,33 +9,49 @@
 
 #undef ibv_query_port
 
-#define LINK_UP         5u /* phys_state [IBA 14.2.5.6] */
-#define SPEED_25_GBPS   32u
-#define WIDTH_4X        2u
-#define GRH_REQUIRED    1u
-#define COMPAT_LENGTH   48u /* bytes that programs of the first ABI know */
-#define SYSFS_GID_ROCE2 1
+#define LINK_UP            5u /* phys_state [IBA 14.2.5.6] */
+#define LINK_POLLING       2u
+#define SUBNET_MANAGER_LID 1u /* somebody, as far as programs look */
+#define SPEED_25_GBPS      32u
+#define WIDTH_4X           2u
+#define GRH_REQUIRED       1u
+#define COMPAT_LENGTH      48u /* bytes that programs of the first ABI know */
+#define SYSFS_GID_ROCE2    1
 
-uint16_t port_lid(void)
+#define SCOPE_MASK            0x0fu /* of the second byte of an IPv6 multicast address */
+#define SCOPE_INTERFACE_LOCAL 1u
+#define SCOPE_LINK_LOCAL      2u
+
+struct gid port_group(const union ibv_gid *gid)
+{
+    struct gid group;
+    memcpy(group.bytes, gid->raw, sizeof group.bytes);
+    if (group.bytes[0] == 0xff && (group.bytes[1] & SCOPE_MASK) == SCOPE_INTERFACE_LOCAL) {
+        group.bytes[1] = (uint8_t)((group.bytes[1] & ~SCOPE_MASK) | SCOPE_LINK_LOCAL);
+    }
+    return group;
+}
+
+/* The port's first address. False: it has none. */
+static bool first_address(struct gid_table *gids, struct address *ret_address)
+{
+    return gid_table_get(gids, 0, ret_address) && !gid_is_zero(&ret_address->gid);
+}
+
+static uint16_t port_lid(struct gid_table *gids)
 {
     struct address address;
-    if (!gid_table_get(0, &address) || !gid_is_ipv4(&address.gid)) {
-        return 1;
-    }
-    uint16_t lid = (uint16_t)(address.gid.bytes[14] << 8 | address.gid.bytes[15]);
+    uint16_t lid = first_address(gids, &address) ? gid_lid(&address.gid) : 0;
     return lid != 0 ? lid : 1;
 }
 
-bool port_gid_of_lid(uint16_t lid, struct gid *ret_gid)
+static bool gid_of_lid(struct gid_table *gids, uint16_t lid, struct gid *ret_gid)
 {
     struct address address;
-    if (!gid_table_get(0, &address) || gid_is_zero(&address.gid)) {
+    if (lid == 0 || !first_address(gids, &address)) {
         return false;
     }
-    if (lid != port_lid()) {
-        if (!gid_is_ipv4(&address.gid)) {
-            return false;
-        }
+    if (lid != port_lid(gids)) {
         address.gid.bytes[14] = (uint8_t)(lid >> 8);
         address.gid.bytes[15] = (uint8_t)lid;
     }
@@ -43,29 +59,56 @@ bool port_gid_of_lid(uint16_t lid, struct gid *ret_gid)
     return true;
 }
 
+/* fe80:: and a locally administered GUID. */
+static const uint8_t infiniband_prefix[12] = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x02, 'w', 'e', 'i'};
+
+/* What a GID of the table looks like to programs. */
+static struct gid public_gid(uint32_t index, const struct address *address)
+{
+    struct gid gid = address->gid;
+    if (index == 0 && devices_are_infiniband() && gid_is_ipv4(&gid)) {
+        memcpy(gid.bytes, infiniband_prefix, sizeof infiniband_prefix);
+    }
+    return gid;
+}
+
+static struct gid destination_of(const union ibv_gid *named)
+{
+    struct gid gid = port_group(named);
+    if (devices_are_infiniband() &&
+        memcmp(gid.bytes, infiniband_prefix, sizeof infiniband_prefix) == 0) {
+        memset(gid.bytes, 0, 10);
+        gid.bytes[10] = gid.bytes[11] = 0xff;
+    }
+    return gid;
+}
+
 int port_query(struct ibv_context *context, uint8_t port, struct ibv_port_attr *ret_attributes,
                size_t length)
 {
-    if (port != PORT_NUMBER) {
+    struct gid_table *gids = devices_gids(context->device, port);
+    if (gids == NULL) {
         return EINVAL;
     }
     struct address address;
-    bool up = gid_table_get(0, &address) && !gid_is_zero(&address.gid);
+    bool up = first_address(gids, &address);
+    bool infiniband = devices_are_infiniband();
     const struct ibv_port_attr attributes = {
         .state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
         .max_mtu = IBV_MTU_4096,
-        .active_mtu = (enum ibv_mtu)gid_table_mtu(),
-        .gid_tbl_len = (int)gid_table_length(),
-        .port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+        .active_mtu = (enum ibv_mtu)gid_table_mtu(gids),
+        .gid_tbl_len = (int)gid_table_length(gids),
+        .port_cap_flags = infiniband ? IBV_PORT_CM_SUP : IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
         .max_msg_sz = MESSAGE_LENGTH_MAX,
         .pkey_tbl_len = 1,
-        .lid = port_lid(),
+        .lid = port_lid(gids),
+        .sm_lid = infiniband ? SUBNET_MANAGER_LID : 0,
         .max_vl_num = 1,
         .active_width = WIDTH_4X,
         .active_speed = SPEED_25_GBPS,
-        .phys_state = LINK_UP,
-        .link_layer = IBV_LINK_LAYER_ETHERNET,
-        .flags = GRH_REQUIRED,
+        .phys_state = up ? LINK_UP : LINK_POLLING,
+        .link_layer = infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET,
+        .flags = infiniband ? 0 : GRH_REQUIRED,
     };
     memset(ret_attributes, 0, length);
     memcpy(ret_attributes, &attributes, length < sizeof attributes ? length : sizeof attributes);
@@ -82,23 +125,27 @@ PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
                          union ibv_gid *ret_gid)
 {
     struct address address;
-    if (port != PORT_NUMBER || index < 0 || !gid_table_get((uint32_t)index, &address)) {
+    struct gid_table *gids = devices_gids(context->device, port);
+    if (gids == NULL || index < 0 || !gid_table_get(gids, (uint32_t)index, &address)) {
         errno = EINVAL;
         return -1;
     }
-    memcpy(ret_gid->raw, address.gid.bytes, sizeof ret_gid->raw);
+    struct gid gid = public_gid((uint32_t)index, &address);
+    memcpy(ret_gid->raw, gid.bytes, sizeof ret_gid->raw);
     return 0;
 }
 
-static void fill_entry(uint32_t index, const struct address *address, void *ret_entry, size_t size)
+static void fill_entry(uint32_t port, uint32_t index, const struct address *address,
+                       void *ret_entry, size_t size)
 {
+    struct gid gid = public_gid(index, address);
     struct ibv_gid_entry entry = {
         .gid_index = index,
-        .port_num = PORT_NUMBER,
-        .gid_type = IBV_GID_TYPE_ROCE_V2,
+        .port_num = port,
+        .gid_type = devices_are_infiniband() ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2,
         .ndev_ifindex = address->interface_index,
     };
-    memcpy(entry.gid.raw, address->gid.bytes, sizeof entry.gid.raw);
+    memcpy(entry.gid.raw, gid.bytes, sizeof entry.gid.raw);
     memset(ret_entry, 0, size);
     memcpy(ret_entry, &entry, size < sizeof entry ? size : sizeof entry);
 }
@@ -110,13 +157,14 @@ PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_
     if (flags != 0) {
         return EOPNOTSUPP;
     }
-    if (port != PORT_NUMBER || !gid_table_get(index, &address)) {
+    struct gid_table *gids = devices_gids(context->device, port);
+    if (gids == NULL || !gid_table_get(gids, index, &address)) {
         return EINVAL;
     }
     if (gid_is_zero(&address.gid)) {
         return ENODATA;
     }
-    fill_entry(index, &address, ret_entry, size);
+    fill_entry(port, index, &address, ret_entry, size);
     return 0;
 }
 
@@ -124,18 +172,21 @@ PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_
                                     size_t room, uint32_t flags, size_t size)
 {
     struct address address;
+    struct gid_table *gids;
     size_t count = 0;
     if (flags != 0) {
         return -EOPNOTSUPP;
     }
-    for (uint32_t i = 0; gid_table_get(i, &address); i++) {
-        if (gid_is_zero(&address.gid)) {
-            continue;
+    for (uint32_t port = 1; (gids = devices_gids(context->device, port)) != NULL; port++) {
+        for (uint32_t i = 0; gid_table_get(gids, i, &address); i++) {
+            if (gid_is_zero(&address.gid)) {
+                continue;
+            }
+            if (count == room) {
+                return -EINVAL;
+            }
+            fill_entry(port, i, &address, (char *)ret_entries + count++ * size, size);
         }
-        if (count == room) {
-            return -EINVAL;
-        }
-        fill_entry(i, &address, (char *)ret_entries + count++ * size, size);
     }
     return (ssize_t)count;
 }
@@ -147,17 +198,18 @@ PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigne
                               int *ret_type)
 {
     struct address address;
-    if (port != PORT_NUMBER || !gid_table_get(index, &address)) {
+    struct gid_table *gids = devices_gids(context->device, port);
+    if (gids == NULL || !gid_table_get(gids, index, &address)) {
         errno = EINVAL;
         return -1;
     }
-    *ret_type = gid_is_zero(&address.gid) ? 0 : SYSFS_GID_ROCE2;
+    *ret_type = gid_is_zero(&address.gid) || devices_are_infiniband() ? 0 : SYSFS_GID_ROCE2;
     return 0;
 }
 
 PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *ret_pkey)
 {
-    if (port != PORT_NUMBER || index != 0) {
+    if (devices_gids(context->device, port) == NULL || index != 0) {
         errno = EINVAL;
         return -1;
     }
@@ -167,34 +219,20 @@ PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, 
 
 PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 {
-    if (port != PORT_NUMBER || pkey != PKEY_DEFAULT.value) {
+    if (devices_gids(context->device, port) == NULL || pkey != PKEY_DEFAULT.value) {
         errno = EINVAL;
         return -1;
     }
     return 0;
 }
 
-#define SCOPE_MASK            0x0fu /* of the second byte of an IPv6 multicast address */
-#define SCOPE_INTERFACE_LOCAL 1u
-#define SCOPE_LINK_LOCAL      2u
-
-struct gid port_group(const union ibv_gid *gid)
-{
-    struct gid group;
-    memcpy(group.bytes, gid->raw, sizeof group.bytes);
-    if (group.bytes[0] == 0xff && (group.bytes[1] & SCOPE_MASK) == SCOPE_INTERFACE_LOCAL) {
-        group.bytes[1] = (uint8_t)((group.bytes[1] & ~SCOPE_MASK) | SCOPE_LINK_LOCAL);
-    }
-    return group;
-}
-
 /* Programs give groups an IPv6 address (perftest's default is one) and take whatever source GID
  * they find. No packet has addresses of two families: then the interface's own IPv6 address is the
  * source. */
-static bool source_for_group(struct address *local)
+static bool source_for_group(struct gid_table *gids, struct address *local)
 {
     struct address other;
-    for (uint32_t i = 0; gid_table_get(i, &other); i++) {
+    for (uint32_t i = 0; gid_table_get(gids, i, &other); i++) {
         if (other.interface_index == local->interface_index && !gid_is_zero(&other.gid) &&
             !gid_is_ipv4(&other.gid)) {
             *local = other;
@@ -204,20 +242,22 @@ static bool source_for_group(struct address *local)
     return false;
 }
 
-bool port_path(const struct ibv_ah_attr *vector, uint32_t entropy, struct path *ret_path)
+bool port_path(struct ibv_context *context, const struct ibv_ah_attr *vector, uint32_t entropy,
+               struct path *ret_path)
 {
+    struct gid_table *gids = devices_gids(context->device, vector->port_num);
     struct address local;
     struct gid remote;
     uint32_t index = vector->is_global ? vector->grh.sgid_index : 0;
-    if (!gid_table_get(index, &local) || gid_is_zero(&local.gid)) {
+    if (gids == NULL || !gid_table_get(gids, index, &local) || gid_is_zero(&local.gid)) {
         return false;
     }
     if (vector->is_global) {
-        remote = port_group(&vector->grh.dgid);
-    } else if (!port_gid_of_lid(vector->dlid, &remote)) {
+        remote = destination_of(&vector->grh.dgid);
+    } else if (!gid_of_lid(gids, vector->dlid, &remote)) {
         return false;
     }
-    if (remote.bytes[0] == 0xff && gid_is_ipv4(&local.gid) && !source_for_group(&local)) {
+    if (remote.bytes[0] == 0xff && gid_is_ipv4(&local.gid) && !source_for_group(gids, &local)) {
         return false;
     }
     if (gid_is_zero(&remote) || gid_is_ipv4(&remote) != gid_is_ipv4(&local.gid)) {

@@ -333,10 +333,11 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
     if (error != 0) {
         return error;
     }
-    if (((mask & IBV_QP_PORT) != 0 && attributes->port_num != PORT_NUMBER) ||
+    if (((mask & IBV_QP_PORT) != 0 &&
+         devices_gids(ibv->context->device, attributes->port_num) == NULL) ||
         ((mask & IBV_QP_PKEY_INDEX) != 0 && attributes->pkey_index != 0) ||
         ((mask & IBV_QP_AV) != 0 &&
-         !port_path(&attributes->ah_attr, ibv->qp_num * 31 + attributes->dest_qp_num,
+         !port_path(ibv->context, &attributes->ah_attr, ibv->qp_num * 31 + attributes->dest_qp_num,
                     &core.path))) {
         return EINVAL;
     }

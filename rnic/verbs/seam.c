@@ -2,7 +2,6 @@
 
 #include "rnic/io/loop.h"
 #include "rnic/verbs/errno_of.h"
-#include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/objects.h"
 
 static const struct weir_seam the_seam = {
@@ -26,7 +25,7 @@ static const struct weir_seam the_seam = {
     .address_route = address_route,
     .address_from_socket = address_from_socket,
     .address_to_socket = address_to_socket,
-    .gid_table_find = gid_table_find,
+    .devices_find = devices_find,
     .loop_registry = loop_registry,
     .loop_set_cm_wake = loop_set_cm_wake,
     .loop_is_ours = loop_is_ours,

@@ -11,6 +11,7 @@
 #include "rnic/io/address.h"
 #include "rnic/io/notify.h"
 #include "rnic/io/registry.h"
+#include "rnic/verbs/devices.h"
 
 /* Each entry is the function of the same name, whose header says what it does. */
 struct weir_seam {
@@ -43,7 +44,7 @@ struct weir_seam {
     enum status (*address_from_socket)(const struct sockaddr *, struct gid *, uint16_t *);
     socklen_t (*address_to_socket)(const struct gid *, uint16_t, uint32_t,
                                    struct sockaddr_storage *);
-    bool (*gid_table_find)(const struct gid *, uint32_t *);
+    bool (*devices_find)(const struct gid *, struct device_place *);
 
     struct registry *(*loop_registry)(struct engine *);
     void (*loop_set_cm_wake)(struct engine *, void (*)(void *), void *);

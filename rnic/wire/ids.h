@@ -54,6 +54,12 @@ static inline bool gid_is_ipv4(const struct gid *gid)
     return memcmp(gid->bytes, prefix, sizeof prefix) == 0;
 }
 
+/* What a port of that address calls its LID: the lower half of the address. */
+static inline uint16_t gid_lid(const struct gid *gid)
+{
+    return (uint16_t)(gid->bytes[14] << 8 | gid->bytes[15]);
+}
+
 /* ff00::/8, or 224.0.0.0/4 as an IPv4-mapped address. */
 static inline bool gid_is_multicast(const struct gid *gid)
 {
