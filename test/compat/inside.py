@@ -40,7 +40,7 @@ def judge(stage, row):
     text = stage.all_text()
     report = re.search(SANITIZER_REPORT, text)
     if report:
-        raise Failed(f"sanitizer: {text[report.start():report.start() + 1500]}")
+        raise Failed(f"sanitizer: {text[max(0, report.start() - 100):report.start() + 1500]}")
     if stage.valgrind:
         errors = valgrind_errors(stage)
         if errors:

@@ -15,7 +15,7 @@ import time
 from model import Evidence, Failed, Output, Skipped, shorten
 
 REFUSED = r"REJECTED, error:? 8|event bl blka 8|RDMA_CM_EVENT_REJECTED|Connection refused"
-SANITIZER_REPORT = r"ERROR: AddressSanitizer.*|.*runtime error: .*|WARNING: ThreadSanitizer.*"
+SANITIZER_REPORT = r"ERROR: AddressSanitizer|: runtime error: |WARNING: ThreadSanitizer"
 OUR_WARNING = r"^weir(?: strict)?: .*"
 
 
@@ -166,9 +166,9 @@ class Stage:
                 self.ready("tcp", process, number)
         elif how == "tcp":
             self.wait_until(lambda: tcp_listeners() >= number, "a listening socket", process)
-        elif how == "cm":
+        elif how in ("cm", "member"):
             self.wait_until(lambda: udp_sockets(4791) >= number, "an open device", process)
-            time.sleep(0.1)
+            time.sleep(0.5 if how == "member" else 0.1)
         elif how:
             self.wait_until(lambda: re.search(how, process.text(), re.MULTILINE), f"'{how}'", process)
 
