@@ -1,0 +1,33 @@
+"""fio's rdma engine: the client chooses the verb, the server follows. Blocks that are sent carry a header
+with a checksum that the receiving job verifies."""
+from model import Row, above, absent, line, proof, wire
+
+GROUP = "fio"
+PACKAGES = ["fio"]
+SIZE = 16 << 20
+
+
+def row(verb, server_mode, client_mode, options="", verify="", quick=False):
+    common = "--ioengine=rdma --port=8888 --bs=64k --size=16m --iodepth=16"
+    server = f"fio --name=server {common} --rw={server_mode} {options}{verify}"
+    client = f"fio --name=client {common} --hostname=127.0.0.1 --verb={verb} --rw={client_mode} {options}"
+    if verify:
+        client += verify + " --do_verify=0"
+    checks = [line(r"(READ|WRITE): bw=[0-9.]+", text="a sum of what was moved"),
+              line(r"err= 0"), line(r"err= 0", where=0), absent("verify: bad|verify failed|fio: .*error", 0,
+                                                                 "no error, no bad block"),
+              above(r"io=([0-9.]+)MiB", "MiB moved", 15.9), wire(SIZE)]
+    if verify:
+        checks.append(proof(f"the receiving fio verifies each block ({verify.split('=')[1]})"))
+    return Row(f"{verb}{' ' + verify.strip() if verify else ''}{' ' + options.strip() if options else ''}",
+               [server.strip(), client.strip()], checks, ready="cm", quick=quick, timeout_s=40)
+
+
+ROWS = [
+    row("write", "read", "write", quick=True),
+    row("read", "read", "write", quick=True),
+    row("send", "read", "write"),
+    row("send", "read", "write", verify=" --verify=crc32c", quick=True),
+    row("send", "read", "write", verify=" --verify=sha256"),
+    row("write", "read", "write", "--iodepth_batch=4 "),
+]

@@ -1,0 +1,41 @@
+"""Open MPI over three ways to verbs: UCX, libfabric, and its own openib."""
+import os
+
+from model import Evidence, Row, line, wire
+from stage import bytes_on_wire
+
+GROUP = "Open MPI"
+PACKAGES = ["openmpi-bin", "libopenmpi3"]
+SOURCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mpi_check.c")
+MPIRUN = "mpirun -np 4 --oversubscribe --allow-run-as-root"
+
+
+def row(name, options, quick=False, run_options="", environment=None, least=10000000):
+    command = f"{MPIRUN} {options} ./mpi_check"
+
+    def body(stage):
+        stage.run(f"mpicc -O1 -o mpi_check {SOURCE}", native=True)
+        before = bytes_on_wire()
+        done = stage.run(command)
+        return Evidence([done], bytes_on_wire() - before)
+    return Row(name, [command],
+               [*[line(f"^checked {pattern} {size}$") for pattern in ("ring", "allreduce", "alltoall")
+                  for size in (1, 1000, 100000)], wire(least)],
+               body=body, quick=quick, run_options=run_options, timeout_s=90,
+               environment=environment or {}, programs=["mpirun", "mpicc"])
+
+
+
+
+
+
+
+ROWS = [
+    row("pml ucx, rc_verbs", "--mca pml ucx -x UCX_TLS=rc_verbs,ud_verbs,self -x UCX_NET_DEVICES=weir0:1",
+        quick=True),
+    row("pml ucx, ud_verbs", "--mca pml ucx -x UCX_TLS=ud_verbs,self -x UCX_NET_DEVICES=weir0:1"),
+    row("mtl ofi, verbs;ofi_rxm", "--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include 'verbs;ofi_rxm'",
+        quick=True),
+    row("btl openib", "--mca pml ob1 --mca btl openib,self --mca btl_openib_allow_ib 1",
+        run_options="--link-layer infiniband"),
+]
