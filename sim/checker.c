@@ -104,6 +104,8 @@ static enum completion_kind send_kind(enum work_kind kind)
         return COMPLETED_COMPARE_SWAP;
     case WORK_FETCH_ADD:
         return COMPLETED_FETCH_ADD;
+    case WORK_ATOMIC_WRITE:
+        return COMPLETED_ATOMIC_WRITE;
     case WORK_LOCAL_INVALIDATE:
         return COMPLETED_LOCAL_INVALIDATE;
     case WORK_BIND_WINDOW:

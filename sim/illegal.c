@@ -115,14 +115,16 @@ static bool wrong_place(struct world *world, struct end *end, struct op *op)
 
 static void spoil_remote(struct world *world, struct end *end, struct op *op)
 {
-    if (program_is_atomic(op->kind) && dice_percent(&world->plan, 30)) {
+    bool aligned = program_is_atomic(op->kind) || op->kind == WORK_ATOMIC_WRITE;
+    if (aligned && dice_percent(&world->plan, 30)) {
         op->remote_address += dice_range(&world->plan, 1, 7);
         op->may = MAY(COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
         op->cell = NULL;
+        op->has_target = false;
         return;
     }
     uint32_t which = dice_below(&world->plan, 6);
-    wrong_remote(world, end, op, program_is_atomic(op->kind) && which == 2 ? 0 : which);
+    wrong_remote(world, end, op, aligned && which == 2 ? 0 : which);
 }
 
 /* No such queue, or one of another XRC domain. */

@@ -4,6 +4,7 @@
 
 #include "rnic/base/check.h"
 #include "sim/checker.h"
+#include "sim/program.h"
 #include "sim/workload.h"
 
 static bool space_lives(const struct space *space)
@@ -95,7 +96,7 @@ void judge_done(struct world *world, struct end *end, uint32_t index)
     if (op->consumer != UINT32_MAX) {
         judge_consumer(world, end, op);
     }
-    if (op->kind == WORK_WRITE || op->kind == WORK_WRITE_IMMEDIATE) {
+    if (program_is_write(op->kind)) {
         judge_written(world, end, op);
         model_apply(&op->target, 1, 0, op->data, op->length);
     }

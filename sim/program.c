@@ -126,7 +126,7 @@ static enum work_kind choose_kind(struct world *world, const struct end *end)
     static const enum work_kind reliable[] = {
         WORK_SEND,  WORK_SEND,         WORK_SEND_IMMEDIATE,  WORK_WRITE,
         WORK_WRITE, WORK_WRITE,        WORK_WRITE_IMMEDIATE, WORK_READ,
-        WORK_READ,  WORK_COMPARE_SWAP, WORK_FETCH_ADD,       WORK_FETCH_ADD,
+        WORK_READ,  WORK_COMPARE_SWAP, WORK_FETCH_ADD,       WORK_ATOMIC_WRITE,
     };
     static const enum work_kind unreliable[] = {
         WORK_SEND,
@@ -135,7 +135,9 @@ static enum work_kind choose_kind(struct world *world, const struct end *end)
         WORK_WRITE_IMMEDIATE,
     };
     if (service_is_reliable(end->service)) {
-        return reliable[dice_below(&world->plan, sizeof reliable / sizeof reliable[0])];
+        enum work_kind kind =
+            reliable[dice_below(&world->plan, sizeof reliable / sizeof reliable[0])];
+        return kind == WORK_ATOMIC_WRITE && end->service != SERVICE_RC ? WORK_FETCH_ADD : kind;
     }
     return unreliable[dice_below(&world->plan, end->service == SERVICE_UC ? 4 : 2)];
 }
@@ -160,7 +162,7 @@ static void fill_message(struct world *world, struct op *op, uint32_t tag)
 /* Part of the range in which WRITEs and READs of one queue meet. */
 static bool choose_hot(struct world *world, struct end *end, struct op *op)
 {
-    if (end->hot.length == 0 || !dice_percent(&world->plan, 40)) {
+    if (op->kind == WORK_ATOMIC_WRITE || end->hot.length == 0 || !dice_percent(&world->plan, 40)) {
         return false;
     }
     if (op->length > end->hot.length) {
@@ -191,7 +193,8 @@ static bool plan_write_or_read(struct world *world, struct end *end, struct op *
         bool write = program_is_write(op->kind);
         unsigned right = write ? ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ;
         unsigned access = dice_percent(&world->plan, 50) ? right : PROGRAM_ACCESS_ALL;
-        if (!program_take(world, end->peer->space, access, false, op->length, 1, &op->target)) {
+        if (!program_take(world, end->peer->space, access, false, op->length,
+                          op->kind == WORK_ATOMIC_WRITE ? 8 : 1, &op->target)) {
             return false;
         }
         if (!write) {
@@ -263,7 +266,7 @@ static bool plan_op(struct world *world, struct end *end, struct op *op, uint32_
         op->length = 8;
         return plan_atomic(world, end, op);
     }
-    op->length = legal_length(world, end, op);
+    op->length = op->kind == WORK_ATOMIC_WRITE ? 8 : legal_length(world, end, op);
     bool sends = program_is_send(op->kind) || program_is_write(op->kind);
     op->inline_data = sends && op->length <= end->limits.max_inline && dice_percent(dice, 50);
     if (!scatter(world, end->space, end->limits.max_sge, op->length, op->spans, op->sges,

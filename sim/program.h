@@ -15,7 +15,7 @@ static inline bool program_is_send(enum work_kind kind)
 
 static inline bool program_is_write(enum work_kind kind)
 {
-    return kind == WORK_WRITE || kind == WORK_WRITE_IMMEDIATE;
+    return kind == WORK_WRITE || kind == WORK_WRITE_IMMEDIATE || kind == WORK_ATOMIC_WRITE;
 }
 
 static inline bool program_is_atomic(enum work_kind kind)

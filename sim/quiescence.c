@@ -4,6 +4,7 @@
 
 #include "sim/checker.h"
 #include "sim/judge.h"
+#include "sim/program.h"
 
 static bool space_lives(const struct space *space)
 {
@@ -175,7 +176,7 @@ static void settle_end(const struct world *world, struct end *end)
         if (!may_have_happened(end, op)) {
             continue;
         }
-        bool write = op->kind == WORK_WRITE || op->kind == WORK_WRITE_IMMEDIATE;
+        bool write = program_is_write(op->kind);
         if (write && op->has_target && is_certain(world, end, op)) {
             model_apply(&op->target, 1, 0, op->data, op->length);
         } else if (write && op->has_target && sends_unknown_bytes(op)) {

@@ -76,6 +76,7 @@ static bool sends_data(enum work_kind kind)
     case WORK_SEND_INVALIDATE:
     case WORK_WRITE:
     case WORK_WRITE_IMMEDIATE:
+    case WORK_ATOMIC_WRITE:
         return true;
     default:
         return false;

@@ -31,6 +31,7 @@ enum work_kind {
     WORK_READ,
     WORK_COMPARE_SWAP,
     WORK_FETCH_ADD,
+    WORK_ATOMIC_WRITE, /* eight bytes: of the SGEs, or, without any, `swap_or_add` as it lies */
     WORK_LOCAL_INVALIDATE,
     WORK_BIND_WINDOW,
     WORK_KIND_COUNT,
@@ -104,6 +105,7 @@ enum completion_kind {
     COMPLETED_READ,
     COMPLETED_COMPARE_SWAP,
     COMPLETED_FETCH_ADD,
+    COMPLETED_ATOMIC_WRITE,
     COMPLETED_LOCAL_INVALIDATE,
     COMPLETED_BIND_WINDOW,
     COMPLETED_RECEIVE,

@@ -18,8 +18,9 @@ static struct packet start_answer(const struct qp *qp, uint8_t opcode, struct ps
 
 static enum step transmit_atomic(struct qp *qp, struct replay_entry *entry)
 {
-    struct packet packet = start_answer(qp, OPCODE(qp->service, FORM_ATOMIC_ACKNOWLEDGE),
-                                        entry->first_psn, entry->msn);
+    uint8_t form = entry->is_write ? FORM_READ_RESPONSE_ONLY : FORM_ATOMIC_ACKNOWLEDGE;
+    struct packet packet =
+        start_answer(qp, OPCODE(qp->service, form), entry->first_psn, entry->msn);
     packet.original = entry->original;
     if (!qp_emit(qp, &qp->attributes.path, &packet, NULL)) {
         return STEP_FULL;

@@ -16,7 +16,7 @@ static struct send_slot *head_slot(const struct qp *qp)
 static bool needs_data(const struct send_slot *slot)
 {
     return slot->kind == WORK_READ || slot->kind == WORK_COMPARE_SWAP ||
-           slot->kind == WORK_FETCH_ADD;
+           slot->kind == WORK_FETCH_ADD || slot->kind == WORK_ATOMIC_WRITE;
 }
 
 static void refuse(struct qp *qp, enum packet_refusal refusal)
@@ -177,6 +177,11 @@ static void receive_read_response(struct qp *qp, struct instant now, const struc
 {
     struct send_slot *slot = awaited(qp, now, packet->psn);
     if (slot == NULL) {
+        return;
+    }
+    if (slot->kind == WORK_ATOMIC_WRITE && packet->info->first && packet->info->last &&
+        packet->payload_length == 0) {
+        requester_answered(qp, now, 1);
         return;
     }
     if (slot->kind != WORK_READ) {

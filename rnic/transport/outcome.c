@@ -36,6 +36,7 @@ void qp_complete_send(struct qp *qp, enum completion_status status)
         [WORK_READ] = COMPLETED_READ,
         [WORK_COMPARE_SWAP] = COMPLETED_COMPARE_SWAP,
         [WORK_FETCH_ADD] = COMPLETED_FETCH_ADD,
+        [WORK_ATOMIC_WRITE] = COMPLETED_ATOMIC_WRITE,
         [WORK_LOCAL_INVALIDATE] = COMPLETED_LOCAL_INVALIDATE,
         [WORK_BIND_WINDOW] = COMPLETED_BIND_WINDOW,
     };

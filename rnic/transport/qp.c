@@ -181,8 +181,9 @@ static bool offers(enum service service, const struct send_request *request)
 {
     switch (service) {
     case SERVICE_RC:
-    case SERVICE_XRC:
         return true;
+    case SERVICE_XRC:
+        return request->kind != WORK_ATOMIC_WRITE;
     case SERVICE_UC:
         return request->kind == WORK_SEND || request->kind == WORK_SEND_IMMEDIATE ||
                request->kind == WORK_WRITE || request->kind == WORK_WRITE_IMMEDIATE ||
@@ -195,7 +196,7 @@ static bool offers(enum service service, const struct send_request *request)
 
 static bool is_atomic(enum work_kind kind)
 {
-    return kind == WORK_COMPARE_SWAP || kind == WORK_FETCH_ADD;
+    return kind == WORK_COMPARE_SWAP || kind == WORK_FETCH_ADD || kind == WORK_ATOMIC_WRITE;
 }
 
 /* All that can be said of a request without looking at the queue. */
@@ -210,7 +211,8 @@ static enum status check_send(const struct qp *qp, const struct send_request *re
     if (!offers(qp->service, request)) {
         return STATUS_INVALID;
     }
-    if (is_atomic(request->kind)) {
+    bool holds_value = request->kind == WORK_ATOMIC_WRITE && request->sge_count == 0;
+    if (is_atomic(request->kind) && !holds_value) {
         uint64_t length = 0;
         for (uint32_t i = 0; i < request->sge_count; i++) {
             length += request->sges[i].length;

@@ -20,6 +20,7 @@ struct replay_entry {
     uint32_t packet_count;
     uint32_t msn;
     bool is_atomic;
+    bool is_write;     /* an atomic write: nothing was brought */
     uint64_t address;  /* READ */
     uint64_t original; /* atomic: what was there */
     struct memory_key key;

@@ -53,6 +53,22 @@ void request_describe_atomic(const struct qp *qp, const struct send_slot *slot,
     *ret_packet = packet;
 }
 
+enum memory_verdict request_describe_atomic_write(struct qp *qp, const struct send_slot *slot,
+                                                  struct packet *ret_packet,
+                                                  struct fragment_list *list)
+{
+    struct packet packet = start_packet(qp, slot, 0);
+    packet.opcode = OPCODE(SERVICE_RC, FORM_ATOMIC_WRITE);
+    packet.dma_length = packet.payload_length = sizeof slot->swap_or_add;
+    *ret_packet = packet;
+    if (slot->length == 0) {
+        list->fragments[list->count++] =
+            (struct fragment){(const uint8_t *)&slot->swap_or_add, sizeof slot->swap_or_add};
+        return MEMORY_GRANTED;
+    }
+    return request_gather(qp, slot, 0, packet.payload_length, list);
+}
+
 enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, uint32_t index,
                                    uint32_t length, struct fragment_list *list)
 {

@@ -19,6 +19,10 @@ void request_describe_read(const struct qp *qp, const struct send_slot *slot, ui
 void request_describe_atomic(const struct qp *qp, const struct send_slot *slot,
                              struct packet *ret_packet);
 
+/* Headers and the eight bytes. */
+enum memory_verdict request_describe_atomic_write(struct qp *qp, const struct send_slot *slot,
+                                                  struct packet *ret_packet,
+                                                  struct fragment_list *list);
 /* Appends the payload of packet `index` of the request at the cursor. */
 enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, uint32_t index,
                                    uint32_t length, struct fragment_list *list) MUST_USE;

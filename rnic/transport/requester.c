@@ -35,9 +35,11 @@ void requester_go_back(struct qp *qp)
     qp_schedule(qp);
 }
 
+/* An atomic write too, though with none: its answer is a READ response of length 0. */
 static bool is_answered_with_data(enum work_kind kind)
 {
-    return kind == WORK_READ || kind == WORK_COMPARE_SWAP || kind == WORK_FETCH_ADD;
+    return kind == WORK_READ || kind == WORK_COMPARE_SWAP || kind == WORK_FETCH_ADD ||
+           kind == WORK_ATOMIC_WRITE;
 }
 
 bool requester_ends_demand(const struct qp *qp, const struct send_slot *slot, uint32_t packets)
@@ -213,6 +215,14 @@ static void passed(struct qp *qp, struct instant now, struct send_slot *slot, ui
     }
 }
 
+/* No key grants what the request is to send. */
+static void fail_locally(struct qp *qp, struct send_slot *slot)
+{
+    slot->status = COMPLETION_LOCAL_PROTECTION_ERROR;
+    slot->finished = true;
+    requester_settle(qp);
+}
+
 static enum step send_data(struct qp *qp, struct instant now, struct send_slot *slot)
 {
     struct requester *requester = &qp->requester;
@@ -228,9 +238,7 @@ static enum step send_data(struct qp *qp, struct instant now, struct send_slot *
     struct fragment_list payload = {fragments, OUTGOING_FRAGMENT_MAX, 0};
     if (request_gather(qp, slot, requester->packet, packet.payload_length, &payload) !=
         MEMORY_GRANTED) {
-        slot->status = COMPLETION_LOCAL_PROTECTION_ERROR;
-        slot->finished = true;
-        requester_settle(qp);
+        fail_locally(qp, slot);
         return STEP_IDLE;
     }
     if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
@@ -248,8 +256,15 @@ static enum step send_demand(struct qp *qp, struct instant now, struct send_slot
         return STEP_IDLE;
     }
     struct packet packet;
+    struct fragment fragments[OUTGOING_FRAGMENT_MAX];
+    struct fragment_list payload = {fragments, OUTGOING_FRAGMENT_MAX, 0};
     uint32_t count = 1;
-    if (slot->kind == WORK_READ) {
+    if (slot->kind == WORK_ATOMIC_WRITE) {
+        if (request_describe_atomic_write(qp, slot, &packet, &payload) != MEMORY_GRANTED) {
+            fail_locally(qp, slot);
+            return STEP_IDLE;
+        }
+    } else if (slot->kind == WORK_READ) {
         uint32_t mask = (1u << (READ_CHUNK_SHIFT - qp->mtu_shift)) - 1;
         uint32_t end = (requester->packet | mask) + 1;
         end = end < slot->packet_count ? end : slot->packet_count;
@@ -262,7 +277,7 @@ static enum step send_demand(struct qp *qp, struct instant now, struct send_slot
     if (in_flight > 0 && in_flight + count > window_packets(qp)) {
         return STEP_IDLE;
     }
-    if (!qp_emit(qp, &qp->attributes.path, &packet, NULL)) {
+    if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
         return STEP_FULL;
     }
     requester->reads_out++;

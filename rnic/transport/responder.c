@@ -126,6 +126,7 @@ static enum verdict check_rights(const struct qp *qp, const struct packet *packe
     unsigned needed = 0;
     switch (packet->info->operation) {
     case OPERATION_WRITE:
+    case OPERATION_ATOMIC_WRITE:
         needed = ACCESS_REMOTE_WRITE;
         break;
     case OPERATION_READ_REQUEST:
@@ -366,6 +367,34 @@ static enum verdict execute_atomic(struct qp *qp, const struct packet *packet)
     return VERDICT_EXECUTED;
 }
 
+/* [IBA annex A19] Eight bytes at once, answered by a READ response of length 0 and, like an atomic,
+ * never executed twice. */
+static enum verdict execute_atomic_write(struct qp *qp, const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    struct replay_entry *entry = replay_add(&responder->replay);
+    uint64_t value;
+    uint8_t *bytes;
+    if (entry == NULL || packet->remote_address % sizeof value != 0 ||
+        packet->dma_length != sizeof value || packet->payload_length != sizeof value) {
+        return VERDICT_INVALID;
+    }
+    if (!granted(qp, packet->remote_key, packet->remote_address, sizeof value, ACCESS_REMOTE_WRITE,
+                 &bytes)) {
+        return VERDICT_ACCESS;
+    }
+    memcpy(&value, packet->payload, sizeof value);
+    memcpy(bytes, &value, sizeof value); /* one store: the address is aligned */
+    finish_message(responder);
+    entry->first_psn = packet->psn;
+    entry->packet_count = 1;
+    entry->msn = responder->msn;
+    entry->is_atomic = true;
+    entry->is_write = true;
+    entry->end = 1;
+    return VERDICT_EXECUTED;
+}
+
 static enum verdict execute(struct qp *qp, const struct packet *packet)
 {
     switch (packet->info->operation) {
@@ -378,6 +407,8 @@ static enum verdict execute(struct qp *qp, const struct packet *packet)
     case OPERATION_COMPARE_SWAP:
     case OPERATION_FETCH_ADD:
         return execute_atomic(qp, packet);
+    case OPERATION_ATOMIC_WRITE:
+        return execute_atomic_write(qp, packet);
     default:
         return VERDICT_INVALID;
     }

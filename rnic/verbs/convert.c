@@ -40,6 +40,7 @@ static const struct {
     [IBV_WR_RDMA_READ] = {true, WORK_READ},
     [IBV_WR_ATOMIC_CMP_AND_SWP] = {true, WORK_COMPARE_SWAP},
     [IBV_WR_ATOMIC_FETCH_AND_ADD] = {true, WORK_FETCH_ADD},
+    [IBV_WR_ATOMIC_WRITE] = {true, WORK_ATOMIC_WRITE},
     [IBV_WR_LOCAL_INV] = {true, WORK_LOCAL_INVALIDATE},
     [IBV_WR_BIND_MW] = {true, WORK_BIND_WINDOW},
     [IBV_WR_SEND_WITH_INV] = {true, WORK_SEND_INVALIDATE},
@@ -49,7 +50,7 @@ int convert_operation(const struct ibv_send_wr *wr, struct send_request *ret_req
 {
     if ((size_t)wr->opcode >= sizeof operations / sizeof *operations ||
         !operations[wr->opcode].known) {
-        return wr->opcode == IBV_WR_TSO || wr->opcode == IBV_WR_ATOMIC_WRITE ? EOPNOTSUPP : EINVAL;
+        return wr->opcode == IBV_WR_TSO ? EOPNOTSUPP : EINVAL;
     }
     ret_request->kind = operations[wr->opcode].kind;
     switch (ret_request->kind) {
@@ -113,6 +114,7 @@ enum ibv_wc_opcode convert_opcode(enum completion_kind kind)
         [COMPLETED_READ] = IBV_WC_RDMA_READ,
         [COMPLETED_COMPARE_SWAP] = IBV_WC_COMP_SWAP,
         [COMPLETED_FETCH_ADD] = IBV_WC_FETCH_ADD,
+        [COMPLETED_ATOMIC_WRITE] = IBV_WC_ATOMIC_WRITE,
         [COMPLETED_LOCAL_INVALIDATE] = IBV_WC_LOCAL_INV,
         [COMPLETED_BIND_WINDOW] = IBV_WC_BIND_MW,
         [COMPLETED_RECEIVE] = IBV_WC_RECV,

@@ -31,6 +31,7 @@ static int check_strictly(struct soft_qp *qp, const struct send_request *request
         [WORK_READ] = "an RDMA READ",
         [WORK_COMPARE_SWAP] = "a compare and swap",
         [WORK_FETCH_ADD] = "a fetch and add",
+        [WORK_ATOMIC_WRITE] = "an atomic write",
     };
     bool fills = request->kind == WORK_READ || request->kind == WORK_COMPARE_SWAP ||
                  request->kind == WORK_FETCH_ADD;

@@ -210,6 +210,7 @@ static uint64_t offered_operations(enum ibv_qp_type type)
 {
     switch (type) {
     case IBV_QPT_RC:
+        return OPERATIONS_RELIABLE | IBV_QP_EX_WITH_ATOMIC_WRITE;
     case IBV_QPT_XRC_SEND:
         return OPERATIONS_RELIABLE;
     case IBV_QPT_UC:

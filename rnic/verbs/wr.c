@@ -166,7 +166,8 @@ static void wr_segmentation_offload(struct ibv_qp_ex *qp, void *header, uint16_t
 
 static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t key, uint64_t address, const void *bytes)
 {
-    fail(batch_of(qp), EOPNOTSUPP);
+    memcpy(&begin_remote(qp, WORK_ATOMIC_WRITE, key, address)->swap_or_add, bytes,
+           sizeof(uint64_t));
 }
 
 static void wr_set_shared_queue(struct ibv_qp_ex *qp, uint32_t number)

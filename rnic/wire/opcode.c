@@ -1,5 +1,6 @@
 /* The table of opcodes. A row is written once, as its place and its headers; everything else in
- * struct opcode_info follows from that. [IBA 9.2.1 table 38; XRC: annex A14; CNP: A17.9.3] */
+ * struct opcode_info follows from that. [IBA 9.2.1 table 38; XRC: annex A14; atomic write: annex
+ * A19; CNP: A17.9.3] */
 #include "rnic/wire/opcode.h"
 
 #include <stddef.h>
@@ -86,6 +87,7 @@ static const struct opcode_info table[256] = {
     SEND_ONLY_ROWS(SERVICE_RC, REQUEST),
     WRITE_ROWS(SERVICE_RC, REQUEST),
     RELIABLE_ROWS(SERVICE_RC, REQUEST),
+    ROW(SERVICE_RC, ATOMIC_WRITE, ATOMIC_WRITE, REQUEST | ONLY | RETH | PAYLOAD),
 
     SEND_ROWS(SERVICE_UC, REQUEST),
     SEND_ONLY_ROWS(SERVICE_UC, REQUEST),

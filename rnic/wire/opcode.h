@@ -33,6 +33,7 @@ enum operation {
     OPERATION_ATOMIC_ACKNOWLEDGE,
     OPERATION_COMPARE_SWAP,
     OPERATION_FETCH_ADD,
+    OPERATION_ATOMIC_WRITE,
     OPERATION_CONGESTION, /* CNP */
 };
 
@@ -61,6 +62,7 @@ enum opcode_form {
     FORM_FETCH_ADD = 0x14,
     FORM_SEND_LAST_INVALIDATE = 0x16,
     FORM_SEND_ONLY_INVALIDATE = 0x17,
+    FORM_ATOMIC_WRITE = 0x1d, /* RC only */
 };
 
 #define OPCODE(service, form) ((uint8_t)((service) << 5 | (form)))

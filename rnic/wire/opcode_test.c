@@ -33,6 +33,7 @@ static void header_lengths(void **state)
     assert_int_equal(header_length(OPCODE(SERVICE_UD, FORM_SEND_ONLY_IMMEDIATE)), 24);
     assert_int_equal(header_length(OPCODE(SERVICE_XRC, FORM_WRITE_ONLY_IMMEDIATE)), 36);
     assert_int_equal(header_length(OPCODE(SERVICE_XRC, FORM_ACKNOWLEDGE)), 16);
+    assert_int_equal(header_length(OPCODE(SERVICE_RC, FORM_ATOMIC_WRITE)), 28);
     assert_int_equal(header_length(OPCODE_CNP), 28);
 }
 
@@ -49,7 +50,7 @@ static void which_opcodes_there_are(void **state)
         assert_true(info->header_length <= PACKET_HEADER_MAX);
         assert_int_equal(info->header_length % 4, 0);
     }
-    assert_int_equal(count[SERVICE_RC], 23);
+    assert_int_equal(count[SERVICE_RC], 24);
     assert_int_equal(count[SERVICE_UC], 12);
     assert_int_equal(count[SERVICE_RD], 0);
     assert_int_equal(count[SERVICE_UD], 2);
@@ -77,7 +78,8 @@ static void flags_agree_with_names(void **state)
         assert_int_equal(info->has_invalidate, strstr(info->name, "INVALIDATE") != NULL);
         bool is_write = info->operation == OPERATION_WRITE;
         assert_int_equal(is_write, strncmp(info->name, "WRITE", 5) == 0);
-        bool is_read = info->operation == OPERATION_READ_REQUEST;
+        bool is_read =
+            info->operation == OPERATION_READ_REQUEST || info->operation == OPERATION_ATOMIC_WRITE;
         assert_int_equal(info->has_reth, is_read || (is_write && info->first));
         bool is_response = info->has_aeth || info->has_atomic_ack ||
                            info->operation == OPERATION_READ_RESPONSE ||

@@ -276,6 +276,51 @@ static void write_behind_lost_read(void **state)
                      "4us A send 2 success\n");
 }
 
+/* Eight bytes, answered by a READ response without any. [IBA annex A19] Lost, it is given again and
+ * not written again. */
+static void atomic_write(void **state)
+{
+    (void)state;
+    static const uint64_t value = UINT64_C(0x1122334455667788);
+    scenario_connect(&s);
+    scenario_lose(&s, "B>A READ_RESPONSE_ONLY psn=7");
+    post((struct work){.kind = WORK_ATOMIC_WRITE, .id = 1, .at = 64, .swap_or_add = value});
+    scenario_run_for(&s, 5);
+    assert_memory_equal(s.b.bytes + 64, &value, sizeof value);
+    memset(s.b.bytes + 64, 0, sizeof value);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B ATOMIC_WRITE psn=7 length=8\n"
+                     "1us B>A READ_RESPONSE_ONLY psn=7 lost\n"
+                     "A>B ATOMIC_WRITE psn=7 length=8\n"
+                     "B>A READ_RESPONSE_ONLY psn=7\n"
+                     "A send 1 success\n");
+    static const uint64_t zero;
+    assert_memory_equal(s.b.bytes + 64, &zero, sizeof zero);
+}
+
+static void atomic_write_of_sges(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    post((struct work){.kind = WORK_ATOMIC_WRITE, .id = 1, .at = 64, .length = 8});
+    scenario_run(&s);
+    expect_equal_bytes(&s.a, &s.b, 64, 8);
+    assert_int_equal(scenario_post(&s.a, (struct work){.kind = WORK_ATOMIC_WRITE, .length = 4}),
+                     STATUS_INVALID);
+}
+
+static void atomic_write_is_aligned(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    post((struct work){.kind = WORK_ATOMIC_WRITE, .id = 1, .at = 68});
+    scenario_run(&s);
+    expect_trace(&s, "A>B ATOMIC_WRITE psn=7 length=8\n"
+                     "B event qp_request_error\n"
+                     "B>A NAK invalid_request psn=7\n"
+                     "A send 1 remote invalid request\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +335,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_more_than_agreed, start, stop),
         cmocka_unit_test_setup_teardown(fence, start, stop),
         cmocka_unit_test_setup_teardown(write_behind_lost_read, start, stop),
+        cmocka_unit_test_setup_teardown(atomic_write, start, stop),
+        cmocka_unit_test_setup_teardown(atomic_write_of_sges, start, stop),
+        cmocka_unit_test_setup_teardown(atomic_write_is_aligned, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
