@@ -172,8 +172,9 @@ static void print_coverage(const struct coverage *all, unsigned jobs)
            (unsigned long long)total.rnr_naks, (unsigned long long)total.connects,
            (unsigned long long)total.disconnects, (unsigned long long)total.overruns);
     static const char *const kinds[WORK_KIND_COUNT] = {
-        "send", "send_immediate", "send_invalidate", "write",        "write_immediate",
-        "read", "compare_swap",   "fetch_add",       "atomic_write", "local_invalidate",
+        "send",        "send_immediate", "send_invalidate", "write",        "write_immediate",
+        "read",        "compare_swap",   "fetch_add",       "atomic_write", "local_invalidate",
+        "bind_window",
     };
     printf("done:");
     for (unsigned i = 0; i < WORK_KIND_COUNT; i++) {
