@@ -43,6 +43,9 @@ void loop_leave_group(struct engine *engine, const struct gid *group, uint32_t i
 /* `wake` is called, under the engine's lock, when cm has queued an event where none was: it must
  * not call cm back, but may post to a notify. NULL: nobody. Takes effect before it returns. */
 void loop_set_cm_wake(struct engine *engine, void (*wake)(void *context), void *context);
+/* `changed` is called by the background thread, without the engine's lock, when addresses or links
+ * of the host may have changed. NULL: nobody. */
+void loop_set_address_watch(struct engine *engine, void (*changed)(void));
 /* Where the device's async events go, raised under the engine's lock; NULL: nowhere. */
 void loop_set_event_sink(struct engine *engine, struct event_sink *sink);
 

@@ -15,6 +15,7 @@
 #include "rnic/cm/cm.h"
 #include "rnic/device/device.h"
 #include "rnic/io/address.h"
+#include "rnic/io/address_watch.h"
 #include "rnic/io/loop_private.h"
 #include "rnic/io/mapping.h"
 #include "rnic/wire/roce.h"
@@ -215,6 +216,9 @@ static void destroy_loop(struct loop *loop)
     if (loop->wake_descriptor >= 0) {
         close(loop->wake_descriptor);
     }
+    if (loop->address_descriptor >= 0) {
+        close(loop->address_descriptor);
+    }
     pthread_mutex_destroy(&loop->mutex);
     free(loop);
 }
@@ -230,6 +234,7 @@ static enum status create_loop(struct loop **ret_loop)
     loop->engine.operations = &loop_operations;
     loop->events.raise = raise_event;
     loop->wake_descriptor = -1;
+    loop->address_descriptor = address_watch_open();
     enum status status = open_links(loop);
     if (status == STATUS_OK) {
         status = create_engine(loop);
@@ -288,6 +293,9 @@ static void after_fork_in_child(void)
         registry_abandon(loop->registry);
         loop->registry = NULL;
         close(loop->wake_descriptor);
+        if (loop->address_descriptor >= 0) {
+            close(loop->address_descriptor);
+        }
     }
     pthread_mutex_unlock(&house.mutex);
 }
@@ -371,6 +379,11 @@ void loop_set_cm_wake(struct engine *engine, void (*wake)(void *context), void *
     loop->cm_wake = wake;
     loop->cm_wake_context = context;
     engine_unlock(engine);
+}
+
+void loop_set_address_watch(struct engine *engine, void (*changed)(void))
+{
+    atomic_store(&loop_of(engine)->addresses_changed, changed);
 }
 
 void loop_set_event_sink(struct engine *engine, struct event_sink *sink)

@@ -47,6 +47,7 @@ struct loop {
 
     struct event_sink events; /* the device's; passes on to event_target */
     struct event_sink *event_target;
+    void (*_Atomic addresses_changed)(void);
     void (*cm_wake)(void *context);
     void *cm_wake_context;
 
@@ -58,6 +59,7 @@ struct loop {
 
     pthread_t thread;
     int wake_descriptor;
+    int address_descriptor; /* see address_watch.h */
     _Atomic int thread_state;
     _Atomic uint64_t sleeping_until_ns;
     _Atomic bool stopping;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "rnic/device/device.h"
+#include "rnic/io/address_watch.h"
 #include "rnic/io/loop_private.h"
 
 #define PATIENCE_MIN_NS 100000u
@@ -23,7 +24,9 @@
 
 enum {
     WATCH_WAKE,
-    WATCH_HANDOFF,
+    WATCH_ADDRESS,
+    WATCH_DOZING, /* those before are watched in a doze too */
+    WATCH_HANDOFF = WATCH_DOZING,
     WATCH_IPV4,
     WATCH_IPV6,
     WATCH_COUNT
@@ -60,10 +63,17 @@ static int sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
     int ready = ppoll(watched, count, instant_is_never(deadline) ? NULL : &timeout, NULL);
     atomic_store(&loop->thread_state, THREAD_AWAKE);
     atomic_fetch_add_explicit(&loop->counters.thread_wakeups, 1, memory_order_relaxed);
-    if (ready > 0 && (watched[0].revents & POLLIN) != 0) {
+    if (ready > 0 && (watched[WATCH_WAKE].revents & POLLIN) != 0) {
         uint64_t signals;
         ssize_t length = read(loop->wake_descriptor, &signals, sizeof signals);
         (void)length;
+    }
+    if (ready > 0 && watched[WATCH_ADDRESS].revents != 0 &&
+        address_watch_take(loop->address_descriptor)) {
+        void (*changed)(void) = atomic_load(&loop->addresses_changed);
+        if (changed != NULL) {
+            changed();
+        }
     }
     return ready;
 }
@@ -88,13 +98,16 @@ static void learn(struct loop *loop)
  * one of the two sees the other. */
 static void doze(struct loop *loop)
 {
-    struct pollfd watched = {.fd = loop->wake_descriptor, .events = POLLIN};
+    struct pollfd watched[WATCH_DOZING] = {
+        [WATCH_WAKE] = {.fd = loop->wake_descriptor, .events = POLLIN},
+        [WATCH_ADDRESS] = {.fd = loop->address_descriptor, .events = POLLIN},
+    };
     atomic_store(&loop->thread_state, THREAD_DOZING);
     if (!is_polled(loop)) {
         atomic_store(&loop->thread_state, THREAD_AWAKE);
         return;
     }
-    sleep_until(loop, &watched, 1, instant_after(clock_now(), loop->doze_ns));
+    sleep_until(loop, watched, WATCH_DOZING, instant_after(clock_now(), loop->doze_ns));
     learn(loop);
 }
 
@@ -124,6 +137,7 @@ static void watch(struct loop *loop)
 
     struct pollfd watched[WATCH_COUNT] = {
         [WATCH_WAKE] = {.fd = loop->wake_descriptor, .events = POLLIN},
+        [WATCH_ADDRESS] = {.fd = loop->address_descriptor, .events = POLLIN},
         [WATCH_HANDOFF] = {.fd = handoff_descriptor(loop->handoff), .events = POLLIN},
         [WATCH_IPV4] = {.fd = udp_descriptor(udp, UDP_IPV4), .events = events[UDP_IPV4]},
         [WATCH_IPV6] = {.fd = udp_descriptor(udp, UDP_IPV6), .events = events[UDP_IPV6]},

@@ -5,6 +5,8 @@
 #include "rnic/io/loop.h"
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
+#include "rnic/verbs/devices.h"
+#include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/objects.h"
 
 /* How long a destroy waits for acknowledgements that the application owes. Other implementations
@@ -12,6 +14,8 @@
  * this time; the memory of the object then stays until the process ends, so that an acknowledgement
  * that is only late does no harm. */
 #define ACKNOWLEDGE_WAIT_S 5
+
+#define PORT_SHIFT 32
 
 /* Every open context, for events of the port. */
 static struct list contexts = {{&contexts.head, &contexts.head}};
@@ -28,40 +32,66 @@ __attribute__((constructor)) static void watch_fork(void)
     pthread_atfork(NULL, NULL, after_fork);
 }
 
-static void raise_for_all(enum ibv_event_type type)
+/* An event of a port: its number stands above the type. */
+static void raise_for_port(struct soft_context *context, uint32_t port, enum ibv_event_type type)
 {
-    struct notify_record record = {.value = type};
-    pthread_mutex_lock(&contexts_lock);
-    LIST_FOR_EACH(node, &contexts)
-    {
-        struct soft_context *context = CONTAINER_OF(node, struct soft_context, node);
-        if (loop_is_ours(context->engine)) { /* and not of the process we were forked from */
-            notify_post(context->async, &record);
-        }
-    }
-    pthread_mutex_unlock(&contexts_lock);
+    struct notify_record record = {.value = type | (uint64_t)port << PORT_SHIFT};
+    notify_post(context->async, &record);
 }
 
 /* Every public struct that events name begins with its context. */
 static void raise_event(struct event_sink *sink, const struct event *event)
 {
-    enum ibv_event_type type = convert_event(event->kind);
-    if (event->object == NULL) {
-        raise_for_all(type);
-        return;
-    }
     struct ibv_context *context = *(struct ibv_context **)event->object;
-    struct notify_record record = {.object = event->object, .value = type};
+    struct notify_record record = {.object = event->object, .value = convert_event(event->kind)};
     notify_post(soft_context(context)->async, &record);
 }
 
 static struct event_sink the_sink = {.raise = raise_event};
 
+/* With contexts_lock held: looks at the ports of a context, and tells it of changes if asked to. */
+static void look_at_ports(struct soft_context *context, bool tell)
+{
+    struct ibv_device *device = context->verbs.context.device;
+    devices_refresh(device);
+    for (uint32_t i = 0; i < PORTS_MAX; i++) {
+        struct gid_table *gids = devices_gids(device, i + 1);
+        if (gids == NULL) {
+            continue;
+        }
+        struct port_state before = context->ports[i];
+        struct port_state now = {!gid_table_is_empty(gids), gid_table_generation(gids)};
+        context->ports[i] = now;
+        if (tell && now.up != before.up) {
+            raise_for_port(context, i + 1, now.up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+        }
+        if (tell && now.generation != before.generation) {
+            raise_for_port(context, i + 1, IBV_EVENT_GID_CHANGE);
+        }
+    }
+}
+
+/* The background thread has heard of a change. */
+static void addresses_changed(void)
+{
+    pthread_mutex_lock(&contexts_lock);
+    LIST_FOR_EACH(node, &contexts)
+    {
+        struct soft_context *context = CONTAINER_OF(node, struct soft_context, node);
+        if (loop_is_ours(context->engine)) { /* and not of the process we were forked from */
+            look_at_ports(context, true);
+        }
+    }
+    pthread_mutex_unlock(&contexts_lock);
+}
+
 void event_attach(struct soft_context *context)
 {
     pthread_mutex_lock(&contexts_lock);
+    look_at_ports(context, false);
     list_append(&contexts, &context->node);
     pthread_mutex_unlock(&contexts_lock);
+    loop_set_address_watch(context->engine, addresses_changed);
     loop_set_event_sink(context->engine, &the_sink);
 }
 
@@ -117,9 +147,9 @@ static bool tally_of(const struct ibv_async_event *event, struct tally *ret_tall
 
 static struct ibv_async_event event_of(const struct notify_record *record)
 {
-    struct ibv_async_event event = {.event_type = (enum ibv_event_type)record->value};
+    struct ibv_async_event event = {.event_type = (enum ibv_event_type)(uint32_t)record->value};
     if (record->object == NULL) {
-        event.element.port_num = 1;
+        event.element.port_num = (int)(record->value >> PORT_SHIFT);
     } else {
         event.element.qp = record->object;
     }

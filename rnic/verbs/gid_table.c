@@ -8,6 +8,7 @@
 struct gid_table {
     struct address_table addresses;
     const char *places;
+    uint32_t generation;
     uint32_t first; /* index of the first address: 1 where 0 is another name of it */
 };
 
@@ -83,6 +84,7 @@ static bool refresh_locked(struct gid_table *table)
             addresses->entries[place] = now.entries[i];
         }
     }
+    table->generation += changed;
     return changed;
 }
 
@@ -99,6 +101,26 @@ static void read_once_locked(struct gid_table *table)
     if (table->addresses.count == 0) {
         refresh_locked(table);
     }
+}
+
+uint32_t gid_table_generation(struct gid_table *table)
+{
+    pthread_mutex_lock(&table_lock);
+    uint32_t generation = table->generation;
+    pthread_mutex_unlock(&table_lock);
+    return generation;
+}
+
+bool gid_table_is_empty(struct gid_table *table)
+{
+    bool empty = true;
+    pthread_mutex_lock(&table_lock);
+    read_once_locked(table);
+    for (uint32_t i = 0; i < table->addresses.count; i++) {
+        empty &= gid_is_zero(&table->addresses.entries[i].gid);
+    }
+    pthread_mutex_unlock(&table_lock);
+    return empty;
 }
 
 uint32_t gid_table_length(struct gid_table *table)

@@ -20,6 +20,10 @@ struct gid_table *gid_table_create(const char *places, bool has_infiniband_name)
 uint32_t gid_table_length(struct gid_table *table);
 /* Reads the host's addresses again. True: there was a change. */
 bool gid_table_refresh(struct gid_table *table);
+/* Another number after each reading that changed something. */
+uint32_t gid_table_generation(struct gid_table *table);
+/* No address at all: the port is down. */
+bool gid_table_is_empty(struct gid_table *table);
 /* The address behind an index. False beyond the table. An empty place is a zero GID. */
 bool gid_table_get(struct gid_table *table, uint32_t index, struct address *ret_address);
 /* Looks again at the host where it is not known. False: not ours. */

@@ -45,11 +45,18 @@ struct soft_device {
 
 struct open_file;
 
+/* What a port was like when somebody last looked. */
+struct port_state {
+    bool up;
+    uint32_t generation;
+};
+
 struct soft_context {
     struct engine *engine;
     struct open_file *file; /* what it shares with those imported from it */
     struct notify *async;   /* record: the object, NULL for the port; enum ibv_event_type */
     struct list_node node;
+    struct port_state ports[PORTS_MAX]; /* under event.c's lock */
     _Atomic uint32_t objects; /* of the core's that live in it: an engine is not ended under them */
     struct verbs_context verbs;
     unsigned char tail[FOREIGN_TAIL];

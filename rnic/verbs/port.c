@@ -90,8 +90,7 @@ int port_query(struct ibv_context *context, uint8_t port, struct ibv_port_attr *
     if (gids == NULL) {
         return EINVAL;
     }
-    struct address address;
-    bool up = first_address(gids, &address);
+    bool up = !gid_table_is_empty(gids);
     bool infiniband = devices_are_infiniband();
     const struct ibv_port_attr attributes = {
         .state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
