@@ -76,9 +76,12 @@ check() {
 }
 
 wants() { # PATTERN COMMAND...: its output holds PATTERN
-    local pattern=$1 output
+    local pattern=$1 output status
     shift
-    output=$("$@" 2>&1) || { echo "$output"; echo "ended with $?"; return 1; }
+    output=$("$@" 2>&1)
+    status=$?
+    [ $status != 77 ] || return 77
+    [ $status = 0 ] || { echo "$output"; echo "ended with $status"; return 1; }
     echo "$output"
     grep -Eq -- "$pattern" <<<"$output" || { echo "wanted: $pattern"; return 1; }
 }
