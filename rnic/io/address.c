@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "rnic/io/raw_socket.h"
 #include "rnic/wire/packet.h"
 #include "rnic/wire/roce.h"
 
@@ -226,7 +227,7 @@ enum status address_read(struct address_table *ret_table)
 {
     ret_table->count = 0;
     struct ifaddrs *list;
-    int socket_for_mtu = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int socket_for_mtu = raw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (socket_for_mtu < 0 || getifaddrs(&list) != 0) {
         if (socket_for_mtu >= 0) {
             close(socket_for_mtu);
@@ -280,7 +281,7 @@ static enum status ask_kernel(const struct gid *remote, const struct gid *local,
                               uint32_t interface_index, struct address_route *ret_route)
 {
     bool ipv4 = gid_is_ipv4(remote);
-    int descriptor = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int descriptor = raw_socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (descriptor < 0) {
         return STATUS_NOT_FOUND;
     }

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "rnic/io/raw_socket.h"
 #include "rnic/io/registry_private.h"
 
 #define HANDOFF_MAGIC  0x57656972u
@@ -69,7 +70,7 @@ enum status handoff_create(const struct registry *registry, struct handoff **ret
     }
     handoff->last = &handoff->first;
     memcpy(handoff->cookie, registry->file->cookie, sizeof handoff->cookie);
-    handoff->descriptor = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    handoff->descriptor = raw_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int on = 1, buffer = 4 << 20;
     struct sockaddr_un name;
     socklen_t length = make_name(handoff->cookie, registry->slot, &name);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "rnic/io/address.h"
+#include "rnic/io/raw_socket.h"
 #include "rnic/io/udp_private.h"
 
 #define SOCKET_BUFFER_BYTES (16 << 20) /* asked for; the kernel grants what it allows */
@@ -53,7 +54,7 @@ static void set_ipv6_options(int descriptor)
 static int open_socket(enum udp_family family, uint16_t port, int *ret_descriptor)
 {
     int domain = family == UDP_IPV4 ? AF_INET : AF_INET6;
-    int descriptor = socket(domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int descriptor = raw_socket(domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (descriptor < 0) {
         return errno;
     }

@@ -1,0 +1,130 @@
+/* Listening: the service accepts connections as they come; the application takes them when they
+ * are established. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "rnic/rdmacm/rsocket.h"
+
+int stream_listen(struct stream *stream, int backlog)
+{
+    enum stream_state state = atomic_load(&stream->state);
+    if (state == STREAM_LISTENING) {
+        return 0;
+    }
+    if (state != STREAM_IDLE && state != STREAM_BOUND) {
+        return cma_error(EINVAL);
+    }
+    stream->accept_descriptor = eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC);
+    if (stream->accept_descriptor < 0 || rdma_listen(stream->id, backlog) != 0) {
+        return -1;
+    }
+    atomic_store(&stream->state, STREAM_LISTENING);
+    return service_add(&stream->events);
+}
+
+int stream_accept(struct stream *listener, struct stream **ret_stream)
+{
+    uint64_t token;
+    struct pollfd wait = {.fd = listener->accept_descriptor, .events = POLLIN};
+    if (atomic_load(&listener->state) != STREAM_LISTENING) {
+        return cma_error(EINVAL);
+    }
+    while (read(listener->accept_descriptor, &token, sizeof token) != sizeof token) {
+        if (errno != EAGAIN || !rsocket_blocks(&listener->base, 0)) {
+            return -1;
+        }
+        engine_about_to_sleep(cma_device()->engine);
+        if (poll(&wait, 1, -1) < 0) {
+            return -1;
+        }
+    }
+    service_lock();
+    struct list_node *node = list_pop_first(&listener->accepted);
+    service_unlock();
+    CHECK(node != NULL);
+    *ret_stream = CONTAINER_OF(node, struct stream, accept_node);
+    return 0;
+}
+
+/* Answers a request; -1: it is to be rejected. */
+static int answer(struct stream *stream)
+{
+    struct rdma_cm_id *id = stream->id;
+    uint8_t hello[RSOCKET_HELLO_LENGTH];
+    struct rdma_conn_param param = id->event->param.conn;
+    if (stream_never_blocks(id) != 0 || stream_set_up(stream) != 0 ||
+        stream_take_greeting(stream, id->event) != 0) {
+        return -1;
+    }
+    stream_greet(stream, hello);
+    param.private_data = hello;
+    param.private_data_len = sizeof hello;
+    return rdma_accept(id, &param) == 0 || errno == EAGAIN ? 0 : -1;
+}
+
+void stream_handle_request(struct stream *listener)
+{
+    struct rdma_cm_id *id;
+    if (rdma_get_request(listener->id, &id) != 0) {
+        return;
+    }
+    struct stream *stream = stream_new(&listener->base.sizes, listener->base.domain, id);
+    if (stream == NULL) {
+        rdma_reject(id, NULL, 0);
+        rdma_destroy_id(id);
+        return;
+    }
+    stream->base.descriptor_flags = listener->base.descriptor_flags;
+    atomic_store(&stream->base.status_flags, atomic_load(&listener->base.status_flags));
+    atomic_store(&stream->state, STREAM_ACCEPTING);
+    stream->listener = listener;
+    list_append(&listener->accepting, &stream->accept_node);
+    if (answer(stream) != 0 || service_add(&stream->events) != 0) {
+        rdma_reject(id, NULL, 0);
+        stream_free(stream);
+    }
+}
+
+void stream_handle_established(struct stream *stream)
+{
+    struct stream *listener = stream->listener;
+    const uint64_t one = 1;
+    if (cma_complete(cma_id(stream->id)) != 0) {
+        if (errno != EAGAIN) {
+            stream_free(stream);
+        }
+        return;
+    }
+    if (stream->id->event->event != RDMA_CM_EVENT_ESTABLISHED ||
+        rsocket_insert(&stream->base, stream->id->channel->fd) != 0) {
+        stream_free(stream);
+        return;
+    }
+    atomic_store(&stream->is_readable, true);
+    atomic_store(&stream->is_writable, true);
+    atomic_store(&stream->state, STREAM_CONNECTED);
+    stream->listener = NULL;
+    list_remove(&stream->accept_node);
+    list_append(&listener->accepted, &stream->accept_node);
+    ssize_t written = write(listener->accept_descriptor, &one, sizeof one);
+    CHECK(written == sizeof one);
+}
+
+/* Nobody will take them any more. */
+void stream_stop_listening(struct stream *listener)
+{
+    struct list_node *node;
+    service_lock();
+    service_remove(&listener->events);
+    while ((node = list_pop_first(&listener->accepting)) != NULL ||
+           (node = list_pop_first(&listener->accepted)) != NULL) {
+        stream_free(CONTAINER_OF(node, struct stream, accept_node));
+    }
+    service_unlock();
+    if (listener->accept_descriptor >= 0) {
+        close(listener->accept_descriptor);
+        listener->accept_descriptor = -1;
+    }
+}

@@ -1,0 +1,320 @@
+/* rpoll and rselect, over rsockets and ordinary descriptors together.
+ *
+ * What an rsocket has to say stands in its state, not in its descriptors; those only say when to
+ * look again. A thread that sleeps here is registered as a poller, and whoever takes an event away
+ * from a descriptor, or changes a state without one, wakes all pollers. So an event that another
+ * thread has taken is not slept through. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/select.h>
+#include <unistd.h>
+
+#include "rnic/rdmacm/rsocket_datagram.h"
+
+#define ON_STACK 32
+
+struct poller {
+    struct list_node node;
+    int wake;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct list pollers = {{&pollers.head, &pollers.head}};
+static _Atomic unsigned poller_count;
+
+static int enter(struct poller *poller)
+{
+    poller->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (poller->wake < 0) {
+        return -1;
+    }
+    poller->node = (struct list_node){0};
+    pthread_mutex_lock(&lock);
+    list_append(&pollers, &poller->node);
+    atomic_fetch_add(&poller_count, 1);
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+static void leave(struct poller *poller)
+{
+    int error = errno;
+    pthread_mutex_lock(&lock);
+    list_remove(&poller->node);
+    atomic_fetch_sub(&poller_count, 1);
+    pthread_mutex_unlock(&lock);
+    close(poller->wake);
+    errno = error;
+}
+
+void rsocket_wake_pollers(void)
+{
+    const uint64_t one = 1;
+    if (atomic_load(&poller_count) == 0) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    LIST_FOR_EACH(node, &pollers)
+    {
+        ssize_t written = write(CONTAINER_OF(node, struct poller, node)->wake, &one, sizeof one);
+        (void)written; /* full means that it is awake */
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static short connected_events(struct stream *stream, short wanted)
+{
+    short events = 0;
+    if ((wanted & POLLIN) != 0 && stream_has_data_or_never(stream)) {
+        events |= POLLIN;
+    }
+    if ((wanted & POLLOUT) != 0 && stream_can_send(stream)) {
+        events |= POLLOUT;
+    }
+    if (!stream_is_connected(stream)) {
+        events |= atomic_load(&stream->state) == STREAM_DISCONNECTED ? POLLHUP : POLLERR;
+    }
+    return events;
+}
+
+/* `test`: when the completion queue has been looked at enough. */
+static short stream_events(struct stream *stream, short wanted, bool arms)
+{
+    switch (atomic_load(&stream->state)) {
+    case STREAM_CONNECTED:
+    case STREAM_DISCONNECTED:
+    case STREAM_BROKEN:
+        if (stream->queue == NULL || stream->base.is_foreign) {
+            return POLLERR;
+        }
+        (void)stream_process(stream, arms, arms ? stream_is_armed : stream_settled);
+        return connected_events(stream, wanted);
+    case STREAM_LISTENING: {
+        struct pollfd accepted = {.fd = stream->accept_descriptor, .events = wanted & POLLIN};
+        return poll(&accepted, 1, 0) > 0 ? accepted.revents : 0;
+    }
+    case STREAM_REFUSED:
+        return (short)((wanted & (POLLIN | POLLOUT)) | POLLERR);
+    default:
+        return 0;
+    }
+}
+
+static short events_of(struct rsocket *socket, short wanted, bool arms)
+{
+    if (socket->type == SOCK_STREAM) {
+        return stream_events(stream_of(socket), wanted, arms);
+    }
+    if (arms) {
+        datagram_arm(socket);
+    }
+    return datagram_events(socket, wanted);
+}
+
+/* What becomes readable when the socket is to be looked at again; -1: its poller is woken. */
+static int descriptor_of(const struct rsocket *socket)
+{
+    if (socket->type == SOCK_DGRAM) {
+        return datagram_descriptor(socket);
+    }
+    const struct stream *stream = (const struct stream *)socket;
+    if (atomic_load(&stream->state) == STREAM_LISTENING) {
+        return stream->accept_descriptor;
+    }
+    return atomic_load(&stream->state) >= STREAM_CONNECTED && stream->channel != NULL
+               ? stream->channel->fd
+               : -1;
+}
+
+static void take_event(struct rsocket *socket)
+{
+    if (socket->type == SOCK_DGRAM) {
+        datagram_take_event(socket);
+    } else if (atomic_load(&stream_of(socket)->state) >= STREAM_CONNECTED) {
+        stream_take_event(stream_of(socket));
+    }
+}
+
+/* Fills `under` with what the kernel is to poll, looking at every rsocket on the way. Returns how
+ * many have something to say. */
+static int look(struct pollfd *descriptors, nfds_t count, struct pollfd *under, bool arms)
+{
+    int found = 0;
+    for (nfds_t i = 0; i < count; i++) {
+        struct rsocket *socket = rsocket_find(descriptors[i].fd);
+        if (socket == NULL) {
+            under[i] = (struct pollfd){descriptors[i].fd, descriptors[i].events, 0};
+            descriptors[i].revents = 0;
+            continue;
+        }
+        descriptors[i].revents = events_of(socket, descriptors[i].events, arms);
+        found += descriptors[i].revents != 0;
+        under[i] = (struct pollfd){arms ? descriptor_of(socket) : -1, POLLIN, 0};
+    }
+    return found;
+}
+
+/* Adds what the kernel said about ordinary descriptors. */
+static int add_ordinary(struct pollfd *descriptors, nfds_t count, const struct pollfd *under)
+{
+    int found = 0;
+    for (nfds_t i = 0; i < count; i++) {
+        if (under[i].revents == 0) {
+            continue;
+        }
+        struct rsocket *socket = rsocket_find(descriptors[i].fd);
+        if (socket == NULL) {
+            descriptors[i].revents = under[i].revents;
+            found++;
+        } else {
+            take_event(socket);
+        }
+    }
+    return found;
+}
+
+static int check(struct pollfd *descriptors, nfds_t count, struct pollfd *under)
+{
+    int found = look(descriptors, count, under, false);
+    int ready = poll(under, count, 0);
+    return ready < 0 ? -1 : found + (ready > 0 ? add_ordinary(descriptors, count, under) : 0);
+}
+
+/* Until `end_us`; `under` has room for one more. */
+static int sleep_and_look(struct pollfd *descriptors, nfds_t count, struct pollfd *under,
+                          struct poller *poller, uint64_t end_us)
+{
+    for (;;) {
+        uint64_t tokens;
+        ssize_t length = read(poller->wake, &tokens, sizeof tokens);
+        (void)length; /* what it told of is looked at now */
+        int found = look(descriptors, count, under, true);
+        uint64_t now_us = rsocket_now_us();
+        if (found == 0 && now_us < end_us) {
+            uint64_t rest_ms = end_us == UINT64_MAX ? INT_MAX : (end_us - now_us + 999) / 1000;
+            int wait_ms = rsocket_config()->wake_up_interval_ms;
+            wait_ms = rest_ms < (uint64_t)wait_ms ? (int)rest_ms : wait_ms;
+            under[count] = (struct pollfd){poller->wake, POLLIN, 0};
+            if (cma_device() != NULL) {
+                engine_about_to_sleep(cma_device()->engine);
+            }
+            int ready = poll(under, count + 1, wait_ms);
+            if (ready < 0) {
+                return -1;
+            }
+            (void)add_ordinary(descriptors, count, under); /* events of rsockets are taken */
+        }
+        if (found != 0 || (found = check(descriptors, count, under)) != 0 ||
+            rsocket_now_us() >= end_us) {
+            return found;
+        }
+    }
+}
+
+static int poll_with(struct pollfd *descriptors, nfds_t count, struct pollfd *under, int timeout_ms)
+{
+    struct poller poller;
+    uint64_t start_us = rsocket_now_us();
+    do {
+        int found = check(descriptors, count, under);
+        if (found != 0 || timeout_ms == 0) {
+            return found;
+        }
+    } while (rsocket_now_us() - start_us <= rsocket_config()->polling_time_us);
+    if (enter(&poller) != 0) {
+        return -1;
+    }
+    uint64_t end_us = timeout_ms < 0 ? UINT64_MAX : start_us + (uint64_t)timeout_ms * 1000;
+    int found = sleep_and_look(descriptors, count, under, &poller, end_us);
+    leave(&poller);
+    return found;
+}
+
+PUBLIC int rpoll(struct pollfd *descriptors, nfds_t count, int timeout_ms)
+{
+    struct pollfd few[ON_STACK + 1];
+    struct pollfd *under = few;
+    if (count > ON_STACK) {
+        under = calloc(count + 1, sizeof *under);
+        if (under == NULL) {
+            return cma_error(ENOMEM);
+        }
+    }
+    int found = poll_with(descriptors, count, under, timeout_ms);
+    if (under != few) {
+        free(under);
+    }
+    return found;
+}
+
+static bool is_in(int descriptor, fd_set *set)
+{
+    return set != NULL && FD_ISSET(descriptor, set);
+}
+
+static int add_to(int descriptor, fd_set *set)
+{
+    FD_SET(descriptor, set);
+    return 1;
+}
+
+static nfds_t from_sets(int limit, fd_set *readable, fd_set *writable, fd_set *exceptional,
+                        struct pollfd *ret_descriptors)
+{
+    nfds_t count = 0;
+    for (int i = 0; i < limit; i++) {
+        if (is_in(i, readable) || is_in(i, writable) || is_in(i, exceptional)) {
+            short events =
+                (short)((is_in(i, readable) ? POLLIN : 0) | (is_in(i, writable) ? POLLOUT : 0) |
+                        (is_in(i, exceptional) ? POLLPRI : 0));
+            ret_descriptors[count++] = (struct pollfd){i, events, 0};
+        }
+    }
+    return count;
+}
+
+/* The sets hold what was asked for; they are narrowed to what was found. */
+static int to_sets(const struct pollfd *descriptors, nfds_t count, fd_set *readable,
+                   fd_set *writable, fd_set *exceptional)
+{
+    int found = 0;
+    for (nfds_t i = 0; i < count; i++) {
+        const short events = descriptors[i].revents;
+        const short asked = descriptors[i].events;
+        if ((asked & POLLIN) != 0 && (events & (POLLIN | POLLHUP | POLLERR)) != 0) {
+            found += add_to(descriptors[i].fd, readable);
+        }
+        if ((asked & POLLOUT) != 0 && (events & (POLLOUT | POLLERR)) != 0) {
+            found += add_to(descriptors[i].fd, writable);
+        }
+        if ((asked & POLLPRI) != 0 && (events & ~(POLLIN | POLLOUT)) != 0) {
+            found += add_to(descriptors[i].fd, exceptional);
+        }
+    }
+    return found;
+}
+
+PUBLIC int rselect(int limit, fd_set *readable, fd_set *writable, fd_set *exceptional,
+                   struct timeval *timeout)
+{
+    if (limit < 0 || limit > FD_SETSIZE) {
+        return cma_error(EINVAL);
+    }
+    struct pollfd descriptors[FD_SETSIZE];
+    nfds_t count = from_sets(limit, readable, writable, exceptional, descriptors);
+    int timeout_ms =
+        timeout == NULL ? -1 : (int)(timeout->tv_sec * 1000 + (timeout->tv_usec + 999) / 1000);
+    int found = rpoll(descriptors, count, timeout_ms);
+    if (found < 0) {
+        return -1;
+    }
+    fd_set *sets[] = {readable, writable, exceptional};
+    for (size_t i = 0; i < 3; i++) {
+        if (sets[i] != NULL) {
+            FD_ZERO(sets[i]);
+        }
+    }
+    return found == 0 ? 0 : to_sets(descriptors, count, readable, writable, exceptional);
+}
