@@ -48,8 +48,8 @@ int stream_accept(struct stream *listener, struct stream **ret_stream)
     return 0;
 }
 
-/* Answers a request; -1: it is to be rejected. */
-static int answer(struct stream *stream)
+/* Answers a request; -1: it is to be rejected. The peer may be as quick as to confirm at once. */
+static int answer(struct stream *stream, bool *ret_is_established)
 {
     struct rdma_cm_id *id = stream->id;
     uint8_t hello[RSOCKET_HELLO_LENGTH];
@@ -61,42 +61,18 @@ static int answer(struct stream *stream)
     stream_greet(stream, hello);
     param.private_data = hello;
     param.private_data_len = sizeof hello;
-    return rdma_accept(id, &param) == 0 || errno == EAGAIN ? 0 : -1;
+    if (rdma_accept(id, &param) == 0) {
+        *ret_is_established = true;
+        return 0;
+    }
+    return errno == EAGAIN ? 0 : -1;
 }
 
-void stream_handle_request(struct stream *listener)
-{
-    struct rdma_cm_id *id;
-    if (rdma_get_request(listener->id, &id) != 0) {
-        return;
-    }
-    struct stream *stream = stream_new(&listener->base.sizes, listener->base.domain, id);
-    if (stream == NULL) {
-        rdma_reject(id, NULL, 0);
-        rdma_destroy_id(id);
-        return;
-    }
-    stream->base.descriptor_flags = listener->base.descriptor_flags;
-    atomic_store(&stream->base.status_flags, atomic_load(&listener->base.status_flags));
-    atomic_store(&stream->state, STREAM_ACCEPTING);
-    stream->listener = listener;
-    list_append(&listener->accepting, &stream->accept_node);
-    if (answer(stream) != 0 || service_add(&stream->events) != 0) {
-        rdma_reject(id, NULL, 0);
-        stream_free(stream);
-    }
-}
-
-void stream_handle_established(struct stream *stream)
+/* The application may have it. */
+static void hand_over(struct stream *stream)
 {
     struct stream *listener = stream->listener;
     const uint64_t one = 1;
-    if (cma_complete(cma_id(stream->id)) != 0) {
-        if (errno != EAGAIN) {
-            stream_free(stream);
-        }
-        return;
-    }
     if (stream->id->event->event != RDMA_CM_EVENT_ESTABLISHED ||
         rsocket_insert(&stream->base, stream->id->channel->fd) != 0) {
         stream_free(stream);
@@ -110,6 +86,51 @@ void stream_handle_established(struct stream *stream)
     list_append(&listener->accepted, &stream->accept_node);
     ssize_t written = write(listener->accept_descriptor, &one, sizeof one);
     CHECK(written == sizeof one);
+}
+
+/* A stream for a request, on its listener's list. NULL: the request is gone. */
+static struct stream *take_request(struct stream *listener)
+{
+    struct rdma_cm_id *id;
+    if (rdma_get_request(listener->id, &id) != 0) {
+        return NULL;
+    }
+    struct stream *stream = stream_new(&listener->base.sizes, listener->base.domain, id);
+    if (stream == NULL) {
+        rdma_reject(id, NULL, 0);
+        rdma_destroy_id(id);
+        return NULL;
+    }
+    stream->base.descriptor_flags = listener->base.descriptor_flags;
+    atomic_store(&stream->base.status_flags, atomic_load(&listener->base.status_flags));
+    atomic_store(&stream->state, STREAM_ACCEPTING);
+    stream->listener = listener;
+    list_append(&listener->accepting, &stream->accept_node);
+    return stream;
+}
+
+void stream_handle_request(struct stream *listener)
+{
+    struct stream *stream = take_request(listener);
+    if (stream == NULL) {
+        return;
+    }
+    bool is_established = false;
+    if (answer(stream, &is_established) != 0 || service_add(&stream->events) != 0) {
+        rdma_reject(stream->id, NULL, 0);
+        stream_free(stream);
+    } else if (is_established) {
+        hand_over(stream);
+    }
+}
+
+void stream_handle_established(struct stream *stream)
+{
+    if (cma_complete(cma_id(stream->id)) == 0) {
+        hand_over(stream);
+    } else if (errno != EAGAIN) {
+        stream_free(stream);
+    }
 }
 
 /* Nobody will take them any more. */

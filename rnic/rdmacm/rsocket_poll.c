@@ -73,13 +73,14 @@ static short connected_events(struct stream *stream, short wanted)
     if ((wanted & POLLOUT) != 0 && stream_can_send(stream)) {
         events |= POLLOUT;
     }
-    if (!stream_is_connected(stream)) {
+    /* Not while there is data: who is told of both may leave it behind. */
+    if (!stream_is_connected(stream) && !stream_has_data(stream)) {
         events |= atomic_load(&stream->state) == STREAM_DISCONNECTED ? POLLHUP : POLLERR;
     }
     return events;
 }
 
-/* `test`: when the completion queue has been looked at enough. */
+/* `arms`: the completion queue will say when there is more. */
 static short stream_events(struct stream *stream, short wanted, bool arms)
 {
     switch (atomic_load(&stream->state)) {
