@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/memory/window.h"
 #include "sim/judge.h"
 #include "sim/program.h"
 #include "sim/workload.h"
@@ -227,6 +228,21 @@ static struct op *reliable_message(struct world *world, struct end *end,
     return op;
 }
 
+/* A message that shuts a window says so, and has. `end` may be gone since. */
+static void check_invalidated(struct world *world, struct end *end, const struct op *op,
+                              const struct completion *completion)
+{
+    bool shuts = op->kind == WORK_SEND_INVALIDATE;
+    if (completion->has_invalidated != shuts ||
+        (shuts && completion->invalidated.value != op->invalidate.value)) {
+        wrong(world, "data", end, completion, "wrong invalidated key");
+    } else if (shuts && host_is_alive(end->host) && end->life == end->host->life &&
+               window_invalidate(device_memory(end->host->device), end->space->domain, end->qpn,
+                                 op->invalidate) == STATUS_OK) {
+        wrong(world, "memory", end, completion, "its window is still open");
+    }
+}
+
 static void check_received(struct world *world, struct end *end, struct intake *intake,
                            struct op *op, const struct completion *completion)
 {
@@ -236,6 +252,7 @@ static void check_received(struct world *world, struct end *end, struct intake *
     uint32_t at;
     op->received = true;
     intake->met = op;
+    check_invalidated(world, end, op, completion);
     if (completion->kind != (write ? COMPLETED_RECEIVE_WRITE_IMMEDIATE : COMPLETED_RECEIVE)) {
         wrong(world, "status", end, completion, "wrong kind");
     } else if (completion->byte_length != op->length + skip) {

@@ -273,6 +273,7 @@ static void release_space(struct world *world, struct host *host)
         simulator_violate(&world->simulator, "leak", "a domain in use was freed");
         return;
     }
+    model_shut(space, NULL);
     for (uint32_t i = 0; i < space->territory_count; i++) {
         if (space->territories[i]->alive) {
             CHECK(memory_deregister(memory, space->territories[i]->key) == STATUS_OK);

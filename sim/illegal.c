@@ -1,6 +1,7 @@
 #include "sim/illegal.h"
 
 #include "rnic/base/check.h"
+#include "rnic/memory/window.h"
 #include "sim/program.h"
 
 static void note_illegal(struct pair *pair, const struct op *op)
@@ -11,6 +12,26 @@ static void note_illegal(struct pair *pair, const struct op *op)
     pair->causes |= CAUSE_ILLEGAL;
     pair->illegal_count++;
     pair->illegal_op = op;
+}
+
+/* A window that is not for this queue pair, too narrow by a byte, or shut again. */
+static bool wrong_window(struct world *world, struct end *end, struct op *op, uint32_t which)
+{
+    struct span span = op->target;
+    struct qpn qpn = end->peer->qpn;
+    unsigned access = program_is_write(op->kind) ? ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ;
+    qpn.value += which == 0;
+    span.length -= which == 1;
+    if (span.territory == NULL || span.length == 0 ||
+        !model_open(&span, qpn, WINDOW_TYPE_2, access, &op->remote_key)) {
+        return false;
+    }
+    if (which == 2) {
+        CHECK(window_invalidate(device_memory(end->peer->host->device), end->peer->space->domain,
+                                qpn, op->remote_key) == STATUS_OK);
+    }
+    op->remote_address = model_address(&span);
+    return true;
 }
 
 static void wrong_remote(struct world *world, struct end *end, struct op *op, uint32_t which)
@@ -27,6 +48,10 @@ static void wrong_remote(struct world *world, struct end *end, struct op *op, ui
         op->remote_key.value = (uint32_t)dice_next(&world->plan);
         return;
     case 2: { /* one byte too far, or too early */
+        if (op->through_window) {
+            op->remote_address += dice_percent(&world->plan, 50) ? 1 : UINT64_MAX;
+            return;
+        }
         const struct territory *territory = op->target.territory;
         op->remote_address = dice_percent(&world->plan, 50)
                                  ? territory->address + territory->length - op->length + 1
@@ -47,6 +72,13 @@ static void wrong_remote(struct world *world, struct end *end, struct op *op, ui
                          &other)) {
             op->remote_address = model_address(&other);
             op->remote_key = other.territory->key;
+            return;
+        }
+        break;
+    case 5:
+    case 6:
+    case 7:
+        if (wrong_window(world, end, op, which - 5)) {
             return;
         }
         break;
@@ -123,8 +155,9 @@ static void spoil_remote(struct world *world, struct end *end, struct op *op)
         op->has_target = false;
         return;
     }
-    uint32_t which = dice_below(&world->plan, 6);
-    wrong_remote(world, end, op, aligned && which == 2 ? 0 : which);
+    uint32_t which = dice_below(&world->plan, 9);
+    bool needs_target = which == 2 || (which >= 5 && which <= 7);
+    wrong_remote(world, end, op, aligned && needs_target ? 0 : which);
 }
 
 /* No such queue, or one of another XRC domain. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/memory/window.h"
 
 void *scratch_take(struct scratch *scratch, size_t size)
 {
@@ -62,7 +63,7 @@ struct territory *model_claim(struct scratch *scratch, struct space *space, stru
         .address = territory->address,
         .length = territory->length,
         .bytes = space->bytes + territory->offset,
-        .access = access,
+        .access = access | ACCESS_BIND_WINDOW,
     };
     if (memory_register(device_memory(space->host->device), &attributes, &territory->key) !=
         STATUS_OK) {
@@ -93,12 +94,51 @@ static void freeze(struct scratch *scratch, struct space *space, uint32_t offset
     space->frozen[space->frozen_count++] = (struct frozen){offset, length, copy};
 }
 
+bool model_open(const struct span *span, struct qpn qpn, unsigned type, unsigned access,
+                struct memory_key *ret_key)
+{
+    struct space *space = span->territory->space;
+    struct memory *memory = device_memory(space->host->device);
+    struct memory_key key;
+    if (space->opening_count == OPENING_MAX ||
+        window_allocate(memory, space->domain, (enum window_type)type, &key) != STATUS_OK) {
+        return false;
+    }
+    struct window_bind bind = {
+        .window = key,
+        .key = {key.value ^ 1},
+        .region = span->territory->key,
+        .address = model_address(span),
+        .length = span->length,
+        .access = access,
+    };
+    CHECK(window_bind(memory, space->domain, qpn, &bind) == STATUS_OK);
+    space->openings[space->opening_count++] = (struct opening){bind.key, span->territory};
+    *ret_key = bind.key;
+    return true;
+}
+
+void model_shut(struct space *space, const struct territory *territory)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < space->opening_count; i++) {
+        struct opening *opening = &space->openings[i];
+        if (territory == NULL || opening->territory == territory) {
+            CHECK(window_free(device_memory(space->host->device), opening->key) == STATUS_OK);
+        } else {
+            space->openings[kept++] = *opening;
+        }
+    }
+    space->opening_count = kept;
+}
+
 void model_deregister(struct scratch *scratch, struct territory *territory)
 {
     if (!territory->alive) {
         return;
     }
     struct memory *memory = device_memory(territory->space->host->device);
+    model_shut(territory->space, territory);
     CHECK(memory_deregister(memory, territory->key) == STATUS_OK);
     territory->alive = false;
     freeze(scratch, territory->space, territory->offset, territory->length);

@@ -22,6 +22,7 @@
 #define CELL_MAX        6u
 #define TERRITORY_MAX   96u
 #define FROZEN_MAX      16u
+#define OPENING_MAX     16u
 #define SPACE_SIZE      (4u << 20)
 #define GUARD_BYTES     64u
 #define GRH_BYTES       40u
@@ -39,6 +40,12 @@ struct territory {
     bool alive;   /* registered */
 };
 
+/* A memory window. */
+struct opening {
+    struct memory_key key;
+    const struct territory *territory;
+};
+
 struct frozen {
     uint32_t offset, length;
     const uint8_t *copy;
@@ -54,6 +61,8 @@ struct space {
     struct xrc_domain xrc_domain, foreign_xrc_domain;
     struct territory *territories[TERRITORY_MAX];
     uint32_t territory_count;
+    struct opening openings[OPENING_MAX];
+    uint32_t opening_count;
     struct frozen frozen[FROZEN_MAX]; /* must stay as they were: nobody has a key any more */
     uint32_t frozen_count;
 };
@@ -91,7 +100,8 @@ struct op {
     struct sge sges[SGE_MAX];   /* the same as posted; may be wrong on purpose */
     uint64_t remote_address;
     struct memory_key remote_key;
-    bool has_target; /* `target` is what it may change or, for a READ, look at */
+    bool through_window; /* the key is of a window over exactly the target */
+    bool has_target;     /* `target` is what it may change or, for a READ, look at */
     struct span target;
     const uint8_t *data; /* `length` bytes: the message, or what a READ must bring */
     uint32_t immediate;
@@ -233,6 +243,11 @@ static inline uint8_t *model_shadow(const struct span *span)
     return span->territory->space->shadow + span->offset;
 }
 
+/* Opens a window of either type over a span for `qpn`, with these rights. False: no room. */
+bool model_open(const struct span *span, struct qpn qpn, unsigned type, unsigned access,
+                struct memory_key *ret_key);
+/* Shuts the windows over a territory; NULL: all. */
+void model_shut(struct space *space, const struct territory *territory);
 /* Deregisters: from now on nobody may change these bytes. */
 void model_deregister(struct scratch *scratch, struct territory *territory);
 /* Freezes the whole space: its host has died. */

@@ -181,6 +181,7 @@ void plan_space(struct world *world, struct host *host)
     space->used = 0;
     space->territory_count = 0;
     space->frozen_count = 0;
+    space->opening_count = 0;
     struct memory *memory = device_memory(host->device);
     CHECK(memory_allocate_domain(memory, &space->domain) == STATUS_OK);
     CHECK(memory_allocate_domain(memory, &space->foreign_domain) == STATUS_OK);

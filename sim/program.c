@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/memory/window.h"
 #include "sim/illegal.h"
 
 #define TERRITORY_LENGTH 16384u
@@ -187,6 +188,20 @@ static bool choose_hot(struct world *world, struct end *end, struct op *op)
     return true;
 }
 
+/* Names the target by a window instead of its region. */
+static void look_through_window(struct world *world, struct end *end, struct op *op)
+{
+    struct dice *dice = &world->plan;
+    unsigned type = dice_range(dice, WINDOW_TYPE_1, WINDOW_TYPE_2);
+    bool zero_based = type == WINDOW_TYPE_2 && dice_percent(dice, 50);
+    unsigned access = (program_is_write(op->kind) ? ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ) |
+                      (zero_based ? ACCESS_ZERO_BASED : 0);
+    if (op->length > 0 && model_open(&op->target, end->peer->qpn, type, access, &op->remote_key)) {
+        op->through_window = true;
+        op->remote_address = zero_based ? 0 : op->remote_address;
+    }
+}
+
 static bool plan_write_or_read(struct world *world, struct end *end, struct op *op)
 {
     if (!choose_hot(world, end, op)) {
@@ -206,6 +221,9 @@ static bool plan_write_or_read(struct world *world, struct end *end, struct op *
     op->has_target = true;
     op->remote_address = model_address(&op->target);
     op->remote_key = op->target.territory->key;
+    if (dice_percent(&world->plan, 20)) {
+        look_through_window(world, end, op);
+    }
     return true;
 }
 
@@ -251,6 +269,16 @@ static uint32_t legal_length(struct world *world, struct end *end, const struct 
     return length;
 }
 
+/* The message also shuts a window of the peer's. */
+static void shut_window(struct world *world, struct end *end, struct op *op)
+{
+    struct span span;
+    if (program_take(world, end->peer->space, PROGRAM_ACCESS_ALL, false, 8, 1, &span) &&
+        model_open(&span, end->peer->qpn, WINDOW_TYPE_2, ACCESS_REMOTE_READ, &op->invalidate)) {
+        op->kind = WORK_SEND_INVALIDATE;
+    }
+}
+
 static bool plan_op(struct world *world, struct end *end, struct op *op, uint32_t index)
 {
     struct dice *dice = &world->plan;
@@ -276,6 +304,9 @@ static bool plan_op(struct world *world, struct end *end, struct op *op, uint32_
     if (sends) {
         bool tagged = !service_is_reliable(end->service) && op->kind == WORK_SEND;
         fill_message(world, op, tagged ? program_tag(end, index) : 0);
+    }
+    if (op->kind == WORK_SEND && service_is_reliable(end->service) && dice_percent(dice, 10)) {
+        shut_window(world, end, op);
     }
     return program_is_send(op->kind) || plan_write_or_read(world, end, op);
 }

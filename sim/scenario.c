@@ -13,7 +13,8 @@
 #include "sim/dice.h"
 
 #define ACCESS_ALL                                                                                 \
-    (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC)
+    (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC |        \
+     ACCESS_BIND_WINDOW)
 #define LINK_DELAY_NS  1000u
 #define RUN_LIMIT_NS   UINT64_C(100000000000)
 #define RUN_EVENT_MAX  1000000u
@@ -340,6 +341,7 @@ enum status scenario_post(struct party *party, struct work work)
         .sge_count = work.length > 0 ? 1 : 0,
         .immediate = work.immediate,
         .invalidate = work.key,
+        .bind = work.bind,
         .remote_address = work.at,
         .remote_key = work.key.value != 0 ? work.key : peer->key,
         .compare = work.compare,

@@ -88,6 +88,7 @@ struct work {
     uint32_t xrc_srq;        /* XRC; 0: the peer's */
     struct qkey qkey;        /* UD */
     const struct gid *group; /* UD: to this multicast group instead of the peer */
+    const struct window_bind *bind;
 };
 enum status scenario_post(struct party *party, struct work work);
 /* A second queue pair of the party, with the same completion queue, ready to send. */

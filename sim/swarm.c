@@ -172,9 +172,17 @@ static void print_coverage(const struct coverage *all, unsigned jobs)
            (unsigned long long)total.rnr_naks, (unsigned long long)total.connects,
            (unsigned long long)total.disconnects, (unsigned long long)total.overruns);
     static const char *const kinds[WORK_KIND_COUNT] = {
-        "send",        "send_immediate", "send_invalidate", "write",        "write_immediate",
-        "read",        "compare_swap",   "fetch_add",       "atomic_write", "local_invalidate",
-        "bind_window",
+        [WORK_SEND] = "send",
+        [WORK_SEND_IMMEDIATE] = "send_immediate",
+        [WORK_SEND_INVALIDATE] = "send_invalidate",
+        [WORK_WRITE] = "write",
+        [WORK_WRITE_IMMEDIATE] = "write_immediate",
+        [WORK_READ] = "read",
+        [WORK_COMPARE_SWAP] = "compare_swap",
+        [WORK_FETCH_ADD] = "fetch_add",
+        [WORK_ATOMIC_WRITE] = "atomic_write",
+        [WORK_LOCAL_INVALIDATE] = "local_invalidate",
+        [WORK_BIND_WINDOW] = "bind_window",
     };
     printf("done:");
     for (unsigned i = 0; i < WORK_KIND_COUNT; i++) {
