@@ -34,6 +34,19 @@ static bool wrong_window(struct world *world, struct end *end, struct op *op, ui
     return true;
 }
 
+/* One byte too far, or too early. */
+static void out_of_bounds(struct world *world, struct op *op)
+{
+    const struct territory *territory = op->target.territory;
+    bool too_far = dice_percent(&world->plan, 50);
+    if (op->through_window) {
+        op->remote_address += too_far ? 1 : UINT64_MAX;
+    } else {
+        op->remote_address = too_far ? territory->address + territory->length - op->length + 1
+                                     : territory->address - 1;
+    }
+}
+
 static void wrong_remote(struct world *world, struct end *end, struct op *op, uint32_t which)
 {
     struct span other;
@@ -47,17 +60,9 @@ static void wrong_remote(struct world *world, struct end *end, struct op *op, ui
     case 1:
         op->remote_key.value = (uint32_t)dice_next(&world->plan);
         return;
-    case 2: { /* one byte too far, or too early */
-        if (op->through_window) {
-            op->remote_address += dice_percent(&world->plan, 50) ? 1 : UINT64_MAX;
-            return;
-        }
-        const struct territory *territory = op->target.territory;
-        op->remote_address = dice_percent(&world->plan, 50)
-                                 ? territory->address + territory->length - op->length + 1
-                                 : territory->address - 1;
+    case 2:
+        out_of_bounds(world, op);
         return;
-    }
     case 3: /* no right, or of another domain */
         if (program_take(world, end->peer->space,
                          program_is_write(op->kind) ? ACCESS_REMOTE_READ : ACCESS_LOCAL_WRITE,
