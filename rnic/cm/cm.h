@@ -28,7 +28,7 @@ struct cm_parameters {
     enum path_mtu path_mtu; /* REQ only */
     bool flow_control;
     bool shared_receive_queue;
-    uint8_t transport_service; /* REQ only: 0 RC, 1 UC */
+    uint8_t transport_service; /* REQ only: 0 RC, 1 UC, 3 XRC */
     struct qkey qkey;          /* SIDR_REP only */
     struct cm_ece ece;         /* REQ, REP, SIDR_REP */
     uint8_t private_data[CM_PRIVATE_MAX];

@@ -2,8 +2,6 @@
 #include "rnic/base/bytes.h"
 #include "rnic/cm/cm_private.h"
 
-#define TRANSPORT_SERVICE_UC 1u
-
 static void send_request(struct cm_connection *connection, const struct cm_connect_request *request,
                          uint8_t response_timeout)
 {
@@ -23,6 +21,7 @@ static void send_request(struct cm_connection *connection, const struct cm_conne
         .flow_control = parameters->flow_control,
         .shared_receive_queue = parameters->shared_receive_queue,
         .transport_service = parameters->transport_service,
+        .extended_transport = connection->is_xrc ? CM_EXTENDED_TRANSPORT_XRC : 0,
         .remote_response_timeout = response_timeout,
         .local_response_timeout = response_timeout,
         .max_cm_retries = connection->max_retries,
@@ -40,7 +39,8 @@ enum status cm_connect(struct cm *cm, struct instant now, const struct cm_connec
     cm->now = now;
     if (request->parameters.private_length > CM_REQ_PRIVATE_MAX ||
         request->response_timeout > CM_EXPONENT_MAX || request->max_retries > CM_RETRIES_MAX ||
-        request->parameters.transport_service > TRANSPORT_SERVICE_UC) {
+        (request->parameters.transport_service > CM_TRANSPORT_UC &&
+         request->parameters.transport_service != CM_TRANSPORT_EXTENDED)) {
         return STATUS_INVALID;
     }
     struct cm_connection *connection = cm_table_take(cm);
@@ -48,6 +48,7 @@ enum status cm_connect(struct cm *cm, struct instant now, const struct cm_connec
         return STATUS_FULL;
     }
     connection->active = true;
+    connection->is_xrc = request->parameters.transport_service == CM_TRANSPORT_EXTENDED;
     connection->announced = true;
     connection->transaction = random_u64(&cm->random);
     connection->service_id = request->service_id;
@@ -73,9 +74,14 @@ enum status cm_connect(struct cm *cm, struct instant now, const struct cm_connec
 }
 
 static void accept_reply(struct cm_connection *connection, const struct arrival *arrival,
-                         const struct cm_message *message)
+                         const struct cm_message *received)
 {
     struct cm *cm = connection->cm;
+    struct cm_message own = *received;
+    const struct cm_message *message = &own;
+    if (connection->is_xrc) {
+        own.local_qpn = own.local_eecn;
+    }
     struct cm_connection *old =
         cm_table_find_by_remote_qpn(cm, &arrival->path.remote, message->local_qpn);
     if (old != NULL) {

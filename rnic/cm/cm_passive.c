@@ -4,8 +4,7 @@
  * known by the peer's GID, id, QPN and transaction. */
 #include "rnic/cm/cm_private.h"
 
-#define TRANSPORT_SERVICE_UC 1u
-#define TARGET_ACK_DELAY     15u /* 4.096 us * 2^15 = 134 ms, as rxe says */
+#define TARGET_ACK_DELAY 15u /* 4.096 us * 2^15 = 134 ms, as rxe says */
 
 static void repeat_answer(struct cm_connection *connection, const struct arrival *arrival,
                           const struct cm_message *message)
@@ -31,7 +30,9 @@ static void repeat_answer(struct cm_connection *connection, const struct arrival
 /* 0: nothing is wrong with it. */
 static uint16_t find_fault(const struct cm_message *message)
 {
-    if (message->transport_service > TRANSPORT_SERVICE_UC) {
+    bool is_xrc = message->transport_service == CM_TRANSPORT_EXTENDED &&
+                  message->extended_transport == CM_EXTENDED_TRANSPORT_XRC;
+    if (message->transport_service > CM_TRANSPORT_UC && !is_xrc) {
         return CM_REJECT_INVALID_TRANSPORT_SERVICE;
     }
     if (message->path_mtu < PATH_MTU_256 || message->path_mtu > PATH_MTU_4096) {
@@ -55,6 +56,7 @@ static void fill_request(struct cm_connection *connection, const struct arrival 
         .hop_limit = message->path.hop_limit,
         .flow_label = message->path.flow_label,
     };
+    connection->is_xrc = message->transport_service == CM_TRANSPORT_EXTENDED;
     connection->ack_timeout = message->ack_timeout;
     connection->timeout_ns = cm_timeout_ns(message->local_response_timeout, CM_PEER_EXPONENT_LEAST,
                                            CM_PEER_EXPONENT_MOST);
@@ -126,6 +128,11 @@ enum status cm_accept(struct cm_connection *connection, struct instant now,
         .ece = parameters->ece,
         .target_ack_delay = TARGET_ACK_DELAY,
     };
+    if (connection->is_xrc) { /* as the kernel: a target stands where end-to-end contexts did */
+        message.local_eecn = message.local_qpn;
+        message.local_qpn = (struct qpn){0};
+        message.shared_receive_queue = true;
+    }
     if (!cm_copy_private(&message, parameters->private_data, parameters->private_length)) {
         return STATUS_INVALID;
     }

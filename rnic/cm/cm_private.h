@@ -57,11 +57,17 @@ struct cm_pending_event {
 /* Passive: REQUEST, ESTABLISHED, DISCONNECTED, TIME_WAIT_OVER; active: fewer. */
 #define CM_PENDING_MAX 4u
 
+/* Transport service types of a REQ, and the one extended type that there is. [IBA annex A14] */
+#define CM_TRANSPORT_UC           1u
+#define CM_TRANSPORT_EXTENDED     3u
+#define CM_EXTENDED_TRANSPORT_XRC 1u
+
 struct cm_connection {
     struct cm *cm;
     struct list_node node; /* free: in cm->unused; answered and released: in cm->rejected */
     enum cm_state state;
     bool active;
+    bool is_xrc;        /* from an initiator to a target */
     bool is_resolution; /* of a service id; never a connection */
     bool announced;     /* the caller knows it: it asked for it, or took the REQUEST */
     bool released;      /* and does not any more */

@@ -1,5 +1,6 @@
 /* One test per rule of connection management, its expected trace as text. The clock begins at
  * 1000 ms; a message takes 1 ms; a try of a REQ or a REP is 2147 ms. */
+#include "rnic/cm/cm_private.h"
 #include "rnic/cm/cm_world_test.h"
 
 static struct world *connected(struct cm_connection **ret_a, struct cm_connection **ret_b)
@@ -87,6 +88,26 @@ static void parameters_arrive(void **state)
     assert_memory_equal(got->private_data, sent.parameters.private_data, CM_REQ_PRIVATE_MAX);
     assert_true(world->hosts[1].wakes > 0);
     world_end(world, a, request.connection);
+}
+
+/* The target's number arrives, and nothing else that the REP holds in its place. */
+static void an_initiator_learns_its_target(void **state)
+{
+    struct world *world = world_create(1, 8);
+    struct cm_event reply = {.kind = CM_EVENT_REPLY};
+    world_listen(world, 0);
+    world->on_event = keep_event;
+    world->context = &reply;
+    struct cm_connect_request sent = world_request(100);
+    sent.parameters.transport_service = CM_TRANSPORT_EXTENDED;
+    struct cm_connection *a;
+    assert_int_equal(cm_connect(world->hosts[0].cm, world_now(world), &sent, &a), STATUS_OK);
+    world_run(world, 1100);
+    struct cm_connection *b = world->hosts[1].connection;
+    assert_int_equal(reply.parameters.qpn.value, b->local_qpn.value);
+    assert_int_equal(a->remote_qpn.value, b->local_qpn.value);
+    assert_true(b->is_xrc);
+    world_end(world, a, b);
 }
 
 static void nobody_listens(void **state)
@@ -538,6 +559,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connect_and_disconnect),
         cmocka_unit_test(parameters_arrive),
+        cmocka_unit_test(an_initiator_learns_its_target),
         cmocka_unit_test(nobody_listens),
         cmocka_unit_test(nobody_answers),
         cmocka_unit_test(lost_messages_are_repeated),

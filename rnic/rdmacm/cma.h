@@ -130,7 +130,8 @@ int cma_status(enum status status);
 struct cma_device {
     const struct weir_seam *core;
     struct ibv_context *verbs[DEVICES_MAX];
-    struct ibv_pd *pds[DEVICES_MAX]; /* the default ones */
+    struct ibv_pd *pds[DEVICES_MAX];     /* the default ones */
+    struct ibv_xrcd *xrcds[DEVICES_MAX]; /* opened when first needed; under cma_lock */
     uint32_t count;
     struct engine *engine;
     struct notify *wake;
@@ -141,6 +142,9 @@ struct cma_device *cma_device_open(void);
 struct cma_device *cma_device(void);
 /* False in a forked child for what its parent made. */
 bool cma_is_ours(const struct cma_id *id);
+/* Fills in the default XRC domain of a device where the mask does not name one. False and errno. */
+bool cma_name_xrc_domain(struct ibv_context *verbs, uint32_t *mask, uint32_t bit,
+                         struct ibv_xrcd **domain);
 /* Binds an id to the device and port that have its local address. */
 void cma_attach(struct cma_id *id);
 

@@ -41,7 +41,9 @@ static void fill_parameters(struct cma_id *id, const struct rdma_conn_param *par
         .path_mtu = id->terms.path_mtu,
         .flow_control = param->flow_control != 0,
         .shared_receive_queue = id->ibv.qp != NULL ? id->ibv.qp->srq != NULL : param->srq != 0,
-        .transport_service = id->ibv.qp_type == IBV_QPT_UC,
+        .transport_service = id->ibv.qp_type == IBV_QPT_UC         ? 1
+                             : id->ibv.qp_type == IBV_QPT_XRC_SEND ? 3
+                                                                   : 0,
         .ece = id->local_ece,
     };
 }

@@ -3,6 +3,7 @@
  * Opened when an id first needs it and kept until the process ends; a forked child opens its own.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -199,4 +200,37 @@ int cma_error(int error)
 int cma_status(enum status status)
 {
     return status == STATUS_OK ? 0 : cma_error(cma_device()->core->errno_of(status));
+}
+
+static struct ibv_xrcd *default_xrc_domain(struct cma_device *device,
+                                           const struct ibv_context *verbs)
+{
+    struct ibv_xrcd_init_attr init = {
+        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+        .fd = -1,
+        .oflags = O_CREAT,
+    };
+    for (uint32_t i = 0; i < device->count; i++) {
+        if (device->verbs[i] == verbs) {
+            if (device->xrcds[i] == NULL) {
+                device->xrcds[i] = ibv_open_xrcd(device->verbs[i], &init);
+            }
+            return device->xrcds[i];
+        }
+    }
+    errno = EINVAL;
+    return NULL;
+}
+
+bool cma_name_xrc_domain(struct ibv_context *verbs, uint32_t *mask, uint32_t bit,
+                         struct ibv_xrcd **domain)
+{
+    if ((*mask & bit) != 0 && *domain != NULL) {
+        return true;
+    }
+    pthread_mutex_lock(&cma_lock);
+    *domain = default_xrc_domain(cma_device(), verbs);
+    pthread_mutex_unlock(&cma_lock);
+    *mask |= bit;
+    return *domain != NULL;
 }

@@ -34,7 +34,7 @@ static void fill_rtr(struct cma_id *id, struct ibv_qp_attr *attributes, int *ret
         attributes->qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     }
     *ret_mask |= IBV_QP_ACCESS_FLAGS;
-    if (id->ibv.qp_type == IBV_QPT_RC) {
+    if (id->ibv.qp_type != IBV_QPT_UC && id->ibv.qp_type != IBV_QPT_UD) {
         attributes->max_dest_rd_atomic = id->terms.responder_resources;
         attributes->min_rnr_timer = MIN_RNR_TIMER;
         *ret_mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -45,7 +45,7 @@ static void fill_rts(struct cma_id *id, struct ibv_qp_attr *attributes, int *ret
 {
     *ret_mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
     attributes->sq_psn = id->terms.remote_psn.value;
-    if (id->ibv.qp_type == IBV_QPT_RC) {
+    if (id->ibv.qp_type != IBV_QPT_UC && id->ibv.qp_type != IBV_QPT_UD) {
         attributes->timeout = id->terms.ack_timeout;
         attributes->retry_cnt = id->terms.retry_count;
         attributes->rnr_retry = id->terms.rnr_retry_count;
@@ -138,17 +138,20 @@ static struct ibv_cq *create_queue(struct cma_id *id, uint32_t length,
 static int complete_queues(struct cma_id *id, struct ibv_qp_init_attr_ex *init)
 {
     struct rdma_cm_id *ibv = &id->ibv;
-    if (init->recv_cq == NULL) {
+    bool extended = init->qp_type == IBV_QPT_XRC_SEND || init->qp_type == IBV_QPT_XRC_RECV;
+    bool wants_receives = !extended;
+    bool wants_sends = init->qp_type != IBV_QPT_XRC_RECV;
+    if (init->recv_cq == NULL && wants_receives) {
         id->owns_queues = true;
         ibv->recv_cq = create_queue(id, init->cap.max_recv_wr, &ibv->recv_cq_channel);
         init->recv_cq = ibv->recv_cq;
     }
-    if (init->send_cq == NULL) {
+    if (init->send_cq == NULL && wants_sends) {
         id->owns_queues = true;
         ibv->send_cq = create_queue(id, init->cap.max_send_wr, &ibv->send_cq_channel);
         init->send_cq = ibv->send_cq;
     }
-    if (init->recv_cq == NULL || init->send_cq == NULL) {
+    if ((init->recv_cq == NULL && wants_receives) || (init->send_cq == NULL && wants_sends)) {
         int error = errno;
         destroy_queues(id);
         return cma_error(error);
@@ -180,7 +183,12 @@ PUBLIC int rdma_create_qp_ex(struct rdma_cm_id *ibv, struct ibv_qp_init_attr_ex 
     if (init->pd->context != ibv->verbs) {
         return cma_error(EINVAL);
     }
-    if (init->srq == NULL) {
+    if (init->qp_type == IBV_QPT_XRC_RECV) {
+        if (!cma_name_xrc_domain(ibv->verbs, &init->comp_mask, IBV_QP_INIT_ATTR_XRCD,
+                                 &init->xrcd)) {
+            return -1;
+        }
+    } else if (init->srq == NULL && init->qp_type != IBV_QPT_XRC_SEND) {
         init->srq = ibv->srq;
     }
     if (complete_queues(id, init) != 0) {
@@ -221,7 +229,21 @@ PUBLIC void rdma_destroy_qp(struct rdma_cm_id *id)
         ibv_destroy_qp(id->qp);
         id->qp = NULL;
     }
-    destroy_queues(cma_id(id));
+    if (id->qp_type != IBV_QPT_XRC_RECV || id->srq == NULL) {
+        destroy_queues(cma_id(id)); /* else they are the shared receive queue's */
+    }
+}
+
+static int create_srq_queue(struct cma_id *id, struct ibv_srq_init_attr_ex *init)
+{
+    if ((init->comp_mask & IBV_SRQ_INIT_ATTR_CQ) != 0 && init->cq != NULL) {
+        return 0;
+    }
+    id->owns_queues = true;
+    id->ibv.recv_cq = create_queue(id, init->attr.max_wr, &id->ibv.recv_cq_channel);
+    init->cq = id->ibv.recv_cq;
+    init->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
+    return init->cq == NULL ? -1 : 0;
 }
 
 PUBLIC int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *init)
@@ -233,9 +255,18 @@ PUBLIC int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex
         init->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
         init->pd = id->pd;
     }
+    if ((init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && init->srq_type == IBV_SRQT_XRC &&
+        (!cma_name_xrc_domain(id->verbs, &init->comp_mask, IBV_SRQ_INIT_ATTR_XRCD, &init->xrcd) ||
+         create_srq_queue(cma_id(id), init) != 0)) {
+        return -1;
+    }
     id->srq = ibv_create_srq_ex(id->verbs, init);
     if (id->srq == NULL) {
-        return -1;
+        int error = errno;
+        if (id->qp_type == IBV_QPT_XRC_RECV) {
+            destroy_queues(cma_id(id));
+        }
+        return cma_error(error);
     }
     id->pd = init->pd;
     return 0;
@@ -244,7 +275,11 @@ PUBLIC int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex
 PUBLIC int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 {
     const size_t common = offsetof(struct ibv_srq_init_attr_ex, comp_mask);
-    struct ibv_srq_init_attr_ex extended = {.comp_mask = IBV_SRQ_INIT_ATTR_PD, .pd = pd};
+    struct ibv_srq_init_attr_ex extended = {
+        .comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE,
+        .pd = pd,
+        .srq_type = id->qp_type == IBV_QPT_XRC_RECV ? IBV_SRQT_XRC : IBV_SRQT_BASIC,
+    };
     memcpy(&extended, init, common);
     int result = rdma_create_srq_ex(id, &extended);
     if (result == 0) {
@@ -258,5 +293,8 @@ PUBLIC void rdma_destroy_srq(struct rdma_cm_id *id)
     if (id->srq != NULL) {
         ibv_destroy_srq(id->srq);
         id->srq = NULL;
+        if (id->qp_type == IBV_QPT_XRC_RECV) {
+            destroy_queues(cma_id(id));
+        }
     }
 }

@@ -9,6 +9,8 @@
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
 
+#define INLINE_GRANTED 60u /* bytes */
+
 static enum status check_capabilities(const struct ibv_qp_init_attr *init)
 {
     const struct ibv_qp_cap *cap = &init->cap;
@@ -152,6 +154,14 @@ void qp_free(struct soft_qp *qp)
     free(qp);
 }
 
+/* Adapters have room for a little whether it was asked for or not, and programs count on it. */
+static uint32_t granted_inline(uint32_t wanted)
+{
+    uint32_t most = limits_now()->max_inline;
+    uint32_t least = most < INLINE_GRANTED ? most : INLINE_GRANTED;
+    return wanted > least ? wanted : least;
+}
+
 /* Either in a protection domain or, a target of XRC, in an XRC domain. */
 static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
                               struct soft_xrcd *xrcd, struct ibv_qp_init_attr *wanted)
@@ -167,6 +177,7 @@ static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
     if (status != STATUS_OK || target != (xrcd != NULL)) {
         return errno_null(STATUS_INVALID);
     }
+    init->cap.max_inline_data = granted_inline(init->cap.max_inline_data);
     if (target) {
         init->send_cq = NULL;
     }

@@ -95,6 +95,7 @@ static void parse_req(struct bytes_reader *reader, struct cm_message *message)
     uint8_t retries = bytes_get_u8(reader);
     message->max_cm_retries = bits(retries, 4, 4);
     message->shared_receive_queue = bits(retries, 3, 1) != 0;
+    message->extended_transport = bits(retries, 0, 3);
     parse_primary_path(reader, message);
     bytes_skip(reader, ALTERNATE_LENGTH);
 }
@@ -120,8 +121,9 @@ static void build_req(struct bytes_writer *writer, const struct cm_message *mess
                  place(message->local_response_timeout, 3, 5) | place(message->retry_count, 0, 3));
     bytes_put_u16(writer, message->pkey.value);
     bytes_put_u8(writer, place(message->path_mtu, 4, 4) | place(message->rnr_retry_count, 0, 3));
-    bytes_put_u8(writer,
-                 place(message->max_cm_retries, 4, 4) | place(message->shared_receive_queue, 3, 1));
+    bytes_put_u8(writer, place(message->max_cm_retries, 4, 4) |
+                             place(message->shared_receive_queue, 3, 1) |
+                             place(message->extended_transport, 0, 3));
     build_primary_path(writer, message);
     bytes_put_zeroes(writer, ALTERNATE_LENGTH);
 }
@@ -172,7 +174,7 @@ static void parse_rep(struct bytes_reader *reader, struct cm_message *message)
     message->local_qkey.value = bytes_get_u32(reader);
     message->local_qpn.value = bytes_get_u24(reader);
     message->ece.vendor_id = (uint32_t)bytes_get_u8(reader) << 16;
-    bytes_skip(reader, 3); /* local EECN */
+    message->local_eecn.value = bytes_get_u24(reader);
     message->ece.vendor_id |= (uint32_t)bytes_get_u8(reader) << 8;
     message->starting_psn.value = bytes_get_u24(reader);
     message->ece.vendor_id |= bytes_get_u8(reader);
@@ -194,7 +196,7 @@ static void build_rep(struct bytes_writer *writer, const struct cm_message *mess
     bytes_put_u32(writer, message->local_qkey.value);
     bytes_put_u24(writer, message->local_qpn.value);
     bytes_put_u8(writer, bits(message->ece.vendor_id, 16, 8));
-    bytes_put_zeroes(writer, 3);
+    bytes_put_u24(writer, message->local_eecn.value);
     bytes_put_u8(writer, bits(message->ece.vendor_id, 8, 8));
     bytes_put_u24(writer, message->starting_psn.value);
     bytes_put_u8(writer, bits(message->ece.vendor_id, 0, 8));

@@ -80,7 +80,8 @@ struct cm_ece {
  *
  * Not here, because RoCE has no use for it: LIDs and the subnet-local bit (built as the kernel
  * does: a hop limit above 1 makes it a routed path with permissive LIDs), the alternate path,
- * end-to-end contexts, the extended transport type (XRC). They are ignored when parsed. */
+ * end-to-end contexts but that of a REP, which names an XRC target. They are ignored when parsed.
+ */
 struct cm_message {
     enum cm_message_kind kind;
     uint64_t transaction;
@@ -94,12 +95,14 @@ struct cm_message {
     struct qkey local_qkey; /* REQ, REP, SIDR_REP */
     struct qpn local_qpn;   /* REQ, REP, SIDR_REP; in a DREQ the receiver's QPN (remote QPN) */
     uint8_t responder_resources, initiator_depth; /* REQ, REP */
-    struct psn starting_psn;   /* REQ, REP: the first the sender of this message will receive */
-    uint8_t transport_service; /* REQ: 0 RC, 1 UC */
-    bool flow_control;         /* REQ end-to-end, REP */
-    bool shared_receive_queue; /* REQ, REP */
-    uint8_t rnr_retry_count;   /* REQ, REP */
-    uint8_t retry_count;       /* REQ */
+    struct psn starting_psn;    /* REQ, REP: the first the sender of this message will receive */
+    struct qpn local_eecn;      /* REP to an XRC initiator: the target */
+    uint8_t transport_service;  /* REQ: 0 RC, 1 UC, 3 as the next one says */
+    uint8_t extended_transport; /* REQ: 1 XRC */
+    bool flow_control;          /* REQ end-to-end, REP */
+    bool shared_receive_queue;  /* REQ, REP */
+    uint8_t rnr_retry_count;    /* REQ, REP */
+    uint8_t retry_count;        /* REQ */
     uint8_t remote_response_timeout, local_response_timeout; /* REQ, 5-bit exponents */
     uint8_t max_cm_retries;                                  /* REQ */
     struct pkey pkey;                                        /* REQ, SIDR_REQ */
