@@ -201,7 +201,7 @@ static const struct {
 } attribute_bits[] = {
     {IBV_QP_STATE, QP_SET_STATE},
     {IBV_QP_CUR_STATE, QP_SET_CURRENT_STATE},
-    {IBV_QP_EN_SQD_ASYNC_NOTIFY, 0}, /* the event is always raised */
+    {IBV_QP_EN_SQD_ASYNC_NOTIFY, 0}, /* see event.c */
     {IBV_QP_ACCESS_FLAGS, QP_SET_ACCESS},
     {IBV_QP_PKEY_INDEX, QP_SET_PKEY_INDEX},
     {IBV_QP_PORT, QP_SET_PORT},

@@ -42,6 +42,13 @@ static void raise_for_port(struct soft_context *context, uint32_t port, enum ibv
 /* Every public struct that events name begins with its context. */
 static void raise_event(struct event_sink *sink, const struct event *event)
 {
+    if (event->kind == EVENT_SQ_DRAINED) {
+        struct soft_qp *qp = event->object;
+        qp->draining = false;
+        if (!qp->drain_notify) {
+            return;
+        }
+    }
     struct ibv_context *context = *(struct ibv_context **)event->object;
     struct notify_record record = {.object = event->object, .value = convert_event(event->kind)};
     notify_post(soft_context(context)->async, &record);

@@ -161,6 +161,8 @@ struct soft_qp {
     struct wr_batch batch;    /* between wr_start and wr_complete */
     struct ibv_qp_init_attr init;
     struct ibv_ah_attr ah;
+    bool drain_notify; /* under the engine's lock: the application wants IBV_EVENT_SQ_DRAINED */
+    bool draining;     /* likewise: SQD was entered, and what was begun is not finished */
     struct soft_xrcd *xrcd;                   /* NULL: not a target of XRC */
     struct list_node target;                  /* in its domain's list */
     struct multicast_attachment *attachments; /* under the engine's lock */

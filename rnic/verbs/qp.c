@@ -335,6 +335,32 @@ static int without_other_half(enum ibv_qp_type type, int mask)
     }
 }
 
+/* With the engine's lock held. What concerns draining is noted first: the event comes from inside.
+ */
+static enum status modify_locked(struct soft_qp *qp, const struct ibv_qp_attr *attributes, int mask,
+                                 const struct qp_attributes *core, unsigned set)
+{
+    struct ibv_qp *ibv = &qp->extended.qp_base;
+    bool former_notify = qp->drain_notify;
+    bool former_draining = qp->draining;
+    if ((mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0) {
+        qp->drain_notify = attributes->en_sqd_async_notify != 0;
+    }
+    if ((mask & IBV_QP_STATE) != 0 && qp_current_state(qp->qp) != core->state) {
+        qp->draining = attributes->qp_state == IBV_QPS_SQD;
+    }
+    enum status status =
+        device_modify_qp(qp->engine->device, engine_now(qp->engine), qp->qp, core, set, NULL);
+    ibv->state = (enum ibv_qp_state)qp_current_state(qp->qp);
+    if (status != STATUS_OK) {
+        qp->drain_notify = former_notify;
+        qp->draining = former_draining;
+    } else if ((mask & IBV_QP_AV) != 0) {
+        qp->ah = attributes->ah_attr;
+    }
+    return status;
+}
+
 PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int mask)
 {
     struct soft_qp *qp = soft_qp(ibv);
@@ -360,12 +386,7 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
     } else {
         engine_lock(qp->engine);
     }
-    enum status status =
-        device_modify_qp(qp->engine->device, engine_now(qp->engine), qp->qp, &core, set, NULL);
-    ibv->state = (enum ibv_qp_state)qp_current_state(qp->qp);
-    if (status == STATUS_OK && (mask & IBV_QP_AV) != 0) {
-        qp->ah = attributes->ah_attr;
-    }
+    enum status status = modify_locked(qp, attributes, mask, &core, set);
     if (!resets) {
         engine_unlock(qp->engine);
         return errno_of(status);
@@ -390,6 +411,8 @@ PUBLIC int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *ret_attributes, 
     ibv->state = (enum ibv_qp_state)core.state;
     convert_attributes_back(&core, ret_attributes);
     ret_attributes->ah_attr = qp->ah;
+    ret_attributes->en_sqd_async_notify = qp->drain_notify;
+    ret_attributes->sq_draining = core.state == QP_SQD && qp->draining;
     engine_unlock(qp->engine);
     ret_attributes->cap = qp->init.cap;
     *ret_init = qp->init;
