@@ -136,6 +136,27 @@ children() { # through fork, exec and a shell in between
     wants '^4: ACTIVE$' weir_run sh -c 'sh -c "cat /sys/class/infiniband/weir0/ports/1/state"'
 }
 
+by_hand() { # no weir run: what LD_LIBRARY_PATH gives, also to who loads by the development name
+    [ -z "$sanitizer" ] || return 77
+    wants 'hca_id:.*weir0' env LD_LIBRARY_PATH="$build/dropin" ibv_devinfo &&
+        wants 'weir0' env LD_LIBRARY_PATH="$build/dropin" python3 -c '
+import ctypes
+verbs = ctypes.CDLL("libibverbs.so")
+verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+verbs.ibv_get_device_name.restype = ctypes.c_char_p
+verbs.ibv_get_device_name.argtypes = [ctypes.c_void_p]
+print(verbs.ibv_get_device_name(verbs.ibv_get_device_list(None)[0]))'
+}
+
+several_devices() {
+    local devices
+    devices=$(weir_run --devices 3 ls /sys/class/infiniband | tr '\n' ' ')
+    echo "$devices"
+    [ "$devices" = "weir0 weir1 weir2 " ] || return 1
+    wants '^InfiniBand$' weir_run --link-layer infiniband \
+        cat /sys/class/infiniband/weir0/ports/1/link_layer
+}
+
 verbose() {
     wants 'device: weir0 port 1, Ethernet, 4: ACTIVE' weir_run --verbose true &&
         wants 'is 127.0.0.1, on lo' weir_run --verbose true
@@ -198,6 +219,8 @@ check no_paths ls no_paths
 check same_as_the_api ibv_devinfo same_as_the_api
 check children sh children
 check verbose true verbose
+check by_hand ibv_devinfo by_hand
+check several_devices ls several_devices
 check namespace unshare namespace
 check namespace_refused unshare namespace_refused
 check ibstatus ibstatus ibstatus_script
