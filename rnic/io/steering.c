@@ -107,10 +107,10 @@ static void build_program(const struct registry_file *file, const struct registr
 
 static bool attach(const struct program *program, int descriptor)
 {
-    struct sock_fprog whole = {
-        .len = program->length,
-        .filter = (struct sock_filter *)program->steps,
-    };
+    struct sock_fprog whole;
+    memset(&whole, 0, sizeof whole); /* the kernel reads its padding, too, and valgrind looks */
+    whole.len = program->length;
+    whole.filter = (struct sock_filter *)program->steps;
     return setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &whole, sizeof whole) == 0;
 }
 
