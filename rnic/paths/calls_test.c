@@ -282,9 +282,14 @@ int main(int argc, char **argv)
     };
     if (argc > 1) {
         char root[] = "/tmp/weir-calls-test-XXXXXX";
+        char *object = realpath(argv[1], NULL); /* one test changes the folder */
+        if (object == NULL) {
+            perror(argv[1]);
+            return EXIT_FAILURE;
+        }
         write_tree(root);
         setenv("WEIR_PATHS", root, 1);
-        setenv("LD_PRELOAD", argv[1], 1);
+        setenv("LD_PRELOAD", object, 1);
         execl("/proc/self/exe", argv[0], (char *)NULL);
         perror(argv[0]);
         return EXIT_FAILURE;
