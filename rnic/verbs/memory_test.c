@@ -240,6 +240,64 @@ static void a_window_holds_its_region(void **state)
     assert_int_equal(ibv_dereg_mr(mr), 0);
 }
 
+static void bind_by_batch(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t key,
+                          const struct ibv_mw_bind_info *info, uint64_t id)
+{
+    qp->wr_id = id;
+    ibv_wr_bind_mw(qp, mw, key, info);
+}
+
+/* Bind, bind again though it is bound: the first of a batch is done, the second fails. */
+static void windows_of_type_2_are_bound_by_batches(void **state)
+{
+    struct world *w = *state;
+    for (int i = 0; i < 2; i++) {
+        w->qps[i] = create_extended(w, IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_BIND_MW |
+                                           IBV_QP_EX_WITH_LOCAL_INV);
+        to_init(w->qps[i]);
+    }
+    to_rts(w->qps[0], w->qps[1]->qp_num);
+    to_rts(w->qps[1], w->qps[0]->qp_num);
+    struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(w->qps[1]);
+    struct ibv_mr *mr =
+        ibv_reg_mr(w->pd, w->bytes, 1024, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+    struct ibv_mw *mw = ibv_alloc_mw(w->pd, IBV_MW_TYPE_2);
+    uint32_t first = ibv_inc_rkey(mw->rkey), second = ibv_inc_rkey(first);
+    struct ibv_mw_bind_info info = {mr, (uintptr_t)w->bytes + 512, 64,
+                                    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ZERO_BASED};
+    ibv_wr_start(qp);
+    qp->wr_flags = IBV_SEND_SIGNALED;
+    bind_by_batch(qp, mw, first, &info, 1);
+    qp->wr_id = 2;
+    ibv_wr_local_inv(qp, first);
+    bind_by_batch(qp, mw, second, &info, 3);
+    assert_int_equal(ibv_wr_complete(qp), 0);
+    static const enum ibv_wc_opcode opcodes[] = {IBV_WC_BIND_MW, IBV_WC_LOCAL_INV, IBV_WC_BIND_MW};
+    for (uint64_t id = 1; id <= 3; id++) {
+        struct ibv_wc wc = await(w->cq);
+        assert_int_equal(wc.wr_id, id);
+        assert_int_equal(wc.status, IBV_WC_SUCCESS);
+        assert_int_equal(wc.opcode, opcodes[id - 1]);
+    }
+    struct ibv_sge sge = {(uintptr_t)w->bytes, 64, w->mr->lkey};
+    memset(w->bytes, 0x11, 64);
+    assert_int_equal(transfer(w, IBV_WR_RDMA_WRITE, sge, 0, second), IBV_WC_SUCCESS);
+    assert_int_equal(w->bytes[512 + 63], 0x11);
+
+    ibv_wr_start(qp);
+    qp->wr_flags = 0;
+    bind_by_batch(qp, mw, first, &info, 4);
+    assert_int_equal(ibv_wr_complete(qp), 0);
+    struct ibv_wc wc = await(w->cq);
+    assert_int_equal(wc.wr_id, 4);
+    assert_int_equal(wc.status, IBV_WC_MW_BIND_ERR);
+    assert_int_equal(ibv_dereg_mr(mr), EBUSY);
+    assert_int_equal(ibv_destroy_qp(w->qps[1]), 0); /* takes the binding with it */
+    w->qps[1] = NULL;
+    assert_int_equal(ibv_dereg_mr(mr), 0);
+    assert_int_equal(ibv_dealloc_mw(mw), 0);
+}
+
 static void objects_are_imported_by_their_handles(void **state)
 {
     struct world *w = *state;
@@ -291,6 +349,7 @@ int main(void)
         IN_WORLD(device_memory_is_counted_and_bounded),
         IN_WORLD(a_file_in_memory_serves_as_dma_buf),
         IN_WORLD(a_window_holds_its_region),
+        IN_WORLD(windows_of_type_2_are_bound_by_batches),
         IN_WORLD(objects_are_imported_by_their_handles),
         IN_WORLD(only_our_own_descriptors_are_imported),
     };

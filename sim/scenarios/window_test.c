@@ -30,6 +30,13 @@ static int start(void **state)
     return 0;
 }
 
+static int start_unreliable(void **state)
+{
+    (void)state;
+    scenario_start_service(&s, SERVICE_UC);
+    return 0;
+}
+
 static int stop(void **state)
 {
     (void)state;
@@ -263,6 +270,29 @@ static void invalidating_what_is_not_bound(void **state)
     assert_int_equal(qp_current_state(s.b.qp), QP_ERROR);
 }
 
+/* An unreliable connection binds too; what fails there stops its sending side only. */
+static void on_an_unreliable_connection(void **state)
+{
+    (void)state;
+    allocate(WINDOW_TYPE_2);
+    scenario_connect(&s);
+    bind(1, 1, ACCESS_REMOTE_WRITE);
+    scenario_run(&s);
+    write_through(2, 1, 4096, 600);
+    write_through(3, 1, 5000, 600); /* too far: dropped, and nobody is told */
+    bind(4, 2, ACCESS_REMOTE_WRITE);
+    post(&s.b, (struct work){.kind = WORK_WRITE, .id = 5, .length = 10});
+    scenario_run(&s);
+    assert_int_equal(qp_current_state(s.a.qp), QP_RTS);
+    assert_int_equal(qp_current_state(s.b.qp), QP_SQE);
+    expect_equal_bytes(&s.a, &s.b, 4096, 600);
+    forget_trace(&s);
+    write_through(6, 1, 4096, 300);
+    scenario_run(&s);
+    expect_equal_bytes(&s.a, &s.b, 4096, 300);
+    forget_trace(&s);
+}
+
 #define WITH(test) cmocka_unit_test_setup_teardown(test, start, stop)
 
 int main(void)
@@ -277,6 +307,7 @@ int main(void)
         WITH(shut_under_a_read),
         WITH(binding_that_fails),
         WITH(invalidating_what_is_not_bound),
+        cmocka_unit_test_setup_teardown(on_an_unreliable_connection, start_unreliable, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
