@@ -150,9 +150,45 @@ static void attributes_come_back(void **state)
     pair_destroy(pair);
 }
 
+struct counting_alarm {
+    struct device_alarm alarm;
+    uint64_t expired_ns;
+};
+
+static void note_time(struct device_alarm *alarm, struct instant now)
+{
+    CONTAINER_OF(alarm, struct counting_alarm, alarm)->expired_ns = now.ns;
+}
+
+/* Once, at its time, unless it is moved or taken back. */
+static void alarms(void **state)
+{
+    struct device_config config = sound_config(heap_allocator());
+    struct counting_alarm early = {.alarm.expire = note_time};
+    struct counting_alarm late = {.alarm.expire = note_time};
+    struct device *device;
+    assert_int_equal(device_create(&config, &device), STATUS_OK);
+    assert_true(instant_is_never(device_next_deadline(device)));
+    device_set_alarm(device, &late.alarm, (struct instant){100});
+    device_set_alarm(device, &early.alarm, (struct instant){900});
+    device_set_alarm(device, &early.alarm, (struct instant){50});
+    assert_int_equal(device_next_deadline(device).ns, 50);
+    device_advance(device, (struct instant){49}, 1);
+    assert_int_equal(early.expired_ns, 0);
+    device_advance(device, (struct instant){60}, 1);
+    assert_int_equal(early.expired_ns, 60);
+    assert_int_equal(device_next_deadline(device).ns, 100);
+    device_set_alarm(device, &late.alarm, INSTANT_NEVER);
+    device_advance(device, (struct instant){1000}, 1);
+    assert_int_equal(early.expired_ns, 60);
+    assert_int_equal(late.expired_ns, 0);
+    device_destroy(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alarms),
         cmocka_unit_test(a_refused_allocation_leaves_nothing),
         cmocka_unit_test(unsound_configurations_are_invalid),
         cmocka_unit_test(numbers_run_out),

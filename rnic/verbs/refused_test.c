@@ -191,6 +191,14 @@ static int query_ece(struct world *w)
     return ibv_query_ece(w->qps[0], &(struct ibv_ece){0});
 }
 
+static int resolve_mac(struct world *w)
+{
+    struct ibv_ah_attr attributes = {.is_global = 1, .port_num = 1};
+    uint8_t mac[ETHERNET_LL_SIZE];
+    uint16_t vlan;
+    return ibv_resolve_eth_l2_from_gid(w->context, &attributes, mac, &vlan);
+}
+
 static int create_long_cq(struct world *w)
 {
     struct ibv_device_attr device;
@@ -294,6 +302,7 @@ static const struct {
     {"ibv_modify_qp_rate_limit", modify_rate_limit},
     {"ibv_set_ece", set_ece},
     {"ibv_query_ece", query_ece},
+    {"ibv_resolve_eth_l2_from_gid", resolve_mac},
     {"ibv_create_cq: cqe above max_cqe", create_long_cq},
     {"ibv_create_cq: comp_vector too large", create_cq_vector},
     {"ibv_create_cq_ex: an unknown comp_mask", create_cq_mask},
