@@ -1,0 +1,188 @@
+/* Who a datagram rsocket has spoken with, and how they are reached.
+ *
+ * The first datagram to a peer travels over UDP and names our queue pair; the peer answers over UDP
+ * with its own, and from then on datagrams go from one queue pair to the other. A peer that comes
+ * back with another queue pair is a new program at the same address. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rnic/io/raw_socket.h"
+#include "rnic/rdmacm/rsocket_datagram_private.h"
+
+#define PATIENCE_MS 2000
+#define PEERS_MAX   65536u
+
+static uint16_t *port_of(struct sockaddr *address)
+{
+    return address->sa_family == AF_INET6 ? &((struct sockaddr_in6 *)address)->sin6_port
+                                          : &((struct sockaddr_in *)address)->sin_port;
+}
+
+static bool same(const struct sockaddr *a, const struct sockaddr *b)
+{
+    if (a->sa_family != b->sa_family) {
+        return false;
+    }
+    if (a->sa_family == AF_INET) {
+        const struct sockaddr_in *left = (const struct sockaddr_in *)a;
+        const struct sockaddr_in *right = (const struct sockaddr_in *)b;
+        return left->sin_port == right->sin_port && left->sin_addr.s_addr == right->sin_addr.s_addr;
+    }
+    const struct sockaddr_in6 *left = (const struct sockaddr_in6 *)a;
+    const struct sockaddr_in6 *right = (const struct sockaddr_in6 *)b;
+    return left->sin6_port == right->sin6_port &&
+           IN6_ARE_ADDR_EQUAL(&left->sin6_addr, &right->sin6_addr);
+}
+
+static bool is_any(const struct sockaddr *address)
+{
+    return address->sa_family == AF_INET
+               ? ((const struct sockaddr_in *)address)->sin_addr.s_addr == INADDR_ANY
+               : IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
+/* The address of ours from which `target` is reached, with the port of the UDP socket. */
+static int find_local(const struct datagram *datagram, const struct sockaddr *target,
+                      socklen_t length, struct sockaddr_storage *ret_local)
+{
+    struct sockaddr *local = (struct sockaddr *)ret_local;
+    socklen_t size = sizeof *ret_local;
+    if (getsockname(datagram->base.index, local, &size) != 0 || !is_any(local)) {
+        return local->sa_family == 0 ? -1 : 0;
+    }
+    uint16_t port = *port_of(local);
+    int probe = raw_socket(target->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (probe < 0) {
+        return -1;
+    }
+    size = sizeof *ret_local;
+    int result = connect(probe, target, length);
+    result = result == 0 ? getsockname(probe, local, &size) : result;
+    int error = errno;
+    close(probe);
+    *port_of(local) = port;
+    return result == 0 ? 0 : cma_error(error);
+}
+
+struct datagram_peer *datagram_peer(struct datagram *datagram, const struct sockaddr *address,
+                                    socklen_t length)
+{
+    uint32_t count = 0;
+    struct sockaddr_storage local = {0};
+    LIST_FOR_EACH(node, &datagram->peers)
+    {
+        struct datagram_peer *peer = CONTAINER_OF(node, struct datagram_peer, node);
+        if (same((struct sockaddr *)&peer->address, address)) {
+            return peer;
+        }
+        count++;
+    }
+    if (count == PEERS_MAX) {
+        errno = ENOBUFS;
+        return NULL;
+    }
+    if (find_local(datagram, address, length, &local) != 0) {
+        return NULL;
+    }
+    struct datagram_pair *pair = datagram_pair(datagram, (struct sockaddr *)&local);
+    struct datagram_peer *peer = pair == NULL ? NULL : calloc(1, sizeof *peer);
+    if (peer == NULL) {
+        return NULL;
+    }
+    memcpy(&peer->address, address, rsocket_address_length(address));
+    peer->pair = pair;
+    list_prepend(&datagram->peers, &peer->node);
+    return peer;
+}
+
+ssize_t datagram_send_udp(struct datagram *datagram, const struct datagram_peer *peer,
+                          enum rsocket_operation operation, const struct iovec *bytes, int flags)
+{
+    uint8_t header[RSOCKET_UDP_HEADER_MAX];
+    const struct rsocket_udp_header said = {operation, peer->pair->id->qp->qp_num};
+    struct iovec pieces[2] = {{.iov_base = header}};
+    struct msghdr message = {
+        .msg_name = (void *)&peer->address,
+        .msg_namelen = rsocket_address_length((const struct sockaddr *)&peer->address),
+        .msg_iov = pieces,
+        .msg_iovlen = bytes == NULL ? 1 : 2,
+    };
+    pieces[0].iov_len = rsocket_udp_build(&said, (struct sockaddr *)&peer->pair->local, header);
+    if (bytes != NULL) {
+        pieces[1] = *bytes;
+    }
+    ssize_t sent = sendmsg(datagram->base.index, &message, flags);
+    return sent < 0 ? -1 : sent - (ssize_t)pieces[0].iov_len;
+}
+
+/* The way to `peer`, as an id finds it. */
+static int find_path(const struct datagram_peer *peer, struct ibv_ah_attr *ret_attributes)
+{
+    struct rdma_cm_id *id;
+    struct sockaddr_storage local = peer->pair->local;
+    *port_of((struct sockaddr *)&local) = 0;
+    if (rdma_create_id(NULL, &id, NULL, RDMA_PS_UDP) != 0) {
+        return -1;
+    }
+    if (rdma_resolve_addr(id, (struct sockaddr *)&local, (struct sockaddr *)&peer->address,
+                          PATIENCE_MS) != 0 ||
+        rdma_resolve_route(id, PATIENCE_MS) != 0) {
+        int error = errno;
+        rdma_destroy_id(id);
+        return cma_error(error);
+    }
+    cma_fill_vector(cma_id(id), ret_attributes);
+    rdma_destroy_id(id);
+    return 0;
+}
+
+/* With map_lock held. */
+static void learn(struct datagram_peer *peer, uint32_t qpn)
+{
+    struct ibv_ah_attr attributes;
+    if (peer->vector != NULL && peer->qpn == qpn) {
+        return;
+    }
+    if (peer->vector != NULL) {
+        ibv_destroy_ah(peer->vector);
+        peer->vector = NULL;
+    }
+    if (find_path(peer, &attributes) == 0) {
+        peer->qpn = qpn;
+        peer->vector = ibv_create_ah(peer->pair->id->pd, &attributes);
+    }
+}
+
+void datagram_handle_udp(struct service_entry *entry)
+{
+    struct datagram *datagram = CONTAINER_OF(entry, struct datagram, udp);
+    uint8_t bytes[LOW_WATER + RSOCKET_UDP_HEADER_MAX];
+    struct sockaddr_storage source;
+    struct rsocket_udp_header header;
+    socklen_t size = sizeof source;
+    ssize_t length = recvfrom(datagram->base.index, bytes, sizeof bytes, MSG_DONTWAIT,
+                              (struct sockaddr *)&source, &size);
+    if (length <= 0) {
+        return;
+    }
+    size_t start = rsocket_udp_parse(bytes, (size_t)length, (struct sockaddr *)&source, &header);
+    if (start == 0) {
+        return;
+    }
+    pthread_mutex_lock(&datagram->map_lock);
+    struct datagram_peer *peer = datagram_peer(datagram, (struct sockaddr *)&source, size);
+    if (peer != NULL) {
+        if (header.operation == RSOCKET_DATA) {
+            (void)datagram_send_udp(datagram, peer, RSOCKET_CONTROL, NULL, MSG_DONTWAIT);
+        }
+        learn(peer, header.qpn);
+    }
+    pthread_mutex_unlock(&datagram->map_lock);
+    if (peer != NULL && header.operation == RSOCKET_DATA) {
+        datagram_forward(datagram, (struct sockaddr *)&source, bytes + start,
+                         (uint32_t)((size_t)length - start));
+    }
+}
