@@ -89,7 +89,7 @@ PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
         return NULL;
     }
     int descriptor;
-    struct open_file *file = file_create(engine, &descriptor);
+    struct open_file *file = file_create(device, engine, &descriptor);
     struct ibv_context *context =
         file == NULL ? NULL : context_open(device, engine, file, descriptor);
     if (context == NULL) {

@@ -21,6 +21,7 @@ struct open_file {
     struct open_file *next;
     dev_t device;
     ino_t inode;
+    struct ibv_device *opened;
     struct engine *engine;
     uint32_t holders; /* contexts */
     struct list pds;  /* of struct soft_pd */
@@ -30,7 +31,7 @@ struct open_file {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all of these */
 static struct open_file *files;
 
-struct open_file *file_create(struct engine *engine, int *ret_descriptor)
+struct open_file *file_create(struct ibv_device *opened, struct engine *engine, int *ret_descriptor)
 {
     struct open_file *file = calloc(1, sizeof *file);
     if (file == NULL) {
@@ -48,8 +49,11 @@ struct open_file *file_create(struct engine *engine, int *ret_descriptor)
         errno = error;
         return NULL;
     }
-    *file = (struct open_file){
-        .device = status.st_dev, .inode = status.st_ino, .engine = engine, .holders = 1};
+    *file = (struct open_file){.device = status.st_dev,
+                               .inode = status.st_ino,
+                               .opened = opened,
+                               .engine = engine,
+                               .holders = 1};
     list_init(&file->pds);
     list_init(&file->dms);
     pthread_mutex_lock(&lock);
@@ -135,9 +139,7 @@ PUBLIC struct ibv_context *ibv_import_device(int command_descriptor)
     if (engine != NULL && engine != file->engine) {
         errno = EOPNOTSUPP; /* of the process that forked this one */
     } else if (engine != NULL) {
-        struct ibv_device **list = ibv_get_device_list(NULL);
-        context = list == NULL ? NULL : context_open(list[0], engine, file, command_descriptor);
-        ibv_free_device_list(list);
+        context = context_open(file->opened, engine, file, command_descriptor);
     }
     if (context == NULL) {
         int error = errno;

@@ -303,6 +303,7 @@ static void objects_are_imported_by_their_handles(void **state)
     struct world *w = *state;
     struct ibv_context *context = ibv_import_device(dup(w->context->cmd_fd));
     assert_non_null(context);
+    assert_ptr_equal(context->device, w->context->device);
     assert_null(ibv_import_pd(context, w->pd->handle + 1));
     assert_int_equal(errno, ENOENT);
     struct ibv_pd *pd = ibv_import_pd(context, w->pd->handle);

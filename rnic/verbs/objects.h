@@ -245,7 +245,8 @@ bool event_wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *condition,
                              const uint32_t *acknowledged, const uint32_t *delivered);
 
 /* import.c: what contexts of one command descriptor have in common: their objects' handles. */
-struct open_file *file_create(struct engine *engine, int *ret_descriptor);
+struct open_file *file_create(struct ibv_device *opened, struct engine *engine,
+                              int *ret_descriptor);
 void file_drop(struct open_file *file);
 void file_add_pd(struct open_file *file, struct soft_pd *pd);
 void file_add_dm(struct open_file *file, struct soft_dm *dm);
