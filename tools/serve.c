@@ -150,6 +150,7 @@ static bool on_accept(struct weir_connection *connection, void *user,
                                 ? calloc(1, sizeof(*served))
                                 : NULL;
     if (served == NULL) {
+        weir_refuse(connection, service.refusal != NULL ? "too many at once" : "no memory");
         return false;
     }
     snprintf(served->peer, sizeof(served->peer), "%s", weir_peer_name(connection));

@@ -80,6 +80,9 @@ struct weir_handler {
  * handler and user to go on with, or false to refuse. */
 typedef bool weir_accept_callback(struct weir_connection *connection, void *listener_user,
                                   struct weir_handler *ret_handler, void **ret_user);
+/* Only there, before it returns false: why. The first 28 characters become part of the peer's error
+ * message. */
+void weir_refuse(struct weir_connection *connection, const char *words);
 enum weir_status weir_listen(struct weir_poller *poller, const char *address,
                              const struct weir_channel_options *options,
                              weir_accept_callback *accepted, void *user,

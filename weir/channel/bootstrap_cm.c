@@ -210,8 +210,7 @@ static void rejected(struct weir_connection *connection, const struct event *eve
     const char *wrong =
         hello_parse(event->private_data, event->parameters.private_data_len, &answer);
     if (wrong == NULL && answer.purpose == HELLO_REFUSE) {
-        connection_fail(connection, WEIR_REFUSED, "the peer refused the connection (%s)",
-                        weir_status_name((enum weir_status)answer.status));
+        connection_refused(connection, &answer);
     } else if (event->status == REJECT_NO_LISTENER || event->status == -ECONNREFUSED) {
         if (!connection_try_next(connection)) {
             connection_fail(connection, WEIR_REFUSED, "nobody listens there");
@@ -258,17 +257,20 @@ void bootstrap_cm_unlisten(struct weir_listener *listener)
     }
 }
 
-static void reject(const struct verbs *verbs, struct rdma_cm_id *id, enum weir_status status)
+static void reject(const struct verbs *verbs, struct rdma_cm_id *id, enum weir_status status,
+                   const char *words)
 {
     struct hello hello = {.purpose = HELLO_REFUSE, .status = (uint8_t)status};
+    snprintf(hello.words, sizeof(hello.words), "%s", words);
     uint8_t bytes[HELLO_LENGTH];
     hello_pack(&hello, bytes);
     verbs->cm_reject(id, bytes, HELLO_LENGTH);
 }
 
-static void turn_away(const struct verbs *verbs, struct rdma_cm_id *id, enum weir_status status)
+static void turn_away(const struct verbs *verbs, struct rdma_cm_id *id, enum weir_status status,
+                      const char *words)
 {
-    reject(verbs, id, status);
+    reject(verbs, id, status, words);
     verbs->cm_destroy_id(id);
 }
 
@@ -303,9 +305,14 @@ static void take_connect(struct weir_listener *listener, const struct event *eve
     struct weir_poller *poller = listener->poller;
     const struct verbs *verbs = &poller->fabric->library.verbs;
     struct weir_connection *connection;
-    if (listener_is_crowded(listener) ||
-        connection_create(poller, &listener->options, &connection, NULL) != WEIR_OK) {
-        turn_away(verbs, event->id, WEIR_NO_MEMORY);
+    char peer[ADDRESS_TEXT_MAX];
+    address_format(&event->id->route.addr.dst_addr, peer);
+    if (listener_is_crowded(listener, peer)) {
+        turn_away(verbs, event->id, WEIR_REFUSED, LISTENER_CROWDED);
+        return;
+    }
+    if (connection_create(poller, &listener->options, &connection, NULL) != WEIR_OK) {
+        turn_away(verbs, event->id, WEIR_NO_MEMORY, "");
         return;
     }
     connection->listener = listener;
@@ -326,7 +333,7 @@ static void take_connect(struct weir_listener *listener, const struct event *eve
     }
     if (!listener_ask(listener, connection)) {
         connection_fail(connection, WEIR_REFUSED, "refused");
-        reject(verbs, event->id, WEIR_REFUSED);
+        reject(verbs, event->id, WEIR_REFUSED, connection->refusal);
         return;
     }
     struct weir_error error;
@@ -350,7 +357,7 @@ static void take_lane(struct weir_listener *listener, const struct event *event,
     }
     if (connection == NULL || hello->lane == 0 || hello->lane > connection->lane_count ||
         connection->lanes[hello->lane].id != NULL) {
-        turn_away(verbs, event->id, WEIR_PROTOCOL);
+        turn_away(verbs, event->id, WEIR_PROTOCOL, "");
         return;
     }
     struct lane *lane = &connection->lanes[hello->lane];
@@ -374,7 +381,7 @@ static void take_request(struct weir_poller *poller, const struct event *event)
     const char *wrong =
         hello_parse(event->private_data, event->parameters.private_data_len, &hello);
     if (wrong != NULL || (hello.purpose != HELLO_CONNECT && hello.purpose != HELLO_LANE)) {
-        turn_away(verbs, event->id, WEIR_PROTOCOL);
+        turn_away(verbs, event->id, WEIR_PROTOCOL, "");
     } else if (hello.purpose == HELLO_CONNECT) {
         take_connect(listener, event, &hello);
     } else {
@@ -467,7 +474,7 @@ void bootstrap_cm_leave(struct weir_connection *connection)
             verbs->cm_disconnect(lane->id);
         } else if (lane->id != NULL && connection->is_server && lane->pair == NULL &&
                    connection->reason.status != WEIR_REFUSED) {
-            reject(verbs, lane->id, connection->reason.status);
+            reject(verbs, lane->id, connection->reason.status, "");
         }
     }
 }

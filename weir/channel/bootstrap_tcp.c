@@ -223,6 +223,7 @@ static bool send_frame(struct weir_connection *connection, enum hello_purpose pu
     struct hello hello = connection->local;
     hello.purpose = purpose;
     hello.status = (uint8_t)status;
+    memcpy(hello.words, connection->refusal, sizeof(hello.words));
     uint8_t bytes[FRAME_LENGTH];
     hello_pack(&hello, bytes);
     endpoint_pack(&connection->tcp.local, bytes + HELLO_LENGTH);
@@ -290,8 +291,7 @@ static void take_frame(struct weir_connection *connection)
     } else if (hello.purpose == HELLO_ACCEPT && !is_server && !has_peer) {
         take_accept(connection, &hello, &peer);
     } else if (hello.purpose == HELLO_REFUSE && !is_server && !has_peer) {
-        connection_fail(connection, WEIR_REFUSED, "the peer refused the connection (%s)",
-                        weir_status_name((enum weir_status)hello.status));
+        connection_refused(connection, &hello);
     } else if (hello.purpose == HELLO_READY && has_peer) {
         if (!is_server || send_frame(connection, HELLO_READY, WEIR_OK)) {
             connection_opened(connection);
@@ -396,7 +396,9 @@ enum weir_status bootstrap_tcp_connect(struct weir_connection *connection, struc
 static void take_client(struct weir_listener *listener, int fd, const struct sockaddr *peer)
 {
     struct weir_connection *connection;
-    if (listener_is_crowded(listener) ||
+    char name[ADDRESS_TEXT_MAX];
+    address_format(peer, name);
+    if (listener_is_crowded(listener, name) ||
         connection_create(listener->poller, &listener->options, &connection, NULL) != WEIR_OK) {
         close(fd);
         return;
@@ -404,7 +406,7 @@ static void take_client(struct weir_listener *listener, int fd, const struct soc
     connection->listener = listener;
     connection->is_server = true;
     connection->tcp.source = (struct source){fd, tcp_ready};
-    address_format(peer, connection->peer_name);
+    memcpy(connection->peer_name, name, sizeof(name));
     tune(fd, connection);
     if (!poller_watch(listener->poller, &connection->tcp.source, EPOLLIN | EPOLLRDHUP)) {
         connection_fail(connection, WEIR_SYSTEM, "epoll: %m");

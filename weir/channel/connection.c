@@ -239,6 +239,13 @@ void connection_fail(struct weir_connection *connection, enum weir_status status
     connection_end(connection);
 }
 
+void connection_refused(struct weir_connection *connection, const struct hello *refusal)
+{
+    connection_fail(connection, WEIR_REFUSED, "the peer refused the connection (%s)",
+                    refusal->words[0] != 0 ? refusal->words
+                                           : weir_status_name((enum weir_status)refusal->status));
+}
+
 void connection_abort(struct weir_connection *connection, enum weir_status status,
                       const char *format, ...)
 {

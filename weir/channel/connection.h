@@ -60,6 +60,7 @@ struct weir_connection {
     struct weir_handler handler;
     void *user;
     struct weir_error reason;
+    char refusal[HELLO_WORDS + 1]; /* what the peer is told if it is refused */
     char peer_name[ADDRESS_TEXT_MAX];
     char local_name[ADDRESS_TEXT_MAX];
     uint64_t started_ns;
@@ -124,6 +125,8 @@ enum weir_status connection_post_receives(struct weir_connection *connection,
 /* All queue pairs are up on both sides. */
 void connection_opened(struct weir_connection *connection);
 
+/* The end by the peer's HELLO_REFUSE. */
+void connection_refused(struct weir_connection *connection, const struct hello *refusal);
 /* The end, for a reason that lies here or in the network. Safe in every state. */
 void connection_fail(struct weir_connection *connection, enum weir_status status,
                      const char *format, ...) __attribute__((format(printf, 3, 4)));

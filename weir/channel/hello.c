@@ -8,6 +8,7 @@
 
 #define MAGIC              0x57656972 /* "Weir" */
 #define LACKS_IMMEDIATE    1
+#define AT_WORDS           12
 #define EAGER_LENGTH_LEAST 64
 #define EAGER_LENGTH_MOST  ((uint32_t)16 << 20)
 
@@ -21,6 +22,10 @@ void hello_pack(const struct hello *hello, uint8_t ret_bytes[HELLO_LENGTH])
     ret_bytes[8] = hello->lanes;
     ret_bytes[9] = hello->status;
     ret_bytes[10] = hello->lacks_immediate ? LACKS_IMMEDIATE : 0;
+    if (hello->purpose == HELLO_REFUSE) {
+        memcpy(ret_bytes + AT_WORDS, hello->words, strnlen(hello->words, HELLO_WORDS));
+        return;
+    }
     put_u32(ret_bytes + 12, hello->eager_length);
     put_u32(ret_bytes + 16, hello->window);
     put_u32(ret_bytes + 20, hello->message_length_max);
@@ -32,6 +37,14 @@ static bool offers_are_sane(const struct hello *hello)
     return hello->eager_length >= EAGER_LENGTH_LEAST && hello->eager_length <= EAGER_LENGTH_MOST &&
            hello->window >= 1 && hello->window <= WINDOW_MAX &&
            hello->message_length_max <= MESSAGE_LENGTH_MAX && hello->lanes <= LANES_MAX;
+}
+
+/* A stranger's text goes to terminals and logs. */
+static void take_words(const uint8_t *at, struct hello *hello)
+{
+    for (unsigned i = 0; i < HELLO_WORDS && at[i] != 0; i++) {
+        hello->words[i] = at[i] >= ' ' && at[i] <= '~' ? (char)at[i] : '?';
+    }
 }
 
 const char *hello_parse(const void *bytes, size_t length, struct hello *ret_hello)
@@ -52,11 +65,16 @@ const char *hello_parse(const void *bytes, size_t length, struct hello *ret_hell
         .lanes = at[8],
         .status = at[9],
         .lacks_immediate = (at[10] & LACKS_IMMEDIATE) != 0,
-        .eager_length = get_u32(at + 12),
-        .window = get_u32(at + 16),
-        .message_length_max = get_u32(at + 20),
-        .token = get_u64(at + 24),
     };
+    if (hello.purpose == HELLO_REFUSE) {
+        take_words(at + AT_WORDS, &hello);
+        *ret_hello = hello;
+        return NULL;
+    }
+    hello.eager_length = get_u32(at + 12);
+    hello.window = get_u32(at + 16);
+    hello.message_length_max = get_u32(at + 20);
+    hello.token = get_u64(at + 24);
     if ((hello.purpose == HELLO_CONNECT || hello.purpose == HELLO_ACCEPT) &&
         !offers_are_sane(&hello)) {
         return "its hello offers what cannot be";

@@ -9,6 +9,7 @@
 
 #define HELLO_LENGTH  40 /* of the 56 bytes that rdma_cm leaves in a REQ */
 #define HELLO_VERSION 1
+#define HELLO_WORDS   28 /* of a refusal, in place of what is offered otherwise */
 #define LANES_MAX     16
 #define WINDOW_MAX    16384
 
@@ -16,7 +17,7 @@ enum hello_purpose {
     HELLO_CONNECT = 1, /* client: a new connection */
     HELLO_LANE,        /* client: one more queue pair of the connection that `token` names */
     HELLO_ACCEPT,      /* server: yes; `token` names the connection */
-    HELLO_REFUSE,      /* server: no; `status` says why */
+    HELLO_REFUSE,      /* server: no; `status` and perhaps `words` say why */
     HELLO_READY,       /* TCP: my queue pairs are up */
     HELLO_PURPOSE_END,
 };
@@ -31,6 +32,7 @@ struct hello {
     uint32_t window; /* receives granted at the beginning */
     uint32_t message_length_max;
     uint64_t token;
+    char words[HELLO_WORDS + 1]; /* HELLO_REFUSE only, which has none of the numbers above */
 };
 
 void hello_pack(const struct hello *hello, uint8_t ret_bytes[HELLO_LENGTH]);

@@ -37,6 +37,22 @@ static void test_round_trip(void **state)
     assert_int_equal(hello.token, sample.token);
 }
 
+static void test_refusal(void **state)
+{
+    struct hello refusal = {.purpose = HELLO_REFUSE, .status = 3}, hello;
+    uint8_t bytes[HELLO_LENGTH];
+    hello_pack(&refusal, bytes);
+    assert_null(hello_parse(bytes, sizeof(bytes), &hello));
+    assert_string_equal(hello.words, "");
+    memset(refusal.words, 'w', HELLO_WORDS);
+    hello_pack(&refusal, bytes);
+    bytes[12] = 0x1b; /* no escape sequences from strangers */
+    assert_null(hello_parse(bytes, sizeof(bytes), &hello));
+    assert_int_equal(strlen(hello.words), HELLO_WORDS);
+    assert_int_equal(hello.words[0], '?');
+    assert_string_equal(hello.words + 1, refusal.words + 1);
+}
+
 static const char *parse_spoiled(size_t at, uint8_t value)
 {
     uint8_t bytes[HELLO_LENGTH];
@@ -95,6 +111,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_refusal),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_endpoints),
     };

@@ -75,6 +75,7 @@ static void test_refused(void **state)
     assert_int_equal(client.done, 1);
     assert_int_equal(client.last_status, WEIR_REFUSED);
     assert_non_null(strstr(client.reason.message, weir_listener_address(world.listener)));
+    assert_non_null(strstr(client.reason.message, "(not today, but this is longe)"));
     char address[96];
     strcpy(address, weir_listener_address(world.listener));
     weir_listener_close(world.listener);

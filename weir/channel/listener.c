@@ -1,7 +1,9 @@
 /* Listening addresses. */
 #include "weir/channel/listener.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "weir/channel/bootstrap_cm.h"
 #include "weir/channel/bootstrap_tcp.h"
@@ -97,6 +99,11 @@ void listeners_reap(struct weir_poller *poller)
     }
 }
 
+void weir_refuse(struct weir_connection *connection, const char *words)
+{
+    snprintf(connection->refusal, sizeof(connection->refusal), "%s", words);
+}
+
 bool listener_ask(struct weir_listener *listener, struct weir_connection *connection)
 {
     struct weir_handler handler = {0};
@@ -110,12 +117,21 @@ bool listener_ask(struct weir_listener *listener, struct weir_connection *connec
     return true;
 }
 
-bool listener_is_crowded(const struct weir_listener *listener)
+static bool is_same_host(const char *left, const char *right)
 {
-    unsigned strangers = 0;
+    size_t length = (size_t)(strrchr(left, ':') - left);
+    return strncmp(left, right, length + 1) == 0 && strrchr(right, ':') == right + length;
+}
+
+bool listener_is_crowded(const struct weir_listener *listener, const char *peer)
+{
+    unsigned strangers = 0, of_host = 0;
     for (const struct weir_connection *connection = listener->poller->connections;
          connection != NULL; connection = connection->next) {
-        strangers += connection->listener == listener && connection->state == CONNECTION_CONNECTING;
+        if (connection->listener == listener && connection->state == CONNECTION_CONNECTING) {
+            strangers++;
+            of_host += is_same_host(peer, connection->peer_name);
+        }
     }
-    return strangers >= LISTENER_STRANGERS_MAX;
+    return strangers >= LISTENER_STRANGERS_MAX || of_host >= LISTENER_STRANGERS_PER_HOST;
 }

@@ -9,7 +9,9 @@
 #include "weir/channel/address.h"
 #include "weir/channel/poller.h"
 
-#define LISTENER_STRANGERS_MAX 256 /* connections that are not up yet */
+#define LISTENER_STRANGERS_MAX      256 /* connections that are not up yet */
+#define LISTENER_STRANGERS_PER_HOST 128 /* so that one host does not keep all others out */
+#define LISTENER_CROWDED            "too many half-open"
 
 struct weir_listener {
     struct weir_listener *next;
@@ -26,7 +28,8 @@ struct weir_listener {
 /* Asks the user whether the new connection is welcome. */
 bool listener_ask(struct weir_listener *listener, struct weir_connection *connection);
 /* True if there is no room for another stranger. */
-bool listener_is_crowded(const struct weir_listener *listener);
+/* `peer` is an address as text, with a port. */
+bool listener_is_crowded(const struct weir_listener *listener, const char *peer);
 void listener_destroy(struct weir_listener *listener);
 void listeners_reap(struct weir_poller *poller);
 

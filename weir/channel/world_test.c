@@ -92,6 +92,7 @@ static bool accepted(struct weir_connection *connection, void *listener_user,
 {
     struct world *world = listener_user;
     if (world->refuses) {
+        weir_refuse(connection, "not today, but this is longer than it may be");
         return false;
     }
     assert_true(world->server_count < world->server_max);
