@@ -158,7 +158,8 @@ static bool set_environment(const struct wishes *wishes, const char *folder, con
     if (redirects) {
         snprintf(preload + length, sizeof(preload) - (size_t)length, ":%s/" DROPIN_PATHS, folder);
     }
-    bool told = redirects ? setenv("WEIR_PATHS", tree, 1) == 0 : unsetenv("WEIR_PATHS") == 0;
+    /* Also where it is mounted: weir-tree keeps the trees that processes were started with. */
+    bool told = tree[0] != 0 ? setenv("WEIR_PATHS", tree, 1) == 0 : unsetenv("WEIR_PATHS") == 0;
     return told && prepend("LD_PRELOAD", preload) && prepend("LD_LIBRARY_PATH", folder);
 }
 

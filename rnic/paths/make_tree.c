@@ -3,8 +3,9 @@
  *
  * Trees lie in one folder of this user, each named after the digest of what it shows, so that one
  * serves all programs that see the same devices, is never written to once it has its name, and
- * stays for programs that outlive who started them. */
+ * stays while a process uses it, for programs outlive who started them. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <ftw.h>
-
+#include "rnic/paths/prune.h"
 #include "rnic/paths/tree.h"
 
 static int complain(const char *what, int error)
@@ -39,16 +39,6 @@ static bool make_home(char ret_home[PATH_MAX])
         return false;
     }
     return true;
-}
-
-static int remove_one(const char *path, const struct stat *facts, int type, struct FTW *position)
-{
-    return remove(path);
-}
-
-static void remove_tree(const char *path)
-{
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* Writes beside, then names: a tree that has its name is whole. Who comes second finds the name
@@ -95,11 +85,13 @@ int main(int argc, char **argv)
     }
     snprintf(path, sizeof path, "%s/%016" PRIx64, home, tree.digest);
     if (lstat(path, &facts) != 0) {
+        prune_trees(home);
         int status = write_tree(home, path);
         if (status != 0) {
             return status;
         }
     }
+    utimensat(AT_FDCWD, path, NULL, 0); /* in use from now on, for prune_trees */
     puts(path);
     return fflush(stdout) == 0 ? 0 : complain("standard output", errno);
 }
