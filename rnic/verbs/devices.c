@@ -125,12 +125,13 @@ static void read_environment(void)
     if (wanted == NULL || wanted[0] == '\0') {
         wanted = "1";
     }
-    text = strdup(wanted);
-    bool is_number = text != NULL && isdigit((unsigned char)text[0]);
+    bool is_number = isdigit((unsigned char)wanted[0]) != 0;
+    text = is_number ? NULL : strdup(wanted);
     bool read =
-        text != NULL && (is_number ? add_count(read_number(text, DEVICES_MAX)) : add_list(text));
+        is_number ? add_count(read_number(wanted, DEVICES_MAX)) : text != NULL && add_list(text);
     if (!read) {
         count = 0;
+        free(text); /* whatever pointed into it is beyond the count */
         fprintf(stderr,
                 "weir: WEIR_DEVICES is \"%s\", which is neither a number from 1 to %u nor a list "
                 "like \"weir0=eth0,weir1=10.0.0.1\" or \"weir0:1=eth0,weir0:2=eth1\": no devices\n",
