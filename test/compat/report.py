@@ -1,4 +1,4 @@
-"""What the runner says: a line per row, the sum, JSON, and docs/compatibility.md."""
+"""What the runner says: a line per row, the sum, JSON, and the judgement of warnings of strict mode."""
 import json
 import re
 import sys
@@ -41,10 +41,6 @@ def write_json(path, results):
     with open(path, "w") as file:
         json.dump({"rows": [dict(result, group=row.group, name=row.name, commands=row.commands)
                             for row, result in results]}, file, indent=1)
-
-
-def write_document(path, results):
-    raise NotImplementedError
 
 
 def conclude(results):

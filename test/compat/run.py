@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 
+import document
 import pysuite
 import report
 import rows
@@ -150,7 +151,7 @@ def main():
     if arguments.json:
         report.write_json(arguments.json, results)
     if arguments.write_doc:
-        report.write_document(arguments.write_doc, results)
+        document.write(arguments.write_doc, results)
     return report.conclude(results)
 
 

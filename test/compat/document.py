@@ -1,0 +1,127 @@
+"""docs/compatibility.md, made of the results of a run."""
+import re
+import subprocess
+
+import pysuite
+
+HEAD = """# Compatibility
+
+Unmodified programs of Debian 12 on Weir's libraries, and what each of them proved. `./dev compat --write-doc` made this page from a run of
+its own; do not edit it. `./dev compat --quick` runs the rows marked with a dot and all of rdma-core's Python tests; CI does so too.
+
+Every row runs in a fresh network namespace, its programs as processes of their own, each started by `weir run` as a user would. The last command
+is the client, those before it are servers. The exit status is never the proof alone: what the programs print is read, data is compared by the
+programs or by digest, and "bytes on the wire" counts what the namespace's interfaces carried.
+"""
+
+PYTHON_HEAD = """## rdma-core's Python tests
+
+The tests that Debian's python3-pyverbs {version} ships, unmodified: all vendor-neutral ones, each in a process and a namespace of its own. A skip
+whose reason is not listed below counts as a failure.
+
+| file | tests | passed | skipped | failed |
+|---|---|---|---|---|
+"""
+
+ABSENT = """
+## Not in the matrix, and why
+
+- `raw_ethernet_bw` and its kin (perftest), flow steering and RSS tests: they send and receive whole Ethernet frames, which only a NIC or the
+  kernel's raw sockets can give.
+- qperf's `xrc_` tests: Debian's binary is built without them ("bad test", although its help lists them).
+- `ibv_rc_pingpong -t -e`: takes an event for a completion that it has polled already, and then calls the empty queue an error. The verbs allow
+  such events on every device.
+- fio's `send` with a receiver slower than the sender: fio's server accepts with an RNR retry count of 0, so the first message without a receive ends
+  the connection, as the count demands.
+- `ib_write_bw -e`: perftest refuses ("Events feature not available on WRITE verb").
+"""
+
+
+def version_of(package):
+    done = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", package], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True)
+    return done.stdout or "not installed"
+
+
+def cell(text):
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def code(row):
+    """Commands as one cell; a second command that only adds the server's name is shortened."""
+    options = f"{row.run_options} " if row.run_options else ""
+    variables = "".join(f"{name}={value} " for name, value in row.environment.items())
+    shown = []
+    for command in row.commands:
+        text = f"{variables}{options and 'weir run ' + options}{command}"
+        if text not in shown:
+            shown.append(text)
+    return "<br>".join(f"`{cell(text)}`" for text in shown)
+
+
+def sum_of(results):
+    states = [result["status"] for _, result in results]
+    return ", ".join(f"{states.count(state)} {word}" for state, word in
+                     (("pass", "passed"), ("fail", "failed"), ("skip", "skipped")))
+
+
+def group_table(name, results):
+    row = results[0][0]
+    versions = ", ".join(f"{package} {version_of(package)}" for package in row.packages)
+    text = f"## {name}\n\n{versions}. {sum_of(results)}.\n\n| | program | result | proof |\n|---|---|---|---|\n"
+    for row, result in results:
+        outcome = result["status"]
+        if outcome != "pass":
+            outcome += ": " + cell(result["reason"].splitlines()[0][:160])
+        proofs = "; ".join(dict.fromkeys(check.text for check in row.checks))
+        text += f"| {'·' if row.quick else ''} | {code(row)} | {outcome} | {cell(proofs)} |\n"
+    return text
+
+
+def python_table(results):
+    text = PYTHON_HEAD.format(version=version_of("python3-pyverbs"))
+    files = {}
+    for row, result in results:
+        files.setdefault(row.name.split(".")[1], []).append((row, result))
+    for name, tests in files.items():
+        states = [result["status"] for _, result in tests]
+        text += f"| {name}.py | {len(tests)} | {states.count('pass')} | {states.count('skip')} |" \
+                f" {states.count('fail')} |\n"
+    text += f"\n{len(results)} tests: {sum_of(results)}.\n"
+    skips = {}
+    for row, result in results:
+        if result["status"] == "skip":
+            reason = (result["reason"], pysuite.allowed(row.name, result["reason"]) or "")
+            skips.setdefault(reason, []).append(re.sub(r"^tests\.", "", row.name))
+    if skips:
+        text += "\n| skipped | reason given | why |\n|---|---|---|\n"
+        for (reason, why), names in skips.items():
+            text += f"| {'<br>'.join(names)} | {cell(reason)} | {cell(why)} |\n"
+    failures = [(row, result) for row, result in results if result["status"] == "fail"]
+    for row, result in failures:
+        text += f"\n- failed: {row.name}: {cell(result['reason'].splitlines()[0])}\n"
+    return text
+
+
+def once(results):
+    """A row that ran several times counts with its worst result."""
+    order = {"fail": 0, "skip": 1, "pass": 2}
+    worst = {}
+    for row, result in results:
+        key = (row.group, row.name)
+        if key not in worst or order[result["status"]] < order[worst[key][1]["status"]]:
+            worst[key] = (row, result)
+    return list(worst.values())
+
+
+def write(path, results):
+    results = once(results)
+    groups = {}
+    for row, result in results:
+        groups.setdefault(row.group, []).append((row, result))
+    text = HEAD + f"\nIn all: {sum_of(results)}.\n\n"
+    for name, entries in groups.items():
+        text += python_table(entries) if name == pysuite.GROUP else group_table(name, entries)
+        text += "\n"
+    with open(path, "w") as file:
+        file.write(text.rstrip("\n") + "\n" + ABSENT)
