@@ -1,7 +1,8 @@
 """All rows of the matrix: one module per group of packages, in the order of the document."""
 import importlib
 
-MODULES = ["ibverbs_utils", "rdmacm_utils", "perftest", "qperf", "fio", "ucx", "libfabric", "openmpi"]
+MODULES = ["ibverbs_utils", "rdmacm_utils", "perftest", "qperf", "fio", "ucx", "libfabric", "openmpi",
+           "tgt"]
 
 
 def load():
