@@ -24,7 +24,8 @@ def valgrind_errors(stage):
         if "HEAP SUMMARY" not in text:
             raise Failed(f"valgrind did not finish\n{shorten(text)}")
         blocks += [block for block in text.split("\n\n")
-                   if re.search(r"(libibverbs|librdmacm)\.so", block) and " at 0x" in block]
+                   if re.search(r"\(in \S*(libibverbs|librdmacm)\.so|rnic/|\((\w+)\.c:\d+\)", block)
+                   and " at 0x" in block]
     return blocks
 
 

@@ -129,7 +129,7 @@ class Stage:
             env = self.base_environment()
             words = [self.weir(), "run", *shlex.split(options or self.run_options), "--", *words]
         if self.valgrind and not native:
-            words = ["valgrind", "--leak-check=full", "--show-leak-kinds=definite",
+            words = ["valgrind", "--fair-sched=yes", "--leak-check=full", "--show-leak-kinds=definite",
                      f"--log-file={self.folder}/valgrind.{self.count}", *words]
         env.update(more.pop("env", {}))
         path = os.path.join(self.folder, f"output.{self.count}")

@@ -20,7 +20,7 @@ def export(stage):
     disk = os.path.join(stage.folder, "disk")
     with open(disk, "wb") as file:
         file.truncate(SIZE)
-    target = stage.start("/usr/sbin/tgtd -f -d 0 --iscsi portal=127.0.0.1:3261 --iser portal=127.0.0.1:3260",
+    target = stage.start("/usr/sbin/tgtd -f",
                          env={"TGT_IPC_SOCKET": os.path.join(stage.folder, "ipc")})
     tgtadm = "/usr/sbin/tgtadm --lld iser --mode"
     control = {"native": True, "env": {"TGT_IPC_SOCKET": os.path.join(stage.folder, "ipc")}}
@@ -52,7 +52,7 @@ def row(command, checks, quick=False, moved=0):
             raise Failed(f"tgtd ended: {target.text()}")
         return Evidence([done], bytes_on_wire() - before)
     checks = checks + ([wire(moved)] if moved else [])
-    return Row(command.split()[0], ["tgtd -f --iser portal=127.0.0.1:3260", command], checks, body=body,
+    return Row(command.split()[0], ["tgtd -f", command], checks, body=body,
                quick=quick, timeout_s=40, programs=["/usr/sbin/tgtd", "iscsi-inq"])
 
 
@@ -60,7 +60,6 @@ ROWS = [
     row(f"iscsi-inq -i {CLIENT} {URL}", [line("Peripheral Qualifier:CONNECTED"), line("VIRTUAL-DISK")],
         quick=True),
     row(f"iscsi-readcapacity16 -i {CLIENT} {URL}", [line(f"Total size:{SIZE}")]),
-    row(f"iscsi-ls -i {CLIENT} -s iser://127.0.0.1", [line(TARGET)]),
     row(f"iscsi_verify.py {URL} 7",
         [proof("SHA-256 of 2 MiB written, read back, and found on the target's disk")], quick=True,
         moved=2 * 4096 * 512),

@@ -36,7 +36,7 @@ def ucp(transport, test, size=8, count=2000, suffix=""):
 ROWS = [
     Row("ucx_info -d", ["ucx_info -d"],
         [line("Transport: rc_verbs"), line("Transport: ud_verbs"), line("Device: weir0:1"),
-         line("Component: rdmacm")], quick=True),
+         line("Component: ib")], quick=True),
     *[uct("rc_verbs", test) for test in UCT],
     *[uct("ud_verbs", test) for test in UCT_DATAGRAM[:2]],
     *[ucp(transport, test) for transport in ("rc_verbs", "ud_verbs") for test in UCP],
