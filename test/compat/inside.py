@@ -15,6 +15,17 @@ from model import Failed, Skipped, shorten
 from stage import OUR_WARNING, SANITIZER_REPORT, Stage, play, run_quietly
 
 
+def our_frame():
+    """A line of valgrind's stacks that names one of our objects, or one of our sources."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    names = {os.path.basename(path) for path in glob.glob(f"{root}/rnic/**/*.c", recursive=True)}
+    sources = "|".join(re.escape(name) for name in sorted(names))
+    return re.compile(rf"\(in \S*(?:libibverbs|librdmacm|libweir-\w+)\.so|\((?:{sources}):\d+\)")
+
+
+OUR_FRAME = our_frame()
+
+
 def valgrind_errors(stage):
     """Blocks of valgrind's reports that have one of our objects on the stack."""
     blocks = []
@@ -24,8 +35,7 @@ def valgrind_errors(stage):
         if "HEAP SUMMARY" not in text:
             raise Failed(f"valgrind did not finish\n{shorten(text)}")
         blocks += [block for block in text.split("\n\n")
-                   if re.search(r"\(in \S*(libibverbs|librdmacm)\.so|rnic/|\((\w+)\.c:\d+\)", block)
-                   and " at 0x" in block]
+                   if " at 0x" in block and OUR_FRAME.search(block)]
     return blocks
 
 
@@ -45,7 +55,7 @@ def judge(stage, row):
     if stage.valgrind:
         errors = valgrind_errors(stage)
         if errors:
-            raise Failed(f"valgrind: {len(errors)} errors in our libraries\n{errors[0]}")
+            raise Failed(f"valgrind: {len(errors)} errors in our libraries\n" + "\n".join(errors[:4]))
 
 
 def prepare(stage, row):
