@@ -46,7 +46,7 @@ def rcopy(size, address="127.0.0.1"):
 
 def stream(program, options, times=1, address="127.0.0.1", quick=False, **more):
     """Prints name, size, transfers, iterations, total, time, Gb/s and microseconds per transfer."""
-    checks = [above(r"^\S+_(?:lat|bw) .* ([0-9.]+) +[0-9.]+$", "Gb/s", times=times)]
+    checks = [above(r"^\w+ +\d\S* +.*s +([0-9.]+) +[0-9.]+$", "Gb/s", times=times)]
     if "-T v" in options:
         checks.append(proof("the program compares every byte (-T v)"))
     return pair(f"{program} {options}".strip(), f"{program} {options}".strip(),
