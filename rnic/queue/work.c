@@ -18,6 +18,16 @@ const char *completion_status_name(enum completion_status status)
         [COMPLETION_REMOTE_OPERATION_ERROR] = "remote operation error",
         [COMPLETION_RETRY_EXCEEDED] = "retry exceeded",
         [COMPLETION_RNR_RETRY_EXCEEDED] = "RNR retry exceeded",
+        [COMPLETION_LOCAL_RDD_VIOLATION] = "local RDD violation",
+        [COMPLETION_REMOTE_INVALID_RD_REQUEST] = "remote invalid RD request",
+        [COMPLETION_REMOTE_ABORTED] = "remote aborted",
+        [COMPLETION_INVALID_EECN] = "invalid EE context number",
+        [COMPLETION_INVALID_EEC_STATE] = "invalid EE context state",
+        [COMPLETION_FATAL] = "fatal",
+        [COMPLETION_RESPONSE_TIMEOUT] = "response timeout",
+        [COMPLETION_GENERAL_ERROR] = "general error",
+        [COMPLETION_TAG_ERROR] = "tag matching error",
+        [COMPLETION_TAG_RENDEZVOUS_INCOMPLETE] = "rendezvous incomplete",
     };
     return (unsigned)status < COMPLETION_STATUS_COUNT ? names[status] : "unknown";
 }

@@ -96,6 +96,16 @@ enum completion_status {
     COMPLETION_REMOTE_OPERATION_ERROR,
     COMPLETION_RETRY_EXCEEDED,
     COMPLETION_RNR_RETRY_EXCEEDED,
+    COMPLETION_LOCAL_RDD_VIOLATION, /* this and the next seven: never given */
+    COMPLETION_REMOTE_INVALID_RD_REQUEST,
+    COMPLETION_REMOTE_ABORTED,
+    COMPLETION_INVALID_EECN,
+    COMPLETION_INVALID_EEC_STATE,
+    COMPLETION_FATAL,
+    COMPLETION_RESPONSE_TIMEOUT,
+    COMPLETION_GENERAL_ERROR,
+    COMPLETION_TAG_ERROR,
+    COMPLETION_TAG_RENDEZVOUS_INCOMPLETE,
     COMPLETION_STATUS_COUNT,
 };
 
@@ -109,6 +119,11 @@ enum completion_kind {
     COMPLETED_LOCAL_INVALIDATE,
     COMPLETED_BIND_WINDOW,
     COMPLETED_RECEIVE,
+    COMPLETED_TAG_ADD,
+    COMPLETED_TAG_REMOVE,
+    COMPLETED_TAG_SYNC,
+    COMPLETED_TAG_RECEIVE,             /* of a message with a tag: tag_flags say how far */
+    COMPLETED_TAG_NONE,                /* of one that says that it has none */
     COMPLETED_RECEIVE_WRITE_IMMEDIATE, /* a peer's WRITE with immediate consumed the receive */
 };
 
@@ -121,6 +136,9 @@ struct completion {
     struct qpn source;         /* UD: the sender */
     uint32_t immediate;        /* opaque bytes */
     struct memory_key invalidated;
+    uint64_t tag; /* of a match, with what the sender said besides */
+    uint32_t tag_context;
+    uint8_t tag_flags; /* of transport/tag.h */
     bool has_immediate;
     bool has_invalidated;
     bool has_grh;

@@ -35,6 +35,9 @@ static enum status create_queues(struct qp *qp, const struct qp_init *init)
         }
     }
     uint32_t max_sge = qp->receives == NULL ? XRC_SGE_MAX : receive_queue_max_sge(qp->receives);
+    if (qp->matcher != NULL && max_sge < tag_matcher_max_sge(qp->matcher)) {
+        max_sge = tag_matcher_max_sge(qp->matcher);
+    }
     size_t size = (max_sge == 0 ? 1 : max_sge) * sizeof(struct sge);
     qp->responder.receive_sges = allocator->allocate(allocator, size);
     return qp->responder.receive_sges != NULL ? STATUS_OK : STATUS_NO_MEMORY;
@@ -63,12 +66,24 @@ static void count_users(struct qp *qp, int change)
     }
 }
 
+/* The queue pairs of a matcher send its READs and FINs, so their send queues are made for these. */
+static bool suits_matcher(const struct qp_init *init)
+{
+    if (init->matcher == NULL) {
+        return true;
+    }
+    struct send_queue_limits least = tag_send_limits(init->matcher);
+    return init->service == SERVICE_RC && init->shared_receives != NULL &&
+           init->send.capacity >= least.capacity && init->send.max_sge >= least.max_sge &&
+           init->send.max_inline >= least.max_inline;
+}
+
 enum status qp_create(struct environment *environment, const struct qp_init *init,
                       struct qpn number, struct qp **ret_qp)
 {
     if ((!service_is_reliable(init->service) && init->service != SERVICE_UC &&
          init->service != SERVICE_UD) ||
-        (init->service != SERVICE_XRC && init->xrc_domain.value != 0) ||
+        (init->service != SERVICE_XRC && init->xrc_domain.value != 0) || !suits_matcher(init) ||
         init->send.max_sge > OUTGOING_FRAGMENT_MAX) {
         return STATUS_INVALID;
     }
@@ -85,6 +100,7 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
     qp->xrc_domain = init->xrc_domain;
     qp->is_target = init->xrc_domain.value != 0;
     qp->context = init->context;
+    qp->matcher = init->matcher;
     qp->signal_all = init->signal_all;
     qp->send_completions = init->send_completions;
     qp->receive_completions = init->receive_completions;
@@ -114,6 +130,7 @@ static void detach(struct qp *qp)
 
 void qp_destroy(struct qp *qp)
 {
+    tag_forget(qp);
     detach(qp);
     window_forget(qp->environment->memory, qp->number);
     count_users(qp, -1);
@@ -202,7 +219,7 @@ static bool is_atomic(enum work_kind kind)
 /* All that can be said of a request without looking at the queue. */
 static enum status check_send(const struct qp *qp, const struct send_request *request)
 {
-    if (qp->is_target) {
+    if (qp->is_target || qp->matcher != NULL) {
         return STATUS_INVALID;
     }
     if (qp_current_state(qp) < QP_RTS) {

@@ -16,6 +16,7 @@
 #include "rnic/queue/completion_queue.h"
 #include "rnic/queue/receive_queue.h"
 #include "rnic/queue/send_queue.h"
+#include "rnic/transport/tag.h"
 #include "rnic/transport/xrc.h"
 #include "rnic/wire/opcode.h"
 #include "rnic/wire/packet.h"
@@ -44,6 +45,7 @@ struct qp_init {
     struct completion_queue *send_completions;    /* NULL for a target */
     struct completion_queue *receive_completions; /* NULL for XRC */
     struct receive_queue *shared_receives;        /* NULL: a receive queue of its own */
+    struct tag_matcher *matcher; /* RC: of the shared receives; `send` is tag_send_limits then */
     struct domain shared_domain; /* of the shared receives' buffers; 0: that of the queue pair */
     struct send_queue_limits send;
     uint32_t max_receive; /* requests */

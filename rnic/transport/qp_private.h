@@ -40,6 +40,7 @@ struct qp {
 
     struct send_queue *sends;
     struct receive_queue *receives; /* NULL: XRC */
+    struct tag_matcher *matcher;    /* NULL: the receives are in posting order */
     struct completion_queue *send_completions;
     struct completion_queue *receive_completions;
 

@@ -17,6 +17,7 @@ void responder_reset(struct qp *qp, struct psn expected)
 {
     struct responder *responder = &qp->responder;
     responder_abandon(qp);
+    tag_forget(qp);
     struct replay replay = responder->replay;
     struct sge *sges = responder->receive_sges;
     *responder = (struct responder){
@@ -73,6 +74,11 @@ void responder_complete_receive(struct qp *qp, enum completion_status status,
         completion.has_invalidated = packet->info->has_invalidate;
         completion.invalidated = packet->invalidate;
     }
+    tag_describe(qp, packet, &completion);
+    if (packet == NULL) {
+        tag_forget(qp);
+    }
+    responder->tagged = (struct tag_message){.course = TAG_PLAIN};
     responder->receive_taken = false;
     struct completion_queue *queue = qp->receive_completions;
     if (qp->is_target) {
@@ -153,7 +159,8 @@ static enum verdict check_resources(struct qp *qp, const struct packet *packet)
     const struct opcode_info *info = packet->info;
     bool needs_receive = (info->operation == OPERATION_SEND && info->first) ||
                          (info->operation == OPERATION_WRITE && info->has_immediate);
-    if (!needs_receive || responder_take_receive(qp)) {
+    bool sorts = qp->matcher != NULL && info->operation == OPERATION_SEND;
+    if (!needs_receive || (sorts ? tag_begin(qp, packet) : responder_take_receive(qp))) {
         return VERDICT_EXECUTED;
     }
     watch_not_ready(qp);
@@ -203,20 +210,23 @@ static void finish_message(struct responder *responder)
 static enum verdict execute_send(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
-    if (packet->payload_length > MESSAGE_LENGTH_MAX - responder->done) {
+    const uint8_t *payload;
+    uint32_t length;
+    tag_strip(&responder->tagged, packet, &payload, &length);
+    if (length > MESSAGE_LENGTH_MAX - responder->done) {
         return VERDICT_INVALID; /* [IBA 9.7.4.1.6] */
     }
-    if (packet->payload_length > scatter_left(&responder->place)) {
+    if (length > scatter_left(&responder->place)) {
         responder_complete_receive(qp, COMPLETION_LOCAL_LENGTH_ERROR, NULL);
         return VERDICT_TOO_LONG;
     }
-    if (packet->payload_length > 0 && scatter_copy_in(&responder->place, packet->payload,
-                                                      packet->payload_length) != MEMORY_GRANTED) {
+    if (length > 0 && scatter_copy_in(&responder->place, payload, length) != MEMORY_GRANTED) {
         responder_complete_receive(qp, COMPLETION_LOCAL_PROTECTION_ERROR, NULL);
         return VERDICT_OPERATION;
     }
-    responder->done += packet->payload_length;
+    responder->done += length;
     responder->inbound = INBOUND_SEND;
+    tag_executed(qp, packet);
     if (packet->info->last) {
         if (packet->info->has_invalidate &&
             window_invalidate(qp->environment->memory, responder->domain, qp->number,

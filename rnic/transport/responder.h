@@ -15,6 +15,7 @@
 #include "rnic/transport/acknowledge.h"
 #include "rnic/transport/pace.h"
 #include "rnic/transport/replay.h"
+#include "rnic/transport/tag.h"
 #include "rnic/wire/packet.h"
 
 struct qp;
@@ -44,6 +45,7 @@ struct responder {
     bool receive_taken;
     struct receive_slot receive;
     struct sge *receive_sges;
+    struct tag_message tagged; /* which receive that is, on a queue of tag matching */
     struct scatter place;
 
     struct acknowledge acknowledge;

@@ -21,6 +21,7 @@ void context_fill_operations(struct verbs_context *verbs)
     verbs->modify_cq = cq_modify;
     verbs->create_srq_ex = srq_create_extended;
     verbs->get_srq_num = srq_number;
+    verbs->post_srq_ops = srq_operate;
     verbs->create_qp_ex = qp_create_extended;
     verbs->open_xrcd = xrc_open_domain;
     verbs->close_xrcd = xrc_close_domain;

@@ -12,6 +12,7 @@ BUILD_CHECK((int)QP_RESET == (int)IBV_QPS_RESET && (int)QP_ERROR == (int)IBV_QPS
 BUILD_CHECK((int)PATH_MTU_256 == (int)IBV_MTU_256 && (int)PATH_MTU_4096 == (int)IBV_MTU_4096);
 BUILD_CHECK((int)COMPLETION_SUCCESS == (int)IBV_WC_SUCCESS);
 BUILD_CHECK((int)COMPLETION_RNR_RETRY_EXCEEDED == (int)IBV_WC_RNR_RETRY_EXC_ERR);
+BUILD_CHECK((int)COMPLETION_TAG_RENDEZVOUS_INCOMPLETE == (int)IBV_WC_TM_RNDV_INCOMPLETE);
 
 void convert_sges(const struct ibv_sge *list, size_t count, struct sge *ret_sges)
 {
@@ -118,6 +119,11 @@ enum ibv_wc_opcode convert_opcode(enum completion_kind kind)
         [COMPLETED_LOCAL_INVALIDATE] = IBV_WC_LOCAL_INV,
         [COMPLETED_BIND_WINDOW] = IBV_WC_BIND_MW,
         [COMPLETED_RECEIVE] = IBV_WC_RECV,
+        [COMPLETED_TAG_ADD] = IBV_WC_TM_ADD,
+        [COMPLETED_TAG_REMOVE] = IBV_WC_TM_DEL,
+        [COMPLETED_TAG_SYNC] = IBV_WC_TM_SYNC,
+        [COMPLETED_TAG_RECEIVE] = IBV_WC_TM_RECV,
+        [COMPLETED_TAG_NONE] = IBV_WC_TM_NO_TAG,
         [COMPLETED_RECEIVE_WRITE_IMMEDIATE] = IBV_WC_RECV_RDMA_WITH_IMM,
     };
     return opcodes[kind];
@@ -127,7 +133,10 @@ unsigned convert_completion_flags(const struct completion *completion)
 {
     return (completion->has_immediate ? IBV_WC_WITH_IMM : 0u) |
            (completion->has_invalidated ? IBV_WC_WITH_INV : 0u) |
-           (completion->has_grh ? IBV_WC_GRH : 0u);
+           (completion->has_grh ? IBV_WC_GRH : 0u) |
+           ((completion->tag_flags & TAG_MATCHED) != 0 ? IBV_WC_TM_MATCH : 0u) |
+           ((completion->tag_flags & TAG_DATA_VALID) != 0 ? IBV_WC_TM_DATA_VALID : 0u) |
+           ((completion->tag_flags & TAG_SYNCHRONIZE) != 0 ? IBV_WC_TM_SYNC_REQ : 0u);
 }
 
 uint8_t convert_service_level(const struct completion *completion)

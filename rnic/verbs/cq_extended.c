@@ -148,7 +148,8 @@ static uint32_t read_flow_tag(struct ibv_cq_ex *cq)
 
 static void read_tag_matching(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *ret_info)
 {
-    *ret_info = (struct ibv_wc_tm_info){0};
+    const struct completion *current = &ours(cq)->current;
+    *ret_info = (struct ibv_wc_tm_info){.tag = current->tag, .priv = current->tag_context};
 }
 
 static uint64_t read_wall_clock(struct ibv_cq_ex *cq)

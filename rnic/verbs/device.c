@@ -146,6 +146,11 @@ int device_query_ex(struct ibv_context *context, const struct ibv_query_device_e
         .phys_port_cnt_ex = ((struct soft_device *)context->device)->port_count,
         .cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX},
         .odp_caps = on_demand(),
+        .tm_caps = {.max_rndv_hdr_size = TAG_RENDEZVOUS_LENGTH * 2,
+                    .max_num_tags = TAGS_OFFERED,
+                    .flags = IBV_TM_CAP_RC,
+                    .max_ops = TAGS_OFFERED,
+                    .max_sge = TAG_SGES_OFFERED},
         .max_dm_size = DEVICE_MEMORY_MAX,
     };
     if (input != NULL && input->comp_mask != 0) {

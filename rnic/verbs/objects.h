@@ -32,7 +32,9 @@
 #define CQ_LENGTH_MAX     (1u << 20)
 #define READS_MAX         128u
 #define DEVICE_MEMORY_MAX (1u << 20) /* bytes, of all contexts of the process */
-#define FOREIGN_TAIL      128u       /* bytes of zeroes behind what we use */
+#define TAGS_OFFERED      1024u
+#define TAG_SGES_OFFERED  4u
+#define FOREIGN_TAIL      128u /* bytes of zeroes behind what we use */
 
 struct soft_device {
     struct ibv_device ibv;
@@ -138,6 +140,8 @@ struct soft_srq {
     uint32_t users;                 /* queue pairs, under the engine's lock */
     struct soft_xrcd *xrcd;         /* NULL: not of XRC */
     struct xrc_queue xrc;
+    struct tag_matcher *matcher; /* NULL: not of tag matching */
+    struct ibv_cq *cq;           /* of tag matching: where receives complete */
     uint32_t async_delivered;
     unsigned char tail[FOREIGN_TAIL];
 };
@@ -307,6 +311,10 @@ int cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attributes);
 void cq_extended_fill(struct ibv_cq_ex *cq);
 struct ibv_srq *srq_create_extended(struct ibv_context *context,
                                     struct ibv_srq_init_attr_ex *attributes);
+/* Parts of making a shared receive queue. NULL and errno. */
+struct soft_srq *srq_make(struct ibv_pd *pd, struct ibv_srq_attr *attributes, void *context);
+struct ibv_srq *srq_create_matching(struct ibv_srq_init_attr_ex *attributes);
+int srq_operate(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **ret_bad);
 int srq_number(struct ibv_srq *srq, uint32_t *ret_number);
 int srq_post_receive(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **ret_bad);
 struct ibv_qp *qp_create_extended(struct ibv_context *context,

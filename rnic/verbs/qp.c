@@ -78,7 +78,9 @@ static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd,
         .xrc_domain = xrcd == NULL ? (struct xrc_domain){0} : xrc_domain_of(xrcd),
         .domain = pd == NULL ? (struct domain){0} : soft_pd(pd)->domain,
         .send_completions = queue_of(init->send_cq),
-        .receive_completions = queue_of(init->recv_cq),
+        .receive_completions =
+            queue_of(srq != NULL && srq->matcher != NULL ? srq->cq : init->recv_cq),
+        .matcher = srq == NULL ? NULL : srq->matcher,
         .shared_receives = srq == NULL ? NULL : srq->queue,
         .shared_domain = srq == NULL ? (struct domain){0} : soft_pd(srq->ibv.pd)->domain,
         .send = {.capacity = init->cap.max_send_wr,
@@ -89,6 +91,9 @@ static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd,
         .signal_all = init->sq_sig_all != 0,
         .context = qp,
     };
+    if (core.matcher != NULL) {
+        core.send = tag_send_limits(core.matcher);
+    }
     enum status status = create_queues(pd, &core);
     if (status == STATUS_OK) {
         engine_lock(qp->engine);

@@ -16,7 +16,7 @@ static void low(struct receive_queue_notifier *notifier, struct receive_queue *q
     notify_post(soft_context(srq->ibv.context)->async, &record);
 }
 
-static struct soft_srq *create(struct ibv_pd *pd, struct ibv_srq_attr *attributes, void *context)
+struct soft_srq *srq_make(struct ibv_pd *pd, struct ibv_srq_attr *attributes, void *context)
 {
     if (attributes->max_wr == 0 ||
         !limits_allow(attributes->max_wr, limits_now()->max_srq_wr, "max_srq_wr") ||
@@ -58,7 +58,7 @@ static struct soft_srq *create(struct ibv_pd *pd, struct ibv_srq_attr *attribute
 
 PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 {
-    struct soft_srq *srq = create(pd, &init->attr, init->srq_context);
+    struct soft_srq *srq = srq_make(pd, &init->attr, init->srq_context);
     return srq == NULL ? NULL : &srq->ibv;
 }
 
@@ -68,15 +68,18 @@ struct ibv_srq *srq_create_extended(struct ibv_context *context,
     const uint32_t needed = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
                             IBV_SRQ_INIT_ATTR_CQ;
     /* The basic type comes through ibv_create_srq. */
-    if ((attributes->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) == 0 ||
-        attributes->srq_type != IBV_SRQT_XRC) {
+    bool has_type = (attributes->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
+    if (has_type && attributes->srq_type == IBV_SRQT_TM) {
+        return srq_create_matching(attributes);
+    }
+    if (!has_type || attributes->srq_type != IBV_SRQT_XRC) {
         return errno_null(STATUS_UNSUPPORTED);
     }
     if (attributes->comp_mask != needed || attributes->pd == NULL || attributes->xrcd == NULL ||
         attributes->cq == NULL) {
         return errno_null(STATUS_INVALID);
     }
-    struct soft_srq *srq = create(attributes->pd, &attributes->attr, attributes->srq_context);
+    struct soft_srq *srq = srq_make(attributes->pd, &attributes->attr, attributes->srq_context);
     if (srq == NULL) {
         return NULL;
     }
@@ -145,6 +148,10 @@ PUBLIC int ibv_destroy_srq(struct ibv_srq *ibv)
     struct soft_srq *srq = soft_srq(ibv);
     engine_lock(srq->engine);
     bool busy = srq->users != 0;
+    if (!busy) {
+        tag_matcher_destroy(srq->matcher);
+        srq->matcher = NULL;
+    }
     if (!busy && srq->xrcd != NULL) {
         device_remove_xrc_queue(srq->engine->device, &srq->xrc);
         srq->xrcd->users--;
