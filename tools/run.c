@@ -82,7 +82,8 @@ static int want_devices(const struct command *command, const char *text)
 {
     char *end;
     long count = strtol(text, &end, 10);
-    if (end == text || *end != 0 || count < 1 || count > DEVICES_MAX) {
+    bool is_list = strpbrk(text, "=,:") != NULL; /* which the library reads */
+    if (!is_list && (end == text || *end != 0 || count < 1 || count > DEVICES_MAX)) {
         return command_usage_error(command, "--devices %s: a number from 1 to %d is needed", text,
                                    DEVICES_MAX);
     }

@@ -217,7 +217,7 @@ static void values_out_of_range_are_named(void **state)
     struct pair *pair = pair_create(&pair_defaults);
     struct pair_side *a = &pair->sides[0];
     struct qp *qp = create_extra(a, NULL);
-    struct qp_attributes attributes = {.state = QP_INIT, .port = 2};
+    struct qp_attributes attributes = {.state = QP_INIT, .port = 0};
     unsigned offending = 0;
     unsigned mask = QP_SET_STATE | QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS;
     assert_int_equal(qp_modify(qp, &attributes, mask, &offending), STATUS_INVALID);

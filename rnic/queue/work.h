@@ -142,6 +142,7 @@ struct completion {
     bool has_immediate;
     bool has_invalidated;
     bool has_grh;
+    uint16_t source_lid; /* UD: of the sender, see gid_lid */
     bool grh_is_ipv4;    /* the last 20 of its 40 bytes are the IPv4 header */
     struct instant time; /* when the engine made it */
 };

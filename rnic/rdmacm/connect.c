@@ -119,10 +119,10 @@ void cma_take_request(struct cma_id *id, const struct cm_event *event)
 {
     const struct cm_parameters *theirs = &event->parameters;
     uint8_t ack_timeout = theirs->ack_timeout;
-    cma_attach(id);
     id->state = CMA_REQUESTED;
     id->connection = event->connection;
     id->path = event->path;
+    cma_attach(id);
     id->remote_ece = theirs->ece;
     id->terms = (struct cma_terms){
         .remote_qpn = theirs->qpn,

@@ -145,6 +145,7 @@ void datagram_receive(struct qp *qp, const struct arrival *arrival, const struct
         .has_immediate = packet->info->has_immediate,
         .immediate = packet->immediate,
         .has_grh = true,
+        .source_lid = gid_lid(&arrival->path.remote),
         .grh_is_ipv4 = gid_is_ipv4(&arrival->path.remote),
     };
     responder->receive_taken = false;

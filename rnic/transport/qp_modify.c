@@ -23,7 +23,7 @@ static unsigned check_values(const struct qp *qp, const struct qp_attributes *at
     bad |= attributes->retry_count > 7 ? QP_SET_RETRY_COUNT : 0;
     bad |= attributes->rnr_retry_count > 7 ? QP_SET_RNR_RETRY_COUNT : 0;
     bad |= attributes->pkey_index != 0 ? QP_SET_PKEY_INDEX : 0;
-    bad |= attributes->port != 1 ? QP_SET_PORT : 0;
+    bad |= attributes->port == 0 ? QP_SET_PORT : 0;
     return bad & mask;
 }
 

@@ -155,6 +155,7 @@ void convert_completion(const struct completion *completion, struct ibv_wc *ret_
         .qp_num = completion->qpn.value,
         .src_qp = completion->source.value,
         .wc_flags = convert_completion_flags(completion),
+        .slid = completion->source_lid,
         .sl = convert_service_level(completion),
     };
     if (completion->has_invalidated) {

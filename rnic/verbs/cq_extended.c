@@ -116,7 +116,7 @@ static unsigned read_flags(struct ibv_cq_ex *cq)
 
 static uint32_t read_source_lid(struct ibv_cq_ex *cq)
 {
-    return 0;
+    return ours(cq)->current.source_lid;
 }
 
 static uint8_t read_service_level(struct ibv_cq_ex *cq)
