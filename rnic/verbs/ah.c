@@ -11,6 +11,7 @@
 
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/gid_table.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
 
@@ -18,6 +19,7 @@
 
 PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attributes)
 {
+    HOST_FORWARD(pd->context, ibv_create_ah, pd, attributes);
     struct path path;
     uint32_t entropy = attributes->dlid;
     if (attributes->is_global) {
@@ -39,6 +41,7 @@ PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attri
 
 PUBLIC int ibv_destroy_ah(struct ibv_ah *ah)
 {
+    HOST_FORWARD(ah->context, ibv_destroy_ah, ah);
     free(ah);
     return 0;
 }
@@ -70,6 +73,7 @@ static bool read_grh(const struct ibv_grh *grh, struct gid *ret_source, struct g
 PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc,
                                struct ibv_grh *grh, struct ibv_ah_attr *ret_attributes)
 {
+    HOST_FORWARD(context, ibv_init_ah_from_wc, context, port, wc, grh, ret_attributes);
     struct gid source;
     struct gid target;
     uint32_t class_and_label;
@@ -102,6 +106,7 @@ PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct
 PUBLIC struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc,
                                             struct ibv_grh *grh, uint8_t port)
 {
+    HOST_FORWARD(pd->context, ibv_create_ah_from_wc, pd, wc, grh, port);
     struct ibv_ah_attr attributes;
     return ibv_init_ah_from_wc(pd->context, port, wc, grh, &attributes) != 0
                ? NULL
@@ -112,5 +117,6 @@ PUBLIC struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc
 PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attributes,
                                        uint8_t ret_mac[ETHERNET_LL_SIZE], uint16_t *ret_vlan)
 {
+    HOST_FORWARD(context, ibv_resolve_eth_l2_from_gid, context, attributes, ret_mac, ret_vlan);
     return EOPNOTSUPP;
 }

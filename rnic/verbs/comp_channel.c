@@ -3,10 +3,12 @@
 #include <stdlib.h>
 
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/objects.h"
 
 PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
+    HOST_FORWARD(context, ibv_create_comp_channel, context);
     struct soft_channel *channel = calloc(1, sizeof *channel);
     if (channel == NULL) {
         return NULL;
@@ -23,6 +25,7 @@ PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *cont
 
 PUBLIC int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
 {
+    HOST_FORWARD(ibv->context, ibv_destroy_comp_channel, ibv);
     struct soft_channel *channel = soft_channel(ibv);
     pthread_mutex_lock(&ibv->context->mutex);
     bool busy = ibv->refcnt != 0;
@@ -46,6 +49,7 @@ static void count_delivered(const struct notify_record *record)
 PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ret_cq,
                             void **ret_context)
 {
+    HOST_FORWARD(channel->context, ibv_get_cq_event, channel, ret_cq, ret_context);
     struct notify_record record;
     engine_about_to_sleep(context_engine(channel->context));
     int error = notify_wait_with(soft_channel(channel)->notify, count_delivered, &record);
@@ -61,6 +65,7 @@ PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **re
 
 PUBLIC void ibv_ack_cq_events(struct ibv_cq *cq, unsigned count)
 {
+    HOST_FORWARD_VOID(cq->context, ibv_ack_cq_events, cq, count);
     pthread_mutex_lock(&cq->mutex);
     cq->comp_events_completed += count;
     pthread_cond_signal(&cq->cond);

@@ -5,6 +5,7 @@
 
 #include "rnic/io/loop.h"
 #include "rnic/strict/strict.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/objects.h"
 
 #define VECTORS_MAX 64
@@ -85,6 +86,9 @@ struct ibv_context *context_open(struct ibv_device *device, struct engine *engin
 
 PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
+    if (host_owns_device(device)) {
+        return host_calls()->ibv_open_device(device);
+    }
     struct engine *engine = device_open();
     if (engine == NULL) {
         return NULL;
@@ -109,6 +113,7 @@ PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
  * process: events may still name it. */
 PUBLIC int ibv_close_device(struct ibv_context *ibv)
 {
+    HOST_FORWARD(ibv, ibv_close_device, ibv);
     struct soft_context *context = soft_context(ibv);
     if (atomic_load(&context->objects) != 0) {
         return 0;

@@ -5,6 +5,7 @@
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
@@ -97,6 +98,7 @@ static struct soft_cq *create(struct ibv_context *context,
 PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
                                     struct ibv_comp_channel *channel, int vector)
 {
+    HOST_FORWARD(context, ibv_create_cq, context, cqe, cq_context, channel, vector);
     struct ibv_cq_init_attr_ex attributes = {
         .cqe = cqe < 0 ? 0 : (uint32_t)cqe,
         .cq_context = cq_context,
@@ -156,6 +158,7 @@ struct ibv_cq_ex *cq_create_extended(struct ibv_context *context,
 
 PUBLIC int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 {
+    HOST_FORWARD(ibv->context, ibv_resize_cq, ibv, cqe);
     struct soft_cq *cq = soft_cq(ibv);
     if (cqe <= 0 || !limits_allow((uint32_t)cqe, limits_now()->max_cqe, "max_cqe")) {
         return EINVAL;
@@ -194,6 +197,7 @@ int cq_modify(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attributes)
 
 PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
 {
+    HOST_FORWARD(ibv->context, ibv_destroy_cq, ibv);
     struct soft_cq *cq = soft_cq(ibv);
     engine_lock(cq->engine);
     bool busy = completion_queue_users(cq->queue) != 0;

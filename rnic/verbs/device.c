@@ -10,6 +10,7 @@
 #include "rnic/io/loop.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/gid_table.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
@@ -25,12 +26,21 @@ void device_close(struct engine *engine)
     loop_release(engine);
 }
 
+/* Ours, then the host's, NULL, and the host's own list: its devices live as long as that does. */
 PUBLIC struct ibv_device **ibv_get_device_list(int *ret_count)
 {
-    uint32_t count = devices_count();
-    struct ibv_device **list = count == 0 ? NULL : calloc(count + 1, sizeof *list);
+    const struct host_calls *host = host_calls();
+    int host_count = 0;
+    struct ibv_device **host_list = host == NULL ? NULL : host->ibv_get_device_list(&host_count);
+    uint32_t ours = devices_count(), count = ours + (uint32_t)host_count;
+    struct ibv_device **list = count == 0 ? NULL : calloc(count + 2, sizeof *list);
     for (uint32_t i = 0; list != NULL && i < count; i++) {
-        list[i] = &devices_get(i)->ibv;
+        list[i] = i < ours ? &devices_get(i)->ibv : host_list[i - ours];
+    }
+    if (list != NULL) {
+        list[count + 1] = (struct ibv_device *)host_list;
+    } else if (host_list != NULL) {
+        host->ibv_free_device_list(host_list);
     }
     if (ret_count != NULL) {
         *ret_count = list != NULL ? (int)count : 0;
@@ -43,6 +53,13 @@ PUBLIC struct ibv_device **ibv_get_device_list(int *ret_count)
 
 PUBLIC void ibv_free_device_list(struct ibv_device **list)
 {
+    struct ibv_device **end = list;
+    while (*end != NULL) {
+        end++;
+    }
+    if (end[1] != NULL) {
+        host_calls()->ibv_free_device_list((struct ibv_device **)end[1]);
+    }
     free(list);
 }
 
@@ -53,6 +70,9 @@ PUBLIC const char *ibv_get_device_name(struct ibv_device *device)
 
 PUBLIC int ibv_get_device_index(struct ibv_device *device)
 {
+    if (host_owns_device(device)) {
+        return host_calls()->ibv_get_device_index(device);
+    }
     return (int)((struct soft_device *)device)->index;
 }
 
@@ -60,6 +80,9 @@ PUBLIC int ibv_get_device_index(struct ibv_device *device)
  * of one interface differ in the byte that is 0xff in the first. */
 PUBLIC __be64 ibv_get_device_guid(struct ibv_device *device)
 {
+    if (host_owns_device(device)) {
+        return host_calls()->ibv_get_device_guid(device);
+    }
     static const uint8_t none[6];
     uint8_t mac[6] = {0x02, 'w', 'e', 'i', 'r', 0};
     struct address address;
@@ -120,6 +143,7 @@ static void fill_attributes(struct ibv_context *context, struct ibv_device_attr 
 
 PUBLIC int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *ret_attributes)
 {
+    HOST_FORWARD(context, ibv_query_device, context, ret_attributes);
     fill_attributes(context, ret_attributes);
     return 0;
 }

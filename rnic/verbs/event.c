@@ -7,6 +7,7 @@
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/devices.h"
 #include "rnic/verbs/gid_table.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/objects.h"
 
 /* How long a destroy waits for acknowledgements that the application owes. Other implementations
@@ -176,6 +177,7 @@ static void count_delivered(const struct notify_record *record)
 
 PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event)
 {
+    HOST_FORWARD(context, ibv_get_async_event, context, ret_event);
     struct notify_record record;
     engine_about_to_sleep(context_engine(context));
     int error = notify_wait_with(soft_context(context)->async, count_delivered, &record);
@@ -191,6 +193,8 @@ PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 {
     struct tally tally;
     if (tally_of(event, &tally)) {
+        /* Every public struct that events name begins with its context. */
+        HOST_FORWARD_VOID(*(struct ibv_context **)event->element.qp, ibv_ack_async_event, event);
         pthread_mutex_lock(tally.mutex);
         ++*tally.acknowledged;
         pthread_cond_signal(tally.condition);

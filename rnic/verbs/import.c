@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/objects.h"
 
 static const char mark[] = "weir command descriptor\n";
@@ -131,6 +132,9 @@ void file_remove(struct open_file *file, struct list_node *node)
 PUBLIC struct ibv_context *ibv_import_device(int command_descriptor)
 {
     struct open_file *file = find(command_descriptor);
+    if (file == NULL && host_calls() != NULL) {
+        return host_calls()->ibv_import_device(command_descriptor);
+    }
     if (file == NULL) {
         return NULL;
     }
@@ -154,6 +158,7 @@ PUBLIC struct ibv_context *ibv_import_device(int command_descriptor)
 
 PUBLIC struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 {
+    HOST_FORWARD(context, ibv_import_pd, context, handle);
     struct open_file *file = soft_context(context)->file;
     bool found = false;
     pthread_mutex_lock(&lock);
@@ -173,6 +178,7 @@ PUBLIC struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle
 
 PUBLIC void ibv_unimport_pd(struct ibv_pd *pd)
 {
+    HOST_FORWARD_VOID(pd->context, ibv_unimport_pd, pd);
     context_drop(pd->context);
     free(pd);
 }
@@ -180,6 +186,7 @@ PUBLIC void ibv_unimport_pd(struct ibv_pd *pd)
 /* The address is not told, as the manual has it. */
 PUBLIC struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
+    HOST_FORWARD(pd->context, ibv_import_mr, pd, handle);
     struct engine *engine = context_engine(pd->context);
     struct region_attributes attributes;
     struct memory_key key;
@@ -200,11 +207,13 @@ PUBLIC struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 
 PUBLIC void ibv_unimport_mr(struct ibv_mr *mr)
 {
+    HOST_FORWARD_VOID(mr->context, ibv_unimport_mr, mr);
     free(mr);
 }
 
 PUBLIC struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 {
+    HOST_FORWARD(context, ibv_import_dm, context, handle);
     struct open_file *file = soft_context(context)->file;
     struct device_memory *memory = NULL;
     pthread_mutex_lock(&lock);
@@ -225,5 +234,6 @@ PUBLIC struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle
 
 PUBLIC void ibv_unimport_dm(struct ibv_dm *dm)
 {
+    HOST_FORWARD_VOID(dm->context, ibv_unimport_dm, dm);
     dm_unwrap((struct soft_dm *)dm);
 }

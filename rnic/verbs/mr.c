@@ -9,6 +9,7 @@
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/objects.h"
 
 #undef ibv_reg_mr
@@ -111,6 +112,7 @@ struct soft_mr *mr_create(struct ibv_pd *pd, const struct region_attributes *att
 PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length,
                                        uint64_t iova, unsigned int access)
 {
+    HOST_FORWARD(pd->context, ibv_reg_mr_iova2, pd, address, length, iova, access);
     struct region_attributes attributes;
     if (!describe(pd, address, length, iova, access, &attributes)) {
         return NULL;
@@ -135,11 +137,13 @@ PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t 
 PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length,
                                       uint64_t iova, int access)
 {
+    HOST_FORWARD(pd->context, ibv_reg_mr_iova, pd, address, length, iova, access);
     return ibv_reg_mr_iova2(pd, address, length, iova, (unsigned)access);
 }
 
 PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access)
 {
+    HOST_FORWARD(pd->context, ibv_reg_mr, pd, address, length, access);
     return ibv_reg_mr_iova2(pd, address, length, (uintptr_t)address, (unsigned)access);
 }
 
@@ -196,6 +200,7 @@ static uint8_t *map_part(int descriptor, uint64_t offset, size_t length, bool wr
 PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
                                         uint64_t iova, int descriptor, int access)
 {
+    HOST_FORWARD(pd->context, ibv_reg_dmabuf_mr, pd, offset, length, iova, descriptor, access);
     struct region_attributes attributes = {
         .domain = soft_pd(pd)->domain, .address = iova, .length = length};
     if (!convert_access((unsigned)access, &attributes.access)) {
@@ -262,6 +267,7 @@ static enum status reregister(struct soft_mr *mr, const struct region_attributes
 PUBLIC int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *address,
                         size_t length, int access)
 {
+    HOST_FORWARD(ibv->context, ibv_rereg_mr, ibv, flags, pd, address, length, access);
     struct soft_mr *mr = (struct soft_mr *)ibv;
     struct region_attributes attributes = mr->attributes;
     if (!rereg_makes_sense(mr, flags, pd, address, length, access)) {
@@ -288,6 +294,7 @@ PUBLIC int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *
 
 PUBLIC int ibv_dereg_mr(struct ibv_mr *ibv)
 {
+    HOST_FORWARD(ibv->context, ibv_dereg_mr, ibv);
     struct soft_mr *mr = (struct soft_mr *)ibv;
     enum status status = deregister_region(context_engine(ibv->context),
                                            (struct memory_key){ibv->lkey}, &mr->attributes);

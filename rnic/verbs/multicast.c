@@ -9,6 +9,7 @@
 #include "rnic/io/loop.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/gid_table.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
 
@@ -87,6 +88,7 @@ static enum status attach(struct soft_qp *qp, struct multicast_attachment *attac
 /* Attached already: no error, and one detach ends it, as the kernel has it. */
 PUBLIC int ibv_attach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid)
 {
+    HOST_FORWARD(ibv->context, ibv_attach_mcast, ibv, gid, lid);
     struct soft_qp *qp = soft_qp(ibv);
     struct multicast_attachment *attachment = calloc(1, sizeof *attachment);
     if (attachment == NULL) {
@@ -105,6 +107,7 @@ PUBLIC int ibv_attach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16
 
 PUBLIC int ibv_detach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid)
 {
+    HOST_FORWARD(ibv->context, ibv_detach_mcast, ibv, gid, lid);
     struct soft_qp *qp = soft_qp(ibv);
     struct multicast_attachment *found = NULL;
     struct gid group = port_group(gid);

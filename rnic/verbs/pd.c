@@ -3,10 +3,12 @@
 #include <stdlib.h>
 
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/objects.h"
 
 PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
+    HOST_FORWARD(context, ibv_alloc_pd, context);
     struct engine *engine = context_engine(context);
     struct soft_pd *pd = calloc(1, sizeof *pd);
     if (pd == NULL) {
@@ -28,6 +30,7 @@ PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibv)
 {
+    HOST_FORWARD(ibv->context, ibv_dealloc_pd, ibv);
     struct soft_pd *pd = soft_pd(ibv);
     struct engine *engine = context_engine(ibv->context);
     if (pd->base != NULL) {

@@ -4,6 +4,7 @@
 
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/gid_table.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
 
@@ -117,12 +118,14 @@ int port_query(struct ibv_context *context, uint8_t port, struct ibv_port_attr *
 PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port,
                           struct _compat_ibv_port_attr *ret_attributes)
 {
+    HOST_FORWARD(context, ibv_query_port, context, port, ret_attributes);
     return port_query(context, port, (struct ibv_port_attr *)ret_attributes, COMPAT_LENGTH);
 }
 
 PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
                          union ibv_gid *ret_gid)
 {
+    HOST_FORWARD(context, ibv_query_gid, context, port, index, ret_gid);
     struct address address;
     struct gid_table *gids = devices_gids(context->device, port);
     if (gids == NULL || index < 0 || !gid_table_get(gids, (uint32_t)index, &address)) {
@@ -152,6 +155,7 @@ static void fill_entry(uint32_t port, uint32_t index, const struct address *addr
 PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
                              struct ibv_gid_entry *ret_entry, uint32_t flags, size_t size)
 {
+    HOST_FORWARD(context, _ibv_query_gid_ex, context, port, index, ret_entry, flags, size);
     struct address address;
     if (flags != 0) {
         return EOPNOTSUPP;
@@ -170,6 +174,7 @@ PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_
 PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *ret_entries,
                                     size_t room, uint32_t flags, size_t size)
 {
+    HOST_FORWARD(context, _ibv_query_gid_table, context, ret_entries, room, flags, size);
     struct address address;
     struct gid_table *gids;
     size_t count = 0;
@@ -192,10 +197,10 @@ PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_
 
 /* As the kernel's sysfs tells it: 0 for RoCE v1 and InfiniBand, 1 for RoCE v2; 0 where nothing is.
  */
-int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, int *ret_type);
 PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index,
                               int *ret_type)
 {
+    HOST_FORWARD(context, ibv_query_gid_type, context, port, index, ret_type);
     struct address address;
     struct gid_table *gids = devices_gids(context->device, port);
     if (gids == NULL || !gid_table_get(gids, index, &address)) {
@@ -208,6 +213,7 @@ PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigne
 
 PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *ret_pkey)
 {
+    HOST_FORWARD(context, ibv_query_pkey, context, port, index, ret_pkey);
     if (devices_gids(context->device, port) == NULL || index != 0) {
         errno = EINVAL;
         return -1;
@@ -218,6 +224,7 @@ PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, 
 
 PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 {
+    HOST_FORWARD(context, ibv_get_pkey_index, context, port, pkey);
     if (devices_gids(context->device, port) == NULL || pkey != PKEY_DEFAULT.value) {
         errno = EINVAL;
         return -1;

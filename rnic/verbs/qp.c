@@ -5,6 +5,7 @@
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
@@ -209,6 +210,7 @@ static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
 
 PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
+    HOST_FORWARD(pd->context, ibv_create_qp, pd, init);
     struct soft_qp *qp = create(pd->context, pd, NULL, init);
     return qp == NULL ? NULL : &qp->extended.qp_base;
 }
@@ -279,6 +281,7 @@ struct ibv_qp *qp_create_extended(struct ibv_context *context,
 
 PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {
+    HOST_FORWARD(qp->context, ibv_qp_to_qp_ex, qp);
     return soft_qp(qp)->has_send_operations ? &soft_qp(qp)->extended : NULL;
 }
 
@@ -368,6 +371,7 @@ static enum status modify_locked(struct soft_qp *qp, const struct ibv_qp_attr *a
 
 PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int mask)
 {
+    HOST_FORWARD(ibv->context, ibv_modify_qp, ibv, attributes, mask);
     struct soft_qp *qp = soft_qp(ibv);
     mask = without_other_half(ibv->qp_type, mask);
     struct qp_attributes core;
@@ -409,6 +413,7 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
 PUBLIC int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *ret_attributes, int mask,
                         struct ibv_qp_init_attr *ret_init)
 {
+    HOST_FORWARD(ibv->context, ibv_query_qp, ibv, ret_attributes, mask, ret_init);
     struct soft_qp *qp = soft_qp(ibv);
     struct qp_attributes core;
     engine_lock(qp->engine);
@@ -427,11 +432,13 @@ PUBLIC int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *ret_attributes, 
 PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode operation,
                                       uint32_t flags)
 {
+    HOST_FORWARD(qp->context, ibv_query_qp_data_in_order, qp, operation, flags);
     return 0;
 }
 
 PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
 {
+    HOST_FORWARD(ibv->context, ibv_destroy_qp, ibv);
     struct soft_qp *qp = soft_qp(ibv);
     lock_with_queues(qp);
     if (qp_is_attached(qp->qp)) {
@@ -463,11 +470,13 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
 /* Enhanced connection establishment: no options of a vendor that could be agreed upon. */
 PUBLIC int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
+    HOST_FORWARD(qp->context, ibv_set_ece, qp, ece);
     errno = EOPNOTSUPP;
     return EOPNOTSUPP;
 }
 
 PUBLIC int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ret_ece)
 {
+    HOST_FORWARD(qp->context, ibv_query_ece, qp, ret_ece);
     return EOPNOTSUPP;
 }

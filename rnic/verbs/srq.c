@@ -4,6 +4,7 @@
 
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/host.h"
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
@@ -58,6 +59,7 @@ struct soft_srq *srq_make(struct ibv_pd *pd, struct ibv_srq_attr *attributes, vo
 
 PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 {
+    HOST_FORWARD(pd->context, ibv_create_srq, pd, init);
     struct soft_srq *srq = srq_make(pd, &init->attr, init->srq_context);
     return srq == NULL ? NULL : &srq->ibv;
 }
@@ -115,6 +117,7 @@ int srq_number(struct ibv_srq *srq, uint32_t *ret_number)
 
 PUBLIC int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attributes, int mask)
 {
+    HOST_FORWARD(ibv->context, ibv_modify_srq, ibv, attributes, mask);
     struct soft_srq *srq = soft_srq(ibv);
     if ((mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) != 0) {
         return EINVAL;
@@ -136,6 +139,7 @@ PUBLIC int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attributes, 
 
 PUBLIC int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *ret_attributes)
 {
+    HOST_FORWARD(srq->context, ibv_query_srq, srq, ret_attributes);
     struct engine *engine = context_engine(srq->context);
     engine_lock(engine);
     *ret_attributes = soft_srq(srq)->attributes;
@@ -145,6 +149,7 @@ PUBLIC int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *ret_attribute
 
 PUBLIC int ibv_destroy_srq(struct ibv_srq *ibv)
 {
+    HOST_FORWARD(ibv->context, ibv_destroy_srq, ibv);
     struct soft_srq *srq = soft_srq(ibv);
     engine_lock(srq->engine);
     bool busy = srq->users != 0;
