@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Plain TCP sockets, nothing of RDMA: an echo server and its client. Under librspreload they are rsockets.
 
-Usage: socket_echo.py ADDRESS | socket_echo.py -c ADDRESS. The client sends 4 MiB and prints the digest of
-what came back beside that of what it sent."""
+Usage: socket_echo.py ADDRESS | socket_echo.py -c ADDRESS | socket_echo.py -t ADDRESS. The client sends
+4 MiB, in turns with receiving (-c) or from a second thread (-t), and prints the digest of what came back
+beside that of what it sent."""
 import ctypes
 import hashlib
 import socket
@@ -23,22 +24,35 @@ def serve(address):
             connection.sendall(piece)
 
 
-def ask(address):
+def receive(connection, length):
+    found = b""
+    while len(found) < length:
+        piece = connection.recv(65536)
+        if not piece:
+            break
+        found += piece
+    return found
+
+
+def ask(address, threaded):
     data = bytes(range(256)) * (SIZE // 256)
+    found = b""
     with socket.create_connection((address, PORT)) as connection:
-        sender = threading.Thread(target=connection.sendall, args=(data,))
-        sender.start()
-        found = b""
-        while len(found) < SIZE:
-            piece = connection.recv(65536)
-            if not piece:
-                break
-            found += piece
-        sender.join()
+        if threaded:
+            sender = threading.Thread(target=connection.sendall, args=(data,))
+            sender.start()
+            found = receive(connection, SIZE)
+            sender.join()
+        else:
+            for first in range(0, SIZE, 32768):
+                connection.sendall(data[first:first + 32768])
+                found += receive(connection, 32768)
     print("sent", hashlib.sha256(data).hexdigest())
     print("came back", hashlib.sha256(found).hexdigest())
     return 0 if found == data else 1
 
 
 if __name__ == "__main__":
-    sys.exit(ask(sys.argv[2]) if sys.argv[1] == "-c" else serve(sys.argv[1]))
+    if sys.argv[1] in ("-c", "-t"):
+        sys.exit(ask(sys.argv[2], sys.argv[1] == "-t"))
+    serve(sys.argv[1])

@@ -20,21 +20,28 @@ def preloaded(stage):
     return {"native": True, "env": dict(env, LD_PRELOAD=":".join([*runtimes, PRELOAD, *ours]))}
 
 
-def echo(stage):
-    before = bytes_on_wire()
-    how = preloaded(stage)
-    server = stage.start(f"/usr/bin/python3 {HERE}/socket_echo.py 127.0.0.1", **how)
-    stage.ready("cm", server, 1)
-    if tcp_listeners():
-        raise Failed("the server listens by TCP")
-    client = stage.run(f"/usr/bin/python3 {HERE}/socket_echo.py -c 127.0.0.1", **how)
-    server.wait()
-    return Evidence([server.output(), client], bytes_on_wire() - before)
+def echo(option):
+    def body(stage):
+        before = bytes_on_wire()
+        how = preloaded(stage)
+        server = stage.start(f"/usr/bin/python3 {HERE}/socket_echo.py 127.0.0.1", **how)
+        stage.ready("cm", server, 1)
+        if tcp_listeners():
+            raise Failed("the server listens by TCP")
+        client = stage.run(f"/usr/bin/python3 {HERE}/socket_echo.py {option} 127.0.0.1", **how)
+        server.wait()
+        return Evidence([server.output(), client], bytes_on_wire() - before)
+    return body
+
+
+def row(name, option, quick):
+    command = "LD_PRELOAD=librspreload.so python3 test/compat/socket_echo.py"
+    return Row(name, [f"{command} 127.0.0.1", f"{command} {option} 127.0.0.1"],
+               [proof("SHA-256 of 4 MiB there and back; nothing listens by TCP"), wire(2 * SIZE)],
+               body=echo(option), programs=[PRELOAD], timeout_s=30, quick=quick)
 
 
 ROWS = [
-    Row("python3 sockets", ["LD_PRELOAD=librspreload.so python3 test/compat/socket_echo.py 127.0.0.1",
-                            "LD_PRELOAD=librspreload.so python3 test/compat/socket_echo.py -c 127.0.0.1"],
-        [proof("SHA-256 of 4 MiB there and back; nothing listens by TCP"), wire(2 * SIZE)], body=echo,
-        programs=[PRELOAD], timeout_s=30, quick=True),
+    row("python3 sockets, in turns", "-c", True),
+    row("python3 sockets, two threads", "-t", True),
 ]
