@@ -57,7 +57,7 @@ class Runner:
         self.settings = {"build": os.path.abspath(arguments.build), "libraries": libraries,
                          "mode": arguments.mode, "strict": arguments.strict,
                          "valgrind": arguments.valgrind,
-                         "slow": 4 if arguments.valgrind or libraries else 1}
+                         "slow": 4 if arguments.valgrind else 2 if libraries else 1}
 
     def inside(self, script, settings, timeout_s):
         """Runs one of our scripts in a namespace and returns the JSON that it leaves."""
