@@ -40,11 +40,12 @@ struct stream *stream_new(const struct rsocket_sizes *sizes, int domain, struct 
     list_init(&stream->mapped);
     list_init(&stream->unsent);
     pthread_mutex_t *locks[] = {&stream->connect_lock, &stream->send_lock, &stream->receive_lock,
-                                &stream->map_lock,     &stream->wait_lock, &stream->queue_lock};
+                                &stream->map_lock, &stream->queue_lock};
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
         pthread_mutex_init(locks[i], NULL);
     }
     pthread_cond_init(&stream->connect_done, NULL);
+    pthread_cond_init(&stream->event_taken, NULL);
     return stream;
 }
 
@@ -59,11 +60,12 @@ void stream_free(struct stream *stream)
     stream_tear_down(stream);
     rdma_destroy_id(stream->id);
     pthread_mutex_t *locks[] = {&stream->connect_lock, &stream->send_lock, &stream->receive_lock,
-                                &stream->map_lock,     &stream->wait_lock, &stream->queue_lock};
+                                &stream->map_lock, &stream->queue_lock};
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
         pthread_mutex_destroy(locks[i]);
     }
     pthread_cond_destroy(&stream->connect_done);
+    pthread_cond_destroy(&stream->event_taken);
     free(stream->route);
     free(stream);
 }

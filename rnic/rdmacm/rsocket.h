@@ -3,10 +3,9 @@
  *
  * Counters with one writer stand in pairs instead of a balance that two would change: posted and
  * done, read and granted. Locks, outermost first: `connect_lock`; `send_lock`, `receive_lock` (one
- * sender and one receiver at a time; held while they block); `map_lock`; `wait_lock` (one thread
- * waits for the completion queue; held while it does); `queue_lock` (what completions change, and
- * control messages; never held while anything blocks). The service's lock is outside of all but
- * send_lock and receive_lock, which its handlers never take. */
+ * sender and one receiver at a time; held while they block); `map_lock`; `queue_lock` (what
+ * completions change, and control messages; never held while anything blocks). The service's lock
+ * is outside of all but send_lock and receive_lock, which its handlers never take. */
 #ifndef WEIR_RDMACM_RSOCKET_H
 #define WEIR_RDMACM_RSOCKET_H
 
@@ -67,8 +66,9 @@ struct stream {
     struct rdma_cm_id *id; /* synchronous; its channel never blocks */
     _Atomic enum stream_state state;
     atomic_bool is_readable, is_writable; /* while connected */
-    pthread_mutex_t connect_lock, send_lock, receive_lock, map_lock, wait_lock, queue_lock;
-    pthread_cond_t connect_done;
+    pthread_mutex_t connect_lock, send_lock, receive_lock, map_lock, queue_lock;
+    pthread_cond_t connect_done, event_taken;
+    bool has_sleeper; /* under queue_lock: somebody polls the completion channel */
     struct sockaddr_storage peer;
     unsigned tries;
     void *route; /* RDMA_ROUTE: for the connection to come */

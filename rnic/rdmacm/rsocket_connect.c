@@ -113,6 +113,9 @@ static int settle(struct stream *stream, int result)
 
 int stream_finish_connecting(struct stream *stream, bool blocks)
 {
+    if (stream_is_connected(stream)) {
+        return 0;
+    }
     pthread_mutex_lock(&stream->connect_lock);
     while (stream_is_opening(stream) && blocks) {
         pthread_cond_wait(&stream->connect_done, &stream->connect_lock);

@@ -71,10 +71,11 @@ struct rsocket *datagram_create(int domain)
     list_init(&datagram->peers);
     list_init(&datagram->messages);
     pthread_mutex_t *locks[] = {&datagram->setup_lock, &datagram->send_lock, &datagram->map_lock,
-                                &datagram->wait_lock, &datagram->queue_lock};
+                                &datagram->queue_lock};
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
         pthread_mutex_init(locks[i], NULL);
     }
+    pthread_cond_init(&datagram->event_taken, NULL);
     if (open_descriptors(datagram) != 0) {
         int error = errno;
         free_datagram(datagram);

@@ -259,13 +259,12 @@ static void arm_queues(struct datagram *datagram)
     atomic_store(&datagram->is_armed, true);
 }
 
-/* With wait_lock held. */
+/* With queue_lock held. Everybody looks again. */
 static void take_events(struct datagram *datagram)
 {
     struct ibv_cq *queue;
     void *context;
     uint64_t tokens;
-    pthread_mutex_lock(&datagram->queue_lock);
     ssize_t length = read(datagram->forwarded, &tokens, sizeof tokens);
     (void)length; /* the message is on the list */
     LIST_FOR_EACH(node, &datagram->pairs)
@@ -277,31 +276,37 @@ static void take_events(struct datagram *datagram)
         }
     }
     atomic_store(&datagram->is_armed, false);
-    pthread_mutex_unlock(&datagram->queue_lock);
+    pthread_cond_broadcast(&datagram->event_taken);
     rsocket_wake_pollers();
 }
 
 void datagram_take_event(struct rsocket *socket)
 {
     struct datagram *datagram = datagram_of(socket);
-    pthread_mutex_lock(&datagram->wait_lock);
-    take_events(datagram);
-    pthread_mutex_unlock(&datagram->wait_lock);
+    pthread_mutex_lock(&datagram->queue_lock);
+    if (!datagram->has_sleeper) { /* who sleeps for it takes it */
+        take_events(datagram);
+    }
+    pthread_mutex_unlock(&datagram->queue_lock);
 }
 
+/* With queue_lock held, but not while it sleeps. */
 static int sleep_for_event(struct datagram *datagram)
 {
-    int result = 0;
     struct pollfd wait = {.fd = datagram->epoll, .events = POLLIN};
-    pthread_mutex_lock(&datagram->wait_lock);
-    if (atomic_load(&datagram->is_armed)) {
-        engine_about_to_sleep(cma_device()->engine);
-        result = poll(&wait, 1, -1) < 0 ? -1 : 0;
-        if (result == 0) {
-            take_events(datagram);
-        }
+    if (datagram->has_sleeper) {
+        pthread_cond_wait(&datagram->event_taken, &datagram->queue_lock);
+        return 0;
     }
-    pthread_mutex_unlock(&datagram->wait_lock);
+    datagram->has_sleeper = true;
+    pthread_mutex_unlock(&datagram->queue_lock);
+    engine_about_to_sleep(cma_device()->engine);
+    int result = poll(&wait, 1, -1) < 0 ? -1 : 0;
+    int error = errno;
+    pthread_mutex_lock(&datagram->queue_lock);
+    datagram->has_sleeper = false;
+    take_events(datagram);
+    errno = error;
     return result;
 }
 
@@ -319,9 +324,7 @@ int datagram_wait(struct datagram *datagram, bool blocks, datagram_test *test)
         } else if (!atomic_load(&datagram->is_armed)) {
             arm_queues(datagram);
         } else {
-            pthread_mutex_unlock(&datagram->queue_lock);
             result = sleep_for_event(datagram);
-            pthread_mutex_lock(&datagram->queue_lock);
         }
     }
     pthread_mutex_unlock(&datagram->queue_lock);

@@ -2,7 +2,7 @@
  *
  * Locks, outermost first: the service's; `setup_lock` (the first use; one reader); `send_lock` (one
  * sender; held while it waits for a place to send from); `map_lock` (queue pairs, destinations, and
- * posting to them); `wait_lock`, `queue_lock` as for streams. */
+ * posting to them); `queue_lock` as for streams. */
 #ifndef WEIR_RDMACM_RSOCKET_DATAGRAM_PRIVATE_H
 #define WEIR_RDMACM_RSOCKET_DATAGRAM_PRIVATE_H
 
@@ -47,7 +47,9 @@ struct datagram_message {
 
 struct datagram {
     struct rsocket base;
-    pthread_mutex_t setup_lock, send_lock, map_lock, wait_lock, queue_lock;
+    pthread_mutex_t setup_lock, send_lock, map_lock, queue_lock;
+    pthread_cond_t event_taken;
+    bool has_sleeper; /* under queue_lock: somebody polls `epoll` */
     bool is_set_up;
     struct service_entry udp;
     int epoll, forwarded; /* an eventfd: something came over UDP */

@@ -1,8 +1,8 @@
 /* Completions, and what follows from them: data that has come, room that is free again, credits
  * for the peer, its control messages, the end.
  *
- * Here too: waiting for any of it. One thread sleeps for the completion queue (wait_lock), others
- * that want it wait for that one; so a sender without credits does not keep a receiver from its
+ * Here too: waiting for any of it. One thread sleeps for the completion queue, others wait for that
+ * one, and all look after each event; so a sender without credits does not keep a receiver from its
  * data.
  *
  * A peer that breaks the rules (grants more than it has, writes more than it was granted, says what
@@ -299,38 +299,47 @@ static void give_credits(struct stream *stream)
     (void)post(stream, &work); /* who cannot is broken now */
 }
 
-void stream_take_event(struct stream *stream)
+/* With queue_lock held. Everybody looks again. */
+static void take_event(struct stream *stream)
 {
     struct ibv_cq *queue;
     void *context;
-    pthread_mutex_lock(&stream->wait_lock);
     if (atomic_load(&stream->is_armed) &&
         ibv_get_cq_event(stream->channel, &queue, &context) == 0) {
         ibv_ack_cq_events(queue, 1);
         atomic_store(&stream->is_armed, false);
         rsocket_wake_pollers();
     }
-    pthread_mutex_unlock(&stream->wait_lock);
+    pthread_cond_broadcast(&stream->event_taken);
 }
 
-/* Sleeps until the armed completion queue speaks, or somebody else has heard it. */
+void stream_take_event(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->queue_lock);
+    if (!stream->has_sleeper) { /* who sleeps for it takes it */
+        take_event(stream);
+    }
+    pthread_mutex_unlock(&stream->queue_lock);
+}
+
+/* Sleeps until the armed completion queue speaks, or somebody else has heard it. With queue_lock
+ * held, but not while it sleeps. */
 static int sleep_for_event(struct stream *stream)
 {
-    int result = 0;
     struct pollfd wait = {.fd = stream->channel->fd, .events = POLLIN};
-    pthread_mutex_lock(&stream->wait_lock);
-    if (atomic_load(&stream->is_armed)) {
-        struct ibv_cq *queue;
-        void *context;
-        engine_about_to_sleep(cma_device()->engine);
-        result = poll(&wait, 1, -1) < 0 ? -1 : 0;
-        if (result == 0 && ibv_get_cq_event(stream->channel, &queue, &context) == 0) {
-            ibv_ack_cq_events(queue, 1);
-            atomic_store(&stream->is_armed, false);
-            rsocket_wake_pollers();
-        }
+    if (stream->has_sleeper) {
+        pthread_cond_wait(&stream->event_taken, &stream->queue_lock);
+        return 0;
     }
-    pthread_mutex_unlock(&stream->wait_lock);
+    stream->has_sleeper = true;
+    pthread_mutex_unlock(&stream->queue_lock);
+    engine_about_to_sleep(cma_device()->engine);
+    int result = poll(&wait, 1, -1) < 0 ? -1 : 0;
+    int error = errno;
+    pthread_mutex_lock(&stream->queue_lock);
+    stream->has_sleeper = false;
+    take_event(stream);
+    errno = error;
     return result;
 }
 
@@ -351,9 +360,7 @@ int stream_process(struct stream *stream, bool blocks, stream_test *test)
             atomic_store(&stream->is_armed, true);
         } else {
             give_credits(stream);
-            pthread_mutex_unlock(&stream->queue_lock);
             result = sleep_for_event(stream);
-            pthread_mutex_lock(&stream->queue_lock);
         }
     }
     give_credits(stream);

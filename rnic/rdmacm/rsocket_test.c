@@ -12,9 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rsocket.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "rnic/rdmacm/rsocket_codec.h"
@@ -113,6 +115,70 @@ static void nobody_listens(void **state)
     assert_int_equal(errno, EBADF);
 }
 
+/* The connection stays the parent's; the child has rsockets of its own. */
+static void a_child_closes_what_it_inherits(void **state)
+{
+    int client;
+    int server;
+    int status;
+    char byte;
+    connect_both(&client, &server);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(PATIENCE_MS / 1000);
+        bool refuses = rsend(client, "x", 1, 0) == -1 && rrecv(server, &byte, 1, 0) == -1;
+        bool closes = rclose(client) == 0 && rclose(server) == 0;
+        connect_both(&client, &server);
+        bool works = rsend(client, "x", 1, 0) == 1 && rrecv(server, &byte, 1, 0) == 1;
+        _exit(refuses && closes && works ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(rsend(client, "x", 1, 0), 1);
+    assert_int_equal(rrecv(server, &byte, 1, 0), 1);
+    rclose(client);
+    rclose(server);
+}
+
+#define LONG_LENGTH (4u << 20)
+
+static void *send_much(void *context)
+{
+    int socket = *(int *)context;
+    static char bytes[LONG_LENGTH];
+    memset(bytes, 'a', sizeof bytes);
+    return (void *)(uintptr_t)(rsend(socket, bytes, sizeof bytes, 0) == sizeof bytes);
+}
+
+/* Each end sends with one thread and receives with another: more than either's buffers hold. */
+static void both_ways_at_once(void **state)
+{
+    int ends[2];
+    pthread_t senders[2];
+    static char bytes[LONG_LENGTH];
+    connect_both(&ends[0], &ends[1]);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&senders[i], NULL, send_much, &ends[i]), 0);
+    }
+    for (size_t taken[2] = {0}; taken[0] < sizeof bytes || taken[1] < sizeof bytes;) {
+        for (int i = 0; i < 2; i++) {
+            struct pollfd wait = {ends[i], POLLIN, 0};
+            if (taken[i] < sizeof bytes && rpoll(&wait, 1, 1) == 1) {
+                ssize_t part = rrecv(ends[i], bytes, sizeof bytes - taken[i], 0);
+                assert_true(part > 0);
+                taken[i] += (size_t)part;
+            }
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        void *done;
+        pthread_join(senders[i], &done);
+        assert_non_null(done);
+    }
+    rclose(ends[0]);
+    rclose(ends[1]);
+}
+
 /* A peer without manners. */
 struct rogue {
     struct rdma_cm_id *id;
@@ -129,6 +195,7 @@ static void rogue_prepare(struct rogue *rogue, const struct sockaddr_in *address
         .sq_sig_all = 1,
         .cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1},
     };
+    memset(rogue->bytes, 0, sizeof rogue->bytes);
     assert_int_equal(rdma_create_id(NULL, &rogue->id, NULL, RDMA_PS_TCP), 0);
     assert_int_equal(rdma_resolve_addr(rogue->id, NULL, (struct sockaddr *)address, 2000), 0);
     assert_int_equal(rdma_resolve_route(rogue->id, 2000), 0);
@@ -314,6 +381,8 @@ int main(void)
         cmocka_unit_test(half_close_loses_no_bytes),
         cmocka_unit_test(polling_mixes_with_ordinary_descriptors),
         cmocka_unit_test(nobody_listens),
+        cmocka_unit_test(a_child_closes_what_it_inherits),
+        cmocka_unit_test(both_ways_at_once),
         cmocka_unit_test(another_version_is_rejected),
         cmocka_unit_test(credits_beyond_what_was_offered),
         cmocka_unit_test(data_longer_than_the_window),
