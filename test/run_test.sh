@@ -157,6 +157,21 @@ several_devices() {
         cat /sys/class/infiniband/weir0/ports/1/link_layer
 }
 
+with_host_verbs() { # LIBRARY
+    local -x WEIR_HOST_VERBS=$1
+    weir_run --host-devices ibv_devices
+}
+
+# Without a device of the machine ours is all there is; the distribution's library was loaded.
+host_devices() {
+    [ -n "$sanitizer" ] || wants '^WEIR_HOST_DEVICES=1$' weir_run --host-devices --dry-run || return 1
+    wants weir0 weir_run --host-devices ibv_devices || return 1
+    complaint=$(weir_run --host-devices ibv_devices 2>&1 >/dev/null)
+    [ -z "$complaint" ] || { echo "$complaint"; return 1; }
+    wants 'no-such: .*; only our own devices are offered' \
+        with_host_verbs /no-such
+}
+
 verbose() {
     wants 'device: weir0 port 1, Ethernet, 4: ACTIVE' weir_run --verbose true &&
         wants 'is 127.0.0.1, on lo' weir_run --verbose true
@@ -221,6 +236,7 @@ check children sh children
 check verbose true verbose
 check by_hand ibv_devinfo by_hand
 check several_devices ls several_devices
+check host_devices ibv_devices host_devices
 check namespace unshare namespace
 check namespace_refused unshare namespace_refused
 check ibstatus ibstatus ibstatus_script

@@ -21,13 +21,16 @@ const char run_usage[] =
     "\n"
     "Runs PROGRAM, unmodified, with Weir's libibverbs.so.1 and librdmacm.so.1 in place of the\n"
     "system's: it finds an RDMA device, weir0, which needs no hardware, no kernel module and no\n"
-    "root. The machine's own RDMA devices are hidden from it.\n"
+    "root. The machine's own RDMA devices are hidden from it unless --host-devices is given.\n"
     "\n"
     "  -d, --devices N         show N devices, weir0 to weirN-1 (1)\n"
     "  -l, --link-layer KIND   what the ports say they are: ethernet (RoCE, the default) or\n"
     "                          infiniband (for programs that refuse anything else)\n"
     "  -s, --strict[=WHAT]     limits and surprises of a real adapter, and a warning in words\n"
     "                          for each mistake that one would punish\n"
+    "  -H, --host-devices      list the machine's own RDMA devices behind ours, for programs that\n"
+    "                          choose by name; rdma_cm goes over ours. Implies --no-paths: /sys\n"
+    "                          and /dev are then the machine's\n"
     "  -N, --namespace         show /sys/class/infiniband and /dev/infiniband to everything the\n"
     "                          program starts, shell scripts and static programs too, in a mount\n"
     "                          namespace of its own\n"
@@ -109,6 +112,9 @@ static int parse(const struct command *command, int option, struct wishes *wishe
     case 's':
         return setenv("WEIR_STRICT", optarg != NULL ? optarg : "1", 1) == 0 ? EXIT_DONE
                                                                             : EXIT_SETUP;
+    case 'H':
+        wishes->no_paths = true;
+        return setenv("WEIR_HOST_DEVICES", "1", 1) == 0 ? EXIT_DONE : EXIT_SETUP;
     case 'N':
         wishes->namespace = true;
         return EXIT_DONE;
@@ -166,8 +172,9 @@ static bool set_environment(const struct wishes *wishes, const char *folder, con
 
 static void print_environment(const struct wishes *wishes, const char *tree)
 {
-    static const char *const variables[] = {"LD_PRELOAD",   "LD_LIBRARY_PATH", "WEIR_PATHS",
-                                            "WEIR_DEVICES", "WEIR_LINK_LAYER", "WEIR_STRICT"};
+    static const char *const variables[] = {"LD_PRELOAD",       "LD_LIBRARY_PATH", "WEIR_PATHS",
+                                            "WEIR_DEVICES",     "WEIR_LINK_LAYER", "WEIR_STRICT",
+                                            "WEIR_HOST_DEVICES"};
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
         if (getenv(variables[i]) != NULL) {
             printf("%s=%s\n", variables[i], getenv(variables[i]));
@@ -215,6 +222,7 @@ int command_run(const struct command *command, int argc, char **argv)
         {"devices", required_argument, NULL, 'd'},
         {"dry-run", no_argument, NULL, 'n'},
         {"help", no_argument, NULL, 'h'},
+        {"host-devices", no_argument, NULL, 'H'},
         {"link-layer", required_argument, NULL, 'l'},
         {"namespace", no_argument, NULL, 'N'},
         {"no-paths", no_argument, NULL, 'P'},
@@ -224,7 +232,7 @@ int command_run(const struct command *command, int argc, char **argv)
     };
     struct wishes wishes = {.dry = false};
     for (int option;
-         (option = getopt_long(argc, argv, "+d:hl:nNPs::v", long_options, NULL)) != -1;) {
+         (option = getopt_long(argc, argv, "+d:hHl:nNPs::v", long_options, NULL)) != -1;) {
         if (option == 'h') {
             fputs(run_usage, stdout);
             return EXIT_DONE;
@@ -235,7 +243,9 @@ int command_run(const struct command *command, int argc, char **argv)
         }
     }
     if (wishes.namespace && wishes.no_paths) {
-        return command_usage_error(command, "--namespace shows what --no-paths hides: one of them");
+        return command_usage_error(command,
+                                   "--namespace shows what --no-paths and --host-devices hide: "
+                                   "one of them");
     }
     return go(command, &wishes, argv + optind);
 }
