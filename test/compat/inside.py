@@ -48,7 +48,7 @@ def judge(stage, row):
             except Failed as failure:
                 seen = "\n".join(f"--- {one.command}\n{shorten(one.text)}" for one in evidence.outputs)
                 raise Failed(f"{failure}\n{seen}")
-    text = stage.all_text()
+    text = stage.all_text() + stage.sanitizer_text()
     report = re.search(SANITIZER_REPORT, text)
     if report:
         raise Failed(f"sanitizer: {text[max(0, report.start() - 100):report.start() + 1500]}")

@@ -3,6 +3,7 @@
 Here: starting programs on our libraries, waiting until a server is ready, ending everything. Not
 here: the namespace itself (run.py makes it; this code already lives in it).
 Invariant: when a stage is closed, none of its processes is left, daemons included."""
+import glob
 import os
 import re
 import shlex
@@ -111,8 +112,10 @@ class Stage:
         env.update(text.split("=", 1) for text in done.stdout.splitlines() if "=" in text)
         if self.runtimes:
             env["LD_PRELOAD"] = ":".join(self.runtimes + [env["LD_PRELOAD"]])
-            env["ASAN_OPTIONS"] = "detect_leaks=0:" + env.get("ASAN_OPTIONS", "")
-            env["UBSAN_OPTIONS"] = "print_stacktrace=1:" + env.get("UBSAN_OPTIONS", "")
+            reports = f"log_path={self.folder}/sanitizer"
+            env["ASAN_OPTIONS"] = f"detect_leaks=0:{reports}:" + env.get("ASAN_OPTIONS", "")
+            env["TSAN_OPTIONS"] = f"{reports}:" + env.get("TSAN_OPTIONS", "")
+            env["UBSAN_OPTIONS"] = "halt_on_error=1:print_stacktrace=1:" + env.get("UBSAN_OPTIONS", "")
         return env
 
     def start(self, command, options="", native=False, **more):
@@ -187,6 +190,14 @@ class Stage:
         for process in self.processes:
             process.popen.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def sanitizer_text(self):
+        """Reports go to files: daemons and programs that close their output are heard too."""
+        text = []
+        for path in glob.glob(f"{self.folder}/sanitizer.*"):
+            with open(path, errors="replace") as file:
+                text.append(file.read())
+        return "\n".join(text)
 
     def all_text(self):
         return "\n".join(process.text() for process in self.processes)
