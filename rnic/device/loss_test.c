@@ -1,6 +1,7 @@
 /* Operations through a wire that loses, repeats and reorders: everything completes once, in order,
  * with the right bytes. */
 #include "rnic/device/pair_test.h"
+#include "rnic/memory/window.h"
 
 #define REMOTE 2097152u
 
@@ -194,6 +195,55 @@ static void random_work_survives_a_bad_wire(void **state)
     }
 }
 
+#define TURN 16u /* packets of a queue pair before others have their turn */
+
+/* What is on the way of one side arrives, and the other answers. */
+static void cross(struct pair_side *from)
+{
+    struct pair *pair = from->pair;
+    pair->now = instant_after(pair->now, PAIR_DELAY_NS);
+    pair_deliver(from);
+    (void)device_advance(pair->sides[1 - from->index].device, pair->now, TURN);
+}
+
+/* A bind is done, but waits behind WRITEs of which the first was lost. Their repetition fills a
+ * turn, and the answer to it comes before the next: so all have left the queue while the cursor
+ * still stands before the bind. */
+static void a_bind_behind_what_is_repeated(void **state)
+{
+    struct pair_options options = pair_defaults;
+    options.mtu = PATH_MTU_256;
+    struct pair *pair = pair_create(&options);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct memory *memory = device_memory(a->device);
+    struct memory_key window;
+    assert_int_equal(window_allocate(memory, a->domain, WINDOW_TYPE_2, &window), STATUS_OK);
+    struct window_bind bind = {window, window, a->key, PAIR_BUFFER_ADDRESS, 8, ACCESS_REMOTE_READ};
+    pair->script = lose_number; /* A's number 0 */
+    for (uint64_t id = 0; id < TURN; id++) {
+        pair_post_simple(a, WORK_WRITE, id, 0, REMOTE, 8);
+    }
+    struct send_request request = {
+        .id = TURN, .kind = WORK_BIND_WINDOW, .signaled = true, .bind = &bind};
+    pair_post(a, &request);
+
+    (void)device_advance(a->device, pair->now, 2 * TURN);
+    cross(a);
+    cross(b);
+    assert_int_equal(a->sent, 2 * TURN);
+    cross(a);
+    pair->now = instant_after(pair->now, PAIR_DELAY_NS);
+    pair_deliver(b);
+    for (uint64_t id = 0; id <= TURN; id++) {
+        (void)pair_expect(a->sends, id, COMPLETION_SUCCESS);
+    }
+    pair_post_simple(a, WORK_WRITE, TURN + 1, 0, REMOTE, 8);
+    pair_run(pair);
+    (void)pair_expect(a->sends, TURN + 1, COMPLETION_SUCCESS);
+    assert_int_equal(window_free(memory, window), STATUS_OK);
+    pair_destroy(pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +251,7 @@ int main(void)
         cmocka_unit_test(a_lost_packet_of_a_write_is_repeated),
         cmocka_unit_test(a_lost_packet_of_a_read_is_repeated),
         cmocka_unit_test(a_lost_packet_of_an_atomic_executes_it_once),
+        cmocka_unit_test(a_bind_behind_what_is_repeated),
         cmocka_unit_test(random_work_survives_a_bad_wire),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -256,8 +256,8 @@ static inline void pair_create_side(struct pair *pair, int index,
         .address = PAIR_BUFFER_ADDRESS,
         .length = PAIR_BUFFER_LENGTH,
         .bytes = side->buffer,
-        .access =
-            ACCESS_LOCAL_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC,
+        .access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_WRITE |
+                  ACCESS_REMOTE_ATOMIC | ACCESS_BIND_WINDOW,
     };
     assert_int_equal(memory_register(memory, &region, &side->key), STATUS_OK);
     assert_int_equal(

@@ -1,5 +1,5 @@
-/* The cursor and the windows. Invariant: unacked <= cursor <= frontier, and the slot at the send
- * queue's head holds `unacked`. */
+/* The cursor and the windows. Invariant: unacked <= cursor <= frontier, the slot at the send
+ * queue's head holds `unacked`, and `position` is not before the head. */
 #include "rnic/transport/requester.h"
 
 #include "rnic/base/check.h"
@@ -95,6 +95,10 @@ void requester_settle(struct qp *qp)
         if (slot->status != COMPLETION_SUCCESS) {
             qp_fail_send(qp, slot->status);
             return;
+        }
+        /* Local work that was done before what stands before it had to be repeated. */
+        if (qp->requester.position == send_queue_head(qp->sends)) {
+            qp->requester.position++;
         }
         qp_complete_send(qp, COMPLETION_SUCCESS);
     }
