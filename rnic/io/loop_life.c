@@ -175,7 +175,8 @@ static enum status create_engine(struct loop *loop)
     return STATUS_OK;
 }
 
-/* Signals are the application's: the thread takes none. */
+/* Signals are the application's: the thread takes none but its own faults. A fault that is blocked
+ * ends the process without asking anybody's handler, and strict mode has one. */
 static enum status start_thread(struct loop *loop)
 {
     sigset_t all, before;
@@ -186,6 +187,10 @@ static enum status start_thread(struct loop *loop)
         return STATUS_NO_MEMORY;
     }
     sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGILL);
+    sigdelset(&all, SIGFPE);
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -3,7 +3,10 @@
 #include "rnic/io/mapping.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -62,6 +65,43 @@ bool mapping_populate(void *address, size_t length, bool write)
     }
     /* EINVAL: rights that forbid it, memory of a device; or a kernel too old for the question. */
     return errno == EINVAL && !knows_populate() && mapping_is_there(address, length);
+}
+
+/* What the kernel lists of a page: true also where it lists nothing. */
+static bool is_listed_writable(uintptr_t page)
+{
+    char line[512];
+    uintptr_t first, end;
+    char rights[5] = "?w??";
+    FILE *file = fopen("/proc/self/maps", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        char found[5];
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &first, &end, found) == 3 &&
+            page >= first && page < end) {
+            memcpy(rights, found, sizeof rights);
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return rights[1] == 'w';
+}
+
+/* The answer to the first question may also be EINVAL for a device's memory or an old kernel. */
+static bool is_page_writable(uintptr_t address)
+{
+    void *first;
+    size_t size;
+    return pages_around((void *)address, 1, &first, &size) &&
+           (madvise(first, size, MADV_POPULATE_WRITE) == 0 ||
+            (errno == EINVAL && is_listed_writable((uintptr_t)first)));
+}
+
+bool mapping_is_writable(void *address, size_t length)
+{
+    uintptr_t start = (uintptr_t)address;
+    return length == 0 || (is_page_writable(start) && is_page_writable(start + length - 1));
 }
 
 static bool probe_populates(struct memory_probe *probe, uint8_t *bytes, uint64_t length, bool write)

@@ -10,10 +10,32 @@ struct birth {
     struct trace where;
 };
 
+#define BUCKETS 1024u
+
 static struct {
     pthread_mutex_t lock;
-    struct birth *first;
+    struct birth *buckets[BUCKETS];
 } births = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* In a child: a thread that held it is gone. */
+static void after_fork(void)
+{
+    pthread_mutex_init(&births.lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
+static struct birth **find(const void *object)
+{
+    struct birth **link = &births.buckets[(uintptr_t)object / 64 % BUCKETS];
+    while (*link != NULL && (*link)->object != object) {
+        link = &(*link)->next;
+    }
+    return link;
+}
 
 void strict_born(const void *object)
 {
@@ -24,18 +46,16 @@ void strict_born(const void *object)
     birth->object = object;
     trace_take(&birth->where);
     pthread_mutex_lock(&births.lock);
-    birth->next = births.first;
-    births.first = birth;
+    struct birth **link = find(object);
+    birth->next = *link;
+    *link = birth;
     pthread_mutex_unlock(&births.lock);
 }
 
 void strict_gone(const void *object)
 {
     pthread_mutex_lock(&births.lock);
-    struct birth **link = &births.first;
-    while (*link != NULL && (*link)->object != object) {
-        link = &(*link)->next;
-    }
+    struct birth **link = find(object);
     struct birth *birth = *link;
     if (birth != NULL) {
         *link = birth->next;
@@ -48,10 +68,9 @@ static struct trace birth_of(const void *object)
 {
     struct trace where = {0};
     pthread_mutex_lock(&births.lock);
-    for (const struct birth *birth = births.first; birth != NULL; birth = birth->next) {
-        if (birth->object == object) {
-            where = birth->where;
-        }
+    const struct birth *birth = *find(object);
+    if (birth != NULL) {
+        where = birth->where;
     }
     pthread_mutex_unlock(&births.lock);
     return where;

@@ -4,8 +4,9 @@
  * A guarded range answers a read or a write with a fault; the handler lifts the guard, notes who it
  * was, and the program goes on. Only whole pages inside the range are guarded, so that neighbours
  * in memory are never in the way. What this library itself touches is nobody's mistake.
- * Nothing is guarded while a program has a SIGSEGV handler of its own. One guard at a time; every
- * call is made under the engine's lock. */
+ * Nothing is guarded while a program has a SIGSEGV handler of its own, or a thread that blocks the
+ * signal. A forked child finds no guard. One guard at a time; every call is made under the engine's
+ * lock. */
 #ifndef WEIR_STRICT_GUARD_H
 #define WEIR_STRICT_GUARD_H
 

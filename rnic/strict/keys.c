@@ -18,6 +18,17 @@ static struct {
     uint64_t pages;
 } locked = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* In a child: a thread that held it is gone. */
+static void after_fork(void)
+{
+    pthread_mutex_init(&locked.lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
 static uint64_t pages_of(const void *bytes, uint64_t length)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);

@@ -19,6 +19,17 @@ static struct {
     uint64_t dead_count;     /* ever */
 } ledger = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* In a child: a thread that held it is gone. */
+static void after_fork(void)
+{
+    pthread_mutex_init(&ledger.lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
 static struct live **find(uint32_t key)
 {
     struct live **link = &ledger.buckets[(key >> 8) % BUCKETS];

@@ -66,6 +66,17 @@ static struct {
     uint64_t places[PITFALL_COUNT][WARNINGS_MAX]; /* what was warned of */
 } warned = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* In a child: a thread that held it is gone. */
+static void after_fork(void)
+{
+    pthread_mutex_init(&warned.lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
 const char *pitfall_name(enum pitfall pitfall)
 {
     return pitfalls[pitfall].name;

@@ -24,6 +24,17 @@ static struct {
     struct hungry queues[HUNGRY_MAX];
 } hungry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* In a child: a thread that held it is gone. */
+static void after_fork(void)
+{
+    pthread_mutex_init(&hungry.lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
 static uint64_t now_ns(void)
 {
     struct timespec now;
@@ -43,6 +54,9 @@ static struct hungry *find(const struct receive_queue *queue)
 
 void receives_missing(const struct receive_queue *queue, struct qpn qpn)
 {
+    if (queue == NULL) {
+        return; /* a shared one that the peer names and nobody has */
+    }
     pthread_mutex_lock(&hungry.lock);
     struct hungry *entry = find(queue);
     if (entry == NULL) {
@@ -61,7 +75,7 @@ void receives_missing(const struct receive_queue *queue, struct qpn qpn)
 /* Takes the queue off the list. False: it is not on it. */
 static bool take(const struct receive_queue *queue, struct hungry *ret_entry)
 {
-    if (atomic_load(&hungry.count) == 0) {
+    if (queue == NULL || atomic_load(&hungry.count) == 0) {
         return false;
     }
     pthread_mutex_lock(&hungry.lock);

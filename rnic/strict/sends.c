@@ -26,18 +26,32 @@ struct sends {
     uint64_t posted;      /* ever, as the following */
     uint64_t ended;       /* done by the transport */
     uint64_t reclaimed;   /* covered by a polled completion */
+    uint64_t signaled;    /* of those between reclaimed and posted: how many ask for one */
     bool failed;          /* a completion in error: what covers what is not known any more */
     struct posted ring[]; /* capacity, by position */
 };
 
+#define BUCKETS 4096u /* numbers of queue pairs follow one another */
+
 static struct {
     pthread_mutex_t lock;
-    struct sends *first;
+    struct sends *buckets[BUCKETS];
 } queues = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* In a child: a thread that held it is gone. */
+static void after_fork(void)
+{
+    pthread_mutex_init(&queues.lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
 
 static struct sends **find(uint32_t qpn)
 {
-    struct sends **link = &queues.first;
+    struct sends **link = &queues.buckets[qpn % BUCKETS];
     while (*link != NULL && (*link)->qpn != qpn) {
         link = &(*link)->next;
     }
@@ -53,8 +67,9 @@ void strict_sends_begin(struct qpn qpn, uint32_t capacity)
     sends->qpn = qpn.value;
     sends->capacity = capacity;
     pthread_mutex_lock(&queues.lock);
-    sends->next = queues.first;
-    queues.first = sends;
+    struct sends **bucket = &queues.buckets[qpn.value % BUCKETS];
+    sends->next = *bucket;
+    *bucket = sends;
     pthread_mutex_unlock(&queues.lock);
 }
 
@@ -76,16 +91,17 @@ void strict_sends_reset(struct qpn qpn)
     struct sends *sends = *find(qpn.value);
     if (sends != NULL) {
         sends->ended = sends->reclaimed = sends->posted;
+        sends->signaled = 0;
         sends->failed = false;
     }
     pthread_mutex_unlock(&queues.lock);
 }
 
-/* The position of the oldest signaled request that no polled completion covers; `posted`: none. */
+/* The position of the oldest signaled request that no polled completion covers. There is one. */
 static uint64_t next_signaled(const struct sends *sends)
 {
     uint64_t at = sends->reclaimed;
-    while (at != sends->posted && !sends->ring[at % sends->capacity].signaled) {
+    while (!sends->ring[at % sends->capacity].signaled) {
         at++;
     }
     return at;
@@ -98,7 +114,7 @@ uint32_t strict_sends_room(struct qpn qpn, uint32_t unpolled)
     bool known = sends != NULL && !sends->failed;
     uint32_t capacity = known ? sends->capacity : 0;
     uint64_t used = known ? sends->posted - sends->reclaimed : 0;
-    bool has_signaled = known && next_signaled(sends) != sends->posted;
+    bool has_signaled = known && sends->signaled != 0;
     pthread_mutex_unlock(&queues.lock);
     if (!known) {
         return UINT32_MAX;
@@ -114,7 +130,7 @@ uint32_t strict_sends_room(struct qpn qpn, uint32_t unpolled)
                      "its completion queue to be polled",
                      qpn.value, capacity, unpolled);
     }
-    return (uint32_t)(capacity - used);
+    return used < capacity ? (uint32_t)(capacity - used) : 0;
 }
 
 /* Order matters, as bytes that changed places are changed. */
@@ -130,22 +146,38 @@ static uint64_t digest_of(uint64_t digest, const uint8_t *bytes, uint64_t length
     return digest;
 }
 
+/* In pieces of a packet, as the requester reads them: of a longer range memory_check says nothing
+ * about what is there. False: not all of it may be read. */
+static bool digest_sge(const struct memory *memory, struct domain domain, const struct sge *sge,
+                       uint64_t *digest)
+{
+    for (uint32_t done = 0; done < sge->length;) {
+        uint32_t left = sge->length - done;
+        const struct memory_request request = {
+            .domain = domain,
+            .key = sge->key,
+            .address = sge->address + done,
+            .length = left < PACKET_PAYLOAD_MAX ? left : PACKET_PAYLOAD_MAX};
+        uint8_t *bytes;
+        if (memory_check(memory, &request, &bytes) != MEMORY_GRANTED) {
+            return false;
+        }
+        *digest = digest_of(*digest, bytes, request.length);
+        done += (uint32_t)request.length;
+    }
+    return true;
+}
+
 /* False: not all of it may be read, or it is too long to be read twice. */
 static bool digest_sges(const struct memory *memory, struct domain domain, const struct sge *sges,
                         uint32_t count, uint64_t *ret_digest)
 {
     uint64_t digest = 0, length = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const struct memory_request request = {.domain = domain,
-                                               .key = sges[i].key,
-                                               .address = sges[i].address,
-                                               .length = sges[i].length};
-        uint8_t *bytes;
         length += sges[i].length;
-        if (length > DIGEST_MAX || memory_check(memory, &request, &bytes) != MEMORY_GRANTED) {
+        if (length > DIGEST_MAX || !digest_sge(memory, domain, &sges[i], &digest)) {
             return false;
         }
-        digest = digest_of(digest, bytes, sges[i].length);
     }
     *ret_digest = digest;
     return true;
@@ -170,6 +202,7 @@ void strict_sends_post(struct qpn qpn, const struct memory *memory, struct domai
     struct sends *sends = *find(qpn.value);
     if (sends != NULL) {
         sends->ring[sends->posted++ % sends->capacity] = posted;
+        sends->signaled += signaled;
     }
     pthread_mutex_unlock(&queues.lock);
 }
@@ -180,6 +213,7 @@ void strict_sends_unpost(struct qpn qpn)
     struct sends *sends = *find(qpn.value);
     if (sends != NULL) {
         sends->posted--;
+        sends->signaled -= sends->ring[sends->posted % sends->capacity].signaled;
     }
     pthread_mutex_unlock(&queues.lock);
 }
@@ -208,16 +242,16 @@ void sends_ended(const struct memory *memory, struct domain domain, struct qpn q
 
 void strict_polled(const struct completion *completion)
 {
-    if (completion->kind == COMPLETED_RECEIVE ||
-        completion->kind == COMPLETED_RECEIVE_WRITE_IMMEDIATE) {
+    if (completion->kind >= COMPLETED_RECEIVE) {
         return;
     }
     pthread_mutex_lock(&queues.lock);
     struct sends *sends = *find(completion->qpn.value);
     if (sends != NULL && completion->status != COMPLETION_SUCCESS) {
         sends->failed = true;
-    } else if (sends != NULL && next_signaled(sends) != sends->posted) {
+    } else if (sends != NULL && sends->signaled != 0) {
         sends->reclaimed = next_signaled(sends) + 1;
+        sends->signaled--;
     }
     pthread_mutex_unlock(&queues.lock);
 }

@@ -34,8 +34,12 @@ static inline bool strict_is_on(void)
  * of it is not understood; *ret_bad points to it. */
 bool strict_parse(const char *text, struct strict_settings *ret_settings, const char **ret_bad);
 
-/* The device is watched from now on. Engine's lock. */
-void strict_watch(struct device *device);
+/* The device is watched from now on. `probe` is what tells whether memory is there. Engine's lock.
+ */
+void strict_watch(struct device *device, struct memory_probe *probe);
+/* Engine's lock. What strict mode has closed of these bytes is open again: somebody is about to ask
+ * the kernel about them. */
+void strict_open(const void *bytes, uint64_t length);
 
 /* Objects that warnings name by their place of birth: completion queues. */
 void strict_born(const void *object);
@@ -68,7 +72,7 @@ void strict_polled(const struct completion *completion);
 
 /* A receive was posted to this queue. */
 void strict_receive_posted(const struct receive_queue *queue);
-/* The queue goes away. */
+/* The queue goes away. NULL is allowed. */
 void strict_receives_end(const struct receive_queue *queue);
 
 /* An object is destroyed, and so many of its events that were got are not acknowledged. */

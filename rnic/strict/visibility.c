@@ -7,6 +7,7 @@
 #include "rnic/strict/visibility.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -29,6 +30,17 @@ struct staged {
 };
 
 static struct staged *stages;
+
+/* A child has none of the parent's queue pairs, but may have others where they were. */
+static void after_fork(void)
+{
+    stages = NULL;
+}
+
+__attribute__((constructor)) static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
 
 static struct staged **find(const struct qp *qp)
 {
@@ -109,12 +121,27 @@ static void write_ends(struct watcher *watcher, const struct qp *qp, bool whole)
     free(staged);
 }
 
+/* `length` may be that of a region that covers all addresses. */
+static bool overlaps(const struct staged *staged, const void *bytes, uint64_t length)
+{
+    uintptr_t first = (uintptr_t)bytes, place = (uintptr_t)staged->bytes;
+    return staged->bytes != NULL &&
+           (place >= first ? place - first < length : first - place < staged->length);
+}
+
+void strict_open(const void *bytes, uint64_t length)
+{
+    for (struct staged *staged = stages; staged != NULL; staged = staged->next) {
+        if (overlaps(staged, bytes, length)) {
+            lower(staged);
+        }
+    }
+}
+
 void visibility_forget(const void *bytes, uint64_t length)
 {
-    uintptr_t first = (uintptr_t)bytes;
     for (struct staged *staged = stages; staged != NULL; staged = staged->next) {
-        uintptr_t place = (uintptr_t)staged->bytes;
-        if (staged->bytes != NULL && place < first + length && first < place + staged->length) {
+        if (overlaps(staged, bytes, length)) {
             lower(staged);
             staged->bytes = NULL;
         }
@@ -152,8 +179,20 @@ static struct watcher the_watcher = {
     .send_ends = send_ends,
 };
 
-void strict_watch(struct device *device)
+static struct memory_probe *asked;
+
+static bool open_and_ask(struct memory_probe *probe, uint8_t *bytes, uint64_t length, bool write)
 {
+    strict_open(bytes, length);
+    return asked->is_mapped(asked, bytes, length, write);
+}
+
+static struct memory_probe the_probe = {open_and_ask};
+
+void strict_watch(struct device *device, struct memory_probe *probe)
+{
+    asked = probe;
     watched_memory = device_memory(device);
+    memory_set_probe(watched_memory, &the_probe);
     device_set_watcher(device, &the_watcher);
 }

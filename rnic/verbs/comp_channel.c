@@ -19,6 +19,7 @@ PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *cont
         return NULL;
     }
     channel->ibv.context = context;
+    context_hold(context);
     channel->ibv.fd = notify_descriptor(channel->notify);
     return &channel->ibv;
 }
@@ -34,6 +35,7 @@ PUBLIC int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
         return EBUSY;
     }
     notify_destroy(channel->notify);
+    context_drop(ibv->context);
     free(channel);
     return 0;
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "rnic/io/loop.h"
+#include "rnic/io/mapping.h"
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/host.h"
 #include "rnic/verbs/objects.h"
@@ -78,7 +79,7 @@ struct ibv_context *context_open(struct ibv_device *device, struct engine *engin
     event_attach(context);
     if (strict_is_on()) {
         engine_lock(context->engine);
-        strict_watch(context->engine->device);
+        strict_watch(context->engine->device, mapping_probe());
         engine_unlock(context->engine);
     }
     return ibv;

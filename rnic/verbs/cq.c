@@ -269,9 +269,8 @@ int cq_poll(struct ibv_cq *ibv, int count, struct ibv_wc *ret_completions)
 int cq_arm(struct ibv_cq *ibv, int solicited_only)
 {
     struct soft_cq *cq = soft_cq(ibv);
-    pthread_mutex_lock(&cq->lock);
+    /* Without the consumer's lock, which the caller may hold between two polls. */
     completion_queue_arm(cq->queue, solicited_only != 0);
-    pthread_mutex_unlock(&cq->lock);
     engine_about_to_sleep(cq->engine);
     return 0;
 }

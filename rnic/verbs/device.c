@@ -204,14 +204,18 @@ int device_query_clock(struct ibv_context *context, struct ibv_values_ex *values
     return 0;
 }
 
+/* Our devices touch memory by its virtual address only: nothing to protect. Those of the host pin.
+ */
 PUBLIC int ibv_fork_init(void)
 {
-    return 0; /* memory is touched by its virtual address only: nothing to protect */
+    const struct host_calls *host = host_calls();
+    return host == NULL ? 0 : host->ibv_fork_init();
 }
 
 PUBLIC enum ibv_fork_status ibv_is_fork_initialized(void)
 {
-    return IBV_FORK_UNNEEDED;
+    const struct host_calls *host = host_calls();
+    return host == NULL ? IBV_FORK_UNNEEDED : host->ibv_is_fork_initialized();
 }
 
 int ibv_dontfork_range(void *base, size_t size);

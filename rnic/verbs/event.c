@@ -192,7 +192,9 @@ PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_eve
 PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 {
     struct tally tally;
-    if (tally_of(event, &tally)) {
+    if (event->event_type == IBV_EVENT_WQ_FATAL) { /* we have none */
+        HOST_FORWARD_VOID(event->element.wq->context, ibv_ack_async_event, event);
+    } else if (tally_of(event, &tally)) {
         /* Every public struct that events name begins with its context. */
         HOST_FORWARD_VOID(*(struct ibv_context **)event->element.qp, ibv_ack_async_event, event);
         pthread_mutex_lock(tally.mutex);

@@ -21,7 +21,9 @@ enum number {
 #define ibv_get_device_list  generic_get_device_list
 #define ibv_free_device_list generic_free_device_list
 #define ibv_import_device    generic_import_device
+#define ibv_fork_init        generic_fork_init
 enum {
+    number_of_generic_fork_init,
     number_of_generic_get_device_list,
     number_of_generic_free_device_list,
     number_of_generic_import_device
@@ -30,6 +32,7 @@ HOST_CALLS(DEFINE)
 #undef ibv_get_device_list
 #undef ibv_free_device_list
 #undef ibv_import_device
+#undef ibv_fork_init
 
 static struct {
     void *words[3];
@@ -49,6 +52,12 @@ VISIBLE void ibv_free_device_list(void **list);
 void ibv_free_device_list(void **list)
 {
     fake_device.words[2] = list == the_list ? &fake_device : NULL;
+}
+
+VISIBLE long ibv_fork_init(void);
+long ibv_fork_init(void)
+{
+    return number_of_ibv_fork_init;
 }
 
 VISIBLE long ibv_import_device(int descriptor);

@@ -1,4 +1,5 @@
-/* The calls that are handed over to the host's library: every exported one that takes an object. */
+/* The calls that are handed over to the host's library: every exported one that takes an object,
+ * and those about forks. */
 #ifndef WEIR_VERBS_HOST_CALLS_H
 #define WEIR_VERBS_HOST_CALLS_H
 
@@ -59,6 +60,8 @@
     X(ibv_import_dm)                                                                               \
     X(ibv_unimport_dm)                                                                             \
     X(ibv_resolve_eth_l2_from_gid)                                                                 \
+    X(ibv_fork_init)                                                                               \
+    X(ibv_is_fork_initialized)                                                                     \
     X(ibv_query_gid_type)
 
 #endif

@@ -68,7 +68,8 @@ static bool takes_a_context(const char *name)
 static bool is_special(const char *name)
 {
     return strcmp(name, "ibv_get_device_list") == 0 || strcmp(name, "ibv_free_device_list") == 0 ||
-           strcmp(name, "ibv_import_device") == 0 || strcmp(name, "ibv_ack_async_event") == 0;
+           strcmp(name, "ibv_import_device") == 0 || strcmp(name, "ibv_ack_async_event") == 0 ||
+           strcmp(name, "ibv_fork_init") == 0 || strcmp(name, "ibv_is_fork_initialized") == 0;
 }
 
 static void objects_of_the_host_go_to_its_library(void **state)
@@ -108,6 +109,10 @@ static void events_and_descriptors_of_the_host_go_there(void **state)
                                     .event_type = IBV_EVENT_QP_FATAL};
     ibv_ack_async_event(&event);
     assert_int_equal((int)event.event_type, number_of_ibv_ack_async_event);
+    event.event_type = IBV_EVENT_WQ_FATAL;
+    ibv_ack_async_event(&event);
+    assert_int_equal((int)event.event_type, number_of_ibv_ack_async_event);
+    assert_int_equal(ibv_fork_init(), number_of_ibv_fork_init); /* its devices pin memory */
     assert_int_equal((long)ibv_import_device(1000), number_of_ibv_import_device + 1000);
     ibv_free_device_list(list);
 }

@@ -176,9 +176,11 @@ PUBLIC struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle
     return pd == NULL ? NULL : &pd->ibv;
 }
 
+/* Also an original, where the import was the handle that destroyed it. */
 PUBLIC void ibv_unimport_pd(struct ibv_pd *pd)
 {
     HOST_FORWARD_VOID(pd->context, ibv_unimport_pd, pd);
+    file_remove(soft_context(pd->context)->file, &soft_pd(pd)->node);
     context_drop(pd->context);
     free(pd);
 }
@@ -235,5 +237,6 @@ PUBLIC struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle
 PUBLIC void ibv_unimport_dm(struct ibv_dm *dm)
 {
     HOST_FORWARD_VOID(dm->context, ibv_unimport_dm, dm);
+    file_remove(soft_context(dm->context)->file, &((struct soft_dm *)dm)->node);
     dm_unwrap((struct soft_dm *)dm);
 }

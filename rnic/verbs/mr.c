@@ -46,6 +46,22 @@ static bool is_pinned(const struct region_attributes *attributes)
     return strict_is_on() && (attributes->access & ACCESS_ON_DEMAND) == 0;
 }
 
+/* Whether the memory can be what the region is to be. */
+static bool memory_is_fit(struct engine *engine, const struct region_attributes *attributes)
+{
+    bool write = (attributes->access & ACCESS_LOCAL_WRITE) != 0;
+    if (strict_is_on()) { /* which may have closed these pages for a moment */
+        engine_lock(engine);
+        strict_open(attributes->bytes, attributes->length);
+    }
+    bool fit = mapping_is_there(attributes->bytes, attributes->length) &&
+               (!write || mapping_is_writable(attributes->bytes, attributes->length));
+    if (strict_is_on()) {
+        engine_unlock(engine);
+    }
+    return fit;
+}
+
 /* Sets errno where the arguments cannot be. Pages that are brought in on demand need not be there
  * yet. */
 static bool describe(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
@@ -61,7 +77,8 @@ static bool describe(struct ibv_pd *pd, void *address, size_t length, uint64_t i
         errno = EINVAL;
         return false;
     }
-    if ((attributes.access & ACCESS_ON_DEMAND) == 0 && !mapping_is_there(address, length)) {
+    if ((attributes.access & ACCESS_ON_DEMAND) == 0 &&
+        !memory_is_fit(context_engine(pd->context), &attributes)) {
         errno = EFAULT;
         return false;
     }

@@ -51,7 +51,7 @@ int mw_bind(struct ibv_qp *ibv, struct ibv_mw *mw, struct ibv_mw_bind *bind)
     }
     convert_send_flags(bind->send_flags & ~(unsigned)IBV_SEND_INLINE, &request);
     pthread_mutex_lock(&qp->send_lock);
-    error = errno_of_post(qp_post_send(qp->qp, &request));
+    error = post_request(qp, &request);
     if (error == 0) {
         mw->rkey = key;
         post_ring(qp);

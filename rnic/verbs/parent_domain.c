@@ -158,8 +158,9 @@ static int check(const struct ibv_context *context,
 struct ibv_pd *pd_allocate_parent(struct ibv_context *context,
                                   struct ibv_parent_domain_init_attr *attributes)
 {
-    errno = check(context, attributes);
-    if (errno != 0) {
+    int error = check(context, attributes);
+    if (error != 0) {
+        errno = error;
         return NULL;
     }
     struct soft_pd *pd = calloc(1, sizeof *pd);

@@ -63,7 +63,7 @@ static struct wr_entry *current(struct ibv_qp_ex *qp)
 /* Begins a request with what the application left in wr_id and wr_flags. */
 static struct send_request *begin(struct ibv_qp_ex *qp, enum work_kind kind)
 {
-    static struct send_request refused; /* written after an error, never read */
+    static _Thread_local struct send_request refused; /* written after an error, never read */
     struct wr_batch *batch = batch_of(qp);
     struct wr_entry *entries = batch->error != 0
                                    ? NULL
@@ -181,7 +181,9 @@ static void wr_set_shared_queue(struct ibv_qp_ex *qp, uint32_t number)
 static void wr_set_target(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
     struct wr_entry *entry = current(qp);
-    if (entry != NULL) {
+    if (entry != NULL && ah == NULL) {
+        fail(batch_of(qp), EINVAL);
+    } else if (entry != NULL) {
         convert_target(ah, qpn, qkey, &entry->target);
         entry->request.target = &entry->target;
     }

@@ -45,7 +45,7 @@ run() {
 for program in "$@"; do
     name=$(basename "$program" | tr _ -)
     case $name in
-    correct) expected= ;;
+    correct*) expected= ;;
     dead-key*) expected=dead-key ;;
     wrong-access*) expected=wrong-access ;;
     *) expected=$name ;;

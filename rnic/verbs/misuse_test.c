@@ -1,0 +1,164 @@
+/* libibverbs.so.1 at its edges: objects given up in an unusual order, calls at unusual moments,
+ * memory that is not what it is registered for. Uses public calls only. */
+#include "rnic/verbs/world_test.h"
+
+static void write_between(struct world *w, struct ibv_mr *to, uint64_t address)
+{
+    struct ibv_sge sge = {(uintptr_t)w->bytes, 8, w->mr->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_RDMA_WRITE,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .wr.rdma = {address, to->rkey}};
+    struct ibv_send_wr *bad;
+    assert_int_equal(ibv_post_send(w->qps[0], &wr, &bad), 0);
+}
+
+/* A program may do so at any moment; also while it looks at a completion. */
+static void test_arming_between_two_polls(void **state)
+{
+    struct world *w = *state;
+    struct ibv_cq_init_attr_ex init = {.cqe = 8, .wc_flags = IBV_WC_STANDARD_FLAGS};
+    struct ibv_cq_ex *cq = ibv_create_cq_ex(w->context, &init);
+    struct ibv_cq *plain = w->cq;
+    struct ibv_poll_cq_attr poll = {0};
+    assert_non_null(cq);
+    w->cq = ibv_cq_ex_to_cq(cq);
+    connect_pair(w);
+    write_between(w, w->mr, (uintptr_t)w->bytes + 2048);
+    while (ibv_start_poll(cq, &poll) == ENOENT) {
+    }
+    assert_int_equal(ibv_req_notify_cq(w->cq, 0), 0);
+    ibv_end_poll(cq);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ibv_destroy_qp(w->qps[i]), 0);
+        w->qps[i] = NULL;
+    }
+    assert_int_equal(ibv_destroy_cq(w->cq), 0);
+    w->cq = plain;
+}
+
+static struct ibv_mr *try_to_register(struct world *w, void *bytes, size_t length, int access)
+{
+    errno = 0;
+    return ibv_reg_mr(w->pd, bytes, length, access);
+}
+
+/* As a kernel, which pins for writing. What a peer writes there would end the process. */
+static void test_memory_that_cannot_be_written(void **state)
+{
+    struct world *w = *state;
+    const int write = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *bytes =
+        mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(bytes, MAP_FAILED);
+    struct ibv_mr *mr = try_to_register(w, bytes, 2 * page, write);
+    assert_non_null(mr);
+    assert_int_equal(ibv_dereg_mr(mr), 0);
+
+    assert_int_equal(mprotect(bytes + page, page, PROT_READ), 0);
+    assert_null(try_to_register(w, bytes, 2 * page, write));
+    assert_int_equal(errno, EFAULT);
+    mr = try_to_register(w, bytes, page, write);
+    assert_non_null(mr);
+    assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, bytes, 2 * page, 0),
+                     IBV_REREG_MR_ERR_INPUT);
+    assert_int_equal(errno, EFAULT);
+    assert_int_equal(ibv_dereg_mr(mr), 0);
+    mr = try_to_register(w, bytes, 2 * page, IBV_ACCESS_REMOTE_READ);
+    assert_non_null(mr);
+    assert_int_equal(ibv_dereg_mr(mr), 0);
+    munmap(bytes, 2 * page);
+}
+
+/* The import destroys it; the original is given up without another word to the device. */
+static void test_domain_destroyed_by_its_import(void **state)
+{
+    struct world *w = *state;
+    struct ibv_context *other = ibv_import_device(dup(w->context->cmd_fd));
+    assert_non_null(other);
+    struct ibv_pd *pd = ibv_alloc_pd(w->context);
+    struct ibv_pd *same = ibv_import_pd(other, pd->handle);
+    assert_non_null(same);
+    uint32_t handle = pd->handle;
+    assert_int_equal(ibv_dealloc_pd(same), 0);
+    ibv_unimport_pd(pd);
+    errno = 0;
+    assert_null(ibv_import_pd(other, handle));
+    assert_int_equal(errno, ENOENT);
+
+    struct ibv_alloc_dm_attr attributes = {.length = 64};
+    struct ibv_dm *dm = ibv_alloc_dm(w->context, &attributes);
+    struct ibv_dm *imported = ibv_import_dm(other, dm->handle);
+    assert_non_null(imported);
+    handle = dm->handle;
+    assert_int_equal(ibv_free_dm(imported), 0);
+    ibv_unimport_dm(dm);
+    assert_null(ibv_import_dm(other, handle));
+    assert_int_equal(ibv_close_device(other), 0);
+}
+
+static void test_channel_that_outlives_its_context(void **state)
+{
+    struct world *w = *state;
+    struct ibv_device **list = ibv_get_device_list(NULL);
+    struct ibv_context *context = ibv_open_device(list[0]);
+    struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+    assert_non_null(channel);
+    ibv_free_device_list(list);
+    assert_int_equal(ibv_close_device(context), 0);
+    assert_int_equal(ibv_destroy_comp_channel(channel), 0);
+    assert_int_equal(ibv_close_device(context), 0); /* as it was still there, for good now */
+    (void)w;
+}
+
+static void test_success_leaves_errno(void **state)
+{
+    struct world *w = *state;
+    struct ibv_parent_domain_init_attr init = {.pd = w->pd};
+    errno = EXDEV;
+    struct ibv_pd *parent = ibv_alloc_parent_domain(w->context, &init);
+    assert_non_null(parent);
+    assert_int_equal(errno, EXDEV);
+    assert_int_equal(ibv_dealloc_pd(parent), 0);
+}
+
+static void test_batch_without_an_address(void **state)
+{
+    struct world *w = *state;
+    struct ibv_qp_init_attr_ex init = {.comp_mask =
+                                           IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+                                       .pd = w->pd,
+                                       .send_ops_flags = IBV_QP_EX_WITH_SEND,
+                                       .send_cq = w->cq,
+                                       .recv_cq = w->cq,
+                                       .cap = {1, 1, 1, 1, 0},
+                                       .qp_type = IBV_QPT_UD};
+    struct ibv_qp *qp = ibv_create_qp_ex(w->context, &init);
+    assert_non_null(qp);
+    struct ibv_qp_ex *extended = ibv_qp_to_qp_ex(qp);
+    for (int named = 0; named < 2; named++) {
+        ibv_wr_start(extended);
+        ibv_wr_send(extended);
+        if (named != 0) {
+            ibv_wr_set_ud_addr(extended, NULL, 1, 1);
+        }
+        ibv_wr_set_sge(extended, w->mr->lkey, (uintptr_t)w->bytes, 8);
+        assert_int_equal(ibv_wr_complete(extended), EINVAL);
+    }
+    assert_int_equal(ibv_destroy_qp(qp), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_WORLD(test_arming_between_two_polls),
+        IN_WORLD(test_memory_that_cannot_be_written),
+        IN_WORLD(test_domain_destroyed_by_its_import),
+        IN_WORLD(test_channel_that_outlives_its_context),
+        IN_WORLD(test_success_leaves_errno),
+        IN_WORLD(test_batch_without_an_address),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
