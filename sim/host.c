@@ -3,7 +3,7 @@
 #include "rnic/base/check.h"
 
 /* An engine that is told "more" comes back after this long. */
-#define AGAIN_NS 200u
+#define AGAIN_NS 200u /* where the configuration says nothing */
 
 static void wake_event(void *context, uint64_t life);
 
@@ -35,6 +35,11 @@ static void drain_cm(struct host *host)
     }
 }
 
+static uint64_t again_ns(const struct host *host)
+{
+    return host->config.again_ns != 0 ? host->config.again_ns : AGAIN_NS;
+}
+
 static void host_run(struct host *host)
 {
     struct instant now = host->simulator->now;
@@ -52,7 +57,7 @@ static void host_run(struct host *host)
     }
     more |= device_has_doorbell(host->device);
     if (more) {
-        next = instant_earlier(next, instant_after(now, AGAIN_NS));
+        next = instant_earlier(next, instant_after(now, again_ns(host)));
     }
     if (!instant_is_never(next)) {
         wake_at(host, next);

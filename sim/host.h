@@ -26,7 +26,8 @@ struct host_config {
     uint32_t qpn_count;
     uint32_t max_regions;
     uint32_t max_reads_in;
-    uint32_t budget; /* packets per advance */
+    uint32_t budget;   /* packets per advance */
+    uint32_t again_ns; /* until the next, where more is to be sent; 0: a default */
     bool with_cm;
     uint32_t max_connections;
 };

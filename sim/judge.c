@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/memory/window.h"
 #include "sim/checker.h"
 #include "sim/program.h"
 #include "sim/workload.h"
@@ -81,6 +82,41 @@ static void judge_brought(struct world *world, struct end *end, struct op *op)
     }
 }
 
+static bool is_shut_again(const struct end *end, const struct op *op)
+{
+    for (uint32_t i = 0; i < end->posted; i++) {
+        if (end->ops[i].kind == WORK_LOCAL_INVALIDATE &&
+            end->ops[i].invalidate.value == op->bind.key.value) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What a bind or a local invalidate has made of its window. */
+static void judge_window(struct world *world, struct end *end, struct op *op)
+{
+    struct memory *memory = device_memory(end->host->device);
+    bool zero_based = (op->bind.access & ACCESS_ZERO_BASED) != 0;
+    struct memory_request whole = {
+        .domain = end->space->domain,
+        .key = op->bind.key,
+        .address = zero_based ? 0 : op->bind.address,
+        .length = op->bind.length,
+        .rights = ACCESS_REMOTE_WRITE,
+        .qpn = end->qpn,
+    };
+    uint8_t *bytes;
+    if (op->kind == WORK_BIND_WINDOW && !is_shut_again(end, op) &&
+        memory_check(memory, &whole, &bytes) != MEMORY_GRANTED) {
+        wrong(world, "memory", end, op, 0, "its window is not open");
+    } else if (op->kind == WORK_LOCAL_INVALIDATE &&
+               window_invalidate(memory, end->space->domain, end->qpn, op->invalidate) ==
+                   STATUS_OK) {
+        wrong(world, "memory", end, op, 0, "its window is still open");
+    }
+}
+
 void judge_done(struct world *world, struct end *end, uint32_t index)
 {
     struct op *op = &end->ops[index];
@@ -90,6 +126,7 @@ void judge_done(struct world *world, struct end *end, uint32_t index)
         wrong(world, "status", end, op, 0, "success, but it had to fail");
         return;
     }
+    judge_window(world, end, op);
     if (!service_is_reliable(end->service)) {
         return; /* sent: nothing is known of the other side */
     }

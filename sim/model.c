@@ -94,17 +94,18 @@ static void freeze(struct scratch *scratch, struct space *space, uint32_t offset
     space->frozen[space->frozen_count++] = (struct frozen){offset, length, copy};
 }
 
-bool model_open(const struct span *span, struct qpn qpn, unsigned type, unsigned access,
-                struct memory_key *ret_key)
+bool model_prepare_bind(const struct span *span, unsigned type, unsigned access,
+                        struct window_bind *ret_bind)
 {
     struct space *space = span->territory->space;
-    struct memory *memory = device_memory(space->host->device);
     struct memory_key key;
     if (space->opening_count == OPENING_MAX ||
-        window_allocate(memory, space->domain, (enum window_type)type, &key) != STATUS_OK) {
+        window_allocate(device_memory(space->host->device), space->domain, (enum window_type)type,
+                        &key) != STATUS_OK) {
         return false;
     }
-    struct window_bind bind = {
+    space->openings[space->opening_count++] = (struct opening){key, span->territory};
+    *ret_bind = (struct window_bind){
         .window = key,
         .key = {key.value ^ 1},
         .region = span->territory->key,
@@ -112,8 +113,18 @@ bool model_open(const struct span *span, struct qpn qpn, unsigned type, unsigned
         .length = span->length,
         .access = access,
     };
-    CHECK(window_bind(memory, space->domain, qpn, &bind) == STATUS_OK);
-    space->openings[space->opening_count++] = (struct opening){bind.key, span->territory};
+    return true;
+}
+
+bool model_open(const struct span *span, struct qpn qpn, unsigned type, unsigned access,
+                struct memory_key *ret_key)
+{
+    struct space *space = span->territory->space;
+    struct window_bind bind;
+    if (!model_prepare_bind(span, type, access, &bind)) {
+        return false;
+    }
+    CHECK(window_bind(device_memory(space->host->device), space->domain, qpn, &bind) == STATUS_OK);
     *ret_key = bind.key;
     return true;
 }

@@ -22,7 +22,7 @@
 #define CELL_MAX        6u
 #define TERRITORY_MAX   96u
 #define FROZEN_MAX      16u
-#define OPENING_MAX     16u
+#define OPENING_MAX     24u
 #define SPACE_SIZE      (4u << 20)
 #define GUARD_BYTES     64u
 #define GRH_BYTES       40u
@@ -106,6 +106,7 @@ struct op {
     const uint8_t *data; /* `length` bytes: the message, or what a READ must bring */
     uint32_t immediate;
     struct memory_key invalidate;
+    struct window_bind bind; /* BIND_WINDOW: of a window of its own */
     uint64_t compare, swap_or_add, original;
     struct cell *cell;
     struct end *destination; /* UD */
@@ -195,6 +196,7 @@ struct end {
     struct span hot;
     uint8_t *hot_image;
     bool hot_read_unfenced;
+    struct memory_key bound; /* a window that it binds and has not invalidated; 0: none */
 };
 
 /* Why others than the request itself may have failed it. */
@@ -243,6 +245,10 @@ static inline uint8_t *model_shadow(const struct span *span)
     return span->territory->space->shadow + span->offset;
 }
 
+/* A window of either type, bound to nothing yet, and what opens it over a span with these rights.
+ * False: no room. */
+bool model_prepare_bind(const struct span *span, unsigned type, unsigned access,
+                        struct window_bind *ret_bind);
 /* Opens a window of either type over a span for `qpn`, with these rights. False: no room. */
 bool model_open(const struct span *span, struct qpn qpn, unsigned type, unsigned access,
                 struct memory_key *ret_key);

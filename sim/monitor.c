@@ -168,7 +168,7 @@ static uint32_t psn_place(const struct end *end, const struct op *op)
     uint32_t place = 0;
     for (const struct op *before = end->ops; before < op; before++) {
         bool one = before->kind == WORK_COMPARE_SWAP || before->kind == WORK_FETCH_ADD;
-        bool none = before->kind == WORK_LOCAL_INVALIDATE;
+        bool none = before->kind == WORK_LOCAL_INVALIDATE || before->kind == WORK_BIND_WINDOW;
         place += none ? 0 : one ? 1 : packets(before->length, end->mtu);
     }
     return place;

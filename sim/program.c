@@ -279,6 +279,32 @@ static void shut_window(struct world *world, struct end *end, struct op *op)
     }
 }
 
+/* What no peer takes part in. */
+static bool plan_local(struct world *world, struct end *end, struct op *op)
+{
+    struct dice *dice = &world->plan;
+    if (end->bound.value != 0 && dice_percent(dice, 50)) {
+        op->kind = WORK_LOCAL_INVALIDATE;
+        op->invalidate = end->bound;
+        end->bound.value = 0;
+        return true;
+    }
+    struct span span;
+    unsigned type = dice_range(dice, WINDOW_TYPE_1, WINDOW_TYPE_2);
+    bool zero_based = type == WINDOW_TYPE_2 && dice_percent(dice, 50);
+    unsigned access = ACCESS_REMOTE_WRITE | (zero_based ? ACCESS_ZERO_BASED : 0);
+    uint32_t length = dice_range(dice, 1, 64);
+    if (!program_take(world, end->space, PROGRAM_ACCESS_ALL, false, length, 1, &span) ||
+        !model_prepare_bind(&span, type, access, &op->bind)) {
+        return false;
+    }
+    op->kind = WORK_BIND_WINDOW;
+    if (type == WINDOW_TYPE_2) {
+        end->bound = op->bind.key;
+    }
+    return true;
+}
+
 static bool plan_op(struct world *world, struct end *end, struct op *op, uint32_t index)
 {
     struct dice *dice = &world->plan;
@@ -288,6 +314,10 @@ static bool plan_op(struct world *world, struct end *end, struct op *op, uint32_
     op->fence = service_is_reliable(end->service) && dice_percent(dice, 5);
     op->consumer = NO_CONSUMER;
     op->may = MAY(COMPLETION_SUCCESS);
+    if (end->service != SERVICE_UD && dice_percent(dice, end->bound.value != 0 ? 25 : 7) &&
+        plan_local(world, end, op)) {
+        return true;
+    }
     op->immediate =
         service_is_reliable(end->service) ? (uint32_t)dice_next(dice) : program_tag(end, index);
     if (program_is_atomic(op->kind)) {

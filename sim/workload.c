@@ -378,6 +378,7 @@ static enum status post_send(struct world *world, struct end *end, struct op *op
                    : end->service == SERVICE_XRC ? end->peer->intakes->xrc.number
                                                  : 0,
         .target = op->destination != NULL ? &target : NULL,
+        .bind = op->kind == WORK_BIND_WINDOW ? &op->bind : NULL,
     };
     enum status status = qp_post_send(end->qp, &request);
     if (status == STATUS_OK && op->inline_data) {

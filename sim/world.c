@@ -37,11 +37,13 @@ static void take_reserve(struct world *world)
 
 static void start_hosts(struct world *world)
 {
+    bool slow = world->profile.tiny || dice_percent(&world->play, 20);
     struct host_config config = {
         .qpn_count = 64,
         .max_regions = 128,
         .max_reads_in = 8,
-        .budget = world->profile.tiny ? dice_range(&world->play, 1, 4) : 64,
+        .budget = slow ? dice_range(&world->play, 1, 4) : 64,
+        .again_ns = slow ? dice_range(&world->play, 200, 20000) : 0,
         .with_cm = true,
         .max_connections = 32,
     };

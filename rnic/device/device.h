@@ -54,7 +54,7 @@ void device_receive(struct device *device, struct instant now, const struct arri
 void device_refuse(struct device *device, enum packet_refusal refusal);
 
 /* Runs what is due: doorbells, timers, then transmission, fair between queue pairs, until nothing
- * is left to send, the sink is full, or about `budget` packets went out. True: there is more to
+ * is left to send, the sink is full, or `budget` packets went out. True: there is more to
  * send now, call again (after making room in the sink). */
 bool device_advance(struct device *device, struct instant now, uint32_t budget);
 /* When device_advance is to be called at the latest, given that no doorbell rings, no packet

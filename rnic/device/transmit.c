@@ -49,8 +49,10 @@ static bool take_turns(struct device *device, struct instant now, uint32_t budge
     }
     while (sent < budget && !list_is_empty(active)) {
         struct qp *qp = CONTAINER_OF(list_pop_first(active), struct qp, active);
+        uint32_t left = budget - sent;
         uint32_t packets;
-        enum step step = qp_transmit(qp, now, BURST_PACKETS, &packets);
+        enum step step =
+            qp_transmit(qp, now, left < BURST_PACKETS ? left : BURST_PACKETS, &packets);
         sent += packets;
         if (step == STEP_FULL) {
             if (!list_node_is_linked(&qp->active)) {
