@@ -46,7 +46,7 @@ static void test_many_connections(void **state)
         assert_int_equal(weir_send(clients[i].connection, &i, sizeof(i), NULL, NULL), WEIR_OK);
     }
     for (uint32_t i = 0; i < MANY; i++) {
-        world_run_until(&world, &clients[i].is_open);
+        world_run_until_open(&world, &clients[i]);
     }
     for (uint32_t i = 0; i < MANY; i++) {
         world_run_until_count(&world, &world.servers[i].received, 1);
@@ -158,6 +158,29 @@ static void test_one_closes_later(void **state)
     assert_int_equal(server->done, 300);
     assert_int_equal(server->done_bad, 0);
     world_close(&world);
+}
+
+/* The first to say goodbye is gone when it has the other's: over a bad wire the acknowledgement of
+ * that one is lost now and then, and is no reason to call the peer lost. */
+static void test_farewells(void **state)
+{
+    for (int i = 0; i < 30; i++) {
+        struct world world;
+        struct end client = {0};
+        world_open_pair(&world, *state, &client, false);
+        struct end *server = &world.servers[0];
+        weir_close(client.connection);
+        for (int sent = 0; sent < 200; sent++) {
+            assert_int_equal(weir_send(server->connection, "late", 4, NULL, NULL), WEIR_OK);
+        }
+        weir_close(server->connection);
+        world_run_until(&world, &client.is_closed);
+        world_run_until(&world, &server->is_closed);
+        assert_int_equal(client.received, 200);
+        assert_int_equal(client.reason.status, WEIR_OK);
+        assert_int_equal(server->reason.status, WEIR_OK);
+        world_close(&world);
+    }
 }
 
 static void test_sent_before_open_then_closed(void **state)
@@ -372,6 +395,7 @@ static void test_no_address_left(void **state)
         {"close while busy (" #options ")", test_close_while_busy, NULL, NULL, &world_##options},  \
         {"one closes later (" #options ")", test_one_closes_later, NULL, NULL, &world_##options},  \
         {"both close (" #options ")", test_both_close, NULL, NULL, &world_##options},              \
+        {"farewells (" #options ")", test_farewells, NULL, NULL, &world_##options},                \
         {"sent before open, then closed (" #options ")", test_sent_before_open_then_closed, NULL,  \
          NULL, &world_##options},                                                                  \
         {"abort tells why (" #options ")", test_abort_tells_why, NULL, NULL, &world_##options},    \

@@ -182,13 +182,25 @@ void world_run_until_done(struct world *world, const unsigned *count, unsigned w
     }
 }
 
+void world_run_until_open(struct world *world, const struct end *end)
+{
+    uint64_t started_ns = clock_now_ns();
+    while (!end->is_open) {
+        if (end->is_closed) {
+            fail_msg("closed, not opened: %s", end->reason.message);
+        }
+        world_poll(world);
+        check_patience(started_ns);
+    }
+}
+
 void world_open_pair(struct world *world, const struct weir_channel_options *options,
                      struct end *client, bool has_two_pollers)
 {
     world_open(world, options, 1, has_two_pollers);
     world_connect(world, client);
-    world_run_until(world, &client->is_open);
-    world_run_until(world, &world->servers[0].is_open);
+    world_run_until_open(world, client);
+    world_run_until_open(world, &world->servers[0]);
 }
 
 void world_close_pair(struct world *world, struct end *client)

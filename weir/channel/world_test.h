@@ -60,6 +60,8 @@ void world_close_pair(struct world *world, struct end *client);
 void world_connect(struct world *world, struct end *client);
 /* Polls both pollers until *flag, or fails the test. */
 void world_run_until(struct world *world, const bool *flag);
+/* Fails with the reason if it closes instead. */
+void world_run_until_open(struct world *world, const struct end *end);
 void world_run_until_count(struct world *world, const uint64_t *count, uint64_t wanted);
 void world_run_until_done(struct world *world, const unsigned *count, unsigned wanted);
 void world_poll(struct world *world);
