@@ -256,12 +256,18 @@ uint32_t cm_connection_count(const struct cm *cm)
     return cm->connections_alive;
 }
 
+static bool is_ours_to_answer(const struct cm *cm, uint32_t id)
+{
+    return cm_table_is_ours(cm, id) || (cm->config.is_nobodys != NULL &&
+                                        cm->config.is_nobodys(cm->config.is_nobodys_context, id));
+}
+
 /* A REP that nobody waits for, or a DREQ of a connection that nobody has. The id shows that it was
- * meant for us and not for another process of this host. */
+ * meant for us, or for a process of this host that is gone, and not for another one that lives. */
 static void receive_unknown(struct cm *cm, const struct arrival *arrival,
                             const struct cm_message *message)
 {
-    bool ours = cm_table_is_ours(cm, message->remote_id);
+    bool ours = is_ours_to_answer(cm, message->remote_id);
     if (ours && message->kind == CM_MESSAGE_DREQ) {
         cm_close_answer_stray(cm, arrival, message);
     } else if (ours && message->kind == CM_MESSAGE_REP) {

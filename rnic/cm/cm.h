@@ -64,8 +64,12 @@ struct cm_config {
     struct allocator *allocator;
     struct device *device;
     uint64_t seed;
-    uint32_t id_prefix;       /* what the upper bits of every communication id we give out are, */
-    uint32_t id_prefix_bits;  /* so that several processes can share QP1; 0: none, at most 24 */
+    uint32_t id_prefix;      /* what the upper bits of every communication id we give out are, */
+    uint32_t id_prefix_bits; /* so that several processes can share QP1; 0: none, at most 24 */
+    /* True: no living process of this host gives out such ids, so we answer for who did. NULL: no
+     * other process is answered for. */
+    bool (*is_nobodys)(void *context, uint32_t communication_id);
+    void *is_nobodys_context;
     uint32_t max_connections; /* bound on state, also of requests by strangers */
     uint64_t ca_guid;
     void (*wake)(void *context); /* an event was queued where none was; may be NULL */

@@ -143,6 +143,24 @@ static void strangers_are_answered_without_state(void **state)
     world_end(world, NULL, NULL);
 }
 
+static void the_dead_are_answered_for(void **state)
+{
+    struct world *world = world_create(1, 8);
+    world->dead_prefix = 6;
+    struct cm_message message = {
+        .kind = CM_MESSAGE_DREQ, .local_id = 77, .remote_id = 6u << 20 | 1234};
+    inject(world, 0, &message);
+    message.kind = CM_MESSAGE_REP;
+    inject(world, 0, &message);
+    expect_trace(world, "1000ms B>A DREP\n"
+                        "1000ms B>A REJ reason=6 about=1\n");
+    message.remote_id = 7u << 20 | 1234; /* somebody who lives */
+    inject(world, 0, &message);
+    expect_trace(world, "");
+    assert_int_equal(world->hosts[1].device.refused, 1);
+    world_end(world, NULL, NULL);
+}
+
 static struct cm_message request_of(uint32_t id, uint32_t qpn)
 {
     return (struct cm_message){.kind = CM_MESSAGE_REQ,
@@ -434,6 +452,7 @@ int main(void)
         cmocka_unit_test(only_the_peer_is_believed),
         cmocka_unit_test(what_is_no_message),
         cmocka_unit_test(strangers_are_answered_without_state),
+        cmocka_unit_test(the_dead_are_answered_for),
         cmocka_unit_test(the_backlog_bounds_half_open_requests),
         cmocka_unit_test(requests_taken_back_stay_in_the_backlog),
         cmocka_unit_test(requests_that_nobody_took_vanish),

@@ -75,6 +75,7 @@ struct world {
     uint64_t jitter_ns;
     void (*on_event)(struct world *world, struct host *host); /* instead of the answers below */
     void *context;
+    uint32_t dead_prefix; /* of ids whose process is gone; 0: none */
 };
 
 static inline void trace(struct world *world, const char *format, ...)
@@ -188,6 +189,12 @@ static inline void world_wake(void *context)
     ((struct host *)context)->wakes++;
 }
 
+static bool world_is_nobodys(void *context, uint32_t communication_id)
+{
+    const struct world *world = context;
+    return world->dead_prefix != 0 && communication_id >> 20 == world->dead_prefix;
+}
+
 static inline struct world *world_create(uint64_t seed, uint32_t max_connections)
 {
     struct world *world = calloc(1, sizeof *world);
@@ -203,6 +210,8 @@ static inline struct world *world_create(uint64_t seed, uint32_t max_connections
                                    .seed = seed * 2 + (uint64_t)i,
                                    .id_prefix = 5,
                                    .id_prefix_bits = 12,
+                                   .is_nobodys = world_is_nobodys,
+                                   .is_nobodys_context = world,
                                    .max_connections = max_connections,
                                    .ca_guid = 0x1000u + (unsigned)i,
                                    .wake = world_wake,

@@ -111,6 +111,17 @@ static void keep(struct ingress *ingress, const struct arrival *arrival, const u
     }
 }
 
+/* Their owner was found dead: then they are ours to answer. */
+static void keep_all(struct ingress *ingress, const struct udp_datagrams *datagrams)
+{
+    uint32_t place = datagrams->first_place;
+    for (uint32_t at = 0; at < datagrams->length; at += datagrams->segment, place++) {
+        uint32_t rest = datagrams->length - at;
+        keep(ingress, &datagrams->arrival, datagrams->bytes + at,
+             rest < datagrams->segment ? rest : datagrams->segment, place);
+    }
+}
+
 /* Packets that follow each other and have one owner travel together. The kernel chose us by the
  * first packet of a read: `chosen` says that this is it. */
 static void hand_on(struct ingress *ingress, uint32_t slot, const struct udp_datagrams *datagrams,
@@ -124,6 +135,9 @@ static void hand_on(struct ingress *ingress, uint32_t slot, const struct udp_dat
     }
     if (status == STATUS_CLOSED || (chosen && !qpn_equal(qpn, QPN_MANAGEMENT))) {
         steering_correct(ingress->steering, datagrams->family, slot);
+    }
+    if (status == STATUS_CLOSED && !registry_slot_is_used(ingress->registry, slot)) {
+        keep_all(ingress, datagrams);
     }
 }
 

@@ -130,6 +130,11 @@ static uint32_t window_for(uint32_t receive_buffer)
     return receive_buffer / 4 < WINDOW_MAX ? receive_buffer / 4 : WINDOW_MAX;
 }
 
+static bool is_nobodys(void *context, uint32_t communication_id)
+{
+    return !registry_slot_is_used(context, registry_slot_of_communication_id(communication_id));
+}
+
 static enum status create_engine(struct loop *loop)
 {
     uint64_t seed = make_seed();
@@ -153,6 +158,8 @@ static enum status create_engine(struct loop *loop)
             .seed = ~seed,
             .id_prefix = registry_slot(loop->registry),
             .id_prefix_bits = REGISTRY_SLOT_BITS,
+            .is_nobodys = is_nobodys,
+            .is_nobodys_context = loop->registry,
             .max_connections = CONNECTIONS_MAX,
             .ca_guid = make_guid(),
             .wake = wake_for_cm,
