@@ -18,6 +18,7 @@ struct notify_record {
     uint64_t value; /* the poster's: e.g. the kind of an async event */
 };
 
+/* NO_MEMORY, also where descriptors have run out: errno tells which. */
 enum status notify_create(struct notify **ret_notify) MUST_USE;
 /* Nobody waits or posts any more. NULL is allowed. */
 void notify_destroy(struct notify *notify);

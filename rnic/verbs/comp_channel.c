@@ -15,7 +15,6 @@ PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *cont
     }
     if (notify_create(&channel->notify) != STATUS_OK) {
         free(channel);
-        errno = EMFILE;
         return NULL;
     }
     channel->ibv.context = context;

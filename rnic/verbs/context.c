@@ -61,7 +61,6 @@ struct ibv_context *context_open(struct ibv_device *device, struct engine *engin
     }
     if (notify_create(&context->async) != STATUS_OK) {
         free(context);
-        errno = EMFILE;
         return NULL;
     }
     context->engine = engine;

@@ -36,7 +36,8 @@ int main(void)
     }
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < 2; i++) {
-            expect(pair_post(&pairs[i].b, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, from[i], LENGTH,
+            expect(pair_post(&pairs[i].b, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, from[i],
+                             i == 0 ? LENGTH : LENGTH / 64, /* begins later and ends first */
                              (uintptr_t)place, to[i]->rkey) == 0,
                    "a WRITE");
         }
