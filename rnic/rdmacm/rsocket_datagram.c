@@ -17,7 +17,10 @@ static void free_datagram(struct datagram *datagram)
     int descriptor = datagram->base.index;
     rsocket_remove(&datagram->base);
     while ((node = list_pop_first(&datagram->messages)) != NULL) {
-        free(CONTAINER_OF(node, struct datagram_message, node));
+        struct datagram_message *message = CONTAINER_OF(node, struct datagram_message, node);
+        if (message->pair == NULL) {
+            free(message);
+        }
     }
     while ((node = list_pop_first(&datagram->peers)) != NULL) {
         struct datagram_peer *peer = CONTAINER_OF(node, struct datagram_peer, node);
@@ -121,17 +124,29 @@ static int ensure_set_up(struct datagram *datagram)
     return result == 0 && is_first ? service_add(&datagram->udp) : result;
 }
 
+bool datagram_has_buffers(const struct rsocket *socket)
+{
+    return ((const struct datagram *)socket)->is_set_up;
+}
+
 /* A sender without a port would be without one in its datagrams, too. */
 static int ensure_port(struct datagram *datagram)
 {
     struct sockaddr_storage name;
     socklen_t size = sizeof name;
+    if (atomic_load(&datagram->has_port)) {
+        return 0;
+    }
     if (getsockname(datagram->base.index, (struct sockaddr *)&name, &size) != 0) {
         return -1;
     }
     in_port_t port = name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
                                                 : ((struct sockaddr_in *)&name)->sin_port;
-    return port != 0 ? 0 : bind(datagram->base.index, (struct sockaddr *)&name, size);
+    if (port == 0 && bind(datagram->base.index, (struct sockaddr *)&name, size) != 0) {
+        return -1;
+    }
+    atomic_store(&datagram->has_port, true);
+    return 0;
 }
 
 int datagram_bind(struct rsocket *socket, const struct sockaddr *address, socklen_t length)
@@ -256,7 +271,8 @@ ssize_t datagram_receive(struct rsocket *socket, const struct iovec *pieces, int
         return cma_error(EINVAL);
     }
     for (;;) {
-        if (datagram_wait(datagram, rsocket_blocks(socket, flags), datagram_has_message) != 0) {
+        if (!datagram_has_message(datagram) &&
+            datagram_wait(datagram, rsocket_blocks(socket, flags), datagram_has_message) != 0) {
             return -1;
         }
         pthread_mutex_lock(&datagram->setup_lock); /* one reader at a time */

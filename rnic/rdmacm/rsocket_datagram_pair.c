@@ -95,7 +95,8 @@ static int create_memory(struct datagram_pair *pair)
     }
     pair->payload_max = (128u << port.active_mtu) - pair->header_length;
     pair->receive_buffer = calloc(1, length);
-    if (pair->receive_buffer == NULL) {
+    pair->messages = calloc(sizes->receive_queue, sizeof *pair->messages);
+    if (pair->receive_buffer == NULL || pair->messages == NULL) {
         return cma_error(ENOMEM);
     }
     pair->receive_region =
@@ -190,6 +191,7 @@ void datagram_free_pair(struct datagram_pair *pair)
         rdma_destroy_id(pair->id);
     }
     free(pair->receive_buffer);
+    free(pair->messages);
     free(pair);
 }
 
@@ -199,16 +201,15 @@ static bool keep_message(struct datagram_pair *pair, const struct ibv_wc *comple
     uint32_t slot = (uint32_t)completion->wr_id;
     const uint8_t *bytes = pair->receive_buffer + (size_t)slot * DATAGRAM_STRIDE + GRH_LENGTH;
     struct sockaddr_storage source;
-    if (completion->status != IBV_WC_SUCCESS || completion->byte_len < GRH_LENGTH ||
-        atomic_load(&datagram->waiting) >= datagram->base.sizes.receive_queue) {
+    if (completion->status != IBV_WC_SUCCESS || completion->byte_len < GRH_LENGTH) {
         return false;
     }
     uint32_t length = completion->byte_len - GRH_LENGTH;
     size_t header = rsocket_datagram_parse(bytes, length, &source);
-    struct datagram_message *message = header == 0 ? NULL : calloc(1, sizeof *message);
-    if (message == NULL) {
+    if (header == 0) {
         return false;
     }
+    struct datagram_message *message = &pair->messages[slot];
     *message = (struct datagram_message){
         .pair = pair,
         .source = source,
@@ -231,17 +232,20 @@ static void take_completion(struct datagram_pair *pair, const struct ibv_wc *com
     }
 }
 
-/* With queue_lock held. */
+/* With queue_lock held. Leaves nothing behind, for no event would tell of it. */
 static void poll_queues(struct datagram *datagram)
 {
     struct ibv_wc completions[POLL_BATCH];
     LIST_FOR_EACH(node, &datagram->pairs)
     {
         struct datagram_pair *pair = CONTAINER_OF(node, struct datagram_pair, node);
-        int taken = ibv_poll_cq(pair->queue, POLL_BATCH, completions);
-        for (int i = 0; i < taken; i++) {
-            take_completion(pair, &completions[i]);
-        }
+        int taken;
+        do {
+            taken = ibv_poll_cq(pair->queue, POLL_BATCH, completions);
+            for (int i = 0; i < taken; i++) {
+                take_completion(pair, &completions[i]);
+            }
+        } while (taken == POLL_BATCH);
     }
 }
 
@@ -310,7 +314,7 @@ static int sleep_for_event(struct datagram *datagram)
     return result;
 }
 
-int datagram_wait(struct datagram *datagram, bool blocks, datagram_test *test)
+static int process(struct datagram *datagram, bool blocks, datagram_test *test)
 {
     int result = 0;
     pthread_mutex_lock(&datagram->queue_lock);
@@ -329,6 +333,19 @@ int datagram_wait(struct datagram *datagram, bool blocks, datagram_test *test)
     }
     pthread_mutex_unlock(&datagram->queue_lock);
     return result;
+}
+
+int datagram_wait(struct datagram *datagram, bool blocks, datagram_test *test)
+{
+    uint64_t start_us = 0;
+    do {
+        int result = process(datagram, false, test);
+        if (result == 0 || !blocks || errno != EAGAIN) {
+            return result;
+        }
+        start_us = start_us != 0 ? start_us : rsocket_now_us();
+    } while (rsocket_now_us() - start_us <= rsocket_config()->polling_time_us);
+    return process(datagram, true, test);
 }
 
 void datagram_arm(struct rsocket *socket)
@@ -355,11 +372,12 @@ void datagram_done(struct datagram *datagram, struct datagram_message *message)
     pthread_mutex_lock(&datagram->queue_lock);
     list_remove(&message->node);
     atomic_fetch_sub(&datagram->waiting, 1);
-    if (message->pair != NULL) {
+    if (message->pair == NULL) {
+        free(message);
+    } else {
         (void)post_receive(message->pair, message->slot); /* a buffer less, at worst */
     }
     pthread_mutex_unlock(&datagram->queue_lock);
-    free(message);
 }
 
 void datagram_forward(struct datagram *datagram, const struct sockaddr *source,

@@ -23,6 +23,7 @@ struct datagram_pair {
     uint8_t header[RSOCKET_DATAGRAM_HEADER_MAX];
     uint32_t header_length;
     uint8_t *receive_buffer;
+    struct datagram_message *messages; /* what each slot of it holds */
     struct ibv_mr *receive_region, *send_region;
     uint32_t payload_max; /* its port's MTU allows */
     bool is_armed;
@@ -51,6 +52,7 @@ struct datagram {
     pthread_cond_t event_taken;
     bool has_sleeper; /* under queue_lock: somebody polls `epoll` */
     bool is_set_up;
+    atomic_bool has_port; /* of the UDP socket; once it has one, it keeps it */
     struct service_entry udp;
     int epoll, forwarded; /* an eventfd: something came over UDP */
     struct list pairs, peers;
@@ -77,6 +79,8 @@ typedef bool datagram_test(struct datagram *datagram);
 bool datagram_can_send(struct datagram *datagram);
 bool datagram_has_message(struct datagram *datagram);
 bool datagram_all_sent(struct datagram *datagram);
+/* Until `test` holds, trying for a moment before it sleeps. -1 and EAGAIN for who does not block.
+ */
 int datagram_wait(struct datagram *datagram, bool blocks, datagram_test *test);
 /* The oldest message; it goes back with datagram_done. */
 struct datagram_message *datagram_oldest(struct datagram *datagram);

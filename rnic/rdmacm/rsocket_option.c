@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rnic/rdmacm/rsocket.h"
+#include "rnic/rdmacm/rsocket_datagram.h"
 
 #define KEEPALIVE_S  7200u
 #define MTU_FALLBACK 2048
@@ -99,6 +99,31 @@ static uint32_t buffer_of(int asked)
     return asked < (int)LOW_WATER ? 2 * LOW_WATER : 2 * (uint32_t)asked;
 }
 
+static void set_buffer(struct rsocket *socket, int name, int number)
+{
+    uint32_t *size = name == SO_RCVBUF ? &socket->sizes.receive_buffer : &socket->sizes.send_buffer;
+    *size = buffer_of(number);
+}
+
+/* The UDP socket hears everything; the sizes of buffers are ours, too, until they are in use. */
+static int set_datagram_option(struct rsocket *socket, int level, int name,
+                               const struct given *given)
+{
+    int number = 0;
+    if (setsockopt(socket->index, level, name, given->value, given->length) != 0) {
+        return -1;
+    }
+    if (level != SOL_SOCKET || (name != SO_RCVBUF && name != SO_SNDBUF) ||
+        datagram_has_buffers(socket)) {
+        return 0;
+    }
+    if (int_of(given, &number) != 0) {
+        return -1;
+    }
+    set_buffer(socket, name, number);
+    return 0;
+}
+
 static int set_socket_option(struct stream *stream, int name, const struct given *given)
 {
     struct rsocket *base = &stream->base;
@@ -112,9 +137,7 @@ static int set_socket_option(struct stream *stream, int name, const struct given
     case SO_RCVBUF:
     case SO_SNDBUF:
         if (stream->send_buffer == NULL) {
-            uint32_t *size =
-                name == SO_RCVBUF ? &base->sizes.receive_buffer : &base->sizes.send_buffer;
-            *size = buffer_of(number);
+            set_buffer(base, name, number);
         }
         return 0;
     case SO_LINGER: /* on by default: the bit says that it is off */
@@ -233,7 +256,7 @@ PUBLIC int rsetsockopt(int descriptor, int level, int name, const void *value, s
         return set_rdma_option(socket, name, &given);
     }
     if (socket->type == SOCK_DGRAM) {
-        return setsockopt(descriptor, level, name, value, length);
+        return set_datagram_option(socket, level, name, &given);
     }
     switch (level) {
     case SOL_SOCKET:
