@@ -34,6 +34,7 @@ struct world {
     struct held held[HELD_MAX];
     uint32_t seen[SEEN_MAX]; /* ids in what it sent last */
     uint32_t seen_count;
+    uint64_t transaction; /* alike */
 };
 
 static struct gid gid_of(uint32_t number)
@@ -52,6 +53,7 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
     CHECK(outgoing->fragment_count == 1 && outgoing->payload_length == MAD_LENGTH);
     CHECK(cm_message_parse(outgoing->fragments[0].bytes, MAD_LENGTH, &message) == STATUS_OK);
     world->seen[world->seen_count++ % SEEN_MAX] = message.local_id;
+    world->transaction = message.transaction;
     return true;
 }
 
@@ -157,17 +159,19 @@ static void deliver(struct world *world, uint32_t from, const uint8_t mad[MAD_LE
 static void receive_message(struct world *world)
 {
     struct script *script = &world->script;
+    static const uint8_t kinds[16] = {2, 3, 3}; /* of transport; else RC */
     uint32_t from = script_below(script, 8);
     uint32_t many = script_u32(script);
     struct cm_message message = {
         .kind = (enum cm_message_kind)(CM_MESSAGE_REQ + script_below(script, 9)),
-        .transaction = many % 3,
+        .transaction = from >= 5 ? world->transaction : many % 3,
         .local_id = 1 + (many >> 2) % 4,
         .remote_id = pick_id(world),
         .service_id = SERVICE + ((many >> 4) % 16 == 0),
         .local_qpn = {100 + (many >> 8) % 4},
         .path_mtu = (enum path_mtu)((many >> 10) % 8),
-        .transport_service = (many >> 13) % 16 == 0 ? 2 : 0,
+        .transport_service = kinds[(many >> 13) % 16],
+        .extended_transport = 1,
         .local_response_timeout = (many >> 17) % 32,
         .max_cm_retries = (many >> 22) % 16,
         .ack_timeout = (many >> 26) % 32,
