@@ -174,6 +174,48 @@ static void nothing_is_touched_after_the_region_has_gone(void **state)
     pair_destroy(pair);
 }
 
+struct pages {
+    struct memory_probe probe;
+    const uint8_t *first; /* those before are gone */
+};
+
+static bool is_mapped(struct memory_probe *probe, uint8_t *bytes, uint64_t length, bool write)
+{
+    return bytes >= CONTAINER_OF(probe, struct pages, probe)->first;
+}
+
+/* The region stays, but its pages go before the bytes that were held back are put there. */
+static void nothing_is_touched_after_the_pages_have_gone(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct memory *memory = device_memory(b->device);
+    struct pages pages = {.probe = {is_mapped}, .first = b->buffer};
+    memory_set_probe(memory, &pages.probe);
+    struct region_attributes region = {
+        .domain = b->domain,
+        .address = PAIR_BUFFER_ADDRESS,
+        .length = PAIR_BUFFER_LENGTH,
+        .bytes = b->buffer,
+        .access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_ON_DEMAND,
+    };
+    assert_int_equal(memory_reregister(memory, b->key, &region), STATUS_OK);
+    struct witness witness = witness_make();
+    device_set_watcher(b->device, &witness.watcher);
+    pair->script = lose_last;
+    pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, LENGTH);
+    while (witness.received < LENGTH * 4 / 5) {
+        assert_true(pair_step(pair));
+    }
+    pages.first = b->buffer + REMOTE + 1024; /* not those of the last packet */
+    pair->knob = 1;
+    pair_run(pair);
+    (void)pair_expect(a->sends, 1, COMPLETION_REMOTE_ACCESS_ERROR);
+    assert_int_equal(witness.whole, 0);
+    assert_int_equal(witness.abandoned, 1);
+    pair_destroy(pair);
+}
+
 static void refusals_and_missing_receives_are_told(void **state)
 {
     struct pair_options options = pair_defaults;
@@ -208,6 +250,7 @@ int main(void)
         cmocka_unit_test(bytes_that_are_taken_come_whole),
         cmocka_unit_test(bytes_that_are_declined_go_where_they_belong),
         cmocka_unit_test(nothing_is_touched_after_the_region_has_gone),
+        cmocka_unit_test(nothing_is_touched_after_the_pages_have_gone),
         cmocka_unit_test(refusals_and_missing_receives_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
