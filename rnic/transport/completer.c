@@ -150,7 +150,9 @@ static bool place(struct qp *qp, struct send_slot *slot, const uint8_t *bytes, u
         return true;
     }
     if (!requester->place_ready) {
-        scatter_init(&requester->place, qp->environment->memory, qp->domain, slot->sges,
+        /* What tag matching READs goes to a buffer of the shared receive queue. */
+        struct domain domain = qp->matcher != NULL ? qp->receive_domain : qp->domain;
+        scatter_init(&requester->place, qp->environment->memory, domain, slot->sges,
                      slot->sge_count);
         requester->place_ready = true;
     }

@@ -20,6 +20,7 @@
 static struct scenario s;
 static struct tag_matcher *matcher;
 static struct receive_queue *receives;
+static struct domain other; /* the queue pair's: receives and buffers are of B's */
 
 static void replace_queue_pair(void)
 {
@@ -29,9 +30,11 @@ static void replace_queue_pair(void)
     device_destroy_qp(s.b.host->device, s.b.qp);
     assert_int_equal(tag_matcher_create(&config, &matcher), STATUS_OK);
     assert_int_equal(receive_queue_create(allocator, 8, 1, &receives), STATUS_OK);
+    assert_int_equal(memory_allocate_domain(device_memory(s.b.host->device), &other), STATUS_OK);
     struct qp_init init = {
         .service = SERVICE_RC,
-        .domain = s.b.domain,
+        .domain = other,
+        .shared_domain = s.b.domain,
         .send_completions = s.b.completions,
         .receive_completions = s.b.completions,
         .shared_receives = receives,
@@ -62,6 +65,7 @@ static int stop(void **state)
     s.b.qp = NULL;
     tag_matcher_destroy(matcher);
     receive_queue_destroy(receives);
+    assert_int_equal(memory_free_domain(device_memory(s.b.host->device), other), STATUS_OK);
     scenario_stop(&s);
     return 0;
 }
