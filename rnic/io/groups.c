@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "rnic/io/raw_socket.h"
+
 #ifndef IPV6_MULTICAST_ALL
 #define IPV6_MULTICAST_ALL 29
 #endif
@@ -136,7 +138,7 @@ static int carry(struct groups *groups, const struct gid *group, uint32_t interf
     }
     int domain = family == UDP_IPV4 ? AF_INET : AF_INET6;
     *carrier = (struct carrier){.next = groups->carriers, .family = family, .memberships = 1};
-    carrier->descriptor = socket(domain, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    carrier->descriptor = raw_socket(domain, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int error = carrier->descriptor < 0 ? errno : 0;
     if (error == 0) {
         error = change(carrier->descriptor, group, interface_index, true);

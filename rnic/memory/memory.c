@@ -3,8 +3,8 @@
  * A region's number is the index in its key; number 0 is never given out, so no key is 0 and no
  * number of a domain either. A freed number waits in a queue behind others, and its next key has
  * another variant: the same key comes again only after 256 registrations of that number, so a stale
- * one is refused. Numbers never used yet are not in that queue (`used` counts them), so creating a
- * large table touches none of it. */
+ * one is refused; but variants of a window are its user's choice. Numbers never used yet are not in
+ * that queue (`used` counts them), so creating a large table touches none of it. */
 #include "rnic/memory/memory.h"
 
 #include <string.h>
