@@ -13,12 +13,6 @@ static struct send_slot *head_slot(const struct qp *qp)
     return send_queue_slot(qp->sends, send_queue_head(qp->sends));
 }
 
-static bool needs_data(const struct send_slot *slot)
-{
-    return slot->kind == WORK_READ || slot->kind == WORK_COMPARE_SWAP ||
-           slot->kind == WORK_FETCH_ADD || slot->kind == WORK_ATOMIC_WRITE;
-}
-
 static void refuse(struct qp *qp, enum packet_refusal refusal)
 {
     environment_refuse(qp->environment, refusal);
@@ -56,7 +50,7 @@ static bool answer_before(struct qp *qp, struct instant now, struct psn psn)
     while (psn_before(requester->unacked, psn)) {
         struct send_slot *slot = head_slot(qp);
         CHECK(slot->started);
-        if (needs_data(slot)) {
+        if (requester_awaits_response(slot->kind)) {
             answer_gap(qp, now);
             return false;
         }

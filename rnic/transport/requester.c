@@ -35,8 +35,7 @@ void requester_go_back(struct qp *qp)
     qp_schedule(qp);
 }
 
-/* An atomic write too, though with none: its answer is a READ response of length 0. */
-static bool is_answered_with_data(enum work_kind kind)
+bool requester_awaits_response(enum work_kind kind)
 {
     return kind == WORK_READ || kind == WORK_COMPARE_SWAP || kind == WORK_FETCH_ADD ||
            kind == WORK_ATOMIC_WRITE;
@@ -58,7 +57,7 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count)
 
     bool done = requester->answered == slot->packet_count;
     bool was_behind = psn_before(requester->cursor, requester->unacked);
-    if (!was_behind && is_answered_with_data(slot->kind) &&
+    if (!was_behind && requester_awaits_response(slot->kind) &&
         requester_ends_demand(qp, slot, requester->answered)) {
         CHECK(requester->reads_out > 0);
         requester->reads_out--;
@@ -111,7 +110,7 @@ static bool begin(struct qp *qp, struct send_slot *slot)
     if (slot->fence && requester->reads_out > 0) {
         return false;
     }
-    bool reads = is_answered_with_data(slot->kind);
+    bool reads = requester_awaits_response(slot->kind);
     if (reads && qp->attributes.max_reads_out == 0) {
         slot->status = COMPLETION_LOCAL_QP_OPERATION_ERROR;
         slot->finished = true;
@@ -298,6 +297,6 @@ enum step requester_transmit(struct qp *qp, struct instant now)
     if (slot == NULL) {
         return STEP_IDLE;
     }
-    return is_answered_with_data(slot->kind) ? send_demand(qp, now, slot)
-                                             : send_data(qp, now, slot);
+    return requester_awaits_response(slot->kind) ? send_demand(qp, now, slot)
+                                                 : send_data(qp, now, slot);
 }

@@ -19,6 +19,7 @@
 
 #include "rnic/base/time.h"
 #include "rnic/memory/scatter.h"
+#include "rnic/queue/work.h"
 #include "rnic/transport/step.h"
 #include "rnic/wire/psn.h"
 
@@ -55,6 +56,9 @@ void requester_go_back(struct qp *qp);
 /* `count` packets at `unacked` are answered; they belong to the head slot. */
 void requester_answered(struct qp *qp, struct instant now, uint32_t count);
 
+/* Whether responses answer it, and no acknowledgement can. An atomic write's brings nothing: it is
+ * a READ response of length 0. */
+bool requester_awaits_response(enum work_kind kind);
 /* Whether a demand for data (READ, atomic) covers `packets` packets of the slot and no more. */
 bool requester_ends_demand(const struct qp *qp, const struct send_slot *slot, uint32_t packets);
 /* Brings the cursor to a request that has a packet to send; NULL if there is none now. */

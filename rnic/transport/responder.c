@@ -325,6 +325,17 @@ static enum verdict execute_write(struct qp *qp, const struct packet *packet)
     return VERDICT_EXECUTED;
 }
 
+/* The message is done, and `packets` of response are owed for it. */
+static void owe_response(struct responder *responder, struct replay_entry *entry,
+                         const struct packet *packet, uint32_t packets)
+{
+    finish_message(responder);
+    entry->first_psn = packet->psn;
+    entry->packet_count = packets;
+    entry->end = packets;
+    entry->msn = responder->msn;
+}
+
 static enum verdict execute_read(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
@@ -337,15 +348,11 @@ static enum verdict execute_read(struct qp *qp, const struct packet *packet)
                  ACCESS_REMOTE_READ, &bytes)) {
         return VERDICT_ACCESS;
     }
-    finish_message(responder);
-    entry->first_psn = packet->psn;
-    entry->packet_count = segment_packet_count(packet->dma_length, qp->mtu_shift);
-    entry->msn = responder->msn;
+    owe_response(responder, entry, packet, segment_packet_count(packet->dma_length, qp->mtu_shift));
     entry->address = packet->remote_address;
     entry->key = packet->remote_key;
     entry->domain = responder->domain;
     entry->length = packet->dma_length;
-    entry->end = entry->packet_count;
     return VERDICT_EXECUTED;
 }
 
@@ -377,13 +384,9 @@ static enum verdict execute_atomic(struct qp *qp, const struct packet *packet)
                  ACCESS_REMOTE_ATOMIC, &bytes)) {
         return VERDICT_ACCESS;
     }
-    finish_message(responder);
-    entry->first_psn = packet->psn;
-    entry->packet_count = 1;
-    entry->msn = responder->msn;
+    owe_response(responder, entry, packet, 1);
     entry->is_atomic = true;
     entry->original = execute_in_memory(packet, bytes);
-    entry->end = 1;
     return VERDICT_EXECUTED;
 }
 
@@ -404,14 +407,10 @@ static enum verdict execute_atomic_write(struct qp *qp, const struct packet *pac
         return VERDICT_ACCESS;
     }
     memcpy(&value, packet->payload, sizeof value);
-    memcpy(bytes, &value, sizeof value); /* one store: the address is aligned */
-    finish_message(responder);
-    entry->first_psn = packet->psn;
-    entry->packet_count = 1;
-    entry->msn = responder->msn;
+    memcpy(bytes, &value, sizeof value); /* one store, where memory is aligned as its address is */
+    owe_response(responder, entry, packet, 1);
     entry->is_atomic = true;
     entry->is_write = true;
-    entry->end = 1;
     return VERDICT_EXECUTED;
 }
 
