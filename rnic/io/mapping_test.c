@@ -35,6 +35,18 @@ static void holes_are_seen(void **state)
     munmap(pages, 3 * PAGE);
 }
 
+static void a_hole_far_behind_is_seen(void **state)
+{
+    const size_t length = 5000 * (size_t)PAGE; /* more than is asked for at once */
+    uint8_t *pages = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    assert_true(mapping_is_there(pages + 1, length - 1));
+    assert_int_equal(munmap(pages + length - PAGE, PAGE), 0);
+    assert_false(mapping_is_there(pages, length));
+    assert_true(mapping_is_there(pages, length - PAGE));
+    munmap(pages, length - PAGE);
+}
+
 static void what_can_be_touched_is_brought_in(void **state)
 {
     uint8_t *pages = make_pages();
@@ -55,6 +67,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(holes_are_seen),
+        cmocka_unit_test(a_hole_far_behind_is_seen),
         cmocka_unit_test(what_can_be_touched_is_brought_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@ GROUP = "ibverbs-utils"
 PACKAGES = ["ibverbs-utils"]
 
 
-def pingpong(arguments, iterations=1000, bytes_each=4096, quick=False):
+def pingpong(arguments, iterations=1000, bytes_each=4096, quick=False, valgrind=False):
     """Both print how many iterations took how long; -c makes them compare what arrives."""
     command = f"ibv_{arguments}"
     checks = [line(rf"^{iterations} iters in [0-9.]+ seconds", times=1),
@@ -19,7 +19,12 @@ def pingpong(arguments, iterations=1000, bytes_each=4096, quick=False):
     if " -t" in arguments:
         checks.append(above(r"^Max receive completion clock cycles = ([0-9]+)",
                             "completion clock cycles"))
-    return Row(arguments, [command, f"{command} localhost"], checks, quick=quick, valgrind=True)
+    return Row(arguments, [command, f"{command} localhost"], checks, quick=quick, valgrind=valgrind)
+
+
+def short(arguments, bytes_each=4096, quick=False):
+    """Valgrind takes a while for every iteration."""
+    return pingpong(f"{arguments} -n 20", 20, bytes_each, quick, valgrind=True)
 
 
 def xrc_pingpong(arguments, messages=5, size=4096, quick=False, clients=1):
@@ -28,7 +33,8 @@ def xrc_pingpong(arguments, messages=5, size=4096, quick=False, clients=1):
     checks = [line("^success$", where=number) for number in range(1 + clients)]
     if clients == 1:
         return Row(arguments, [command, f"{command} localhost"],
-                   checks[:1] + [wire(2 * messages * size)], quick=quick, valgrind=True)
+                   checks[:1] + [wire(2 * messages * size)], quick=quick,
+                   valgrind="-n" not in arguments)
     server = f"{command} -c {clients}"
     return Row(f"{arguments}, {clients} clients", [server] + [f"{command} localhost"] * clients, checks,
                ready="start", quick=quick)
@@ -75,6 +81,11 @@ ROWS = [
     pingpong("rc_pingpong -g 0 -o -P -c"),
     pingpong("rc_pingpong -g 0 -j -c", quick=True),
     pingpong("rc_pingpong -g 0 -j -N -c"),
+    short("rc_pingpong -g 0 -c", quick=True), short("rc_pingpong -g 0 -e"),
+    short("rc_pingpong -g 0 -j -t"), short("rc_pingpong -g 0 -o"),
+    short("uc_pingpong -g 0 -c"), short("uc_pingpong -g 0 -e"),
+    short("ud_pingpong -g 0 -c", 1024), short("ud_pingpong -g 0 -e", 1024),
+    short("srq_pingpong -g 0 -c"), short("srq_pingpong -g 0 -e"),
     pingpong("uc_pingpong"),
     pingpong("uc_pingpong -g 0 -c", quick=True),
     pingpong("uc_pingpong -g 0 -e"),
