@@ -16,7 +16,7 @@ static uint32_t count;
 static bool infiniband;
 static char *text; /* a copy of WEIR_DEVICES, cut into its parts; tables keep pointers into it */
 
-/* NULL: the name is taken, too long, or not made of letters, digits, '_' and '-'. */
+/* NULL: there are too many. */
 static struct soft_device *find_or_add(const char *name)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -24,12 +24,7 @@ static struct soft_device *find_or_add(const char *name)
             return &devices[i];
         }
     }
-    size_t length = strlen(name);
-    bool sound = length > 0 && length < 64 && count < DEVICES_MAX;
-    for (size_t i = 0; i < length; i++) {
-        sound &= isalnum((unsigned char)name[i]) || (i > 0 && strchr("_-", name[i]) != NULL);
-    }
-    if (!sound) {
+    if (count == DEVICES_MAX) {
         return NULL;
     }
     struct soft_device *device = &devices[count];
@@ -54,15 +49,6 @@ static bool add_port(const char *name, uint32_t port, const char *places)
     return device->gids[device->port_count++] != NULL;
 }
 
-/* 0: no number from 1 to `most`. */
-static uint32_t read_number(const char *digits, uint32_t most)
-{
-    char *end;
-    unsigned long number = strtoul(digits, &end, 10);
-    return isdigit((unsigned char)digits[0]) && *end == '\0' && number <= most ? (uint32_t)number
-                                                                               : 0;
-}
-
 static bool add_count(uint32_t wanted)
 {
     char name[16];
@@ -75,36 +61,13 @@ static bool add_count(uint32_t wanted)
     return wanted > 0;
 }
 
-/* NAME[:PORT][=PLACE[+PLACE]...], which is cut up. */
-static bool add_entry(char *entry)
-{
-    char *places = strchr(entry, '=');
-    if (places != NULL) {
-        *places++ = '\0';
-        size_t length = strlen(places);
-        if (length == 0 || places[0] == '+' || places[length - 1] == '+' ||
-            strstr(places, "++") != NULL) {
-            return false;
-        }
-    }
-    char *port = strchr(entry, ':');
-    if (port != NULL) {
-        *port++ = '\0';
-    }
-    return add_port(entry, port == NULL ? 1 : read_number(port, PORTS_MAX), places);
-}
-
 static bool add_list(char *list)
 {
+    struct device_words words;
     while (list != NULL) {
-        char *next = strchr(list, ',');
-        if (next != NULL) {
-            *next++ = '\0';
-        }
-        if (!add_entry(list)) {
+        if (!devices_text_next(&list, &words) || !add_port(words.name, words.port, words.places)) {
             return false;
         }
-        list = next;
     }
     return true;
 }
@@ -127,8 +90,8 @@ static void read_environment(void)
     }
     bool is_number = isdigit((unsigned char)wanted[0]) != 0;
     text = is_number ? NULL : strdup(wanted);
-    bool read =
-        is_number ? add_count(read_number(wanted, DEVICES_MAX)) : text != NULL && add_list(text);
+    bool read = is_number ? add_count(devices_text_number(wanted, DEVICES_MAX))
+                          : text != NULL && add_list(text);
     if (!read) {
         count = 0;
         free(text); /* whatever pointed into it is beyond the count */

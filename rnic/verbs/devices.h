@@ -14,10 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rnic/verbs/devices_text.h"
 #include "rnic/wire/ids.h"
-
-#define DEVICES_MAX 16u
-#define PORTS_MAX   4u
 
 struct gid_table;
 struct soft_device;
