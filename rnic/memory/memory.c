@@ -13,7 +13,6 @@
 #include "rnic/memory/memory_private.h"
 
 #define KEY_INDEX_MAX ((UINT32_C(1) << 24) - 1)
-#define DOMAINS_MAX   32768u
 #define REUSE_AFTER   1024u /* freed numbers that wait, as long as there are unused ones */
 
 static uint8_t zeroes[PACKET_PAYLOAD_MAX]; /* what a null region holds; never written */
@@ -31,8 +30,8 @@ enum status memory_create(struct allocator *allocator, uint32_t max_regions, uin
     memory->allocator = allocator;
     memory->regions =
         allocator->allocate(allocator, (max_regions + (size_t)1) * sizeof(struct region));
-    memory->domains =
-        allocator->allocate(allocator, (DOMAINS_MAX + (size_t)1) * sizeof(struct domain_entry));
+    memory->domains = allocator->allocate(allocator, (MEMORY_DOMAINS_MAX + (size_t)1) *
+                                                         sizeof(struct domain_entry));
     if (memory->regions == NULL || memory->domains == NULL) {
         memory_destroy(memory);
         return STATUS_NO_MEMORY;
@@ -40,7 +39,7 @@ enum status memory_create(struct allocator *allocator, uint32_t max_regions, uin
     random_seed(&memory->random, seed);
     list_init(&memory->bound);
     memory->region_numbers.limit = max_regions;
-    memory->domain_numbers.limit = DOMAINS_MAX;
+    memory->domain_numbers.limit = MEMORY_DOMAINS_MAX;
     *ret_memory = memory;
     return STATUS_OK;
 }

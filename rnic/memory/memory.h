@@ -16,6 +16,8 @@
 #include "rnic/memory/access.h"
 #include "rnic/wire/ids.h"
 
+#define MEMORY_DOMAINS_MAX 32768u
+
 struct memory; /* the table of one device */
 
 /* A protection domain by number; 0 is none. */

@@ -129,8 +129,8 @@ void keys_explain(const struct memory_request *request, enum memory_verdict verd
                      what, record.key, record.length, record.address);
     } else if (!known) {
         pitfall_warn(PITFALL_UNKNOWN_KEY, NULL, "met at",
-                     "%s names key 0x%x, which is no key of "
-                     "this process",
+                     "%s names key 0x%x, which is no region of this process and no window that "
+                     "is open",
                      what, request->key.value);
     } else if (verdict == MEMORY_NO_RIGHT) {
         pitfall_warn(PITFALL_WRONG_ACCESS, &record.where, "registered at",

@@ -191,6 +191,10 @@ int cq_modify(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attributes)
     engine_lock(cq->engine);
     cq->period_ns = attributes->moderate.cq_period * UINT64_C(1000);
     completion_queue_moderate(cq->queue, attributes->moderate.cq_count);
+    /* Of completions that are held back already the new period counts from now. */
+    device_set_alarm(cq->engine->device, &cq->alarm,
+                     cq->period_ns == 0 ? INSTANT_NEVER
+                                        : instant_after(engine_now(cq->engine), cq->period_ns));
     engine_unlock(cq->engine);
     return 0;
 }

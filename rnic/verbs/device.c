@@ -121,7 +121,7 @@ static void fill_attributes(struct ibv_context *context, struct ibv_device_attr 
         .max_cqe = (int)limits->max_cqe,
         .max_mr = 65536,
         .max_mw = 65536,
-        .max_pd = 65536,
+        .max_pd = MEMORY_DOMAINS_MAX,
         .max_qp_rd_atom = (int)limits->max_reads,
         .max_res_rd_atom = (int)limits->max_reads * 16000,
         .max_qp_init_rd_atom = (int)limits->max_reads,

@@ -359,6 +359,19 @@ static int find_range(struct ibv_pd *pd, const struct ibv_sge *entry, bool write
     return 0;
 }
 
+/* Brings it in; strict mode may have closed it for a moment. */
+static bool populate(struct engine *engine, uint8_t *bytes, size_t length, bool write)
+{
+    if (!strict_is_on()) {
+        return mapping_populate(bytes, length, write);
+    }
+    engine_lock(engine);
+    strict_open(bytes, length);
+    bool there = mapping_populate(bytes, length, write);
+    engine_unlock(engine);
+    return there;
+}
+
 /* Without FLUSH the caller does not wait for an answer, so what cannot be brought in is not told.
  */
 int mr_advise(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
@@ -379,7 +392,8 @@ int mr_advise(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flag
         if (error != 0) {
             return error;
         }
-        if (faults && !mapping_populate(bytes, list[i].length, write) && waits) {
+        if (faults && !populate(context_engine(pd->context), bytes, list[i].length, write) &&
+            waits) {
             return EFAULT;
         }
     }
