@@ -23,7 +23,22 @@ struct notify {
     struct notify_record *records; /* a ring, `capacity` a power of two */
     uint32_t capacity;
     uint32_t head, count;
+    uint32_t generation; /* of the process that made it */
 };
+
+/* A forked child has the records to itself, but the descriptor, with its tokens, is the parent's.
+ */
+static uint32_t generation;
+
+static void after_fork(void)
+{
+    generation++;
+}
+
+__attribute__((constructor)) static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
 
 enum status notify_create(struct notify **ret_notify)
 {
@@ -33,6 +48,7 @@ enum status notify_create(struct notify **ret_notify)
     }
     notify->records = calloc(NOTIFY_INITIAL, sizeof *notify->records);
     notify->capacity = NOTIFY_INITIAL;
+    notify->generation = generation;
     notify->descriptor = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
     if (notify->records == NULL || notify->descriptor < 0) {
         if (notify->descriptor >= 0) {
@@ -157,7 +173,8 @@ uint32_t notify_forget(struct notify *notify, const void *object)
     }
     uint32_t forgotten = notify->count - kept;
     notify->count = kept;
-    for (uint32_t i = 0; i < forgotten; i++) {
+    bool is_ours = notify->generation == generation;
+    for (uint32_t i = 0; is_ours && i < forgotten; i++) {
         withdraw_token(notify->descriptor);
     }
     pthread_mutex_unlock(&notify->mutex);

@@ -39,7 +39,8 @@ typedef void notify_taken(const struct notify_record *record);
 int notify_wait_with(struct notify *notify, notify_taken *taken,
                      struct notify_record *ret_record) MUST_USE;
 
-/* Removes the waiting records of an object that goes away; returns how many there were. */
+/* Removes the waiting records of an object that goes away; returns how many there were. In a forked
+ * child the parent's descriptor stays as it is. */
 uint32_t notify_forget(struct notify *notify, const void *object);
 
 #endif

@@ -2,6 +2,8 @@
  * memory that is not what it is registered for. Uses public calls only. */
 #include "rnic/verbs/world_test.h"
 
+#include <sys/wait.h>
+
 static void write_between(struct world *w, struct ibv_mr *to, uint64_t address)
 {
     struct ibv_sge sge = {(uintptr_t)w->bytes, 8, w->mr->lkey};
@@ -150,6 +152,31 @@ static void test_batch_without_an_address(void **state)
     assert_int_equal(ibv_destroy_qp(qp), 0);
 }
 
+/* A child that tidies up takes nothing from the parent. */
+static void test_events_outlast_a_child(void **state)
+{
+    struct world *w = *state;
+    struct pollfd ready = {.fd = w->channel->fd, .events = POLLIN};
+    struct ibv_cq *cq;
+    void *context;
+    connect_pair(w);
+    assert_int_equal(ibv_req_notify_cq(w->cq, 0), 0);
+    write_between(w, w->mr, (uintptr_t)w->bytes + 2048);
+    assert_int_equal(poll(&ready, 1, 5000), 1);
+    pid_t child = fork();
+    if (child == 0) {
+        int error = ibv_destroy_qp(w->qps[0]) | ibv_destroy_qp(w->qps[1]);
+        error |= ibv_destroy_cq(w->cq) | ibv_destroy_comp_channel(w->channel);
+        _exit(error);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(poll(&ready, 1, 0), 1);
+    assert_int_equal(ibv_get_cq_event(w->channel, &cq, &context), 0);
+    ibv_ack_cq_events(cq, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +186,7 @@ int main(void)
         IN_WORLD(test_channel_that_outlives_its_context),
         IN_WORLD(test_success_leaves_errno),
         IN_WORLD(test_batch_without_an_address),
+        IN_WORLD(test_events_outlast_a_child),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
