@@ -6,9 +6,11 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define WARNINGS_MAX 8u /* of one pitfall */
@@ -216,17 +218,33 @@ bool pitfall_log_to(const char *path)
     return descriptor >= 0;
 }
 
-/* No buffer of ours that a fork or an abort could double or lose. */
-static void say(const struct text *text)
+/* No buffer of ours that a fork or an abort could double or lose. False and errno. */
+static bool write_all(const struct text *text)
 {
-    size_t done = 0;
-    while (done < text->length) {
+    for (size_t done = 0; done < text->length;) {
         ssize_t wrote = write(log_descriptor, text->bytes + done, text->length - done);
         if (wrote <= 0) {
-            return;
+            return false;
         }
         done += (size_t)wrote;
     }
+    return true;
+}
+
+/* Where nobody reads any more, nothing is said; a program that never writes there is not to die of
+ * our warning. */
+static void say(const struct text *text)
+{
+    sigset_t pipe, before, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    sigpending(&pending);
+    if (!write_all(text) && errno == EPIPE && sigismember(&pending, SIGPIPE) == 0) {
+        const struct timespec now = {0};
+        (void)sigtimedwait(&pipe, NULL, &now);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void pitfall_warn(enum pitfall pitfall, const struct trace *where, const char *label,
