@@ -37,6 +37,8 @@ ABSENT = """
   the connection, as the count demands.
 - `iscsi-ls` by iSER: libiscsi 1.19 destroys its completion queue in the callback that ends the discovery, then polls the freed queue (seen with
   valgrind); it crashes or not as the allocator pleases.
+- `ucx_perftest -x rc_verbs -t swap`: an InfiniBand adapter has no 64-bit swap (compare-and-swap and fetch-and-add only), and UCX says so. By UCP,
+  which makes it of others, `ucp_swap` is in the matrix. `-t get` needs `-D bcopy` or `-D zcopy`: no adapter reads into registers.
 - `nc` and `fio --ioengine=net` under librspreload: nc calls accept4, which that library does not take over; fio insists on SO_REUSEPORT, which
   rsockets do not have.
 - `ib_write_bw -e`: perftest refuses ("Events feature not available on WRITE verb").

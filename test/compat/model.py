@@ -55,6 +55,7 @@ class Row:
     body: object = None
     valgrind: bool = False
     programs: list = None  # what must be installed; by default the first word of each command
+    huge_pages: bool = False  # lent for its time, where the runner may
     sanitized: bool = True  # False: `note` says why it does not run on a sanitized library
     note: str = ""
     group: str = ""

@@ -8,6 +8,7 @@ programs in processes of their own, started by `weir run` as a user would. Its r
 the programs print, by digests of what was moved, and by the bytes counted on the wire."""
 import argparse
 import concurrent.futures
+import contextlib
 import ctypes
 import json
 import os
@@ -19,6 +20,7 @@ import sys
 import tempfile
 
 import document
+import hugepages
 import pysuite
 import report
 import rows
@@ -59,6 +61,11 @@ class Runner:
                          "valgrind": arguments.valgrind,
                          "slow": 4 if arguments.valgrind else 2 if libraries else 1}
 
+    def patience(self):
+        """Time limits grow on a machine that others load: they are there for what hangs."""
+        crowd = os.getloadavg()[0] / (os.cpu_count() or 1)
+        return self.settings["slow"] * min(4, max(1, crowd))
+
     def inside(self, script, settings, timeout_s):
         """Runs one of our scripts in a namespace and returns the JSON that it leaves."""
         handle, path = tempfile.mkstemp(dir=self.folder)
@@ -67,7 +74,7 @@ class Runner:
             [*self.namespace, sys.executable, os.path.join(HERE, script), json.dumps(settings), path],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=die_with_parent)
         try:
-            text, _ = process.communicate(timeout=timeout_s * self.settings["slow"] + 30)
+            text, _ = process.communicate(timeout=timeout_s * settings["slow"] + 30)
         except subprocess.TimeoutExpired:
             process.kill()
             return {"status": "fail", "reason": "the row hung, and its end too", "seconds": timeout_s,
@@ -85,10 +92,11 @@ class Runner:
                     "warnings": []}
         if self.settings["libraries"] and not row.sanitized:
             return {"status": "skip", "reason": row.note, "seconds": 0, "warnings": []}
-        settings = dict(self.settings, row=rows.full_name(row))
+        settings = dict(self.settings, row=rows.full_name(row), slow=self.patience())
         if row.group == pysuite.GROUP:
             settings["python_test"] = row.name
-        result = self.inside("inside.py", settings, row.timeout_s)
+        with hugepages.lease() if row.huge_pages else contextlib.nullcontext():
+            result = self.inside("inside.py", settings, row.timeout_s)
         if self.settings["strict"] and result["warnings"] and result["status"] == "pass":
             report.judge_warnings(row, result)
         return result

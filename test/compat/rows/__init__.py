@@ -2,7 +2,7 @@
 import importlib
 
 MODULES = ["ibverbs_utils", "rdmacm_utils", "perftest", "qperf", "fio", "ucx", "libfabric", "openmpi",
-           "tgt", "pyverbs_programs", "rsocket_preload"]
+           "tgt", "pyverbs_programs", "rsocket_preload", "others"]
 
 
 def load():

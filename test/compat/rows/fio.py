@@ -1,6 +1,6 @@
 """fio's rdma engine: the client chooses the verb, the server follows. Blocks that are sent carry a header
 with a checksum that the receiving job verifies."""
-from model import Row, above, absent, line, proof, wire
+from model import Evidence, Failed, Row, above, absent, line, proof, wire
 
 GROUP = "fio"
 PACKAGES = ["fio"]
@@ -19,9 +19,28 @@ def row(verb, server_mode, client_mode, options="", verify="", quick=False):
                                                                  "no error, no bad block"),
               above(r"io=([0-9.]+)MiB", "MiB moved", 15.9), wire(SIZE)]
     if verify:
-        checks.append(proof(f"the receiving fio verifies each block ({verify.split('=')[1]})"))
+        checks.append(proof(f"the receiving fio verifies each block ({verify.split('=')[1].split()[0]})"))
     return Row(f"{verb}{' ' + verify.strip() if verify else ''}{' ' + options.strip() if options else ''}",
                [server.strip(), client.strip()], checks, ready="cm", quick=quick, timeout_s=40)
+
+
+def bad_data(receiver, sender, complaint):
+    """The proof that the verification can fail: the sender's blocks are not what the receiver expects."""
+    common = "--ioengine=rdma --port=8888 --bs=64k --size=4m"
+    server = f"fio --name=server {common} --iodepth=256 --rw=read {receiver}"
+    client = f"fio --name=client {common} --iodepth=16 --hostname=127.0.0.1 --verb=send --rw=write {sender}".strip()
+
+    def body(stage):
+        receiving = stage.start(server)
+        stage.ready("waiting for connection", receiving, 1)
+        sending = stage.start(client)
+        ended = (sending.wait(), receiving.wait())
+        if ended[1] == 0:
+            raise Failed(f"the receiver took bad data\n{receiving.text()}")
+        return Evidence([receiving.output(ended[1]), sending.output(ended[0])], 0)
+    return Row(f"bad data, {receiver} from {sender.split()[0] if sender else 'none'}", [server, client],
+               [line(complaint, where=0), line(r"err=84", where=0, text="the receiver fails with err=84")],
+               body=body, timeout_s=30)
 
 
 ROWS = [
@@ -30,5 +49,10 @@ ROWS = [
     row("send", "read", "write"),
     row("send", "read", "write", verify=" --verify=crc32c", quick=True),
     row("send", "read", "write", verify=" --verify=sha256"),
+    row("send", "read", "write", verify=" --verify=pattern --verify_pattern=0xaabbccdd"),
     row("write", "read", "write", "--iodepth_batch=4 "),
+    bad_data("--verify=crc32c", "--verify=crc32 --do_verify=0", "crc32c: verify failed"),
+    bad_data("--verify=crc32c", "", "verify: bad magic header"),
+    bad_data("--verify=pattern --verify_pattern=0xaabbccdd",
+             "--verify=pattern --verify_pattern=0xaabbccde --do_verify=0", "bad pattern block offset"),
 ]

@@ -7,14 +7,15 @@ from stage import bytes_on_wire
 GROUP = "Open MPI"
 PACKAGES = ["openmpi-bin", "libopenmpi3"]
 SOURCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mpi_check.c")
-MPIRUN = "mpirun -np 4 --oversubscribe --allow-run-as-root"
+MPIRUN = "mpirun.openmpi -np 4 --oversubscribe --allow-run-as-root"
 
 
-def row(name, options, quick=False, run_options="", environment=None, least=10000000):
-    command = f"{MPIRUN} {options} ./mpi_check"
+def row(name, options, quick=False, run_options="", environment=None, least=10000000, mpirun=MPIRUN,
+        compiler="mpicc.openmpi"):
+    command = " ".join(f"{mpirun} {options} ./mpi_check".split())
 
     def body(stage):
-        stage.run(f"mpicc -O1 -o mpi_check {SOURCE}", native=True)
+        stage.run(f"{compiler} -O1 -o mpi_check {SOURCE}", native=True)
         before = bytes_on_wire()
         done = stage.run(command)
         return Evidence([done], bytes_on_wire() - before)
@@ -22,12 +23,7 @@ def row(name, options, quick=False, run_options="", environment=None, least=1000
                [*[line(f"^checked {pattern} {size}$") for pattern in ("ring", "allreduce", "alltoall")
                   for size in (1, 1000, 100000)], wire(least)],
                body=body, quick=quick, run_options=run_options, timeout_s=90,
-               environment=environment or {}, programs=["mpirun", "mpicc"])
-
-
-
-
-
+               environment=environment or {}, programs=[mpirun.split()[0], compiler])
 
 
 ROWS = [

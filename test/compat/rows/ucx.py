@@ -4,7 +4,7 @@ from model import Row, above, absent, line, wire
 
 GROUP = "UCX"
 PACKAGES = ["ucx-utils", "libucx0"]
-UCT = ["am_lat", "put_lat", "add_lat", "get", "fadd", "swap", "cswap", "am_bw", "put_bw", "add_mr"]
+UCT = ["am_lat", "put_lat", "add_lat", "get -D bcopy", "fadd", "cswap", "am_bw", "put_bw", "add_mr"]
 UCT_DATAGRAM = ["am_lat", "am_bw", "put_lat", "put_bw"]
 UCP = ["tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw", "ucp_put_lat", "ucp_put_bw", "ucp_get",
        "ucp_add", "ucp_fadd", "ucp_swap", "ucp_cswap", "stream_bw", "stream_lat", "ucp_am_lat",
@@ -38,6 +38,7 @@ ROWS = [
         [line("Transport: rc_verbs"), line("Transport: ud_verbs"), line("Device: weir0:1"),
          line("Component: ib")], quick=True),
     *[uct("rc_verbs", test) for test in UCT],
+    uct("rc_verbs", "get -D zcopy", 4096),
     *[uct("ud_verbs", test) for test in UCT_DATAGRAM[:2]],
     *[ucp(transport, test) for transport in ("rc_verbs", "ud_verbs") for test in UCP],
     ucp("rc_verbs", "tag_bw", 1 << 20, 100, ", 1 MiB"), ucp("ud_verbs", "tag_bw", 1 << 20, 50, ", 1 MiB"),
