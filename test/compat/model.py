@@ -56,6 +56,7 @@ class Row:
     valgrind: bool = False
     programs: list = None  # what must be installed; by default the first word of each command
     huge_pages: bool = False  # lent for its time, where the runner may
+    paths: bool = False  # looks into /sys and /dev, where only `weir run` shows the device
     sanitized: bool = True  # False: `note` says why it does not run on a sanitized library
     note: str = ""
     group: str = ""

@@ -85,13 +85,23 @@ class Runner:
         except ValueError:
             return {"status": "fail", "reason": f"the harness broke: {text}", "seconds": 0, "warnings": []}
 
-    def play(self, row):
+    def hindrance(self, row):
+        """Why the row cannot be tried in this run, or an empty text."""
         missing = [program for program in row.programs if not installed(program)]
         if missing:
-            return {"status": "skip", "reason": f"not installed: {' '.join(missing)}", "seconds": 0,
-                    "warnings": []}
+            return f"not installed: {' '.join(missing)}"
         if self.settings["libraries"] and not row.sanitized:
-            return {"status": "skip", "reason": row.note, "seconds": 0, "warnings": []}
+            return row.note
+        if self.settings["mode"] == "library-path" and row.paths:
+            return "looks into /sys and /dev, where only weir run shows the device"
+        if self.settings["mode"] == "library-path" and row.run_options:
+            return "needs an option of weir run"
+        return ""
+
+    def play(self, row):
+        reason = self.hindrance(row)
+        if reason:
+            return {"status": "skip", "reason": reason, "seconds": 0, "warnings": []}
         settings = dict(self.settings, row=rows.full_name(row), slow=self.patience())
         if row.group == pysuite.GROUP:
             settings["python_test"] = row.name

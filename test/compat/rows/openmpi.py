@@ -23,7 +23,8 @@ def row(name, options, quick=False, run_options="", environment=None, least=1000
                [*[line(f"^checked {pattern} {size}$") for pattern in ("ring", "allreduce", "alltoall")
                   for size in (1, 1000, 100000)], wire(least)],
                body=body, quick=quick, run_options=run_options, timeout_s=90,
-               environment=environment or {}, programs=[mpirun.split()[0], compiler])
+               environment=environment or {}, programs=[mpirun.split()[0], compiler],
+               paths="ofi" not in options)
 
 
 ROWS = [

@@ -19,7 +19,7 @@ def final(count):
 
 def row(name, transports, server, client, count):
     return Row(name, [server, client], final(count), environment={"UCX_TLS": transports, "UCX_NET_DEVICES": "weir0:1"},
-               quick=name in QUICK, servers_end=True, timeout_s=40)
+               quick=name in QUICK, servers_end=True, timeout_s=40, paths=True)
 
 
 def uct(transport, test, size=8, count=2000):
@@ -36,7 +36,7 @@ def ucp(transport, test, size=8, count=2000, suffix=""):
 ROWS = [
     Row("ucx_info -d", ["ucx_info -d"],
         [line("Transport: rc_verbs"), line("Transport: ud_verbs"), line("Device: weir0:1"),
-         line("Component: ib")], quick=True),
+         line("Component: ib")], quick=True, paths=True),
     *[uct("rc_verbs", test) for test in UCT],
     uct("rc_verbs", "get -D zcopy", 4096),
     *[uct("ud_verbs", test) for test in UCT_DATAGRAM[:2]],
