@@ -41,6 +41,9 @@ ABSENT = """
   which makes it of others, `ucp_swap` is in the matrix. `-t get` needs `-D bcopy` or `-D zcopy`: no adapter reads into registers.
 - `nc` and `fio --ioengine=net` under librspreload: nc calls accept4, which that library does not take over; fio insists on SO_REUSEPORT, which
   rsockets do not have.
+- `udpong` without `-b`: its server asks the resolver for an address without AI_PASSIVE, gets that of loopback over IPv6, and hears no IPv4 client.
+  With `-T e` it waits for ever once an echo took more than a millisecond, so that row sends few.
+- UCX and what is above it with LD_LIBRARY_PATH alone: UCX looks for devices in /sys/class/infiniband, which `weir run` shows.
 - `ib_write_bw -e`: perftest refuses ("Events feature not available on WRITE verb").
 """
 
