@@ -73,7 +73,7 @@ def row(name, body=run_test):
     """A test as a row; `name` is the dotted one."""
     return Row(name, [f"{PYTHON} tests/run_tests.py -v {name}"], [proof("the test's own assertions")],
                quick=True, body=body, timeout_s=60, group=GROUP, packages=("python3-pyverbs",),
-               huge_pages="huge" in name)
+               huge_pages="huge" in name, paths="test_rdmacm" in name)
 
 
 def names(runner):
