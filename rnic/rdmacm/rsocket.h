@@ -266,5 +266,7 @@ void stream_forget_mappings(struct stream *stream);
 /* rsocket_poll.c */
 /* Whoever waits in rpoll looks again: an event was taken, or a state changed. */
 void rsocket_wake_pollers(void);
+/* In the child of a fork: nobody polls, and the parent's descriptors are not ours. */
+void rsocket_forget_pollers(void);
 
 #endif

@@ -46,6 +46,7 @@ static void after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
     service_forget();
+    rsocket_forget_pollers();
     for (int descriptor = 0; descriptor < PAGES * PAGE_LENGTH; descriptor++) {
         if (slot_of(descriptor) == NULL) {
             descriptor += PAGE_LENGTH - 1;

@@ -14,6 +14,7 @@
 #include "rnic/rdmacm/rsocket_datagram.h"
 
 #define ON_STACK 32
+#define SPARES   8u
 
 struct poller {
     struct list_node node;
@@ -23,19 +24,21 @@ struct poller {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list pollers = {{&pollers.head, &pollers.head}};
 static _Atomic unsigned poller_count;
+static int spares[SPARES]; /* eventfds for pollers to come */
+static unsigned spare_count;
 
+/* Only with an eventfd that has been used before, or a new one. */
 static int enter(struct poller *poller)
 {
-    poller->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (poller->wake < 0) {
-        return -1;
-    }
     poller->node = (struct list_node){0};
     pthread_mutex_lock(&lock);
-    list_append(&pollers, &poller->node);
-    atomic_fetch_add(&poller_count, 1);
+    poller->wake = spare_count > 0 ? spares[--spare_count] : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (poller->wake >= 0) {
+        list_append(&pollers, &poller->node);
+        atomic_fetch_add(&poller_count, 1);
+    }
     pthread_mutex_unlock(&lock);
-    return 0;
+    return poller->wake < 0 ? -1 : 0;
 }
 
 static void leave(struct poller *poller)
@@ -44,9 +47,25 @@ static void leave(struct poller *poller)
     pthread_mutex_lock(&lock);
     list_remove(&poller->node);
     atomic_fetch_sub(&poller_count, 1);
+    bool is_kept = spare_count < SPARES;
+    if (is_kept) {
+        spares[spare_count++] = poller->wake;
+    }
     pthread_mutex_unlock(&lock);
-    close(poller->wake);
+    if (!is_kept) {
+        close(poller->wake);
+    }
     errno = error;
+}
+
+void rsocket_forget_pollers(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    list_init(&pollers);
+    atomic_store(&poller_count, 0);
+    while (spare_count > 0) {
+        close(spares[--spare_count]);
+    }
 }
 
 void rsocket_wake_pollers(void)
@@ -176,10 +195,21 @@ static int add_ordinary(struct pollfd *descriptors, nfds_t count, const struct p
     return found;
 }
 
+static bool has_ordinary(const struct pollfd *under, nfds_t count)
+{
+    for (nfds_t i = 0; i < count; i++) {
+        if (under[i].fd >= 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The kernel is not asked about rsockets alone: this runs in the loop that spins. */
 static int check(struct pollfd *descriptors, nfds_t count, struct pollfd *under)
 {
     int found = look(descriptors, count, under, false);
-    int ready = poll(under, count, 0);
+    int ready = has_ordinary(under, count) ? poll(under, count, 0) : 0;
     return ready < 0 ? -1 : found + (ready > 0 ? add_ordinary(descriptors, count, under) : 0);
 }
 
