@@ -142,6 +142,48 @@ static void a_child_closes_what_it_inherits(void **state)
 
 #define LONG_LENGTH (4u << 20)
 
+/* As many as the buffer that was asked for has places, with nobody reading meanwhile. */
+static void a_late_reader_finds_every_datagram(void **state)
+{
+    enum {
+        COUNT = 384,
+        LENGTH = 1000,
+        BUFFER = 1 << 19
+    };
+    const int buffer = BUFFER;
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t length = sizeof address;
+    struct sockaddr *name = (struct sockaddr *)&address;
+    uint8_t bytes[2048] = {0};
+    bool seen[COUNT] = {false};
+    int reader = rsocket(AF_INET, SOCK_DGRAM, 0);
+    int writer = rsocket(AF_INET, SOCK_DGRAM, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(rsetsockopt(reader, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer), 0);
+    assert_int_equal(rbind(reader, name, length), 0);
+    assert_int_equal(rgetsockname(reader, name, &length), 0);
+    assert_int_equal(rconnect(writer, name, length), 0);
+    assert_int_equal(rsend(writer, bytes, 1, 0), 1);
+    assert_int_equal(rrecvfrom(reader, bytes, sizeof bytes, 0, name, &length), 1);
+    assert_int_equal(rsendto(reader, bytes, 1, 0, name, length), 1);
+    assert_int_equal(rrecv(writer, bytes, sizeof bytes, 0), 1);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        memcpy(bytes, &i, sizeof i);
+        assert_int_equal(rsend(writer, bytes, LENGTH, 0), LENGTH);
+    }
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct pollfd wait = {.fd = reader, .events = POLLIN};
+        uint32_t number;
+        assert_int_equal(rpoll(&wait, 1, PATIENCE_MS), 1);
+        assert_int_equal(rrecv(reader, bytes, sizeof bytes, MSG_DONTWAIT), LENGTH);
+        memcpy(&number, bytes, sizeof number);
+        assert_true(number < COUNT && !seen[number]);
+        seen[number] = true;
+    }
+    assert_int_equal(rclose(writer), 0);
+    assert_int_equal(rclose(reader), 0);
+}
+
 static void *send_much(void *context)
 {
     int socket = *(int *)context;
@@ -383,6 +425,7 @@ int main(void)
         cmocka_unit_test(nobody_listens),
         cmocka_unit_test(a_child_closes_what_it_inherits),
         cmocka_unit_test(both_ways_at_once),
+        cmocka_unit_test(a_late_reader_finds_every_datagram),
         cmocka_unit_test(another_version_is_rejected),
         cmocka_unit_test(credits_beyond_what_was_offered),
         cmocka_unit_test(data_longer_than_the_window),
