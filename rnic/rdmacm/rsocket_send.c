@@ -100,7 +100,9 @@ static uint32_t smaller(uint32_t a, uint64_t b)
 
 /* To the current target; it is used up before the message leaves, for the peer may fill it again
  * as soon as it has that. Returns the number of bytes, 0 and errno. */
-static uint32_t send_some(struct stream *stream, struct stream_cursor *cursor, uint32_t most)
+__attribute__((no_sanitize("thread"))) /* as has_target in rsocket_queue.c */
+static uint32_t
+send_some(struct stream *stream, struct stream_cursor *cursor, uint32_t most)
 {
     volatile struct rsocket_place *target = &stream->targets[stream->target];
     const uint32_t target_length = target->length;
