@@ -188,6 +188,21 @@ namespace() {
     [ ! -e /sys/class/infiniband/weir0 ] # nothing of it got out
 }
 
+# A tree is shared, so root writes to it no more than to a read-only attribute of sysfs.
+read_only() {
+    local way
+    for way in "" --namespace; do
+        weir_run $way sh -c 'echo x >/sys/class/infiniband/weir0/node_desc' 2>/dev/null && return 1
+        wants '^weir0$' weir_run $way cat /sys/class/infiniband/weir0/node_desc || return $?
+        weir_run $way sh -c 'echo x >/dev/infiniband/uverbs0' || return $?
+    done
+}
+# Somebody else was there first, in a folder that everybody may write to.
+squatted() {
+    unshare -Urm sh -c "mount -t tmpfs none /dev/shm && ln -s /etc /dev/shm/weir-0-paths &&
+        mkdir -m 777 /dev/shm/weir-0-paths.1 && '$build/dropin/weir-tree'" >"$work/squatted" || return 1
+    grep -q '^/dev/shm/weir-0-paths\.2/' "$work/squatted"
+}
 namespace_refused() {
     local limit=/proc/sys/user/max_mnt_namespaces
     unshare -Urm sh -c "echo 0 >$limit" 2>/dev/null || return 77
@@ -238,6 +253,8 @@ check by_hand ibv_devinfo by_hand
 check several_devices ls several_devices
 check host_devices ibv_devices host_devices
 check namespace unshare namespace
+check read_only sh read_only
+check squatted unshare squatted
 check namespace_refused unshare namespace_refused
 check ibstatus ibstatus ibstatus_script
 check ibstat ibstat ibstat_program

@@ -77,6 +77,14 @@ static bool bind_mount(const char *from, const char *to, char *ret_reason)
            refuse(ret_reason, "cannot mount", to);
 }
 
+/* The tree is shared with other programs: nobody writes to it, root neither. */
+static bool mount_tree(const char *from, const char *to, char *ret_reason)
+{
+    const unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    return bind_mount(from, to, ret_reason) &&
+           (mount(NULL, to, NULL, flags, NULL) == 0 || refuse(ret_reason, "cannot protect", to));
+}
+
 /* An empty file for something to be mounted on. */
 static bool make_file(const char *path, char *ret_reason)
 {
@@ -132,7 +140,7 @@ static bool add_one(const struct cover *cover, const char *tree, const char *nam
         return refuse(cover->reason, "cannot make", to);
     }
     return strcmp(cover->folder, "/dev") == 0 ? add_devices(from, to, cover->reason)
-                                              : bind_mount(from, to, cover->reason);
+                                              : mount_tree(from, to, cover->reason);
 }
 
 /* Calls one of the above for each entry that begins with `hidden`, or for each that does not. */

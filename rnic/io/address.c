@@ -244,7 +244,7 @@ enum status address_read(struct address_table *ret_table)
     freeifaddrs(list);
     close(socket_for_mtu);
 
-    const char *wanted = getenv("WEIR_ADDRESS");
+    const char *wanted = secure_getenv("WEIR_ADDRESS");
     if (wanted != NULL && *wanted != '\0') {
         address_keep(ret_table, wanted, ',');
     }

@@ -104,7 +104,7 @@ static enum status open_links(struct loop *loop)
     if (status != STATUS_OK) {
         return status;
     }
-    struct udp_config config = {.port = ROCE_UDP_PORT, .fault = getenv("WEIR_FAULT")};
+    struct udp_config config = {.port = ROCE_UDP_PORT, .fault = secure_getenv("WEIR_FAULT")};
     const char *message = "";
     status = steering_open(&loop->steering, loop->registry, &config, &message);
     if (status != STATUS_OK) {

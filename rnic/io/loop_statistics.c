@@ -73,7 +73,7 @@ static void print(void *context, const char *name, uint64_t value)
 
 void loop_report(struct loop *loop)
 {
-    const char *path = getenv("WEIR_STATISTICS");
+    const char *path = secure_getenv("WEIR_STATISTICS");
     if (path == NULL || *path == '\0') {
         return;
     }

@@ -7,6 +7,7 @@
  * each is as safe in a signal handler as the one behind it. */
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -74,7 +75,7 @@ static void prepare(void)
     if (environ == NULL) {
         return;
     }
-    const char *tree = getenv(REDIRECT_VARIABLE);
+    const char *tree = secure_getenv(REDIRECT_VARIABLE);
     if (tree != NULL && tree[0] == '/' && tree[1] != 0 && strlen(tree) < sizeof root) {
         strcpy(root, tree);
     }
@@ -106,6 +107,12 @@ static const char *place(const char *path, char room[REDIRECT_ROOM])
     const char *there = place(path, room);                                                         \
     return NEXT(name)(__VA_ARGS__)
 
+/* A device of the tree: a link there, and a device to programs. */
+static bool is_node(const char *path, const char *there)
+{
+    return there != path && redirect_is_device(path);
+}
+
 PUBLIC int stat(const char *path, struct stat *ret_stat)
 {
     PASS(stat, path, there, ret_stat);
@@ -118,38 +125,36 @@ PUBLIC int stat64(const char *path, struct stat64 *ret_stat)
 
 PUBLIC int lstat(const char *path, struct stat *ret_stat)
 {
-    if (redirect_is_device(path)) {
-        return stat(path, ret_stat);
-    }
-    PASS(lstat, path, there, ret_stat);
+    char room[REDIRECT_ROOM];
+    const char *there = place(path, room);
+    return is_node(path, there) ? NEXT(stat)(there, ret_stat) : NEXT(lstat)(there, ret_stat);
 }
 
 PUBLIC int lstat64(const char *path, struct stat64 *ret_stat)
 {
-    if (redirect_is_device(path)) {
-        return stat64(path, ret_stat);
-    }
-    PASS(lstat64, path, there, ret_stat);
+    char room[REDIRECT_ROOM];
+    const char *there = place(path, room);
+    return is_node(path, there) ? NEXT(stat64)(there, ret_stat) : NEXT(lstat64)(there, ret_stat);
 }
 
-static int followed(const char *path, int flags)
+static int followed(const char *path, const char *there, int flags)
 {
-    return redirect_is_device(path) ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
+    return is_node(path, there) ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
 }
 
 PUBLIC int fstatat(int folder, const char *path, struct stat *ret_stat, int flags)
 {
-    PASS(fstatat, path, folder, there, ret_stat, followed(path, flags));
+    PASS(fstatat, path, folder, there, ret_stat, followed(path, there, flags));
 }
 
 PUBLIC int fstatat64(int folder, const char *path, struct stat64 *ret_stat, int flags)
 {
-    PASS(fstatat64, path, folder, there, ret_stat, followed(path, flags));
+    PASS(fstatat64, path, folder, there, ret_stat, followed(path, there, flags));
 }
 
 PUBLIC int statx(int folder, const char *path, int flags, unsigned mask, struct statx *ret_stat)
 {
-    PASS(statx, path, folder, there, followed(path, flags), mask, ret_stat);
+    PASS(statx, path, folder, there, followed(path, there, flags), mask, ret_stat);
 }
 
 PUBLIC int __xstat(int version, const char *path, struct stat *ret_stat)
@@ -164,29 +169,29 @@ PUBLIC int __xstat64(int version, const char *path, struct stat64 *ret_stat)
 
 PUBLIC int __lxstat(int version, const char *path, struct stat *ret_stat)
 {
-    if (redirect_is_device(path)) {
-        return __xstat(version, path, ret_stat);
-    }
-    PASS(__lxstat, path, version, there, ret_stat);
+    char room[REDIRECT_ROOM];
+    const char *there = place(path, room);
+    return is_node(path, there) ? NEXT(__xstat)(version, there, ret_stat)
+                                : NEXT(__lxstat)(version, there, ret_stat);
 }
 
 PUBLIC int __lxstat64(int version, const char *path, struct stat64 *ret_stat)
 {
-    if (redirect_is_device(path)) {
-        return __xstat64(version, path, ret_stat);
-    }
-    PASS(__lxstat64, path, version, there, ret_stat);
+    char room[REDIRECT_ROOM];
+    const char *there = place(path, room);
+    return is_node(path, there) ? NEXT(__xstat64)(version, there, ret_stat)
+                                : NEXT(__lxstat64)(version, there, ret_stat);
 }
 
 PUBLIC int __fxstatat(int version, int folder, const char *path, struct stat *ret_stat, int flags)
 {
-    PASS(__fxstatat, path, version, folder, there, ret_stat, followed(path, flags));
+    PASS(__fxstatat, path, version, folder, there, ret_stat, followed(path, there, flags));
 }
 
 PUBLIC int __fxstatat64(int version, int folder, const char *path, struct stat64 *ret_stat,
                         int flags)
 {
-    PASS(__fxstatat64, path, version, folder, there, ret_stat, followed(path, flags));
+    PASS(__fxstatat64, path, version, folder, there, ret_stat, followed(path, there, flags));
 }
 
 PUBLIC int access(const char *path, int mode)
@@ -219,58 +224,101 @@ PUBLIC int euidaccess(const char *path, int mode)
         va_end(more);                                                                              \
     }
 
+/* Trees are shared by all programs that see the same devices, so nobody writes to one, root
+ * neither: sysfs refuses it where an attribute is for reading, too. */
+static bool may_write(const char *there)
+{
+    if (NEXT(access)(there, F_OK) == 0) {
+        errno = EACCES;
+    }
+    return false;
+}
+
+/* False and errno; else what is asked of the tree. */
+static bool may_open(const char *path, const char *there, int *flags)
+{
+    if (is_node(path, there)) {
+        *flags &= ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW);
+    } else if (there != path) {
+        if ((*flags & O_ACCMODE) != O_RDONLY || (*flags & O_TRUNC) != 0) {
+            return may_write(there);
+        }
+        *flags &= ~(O_CREAT | O_EXCL);
+    }
+    return true;
+}
+
+static bool may_open_stream(const char *path, const char *there, const char *mode)
+{
+    bool reads = mode[0] == 'r' && strpbrk(mode, "+") == NULL;
+    if (there == path || reads) {
+        return true;
+    }
+    return is_node(path, there) ? NEXT(access)(there, F_OK) == 0 : may_write(there);
+}
+
+/* The whole body of a call that opens. */
+#define OPEN(name, path, flags, ...)                                                               \
+    char room[REDIRECT_ROOM];                                                                      \
+    const char *there = place(path, room);                                                         \
+    return may_open(path, there, &(flags)) ? NEXT(name)(__VA_ARGS__) : -1
+
 PUBLIC int open(const char *path, int flags, ...)
 {
     MODE_OF(flags, mode)
-    PASS(open, path, there, flags, mode);
+    OPEN(open, path, flags, there, flags, mode);
 }
 
 PUBLIC int open64(const char *path, int flags, ...)
 {
     MODE_OF(flags, mode)
-    PASS(open64, path, there, flags, mode);
+    OPEN(open64, path, flags, there, flags, mode);
 }
 
 PUBLIC int openat(int folder, const char *path, int flags, ...)
 {
     MODE_OF(flags, mode)
-    PASS(openat, path, folder, there, flags, mode);
+    OPEN(openat, path, flags, folder, there, flags, mode);
 }
 
 PUBLIC int openat64(int folder, const char *path, int flags, ...)
 {
     MODE_OF(flags, mode)
-    PASS(openat64, path, folder, there, flags, mode);
+    OPEN(openat64, path, flags, folder, there, flags, mode);
 }
 
 PUBLIC int __open_2(const char *path, int flags)
 {
-    PASS(__open_2, path, there, flags);
+    OPEN(__open_2, path, flags, there, flags);
 }
 
 PUBLIC int __open64_2(const char *path, int flags)
 {
-    PASS(__open64_2, path, there, flags);
+    OPEN(__open64_2, path, flags, there, flags);
 }
 
 PUBLIC int __openat_2(int folder, const char *path, int flags)
 {
-    PASS(__openat_2, path, folder, there, flags);
+    OPEN(__openat_2, path, flags, folder, there, flags);
 }
 
 PUBLIC int __openat64_2(int folder, const char *path, int flags)
 {
-    PASS(__openat64_2, path, folder, there, flags);
+    OPEN(__openat64_2, path, flags, folder, there, flags);
 }
 
 PUBLIC FILE *fopen(const char *path, const char *mode)
 {
-    PASS(fopen, path, there, mode);
+    char room[REDIRECT_ROOM];
+    const char *there = place(path, room);
+    return may_open_stream(path, there, mode) ? NEXT(fopen)(there, mode) : NULL;
 }
 
 PUBLIC FILE *fopen64(const char *path, const char *mode)
 {
-    PASS(fopen64, path, there, mode);
+    char room[REDIRECT_ROOM];
+    const char *there = place(path, room);
+    return may_open_stream(path, there, mode) ? NEXT(fopen64)(there, mode) : NULL;
 }
 
 PUBLIC DIR *opendir(const char *path)

@@ -122,6 +122,42 @@ static void open_calls(void **state)
     }
 }
 
+/* Trees are shared: nobody changes one, root neither. Devices may be written to. */
+static void nobody_writes_to_the_tree(void **state)
+{
+    static const char *const plain[] = {"open", "open64", "__open_2", "__open64_2"};
+    static const char *const relative[] = {"openat", "openat64", "__openat_2", "__openat64_2"};
+    static const int bad[] = {O_WRONLY, O_RDWR | O_APPEND, O_RDONLY | O_TRUNC};
+    for (size_t i = 0; i < 4; i++) {
+        for (size_t j = 0; j < sizeof bad / sizeof *bad; j++) {
+            assert_int_equal(CALL(open_call, plain[i], NAME, bad[j]), -1);
+            assert_int_equal(errno, EACCES);
+            assert_int_equal(CALL(openat_call, relative[i], AT_FDCWD, NAME, bad[j]), -1);
+            assert_int_equal(errno, EACCES);
+        }
+        int file = CALL(open_call, plain[i], NODE, O_RDWR | O_NOFOLLOW);
+        assert_true(file >= 0);
+        assert_int_equal(write(file, "x", 1), 1);
+        close(file);
+    }
+    static const char *const streams[] = {"fopen", "fopen64"};
+    static const char *const modes[] = {"w", "a", "r+"};
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t j = 0; j < 3; j++) {
+            assert_null(CALL(fopen_call, streams[i], NAME, modes[j]));
+            assert_int_equal(errno, EACCES);
+            assert_null(CALL(fopen_call, streams[i], DEVICE "/nothing", modes[j]));
+            assert_int_equal(errno, ENOENT);
+        }
+        assert_null(CALL(fopen_call, streams[i], "/dev/infiniband/other", "w"));
+        assert_int_equal(errno, ENOENT);
+    }
+    assert_int_equal(open(DEVICE "/other", O_CREAT | O_WRONLY, 0644), -1);
+    assert_int_equal(open("/dev/infiniband/other", O_CREAT | O_RDWR, 0644), -1);
+    assert_int_equal(errno, ENOENT);
+    holds_name(open(NAME, O_RDONLY));
+}
+
 /* The mode, which only some calls have, arrives. */
 static void a_new_file_gets_its_mode(void **state)
 {
@@ -271,6 +307,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(stat_calls),
         cmocka_unit_test(access_calls),
         cmocka_unit_test(open_calls),
+        cmocka_unit_test(nobody_writes_to_the_tree),
         cmocka_unit_test(a_new_file_gets_its_mode),
         cmocka_unit_test(folder_calls),
         cmocka_unit_test(link_calls),

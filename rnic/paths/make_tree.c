@@ -10,11 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "rnic/paths/prune.h"
 #include "rnic/paths/tree.h"
+
+#define NAMES 16 /* of the folder, as many as somebody else may have taken */
 
 static int complain(const char *what, int error)
 {
@@ -22,23 +25,40 @@ static int complain(const char *what, int error)
     return 1;
 }
 
-/* Ours, and writable by nobody else: what lies in it is believed. */
+/* Ours, and writable by nobody else: what lies in it is believed. Returns its descriptor; -1 and
+ * errno. */
+static int open_home(const char *home)
+{
+    struct stat facts;
+    if (mkdir(home, 0755) != 0 && errno != EEXIST) {
+        return -1;
+    }
+    int folder = open(home, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder >= 0 && fstat(folder, &facts) == 0 && facts.st_uid == geteuid() &&
+        (facts.st_mode & 022) == 0) {
+        return folder;
+    }
+    if (folder >= 0) {
+        close(folder);
+        errno = EPERM;
+    }
+    return -1;
+}
+
+/* In a folder that everybody may write to somebody else may have taken the name, then there is the
+ * next one. Of all that write trees one does so at a time, until it ends. */
 static bool make_home(char ret_home[PATH_MAX])
 {
     struct stat facts;
     const char *where = stat("/dev/shm", &facts) == 0 ? "/dev/shm" : "/tmp";
     snprintf(ret_home, PATH_MAX, "%s/weir-%u-paths", where, (unsigned)geteuid());
-    if (mkdir(ret_home, 0755) != 0 && errno != EEXIST) {
-        return false;
+    size_t length = strlen(ret_home);
+    int folder = open_home(ret_home);
+    for (unsigned i = 1; folder < 0 && i < NAMES; i++) {
+        snprintf(ret_home + length, PATH_MAX - length, ".%u", i);
+        folder = open_home(ret_home);
     }
-    if (lstat(ret_home, &facts) != 0) {
-        return false;
-    }
-    if (!S_ISDIR(facts.st_mode) || facts.st_uid != geteuid() || (facts.st_mode & 022) != 0) {
-        errno = EPERM;
-        return false;
-    }
-    return true;
+    return folder >= 0 && flock(folder, LOCK_EX) == 0;
 }
 
 /* Writes beside, then names: a tree that has its name is whole. Who comes second finds the name
@@ -76,12 +96,12 @@ int main(int argc, char **argv)
     struct stat facts;
     struct tree tree;
     umask(022);
-    if (!make_home(home)) {
-        return complain(home, errno);
-    }
     tree_begin(&tree, "");
     if (!tree_describe(&tree)) {
         return complain(tree.culprit, tree.error);
+    }
+    if (!make_home(home)) {
+        return complain(home, errno);
     }
     snprintf(path, sizeof path, "%s/%016" PRIx64, home, tree.digest);
     if (lstat(path, &facts) != 0) {

@@ -69,8 +69,8 @@ bool strict_parse(const char *text, struct strict_settings *ret_settings, const 
 
 __attribute__((constructor)) static void read_environment(void)
 {
-    const char *text = getenv("WEIR_STRICT");
-    const char *log = getenv("WEIR_STRICT_LOG");
+    const char *text = secure_getenv("WEIR_STRICT");
+    const char *log = secure_getenv("WEIR_STRICT_LOG");
     const char *bad;
     if (text == NULL || text[0] == '\0' || strcmp(text, "0") == 0) {
         return;

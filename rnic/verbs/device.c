@@ -233,7 +233,7 @@ PUBLIC int ibv_dofork_range(void *base, size_t size)
 const char *ibv_get_sysfs_path(void);
 PUBLIC const char *ibv_get_sysfs_path(void)
 {
-    const char *path = getenv("SYSFS_PATH");
+    const char *path = secure_getenv("SYSFS_PATH");
     return path != NULL && path[0] == '/' ? path : "/sys";
 }
 

@@ -74,7 +74,7 @@ static bool add_list(char *list)
 
 static void read_environment(void)
 {
-    const char *link_layer = getenv("WEIR_LINK_LAYER");
+    const char *link_layer = secure_getenv("WEIR_LINK_LAYER");
     infiniband = link_layer != NULL && strcmp(link_layer, "infiniband") == 0;
     if (link_layer != NULL && link_layer[0] != '\0' && !infiniband &&
         strcmp(link_layer, "ethernet") != 0) {
@@ -84,7 +84,7 @@ static void read_environment(void)
                 link_layer);
         return;
     }
-    const char *wanted = getenv("WEIR_DEVICES");
+    const char *wanted = secure_getenv("WEIR_DEVICES");
     if (wanted == NULL || wanted[0] == '\0') {
         wanted = "1";
     }
