@@ -196,14 +196,14 @@ static int reject(struct rdma_cm_id *ibv, const void *data, uint8_t length, uint
 {
     struct cma_id *id = cma_id(ibv);
     struct cma_device *device = cma_device();
-    if (id->connection == NULL) {
-        return cma_error(EINVAL);
-    }
+    enum status status = STATUS_INVALID;
     engine_lock(device->engine);
-    enum status status = cma_is_datagram(id)
-                             ? cma_datagram_reject(id, data, length)
-                             : device->core->cm_reject(id->connection, engine_now(device->engine),
-                                                       reason, data, length);
+    if (id->connection != NULL) {
+        status = cma_is_datagram(id)
+                     ? cma_datagram_reject(id, data, length)
+                     : device->core->cm_reject(id->connection, engine_now(device->engine), reason,
+                                               data, length);
+    }
     engine_unlock(device->engine);
     if (status == STATUS_OK) {
         id->state = CMA_ENDED;
@@ -225,7 +225,10 @@ static enum status confirm(struct cma_id *id)
 {
     struct cma_device *device = cma_device();
     engine_lock(device->engine);
-    enum status status = device->core->cm_confirm(id->connection, engine_now(device->engine));
+    enum status status = STATUS_CLOSED;
+    if (id->connection != NULL) { /* else another thread destroys the id and waits for us */
+        status = device->core->cm_confirm(id->connection, engine_now(device->engine));
+    }
     engine_unlock(device->engine);
     return status;
 }
@@ -348,16 +351,29 @@ static void process_refusal(struct cma_event *event, enum rdma_cm_event_type typ
     cma_modify_error(event->owner);
 }
 
+/* A request for a synchronous listener comes with a channel of its own. Where there is none to be
+ * had, its sender hears so, and the application does not hear of it. */
+static bool present_request(struct cma_event *event)
+{
+    struct cma_id *id = cma_id(event->ibv.id);
+    if (!event->owner->is_synchronous || cma_id_make_synchronous(id) == 0) {
+        return true;
+    }
+    reject(&id->ibv, NULL, 0, CM_REJECT_NO_RESOURCES);
+    rdma_destroy_id(&id->ibv);
+    return false;
+}
+
 bool cma_process(struct cma_event *event)
 {
     struct cma_id *id = event->owner;
     switch (event->cm.kind) {
     case CM_EVENT_REQUEST:
         tell_parameters(event, RDMA_CM_HEADER_LENGTH, REQUEST_PRIVATE_MAX);
-        return !id->is_synchronous || cma_id_make_synchronous(cma_id(event->ibv.id)) == 0;
+        return present_request(event);
     case CM_EVENT_SERVICE_REQUEST:
         cma_datagram_process(event);
-        return !id->is_synchronous || cma_id_make_synchronous(cma_id(event->ibv.id)) == 0;
+        return present_request(event);
     case CM_EVENT_SERVICE_REPLY:
         cma_datagram_process(event);
         return true;

@@ -14,9 +14,12 @@
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -439,6 +442,94 @@ static void test_endpoints(void **state)
     rdma_destroy_ep(listener);
 }
 
+/* A request for a synchronous listener needs a channel: without one its sender is told, and the
+ * listener goes on. */
+static void test_no_descriptors(void **state)
+{
+    struct ends *ends = *state;
+    struct rdma_cm_id *listener, *request;
+    struct rlimit before, few = {.rlim_cur = 32};
+    struct sockaddr_in address = loopback(0);
+    assert_int_equal(rdma_create_id(NULL, &listener, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_bind_addr(listener, (struct sockaddr *)&address), 0);
+    assert_int_equal(rdma_listen(listener, 8), 0);
+    assert_int_equal(fcntl(listener->channel->fd, F_SETFL, O_NONBLOCK), 0);
+    ends->address.sin_port = rdma_get_src_port(listener);
+    resolve(ends);
+    create_qp(ends->active);
+    int last = dup(0);
+    while (last < (int)few.rlim_cur - 1) {
+        last = dup(0);
+    }
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    struct rdma_conn_param param = {.retry_count = 7};
+    assert_int_equal(rdma_connect(ends->active, &param), 0);
+    struct pollfd wait = {.fd = listener->channel->fd, .events = POLLIN};
+    assert_int_equal(poll(&wait, 1, 5000), 1);
+    int result = rdma_get_request(listener, &request), error = errno;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(result, -1);
+    assert_int_equal(error, EAGAIN);
+    pass(ends->channel, RDMA_CM_EVENT_REJECTED);
+    assert_int_equal(rdma_destroy_id(listener), 0);
+}
+
+/* An id may be destroyed while another thread is at its events. */
+struct taker {
+    struct rdma_event_channel *channel;
+    atomic_bool ends;
+};
+
+static void *take_events(void *context)
+{
+    struct taker *taker = context;
+    struct rdma_cm_event *event;
+    while (!atomic_load(&taker->ends)) {
+        if (rdma_get_cm_event(taker->channel, &event) == 0) {
+            rdma_ack_cm_event(event);
+        }
+    }
+    return NULL;
+}
+
+static void test_destroy_among_events(void **state)
+{
+    struct ends *ends = *state;
+    for (unsigned i = 0; i < 500; i++) {
+        struct rdma_event_channel *channel = rdma_create_event_channel();
+        struct rdma_cm_id *active;
+        pthread_t thread;
+        assert_int_equal(rdma_create_id(channel, &active, NULL, RDMA_PS_TCP), 0);
+        assert_int_equal(rdma_resolve_addr(active, NULL, (struct sockaddr *)&ends->address, 2000),
+                         0);
+        pass(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+        assert_int_equal(rdma_resolve_route(active, 2000), 0);
+        pass(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+        create_qp(active);
+        struct rdma_conn_param param = {.retry_count = 7};
+        assert_int_equal(rdma_connect(active, &param), 0);
+        struct rdma_cm_event *asked = expect(ends->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+        struct rdma_cm_id *passive = asked->id;
+        rdma_ack_cm_event(asked);
+        create_qp(passive);
+        assert_int_equal(fcntl(channel->fd, F_SETFL, O_NONBLOCK), 0);
+        struct taker taker = {.channel = channel};
+        assert_int_equal(pthread_create(&thread, NULL, take_events, &taker), 0);
+        assert_int_equal(rdma_accept(passive, &param), 0);
+        for (volatile unsigned spin = 0; spin < i % 100 * 300; spin++) {
+        }
+        struct ibv_qp *qp = active->qp; /* outlives its id: only the id is to be the matter */
+        assert_int_equal(rdma_destroy_id(active), 0);
+        atomic_store(&taker.ends, true);
+        pthread_join(thread, NULL);
+        ibv_destroy_qp(qp);
+        destroy(passive);
+        rdma_destroy_event_channel(channel);
+    }
+}
+
 #define WITH_ENDS(test) cmocka_unit_test_setup_teardown(test, open_ends, close_ends)
 
 int main(void)
@@ -455,6 +546,8 @@ int main(void)
         WITH_ENDS(test_external_queue_pair),
         WITH_ENDS(test_inherited_ids),
         WITH_ENDS(test_after_fork),
+        WITH_ENDS(test_no_descriptors),
+        WITH_ENDS(test_destroy_among_events),
         cmocka_unit_test(test_endpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -341,6 +341,11 @@ PUBLIC int rselect(int limit, fd_set *readable, fd_set *writable, fd_set *except
     if (found < 0) {
         return -1;
     }
+    for (nfds_t i = 0; i < count; i++) {
+        if ((descriptors[i].revents & POLLNVAL) != 0) {
+            return cma_error(EBADF);
+        }
+    }
     fd_set *sets[] = {readable, writable, exceptional};
     for (size_t i = 0; i < 3; i++) {
         if (sets[i] != NULL) {
