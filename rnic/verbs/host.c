@@ -37,7 +37,7 @@ static bool is_us(const char *path)
 
 static const char *find(void)
 {
-    const char *named = getenv("WEIR_HOST_VERBS");
+    const char *named = secure_getenv("WEIR_HOST_VERBS");
     struct stat found;
     if (named != NULL) {
         return named;
@@ -63,7 +63,7 @@ static bool load(void *library)
 
 static void start(void)
 {
-    const char *wanted = getenv("WEIR_HOST_DEVICES");
+    const char *wanted = secure_getenv("WEIR_HOST_DEVICES");
     if (wanted == NULL || wanted[0] == '\0' || strcmp(wanted, "0") == 0) {
         return;
     }
