@@ -17,8 +17,9 @@ BUILD_CHECK((int)COMPLETION_TAG_RENDEZVOUS_INCOMPLETE == (int)IBV_WC_TM_RNDV_INC
 void convert_sges(const struct ibv_sge *list, size_t count, struct sge *ret_sges)
 {
     for (size_t i = 0; i < count; i++) {
-        ret_sges[i] =
-            (struct sge){.address = list[i].addr, .length = list[i].length, .key = {list[i].lkey}};
+        struct ibv_sge sge; /* some programs keep theirs in packed structures (libiscsi) */
+        memcpy(&sge, (const char *)list + i * sizeof sge, sizeof sge);
+        ret_sges[i] = (struct sge){.address = sge.addr, .length = sge.length, .key = {sge.lkey}};
     }
 }
 

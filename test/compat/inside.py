@@ -86,7 +86,9 @@ def main():
         prepare(stage, row)
         judge(stage, row)
     except Failed as failure:
-        result.update(status="fail", reason=str(failure))
+        found = re.search(SANITIZER_REPORT, stage.sanitizer_text() + stage.all_text())
+        said = found.string[found.start():found.start() + 1500] if found else ""
+        result.update(status="fail", reason=f"{failure}\n{said}".strip())
     except Skipped as skip:
         result.update(status="skip", reason=str(skip))
     except Exception as error:  # of the harness itself
