@@ -171,6 +171,8 @@ PUBLIC struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle
     if (pd != NULL) {
         pd->ibv = (struct ibv_pd){.context = context, .handle = handle};
         pd->domain = (struct domain){handle};
+        pd->is_imported = true;
+        pd_hold(&pd->ibv);
         context_hold(context);
     }
     return pd == NULL ? NULL : &pd->ibv;
@@ -182,7 +184,11 @@ PUBLIC void ibv_unimport_pd(struct ibv_pd *pd)
     HOST_FORWARD_VOID(pd->context, ibv_unimport_pd, pd);
     file_remove(soft_context(pd->context)->file, &soft_pd(pd)->node);
     context_drop(pd->context);
-    free(pd);
+    if (soft_pd(pd)->is_imported) {
+        pd_drop(pd); /* queue pairs may still name it */
+    } else {
+        free(pd);
+    }
 }
 
 /* The address is not told, as the manual has it. */

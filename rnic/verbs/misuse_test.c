@@ -4,6 +4,19 @@
 
 #include <sys/wait.h>
 
+/* A handle that was imported is given back while a queue pair that it made is still there. */
+static void test_an_imported_domain_outlives_its_handle(void **state)
+{
+    struct world *w = *state;
+    struct ibv_pd *pd = ibv_import_pd(w->context, w->pd->handle);
+    assert_non_null(pd);
+    struct ibv_qp_init_attr init = small(w->cq);
+    struct ibv_qp *qp = ibv_create_qp(pd, &init);
+    assert_non_null(qp);
+    ibv_unimport_pd(pd);
+    assert_int_equal(ibv_destroy_qp(qp), 0);
+}
+
 static void write_between(struct world *w, struct ibv_mr *to, uint64_t address)
 {
     struct ibv_sge sge = {(uintptr_t)w->bytes, 8, w->mr->lkey};
@@ -180,6 +193,7 @@ static void test_events_outlast_a_child(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        IN_WORLD(test_an_imported_domain_outlives_its_handle),
         IN_WORLD(test_arming_between_two_polls),
         IN_WORLD(test_memory_that_cannot_be_written),
         IN_WORLD(test_domain_destroyed_by_its_import),

@@ -72,7 +72,8 @@ struct soft_pd {
     /* Of a parent domain only, see parent_domain.c. */
     struct pd_allocator *allocator; /* the application's, NULL: none */
     struct soft_td *td;
-    _Atomic uint32_t users; /* queue pairs, queues, parent domains */
+    _Atomic uint32_t users; /* queue pairs, queues, parent domains; an imported handle itself */
+    bool is_imported;       /* unimporting it leaves it to its last user */
     unsigned char tail[FOREIGN_TAIL];
 };
 

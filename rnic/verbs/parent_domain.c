@@ -113,8 +113,11 @@ void pd_hold(struct ibv_pd *pd)
 void pd_drop(struct ibv_pd *pd)
 {
     if (pd != NULL) {
+        bool is_imported = soft_pd(pd)->is_imported;
         pd_collect(pd);
-        atomic_fetch_sub(&soft_pd(pd)->users, 1);
+        if (atomic_fetch_sub(&soft_pd(pd)->users, 1) == 1 && is_imported) {
+            free(pd);
+        }
     }
 }
 
