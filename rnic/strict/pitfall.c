@@ -2,9 +2,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <execinfo.h>
 #include <fcntl.h>
-#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -101,50 +99,6 @@ uint64_t pitfall_count(enum pitfall pitfall)
     uint64_t count = warned.count[pitfall];
     pthread_mutex_unlock(&warned.lock);
     return count;
-}
-
-/* Where this library lies; found when it is loaded. */
-static uintptr_t own_first, own_end;
-
-static int find_own(struct dl_phdr_info *info, size_t size, void *context)
-{
-    uintptr_t first = UINTPTR_MAX, end = 0;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type == PT_LOAD) {
-            uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-            first = start < first ? start : first;
-            end = start + segment->p_memsz > end ? start + segment->p_memsz : end;
-        }
-    }
-    if ((uintptr_t)&warned >= first && (uintptr_t)&warned < end) {
-        own_first = first;
-        own_end = end;
-        return 1;
-    }
-    return 0;
-}
-
-__attribute__((constructor)) static void know_ourselves(void)
-{
-    dl_iterate_phdr(find_own, NULL);
-}
-
-bool trace_is_ours(const void *address)
-{
-    return (uintptr_t)address >= own_first && (uintptr_t)address < own_end;
-}
-
-void trace_take(struct trace *ret_trace)
-{
-    void *frames[TRACE_DEPTH];
-    int count = backtrace(frames, TRACE_DEPTH);
-    int first = 0;
-    while (first < count && trace_is_ours(frames[first])) {
-        first++;
-    }
-    ret_trace->count = count - first;
-    memcpy(ret_trace->frames, frames + first, (size_t)(count - first) * sizeof frames[0]);
 }
 
 /* True if this place has not been warned of and may be. */

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rnic/strict/trace.h"
+
 enum pitfall {
     PITFALL_LATE_RECEIVE,    /* a message came and no receive was posted */
     PITFALL_CQ_OVERRUN,      /* more completions than the queue holds */
@@ -25,17 +27,6 @@ enum pitfall {
     PITFALL_LIMIT,           /* more asked for than the adapter of the profile has */
     PITFALL_COUNT,
 };
-
-/* A place in the program: return addresses, innermost first. All zero: not known. */
-#define TRACE_DEPTH 24
-struct trace {
-    int count;
-    void *frames[TRACE_DEPTH];
-};
-
-void trace_take(struct trace *ret_trace);
-/* Whether an address lies in the code of this library. Async-signal-safe. */
-bool trace_is_ours(const void *address);
 
 /* "late-receive", static: the name in warnings and in WEIR_STRICT=no-NAME. */
 const char *pitfall_name(enum pitfall pitfall);

@@ -1,0 +1,23 @@
+/* A place in the program: where something was posted, registered, destroyed.
+ *
+ * Taken for every request that is posted, so it must be cheap: a thread remembers its latest traces
+ * together with the places on its stack where their return addresses lie. As long as these still
+ * hold the same addresses, the trace is the same, and nothing is unwound. Thread-safe. */
+#ifndef WEIR_STRICT_TRACE_H
+#define WEIR_STRICT_TRACE_H
+
+#include <stdbool.h>
+
+/* Return addresses, innermost first. All zero: not known. */
+#define TRACE_DEPTH 24
+struct trace {
+    int count;
+    void *frames[TRACE_DEPTH];
+};
+
+/* From the program's own call outward; this library's frames are left out. */
+void trace_take(struct trace *ret_trace);
+/* Whether an address lies in the code of this library. Async-signal-safe. */
+bool trace_is_ours(const void *address);
+
+#endif
