@@ -242,6 +242,22 @@ enum status completion_queue_resize_into(struct completion_queue *queue, uint32_
     return STATUS_OK;
 }
 
+bool completion_queue_find_failure(const struct completion_queue *queue, struct qpn qpn,
+                                   struct completion *ret_completion)
+{
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    for (uint64_t position = head; position != tail; position++) {
+        const struct completion *record = &queue->records[position & queue->mask];
+        if (qpn_equal(record->qpn, qpn) && record->status != COMPLETION_SUCCESS &&
+            record->status != COMPLETION_FLUSHED) {
+            *ret_completion = *record;
+            return true;
+        }
+    }
+    return false;
+}
+
 void completion_queue_forget(struct completion_queue *queue, struct qpn qpn)
 {
     uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);

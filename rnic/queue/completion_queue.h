@@ -64,6 +64,10 @@ void completion_queue_announce(struct completion_queue *queue);
 /* From now on a record that finds no room is lost without a word. Engine's lock. */
 void completion_queue_ignore_overrun(struct completion_queue *queue);
 
+/* A record of the queue pair that nobody has polled and that says that something failed (not that
+ * it was flushed in consequence). False: there is none. Both locks are held, as above. */
+bool completion_queue_find_failure(const struct completion_queue *queue, struct qpn qpn,
+                                   struct completion *ret_completion);
 /* Drops the records of a queue pair that is reset or gone. Both locks are held, as above. */
 void completion_queue_forget(struct completion_queue *queue, struct qpn qpn);
 

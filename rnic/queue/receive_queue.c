@@ -136,6 +136,11 @@ uint32_t receive_queue_depth(const struct receive_queue *queue)
     return (uint32_t)(tail - head);
 }
 
+bool receive_queue_was_used(const struct receive_queue *queue)
+{
+    return atomic_load_explicit(&queue->tail, memory_order_acquire) != 0;
+}
+
 uint32_t receive_queue_capacity(const struct receive_queue *queue)
 {
     return queue->capacity;

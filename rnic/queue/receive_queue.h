@@ -41,6 +41,8 @@ struct receive_queue_notifier {
 void receive_queue_set_limit(struct receive_queue *queue, uint32_t limit,
                              struct receive_queue_notifier *notifier);
 uint32_t receive_queue_depth(const struct receive_queue *queue);
+/* Whether anything was ever posted. */
+bool receive_queue_was_used(const struct receive_queue *queue);
 uint32_t receive_queue_capacity(const struct receive_queue *queue);
 uint32_t receive_queue_max_sge(const struct receive_queue *queue);
 

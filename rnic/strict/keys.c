@@ -94,7 +94,25 @@ void strict_unlock(const void *bytes, uint64_t length)
 
 void strict_registered(uint32_t key, uint64_t address, uint64_t length)
 {
-    ledger_register(key, address, length);
+    ledger_register(key, address, length, false);
+}
+
+void strict_window_posted(const struct send_request *request)
+{
+    if (request->kind == WORK_LOCAL_INVALIDATE) {
+        ledger_deregister(request->invalidate.value);
+    } else if (request->kind == WORK_BIND_WINDOW) {
+        ledger_deregister(request->bind->window.value);
+        if (request->bind->length > 0) {
+            ledger_register(request->bind->key.value, request->bind->address, request->bind->length,
+                            true);
+        }
+    }
+}
+
+void strict_window_freed(uint32_t key)
+{
+    ledger_deregister(key);
 }
 
 void strict_deregistered(uint32_t key, const void *bytes, uint64_t length)
@@ -122,6 +140,14 @@ void keys_explain(const struct memory_request *request, enum memory_verdict verd
         pitfall_warn(PITFALL_WRONG_ACCESS, NULL, "met at",
                      "%s was refused: the qp_access_flags of the queue pair lack %s", what,
                      right_name(rights));
+    } else if (known && record.window && (record.dead || verdict == MEMORY_NO_KEY)) {
+        /* A peer invalidates without the program's doing: then only the bind is known. */
+        pitfall_warn(
+            PITFALL_DEAD_KEY, &record.where,
+            record.dead ? "given up at" : "invalidated by a peer; bound at",
+            "%s names key 0x%x, whose window has been bound anew, invalidated or freed (it "
+            "opened %" PRIu64 " bytes at 0x%" PRIx64 ")",
+            what, record.key, record.length, record.address);
     } else if (known && record.dead) {
         pitfall_warn(PITFALL_DEAD_KEY, &record.where, "deregistered at",
                      "%s names key 0x%x, which was deregistered (it stood for %" PRIu64
@@ -133,19 +159,26 @@ void keys_explain(const struct memory_request *request, enum memory_verdict verd
                      "is open",
                      what, request->key.value);
     } else if (verdict == MEMORY_NO_RIGHT) {
-        pitfall_warn(PITFALL_WRONG_ACCESS, &record.where, "registered at",
+        pitfall_warn(PITFALL_WRONG_ACCESS, &record.where,
+                     record.window ? "bound at" : "registered at",
                      "%s needs %s, which the region of key 0x%x (%" PRIu64 " bytes at 0x%" PRIx64
                      ") does not give",
                      what, right_name(rights), record.key, record.length, record.address);
+    } else if (verdict == MEMORY_WRONG_QP) {
+        pitfall_warn(PITFALL_WRONG_ACCESS, &record.where, "bound at",
+                     "%s names key 0x%x of a window that is bound to another queue pair, or that "
+                     "only peers may use",
+                     what, record.key);
     } else if (verdict == MEMORY_WRONG_DOMAIN) {
-        pitfall_warn(PITFALL_UNKNOWN_KEY, &record.where, "registered at",
+        pitfall_warn(PITFALL_UNKNOWN_KEY, &record.where,
+                     record.window ? "bound at" : "registered at",
                      "%s names key 0x%x of another protection domain", what, record.key);
     } else {
-        pitfall_warn(PITFALL_OUT_OF_REGION, &record.where, "registered at",
-                     "%s names %" PRIu64 " bytes at 0x%" PRIx64 ", and key 0x%x stands for %" PRIu64
-                     " bytes at 0x%" PRIx64,
-                     what, request->length, request->address, record.key, record.length,
-                     record.address);
+        pitfall_warn(
+            PITFALL_OUT_OF_REGION, &record.where, record.window ? "bound at" : "registered at",
+            "%s names %" PRIu64 " bytes at 0x%" PRIx64 ", and key 0x%x stands for %" PRIu64
+            " bytes at 0x%" PRIx64,
+            what, request->length, request->address, record.key, record.length, record.address);
     }
 }
 

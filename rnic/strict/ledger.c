@@ -39,9 +39,9 @@ static struct live **find(uint32_t key)
     return link;
 }
 
-void ledger_register(uint32_t key, uint64_t address, uint64_t length)
+void ledger_register(uint32_t key, uint64_t address, uint64_t length, bool window)
 {
-    struct key_record record = {.key = key, .address = address, .length = length};
+    struct key_record record = {.key = key, .window = window, .address = address, .length = length};
     trace_take(&record.where);
     pthread_mutex_lock(&ledger.lock);
     struct live **link = find(key);

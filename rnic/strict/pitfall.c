@@ -25,7 +25,8 @@ static const struct {
     [PITFALL_CQ_OVERRUN] = {"cq-overrun",
                             "Create the completion queue with room for every request that can be "
                             "outstanding on its queue pairs, or poll before posting more."},
-    [PITFALL_UNPOLLED] = {"unpolled", "Poll the completion queue: a slot of the send queue is free "
+    [PITFALL_UNPOLLED] = {"unpolled", "Poll the completion queue: that work failed is said nowhere "
+                                      "else, and a slot of the send queue is free "
                                       "again only when a completion that covers it was polled."},
     [PITFALL_DEAD_KEY] = {"dead-key",
                           "Deregister memory after the last completion of work that names it, and "

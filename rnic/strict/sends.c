@@ -27,7 +27,7 @@ struct sends {
     uint64_t ended;       /* done by the transport */
     uint64_t reclaimed;   /* covered by a polled completion */
     uint64_t signaled;    /* of those between reclaimed and posted: how many ask for one */
-    bool failed;          /* a completion in error: what covers what is not known any more */
+    bool failed;          /* an error was polled, or is no news: what covers what is not known */
     struct posted ring[]; /* capacity, by position */
 };
 
@@ -242,7 +242,7 @@ void sends_ended(const struct memory *memory, struct domain domain, struct qpn q
 
 void strict_polled(const struct completion *completion)
 {
-    if (completion->kind >= COMPLETED_RECEIVE) {
+    if (completion->kind >= COMPLETED_RECEIVE && completion->status == COMPLETION_SUCCESS) {
         return;
     }
     pthread_mutex_lock(&queues.lock);
@@ -254,4 +254,27 @@ void strict_polled(const struct completion *completion)
         sends->signaled--;
     }
     pthread_mutex_unlock(&queues.lock);
+}
+
+void strict_sends_give_up(struct qpn qpn)
+{
+    pthread_mutex_lock(&queues.lock);
+    struct sends *sends = *find(qpn.value);
+    if (sends != NULL) {
+        sends->failed = true;
+    }
+    pthread_mutex_unlock(&queues.lock);
+}
+
+void strict_unseen(const struct completion *completion, const char *status)
+{
+    pthread_mutex_lock(&queues.lock);
+    const struct sends *sends = *find(completion->qpn.value);
+    bool is_news = sends != NULL && !sends->failed;
+    pthread_mutex_unlock(&queues.lock);
+    if (is_news) {
+        pitfall_warn(PITFALL_UNPOLLED, NULL, "given up at",
+                     "QP 0x%x: a request failed (%s), and its completion was never polled",
+                     completion->qpn.value, status);
+    }
 }

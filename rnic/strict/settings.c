@@ -9,6 +9,8 @@
 
 #define PROFILE_DEFAULT "mlx5"
 
+static const char *const families[] = {"mlx5", "mlx4", "irdma", "bnxt", "rxe"}; /* verbs/limits.c */
+
 struct strict_settings strict_settings;
 
 /* "64K", "1G": bytes. */
@@ -43,11 +45,13 @@ static bool parse_word(char *word, struct strict_settings *settings)
     if (strncmp(word, "no-", 3) == 0) {
         return pitfall_disable(word + 3);
     }
-    if (strlen(word) >= sizeof settings->profile || !isalpha((unsigned char)*word)) {
-        return false;
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        if (strcmp(word, families[i]) == 0) {
+            snprintf(settings->profile, sizeof settings->profile, "%s", families[i]);
+            return true;
+        }
     }
-    snprintf(settings->profile, sizeof settings->profile, "%s", word);
-    return true;
+    return false;
 }
 
 bool strict_parse(const char *text, struct strict_settings *ret_settings, const char **ret_bad)

@@ -38,7 +38,9 @@ static void what_is_not_understood_is_pointed_at(void **state)
 {
     static const char *const wrong[] = {"memlock=",    "memlock=12X",
                                         "memlock=1KK", "no-such",
-                                        "7",           "a-name-that-is-much-too-long-for-a-family"};
+                                        "7",           "mlx",
+                                        "mlx55",       "MLX5",
+                                        "no-",         "a-name-that-is-much-too-long-for-a-family"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct strict_settings settings = {.on = false};
         const char *bad = NULL;

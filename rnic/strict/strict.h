@@ -53,6 +53,10 @@ void strict_unlock(const void *bytes, uint64_t length);
 void strict_registered(uint32_t key, uint64_t address, uint64_t length);
 /* Engine's lock. Nothing of these bytes is touched by strict mode afterwards. */
 void strict_deregistered(uint32_t key, const void *bytes, uint64_t length);
+/* A bind or a local invalidate was posted, by which a window's key begins or ends; or the window is
+ * freed. Other work is no matter. */
+void strict_window_posted(const struct send_request *request);
+void strict_window_freed(uint32_t key);
 /* Warns of keys, rights (enum access) and ranges that local work has no claim to. */
 void strict_check_sges(const struct memory *memory, struct domain domain, const struct sge *sges,
                        uint32_t count, unsigned rights, const char *what);
@@ -68,11 +72,15 @@ void strict_sends_post(struct qpn qpn, const struct memory *memory, struct domai
                        const struct send_request *request, bool signaled);
 void strict_sends_unpost(struct qpn qpn);
 void strict_sends_reset(struct qpn qpn);
+/* The program itself put the queue pair into error: it does not wait for what fails now. */
+void strict_sends_give_up(struct qpn qpn);
+/* A queue pair goes, and nobody has seen this completion in error. */
+void strict_unseen(const struct completion *completion, const char *status);
 void strict_polled(const struct completion *completion);
 
 /* A receive was posted to this queue. */
 void strict_receive_posted(const struct receive_queue *queue);
-/* The queue goes away. NULL is allowed. */
+/* The queue goes away, or is emptied. NULL is allowed. */
 void strict_receives_end(const struct receive_queue *queue);
 
 /* An object is destroyed, and so many of its events that were got are not acknowledged. */

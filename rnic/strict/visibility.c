@@ -160,7 +160,8 @@ static void refused(struct watcher *watcher, const struct qp *qp,
 
 static void not_ready(struct watcher *watcher, const struct qp *qp)
 {
-    receives_missing(qp_receive_queue(qp), qp_number(qp));
+    receives_missing(qp_receive_queue(qp), qp_number(qp),
+                     qp_service(qp) == SERVICE_UD || qp_service(qp) == SERVICE_UC);
 }
 
 static struct memory *watched_memory;

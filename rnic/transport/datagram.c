@@ -124,7 +124,9 @@ void datagram_receive(struct qp *qp, const struct arrival *arrival, const struct
     }
     const struct receive_slot *waiting = receive_queue_peek(qp->receives);
     if (waiting == NULL) {
-        watch_not_ready(qp);
+        if (!qpn_equal(packet->destination, QPN_MULTICAST)) { /* a group's members may look away */
+            watch_not_ready(qp);
+        }
         environment_refuse(environment, REFUSED_NO_RECEIVE);
         return;
     }

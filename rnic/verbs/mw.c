@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "rnic/memory/window.h"
+#include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
@@ -67,6 +68,9 @@ int mw_free(struct ibv_mw *mw)
     enum status status = window_free(device_memory(engine->device), (struct memory_key){mw->rkey});
     engine_unlock(engine);
     if (status == STATUS_OK) {
+        if (strict_is_on()) {
+            strict_window_freed(mw->rkey);
+        }
         free(mw);
     }
     return errno_of(status);

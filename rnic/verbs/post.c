@@ -60,6 +60,8 @@ int post_request(struct soft_qp *qp, const struct send_request *request)
     error = errno_of_post(qp_post_send(qp->qp, request));
     if (error != 0) {
         strict_sends_unpost(qpn);
+    } else {
+        strict_window_posted(request);
     }
     engine_unlock(qp->engine);
     return error;

@@ -24,8 +24,7 @@ static enum status check_capabilities(const struct ibv_qp_init_attr *init)
                    limits_allow(cap->max_recv_wr, limits->max_qp_wr, "max_qp_wr") &&
                    limits_allow(cap->max_send_sge, limits->max_sge, "max_sge") &&
                    limits_allow(cap->max_recv_sge, limits->max_sge, "max_sge") &&
-                   limits_allow(cap->max_inline_data, limits->max_inline,
-                                "the limit of inline data")
+                   cap->max_inline_data <= limits->max_inline
                ? STATUS_OK
                : STATUS_INVALID;
 }
@@ -331,6 +330,24 @@ static void forget_completions(struct soft_qp *qp)
     }
 }
 
+/* Strict mode's part of that. */
+static void warn_of_unseen(struct soft_qp *qp)
+{
+    const struct ibv_qp *ibv = &qp->extended.qp_base;
+    struct ibv_cq *const queues[] = {ibv->send_cq, ibv->recv_cq};
+    struct completion failure;
+    for (size_t i = 0; i < 2; i++) {
+        struct completion_queue *queue = queue_of(queues[i]);
+        if (queue != NULL &&
+            completion_queue_find_failure(queue, (struct qpn){ibv->qp_num}, &failure)) {
+            struct ibv_wc wc;
+            convert_completion(&failure, &wc);
+            strict_unseen(&failure, ibv_wc_status_str(wc.status));
+            return;
+        }
+    }
+}
+
 /* Programs set for an XRC queue pair what they set for RC; the half that it has no use for is
  * overlooked, as the kernel does. */
 static int without_other_half(enum ibv_qp_type type, int mask)
@@ -398,15 +415,20 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
         engine_lock(qp->engine);
     }
     enum status status = modify_locked(qp, attributes, mask, &core, set);
+    if (strict_is_on() && (mask & IBV_QP_STATE) != 0 && attributes->qp_state == IBV_QPS_ERR) {
+        strict_sends_give_up(qp_number(qp->qp));
+    }
     if (!resets) {
         engine_unlock(qp->engine);
         return errno_of(status);
     }
     if (status == STATUS_OK) {
-        forget_completions(qp);
-        if (strict_is_on()) {
+        if (strict_is_on() && qp->xrcd == NULL) {
+            warn_of_unseen(qp);
             strict_sends_reset(qp_number(qp->qp));
+            strict_receives_end(ibv->srq == NULL ? qp_receive_queue(qp->qp) : NULL);
         }
+        forget_completions(qp);
     }
     unlock_with_queues(qp);
     return errno_of(status);
@@ -448,6 +470,7 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
         return EBUSY;
     }
     if (strict_is_on() && qp->xrcd == NULL) {
+        warn_of_unseen(qp);
         strict_sends_end(qp_number(qp->qp));
         strict_receives_end(ibv->srq == NULL ? qp_receive_queue(qp->qp) : NULL);
     }

@@ -6,9 +6,12 @@ int main(void)
     struct pair pair = pair_open(NULL);
     struct ibv_mr *to = pair_register(&pair, pair_pages(4096), 4096, IBV_ACCESS_LOCAL_WRITE);
     struct ibv_mr *from = pair_register(&pair, pair_pages(4096), 4096, 0);
-    pair_post_receive(&pair.b, to, 4096);
-    expect(pair_post(&pair.a, IBV_WR_SEND, IBV_SEND_SIGNALED, from, 4096, 0, 0) == 0, "a SEND");
-    memset(from->addr, 1, 4096); /* the mistake */
-    expect(pair_poll(&pair.a) == IBV_WC_SUCCESS, "a send");
+    for (int i = 1; i <= 100; i++) { /* some are done sooner than they are spoiled */
+        pair_post_receive(&pair.b, to, 4096);
+        expect(pair_post(&pair.a, IBV_WR_SEND, IBV_SEND_SIGNALED, from, 4096, 0, 0) == 0, "a SEND");
+        memset(from->addr, i, 4096); /* the mistake */
+        expect(pair_poll(&pair.a) == IBV_WC_SUCCESS, "a send");
+        expect(pair_poll(&pair.b) == IBV_WC_SUCCESS, "a receive");
+    }
     return 0;
 }

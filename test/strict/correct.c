@@ -12,10 +12,11 @@ static void wait_for_event(struct pair *pair)
     ibv_ack_cq_events(cq, 1);
 }
 
-int main(void)
+static void run(int more)
 {
     struct pair pair = pair_open(&(struct pair_options){.has_channel = true});
-    const int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    const int all =
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | more;
     struct ibv_mr *from = pair_register(&pair, pair_pages(LENGTH), LENGTH, all);
     struct ibv_mr *to = pair_register(&pair, pair_pages(LENGTH), LENGTH, all);
     for (int round = 0; round < 50; round++) {
@@ -44,5 +45,11 @@ int main(void)
     ibv_dereg_mr(from);
     ibv_dereg_mr(to);
     pair_close(&pair);
+}
+
+int main(void)
+{
+    run(0);
+    run(IBV_ACCESS_ON_DEMAND);
     return 0;
 }

@@ -28,13 +28,13 @@ static int first_gid(struct ibv_context *context, union ibv_gid *ret_gid)
 static struct end open_end(struct pair *pair, const struct pair_options *options,
                            struct ibv_comp_channel *channel)
 {
-    struct end end;
+    struct end end = {0};
     end.cq = ibv_create_cq(pair->context, options->cqe != 0 ? options->cqe : 64, NULL, channel, 0);
     expect(end.cq != NULL, "a completion queue");
     struct ibv_qp_init_attr init = {
         .send_cq = end.cq,
         .recv_cq = end.cq,
-        .qp_type = IBV_QPT_RC,
+        .qp_type = options->datagram ? IBV_QPT_UD : IBV_QPT_RC,
         .cap = {.max_send_wr = options->max_send != 0 ? options->max_send : 16,
                 .max_recv_wr = 16,
                 .max_send_sge = 1,
@@ -44,6 +44,28 @@ static struct end open_end(struct pair *pair, const struct pair_options *options
     end.qp = ibv_create_qp(pair->pd, &init);
     expect(end.qp != NULL, "a queue pair");
     return end;
+}
+
+#define QKEY 0x1111u
+
+static void ready_datagrams(struct pair *pair, struct end *end, const struct end *peer)
+{
+    union ibv_gid gid;
+    struct ibv_ah_attr address = {.is_global = 1, .port_num = 1};
+    address.grh.sgid_index = (uint8_t)first_gid(pair->context, &gid);
+    address.grh.dgid = gid;
+    address.grh.hop_limit = 64;
+    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
+    expect(ibv_modify_qp(end->qp, &attributes,
+                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY) == 0,
+           "INIT");
+    attributes.qp_state = IBV_QPS_RTR;
+    expect(ibv_modify_qp(end->qp, &attributes, IBV_QP_STATE) == 0, "RTR");
+    attributes.qp_state = IBV_QPS_RTS;
+    expect(ibv_modify_qp(end->qp, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN) == 0, "RTS");
+    end->ah = ibv_create_ah(pair->pd, &address);
+    expect(end->ah != NULL, "an address handle");
+    end->peer = peer->qp->qp_num;
 }
 
 static void connect_end(struct pair *pair, const struct pair_options *options, struct end *end,
@@ -67,7 +89,7 @@ static void connect_end(struct pair *pair, const struct pair_options *options, s
         .path_mtu = IBV_MTU_1024,
         .dest_qp_num = peer->qp->qp_num,
         .max_dest_rd_atomic = 1,
-        .min_rnr_timer = 12,
+        .min_rnr_timer = options->rnr_timer != 0 ? options->rnr_timer : 12,
         .ah_attr = {.is_global = 1,
                     .port_num = 1,
                     .grh = {.dgid = gid, .sgid_index = (uint8_t)index, .hop_limit = 64}},
@@ -80,7 +102,9 @@ static void connect_end(struct pair *pair, const struct pair_options *options, s
         .qp_state = IBV_QPS_RTS,
         .timeout = 14,
         .retry_cnt = 7,
-        .rnr_retry = options->rnr_retry != 0 ? options->rnr_retry : 7,
+        .rnr_retry = options->never_retries    ? 0
+                     : options->rnr_retry != 0 ? options->rnr_retry
+                                               : 7,
         .max_rd_atomic = 1,
     };
     expect(ibv_modify_qp(end->qp, &attributes,
@@ -107,6 +131,11 @@ struct pair pair_open(const struct pair_options *options)
     }
     pair.a = open_end(&pair, options, NULL);
     pair.b = open_end(&pair, options, pair.channel);
+    if (options->datagram) {
+        ready_datagrams(&pair, &pair.a, &pair.b);
+        ready_datagrams(&pair, &pair.b, &pair.a);
+        return pair;
+    }
     connect_end(&pair, options, &pair.a, &pair.b);
     connect_end(&pair, options, &pair.b, &pair.a);
     return pair;
@@ -114,6 +143,9 @@ struct pair pair_open(const struct pair_options *options)
 
 void pair_close(struct pair *pair)
 {
+    if (pair->a.ah != NULL) {
+        expect(ibv_destroy_ah(pair->a.ah) == 0 && ibv_destroy_ah(pair->b.ah) == 0, "freed AHs");
+    }
     expect(ibv_destroy_qp(pair->a.qp) == 0 && ibv_destroy_qp(pair->b.qp) == 0, "destroyed QPs");
     expect(ibv_destroy_cq(pair->a.cq) == 0 && ibv_destroy_cq(pair->b.cq) == 0, "destroyed CQs");
     if (pair->channel != NULL) {
@@ -151,8 +183,14 @@ int pair_post(struct end *end, enum ibv_wr_opcode opcode, unsigned flags, struct
     struct ibv_sge sge = {.addr = (uintptr_t)local->addr, .length = length, .lkey = local->lkey};
     struct ibv_send_wr wr = {.opcode = opcode, .send_flags = flags, .sg_list = &sge, .num_sge = 1};
     struct ibv_send_wr *bad;
-    wr.wr.rdma.remote_addr = remote_address;
-    wr.wr.rdma.rkey = remote_key;
+    if (end->ah != NULL) {
+        wr.wr.ud.ah = end->ah;
+        wr.wr.ud.remote_qpn = end->peer;
+        wr.wr.ud.remote_qkey = QKEY;
+    } else {
+        wr.wr.rdma.remote_addr = remote_address;
+        wr.wr.rdma.rkey = remote_key;
+    }
     return ibv_post_send(end->qp, &wr, &bad);
 }
 

@@ -1,4 +1,4 @@
-/* Two connected RC queue pairs in one process, for programs that make one mistake each. */
+/* Two connected queue pairs in one process, for programs that make one mistake each. */
 #ifndef WEIR_TEST_STRICT_PAIR_H
 #define WEIR_TEST_STRICT_PAIR_H
 
@@ -15,6 +15,9 @@ struct pair_options {
     unsigned access;                  /* qp_access_flags of both; 0: everything remote */
     bool no_access;                   /* really none */
     uint8_t rnr_retry;                /* 0: 7, for ever */
+    bool never_retries;               /* really 0 */
+    uint8_t rnr_timer;                /* 0: 12, 640 us */
+    bool datagram;                    /* UD instead of RC; buffers begin with 40 bytes of GRH */
     struct ibv_comp_channel *channel; /* of b's completions */
     bool has_channel;
 };
@@ -22,6 +25,8 @@ struct pair_options {
 struct end {
     struct ibv_cq *cq;
     struct ibv_qp *qp;
+    struct ibv_ah *ah; /* UD: the peer's */
+    uint32_t peer;     /* likewise its queue pair */
 };
 
 struct pair {

@@ -46,6 +46,8 @@ for program in "$@"; do
     name=$(basename "$program" | tr _ -)
     case $name in
     correct*) expected= ;;
+    late-receive*) expected=late-receive ;;
+    unpolled*) expected=unpolled ;;
     dead-key*) expected=dead-key ;;
     wrong-access*) expected=wrong-access ;;
     *) expected=$name ;;
