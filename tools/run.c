@@ -28,6 +28,8 @@ const char run_usage[] =
     "                          infiniband (for programs that refuse anything else)\n"
     "  -s, --strict[=WHAT]     limits and surprises of a real adapter, and a warning in words\n"
     "                          for each mistake that one would punish\n"
+    "                          WHAT, a list: mlx5 (the default), mlx4, irdma, bnxt or rxe, whose\n"
+    "                          limits hold; memlock=SIZE; no-PITFALL\n"
     "  -H, --host-devices      list the machine's own RDMA devices behind ours, for programs that\n"
     "                          choose by name; rdma_cm goes over ours. Implies --no-paths: /sys\n"
     "                          and /dev are then the machine's\n"

@@ -133,15 +133,30 @@ uint32_t strict_sends_room(struct qpn qpn, uint32_t unpolled)
     return used < capacity ? (uint32_t)(capacity - used) : 0;
 }
 
-/* Order matters, as bytes that changed places are changed. */
+#define LANES 4
+
+static uint64_t mix(uint64_t digest, uint64_t word)
+{
+    return (digest ^ word) * 0x9e3779b97f4a7c15;
+}
+
+/* Order matters, as bytes that changed places are changed. Several words at a time, each in its own
+ * chain: the processor need not wait for one product before it begins the next. */
 static uint64_t digest_of(uint64_t digest, const uint8_t *bytes, uint64_t length)
 {
-    uint64_t word = 0;
-    for (uint64_t at = 0; at < length; at += sizeof word) {
-        word = 0;
-        memcpy(&word, bytes + at, length - at < sizeof word ? length - at : sizeof word);
-        digest = (digest ^ word) * 0x9e3779b97f4a7c15;
-        digest ^= digest >> 29;
+    uint64_t lanes[LANES] = {digest, ~digest, digest + 1, digest - 2};
+    uint64_t words[LANES];
+    for (; length >= sizeof words; bytes += sizeof words, length -= sizeof words) {
+        memcpy(words, bytes, sizeof words);
+        for (int i = 0; i < LANES; i++) {
+            lanes[i] = mix(lanes[i], words[i]);
+        }
+    }
+    memset(words, 0, sizeof words);
+    memcpy(words, bytes, length);
+    for (int i = 0; i < LANES; i++) {
+        lanes[i] = mix(lanes[i], words[i]);
+        digest = mix(digest ^ digest >> 29, lanes[i] ^ lanes[i] >> 31);
     }
     return digest;
 }

@@ -12,7 +12,7 @@ import time
 import pysuite
 import rows
 from model import Failed, Skipped, shorten
-from stage import OUR_WARNING, SANITIZER_REPORT, Stage, play, run_quietly
+from stage import SANITIZER_REPORT, Stage, play, run_quietly
 
 
 def our_frame():
@@ -94,8 +94,7 @@ def main():
     except Exception as error:  # of the harness itself
         result.update(status="fail", reason=f"{type(error).__name__}: {error}")
     result["seconds"] = time.monotonic() - begin
-    found = re.findall(OUR_WARNING, stage.all_text(), re.MULTILINE)
-    result["warnings"] = sorted(set(found))[:10]
+    result["warnings"] = stage.warnings()
     stage.close()
     with open(sys.argv[2], "w") as file:
         json.dump(result, file)

@@ -17,7 +17,7 @@ from model import Evidence, Failed, Output, Skipped, shorten
 
 REFUSED = r"REJECTED, error:? 8|event bl blka 8|RDMA_CM_EVENT_REJECTED|Connection refused"
 SANITIZER_REPORT = r"ERROR: AddressSanitizer|: runtime error: |WARNING: ThreadSanitizer"
-OUR_WARNING = r"^weir(?: strict)?: .*"
+OUR_WARNING = r"^weir(?: strict)?: .*\n?(?:^    .*\n?)*"  # and what is indented below it
 
 
 def run_quietly(*command):
@@ -101,7 +101,7 @@ class Stage:
         env = dict(os.environ, WEIR_LIBRARY_DIR=self.dropin(), LC_ALL="C.UTF-8", HOME=self.folder)
         env.update(self.environment)
         if self.settings["strict"]:
-            env["WEIR_STRICT"] = "1"
+            env.update(WEIR_STRICT="1", WEIR_STRICT_LOG=os.path.join(self.folder, "strict.log"))
         return env
 
     def environment_on_weir(self, options=""):
@@ -198,6 +198,16 @@ class Stage:
             with open(path, errors="replace") as file:
                 text.append(file.read())
         return "\n".join(text)
+
+    def warnings(self):
+        """What our libraries complained of, strict mode with its backtraces; each once."""
+        text = self.all_text()
+        log = os.path.join(self.folder, "strict.log")
+        if os.path.exists(log):
+            with open(log, errors="replace") as file:
+                text += "\n" + file.read()
+        found = re.findall(OUR_WARNING, text, re.MULTILINE)
+        return sorted({warning.rstrip("\n") for warning in found})[:10]
 
     def all_text(self):
         return "\n".join(process.text() for process in self.processes)
