@@ -37,11 +37,11 @@ static const struct receive_queue *queue(size_t number)
 /* Of a queue pair whose receives are shared. */
 static void no_queue_starves(void **state)
 {
-    receives_missing(queue(1), (struct qpn){17});
+    receives_missing(queue(1), (struct qpn){17}, false);
     strict_receives_end(NULL);
     strict_receive_posted(queue(2));
     assert_int_equal(pitfall_count(PITFALL_LATE_RECEIVE), 0);
-    receives_missing(NULL, (struct qpn){18});
+    receives_missing(NULL, (struct qpn){18}, false);
     strict_receives_end(NULL);
     assert_int_equal(pitfall_count(PITFALL_LATE_RECEIVE), 0);
     strict_receive_posted(queue(1));

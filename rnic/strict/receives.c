@@ -55,8 +55,8 @@ static struct hungry *find(const struct receive_queue *queue)
 
 void receives_missing(const struct receive_queue *queue, struct qpn qpn, bool may_be_lost)
 {
-    if (queue == NULL || (may_be_lost && receive_queue_was_used(queue))) {
-        return; /* NULL: a shared one that the peer names and nobody has */
+    if (queue == NULL) {
+        return; /* a shared one that the peer names and nobody has */
     }
     pthread_mutex_lock(&hungry.lock);
     struct hungry *entry = find(queue);

@@ -5,9 +5,8 @@
 #include "rnic/queue/receive_queue.h"
 #include "rnic/wire/ids.h"
 
-/* A message for `qpn` found nothing in `queue` (NULL: there is no queue any more). Messages of
- * unreliable services may be lost, and programs count on it: only one that comes before the first
- * receive is remarkable. */
+/* A message for `qpn` found nothing in `queue` (NULL: there is no queue any more). Of one
+ * that may be lost nothing is said unless a receive follows. */
 void receives_missing(const struct receive_queue *queue, struct qpn qpn, bool may_be_lost);
 
 #endif

@@ -160,8 +160,13 @@ static void refused(struct watcher *watcher, const struct qp *qp,
 
 static void not_ready(struct watcher *watcher, const struct qp *qp)
 {
-    receives_missing(qp_receive_queue(qp), qp_number(qp),
-                     qp_service(qp) == SERVICE_UD || qp_service(qp) == SERVICE_UC);
+    const struct receive_queue *queue = qp_receive_queue(qp);
+    bool may_be_lost = qp_service(qp) == SERVICE_UD || qp_service(qp) == SERVICE_UC;
+    if (may_be_lost && queue != NULL && receive_queue_was_used(queue)) {
+        return; /* programs count on such losses; only before the first receive they are a mistake
+                 */
+    }
+    receives_missing(queue, qp_number(qp), may_be_lost);
 }
 
 static struct memory *watched_memory;
