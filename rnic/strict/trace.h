@@ -1,8 +1,4 @@
-/* A place in the program: where something was posted, registered, destroyed.
- *
- * Taken for every request that is posted, so it must be cheap: a thread remembers its latest traces
- * together with the places on its stack where their return addresses lie. As long as these still
- * hold the same addresses, the trace is the same, and nothing is unwound. Thread-safe. */
+/* A place in the program: where something was posted, registered, destroyed. Thread-safe. */
 #ifndef WEIR_STRICT_TRACE_H
 #define WEIR_STRICT_TRACE_H
 
