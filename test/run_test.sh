@@ -150,10 +150,10 @@ print(verbs.ibv_get_device_name(verbs.ibv_get_device_list(None)[0]))'
 
 several_devices() {
     local devices
-    devices=$(weir_run --devices 3 ls /sys/class/infiniband | tr '\n' ' ')
+    devices=$(weir_run --devices=3 ls /sys/class/infiniband | tr '\n' ' ')
     echo "$devices"
     [ "$devices" = "weir0 weir1 weir2 " ] || return 1
-    wants '^InfiniBand$' weir_run --link-layer infiniband \
+    wants '^InfiniBand$' weir_run --link-layer=infiniband \
         cat /sys/class/infiniband/weir0/ports/1/link_layer
 }
 
