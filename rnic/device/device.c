@@ -89,6 +89,8 @@ enum status device_create(const struct device_config *config, struct device **re
     device->next_qpn = (uint32_t)random_below(&random, config->qpn_count);
     device->management.psn = psn_make((uint32_t)random_u64(&random));
     status = create_parts(device, config, random_u64(&random));
+    /* A SEND that another process's shared queue was to get finds none here, not a wrong one. */
+    device->next_xrc_queue = (uint32_t)random_u64(&random) & XRC_NUMBER_MASK;
     if (status != STATUS_OK) {
         free_device(device);
         return status;

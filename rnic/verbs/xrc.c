@@ -4,7 +4,8 @@
  * it again gives another handle of the same one. It ends with its last handle. The limit: domains
  * are known within a process only. Two processes that open the same file get domains of their own,
  * so a target in one process never feeds a shared receive queue of another, and ibv_open_qp finds
- * the targets of its own process. All programs that Debian ships keep the two together.
+ * the targets of its own process. Numbers of such queues begin anywhere in each process: a message
+ * for another's is refused. ibv_xsrq_pingpong with several clients needs more.
  *
  * Not here: shared receive queues of a domain (srq.c), creating queue pairs (qp.c).
  *
