@@ -1,18 +1,12 @@
 /* librdmacm.so.1 as programs see it: error returns, and both ends of a connection in one process.
  * Uses public calls only. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "rnic/rdmacm/event_test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -35,26 +29,6 @@ static struct sockaddr_in loopback(uint16_t port)
 {
     return (struct sockaddr_in){
         .sin_family = AF_INET, .sin_port = port, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-}
-
-/* The next event, within five seconds; of that kind. The caller acknowledges it. */
-static struct rdma_cm_event *expect(struct rdma_event_channel *channel,
-                                    enum rdma_cm_event_type type)
-{
-    struct rdma_cm_event *event;
-    struct pollfd wait = {.fd = channel->fd, .events = POLLIN};
-    assert_int_equal(poll(&wait, 1, 5000), 1);
-    assert_int_equal(rdma_get_cm_event(channel, &event), 0);
-    if (event->event != type) {
-        fail_msg("%s instead of %s (status %d)", rdma_event_str(event->event), rdma_event_str(type),
-                 event->status);
-    }
-    return event;
-}
-
-static void pass(struct rdma_event_channel *channel, enum rdma_cm_event_type type)
-{
-    assert_int_equal(rdma_ack_cm_event(expect(channel, type)), 0);
 }
 
 static void create_qp(struct rdma_cm_id *id)
