@@ -80,17 +80,20 @@ static uint32_t owner_of(const struct ingress *ingress, const struct path *path,
 }
 
 /* The ICRC fits, for an identification and DF that its sender may have used. */
-static bool is_sound(struct ingress *ingress, const struct path *path, const uint8_t *bytes,
-                     uint32_t body, uint32_t icrc, uint32_t place)
+static enum packet_refusal check(struct ingress *ingress, const struct path *path,
+                                 const uint8_t *bytes, uint32_t body, uint32_t place)
 {
     struct path sender = path_reverse(path);
     struct roce_ip ip, hint = {.identification = (uint16_t)place, .dont_fragment = true};
-    if (!roce_icrc_verify(&sender, &hint, bytes, body, icrc, &ip)) {
-        return false;
+    if (!roce_icrc_verify(&sender, &hint, bytes, body, roce_icrc_load(bytes + body), &ip)) {
+        return REFUSED_ICRC;
     }
-    return !gid_is_ipv4(&sender.local) ||
-           (ip.dont_fragment &&
-            senders_believe(&ingress->senders, &sender.local, ip.identification));
+    if (gid_is_ipv4(&sender.local) &&
+        (!ip.dont_fragment ||
+         !senders_believe(&ingress->senders, ingress->now, &sender.local, ip.identification))) {
+        return REFUSED_IDENTIFICATION;
+    }
+    return REFUSED_NOT;
 }
 
 static void keep(struct ingress *ingress, const struct arrival *arrival, const uint8_t *bytes,
@@ -100,14 +103,12 @@ static void keep(struct ingress *ingress, const struct arrival *arrival, const u
         device_refuse(ingress->device, REFUSED_TRUNCATED);
         return;
     }
-    uint32_t body = length - ICRC_LENGTH, icrc = 0;
-    for (uint32_t i = 0; i < ICRC_LENGTH; i++) {
-        icrc |= (uint32_t)bytes[body + i] << 8 * i;
-    }
-    if (is_sound(ingress, &arrival->path, bytes, body, icrc, place)) {
+    uint32_t body = length - ICRC_LENGTH;
+    enum packet_refusal refusal = check(ingress, &arrival->path, bytes, body, place);
+    if (refusal == REFUSED_NOT) {
         device_receive(ingress->device, ingress->now, arrival, bytes, body);
     } else {
-        device_refuse(ingress->device, REFUSED_ICRC);
+        device_refuse(ingress->device, refusal);
     }
 }
 

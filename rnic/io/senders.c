@@ -1,28 +1,61 @@
 #include "rnic/io/senders.h"
 
-#define SMALL_LIMIT 64u /* of identifications: the longest segmented send */
-#define HABIT       16u /* so many small ones are no chance: for random ones 2^-160 */
-#define CHANGE      8u  /* so many others in a row are no damage: somebody else has the address */
+#define MILLISECOND_NS UINT64_C(1000000)
 
-bool senders_believe(struct senders *senders, const struct gid *sender, uint16_t identification)
+static struct sender *place_of(struct senders *senders, const struct gid *gid)
 {
     uint32_t hash = 0;
-    for (uint32_t i = 0; i < sizeof sender->bytes; i++) {
-        hash = hash * 31 + sender->bytes[i];
+    for (uint32_t i = 0; i < sizeof gid->bytes; i++) {
+        hash = hash * 31 + gid->bytes[i];
     }
-    uint32_t at = hash % SENDERS_PLACES;
-    if (!gid_equal(&senders->places[at].gid, sender)) {
-        senders->places[at].gid = *sender;
-        senders->places[at].small = senders->places[at].large = 0;
+    return &senders->places[hash % SENDERS_PLACES];
+}
+
+static bool continues(uint16_t before, uint64_t idle_ns, uint16_t identification)
+{
+    uint64_t ahead = SENDERS_NEAR + idle_ns / MILLISECOND_NS;
+    return (uint16_t)(identification - before) <= ahead ||
+           (uint16_t)(before - identification) <= SENDERS_NEAR;
+}
+
+static uint8_t one_more(uint8_t count)
+{
+    return count < SENDERS_HABIT ? count + 1 : count;
+}
+
+static void learn(struct sender *sender, struct instant now, uint16_t identification, bool counting)
+{
+    if (identification >= SENDERS_SMALL) {
+        sender->restarts = 0;
+    } else if (identification <= sender->latest) { /* who counts gets there, too, but goes on */
+        sender->restarts = one_more(sender->restarts);
     }
-    if (identification < SMALL_LIMIT) {
-        senders->places[at].small += senders->places[at].small < HABIT;
-        senders->places[at].large = 0;
-        return true;
+    sender->counting = counting ? one_more(sender->counting) : 0;
+    bool overtaken = counting && (int16_t)(identification - sender->furthest) < 0;
+    sender->furthest = overtaken ? sender->furthest : identification;
+    sender->latest = identification;
+    sender->seen = now;
+    sender->has_stray = false;
+}
+
+bool senders_believe(struct senders *senders, struct instant now, const struct gid *gid,
+                     uint16_t identification)
+{
+    struct sender *sender = place_of(senders, gid);
+    if (!gid_equal(&sender->gid, gid)) {
+        *sender =
+            (struct sender){.gid = *gid, .latest = identification, .furthest = identification};
     }
-    if (senders->places[at].small == HABIT && ++senders->places[at].large < CHANGE) {
+    uint64_t idle_ns = instant_elapsed_ns(sender->seen, now);
+    bool counting = continues(sender->furthest, idle_ns, identification);
+    bool breaks = sender->restarts == SENDERS_HABIT
+                      ? identification >= SENDERS_SMALL
+                      : sender->counting == SENDERS_HABIT && !counting;
+    if (breaks && !(sender->has_stray && continues(sender->stray, 0, identification))) {
+        sender->has_stray = true;
+        sender->stray = identification;
         return false;
     }
-    senders->places[at].small = 0;
+    learn(sender, now, identification, counting && !breaks);
     return true;
 }

@@ -2,9 +2,20 @@
  * another identification.
  *
  * The ICRC covers the identification, which a UDP socket never tells, so any is taken that fits
- * (rnic/wire/roce.h). Insisting on DF, which Weir, rxe and hardware set, a packet damaged at random
- * passes with probability 2^-16. Weir and hardware number from 0 or not at all, rxe at random:
- * of a sender that was seen to keep below 64 nothing else is taken, which makes it 2^-26.
+ * (rnic/wire/roce.h), and of a packet damaged at random one in 2^16 passes with DF known. Fewer do
+ * where the sender has shown a habit:
+ *
+ *     sender                          identification           accepted of 2^32     chance
+ *     Weir, hardware                  0, or counts from 0      64                   2^-26
+ *     rxe                             counts, with gaps        8193, one more per   2^-19
+ *                                     while idle               idle millisecond
+ *     not known yet, or any other     any                      2^16                 2^-16
+ *     over IPv6                       none                     1                    2^-32
+ *
+ * rxe takes its identifications from the kernel's counter for the pair of addresses, which skips at
+ * random up to one for each timer tick since it was last used. A packet that breaks the habit is
+ * refused, to the transport a loss; a second one that continues it is no damage but a new habit: a
+ * host that has restarted, another one at that address, or a long blackout.
  *
  * Bounded: senders that share a place forget each other, which costs protection only. */
 #ifndef WEIR_IO_SENDERS_H
@@ -13,19 +24,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rnic/base/time.h"
 #include "rnic/wire/ids.h"
 
 #define SENDERS_PLACES 256u
+#define SENDERS_SMALL  64u   /* of identifications: the longest segmented send */
+#define SENDERS_NEAR   4096u /* skipped or lost; or, as many back, overtaken */
+#define SENDERS_HABIT  16u   /* so many in a row are no chance: for random ones 2^-48 at most */
+
+struct sender {
+    struct gid gid;
+    uint16_t latest;
+    uint16_t furthest;
+    struct instant seen;
+    uint8_t restarts; /* small ones not above the one before, and none that is not small */
+    uint8_t counting; /* in a row; both up to SENDERS_HABIT */
+    bool has_stray;   /* the latest packet was refused */
+    uint16_t stray;
+};
 
 struct senders {
-    struct {
-        struct gid gid;
-        uint8_t small; /* low identifications, one after another, up to the point that counts */
-        uint8_t large; /* others in a row that were refused since */
-    } places[SENDERS_PLACES];
+    struct sender places[SENDERS_PLACES];
 };
 
 /* A packet of this sender fits with this identification: whether to believe it. */
-bool senders_believe(struct senders *senders, const struct gid *sender, uint16_t identification);
+bool senders_believe(struct senders *senders, struct instant now, const struct gid *gid,
+                     uint16_t identification);
 
 #endif

@@ -220,6 +220,7 @@ const char *packet_refusal_name(enum packet_refusal refusal)
         [REFUSED_PAD] = "pad",
         [REFUSED_PAYLOAD_LENGTH] = "payload_length",
         [REFUSED_ICRC] = "icrc",
+        [REFUSED_IDENTIFICATION] = "identification",
         [REFUSED_FRAMING] = "framing",
         [REFUSED_PKEY] = "pkey",
         [REFUSED_QKEY] = "qkey",

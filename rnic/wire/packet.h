@@ -34,7 +34,8 @@ enum packet_refusal {
     REFUSED_PAD,            /* pad count without that many bytes, or not to a multiple of 4 */
     REFUSED_PAYLOAD_LENGTH, /* payload above 4096, or where none may be */
     REFUSED_ICRC,
-    REFUSED_FRAMING, /* IP or UDP lengths that do not fit together */
+    REFUSED_IDENTIFICATION, /* the ICRC fits, but only for an IPv4 header its sender never sends */
+    REFUSED_FRAMING,        /* IP or UDP lengths that do not fit together */
     REFUSED_PKEY,
     REFUSED_QKEY,
     REFUSED_NO_QP,      /* no queue pair of that number */
