@@ -66,6 +66,7 @@ def prepare(stage, row):
     stage.run_options = row.run_options
     stage.environment = row.environment
     stage.valgrind = stage.settings["valgrind"]
+    stage.sanitized_environment = row.sanitized_environment
 
 
 def row_of(settings):
@@ -95,6 +96,7 @@ def main():
         result.update(status="fail", reason=f"{type(error).__name__}: {error}")
     result["seconds"] = time.monotonic() - begin
     result["warnings"] = stage.warnings()
+    result["notes"] = stage.notes
     stage.close()
     with open(sys.argv[2], "w") as file:
         json.dump(result, file)

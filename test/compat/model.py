@@ -59,6 +59,7 @@ class Row:
     paths: bool = False  # looks into /sys and /dev, where only `weir run` shows the device
     sanitized: bool = True  # False: `note` says why it does not run on a sanitized library
     note: str = ""
+    sanitized_environment: dict = dataclasses.field(default_factory=dict)  # on such libraries, besides
     group: str = ""
     packages: tuple = ()
 

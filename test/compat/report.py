@@ -50,6 +50,8 @@ def show(row, result):
         print(indent(reason))
     elif result["warnings"]:
         print(indent("\n".join(result["warnings"])))
+    if result.get("notes"):
+        print(indent("\n".join(result["notes"])))
     sys.stdout.flush()
 
 
