@@ -87,7 +87,9 @@ void describe_bytes(unsigned from, unsigned to, const uint8_t *bytes, uint32_t l
         return;
     }
     add_name(&text, &packet);
-    add(&text, " psn=%u", packet.psn.value);
+    if (packet.info->operation != OPERATION_CONGESTION) {
+        add(&text, " psn=%u", packet.psn.value);
+    }
     if (packet.info->has_reth) {
         add(&text, " length=%u", packet.dma_length);
     }
@@ -117,6 +119,7 @@ void describe_frame(struct simulator *simulator, const struct frame *frame, enum
         [FATE_CORRUPTED] = " corrupted",
         [FATE_DUPLICATED] = " duplicated",
         [FATE_DELAYED] = " delayed",
+        [FATE_MARKED] = " marked",
         [FATE_REFUSED] = " refused",
     };
     char text[DESCRIPTION_MAX];

@@ -6,6 +6,7 @@
 #include "rnic/base/check.h"
 #include "sim/describe.h"
 
+#define ECN_BITS  3u
 #define FRAME_MAX (PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 4u)
 
 struct gid network_gid(unsigned index, bool ipv6)
@@ -82,6 +83,11 @@ static enum fate choose_fate(struct network *network, struct network_link *link,
     if (dice_chance(&network->dice, config->reorder)) {
         return FATE_DELAYED;
     }
+    bool capable = (frame->path.traffic_class & ECN_BITS) != 0;
+    bool full = config->mark_above > 0 && link->queued >= config->mark_above;
+    if (capable && (full || dice_chance(&network->dice, config->mark))) {
+        return FATE_MARKED;
+    }
     return FATE_PASS;
 }
 
@@ -135,7 +141,10 @@ static void deliver(void *context, uint64_t unused)
     if (network->observer != NULL) {
         network->observer->delivered(network->observer, frame);
     }
-    struct arrival arrival = {.path = path_reverse(&frame->path)};
+    struct arrival arrival = {
+        .path = path_reverse(&frame->path),
+        .congestion_experienced = (frame->path.traffic_class & ECN_BITS) == ECN_BITS,
+    };
     port->end->deliver(port->end, &arrival, frame->bytes, frame->length);
     free(frame);
 }
@@ -220,6 +229,10 @@ static void launch(struct network *network, struct network_link *link, struct fr
         network->delayed++;
         arrives = instant_after(
             arrives, 1 + dice_below(&network->dice, (uint32_t)link->config.reorder_ns + 1000));
+        break;
+    case FATE_MARKED:
+        network->marked++;
+        frame->path.traffic_class |= ECN_BITS;
         break;
     case FATE_PASS:
     case FATE_REFUSED:

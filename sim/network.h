@@ -28,7 +28,9 @@ struct link_config {
     uint32_t duplicate;
     uint32_t reorder; /* delays a frame by up to reorder_ns, so that others overtake it */
     uint64_t reorder_ns;
-    uint32_t corrupt; /* flips one to three bits */
+    uint32_t mark;       /* ECN, of frames whose sender is capable */
+    uint32_t mark_above; /* always with so many frames queued; 0: never */
+    uint32_t corrupt;    /* flips one to three bits */
 };
 
 /* What becomes of one frame. */
@@ -38,6 +40,7 @@ enum fate {
     FATE_CORRUPTED,
     FATE_DUPLICATED,
     FATE_DELAYED,
+    FATE_MARKED,  /* congestion experienced */
     FATE_REFUSED, /* the sink says "full": there is no frame yet */
 };
 
@@ -98,7 +101,7 @@ struct network {
                         uint32_t length);
     void *script_context;
 
-    uint64_t sent, lost, corrupted, duplicated, delayed, refusals, unroutable;
+    uint64_t sent, marked, lost, corrupted, duplicated, delayed, refusals, unroutable;
     uint64_t corrupted_delivered[HOST_MAX]; /* corrupted frames that reached a living host */
     uint32_t in_flight;
 };

@@ -16,7 +16,8 @@ static const struct profile profiles[] = {
      .pairs_max = 3,
      .ops_max = 16,
      .illegal_percent = 0,
-     .late_percent = 40},
+     .late_percent = 40,
+     .link = {.mark = 100000}},
     {.name = "illegal",
      .strict = true,
      .pairs_max = 3,
@@ -96,6 +97,7 @@ static const struct profile profiles[] = {
               .reorder_ns = 20000,
               .duplicate = 10000,
               .corrupt = 10000,
+              .mark = 20000,
               .refuse = 30000}},
 };
 
@@ -379,6 +381,7 @@ static void join(struct world *world, struct end *end, struct end *peer)
     uint16_t port = (uint16_t)(49152 + dice_below(&world->plan, 16384));
     end->peer = peer;
     end->attributes.path = network_path(end->host->index, peer->host->index, world->ipv6, port);
+    end->attributes.path.traffic_class = 2; /* ECN-capable */
     end->attributes.destination = peer->qpn;
     end->attributes.receive_psn = peer->attributes.send_psn;
     end->attributes.path_mtu = end->mtu;

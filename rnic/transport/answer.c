@@ -39,7 +39,10 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
     struct pace *pace = &qp->responder.pace;
     bool paced = answer_is_paced(qp, entry);
     if (paced && !pace_may_send(pace, now)) {
-        qp_set_deadline(qp, pace->resume);
+        qp_set_deadline(qp, pace->throttle.resume);
+        return STEP_IDLE;
+    }
+    if (!qp_may_send_data(qp, now)) {
         return STEP_IDLE;
     }
     uint32_t index = entry->next;
@@ -69,6 +72,7 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
     if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
         return STEP_FULL;
     }
+    rate_sent(&qp->rate, now, length);
     if (paced) {
         pace_sent(pace, now, length);
     }

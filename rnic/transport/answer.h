@@ -11,7 +11,8 @@
 struct qp;
 struct replay_entry;
 
-/* IDLE also while a response waits for its time: `pace.resume` then. */
+/* IDLE also while a response waits for its time: `throttle.resume` of `pace` or of the queue pair's
+ * rate then. */
 enum step answer_transmit(struct qp *qp, struct instant now);
 /* A response longer than all that the device has in flight on one queue pair. Our own requester
  * never asks for one. */

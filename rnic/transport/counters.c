@@ -21,7 +21,9 @@ static const char *const names[COUNTER_COUNT] = {
     [COUNTER_DUPLICATE_REQUESTS] = "duplicate_requests",
     [COUNTER_OUT_OF_SEQUENCE] = "out_of_sequence",
     [COUNTER_SINK_FULL] = "sink_full",
-    [COUNTER_CONGESTION_MARKS] = "congestion_marks",
+    [COUNTER_CONGESTION_MARKS] = "np_ecn_marked_roce_packets", /* the names that mlx5 has */
+    [COUNTER_CNP_SENT] = "np_cnp_sent",
+    [COUNTER_CNP_HANDLED] = "rp_cnp_handled",
 };
 
 const char *counter_name(enum counter counter)

@@ -25,6 +25,8 @@ enum counter {
     COUNTER_OUT_OF_SEQUENCE,
     COUNTER_SINK_FULL,
     COUNTER_CONGESTION_MARKS, /* packets that came with ECN CE */
+    COUNTER_CNP_SENT,
+    COUNTER_CNP_HANDLED, /* of a queue pair's own peer */
     COUNTER_COUNT,
 };
 

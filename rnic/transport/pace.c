@@ -1,10 +1,4 @@
-/* `due` runs ahead by the time that each packet takes at the rate; it lags behind the clock by a
- * burst at most. */
 #include "rnic/transport/pace.h"
-
-#define MILLISECOND_NS UINT64_C(1000000)
-#define BURST_NS       UINT64_C(100000)
-#define REST_NS        UINT64_C(50000) /* a wait is worth a timer */
 
 #define RATE_START   (UINT64_C(1) << 18)
 #define RATE_MAX     (UINT64_C(1) << 22)
@@ -21,15 +15,7 @@ void pace_reset(struct pace *pace)
 
 bool pace_may_send(struct pace *pace, struct instant now)
 {
-    if (!pace->waiting && instant_before(now, pace->due)) {
-        pace->waiting = true;
-        pace->resume = instant_after(pace->due, REST_NS);
-    }
-    if (pace->waiting && instant_before(now, pace->resume)) {
-        return false;
-    }
-    pace->waiting = false;
-    return true;
+    return throttle_may_pass(&pace->throttle, now);
 }
 
 static void grow(struct pace *pace)
@@ -48,9 +34,7 @@ static void grow(struct pace *pace)
 
 void pace_sent(struct pace *pace, struct instant now, uint32_t bytes)
 {
-    struct instant earliest = {now.ns > BURST_NS ? now.ns - BURST_NS : 0};
-    struct instant start = instant_before(pace->due, earliest) ? earliest : pace->due;
-    pace->due = instant_after(start, bytes * MILLISECOND_NS / pace->rate);
+    throttle_passed(&pace->throttle, now, bytes, pace->rate);
     pace->clean += bytes;
     grow(pace);
 }

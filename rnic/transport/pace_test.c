@@ -20,8 +20,8 @@ static uint64_t run(struct pace *pace, struct instant *now, uint64_t duration_ns
             pace_sent(pace, *now, PACKET);
             bytes += PACKET;
         } else {
-            assert_true(instant_before(*now, pace->resume));
-            *now = pace->resume;
+            assert_true(instant_before(*now, pace->throttle.resume));
+            *now = pace->throttle.resume;
         }
     }
     return bytes;

@@ -329,8 +329,9 @@ void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
 {
     struct environment *environment = qp->environment;
     enum qp_state state = qp_state_now(qp);
+    bool is_notice = packet->info->operation == OPERATION_CONGESTION && qp->service != SERVICE_UD;
     bool answers_none = qp->service == SERVICE_XRC && packet->info->is_request != qp->is_target;
-    if (packet->info->service != qp->service || answers_none) {
+    if (!is_notice && (packet->info->service != qp->service || answers_none)) {
         environment_refuse(environment, REFUSED_SERVICE);
         return;
     }
@@ -344,6 +345,13 @@ void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
             responder_receive_in_error(qp);
         }
         return;
+    }
+    if (is_notice) {
+        notice_receive(qp, now);
+        return;
+    }
+    if (arrival->congestion_experienced && qp->service != SERVICE_UD) {
+        notice_marked(qp, now);
     }
     if (state == QP_RTR && !qp->established_raised && packet->info->is_request) {
         qp->established_raised = true;
@@ -375,15 +383,23 @@ void qp_look(struct qp *qp)
     }
 }
 
-/* A response that waits for its time. */
-static void resume_answer(struct qp *qp, struct instant now)
+bool qp_may_send_data(struct qp *qp, struct instant now)
 {
-    const struct pace *pace = &qp->responder.pace;
-    if (!pace->waiting) {
+    bool may = rate_may_send(&qp->rate, now);
+    if (!may) {
+        qp_set_deadline(qp, qp->rate.throttle.resume);
+    }
+    return may;
+}
+
+/* What waits for its time. */
+static void resume(struct qp *qp, const struct throttle *throttle, struct instant now)
+{
+    if (!throttle->waiting) {
         return;
     }
-    if (instant_before(now, pace->resume)) {
-        qp_set_deadline(qp, pace->resume);
+    if (instant_before(now, throttle->resume)) {
+        qp_set_deadline(qp, throttle->resume);
     } else {
         qp_schedule(qp);
     }
@@ -391,7 +407,8 @@ static void resume_answer(struct qp *qp, struct instant now)
 
 void qp_expire(struct qp *qp, struct instant now)
 {
-    resume_answer(qp, now);
+    resume(qp, &qp->responder.pace.throttle, now);
+    resume(qp, &qp->rate.throttle, now);
     struct requester *requester = &qp->requester;
     struct retransmit *retransmit = &qp->retransmit;
     if (!qp_state_sends(qp_state_now(qp))) {
@@ -429,7 +446,7 @@ static enum step transmit_request(struct qp *qp, struct instant now)
     case SERVICE_XRC:
         return requester_transmit(qp, now);
     case SERVICE_UC:
-        return unreliable_transmit(qp);
+        return unreliable_transmit(qp, now);
     default:
         return datagram_transmit(qp);
     }
@@ -445,6 +462,9 @@ static bool may_answer(const struct qp *qp)
 
 static enum step transmit_answer(struct qp *qp, struct instant now)
 {
+    if (qp->notice.owed && qp_state_receives(qp_state_now(qp))) {
+        return notice_transmit(qp, now);
+    }
     return may_answer(qp) ? answer_transmit(qp, now) : STEP_IDLE;
 }
 

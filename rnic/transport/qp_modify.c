@@ -77,6 +77,8 @@ static void enter_ready_to_receive(struct qp *qp)
         (uint8_t)(qp->service == SERVICE_UD ? DATAGRAM_MTU_SHIFT
                                             : MTU_SHIFT_BASE + (unsigned)qp->attributes.path_mtu);
     responder_reset(qp, qp->attributes.receive_psn);
+    rate_reset(&qp->rate);
+    qp->notice = (struct notice){.owed = false};
 }
 
 static void enter_ready_to_send(struct qp *qp, enum qp_state from)

@@ -11,7 +11,9 @@
 #include "rnic/transport/congestion.h"
 #include "rnic/transport/doorbell.h"
 #include "rnic/transport/environment.h"
+#include "rnic/transport/notice.h"
 #include "rnic/transport/qp.h"
+#include "rnic/transport/rate.h"
 #include "rnic/transport/replay.h"
 #include "rnic/transport/requester.h"
 #include "rnic/transport/responder.h"
@@ -52,6 +54,8 @@ struct qp {
     struct requester requester;
     struct retransmit retransmit;
     struct congestion congestion;
+    struct rate rate;
+    struct notice notice;
     struct responder responder;
 };
 
@@ -83,6 +87,9 @@ static inline void qp_set_deadline(struct qp *qp, struct instant deadline)
         timers_set(&qp->environment->timers, &qp->timer, deadline);
     }
 }
+
+/* Whether data may leave now; else the timer is set for when they may. */
+bool qp_may_send_data(struct qp *qp, struct instant now);
 
 /* Hands a packet to the sink along `path`. False: full. */
 bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet,

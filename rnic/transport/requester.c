@@ -230,7 +230,7 @@ static enum step send_data(struct qp *qp, struct instant now, struct send_slot *
 {
     struct requester *requester = &qp->requester;
     uint32_t in_flight = requester_in_flight(requester);
-    if (in_flight > 0 && in_flight >= window_packets(qp)) {
+    if ((in_flight > 0 && in_flight >= window_packets(qp)) || !qp_may_send_data(qp, now)) {
         return STEP_IDLE;
     }
     struct packet packet;
@@ -247,6 +247,7 @@ static enum step send_data(struct qp *qp, struct instant now, struct send_slot *
     if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
         return STEP_FULL;
     }
+    rate_sent(&qp->rate, now, packet.payload_length);
     passed(qp, now, slot, 1, packet.ack_request);
     return STEP_SENT;
 }

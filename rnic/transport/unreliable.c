@@ -4,11 +4,11 @@
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/request.h"
 
-enum step unreliable_transmit(struct qp *qp)
+enum step unreliable_transmit(struct qp *qp, struct instant now)
 {
     struct requester *requester = &qp->requester;
     struct send_slot *slot = requester_next(qp);
-    if (slot == NULL) {
+    if (slot == NULL || !qp_may_send_data(qp, now)) {
         return STEP_IDLE;
     }
     struct packet packet;
@@ -23,6 +23,7 @@ enum step unreliable_transmit(struct qp *qp)
     if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
         return STEP_FULL;
     }
+    rate_sent(&qp->rate, now, packet.payload_length);
     requester->packet++;
     requester->frontier = psn_next(requester->frontier);
     requester->unacked = requester->cursor = requester->frontier;

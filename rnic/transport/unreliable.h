@@ -4,12 +4,13 @@
 #ifndef WEIR_TRANSPORT_UNRELIABLE_H
 #define WEIR_TRANSPORT_UNRELIABLE_H
 
+#include "rnic/base/time.h"
 #include "rnic/transport/step.h"
 #include "rnic/wire/packet.h"
 
 struct qp;
 
-enum step unreliable_transmit(struct qp *qp);
+enum step unreliable_transmit(struct qp *qp, struct instant now);
 void unreliable_receive(struct qp *qp, const struct packet *packet);
 
 #endif

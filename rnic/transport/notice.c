@@ -1,0 +1,38 @@
+#include "rnic/transport/notice.h"
+
+#include "rnic/transport/qp_private.h"
+
+#define ECN_BITS 3u
+
+void notice_marked(struct qp *qp, struct instant now)
+{
+    struct notice *notice = &qp->notice;
+    if (!notice->sent_before || instant_elapsed_ns(notice->sent, now) >= NOTICE_NS) {
+        notice->owed = true;
+        qp_schedule(qp);
+    }
+}
+
+enum step notice_transmit(struct qp *qp, struct instant now)
+{
+    struct packet packet = {
+        .opcode = OPCODE_CNP,
+        .becn = true,
+        .pkey = PKEY_DEFAULT,
+        .destination = qp->attributes.destination,
+    };
+    struct path path = qp->attributes.path;
+    path.traffic_class &= (uint8_t)~ECN_BITS;
+    if (!qp_emit(qp, &path, &packet, NULL)) {
+        return STEP_FULL;
+    }
+    environment_count(qp->environment, COUNTER_CNP_SENT);
+    qp->notice = (struct notice){.sent_before = true, .sent = now};
+    return STEP_SENT;
+}
+
+void notice_receive(struct qp *qp, struct instant now)
+{
+    environment_count(qp->environment, COUNTER_CNP_HANDLED);
+    rate_congested(&qp->rate, now, qp->retransmit.smoothed_ns);
+}

@@ -1,0 +1,35 @@
+/* Congestion notification: packets that came with the ECN mark "congestion experienced" are
+ * answered with a CNP, and CNPs of the peer slow our data down. [RoCEv2 annex A17.9.3]
+ *
+ * The notification point answers for connected queue pairs (RC, UC, XRC), one CNP in NOTICE_NS per
+ * queue pair at most. A CNP leaves on the queue pair's path, itself not ECN-capable. What it does
+ * to the sender: rate.h. Who may be marked at all says the traffic class of the path, which is the
+ * application's: ECN-capable where it says so (ECT(0): traffic class 2 in the two low bits, as in
+ * the customary 106), as on the kernel's rxe; a network adapter's firmware sets those bits by
+ * itself where it has been configured to. */
+#ifndef WEIR_TRANSPORT_NOTICE_H
+#define WEIR_TRANSPORT_NOTICE_H
+
+#include <stdbool.h>
+
+#include "rnic/base/time.h"
+#include "rnic/transport/step.h"
+
+#define NOTICE_NS UINT64_C(50000)
+
+struct qp;
+
+struct notice {
+    bool owed;
+    bool sent_before;
+    struct instant sent;
+};
+
+/* A packet of the peer came with the mark. */
+void notice_marked(struct qp *qp, struct instant now);
+/* The CNP that is owed. */
+enum step notice_transmit(struct qp *qp, struct instant now);
+/* The peer's CNP came. */
+void notice_receive(struct qp *qp, struct instant now);
+
+#endif
