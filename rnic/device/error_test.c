@@ -66,6 +66,28 @@ static void a_wrong_remote_key_is_an_access_error(void **state)
     }
 }
 
+static enum fate delay_all_but_the_first(struct pair *pair, int side, uint32_t number,
+                                         const struct packet *packet)
+{
+    return side == 0 && number > 0 ? FATE_DELAY : FATE_DELIVER;
+}
+
+/* What was under way behind the request that failed does not ask for its NAK again. */
+static void a_failure_is_told_once(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct sge sge = pair_sge(&pair->sides[0], 0, 5000);
+    struct send_request bad = pair_request(&pair->sides[0], WORK_WRITE, 7, &sge, REMOTE);
+    bad.remote_key.value ^= 1;
+    pair->script = delay_all_but_the_first;
+    pair_post(&pair->sides[0], &bad);
+    pair_run(pair);
+    (void)pair_expect(pair->sides[0].sends, 7, COMPLETION_REMOTE_ACCESS_ERROR);
+    assert_int_equal(pair->sides[0].sent, 5);
+    assert_int_equal(pair->sides[1].sent, 1);
+    pair_destroy(pair);
+}
+
 static void beyond_a_region_is_an_access_error(void **state)
 {
     struct pair *pair = pair_create(&pair_defaults);
@@ -487,6 +509,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_remote_key_is_an_access_error),
+        cmocka_unit_test(a_failure_is_told_once),
         cmocka_unit_test(beyond_a_region_is_an_access_error),
         cmocka_unit_test(a_right_that_the_queue_pair_lacks_is_an_invalid_request),
         cmocka_unit_test(a_misaligned_atomic_is_an_invalid_request),

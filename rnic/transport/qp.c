@@ -342,7 +342,7 @@ void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
     if (!qp_state_receives(state)) {
         environment_refuse(environment, REFUSED_STATE);
         if (state == QP_ERROR && service_is_reliable(qp->service) && packet->info->is_request) {
-            responder_receive_in_error(qp);
+            responder_receive_in_error(qp, packet);
         }
         return;
     }

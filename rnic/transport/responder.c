@@ -547,9 +547,10 @@ void responder_receive(struct qp *qp, const struct packet *packet)
     }
 }
 
-void responder_receive_in_error(struct qp *qp)
+void responder_receive_in_error(struct qp *qp, const struct packet *packet)
 {
-    if (qp->responder.acknowledge.failed) {
+    const struct acknowledge *acknowledge = &qp->responder.acknowledge;
+    if (acknowledge->failed && psn_distance(acknowledge->fatal_psn, packet->psn) <= 0) {
         acknowledge_repeat_failure(&qp->responder.acknowledge);
         qp_schedule(qp);
     }

@@ -68,8 +68,9 @@ void responder_reset(struct qp *qp, struct psn expected);
 void responder_abandon(struct qp *qp);
 /* Never fails: every packet is executed, answered, or counted as dropped. */
 void responder_receive(struct qp *qp, const struct packet *packet);
-/* A request came though the queue pair is in error: the peer has not heard of it yet. */
-void responder_receive_in_error(struct qp *qp);
+/* A request came though the queue pair is in error. One from before the failure, or the failed one
+ * itself, says that the peer has not heard of it yet; one behind was only under way. */
+void responder_receive_in_error(struct qp *qp, const struct packet *packet);
 /* The failure of a request at `psn`: NAK, event, error state. */
 void responder_fail(struct qp *qp, enum nak_code code, struct psn psn);
 
