@@ -67,10 +67,11 @@ class Process:
 
 
 class Stage:
-    """`settings`: build, libraries (None: those of build), mode, strict, valgrind, slow."""
+    """`settings`: build, libraries (None: those of build), mode, strict, valgrind, slow. `alone`: a process
+    namespace that we are the first process of is the stage's, and is emptied at the end."""
 
-    def __init__(self, settings, timeout_s):
-        self.settings = settings
+    def __init__(self, settings, timeout_s, alone=True):
+        self.settings, self.alone = settings, alone
         self.folder = tempfile.mkdtemp(prefix="weir-compat.")
         self.until = time.monotonic() + timeout_s * settings["slow"]
         self.processes = []
@@ -188,7 +189,7 @@ class Stage:
                     os.killpg(process.popen.pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-        if os.getpid() == 1:  # a process namespace of our own: daemons too
+        if self.alone and os.getpid() == 1:  # daemons too
             try:
                 os.kill(-1, signal.SIGKILL)
             except ProcessLookupError:

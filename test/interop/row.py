@@ -1,0 +1,225 @@
+"""What a row is, the cells of the matrix that it stands for, and how one cell is played.
+
+A row is two commands, a server's and a client's, typed in the same way on either end: our RNIC's (`weir run`, on
+the host) and the kernel's (in the guest). A cell is a row with the role of our RNIC, an IP version and a RoCE MTU.
+Not here: the network (lab.py), the rows (rows/).
+Invariant: a cell passes only if both ends ended well, its checks hold, and its bytes crossed the link."""
+import dataclasses
+import itertools
+import re
+import shlex
+import time
+
+import lab as lab_module
+from model import Evidence, Failed, Skipped, shorten
+from stage import REFUSED, Stage, tcp_listeners
+
+ROLES = ("serve", "connect")  # what our RNIC does
+FAMILIES = (4, 6)
+MTUS = (256, 1024, 4096)
+TCP_WAIT = 'until cat /proc/net/tcp /proc/net/tcp6 | grep -q " 0A "; do usleep 20000; done'
+
+
+@dataclasses.dataclass
+class Row:
+    """In the commands {address} is the server's address, {control} its IPv4 address (for what is agreed over TCP),
+    {own} the address of the end that runs it, {gid} the index of its GID, {mtu} the RoCE MTU (without it in a
+    command, the link's MTU alone decides), {family} 4 or 6, {own_programs} where those of this folder are.
+    `ready` says when the server is: "tcp" once it listens, "cm" never (the client asks again while it is refused), a
+    regular expression once its output has it. `body(scene)` plays the row by itself, where two commands are not
+    enough; it returns an Evidence, or None when it has proven all, or raises Failed. `wire`: so many bytes
+    crossed the link."""
+    name: str
+    server: str = ""
+    client: str = ""
+    checks: list = dataclasses.field(default_factory=list)
+    ready: str = "cm"
+    wire: int = 1
+    roles: tuple = ROLES
+    families: tuple = FAMILIES
+    mtus: tuple = MTUS
+    impairment: str = ""  # one of lab.IMPAIRMENTS
+    timeout_s: int = 30
+    short: int = 1  # so many of its cells run in CI
+    server_ends: bool = True  # False: it is killed once the client is done
+    server_status: int = 0
+    client_status: int = 0
+    body: object = None
+    note: str = ""
+    group: str = ""
+
+    def __post_init__(self):
+        if not self.checks and not self.body:
+            raise ValueError(f"{self.name}: a row needs a proof")
+
+    def cells(self):
+        return [Cell(self, *words) for words in itertools.product(self.roles, self.families, self.mtus)
+                if lab_module.has_ipv6(link_mtu(self, words[2])) or words[1] == 4]
+
+    def title(self):
+        return self.name + (f", {self.impairment}" if self.impairment else "")
+
+
+@dataclasses.dataclass
+class Cell:
+    row: Row
+    role: str
+    family: int
+    mtu: int
+
+    def name(self):
+        return f"{self.row.group}/{self.row.title()} [we {self.role}, IPv{self.family}, MTU {self.mtu}]"
+
+    def link_mtu(self):
+        return link_mtu(self.row, self.mtu)
+
+
+def link_mtu(row, mtu):
+    """Programs that set the path MTU themselves keep a link that IPv6 can use."""
+    asks = "{mtu}" in row.server + row.client
+    return lab_module.LINK_MTU[1024 if asks and mtu == 256 else mtu]
+
+
+class HostEnd:
+    """Programs on our RNIC."""
+    name = "our RNIC"
+
+    def __init__(self, lab, stage):
+        self.stage, self.address, self.gids = stage, lab_module.HOST, lab.host_gids
+        self.folder, self.own_programs = stage.folder, f"{stage.settings['build']}/test/interop"
+
+    def start(self, command):
+        """A word of the shell makes it the shell's: it is that on the other end always."""
+        return self.stage.start(f"sh -c {shlex.quote(command)}" if re.search(r"[;&|<>$]", command) else command)
+
+    def wait_tcp(self, process):
+        self.stage.wait_until(lambda: tcp_listeners() > 0, "a listening socket", process)
+
+
+class GuestEnd:
+    """Programs on rdma-core and rxe."""
+    name = "rxe"
+    folder, own_programs = "/tmp", "/bin"
+
+    def __init__(self, lab, stage):
+        self.stage, self.guest, self.address, self.gids = stage, lab.guest, lab_module.GUEST, lab.guest_gids
+
+    def start(self, command):
+        started = self.guest.start(command)
+        self.stage.processes.append(started)
+        return started
+
+    def wait_tcp(self, process):
+        waiting = self.guest.start(TCP_WAIT)
+        self.stage.processes.append(waiting)
+        self.stage.wait_until(lambda: not waiting.running() or not process.running(), "a listening socket", process)
+        waiting.stop()
+
+
+class Scene:
+    """One cell being played. `host` and `guest` are the ends, `server` and `client` the same by role."""
+
+    def __init__(self, lab, cell, settings):
+        self.lab, self.cell = lab, cell
+        lab.configure(cell.link_mtu(), cell.row.impairment)
+        self.stage = Stage(settings, cell.row.timeout_s, alone=False)
+        self.host, self.guest = HostEnd(lab, self.stage), GuestEnd(lab, self.stage)
+        ours_serves = cell.role == "serve"
+        self.server, self.client = (self.host, self.guest) if ours_serves else (self.guest, self.host)
+
+    def fill(self, command, end):
+        """A command line as this end types it."""
+        family = self.cell.family
+        words = {"address": self.server.address[family], "control": self.server.address[4],
+                 "own": end.address[family], "gid": end.gids.get(family), "mtu": self.cell.mtu, "family": family,
+                 "own_programs": end.own_programs}
+        return re.sub(r"\{(%s)\}" % "|".join(words), lambda match: str(words[match.group(1)]), command)
+
+    def start(self, end, command):
+        return end.start(self.fill(command, end))
+
+    def wait(self, process):
+        return process.wait(self.stage.until)
+
+    def start_server(self, command, ready):
+        """Started, and ready as far as can be told from outside."""
+        server = self.start(self.server, command)
+        if ready == "tcp":
+            self.server.wait_tcp(server)
+        elif ready not in ("", "cm"):
+            self.stage.wait_until(lambda: re.search(ready, server.text(), re.MULTILINE), f"'{ready}'", server)
+        return server
+
+    def run_client(self, command, server):
+        """By rdma_cm there is no telling from outside when a server listens: ask again while refused."""
+        while True:
+            client = self.start(self.client, command)
+            status = self.wait(client)
+            if status != 0 and server.running() and re.search(REFUSED, client.text()):
+                time.sleep(0.05)
+                continue
+            return client, status
+
+    def said(self):
+        """What both ends have printed, for who has to find out."""
+        return "\n".join(f"--- {process.command}\n{shorten(process.text(), 25)}" for process in self.stage.processes
+                         if process.command != TCP_WAIT)
+
+    def close(self):
+        try:
+            for process in self.stage.processes:
+                process.stop()
+        finally:
+            self.stage.processes = [one for one in self.stage.processes if hasattr(one, "popen")]
+            self.stage.close()
+
+
+def play_commands(scene):
+    row = scene.cell.row
+    server = scene.start_server(row.server, row.ready)
+    client, status = scene.run_client(row.client, server)
+    if status != row.client_status:
+        raise Failed(f"the client ({scene.client.name}) ended with {status}")
+    ended = None
+    if row.server_ends:
+        ended = scene.wait(server)
+        if ended != row.server_status:
+            raise Failed(f"the server ({scene.server.name}) ended with {ended}")
+    else:
+        server.stop()
+    return Evidence([server.output(ended), client.output(status)], 0)
+
+
+def judge(scene):
+    before = scene.lab.bytes_carried()
+    row = scene.cell.row
+    evidence = row.body(scene) if row.body else play_commands(scene)
+    carried = scene.lab.bytes_carried() - before
+    if evidence:
+        evidence.wire_bytes = carried
+        for check in row.checks:
+            check.test(evidence)
+    if carried < row.wire:
+        raise Failed(f"{carried} bytes crossed the link, wanted {row.wire}")
+
+
+def play(lab, cell, settings):
+    """Plays a cell and returns its result, as a dictionary."""
+    begin = time.monotonic()
+    result = {"status": "pass", "reason": ""}
+    scene = None
+    try:
+        scene = Scene(lab, cell, settings)
+        judge(scene)
+    except Failed as failure:
+        result = {"status": "fail", "reason": f"{failure}\n{scene.said() if scene else ''}"}
+    except Skipped as reason:
+        result = {"status": "skip", "reason": str(reason)}
+    finally:
+        if scene:
+            try:
+                scene.close()
+            except Failed as failure:
+                result = {"status": "fail", "reason": f"{result['reason']}\nat the end: {failure}"}
+    result["seconds"] = time.monotonic() - begin
+    return result
