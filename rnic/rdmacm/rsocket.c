@@ -110,7 +110,7 @@ PUBLIC int rsocket(int domain, int type, int protocol)
 
 PUBLIC int rbind(int descriptor, const struct sockaddr *address, socklen_t length)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     if (socket == NULL) {
         return -1;
     }
@@ -130,7 +130,7 @@ PUBLIC int rbind(int descriptor, const struct sockaddr *address, socklen_t lengt
 
 PUBLIC int rlisten(int descriptor, int backlog)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     if (socket == NULL) {
         return -1;
     }
@@ -140,7 +140,7 @@ PUBLIC int rlisten(int descriptor, int backlog)
 
 PUBLIC int raccept(int descriptor, struct sockaddr *address, socklen_t *length)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     struct stream *stream;
     if (socket == NULL) {
         return -1;
@@ -149,7 +149,7 @@ PUBLIC int raccept(int descriptor, struct sockaddr *address, socklen_t *length)
         return cma_error(EOPNOTSUPP);
     }
     if (stream_accept(stream_of(socket), &stream) != 0) {
-        return -1;
+        return (int)rsocket_result(socket, -1);
     }
     if (address != NULL && length != NULL) {
         rsocket_copy_address(rdma_get_peer_addr(stream->id), address, length);
@@ -159,12 +159,13 @@ PUBLIC int raccept(int descriptor, struct sockaddr *address, socklen_t *length)
 
 PUBLIC int rconnect(int descriptor, const struct sockaddr *address, socklen_t length)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     if (socket == NULL) {
         return -1;
     }
-    return socket->type == SOCK_STREAM ? stream_connect(stream_of(socket), address, length)
-                                       : datagram_connect(socket, address, length);
+    int result = socket->type == SOCK_STREAM ? stream_connect(stream_of(socket), address, length)
+                                             : datagram_connect(socket, address, length);
+    return result == 0 ? 0 : (int)rsocket_result(socket, result);
 }
 
 static void stop_keepalive(struct stream *stream)
@@ -210,7 +211,7 @@ static int stream_shutdown(struct stream *stream, int how)
 
 PUBLIC int rshutdown(int descriptor, int how)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     if (socket == NULL) {
         return -1;
     }
@@ -220,21 +221,42 @@ PUBLIC int rshutdown(int descriptor, int how)
     return socket->type == SOCK_STREAM ? stream_shutdown(stream_of(socket), how) : 0;
 }
 
+/* Tells the peer, and wakes whoever waits. */
+static void stream_close(struct stream *stream)
+{
+    atomic_store(&stream->base.is_closed, true);
+    if (stream_is_connected(stream)) {
+        (void)stream_shutdown(stream, SHUT_RDWR);
+        stream_break(stream, STREAM_BROKEN, 0); /* a signal ended the wait for the peer */
+    }
+    stream_wake_connectors(stream);
+    stream_wake_acceptors(stream);
+    rsocket_wake_pollers();
+}
+
+void rsocket_free(struct rsocket *socket)
+{
+    if (socket->type == SOCK_DGRAM) {
+        datagram_free(socket);
+    } else {
+        stream_free(stream_of(socket));
+    }
+}
+
 PUBLIC int rclose(int descriptor)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     if (socket == NULL) {
         return -1;
     }
+    if (!rsocket_retire(socket)) {
+        return cma_error(EBADF);
+    }
     if (socket->type == SOCK_DGRAM) {
         datagram_close(socket);
-        return 0;
+    } else {
+        stream_close(stream_of(socket));
     }
-    struct stream *stream = stream_of(socket);
-    if (stream_is_connected(stream)) {
-        (void)stream_shutdown(stream, SHUT_RDWR); /* the rest is freed in any case */
-    }
-    stream_free(stream);
     return 0;
 }
 
@@ -254,7 +276,7 @@ void rsocket_copy_address(const struct sockaddr *from, struct sockaddr *ret_addr
 
 PUBLIC int rgetpeername(int descriptor, struct sockaddr *address, socklen_t *length)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     if (socket == NULL) {
         return -1;
     }
@@ -271,7 +293,7 @@ PUBLIC int rgetpeername(int descriptor, struct sockaddr *address, socklen_t *len
 
 PUBLIC int rgetsockname(int descriptor, struct sockaddr *address, socklen_t *length)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     if (socket == NULL) {
         return -1;
     }

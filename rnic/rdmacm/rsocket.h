@@ -5,10 +5,14 @@
  * done, read and granted. Locks, outermost first: `connect_lock`; `send_lock`, `receive_lock` (one
  * sender and one receiver at a time; held while they block); `map_lock`; `queue_lock` (what
  * completions change, and control messages; never held while anything blocks). The service's lock
- * is outside of all but send_lock and receive_lock, which its handlers never take. */
+ * is outside of all but send_lock and receive_lock, which its handlers never take.
+ *
+ * Each call is a user of its socket from rsocket_lookup to its end. rclose takes the socket out of
+ * the table and wakes whoever waits inside; the last user frees it. */
 #ifndef WEIR_RDMACM_RSOCKET_H
 #define WEIR_RDMACM_RSOCKET_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <rdma/rsocket.h>
@@ -39,6 +43,7 @@ struct rsocket {
     int domain;
     int index;       /* the application's descriptor */
     bool is_foreign; /* made before a fork, by the parent */
+    atomic_bool is_closed;
     int descriptor_flags;
     _Atomic int status_flags;
     struct rsocket_sizes sizes;
@@ -154,13 +159,34 @@ static inline bool stream_is_connected(const struct stream *stream)
     return atomic_load(&stream->state) == STREAM_CONNECTED;
 }
 
-/* rsocket_index.c: descriptors. */
-/* NULL and EBADF. */
+/* rsocket_index.c: descriptors, and who is inside a call. */
+/* The caller becomes a user of the socket. NULL and EBADF. */
 struct rsocket *rsocket_lookup(int descriptor);
 /* The same without errno. */
 struct rsocket *rsocket_find(int descriptor);
+/* Its use has ended; errno stays. The last user of a closed socket frees it. */
+void rsocket_leave(struct rsocket *socket);
+/* Nobody finds it any more; with a user inside. False: another thread was quicker. */
+bool rsocket_retire(struct rsocket *socket);
 int rsocket_insert(struct rsocket *socket, int descriptor);
+/* Without users: it is about to be freed. */
 void rsocket_remove(struct rsocket *socket);
+
+static inline void rsocket_end_use(struct rsocket **socket)
+{
+    if (*socket != NULL) {
+        rsocket_leave(*socket);
+    }
+}
+
+/* In front of a local variable: its socket is used until the end of the block. */
+#define RSOCKET_USED __attribute__((cleanup(rsocket_end_use)))
+
+/* What a call says that waited: EBADF where the socket was closed meanwhile. */
+static inline ssize_t rsocket_result(struct rsocket *socket, ssize_t result)
+{
+    return result <= 0 && atomic_load(&socket->is_closed) ? cma_error(EBADF) : result;
+}
 
 /* rsocket_config.c: /etc/rdma/rsocket. */
 struct rsocket_config {
@@ -172,6 +198,7 @@ const struct rsocket_config *rsocket_config(void);
 uint64_t rsocket_now_us(void);
 
 /* rsocket.c */
+void rsocket_free(struct rsocket *socket);
 struct stream *stream_new(const struct rsocket_sizes *sizes, int domain, struct rdma_cm_id *id);
 void stream_free(struct stream *stream);
 socklen_t rsocket_address_length(const struct sockaddr *address);
@@ -189,6 +216,8 @@ int stream_take_greeting(struct stream *stream, const struct rdma_cm_event *even
 int stream_connect(struct stream *stream, const struct sockaddr *target, socklen_t length);
 /* 0: connected. -1: EAGAIN for who does not block; why there is no connection. */
 int stream_finish_connecting(struct stream *stream, bool blocks);
+/* Closed: who waits for the connection wakes up. */
+void stream_wake_connectors(struct stream *stream);
 /* The service's: something happened to the id. */
 void stream_handle_event(struct service_entry *entry);
 /* Back to not blocking: errno is EAGAIN where the answer is not there yet. */
@@ -199,6 +228,8 @@ int stream_listen(struct stream *stream, int backlog);
 int stream_accept(struct stream *listener, struct stream **ret_stream);
 void stream_handle_request(struct stream *listener);
 void stream_handle_established(struct stream *stream);
+/* One of those who wait for a connection looks again. */
+void stream_wake_acceptors(struct stream *listener);
 void stream_stop_listening(struct stream *listener);
 
 /* rsocket_queue.c: completions, credits, control messages. */

@@ -117,7 +117,7 @@ int stream_finish_connecting(struct stream *stream, bool blocks)
         return 0;
     }
     pthread_mutex_lock(&stream->connect_lock);
-    while (stream_is_opening(stream) && blocks) {
+    while (stream_is_opening(stream) && blocks && !atomic_load(&stream->base.is_closed)) {
         pthread_cond_wait(&stream->connect_done, &stream->connect_lock);
     }
     enum stream_state state = atomic_load(&stream->state);
@@ -126,6 +126,13 @@ int stream_finish_connecting(struct stream *stream, bool blocks)
         return cma_error(EAGAIN);
     }
     return state == STREAM_REFUSED ? cma_error(ENOTCONN) : 0;
+}
+
+void stream_wake_connectors(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->connect_lock);
+    pthread_cond_broadcast(&stream->connect_done);
+    pthread_mutex_unlock(&stream->connect_lock);
 }
 
 static int start(struct stream *stream, const struct sockaddr *target, socklen_t length)
@@ -167,8 +174,11 @@ int stream_connect(struct stream *stream, const struct sockaddr *target, socklen
     if (!blocks) {
         return cma_error(EINPROGRESS);
     }
-    result = stream_finish_connecting(stream, true);
-    return result == 0 ? 0 : cma_error(atomic_exchange(&stream->base.error, 0));
+    if (stream_finish_connecting(stream, true) == 0) {
+        return 0;
+    }
+    error = atomic_exchange(&stream->base.error, 0);
+    return error == 0 ? -1 : cma_error(error);
 }
 
 /* The peer's disconnection, or the host's on behalf of a peer that died. What it had sent before

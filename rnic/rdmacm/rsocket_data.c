@@ -15,7 +15,7 @@ static int ready(struct stream *stream, int flags)
 static ssize_t receive(int descriptor, const struct iovec *pieces, int count, int flags,
                        struct sockaddr *ret_source, socklen_t *ret_length)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     if (socket == NULL) {
         return -1;
     }
@@ -24,9 +24,9 @@ static ssize_t receive(int descriptor, const struct iovec *pieces, int count, in
     }
     struct stream *stream = stream_of(socket);
     if (ready(stream, flags) != 0) {
-        return -1;
+        return rsocket_result(socket, -1);
     }
-    ssize_t length = stream_receive(stream, pieces, count, flags);
+    ssize_t length = rsocket_result(socket, stream_receive(stream, pieces, count, flags));
     if (length > 0 && ret_source != NULL && ret_length != NULL) {
         rsocket_copy_address(rdma_get_peer_addr(stream->id), ret_source, ret_length);
     }
@@ -36,7 +36,7 @@ static ssize_t receive(int descriptor, const struct iovec *pieces, int count, in
 static ssize_t send_pieces(int descriptor, const struct iovec *pieces, int count, int flags,
                            const struct sockaddr *target, socklen_t length)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     if (socket == NULL) {
         return -1;
     }
@@ -47,7 +47,8 @@ static ssize_t send_pieces(int descriptor, const struct iovec *pieces, int count
         return cma_error(EISCONN);
     }
     struct stream *stream = stream_of(socket);
-    return ready(stream, flags) != 0 ? -1 : stream_send(stream, pieces, count, flags);
+    ssize_t sent = ready(stream, flags) != 0 ? -1 : stream_send(stream, pieces, count, flags);
+    return rsocket_result(socket, sent);
 }
 
 PUBLIC ssize_t rrecv(int descriptor, void *bytes, size_t length, int flags)

@@ -10,8 +10,9 @@
 #include "rnic/io/raw_socket.h"
 #include "rnic/rdmacm/rsocket_datagram_private.h"
 
-static void free_datagram(struct datagram *datagram)
+void datagram_free(struct rsocket *socket)
 {
+    struct datagram *datagram = datagram_of(socket);
     struct list_node *node;
     service_remove(&datagram->udp);
     int descriptor = datagram->base.index;
@@ -81,7 +82,7 @@ struct rsocket *datagram_create(int domain)
     pthread_cond_init(&datagram->event_taken, NULL);
     if (open_descriptors(datagram) != 0) {
         int error = errno;
-        free_datagram(datagram);
+        datagram_free(&datagram->base);
         errno = error;
         return NULL;
     }
@@ -323,5 +324,6 @@ void datagram_close(struct rsocket *socket)
     if (datagram->is_set_up && !socket->is_foreign) {
         (void)datagram_wait(datagram, true, datagram_all_sent);
     }
-    free_datagram(datagram);
+    atomic_store(&socket->is_closed, true);
+    datagram_wake(datagram);
 }

@@ -323,7 +323,9 @@ static int process(struct datagram *datagram, bool blocks, datagram_test *test)
         if (test(datagram)) {
             break;
         }
-        if (!blocks) {
+        if (atomic_load(&datagram->base.is_closed)) {
+            result = cma_error(EBADF);
+        } else if (!blocks) {
             result = cma_error(EAGAIN);
         } else if (!atomic_load(&datagram->is_armed)) {
             arm_queues(datagram);
@@ -346,6 +348,14 @@ int datagram_wait(struct datagram *datagram, bool blocks, datagram_test *test)
         start_us = start_us != 0 ? start_us : rsocket_now_us();
     } while (rsocket_now_us() - start_us <= rsocket_config()->polling_time_us);
     return process(datagram, true, test);
+}
+
+void datagram_wake(struct datagram *datagram)
+{
+    const uint64_t one = 1;
+    ssize_t written = write(datagram->forwarded, &one, sizeof one);
+    (void)written; /* full means that it is readable */
+    rsocket_wake_pollers();
 }
 
 void datagram_arm(struct rsocket *socket)

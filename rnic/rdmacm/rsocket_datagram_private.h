@@ -79,9 +79,11 @@ typedef bool datagram_test(struct datagram *datagram);
 bool datagram_can_send(struct datagram *datagram);
 bool datagram_has_message(struct datagram *datagram);
 bool datagram_all_sent(struct datagram *datagram);
-/* Until `test` holds, trying for a moment before it sleeps. -1 and EAGAIN for who does not block.
- */
+/* Until `test` holds, trying for a moment before it sleeps. -1: EAGAIN for who does not block,
+ * EBADF once it is closed. */
 int datagram_wait(struct datagram *datagram, bool blocks, datagram_test *test);
+/* Whoever waits looks again. */
+void datagram_wake(struct datagram *datagram);
 /* The oldest message; it goes back with datagram_done. */
 struct datagram_message *datagram_oldest(struct datagram *datagram);
 void datagram_done(struct datagram *datagram, struct datagram_message *message);

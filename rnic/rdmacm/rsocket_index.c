@@ -1,4 +1,7 @@
-/* From descriptors to rsockets: a table in pages, which lookups read without a lock. */
+/* From descriptors to rsockets: a table in pages, which lookups read without a lock.
+ *
+ * A slot counts the users of its socket. Nobody enters a slot that is not open, so once a socket is
+ * retired its users only become fewer, and one of them is the last. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -8,8 +11,12 @@
 #define PAGE_LENGTH 1024
 #define PAGES       1024
 
+#define OPEN 1u /* of a slot's users */
+#define USER 2u
+
 struct slot {
     _Atomic(struct rsocket *) socket;
+    _Atomic uint32_t users;
 };
 
 static _Atomic(struct slot *) pages[PAGES];
@@ -29,7 +36,27 @@ static struct slot *slot_of(int descriptor)
 struct rsocket *rsocket_find(int descriptor)
 {
     struct slot *place = slot_of(descriptor);
-    return place == NULL ? NULL : atomic_load_explicit(&place->socket, memory_order_acquire);
+    uint32_t users = place == NULL ? 0 : atomic_load(&place->users);
+    do {
+        if ((users & OPEN) == 0) {
+            return NULL;
+        }
+    } while (!atomic_compare_exchange_weak(&place->users, &users, users + USER));
+    return atomic_load_explicit(&place->socket, memory_order_acquire);
+}
+
+void rsocket_leave(struct rsocket *socket)
+{
+    if (atomic_fetch_sub(&slot_of(socket->index)->users, USER) == USER) {
+        int error = errno;
+        rsocket_free(socket);
+        errno = error;
+    }
+}
+
+bool rsocket_retire(struct rsocket *socket)
+{
+    return (atomic_fetch_and(&slot_of(socket->index)->users, ~OPEN) & OPEN) != 0;
 }
 
 struct rsocket *rsocket_lookup(int descriptor)
@@ -52,10 +79,12 @@ static void after_fork(void)
             descriptor += PAGE_LENGTH - 1;
             continue;
         }
-        struct rsocket *socket = rsocket_find(descriptor);
+        struct slot *place = slot_of(descriptor);
+        struct rsocket *socket = atomic_load(&place->socket);
         if (socket == NULL) {
             continue;
         }
+        atomic_fetch_and(&place->users, OPEN); /* the others are the parent's threads */
         socket->is_foreign = true;
         if (socket->type == SOCK_STREAM) {
             atomic_store(&stream_of(socket)->is_readable, false);
@@ -89,6 +118,7 @@ int rsocket_insert(struct rsocket *socket, int descriptor)
     }
     socket->index = descriptor;
     atomic_store_explicit(&place->socket, socket, memory_order_release);
+    atomic_store(&place->users, OPEN);
     pthread_mutex_unlock(&lock);
     return 0;
 }
@@ -97,6 +127,7 @@ void rsocket_remove(struct rsocket *socket)
 {
     struct slot *place = slot_of(socket->index);
     if (place != NULL) {
+        atomic_store(&place->users, 0);
         atomic_store_explicit(&place->socket, NULL, memory_order_release);
         socket->index = -1;
     }

@@ -20,6 +20,7 @@ static struct rsocket *lookup_stream(int descriptor)
 {
     struct rsocket *socket = rsocket_lookup(descriptor);
     if (socket != NULL && socket->type != SOCK_STREAM) {
+        rsocket_leave(socket);
         errno = EOPNOTSUPP;
         return NULL;
     }
@@ -79,7 +80,7 @@ static int map(struct stream *stream, const struct iovec *memory, int protection
 PUBLIC off_t riomap(int descriptor, void *bytes, size_t length, int protection, int flags,
                     off_t offset)
 {
-    struct rsocket *socket = lookup_stream(descriptor);
+    RSOCKET_USED struct rsocket *socket = lookup_stream(descriptor);
     if (socket == NULL) {
         return -1;
     }
@@ -121,7 +122,7 @@ static bool forget_exactly(struct stream *stream, struct list *list, const struc
 
 PUBLIC int riounmap(int descriptor, void *bytes, size_t length)
 {
-    struct rsocket *socket = lookup_stream(descriptor);
+    RSOCKET_USED struct rsocket *socket = lookup_stream(descriptor);
     const struct iovec memory = {bytes, length};
     if (socket == NULL) {
         return -1;
@@ -245,7 +246,7 @@ static ssize_t write_directly(struct stream *stream, const struct iovec *piece, 
 
 PUBLIC size_t riowrite(int descriptor, const void *bytes, size_t count, off_t offset, int flags)
 {
-    struct rsocket *socket = lookup_stream(descriptor);
+    RSOCKET_USED struct rsocket *socket = lookup_stream(descriptor);
     if (socket == NULL) {
         return (size_t)-1;
     }

@@ -40,12 +40,25 @@ int stream_accept(struct stream *listener, struct stream **ret_stream)
             return -1;
         }
     }
+    if (atomic_load(&listener->base.is_closed)) {
+        stream_wake_acceptors(listener); /* the next one */
+        return -1;
+    }
     service_lock();
     struct list_node *node = list_pop_first(&listener->accepted);
     service_unlock();
     CHECK(node != NULL);
     *ret_stream = CONTAINER_OF(node, struct stream, accept_node);
     return 0;
+}
+
+void stream_wake_acceptors(struct stream *listener)
+{
+    const uint64_t one = 1;
+    if (listener->accept_descriptor >= 0) {
+        ssize_t written = write(listener->accept_descriptor, &one, sizeof one);
+        CHECK(written == sizeof one);
+    }
 }
 
 /* Answers a request; -1: it is to be rejected. The peer may be as quick as to confirm at once. */
@@ -72,7 +85,6 @@ static int answer(struct stream *stream, bool *ret_is_established)
 static void hand_over(struct stream *stream)
 {
     struct stream *listener = stream->listener;
-    const uint64_t one = 1;
     if (stream->id->event->event != RDMA_CM_EVENT_ESTABLISHED ||
         rsocket_insert(&stream->base, stream->id->channel->fd) != 0) {
         stream_free(stream);
@@ -84,8 +96,7 @@ static void hand_over(struct stream *stream)
     stream->listener = NULL;
     list_remove(&stream->accept_node);
     list_append(&listener->accepted, &stream->accept_node);
-    ssize_t written = write(listener->accept_descriptor, &one, sizeof one);
-    CHECK(written == sizeof one);
+    stream_wake_acceptors(listener);
 }
 
 /* A stream for a request, on its listener's list. NULL: the request is gone. */

@@ -247,7 +247,7 @@ static int set_rdma_option(struct rsocket *socket, int name, const struct given 
 
 PUBLIC int rsetsockopt(int descriptor, int level, int name, const void *value, socklen_t length)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     const struct given given = {value, length};
     if (socket == NULL) {
         return -1;
@@ -398,7 +398,7 @@ static int get_rdma_option(const struct rsocket *socket, int name, void *ret_val
 
 PUBLIC int rgetsockopt(int descriptor, int level, int name, void *value, socklen_t *length)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     if (socket == NULL) {
         return -1;
     }
@@ -425,7 +425,7 @@ PUBLIC int rgetsockopt(int descriptor, int level, int name, void *value, socklen
 
 PUBLIC int rfcntl(int descriptor, int command, ...)
 {
-    struct rsocket *socket = rsocket_lookup(descriptor);
+    RSOCKET_USED struct rsocket *socket = rsocket_lookup(descriptor);
     va_list arguments;
     if (socket == NULL) {
         return -1;

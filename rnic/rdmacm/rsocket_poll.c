@@ -16,6 +16,14 @@
 #define ON_STACK 32
 #define SPARES   8u
 
+/* What a call looks at. */
+struct watch {
+    struct pollfd *descriptors; /* the application's */
+    nfds_t count;
+    struct rsocket **sockets; /* NULL: an ordinary descriptor */
+    struct pollfd *under;     /* what the kernel is to poll, with room for one more */
+};
+
 struct poller {
     struct list_node node;
     int wake;
@@ -124,6 +132,9 @@ static short stream_events(struct stream *stream, short wanted, bool arms)
 
 static short events_of(struct rsocket *socket, short wanted, bool arms)
 {
+    if (atomic_load(&socket->is_closed)) {
+        return POLLNVAL;
+    }
     if (socket->type == SOCK_STREAM) {
         return stream_events(stream_of(socket), wanted, arms);
     }
@@ -157,48 +168,47 @@ static void take_event(struct rsocket *socket)
     }
 }
 
-/* Fills `under` with what the kernel is to poll, looking at every rsocket on the way. Returns how
- * many have something to say. */
-static int look(struct pollfd *descriptors, nfds_t count, struct pollfd *under, bool arms)
+/* Fills `under`, looking at every rsocket on the way. Returns how many have something to say. */
+static int look(struct watch *watch, bool arms)
 {
     int found = 0;
-    for (nfds_t i = 0; i < count; i++) {
-        struct rsocket *socket = rsocket_find(descriptors[i].fd);
+    for (nfds_t i = 0; i < watch->count; i++) {
+        struct pollfd *asked = &watch->descriptors[i];
+        struct rsocket *socket = watch->sockets[i];
         if (socket == NULL) {
-            under[i] = (struct pollfd){descriptors[i].fd, descriptors[i].events, 0};
-            descriptors[i].revents = 0;
+            watch->under[i] = (struct pollfd){asked->fd, asked->events, 0};
+            asked->revents = 0;
             continue;
         }
-        descriptors[i].revents = events_of(socket, descriptors[i].events, arms);
-        found += descriptors[i].revents != 0;
-        under[i] = (struct pollfd){arms ? descriptor_of(socket) : -1, POLLIN, 0};
+        asked->revents = events_of(socket, asked->events, arms);
+        found += asked->revents != 0;
+        watch->under[i] = (struct pollfd){arms ? descriptor_of(socket) : -1, POLLIN, 0};
     }
     return found;
 }
 
 /* Adds what the kernel said about ordinary descriptors. */
-static int add_ordinary(struct pollfd *descriptors, nfds_t count, const struct pollfd *under)
+static int add_ordinary(struct watch *watch)
 {
     int found = 0;
-    for (nfds_t i = 0; i < count; i++) {
-        if (under[i].revents == 0) {
+    for (nfds_t i = 0; i < watch->count; i++) {
+        if (watch->under[i].revents == 0) {
             continue;
         }
-        struct rsocket *socket = rsocket_find(descriptors[i].fd);
-        if (socket == NULL) {
-            descriptors[i].revents = under[i].revents;
+        if (watch->sockets[i] == NULL) {
+            watch->descriptors[i].revents = watch->under[i].revents;
             found++;
         } else {
-            take_event(socket);
+            take_event(watch->sockets[i]);
         }
     }
     return found;
 }
 
-static bool has_ordinary(const struct pollfd *under, nfds_t count)
+static bool has_ordinary(const struct watch *watch)
 {
-    for (nfds_t i = 0; i < count; i++) {
-        if (under[i].fd >= 0) {
+    for (nfds_t i = 0; i < watch->count; i++) {
+        if (watch->under[i].fd >= 0) {
             return true;
         }
     }
@@ -206,50 +216,48 @@ static bool has_ordinary(const struct pollfd *under, nfds_t count)
 }
 
 /* The kernel is not asked about rsockets alone: this runs in the loop that spins. */
-static int check(struct pollfd *descriptors, nfds_t count, struct pollfd *under)
+static int check(struct watch *watch)
 {
-    int found = look(descriptors, count, under, false);
-    int ready = has_ordinary(under, count) ? poll(under, count, 0) : 0;
-    return ready < 0 ? -1 : found + (ready > 0 ? add_ordinary(descriptors, count, under) : 0);
+    int found = look(watch, false);
+    int ready = has_ordinary(watch) ? poll(watch->under, watch->count, 0) : 0;
+    return ready < 0 ? -1 : found + (ready > 0 ? add_ordinary(watch) : 0);
 }
 
-/* Until `end_us`; `under` has room for one more. */
-static int sleep_and_look(struct pollfd *descriptors, nfds_t count, struct pollfd *under,
-                          struct poller *poller, uint64_t end_us)
+/* Until `end_us`. */
+static int sleep_and_look(struct watch *watch, struct poller *poller, uint64_t end_us)
 {
     for (;;) {
         uint64_t tokens;
         ssize_t length = read(poller->wake, &tokens, sizeof tokens);
         (void)length; /* what it told of is looked at now */
-        int found = look(descriptors, count, under, true);
+        int found = look(watch, true);
         uint64_t now_us = rsocket_now_us();
         if (found == 0 && now_us < end_us) {
             uint64_t rest_ms = end_us == UINT64_MAX ? INT_MAX : (end_us - now_us + 999) / 1000;
             int wait_ms = rsocket_config()->wake_up_interval_ms;
             wait_ms = rest_ms < (uint64_t)wait_ms ? (int)rest_ms : wait_ms;
-            under[count] = (struct pollfd){poller->wake, POLLIN, 0};
+            watch->under[watch->count] = (struct pollfd){poller->wake, POLLIN, 0};
             if (cma_device() != NULL) {
                 engine_about_to_sleep(cma_device()->engine);
             }
-            int ready = poll(under, count + 1, wait_ms);
+            int ready = poll(watch->under, watch->count + 1, wait_ms);
             if (ready < 0) {
                 return -1;
             }
-            (void)add_ordinary(descriptors, count, under); /* events of rsockets are taken */
+            (void)add_ordinary(watch); /* events of rsockets are taken */
         }
-        if (found != 0 || (found = check(descriptors, count, under)) != 0 ||
-            rsocket_now_us() >= end_us) {
+        if (found != 0 || (found = check(watch)) != 0 || rsocket_now_us() >= end_us) {
             return found;
         }
     }
 }
 
-static int poll_with(struct pollfd *descriptors, nfds_t count, struct pollfd *under, int timeout_ms)
+static int poll_watch(struct watch *watch, int timeout_ms)
 {
     struct poller poller;
     uint64_t start_us = rsocket_now_us();
     do {
-        int found = check(descriptors, count, under);
+        int found = check(watch);
         if (found != 0 || timeout_ms == 0) {
             return found;
         }
@@ -258,25 +266,38 @@ static int poll_with(struct pollfd *descriptors, nfds_t count, struct pollfd *un
         return -1;
     }
     uint64_t end_us = timeout_ms < 0 ? UINT64_MAX : start_us + (uint64_t)timeout_ms * 1000;
-    int found = sleep_and_look(descriptors, count, under, &poller, end_us);
+    int found = sleep_and_look(watch, &poller, end_us);
     leave(&poller);
+    return found;
+}
+
+/* As its user: what is closed meanwhile stays there until the call ends. */
+static int poll_as_user(struct watch *watch, int timeout_ms)
+{
+    for (nfds_t i = 0; i < watch->count; i++) {
+        watch->sockets[i] = rsocket_find(watch->descriptors[i].fd);
+    }
+    int found = poll_watch(watch, timeout_ms);
+    for (nfds_t i = 0; i < watch->count; i++) {
+        rsocket_end_use(&watch->sockets[i]);
+    }
     return found;
 }
 
 PUBLIC int rpoll(struct pollfd *descriptors, nfds_t count, int timeout_ms)
 {
     struct pollfd few[ON_STACK + 1];
-    struct pollfd *under = few;
-    if (count > ON_STACK) {
-        under = calloc(count + 1, sizeof *under);
-        if (under == NULL) {
-            return cma_error(ENOMEM);
-        }
+    struct rsocket *few_sockets[ON_STACK];
+    struct watch watch = {descriptors, count, few_sockets, few};
+    if (count <= ON_STACK) {
+        return poll_as_user(&watch, timeout_ms);
     }
-    int found = poll_with(descriptors, count, under, timeout_ms);
-    if (under != few) {
-        free(under);
-    }
+    watch.under = calloc(count + 1, sizeof *watch.under);
+    watch.sockets = calloc(count, sizeof *watch.sockets);
+    int found = watch.under == NULL || watch.sockets == NULL ? cma_error(ENOMEM)
+                                                             : poll_as_user(&watch, timeout_ms);
+    free(watch.under);
+    free(watch.sockets);
     return found;
 }
 
