@@ -15,6 +15,7 @@
 #include "rnic/transport/counters.h"
 #include "rnic/transport/port.h"
 #include "rnic/transport/qp.h"
+#include "rnic/transport/trouble.h"
 #include "rnic/transport/watcher.h"
 #include "rnic/transport/xrc.h"
 
@@ -52,6 +53,11 @@ void device_receive(struct device *device, struct instant now, const struct arri
                     const uint8_t *bytes, uint32_t length);
 /* The link refused a packet itself (ICRC, framing): counted here, so that one table holds all. */
 void device_refuse(struct device *device, enum packet_refusal refusal);
+
+/* The link heard that a packet did not get through. Returns the queue pair whose packet it was;
+ * NULL: nobody's. Looks at all queue pairs. */
+const struct qp *device_hear(struct device *device, struct instant now,
+                             const struct trouble *trouble);
 
 /* Runs what is due: doorbells, timers, then transmission, fair between queue pairs, until nothing
  * is left to send, the sink is full, or `budget` packets went out. True: there is more to

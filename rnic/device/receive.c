@@ -54,3 +54,18 @@ void device_receive(struct device *device, struct instant now, const struct arri
     }
     qp_receive(qp, now, arrival, &packet);
 }
+
+const struct qp *device_hear(struct device *device, struct instant now,
+                             const struct trouble *trouble)
+{
+    uint32_t cursor = 0, number;
+    void *value;
+    device->environment.now = now;
+    while (map_next(&device->qps, &cursor, &number, &value)) {
+        struct qp *qp = value;
+        if (trouble_hear(qp, trouble)) {
+            return qp;
+        }
+    }
+    return NULL;
+}

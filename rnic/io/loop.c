@@ -60,6 +60,11 @@ struct instant loop_turn(struct loop *loop, bool with_receive)
 {
     struct instant now = clock_now();
     atomic_fetch_add_explicit(&loop->counters.turns, 1, memory_order_relaxed);
+    if (atomic_load_explicit(&loop->has_errors, memory_order_relaxed)) {
+        atomic_store(&loop->has_errors, false);
+        udp_take_errors(loop->steering.udp, UDP_IPV4);
+        udp_take_errors(loop->steering.udp, UDP_IPV6);
+    }
     for (uint32_t round = 0; round < SEND_ROUNDS; round++) {
         /* No timer expires while its answer may lie in a socket: we may have been off the CPU. */
         bool due = !instant_before(now, timer_deadline(loop));
@@ -69,6 +74,7 @@ struct instant loop_turn(struct loop *loop, bool with_receive)
         cm_advance(loop->engine.cm, now);
         loop->more = device_advance(loop->engine.device, now, SEND_BUDGET);
         loop->blocked = !udp_flush(loop->steering.udp);
+        loop_hear_complaints(loop, now);
         if (!loop->more || loop->blocked) {
             break;
         }

@@ -45,6 +45,11 @@ struct loop {
     bool blocked; /* the last flush left packets because the kernel was full */
     bool more;    /* the device has more to send */
 
+    char complaint[256]; /* the last that concerned a queue pair, in words */
+    struct instant complained;
+    uint64_t complaints_ignored;
+    _Atomic bool has_errors; /* poll(2) said so of the link's sockets */
+
     struct event_sink events; /* the device's; passes on to event_target */
     struct event_sink *event_target;
     void (*_Atomic addresses_changed)(void);
@@ -81,6 +86,9 @@ struct instant loop_turn(struct loop *loop, bool receive);
 void loop_after_unlock(struct loop *loop, struct instant deadline);
 /* False: somebody holds the mutex or is about to. */
 bool loop_try_lock(struct loop *loop);
+
+/* Mutex held. Tells the device what the link has heard of packets that did not get through. */
+void loop_hear_complaints(struct loop *loop, struct instant now);
 
 void loop_wake_thread(struct loop *loop);
 void *loop_thread_main(void *argument);

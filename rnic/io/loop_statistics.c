@@ -18,6 +18,10 @@ static void visit_udp(const struct udp_counters *udp, loop_statistics_visitor *v
     visit(context, "udp_dropped_too_long", udp->dropped_too_long);
     visit(context, "udp_dropped_unreachable", udp->dropped_unreachable);
     visit(context, "udp_dropped_other", udp->dropped_other);
+    visit(context, "udp_icmp_too_long", udp->icmp_too_long);
+    visit(context, "udp_icmp_port_unreachable", udp->icmp_port_unreachable);
+    visit(context, "udp_icmp_other", udp->icmp_other);
+    visit(context, "udp_complaints_lost", udp->complaints_lost);
     visit(context, "udp_truncated", udp->truncated);
     visit(context, "udp_faults_injected", udp->faults);
 }
@@ -43,6 +47,7 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     }
     visit_udp(udp_counters(loop->steering.udp), visit, context);
     const struct handoff_counters *handoff = handoff_counters(loop->handoff);
+    visit(context, "udp_complaints_ignored", loop->complaints_ignored);
     visit(context, "registry_slot", registry_slot(loop->registry));
     visit(context, "registry_foreign_packets", loop->ingress.foreign);
     visit(context, "registry_handed_on", handoff->packets_sent);
@@ -86,6 +91,9 @@ void loop_report(struct loop *loop)
     }
     fprintf(file, "# weir statistics of process %ld\n", (long)getpid());
     visit_all(loop, print, file);
+    if (loop->complaint[0] != '\0') {
+        fprintf(file, "# %s\n", loop->complaint);
+    }
     if (udp_message(loop->steering.udp)[0] != '\0') {
         fprintf(file, "# %s\n", udp_message(loop->steering.udp));
     }

@@ -144,6 +144,9 @@ static void watch(struct loop *loop)
     };
     bool signaled =
         sleep_until(loop, watched, WATCH_COUNT, deadline) == 1 && watched[WATCH_WAKE].revents != 0;
+    if (((watched[WATCH_IPV4].revents | watched[WATCH_IPV6].revents) & POLLERR) != 0) {
+        atomic_store(&loop->has_errors, true); /* for the turn that comes next */
+    }
     if (!signaled && is_polled(loop)) {
         serve(loop); /* before a doze: who polled may have gone to sleep without polling again */
     }

@@ -31,9 +31,12 @@ static void set_buffer(int descriptor, int option, int force)
     }
 }
 
+/* DF, but not the kernel's memory of the path MTU: a forged ICMP message would stop us for minutes.
+ * What the way takes is heard and judged packet by packet (udp_errors.c). */
 static void set_ipv4_options(int descriptor)
 {
-    set_option(descriptor, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+    set_option(descriptor, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
+    set_option(descriptor, IPPROTO_IP, IP_RECVERR, 1);
     set_option(descriptor, IPPROTO_IP, IP_PKTINFO, 1);
     set_option(descriptor, IPPROTO_IP, IP_RECVTOS, 1);
     set_option(descriptor, IPPROTO_IP, IP_RECVTTL, 1);
@@ -42,7 +45,8 @@ static void set_ipv4_options(int descriptor)
 static void set_ipv6_options(int descriptor)
 {
     set_option(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    set_option(descriptor, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+    set_option(descriptor, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
+    set_option(descriptor, IPPROTO_IPV6, IPV6_RECVERR, 1);
     set_option(descriptor, IPPROTO_IPV6, IPV6_DONTFRAG, 1);
     set_option(descriptor, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
     set_option(descriptor, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
@@ -301,8 +305,11 @@ uint32_t udp_receive(struct udp *udp, enum udp_family family, struct udp_receive
         };
     }
     int count = recvmmsg(udp->sockets[family], udp->reads, UDP_READS, MSG_DONTWAIT, NULL);
+    if (count < 0 && errno != EAGAIN && errno != EINTR && udp_take_errors(udp, family) > 0) {
+        count = recvmmsg(udp->sockets[family], udp->reads, UDP_READS, MSG_DONTWAIT, NULL);
+    }
     if (count <= 0) {
-        return 0; /* nothing there, or an ICMP error that the transport's timers notice */
+        return 0;
     }
     udp->counters.receive_calls++;
     for (uint32_t i = 0; i < (uint32_t)count; i++) {

@@ -4,13 +4,15 @@
  * run leaves as one UDP_SEGMENT send where the kernel takes that. In: datagrams, split where the
  * kernel joined them (UDP_GRO), with their addresses; ICRC and ownership are ingress.h.
  *
- * Both sockets are unconnected and send with DF, so the IPv4 identification is 0, or counts up from
- * 0 inside a segmented send. Not here: who owns a packet, locks, waiting. One thread at a time. */
+ * Both sockets are unconnected and send with DF, whatever the kernel believes of the path MTU, so
+ * the IPv4 identification is 0, or counts up from 0 inside a segmented send. Not here: who owns a
+ * packet, locks, waiting. One thread at a time. */
 #ifndef WEIR_IO_UDP_H
 #define WEIR_IO_UDP_H
 
 #include "rnic/base/status.h"
 #include "rnic/transport/port.h"
+#include "rnic/transport/trouble.h"
 #include "rnic/wire/path.h"
 
 enum udp_family {
@@ -50,6 +52,8 @@ struct udp_counters {
     uint64_t dropped_too_long;    /* EMSGSIZE */
     uint64_t dropped_unreachable; /* no route, no such source address, forbidden */
     uint64_t dropped_other;
+    uint64_t icmp_too_long, icmp_port_unreachable, icmp_other;
+    uint64_t complaints_lost; /* too many at a time */
     uint64_t truncated; /* datagrams received longer than the buffer, or without their address */
     uint64_t faults;    /* injected */
 };
@@ -74,6 +78,19 @@ enum udp_family udp_waiting_family(const struct udp *udp);
 
 /* Reads one batch from one family's socket without blocking; returns how many reads it made. */
 uint32_t udp_receive(struct udp *udp, enum udp_family family, struct udp_receiver *receiver);
+
+/* A packet of ours did not get through: the host refused to send it, or somebody on the way did
+ * (ICMP). Not to be trusted blindly unless `certain`. */
+struct udp_complaint {
+    struct trouble trouble;
+    struct gid reporter; /* not of one that is certain */
+    uint32_t length;     /* of UDP payload; 0: not known */
+};
+/* The next one that waits. False: none. */
+bool udp_next_complaint(struct udp *udp, struct udp_complaint *ret_complaint);
+/* Reads what the kernel holds for a family's socket: due when poll(2) says POLLERR, else done where
+ * a call fails. Returns how many there were. */
+uint32_t udp_take_errors(struct udp *udp, enum udp_family family);
 
 /* -1: the host does not have the family. */
 int udp_descriptor(const struct udp *udp, enum udp_family family);

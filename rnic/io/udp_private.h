@@ -19,6 +19,7 @@
 #define UDP_DELAYED_MAX    16u
 #define UDP_LINK_LOCAL_MAX 8u
 #define UDP_CONTROL_BYTES  256u
+#define UDP_COMPLAINTS     16u
 
 /* Packets of one path: all of `segment` bytes but the last, which may be shorter and closes it.
  * They are for one block of queue pair numbers, for the peer's kernel may give a run as a whole to
@@ -73,9 +74,15 @@ struct udp {
     struct udp_delayed *delayed; /* UDP_DELAYED_MAX of them, with a fault only */
     uint32_t delayed_count;
 
+    struct udp_complaint complaints[UDP_COMPLAINTS]; /* a ring */
+    uint32_t complaint_first, complaint_count;
+
     struct udp_counters counters;
     char message[160];
 };
+
+/* Puts it where udp_next_complaint finds it, with what the packet's BTH says. */
+void udp_complain(struct udp *udp, struct udp_complaint *complaint, const uint8_t *bth);
 
 bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing);
 

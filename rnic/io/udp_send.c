@@ -298,9 +298,26 @@ static void address_message(struct udp *udp, const struct path *path, uint16_t s
     }
 }
 
+/* An error may be an earlier packet's, told by ICMP; then it is in the error queue, and the call is
+ * made again. */
+static int send_messages(struct udp *udp, enum udp_family family, struct mmsghdr *messages,
+                         uint32_t count)
+{
+    udp->counters.send_calls++;
+    int sent = sendmmsg(udp->sockets[family], messages, count, MSG_DONTWAIT);
+    if (sent >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+        return sent;
+    }
+    int error = errno;
+    if (udp_take_errors(udp, family) > 0) {
+        return sendmmsg(udp->sockets[family], messages, count, MSG_DONTWAIT);
+    }
+    errno = error;
+    return -1;
+}
+
 static void explain(struct udp *udp, const struct udp_run *run, int error)
 {
-    struct address_route route;
     if (udp->counters.dropped_too_long + udp->counters.dropped_unreachable +
             udp->counters.dropped_other >
         1) {
@@ -309,21 +326,41 @@ static void explain(struct udp *udp, const struct udp_run *run, int error)
     if (error != EMSGSIZE) {
         snprintf(udp->message, sizeof udp->message, "packets could not be sent: %s",
                  strerror(error));
-    } else if (address_route(&run->path.remote, &run->path.local, 0, &route) == STATUS_OK) {
-        snprintf(udp->message, sizeof udp->message,
-                 "packets of %u bytes do not fit the way to the peer, which takes path MTU %u",
-                 run->segment, path_mtu_bytes(route.path_mtu));
     } else {
         snprintf(udp->message, sizeof udp->message,
                  "packets of %u bytes do not fit the way to the peer", run->segment);
     }
 }
 
-static void count_dropped(struct udp *udp, const struct udp_run *run, uint32_t packets, int error)
+/* The host's own interface is too narrow for the run's packet at `bytes`. */
+static void complain(struct udp *udp, const struct udp_run *run, const uint8_t *bytes,
+                     uint32_t length)
+{
+    if (udp->complaint_count > 0) {
+        udp->counters.complaints_lost++; /* others of the same run, as a rule */
+        return;
+    }
+    struct udp_complaint complaint = {
+        .trouble = {.kind = TROUBLE_TOO_LONG, .certain = true, .remote = run->path.remote},
+        .length = length,
+    };
+    struct address_table table;
+    const struct address *address =
+        address_read(&table) == STATUS_OK ? address_find(&table, &run->path.local) : NULL;
+    if (address != NULL) {
+        complaint.trouble.mtu = address->link_mtu;
+        udp_complain(udp, &complaint, bytes);
+    }
+}
+
+/* A packet of the run that the kernel refused. */
+static void count_dropped(struct udp *udp, const struct udp_run *run, const uint8_t *bytes,
+                          uint32_t length, int error)
 {
     switch (error) {
     case EMSGSIZE:
-        udp->counters.dropped_too_long += packets;
+        udp->counters.dropped_too_long++;
+        complain(udp, run, bytes, length);
         break;
     case ENETUNREACH:
     case EHOSTUNREACH:
@@ -332,10 +369,10 @@ static void count_dropped(struct udp *udp, const struct udp_run *run, uint32_t p
     case EINVAL: /* the source address is none of the host's */
     case EPERM:
     case EACCES:
-        udp->counters.dropped_unreachable += packets;
+        udp->counters.dropped_unreachable++;
         break;
     default:
-        udp->counters.dropped_other += packets;
+        udp->counters.dropped_other++;
         break;
     }
     explain(udp, run, error);
@@ -360,17 +397,17 @@ static bool send_singly(struct udp *udp, struct udp_run *run, uint32_t *ret_drop
         messages[i].msg_hdr.msg_iov = &places[i];
         messages[i].msg_hdr.msg_iovlen = 1;
     }
-    int descriptor = udp->sockets[family_of(&run->path.remote)];
+    enum udp_family family = family_of(&run->path.remote);
     while (run->sent < run->count) {
-        int sent = sendmmsg(descriptor, messages + run->sent, run->count - run->sent, MSG_DONTWAIT);
-        udp->counters.send_calls++;
+        int sent = send_messages(udp, family, messages + run->sent, run->count - run->sent);
         if (sent > 0) {
             run->sent += (uint32_t)sent;
             udp->counters.packets_sent += (uint32_t)sent;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return false;
         } else if (errno != EINTR) {
-            count_dropped(udp, run, 1, errno);
+            count_dropped(udp, run, places[run->sent].iov_base, (uint32_t)places[run->sent].iov_len,
+                          errno);
             run->sent++;
             ++*ret_dropped;
         }
@@ -433,8 +470,7 @@ static int send_runs(struct udp *udp)
         messages[count].msg_hdr.msg_iov = &places[count];
         messages[count].msg_hdr.msg_iovlen = 1;
     }
-    udp->counters.send_calls++;
-    int sent = sendmmsg(udp->sockets[family], messages, count, MSG_DONTWAIT);
+    int sent = send_messages(udp, family, messages, count);
     for (int i = 0; i < sent; i++) {
         uint32_t packets = udp->runs[run_slot(udp, (uint32_t)i)].count;
         udp->counters.packets_sent += packets;
@@ -472,7 +508,7 @@ static bool send_some(struct udp *udp)
             return false;
         }
     } else {
-        count_dropped(udp, run, 1, error);
+        count_dropped(udp, run, run_end(udp, run) - run->length, run->length, error);
     }
     pop_runs(udp, 1);
     return true;

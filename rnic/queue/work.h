@@ -138,6 +138,7 @@ struct completion {
     struct memory_key invalidated;
     uint64_t tag; /* of a match, with what the sender said besides */
     uint32_t tag_context;
+    uint32_t detail;   /* of a failure; RETRY_EXCEEDED: see transport/trouble.h; 0: there is none */
     uint8_t tag_flags; /* of transport/tag.h */
     bool has_immediate;
     bool has_invalidated;

@@ -48,6 +48,7 @@ void qp_complete_send(struct qp *qp, enum completion_status status)
         .kind = kinds[slot->kind],
         .byte_length = slot->length,
         .qpn = qp->number,
+        .detail = status == COMPLETION_RETRY_EXCEEDED ? qp->requester.way_takes : 0,
     };
     watch_send_ends(qp, slot);
     send_queue_retire(qp->sends);

@@ -427,7 +427,7 @@ void qp_expire(struct qp *qp, struct instant now)
         return;
     }
     environment_count(qp->environment, COUNTER_TIMEOUTS);
-    if (retransmit_expired(retransmit, now)) {
+    if (retransmit_expired(retransmit, now) || requester->way_takes != 0) {
         environment_count(qp->environment, COUNTER_RETRIES_EXCEEDED);
         qp_fail_send(qp, COMPLETION_RETRY_EXCEEDED);
         return;

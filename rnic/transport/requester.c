@@ -64,6 +64,7 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count)
     }
     requester->rnr_retries = 0;
     requester->gaps_answered = 0;
+    requester->way_takes = 0;
     if (was_behind) {
         congestion_not_lost(&qp->congestion);
         retransmit_too_early(&qp->retransmit);

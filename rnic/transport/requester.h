@@ -36,6 +36,8 @@ struct requester {
     uint32_t reads_out;   /* READ chunks and atomics in unacked .. cursor */
     uint32_t unrequested; /* packets sent since an acknowledgement was last asked for */
 
+    uint32_t way_takes; /* bytes, said of an unanswered packet that was longer; 0: all is well */
+
     uint8_t rnr_retries;       /* since progress */
     struct instant rnr_resume; /* NEVER: not told to wait */
 

@@ -152,6 +152,7 @@ void convert_completion(const struct completion *completion, struct ibv_wc *ret_
         .status = (enum ibv_wc_status)completion->status,
         .opcode = convert_opcode(completion->kind),
         .byte_len = completion->byte_length,
+        .vendor_err = completion->detail,
         .imm_data = completion->immediate,
         .qp_num = completion->qpn.value,
         .src_qp = completion->source.value,

@@ -84,7 +84,7 @@ static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq)
 
 static uint32_t read_vendor_error(struct ibv_cq_ex *cq)
 {
-    return 0;
+    return ours(cq)->current.detail;
 }
 
 static uint32_t read_byte_length(struct ibv_cq_ex *cq)

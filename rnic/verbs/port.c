@@ -272,3 +272,15 @@ bool port_path(struct ibv_context *context, const struct ibv_ah_attr *vector, ui
     convert_path(vector, &local.gid, &remote, entropy, ret_path);
     return true;
 }
+
+bool port_takes(struct ibv_context *context, const struct ibv_ah_attr *vector,
+                const struct path *path, enum path_mtu mtu)
+{
+    struct gid_table *gids = devices_gids(context->device, vector->port_num);
+    struct address local;
+    struct address_route route;
+    uint32_t index = vector->is_global ? vector->grh.sgid_index : 0;
+    return gids == NULL || !gid_table_get(gids, index, &local) || mtu <= local.path_mtu ||
+           address_route(&path->remote, &path->local, 0, &route) != STATUS_OK ||
+           mtu <= route.path_mtu;
+}

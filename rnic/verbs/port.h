@@ -28,4 +28,9 @@ struct gid port_group(const union ibv_gid *gid);
 bool port_path(struct ibv_context *context, const struct ibv_ah_attr *vector, uint32_t entropy,
                struct path *ret_path);
 
+/* Whether packets of that path MTU fit the way as far as the host knows it. Asks the kernel only
+ * where the source's own interface is too narrow: to a peer of this host they do not pass it. */
+bool port_takes(struct ibv_context *context, const struct ibv_ah_attr *vector,
+                const struct path *path, enum path_mtu mtu);
+
 #endif

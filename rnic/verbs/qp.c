@@ -407,6 +407,11 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
                     &core.path))) {
         return EINVAL;
     }
+    int both = IBV_QP_AV | IBV_QP_PATH_MTU;
+    if ((mask & both) == both &&
+        !port_takes(ibv->context, &attributes->ah_attr, &core.path, core.path_mtu)) {
+        return EINVAL;
+    }
     /* Else not: a program may modify while it holds a completion queue between two polls. */
     bool resets = (mask & IBV_QP_STATE) != 0 && attributes->qp_state == IBV_QPS_RESET;
     if (resets) {

@@ -1,0 +1,65 @@
+/* From the link's complaints to the queue pairs that they concern, and into words. */
+#include <arpa/inet.h>
+#include <stdio.h>
+
+#include "rnic/device/device.h"
+#include "rnic/io/address.h"
+#include "rnic/io/loop_private.h"
+#include "rnic/wire/roce.h"
+
+#define COMPLAINT_NS UINT64_C(100000) /* each is a look at all queue pairs: so often at most */
+#define HEADERS_IPV4 (20u + 8u)
+#define HEADERS_IPV6 (40u + 8u)
+
+struct printed {
+    char text[INET6_ADDRSTRLEN];
+};
+
+static struct printed print(const struct gid *gid)
+{
+    struct printed printed = {""};
+    bool ipv4 = gid_is_ipv4(gid);
+    inet_ntop(ipv4 ? AF_INET : AF_INET6, gid->bytes + (ipv4 ? 12 : 0), printed.text,
+              sizeof printed.text);
+    return printed;
+}
+
+static void explain(struct loop *loop, const struct qp *qp, const struct udp_complaint *complaint)
+{
+    const struct trouble *trouble = &complaint->trouble;
+    struct printed remote = print(&trouble->remote), reporter = print(&complaint->reporter);
+    if (trouble->kind == TROUBLE_REFUSED) {
+        snprintf(loop->complaint, sizeof loop->complaint,
+                 "queue pair %u: %s says that nobody listens at UDP port %u of %s (queue pair %u): "
+                 "is its process, or rxe, gone?",
+                 qp_number(qp).value, reporter.text, ROCE_UDP_PORT, remote.text,
+                 trouble->destination.value);
+        return;
+    }
+    uint32_t headers = gid_is_ipv4(&trouble->remote) ? HEADERS_IPV4 : HEADERS_IPV6;
+    char length[64] = "packets";
+    if (complaint->length != 0) {
+        snprintf(length, sizeof length, "packets of %u bytes", complaint->length + headers);
+    }
+    snprintf(loop->complaint, sizeof loop->complaint,
+             "queue pair %u: %s to %s (queue pair %u) do not fit the way there: %s takes %u bytes. "
+             "Path MTU %u would do, or an MTU of 4200 all the way",
+             qp_number(qp).value, length, remote.text, trouble->destination.value,
+             trouble->certain ? "the interface here" : reporter.text, trouble->mtu,
+             path_mtu_bytes(address_path_mtu(trouble->mtu)));
+}
+
+void loop_hear_complaints(struct loop *loop, struct instant now)
+{
+    struct udp_complaint complaint;
+    while (instant_elapsed_ns(loop->complained, now) >= COMPLAINT_NS &&
+           udp_next_complaint(loop->steering.udp, &complaint)) {
+        loop->complained = now;
+        const struct qp *qp = device_hear(loop->engine.device, now, &complaint.trouble);
+        if (qp != NULL) {
+            explain(loop, qp, &complaint);
+        } else {
+            loop->complaints_ignored++;
+        }
+    }
+}

@@ -1,0 +1,117 @@
+/* What the kernel reports of packets that did not get through: refused by our own host when sent,
+ * or by somebody on the way, with an ICMP message that quotes them. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include <linux/errqueue.h> /* needs time.h */
+
+#include "rnic/io/address.h"
+#include "rnic/io/udp_private.h"
+
+#define QUOTE_BYTES 64u /* of the packet, from the BTH */
+#define ERRORS_MAX  32u /* in one go */
+
+static uint32_t big_endian_24(const uint8_t *bytes)
+{
+    return (uint32_t)bytes[0] << 16 | (uint32_t)bytes[1] << 8 | bytes[2];
+}
+
+void udp_complain(struct udp *udp, struct udp_complaint *complaint, const uint8_t *bth)
+{
+    if (udp->complaint_count == UDP_COMPLAINTS) {
+        udp->counters.complaints_lost++; /* those that wait say the same, as a rule */
+        return;
+    }
+    complaint->trouble.destination = (struct qpn){big_endian_24(bth + 5)};
+    complaint->trouble.psn = (struct psn){big_endian_24(bth + 9)};
+    uint32_t at = (udp->complaint_first + udp->complaint_count++) % UDP_COMPLAINTS;
+    udp->complaints[at] = *complaint;
+}
+
+bool udp_next_complaint(struct udp *udp, struct udp_complaint *ret_complaint)
+{
+    if (udp->complaint_count == 0) {
+        return false;
+    }
+    *ret_complaint = udp->complaints[udp->complaint_first];
+    udp->complaint_first = (udp->complaint_first + 1) % UDP_COMPLAINTS;
+    udp->complaint_count--;
+    return true;
+}
+
+/* An error's record and who reports it; NULL: none of the network's. */
+static const struct sock_extended_err *find_record(struct msghdr *message, struct gid *ret_reporter)
+{
+    for (struct cmsghdr *control = CMSG_FIRSTHDR(message); control != NULL;
+         control = CMSG_NXTHDR(message, control)) {
+        bool ipv4 = control->cmsg_level == IPPROTO_IP && control->cmsg_type == IP_RECVERR;
+        bool ipv6 = control->cmsg_level == IPPROTO_IPV6 && control->cmsg_type == IPV6_RECVERR;
+        if (!ipv4 && !ipv6) {
+            continue;
+        }
+        const struct sock_extended_err *record =
+            (const struct sock_extended_err *)(const void *)CMSG_DATA(control);
+        uint16_t port;
+        bool by_icmp =
+            record->ee_origin == SO_EE_ORIGIN_ICMP || record->ee_origin == SO_EE_ORIGIN_ICMP6;
+        return by_icmp &&
+                       address_from_socket(SO_EE_OFFENDER(record), ret_reporter, &port) == STATUS_OK
+                   ? record
+                   : NULL;
+    }
+    return NULL;
+}
+
+static void take_error(struct udp *udp, struct msghdr *message, const uint8_t *quote, size_t length)
+{
+    struct udp_complaint complaint = {.length = 0};
+    uint16_t port;
+    const struct sock_extended_err *record = find_record(message, &complaint.reporter);
+    if (record == NULL) {
+        return; /* our own host's: the send has failed, too */
+    }
+    switch (record->ee_errno) {
+    case EMSGSIZE:
+        udp->counters.icmp_too_long++;
+        complaint.trouble.kind = TROUBLE_TOO_LONG;
+        complaint.trouble.mtu = record->ee_info;
+        break;
+    case ECONNREFUSED:
+        udp->counters.icmp_port_unreachable++;
+        complaint.trouble.kind = TROUBLE_REFUSED;
+        break;
+    default:
+        udp->counters.icmp_other++;
+        return;
+    }
+    if (length >= BTH_LENGTH && message->msg_namelen > 0 &&
+        address_from_socket(message->msg_name, &complaint.trouble.remote, &port) == STATUS_OK) {
+        udp_complain(udp, &complaint, quote);
+    }
+}
+
+uint32_t udp_take_errors(struct udp *udp, enum udp_family family)
+{
+    uint32_t count = 0;
+    for (; udp->sockets[family] >= 0 && count < ERRORS_MAX; count++) {
+        uint8_t quote[QUOTE_BYTES];
+        struct sockaddr_storage name = {0};
+        uint8_t control[UDP_CONTROL_BYTES] __attribute__((aligned(__alignof__(struct cmsghdr))));
+        struct iovec place = {quote, sizeof quote};
+        struct msghdr message = {
+            .msg_name = &name,
+            .msg_namelen = sizeof name,
+            .msg_iov = &place,
+            .msg_iovlen = 1,
+            .msg_control = control,
+            .msg_controllen = sizeof control,
+        };
+        ssize_t length = recvmsg(udp->sockets[family], &message, MSG_ERRQUEUE | MSG_DONTWAIT);
+        if (length < 0) {
+            break;
+        }
+        take_error(udp, &message, quote, (size_t)length);
+    }
+    return count;
+}

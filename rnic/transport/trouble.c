@@ -1,0 +1,52 @@
+#include "rnic/transport/trouble.h"
+
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/qp_state.h"
+#include "rnic/wire/psn.h"
+
+#define IP_AND_UDP_IPV4 (20u + 8u)
+#define IP_AND_UDP_IPV6 (40u + 8u)
+#define RECENT          65536 /* PSNs: of responses and unreliable packets, which nobody answers */
+
+static bool is_unanswered(const struct qp *qp, struct psn psn)
+{
+    const struct requester *requester = &qp->requester;
+    int32_t ahead = psn_distance(requester->unacked, psn);
+    return service_is_reliable(qp->service) && qp_state_sends(qp_state_now(qp)) && ahead >= 0 &&
+           ahead < psn_distance(requester->unacked, requester->frontier);
+}
+
+static bool is_recent(struct psn psn, struct psn next)
+{
+    int32_t behind = psn_distance(psn, next);
+    return behind > 0 && behind < RECENT;
+}
+
+/* The longest packet of this queue pair fits after all. */
+static bool all_fit(const struct qp *qp, uint32_t mtu)
+{
+    uint32_t before = gid_is_ipv4(&qp->attributes.path.remote) ? IP_AND_UDP_IPV4 : IP_AND_UDP_IPV6;
+    return mtu >= before + BTH_LENGTH + RETH_LENGTH + IMMDT_LENGTH + qp_mtu(qp) + ICRC_LENGTH;
+}
+
+bool trouble_hear(struct qp *qp, const struct trouble *trouble)
+{
+    if (qp->service == SERVICE_UD || qp_state_now(qp) < QP_RTR || qp_state_now(qp) == QP_ERROR ||
+        !qpn_equal(trouble->destination, qp->attributes.destination) ||
+        !gid_equal(&trouble->remote, &qp->attributes.path.remote) ||
+        (trouble->kind == TROUBLE_TOO_LONG && all_fit(qp, trouble->mtu))) {
+        return false;
+    }
+    if (!is_unanswered(qp, trouble->psn)) {
+        return is_recent(trouble->psn, qp->responder.expected) ||
+               is_recent(trouble->psn, qp->requester.frontier);
+    }
+    if (trouble->kind == TROUBLE_TOO_LONG) {
+        qp->requester.way_takes = trouble->mtu;
+        if (trouble->certain) {
+            environment_count(qp->environment, COUNTER_RETRIES_EXCEEDED);
+            qp_fail_send(qp, COMPLETION_RETRY_EXCEEDED);
+        }
+    }
+    return true;
+}

@@ -1,0 +1,38 @@
+/* What the link hears of a packet that did not get through, from the kernel or by ICMP, and what a
+ * queue pair makes of it.
+ *
+ * Anybody can forge an ICMP message. So it is heard only where the packet that it quotes is one of
+ * the queue pair's own, unanswered at the time, and even then it ends nothing by itself: a queue
+ * pair whose packets are too long for the way fails when the next wait for an answer ends without
+ * one, not only after all retries; an answer proves it wrong. What the host's own interface refuses
+ * is certain, and fails at once. Either way the completion is RETRY_EXCEEDED with the bytes that
+ * the way takes as its detail (verbs: vendor_err). Port unreachable changes nothing, a peer may be
+ * about to start; it is told. */
+#ifndef WEIR_TRANSPORT_TROUBLE_H
+#define WEIR_TRANSPORT_TROUBLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/wire/ids.h"
+
+enum trouble_kind {
+    TROUBLE_TOO_LONG,
+    TROUBLE_REFUSED, /* nobody at the peer's port */
+};
+
+struct trouble {
+    enum trouble_kind kind;
+    bool certain; /* our own host says so */
+    uint32_t mtu; /* TOO_LONG: bytes of IP packets that the way takes */
+    struct gid remote;
+    struct qpn destination; /* of the packet, from its BTH */
+    struct psn psn;
+};
+
+struct qp;
+
+/* False: it is not about a packet of this queue pair, or not true. */
+bool trouble_hear(struct qp *qp, const struct trouble *trouble);
+
+#endif
