@@ -128,6 +128,7 @@ void cm_enter(struct cm_connection *connection, enum cm_state state)
         cm_table_forget_qpn(connection);
     }
     connection->state = state;
+    cm_will_keep(connection);
 }
 
 void cm_start_timer(struct cm_connection *connection, uint64_t duration_ns)

@@ -60,6 +60,26 @@ struct cm_event {
     uint8_t sidr_status;
 };
 
+/* What somebody else needs to end a connection for us should we die: what is owed to the peer, and
+ * the facts that the message is made of. */
+enum cm_debt {
+    CM_DEBT_NONE,
+    CM_DEBT_TIMEOUT,        /* a REJ: it need not answer our REQ any more */
+    CM_DEBT_REJECT_REQUEST, /* a REJ to its REQ */
+    CM_DEBT_REJECT_REPLY,   /* a REJ to its REP */
+    CM_DEBT_DISCONNECT,     /* a DREQ, repeated until it answers */
+    CM_DEBT_COUNT,
+};
+
+struct cm_will {
+    enum cm_debt debt;
+    uint32_t local_id, remote_id; /* remote_id: but for TIMEOUT */
+    uint64_t transaction;
+    struct path path;
+    struct qpn local_qpn, remote_qpn;
+    uint8_t ack_timeout;
+};
+
 struct cm_config {
     struct allocator *allocator;
     struct device *device;
@@ -70,6 +90,10 @@ struct cm_config {
      * other process is answered for. */
     bool (*is_nobodys)(void *context, uint32_t communication_id);
     void *is_nobodys_context;
+    /* Keeps the will of connection `index`, below max_connections, in place of the one before; NULL:
+     * nothing is owed any more. Called by whatever changes a connection. NULL: wills are not kept. */
+    void (*keep_will)(void *context, uint32_t index, const struct cm_will *will);
+    void *keep_will_context;
     uint32_t max_connections; /* bound on state, also of requests by strangers */
     uint64_t ca_guid;
     void (*wake)(void *context); /* an event was queued where none was; may be NULL */
@@ -147,6 +171,12 @@ void cm_set_context(struct cm_connection *connection, void *context);
 /* The caller will not look at it again: no event names it any more. What is owed to the peer (REJ,
  * DREQ, time-wait) is still done before the memory is reused. */
 void cm_release(struct cm_connection *connection, struct instant now);
+
+/* Does what a will says: the will of a process of this host that has died, whose ids nobody else
+ * gives out any more. No event tells of it. INVALID: the will makes no sense. IN_USE: it is being
+ * done already. FULL: max_connections. */
+enum status cm_execute_will(struct cm *cm, struct instant now,
+                            const struct cm_will *will) MUST_USE;
 
 /* Connections and listeners alive, released ones in time-wait included; for leak checks. */
 uint32_t cm_connection_count(const struct cm *cm);

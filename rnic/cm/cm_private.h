@@ -10,6 +10,7 @@
  *   cm_passive.c   REQ received .. RTU received
  *   cm_close.c     rejects, disconnects, time-wait, release
  *   cm_service.c   service id resolution: SIDR_REQ and SIDR_REP, both sides
+ *   cm_will.c      what is owed to peers, told to whoever outlives us; doing that for the dead
  *
  * No allocation after create but that of a listener. */
 #ifndef WEIR_CM_CM_PRIVATE_H
@@ -79,6 +80,7 @@ struct cm_connection {
     struct path path; /* to the peer */
     struct qpn local_qpn, remote_qpn;
     uint8_t ack_timeout;
+    enum cm_debt kept_debt; /* of the will that is kept, see cm_config */
     void *context;
     struct cm_peer_name by_remote_id, by_remote_qpn;
 
@@ -136,6 +138,9 @@ struct cm {
 
 /* A connection in CM_OVER with a fresh id, or NULL. */
 struct cm_connection *cm_table_take(struct cm *cm);
+/* The same with an id that another process of this host gave out; NULL, too, if it is here already.
+ */
+struct cm_connection *cm_table_take_as(struct cm *cm, uint32_t local_id);
 /* Out of all tables and lists, ready to be taken again. */
 void cm_table_give(struct cm_connection *connection);
 struct cm_connection *cm_table_find(const struct cm *cm, uint32_t local_id);
@@ -226,6 +231,11 @@ void cm_service_receive_reply(struct cm_connection *connection, const struct cm_
 void cm_service_give_up(struct cm_connection *connection);
 /* Answers a request with a refusal. */
 void cm_service_end(struct cm_connection *connection, enum cm_sidr_status sidr_status);
+
+/* cm_will.c */
+
+/* To be called when the connection's state has changed. */
+void cm_will_keep(struct cm_connection *connection);
 
 /* cm.c */
 

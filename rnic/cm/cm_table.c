@@ -34,17 +34,27 @@ static struct cm_connection *find_room(struct cm *cm)
     return node == NULL ? NULL : CONTAINER_OF(node, struct cm_connection, node);
 }
 
-struct cm_connection *cm_table_take(struct cm *cm)
+static struct cm_connection *take(struct cm *cm, uint32_t local_id)
 {
     struct cm_connection *connection = find_room(cm);
     if (connection == NULL) {
         return NULL;
     }
-    *connection = (struct cm_connection){.cm = cm, .state = CM_OVER, .local_id = draw_id(cm)};
+    *connection = (struct cm_connection){.cm = cm, .state = CM_OVER, .local_id = local_id};
     enum status status = map_insert(&cm->by_id, connection->local_id, connection);
     CHECK(status == STATUS_OK);
     cm->connections_alive++;
     return connection;
+}
+
+struct cm_connection *cm_table_take(struct cm *cm)
+{
+    return take(cm, draw_id(cm));
+}
+
+struct cm_connection *cm_table_take_as(struct cm *cm, uint32_t local_id)
+{
+    return map_find(&cm->by_id, local_id) == NULL ? take(cm, local_id) : NULL;
 }
 
 struct cm_connection *cm_table_find(const struct cm *cm, uint32_t local_id)

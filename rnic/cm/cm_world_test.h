@@ -44,6 +44,7 @@ struct host {
     struct cm_event event;
     bool keep_quiet; /* answer no event by itself */
     unsigned wakes;
+    struct cm_will *wills; /* as kept, by index; debt NONE: none */
 };
 
 struct flight {
@@ -75,6 +76,7 @@ struct world {
     uint64_t jitter_ns;
     void (*on_event)(struct world *world, struct host *host); /* instead of the answers below */
     void *context;
+    uint32_t max_connections;
     uint32_t dead_prefix; /* of ids whose process is gone; 0: none */
 };
 
@@ -195,28 +197,46 @@ static bool world_is_nobodys(void *context, uint32_t communication_id)
     return world->dead_prefix != 0 && communication_id >> 20 == world->dead_prefix;
 }
 
+static void world_keep_will(void *context, uint32_t index, const struct cm_will *will)
+{
+    struct host *host = context;
+    assert_in_range(index, 0, host->device.world->max_connections - 1);
+    host->wills[index] = will != NULL ? *will : (struct cm_will){.debt = CM_DEBT_NONE};
+}
+
+/* A cm for host `index` whose ids begin with `prefix`, its wills unwritten. */
+static inline void world_create_cm(struct world *world, int index, uint32_t prefix, uint64_t seed)
+{
+    struct host *host = &world->hosts[index];
+    host->wills = calloc(world->max_connections, sizeof *host->wills);
+    assert_non_null(host->wills);
+    struct cm_config config = {.allocator = &world->allocator,
+                               .device = &host->device,
+                               .seed = seed,
+                               .id_prefix = prefix,
+                               .id_prefix_bits = 12,
+                               .is_nobodys = world_is_nobodys,
+                               .is_nobodys_context = world,
+                               .keep_will = world_keep_will,
+                               .keep_will_context = host,
+                               .max_connections = world->max_connections,
+                               .ca_guid = 0x1000u + (unsigned)index,
+                               .wake = world_wake,
+                               .wake_context = host};
+    assert_int_equal(cm_create(&config, &host->cm), STATUS_OK);
+}
+
 static inline struct world *world_create(uint64_t seed, uint32_t max_connections)
 {
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
+    world->max_connections = max_connections;
     world->allocator = (struct allocator){world_allocate, world_release};
     world->now_ns = 1000 * MILLISECOND;
     random_seed(&world->random, seed);
     for (int i = 0; i < 2; i++) {
-        struct host *host = &world->hosts[i];
-        host->device = (struct device){.world = world, .index = i};
-        struct cm_config config = {.allocator = &world->allocator,
-                                   .device = &host->device,
-                                   .seed = seed * 2 + (uint64_t)i,
-                                   .id_prefix = 5,
-                                   .id_prefix_bits = 12,
-                                   .is_nobodys = world_is_nobodys,
-                                   .is_nobodys_context = world,
-                                   .max_connections = max_connections,
-                                   .ca_guid = 0x1000u + (unsigned)i,
-                                   .wake = world_wake,
-                                   .wake_context = host};
-        assert_int_equal(cm_create(&config, &host->cm), STATUS_OK);
+        world->hosts[i].device = (struct device){.world = world, .index = i};
+        world_create_cm(world, i, 5, seed * 2 + (uint64_t)i);
     }
     return world;
 }
@@ -226,6 +246,8 @@ static inline void world_destroy(struct world *world)
     cm_destroy(world->hosts[0].cm);
     cm_destroy(world->hosts[1].cm);
     assert_int_equal(world->blocks, 0);
+    free(world->hosts[0].wills);
+    free(world->hosts[1].wills);
     free(world);
 }
 
@@ -378,6 +400,9 @@ static inline void world_end(struct world *world, struct cm_connection *a, struc
     world_run(world, FOREVER);
     assert_int_equal(cm_connection_count(world->hosts[0].cm), 0);
     assert_int_equal(cm_connection_count(world->hosts[1].cm), 0);
+    for (uint32_t i = 0; i < 2 * world->max_connections; i++) {
+        assert_int_equal(world->hosts[i % 2].wills[i / 2].debt, CM_DEBT_NONE);
+    }
     world_destroy(world);
 }
 
