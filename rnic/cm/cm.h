@@ -90,8 +90,9 @@ struct cm_config {
      * other process is answered for. */
     bool (*is_nobodys)(void *context, uint32_t communication_id);
     void *is_nobodys_context;
-    /* Keeps the will of connection `index`, below max_connections, in place of the one before; NULL:
-     * nothing is owed any more. Called by whatever changes a connection. NULL: wills are not kept. */
+    /* Keeps the will of connection `index`, below max_connections, in place of the one before;
+     * NULL: nothing is owed any more. Called by whatever changes a connection. NULL: wills are not
+     * kept. */
     void (*keep_will)(void *context, uint32_t index, const struct cm_will *will);
     void *keep_will_context;
     uint32_t max_connections; /* bound on state, also of requests by strangers */
@@ -175,8 +176,7 @@ void cm_release(struct cm_connection *connection, struct instant now);
 /* Does what a will says: the will of a process of this host that has died, whose ids nobody else
  * gives out any more. No event tells of it. INVALID: the will makes no sense. IN_USE: it is being
  * done already. FULL: max_connections. */
-enum status cm_execute_will(struct cm *cm, struct instant now,
-                            const struct cm_will *will) MUST_USE;
+enum status cm_execute_will(struct cm *cm, struct instant now, const struct cm_will *will) MUST_USE;
 
 /* Connections and listeners alive, released ones in time-wait included; for leak checks. */
 uint32_t cm_connection_count(const struct cm *cm);

@@ -192,9 +192,11 @@ enum status registry_claim(struct registry *registry, const struct registry_name
     if (registry == NULL) {
         return STATUS_STATE;
     }
-    registry_lock(registry);
-    enum status status = claim_locked(registry, name, reuse, ret_claim);
-    registry_unlock(registry);
+    enum status status = registry_lock(registry);
+    if (status == STATUS_OK) {
+        status = claim_locked(registry, name, reuse, ret_claim);
+        registry_unlock(registry);
+    }
     return status;
 }
 
@@ -204,11 +206,14 @@ enum status registry_claim_port(struct registry *registry, uint16_t port_space,
                                 uint32_t *ret_claim)
 {
     uint32_t span = PORT_LAST - PORT_FIRST + 1;
-    enum status status = STATUS_IN_USE;
     if (registry == NULL) {
         return STATUS_STATE;
     }
-    registry_lock(registry);
+    enum status status = registry_lock(registry);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    status = STATUS_IN_USE;
     for (uint32_t i = 0; i < span && status == STATUS_IN_USE; i++) {
         uint16_t port = (uint16_t)(PORT_FIRST + registry->file->next_stamp++ % span);
         struct registry_name candidate = *name;
@@ -235,10 +240,13 @@ enum status registry_listen(struct registry *registry, uint32_t index)
     if (registry == NULL) {
         return STATUS_STATE;
     }
-    registry_lock(registry);
+    enum status status = registry_lock(registry);
+    if (status != STATUS_OK) {
+        return status;
+    }
     struct registry_claim *claim = own_claim(registry, index);
     set_kind(claim, CLAIM_FREE); /* not in its own way */
-    enum status status = is_taken(registry, &claim->name, false) ? STATUS_IN_USE : STATUS_OK;
+    status = is_taken(registry, &claim->name, false) ? STATUS_IN_USE : STATUS_OK;
     set_kind(claim, status == STATUS_OK ? CLAIM_LISTENING : CLAIM_BOUND);
     if (status == STATUS_OK) {
         steering_attach(registry);
@@ -247,20 +255,25 @@ enum status registry_listen(struct registry *registry, uint32_t index)
     return status;
 }
 
+/* Without the lock, too: nobody else changes a claim of the living. */
 void registry_release(struct registry *registry, uint32_t index)
 {
     if (registry == NULL) {
         return;
     }
-    registry_lock(registry);
+    bool locked = registry_lock(registry) == STATUS_OK;
     struct registry_claim *claim = own_claim(registry, index);
-    bool listened = claim_kind(claim) == CLAIM_LISTENING;
-    __atomic_store_n(&claim->stamp, registry->file->next_stamp++, __ATOMIC_RELAXED);
-    set_kind(claim, listened ? CLAIM_FORMER : CLAIM_FREE);
-    if (listened) {
+    bool former = locked && claim_kind(claim) == CLAIM_LISTENING;
+    if (former) {
+        __atomic_store_n(&claim->stamp, registry->file->next_stamp++, __ATOMIC_RELAXED);
+    }
+    set_kind(claim, former ? CLAIM_FORMER : CLAIM_FREE);
+    if (former) {
         steering_attach(registry);
     }
-    registry_unlock(registry);
+    if (locked) {
+        registry_unlock(registry);
+    }
 }
 
 /* How well a claim fits a request: 0 not at all. A listener before a former one, the narrow before

@@ -29,9 +29,9 @@ static uint64_t big_endian(const uint8_t *bytes, uint32_t count)
 
 /* Whose a MAD is. A REQ belongs to who listens at its address, which the registry knows best: our
  * cm may listen at others of the host, and somebody else at this one. All others to whose
- * communication id they name. What is nobody's is ours: our cm answers for those who are gone. A
- * REJ of a peer that gave up before it heard from us names no id of ours: whoever knows the peer's
- * takes it. */
+ * communication id they name, or to the heir of who is gone. What is nobody's is ours: our cm
+ * answers for it. A REJ of a peer that gave up before it heard from us names no id of ours: whoever
+ * knows the peer's takes it. */
 static uint32_t owner_of_mad(const struct ingress *ingress, const struct path *path,
                              const uint8_t *bytes, uint32_t length)
 {
@@ -56,7 +56,11 @@ static uint32_t owner_of_mad(const struct ingress *ingress, const struct path *p
         return ours ? own : EVERYBODY;
     }
     uint32_t slot = registry_slot_of_communication_id(id);
-    return registry_slot_is_used(ingress->registry, slot) ? slot : own;
+    if (registry_slot_is_used(ingress->registry, slot)) {
+        return slot;
+    }
+    uint32_t heir = registry_heir(ingress->registry, slot);
+    return heir != REGISTRY_NO_SLOT ? heir : own;
 }
 
 static uint32_t owner_of(const struct ingress *ingress, const struct path *path,

@@ -89,7 +89,8 @@ static enum status open_registry(struct loop *loop)
     enum status status = registry_open(NULL, &loop->registry);
     const char *reason = status == STATUS_DENIED
                              ? "and .1 to .7 after it are not files of ours with mode 0600"
-                         : status == STATUS_FULL   ? "has no free slot: too many processes"
+                         : status == STATUS_FULL ? "has no free slot: 1024 processes of this user "
+                                                   "have RDMA devices open already"
                          : status == STATUS_IN_USE ? "is used by another version of Weir"
                                                    : "could not be opened: out of memory or files";
     if (status != STATUS_OK) {
@@ -135,6 +136,16 @@ static bool is_nobodys(void *context, uint32_t communication_id)
     return !registry_slot_is_used(context, registry_slot_of_communication_id(communication_id));
 }
 
+static void keep_will(void *context, uint32_t index, const struct cm_will *will)
+{
+    registry_keep_will(context, index, will);
+}
+
+static void wake_for_burial(void *context)
+{
+    loop_wake_thread(context);
+}
+
 static enum status create_engine(struct loop *loop)
 {
     uint64_t seed = make_seed();
@@ -160,6 +171,8 @@ static enum status create_engine(struct loop *loop)
             .id_prefix_bits = REGISTRY_SLOT_BITS,
             .is_nobodys = is_nobodys,
             .is_nobodys_context = loop->registry,
+            .keep_will = keep_will,
+            .keep_will_context = loop->registry,
             .max_connections = CONNECTIONS_MAX,
             .ca_guid = make_guid(),
             .wake = wake_for_cm,
@@ -193,6 +206,7 @@ static enum status start_thread(struct loop *loop)
         snprintf(house.error, sizeof house.error, "no eventfd: %s", strerror(errno));
         return STATUS_NO_MEMORY;
     }
+    burial_open(&loop->burial, loop->registry, &loop->engine, wake_for_burial, loop);
     sigfillset(&all);
     sigdelset(&all, SIGSEGV);
     sigdelset(&all, SIGBUS);
@@ -215,6 +229,7 @@ static enum status start_thread(struct loop *loop)
 /* Takes half-made loops too; the thread is gone. */
 static void destroy_loop(struct loop *loop)
 {
+    burial_close(&loop->burial);
     groups_destroy(loop->groups);
     if (loop->steering.udp != NULL) {
         loop->ingress.closing = true;
@@ -302,6 +317,7 @@ static void after_fork_in_child(void)
         groups_abandon(loop->groups);
         udp_abandon(loop->steering.udp);
         handoff_abandon(loop->handoff);
+        burial_abandon(&loop->burial);
         registry_abandon(loop->registry);
         loop->registry = NULL;
         close(loop->wake_descriptor);

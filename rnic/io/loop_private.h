@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "rnic/base/time.h"
+#include "rnic/io/burial.h"
 #include "rnic/io/groups.h"
 #include "rnic/io/ingress.h"
 #include "rnic/io/loop.h"
@@ -40,6 +41,7 @@ struct loop {
     struct groups *groups;
     struct handoff *handoff;
     struct ingress ingress;
+    struct burial burial;       /* the thread's */
     struct instant others_read; /* when all sources were read, not only the busy one */
     enum udp_family busy_family;
     bool blocked; /* the last flush left packets because the kernel was full */

@@ -56,6 +56,8 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     visit(context, "registry_handoff_dropped", handoff->dropped);
     visit(context, "registry_handoff_refused", handoff->refused);
     visit(context, "registry_steering_corrections", loop->steering.corrections);
+    visit(context, "registry_deaths_buried", loop->burial.deaths);
+    visit(context, "registry_wills_executed", loop->burial.wills);
     visit(context, "loop_turns", atomic_load(&loop->counters.turns));
     visit(context, "loop_thread_wakeups", atomic_load(&loop->counters.thread_wakeups));
     visit(context, "loop_thread_signals", atomic_load(&loop->counters.thread_signals));

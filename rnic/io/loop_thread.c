@@ -25,6 +25,7 @@
 enum {
     WATCH_WAKE,
     WATCH_ADDRESS,
+    WATCH_DEATHS,
     WATCH_DOZING, /* those before are watched in a doze too */
     WATCH_HANDOFF = WATCH_DOZING,
     WATCH_IPV4,
@@ -75,6 +76,9 @@ static int sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
             changed();
         }
     }
+    if (ready > 0 && watched[WATCH_DEATHS].revents != 0) {
+        burial_hear(&loop->burial);
+    }
     return ready;
 }
 
@@ -101,6 +105,7 @@ static void doze(struct loop *loop)
     struct pollfd watched[WATCH_DOZING] = {
         [WATCH_WAKE] = {.fd = loop->wake_descriptor, .events = POLLIN},
         [WATCH_ADDRESS] = {.fd = loop->address_descriptor, .events = POLLIN},
+        [WATCH_DEATHS] = {.fd = loop->burial.descriptor, .events = POLLIN},
     };
     atomic_store(&loop->thread_state, THREAD_DOZING);
     if (!is_polled(loop)) {
@@ -124,7 +129,8 @@ static void watch(struct loop *loop)
 {
     struct udp *udp = loop->steering.udp;
     pthread_mutex_lock(&loop->mutex);
-    struct instant deadline = loop_turn(loop, true);
+    struct instant deadline =
+        instant_earlier(loop_turn(loop, true), burial_next_deadline(&loop->burial));
     short events[UDP_FAMILY_COUNT] = {POLLIN, POLLIN};
     if (loop->blocked) {
         events[udp_waiting_family(udp)] |= POLLOUT;
@@ -138,6 +144,7 @@ static void watch(struct loop *loop)
     struct pollfd watched[WATCH_COUNT] = {
         [WATCH_WAKE] = {.fd = loop->wake_descriptor, .events = POLLIN},
         [WATCH_ADDRESS] = {.fd = loop->address_descriptor, .events = POLLIN},
+        [WATCH_DEATHS] = {.fd = loop->burial.descriptor, .events = POLLIN},
         [WATCH_HANDOFF] = {.fd = handoff_descriptor(loop->handoff), .events = POLLIN},
         [WATCH_IPV4] = {.fd = udp_descriptor(udp, UDP_IPV4), .events = events[UDP_IPV4]},
         [WATCH_IPV6] = {.fd = udp_descriptor(udp, UDP_IPV6), .events = events[UDP_IPV6]},
@@ -179,6 +186,7 @@ void *loop_thread_main(void *argument)
     loop->patience_ns = PATIENCE_MIN_NS;
     loop->doze_ns = DOZE_MIN_NS;
     while (!atomic_load(&loop->stopping)) {
+        burial_advance(&loop->burial);
         if (is_polled(loop)) {
             doze(loop);
         } else {

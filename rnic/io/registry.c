@@ -1,4 +1,4 @@
-/* The registry's file: finding, checking and locking it; slots and their lives. */
+/* The registry's file: finding, checking, making and removing it; slots and their lives. */
 #include "rnic/io/registry.h"
 
 #include <errno.h>
@@ -8,79 +8,22 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "rnic/base/check.h"
+#include "rnic/io/clock.h"
+#include "rnic/io/raw_socket.h"
 #include "rnic/io/registry_private.h"
 
-/* Bytes of the file that are locked, not read: the table's lock, then one for each slot's life. */
-#define TABLE_LOCK_BYTE 0
-#define LIFE_LOCK_BYTE  4096
+#define NAMES            8u                   /* that are tried, should others own the first */
+#define REGISTRY_HEIR_NS UINT64_C(2000000000) /* then an heir that has done nothing is stopped */
 
-#define NAMES           8u /* that are tried, should others own the first */
-#define NAME_MAX_LENGTH 256u
-
-static int file_lock(int descriptor, int command, short type, off_t start, off_t length,
-                     struct flock *ret_lock)
-{
-    *ret_lock = (struct flock){
-        .l_type = type,
-        .l_whence = SEEK_SET,
-        .l_start = start,
-        .l_len = length,
-    };
-    int result;
-    do {
-        result = fcntl(descriptor, command, ret_lock);
-    } while (result != 0 && errno == EINTR);
-    return result;
-}
-
-/* False: somebody has it. */
-static bool try_lock_table(int descriptor)
-{
-    struct flock lock;
-    return file_lock(descriptor, F_OFD_SETLK, F_WRLCK, TABLE_LOCK_BYTE, 1, &lock) == 0;
-}
-
-static void lock_table(int descriptor)
-{
-    struct flock lock;
-    int result = file_lock(descriptor, F_OFD_SETLKW, F_WRLCK, TABLE_LOCK_BYTE, 1, &lock);
-    CHECK(result == 0);
-}
-
-static void unlock_table(int descriptor)
-{
-    struct flock lock;
-    int result = file_lock(descriptor, F_OFD_SETLK, F_UNLCK, TABLE_LOCK_BYTE, 1, &lock);
-    CHECK(result == 0);
-}
-
-void registry_lock(struct registry *registry)
-{
-    pthread_mutex_lock(&registry->mutex);
-    lock_table(registry->descriptor);
-}
-
-bool registry_try_lock(struct registry *registry)
-{
-    if (pthread_mutex_trylock(&registry->mutex) != 0) {
-        return false;
-    }
-    bool locked = try_lock_table(registry->descriptor);
-    if (!locked) {
-        pthread_mutex_unlock(&registry->mutex);
-    }
-    return locked;
-}
-
-void registry_unlock(struct registry *registry)
-{
-    unlock_table(registry->descriptor);
-    pthread_mutex_unlock(&registry->mutex);
-}
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
 
 void registry_path(char ret_path[REGISTRY_PATH_MAX])
 {
@@ -103,7 +46,7 @@ static enum status open_file(const char *path, int *ret_descriptor)
     }
     struct stat facts;
     if (fstat(descriptor, &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_uid != geteuid() ||
-        (facts.st_mode & 07077) != 0 || facts.st_nlink != 1) {
+        (facts.st_mode & 07077) != 0 || facts.st_nlink > 1) {
         close(descriptor);
         return STATUS_DENIED;
     }
@@ -114,20 +57,47 @@ static enum status open_file(const char *path, int *ret_descriptor)
 static bool anybody_lives(int descriptor)
 {
     struct flock lock;
-    return file_lock(descriptor, F_OFD_GETLK, F_WRLCK, LIFE_LOCK_BYTE, REGISTRY_SLOTS, &lock) !=
-               0 ||
+    return registry_lock_bytes(descriptor, F_OFD_GETLK, F_WRLCK, REGISTRY_LIFE_BYTE, REGISTRY_SLOTS,
+                               &lock) != 0 ||
            lock.l_type != F_UNLCK;
 }
 
-static bool is_compatible(const struct registry_file *file)
+/* The run of the kernel, and the namespace, that a file is of. */
+struct era {
+    char boot_id[sizeof((struct registry_file *)0)->boot_id];
+    uint64_t namespace_cookie;
+};
+
+static struct era current_era(void)
 {
-    return file->magic == REGISTRY_MAGIC && file->version == REGISTRY_VERSION &&
-           file->size == sizeof *file;
+    struct era era;
+    memset(&era, 0, sizeof era);
+    int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (file >= 0) {
+        ssize_t length = read(file, era.boot_id, sizeof era.boot_id - 1);
+        (void)length; /* where the kernel does not say, all are of one run */
+        close(file);
+    }
+    int probe = raw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (probe >= 0) {
+        socklen_t size = sizeof era.namespace_cookie;
+        int result = getsockopt(probe, SOL_SOCKET, SO_NETNS_COOKIE, &era.namespace_cookie, &size);
+        (void)result;
+        close(probe);
+    }
+    return era;
+}
+
+static bool is_compatible(const struct registry_file *file, const struct era *era)
+{
+    return file->head.magic == REGISTRY_MAGIC && file->head.version == REGISTRY_VERSION &&
+           file->head.size == sizeof *file && file->namespace_cookie == era->namespace_cookie &&
+           memcmp(file->boot_id, era->boot_id, sizeof era->boot_id) == 0;
 }
 
 /* A random first slot: should the file be deleted under living processes, new ones are unlikely to
  * take their numbers. */
-static bool initialize(struct registry_file *file)
+static bool initialize(struct registry_file *file, const struct era *era)
 {
     uint32_t first;
     memset(file, 0, sizeof *file);
@@ -137,37 +107,58 @@ static bool initialize(struct registry_file *file)
     }
     file->next_slot = first % REGISTRY_SLOTS;
     file->next_stamp = first;
-    file->version = REGISTRY_VERSION;
-    file->size = sizeof *file;
-    file->magic = REGISTRY_MAGIC;
+    memcpy(file->boot_id, era->boot_id, sizeof file->boot_id);
+    file->namespace_cookie = era->namespace_cookie;
+    file->head.version = REGISTRY_VERSION;
+    file->head.size = sizeof *file;
+    file->head.magic = REGISTRY_MAGIC;
     return true;
 }
 
-/* Locked. Maps the file; makes it anew if it is empty, broken or of another version and nobody
- * living uses it. */
-static enum status map_file(int descriptor, struct registry_file **ret_file)
+/* The bytes are really there: a store to a page for which there is no room ends a process. */
+static bool make_room(int descriptor)
 {
-    struct stat facts;
-    bool lives = anybody_lives(descriptor);
-    if (fstat(descriptor, &facts) != 0) {
-        return STATUS_DENIED;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < sizeof(struct registry_file)) {
+        return false;
     }
-    if (facts.st_size != (off_t)sizeof(struct registry_file)) {
-        if (lives) {
-            return STATUS_IN_USE;
-        }
-        if (ftruncate(descriptor, sizeof(struct registry_file)) != 0) {
-            return STATUS_NO_MEMORY;
-        }
-    }
+    return posix_fallocate(descriptor, 0, sizeof(struct registry_file)) == 0;
+}
+
+static enum status map_pages(int descriptor, struct registry_file **ret_file)
+{
     struct registry_file *file =
         mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (file == MAP_FAILED) {
         return STATUS_NO_MEMORY;
     }
-    enum status status = STATUS_OK;
-    if (!is_compatible(file)) {
-        status = lives ? STATUS_IN_USE : initialize(file) ? STATUS_OK : STATUS_NO_MEMORY;
+    *ret_file = file;
+    return STATUS_OK;
+}
+
+/* Locked. Maps the file; makes it anew if it is empty, broken or of another era or version and
+ * nobody living uses it. */
+static enum status map_file(int descriptor, struct registry_file **ret_file)
+{
+    struct stat facts;
+    struct era era = current_era();
+    bool lives = anybody_lives(descriptor);
+    if (fstat(descriptor, &facts) != 0) {
+        return STATUS_DENIED;
+    }
+    if (facts.st_size < (off_t)sizeof(struct registry_file) && lives) {
+        return STATUS_IN_USE;
+    }
+    if (!make_room(descriptor)) {
+        return STATUS_NO_MEMORY;
+    }
+    struct registry_file *file;
+    enum status status = map_pages(descriptor, &file);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (!is_compatible(file, &era)) {
+        status = lives ? STATUS_IN_USE : initialize(file, &era) ? STATUS_OK : STATUS_NO_MEMORY;
     }
     if (status != STATUS_OK) {
         munmap(file, sizeof *file);
@@ -183,28 +174,81 @@ bool registry_slot_lives(const struct registry *registry, uint32_t slot)
     if (slot == registry->slot) {
         return true;
     }
-    return file_lock(registry->descriptor, F_OFD_GETLK, F_WRLCK, LIFE_LOCK_BYTE + (off_t)slot, 1,
-                     &lock) != 0 ||
+    return registry_lock_bytes(registry->descriptor, F_OFD_GETLK, F_WRLCK,
+                               REGISTRY_LIFE_BYTE + (off_t)slot, 1, &lock) != 0 ||
            lock.l_type != F_UNLCK;
 }
 
 void registry_group_remove(struct registry_group *group, uint32_t slot)
 {
-    for (uint32_t i = 0; i < group->count && i < REGISTRY_SLOTS; i++) {
+    uint32_t count = registry_group_count(group);
+    for (uint32_t i = 0; i < count; i++) {
         if (group->slots[i] == slot) {
-            group->slots[i] = group->slots[--group->count];
+            group->slots[i] = group->slots[count - 1];
+            group->count = count - 1;
             return;
         }
     }
 }
 
-void registry_bury(struct registry *registry, uint32_t slot)
+/* Locked. */
+static void forget_slot(struct registry *registry, uint32_t slot)
 {
+    struct registry_slot *entry = &registry->file->slots[slot];
     claims_forget_slot(registry, slot);
     for (uint32_t i = 0; i < UDP_FAMILY_COUNT; i++) {
         registry_group_remove(&registry->file->groups[i], slot);
     }
-    atomic_store(&registry->file->slots[slot].used, 0);
+    atomic_store(&entry->watches, 0);
+    atomic_store(&entry->heir, 0);
+    atomic_store(&entry->estate, atomic_load(&entry->will_end) > 0);
+    atomic_store(&entry->used, 0);
+}
+
+/* Locked. */
+static void become_heir(struct registry *registry, uint32_t slot)
+{
+    struct registry_slot *entry = &registry->file->slots[slot];
+    atomic_store(&entry->inherited_ns, clock_now().ns);
+    atomic_store(&entry->heir, registry->slot + 1);
+    void (*wake)(void *) = atomic_load(&registry->wake);
+    if (wake != NULL && atomic_load(&entry->estate) != 0) {
+        wake(registry->wake_context);
+    }
+}
+
+void registry_bury(struct registry *registry, uint32_t slot)
+{
+    forget_slot(registry, slot);
+    become_heir(registry, slot);
+    for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
+        struct registry_slot *other = &registry->file->slots[i];
+        if (atomic_load(&other->used) == 0 && atomic_load(&other->heir) == slot + 1) {
+            become_heir(registry, i);
+        }
+    }
+}
+
+bool registry_inherit(struct registry *registry)
+{
+    bool any = false;
+    struct instant now = clock_now();
+    for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
+        struct registry_slot *entry = &registry->file->slots[i];
+        if (atomic_load(&entry->used) != 0 || atomic_load(&entry->estate) == 0) {
+            continue;
+        }
+        struct instant since = {atomic_load(&entry->inherited_ns)};
+        bool ours = atomic_load(&entry->heir) == registry->slot + 1;
+        if (!ours &&
+            (registry_heir(registry, i) == REGISTRY_NO_SLOT || instant_before(now, since) ||
+             instant_elapsed_ns(since, now) >= REGISTRY_HEIR_NS)) {
+            become_heir(registry, i);
+            ours = true;
+        }
+        any |= ours;
+    }
+    return any;
 }
 
 uint32_t registry_bury_dead(struct registry *registry)
@@ -219,21 +263,31 @@ uint32_t registry_bury_dead(struct registry *registry)
     return buried;
 }
 
-/* Locked. Slots go round, so that a dead process's numbers rest as long as possible. */
+static int lock_life(struct registry *registry, uint32_t slot, short type)
+{
+    struct flock lock;
+    return registry_lock_bytes(registry->descriptor, F_OFD_SETLK, type,
+                               REGISTRY_LIFE_BYTE + (off_t)slot, 1, &lock);
+}
+
+/* Locked. Slots go round, so that a dead process's numbers rest as long as possible. Those of which
+ * something is still to be done are taken last. */
 static enum status take_slot(struct registry *registry)
 {
     struct registry_file *file = registry->file;
-    for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
-        uint32_t slot = (file->next_slot + i) % REGISTRY_SLOTS;
-        struct flock lock;
-        if (file_lock(registry->descriptor, F_OFD_SETLK, F_WRLCK, LIFE_LOCK_BYTE + (off_t)slot, 1,
-                      &lock) != 0) {
+    for (uint32_t i = 0; i < 2 * REGISTRY_SLOTS; i++) {
+        uint32_t slot = (file->next_slot % REGISTRY_SLOTS + i) % REGISTRY_SLOTS;
+        struct registry_slot *entry = &file->slots[slot];
+        bool rests = atomic_load(&entry->used) == 0 && atomic_load(&entry->estate) == 0;
+        if ((i < REGISTRY_SLOTS && !rests) || lock_life(registry, slot, F_WRLCK) != 0) {
             continue;
         }
-        registry_bury(registry, slot); /* what a half-dead predecessor may have left */
+        wills_forget(registry, slot);
+        forget_slot(registry, slot); /* what a half-dead predecessor may have left */
         file->next_slot = (slot + 1) % REGISTRY_SLOTS;
-        file->slots[slot].process = (uint32_t)getpid();
-        atomic_store(&file->slots[slot].used, 1);
+        entry->process = (uint32_t)getpid();
+        atomic_fetch_add(&entry->generation, 1);
+        atomic_store(&entry->used, 1);
         registry->slot = slot;
         return STATUS_OK;
     }
@@ -242,15 +296,45 @@ static enum status take_slot(struct registry *registry)
 
 /* In a folder that everybody may write to somebody else may have taken the name. Then there is the
  * next one, the same for all processes of the user. Who takes them all could take the UDP port. */
-static enum status find_file(const char *path, int *ret_descriptor)
+static enum status find_file(struct registry *registry, const char *path)
 {
-    enum status status = open_file(path, ret_descriptor);
-    for (uint32_t i = 1; i < NAMES && status == STATUS_DENIED; i++) {
-        char name[NAME_MAX_LENGTH];
-        snprintf(name, sizeof name, "%s.%u", path, (unsigned)i);
-        status = open_file(name, ret_descriptor);
+    enum status status = STATUS_DENIED;
+    for (uint32_t i = 0; i < NAMES && status == STATUS_DENIED; i++) {
+        char suffix[8] = "";
+        if (i > 0) {
+            snprintf(suffix, sizeof suffix, ".%u", (unsigned)i);
+        }
+        snprintf(registry->path, sizeof registry->path, "%s%s", path, suffix);
+        status = open_file(registry->path, &registry->descriptor);
     }
     return status;
+}
+
+/* Locked. The last process that had it may have removed it while we waited for the lock. */
+static bool is_removed(int descriptor)
+{
+    struct stat facts;
+    return fstat(descriptor, &facts) == 0 && facts.st_nlink == 0;
+}
+
+/* Found and locked. */
+static enum status find_and_lock(struct registry *registry, const char *path)
+{
+    for (;;) {
+        enum status status = find_file(registry, path);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        status = registry_lock_file(registry->descriptor);
+        if (status == STATUS_OK && !is_removed(registry->descriptor)) {
+            return STATUS_OK;
+        }
+        close(registry->descriptor);
+        registry->descriptor = -1;
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
 }
 
 enum status registry_open(const char *path, struct registry **ret_registry)
@@ -262,17 +346,17 @@ enum status registry_open(const char *path, struct registry **ret_registry)
         return STATUS_NO_MEMORY;
     }
     registry->slot = REGISTRY_NO_SLOT;
-    enum status status = find_file(path != NULL ? path : own_path, &registry->descriptor);
+    registry->descriptor = -1;
+    enum status status = find_and_lock(registry, path != NULL ? path : own_path);
     if (status != STATUS_OK) {
-        free(registry);
+        registry_abandon(registry);
         return status;
     }
-    lock_table(registry->descriptor);
     status = map_file(registry->descriptor, &registry->file);
     if (status == STATUS_OK) {
         status = take_slot(registry);
     }
-    unlock_table(registry->descriptor);
+    registry_unlock_file(registry->descriptor);
     if (status != STATUS_OK) {
         registry_abandon(registry);
         return status;
@@ -288,23 +372,53 @@ void registry_abandon(struct registry *registry)
         if (registry->file != NULL) {
             munmap(registry->file, sizeof *registry->file);
         }
-        close(registry->descriptor);
+        if (registry->descriptor >= 0) {
+            close(registry->descriptor);
+        }
         free(registry);
     }
 }
 
+/* Locked. What we have inherited and not done is for others. */
+static void disinherit(struct registry *registry)
+{
+    for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
+        struct registry_slot *entry = &registry->file->slots[i];
+        if (atomic_load(&entry->used) == 0 && atomic_load(&entry->heir) == registry->slot + 1) {
+            atomic_store(&entry->heir, 0);
+        }
+    }
+}
+
+/* Locked, our slot given back. Whoever has opened the file waits for the lock, and looks at it
+ * again (is_removed). */
+static void remove_if_last(struct registry *registry)
+{
+    struct stat ours, there;
+    if (!anybody_lives(registry->descriptor) && fstat(registry->descriptor, &ours) == 0 &&
+        lstat(registry->path, &there) == 0 && ours.st_ino == there.st_ino &&
+        ours.st_dev == there.st_dev) {
+        unlink(registry->path);
+    }
+}
+
+/* Without the lock we end as if killed: others will find out. */
 void registry_close(struct registry *registry)
 {
     if (registry == NULL) {
         return;
     }
-    struct flock lock;
-    registry_lock(registry);
-    registry_bury(registry, registry->slot);
-    int result = file_lock(registry->descriptor, F_OFD_SETLK, F_UNLCK,
-                           LIFE_LOCK_BYTE + (off_t)registry->slot, 1, &lock);
-    CHECK(result == 0);
-    registry_unlock(registry);
+    if (registry_lock(registry) == STATUS_OK) {
+        if (registry->will_count == 0) {
+            wills_forget(registry, registry->slot);
+        }
+        forget_slot(registry, registry->slot);
+        disinherit(registry);
+        int result = lock_life(registry, registry->slot, F_UNLCK);
+        CHECK(result == 0);
+        remove_if_last(registry);
+        registry_unlock(registry);
+    }
     pthread_mutex_destroy(&registry->mutex);
     registry_abandon(registry);
 }
@@ -334,14 +448,27 @@ bool registry_slot_is_used(const struct registry *registry, uint32_t slot)
     return slot < REGISTRY_SLOTS && atomic_load(&registry->file->slots[slot].used) != 0;
 }
 
+uint32_t registry_heir(const struct registry *registry, uint32_t slot)
+{
+    if (slot >= REGISTRY_SLOTS || registry_slot_is_used(registry, slot)) {
+        return REGISTRY_NO_SLOT;
+    }
+    uint32_t heir = atomic_load(&registry->file->slots[slot].heir) - 1;
+    return registry_slot_is_used(registry, heir) ? heir : REGISTRY_NO_SLOT;
+}
+
 uint32_t registry_process_count(struct registry *registry)
 {
     uint32_t count = 0;
-    registry_lock(registry);
-    registry_bury_dead(registry);
+    bool locked = registry_lock(registry) == STATUS_OK;
+    if (locked) {
+        registry_bury_dead(registry);
+    }
     for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
         count += atomic_load(&registry->file->slots[i].used) != 0;
     }
-    registry_unlock(registry);
+    if (locked) {
+        registry_unlock(registry);
+    }
     return count;
 }

@@ -3,11 +3,16 @@
  *
  * A file in /dev/shm, one per user and network namespace, under a lock. Each process holds a slot;
  * that it lives is proven by a file lock that the kernel drops when it dies, so any process may be
- * killed at any instant and the others go on. Claims on services die with their slot.
+ * killed at any instant and the others go on. Claims on services die with their slot; what it owed
+ * to peers of its connections, its wills, lies in the file for an heir to do (burial.h). The file
+ * goes with the last process that ends in order; what killed ones leave the next process takes
+ * over, or makes anew if it is from before a reboot, of another version, or broken.
  *
  * Calls may be made by any thread, with the engine's lock held or not; they take the file's lock
- * for some microseconds, or as long as a process that holds it is stopped. What the engine asks for
- * packets takes no lock and does not wait: registry_find_listener, registry_slot_is_used. Not here:
+ * for some microseconds. A process that is stopped while it holds it makes the others' calls fail
+ * with TIMED_OUT after REGISTRY_PATIENCE_NS; what they give back meanwhile is taken from them when
+ * they end. What the engine asks for packets takes no lock and does not wait:
+ * registry_find_listener, registry_slot_is_used, registry_heir, registry_keep_will. Not here:
  * moving packets between processes (handoff.h). */
 #ifndef WEIR_IO_REGISTRY_H
 #define WEIR_IO_REGISTRY_H
@@ -23,8 +28,10 @@
 #define REGISTRY_QPNS_PER_SLOT 16384u
 #define REGISTRY_QPN_RESERVED  16u /* slot 0 begins above these */
 #define REGISTRY_NO_SLOT       UINT32_MAX
+#define REGISTRY_PATIENCE_NS   UINT64_C(5000000000)
 
 struct registry;
+struct cm_will;
 
 /* Which addresses a claim covers. */
 enum registry_scope {
@@ -42,7 +49,7 @@ struct registry_name {
 
 /* FULL: all slots are taken. DENIED: neither the file nor any of those that stand in for it, named
  * PATH.1 and so on, is ours and of the right mode. IN_USE: live processes use a registry of another
- * version. `path` is NULL but in tests. */
+ * version. TIMED_OUT: registry_lock_holder has been stopped. `path` is NULL but in tests. */
 enum status registry_open(const char *path, struct registry **ret_registry) MUST_USE;
 /* Gives slot and claims back. NULL is allowed. */
 void registry_close(struct registry *registry);
@@ -51,6 +58,8 @@ void registry_abandon(struct registry *registry);
 /* Where the registry of this user and network namespace lies. */
 #define REGISTRY_PATH_MAX 64u
 void registry_path(char ret_path[REGISTRY_PATH_MAX]);
+/* The process id of who took the lock of that file last; 0: unknown. */
+uint32_t registry_lock_holder(const char *path);
 
 uint32_t registry_slot(const struct registry *registry);
 /* Our range of queue pair numbers: first and count. */
@@ -82,6 +91,12 @@ uint32_t registry_find_listener(const struct registry *registry, uint64_t servic
 bool registry_slot_is_used(const struct registry *registry, uint32_t slot);
 /* How many processes hold slots. */
 uint32_t registry_process_count(struct registry *registry);
+/* Who does what the last holder of a slot owed; REGISTRY_NO_SLOT: nobody living. */
+uint32_t registry_heir(const struct registry *registry, uint32_t slot);
+
+/* Keeps a will of ours, in place of the one before at that index; NULL: forgets it. What does not
+ * fit into the file, or on the disk, is not kept. Under the engine's lock. */
+void registry_keep_will(struct registry *registry, uint32_t index, const struct cm_will *will);
 
 /* The slot that a number belongs to by its upper bits; says nothing about its life. */
 static inline uint32_t registry_slot_of_qpn(struct qpn qpn)

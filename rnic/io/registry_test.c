@@ -1,6 +1,6 @@
 /* Slots, claims and their end with the process that held them. Each test has a registry of its own
  * in a temporary file; other processes are forked children that are told what to do by pipe. */
-#include "rnic/io/registry.h"
+#include "rnic/io/registry_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -172,6 +172,121 @@ static void killed_while_it_holds_the_lock(void **state)
     waitpid(child, NULL, 0);
     close(ready[0]);
     close(ready[1]);
+    registry_close(registry);
+}
+
+/* A stopped process that holds the lock makes calls fail, and says who it is; releasing and closing
+ * do without. */
+static void stopped_while_it_holds_the_lock(void **state)
+{
+    const char *path = ((struct fixture *)*state)->path;
+    struct registry *registry = open_registry(state), *another;
+    struct registry_name name = name_of(7200, REGISTRY_ANY, NULL),
+                         next = name_of(7201, REGISTRY_ANY, NULL);
+    uint32_t claim, other;
+    assert_int_equal(registry_claim(registry, &name, false, &claim), STATUS_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        struct registry *own = open_registry(state);
+        _exit(registry_try_lock(own) ? raise(SIGSTOP) : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+    assert_int_equal(registry_claim(registry, &next, false, &other), STATUS_TIMED_OUT);
+    assert_int_equal(registry_lock_holder(path), child);
+    kill(child, SIGKILL);
+    assert_int_equal(registry_open(path, &another), STATUS_OK); /* dead, it does not hold it */
+    registry_close(another);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(registry_claim(registry, &next, false, &other), STATUS_OK);
+    registry_close(registry);
+}
+
+static void last_process_removes_the_file(void **state)
+{
+    const char *path = ((struct fixture *)*state)->path;
+    struct registry *one = open_registry(state), *two = open_registry(state);
+    registry_close(one);
+    assert_int_equal(access(path, F_OK), 0);
+    registry_close(two);
+    assert_int_not_equal(access(path, F_OK), 0);
+
+    one = open_registry(state); /* somebody else's file of that name is not ours to remove */
+    unlink(path);
+    close(open(path, O_CREAT | O_RDWR, 0600));
+    registry_close(one);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+/* Processes that start and end at once never find themselves in two files. */
+static void starting_and_ending_do_not_race(void **state)
+{
+    const char *path = ((struct fixture *)*state)->path;
+    pid_t children[8];
+    for (uint32_t i = 0; i < 8; i++) {
+        children[i] = fork();
+        for (uint32_t round = 0; children[i] == 0 && round < 200; round++) {
+            struct registry *registry;
+            struct registry_name name = name_of((uint16_t)(7400 + i), REGISTRY_ANY, NULL);
+            uint32_t claim;
+            struct stat ours, named;
+            if (registry_open(path, &registry) != STATUS_OK ||
+                registry_claim(registry, &name, false, &claim) != STATUS_OK ||
+                fstat(registry->descriptor, &ours) != 0 || stat(path, &named) != 0 ||
+                ours.st_ino != named.st_ino) {
+                _exit(1);
+            }
+            registry_close(registry);
+        }
+        if (children[i] == 0) {
+            _exit(0);
+        }
+    }
+    for (uint32_t i = 0; i < 8; i++) {
+        int status;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
+/* From before a reboot, or of a namespace whose number is used again: made anew. In use, as if of
+ * another kernel: cannot be. */
+static void files_of_another_era_are_renewed(void **state)
+{
+    uint32_t slot;
+    end(start_holder(state, 7300, &slot));
+    int file = open(((struct fixture *)*state)->path, O_RDWR);
+    assert_int_equal(pwrite(file, "0ther", 5, offsetof(struct registry_file, boot_id)), 5);
+    struct registry *registry = open_registry(state);
+    assert_false(registry_slot_is_used(registry, slot) && slot != registry_slot(registry));
+    assert_int_equal(registry->file->claim_end, 0);
+    registry_close(registry);
+    close(file);
+}
+
+/* A file of the right head and nothing else that makes sense. */
+static void garbage_is_not_followed(void **state)
+{
+    uint32_t slot;
+    end(start_holder(state, 7300, &slot));
+    int file = open(((struct fixture *)*state)->path, O_RDWR);
+    uint8_t garbage[4096];
+    size_t from = offsetof(struct registry_file, cookie), to = sizeof(struct registry_file);
+    memset(garbage, 0xa5, sizeof garbage);
+    for (size_t at = from; at < to; at += sizeof garbage) {
+        size_t length = to - at < sizeof garbage ? to - at : sizeof garbage;
+        assert_int_equal(pwrite(file, garbage, length, (off_t)at), (ssize_t)length);
+    }
+    close(file);
+    struct registry *registry = open_registry(state);
+    struct registry_name name = name_of(7300, REGISTRY_ANY, NULL);
+    uint32_t claim;
+    assert_int_equal(registry_process_count(registry), 1);
+    assert_int_equal(registry_find_listener(registry, name.service_id, &here), REGISTRY_NO_SLOT);
+    enum status status = registry_claim(registry, &name, false, &claim);
+    assert_true(status == STATUS_OK || status == STATUS_FULL);
     registry_close(registry);
 }
 
@@ -406,6 +521,11 @@ int main(void)
         SHARED(every_slot_can_be_had_and_no_more),
         SHARED(killed_process_gives_all_back),
         SHARED(killed_while_it_holds_the_lock),
+        SHARED(stopped_while_it_holds_the_lock),
+        SHARED(last_process_removes_the_file),
+        SHARED(starting_and_ending_do_not_race),
+        SHARED(files_of_another_era_are_renewed),
+        SHARED(garbage_is_not_followed),
         SHARED(names_collide_as_addresses_do),
         SHARED(reuse_ends_with_listening),
         SHARED(chosen_ports_differ),

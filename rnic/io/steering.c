@@ -47,7 +47,7 @@ static void add_choice(struct program *program, uint32_t value, uint32_t place)
 static uint32_t place_of(const struct registry_group *group, uint32_t slot)
 {
     uint32_t place = 0;
-    while (place < group->count && group->slots[place] != slot) {
+    while (place < registry_group_count(group) && group->slots[place] != slot) {
         place++;
     }
     return place;
@@ -63,7 +63,7 @@ static void add_services(struct program *program, const struct registry_file *fi
     for (uint32_t i = 0; i < file->claim_end && i < REGISTRY_CLAIMS && added < SERVICES_MAX; i++) {
         const struct registry_claim *claim = &file->claims[i];
         uint32_t place = place_of(group, claim->slot);
-        if (claims_is_listening(claim) && place < group->count) {
+        if (claims_is_listening(claim) && place < registry_group_count(group)) {
             add_choice(program, (uint32_t)claim->name.service_id, place);
             added++;
         }
@@ -99,7 +99,7 @@ static void build_program(const struct registry_file *file, const struct registr
     }
     program->steps[4].k = program->length - 5u;
     program->steps[13].k = program->length - 14u;
-    for (uint32_t i = 0; i < group->count; i++) {
+    for (uint32_t i = 0; i < registry_group_count(group); i++) {
         add_choice(program, group->slots[i], i);
     }
     add(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, NOBODY));
@@ -136,8 +136,7 @@ void steering_attach(struct registry *registry)
     free(program);
 }
 
-/* Locked. The record has changed: what was queued before is no evidence against it. */
-static void attach_changed(struct registry *registry)
+void steering_attach_changed(struct registry *registry)
 {
     for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
         atomic_store(&registry->file->groups[family].changed_ns, clock_now().ns);
@@ -149,7 +148,7 @@ static void attach_changed(struct registry *registry)
 static void tidy(struct registry_group *group)
 {
     uint32_t kept = 0;
-    uint32_t count = group->count < REGISTRY_SLOTS ? group->count : REGISTRY_SLOTS;
+    uint32_t count = registry_group_count(group);
     for (uint32_t i = 0; i < count; i++) {
         bool doubled = group->slots[i] >= REGISTRY_SLOTS;
         for (uint32_t j = 0; j < kept; j++) {
@@ -166,9 +165,13 @@ enum status steering_open(struct steering *steering, struct registry *registry,
                           const struct udp_config *config, const char **ret_message)
 {
     struct udp *udp;
-    registry_lock(registry);
+    enum status status = registry_lock(registry);
+    if (status != STATUS_OK) {
+        *ret_message = "the registry of processes is locked by one that is stopped";
+        return status;
+    }
     registry_bury_dead(registry);
-    enum status status = udp_create(config, &udp, ret_message);
+    status = udp_create(config, &udp, ret_message);
     if (status == STATUS_OK) {
         *steering = (struct steering){.registry = registry, .udp = udp};
         for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
@@ -179,7 +182,7 @@ enum status steering_open(struct steering *steering, struct registry *registry,
             }
         }
         registry->udp = udp;
-        attach_changed(registry);
+        steering_attach_changed(registry);
     }
     registry_unlock(registry);
     return status;
@@ -188,17 +191,21 @@ enum status steering_open(struct steering *steering, struct registry *registry,
 void steering_close(struct steering *steering, struct udp_receiver *last_reader)
 {
     struct registry *registry = steering->registry;
-    registry_lock(registry);
-    for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
+    bool locked = registry_lock(registry) == STATUS_OK;
+    for (enum udp_family family = 0; family < UDP_FAMILY_COUNT && locked; family++) {
         registry_group_remove(&registry->file->groups[family], registry->slot);
     }
-    attach_changed(registry);
+    if (locked) {
+        steering_attach_changed(registry);
+    }
     registry->udp = NULL;
     for (enum udp_family family = 0; family < UDP_FAMILY_COUNT && last_reader != NULL; family++) {
         udp_receive(steering->udp, family, last_reader);
     }
     udp_destroy(steering->udp);
-    registry_unlock(registry);
+    if (locked) {
+        registry_unlock(registry);
+    }
     steering->udp = NULL;
 }
 
@@ -225,7 +232,7 @@ void steering_correct(struct steering *steering, enum udp_family family, uint32_
             group->slots[ours] = slot;
         }
         steering->corrections++;
-        attach_changed(registry);
+        steering_attach_changed(registry);
     }
     registry_unlock(registry);
 }
