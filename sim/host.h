@@ -32,6 +32,9 @@ struct host_config {
     uint32_t max_connections;
 };
 
+/* Numbers of a host's queue pairs begin at a multiple of this, that of its index and one. */
+#define HOST_NUMBERS 0x1000u
+
 struct host {
     struct network_end end;   /* first */
     struct event_sink events; /* of the device */
@@ -41,6 +44,7 @@ struct host {
     char name; /* 'A' + index */
     struct host_config config;
     struct host_application *application;
+    struct relay_link *relay_link; /* may be NULL */
 
     struct storage storage;
     struct device *device; /* NULL: dead */

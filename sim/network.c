@@ -310,7 +310,7 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
     struct network_port *port = (struct network_port *)sink;
     struct network *network = port->network;
     unsigned to = network_host_of(&outgoing->path->remote);
-    bool is_ours = network_host_of(&outgoing->path->local) == port->index;
+    bool is_ours = (port->addresses >> network_host_of(&outgoing->path->local) & 1) != 0;
     if (is_ours && gid_is_multicast(&outgoing->path->remote)) {
         emit_to_all(port, outgoing);
         return true;
@@ -355,6 +355,7 @@ void network_init(struct network *network, struct simulator *simulator, uint64_t
             .sink = {.emit = emit},
             .network = network,
             .index = i,
+            .addresses = 1u << i,
         };
     }
 }
@@ -392,6 +393,12 @@ void network_attach(struct network *network, unsigned host, struct network_end *
     if (end != NULL) {
         port->life++;
     }
+}
+
+void network_share(struct network *network, unsigned a, unsigned b)
+{
+    network->ports[a].addresses |= 1u << b;
+    network->ports[b].addresses |= 1u << a;
 }
 
 struct packet_sink *network_sink(struct network *network, unsigned host)

@@ -88,6 +88,7 @@ struct network_port {
     struct network_end *end; /* NULL: the host is dead */
     bool waits_for_room;
     unsigned life;
+    unsigned addresses; /* bit per host whose address it may send from */
 };
 
 struct network {
@@ -116,6 +117,8 @@ void network_cut(struct network *network, unsigned a, unsigned b, struct instant
                  struct instant until);
 /* `end` NULL: frames to the host vanish. Frames sent before an attach do not reach it after. */
 void network_attach(struct network *network, unsigned host, struct network_end *end);
+/* The two send from each other's addresses, too. What arrives goes to an address's own host. */
+void network_share(struct network *network, unsigned a, unsigned b);
 struct packet_sink *network_sink(struct network *network, unsigned host);
 
 /* Host `index`'s address of the family, and the path from one host to another. */

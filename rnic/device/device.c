@@ -10,7 +10,6 @@
 #define DATAGRAM_MAX_DEFAULT PACKET_PAYLOAD_MAX
 #define MAX_XRC_DEFAULT      4096u
 #define MAX_READS_IN_LIMIT   255u
-#define XRC_NUMBER_MASK      0xffffffu
 
 static uint32_t or_default(uint32_t value, uint32_t otherwise)
 {
@@ -42,6 +41,9 @@ static enum status create_parts(struct device *device, const struct device_confi
                           or_default(config->max_xrc_queues, MAX_XRC_DEFAULT));
     }
     if (status == STATUS_OK) {
+        status = deputies_init(&device->deputies, allocator);
+    }
+    if (status == STATUS_OK) {
         status = management_init(&device->management, allocator);
     }
     if (status == STATUS_OK) {
@@ -55,6 +57,7 @@ static void free_device(struct device *device)
     struct allocator *allocator = device->environment.allocator;
     multicast_fini(&device->multicast);
     management_fini(&device->management, allocator);
+    deputies_fini(&device->deputies);
     map_fini(&device->environment.xrc_queues);
     map_fini(&device->qps);
     memory_destroy(device->environment.memory);
@@ -77,6 +80,7 @@ enum status device_create(const struct device_config *config, struct device **re
         .allocator = config->allocator,
         .sink = config->sink,
         .events = config->events,
+        .relay_link = config->relay_link,
         .max_reads_in = or_default(config->max_reads_in, 1),
         .window_max = or_default(config->window_max, WINDOW_MAX_DEFAULT),
         .datagram_max = or_default(config->datagram_max, DATAGRAM_MAX_DEFAULT),
@@ -89,8 +93,8 @@ enum status device_create(const struct device_config *config, struct device **re
     device->next_qpn = (uint32_t)random_below(&random, config->qpn_count);
     device->management.psn = psn_make((uint32_t)random_u64(&random));
     status = create_parts(device, config, random_u64(&random));
-    /* A SEND that another process's shared queue was to get finds none here, not a wrong one. */
-    device->next_xrc_queue = (uint32_t)random_u64(&random) & XRC_NUMBER_MASK;
+    device->next_xrc_queue = (uint32_t)random_below(&random, config->qpn_count);
+    device->environment.relay_lives = random_u64(&random); /* a former process's are stale */
     if (status != STATUS_OK) {
         free_device(device);
         return status;
@@ -127,14 +131,15 @@ const struct counters *device_counters(const struct device *device)
 }
 
 /* Goes round the whole range before a number comes again, so that packets of an old connection do
- * not meet a new one. */
-static bool choose_qpn(struct device *device, struct qpn *ret_qpn)
+ * not meet a new one. `next` is an offset into the range. */
+static bool choose_number(const struct device *device, const struct map *taken, uint32_t *next,
+                          uint32_t *ret_number)
 {
     for (uint32_t tries = 0; tries < device->qpn_count; tries++) {
-        struct qpn qpn = {device->first_qpn.value + device->next_qpn};
-        device->next_qpn = device->next_qpn + 1 == device->qpn_count ? 0 : device->next_qpn + 1;
-        if (map_find(&device->qps, qpn.value) == NULL) {
-            *ret_qpn = qpn;
+        uint32_t number = device->first_qpn.value + *next;
+        *next = *next + 1 == device->qpn_count ? 0 : *next + 1;
+        if (map_find(taken, number) == NULL) {
+            *ret_number = number;
             return true;
         }
     }
@@ -144,7 +149,8 @@ static bool choose_qpn(struct device *device, struct qpn *ret_qpn)
 enum status device_create_qp(struct device *device, const struct qp_init *init, struct qp **ret_qp)
 {
     struct qpn qpn;
-    if (device->qps.count == device->qps.capacity || !choose_qpn(device, &qpn)) {
+    if (device->qps.count == device->qps.capacity ||
+        !choose_number(device, &device->qps, &device->next_qpn, &qpn.value)) {
         return STATUS_FULL;
     }
     struct qp *qp;
@@ -192,22 +198,19 @@ struct qp *device_find_qp(const struct device *device, struct qpn qpn)
 
 struct xrc_domain device_allocate_xrc_domain(struct device *device)
 {
-    return (struct xrc_domain){++device->xrc_domains};
+    return (struct xrc_domain){.name = ++device->xrc_domains};
 }
 
 enum status device_add_xrc_queue(struct device *device, struct xrc_queue *queue)
 {
     struct map *queues = &device->environment.xrc_queues;
-    if (receive_queue_max_sge(queue->receives) > XRC_SGE_MAX || queue->domain.value == 0) {
+    if (receive_queue_max_sge(queue->receives) > XRC_SGE_MAX || xrc_domain_is_none(queue->domain)) {
         return STATUS_INVALID;
     }
-    if (queues->count == queues->capacity) {
+    if (queues->count == queues->capacity ||
+        !choose_number(device, queues, &device->next_xrc_queue, &queue->number)) {
         return STATUS_FULL;
     }
-    do {
-        device->next_xrc_queue = (device->next_xrc_queue + 1) & XRC_NUMBER_MASK;
-    } while (device->next_xrc_queue == 0 || map_find(queues, device->next_xrc_queue) != NULL);
-    queue->number = device->next_xrc_queue;
     enum status status = map_insert(queues, queue->number, queue);
     CHECK(status == STATUS_OK);
     memory_domain_use(device->environment.memory, queue->memory_domain, 1);

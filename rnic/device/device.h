@@ -15,6 +15,7 @@
 #include "rnic/transport/counters.h"
 #include "rnic/transport/port.h"
 #include "rnic/transport/qp.h"
+#include "rnic/transport/relay.h"
 #include "rnic/transport/trouble.h"
 #include "rnic/transport/watcher.h"
 #include "rnic/transport/xrc.h"
@@ -31,9 +32,12 @@ struct management_handler {
 struct device_config {
     struct allocator *allocator; /* outlives the device, as do all pointers here */
     struct packet_sink *sink;
-    struct event_sink *events; /* may be NULL */
-    uint64_t seed;             /* of everything random: first QPN, keys, start PSNs */
-    struct qpn first_qpn;      /* numbers first_qpn .. first_qpn + qpn_count - 1 are ours */
+    struct event_sink *events;     /* may be NULL */
+    struct relay_link *relay_link; /* to other processes of the host; may be NULL */
+    uint64_t seed;                 /* of everything random: first QPN, keys, start PSNs */
+    /* Numbers first_qpn .. first_qpn + qpn_count - 1 are ours, of queue pairs and of shared receive
+     * queues of XRC. */
+    struct qpn first_qpn;
     uint32_t qpn_count;
     uint32_t max_regions;
     uint32_t max_reads_in;   /* per queue pair, at most 255 */
@@ -58,6 +62,12 @@ void device_refuse(struct device *device, enum packet_refusal refusal);
  * NULL: nobody's. Looks at all queue pairs. */
 const struct qp *device_hear(struct device *device, struct instant now,
                              const struct trouble *trouble);
+
+/* A message of process `from` of this host, through the relay link. Like a packet it is handled, or
+ * dropped and counted. */
+void device_receive_relayed(struct device *device, struct instant now, uint32_t from,
+                            const struct relay_message *message, const uint8_t *bytes,
+                            uint32_t length);
 
 /* Runs what is due: doorbells, timers, then transmission, fair between queue pairs, until nothing
  * is left to send, the sink is full, or `budget` packets went out. True: there is more to
@@ -97,7 +107,7 @@ enum status device_modify_qp(struct device *device, struct instant now, struct q
                              unsigned *ret_offending) MUST_USE;
 struct qp *device_find_qp(const struct device *device, struct qpn qpn);
 
-/* Extended reliable connections. A domain's number is never given twice. */
+/* Extended reliable connections. A domain of this device's own; none is given twice. */
 struct xrc_domain device_allocate_xrc_domain(struct device *device);
 /* Gives `queue` its number; what it points to is the caller's. FULL; INVALID: receives of more than
  * XRC_SGE_MAX SGEs. */

@@ -3,6 +3,7 @@
 #define WEIR_DEVICE_DEVICE_PRIVATE_H
 
 #include "rnic/base/map.h"
+#include "rnic/device/deputies.h"
 #include "rnic/device/device.h"
 #include "rnic/device/management.h"
 #include "rnic/device/multicast.h"
@@ -12,11 +13,12 @@ struct device {
     struct environment environment;
     struct doorbell doorbell;
     struct map qps; /* number -> struct qp */
+    struct deputies deputies;
     struct qpn first_qpn;
     uint32_t qpn_count;
     uint32_t next_qpn; /* offset from first_qpn; counts on, so that numbers rest before reuse */
-    uint32_t next_xrc_queue; /* counts on, as next_qpn does */
-    uint32_t xrc_domains;
+    uint32_t next_xrc_queue; /* alike */
+    uint64_t xrc_domains;
     struct management management;
     struct multicast multicast;
     struct timers alarms; /* struct device_alarm */

@@ -21,6 +21,33 @@ void device_refuse(struct device *device, enum packet_refusal refusal)
     environment_refuse(&device->environment, refusal);
 }
 
+void device_receive_relayed(struct device *device, struct instant now, uint32_t from,
+                            const struct relay_message *message, const uint8_t *bytes,
+                            uint32_t length)
+{
+    struct environment *environment = &device->environment;
+    struct qp *qp;
+    environment->now = now;
+    switch (message->kind) {
+    case RELAY_REQUEST:
+        deputies_receive(&device->deputies, environment, from, message, bytes, length);
+        break;
+    case RELAY_ANSWER:
+    case RELAY_WAIT:
+        qp = map_find(&device->qps, message->target.value);
+        if (qp != NULL) {
+            relay_answered(qp, from, message);
+        }
+        break;
+    case RELAY_END:
+        deputies_end(&device->deputies, from, message);
+        break;
+    default:
+        environment_refuse(environment, REFUSED_OPCODE);
+        break;
+    }
+}
+
 void device_receive(struct device *device, struct instant now, const struct arrival *arrival,
                     const uint8_t *bytes, uint32_t length)
 {

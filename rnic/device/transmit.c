@@ -31,7 +31,11 @@ static void expire_timers(struct device *device, struct instant now)
 {
     struct timer *timer;
     while ((timer = timers_pop_due(&device->environment.timers, now)) != NULL) {
-        qp_expire(CONTAINER_OF(timer, struct qp, timer), now);
+        struct qp *qp = CONTAINER_OF(timer, struct qp, timer);
+        qp_expire(qp, now);
+        if (qp->is_deputy) {
+            deputies_expire(&device->deputies, qp);
+        }
     }
     while ((timer = timers_pop_due(&device->alarms, now)) != NULL) {
         struct device_alarm *alarm = CONTAINER_OF(timer, struct device_alarm, timer);

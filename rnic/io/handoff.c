@@ -17,15 +17,24 @@
 #define BYTES_MAX      65536u
 #define KEPT_MAX       512u
 #define KEPT_BYTES_MAX (4u << 20)
-#define KEPT_NS        50000000u /* then the peer does not run at all */
+#define KEPT_NS        50000000u  /* then the peer does not run at all */
+#define GONE_NS        500000000u /* who is found gone comes back with another slot, or much later */
+
+enum handoff_kind {
+    HANDOFF_PACKETS,
+    HANDOFF_RELAYED,
+};
 
 /* Both ends are of one registry version, hence of one layout. */
 struct handoff_header {
     uint32_t magic;
+    uint32_t kind; /* of enum handoff_kind */
+    uint32_t from; /* slot */
     uint32_t family;
     uint32_t segment;
     uint32_t first_place;
     struct arrival arrival;
+    struct relay_message message;
 };
 
 /* A datagram that waits for room in its receiver's queue. */
@@ -39,10 +48,13 @@ struct kept {
 
 struct handoff {
     int descriptor;
+    uint32_t slot;
+    struct handoff_relay_receiver *relay_receiver;
     struct kept *first, **last;
     uint32_t kept_count;
     size_t kept_bytes;
     uint8_t cookie[REGISTRY_COOKIE];
+    struct instant gone[REGISTRY_SLOTS]; /* when a request of the relay found no process there */
     struct handoff_counters counters;
     uint8_t bytes[BYTES_MAX];
 };
@@ -69,6 +81,7 @@ enum status handoff_create(const struct registry *registry, struct handoff **ret
         return STATUS_NO_MEMORY;
     }
     handoff->last = &handoff->first;
+    handoff->slot = registry->slot;
     memcpy(handoff->cookie, registry->file->cookie, sizeof handoff->cookie);
     handoff->descriptor = raw_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int on = 1, buffer = 4 << 20;
@@ -88,12 +101,12 @@ enum status handoff_create(const struct registry *registry, struct handoff **ret
     return STATUS_OK;
 }
 
-static void forget_first(struct handoff *handoff)
+static void forget(struct handoff *handoff, struct kept **place)
 {
-    struct kept *kept = handoff->first;
-    handoff->first = kept->next;
-    if (handoff->first == NULL) {
-        handoff->last = &handoff->first;
+    struct kept *kept = *place;
+    *place = kept->next;
+    if (handoff->last == &kept->next) {
+        handoff->last = place;
     }
     handoff->kept_count--;
     handoff->kept_bytes -= kept->length;
@@ -113,7 +126,7 @@ void handoff_destroy(struct handoff *handoff)
     if (handoff != NULL) {
         handoff_abandon(handoff);
         while (handoff->first != NULL) {
-            forget_first(handoff);
+            forget(handoff, &handoff->first);
         }
         free(handoff);
     }
@@ -136,25 +149,27 @@ static enum status try_send(struct handoff *handoff, uint32_t slot,
         .msg_iovlen = 2,
     };
     if (sendmsg(handoff->descriptor, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
-        handoff->counters.packets_sent++;
+        handoff->counters.packets_sent += header->kind == HANDOFF_PACKETS;
+        handoff->counters.relayed += header->kind == HANDOFF_RELAYED;
         return STATUS_OK;
     }
     return errno == ECONNREFUSED || errno == ENOENT ? STATUS_CLOSED : STATUS_FULL;
 }
 
 static bool keep(struct handoff *handoff, struct instant now, uint32_t slot,
-                 const struct handoff_header *header, const struct udp_datagrams *datagrams)
+                 const struct handoff_header *header, const uint8_t *bytes, uint32_t length)
 {
     if (handoff->kept_count == KEPT_MAX || handoff->kept_bytes >= KEPT_BYTES_MAX) {
         return false;
     }
-    struct kept *kept = malloc(sizeof *kept + datagrams->length);
+    struct kept *kept = malloc(sizeof *kept + length);
     if (kept == NULL) {
         return false;
     }
-    *kept =
-        (struct kept){.since = now, .slot = slot, .length = datagrams->length, .header = *header};
-    memcpy(kept + 1, datagrams->bytes, datagrams->length);
+    *kept = (struct kept){.since = now, .slot = slot, .length = length, .header = *header};
+    if (length > 0) {
+        memcpy(kept + 1, bytes, length);
+    }
     *handoff->last = kept;
     handoff->last = &kept->next;
     handoff->kept_count++;
@@ -167,6 +182,8 @@ enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t s
 {
     struct handoff_header header = {
         .magic = HANDOFF_MAGIC,
+        .kind = HANDOFF_PACKETS,
+        .from = handoff->slot,
         .family = datagrams->family,
         .segment = datagrams->segment,
         .first_place = datagrams->first_place,
@@ -180,7 +197,8 @@ enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t s
     if (status == STATUS_OK) {
         return STATUS_OK;
     }
-    if (status == STATUS_FULL && keep(handoff, now, slot, &header, datagrams)) {
+    if (status == STATUS_FULL &&
+        keep(handoff, now, slot, &header, datagrams->bytes, datagrams->length)) {
         handoff->counters.delayed++;
         return STATUS_OK;
     }
@@ -188,19 +206,51 @@ enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t s
     return status == STATUS_CLOSED ? STATUS_CLOSED : STATUS_OK;
 }
 
+enum status handoff_send_relayed(struct handoff *handoff, struct instant now, uint32_t slot,
+                                 const struct relay_message *message, const uint8_t *bytes,
+                                 uint32_t length)
+{
+    struct handoff_header header = {
+        .magic = HANDOFF_MAGIC,
+        .kind = HANDOFF_RELAYED,
+        .from = handoff->slot,
+        .message = *message,
+    };
+    struct instant gone = handoff->gone[slot];
+    if (gone.ns != 0 && instant_elapsed_ns(gone, now) < GONE_NS) {
+        return STATUS_CLOSED;
+    }
+    if (!keep(handoff, now, slot, &header, bytes, length)) {
+        handoff->counters.dropped++;
+    }
+    return STATUS_OK;
+}
+
+/* In order for each slot; who has no room keeps nobody else waiting. */
 bool handoff_flush(struct handoff *handoff, struct instant now)
 {
-    while (handoff->first != NULL) {
-        const struct kept *kept = handoff->first;
-        enum status status =
-            try_send(handoff, kept->slot, &kept->header, (const uint8_t *)(kept + 1), kept->length);
+    uint64_t full[REGISTRY_SLOTS / 64] = {0};
+    struct kept **place = &handoff->first;
+    while (*place != NULL) {
+        const struct kept *kept = *place;
+        uint64_t bit = UINT64_C(1) << kept->slot % 64, *word = &full[kept->slot / 64];
+        enum status status = STATUS_FULL;
+        if ((*word & bit) == 0) {
+            status = try_send(handoff, kept->slot, &kept->header, (const uint8_t *)(kept + 1),
+                              kept->length);
+        }
         if (status == STATUS_FULL && instant_elapsed_ns(kept->since, now) < KEPT_NS) {
-            return false;
+            *word |= bit;
+            place = &(*place)->next;
+            continue;
+        }
+        if (status == STATUS_CLOSED && kept->header.kind == HANDOFF_RELAYED) {
+            handoff->gone[kept->slot] = now;
         }
         handoff->counters.dropped += status != STATUS_OK;
-        forget_first(handoff);
+        forget(handoff, place);
     }
-    return true;
+    return handoff->first == NULL;
 }
 
 static bool is_same_user(struct msghdr *message)
@@ -216,10 +266,29 @@ static bool is_same_user(struct msghdr *message)
     return false;
 }
 
+static bool take_relayed(struct handoff *handoff, const struct handoff_header *header,
+                         uint32_t length)
+{
+    struct handoff_relay_receiver *receiver = handoff->relay_receiver;
+    if (receiver == NULL) {
+        return false;
+    }
+    handoff->counters.relayed_to_us++;
+    receiver->receive(receiver, header->from, &header->message, handoff->bytes, length);
+    return true;
+}
+
 static bool take(struct handoff *handoff, const struct handoff_header *header, size_t length,
                  struct udp_receiver *receiver)
 {
-    if (length <= sizeof *header || header->magic != HANDOFF_MAGIC || header->segment == 0 ||
+    if (length < sizeof *header || header->magic != HANDOFF_MAGIC ||
+        header->from >= REGISTRY_SLOTS) {
+        return false;
+    }
+    if (header->kind == HANDOFF_RELAYED) {
+        return take_relayed(handoff, header, (uint32_t)(length - sizeof *header));
+    }
+    if (header->kind != HANDOFF_PACKETS || length == sizeof *header || header->segment == 0 ||
         header->family >= UDP_FAMILY_COUNT) {
         return false;
     }
@@ -259,13 +328,18 @@ uint32_t handoff_receive(struct handoff *handoff, struct udp_receiver *receiver)
         }
         if ((message.msg_flags & MSG_TRUNC) == 0 && is_same_user(&message) &&
             take(handoff, &header, (size_t)length, receiver)) {
-            handoff->counters.packets_received++;
+            handoff->counters.packets_received += header.kind == HANDOFF_PACKETS;
             taken++;
         } else {
             handoff->counters.refused++;
         }
     }
     return taken;
+}
+
+void handoff_set_relay_receiver(struct handoff *handoff, struct handoff_relay_receiver *receiver)
+{
+    handoff->relay_receiver = receiver;
 }
 
 int handoff_descriptor(const struct handoff *handoff)

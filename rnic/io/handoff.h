@@ -1,18 +1,21 @@
-/* Packets that reached the wrong process, handed on to the right one over a local datagram socket
- * of abstract name. Only processes of the same user are heard. The kernel lets few datagrams wait
- * there, so what does not fit is kept for a while and tried again; then it is dropped: to the
- * transport that is a loss on the wire. */
+/* What processes hand to each other over local datagram sockets of abstract name: packets that
+ * reached the wrong one, and what targets of XRC and their deputies have to say (relays.h). Only
+ * processes of the same user are heard. The kernel lets few datagrams wait there, so what does not
+ * fit is kept for a while and tried again; then it is dropped: to the transport that is a loss on
+ * the wire. */
 #ifndef WEIR_IO_HANDOFF_H
 #define WEIR_IO_HANDOFF_H
 
 #include "rnic/base/time.h"
 #include "rnic/io/registry.h"
 #include "rnic/io/udp.h"
+#include "rnic/transport/relay.h"
 
 struct handoff;
 
 struct handoff_counters {
     uint64_t packets_sent, packets_received; /* datagrams: each holds one run of packets */
+    uint64_t relayed, relayed_to_us;         /* messages of the relay */
     uint64_t delayed;                        /* the peer's queue was full: kept */
     uint64_t dropped;                        /* ... for too long, or the peer is gone */
     uint64_t refused;                        /* of another user, or malformed */
@@ -26,6 +29,18 @@ void handoff_abandon(struct handoff *handoff);
 /* CLOSED: nobody has that slot any more. */
 enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t slot,
                          const struct udp_datagrams *datagrams) MUST_USE;
+/* Leaves with the next handoff_flush. CLOSED: nobody had the slot when something was sent to it
+ * a moment ago. */
+enum status handoff_send_relayed(struct handoff *handoff, struct instant now, uint32_t slot,
+                                 const struct relay_message *message, const uint8_t *bytes,
+                                 uint32_t length) MUST_USE;
+struct handoff_relay_receiver {
+    void (*receive)(struct handoff_relay_receiver *receiver, uint32_t from,
+                    const struct relay_message *message, const uint8_t *bytes, uint32_t length);
+};
+/* None is set: such messages are refused. */
+void handoff_set_relay_receiver(struct handoff *handoff, struct handoff_relay_receiver *receiver);
+
 /* Tries again what is kept. False: some is left, come back soon. */
 bool handoff_flush(struct handoff *handoff, struct instant now);
 /* Reads what waits, without blocking; returns how many runs it passed on. */

@@ -149,10 +149,12 @@ static void wake_for_burial(void *context)
 static enum status create_engine(struct loop *loop)
 {
     uint64_t seed = make_seed();
+    relays_init(&loop->relays, loop->registry, loop->handoff);
     struct device_config device = {
         .allocator = heap_allocator(),
         .sink = udp_sink(loop->steering.udp),
         .events = &loop->events,
+        .relay_link = &loop->relays.link,
         .seed = seed,
         .first_qpn = registry_first_qpn(loop->registry),
         .qpn_count = registry_qpn_count(loop->registry),
@@ -162,6 +164,7 @@ static enum status create_engine(struct loop *loop)
     };
     enum status status = device_create(&device, &loop->engine.device);
     if (status == STATUS_OK) {
+        loop->relays.device = loop->engine.device;
         memory_set_probe(device_memory(loop->engine.device), mapping_probe());
         struct cm_config cm = {
             .allocator = heap_allocator(),

@@ -14,6 +14,7 @@
 #include "rnic/io/groups.h"
 #include "rnic/io/ingress.h"
 #include "rnic/io/loop.h"
+#include "rnic/io/relays.h"
 
 #define LOOP_POLLING_GAP_NS 200000u /* who drove so long ago does not poll */
 
@@ -41,7 +42,8 @@ struct loop {
     struct groups *groups;
     struct handoff *handoff;
     struct ingress ingress;
-    struct burial burial;       /* the thread's */
+    struct burial burial; /* the thread's */
+    struct relays relays;
     struct instant others_read; /* when all sources were read, not only the busy one */
     enum udp_family busy_family;
     bool blocked; /* the last flush left packets because the kernel was full */

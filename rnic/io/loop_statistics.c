@@ -52,6 +52,8 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     visit(context, "registry_foreign_packets", loop->ingress.foreign);
     visit(context, "registry_handed_on", handoff->packets_sent);
     visit(context, "registry_handed_to_us", handoff->packets_received);
+    visit(context, "registry_relayed", handoff->relayed);
+    visit(context, "registry_relayed_to_us", handoff->relayed_to_us);
     visit(context, "registry_handoff_delayed", handoff->delayed);
     visit(context, "registry_handoff_dropped", handoff->dropped);
     visit(context, "registry_handoff_refused", handoff->refused);

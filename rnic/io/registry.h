@@ -104,6 +104,12 @@ static inline uint32_t registry_slot_of_qpn(struct qpn qpn)
     return qpn.value / REGISTRY_QPNS_PER_SLOT;
 }
 
+/* Shared receive queues of XRC are numbered as queue pairs are, for themselves. */
+static inline uint32_t registry_slot_of_xrc_queue(uint32_t number)
+{
+    return number / REGISTRY_QPNS_PER_SLOT;
+}
+
 static inline uint32_t registry_slot_of_communication_id(uint32_t id)
 {
     return id >> (32 - REGISTRY_SLOT_BITS);

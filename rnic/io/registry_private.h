@@ -17,7 +17,7 @@
 #include "rnic/io/udp.h"
 
 #define REGISTRY_MAGIC   UINT64_C(0x5765697252656731) /* "WeirReg1" */
-#define REGISTRY_VERSION 2u
+#define REGISTRY_VERSION 3u
 #define REGISTRY_CLAIMS  4096u
 #define REGISTRY_COOKIE  16u
 #define REGISTRY_NAME    256u /* bytes of a path */

@@ -2,6 +2,7 @@
  * packet of a READ, so a region that went away is not touched. */
 #include "rnic/transport/answer.h"
 
+#include "rnic/transport/deputy.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/segment.h"
 
@@ -110,6 +111,11 @@ static enum step transmit_owed(struct qp *qp)
         counter = COUNTER_NAK_ERROR_SENT;
         break;
     }
+    if (qp->is_deputy) {
+        deputy_acknowledge(qp, &packet);
+        acknowledge_paid(acknowledge);
+        return STEP_SENT;
+    }
     if (!qp_emit(qp, &qp->attributes.path, &packet, NULL)) {
         return STEP_FULL;
     }
@@ -122,7 +128,14 @@ static enum step transmit_owed(struct qp *qp)
 
 enum step answer_transmit(struct qp *qp, struct instant now)
 {
+    if (qp->relay != NULL && relay_holds_answers(qp)) {
+        return STEP_IDLE;
+    }
     struct replay_entry *entry = replay_pending(&qp->responder.replay);
+    if (entry == NULL && qp->relay != NULL) {
+        relay_resume(qp); /* what had to wait for our own responses */
+        entry = replay_pending(&qp->responder.replay);
+    }
     if (entry == NULL) {
         return transmit_owed(qp);
     }

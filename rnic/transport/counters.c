@@ -24,6 +24,8 @@ static const char *const names[COUNTER_COUNT] = {
     [COUNTER_CONGESTION_MARKS] = "np_ecn_marked_roce_packets", /* the names that mlx5 has */
     [COUNTER_CNP_SENT] = "np_cnp_sent",
     [COUNTER_CNP_HANDLED] = "rp_cnp_handled",
+    [COUNTER_RELAYED_REQUESTS] = "relayed_requests",
+    [COUNTER_DEPUTY_REQUESTS] = "deputy_requests",
 };
 
 const char *counter_name(enum counter counter)

@@ -26,7 +26,9 @@ enum counter {
     COUNTER_SINK_FULL,
     COUNTER_CONGESTION_MARKS, /* packets that came with ECN CE */
     COUNTER_CNP_SENT,
-    COUNTER_CNP_HANDLED, /* of a queue pair's own peer */
+    COUNTER_CNP_HANDLED,      /* of a queue pair's own peer */
+    COUNTER_RELAYED_REQUESTS, /* to other processes of the host, for their shared queues */
+    COUNTER_DEPUTY_REQUESTS,  /* from them */
     COUNTER_COUNT,
 };
 

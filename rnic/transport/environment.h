@@ -10,14 +10,17 @@
 #include "rnic/queue/event.h"
 #include "rnic/transport/counters.h"
 #include "rnic/transport/port.h"
+#include "rnic/transport/relay.h"
 #include "rnic/transport/watcher.h"
 
 struct environment {
     struct allocator *allocator;
     struct memory *memory;
     struct packet_sink *sink;
-    struct event_sink *events; /* may be NULL */
-    struct watcher *watcher;   /* may be NULL, and is */
+    struct event_sink *events;     /* may be NULL */
+    struct watcher *watcher;       /* may be NULL, and is */
+    struct relay_link *relay_link; /* to other processes of the host; may be NULL */
+    uint64_t relay_lives;          /* given out to connections of targets */
     struct counters counters;
     struct timers timers;
     struct map xrc_queues; /* number -> struct xrc_queue */

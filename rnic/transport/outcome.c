@@ -9,7 +9,7 @@
 void qp_raise(struct qp *qp, enum event_kind kind)
 {
     struct event_sink *events = qp->environment->events;
-    if (events != NULL) {
+    if (events != NULL && !qp->is_deputy) {
         struct event event = {.kind = kind, .object = qp->context};
         events->raise(events, &event);
     }
@@ -94,6 +94,7 @@ void qp_enter_error(struct qp *qp)
      * and rings. */
     atomic_thread_fence(memory_order_seq_cst);
     timers_cancel(&qp->environment->timers, &qp->timer);
+    relay_end(qp, true);
     responder_abandon(qp);
     qp_flush(qp);
     if (qp->receives != NULL && qp->receives_are_shared) {

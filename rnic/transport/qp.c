@@ -46,6 +46,7 @@ static enum status create_queues(struct qp *qp, const struct qp_init *init)
 static void free_parts(struct qp *qp)
 {
     struct allocator *allocator = qp->environment->allocator;
+    relay_destroy(qp->environment, qp->relay);
     replay_fini(&qp->responder.replay, allocator);
     allocator->release(allocator, qp->responder.receive_sges);
     if (!qp->receives_are_shared) {
@@ -83,8 +84,8 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
 {
     if ((!service_is_reliable(init->service) && init->service != SERVICE_UC &&
          init->service != SERVICE_UD) ||
-        (init->service != SERVICE_XRC && init->xrc_domain.value != 0) || !suits_matcher(init) ||
-        init->send.max_sge > OUTGOING_FRAGMENT_MAX) {
+        (init->service != SERVICE_XRC && !xrc_domain_is_none(init->xrc_domain)) ||
+        !suits_matcher(init) || init->send.max_sge > OUTGOING_FRAGMENT_MAX) {
         return STATUS_INVALID;
     }
     struct qp *qp = environment->allocator->allocate(environment->allocator, sizeof *qp);
@@ -98,7 +99,8 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
     bool foreign = init->shared_receives != NULL && init->shared_domain.value != 0;
     qp->receive_domain = foreign ? init->shared_domain : init->domain;
     qp->xrc_domain = init->xrc_domain;
-    qp->is_target = init->xrc_domain.value != 0;
+    qp->is_target = !xrc_domain_is_none(init->xrc_domain);
+    qp->is_deputy = init->is_deputy;
     qp->context = init->context;
     qp->matcher = init->matcher;
     qp->signal_all = init->signal_all;
@@ -108,6 +110,11 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
     if (status == STATUS_OK) {
         uint32_t entries = service_is_reliable(qp->service) ? environment->max_reads_in : 1;
         status = replay_init(&qp->responder.replay, environment->allocator, entries);
+    }
+    bool relays = xrc_domain_is_shared(qp->xrc_domain) && environment->relay_link != NULL;
+    if (status == STATUS_OK && relays && !qp->is_deputy) {
+        qp->relay = relay_create(environment);
+        status = qp->relay != NULL ? STATUS_OK : STATUS_NO_MEMORY;
     }
     if (status != STATUS_OK) {
         qp->sends = init->sends != NULL ? NULL : qp->sends;
@@ -131,6 +138,7 @@ static void detach(struct qp *qp)
 void qp_destroy(struct qp *qp)
 {
     tag_forget(qp);
+    relay_end(qp, false);
     detach(qp);
     window_forget(qp->environment->memory, qp->number);
     count_users(qp, -1);
@@ -409,6 +417,9 @@ void qp_expire(struct qp *qp, struct instant now)
 {
     resume(qp, &qp->responder.pace.throttle, now);
     resume(qp, &qp->rate.throttle, now);
+    if (qp->relay != NULL) {
+        relay_expire(qp, now);
+    }
     struct requester *requester = &qp->requester;
     struct retransmit *retransmit = &qp->retransmit;
     if (!qp_state_sends(qp_state_now(qp))) {

@@ -40,7 +40,8 @@ const char *qp_state_name(enum qp_state state);
 
 struct qp_init {
     enum service service;                         /* RC, UC, UD or XRC */
-    struct xrc_domain xrc_domain;                 /* XRC: makes it a target; 0: an initiator */
+    struct xrc_domain xrc_domain;                 /* XRC: makes it a target; none: an initiator */
+    bool is_deputy;                               /* XRC: of a target of another process */
     struct domain domain;                         /* 0 for a target */
     struct completion_queue *send_completions;    /* NULL for a target */
     struct completion_queue *receive_completions; /* NULL for XRC */

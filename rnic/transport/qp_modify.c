@@ -71,11 +71,16 @@ static void enter_reset(struct qp *qp)
     requester_reset(qp, (struct psn){0});
 }
 
-static void enter_ready_to_receive(struct qp *qp)
+void qp_set_mtu(struct qp *qp)
 {
     qp->mtu_shift =
         (uint8_t)(qp->service == SERVICE_UD ? DATAGRAM_MTU_SHIFT
                                             : MTU_SHIFT_BASE + (unsigned)qp->attributes.path_mtu);
+}
+
+static void enter_ready_to_receive(struct qp *qp)
+{
+    qp_set_mtu(qp);
     responder_reset(qp, qp->attributes.receive_psn);
     rate_reset(&qp->rate);
     qp->notice = (struct notice){.owed = false};

@@ -20,6 +20,13 @@
 #include "rnic/transport/retransmit.h"
 #include "rnic/transport/step.h"
 
+/* Of a deputy: whose it is. */
+struct deputy {
+    uint32_t principal; /* the target's process */
+    uint64_t life;
+    uint32_t repeats; /* requests for a response again that have come */
+};
+
 struct qp {
     struct environment *environment;
     struct qpn number;
@@ -30,6 +37,7 @@ struct qp {
     void *context;
     bool signal_all;
     bool is_target; /* XRC: executes requests and sends none */
+    bool is_deputy; /* a target that acts for one of another process */
     bool receives_are_shared;
     bool established_raised;
     bool drain_pending;  /* SQD was entered and EVENT_SQ_DRAINED is due */
@@ -57,6 +65,8 @@ struct qp {
     struct rate rate;
     struct notice notice;
     struct responder responder;
+    struct relay *relay; /* NULL: every request is our own */
+    struct deputy deputy;
 };
 
 static inline enum qp_state qp_state_now(const struct qp *qp)
@@ -68,6 +78,9 @@ static inline uint32_t qp_mtu(const struct qp *qp)
 {
     return 1u << qp->mtu_shift;
 }
+
+/* From attributes.path_mtu. */
+void qp_set_mtu(struct qp *qp);
 
 /* Puts the queue pair in line for a turn. */
 static inline void qp_schedule(struct qp *qp)

@@ -16,6 +16,7 @@
 void responder_reset(struct qp *qp, struct psn expected)
 {
     struct responder *responder = &qp->responder;
+    relay_end(qp, false);
     responder_abandon(qp);
     tag_forget(qp);
     struct replay replay = responder->replay;
@@ -451,19 +452,30 @@ enum verdict responder_execute(struct qp *qp, const struct packet *packet)
     return verdict == VERDICT_EXECUTED ? execute(qp, packet) : verdict;
 }
 
+uint32_t responder_psn_count(const struct qp *qp, const struct packet *packet)
+{
+    return packet->info->operation == OPERATION_READ_REQUEST
+               ? segment_packet_count(packet->dma_length, qp->mtu_shift)
+               : 1;
+}
+
 static void accept(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
+    responder->expected = psn_add(responder->expected, responder_psn_count(qp, packet));
     if (packet->info->operation == OPERATION_SEND || packet->info->operation == OPERATION_WRITE) {
-        responder->expected = psn_next(responder->expected);
         acknowledge_executed(&responder->acknowledge, packet->ack_request);
     } else {
-        uint32_t count = packet->info->operation == OPERATION_READ_REQUEST
-                             ? segment_packet_count(packet->dma_length, qp->mtu_shift)
-                             : 1;
-        responder->expected = psn_add(responder->expected, count);
         acknowledge_executed_with_response(&responder->acknowledge);
     }
+}
+
+void responder_confirm(struct qp *qp, const struct packet *packet)
+{
+    if (packet->info->last) {
+        qp->responder.msn = (qp->responder.msn + 1) & MSN_MASK;
+    }
+    accept(qp, packet);
 }
 
 void responder_fail(struct qp *qp, enum nak_code code, struct psn psn)
@@ -513,26 +525,15 @@ static void receive_duplicate(struct qp *qp, const struct packet *packet)
     replay_restart(&responder->replay, entry, start, start + count);
 }
 
-void responder_receive(struct qp *qp, const struct packet *packet)
+enum verdict responder_take(struct qp *qp, const struct packet *packet)
 {
-    struct responder *responder = &qp->responder;
-    int32_t ahead = psn_distance(responder->expected, packet->psn);
-    qp_schedule(qp);
-    if (ahead < 0) {
-        receive_duplicate(qp, packet);
-        return;
-    }
-    if (ahead > 0) {
-        environment_count(qp->environment, COUNTER_OUT_OF_SEQUENCE);
-        (void)acknowledge_out_of_sequence(&responder->acknowledge);
-        return;
-    }
-    switch (responder_execute(qp, packet)) {
+    enum verdict verdict = responder_execute(qp, packet);
+    switch (verdict) {
     case VERDICT_EXECUTED:
         accept(qp, packet);
         break;
     case VERDICT_NOT_READY:
-        acknowledge_receiver_not_ready(&responder->acknowledge);
+        acknowledge_receiver_not_ready(&qp->responder.acknowledge);
         break;
     case VERDICT_INVALID:
     case VERDICT_TOO_LONG:
@@ -544,6 +545,25 @@ void responder_receive(struct qp *qp, const struct packet *packet)
     case VERDICT_OPERATION:
         responder_fail(qp, NAK_REMOTE_OPERATION, packet->psn);
         break;
+    }
+    return verdict;
+}
+
+void responder_receive(struct qp *qp, const struct packet *packet)
+{
+    int32_t ahead = psn_distance(relay_next(qp), packet->psn);
+    qp_schedule(qp);
+    if (ahead < 0) {
+        if (!relay_takes_again(qp, packet)) {
+            receive_duplicate(qp, packet);
+        }
+    } else if (ahead > 0) {
+        environment_count(qp->environment, COUNTER_OUT_OF_SEQUENCE);
+        if (!relay_takes_gap(qp)) {
+            (void)acknowledge_out_of_sequence(&qp->responder.acknowledge);
+        }
+    } else if (!relay_takes(qp, packet)) {
+        (void)responder_take(qp, packet);
     }
 }
 

@@ -74,6 +74,13 @@ void responder_receive_in_error(struct qp *qp, const struct packet *packet);
 /* The failure of a request at `psn`: NAK, event, error state. */
 void responder_fail(struct qp *qp, enum nak_code code, struct psn psn);
 
+/* A request at the expected PSN: executed and owed an acknowledgement, or refused. */
+enum verdict responder_take(struct qp *qp, const struct packet *packet);
+/* A request at the expected PSN was executed by a deputy. */
+void responder_confirm(struct qp *qp, const struct packet *packet);
+/* PSNs that a request takes. */
+uint32_t responder_psn_count(const struct qp *qp, const struct packet *packet);
+
 /* All but the PSN is checked, in the order of the specification, and the packet executed.
  * Unreliable connections use it too. [IBA 9.7.4.1] */
 enum verdict responder_execute(struct qp *qp, const struct packet *packet);

@@ -8,5 +8,5 @@ const struct xrc_queue *xrc_find(const struct environment *environment, struct x
                                  uint32_t number)
 {
     const struct xrc_queue *queue = map_find(&environment->xrc_queues, number);
-    return queue != NULL && queue->domain.value == domain.value ? queue : NULL;
+    return queue != NULL && xrc_domain_equal(queue->domain, domain) ? queue : NULL;
 }

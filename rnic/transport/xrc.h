@@ -5,10 +5,12 @@
  * takes all three from that queue, packet by packet. Both must be of one XRC domain.
  *
  * Here: the queue as targets see it, and finding it. Not here: receives and their order
- * (queue/receive_queue), who gives numbers (device), the order of checks (responder). */
+ * (queue/receive_queue), who gives numbers (device), the order of checks (responder), queues of
+ * other processes (relay). */
 #ifndef WEIR_TRANSPORT_XRC_H
 #define WEIR_TRANSPORT_XRC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "rnic/memory/memory.h"
@@ -19,10 +21,26 @@
 
 struct environment;
 
-/* An XRC domain by number; 0 is none. */
+/* An XRC domain by name: in `space` 0 a number that this device gave, else a name that all
+ * processes of the host know. All zero: none. */
 struct xrc_domain {
-    uint32_t value;
+    uint64_t space, name;
 };
+
+static inline bool xrc_domain_is_none(struct xrc_domain domain)
+{
+    return domain.space == 0 && domain.name == 0;
+}
+
+static inline bool xrc_domain_is_shared(struct xrc_domain domain)
+{
+    return domain.space != 0;
+}
+
+static inline bool xrc_domain_equal(struct xrc_domain a, struct xrc_domain b)
+{
+    return a.space == b.space && a.name == b.name;
+}
 
 struct xrc_queue {
     uint32_t number; /* 24 bits, given by the device */

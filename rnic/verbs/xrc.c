@@ -1,11 +1,9 @@
 /* XRC domains, and handles of one target queue pair opened more than once.
  *
  * A domain belongs to a device and, where it was opened with a file, to that file's inode: opening
- * it again gives another handle of the same one. It ends with its last handle. The limit: domains
- * are known within a process only. Two processes that open the same file get domains of their own,
- * so a target in one process never feeds a shared receive queue of another, and ibv_open_qp finds
- * the targets of its own process. Numbers of such queues begin anywhere in each process: a message
- * for another's is refused. ibv_xsrq_pingpong with several clients needs more.
+ * it again gives another handle of the same one, in other processes of the user and host too (how
+ * requests get from one to the other: transport/relay). It ends with its last handle. The limit:
+ * ibv_open_qp finds the targets of its own process only.
  *
  * Not here: shared receive queues of a domain (srq.c), creating queue pairs (qp.c).
  *
@@ -23,22 +21,24 @@ struct shared_domain {
     struct list_node node;
     struct engine *engine;
     struct xrc_domain domain;
-    bool has_file;
-    dev_t file_system;
-    ino_t inode;
     uint32_t handles;
     struct list targets; /* struct soft_qp: every handle of every target */
 };
 
 static struct list domains = {{&domains.head, &domains.head}};
 
+/* No file system has the number -1. */
+static struct xrc_domain name_of(const struct stat *file)
+{
+    return (struct xrc_domain){.space = (uint64_t)file->st_dev + 1, .name = file->st_ino};
+}
+
 static struct shared_domain *find_domain(const struct engine *engine, const struct stat *file)
 {
     LIST_FOR_EACH(node, &domains)
     {
         struct shared_domain *domain = CONTAINER_OF(node, struct shared_domain, node);
-        if (domain->engine == engine && domain->has_file && domain->inode == file->st_ino &&
-            domain->file_system == file->st_dev) {
+        if (domain->engine == engine && xrc_domain_equal(domain->domain, name_of(file))) {
             return domain;
         }
     }
@@ -63,12 +63,7 @@ static struct shared_domain *acquire(struct engine *engine, const struct stat *f
             return NULL;
         }
         domain->engine = engine;
-        domain->domain = device_allocate_xrc_domain(engine->device);
-        if (file != NULL) {
-            domain->has_file = true;
-            domain->file_system = file->st_dev;
-            domain->inode = file->st_ino;
-        }
+        domain->domain = file == NULL ? device_allocate_xrc_domain(engine->device) : name_of(file);
         list_init(&domain->targets);
         list_append(&domains, &domain->node);
     }

@@ -1,0 +1,136 @@
+#include "rnic/transport/deputy.h"
+
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/responder.h"
+
+#define LOOK_NS                                                                                    \
+    UINT64_C(1000000000) /* how often a deputy with work asks whether the target lives */
+
+static struct relay_message message_of(const struct qp *qp, enum relay_kind kind)
+{
+    return (struct relay_message){
+        .kind = (uint8_t)kind,
+        .target = qp->number,
+        .life = qp->deputy.life,
+        .repeats = qp->deputy.repeats,
+        .domain = qp->xrc_domain,
+    };
+}
+
+static void send(struct qp *qp, const struct relay_message *message)
+{
+    struct relay_link *link = qp->environment->relay_link;
+    (void)link->send(link, qp->deputy.principal, message, NULL, 0); /* the timer sees who is gone */
+}
+
+void deputy_acknowledge(struct qp *qp, const struct packet *packet)
+{
+    struct relay_message message = message_of(qp, RELAY_ANSWER);
+    message.psn = packet->psn;
+    message.aeth_kind = (uint8_t)packet->aeth.kind;
+    message.aeth_value = packet->aeth.value;
+    send(qp, &message);
+}
+
+bool deputy_is_of(const struct qp *qp, uint32_t process, uint64_t life)
+{
+    return qp->deputy.principal == process && qp->deputy.life == life;
+}
+
+static void take_attributes(struct qp *qp, const struct relay_message *message)
+{
+    struct qp_attributes *attributes = &qp->attributes;
+    attributes->path = message->path;
+    attributes->path_mtu = (enum path_mtu)message->path_mtu;
+    attributes->destination = message->destination;
+    attributes->access = message->access;
+    qp_set_mtu(qp);
+}
+
+static void begin(struct qp *qp, uint32_t from, const struct relay_message *message)
+{
+    uint32_t limit = qp->environment->max_reads_in;
+    qp->deputy.principal = from;
+    qp->deputy.life = message->life;
+    qp->attributes.max_reads_in =
+        message->max_reads_in < limit ? message->max_reads_in : (uint8_t)limit;
+    atomic_store(&qp->state, QP_RTR);
+    responder_reset(qp, message->expected);
+    qp->responder.msn = message->msn;
+}
+
+/* What lies before was executed by others. */
+static void skip(struct qp *qp, const struct relay_message *message)
+{
+    if (psn_distance(qp->responder.expected, message->expected) > 0) {
+        qp->responder.expected = message->expected;
+        qp->responder.msn = message->msn;
+        acknowledge_reset(&qp->responder.acknowledge);
+    }
+}
+
+/* Our answer was lost, or is not due yet. */
+static void answer_again(struct qp *qp)
+{
+    acknowledge_duplicate(&qp->responder.acknowledge);
+    if (replay_pending(&qp->responder.replay) != NULL) {
+        struct relay_message message = message_of(qp, RELAY_WAIT);
+        send(qp, &message);
+    }
+}
+
+static void execute(struct qp *qp, const struct packet *packet)
+{
+    struct acknowledge *acknowledge = &qp->responder.acknowledge;
+    responder_receive(qp, packet);
+    if (psn_distance(packet->psn, qp->responder.expected) > 0) {
+        acknowledge_duplicate(acknowledge); /* the target waits for each, READs too */
+    }
+    if (qp_state_now(qp) == QP_ERROR && !acknowledge->failed) {
+        acknowledge_fail(acknowledge, NAK_REMOTE_OPERATION, packet->psn); /* an overrun */
+    }
+}
+
+void deputy_receive(struct qp *qp, uint32_t from, const struct relay_message *message,
+                    const struct packet *packet)
+{
+    if (!deputy_is_of(qp, from, message->life)) {
+        begin(qp, from, message);
+    }
+    qp_schedule(qp);
+    qp_set_deadline(qp, instant_after(qp->environment->now, LOOK_NS));
+    if (qp_state_now(qp) == QP_ERROR) {
+        responder_receive_in_error(qp, packet);
+        return;
+    }
+    take_attributes(qp, message);
+    skip(qp, message);
+    bool was_executed = psn_distance(qp->responder.expected, packet->psn) < 0;
+    if (message->is_repeat) {
+        qp->deputy.repeats = message->repeats;
+        if (was_executed) {
+            responder_receive(qp, packet);
+        }
+        acknowledge_duplicate(&qp->responder.acknowledge);
+    } else if (was_executed) {
+        answer_again(qp);
+    } else {
+        execute(qp, packet);
+    }
+}
+
+bool deputy_is_idle(struct qp *qp)
+{
+    return qp->responder.inbound == INBOUND_NONE && !qp->responder.receive_taken &&
+           replay_pending(&qp->responder.replay) == NULL;
+}
+
+bool deputy_expire(struct qp *qp)
+{
+    struct relay_link *link = qp->environment->relay_link;
+    if (deputy_is_idle(qp)) {
+        return true;
+    }
+    qp_set_deadline(qp, instant_after(qp->environment->now, LOOK_NS));
+    return link->lives(link, qp->deputy.principal);
+}

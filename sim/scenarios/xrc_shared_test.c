@@ -1,0 +1,112 @@
+/* An XRC domain of several processes, at random: whatever is lost on the wire or between processes,
+ * every SEND comes out once, every WRITE and READ is right, every atomic counts once; and where a
+ * process dies, everything ends. */
+#include "sim/scenarios/xrc_shared.h"
+
+static void post_random(void *context, uint64_t index)
+{
+    static const enum work_kind kinds[] = {WORK_SEND,  WORK_SEND_IMMEDIATE,
+                                           WORK_WRITE, WORK_WRITE_IMMEDIATE,
+                                           WORK_READ,  WORK_FETCH_ADD};
+    (void)context;
+    struct line *line = &w.lines[index];
+    uint32_t burst = dice_range(&w.dice, 1, 6);
+    unsigned node = 1 + dice_below(&w.dice, NODES - 1);
+    while (burst-- > 0 && line->op_count < OPS) {
+        struct op op = {.kind = kinds[dice_below(&w.dice, 6)], .node = node};
+        op.length = op.kind == WORK_FETCH_ADD ? 8 : dice_range(&w.dice, 4, LENGTH);
+        if (dice_percent(&w.dice, 40)) {
+            op.node = 1 + dice_below(&w.dice, NODES - 1);
+        }
+        post_op((uint32_t)index, op);
+    }
+    if (line->op_count < OPS) {
+        simulator_after(&w.simulator, dice_below(&w.dice, 300000), post_random, NULL, index);
+    }
+}
+
+static void begin_random(void)
+{
+    for (unsigned i = 1; i < NODES; i++) {
+        uint32_t count = dice_below(&w.dice, RECEIVES);
+        for (uint32_t n = 0; n < RECEIVES; n++) {
+            simulator_after(&w.simulator, n < count ? 0 : dice_below(&w.dice, 2000000), post_later,
+                            &w.nodes[i], 0);
+        }
+    }
+    for (uint32_t i = 0; i < LINES; i++) {
+        simulator_after(&w.simulator, dice_below(&w.dice, 1000), post_random, NULL, i);
+    }
+}
+
+static void every_message_comes_once(void **state)
+{
+    (void)state;
+    static const struct link_config links[] = {
+        {.delay_ns = 1000},
+        {.delay_ns = 5000, .reorder = 30000, .reorder_ns = 4000, .duplicate = 30000},
+        {.delay_ns = 5000, .loss = 30000, .reorder = 20000, .reorder_ns = 4000, .duplicate = 10000},
+        {.delay_ns = 5000, .queue_limit = 4, .bits_per_second = 1000000000},
+    };
+    uint64_t relayed = 0, lost = 0, not_ready = 0;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        start(seed, &links[seed % 4], TIMEOUT);
+        w.neighbours.loss = seed % 3 == 0 ? 50000 : 0;
+        w.neighbours.jitter_ns = seed % 5 == 0 ? 20000 : 500;
+        begin_random();
+        run(RUN_NS);
+        judge(seed, true);
+        relayed += counter(1, COUNTER_RELAYED_REQUESTS) + counter(2, COUNTER_RELAYED_REQUESTS);
+        not_ready += counter(1, COUNTER_RNR_NAK_SENT) + counter(2, COUNTER_RNR_NAK_SENT);
+        lost += w.neighbours.lost;
+        stop();
+    }
+    assert_true(relayed > 10000 && not_ready > 100 && lost > 100); /* it was put to the test */
+}
+
+static void die(void *context, uint64_t unused)
+{
+    (void)unused;
+    host_die(context);
+}
+
+/* A line whose target lives and that named no queue of the dead is not touched by its death. */
+static bool is_spared(const struct line *line, unsigned dead)
+{
+    bool named = false;
+    for (uint32_t i = 0; i < line->op_count; i++) {
+        named |= line->ops[i].node == dead;
+    }
+    return line->target_node != dead && !named;
+}
+
+static void a_death_ends_what_it_must(void **state)
+{
+    (void)state;
+    static const struct link_config link = {.delay_ns = 5000, .loss = 5000};
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        start(seed, &link, TIMEOUT);
+        unsigned dead = 1 + (unsigned)(seed % 3);
+        w.neighbours.loss = seed % 2 == 0 ? 50000 : 0;
+        begin_random();
+        simulator_after(&w.simulator, dice_below(&w.dice, 3000000), die, &w.nodes[dead].host, 0);
+        run(RUN_NS);
+        judge(seed, false);
+        for (uint32_t i = 0; i < LINES; i++) {
+            const struct line *line = &w.lines[i];
+            for (uint32_t n = 0; is_spared(line, dead) && n < line->op_count; n++) {
+                assert_int_equal(line->ops[n].status, COMPLETION_SUCCESS);
+            }
+        }
+        stop();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_message_comes_once),
+        cmocka_unit_test(a_death_ends_what_it_must),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
