@@ -1,9 +1,12 @@
 /* The communication manager as one object: create and destroy, which machine a message belongs to,
  * timers, and the MRA, which both sides send and receive alike.
  *
- * A message is believed where it comes from the connection's peer GID and carries both ids;
- * what does not is counted and ignored, but for two that are answered without a state behind: a
- * DREQ (so that the peer can end) and a REP (so that it need not wait). A SIDR_REP carries one id,
+ * A message is believed where it comes from the connection's peer GID and carries both ids; REP,
+ * MRA and REJ, which may come before the peer's id is known, also the request's transaction. So who
+ * does not see our packets has to guess 64 random bits, or two ids of 22 random bits each (of what
+ * a Weir host draws, the slot being known). What is not believed is counted and ignored, but for
+ * two that are answered without a state behind: a DREQ (so that the peer can end) and a REP (so
+ * that it need not wait). A SIDR_REP carries one id,
  * which must be that of a resolution, and the transaction of its request. */
 #include "rnic/cm/cm_private.h"
 
@@ -302,9 +305,13 @@ static bool is_believable(const struct cm_connection *connection, const struct a
     if (connection->is_resolution != (message->kind == CM_MESSAGE_SIDR_REP)) {
         return false;
     }
+    bool of_request = message->transaction == connection->request_transaction;
     switch (message->kind) {
     case CM_MESSAGE_REP:
-        return connection->active;
+        return connection->active && of_request;
+    case CM_MESSAGE_MRA:
+    case CM_MESSAGE_REJ:
+        return of_request;
     case CM_MESSAGE_SIDR_REP:
         return connection->active && connection->transaction == message->transaction;
     case CM_MESSAGE_RTU:

@@ -51,6 +51,7 @@ enum status cm_connect(struct cm *cm, struct instant now, const struct cm_connec
     connection->is_xrc = request->parameters.transport_service == CM_TRANSPORT_EXTENDED;
     connection->announced = true;
     connection->transaction = random_u64(&cm->random);
+    connection->request_transaction = connection->transaction;
     connection->service_id = request->service_id;
     connection->path = request->path;
     if (connection->path.source_port < CM_SOURCE_PORT_FIRST) {
@@ -85,7 +86,7 @@ static void accept_reply(struct cm_connection *connection, const struct arrival 
     struct cm_connection *old =
         cm_table_find_by_remote_qpn(cm, &arrival->path.remote, message->local_qpn);
     if (old != NULL) {
-        cm_close_stale(old);
+        cm_close_suspect(old);
     }
     cm_table_name_by_id(connection, message->local_id);
     cm_table_name_by_qpn(connection, message->local_qpn);

@@ -9,6 +9,7 @@
 
 #define DISCONNECT_TRY_NS  UINT64_C(1000000000)
 #define DISCONNECT_RETRIES 3u
+#define PROBE_PAUSE_NS     UINT64_C(1000000000)
 #define TIME_WAIT_LEAST_NS UINT64_C(100000000)
 #define TIME_WAIT_MOST_NS  UINT64_C(4000000000)
 
@@ -198,10 +199,32 @@ void cm_close_receive_request(struct cm_connection *connection, const struct arr
     }
 }
 
+/* By the peer. */
+static void end_forgotten(struct cm_connection *connection)
+{
+    static const struct cm_message reason = {.kind = CM_MESSAGE_REJ,
+                                             .reject_reason = CM_REJECT_STALE_CONNECTION};
+    switch (connection->state) {
+    case CM_REQ_RECEIVED:
+    case CM_REP_SENT:
+    case CM_REP_RECEIVED:
+        end_rejected(connection, &reason);
+        break;
+    case CM_ESTABLISHED:
+        end_disconnected(connection, NULL);
+        break;
+    default:
+        break;
+    }
+}
+
 void cm_close_receive_reply(struct cm_connection *connection, const struct cm_message *message)
 {
     if (connection->state == CM_DREQ_SENT) {
         end_disconnected(connection, message);
+    } else if (connection->probe_transaction != 0 &&
+               connection->probe_transaction == message->transaction) {
+        end_forgotten(connection);
     }
 }
 
@@ -210,19 +233,39 @@ void cm_close_give_up(struct cm_connection *connection)
     end_disconnected(connection, NULL);
 }
 
-void cm_close_stale(struct cm_connection *connection)
+/* A DREQ that names no queue pair. Who knows the connection finds that it names another one than
+ * its own and ignores it; who does not answers with a DREP. So a forged request ends nothing, and
+ * gets the peer a message a second at most. Not repeated: a peer that has begun anew will ask
+ * again. */
+static void probe(struct cm_connection *connection)
+{
+    struct cm *cm = connection->cm;
+    if (connection->probe_transaction != 0 &&
+        instant_elapsed_ns(connection->probed, cm->now) < PROBE_PAUSE_NS) {
+        return;
+    }
+    connection->probe_transaction = random_u64(&cm->random) | 1;
+    connection->probed = cm->now;
+    const struct arrival back = {.path = connection->path};
+    const struct cm_message message = {
+        .kind = CM_MESSAGE_DREQ,
+        .transaction = connection->probe_transaction,
+        .local_id = connection->local_id,
+        .remote_id = connection->remote_id,
+    };
+    cm_send_stray(cm, &back, &message);
+}
+
+void cm_close_suspect(struct cm_connection *connection)
 {
     switch (connection->state) {
-    case CM_REQ_RECEIVED:
-    case CM_REP_SENT:
-    case CM_REP_RECEIVED: {
-        struct cm_message reason = {.kind = CM_MESSAGE_REJ,
-                                    .reject_reason = CM_REJECT_STALE_CONNECTION};
-        end_rejected(connection, &reason);
+    case CM_REQ_RECEIVED: /* the peer does not know our id yet, so it cannot be asked */
+        end_forgotten(connection);
         break;
-    }
+    case CM_REP_SENT:
+    case CM_REP_RECEIVED:
     case CM_ESTABLISHED:
-        start_disconnect(connection);
+        probe(connection);
         break;
     default:
         break;

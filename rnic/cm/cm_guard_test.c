@@ -216,7 +216,8 @@ static void requests_taken_back_stay_in_the_backlog(void **state)
     for (uint32_t i = 1; i <= 3; i++) {
         struct cm_message request = request_of(i, 100 + i);
         inject(world, 0, &request);
-        struct cm_message reject = {.kind = CM_MESSAGE_REJ, .local_id = i, .reject_reason = 4};
+        struct cm_message reject = {
+            .kind = CM_MESSAGE_REJ, .transaction = i, .local_id = i, .reject_reason = 4};
         inject(world, 0, &reject);
         if (i <= 2) {
             held[i - 1] = world->hosts[1].connection;
@@ -239,7 +240,8 @@ static void requests_taken_back_stay_in_the_backlog(void **state)
     expect_trace(world, "1000ms B event request\n"
                         "1000ms B event request\n"
                         "1000ms B>A REJ reason=3 about=0\n");
-    struct cm_message reject = {.kind = CM_MESSAGE_REJ, .local_id = 5, .reject_reason = 4};
+    struct cm_message reject = {
+        .kind = CM_MESSAGE_REJ, .transaction = 5, .local_id = 5, .reject_reason = 4};
     inject(world, 0, &reject);
     cm_unlisten(listener); /* rejects the one that still waits, and leaves the other alone */
     expect_trace(world, "1000ms B event rejected reason=4\n"
@@ -261,7 +263,8 @@ static void requests_that_nobody_took_vanish(void **state)
         cm_message_build(&request, mad);
         handler->receive(handler, world_now(world), &arrival, QPN_MANAGEMENT, mad, MAD_LENGTH);
     }
-    struct cm_message reject = {.kind = CM_MESSAGE_REJ, .local_id = 1, .reject_reason = 4};
+    struct cm_message reject = {
+        .kind = CM_MESSAGE_REJ, .transaction = 1, .local_id = 1, .reject_reason = 4};
     inject(world, 0, &reject); /* the first peer changes its mind, then events are looked at */
     expect_trace(world, "1000ms B event request\n"
                         "1000ms B>A REP\n");
@@ -310,32 +313,131 @@ static void room_for_connections_is_bounded(void **state)
     world_end(world, NULL, NULL);
 }
 
+/* A's process dies, with what it knew, and comes back. */
+static void begin_anew(struct world *world)
+{
+    cm_destroy(world->hosts[0].cm);
+    free(world->hosts[0].wills);
+    world_create_cm(world, 0, 5, 99);
+}
+
 static void a_peer_that_began_anew(void **state)
 {
     struct cm_connection *a, *b;
     struct world *world = connected(&a, &b);
-    /* A's process died and came back with the same queue pair number: the old connection goes. */
+    begin_anew(world);
+    /* The same queue pair number: B asks A whether it knows the old connection. It does not. */
     struct cm_message request = request_of(99, 100);
     inject(world, 0, &request);
     expect_trace(world, "1004ms B>A REJ reason=10 about=0\n"
                         "1004ms B>A DREQ\n");
     world_run(world, 1100);
     expect_trace(world, "1005ms A>B DREP\n"
-                        "1005ms A event disconnected\n"
                         "1006ms B event disconnected\n");
     inject(world, 0, &request); /* in time-wait it is in nobody's way any more */
     expect_trace(world, "1100ms B event request\n"
                         "1100ms B>A REP\n");
     cm_release(world->hosts[1].connection, world_now(world));
-    world_end(world, a, b);
+    world_end(world, NULL, b);
 
     /* The same id with another queue pair is no repetition either. */
     world = connected(&a, &b);
+    begin_anew(world);
     request = request_of(seen_id[0], 555);
     inject(world, 0, &request);
     expect_trace(world, "1004ms B>A REJ reason=10 about=0\n"
                         "1004ms B>A DREQ\n");
+    world_end(world, NULL, b);
+
+    /* Before the RTU, which will not come. */
+    world = world_create(1, 8);
+    world_listen(world, 0);
+    world->rules[0] = (struct rule){"A>B RTU", .lose = 99};
+    world_connect(world, 100);
+    world_run(world, 1004);
+    begin_anew(world);
+    request = request_of(99, 100);
+    inject(world, 0, &request);
+    forget_trace(world);
+    world_run(world, 1007);
+    expect_trace(world, "1005ms A>B DREP\n"
+                        "1006ms B event rejected reason=10\n");
+    world_end(world, NULL, world->hosts[1].connection);
+}
+
+/* Requests from the peer's address that name its queue pair, and are not the peer's. */
+static void a_forged_request_ends_nothing(void **state)
+{
+    struct cm_connection *a, *b;
+    struct world *world = connected(&a, &b);
+    for (uint32_t i = 0; i < 20; i++) {
+        struct cm_message request = request_of(1000 + i, 100);
+        inject(world, 0, &request);
+    }
+    /* A REJ goes to whoever asked, and one question to the peer, which ignores it. */
+    unsigned rejects = 0, questions = 0;
+    for (const char *at = world->trace; (at = strstr(at, "B>A ")) != NULL; at++) {
+        rejects += strncmp(at, "B>A REJ reason=10", 17) == 0;
+        questions += strncmp(at, "B>A DREQ", 8) == 0;
+    }
+    assert_int_equal(rejects, 20);
+    assert_int_equal(questions, 1);
+    forget_trace(world);
+    unsigned refused = world->hosts[0].device.refused;
+    world_run(world, 3000);
+    expect_trace(world, "");
+    assert_true(world->hosts[0].device.refused > refused);
+    struct cm_message request = request_of(2000, 100); /* a second later, another */
+    inject(world, 0, &request);
+    expect_trace(world, "3000ms B>A REJ reason=10 about=0\n"
+                        "3000ms B>A DREQ\n");
+    world_run(world, 4000);
+    expect_trace(world, "");
+    /* An answer that belongs to no question. */
+    struct cm_message reply = {
+        .kind = CM_MESSAGE_DREP, .transaction = 1, .local_id = seen_id[0], .remote_id = seen_id[1]};
+    inject(world, 0, &reply);
+    expect_trace(world, "");
+    assert_int_equal(cm_disconnect(a, world_now(world)), STATUS_OK); /* it lives */
+    world_run(world, 4100);
+    expect_trace(world, "4000ms A>B DREQ\n"
+                        "4001ms B>A DREP\n"
+                        "4001ms B event disconnected\n"
+                        "4002ms A event disconnected\n");
     world_end(world, a, b);
+}
+
+/* Until the REP, one id is all that a message must name; so it must know the transaction too. */
+static void a_guessed_id_ends_no_attempt(void **state)
+{
+    struct world *world = world_create(1, 8);
+    world->rules[0] = (struct rule){"A>B REQ", .lose = 1};
+    world_listen(world, 0);
+    struct cm_connection *a = world_connect(world, 100);
+    struct management_handler *handler = world->hosts[0].device.handler;
+    struct arrival arrival = {.path = {.local = world_gid(0), .remote = world_gid(1)}};
+    const enum cm_message_kind kinds[] = {CM_MESSAGE_REJ, CM_MESSAGE_REP, CM_MESSAGE_MRA};
+    for (unsigned i = 0; i < 3; i++) {
+        uint8_t mad[MAD_LENGTH];
+        struct cm_message message = {.kind = kinds[i],
+                                     .transaction = 12345,
+                                     .local_id = 7,
+                                     .remote_id = a->local_id,
+                                     .local_qpn = {66},
+                                     .service_timeout = 31};
+        cm_message_build(&message, mad);
+        handler->receive(handler, world_now(world), &arrival, QPN_MANAGEMENT, mad, MAD_LENGTH);
+        assert_int_equal(world->hosts[0].device.refused, i + 1);
+    }
+    forget_trace(world);
+    world_run(world, 4000);
+    expect_trace(world, "3147ms A>B REQ\n"
+                        "3148ms B event request\n"
+                        "3148ms B>A REP\n"
+                        "3149ms A event reply\n"
+                        "3149ms A>B RTU\n"
+                        "3150ms B event established\n");
+    world_end(world, a, world->hosts[1].connection);
 }
 
 static void a_late_ready_learns_of_the_end(void **state)
@@ -458,6 +560,8 @@ int main(void)
         cmocka_unit_test(requests_that_nobody_took_vanish),
         cmocka_unit_test(room_for_connections_is_bounded),
         cmocka_unit_test(a_peer_that_began_anew),
+        cmocka_unit_test(a_forged_request_ends_nothing),
+        cmocka_unit_test(a_guessed_id_ends_no_attempt),
         cmocka_unit_test(a_late_ready_learns_of_the_end),
         cmocka_unit_test(a_full_device_is_tried_again),
         cmocka_unit_test(listeners_are_found_by_service_and_address),

@@ -99,9 +99,9 @@ void cm_passive_receive_request(struct cm *cm, const struct arrival *arrival,
     if (old == NULL) {
         old = cm_table_find_by_remote_qpn(cm, peer, message->local_qpn);
     }
-    if (old != NULL) { /* the peer has begun anew [IBA 12.9.8.3.1] */
+    if (old != NULL) { /* in the way of a peer that has begun anew [IBA 12.9.8.3.1] */
         cm_send_stray_reject(cm, arrival, message, CM_REJECT_STALE_CONNECTION);
-        cm_close_stale(old);
+        cm_close_suspect(old);
         return;
     }
     receive_new_request(cm, arrival, message);

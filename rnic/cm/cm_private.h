@@ -76,6 +76,8 @@ struct cm_connection {
     uint32_t local_id, remote_id;
     uint64_t transaction; /* of the exchange under way; replies repeat the peer's */
     uint64_t request_transaction;
+    uint64_t probe_transaction; /* of the latest probe; 0: none was sent */
+    struct instant probed;
     uint64_t service_id;
     struct path path; /* to the peer */
     struct qpn local_qpn, remote_qpn;
@@ -207,8 +209,9 @@ void cm_close_receive_reply(struct cm_connection *connection, const struct cm_me
 /* A DREP to a DREQ that belongs to no connection, or to one that has ended already. */
 void cm_close_answer_stray(struct cm *cm, const struct arrival *arrival,
                            const struct cm_message *message);
-/* The peer has begun anew: it has forgotten this connection. [IBA 12.9.8.3.1] */
-void cm_close_stale(struct cm_connection *connection);
+/* A request names its peer's queue pair anew: the peer has forgotten this connection [IBA
+ * 12.9.8.3.1], or somebody else lies. The peer is asked. */
+void cm_close_suspect(struct cm_connection *connection);
 /* No answer to the DREQ. */
 void cm_close_give_up(struct cm_connection *connection);
 /* Sends a REJ and remembers it; `data` may be NULL. */

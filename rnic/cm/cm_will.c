@@ -77,6 +77,7 @@ enum status cm_execute_will(struct cm *cm, struct instant now, const struct cm_w
     }
     connection->active = will->debt == CM_DEBT_TIMEOUT || will->debt == CM_DEBT_REJECT_REPLY;
     connection->transaction = will->transaction;
+    connection->request_transaction = will->transaction;
     connection->path = will->path;
     connection->local_qpn = will->local_qpn;
     connection->ack_timeout = will->ack_timeout;
