@@ -18,6 +18,11 @@
 
 #define EVERYBODY REGISTRY_NO_SLOT
 
+/* What goes to all processes costs a system call for each: a stranger gets so many in a while. Who
+ * needs one and does not get it hears of its peer by a timeout. */
+#define TOLD_MAX    64u
+#define TOLD_PER_NS UINT64_C(100000000)
+
 static uint64_t big_endian(const uint8_t *bytes, uint32_t count)
 {
     uint64_t value = 0;
@@ -100,12 +105,13 @@ static enum packet_refusal check(struct ingress *ingress, const struct path *pat
     return REFUSED_NOT;
 }
 
-static void keep(struct ingress *ingress, const struct arrival *arrival, const uint8_t *bytes,
+/* True: it was sound, and the device has it. */
+static bool keep(struct ingress *ingress, const struct arrival *arrival, const uint8_t *bytes,
                  uint32_t length, uint32_t place)
 {
     if (length < BTH_LENGTH + ICRC_LENGTH) {
         device_refuse(ingress->device, REFUSED_TRUNCATED);
-        return;
+        return false;
     }
     uint32_t body = length - ICRC_LENGTH;
     enum packet_refusal refusal = check(ingress, &arrival->path, bytes, body, place);
@@ -114,6 +120,7 @@ static void keep(struct ingress *ingress, const struct arrival *arrival, const u
     } else {
         device_refuse(ingress->device, refusal);
     }
+    return refusal == REFUSED_NOT;
 }
 
 /* Their owner was found dead: then they are ours to answer. */
@@ -122,8 +129,8 @@ static void keep_all(struct ingress *ingress, const struct udp_datagrams *datagr
     uint32_t place = datagrams->first_place;
     for (uint32_t at = 0; at < datagrams->length; at += datagrams->segment, place++) {
         uint32_t rest = datagrams->length - at;
-        keep(ingress, &datagrams->arrival, datagrams->bytes + at,
-             rest < datagrams->segment ? rest : datagrams->segment, place);
+        (void)keep(ingress, &datagrams->arrival, datagrams->bytes + at,
+                   rest < datagrams->segment ? rest : datagrams->segment, place);
     }
 }
 
@@ -144,6 +151,15 @@ static void hand_on(struct ingress *ingress, uint32_t slot, const struct udp_dat
     if (status == STATUS_CLOSED && !registry_slot_is_used(ingress->registry, slot)) {
         keep_all(ingress, datagrams);
     }
+}
+
+static bool may_tell_others(struct ingress *ingress)
+{
+    if (instant_elapsed_ns(ingress->telling_since, ingress->now) >= TOLD_PER_NS) {
+        ingress->telling_since = ingress->now;
+        ingress->told = 0;
+    }
+    return ingress->told++ < TOLD_MAX;
 }
 
 static void tell_others(struct ingress *ingress, const struct udp_datagrams *datagrams,
@@ -171,6 +187,9 @@ static void receive(struct udp_receiver *receiver, const struct udp_datagrams *d
     uint32_t foreign_owner = own;
     uint32_t place = datagrams->first_place;
     foreign.length = 0;
+    if (datagrams->length == 0) { /* a datagram of nothing */
+        device_refuse(ingress->device, REFUSED_TRUNCATED);
+    }
     for (uint32_t at = 0; at < datagrams->length; at += datagrams->segment, place++) {
         const uint8_t *bytes = datagrams->bytes + at;
         uint32_t rest = datagrams->length - at;
@@ -183,12 +202,11 @@ static void receive(struct udp_receiver *receiver, const struct udp_datagrams *d
             hand_on(ingress, foreign_owner, &foreign, foreign.bytes == datagrams->bytes);
             foreign.length = 0;
         }
-        if (owner == EVERYBODY) {
-            tell_others(ingress, datagrams, bytes, length, place);
-            owner = own;
-        }
-        if (owner == own) {
-            keep(ingress, &datagrams->arrival, bytes, length, place);
+        if (owner == own || owner == EVERYBODY) {
+            bool sound = keep(ingress, &datagrams->arrival, bytes, length, place);
+            if (owner == EVERYBODY && sound && may_tell_others(ingress)) {
+                tell_others(ingress, datagrams, bytes, length, place);
+            }
         } else if (foreign.length == 0) {
             foreign_owner = owner;
             foreign.bytes = bytes;

@@ -20,9 +20,11 @@ struct ingress {
     struct steering *steering;
     struct handoff *handoff;
     struct senders senders;
-    struct instant now; /* of the batch, set by the caller */
-    bool closing;       /* hands on by what packets say, without asking the registry */
-    uint64_t foreign;   /* packets for other processes */
+    struct instant now;           /* of the batch, set by the caller */
+    bool closing;                 /* hands on by what packets say, without asking the registry */
+    uint64_t foreign;             /* packets for other processes */
+    struct instant telling_since; /* with `told`: bounds what is handed to all of them */
+    uint32_t told;
 };
 
 void ingress_init(struct ingress *ingress);

@@ -216,6 +216,7 @@ static void a_reject_without_our_id_finds_the_request(void **state)
         arrive(listening, &request);
         assert_true(has_event(listening, CM_EVENT_REQUEST));
         struct cm_message reject = {.kind = CM_MESSAGE_REJ,
+                                    .transaction = 7,
                                     .local_id = PEER_ID + (uint32_t)way,
                                     .reject_reason = CM_REJECT_TIMEOUT};
         arrive(&all[way], &reject);
@@ -232,11 +233,49 @@ static void a_reject_without_our_id_finds_the_request(void **state)
     unlink(file);
 }
 
+/* What a stranger sends is not multiplied without bound, and damage not at all. */
+static void a_flood_is_not_handed_to_everybody(void **state)
+{
+    (void)state;
+    char file[64];
+    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
+    unlink(file);
+    struct process all[2];
+    for (int i = 0; i < 2; i++) {
+        start(&all[i], file);
+    }
+    const struct counters *counters = device_counters(all[0].ingress.device);
+    struct cm_message reject = {.kind = CM_MESSAGE_REJ, .local_id = PEER_ID};
+    uint32_t heard = 0;
+    for (int i = 0; i < 1000; i++) {
+        arrive(&all[0], &reject);
+        heard += handoff_receive(all[1].ingress.handoff, &all[1].ingress.receiver);
+    }
+    assert_in_range(heard, 1, 100);
+    assert_int_equal(counters->refused[REFUSED_MANAGEMENT], 1000); /* each is counted */
+    all[0].ingress.now.ns += 1000000000;
+    uint8_t bytes[DATAGRAM] = {[0] = OPCODE(SERVICE_UD, FORM_SEND_ONLY), [7] = 1};
+    cm_message_build(&reject, bytes + MAD_AT); /* no ICRC */
+    struct udp_datagrams datagrams = {
+        .arrival = {.path = path}, .bytes = bytes, .length = DATAGRAM, .segment = DATAGRAM};
+    all[0].ingress.receiver.receive(&all[0].ingress.receiver, &datagrams);
+    assert_int_equal(handoff_receive(all[1].ingress.handoff, &all[1].ingress.receiver), 0);
+    datagrams.length = datagrams.segment = 0; /* a datagram without a byte is one */
+    all[0].ingress.receiver.receive(&all[0].ingress.receiver, &datagrams);
+    assert_int_equal(counters->refused[REFUSED_ICRC], 1);
+    assert_int_equal(counters->refused[REFUSED_TRUNCATED], 1);
+    for (int i = 0; i < 2; i++) {
+        stop(&all[i]);
+    }
+    unlink(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(damage_is_not_taken_for_another_identification),
         cmocka_unit_test(one_port_at_two_addresses),
+        cmocka_unit_test(a_flood_is_not_handed_to_everybody),
         cmocka_unit_test(a_reject_without_our_id_finds_the_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
