@@ -1,0 +1,463 @@
+/* The honest clients of server.c, a thread each, until SIGTERM.
+ *
+ * Those at 10.78.0.3 and fd78::3 are sheltered: nobody reads their packets, so their connections
+ * must live to the end with every byte right, and who comes anew must get in. Those at 10.78.0.2
+ * and fd78::2 are exposed to an eavesdropper, who may end their connections: they come back. 0 if
+ * all of that held and every client got something done. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rsocket.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "test/hostile/message.h"
+
+#define PATIENCE_MS 60000 /* for a completion; the machine may be busy */
+#define VISIT       8u    /* exchanges of one who comes and goes */
+
+enum kind {
+    STREAM,    /* RC: write, read back, count up, send */
+    VISITOR,   /* the same, connecting anew each time */
+    UNCERTAIN, /* UC: sends */
+    DATAGRAM,  /* UD: sends, having asked for the service */
+    SOCKET,    /* an rsocket's echo */
+};
+
+static const struct client {
+    const char *name;
+    enum kind kind;
+    const char *from, *to;
+    bool sheltered;
+} clients[] = {
+    {"stream", STREAM, "10.78.0.3", "10.78.0.1", true},
+    {"stream IPv6", STREAM, "fd78::3", "fd78::1", true},
+    {"visitor", VISITOR, "10.78.0.3", "10.78.0.1", true},
+    {"rsocket", SOCKET, "10.78.0.3", "10.78.0.1", true},
+    {"exposed stream", STREAM, "10.78.0.2", "10.78.0.1", false},
+    {"exposed stream IPv6", STREAM, "fd78::2", "fd78::1", false},
+    {"exposed uncertain", UNCERTAIN, "10.78.0.2", "10.78.0.1", false},
+    {"exposed datagrams", DATAGRAM, "10.78.0.2", "10.78.0.1", false},
+};
+#define CLIENTS (sizeof clients / sizeof clients[0])
+
+struct session {
+    const struct client *client;
+    struct rdma_cm_id *id;
+    struct ibv_comp_channel *wakes;
+    struct ibv_cq *queue;
+    struct ibv_mr *region;
+    struct ibv_ah *way; /* of datagrams, with the next two */
+    uint32_t qpn, qkey;
+    struct place_name place;
+    uint8_t bytes[3 * MESSAGE_MAX]; /* sent, read back, the counter's old value */
+};
+
+static struct result {
+    uint64_t exchanges, connections, refused, broken, faults;
+} results[CLIENTS];
+static volatile sig_atomic_t stopping;
+
+static void stop(int number)
+{
+    stopping = 1;
+}
+
+static void fault(const struct client *client, const char *what)
+{
+    fprintf(stderr, "client: FAULT: %s: %s: %s\n", client->name, what, strerror(errno));
+    results[client - clients].faults++;
+}
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+static struct sockaddr_storage address_of(const char *text, uint16_t port)
+{
+    struct sockaddr_storage storage = {0};
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&storage;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&storage;
+    if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(port);
+    } else {
+        inet_pton(AF_INET6, text, &v6->sin6_addr);
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons(port);
+    }
+    return storage;
+}
+
+/* Sessions */
+
+static void end_session(struct session *session)
+{
+    struct rdma_cm_id *id = session->id;
+    if (session->way != NULL) {
+        ibv_destroy_ah(session->way);
+    }
+    if (id != NULL && id->qp != NULL) {
+        rdma_disconnect(id);
+        rdma_destroy_qp(id);
+    }
+    if (session->region != NULL) {
+        ibv_dereg_mr(session->region);
+    }
+    if (session->queue != NULL) {
+        ibv_destroy_cq(session->queue);
+    }
+    if (session->wakes != NULL) {
+        ibv_destroy_comp_channel(session->wakes);
+    }
+    if (id != NULL) {
+        rdma_destroy_id(id);
+    }
+    free(session);
+}
+
+static int make_objects(struct session *session, enum ibv_qp_type type)
+{
+    struct rdma_cm_id *id = session->id;
+    session->wakes = ibv_create_comp_channel(id->verbs);
+    session->queue = ibv_create_cq(id->verbs, 64, NULL, session->wakes, 0);
+    if (session->queue == NULL || ibv_req_notify_cq(session->queue, 0) != 0) {
+        return -1;
+    }
+    struct ibv_qp_init_attr init = {
+        .send_cq = session->queue,
+        .recv_cq = session->queue,
+        .qp_type = type,
+        .cap = {.max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+    };
+    if (rdma_create_qp(id, NULL, &init) != 0) {
+        return -1;
+    }
+    session->region =
+        ibv_reg_mr(id->pd, session->bytes, sizeof session->bytes, IBV_ACCESS_LOCAL_WRITE);
+    return session->region == NULL ? -1 : 0;
+}
+
+/* Who is shot at openly comes back soon. */
+static int set_patience(struct session *session)
+{
+    uint8_t timeout = 10; /* 4 ms a try */
+    return session->client->sheltered || session->client->kind != STREAM
+               ? 0
+               : rdma_set_option(session->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+                                 sizeof timeout);
+}
+
+static int make_connection(struct session *session)
+{
+    static const enum ibv_qp_type types[] = {[STREAM] = IBV_QPT_RC,
+                                             [VISITOR] = IBV_QPT_RC,
+                                             [UNCERTAIN] = IBV_QPT_UC,
+                                             [DATAGRAM] = IBV_QPT_UD};
+    const struct client *client = session->client;
+    bool datagram = client->kind == DATAGRAM;
+    struct sockaddr_storage from = address_of(client->from, 0);
+    struct sockaddr_storage to = address_of(client->to, datagram ? DATAGRAM_PORT : STREAM_PORT);
+    if (rdma_create_id(NULL, &session->id, NULL, datagram ? RDMA_PS_UDP : RDMA_PS_TCP) != 0 ||
+        rdma_resolve_addr(session->id, (struct sockaddr *)&from, (struct sockaddr *)&to, 5000) !=
+            0 ||
+        rdma_resolve_route(session->id, 5000) != 0 || set_patience(session) != 0 ||
+        make_objects(session, types[client->kind]) != 0) {
+        return -1;
+    }
+    struct rdma_conn_param said = {.private_data = client->kind == UNCERTAIN ? "U" : "R",
+                                   .private_data_len = 1,
+                                   .responder_resources = 4,
+                                   .initiator_depth = 4,
+                                   .retry_count = 7,
+                                   .rnr_retry_count = 7};
+    if (rdma_connect(session->id, &said) != 0) {
+        return -1;
+    }
+    const struct rdma_cm_event *event = session->id->event;
+    if (datagram) {
+        struct ibv_ah_attr attributes = event->param.ud.ah_attr;
+        session->way = ibv_create_ah(session->id->pd, &attributes);
+        session->qpn = event->param.ud.qp_num;
+        session->qkey = event->param.ud.qkey;
+        return session->way == NULL ? -1 : 0;
+    }
+    if (event->param.conn.private_data_len < sizeof session->place) {
+        errno = EPROTO;
+        return -1;
+    }
+    memcpy(&session->place, event->param.conn.private_data, sizeof session->place);
+    return 0;
+}
+
+/* Under fire it may take some tries. NULL: we are to stop. */
+static struct session *begin_session(const struct client *client)
+{
+    struct result *result = &results[client - clients];
+    while (!stopping) {
+        struct session *session = calloc(1, sizeof *session);
+        if (session == NULL) {
+            return NULL;
+        }
+        session->client = client;
+        if (make_connection(session) == 0) {
+            result->connections++;
+            return session;
+        }
+        end_session(session);
+        result->refused++;
+        pause_ms(20);
+    }
+    return NULL;
+}
+
+/* Work */
+
+static int await(struct session *session, enum ibv_wc_status *ret_status)
+{
+    struct ibv_wc wc;
+    for (int waited = 0; waited < PATIENCE_MS;) {
+        int count = ibv_poll_cq(session->queue, 1, &wc);
+        if (count != 0) {
+            *ret_status = count > 0 ? wc.status : IBV_WC_GENERAL_ERR;
+            return 0;
+        }
+        struct ibv_cq *which;
+        void *context;
+        struct pollfd polled = {session->wakes->fd, POLLIN, 0};
+        if (poll(&polled, 1, 1000) <= 0) {
+            waited += 1000;
+        } else if (ibv_get_cq_event(session->wakes, &which, &context) == 0) {
+            ibv_ack_cq_events(which, 1);
+            ibv_req_notify_cq(session->queue, 0);
+        }
+    }
+    errno = ETIMEDOUT;
+    return -1;
+}
+
+/* Posts and waits. 0: it succeeded. */
+static int run(struct session *session, struct ibv_send_wr *wr, uint32_t at, uint32_t length)
+{
+    struct ibv_sge sge = {(uintptr_t)session->bytes + at, length, session->region->lkey};
+    struct ibv_send_wr *bad;
+    enum ibv_wc_status status = IBV_WC_GENERAL_ERR;
+    wr->sg_list = &sge;
+    wr->num_sge = 1;
+    wr->send_flags = IBV_SEND_SIGNALED;
+    if (ibv_post_send(session->id->qp, wr, &bad) != 0 || await(session, &status) != 0) {
+        return -1;
+    }
+    if (status != IBV_WC_SUCCESS && session->client->sheltered) {
+        fprintf(stderr, "client: %s: %s\n", session->client->name, ibv_wc_status_str(status));
+    }
+    errno = EIO;
+    return status == IBV_WC_SUCCESS ? 0 : -1;
+}
+
+static int count_up(struct session *session, uint64_t expected)
+{
+    uint64_t old;
+    struct ibv_send_wr wr = {.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD};
+    wr.wr.atomic.remote_addr = session->place.address + COUNTER_AT;
+    wr.wr.atomic.rkey = session->place.key;
+    wr.wr.atomic.compare_add = 1;
+    if (run(session, &wr, 2 * MESSAGE_MAX, sizeof old) != 0) {
+        return -1;
+    }
+    memcpy(&old, session->bytes + 2 * MESSAGE_MAX, sizeof old);
+    if (old != expected && session->client->sheltered) {
+        fault(session->client, "the counter is not what was counted");
+    }
+    return 0;
+}
+
+/* Sends, and hears the echo. */
+static int converse(struct session *session, uint32_t length)
+{
+    enum ibv_wc_status status;
+    uint8_t *echo = session->bytes + 2 * MESSAGE_MAX;
+    struct ibv_sge sge = {(uintptr_t)echo, ECHO_LENGTH, session->region->lkey};
+    struct ibv_recv_wr *bad, receive = {.sg_list = &sge, .num_sge = 1};
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
+    /* Two completions, in either order. */
+    if (ibv_post_recv(session->id->qp, &receive, &bad) != 0 || run(session, &wr, 0, length) != 0 ||
+        await(session, &status) != 0 || status != IBV_WC_SUCCESS) {
+        return -1;
+    }
+    if (session->client->sheltered && memcmp(echo, session->bytes, ECHO_LENGTH) != 0) {
+        fault(session->client, "the echo is not what was said");
+    }
+    return 0;
+}
+
+/* Writes, reads back and compares, counts, sends. 0: all well. */
+static int exchange(struct session *session, uint64_t sequence)
+{
+    uint32_t length = 32 + (uint32_t)(sequence * 977 % (MESSAGE_MAX - 32));
+    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE};
+    wr.wr.rdma.remote_addr = session->place.address;
+    wr.wr.rdma.rkey = session->place.key;
+    message_fill(session->bytes, length, sequence);
+    memset(session->bytes + MESSAGE_MAX, 0, length);
+    if (run(session, &wr, 0, length) != 0) {
+        return -1;
+    }
+    wr.opcode = IBV_WR_RDMA_READ;
+    if (run(session, &wr, MESSAGE_MAX, length) != 0 || count_up(session, sequence) != 0) {
+        return -1;
+    }
+    if (session->client->sheltered &&
+        memcmp(session->bytes, session->bytes + MESSAGE_MAX, length) != 0) {
+        fault(session->client, "what was written is not what is read");
+    }
+    return converse(session, length);
+}
+
+static int send_one(struct session *session, uint64_t sequence)
+{
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
+    uint32_t length = DATAGRAM_LENGTH - (uint32_t)(sequence % 7);
+    if (session->way != NULL) {
+        wr.wr.ud.ah = session->way;
+        wr.wr.ud.remote_qpn = session->qpn;
+        wr.wr.ud.remote_qkey = session->qkey;
+    }
+    message_fill(session->bytes, length, sequence);
+    return run(session, &wr, 0, length);
+}
+
+static void serve_session(const struct client *client)
+{
+    struct result *result = &results[client - clients];
+    struct session *session = begin_session(client);
+    if (session == NULL) {
+        return;
+    }
+    bool reliable = client->kind == STREAM || client->kind == VISITOR;
+    for (uint64_t sequence = 0; !stopping; sequence++) {
+        if ((reliable ? exchange(session, sequence) : send_one(session, sequence)) != 0) {
+            result->broken++;
+            if (client->sheltered) {
+                fault(client, "an established connection broke");
+            }
+            break;
+        }
+        result->exchanges++;
+        if (client->kind == VISITOR && sequence == VISIT) {
+            break;
+        }
+        pause_ms(client->kind == VISITOR ? 0 : 1);
+    }
+    end_session(session);
+}
+
+/* rsockets */
+
+static int receive_all(int descriptor, uint8_t *bytes, size_t length)
+{
+    for (size_t done = 0; done < length;) {
+        ssize_t part = rrecv(descriptor, bytes + done, length - done, 0);
+        if (part <= 0) {
+            return -1;
+        }
+        done += (size_t)part;
+    }
+    return 0;
+}
+
+static void serve_socket(const struct client *client)
+{
+    struct result *result = &results[client - clients];
+    struct sockaddr_storage from = address_of(client->from, 0);
+    struct sockaddr_storage to = address_of(client->to, SOCKET_PORT);
+    uint8_t sent[512], received[512];
+    int descriptor = rsocket(AF_INET, SOCK_STREAM, 0);
+    if (rbind(descriptor, (struct sockaddr *)&from, sizeof(struct sockaddr_in)) != 0 ||
+        rconnect(descriptor, (struct sockaddr *)&to, sizeof(struct sockaddr_in)) != 0) {
+        result->refused++;
+        rclose(descriptor);
+        pause_ms(20);
+        return;
+    }
+    result->connections++;
+    for (uint64_t sequence = 0; !stopping; sequence++) {
+        message_fill(sent, sizeof sent, sequence);
+        if (rsend(descriptor, sent, sizeof sent, 0) != sizeof sent ||
+            receive_all(descriptor, received, sizeof received) != 0) {
+            fault(client, "an rsocket broke");
+            result->broken++;
+            break;
+        }
+        if (memcmp(sent, received, sizeof sent) != 0) {
+            fault(client, "the echo is not what was said");
+        }
+        result->exchanges++;
+        pause_ms(1);
+    }
+    rclose(descriptor);
+}
+
+static void *serve(void *which)
+{
+    const struct client *client = which;
+    while (!stopping) {
+        if (client->kind == SOCKET) {
+            serve_socket(client);
+        } else {
+            serve_session(client);
+        }
+    }
+    return NULL;
+}
+
+static bool judge(const struct client *client)
+{
+    const struct result *result = &results[client - clients];
+    printf("client: %-20s %8" PRIu64 " exchanges in %5" PRIu64 " connections, %" PRIu64
+           " tries refused, %" PRIu64 " broken\n",
+           client->name, result->exchanges, result->connections, result->refused, result->broken);
+    bool good = result->faults == 0 && result->exchanges > 0;
+    if (client->sheltered && client->kind != VISITOR) {
+        good = good && result->connections == 1;
+    }
+    return good;
+}
+
+int main(void)
+{
+    pthread_t threads[CLIENTS];
+    struct sigaction action = {.sa_handler = stop};
+    sigaction(SIGTERM, &action, NULL);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        pthread_create(&threads[i], NULL, serve, (void *)&clients[i]);
+    }
+    for (int waited = 0; !stopping; waited += 10) {
+        size_t ready = 0;
+        for (size_t i = 0; i < CLIENTS; i++) {
+            ready += __atomic_load_n(&results[i].exchanges, __ATOMIC_RELAXED) > 0;
+        }
+        if (ready == CLIENTS) {
+            puts("client: ready");
+            fflush(stdout);
+            break;
+        }
+        stopping = waited > PATIENCE_MS; /* then the table shows who got nowhere */
+        pause_ms(10);
+    }
+    bool good = true;
+    for (size_t i = 0; i < CLIENTS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    for (size_t i = 0; i < CLIENTS; i++) {
+        good = judge(&clients[i]) && good;
+    }
+    return good ? 0 : 1;
+}
