@@ -1,5 +1,6 @@
 /* What fails, how it is told to both sides, and that everything outstanding is flushed in order. */
 #include "rnic/device/pair_test.h"
+#include "rnic/memory/window.h"
 #include "rnic/transport/qp_private.h"
 
 #define REMOTE 2097152u
@@ -413,6 +414,56 @@ static void reset_forgets_and_starts_again(void **state)
     pair_destroy(pair);
 }
 
+static void bind_window(struct pair_side *side, struct memory_key window)
+{
+    struct window_bind bind = {
+        window, window, side->key, PAIR_BUFFER_ADDRESS, 8, ACCESS_REMOTE_READ};
+    struct send_request request = {
+        .id = 1, .kind = WORK_BIND_WINDOW, .signaled = true, .bind = &bind};
+    pair_post(side, &request);
+    pair_run(side->pair);
+    (void)pair_expect(side->sends, 1, COMPLETION_SUCCESS);
+}
+
+static void read_through(struct pair_side *side, struct memory_key window,
+                         enum completion_status status)
+{
+    struct sge sge = pair_sge(side, 0, 8);
+    struct send_request request = pair_request(side, WORK_READ, 2, &sge, 0);
+    request.remote_key = window;
+    pair_post(side, &request);
+    pair_run(side->pair);
+    (void)pair_expect(side->sends, 2, status);
+}
+
+/* What was opened to one peer is not open to the next. */
+static void reset_shuts_what_was_bound(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct memory *memory = device_memory(b->device);
+    struct memory_key window;
+    assert_int_equal(window_allocate(memory, b->domain, WINDOW_TYPE_2, &window), STATUS_OK);
+    bind_window(b, window);
+    read_through(a, window, COMPLETION_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        modify(&pair->sides[i], QP_RESET);
+    }
+    struct pair_options options = pair_defaults;
+    options.first_psn = 500;
+    pair_connect_side(pair, 0, &options);
+    pair_connect_side(pair, 1, &options);
+    bind_window(b, window); /* which it could not if it were open */
+    read_through(a, window, COMPLETION_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        modify(&pair->sides[i], QP_RESET);
+        pair_connect_side(pair, (unsigned)i, &options);
+    }
+    read_through(a, window, COMPLETION_REMOTE_ACCESS_ERROR);
+    assert_int_equal(window_free(memory, window), STATUS_OK);
+    pair_destroy(pair);
+}
+
 static void an_overrun_queue_fails_the_queue_pair(void **state)
 {
     struct pair_options options = pair_defaults;
@@ -527,6 +578,7 @@ int main(void)
         cmocka_unit_test(the_application_flushes),
         cmocka_unit_test(a_message_under_way_is_flushed_once),
         cmocka_unit_test(reset_forgets_and_starts_again),
+        cmocka_unit_test(reset_shuts_what_was_bound),
         cmocka_unit_test(an_overrun_queue_fails_the_queue_pair),
         cmocka_unit_test(a_drained_queue_is_told),
         cmocka_unit_test(what_does_not_belong_is_refused),

@@ -33,7 +33,7 @@ enum status window_bind(struct memory *memory, struct domain domain, struct qpn 
  * queue pair's; STATE: a window that is not bound. */
 enum status window_invalidate(struct memory *memory, struct domain domain, struct qpn qpn,
                               struct memory_key key) MUST_USE;
-/* The queue pair goes away: what it has bound is bound no more. */
+/* The queue pair goes away, or is reset: what it has bound is bound no more. */
 void window_forget(struct memory *memory, struct qpn qpn);
 
 #endif

@@ -1,5 +1,6 @@
 /* qp_modify: what is checked, what is taken over, and what each new state starts. */
 #include "rnic/base/check.h"
+#include "rnic/memory/window.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
 
@@ -67,6 +68,7 @@ static void enter_reset(struct qp *qp)
     qp->attributes = (struct qp_attributes){.port = 0};
     qp->established_raised = false;
     qp->drain_pending = false;
+    window_forget(qp->environment->memory, qp->number); /* opened to a peer that is no longer it */
     responder_reset(qp, (struct psn){0});
     requester_reset(qp, (struct psn){0});
 }
