@@ -91,6 +91,7 @@ static void addresses_changed(void)
         }
     }
     pthread_mutex_unlock(&contexts_lock);
+    multicast_look_again();
 }
 
 void event_attach(struct soft_context *context)

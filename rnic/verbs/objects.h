@@ -168,9 +168,8 @@ struct soft_qp {
     struct ibv_ah_attr ah;
     bool drain_notify; /* under the engine's lock: the application wants IBV_EVENT_SQ_DRAINED */
     bool draining;     /* likewise: SQD was entered, and what was begun is not finished */
-    struct soft_xrcd *xrcd;                   /* NULL: not a target of XRC */
-    struct list_node target;                  /* in its domain's list */
-    struct multicast_attachment *attachments; /* under the engine's lock */
+    struct soft_xrcd *xrcd;  /* NULL: not a target of XRC */
+    struct list_node target; /* in its domain's list */
     uint32_t async_delivered;
     unsigned char tail[FOREIGN_TAIL];
 };
@@ -240,6 +239,8 @@ static inline void context_drop(struct ibv_context *context)
 /* event.c */
 void event_attach(struct soft_context *context);
 void event_detach(struct soft_context *context);
+/* multicast.c: addresses have changed. */
+void multicast_look_again(void);
 /* Forgets waiting async events of an object that goes away and waits, for a bounded time, until
  * those that were delivered are acknowledged. `acknowledged` is under `mutex`. False: they are not,
  * and may still be: the memory of the object is to stay. */
