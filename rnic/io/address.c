@@ -223,6 +223,32 @@ void address_keep(struct address_table *table, const char *places, char separato
     *table = kept;
 }
 
+enum status address_read_bind(struct gid ret_addresses[2])
+{
+    static const struct gid none;
+    const char *wanted = secure_getenv("WEIR_BIND");
+    if (wanted == NULL || *wanted == '\0') {
+        return STATUS_NOT_FOUND;
+    }
+    ret_addresses[0] = ret_addresses[1] = none;
+    for (;;) {
+        struct gid gid = {{[10] = 0xff, 0xff}};
+        char place[INET6_ADDRSTRLEN] = "";
+        size_t length = strcspn(wanted, ",");
+        memcpy(place, wanted, length < sizeof place ? length : 0);
+        bool ipv6 = inet_pton(AF_INET, place, gid.bytes + 12) != 1;
+        if ((ipv6 && inet_pton(AF_INET6, place, gid.bytes) != 1) ||
+            !gid_equal(&ret_addresses[ipv6], &none)) {
+            return STATUS_MALFORMED;
+        }
+        ret_addresses[ipv6] = gid;
+        if (wanted[length] == '\0') {
+            return STATUS_OK;
+        }
+        wanted += length + 1;
+    }
+}
+
 enum status address_read(struct address_table *ret_table)
 {
     ret_table->count = 0;
@@ -244,7 +270,10 @@ enum status address_read(struct address_table *ret_table)
     freeifaddrs(list);
     close(socket_for_mtu);
 
-    const char *wanted = secure_getenv("WEIR_ADDRESS");
+    const char *bound = secure_getenv("WEIR_BIND"), *wanted = secure_getenv("WEIR_ADDRESS");
+    if (bound != NULL && *bound != '\0') {
+        address_keep(ret_table, bound, ',');
+    }
     if (wanted != NULL && *wanted != '\0') {
         address_keep(ret_table, wanted, ',');
     }

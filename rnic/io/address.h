@@ -4,7 +4,8 @@
  * A table is a snapshot: read it again to see changes. Order: IPv4, IPv6 global, IPv6 link-local,
  * then the loopback addresses, so that there is always something. The environment variable
  * WEIR_ADDRESS (addresses or interfaces, separated by commas) restricts the table to those, in that
- * order. */
+ * order. WEIR_BIND (an IPv4 address, an IPv6 address, or both) restricts it to those, too, and says
+ * that the process listens to nothing else. */
 #ifndef WEIR_IO_ADDRESS_H
 #define WEIR_IO_ADDRESS_H
 
@@ -37,6 +38,9 @@ struct address_table {
 
 /* NOT_FOUND: no address at all (or none of WEIR_ADDRESS); the table is empty then. */
 enum status address_read(struct address_table *ret_table) MUST_USE;
+/* WEIR_BIND: the IPv4 address and the IPv6 one, zero where it has none. NOT_FOUND: it is not set.
+ * MALFORMED: it names anything but one address of a family at most. */
+enum status address_read_bind(struct gid ret_addresses[2]) MUST_USE;
 /* NULL where the GID is none of ours. */
 const struct address *address_find(const struct address_table *table, const struct gid *gid);
 

@@ -35,7 +35,8 @@ const char *loop_last_error(void);
 struct registry *loop_registry(struct engine *engine);
 
 /* The host joins or leaves an IP multicast group on an interface, by count of users; see groups.h.
- * CLOSED where loop_is_ours says no. */
+ * CLOSED where loop_is_ours says no. UNSUPPORTED: our sockets are bound to addresses (WEIR_BIND),
+ * and hear no group. */
 enum status loop_join_group(struct engine *engine, const struct gid *group,
                             uint32_t interface_index) MUST_USE;
 void loop_leave_group(struct engine *engine, const struct gid *group, uint32_t interface_index);

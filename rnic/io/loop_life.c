@@ -18,6 +18,7 @@
 #include "rnic/io/address_watch.h"
 #include "rnic/io/loop_private.h"
 #include "rnic/io/mapping.h"
+#include "rnic/io/port_holder.h"
 #include "rnic/wire/roce.h"
 
 #define REGIONS_MAX     131072u /* regions and windows */
@@ -31,7 +32,7 @@
 static struct {
     pthread_mutex_t mutex;
     struct loop *loop;
-    char error[256];
+    char error[384];
 } house = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void raise_event(struct event_sink *sink, const struct event *event)
@@ -82,19 +83,50 @@ static uint64_t make_seed(void)
     return seed;
 }
 
+static void explain_registry(const char *path, enum status status)
+{
+    const char *reason = "could not be opened: out of memory, files or disk";
+    char text[64];
+    if (status == STATUS_DENIED) {
+        reason = "and .1 to .7 after it are not files of ours with mode 0600";
+    } else if (status == STATUS_FULL) {
+        reason = "has no free slot: 1024 processes of this user have opened RDMA devices";
+    } else if (status == STATUS_IN_USE) {
+        reason = "is used by processes of another version of Weir: end them first";
+    } else if (status == STATUS_TIMED_OUT) {
+        snprintf(text, sizeof text, "is locked by process %u: is it stopped?",
+                 registry_lock_holder(path));
+        reason = text;
+    }
+    snprintf(house.error, sizeof house.error, "%s %s", path, reason);
+}
+
 static enum status open_registry(struct loop *loop)
 {
     char path[REGISTRY_PATH_MAX];
     registry_path(path);
     enum status status = registry_open(NULL, &loop->registry);
-    const char *reason = status == STATUS_DENIED
-                             ? "and .1 to .7 after it are not files of ours with mode 0600"
-                         : status == STATUS_FULL ? "has no free slot: 1024 processes of this user "
-                                                   "have RDMA devices open already"
-                         : status == STATUS_IN_USE ? "is used by another version of Weir"
-                                                   : "could not be opened: out of memory or files";
     if (status != STATUS_OK) {
-        snprintf(house.error, sizeof house.error, "%s %s", path, reason);
+        explain_registry(path, status);
+    }
+    return status;
+}
+
+static enum status open_link(struct loop *loop)
+{
+    struct udp_config config = {.port = ROCE_UDP_PORT, .fault = secure_getenv("WEIR_FAULT")};
+    struct gid bind[UDP_FAMILY_COUNT];
+    const char *message = "WEIR_BIND does not read like 10.0.0.1 or 10.0.0.1,fd00::1";
+    enum status status = address_read_bind(bind);
+    loop->is_bound = status == STATUS_OK;
+    config.bind = loop->is_bound ? bind : NULL;
+    status = status == STATUS_MALFORMED
+                 ? STATUS_INVALID
+                 : steering_open(&loop->steering, loop->registry, &config, &message);
+    if (status == STATUS_IN_USE) {
+        port_holder_describe(config.port, house.error, sizeof house.error);
+    } else if (status != STATUS_OK) {
+        snprintf(house.error, sizeof house.error, "%s", message);
     }
     return status;
 }
@@ -102,14 +134,10 @@ static enum status open_registry(struct loop *loop)
 static enum status open_links(struct loop *loop)
 {
     enum status status = open_registry(loop);
-    if (status != STATUS_OK) {
-        return status;
+    if (status == STATUS_OK) {
+        status = open_link(loop);
     }
-    struct udp_config config = {.port = ROCE_UDP_PORT, .fault = secure_getenv("WEIR_FAULT")};
-    const char *message = "";
-    status = steering_open(&loop->steering, loop->registry, &config, &message);
     if (status != STATUS_OK) {
-        snprintf(house.error, sizeof house.error, "%s", message);
         return status;
     }
     loop->groups = groups_create(loop->steering.udp);
@@ -392,8 +420,11 @@ struct registry *loop_registry(struct engine *engine)
 enum status loop_join_group(struct engine *engine, const struct gid *group,
                             uint32_t interface_index)
 {
-    return loop_is_ours(engine) ? groups_join(loop_of(engine)->groups, group, interface_index)
-                                : STATUS_CLOSED;
+    if (!loop_is_ours(engine)) {
+        return STATUS_CLOSED;
+    }
+    struct loop *loop = loop_of(engine);
+    return loop->is_bound ? STATUS_UNSUPPORTED : groups_join(loop->groups, group, interface_index);
 }
 
 void loop_leave_group(struct engine *engine, const struct gid *group, uint32_t interface_index)

@@ -40,6 +40,7 @@ struct loop {
     struct registry *registry;
     struct steering steering;
     struct groups *groups;
+    bool is_bound; /* to the addresses of WEIR_BIND */
     struct handoff *handoff;
     struct ingress ingress;
     struct burial burial; /* the thread's */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "rnic/base/check.h"
+#include "rnic/io/address.h"
 #include "rnic/io/clock.h"
 #include "rnic/io/raw_socket.h"
 #include "rnic/io/registry_private.h"
@@ -32,8 +33,15 @@ void registry_path(char ret_path[REGISTRY_PATH_MAX])
         namespace.st_ino = 0;
     }
     const char *where = stat("/dev/shm", &folder) == 0 ? "/dev/shm" : "/tmp";
-    snprintf(ret_path, REGISTRY_PATH_MAX, "%s/weir-%u-%llu", where, (unsigned)geteuid(),
-             (unsigned long long)namespace.st_ino);
+    int length = snprintf(ret_path, REGISTRY_PATH_MAX, "%s/weir-%u-%llu", where,
+                          (unsigned)geteuid(), (unsigned long long)namespace.st_ino);
+    struct gid bound[2];
+    if (address_read_bind(bound) == STATUS_OK) { /* other sockets: they share nothing with ours */
+        for (uint32_t i = 0; i < 2 * sizeof bound[0].bytes; i++) {
+            length += snprintf(ret_path + length, REGISTRY_PATH_MAX - (size_t)length, "%s%02x",
+                               i % 16 == 0 ? "-" : "", bound[i / 16].bytes[i % 16]);
+        }
+    }
 }
 
 /* DENIED: something else lies there. */

@@ -55,8 +55,8 @@ enum status registry_open(const char *path, struct registry **ret_registry) MUST
 void registry_close(struct registry *registry);
 /* In a forked child: drops the parent's registry without touching its slot. */
 void registry_abandon(struct registry *registry);
-/* Where the registry of this user and network namespace lies. */
-#define REGISTRY_PATH_MAX 64u
+/* Where the registry of this user, network namespace and addresses (WEIR_BIND) lies. */
+#define REGISTRY_PATH_MAX 128u
 void registry_path(char ret_path[REGISTRY_PATH_MAX]);
 /* The process id of who took the lock of that file last; 0: unknown. */
 uint32_t registry_lock_holder(const char *path);

@@ -55,7 +55,8 @@ static void set_ipv6_options(int descriptor)
 }
 
 /* Returns 0 or an errno value. */
-static int open_socket(enum udp_family family, uint16_t port, int *ret_descriptor)
+static int open_socket(enum udp_family family, const struct gid *address, uint16_t port,
+                       int *ret_descriptor)
 {
     int domain = family == UDP_IPV4 ? AF_INET : AF_INET6;
     int descriptor = raw_socket(domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -73,11 +74,7 @@ static int open_socket(enum udp_family family, uint16_t port, int *ret_descripto
     set_buffer(descriptor, SO_SNDBUF, SO_SNDBUFFORCE);
 
     struct sockaddr_storage name;
-    struct gid any = {{0}};
-    if (family == UDP_IPV4) {
-        any.bytes[10] = any.bytes[11] = 0xff;
-    }
-    socklen_t length = address_to_socket(&any, port, 0, &name);
+    socklen_t length = address_to_socket(address, port, 0, &name);
     if (bind(descriptor, (struct sockaddr *)&name, length) != 0) {
         int error = errno;
         close(descriptor);
@@ -87,14 +84,23 @@ static int open_socket(enum udp_family family, uint16_t port, int *ret_descripto
     return 0;
 }
 
-static enum status open_sockets(struct udp *udp, const char **ret_message)
+static enum status open_sockets(struct udp *udp, const struct udp_config *config,
+                                const char **ret_message)
 {
+    static const struct gid any[UDP_FAMILY_COUNT] = {[UDP_IPV4] = {{[10] = 0xff, 0xff}}}, none;
     for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
-        int error = open_socket(family, udp->port, &udp->sockets[family]);
+        const struct gid *address = config->bind != NULL ? &config->bind[family] : &any[family];
+        if (config->bind != NULL && gid_equal(address, &none)) {
+            continue;
+        }
+        int error = open_socket(family, address, udp->port, &udp->sockets[family]);
         if (error == EADDRINUSE) {
-            *ret_message = "UDP port 4791 is taken: by the kernel's rxe, or by a program of "
-                           "another user (one user's processes share it)";
+            *ret_message = "the UDP port is taken";
             return STATUS_IN_USE;
+        }
+        if (error == EADDRNOTAVAIL) {
+            *ret_message = "WEIR_BIND names an address that this host does not have";
+            return STATUS_NOT_FOUND;
         }
         if (error == EACCES || error == EPERM) {
             *ret_message = "no right to open UDP port 4791";
@@ -152,7 +158,7 @@ enum status udp_create(const struct udp_config *config, struct udp **ret_udp,
     udp->sockets[UDP_IPV4] = udp->sockets[UDP_IPV6] = -1;
     enum status status = prepare(udp, config, ret_message);
     if (status == STATUS_OK) {
-        status = open_sockets(udp, ret_message);
+        status = open_sockets(udp, config, ret_message);
     }
     if (status != STATUS_OK) {
         udp_destroy(udp);

@@ -40,8 +40,9 @@ struct udp_receiver {
 };
 
 struct udp_config {
-    uint16_t port;     /* ROCE_UDP_PORT, but in tests */
-    const char *fault; /* text for fault_parse; NULL: none */
+    uint16_t port;          /* ROCE_UDP_PORT, but in tests */
+    const struct gid *bind; /* one for each family, zero: none of that; NULL: all addresses */
+    const char *fault;      /* text for fault_parse; NULL: none */
 };
 
 struct udp_counters {
@@ -58,8 +59,9 @@ struct udp_counters {
     uint64_t faults;    /* injected */
 };
 
-/* IN_USE: the port is taken by somebody who does not share it. INVALID: `fault` does not parse.
- * UNSUPPORTED: neither IPv4 nor IPv6. Each leaves a reason in words in *ret_message (static). */
+/* IN_USE: the port is taken by somebody who does not share it. NOT_FOUND: `bind` is no address of
+ * the host. INVALID: `fault` does not parse. UNSUPPORTED: neither IPv4 nor IPv6. Each leaves a
+ * reason in words in *ret_message (static). */
 enum status udp_create(const struct udp_config *config, struct udp **ret_udp,
                        const char **ret_message) MUST_USE;
 /* Closes the sockets; what was not flushed is lost. NULL is allowed. */

@@ -18,7 +18,11 @@ struct engine *device_open(void)
 {
     struct engine *engine;
     enum status status = loop_acquire(&engine);
-    return status == STATUS_OK ? engine : errno_null(status);
+    if (status != STATUS_OK) {
+        fprintf(stderr, "weir: cannot open the device: %s\n", loop_last_error());
+        return errno_null(status);
+    }
+    return engine;
 }
 
 void device_close(struct engine *engine)
