@@ -23,13 +23,11 @@ void datagram_free(struct rsocket *socket)
             free(message);
         }
     }
-    while ((node = list_pop_first(&datagram->peers)) != NULL) {
-        struct datagram_peer *peer = CONTAINER_OF(node, struct datagram_peer, node);
-        if (peer->vector != NULL) {
-            ibv_destroy_ah(peer->vector);
-        }
-        free(peer);
+    struct peer_entry *entry;
+    while ((entry = peer_table_pop(&datagram->peers)) != NULL) {
+        datagram_free_peer(entry);
     }
+    peer_table_fini(&datagram->peers);
     while (!list_is_empty(&datagram->pairs)) {
         datagram_free_pair(CONTAINER_OF(datagram->pairs.head.next, struct datagram_pair, node));
     }
@@ -72,7 +70,6 @@ struct rsocket *datagram_create(int domain)
     datagram->base.sizes = rsocket_config()->sizes;
     datagram->epoll = datagram->forwarded = -1;
     list_init(&datagram->pairs);
-    list_init(&datagram->peers);
     list_init(&datagram->messages);
     pthread_mutex_t *locks[] = {&datagram->setup_lock, &datagram->send_lock, &datagram->map_lock,
                                 &datagram->queue_lock};
@@ -80,7 +77,7 @@ struct rsocket *datagram_create(int domain)
         pthread_mutex_init(locks[i], NULL);
     }
     pthread_cond_init(&datagram->event_taken, NULL);
-    if (open_descriptors(datagram) != 0) {
+    if (peer_table_init(&datagram->peers) != 0 || open_descriptors(datagram) != 0) {
         int error = errno;
         datagram_free(&datagram->base);
         errno = error;

@@ -13,28 +13,11 @@
 #include "rnic/rdmacm/rsocket_datagram_private.h"
 
 #define PATIENCE_MS 2000
-#define PEERS_MAX   65536u
 
 static uint16_t *port_of(struct sockaddr *address)
 {
     return address->sa_family == AF_INET6 ? &((struct sockaddr_in6 *)address)->sin6_port
                                           : &((struct sockaddr_in *)address)->sin_port;
-}
-
-static bool same(const struct sockaddr *a, const struct sockaddr *b)
-{
-    if (a->sa_family != b->sa_family) {
-        return false;
-    }
-    if (a->sa_family == AF_INET) {
-        const struct sockaddr_in *left = (const struct sockaddr_in *)a;
-        const struct sockaddr_in *right = (const struct sockaddr_in *)b;
-        return left->sin_port == right->sin_port && left->sin_addr.s_addr == right->sin_addr.s_addr;
-    }
-    const struct sockaddr_in6 *left = (const struct sockaddr_in6 *)a;
-    const struct sockaddr_in6 *right = (const struct sockaddr_in6 *)b;
-    return left->sin6_port == right->sin6_port &&
-           IN6_ARE_ADDR_EQUAL(&left->sin6_addr, &right->sin6_addr);
 }
 
 static bool is_any(const struct sockaddr *address)
@@ -67,22 +50,24 @@ static int find_local(const struct datagram *datagram, const struct sockaddr *ta
     return result == 0 ? 0 : cma_error(error);
 }
 
+void datagram_free_peer(struct peer_entry *entry)
+{
+    if (entry != NULL) {
+        struct datagram_peer *peer = CONTAINER_OF(entry, struct datagram_peer, entry);
+        if (peer->vector != NULL) {
+            ibv_destroy_ah(peer->vector);
+        }
+        free(peer);
+    }
+}
+
 struct datagram_peer *datagram_peer(struct datagram *datagram, const struct sockaddr *address,
                                     socklen_t length)
 {
-    uint32_t count = 0;
     struct sockaddr_storage local = {0};
-    LIST_FOR_EACH(node, &datagram->peers)
-    {
-        struct datagram_peer *peer = CONTAINER_OF(node, struct datagram_peer, node);
-        if (same((struct sockaddr *)&peer->address, address)) {
-            return peer;
-        }
-        count++;
-    }
-    if (count == PEERS_MAX) {
-        errno = ENOBUFS;
-        return NULL;
+    struct peer_entry *entry = peer_table_find(&datagram->peers, address);
+    if (entry != NULL) {
+        return CONTAINER_OF(entry, struct datagram_peer, entry);
     }
     if (find_local(datagram, address, length, &local) != 0) {
         return NULL;
@@ -92,9 +77,11 @@ struct datagram_peer *datagram_peer(struct datagram *datagram, const struct sock
     if (peer == NULL) {
         return NULL;
     }
-    memcpy(&peer->address, address, rsocket_address_length(address));
+    memcpy(&peer->entry.address, address, rsocket_address_length(address));
     peer->pair = pair;
-    list_prepend(&datagram->peers, &peer->node);
+    const struct datagram_peer *connected = datagram->connected;
+    datagram_free_peer(peer_table_add(&datagram->peers, &peer->entry,
+                                      connected == NULL ? NULL : &connected->entry));
     return peer;
 }
 
@@ -105,8 +92,8 @@ ssize_t datagram_send_udp(struct datagram *datagram, const struct datagram_peer 
     const struct rsocket_udp_header said = {operation, peer->pair->id->qp->qp_num};
     struct iovec pieces[2] = {{.iov_base = header}};
     struct msghdr message = {
-        .msg_name = (void *)&peer->address,
-        .msg_namelen = rsocket_address_length((const struct sockaddr *)&peer->address),
+        .msg_name = (void *)&peer->entry.address,
+        .msg_namelen = rsocket_address_length((const struct sockaddr *)&peer->entry.address),
         .msg_iov = pieces,
         .msg_iovlen = bytes == NULL ? 1 : 2,
     };
@@ -127,7 +114,7 @@ static int find_path(const struct datagram_peer *peer, struct ibv_ah_attr *ret_a
     if (rdma_create_id(NULL, &id, NULL, RDMA_PS_UDP) != 0) {
         return -1;
     }
-    if (rdma_resolve_addr(id, (struct sockaddr *)&local, (struct sockaddr *)&peer->address,
+    if (rdma_resolve_addr(id, (struct sockaddr *)&local, (struct sockaddr *)&peer->entry.address,
                           PATIENCE_MS) != 0 ||
         rdma_resolve_route(id, PATIENCE_MS) != 0) {
         int error = errno;

@@ -7,6 +7,7 @@
 #define WEIR_RDMACM_RSOCKET_DATAGRAM_PRIVATE_H
 
 #include "rnic/rdmacm/rsocket_datagram.h"
+#include "rnic/rdmacm/rsocket_peers.h"
 
 #define GRH_LENGTH       40u
 #define DATAGRAM_STRIDE  (GRH_LENGTH + LOW_WATER)
@@ -30,8 +31,7 @@ struct datagram_pair {
 };
 
 struct datagram_peer {
-    struct list_node node;
-    struct sockaddr_storage address;
+    struct peer_entry entry;
     struct datagram_pair *pair;
     struct ibv_ah *vector; /* NULL: reached over UDP */
     uint32_t qpn;
@@ -55,7 +55,8 @@ struct datagram {
     atomic_bool has_port; /* of the UDP socket; once it has one, it keeps it */
     struct service_entry udp;
     int epoll, forwarded; /* an eventfd: something came over UDP */
-    struct list pairs, peers;
+    struct list pairs;
+    struct peer_table peers;
     struct datagram_peer *connected;
     uint8_t *send_buffer;
     uint32_t *free_places; /* a stack, under queue_lock */
@@ -94,9 +95,11 @@ void datagram_forward(struct datagram *datagram, const struct sockaddr *source,
 /* rsocket_datagram_peer.c */
 /* The service's: the UDP socket is readable. */
 void datagram_handle_udp(struct service_entry *entry);
-/* With map_lock held. NULL and errno. */
+/* With map_lock held, also while the result is used: another may take its place. NULL and errno. */
 struct datagram_peer *datagram_peer(struct datagram *datagram, const struct sockaddr *address,
                                     socklen_t length);
+/* Out of the table already. NULL is allowed. */
+void datagram_free_peer(struct peer_entry *entry);
 ssize_t datagram_send_udp(struct datagram *datagram, const struct datagram_peer *peer,
                           enum rsocket_operation operation, const struct iovec *bytes, int flags);
 
