@@ -1,7 +1,7 @@
 /* What an administrator says in /etc/rdma/rsocket: a file with a number for each default. */
 #include <stdio.h>
-#include <time.h>
 
+#include "rnic/io/clock.h"
 #include "rnic/rdmacm/rsocket.h"
 
 #define FOLDER           "/etc/rdma/rsocket/"
@@ -68,7 +68,5 @@ const struct rsocket_config *rsocket_config(void)
 
 uint64_t rsocket_now_us(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    return clock_now().ns / 1000;
 }

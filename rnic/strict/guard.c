@@ -14,6 +14,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "rnic/io/clock.h"
+
 #define RECENT_MAX    16u      /* guards whose late faults are still known */
 #define PATIENCE      10000    /* faults of one thread at one address: then it is not ours */
 #define LOOK_AGAIN_NS 20000000 /* for threads that block the signal */
@@ -172,14 +174,12 @@ static bool one_blocks_it(void)
  * when they start, so it is asked again before it is yes. */
 static bool somebody_blocks_it(void)
 {
-    static uint64_t asked_ns;
+    static struct instant asked;
     static bool found;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    if (asked_ns == 0 || now_ns - asked_ns >= LOOK_AGAIN_NS) {
+    struct instant now = clock_now();
+    if (asked.ns == 0 || instant_elapsed_ns(asked, now) >= LOOK_AGAIN_NS) {
         const struct timespec moment = {.tv_nsec = 100000};
-        asked_ns = now_ns;
+        asked = now;
         found = one_blocks_it();
         for (int i = 0; found && i < 10; i++) {
             nanosleep(&moment, NULL);

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
+#include "rnic/io/clock.h"
 #include "rnic/strict/strict.h"
 
 #define HUNGRY_MAX 256u
@@ -14,7 +14,7 @@
 struct hungry {
     const struct receive_queue *queue; /* NULL: free */
     struct qpn qpn;                    /* whose message came first */
-    uint64_t since_ns;
+    struct instant since;
     uint64_t messages; /* repetitions of one message count, too */
     bool may_be_lost;
 };
@@ -34,13 +34,6 @@ static void after_fork(void)
 __attribute__((constructor)) static void watch_fork(void)
 {
     pthread_atfork(NULL, NULL, after_fork);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static struct hungry *find(const struct receive_queue *queue)
@@ -64,7 +57,7 @@ void receives_missing(const struct receive_queue *queue, struct qpn qpn, bool ma
         entry = find(NULL);
         if (entry != NULL) {
             *entry = (struct hungry){
-                .queue = queue, .qpn = qpn, .since_ns = now_ns(), .may_be_lost = may_be_lost};
+                .queue = queue, .qpn = qpn, .since = clock_now(), .may_be_lost = may_be_lost};
             atomic_fetch_add(&hungry.count, 1);
         }
     }
@@ -98,7 +91,7 @@ void strict_receive_posted(const struct receive_queue *queue)
         pitfall_warn(PITFALL_LATE_RECEIVE, NULL, "posted at",
                      "QP 0x%x: a receive was posted %" PRIu64 " us after a message had come and "
                      "found none (%" PRIu64 " time%s)",
-                     was.qpn.value, (now_ns() - was.since_ns) / 1000, was.messages,
+                     was.qpn.value, instant_elapsed_ns(was.since, clock_now()) / 1000, was.messages,
                      was.messages == 1 ? "" : "s");
     }
 }
