@@ -13,6 +13,9 @@
 
 #define SOCKET_BUFFER_BYTES (16 << 20) /* asked for; the kernel grants what it allows */
 
+#ifndef IPV6_FLOWINFO_SEND
+#define IPV6_FLOWINFO_SEND 33
+#endif
 #ifndef UDP_NO_CHECK6_RX
 #define UDP_NO_CHECK6_RX 102
 #endif
@@ -45,6 +48,7 @@ static void set_ipv4_options(int descriptor)
 static void set_ipv6_options(int descriptor)
 {
     set_option(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    set_option(descriptor, IPPROTO_IPV6, IPV6_FLOWINFO_SEND, 1);
     set_option(descriptor, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
     set_option(descriptor, IPPROTO_IPV6, IPV6_RECVERR, 1);
     set_option(descriptor, IPPROTO_IPV6, IPV6_DONTFRAG, 1);
@@ -54,9 +58,8 @@ static void set_ipv6_options(int descriptor)
     set_option(descriptor, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1); /* rxe sends checksum 0 */
 }
 
-/* Returns 0 or an errno value. */
-static int open_socket(enum udp_family family, const struct gid *address, uint16_t port,
-                       int *ret_descriptor)
+int udp_open_socket(enum udp_family family, const struct gid *address, uint16_t port, bool receives,
+                    int *ret_descriptor)
 {
     int domain = family == UDP_IPV4 ? AF_INET : AF_INET6;
     int descriptor = raw_socket(domain, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -69,8 +72,10 @@ static int open_socket(enum udp_family family, const struct gid *address, uint16
         set_ipv6_options(descriptor);
     }
     set_option(descriptor, SOL_SOCKET, SO_REUSEPORT, 1);
-    set_option(descriptor, IPPROTO_UDP, UDP_GRO, 1);
-    set_buffer(descriptor, SO_RCVBUF, SO_RCVBUFFORCE);
+    if (receives) {
+        set_option(descriptor, IPPROTO_UDP, UDP_GRO, 1);
+        set_buffer(descriptor, SO_RCVBUF, SO_RCVBUFFORCE);
+    }
     set_buffer(descriptor, SO_SNDBUF, SO_SNDBUFFORCE);
 
     struct sockaddr_storage name;
@@ -93,7 +98,8 @@ static enum status open_sockets(struct udp *udp, const struct udp_config *config
         if (config->bind != NULL && gid_equal(address, &none)) {
             continue;
         }
-        int error = open_socket(family, address, udp->port, &udp->sockets[family]);
+        udp->bound[family] = *address;
+        int error = udp_open_socket(family, address, udp->port, true, &udp->sockets[family]);
         if (error == EADDRINUSE) {
             *ret_message = "the UDP port is taken";
             return STATUS_IN_USE;
@@ -170,6 +176,7 @@ enum status udp_create(const struct udp_config *config, struct udp **ret_udp,
 
 void udp_abandon(struct udp *udp)
 {
+    udp_close_ports(udp);
     for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
         if (udp->sockets[family] >= 0) {
             close(udp->sockets[family]);

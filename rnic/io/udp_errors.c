@@ -91,10 +91,10 @@ static void take_error(struct udp *udp, struct msghdr *message, const uint8_t *q
     }
 }
 
-uint32_t udp_take_errors(struct udp *udp, enum udp_family family)
+static uint32_t take_errors(struct udp *udp, int descriptor)
 {
     uint32_t count = 0;
-    for (; udp->sockets[family] >= 0 && count < ERRORS_MAX; count++) {
+    for (; descriptor >= 0 && count < ERRORS_MAX; count++) {
         uint8_t quote[QUOTE_BYTES];
         struct sockaddr_storage name = {0};
         uint8_t control[UDP_CONTROL_BYTES] __attribute__((aligned(__alignof__(struct cmsghdr))));
@@ -107,11 +107,22 @@ uint32_t udp_take_errors(struct udp *udp, enum udp_family family)
             .msg_control = control,
             .msg_controllen = sizeof control,
         };
-        ssize_t length = recvmsg(udp->sockets[family], &message, MSG_ERRQUEUE | MSG_DONTWAIT);
+        ssize_t length = recvmsg(descriptor, &message, MSG_ERRQUEUE | MSG_DONTWAIT);
         if (length < 0) {
             break;
         }
         take_error(udp, &message, quote, (size_t)length);
+    }
+    return count;
+}
+
+uint32_t udp_take_errors(struct udp *udp, enum udp_family family)
+{
+    uint32_t count = take_errors(udp, udp->sockets[family]);
+    for (uint32_t i = 0; i < udp->port_count; i++) {
+        if (udp->ports[i].family == family) {
+            count += take_errors(udp, udp->ports[i].descriptor);
+        }
     }
     return count;
 }

@@ -1,4 +1,5 @@
-/* What udp.c (sockets, receiving) and udp_send.c (runs, sending) share. */
+/* What udp.c (sockets, receiving), udp_send.c (runs, sending), udp_ports.c (source ports) and
+ * udp_errors.c (what did not get through) share. */
 #ifndef WEIR_IO_UDP_PRIVATE_H
 #define WEIR_IO_UDP_PRIVATE_H
 
@@ -20,6 +21,7 @@
 #define UDP_LINK_LOCAL_MAX 8u
 #define UDP_CONTROL_BYTES  256u
 #define UDP_COMPLAINTS     16u
+#define UDP_PORTS          64u /* source ports besides our own */
 
 /* Packets of one path: all of `segment` bytes but the last, which may be shorter and closes it.
  * They are for one block of queue pair numbers, for the peer's kernel may give a run as a whole to
@@ -44,10 +46,19 @@ struct udp_delayed {
     uint8_t bytes[UDP_DATAGRAM_MAX];
 };
 
+struct udp_port {
+    uint16_t number;
+    enum udp_family family;
+    int descriptor; /* -1: not to be had */
+};
+
 struct udp {
     struct packet_sink sink;
     uint16_t port;
     int sockets[UDP_FAMILY_COUNT];
+    struct gid bound[UDP_FAMILY_COUNT];
+    struct udp_port ports[UDP_PORTS];
+    uint32_t port_count;
     bool segmentation; /* the kernel takes UDP_SEGMENT, as far as known */
     bool blocked;
 
@@ -83,6 +94,16 @@ struct udp {
 
 /* Puts it where udp_next_complaint finds it, with what the packet's BTH says. */
 void udp_complain(struct udp *udp, struct udp_complaint *complaint, const uint8_t *bth);
+
+/* A socket of the link, bound to `address` and `port`; one that only sends has no use for what
+ * receiving needs. Returns 0 or an errno value. */
+int udp_open_socket(enum udp_family family, const struct gid *address, uint16_t port, bool receives,
+                    int *ret_descriptor);
+/* The source port that packets of this path leave from; opens it where it is new. */
+uint16_t udp_source_port(struct udp *udp, enum udp_family family, const struct path *path);
+/* For a port that udp_source_port has named. */
+int udp_sending_socket(const struct udp *udp, enum udp_family family, uint16_t source_port);
+void udp_close_ports(struct udp *udp);
 
 bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing);
 

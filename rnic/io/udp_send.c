@@ -210,7 +210,7 @@ bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing)
         return true;
     }
     struct path path = *outgoing->path;
-    path.source_port = udp->port; /* what the socket sends, and what the ICRC covers */
+    path.source_port = udp_source_port(udp, family_of(&path.remote), &path);
     if (udp->has_fault) {
         return emit_faulty(udp, &path, outgoing, length);
     }
@@ -289,6 +289,7 @@ static void address_message(struct udp *udp, const struct path *path, uint16_t s
     } else {
         struct in6_pktinfo info = {.ipi6_ifindex = interface};
         memcpy(&info.ipi6_addr, path->local.bytes, 16);
+        ((struct sockaddr_in6 *)name)->sin6_flowinfo = htonl(path->flow_label);
         add_control(ret_message, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info);
         add_control(ret_message, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof traffic_class);
         add_control(ret_message, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof hop_limit);
@@ -300,17 +301,18 @@ static void address_message(struct udp *udp, const struct path *path, uint16_t s
 
 /* An error may be an earlier packet's, told by ICMP; then it is in the error queue, and the call is
  * made again. */
-static int send_messages(struct udp *udp, enum udp_family family, struct mmsghdr *messages,
-                         uint32_t count)
+static int send_messages(struct udp *udp, enum udp_family family, uint16_t source_port,
+                         struct mmsghdr *messages, uint32_t count)
 {
+    int descriptor = udp_sending_socket(udp, family, source_port);
     udp->counters.send_calls++;
-    int sent = sendmmsg(udp->sockets[family], messages, count, MSG_DONTWAIT);
+    int sent = sendmmsg(descriptor, messages, count, MSG_DONTWAIT);
     if (sent >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
         return sent;
     }
     int error = errno;
     if (udp_take_errors(udp, family) > 0) {
-        return sendmmsg(udp->sockets[family], messages, count, MSG_DONTWAIT);
+        return sendmmsg(descriptor, messages, count, MSG_DONTWAIT);
     }
     errno = error;
     return -1;
@@ -399,7 +401,8 @@ static bool send_singly(struct udp *udp, struct udp_run *run, uint32_t *ret_drop
     }
     enum udp_family family = family_of(&run->path.remote);
     while (run->sent < run->count) {
-        int sent = send_messages(udp, family, messages + run->sent, run->count - run->sent);
+        int sent = send_messages(udp, family, run->path.source_port, messages + run->sent,
+                                 run->count - run->sent);
         if (sent > 0) {
             run->sent += (uint32_t)sent;
             udp->counters.packets_sent += (uint32_t)sent;
@@ -457,10 +460,12 @@ static int send_runs(struct udp *udp)
     struct iovec places[UDP_RUNS];
     struct mmsghdr messages[UDP_RUNS];
     enum udp_family family = family_of(&udp->runs[udp->run_first].path.remote);
+    uint16_t source_port = udp->runs[udp->run_first].path.source_port;
     uint32_t count = 0;
     for (; count < udp->run_count; count++) {
         struct udp_run *run = &udp->runs[run_slot(udp, count)];
-        if (family_of(&run->path.remote) != family || (run->single && run->count > 1)) {
+        if (family_of(&run->path.remote) != family || run->path.source_port != source_port ||
+            (run->single && run->count > 1)) {
             break;
         }
         uint16_t segment = run->count > 1 ? (uint16_t)run->segment : 0;
@@ -470,7 +475,7 @@ static int send_runs(struct udp *udp)
         messages[count].msg_hdr.msg_iov = &places[count];
         messages[count].msg_hdr.msg_iovlen = 1;
     }
-    int sent = send_messages(udp, family, messages, count);
+    int sent = send_messages(udp, family, source_port, messages, count);
     for (int i = 0; i < sent; i++) {
         uint32_t packets = udp->runs[run_slot(udp, (uint32_t)i)].count;
         udp->counters.packets_sent += packets;

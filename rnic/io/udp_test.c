@@ -2,6 +2,8 @@
  * port of its own. */
 #include "rnic/io/udp.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,7 @@ struct inbox {
     struct udp_receiver receiver;
     uint32_t count;
     uint32_t bad_icrc;
+    bool wants_class;              /* the number is the traffic class */
     uint32_t wrong;                /* content is not what was sent */
     uint32_t identification_hints; /* where the place in the read was the IPv4 identification */
     uint32_t numbers[PACKETS_MAX];
@@ -62,6 +65,7 @@ static void take_packet(struct inbox *inbox, const struct udp_datagrams *datagra
     uint32_t payload = body - HEADER - (bytes[1] >> 4 & 3);
     fill(expected, payload, number);
     inbox->wrong += memcmp(expected, bytes + HEADER, payload) != 0;
+    inbox->wrong += inbox->wants_class && number != datagrams->arrival.path.traffic_class;
     assert_true(inbox->count < PACKETS_MAX);
     inbox->numbers[inbox->count++] = number;
     inbox->arrival = datagrams->arrival;
@@ -220,6 +224,71 @@ static void congestion_mark_is_seen(void **state)
     udp_destroy(udp);
 }
 
+static struct inbox carry(struct udp *udp, const struct path *path, uint32_t count)
+{
+    struct inbox inbox = {.receiver = {receive}};
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(emit(udp, path, i, 512));
+    }
+    assert_true(udp_flush(udp));
+    drain(udp, &inbox);
+    assert_int_equal(inbox.count, count);
+    assert_int_equal(inbox.bad_icrc + inbox.wrong, 0);
+    return inbox;
+}
+
+/* Without one they leave from the link's own. */
+static void a_flow_label_has_a_source_port(void **state)
+{
+    struct udp *udp = create(NULL);
+    struct path path = path_to(&ipv4_loopback);
+    path.source_port = (uint16_t)(50000 + getpid() % 10000);
+    uint16_t own = carry(udp, &path, 3).arrival.path.source_port;
+    assert_int_not_equal(own, path.source_port);
+    path.flow_label = 0x12345;
+    assert_int_equal(carry(udp, &path, 30).arrival.path.source_port, path.source_port);
+    if (udp_descriptor(udp, UDP_IPV6) >= 0) {
+        path.local = path.remote = ipv6_loopback;
+        assert_int_equal(carry(udp, &path, 30).arrival.path.source_port, path.source_port);
+    }
+    udp_destroy(udp);
+}
+
+static void a_port_that_is_taken_is_not_waited_for(void **state)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET};
+    socklen_t length = sizeof name;
+    int other = socket(AF_INET, SOCK_DGRAM, 0);
+    assert_int_equal(bind(other, (struct sockaddr *)&name, length), 0);
+    assert_int_equal(getsockname(other, (struct sockaddr *)&name, &length), 0);
+    struct udp *udp = create(NULL);
+    struct path path = path_to(&ipv4_loopback);
+    path.flow_label = 1;
+    path.source_port = ntohs(name.sin_port);
+    assert_int_not_equal(carry(udp, &path, 3).arrival.path.source_port, path.source_port);
+    close(other);
+    udp_destroy(udp);
+}
+
+/* One batch, but a class is not another's. */
+static void classes_are_not_joined(void **state)
+{
+    struct udp *udp = create(NULL);
+    struct inbox inbox = {.receiver = {receive}};
+    for (uint32_t i = 0; i < 40; i++) {
+        struct path path = path_to(&ipv4_loopback);
+        path.traffic_class = i % 2 == 0 ? 104 : 32;
+        assert_true(emit(udp, &path, path.traffic_class, 256));
+    }
+    assert_true(udp_flush(udp));
+    inbox.wants_class = true;
+    drain(udp, &inbox);
+    assert_int_equal(inbox.count, 40);
+    assert_int_equal(inbox.bad_icrc + inbox.wrong, 0);
+    assert_int_equal(udp_counters(udp)->send_calls, 1);
+    udp_destroy(udp);
+}
+
 static void unreachable_peer_is_counted_and_named(void **state)
 {
     struct udp *udp = create(NULL);
@@ -327,6 +396,9 @@ int main(void)
         cmocka_unit_test(equal_packets_leave_in_one_send),
         cmocka_unit_test(paths_that_alternate_still_gather),
         cmocka_unit_test(congestion_mark_is_seen),
+        cmocka_unit_test(a_flow_label_has_a_source_port),
+        cmocka_unit_test(a_port_that_is_taken_is_not_waited_for),
+        cmocka_unit_test(classes_are_not_joined),
         cmocka_unit_test(unreachable_peer_is_counted_and_named),
         cmocka_unit_test(granted_buffer_is_told),
         cmocka_unit_test(faults_text_is_checked),
