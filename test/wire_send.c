@@ -1,0 +1,91 @@
+/* Sends twenty datagrams along an address vector made of the arguments, to nobody.
+ * Usage: wire_send GID_INDEX DESTINATION_GID FLOW_LABEL TRAFFIC_CLASS HOP_LIMIT */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <infiniband/verbs.h>
+
+#define COUNT 20
+#define BYTES 1000
+
+static void need(int done, const char *what)
+{
+    if (!done) {
+        perror(what);
+        exit(1);
+    }
+}
+
+static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *cq)
+{
+    struct ibv_qp_init_attr init = {
+        .send_cq = cq,
+        .recv_cq = cq,
+        .qp_type = IBV_QPT_UD,
+        .cap = {.max_send_wr = COUNT, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+    };
+    struct ibv_qp *qp = ibv_create_qp(pd, &init);
+    need(qp != NULL, "ibv_create_qp");
+    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 7};
+    need(ibv_modify_qp(qp, &attributes,
+                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY) == 0,
+         "INIT");
+    attributes.qp_state = IBV_QPS_RTR;
+    need(ibv_modify_qp(qp, &attributes, IBV_QP_STATE) == 0, "RTR");
+    attributes.qp_state = IBV_QPS_RTS;
+    need(ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN) == 0, "RTS");
+    return qp;
+}
+
+int main(int argc, char **argv)
+{
+    static uint8_t bytes[BYTES];
+    need(argc == 6, "five arguments");
+    struct ibv_ah_attr vector = {
+        .is_global = 1,
+        .port_num = 1,
+        .grh = {.sgid_index = (uint8_t)atoi(argv[1]),
+                .flow_label = (uint32_t)strtoul(argv[3], NULL, 0),
+                .traffic_class = (uint8_t)strtoul(argv[4], NULL, 0),
+                .hop_limit = (uint8_t)strtoul(argv[5], NULL, 0)},
+    };
+    need(inet_pton(AF_INET6, argv[2], vector.grh.dgid.raw) == 1, "the GID");
+    struct ibv_device **devices = ibv_get_device_list(NULL);
+    need(devices != NULL && devices[0] != NULL, "a device");
+    struct ibv_context *context = ibv_open_device(devices[0]);
+    need(context != NULL, "ibv_open_device");
+    struct ibv_pd *pd = ibv_alloc_pd(context);
+    struct ibv_cq *cq = ibv_create_cq(context, COUNT, NULL, NULL, 0);
+    struct ibv_mr *mr = ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_ah *ah = ibv_create_ah(pd, &vector);
+    need(cq != NULL && mr != NULL && ah != NULL, "objects");
+    struct ibv_qp *qp = make_qp(pd, cq);
+    struct ibv_sge sge = {(uintptr_t)bytes, sizeof bytes, mr->lkey};
+    struct ibv_send_wr request = {
+        .sg_list = &sge,
+        .num_sge = 1,
+        .opcode = IBV_WR_SEND,
+        .send_flags = IBV_SEND_SIGNALED,
+        .wr = {.ud = {.ah = ah, .remote_qpn = 0x123456, .remote_qkey = 7}},
+    };
+    struct ibv_send_wr *bad;
+    for (int i = 0; i < COUNT; i++) {
+        need(ibv_post_send(qp, &request, &bad) == 0, "ibv_post_send");
+    }
+    struct ibv_wc wc;
+    for (int done = 0; done < COUNT;) {
+        int polled = ibv_poll_cq(cq, 1, &wc);
+        need(polled >= 0 && (polled == 0 || wc.status == IBV_WC_SUCCESS), "a completion");
+        done += polled;
+    }
+    ibv_destroy_qp(qp);
+    ibv_destroy_ah(ah);
+    ibv_dereg_mr(mr);
+    ibv_destroy_cq(cq);
+    ibv_dealloc_pd(pd);
+    ibv_close_device(context);
+    ibv_free_device_list(devices);
+    return 0;
+}
