@@ -116,10 +116,11 @@ static void a_right_that_the_queue_pair_lacks_is_an_invalid_request(void **state
 static void a_misaligned_atomic_is_an_invalid_request(void **state)
 {
     struct pair *pair = pair_create(&pair_defaults);
-    struct pair_side *a = &pair->sides[0];
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
     struct sge sge = pair_sge(a, 0, 8);
     struct send_request bad = pair_request(a, WORK_FETCH_ADD, 7, &sge, REMOTE + 4);
     expect_failure(pair, &bad, COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
+    assert_int_equal(b->raised[EVENT_QP_ACCESS_ERROR], 1);
     pair_destroy(pair);
 }
 
@@ -134,6 +135,7 @@ static void a_send_too_long_fails_on_both_sides(void **state)
     expect_failure(pair, &bad, COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
     (void)pair_expect(b->receives, 50, COMPLETION_LOCAL_LENGTH_ERROR);
     (void)pair_expect(b->receives, 51, COMPLETION_FLUSHED);
+    assert_int_equal(b->raised[EVENT_QP_REQUEST_ERROR], 0);
     pair_destroy(pair);
 }
 
@@ -149,7 +151,7 @@ static void a_send_has_an_end(void **state)
     b->qp->responder.done = MESSAGE_LENGTH_MAX - 1024; /* as if so much had come already */
     pair_run(pair);
     (void)pair_expect(a->sends, 1, COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
-    (void)pair_expect(b->receives, 50, COMPLETION_FLUSHED);
+    (void)pair_expect(b->receives, 50, COMPLETION_LOCAL_LENGTH_ERROR);
     pair_destroy(pair);
 }
 

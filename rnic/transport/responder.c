@@ -174,11 +174,11 @@ static enum verdict check_length(const struct qp *qp, const struct packet *packe
     const struct opcode_info *info = packet->info;
     uint32_t mtu = qp_mtu(qp);
     if (!info->has_payload) {
-        return packet->dma_length <= MESSAGE_LENGTH_MAX ? VERDICT_EXECUTED : VERDICT_INVALID;
+        return packet->dma_length <= MESSAGE_LENGTH_MAX ? VERDICT_EXECUTED : VERDICT_UNFIT;
     }
     if (packet->payload_length > mtu || (!info->last && packet->payload_length != mtu) ||
         (!info->first && packet->payload_length == 0)) {
-        return VERDICT_INVALID;
+        return info->operation == OPERATION_SEND ? VERDICT_LENGTH : VERDICT_UNFIT;
     }
     return VERDICT_EXECUTED;
 }
@@ -215,14 +215,12 @@ static enum verdict execute_send(struct qp *qp, const struct packet *packet)
     uint32_t length;
     tag_strip(&responder->tagged, packet, &payload, &length);
     if (length > MESSAGE_LENGTH_MAX - responder->done) {
-        return VERDICT_INVALID; /* [IBA 9.7.4.1.6] */
+        return VERDICT_LENGTH; /* [IBA 9.7.4.1.6] */
     }
     if (length > scatter_left(&responder->place)) {
-        responder_complete_receive(qp, COMPLETION_LOCAL_LENGTH_ERROR, NULL);
-        return VERDICT_TOO_LONG;
+        return VERDICT_LENGTH;
     }
     if (length > 0 && scatter_copy_in(&responder->place, payload, length) != MEMORY_GRANTED) {
-        responder_complete_receive(qp, COMPLETION_LOCAL_PROTECTION_ERROR, NULL);
         return VERDICT_OPERATION;
     }
     responder->done += length;
@@ -245,7 +243,7 @@ static enum verdict begin_write(struct qp *qp, const struct packet *packet)
     struct responder *responder = &qp->responder;
     uint8_t *bytes;
     if (packet->dma_length > MESSAGE_LENGTH_MAX) {
-        return VERDICT_INVALID;
+        return VERDICT_UNFIT;
     }
     if (!granted(qp, packet->remote_key, packet->remote_address, packet->dma_length,
                  ACCESS_REMOTE_WRITE, &bytes)) {
@@ -300,7 +298,7 @@ static enum verdict execute_write(struct qp *qp, const struct packet *packet)
     }
     uint32_t left = responder->length - responder->done;
     if (packet->info->last ? length != left : length >= left) {
-        return VERDICT_INVALID;
+        return VERDICT_UNFIT;
     }
     if (length > 0) {
         uint8_t *bytes;
@@ -343,7 +341,7 @@ static enum verdict execute_read(struct qp *qp, const struct packet *packet)
     struct replay_entry *entry = replay_add(&responder->replay);
     uint8_t *bytes;
     if (entry == NULL) {
-        return VERDICT_INVALID;
+        return VERDICT_UNFIT;
     }
     if (!granted(qp, packet->remote_key, packet->remote_address, packet->dma_length,
                  ACCESS_REMOTE_READ, &bytes)) {
@@ -379,7 +377,7 @@ static enum verdict execute_atomic(struct qp *qp, const struct packet *packet)
     struct replay_entry *entry = replay_add(&responder->replay);
     uint8_t *bytes;
     if (entry == NULL || packet->remote_address % sizeof(uint64_t) != 0) {
-        return VERDICT_INVALID;
+        return VERDICT_UNFIT;
     }
     if (!granted(qp, packet->remote_key, packet->remote_address, sizeof(uint64_t),
                  ACCESS_REMOTE_ATOMIC, &bytes)) {
@@ -401,7 +399,7 @@ static enum verdict execute_atomic_write(struct qp *qp, const struct packet *pac
     uint8_t *bytes;
     if (entry == NULL || packet->remote_address % sizeof value != 0 ||
         packet->dma_length != sizeof value || packet->payload_length != sizeof value) {
-        return VERDICT_INVALID;
+        return VERDICT_UNFIT;
     }
     if (!granted(qp, packet->remote_key, packet->remote_address, sizeof value, ACCESS_REMOTE_WRITE,
                  &bytes)) {
@@ -478,16 +476,47 @@ void responder_confirm(struct qp *qp, const struct packet *packet)
     accept(qp, packet);
 }
 
-void responder_fail(struct qp *qp, enum nak_code code, struct psn psn)
+static void fail(struct qp *qp, enum nak_code code, struct psn psn)
 {
     acknowledge_fail(&qp->responder.acknowledge, code, psn);
+    qp_enter_error(qp);
+    qp_schedule(qp);
+}
+
+void responder_fail(struct qp *qp, enum nak_code code, struct psn psn)
+{
     if (code == NAK_INVALID_REQUEST) {
         qp_raise(qp, EVENT_QP_REQUEST_ERROR);
     } else if (code == NAK_REMOTE_ACCESS) {
         qp_raise(qp, EVENT_QP_ACCESS_ERROR);
     }
-    qp_enter_error(qp);
-    qp_schedule(qp);
+    fail(qp, code, psn);
+}
+
+/* What the responder itself hears of it: where a receive was in use, that one's completion tells,
+ * else an event. [IBA 9.9.3, 11.6.3.3] */
+static void refuse(struct qp *qp, enum verdict verdict, struct psn psn)
+{
+    switch (verdict) {
+    case VERDICT_LENGTH:
+        responder_complete_receive(qp, COMPLETION_LOCAL_LENGTH_ERROR, NULL);
+        fail(qp, NAK_INVALID_REQUEST, psn);
+        break;
+    case VERDICT_OPERATION:
+        responder_complete_receive(qp, COMPLETION_LOCAL_PROTECTION_ERROR, NULL);
+        fail(qp, NAK_REMOTE_OPERATION, psn);
+        break;
+    case VERDICT_UNFIT:
+        qp_raise(qp, EVENT_QP_ACCESS_ERROR);
+        fail(qp, NAK_INVALID_REQUEST, psn);
+        break;
+    case VERDICT_ACCESS:
+        responder_fail(qp, NAK_REMOTE_ACCESS, psn);
+        break;
+    default:
+        responder_fail(qp, NAK_INVALID_REQUEST, psn);
+        break;
+    }
 }
 
 /* Executed before: writes are only acknowledged again, READs are read again, atomics answered from
@@ -528,23 +557,12 @@ static void receive_duplicate(struct qp *qp, const struct packet *packet)
 enum verdict responder_take(struct qp *qp, const struct packet *packet)
 {
     enum verdict verdict = responder_execute(qp, packet);
-    switch (verdict) {
-    case VERDICT_EXECUTED:
+    if (verdict == VERDICT_EXECUTED) {
         accept(qp, packet);
-        break;
-    case VERDICT_NOT_READY:
+    } else if (verdict == VERDICT_NOT_READY) {
         acknowledge_receiver_not_ready(&qp->responder.acknowledge);
-        break;
-    case VERDICT_INVALID:
-    case VERDICT_TOO_LONG:
-        responder_fail(qp, NAK_INVALID_REQUEST, packet->psn);
-        break;
-    case VERDICT_ACCESS:
-        responder_fail(qp, NAK_REMOTE_ACCESS, packet->psn);
-        break;
-    case VERDICT_OPERATION:
-        responder_fail(qp, NAK_REMOTE_OPERATION, packet->psn);
-        break;
+    } else {
+        refuse(qp, verdict, packet->psn);
     }
     return verdict;
 }

@@ -57,10 +57,12 @@ struct responder {
 enum verdict {
     VERDICT_EXECUTED,
     VERDICT_NOT_READY, /* no receive: RNR NAK */
-    VERDICT_INVALID,   /* this and the rest end in a NAK, and the queue pair fails */
-    VERDICT_ACCESS,
-    VERDICT_TOO_LONG,  /* the receive was completed in error */
-    VERDICT_OPERATION, /* alike */
+    /* These end in a NAK, and the queue pair fails. */
+    VERDICT_INVALID,   /* an opcode that is not allowed, or not here */
+    VERDICT_UNFIT,     /* length, alignment or number of what touches memory by a key */
+    VERDICT_ACCESS,    /* its key does not grant it */
+    VERDICT_LENGTH,    /* of what goes into a receive */
+    VERDICT_OPERATION, /* the receive itself is wrong */
 };
 
 void responder_reset(struct qp *qp, struct psn expected);
@@ -71,7 +73,7 @@ void responder_receive(struct qp *qp, const struct packet *packet);
 /* A request came though the queue pair is in error. One from before the failure, or the failed one
  * itself, says that the peer has not heard of it yet; one behind was only under way. */
 void responder_receive_in_error(struct qp *qp, const struct packet *packet);
-/* The failure of a request at `psn`: NAK, event, error state. */
+/* The failure of a request at `psn` that used no receive here: NAK, event, error state. */
 void responder_fail(struct qp *qp, enum nak_code code, struct psn psn);
 
 /* A request at the expected PSN: executed and owed an acknowledgement, or refused. */

@@ -61,9 +61,12 @@ void unreliable_receive(struct qp *qp, const struct packet *packet)
     case VERDICT_ACCESS:
         environment_refuse(qp->environment, REFUSED_ACCESS);
         break;
-    case VERDICT_TOO_LONG:
+    case VERDICT_LENGTH:
+        environment_refuse(qp->environment, REFUSED_TOO_LONG);
+        break;
     case VERDICT_OPERATION:
-        qp_enter_error(qp); /* a receive was completed in error */
+        responder_complete_receive(qp, COMPLETION_LOCAL_PROTECTION_ERROR, NULL);
+        qp_enter_error(qp);
         break;
     default:
         environment_refuse(qp->environment, REFUSED_SEQUENCE);

@@ -316,7 +316,7 @@ static void atomic_write_is_aligned(void **state)
     post((struct work){.kind = WORK_ATOMIC_WRITE, .id = 1, .at = 68});
     scenario_run(&s);
     expect_trace(&s, "A>B ATOMIC_WRITE psn=7 length=8\n"
-                     "B event qp_request_error\n"
+                     "B event qp_access_error\n"
                      "B>A NAK invalid_request psn=7\n"
                      "A send 1 remote invalid request\n");
 }

@@ -106,6 +106,27 @@ static void uc_no_receive(void **state)
                      "1us B drops no_receive\n");
 }
 
+/* A message that does not fit is dropped when that shows; its receive waits for the next one. */
+static void uc_too_long(void **state)
+{
+    (void)state;
+    start_uc();
+    scenario_receive(&s.b, 1, 500);
+    post((struct work){.kind = WORK_SEND, .id = 1, .length = 600});
+    post((struct work){.kind = WORK_SEND, .id = 2, .length = 10});
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B UC_SEND_FIRST psn=7\n"
+                     "0us A>B UC_SEND_MIDDLE psn=8\n"
+                     "0us A>B UC_SEND_LAST psn=9\n"
+                     "0us A>B UC_SEND_ONLY psn=10\n"
+                     "0us A send 1 success\n"
+                     "0us A send 2 success\n"
+                     "1us B drops too_long\n"
+                     "1us B drops sequence\n"
+                     "1us B receive 1 success length=10\n");
+    assert_int_equal(qp_current_state(s.b.qp), QP_RTS);
+}
+
 /* A WRITE that is not allowed is dropped; both ends go on. */
 static void uc_wrong_key(void **state)
 {
@@ -185,6 +206,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(uc_middle_lost, start, stop),
         cmocka_unit_test_setup_teardown(uc_first_lost, start, stop),
         cmocka_unit_test_setup_teardown(uc_no_receive, start, stop),
+        cmocka_unit_test_setup_teardown(uc_too_long, start, stop),
         cmocka_unit_test_setup_teardown(uc_wrong_key, start, stop),
         cmocka_unit_test_setup_teardown(ud_send, start, stop),
         cmocka_unit_test_setup_teardown(ud_wrong_qkey, start, stop),
