@@ -84,9 +84,11 @@ struct difference {
 /* Why we may differ. */
 static bool is_answered_by_response(const struct difference *difference)
 {
+    if (difference->kind != FIELD || strcmp(difference->field, "AckReq") != 0) {
+        return false;
+    }
     const struct packet *theirs = &difference->theirs->packet;
-    return difference->kind == FIELD && strcmp(difference->field, "AckReq") == 0 &&
-           theirs->ack_request &&
+    return theirs->ack_request &&
            (theirs->info->has_atomic || theirs->info->operation == OPERATION_READ_REQUEST);
 }
 
