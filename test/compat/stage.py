@@ -18,7 +18,8 @@ from model import Evidence, Failed, Output, Skipped, shorten
 # What perftest says when a busy machine kept it from measuring the processor's clock; with -F it goes
 # on, and divides each time by zero.
 UNTIMED = r"Correlation coefficient r\^2: \S+ < 0\.9"
-REFUSED = r"REJECTED, error:? 8|event bl blka 8|RDMA_CM_EVENT_REJECTED|Connection refused"
+REFUSED = (r"REJECTED, error:? 8|event bl blka 8|RDMA_CM_EVENT_REJECTED|Connection refused"
+           r"|rpoll: Operation now in progress")  # in rstream's words
 SANITIZER_REPORT = r"ERROR: AddressSanitizer|: runtime error: |WARNING: ThreadSanitizer"
 OUR_WARNING = r"^weir(?: strict)?: .*\n?(?:^    .*\n?)*"  # and what is indented below it
 
