@@ -2,7 +2,7 @@
 """Looks at RoCEv2 packets as they stand on the wire.
 
 check_capture.py check FILE KEY=VALUE...    each packet of a pcap file: ICRC, lengths, DF, and what is asked:
-    class=N hop=N label=N port=N            traffic class, hop limit, flow label, UDP source port of WRITEs and datagrams
+    class=N hop=N label=N port=N            traffic class, hop limit, flow label, UDP source port of SENDs and WRITEs
     counts=1|0                              IPv4 identifications of data packets count up inside a segmented send, or are all 0
     least=N                                 at least so many data packets
 check_capture.py offload INTERFACE tx 0|1    switches an offload, as ethtool -K does
@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "cap
 import wire
 
 ROCE_PORT = 4791
-DATA = [*range(6, 12), 0x64]  # RC WRITE, UD SEND
+DATA = [*range(12), 0x64]  # RC SEND and WRITE, UD SEND
 SIOCETHTOOL = 0x8946
 OFFLOADS = {"tx": 0x17}
 

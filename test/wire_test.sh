@@ -7,7 +7,7 @@ build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
 shift
 if [ "${WIRE_TEST_STAGE:-}" != inside ]; then
-    for program in ib_write_bw tcpdump ibv_rc_pingpong python3; do
+    for program in ib_write_bw ucmatose tcpdump ibv_rc_pingpong python3; do
         command -v $program >/dev/null || { echo "there is no $program"; exit 77; }
     done
     user=()
@@ -73,6 +73,17 @@ captured() { capture write_bw "$@"; }
 datagrams() { WEIR_STATISTICS=$work/a.statistics timeout 60 "$build/weir" run "$build/test/wire_send" "$@" >"$work/a.out" 2>&1; }
 captured_datagrams() { capture datagrams "$@"; }
 
+by_cm() {
+    WEIR_STATISTICS=$work/b.statistics on "$b" timeout 60 "$build/weir" run ucmatose -C 20 -S 512 >"$work/b.out" 2>&1 &
+    local server=$!
+    for try in $(seq 100); do # until somebody listens
+        WEIR_STATISTICS=$work/a.statistics timeout 60 "$build/weir" run ucmatose -s 10.79.2.2 "$@" >"$work/a.out" 2>&1 && break
+        sleep 0.1
+    done
+    wait $server
+}
+captured_by_cm() { capture by_cm "$@"; }
+
 # SENDER NAME EXPECTATIONS -- OPTIONS: what it sends is captured where it leaves.
 capture() {
     local sender=$1 name=$2 expectations=()
@@ -80,7 +91,8 @@ capture() {
     while [ "$1" != -- ]; do expectations+=("$1"); shift; done
     shift
     rm -f "$work/tcpdump" "$work/pcap"
-    tcpdump -i vea -B 16384 -U -w "$work/pcap" udp port 4791 2>"$work/tcpdump" &
+    tcpdump -i vea -B 16384 -U -w "$work/pcap" \
+        "udp port 4791 and (src host 10.79.1.2 or src host fd79:1::2)" 2>"$work/tcpdump" &
     local tcpdump=$!
     until grep -qs listening "$work/tcpdump"; do sleep 0.05; done
     $sender "$@" || fail "$name" "the transfer fails"
@@ -115,6 +127,7 @@ case_class() {
     ip link set vea gso_max_segs 1
     captured "traffic class" class=106 port=4791 -- -m 1024 -s 8192 -n 20 -x 0 --tclass=106
     captured "traffic class over IPv6" class=106 port=4791 -- -m 1024 -s 8192 -n 20 -x 1 --tclass=106
+    captured_by_cm "rdma_set_option, RDMA_OPTION_ID_TOS" class=72 least=20 -- -t 72 -C 20 -S 512
     local port=$((0xc000 | (0x12345 & 0x3fff ^ 0x12345 >> 14)))
     captured_datagrams "flow label" class=32 hop=9 port=$port -- 0 ::ffff:10.79.2.2 0x12345 32 9
     captured_datagrams "flow label over IPv6" class=32 hop=9 port=$port label=0x12345 -- 1 fd79:2::2 0x12345 32 9
