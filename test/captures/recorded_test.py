@@ -150,7 +150,8 @@ def check_program(recording, client, sends):
     wanted = {name.replace("_", " ", 1): count for name, count in sends.items()}
     for name in sorted(set(found) | set(wanted)):
         count = wanted.get(name)
-        late = name in ("CM MRA", "CM REJ") and count is None  # the server was not ready at once
+        # A server that was not ready at once; a goodbye for a program before, said by who came after it.
+        late = name in ("CM MRA", "CM REJ", "CM DREQ", "CM DREP") and count is None
         if late or (count == 0 and found[name] > 0):
             continue
         if found[name] != count:
