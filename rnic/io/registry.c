@@ -22,6 +22,8 @@
 #define NAMES            8u                   /* that are tried, should others own the first */
 #define REGISTRY_HEIR_NS UINT64_C(2000000000) /* then an heir that has done nothing is stopped */
 
+#define SWEEP_AGE_S 3600u /* then no peer waits for what a file has to tell */
+
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
 #endif
@@ -44,10 +46,9 @@ void registry_path(char ret_path[REGISTRY_PATH_MAX])
     }
 }
 
-/* DENIED: something else lies there. */
-static enum status open_file(const char *path, int *ret_descriptor)
+enum status registry_open_file(const char *path, int flags, int *ret_descriptor)
 {
-    int descriptor = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int descriptor = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | flags, 0600);
     if (descriptor < 0) {
         return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? STATUS_NO_MEMORY
                                                                      : STATUS_DENIED;
@@ -62,7 +63,7 @@ static enum status open_file(const char *path, int *ret_descriptor)
     return STATUS_OK;
 }
 
-static bool anybody_lives(int descriptor)
+bool registry_anybody_lives(int descriptor)
 {
     struct flock lock;
     return registry_lock_bytes(descriptor, F_OFD_GETLK, F_WRLCK, REGISTRY_LIFE_BYTE, REGISTRY_SLOTS,
@@ -150,7 +151,7 @@ static enum status map_file(int descriptor, struct registry_file **ret_file)
 {
     struct stat facts;
     struct era era = current_era();
-    bool lives = anybody_lives(descriptor);
+    bool lives = registry_anybody_lives(descriptor);
     if (fstat(descriptor, &facts) != 0) {
         return STATUS_DENIED;
     }
@@ -229,12 +230,6 @@ void registry_bury(struct registry *registry, uint32_t slot)
 {
     forget_slot(registry, slot);
     become_heir(registry, slot);
-    for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
-        struct registry_slot *other = &registry->file->slots[i];
-        if (atomic_load(&other->used) == 0 && atomic_load(&other->heir) == slot + 1) {
-            become_heir(registry, i);
-        }
-    }
 }
 
 bool registry_inherit(struct registry *registry)
@@ -313,7 +308,7 @@ static enum status find_file(struct registry *registry, const char *path)
             snprintf(suffix, sizeof suffix, ".%u", (unsigned)i);
         }
         snprintf(registry->path, sizeof registry->path, "%s%s", path, suffix);
-        status = open_file(registry->path, &registry->descriptor);
+        status = registry_open_file(registry->path, O_CREAT, &registry->descriptor);
     }
     return status;
 }
@@ -369,6 +364,9 @@ enum status registry_open(const char *path, struct registry **ret_registry)
         registry_abandon(registry);
         return status;
     }
+    if (path == NULL) {
+        registry_sweep(own_path, SWEEP_AGE_S);
+    }
     pthread_mutex_init(&registry->mutex, NULL);
     *ret_registry = registry;
     return STATUS_OK;
@@ -403,7 +401,7 @@ static void disinherit(struct registry *registry)
 static void remove_if_last(struct registry *registry)
 {
     struct stat ours, there;
-    if (!anybody_lives(registry->descriptor) && fstat(registry->descriptor, &ours) == 0 &&
+    if (!registry_anybody_lives(registry->descriptor) && fstat(registry->descriptor, &ours) == 0 &&
         lstat(registry->path, &there) == 0 && ours.st_ino == there.st_ino &&
         ours.st_dev == there.st_dev) {
         unlink(registry->path);

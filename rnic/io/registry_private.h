@@ -110,6 +110,10 @@ void registry_unlock(struct registry *registry);
 
 /* registry.c */
 
+/* DENIED: something else lies there than a file of ours, of mode 0600. */
+enum status registry_open_file(const char *path, int flags, int *ret_descriptor) MUST_USE;
+/* Any slot's holder. */
+bool registry_anybody_lives(int descriptor);
 /* Says the truth, by a system call. */
 bool registry_slot_lives(const struct registry *registry, uint32_t slot);
 /* Locked. Forgets a slot of a dead process: its claims, its places in the groups. We inherit its
@@ -124,6 +128,13 @@ uint32_t registry_bury_dead(struct registry *registry);
 bool claims_is_listening(const struct registry_claim *claim);
 /* Locked. */
 void claims_forget_slot(struct registry *registry, uint32_t slot);
+
+/* registry_sweep.c */
+
+/* Removes registries that killed processes have left for ever, since nobody starts in their
+ * namespace any more: files beside `path` whose name begins as its does, up to the last '-', that
+ * have nobody living and were not written to for `age_s`. */
+void registry_sweep(const char *path, uint32_t age_s);
 
 /* wills.c */
 

@@ -290,6 +290,35 @@ static void garbage_is_not_followed(void **state)
     registry_close(registry);
 }
 
+/* Of three files that are left, the one that is old, whole and nobody's goes. */
+static void what_is_left_for_ever_is_swept(void **state)
+{
+    char names[4][80];
+    struct registry *registry;
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    for (uint32_t i = 0; i < 4; i++) {
+        snprintf(names[i], sizeof names[i], "%s-%u", ((struct fixture *)*state)->path, (unsigned)i);
+        unlink(names[i]);
+    }
+    close(open(names[0], O_CREAT | O_RDWR, 0600));
+    close(open(names[1], O_CREAT | O_RDWR, 0600));
+    assert_int_equal(registry_open(names[2], &registry), STATUS_OK);
+    int foreign = open(names[3], O_CREAT | O_RDWR, 0600);
+    assert_int_equal(fchmod(foreign, 0644), 0);
+    close(foreign);
+    for (uint32_t i = 1; i < 4; i++) {
+        assert_int_equal(utimensat(AT_FDCWD, names[i], old, 0), 0);
+    }
+    registry_sweep(names[0], 3600);
+    assert_int_equal(access(names[0], F_OK), 0); /* young */
+    assert_int_not_equal(access(names[1], F_OK), 0);
+    assert_int_equal(access(names[2], F_OK), 0); /* in use */
+    assert_int_equal(access(names[3], F_OK), 0); /* not of our mode */
+    registry_close(registry);
+    unlink(names[0]);
+    unlink(names[3]);
+}
+
 static void names_collide_as_addresses_do(void **state)
 {
     static const struct {
@@ -526,6 +555,7 @@ int main(void)
         SHARED(starting_and_ending_do_not_race),
         SHARED(files_of_another_era_are_renewed),
         SHARED(garbage_is_not_followed),
+        SHARED(what_is_left_for_ever_is_swept),
         SHARED(names_collide_as_addresses_do),
         SHARED(reuse_ends_with_listening),
         SHARED(chosen_ports_differ),
