@@ -127,6 +127,15 @@ static enum status open_link(struct loop *loop)
         port_holder_describe(config.port, house.error, sizeof house.error);
     } else if (status != STATUS_OK) {
         snprintf(house.error, sizeof house.error, "%s", message);
+    } else if (steering_has_strangers(&loop->steering)) {
+        char path[REGISTRY_PATH_MAX];
+        registry_path(path);
+        snprintf(house.error, sizeof house.error,
+                 "UDP port %u is shared with processes of this user that are not in %s: have they "
+                 "another /dev/shm, or was the file removed? Share it, or use WEIR_BIND or a "
+                 "network namespace",
+                 config.port, path);
+        status = STATUS_IN_USE;
     }
     return status;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NAME_ROOM 32u
@@ -39,6 +40,42 @@ static bool find_socket(const char *table, uint16_t port, struct holder *ret_hol
         fclose(file);
     }
     return found;
+}
+
+/* One line of the table: what its socket is bound to. */
+static bool read_line(FILE *table, char ret_bound[64], uint64_t *ret_inode)
+{
+    char line[512];
+    while (fgets(line, sizeof line, table) != NULL) {
+        if (sscanf(line, " %*u: %63s %*s %*s %*s %*s %*s %*u %*s %" SCNu64, ret_bound, ret_inode) ==
+            2) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t port_holder_count(int descriptor, enum udp_family family)
+{
+    char ours[64] = "", bound[64];
+    struct stat facts;
+    uint64_t inode;
+    uint32_t count = 0;
+    FILE *table = fopen(family == UDP_IPV4 ? "/proc/self/net/udp" : "/proc/self/net/udp6", "re");
+    if (table == NULL) {
+        return 0;
+    }
+    while (fstat(descriptor, &facts) == 0 && read_line(table, bound, &inode)) {
+        if (inode == facts.st_ino) {
+            memcpy(ours, bound, sizeof ours);
+        }
+    }
+    rewind(table);
+    while (read_line(table, bound, &inode)) {
+        count += strcmp(bound, ours) == 0;
+    }
+    fclose(table);
+    return count;
 }
 
 static bool has_socket(const char *process, uint64_t inode)

@@ -4,14 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "rnic/io/clock.h"
+#include "rnic/io/port_holder.h"
 #include "rnic/io/registry_private.h"
 #include "rnic/wire/mad.h"
 #include "rnic/wire/packet.h"
 
 /* Longer than a packet waits in the socket of a process that drives, or dozes. */
 #define SETTLING_NS 10000000u
+
+#define STRANGER_LOOKS   100u
+#define STRANGER_WAIT_NS 10000000
 
 /* Places in the UDP payload. */
 #define AT_DESTINATION_QPN 4u /* 32 bits of which the lower 24 count */
@@ -186,6 +191,29 @@ enum status steering_open(struct steering *steering, struct registry *registry,
     }
     registry_unlock(registry);
     return status;
+}
+
+/* A process that is just dying has lost its slot before its sockets, so it takes several looks. */
+bool steering_has_strangers(const struct steering *steering)
+{
+    struct registry *registry = steering->registry;
+    bool found = true;
+    for (uint32_t look = 0; look < STRANGER_LOOKS && found; look++) {
+        if (look > 0) {
+            nanosleep(&(const struct timespec){.tv_nsec = STRANGER_WAIT_NS}, NULL);
+        }
+        if (registry_lock(registry) != STATUS_OK) {
+            return false;
+        }
+        found = false;
+        for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
+            int descriptor = udp_descriptor(steering->udp, family);
+            found |= descriptor >= 0 && port_holder_count(descriptor, family) >
+                                            registry_group_count(&registry->file->groups[family]);
+        }
+        registry_unlock(registry);
+    }
+    return found;
 }
 
 void steering_close(struct steering *steering, struct udp_receiver *last_reader)

@@ -263,12 +263,37 @@ static void order_is_learned_after_several_deaths(void **state)
 
 #define SHARED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+/* Processes that share the port and not the registry, as with another /dev/shm: said, in time. One
+ * that dies is no stranger. */
+static void strangers_are_noticed(void **state)
+{
+    struct fixture *fixture = *state, other = *fixture;
+    struct steering steering;
+    struct registry *registry;
+    struct udp_config config = {.port = fixture->port};
+    const char *message;
+    snprintf(other.path, sizeof other.path, "%.50s-other", fixture->path);
+    start(fixture, 0);
+    start(&other, 1);
+    assert_int_equal(registry_open(fixture->path, &registry), STATUS_OK);
+    assert_int_equal(steering_open(&steering, registry, &config, &message), STATUS_OK);
+    assert_true(steering_has_strangers(&steering));
+    end(&other, 1);
+    assert_false(steering_has_strangers(&steering));
+    kill(fixture->processes[0].pid, SIGKILL);
+    assert_false(steering_has_strangers(&steering));
+    unlink(other.path);
+    steering_close(&steering, NULL);
+    registry_close(registry);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SHARED(kernel_steers_to_the_owner),
         SHARED(survivors_get_theirs_after_a_death),
         SHARED(order_is_learned_after_several_deaths),
+        SHARED(strangers_are_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
