@@ -1,5 +1,5 @@
 /* Sends twenty datagrams along an address vector made of the arguments, to nobody.
- * Usage: wire_send GID_INDEX DESTINATION_GID FLOW_LABEL TRAFFIC_CLASS HOP_LIMIT */
+ * Usage: wire_send GID_INDEX DESTINATION_GID FLOW_LABEL TRAFFIC_CLASS HOP_LIMIT LENGTH */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <infiniband/verbs.h>
 
 #define COUNT 20
-#define BYTES 1000
+#define BYTES 4000
 
 static void need(int done, const char *what)
 {
@@ -42,7 +42,7 @@ static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *cq)
 int main(int argc, char **argv)
 {
     static uint8_t bytes[BYTES];
-    need(argc == 6, "five arguments");
+    need(argc == 7, "six arguments");
     struct ibv_ah_attr vector = {
         .is_global = 1,
         .port_num = 1,
@@ -62,7 +62,9 @@ int main(int argc, char **argv)
     struct ibv_ah *ah = ibv_create_ah(pd, &vector);
     need(cq != NULL && mr != NULL && ah != NULL, "objects");
     struct ibv_qp *qp = make_qp(pd, cq);
-    struct ibv_sge sge = {(uintptr_t)bytes, sizeof bytes, mr->lkey};
+    uint32_t length = (uint32_t)strtoul(argv[6], NULL, 0);
+    need(length <= sizeof bytes, "a length up to 4000");
+    struct ibv_sge sge = {(uintptr_t)bytes, length, mr->lkey};
     struct ibv_send_wr request = {
         .sg_list = &sge,
         .num_sge = 1,

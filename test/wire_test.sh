@@ -129,9 +129,9 @@ case_class() {
     captured "traffic class over IPv6" class=106 port=4791 -- -m 1024 -s 8192 -n 20 -x 1 --tclass=106
     captured_by_cm "rdma_set_option, RDMA_OPTION_ID_TOS" class=72 least=20 -- -t 72 -C 20 -S 512
     local port=$((0xc000 | (0x12345 & 0x3fff ^ 0x12345 >> 14)))
-    captured_datagrams "flow label" class=32 hop=9 port=$port -- 0 ::ffff:10.79.2.2 0x12345 32 9
-    captured_datagrams "flow label over IPv6" class=32 hop=9 port=$port label=0x12345 -- 1 fd79:2::2 0x12345 32 9
-    captured_datagrams "no flow label" class=0 hop=64 port=4791 -- 0 ::ffff:10.79.2.2 0 0 0
+    captured_datagrams "flow label" class=32 hop=9 port=$port -- 0 ::ffff:10.79.2.2 0x12345 32 9 1000
+    captured_datagrams "flow label over IPv6" class=32 hop=9 port=$port label=0x12345 -- 1 fd79:2::2 0x12345 32 9 1000
+    captured_datagrams "no flow label" class=0 hop=64 port=4791 -- 0 ::ffff:10.79.2.2 0 0 0 1000
     ip link set vea gso_max_segs 65535
 }
 
@@ -148,6 +148,23 @@ case_narrow_way() { # the router's second link takes 1500 bytes; the hosts think
     echo "narrow way: $(grep '^# queue' "$work/a.statistics")"
 }
 
+case_shrinking_interface() { # under a running transfer
+    sent() { ip -s link show vea | awk 'END { print $2 }'; }
+    local before
+    before=$(sent)
+    (
+        until [ "$(sent)" -gt $((before + 1000)) ]; do sleep 0.05; done
+        ip link set vea mtu 1500
+    ) &
+    local shrinks=$!
+    write_bw -m 4096 -s 65536 -n 5000000 -x 0 && fail "shrinking interface" "the transfer passes"
+    grep -q "Failed status 12: .* syndrom 0x5dc" "$work/a.out" || fail "shrinking interface" "the completion does not name 1500"
+    grep -Eq "^# queue pair .* the interface here takes 1500 bytes" "$work/a.statistics" || fail "shrinking interface" "no words"
+    wait $shrinks
+    ip link set vea mtu 9000
+    echo "shrinking interface: $(grep '^# queue' "$work/a.statistics")"
+}
+
 case_narrow_interface() { # is refused before a packet is sent
     ip link set vea mtu 1500
     on "$b" "$build/weir" run ibv_rc_pingpong -m 4096 -g 0 >/dev/null 2>&1 &
@@ -161,6 +178,16 @@ case_narrow_interface() { # is refused before a packet is sent
     echo "narrow interface: $(grep Failed "$work/a.out")"
 }
 
+case_datagrams() { # too long for the interface: nobody waits for an answer that could fail, but there are words
+    ip link set vea mtu 1500
+    rm -f "$work"/*.statistics
+    datagrams 0 ::ffff:10.79.2.2 0 0 0 4000 || fail datagrams "they cannot be sent"
+    ip link set vea mtu 9000
+    grep -Eq "^# datagrams of 4052 bytes to 10.79.2.2 .* the interface here takes 1500 bytes" "$work/a.statistics" || fail datagrams "no words"
+    grep -q "^udp_dropped_too_long 20" "$work/a.statistics" || fail datagrams "not counted"
+    echo "datagrams: $(grep '^# datagrams' "$work/a.statistics")"
+}
+
 case_marks() { # packets that leave as if a router had marked them
     write_bw -m 1024 -s 65536 -n 50 -x 0 --tclass=107 || fail marks "the transfer fails"
     for counter in np_ecn_marked_roce_packets np_cnp_sent; do
@@ -170,7 +197,7 @@ case_marks() { # packets that leave as if a router had marked them
     echo "marks: $(grep -h "^np_\|^rp_" "$work"/[ab].statistics | tr '\n' ' ')"
 }
 
-for name in ${*:-segments class marks narrow_way narrow_interface}; do
+for name in ${*:-segments class marks datagrams narrow_way shrinking_interface narrow_interface}; do
     case_$name
 done
 [ $failed = 0 ] || { echo "$failed failed"; exit 1; }

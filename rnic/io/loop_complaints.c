@@ -24,11 +24,12 @@ static struct printed print(const struct gid *gid)
     return printed;
 }
 
+/* `qp` is NULL for a datagram that our own interface does not take. */
 static void explain(struct loop *loop, const struct qp *qp, const struct udp_complaint *complaint)
 {
     const struct trouble *trouble = &complaint->trouble;
     struct printed remote = print(&trouble->remote), reporter = print(&complaint->reporter);
-    if (trouble->kind == TROUBLE_REFUSED) {
+    if (qp != NULL && trouble->kind == TROUBLE_REFUSED) {
         snprintf(loop->complaint, sizeof loop->complaint,
                  "queue pair %u: %s says that nobody listens at UDP port %u of %s (queue pair %u): "
                  "is its process, or rxe, gone?",
@@ -37,14 +38,17 @@ static void explain(struct loop *loop, const struct qp *qp, const struct udp_com
         return;
     }
     uint32_t headers = gid_is_ipv4(&trouble->remote) ? HEADERS_IPV4 : HEADERS_IPV6;
-    char length[64] = "packets";
+    char subject[64] = "datagrams", length[32] = "";
+    if (qp != NULL) {
+        snprintf(subject, sizeof subject, "queue pair %u: packets", qp_number(qp).value);
+    }
     if (complaint->length != 0) {
-        snprintf(length, sizeof length, "packets of %u bytes", complaint->length + headers);
+        snprintf(length, sizeof length, " of %u bytes", complaint->length + headers);
     }
     snprintf(loop->complaint, sizeof loop->complaint,
-             "queue pair %u: %s to %s (queue pair %u) do not fit the way there: %s takes %u bytes. "
+             "%s%s to %s (queue pair %u) do not fit the way there: %s takes %u bytes. "
              "Path MTU %u would do, or an MTU of 4200 all the way",
-             qp_number(qp).value, length, remote.text, trouble->destination.value,
+             subject, length, remote.text, trouble->destination.value,
              trouble->certain ? "the interface here" : reporter.text, trouble->mtu,
              path_mtu_bytes(address_path_mtu(trouble->mtu)));
 }
@@ -56,7 +60,8 @@ void loop_hear_complaints(struct loop *loop, struct instant now)
            udp_next_complaint(loop->steering.udp, &complaint)) {
         loop->complained = now;
         const struct qp *qp = device_hear(loop->engine.device, now, &complaint.trouble);
-        if (qp != NULL) {
+        bool datagram = complaint.trouble.certain && loop->complaint[0] == '\0';
+        if (qp != NULL || datagram) { /* else forged, or of a queue pair that has failed already */
             explain(loop, qp, &complaint);
         } else {
             loop->complaints_ignored++;
