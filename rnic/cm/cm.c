@@ -130,6 +130,8 @@ void cm_enter(struct cm_connection *connection, enum cm_state state)
     if (state == CM_OVER || state == CM_REJ_SENT || state == CM_TIME_WAIT) {
         cm_table_forget_qpn(connection);
     }
+    connection->cm->half_open -= connection->state == CM_REP_SENT;
+    connection->cm->half_open += state == CM_REP_SENT;
     connection->state = state;
     cm_will_keep(connection);
 }

@@ -3,23 +3,6 @@
 #include "rnic/cm/cm_private.h"
 #include "rnic/cm/cm_world_test.h"
 
-/* A message out of nowhere to B, from the address of host `from` (2 is neither A nor B). */
-static void inject(struct world *world, int from, const struct cm_message *message)
-{
-    uint8_t mad[MAD_LENGTH];
-    cm_message_build(message, mad);
-    struct arrival arrival = {.path = {.local = world_gid(1), .remote = world_gid(from)}};
-    struct management_handler *handler = world->hosts[1].device.handler;
-    handler->receive(handler, world_now(world), &arrival, QPN_MANAGEMENT, mad, MAD_LENGTH);
-    world_take_events(world);
-}
-
-static void forget_trace(struct world *world)
-{
-    world->trace_length = 0;
-    world->trace[0] = '\0';
-}
-
 static uint32_t seen_id[2]; /* of A and B, from their REQ and REP */
 
 static void spy(struct world *world)
@@ -276,6 +259,42 @@ static void requests_that_nobody_took_vanish(void **state)
     world_take_events(world);
     expect_trace(world, "1000ms B>A REJ reason=8 about=0\n");
     world_end(world, NULL, world->hosts[1].connection);
+}
+
+static void accept_and_let_go(struct world *world, struct host *host)
+{
+    world_answer(world, host);
+    if (host->event.kind == CM_EVENT_UNREACHABLE) {
+        cm_release(host->connection, world_now(world));
+    }
+}
+
+/* Requests from an address where nobody answers, each of which asks for as much patience as it may;
+ * all are accepted. Without a bound they would stand for 4.6 minutes. */
+static void a_flood_of_half_open_connections_passes(void **state)
+{
+    struct world *world = world_create(1, 512);
+    world_listen(world, 0);
+    world->on_event = accept_and_let_go;
+    for (uint32_t i = 1; i <= 400; i++) {
+        struct cm_message request = request_of(i, 1000 + i);
+        request.path.local = world_gid(2);
+        request.local_response_timeout = 22;
+        request.max_cm_retries = 15;
+        inject(world, 2, &request);
+    }
+    assert_int_equal(cm_connection_count(world->hosts[1].cm), 400);
+    struct cm_connection *a = world_connect(world, 100); /* an honest one, meanwhile */
+    world_run(world, 1100);
+    const struct gid peer = world_gid(0);
+    struct cm_connection *b = cm_table_find_by_remote_id(world->hosts[1].cm, &peer, a->local_id);
+    assert_non_null(b);
+    assert_int_equal(b->state, CM_ESTABLISHED);
+    forget_trace(world);
+    world_run(world, 15000);
+    assert_in_range(cm_connection_count(world->hosts[1].cm), 1, 65 + 1);
+    world->trace_length = 0;
+    world_end(world, a, b);
 }
 
 static void room_for_connections_is_bounded(void **state)
@@ -559,6 +578,7 @@ int main(void)
         cmocka_unit_test(requests_taken_back_stay_in_the_backlog),
         cmocka_unit_test(requests_that_nobody_took_vanish),
         cmocka_unit_test(room_for_connections_is_bounded),
+        cmocka_unit_test(a_flood_of_half_open_connections_passes),
         cmocka_unit_test(a_peer_that_began_anew),
         cmocka_unit_test(a_forged_request_ends_nothing),
         cmocka_unit_test(a_guessed_id_ends_no_attempt),

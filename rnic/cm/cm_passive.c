@@ -6,6 +6,12 @@
 
 #define TARGET_ACK_DELAY 15u /* 4.096 us * 2^15 = 134 ms, as rxe says */
 
+/* A peer chooses how long its half-open connection lives, up to minutes; of so many at once, the
+ * rest gets this: what a flood with false addresses holds, and sends to them, is bounded by it. */
+#define HALF_OPEN_CALM    64u
+#define HALF_OPEN_RETRIES 3u
+#define HALF_OPEN_TRY_NS  UINT64_C(1000000000)
+
 static void repeat_answer(struct cm_connection *connection, const struct arrival *arrival,
                           const struct cm_message *message)
 {
@@ -107,6 +113,20 @@ void cm_passive_receive_request(struct cm *cm, const struct arrival *arrival,
     receive_new_request(cm, arrival, message);
 }
 
+static void set_patience(struct cm_connection *connection)
+{
+    connection->retries_left = connection->max_retries;
+    if (connection->cm->half_open < HALF_OPEN_CALM) {
+        return;
+    }
+    if (connection->retries_left > HALF_OPEN_RETRIES) {
+        connection->retries_left = HALF_OPEN_RETRIES;
+    }
+    if (connection->timeout_ns > HALF_OPEN_TRY_NS) {
+        connection->timeout_ns = HALF_OPEN_TRY_NS;
+    }
+}
+
 enum status cm_accept(struct cm_connection *connection, struct instant now,
                       const struct cm_parameters *parameters)
 {
@@ -137,7 +157,7 @@ enum status cm_accept(struct cm_connection *connection, struct instant now,
         return STATUS_INVALID;
     }
     connection->local_qpn = parameters->qpn;
-    connection->retries_left = connection->max_retries;
+    set_patience(connection);
     cm_enter(connection, CM_REP_SENT);
     cm_start_timer(connection, connection->timeout_ns);
     cm_send(connection, &message);

@@ -122,6 +122,7 @@ struct cm {
     struct cm_connection *connections;
     uint32_t connections_touched; /* those beyond have never been used */
     uint32_t connections_alive;
+    uint32_t half_open; /* in CM_REP_SENT: nothing proves yet that their peers exist */
     struct list unused;
     struct list
         rejected; /* REJ or SIDR_REP; may be taken back when there is no room: oldest first */

@@ -24,12 +24,6 @@ static uint32_t replace_dead(struct world *world)
     return count;
 }
 
-static void forget_trace(struct world *world)
-{
-    world->trace_length = 0;
-    world->trace[0] = '\0';
-}
-
 /* B is told at once, whatever is lost; nothing is left after that. */
 static void connected_peer_is_disconnected(void **state)
 {

@@ -413,4 +413,21 @@ static inline void expect_trace(struct world *world, const char *expected)
     world->trace[0] = '\0';
 }
 
+/* A message out of nowhere to B, from the address of host `from` (2 is neither A nor B). */
+static inline void inject(struct world *world, int from, const struct cm_message *message)
+{
+    uint8_t mad[MAD_LENGTH];
+    cm_message_build(message, mad);
+    struct arrival arrival = {.path = {.local = world_gid(1), .remote = world_gid(from)}};
+    struct management_handler *handler = world->hosts[1].device.handler;
+    handler->receive(handler, world_now(world), &arrival, QPN_MANAGEMENT, mad, MAD_LENGTH);
+    world_take_events(world);
+}
+
+static inline void forget_trace(struct world *world)
+{
+    world->trace_length = 0;
+    world->trace[0] = '\0';
+}
+
 #endif
