@@ -12,6 +12,7 @@ struct hostility {
     struct pair *pair;
     struct random random;
     uint64_t next_send, next_receive; /* ids that must not come before */
+    uint32_t far;                     /* from what the PSNs near those that matter are */
 };
 
 static uint32_t below(struct hostility *hostility, uint32_t bound)
@@ -22,7 +23,7 @@ static uint32_t below(struct hostility *hostility, uint32_t bound)
 static uint32_t near_psn(struct hostility *hostility, int side)
 {
     uint32_t base = pair_defaults.first_psn + 1000u * (uint32_t)side;
-    return psn_make(base + below(hostility, 200) - 20).value;
+    return psn_make(base + hostility->far + below(hostility, 200) - 20).value;
 }
 
 static void send_anything(struct hostility *hostility, enum service service)
@@ -161,11 +162,45 @@ static void a_hostile_unreliable_peer_breaks_nothing(void **state)
     }
 }
 
+/* The right addresses and queue pair, any opcode, and a PSN from outside the windows: what one who
+ * does not see the packets can send. Work under way ends as if nothing had come. */
+static void off_path_packets_reset_nothing(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct hostility hostility = {.pair = pair};
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    random_seed(&hostility.random, 7);
+    narrow_region(a);
+    pair_fill(b, 0, 20000, 5);
+    for (uint64_t id = 0; id < 20; id++) {
+        uint64_t refused = device_counters(a->device)->refused[REFUSED_PSN];
+        pair_post_receive(a, id, REGION_START, 20000);
+        pair_post_simple(b, WORK_SEND, id, 0, 0, 20000);
+        pair_post_simple(a, WORK_WRITE, 100 + id, REGION_START, 30000, 5000);
+        for (uint32_t i = 0; i < 200; i++) {
+            hostility.far = 0x100000 + below(&hostility, 0xe00000);
+            send_anything(&hostility, SERVICE_RC);
+            if (i % 10 == 0) {
+                (void)pair_step(pair);
+            }
+        }
+        pair_run(pair);
+        (void)pair_expect(a->receives, id, COMPLETION_SUCCESS);
+        (void)pair_expect(b->sends, id, COMPLETION_SUCCESS);
+        (void)pair_expect(a->sends, 100 + id, COMPLETION_SUCCESS);
+        assert_memory_equal(a->buffer + REGION_START, b->buffer, 20000);
+        assert_true(device_counters(a->device)->refused[REFUSED_PSN] > refused);
+    }
+    assert_int_equal(qp_current_state(a->qp), QP_RTS);
+    pair_destroy(pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hostile_peer_breaks_nothing),
         cmocka_unit_test(a_hostile_unreliable_peer_breaks_nothing),
+        cmocka_unit_test(off_path_packets_reset_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

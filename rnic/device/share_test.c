@@ -203,6 +203,15 @@ static void the_first_request_before_rts_is_told_once(void **state)
                      STATUS_OK);
     struct send_request early = {.id = 1, .kind = WORK_WRITE};
     assert_int_equal(qp_post_send(b->qp, &early), STATUS_STATE);
+    /* A request out of sequence does not prove that the peer is there. */
+    struct packet stray = {.opcode = OPCODE(SERVICE_RC, FORM_SEND_ONLY),
+                           .pkey = PKEY_DEFAULT,
+                           .destination = qp_number(b->qp),
+                           .psn = psn_add(attributes.receive_psn, 0x200000)};
+    uint8_t bytes[PACKET_HEADER_MAX];
+    struct arrival arrival = {.path = pair_path(1)};
+    device_receive(b->device, pair->now, &arrival, bytes, packet_build(&stray, bytes));
+    assert_int_equal(b->raised[EVENT_COMMUNICATION_ESTABLISHED], 0);
     pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, 5000);
     pair_post_simple(a, WORK_READ, 2, 0, REMOTE, 5000);
     pair_run(pair);

@@ -332,6 +332,13 @@ static void receive_reliable(struct qp *qp, struct instant now, const struct pac
     }
 }
 
+/* It proves that the peer is up. A request out of sequence may be anybody's. */
+static bool begins_traffic(const struct qp *qp, const struct packet *packet)
+{
+    return packet->info->is_request &&
+           (!service_is_reliable(qp->service) || psn_equal(packet->psn, qp->responder.expected));
+}
+
 void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
                 const struct packet *packet)
 {
@@ -361,7 +368,7 @@ void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
     if (arrival->congestion_experienced && qp->service != SERVICE_UD) {
         notice_marked(qp, now);
     }
-    if (state == QP_RTR && !qp->established_raised && packet->info->is_request) {
+    if (state == QP_RTR && !qp->established_raised && begins_traffic(qp, packet)) {
         qp->established_raised = true;
         qp_raise(qp, EVENT_COMMUNICATION_ESTABLISHED);
     }
