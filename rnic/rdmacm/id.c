@@ -1,6 +1,7 @@
 /* Ids: life and channels. */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "rnic/rdmacm/cma.h"
 #include "rnic/wire/psn.h"
@@ -10,11 +11,15 @@ static enum ibv_qp_type type_of(enum rdma_port_space space)
     return space == RDMA_PS_UDP || space == RDMA_PS_IPOIB ? IBV_QPT_UD : IBV_QPT_RC;
 }
 
-/* Start PSNs need not be secret, only different from connection to connection. Chosen before the
- * queue pair is brought up, which a program may do itself, earlier than it connects or accepts. */
+/* Chosen before the queue pair is brought up, which a program may do itself, earlier than it
+ * connects or accepts. Whoever cannot read our packets must not be able to guess it: it is all that
+ * tells a forged request from the peer's. */
 static struct psn fresh_psn(const struct cma_id *id)
 {
-    uint64_t seed = engine_now(cma_device()->engine).ns ^ (uintptr_t)id;
+    uint64_t seed;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed) {
+        seed = engine_now(cma_device()->engine).ns ^ (uintptr_t)id;
+    }
     return psn_make((uint32_t)((seed * UINT64_C(0x9e3779b97f4a7c15)) >> 40));
 }
 
