@@ -23,14 +23,15 @@ def play(scene):
         raise Failed("\n".join(complaints))
 
 
-def tour(name, cases="", **more):
-    return Row(name, "{own_programs}/error_tour serve {own}", f"{{own_programs}}/error_tour {{address}} {cases}", body=play,
+def tour(name, program, cases="", **more):
+    return Row(name, f"{{own_programs}}/{program} serve {{own}}", f"{{own_programs}}/{program} {{address}} {cases}", body=play,
                mtus=(1024,), **more)
 
 
 ROWS = [
-    tour("errors, some", "write_unknown_key read_past_end write_to_read_only_region atomic_on_queue_pair_without_right"
+    tour("errors, some", "error_tour", "write_unknown_key read_past_end write_to_read_only_region atomic_on_queue_pair_without_right"
          " receive_too_short no_receive_two_retries peer_gone uc_write_unknown_key ud_wrong_qkey middle_without_first psn_ahead"
          " wrong_icrc", timeout_s=60),
-    tour("errors, all", roles=("connect",), timeout_s=400, short=0),
+    tour("errors, all", "error_tour", roles=("connect",), timeout_s=400, short=0),
+    tour("communication management", "cm_tour", timeout_s=200),
 ]

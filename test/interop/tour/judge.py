@@ -32,7 +32,7 @@ def judge(lines, document=DOCUMENT):
     for line in lines:
         words = line.split()
         if words[:1] == ["case"]:
-            played.append(tuple(words[1:4]))
+            played.append((tuple(words[1:4]), {word.partition("=")[0] for word in words[4:]}))
         elif words[:1] == ["differs"]:
             seen[tuple(words[1:6])] = words[6]
     rows = listed(document)
@@ -50,7 +50,8 @@ def unexpected(rows, seen):
 
 def gone(row, played, seen):
     """A row about every case must be true of one, the others of each that was played."""
-    concerned = [words for words in played if matches(row[:3], *words)]
+    concerned = [words for words, fields in played
+                 if matches(row[:3], *words) and (row[0] != ANY or row[3] in fields)]
     missed = [words for words in concerned if not any(difference[:3] == words and matches(row, *difference)
                                                       for difference in seen)]
     if not missed or (row[0] == ANY and len(missed) < len(concerned)):

@@ -34,7 +34,7 @@ def main():
         os.execv(script, [str(script), sys.executable, *sys.argv])
     values = environment(build)
     far = subprocess.Popen(["far", program, "serve", THERE], env=values)
-    near = subprocess.run([program, "--role", "requester", THERE, *sys.argv[3:]], env=values, text=True,
+    near = subprocess.run([program, THERE, *sys.argv[3:]], env=values, text=True,
                           stdout=subprocess.PIPE, timeout=PATIENCE_S)
     status = far.wait(timeout=30)
     played, complaints = judge(near.stdout.splitlines())

@@ -1,0 +1,531 @@
+/* What goes wrong between two communication managers: refusals, limits, ends, deaths. Two of these
+ * programs play each case together, then with their roles exchanged; each end of a case is a
+ * process of its own, which may die of it. Output and exit status are error_tour's.
+ *
+ *     cm_tour serve ADDRESS
+ *     cm_tour ADDRESS [CASE...] */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test/interop/tour/link.h"
+
+#define PATIENCE_MS  20000
+#define RESOLVE_MS   5000
+#define PORT         18700
+#define OTHER_PORT   18701
+#define TEXT_MAX     160
+#define NAME_TEXT    48
+#define PATTERN      'w'
+#define REQUEST_MOST 56  /* private bytes behind rdma_cm's own header in a REQ */
+#define REPLY_MOST   196 /* in a REP */
+#define REFUSAL_MOST 148 /* in a REJ */
+
+enum answer {
+    ACCEPTS,
+    REJECTS,
+    LEAVES,
+    DIES
+};
+enum ending {
+    ACTIVE_LEAVES,
+    PASSIVE_LEAVES,
+    BOTH_LEAVE,
+    ACTIVE_DIES,
+    PASSIVE_DIES
+};
+
+struct cm_case {
+    const char *name;
+    enum answer answer; /* to the request */
+    enum ending ending; /* once established */
+    bool no_listener;
+    bool listens_twice;
+    bool datagrams;               /* the active end asks a datagram service instead */
+    unsigned private_length;      /* of the request */
+    unsigned answer_length;       /* of the acceptance or the rejection */
+    uint8_t resources, depth;     /* the active end's; 0: 1 */
+    const char *active, *passive; /* what each hears */
+};
+
+#define SETUP  "ADDR_RESOLVED,ROUTE_RESOLVED,"
+#define AS_ONE SETUP "ESTABLISHED,DISCONNECTED"
+#define AS_TWO "CONNECT_REQUEST,ESTABLISHED,DISCONNECTED"
+
+static const struct cm_case cases[] = {
+    {"active_disconnects", .active = AS_ONE, .passive = AS_TWO},
+    {"passive_disconnects", .ending = PASSIVE_LEAVES, .active = AS_ONE, .passive = AS_TWO},
+    {"both_disconnect", .ending = BOTH_LEAVE, .active = AS_ONE, .passive = AS_TWO},
+    {"rejected", .answer = REJECTS, .active = SETUP "REJECTED(28)", .passive = "CONNECT_REQUEST"},
+    {"rejected_with_data", .answer = REJECTS, .answer_length = 3, .active = SETUP "REJECTED(28)+3",
+     .passive = "CONNECT_REQUEST"},
+    {"rejected_with_most_data", .answer = REJECTS, .answer_length = REFUSAL_MOST,
+     .active = SETUP "REJECTED(28)+148", .passive = "CONNECT_REQUEST"},
+    {"nobody_listens", .no_listener = true, .active = SETUP "REJECTED(8)", .passive = "-"},
+    {"datagrams_to_a_connected_service", .datagrams = true, .active = SETUP "UNREACHABLE(1)",
+     .passive = "-"},
+    {"port_taken", .listens_twice = true, .active = AS_ONE, .passive = "bind:EADDRINUSE," AS_TWO},
+    {"most_data_in_request", .private_length = REQUEST_MOST, .active = AS_ONE,
+     .passive = "CONNECT_REQUEST+56,ESTABLISHED,DISCONNECTED"},
+    {"too_much_data_in_request", .private_length = REQUEST_MOST + 1,
+     .active = SETUP "connect:EINVAL", .passive = "-"},
+    {"most_data_in_reply", .answer_length = REPLY_MOST,
+     .active = SETUP "ESTABLISHED+196,DISCONNECTED", .passive = AS_TWO},
+    {"too_much_data_in_reply", .answer_length = REPLY_MOST + 1, .active = SETUP "REJECTED(28)",
+     .passive = "CONNECT_REQUEST,accept:EINVAL"},
+    {"other_resources", .resources = 3, .depth = 2, .active = SETUP "ESTABLISHED[1/1],DISCONNECTED",
+     .passive = "CONNECT_REQUEST[2/3],ESTABLISHED,DISCONNECTED"},
+    {"passive_leaves_before_answer", .answer = LEAVES, .active = SETUP "REJECTED(28)",
+     .passive = "CONNECT_REQUEST"},
+    {"passive_dies_before_answer", .answer = DIES, .active = SETUP "REJECTED(28)",
+     .passive = "CONNECT_REQUEST"},
+    {"active_dies", .ending = ACTIVE_DIES, .active = SETUP "ESTABLISHED", .passive = AS_TWO},
+    {"passive_dies", .ending = PASSIVE_DIES, .active = AS_ONE,
+     .passive = "CONNECT_REQUEST,ESTABLISHED"},
+    {0},
+};
+
+struct order {
+    char name[NAME_TEXT];
+    bool leader_connects;
+};
+
+struct report { /* shared with the process that plays */
+    char text[TEXT_MAX];
+    char stack[16];
+};
+
+struct party {
+    const struct cm_case *row;
+    const struct link *link;
+    struct report *report;
+    struct rdma_event_channel *channel;
+    struct rdma_cm_id *id, *listener;
+};
+
+static void note(struct party *party, const char *word)
+{
+    char *text = party->report->text;
+    size_t used = strcmp(text, "-") == 0 ? 0 : strlen(text);
+    snprintf(text + used, TEXT_MAX - used, "%s%s", used > 0 ? "," : "", word);
+}
+
+static void note_error(struct party *party, const char *call)
+{
+    char word[48];
+    snprintf(word, sizeof word, "%s:%s", call, strerrorname_np(errno));
+    note(party, word);
+}
+
+/* How many bytes of private data begin with the pattern; the field itself may be longer. */
+static unsigned private_bytes(const struct rdma_cm_event *event)
+{
+    const char *bytes = event->param.conn.private_data;
+    unsigned count = 0;
+    while (bytes != NULL && count < event->param.conn.private_data_len && bytes[count] == PATTERN) {
+        count++;
+    }
+    return count;
+}
+
+static void note_event(struct party *party, const struct rdma_cm_event *event)
+{
+    const char *name = rdma_event_str(event->event) + strlen("RDMA_CM_EVENT_");
+    char word[64];
+    unsigned bytes = private_bytes(event);
+    int length = snprintf(word, sizeof word, "%s", name);
+    if (event->status != 0) {
+        length += snprintf(word + length, sizeof word - (size_t)length, "(%d)", event->status);
+    }
+    if (bytes > 0) {
+        length += snprintf(word + length, sizeof word - (size_t)length, "+%u", bytes);
+    }
+    if (party->row->resources != 0 && event->event != RDMA_CM_EVENT_DISCONNECTED &&
+        event->param.conn.responder_resources != 0) {
+        snprintf(word + length, sizeof word - (size_t)length, "[%u/%u]",
+                 event->param.conn.responder_resources, event->param.conn.initiator_depth);
+    }
+    note(party, word);
+}
+
+/* The next event, noted; the new id of a request is the party's from then on. -1: none came. */
+static int await(struct party *party)
+{
+    struct pollfd readable = {.fd = party->channel->fd, .events = POLLIN};
+    struct rdma_cm_event *event;
+    if (poll(&readable, 1, PATIENCE_MS) != 1 || rdma_get_cm_event(party->channel, &event) != 0) {
+        note(party, "silence");
+        return -1;
+    }
+    int kind = event->event;
+    note_event(party, event);
+    if (kind == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        party->id = event->id;
+    }
+    rdma_ack_cm_event(event);
+    return kind;
+}
+
+static socklen_t address_of(const struct sockaddr_in6 *from, uint16_t port,
+                            struct sockaddr_storage *ret_address)
+{
+    memset(ret_address, 0, sizeof *ret_address);
+    if (IN6_IS_ADDR_V4MAPPED(&from->sin6_addr)) {
+        struct sockaddr_in *v4 = (struct sockaddr_in *)ret_address;
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(port);
+        memcpy(&v4->sin_addr, &from->sin6_addr.s6_addr[12], 4);
+        return sizeof *v4;
+    }
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret_address;
+    *v6 = *from;
+    v6->sin6_port = htons(port);
+    return sizeof *v6;
+}
+
+static void create_qp(struct party *party, enum ibv_qp_type type)
+{
+    struct ibv_qp_init_attr init = {
+        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+        .qp_type = type,
+    };
+    if (rdma_create_qp(party->id, NULL, &init) != 0) {
+        tour_die("rdma_create_qp");
+    }
+}
+
+/* The name of this end's devices without a number. */
+static void name_stack(struct report *report)
+{
+    int count;
+    struct ibv_context **devices = rdma_get_devices(&count);
+    if (devices == NULL || count == 0) {
+        tour_die("no RDMA device");
+    }
+    snprintf(report->stack, sizeof report->stack, "%s", ibv_get_device_name(devices[0]->device));
+    report->stack[strcspn(report->stack, "0123456789")] = '\0';
+    rdma_free_devices(devices);
+}
+
+/* ---- what becomes of an established connection ---- */
+
+static void disconnect(struct party *party)
+{
+    if (rdma_disconnect(party->id) != 0) {
+        note_error(party, "disconnect");
+    }
+}
+
+static void end_connection(struct party *party, bool is_active)
+{
+    enum ending ending = party->row->ending;
+    link_meet(party->link);
+    if (ending == (is_active ? ACTIVE_DIES : PASSIVE_DIES)) {
+        raise(SIGKILL);
+    }
+    bool leaves = ending == BOTH_LEAVE || ending == (is_active ? ACTIVE_LEAVES : PASSIVE_LEAVES);
+    if (leaves) {
+        disconnect(party);
+    }
+    if (await(party) == RDMA_CM_EVENT_DISCONNECTED && !leaves) {
+        disconnect(party); /* a kernel answers its peer no sooner */
+    }
+}
+
+/* ---- active ---- */
+
+static bool resolve(struct party *party)
+{
+    struct sockaddr_storage to;
+    address_of(&party->link->remote, party->row->no_listener ? OTHER_PORT : PORT, &to);
+    return rdma_resolve_addr(party->id, NULL, (struct sockaddr *)&to, RESOLVE_MS) == 0 &&
+           await(party) == RDMA_CM_EVENT_ADDR_RESOLVED &&
+           rdma_resolve_route(party->id, RESOLVE_MS) == 0 &&
+           await(party) == RDMA_CM_EVENT_ROUTE_RESOLVED;
+}
+
+static void be_active(struct party *party)
+{
+    const struct cm_case *row = party->row;
+    char bytes[256];
+    memset(bytes, PATTERN, sizeof bytes);
+    struct rdma_conn_param param = {
+        .private_data = bytes,
+        .private_data_len = (uint8_t)row->private_length,
+        .responder_resources = row->resources != 0 ? row->resources : 1,
+        .initiator_depth = row->depth != 0 ? row->depth : 1,
+        .retry_count = 7,
+        .rnr_retry_count = 7,
+    };
+    if (rdma_create_id(party->channel, &party->id, NULL,
+                       row->datagrams ? RDMA_PS_UDP : RDMA_PS_TCP) != 0) {
+        tour_die("rdma_create_id");
+    }
+    link_meet(party->link); /* the other one listens */
+    if (!resolve(party)) {
+        tour_die("%s: the other end's address or route", row->name);
+    }
+    create_qp(party, row->datagrams ? IBV_QPT_UD : IBV_QPT_RC);
+    if (rdma_connect(party->id, &param) != 0) {
+        note_error(party, "connect");
+    } else if (await(party) == RDMA_CM_EVENT_ESTABLISHED) {
+        end_connection(party, true);
+    }
+    link_meet(party->link);
+}
+
+/* ---- passive ---- */
+
+static struct rdma_cm_id *listen_at(struct party *party)
+{
+    struct rdma_cm_id *id;
+    struct sockaddr_storage at;
+    address_of(&party->link->local, PORT, &at);
+    if (rdma_create_id(party->channel, &id, NULL, RDMA_PS_TCP) != 0) {
+        tour_die("rdma_create_id");
+    }
+    if (rdma_bind_addr(id, (struct sockaddr *)&at) != 0 || rdma_listen(id, 4) != 0) {
+        note_error(party, "bind");
+        rdma_destroy_id(id);
+        return NULL;
+    }
+    return id;
+}
+
+static void answer(struct party *party)
+{
+    const struct cm_case *row = party->row;
+    char bytes[256];
+    memset(bytes, PATTERN, sizeof bytes);
+    struct rdma_conn_param param = {
+        .private_data = bytes,
+        .private_data_len = (uint8_t)row->answer_length,
+        .responder_resources = 1,
+        .initiator_depth = 1,
+        .rnr_retry_count = 7,
+    };
+    switch (row->answer) {
+    case DIES:
+        raise(SIGKILL);
+        break;
+    case LEAVES:
+        break;
+    case REJECTS:
+        if (rdma_reject(party->id, bytes, (uint8_t)row->answer_length) != 0) {
+            note_error(party, "reject");
+        }
+        break;
+    case ACCEPTS:
+        create_qp(party, IBV_QPT_RC);
+        if (rdma_accept(party->id, &param) != 0) {
+            note_error(party, "accept");
+        } else if (await(party) == RDMA_CM_EVENT_ESTABLISHED) {
+            end_connection(party, false);
+        }
+        break;
+    }
+}
+
+static bool is_asked(const struct cm_case *row)
+{
+    return !row->no_listener && !row->datagrams && row->private_length <= REQUEST_MOST;
+}
+
+static void leave(struct party *party)
+{
+    if (party->id != NULL) {
+        if (party->id->qp != NULL) {
+            rdma_destroy_qp(party->id);
+        }
+        rdma_destroy_id(party->id);
+        party->id = NULL;
+    }
+}
+
+static void be_passive(struct party *party)
+{
+    party->listener = listen_at(party);
+    if (party->listener == NULL) {
+        tour_die("%s: cannot listen", party->row->name);
+    }
+    if (party->row->listens_twice) {
+        (void)listen_at(party);
+    }
+    link_meet(party->link);
+    if (is_asked(party->row) && await(party) == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        answer(party);
+        if (party->row->answer == LEAVES || strstr(party->report->text, "accept:") != NULL) {
+            leave(party);
+        }
+    }
+    link_meet(party->link);
+    rdma_destroy_id(party->listener);
+}
+
+/* ---- the processes ---- */
+
+static void play(struct party *party, bool is_active)
+{
+    party->channel = rdma_create_event_channel();
+    if (party->channel == NULL) {
+        tour_die("rdma_create_event_channel");
+    }
+    name_stack(party->report);
+    if (is_active) {
+        be_active(party);
+    } else {
+        be_passive(party);
+    }
+    leave(party);
+    rdma_destroy_event_channel(party->channel);
+    exit(0);
+}
+
+static bool dies(const struct cm_case *row, bool is_active)
+{
+    return is_active ? row->ending == ACTIVE_DIES
+                     : row->ending == PASSIVE_DIES || row->answer == DIES;
+}
+
+static void visit(const struct cm_case *row, const struct link *link, bool is_active,
+                  struct report *report)
+{
+    int status;
+    *report = (struct report){.text = "-"};
+    struct party party = {.row = row, .link = link, .report = report};
+    pid_t child = fork();
+    if (child == 0) {
+        play(&party, is_active);
+    }
+    waitpid(child, &status, 0);
+    if (dies(row, is_active) && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+        link_meet(link); /* for it */
+    } else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        errno = 0;
+        tour_die("%s: this end broke (status %d)", row->name, status);
+    }
+}
+
+/* A kernel outlives its programs and says goodbye for them; where the stack is in the programs,
+ * another one of the host does. This is that one. */
+static pid_t start_witness(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct rdma_event_channel *channel = rdma_create_event_channel();
+        int count;
+        struct ibv_context **devices = rdma_get_devices(&count);
+        if (channel == NULL || devices == NULL) {
+            tour_die("no RDMA device");
+        }
+        for (;;) {
+            pause();
+        }
+    }
+    return child;
+}
+
+static unsigned differences;
+
+static void compare(const struct cm_case *row, const char *stacks, const char *field,
+                    const char *wanted, const char *seen)
+{
+    if (strcmp(wanted, seen) != 0) {
+        printf("differs %s %s %s %s %s\n", row->name, stacks, field, wanted, seen);
+        differences++;
+    }
+}
+
+static void lead(const struct cm_case *row, const struct link *link, bool is_active,
+                 struct report *mine)
+{
+    struct order order = {.leader_connects = is_active}, nothing;
+    struct report theirs;
+    char stacks[40];
+    snprintf(order.name, sizeof order.name, "%s", row->name);
+    link_swap(link, &order, &nothing, sizeof order);
+    visit(row, link, is_active, mine);
+    link_swap(link, mine, &theirs, sizeof theirs);
+    snprintf(stacks, sizeof stacks, "%s %s", is_active ? mine->stack : theirs.stack,
+             is_active ? theirs.stack : mine->stack);
+    const char *active = is_active ? mine->text : theirs.text;
+    const char *passive = is_active ? theirs.text : mine->text;
+    printf("case %s %s active=%s passive=%s\n", row->name, stacks, active, passive);
+    compare(row, stacks, "active", row->active, active);
+    compare(row, stacks, "passive", row->passive, passive);
+    fflush(stdout);
+}
+
+static bool is_chosen(const char *name, char **chosen)
+{
+    bool none = *chosen == NULL;
+    for (; *chosen != NULL && strcmp(*chosen, name) != 0; chosen++) {
+    }
+    return none || *chosen != NULL;
+}
+
+static void lead_all(const struct link *link, struct report *report, char **chosen)
+{
+    for (const struct cm_case *row = cases; row->name != NULL; row++) {
+        if (is_chosen(row->name, chosen)) {
+            lead(row, link, true, report);
+            lead(row, link, false, report);
+        }
+    }
+    struct order farewell = {.name = ""}, nothing;
+    link_swap(link, &farewell, &nothing, sizeof farewell);
+    printf("%u differences\n", differences);
+}
+
+static void follow(const struct link *link, struct report *report)
+{
+    for (;;) {
+        struct order order, nothing = {.name = ""};
+        struct report theirs;
+        link_swap(link, &nothing, &order, sizeof order);
+        if (order.name[0] == '\0') {
+            return;
+        }
+        order.name[NAME_TEXT - 1] = '\0';
+        const struct cm_case *row = cases;
+        while (row->name != NULL && strcmp(row->name, order.name) != 0) {
+            row++;
+        }
+        if (row->name == NULL) {
+            errno = 0;
+            tour_die("%s is no case", order.name);
+        }
+        visit(row, link, !order.leader_connects, report);
+        link_swap(link, report, &theirs, sizeof theirs);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: cm_tour serve ADDRESS | ADDRESS [CASE...]\n");
+        return 2;
+    }
+    bool serves = argc == 3 && strcmp(argv[1], "serve") == 0;
+    struct link link = serves ? link_accept(argv[2]) : link_connect(argv[1]);
+    struct report *report =
+        mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t witness = start_witness();
+    if (serves) {
+        follow(&link, report);
+    } else {
+        lead_all(&link, report, argv + 2);
+    }
+    kill(witness, SIGKILL);
+    waitpid(witness, NULL, 0);
+    return differences > 0 ? 1 : 0;
+}
