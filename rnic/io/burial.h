@@ -20,13 +20,13 @@ struct burial {
     struct engine *engine;
     void (*wake)(void *context);
     void *wake_context;
-    int descriptor;           /* readable when a process may have died; -1: we are not told */
-    struct instant told;      /* ... the last time */
-    uint32_t looks;           /* at our neighbours since then */
-    struct instant next_look; /* at our neighbours */
-    struct instant search;    /* of all slots */
-    _Atomic bool inherited;   /* there are wills to execute */
-    uint64_t deaths, wills;   /* buried; executed */
+    int descriptor;                 /* readable when a process may have died; -1: we are not told */
+    struct instant told;            /* ... the last time */
+    uint32_t looks;                 /* at our neighbours since then */
+    struct instant next_look;       /* at our neighbours */
+    struct instant search;          /* of all slots */
+    _Atomic bool inherited;         /* there are wills to execute */
+    _Atomic uint64_t deaths, wills; /* buried; executed */
 };
 
 /* `wake` is called, by any thread, when burial_advance has something to do. */
