@@ -205,6 +205,7 @@ static void forget_slot(struct registry *registry, uint32_t slot)
 {
     struct registry_slot *entry = &registry->file->slots[slot];
     claims_forget_slot(registry, slot);
+    domains_forget_slot(registry, slot);
     for (uint32_t i = 0; i < UDP_FAMILY_COUNT; i++) {
         registry_group_remove(&registry->file->groups[i], slot);
     }

@@ -87,6 +87,19 @@ void registry_release(struct registry *registry, uint32_t claim);
 uint32_t registry_find_listener(const struct registry *registry, uint64_t service_id,
                                 const struct gid *address);
 
+/* Shared domains of XRC, by name (transport/xrc.h): one is open as long as a living process holds
+ * it. IN_USE, NOT_FOUND: as `how` says. FULL: the table has no room. TIMED_OUT: see registry_open.
+ * STATE: `registry` is NULL. */
+enum registry_hold {
+    REGISTRY_HOLD_ANY,
+    REGISTRY_HOLD_NEW,  /* nobody may have it open */
+    REGISTRY_HOLD_OPEN, /* somebody must */
+};
+enum status registry_hold_domain(struct registry *registry, uint64_t space, uint64_t name,
+                                 enum registry_hold how) MUST_USE;
+/* Gives up one hold of ours. */
+void registry_release_domain(struct registry *registry, uint64_t space, uint64_t name);
+
 /* A process holds the slot, as far as the file says: a dead one may not have been noticed yet. */
 bool registry_slot_is_used(const struct registry *registry, uint32_t slot);
 /* How many processes hold slots. */

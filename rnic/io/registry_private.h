@@ -1,5 +1,5 @@
 /* The registry's file, for registry.c (the file, slots), registry_lock.c, claims.c (services),
- * wills.c (what the dead owe) and steering.c (sockets).
+ * domains.c (of XRC), wills.c (what the dead owe) and steering.c (sockets).
  *
  * A process may be killed between any two writes. So what the file says of a slot counts only while
  * the slot's life lock is held, and every reader tolerates half-made entries: a claim becomes valid
@@ -17,8 +17,9 @@
 #include "rnic/io/udp.h"
 
 #define REGISTRY_MAGIC   UINT64_C(0x5765697252656731) /* "WeirReg1" */
-#define REGISTRY_VERSION 3u
+#define REGISTRY_VERSION 4u
 #define REGISTRY_CLAIMS  4096u
+#define REGISTRY_DOMAINS 1024u
 #define REGISTRY_COOKIE  16u
 #define REGISTRY_NAME    256u /* bytes of a path */
 
@@ -37,6 +38,12 @@ struct registry_claim {
     uint64_t stamp; /* order of release, for reuse */
     struct registry_name name;
     bool reuse;
+};
+
+struct registry_domain {
+    uint32_t is_used;
+    uint32_t slot;
+    uint64_t space, name;
 };
 
 struct registry_slot {
@@ -77,6 +84,7 @@ struct registry_file {
     struct registry_group groups[UDP_FAMILY_COUNT];
     struct registry_slot slots[REGISTRY_SLOTS];
     struct registry_claim claims[REGISTRY_CLAIMS];
+    struct registry_domain domains[REGISTRY_DOMAINS];
 };
 
 struct registry {
@@ -128,6 +136,9 @@ uint32_t registry_bury_dead(struct registry *registry);
 bool claims_is_listening(const struct registry_claim *claim);
 /* Locked. */
 void claims_forget_slot(struct registry *registry, uint32_t slot);
+
+/* domains.c: locked. */
+void domains_forget_slot(struct registry *registry, uint32_t slot);
 
 /* registry_sweep.c */
 

@@ -543,6 +543,31 @@ static void a_taken_name_is_passed_over(void **state)
     rmdir(path);
 }
 
+/* A domain is open as long as a living process holds it; each process holds it for itself. */
+static void shared_domains(void **state)
+{
+    struct registry *one = open_registry(state), *two = open_registry(state);
+    assert_int_equal(registry_hold_domain(one, 1, 7, REGISTRY_HOLD_OPEN), STATUS_NOT_FOUND);
+    assert_int_equal(registry_hold_domain(one, 1, 7, REGISTRY_HOLD_NEW), STATUS_OK);
+    assert_int_equal(registry_hold_domain(two, 1, 7, REGISTRY_HOLD_NEW), STATUS_IN_USE);
+    assert_int_equal(registry_hold_domain(two, 1, 8, REGISTRY_HOLD_OPEN), STATUS_NOT_FOUND);
+    assert_int_equal(registry_hold_domain(two, 2, 7, REGISTRY_HOLD_OPEN), STATUS_NOT_FOUND);
+    assert_int_equal(registry_hold_domain(two, 1, 7, REGISTRY_HOLD_OPEN), STATUS_OK);
+    registry_release_domain(one, 1, 7);
+    assert_int_equal(registry_hold_domain(one, 1, 7, REGISTRY_HOLD_NEW), STATUS_IN_USE);
+    registry_close(two);
+    assert_int_equal(registry_hold_domain(one, 1, 7, REGISTRY_HOLD_NEW), STATUS_OK);
+    registry_abandon(one); /* dead, and not buried */
+    struct registry *three = open_registry(state);
+    assert_int_equal(registry_hold_domain(three, 1, 7, REGISTRY_HOLD_OPEN), STATUS_NOT_FOUND);
+    for (uint64_t i = 0; i < REGISTRY_DOMAINS; i++) {
+        assert_int_equal(registry_hold_domain(three, 3, i, REGISTRY_HOLD_ANY), STATUS_OK);
+    }
+    assert_int_equal(registry_hold_domain(three, 4, 1, REGISTRY_HOLD_ANY), STATUS_FULL);
+    assert_int_equal(registry_hold_domain(NULL, 4, 1, REGISTRY_HOLD_ANY), STATUS_STATE);
+    registry_close(three);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -565,6 +590,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_taken_name_is_passed_over, setup, teardown),
         cmocka_unit_test_setup_teardown(search_waits_for_nobody, setup, teardown),
         cmocka_unit_test_setup_teardown(search_sees_whole_claims, setup, teardown),
+        cmocka_unit_test_setup_teardown(shared_domains, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
  * A domain belongs to a device and, where it was opened with a file, to that file's inode: opening
  * it again gives another handle of the same one, in other processes of the user and host too (how
  * requests get from one to the other: transport/relay). It ends with its last handle. The limit:
- * ibv_open_qp finds the targets of its own process only.
+ * ibv_open_qp finds the targets of its own process only. Who has a domain open is in the registry.
  *
  * Not here: shared receive queues of a domain (srq.c), creating queue pairs (qp.c).
  *
@@ -12,7 +12,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "rnic/io/loop.h"
+#include "rnic/io/registry.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
 
@@ -21,6 +24,7 @@ struct shared_domain {
     struct list_node node;
     struct engine *engine;
     struct xrc_domain domain;
+    int file; /* ours, so that no other gets its inode; -1: none */
     uint32_t handles;
     struct list targets; /* struct soft_qp: every handle of every target */
 };
@@ -45,26 +49,74 @@ static struct shared_domain *find_domain(const struct engine *engine, const stru
     return NULL;
 }
 
-/* A new domain, or a handle more of one; NULL and errno. `file` is NULL for one without a file. */
-static struct shared_domain *acquire(struct engine *engine, const struct stat *file, int flags)
+static void let_go(const struct shared_domain *domain)
 {
-    struct shared_domain *domain = file == NULL ? NULL : find_domain(engine, file);
+    registry_release_domain(loop_registry(domain->engine), domain->domain.space,
+                            domain->domain.name);
+}
+
+/* Among all processes; the error numbers are the kernel's. */
+static bool hold(const struct shared_domain *domain, int flags)
+{
+    bool creates = (flags & O_CREAT) != 0, excludes = (flags & O_EXCL) != 0;
+    enum registry_hold how = !creates   ? REGISTRY_HOLD_OPEN
+                             : excludes ? REGISTRY_HOLD_NEW
+                                        : REGISTRY_HOLD_ANY;
+    enum status status = registry_hold_domain(loop_registry(domain->engine), domain->domain.space,
+                                              domain->domain.name, how);
+    if (status == STATUS_OK && excludes && !creates) {
+        let_go(domain);
+        status = STATUS_IN_USE;
+    }
+    errno = status == STATUS_IN_USE      ? EINVAL
+            : status == STATUS_NOT_FOUND ? EAGAIN
+                                         : errno_of(status);
+    return status == STATUS_OK;
+}
+
+/* NULL and errno. `file` is -1 for one without a file. */
+static struct shared_domain *create(struct engine *engine, int file, const struct stat *facts,
+                                    int flags)
+{
+    struct shared_domain *domain = calloc(1, sizeof *domain);
+    if (domain == NULL) {
+        return NULL;
+    }
+    domain->engine = engine;
+    domain->file = -1;
+    list_init(&domain->targets);
+    if (file == -1) {
+        domain->domain = device_allocate_xrc_domain(engine->device);
+        return domain;
+    }
+    domain->domain = name_of(facts);
+    domain->file = fcntl(file, F_DUPFD_CLOEXEC, 0);
+    if (domain->file < 0 || !hold(domain, flags)) {
+        int error = errno;
+        if (domain->file >= 0) {
+            close(domain->file);
+        }
+        free(domain);
+        errno = error;
+        return NULL;
+    }
+    return domain;
+}
+
+/* A new domain, or a handle more of one; NULL and errno. */
+static struct shared_domain *acquire(struct engine *engine, int file, const struct stat *facts,
+                                     int flags)
+{
+    struct shared_domain *domain = file == -1 ? NULL : find_domain(engine, facts);
     if (domain != NULL && (flags & O_EXCL) != 0) {
         errno = EINVAL;
         return NULL;
     }
-    if (domain == NULL && file != NULL && (flags & O_CREAT) == 0) {
-        errno = EAGAIN; /* as the kernel has it: nobody has opened it yet */
-        return NULL;
-    }
     if (domain == NULL) {
-        domain = calloc(1, sizeof *domain);
+        domain = create(engine, file, facts, flags);
         if (domain == NULL) {
             return NULL;
         }
-        domain->engine = engine;
-        domain->domain = file == NULL ? device_allocate_xrc_domain(engine->device) : name_of(file);
-        list_init(&domain->targets);
         list_append(&domains, &domain->node);
     }
     domain->handles++;
@@ -73,10 +125,15 @@ static struct shared_domain *acquire(struct engine *engine, const struct stat *f
 
 static void release(struct shared_domain *domain)
 {
-    if (--domain->handles == 0) {
-        list_remove(&domain->node);
-        free(domain);
+    if (--domain->handles > 0) {
+        return;
     }
+    if (domain->file >= 0) {
+        let_go(domain);
+        close(domain->file);
+    }
+    list_remove(&domain->node);
+    free(domain);
 }
 
 struct ibv_xrcd *xrc_open_domain(struct ibv_context *context, struct ibv_xrcd_init_attr *attributes)
@@ -86,9 +143,8 @@ struct ibv_xrcd *xrc_open_domain(struct ibv_context *context, struct ibv_xrcd_in
         errno = (attributes->comp_mask & ~known) != 0 ? EOPNOTSUPP : EINVAL;
         return NULL;
     }
-    struct stat file;
-    bool has_file = attributes->fd != -1;
-    if (has_file && fstat(attributes->fd, &file) != 0) {
+    struct stat facts;
+    if (attributes->fd != -1 && fstat(attributes->fd, &facts) != 0) {
         return NULL;
     }
     struct soft_xrcd *handle = calloc(1, sizeof *handle);
@@ -97,7 +153,7 @@ struct ibv_xrcd *xrc_open_domain(struct ibv_context *context, struct ibv_xrcd_in
     }
     struct engine *engine = context_engine(context);
     engine_lock(engine);
-    handle->shared = acquire(engine, has_file ? &file : NULL, attributes->oflags);
+    handle->shared = acquire(engine, attributes->fd, &facts, attributes->oflags);
     engine_unlock(engine);
     if (handle->shared == NULL) {
         int error = errno;
@@ -164,6 +220,16 @@ bool xrc_remove_target(struct soft_qp *qp)
     return other == NULL;
 }
 
+/* Why there is no target of that number. */
+static enum status refusal(struct engine *engine, uint32_t number)
+{
+    struct registry *registry = loop_registry(engine);
+    uint32_t slot = registry_slot_of_qpn((struct qpn){number});
+    bool elsewhere = registry != NULL && slot != registry_slot(registry) &&
+                     registry_slot_is_used(registry, slot);
+    return elsewhere ? STATUS_UNSUPPORTED : STATUS_INVALID;
+}
+
 /* Events of the target go to the handle that is older. */
 struct ibv_qp *xrc_open_target(struct ibv_context *context, struct ibv_qp_open_attr *attributes)
 {
@@ -194,7 +260,7 @@ struct ibv_qp *xrc_open_target(struct ibv_context *context, struct ibv_qp_open_a
     engine_unlock(qp->engine);
     if (other == NULL) {
         qp_free(qp);
-        return errno_null(STATUS_INVALID);
+        return errno_null(refusal(context_engine(context), attributes->qp_num));
     }
     qp_announce(qp);
     return &qp->extended.qp_base;

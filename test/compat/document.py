@@ -31,8 +31,6 @@ ABSENT = """
 - `raw_ethernet_bw` and its kin (perftest), flow steering and RSS tests: they send and receive whole Ethernet frames, which only a NIC or the
   kernel's raw sockets can give.
 - qperf's `xrc_` tests: Debian's binary is built without them ("bad test", although its help lists them).
-- `ibv_xsrq_pingpong` with several clients (`-c 3`): the server sends a client's messages through the other clients' target queue pairs, so the processes
-  must share one XRC domain. Ours is one process's: the message is refused (remote invalid request). To be done.
 - `ibv_rc_pingpong -t -e`: takes an event for a completion that it has polled already, and then calls the empty queue an error. The verbs allow
   such events on every device.
 - fio's `send` with a receiver slower than the sender: fio's server accepts with an RNR retry count of 0, so the first message without a receive ends

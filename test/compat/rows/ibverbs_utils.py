@@ -1,7 +1,8 @@
 """ibverbs-utils: the pingpongs, and the programs that list devices."""
+import re
 import time
 
-from model import Evidence, Failed, Row, above, line, proof, wire
+from model import Check, Evidence, Failed, Row, above, line, proof, wire
 from stage import run_quietly
 
 GROUP = "ibverbs-utils"
@@ -27,12 +28,22 @@ def short(arguments, bytes_each=4096, quick=False):
     return pingpong(f"{arguments} -n 20", 20, bytes_each, quick, valgrind=True)
 
 
-def xrc_pingpong(arguments, messages=5, size=4096, quick=False):
-    """Each end has sending and receiving queue pairs on one shared receive queue."""
+def everyone(pattern):
+    """Each command's output has such a line."""
+    def test(evidence):
+        for output in evidence.outputs:
+            if not re.search(pattern, output.text, re.MULTILINE):
+                raise Failed(f"no line like '{pattern}' from {output.command}")
+    return Check(f"\"{pattern.strip('^$')}\" from each", test)
+
+
+def xrc_pingpong(arguments, messages=5, size=4096, quick=False, clients=1):
+    """Each end has sending and receiving queue pairs on one shared receive queue. Of several
+    clients, the messages of one go through the others' receiving queue pairs."""
     command = f"ibv_{arguments}"
-    return Row(arguments, [command, f"{command} localhost"],
-               [line("^success$"), wire(2 * messages * size)], quick=quick,
-               valgrind="-n" not in arguments)
+    return Row(arguments, [command] + clients * [f"{command} localhost"],
+               [everyone("^success$"), wire(2 * clients * messages * size)], ready="start",
+               quick=quick, valgrind="-n" not in arguments)
 
 
 def asyncwatch(stage):
@@ -97,4 +108,6 @@ ROWS = [
     xrc_pingpong("xsrq_pingpong"),
     xrc_pingpong("xsrq_pingpong -g 0 -e"),
     xrc_pingpong("xsrq_pingpong -g 0 -o -n 100 -s 65536", 100, 65536),
+    xrc_pingpong("xsrq_pingpong -g 0 -c 3", clients=3, quick=True),
+    xrc_pingpong("xsrq_pingpong -g 0 -c 3 -e -n 100 -s 65536", 100, 65536, clients=3),
 ]

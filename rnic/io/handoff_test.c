@@ -1,0 +1,202 @@
+/* What processes hand to each other. Both ends stand in this process: each has a slot of one
+ * registry, in a temporary file. */
+#include "rnic/io/handoff.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "rnic/io/clock.h"
+#include "rnic/io/registry_private.h"
+
+#define ENDS 3u
+
+struct end {
+    struct handoff_relay_receiver receiver;
+    struct registry *registry;
+    struct handoff *handoff;
+    uint32_t heard, from;
+    uint64_t latest; /* life: the tests number messages by it */
+    uint8_t bytes[64];
+    uint32_t length;
+};
+
+struct fixture {
+    char path[64];
+    struct end ends[ENDS];
+    struct udp_receiver packets;
+    uint32_t packet_count;
+};
+
+static void hear(struct handoff_relay_receiver *receiver, uint32_t from,
+                 const struct relay_message *message, const uint8_t *bytes, uint32_t length)
+{
+    struct end *end = (struct end *)receiver;
+    assert_true(end->heard == 0 || message->life > end->latest); /* in order */
+    end->heard++;
+    end->from = from;
+    end->latest = message->life;
+    end->length = length;
+    memcpy(end->bytes, bytes, length < sizeof end->bytes ? length : sizeof end->bytes);
+}
+
+static void count_packets(struct udp_receiver *receiver, const struct udp_datagrams *datagrams)
+{
+    (void)datagrams;
+    struct fixture *fixture =
+        (struct fixture *)((uint8_t *)receiver - offsetof(struct fixture, packets));
+    fixture->packet_count++;
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    snprintf(fixture->path, sizeof fixture->path, "/tmp/weir-handoff-test-%ld", (long)getpid());
+    unlink(fixture->path);
+    fixture->packets.receive = count_packets;
+    for (uint32_t i = 0; i < ENDS; i++) {
+        struct end *end = &fixture->ends[i];
+        assert_int_equal(registry_open(fixture->path, &end->registry), STATUS_OK);
+        assert_int_equal(handoff_create(end->registry, &end->handoff), STATUS_OK);
+        end->receiver.receive = hear;
+        handoff_set_relay_receiver(end->handoff, &end->receiver);
+    }
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    for (uint32_t i = 0; i < ENDS; i++) {
+        handoff_destroy(fixture->ends[i].handoff);
+        registry_close(fixture->ends[i].registry);
+    }
+    unlink(fixture->path);
+    free(fixture);
+    return 0;
+}
+
+static enum status tell(struct fixture *fixture, uint32_t to, uint64_t number)
+{
+    static const uint8_t bytes[4096] = "payload";
+    struct relay_message message = {.kind = RELAY_REQUEST, .life = number};
+    return handoff_send_relayed(fixture->ends[0].handoff, clock_now(),
+                                registry_slot(fixture->ends[to].registry), &message, bytes,
+                                sizeof bytes);
+}
+
+static void listen_to_all(struct fixture *fixture, uint32_t index)
+{
+    while (handoff_receive(fixture->ends[index].handoff, &fixture->packets) > 0) {
+    }
+}
+
+static void test_message_arrives_whole(void **state)
+{
+    struct fixture *fixture = *state;
+    struct end *end = &fixture->ends[1];
+    assert_int_equal(tell(fixture, 1, 1), STATUS_OK);
+    listen_to_all(fixture, 1);
+    assert_int_equal(end->heard, 0); /* with the flush, behind the packets */
+    assert_true(handoff_flush(fixture->ends[0].handoff, clock_now()));
+    listen_to_all(fixture, 1);
+    assert_int_equal(end->heard, 1);
+    assert_int_equal(end->from, registry_slot(fixture->ends[0].registry));
+    assert_int_equal(end->length, 4096);
+    assert_string_equal((char *)end->bytes, "payload");
+    assert_int_equal(fixture->packet_count, 0);
+}
+
+/* The kernel lets few wait. */
+static void test_full_receiver_keeps_nobody_else_waiting(void **state)
+{
+    struct fixture *fixture = *state;
+    struct handoff *handoff = fixture->ends[0].handoff;
+    uint64_t number = 0;
+    struct instant now = clock_now();
+    do {
+        assert_int_equal(tell(fixture, 1, ++number), STATUS_OK);
+    } while (number < 500 && handoff_flush(handoff, now));
+    assert_true(number < 500);
+    assert_int_equal(tell(fixture, 2, 1), STATUS_OK);
+    assert_false(handoff_flush(handoff, now));
+    listen_to_all(fixture, 2);
+    assert_int_equal(fixture->ends[2].heard, 1);
+    listen_to_all(fixture, 1);
+    assert_true(handoff_flush(handoff, now));
+    listen_to_all(fixture, 1);
+    assert_int_equal(fixture->ends[1].heard, number);
+    assert_int_equal(handoff_counters(handoff)->dropped, 0);
+}
+
+static void test_what_waits_too_long_is_dropped(void **state)
+{
+    struct fixture *fixture = *state;
+    struct handoff *handoff = fixture->ends[0].handoff;
+    uint64_t number = 0;
+    struct instant now = clock_now();
+    do {
+        assert_int_equal(tell(fixture, 1, ++number), STATUS_OK);
+    } while (handoff_flush(handoff, now));
+    assert_true(handoff_flush(handoff, instant_after(clock_now(), UINT64_C(1000000000))));
+    assert_int_equal(handoff_counters(handoff)->dropped, 1);
+}
+
+static void test_dead_receiver_is_told_of(void **state)
+{
+    struct fixture *fixture = *state;
+    handoff_destroy(
+        fixture->ends[1].handoff); /* its slot is held still, as if nobody had noticed */
+    fixture->ends[1].handoff = NULL;
+    assert_int_equal(tell(fixture, 1, 1), STATUS_OK);
+    assert_true(handoff_flush(fixture->ends[0].handoff, clock_now()));
+    assert_int_equal(tell(fixture, 1, 2), STATUS_CLOSED);
+    assert_int_equal(tell(fixture, 2, 1), STATUS_OK);
+}
+
+/* To end 1, from a socket of nobody's. */
+static void test_malformed_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t length = sizeof name;
+    uint8_t bytes[1024];
+    int stranger = socket(AF_UNIX, SOCK_DGRAM, 0);
+    assert_int_equal(getsockname(handoff_descriptor(fixture->ends[1].handoff),
+                                 (struct sockaddr *)&name, &length),
+                     0);
+    for (uint32_t i = 0; i < sizeof bytes; i += 13) {
+        memset(bytes, (int)i, sizeof bytes);
+        assert_int_equal(sendto(stranger, bytes, i, 0, (struct sockaddr *)&name, length), i);
+        listen_to_all(fixture, 1);
+        assert_int_equal(handoff_receive(fixture->ends[1].handoff, &fixture->packets), 0);
+    }
+    close(stranger);
+    assert_int_equal(fixture->ends[1].heard, 0);
+    assert_int_equal(fixture->packet_count, 0);
+    assert_true(handoff_counters(fixture->ends[1].handoff)->refused > 70);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_message_arrives_whole),
+        TEST(test_full_receiver_keeps_nobody_else_waiting),
+        TEST(test_what_waits_too_long_is_dropped),
+        TEST(test_dead_receiver_is_told_of),
+        TEST(test_malformed_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
