@@ -17,6 +17,7 @@ from model import Failed
 HOST = {4: "10.77.0.1", 6: "fd77::1"}
 GUEST = {4: "10.77.0.2", 6: "fd77::2"}
 PREFIX = {4: 24, 6: 64}
+GROUP = {4: "239.77.0.1", 6: "ff0e::77:1"}  # for multicast
 TAP = "interop0"
 
 # A link's MTU for a RoCE MTU: rxe and rdma_cm take the largest that fits. IPv6 demands 1,280 of every link.
@@ -126,16 +127,16 @@ class Lab:
         return "\n".join(f"{number} {packed(gid)}" for number, gid in table)
 
     def impair(self, name):
-        """netem on the guest's interface for what it sends, on an ifb behind it for what it receives: the
+        """netem on the guest's interface for what it sends, on an ifb (`back`) behind it for what it receives: the
         host's kernel need not know netem."""
-        script = "tc qdisc del dev eth0 root; tc qdisc del dev eth0 ingress; ip link del ifb0; true"
+        self.guest.run("tc qdisc del dev eth0 root; tc qdisc del dev eth0 ingress; ip link del back; true")
         if name:
             netem = IMPAIRMENTS[name]
-            script = (f"ip link add ifb0 type ifb && ip link set ifb0 up mtu {self.link_mtu}"
-                      " && tc qdisc add dev eth0 ingress && tc filter add dev eth0 parent ffff: matchall"
-                      " action mirred egress redirect dev ifb0"
-                      f" && tc qdisc add dev ifb0 root netem {netem} && tc qdisc add dev eth0 root netem {netem}")
-        self.guest.run(script)
+            self.guest.run(
+                f"ip link add back type ifb && ip link set back up mtu {self.link_mtu}"
+                " && tc qdisc add dev eth0 ingress && tc filter add dev eth0 parent ffff: matchall"
+                " action mirred egress redirect dev back"
+                f" && tc qdisc add dev back root netem {netem} && tc qdisc add dev eth0 root netem {netem}")
         self.impaired = name
 
     def bytes_carried(self):

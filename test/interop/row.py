@@ -12,12 +12,17 @@ import time
 
 import lab as lab_module
 from model import Evidence, Failed, Skipped, shorten
-from stage import REFUSED, Stage, tcp_listeners
+from stage import REFUSED, Stage
 
 ROLES = ("serve", "connect")  # what our RNIC does
 FAMILIES = (4, 6)
 MTUS = (256, 1024, 4096)
-TCP_WAIT = 'until cat /proc/net/tcp /proc/net/tcp6 | grep -q " 0A "; do usleep 20000; done'
+# What a client says when the server is not there yet; of datagrams, SIDR's
+# status 1: no such service.
+NOT_YET = REFUSED + r"|RDMA_CM_EVENT_UNREACHABLE, error: 1$"
+# For a server to be ready. Group addresses: 01:00:5e is IPv4's, 33:33:00:77 that of lab.GROUP.
+WAITS = {"tcp": 'until cat /proc/net/tcp /proc/net/tcp6 | grep -q " 0A "; do sleep 0.02; done',
+         "member": 'until grep -q -e 01005e4d0001 -e 333300770001 /proc/net/dev_mcast; do sleep 0.02; done'}
 
 
 @dataclasses.dataclass
@@ -25,8 +30,8 @@ class Row:
     """In the commands {address} is the server's address, {control} its IPv4 address (for what is agreed over TCP),
     {own} the address of the end that runs it, {gid} the index of its GID, {mtu} the RoCE MTU (without it in a
     command, the link's MTU alone decides), {family} 4 or 6, {own_programs} where those of this folder are.
-    `ready` says when the server is: "tcp" once it listens, "cm" never (the client asks again while it is refused), a
-    regular expression once its output has it. `body(scene)` plays the row by itself, where two commands are not
+    `ready` says when the server is: "tcp" once it listens, "member" once it is in a multicast group, "cm" never (the
+    client asks again while it is refused). `body(scene)` plays the row by itself, where two commands are not
     enough; it returns an Evidence, or None when it has proven all, or raises Failed. `wire`: so many bytes
     crossed the link."""
     name: str
@@ -87,33 +92,26 @@ class HostEnd:
     def __init__(self, lab, stage):
         self.stage, self.address, self.gids = stage, lab_module.HOST, lab.host_gids
         self.folder, self.own_programs = stage.folder, f"{stage.settings['build']}/test/interop"
+        self.weir = stage.weir()
 
-    def start(self, command):
+    def start(self, command, native=False):
         """A word of the shell makes it the shell's: it is that on the other end always."""
-        return self.stage.start(f"sh -c {shlex.quote(command)}" if re.search(r"[;&|<>$]", command) else command)
-
-    def wait_tcp(self, process):
-        self.stage.wait_until(lambda: tcp_listeners() > 0, "a listening socket", process)
+        return self.stage.start(f"sh -c {shlex.quote(command)}" if re.search(r"[;&|<>$]", command) else command,
+                                native=native)
 
 
 class GuestEnd:
     """Programs on rdma-core and rxe."""
     name = "rxe"
-    folder, own_programs = "/tmp", "/bin"
+    folder, own_programs, weir = "/tmp", "/bin", "weir"
 
     def __init__(self, lab, stage):
         self.stage, self.guest, self.address, self.gids = stage, lab.guest, lab_module.GUEST, lab.guest_gids
 
-    def start(self, command):
+    def start(self, command, native=True):
         started = self.guest.start(command)
         self.stage.processes.append(started)
         return started
-
-    def wait_tcp(self, process):
-        waiting = self.guest.start(TCP_WAIT)
-        self.stage.processes.append(waiting)
-        self.stage.wait_until(lambda: not waiting.running() or not process.running(), "a listening socket", process)
-        waiting.stop()
 
 
 class Scene:
@@ -132,6 +130,7 @@ class Scene:
         family = self.cell.family
         words = {"address": self.server.address[family], "control": self.server.address[4],
                  "own": end.address[family], "gid": end.gids.get(family), "mtu": self.cell.mtu, "family": family,
+                 "group": lab_module.GROUP[family],
                  "own_programs": end.own_programs}
         return re.sub(r"\{(%s)\}" % "|".join(words), lambda match: str(words[match.group(1)]), command)
 
@@ -144,18 +143,22 @@ class Scene:
     def start_server(self, command, ready):
         """Started, and ready as far as can be told from outside."""
         server = self.start(self.server, command)
-        if ready == "tcp":
-            self.server.wait_tcp(server)
-        elif ready not in ("", "cm"):
-            self.stage.wait_until(lambda: re.search(ready, server.text(), re.MULTILINE), f"'{ready}'", server)
+        if ready != "cm":
+            self.wait_for(self.server, WAITS[ready], server)
         return server
+
+    def wait_for(self, end, shell_words, process):
+        """Until a shell at this end has found true what it looks for, or the process has ended."""
+        waiting = end.start(shell_words, native=True)
+        self.stage.wait_until(lambda: not waiting.running() or not process.running(), shell_words, process)
+        waiting.stop()
 
     def run_client(self, command, server):
         """By rdma_cm there is no telling from outside when a server listens: ask again while refused."""
         while True:
             client = self.start(self.client, command)
             status = self.wait(client)
-            if status != 0 and server.running() and re.search(REFUSED, client.text()):
+            if status != 0 and server.running() and re.search(NOT_YET, client.text(), re.MULTILINE):
                 time.sleep(0.05)
                 continue
             return client, status
@@ -163,7 +166,7 @@ class Scene:
     def said(self):
         """What both ends have printed, for who has to find out."""
         return "\n".join(f"--- {process.command}\n{shorten(process.text(), 25)}" for process in self.stage.processes
-                         if process.command != TCP_WAIT)
+                         if "until " not in process.command)
 
     def close(self):
         try:

@@ -48,6 +48,7 @@ def parse():
     parser.add_argument("--accelerator", choices=["auto", "kvm", "tcg"], default="auto", help="qemu's")
     parser.add_argument("--cache", metavar="DIR", default=os.path.join(HERE, "..", "..", ".cache", "interop"),
                         help="where the guest's image is kept")
+    parser.add_argument("--capture", metavar="FILE", help="what crosses the link, by tcpdump")
     parser.add_argument("--json", metavar="FILE", help="results for other programs")
     return parser.parse_args()
 
@@ -63,9 +64,9 @@ def chosen(arguments, rows_and_cells):
 
 
 def short_form(number, row, cells):
-    """row.short cells, taken in turn so that together the rows go round roles, versions and MTUs."""
-    step = max(1, len(cells) // max(1, row.short))
-    return [cells[(number * 5 + turn * (step + 1)) % len(cells)] for turn in range(min(row.short, len(cells)))]
+    """row.short of its cells, taken in turn: the rows together go round roles, versions and MTUs. (7 has no divisor
+    in common with the 12 or 10 cells of a row, so that each is met.)"""
+    return [cells[(number + turn) * 7 % len(cells)] for turn in range(min(row.short, len(cells)))]
 
 
 def settings_of(arguments):
@@ -114,6 +115,9 @@ def start(arguments):
     except (Failed, image.NoImage) as failure:
         lab.close()
         no_guest(failure)
+    if arguments.capture:
+        subprocess.Popen(["tcpdump", "-Z", "root", "-U", "-i", lab_module.TAP, "-w", arguments.capture, "port", "4791"],
+                         stderr=subprocess.DEVNULL)
     print(f"The guest is up after {lab.guest.uptime} s ({lab.guest.accelerator}):"
           f" {lab.guest.run('uname -sr').strip()}, rdma-core as on this machine")
     return lab

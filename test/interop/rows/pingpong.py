@@ -1,23 +1,39 @@
 """The pingpongs of ibverbs-utils: connected over TCP (their servers hear IPv4 alone), data compared by -c."""
-from model import line
-from row import MTUS, Row
+from model import Failed, line
+from row import Row
 
 GROUP = "pingpong"
 
 
-def pingpong(program, iterations=300, size=4096, options="", **more):
+def pingpong(program, iterations=200, size=4096, options="-m {mtu}", **more):
     """Both ends print how many iterations took how long; -c compares every byte that arrives."""
     common = f"ibv_{program} -g {{gid}} -n {iterations} -s {size} -c {options}".strip()
-    if more.get("mtus", MTUS) == MTUS:
-        common += " -m {mtu}"
+    shown = options.replace("-m {mtu}", "").strip()
     done = rf"^{iterations} iters in [0-9.]+ seconds"
-    return Row(f"{program} -s {size} {options}".strip(), common, f"{common} {{control}}",
+    return Row(f"{program} -s {size} {shown}".strip(), common, f"{common} {{control}}",
                [line(done, where=0), line(done)], ready="tcp", wire=2 * iterations * size, **more)
 
 
+def no_xrc(scene):
+    """rxe has no XRC. When it gets it, this row fails, and the real one is to be written."""
+    started = scene.start(scene.guest, "ibv_xsrq_pingpong -g {gid}")
+    if scene.wait(started) == 0 or "XRC" not in started.text().upper():
+        raise Failed("ibv_xsrq_pingpong was not refused in the guest")
+
+
 ROWS = [
-    pingpong("rc_pingpong"),
-    pingpong("rc_pingpong", options="-e"),
+    pingpong("rc_pingpong", short=2),
+    pingpong("rc_pingpong", options="-e -m {mtu}"),
     pingpong("rc_pingpong", size=1),
     pingpong("rc_pingpong", 20, size=100001),
+    pingpong("uc_pingpong"),
+    pingpong("uc_pingpong", options="-e -m {mtu}", short=0),
+    pingpong("ud_pingpong", size=200, options=""),  # which has no -m: the link's MTU decides
+    pingpong("ud_pingpong", size=199, options="-e", short=0),
+    pingpong("srq_pingpong", options="-m {mtu}"),
+    pingpong("srq_pingpong", options="-e -m {mtu}", short=0),
+    *[pingpong("rc_pingpong", 100, impairment=name, mtus=(1024,), timeout_s=60, short=1 if name == "everything" else 0)
+      for name in ("loss", "reorder", "duplicate", "everything")],
+    pingpong("srq_pingpong", 50, impairment="everything", mtus=(1024,), timeout_s=60, short=0),
+    Row("xsrq_pingpong: rxe has no XRC", body=no_xrc, roles=("connect",), families=(4,), mtus=(1024,), wire=0, short=0),
 ]

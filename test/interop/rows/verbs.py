@@ -1,0 +1,23 @@
+"""The suite's own verbs programs: operations that no program of the distribution proves byte by byte."""
+from model import line
+from row import Row
+
+GROUP = "verbs"
+
+
+def own(program, options, proof, **more):
+    command = f"{{own_programs}}/{program} -g {{gid}} -m {{mtu}} {options}".strip()
+    return Row(f"{program} {options}".strip(), command, f"{command} {{control}}",
+               [line(proof, where=0), line(proof)], ready="tcp", **more)
+
+
+RC = "data: 175 operations right"
+UC = "data: 102 operations right"
+
+ROWS = [
+    own("data", "-t rc", RC, short=3, wire=10 << 20, timeout_s=60),
+    own("data", "-t uc", UC, wire=1 << 18, timeout_s=60),
+    own("windows", "", "windows: all right"),
+    *[own("data", "-t rc", RC, impairment=name, timeout_s=150, short=0, wire=10 << 20)
+      for name in ("loss", "reorder", "duplicate", "everything")],
+]
