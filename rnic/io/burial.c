@@ -7,10 +7,10 @@
 #include "rnic/io/clock.h"
 #include "rnic/io/registry_private.h"
 
-/* The file is closed just before the lock on it goes, so the first looks may come too early. */
-#define LOOKS          4u
+/* The file is closed just before the lock on it goes, so the first looks may come too early: after
+ * 1, 4, 16, 64 and 256 ms more. */
+#define LOOKS          5u
 #define FIRST_LOOK_NS  1000000u
-#define NEXT_LOOK_NS   20000000u
 #define SEARCH_NS      UINT64_C(1000000000)
 #define LOCKED_WAIT_NS 5000000u
 
@@ -162,7 +162,9 @@ static void look(struct burial *burial, struct instant now)
         return;
     }
     burial->looks++;
-    burial->next_look = burial->looks < LOOKS ? instant_after(now, NEXT_LOOK_NS) : INSTANT_NEVER;
+    burial->next_look = burial->looks < LOOKS
+                            ? instant_after(now, FIRST_LOOK_NS << 2 * burial->looks)
+                            : INSTANT_NEVER;
 }
 
 /* One process's search does for all that were told of a death some time before it began. */
