@@ -27,7 +27,7 @@ def matches(row, *words):
 
 
 def judge(lines, document=DOCUMENT):
-    """(number of cases played, complaints)"""
+    """(number of cases played, complaints) of what the leading end has printed."""
     played, seen = [], {}
     for line in lines:
         words = line.split()
@@ -37,6 +37,9 @@ def judge(lines, document=DOCUMENT):
             seen[tuple(words[1:6])] = words[6]
     rows = listed(document)
     complaints = unexpected(rows, seen)
+    told = sum(line.startswith("differs ") for line in lines)
+    if not played or lines[-1].strip() != f"{told} differences":
+        complaints.append(f"the tour broke off after {len(played)} cases")
     for row in rows:
         complaints += gone(row, played, seen)
     return len(played), complaints
