@@ -1,7 +1,7 @@
 /* Time and packets out: doorbells, timers, then turns.
  *
- * Fair: queue pairs with something to send stand in one line; each in turn sends a burst and goes
- * to the end. Management comes first, it is rare and short. */
+ * Fair: queue pairs with something to send stand in one line; each in turn sends a burst, or finds
+ * no room towards its peer, and goes to the end. Management comes first, it is rare and short. */
 #include "rnic/base/container.h"
 #include "rnic/device/device_private.h"
 
@@ -47,18 +47,27 @@ static void expire_timers(struct device *device, struct instant now)
 static bool take_turns(struct device *device, struct instant now, uint32_t budget)
 {
     struct list *active = &device->environment.active;
+    const struct qp *first_refused = NULL; /* since something was sent */
     uint32_t sent = 0;
     if (!management_transmit(&device->management, &device->environment, &sent)) {
         return true;
     }
     while (sent < budget && !list_is_empty(active)) {
         struct qp *qp = CONTAINER_OF(list_pop_first(active), struct qp, active);
+        if (qp == first_refused) {
+            list_prepend(active, &qp->active);
+            return true; /* all that are left were refused */
+        }
         uint32_t left = budget - sent;
         uint32_t packets;
         enum step step =
             qp_transmit(qp, now, left < BURST_PACKETS ? left : BURST_PACKETS, &packets);
         sent += packets;
-        if (step == STEP_FULL) {
+        first_refused = packets > 0 ? NULL : first_refused;
+        if (step == STEP_FULL && device->environment.sink->others_may_go) {
+            qp_schedule(qp);
+            first_refused = first_refused == NULL ? qp : first_refused;
+        } else if (step == STEP_FULL) {
             if (!list_node_is_linked(&qp->active)) {
                 list_prepend(active, &qp->active); /* its turn is not over */
             }

@@ -13,6 +13,7 @@
 #include "rnic/io/registry_private.h"
 
 #define HANDOFF_MAGIC  0x57656972u
+#define WAKE_MAGIC     0x57616b65u /* a datagram of nothing else */
 #define RECEIVE_BUDGET 16u
 #define BYTES_MAX      65536u
 #define KEPT_MAX       512u
@@ -226,6 +227,16 @@ enum status handoff_send_relayed(struct handoff *handoff, struct instant now, ui
     return STATUS_OK;
 }
 
+void handoff_wake(struct handoff *handoff, uint32_t slot)
+{
+    uint32_t magic = WAKE_MAGIC;
+    struct sockaddr_un name;
+    socklen_t length = make_name(handoff->cookie, slot, &name);
+    ssize_t sent = sendto(handoff->descriptor, &magic, sizeof magic, MSG_DONTWAIT | MSG_NOSIGNAL,
+                          (struct sockaddr *)&name, length);
+    (void)sent; /* where its queue is full it does not sleep */
+}
+
 /* In order for each slot; who has no room keeps nobody else waiting. */
 bool handoff_flush(struct handoff *handoff, struct instant now)
 {
@@ -326,8 +337,10 @@ uint32_t handoff_receive(struct handoff *handoff, struct udp_receiver *receiver)
         if (length < 0) {
             break;
         }
-        if ((message.msg_flags & MSG_TRUNC) == 0 && is_same_user(&message) &&
-            take(handoff, &header, (size_t)length, receiver)) {
+        bool same_user = (message.msg_flags & MSG_TRUNC) == 0 && is_same_user(&message);
+        if (same_user && length == sizeof header.magic && header.magic == WAKE_MAGIC) {
+            handoff->counters.wake_ups++;
+        } else if (same_user && take(handoff, &header, (size_t)length, receiver)) {
             handoff->counters.packets_received += header.kind == HANDOFF_PACKETS;
             taken++;
         } else {

@@ -19,6 +19,7 @@ struct handoff_counters {
     uint64_t delayed;                        /* the peer's queue was full: kept */
     uint64_t dropped;                        /* ... for too long, or the peer is gone */
     uint64_t refused;                        /* of another user, or malformed */
+    uint64_t wake_ups;                       /* received */
 };
 
 enum status handoff_create(const struct registry *registry, struct handoff **ret_handoff) MUST_USE;
@@ -41,6 +42,8 @@ struct handoff_relay_receiver {
 /* None is set: such messages are refused. */
 void handoff_set_relay_receiver(struct handoff *handoff, struct handoff_relay_receiver *receiver);
 
+/* A process that sleeps looks into its inbox. */
+void handoff_wake(struct handoff *handoff, uint32_t slot);
 /* Tries again what is kept. False: some is left, come back soon. */
 bool handoff_flush(struct handoff *handoff, struct instant now);
 /* Reads what waits, without blocking; returns how many runs it passed on. */

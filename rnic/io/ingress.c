@@ -97,15 +97,12 @@ static enum packet_refusal check(struct ingress *ingress, const struct path *pat
     if (!roce_icrc_verify(&sender, &hint, bytes, body, roce_icrc_load(bytes + body), &ip)) {
         return REFUSED_ICRC;
     }
-    if (!gid_is_ipv4(&sender.local)) {
-        return REFUSED_NOT;
+    if (gid_is_ipv4(&sender.local) &&
+        (!ip.dont_fragment ||
+         !senders_believe(&ingress->senders, ingress->now, &sender.local, ip.identification))) {
+        return REFUSED_IDENTIFICATION;
     }
-    /* What fits just as expected needs no habit: it has the whole CRC-32 behind it. So who forges a
-     * habit for a Weir peer's address gains nothing. */
-    bool believed =
-        senders_believe(&ingress->senders, ingress->now, &sender.local, ip.identification);
-    bool as_expected = ip.identification == hint.identification;
-    return ip.dont_fragment && (believed || as_expected) ? REFUSED_NOT : REFUSED_IDENTIFICATION;
+    return REFUSED_NOT;
 }
 
 /* True: it was sound, and the device has it. */

@@ -1,17 +1,40 @@
 /* The engine's table: who may drive, what a turn is. */
 #include "rnic/io/loop.h"
 
+#include "rnic/base/container.h"
 #include "rnic/cm/cm.h"
 #include "rnic/device/device.h"
 #include "rnic/io/loop_private.h"
 
-#define SEND_BUDGET      64u
-#define SEND_ROUNDS      4u      /* in one turn, so that nobody is kept for long */
-#define OTHERS_NS        20000u  /* how often the sources that have been quiet are read */
-#define DELAYED_NS       200000u /* when a fault's delayed packets are let go */
-#define HANDOFF_RETRY_NS 50000u
-#define ARREARS_MAX      64u      /* reads for the sake of a timer that is due */
-#define BLOCKED_RETRY_NS 1000000u /* should no event tell that the kernel takes packets again */
+#define SEND_BUDGET       64u
+#define SEND_ROUNDS       4u     /* in one turn, so that nobody is kept for long */
+#define OTHERS_NS         20000u /* how often the sources that have been quiet are read */
+#define STALLED_NS        20000u /* a peer empties a full lane */
+#define LOCAL_BUDGET      256u
+#define LOCAL_ARREARS_MAX 16384u
+#define LOCAL_LATELY_NS   100000u /* then the sockets are the quiet ones */
+#define DELAYED_NS        200000u /* when a fault's delayed packets are let go */
+#define HANDOFF_RETRY_NS  50000u
+#define ARREARS_MAX       64u      /* reads for the sake of a timer that is due */
+#define BLOCKED_RETRY_NS  1000000u /* should no event tell that the kernel takes packets again */
+
+void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *arrival,
+                        const uint8_t *bytes, uint32_t length)
+{
+    struct loop *loop = CONTAINER_OF(receiver, struct loop, local);
+    device_receive(loop->engine.device, loop->ingress.now, arrival, bytes, length);
+}
+
+/* From processes of this host. True: so lately that the sockets can wait. */
+static bool receive_local(struct loop *loop, struct instant now, bool all)
+{
+    uint32_t budget = all ? LOCAL_ARREARS_MAX : LOCAL_BUDGET;
+    if (same_host_receive(loop->same_host, &loop->local, budget) > 0) {
+        loop->local_received = now;
+    }
+    return instant_elapsed_ns(loop->local_received, now) < LOCAL_LATELY_NS &&
+           instant_elapsed_ns(loop->others_read, now) < OTHERS_NS;
+}
 
 /* The busy family each time; the other and the hand-on socket now and then, for a system call each
  * is what polling costs. `all`: everything that has arrived. */
@@ -20,6 +43,9 @@ static void receive(struct loop *loop, struct instant now, bool all)
     struct udp *udp = loop->steering.udp;
     struct udp_receiver *receiver = &loop->ingress.receiver;
     loop->ingress.now = now;
+    if (receive_local(loop, now, all) && !all) {
+        return;
+    }
     uint32_t count = udp_receive(udp, loop->busy_family, receiver);
     for (uint32_t more = count; all && more > 0 && count < ARREARS_MAX; count += more) {
         more = udp_receive(udp, loop->busy_family, receiver);
@@ -46,7 +72,7 @@ static struct instant next_deadline(struct loop *loop, struct instant now)
     if (loop->blocked) {
         deadline = instant_earlier(deadline, instant_after(now, BLOCKED_RETRY_NS));
     } else if (loop->more) {
-        deadline = now;
+        deadline = loop->stalled ? instant_earlier(deadline, instant_after(now, STALLED_NS)) : now;
     } else if (udp_has_waiting(loop->steering.udp)) {
         deadline = instant_earlier(deadline, instant_after(now, DELAYED_NS));
     }
@@ -73,9 +99,10 @@ struct instant loop_turn(struct loop *loop, bool with_receive)
         }
         cm_advance(loop->engine.cm, now);
         loop->more = device_advance(loop->engine.device, now, SEND_BUDGET);
+        loop->stalled = !same_host_flush(loop->same_host);
         loop->blocked = !udp_flush(loop->steering.udp);
         loop_hear_complaints(loop, now);
-        if (!loop->more || loop->blocked) {
+        if (!loop->more || loop->blocked || loop->stalled) {
             break;
         }
         now = clock_now();

@@ -140,6 +140,12 @@ static enum status open_link(struct loop *loop)
     return status;
 }
 
+static bool memory_link_is_wanted(void)
+{
+    const char *link = secure_getenv("WEIR_LINK");
+    return link != NULL && strcmp(link, "memory") == 0;
+}
+
 static enum status open_links(struct loop *loop)
 {
     enum status status = open_registry(loop);
@@ -157,6 +163,18 @@ static enum status open_links(struct loop *loop)
     status = handoff_create(loop->registry, &loop->handoff);
     if (status != STATUS_OK) {
         snprintf(house.error, sizeof house.error, "no local socket: %s", strerror(errno));
+        return status;
+    }
+    struct same_host_config same_host = {
+        .registry = loop->registry,
+        .handoff = loop->handoff,
+        .otherwise = udp_sink(loop->steering.udp),
+        .seed = make_seed(),
+        .off = !memory_link_is_wanted(),
+    };
+    status = same_host_create(&same_host, &loop->same_host);
+    if (status != STATUS_OK) {
+        snprintf(house.error, sizeof house.error, "out of memory");
     }
     return status;
 }
@@ -189,7 +207,7 @@ static enum status create_engine(struct loop *loop)
     relays_init(&loop->relays, loop->registry, loop->handoff);
     struct device_config device = {
         .allocator = heap_allocator(),
-        .sink = udp_sink(loop->steering.udp),
+        .sink = same_host_sink(loop->same_host),
         .events = &loop->events,
         .relay_link = &loop->relays.link,
         .seed = seed,
@@ -278,6 +296,7 @@ static void destroy_loop(struct loop *loop)
     }
     cm_destroy(loop->engine.cm);
     device_destroy(loop->engine.device);
+    same_host_destroy(loop->same_host);
     handoff_destroy(loop->handoff);
     registry_close(loop->registry);
     if (loop->wake_descriptor >= 0) {
@@ -300,6 +319,7 @@ static enum status create_loop(struct loop **ret_loop)
     pthread_mutex_init(&loop->mutex, NULL);
     loop->engine.operations = &loop_operations;
     loop->events.raise = raise_event;
+    loop->local.receive = loop_receive_local;
     loop->wake_descriptor = -1;
     loop->address_descriptor = address_watch_open();
     enum status status = open_links(loop);
@@ -356,6 +376,7 @@ static void after_fork_in_child(void)
         loop->engine.operations = &dead_operations;
         groups_abandon(loop->groups);
         udp_abandon(loop->steering.udp);
+        same_host_abandon(loop->same_host);
         handoff_abandon(loop->handoff);
         burial_abandon(&loop->burial);
         registry_abandon(loop->registry);

@@ -15,6 +15,7 @@
 #include "rnic/io/ingress.h"
 #include "rnic/io/loop.h"
 #include "rnic/io/relays.h"
+#include "rnic/io/same_host.h"
 
 #define LOOP_POLLING_GAP_NS 200000u /* who drove so long ago does not poll */
 
@@ -42,12 +43,17 @@ struct loop {
     struct groups *groups;
     bool is_bound; /* to the addresses of WEIR_BIND */
     struct handoff *handoff;
+    struct same_host *same_host;
+    struct inbox_receiver local;   /* from same_host to the device */
+    struct instant local_received; /* when it last had something */
+    struct instant tidied;
     struct ingress ingress;
     struct burial burial; /* the thread's */
     struct relays relays;
     struct instant others_read; /* when all sources were read, not only the busy one */
     enum udp_family busy_family;
     bool blocked; /* the last flush left packets because the kernel was full */
+    bool stalled; /* it left packets because a peer's lane was full */
     bool more;    /* the device has more to send */
 
     char complaint[256]; /* the last that concerned a queue pair, in words */
@@ -94,6 +100,9 @@ bool loop_try_lock(struct loop *loop);
 
 /* Mutex held. Tells the device what the link has heard of packets that did not get through. */
 void loop_hear_complaints(struct loop *loop, struct instant now);
+/* The function of `local`. */
+void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *arrival,
+                        const uint8_t *bytes, uint32_t length);
 
 void loop_wake_thread(struct loop *loop);
 void *loop_thread_main(void *argument);

@@ -48,6 +48,15 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     visit_udp(udp_counters(loop->steering.udp), visit, context);
     const struct handoff_counters *handoff = handoff_counters(loop->handoff);
     visit(context, "udp_complaints_ignored", loop->complaints_ignored);
+    struct same_host_counters same_host;
+    same_host_count(loop->same_host, &same_host);
+    visit(context, "same_host_packets_sent", same_host.packets_sent);
+    visit(context, "same_host_packets_received", same_host.packets_received);
+    visit(context, "same_host_peers", same_host.peers);
+    visit(context, "same_host_wake_ups", same_host.wake_ups);
+    visit(context, "same_host_full", same_host.full);
+    visit(context, "same_host_dropped", same_host.dropped);
+    visit(context, "same_host_refused", same_host.refused);
     visit(context, "registry_slot", registry_slot(loop->registry));
     visit(context, "registry_foreign_packets", loop->ingress.foreign);
     visit(context, "registry_handed_on", handoff->packets_sent);

@@ -21,6 +21,7 @@
 #define DOZE_MIN_NS     100000u
 #define DOZE_MAX_NS     1000000u
 #define SLICE_NS        100000u
+#define TIDY_NS         1000000000u
 
 enum {
     WATCH_WAKE,
@@ -72,6 +73,7 @@ static int sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
     if (ready > 0 && watched[WATCH_ADDRESS].revents != 0 &&
         address_watch_take(loop->address_descriptor)) {
         void (*changed)(void) = atomic_load(&loop->addresses_changed);
+        same_host_addresses_changed(loop->same_host);
         if (changed != NULL) {
             changed();
         }
@@ -125,17 +127,31 @@ static void serve(struct loop *loop)
     }
 }
 
+/* Mutex held. */
+static void tidy(struct loop *loop)
+{
+    struct instant now = clock_now();
+    if (instant_elapsed_ns(loop->tidied, now) >= TIDY_NS) {
+        loop->tidied = now;
+        same_host_tidy(loop->same_host);
+    }
+}
+
 static void watch(struct loop *loop)
 {
     struct udp *udp = loop->steering.udp;
     pthread_mutex_lock(&loop->mutex);
     struct instant deadline =
         instant_earlier(loop_turn(loop, true), burial_next_deadline(&loop->burial));
+    tidy(loop);
     short events[UDP_FAMILY_COUNT] = {POLLIN, POLLIN};
     if (loop->blocked) {
         events[udp_waiting_family(udp)] |= POLLOUT;
     }
     /* Told under the mutex: whoever finds an earlier deadline from now on wakes us. */
+    if (!same_host_fall_asleep(loop->same_host)) {
+        deadline.ns = 0;
+    }
     atomic_store(&loop->sleeping_until_ns, deadline.ns);
     atomic_store(&loop->thread_state, THREAD_WATCHING);
     pthread_mutex_unlock(&loop->mutex);
@@ -154,6 +170,7 @@ static void watch(struct loop *loop)
     if (((watched[WATCH_IPV4].revents | watched[WATCH_IPV6].revents) & POLLERR) != 0) {
         atomic_store(&loop->has_errors, true); /* for the turn that comes next */
     }
+    same_host_wake_up(loop->same_host);
     if (!signaled && is_polled(loop)) {
         serve(loop); /* before a doze: who polled may have gone to sleep without polling again */
     }

@@ -209,6 +209,7 @@ static void forget_slot(struct registry *registry, uint32_t slot)
     for (uint32_t i = 0; i < UDP_FAMILY_COUNT; i++) {
         registry_group_remove(&registry->file->groups[i], slot);
     }
+    atomic_store(&entry->inbox, 0);
     atomic_store(&entry->watches, 0);
     atomic_store(&entry->heir, 0);
     atomic_store(&entry->estate, atomic_load(&entry->will_end) > 0);

@@ -111,6 +111,17 @@ uint32_t registry_heir(const struct registry *registry, uint32_t slot);
  * fit into the file, or on the disk, is not kept. Under the engine's lock. */
 void registry_keep_will(struct registry *registry, uint32_t index, const struct cm_will *will);
 
+/* Where the process of a slot takes packets from others of this host, see inbox.h. */
+struct registry_inbox {
+    uint64_t incarnation; /* random, not 0: tells this holder of the slot from any other */
+    uint32_t process;     /* whose descriptor table has it, */
+    int descriptor;       /* and where */
+};
+void registry_publish_inbox(struct registry *registry, const struct registry_inbox *inbox);
+/* False: nobody there has one. Takes no lock. */
+bool registry_find_inbox(const struct registry *registry, uint32_t slot,
+                         struct registry_inbox *ret_inbox);
+
 /* The slot that a number belongs to by its upper bits; says nothing about its life. */
 static inline uint32_t registry_slot_of_qpn(struct qpn qpn)
 {

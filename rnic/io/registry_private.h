@@ -1,5 +1,5 @@
-/* The registry's file, for registry.c (the file, slots), registry_lock.c, claims.c (services),
- * domains.c (of XRC), wills.c (what the dead owe) and steering.c (sockets).
+/* The registry's file, for registry.c (the file, slots), registry_lock.c, registry_inbox.c,
+ * claims.c (services), domains.c (of XRC), wills.c (what the dead owe) and steering.c (sockets).
  *
  * A process may be killed between any two writes. So what the file says of a slot counts only while
  * the slot's life lock is held, and every reader tolerates half-made entries: a claim becomes valid
@@ -17,7 +17,7 @@
 #include "rnic/io/udp.h"
 
 #define REGISTRY_MAGIC   UINT64_C(0x5765697252656731) /* "WeirReg1" */
-#define REGISTRY_VERSION 4u
+#define REGISTRY_VERSION 5u
 #define REGISTRY_CLAIMS  4096u
 #define REGISTRY_DOMAINS 1024u
 #define REGISTRY_COOKIE  16u
@@ -48,13 +48,16 @@ struct registry_domain {
 
 struct registry_slot {
     _Atomic uint32_t used;
-    uint32_t process;              /* for people */
-    _Atomic uint32_t generation;   /* which holder of the slot it is: its wills say so, too */
-    _Atomic uint32_t will_end;     /* it has no will at or above */
-    _Atomic uint32_t watches;      /* it is told of deaths, see burial.h */
-    _Atomic uint32_t estate;       /* of one not used: its wills are still to be executed */
-    _Atomic uint32_t heir;         /* of one not used: 1 + who answers for it; 0: nobody */
-    _Atomic uint64_t inherited_ns; /* when the heir became that, by the monotonic clock */
+    uint32_t process;               /* for people */
+    _Atomic uint32_t generation;    /* which holder of the slot it is: its wills say so, too */
+    _Atomic uint32_t will_end;      /* it has no will at or above */
+    _Atomic uint32_t watches;       /* it is told of deaths, see burial.h */
+    _Atomic uint32_t estate;        /* of one not used: its wills are still to be executed */
+    _Atomic uint32_t heir;          /* of one not used: 1 + who answers for it; 0: nobody */
+    _Atomic uint64_t inherited_ns;  /* when the heir became that, by the monotonic clock */
+    _Atomic uint64_t inbox;         /* the incarnation of its inbox; 0: it has none */
+    _Atomic uint32_t inbox_process; /* see struct registry_inbox */
+    _Atomic int32_t inbox_descriptor;
 };
 
 /* Slots whose sockets share the port, in the kernel's order as far as we know it. */

@@ -27,6 +27,8 @@ struct packet_sink {
      * be sent (no route, too long for the link) is counted by the link and reported as taken:
      * the transport's timers deal with the loss. */
     bool (*emit)(struct packet_sink *sink, const struct outgoing *outgoing);
+    /* Set by a refusal: only packets to that peer find no room, those to others may be tried. */
+    bool others_may_go;
 };
 
 #endif

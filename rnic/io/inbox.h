@@ -1,0 +1,61 @@
+/* Packets from processes of this host, through memory instead of a socket.
+ *
+ * Each process has an inbox: a file in memory with a lane for each process that sends to it. A
+ * sender opens it by the receiver's process and descriptor number, takes a free lane and puts
+ * packets there (outbox.h); nobody is asked. Packets of one lane stay in order and none is lost
+ * while both live. There is no ICRC: nothing crosses a wire.
+ *
+ * Who looks where: up to INBOX_WATCHED lanes that were busy lately are looked at directly, for the
+ * price of one cache line each; a sender to another lane sets a bit. A sender makes a system call
+ * only if the owner has said that it sleeps. Not here: which process has which inbox (registry.h),
+ * the wake-up itself (handoff.h).
+ *
+ * Under the engine's lock, all of it. */
+#ifndef WEIR_IO_INBOX_H
+#define WEIR_IO_INBOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/base/status.h"
+#include "rnic/wire/path.h"
+
+#define INBOX_WATCHED 16u
+
+struct inbox;
+
+struct inbox_receiver {
+    /* One packet, from the BTH to before the ICRC; borrowed for the call. */
+    void (*receive)(struct inbox_receiver *receiver, const struct arrival *arrival,
+                    const uint8_t *bytes, uint32_t length);
+};
+
+struct inbox_counters {
+    uint64_t packets_received;
+    uint64_t lanes;     /* taken now, as far as known */
+    uint64_t reclaimed; /* of senders that died */
+    uint64_t malformed; /* records that none of ours writes: their lane is closed */
+};
+
+/* `incarnation` is random and not 0. UNSUPPORTED: the kernel has no sealed files in memory. */
+enum status inbox_create(uint64_t incarnation, struct inbox **ret_inbox) MUST_USE;
+/* NULL is allowed. Senders find their packets lost. */
+void inbox_destroy(struct inbox *inbox);
+/* In a forked child: closes the child's copy. */
+void inbox_abandon(struct inbox *inbox);
+/* The number under which senders open it. */
+int inbox_descriptor(const struct inbox *inbox);
+
+/* Passes on up to `budget` packets, fair between lanes; returns how many. */
+uint32_t inbox_receive(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget);
+/* Senders wake us from now on. False: there is something to receive, do not sleep. */
+bool inbox_fall_asleep(struct inbox *inbox);
+void inbox_wake_up(struct inbox *inbox);
+
+/* Frees the lanes of senders that are gone, once they are empty. */
+void inbox_reclaim(struct inbox *inbox, bool (*lives)(void *context, uint64_t incarnation),
+                   void *context);
+
+const struct inbox_counters *inbox_counters(const struct inbox *inbox);
+
+#endif

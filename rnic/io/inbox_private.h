@@ -1,0 +1,69 @@
+/* The memory of an inbox, as inbox.c (its owner) and outbox.c (its senders) see it.
+ *
+ * Owner and senders are processes of one user and one registry, hence of one layout. Each may die
+ * between any two writes, and what it wrote is read with care: an index is checked, a word is read
+ * once. The file behind it has a fixed size (sealed), so touching it never faults. */
+#ifndef WEIR_IO_INBOX_PRIVATE_H
+#define WEIR_IO_INBOX_PRIVATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rnic/base/check.h"
+#include "rnic/io/ring.h"
+#include "rnic/wire/packet.h"
+#include "rnic/wire/path.h"
+
+#define INBOX_MAGIC      UINT64_C(0x57656972496e4231) /* "WeirInB1" */
+#define INBOX_LANES      1024u
+#define INBOX_RING_BYTES (256u * 1024)
+#define INBOX_PATHS      31u /* of one lane */
+#define INBOX_PAGE       4096u
+#define INBOX_HEAD_BYTES (3u * INBOX_PAGE)
+
+#define INBOX_WORDS (INBOX_LANES / 64u)
+
+/* A lane's first page: what its sender tells once, and one word of the owner's. */
+struct inbox_lane {
+    _Alignas(RING_LINE) _Atomic uint32_t path_count; /* of `paths`, written before it is raised */
+    struct path paths[INBOX_PATHS];                  /* as the sender sees them */
+    _Alignas(RING_LINE) _Atomic uint32_t watched;    /* the owner looks here by itself */
+};
+
+/* The first pages: what concerns all lanes. */
+struct inbox_head {
+    uint64_t magic;
+    uint64_t incarnation;                        /* random, of the owner; never 0 */
+    _Alignas(RING_LINE) _Atomic uint32_t asleep; /* the owner wants a wake-up for the next record */
+    _Alignas(
+        RING_LINE) _Atomic uint64_t rung[INBOX_WORDS]; /* lanes not watched that have records */
+    _Alignas(RING_LINE) _Atomic uint32_t lane_end;     /* no lane from here on was ever taken */
+    _Atomic uint64_t senders[INBOX_LANES]; /* whose lane it is, by incarnation; 0: free */
+};
+
+/* Before the packet, from the BTH to before the ICRC, in each record. */
+struct inbox_record {
+    uint32_t path; /* index in the lane's */
+};
+
+BUILD_CHECK(sizeof(struct inbox_head) <= INBOX_HEAD_BYTES);
+BUILD_CHECK(sizeof(struct inbox_lane) <= INBOX_PAGE);
+
+/* A lane lies on pages of its own: its first page, then the ring. */
+#define INBOX_LANE_BYTES (2u * INBOX_PAGE + INBOX_RING_BYTES)
+#define INBOX_FILE_BYTES ((uint64_t)INBOX_HEAD_BYTES + (uint64_t)INBOX_LANES * INBOX_LANE_BYTES)
+#define INBOX_RECORD_MAX (sizeof(struct inbox_record) + PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 3u)
+
+static inline uint64_t inbox_lane_offset(uint32_t lane)
+{
+    return INBOX_HEAD_BYTES + (uint64_t)lane * INBOX_LANE_BYTES;
+}
+
+static inline struct ring_memory *inbox_ring(void *lane_memory)
+{
+    return (struct ring_memory *)(void *)((uint8_t *)lane_memory + INBOX_PAGE);
+}
+
+#endif

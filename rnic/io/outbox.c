@@ -1,0 +1,198 @@
+#include "rnic/io/outbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rnic/io/inbox_private.h"
+
+struct outbox {
+    struct inbox_head *head;
+    struct inbox_lane *lane;
+    uint32_t number;
+    struct ring_producer ring;
+    struct path paths[INBOX_PATHS]; /* what the lane says, in memory of our own */
+    uint32_t path_count;
+    uint32_t path; /* the one used last */
+};
+
+/* -1: not there, or not a file that no one can cut short. */
+static int open_inbox(pid_t process, int descriptor, enum status *ret_status)
+{
+    char name[64];
+    struct stat stat;
+    (void)snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)process, descriptor);
+    int file = open(name, O_RDWR | O_CLOEXEC);
+    if (file < 0) {
+        *ret_status = errno == EACCES || errno == EPERM ? STATUS_DENIED : STATUS_NOT_FOUND;
+        return -1;
+    }
+    int seals = fcntl(file, F_GET_SEALS);
+    bool sound = fstat(file, &stat) == 0 && stat.st_size == (off_t)INBOX_FILE_BYTES && seals >= 0 &&
+                 (seals & F_SEAL_SHRINK) != 0;
+    if (!sound || stat.st_uid != geteuid()) {
+        *ret_status = sound ? STATUS_DENIED : STATUS_NOT_FOUND;
+        close(file);
+        return -1;
+    }
+    return file;
+}
+
+static void *map_part(int file, uint64_t offset, size_t length)
+{
+    void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)offset);
+    if (memory == MAP_FAILED) {
+        return NULL;
+    }
+    (void)madvise(memory, length, MADV_DONTFORK);
+    (void)madvise(memory, length, MADV_DONTDUMP);
+    return memory;
+}
+
+static void raise_lane_end(struct inbox_head *head, uint32_t end)
+{
+    uint32_t before = atomic_load(&head->lane_end);
+    while (before < end && !atomic_compare_exchange_weak(&head->lane_end, &before, end)) {
+    }
+}
+
+/* Free lanes are looked for from the bottom, so that few are ever used. */
+static enum status take_lane(struct outbox *outbox, int file, uint64_t incarnation)
+{
+    for (uint32_t i = 0; i < INBOX_LANES; i++) {
+        uint64_t nobody = 0;
+        if (!atomic_compare_exchange_strong(&outbox->head->senders[i], &nobody, incarnation)) {
+            continue;
+        }
+        outbox->lane = map_part(file, inbox_lane_offset(i), INBOX_LANE_BYTES);
+        if (outbox->lane == NULL) {
+            atomic_store(&outbox->head->senders[i], 0);
+            return STATUS_NO_MEMORY;
+        }
+        outbox->number = i;
+        ring_produce(&outbox->ring, inbox_ring(outbox->lane), INBOX_RING_BYTES);
+        raise_lane_end(outbox->head, i + 1);
+        return STATUS_OK;
+    }
+    return STATUS_FULL;
+}
+
+enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
+                        uint64_t our_incarnation, struct outbox **ret_outbox)
+{
+    CHECK(our_incarnation != 0);
+    enum status status = STATUS_OK;
+    int file = open_inbox(process, descriptor, &status);
+    if (file < 0) {
+        return status;
+    }
+    struct outbox *outbox = calloc(1, sizeof *outbox);
+    if (outbox != NULL) {
+        outbox->head = map_part(file, 0, INBOX_HEAD_BYTES);
+    }
+    if (outbox == NULL || outbox->head == NULL) {
+        status = STATUS_NO_MEMORY;
+    } else if (outbox->head->magic != INBOX_MAGIC || outbox->head->incarnation != its_incarnation) {
+        status = STATUS_NOT_FOUND;
+    } else {
+        status = take_lane(outbox, file, our_incarnation);
+    }
+    close(file);
+    if (status != STATUS_OK) {
+        outbox_close(outbox);
+        return status;
+    }
+    *ret_outbox = outbox;
+    return STATUS_OK;
+}
+
+void outbox_close(struct outbox *outbox)
+{
+    if (outbox == NULL) {
+        return;
+    }
+    if (outbox->lane != NULL) {
+        munmap(outbox->lane, INBOX_LANE_BYTES);
+    }
+    if (outbox->head != NULL) {
+        munmap(outbox->head, INBOX_HEAD_BYTES);
+    }
+    free(outbox);
+}
+
+void outbox_abandon(struct outbox *outbox)
+{
+    free(outbox); /* the mappings did not come along */
+}
+
+static bool path_is(const struct path *one, const struct path *other)
+{
+    return gid_equal(&one->remote, &other->remote) && gid_equal(&one->local, &other->local) &&
+           one->source_port == other->source_port && one->traffic_class == other->traffic_class &&
+           one->hop_limit == other->hop_limit && one->flow_label == other->flow_label;
+}
+
+static bool find_path(struct outbox *outbox, const struct path *path)
+{
+    if (outbox->path_count > 0 && path_is(path, &outbox->paths[outbox->path])) {
+        return true;
+    }
+    for (outbox->path = 0; outbox->path < outbox->path_count; outbox->path++) {
+        if (path_is(path, &outbox->paths[outbox->path])) {
+            return true;
+        }
+    }
+    if (outbox->path_count == INBOX_PATHS) {
+        outbox->path = 0;
+        return false;
+    }
+    outbox->paths[outbox->path] = *path;
+    outbox->lane->paths[outbox->path] = *path;
+    atomic_store_explicit(&outbox->lane->path_count, ++outbox->path_count, memory_order_release);
+    return true;
+}
+
+enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
+{
+    if (!find_path(outbox, outgoing->path)) {
+        return STATUS_OUT_OF_RANGE;
+    }
+    uint32_t pad = -outgoing->payload_length & 3u;
+    uint32_t length = (uint32_t)sizeof(struct inbox_record) + outgoing->header_length +
+                      outgoing->payload_length + pad;
+    CHECK(length <= INBOX_RECORD_MAX);
+    uint8_t *bytes = ring_reserve(&outbox->ring, length);
+    if (bytes == NULL) {
+        return STATUS_FULL;
+    }
+    struct inbox_record record = {.path = outbox->path};
+    memcpy(bytes, &record, sizeof record);
+    bytes += sizeof record;
+    memcpy(bytes, outgoing->header, outgoing->header_length);
+    bytes += outgoing->header_length;
+    for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
+        memcpy(bytes, outgoing->fragments[i].bytes, outgoing->fragments[i].length);
+        bytes += outgoing->fragments[i].length;
+    }
+    memset(bytes, 0, pad);
+    ring_publish(&outbox->ring, length);
+    return STATUS_OK;
+}
+
+bool outbox_flush(struct outbox *outbox)
+{
+    struct inbox_head *head = outbox->head;
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with unwatch and inbox_fall_asleep */
+    if (atomic_load_explicit(&outbox->lane->watched, memory_order_relaxed) == 0) {
+        _Atomic uint64_t *word = &head->rung[outbox->number / 64];
+        uint64_t bit = UINT64_C(1) << outbox->number % 64;
+        atomic_fetch_or(word, bit);
+    }
+    return atomic_load_explicit(&head->asleep, memory_order_relaxed) != 0 &&
+           atomic_exchange(&head->asleep, 0) != 0;
+}

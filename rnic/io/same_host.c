@@ -1,0 +1,295 @@
+#include "rnic/io/same_host.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rnic/base/container.h"
+#include "rnic/base/random.h"
+#include "rnic/io/address.h"
+#include "rnic/io/clock.h"
+#include "rnic/io/outbox.h"
+
+#define AT_DESTINATION_QPN 5u /* in a packet, from the BTH */
+#define KNOWN_ADDRESSES    64u
+
+/* A process of the host, by its slot. */
+struct peer {
+    uint64_t incarnation;
+    struct outbox *outbox;     /* NULL: it has none for us */
+    struct instant full_since; /* NEVER: there was room last */
+    bool unflushed;
+};
+
+/* Whether an address is this host's, as far as asked. */
+struct known_address {
+    struct gid gid;
+    uint32_t round; /* of asking; 0: not in use */
+    bool ours;
+};
+
+struct same_host {
+    struct packet_sink sink;
+    struct packet_sink *otherwise;
+    struct registry *registry;
+    struct handoff *handoff;
+    struct inbox *inbox; /* NULL: there is none, and nothing is sent to others */
+    uint64_t incarnation;
+    struct peer *peers[REGISTRY_SLOTS];
+    uint32_t unflushed[REGISTRY_SLOTS]; /* slots */
+    uint32_t unflushed_count;
+    bool stalled; /* a lane was full since the last flush */
+    struct known_address known[KNOWN_ADDRESSES];
+    _Atomic uint32_t round; /* of asking for addresses; never 0 */
+    struct same_host_counters counters;
+};
+
+/* The slot stands in an incarnation, so that who has it needs no search. */
+static uint64_t make_incarnation(uint64_t seed, uint32_t slot)
+{
+    struct random random;
+    random_seed(&random, seed);
+    return (random_u64(&random) | UINT64_C(1) << 63) / REGISTRY_SLOTS * REGISTRY_SLOTS + slot;
+}
+
+static bool emit(struct packet_sink *sink, const struct outgoing *outgoing);
+
+enum status same_host_create(const struct same_host_config *config,
+                             struct same_host **ret_same_host)
+{
+    struct same_host *same_host = calloc(1, sizeof *same_host);
+    if (same_host == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    same_host->sink.emit = emit;
+    same_host->otherwise = config->otherwise;
+    same_host->registry = config->registry;
+    same_host->handoff = config->handoff;
+    same_host->incarnation = make_incarnation(config->seed, registry_slot(config->registry));
+    atomic_init(&same_host->round, 1);
+    enum status status = STATUS_UNSUPPORTED;
+    if (!config->off) {
+        status = inbox_create(same_host->incarnation, &same_host->inbox);
+    }
+    if (status == STATUS_OK) {
+        struct registry_inbox ours = {same_host->incarnation, (uint32_t)getpid(),
+                                      inbox_descriptor(same_host->inbox)};
+        registry_publish_inbox(config->registry, &ours);
+    }
+    *ret_same_host = same_host;
+    return STATUS_OK;
+}
+
+static void forget_peer(struct same_host *same_host, uint32_t slot)
+{
+    struct peer *peer = same_host->peers[slot];
+    same_host->counters.peers -= peer->outbox != NULL;
+    outbox_close(peer->outbox);
+    peer->outbox = NULL;
+    peer->incarnation = 0;
+}
+
+void same_host_destroy(struct same_host *same_host)
+{
+    if (same_host == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
+        if (same_host->peers[i] != NULL) {
+            forget_peer(same_host, i);
+            free(same_host->peers[i]);
+        }
+    }
+    inbox_destroy(same_host->inbox);
+    free(same_host);
+}
+
+void same_host_abandon(struct same_host *same_host)
+{
+    if (same_host->inbox != NULL) {
+        inbox_abandon(same_host->inbox);
+    }
+}
+
+struct packet_sink *same_host_sink(struct same_host *same_host)
+{
+    return &same_host->sink;
+}
+
+/* Few addresses are in use at a time; one that is pushed out is asked for again. */
+static bool is_ours(struct same_host *same_host, const struct gid *gid)
+{
+    uint32_t hash = 0;
+    for (uint32_t i = 0; i < sizeof gid->bytes; i++) {
+        hash = hash * 31 + gid->bytes[i];
+    }
+    struct known_address *known = &same_host->known[hash % KNOWN_ADDRESSES];
+    uint32_t round = atomic_load_explicit(&same_host->round, memory_order_acquire);
+    if (known->round != round || !gid_equal(&known->gid, gid)) {
+        struct address_table table;
+        known->ours = address_read(&table) == STATUS_OK && address_find(&table, gid) != NULL;
+        known->gid = *gid;
+        known->round = round;
+    }
+    return known->ours;
+}
+
+/* The process that has the slot now; NULL: none, or no memory for it. */
+static struct peer *find_peer(struct same_host *same_host, uint32_t slot)
+{
+    struct registry_inbox inbox;
+    if (!registry_find_inbox(same_host->registry, slot, &inbox)) {
+        return NULL;
+    }
+    struct peer *peer = same_host->peers[slot];
+    if (peer != NULL && peer->incarnation == inbox.incarnation) {
+        return peer;
+    }
+    if (peer == NULL) {
+        peer = same_host->peers[slot] = calloc(1, sizeof *peer);
+        if (peer == NULL) {
+            return NULL;
+        }
+    }
+    forget_peer(same_host, slot);
+    peer->incarnation = inbox.incarnation;
+    peer->full_since = INSTANT_NEVER;
+    if (outbox_open((pid_t)inbox.process, inbox.descriptor, inbox.incarnation,
+                    same_host->incarnation, &peer->outbox) == STATUS_OK) {
+        same_host->counters.peers++;
+    }
+    return peer;
+}
+
+/* The lane is full. True: the packet is given up. */
+static bool give_up(struct same_host *same_host, struct peer *peer)
+{
+    struct instant now = clock_now();
+    if (instant_is_never(peer->full_since)) {
+        peer->full_since = now;
+        same_host->counters.full++;
+    }
+    bool late = instant_elapsed_ns(peer->full_since, now) > SAME_HOST_PATIENCE_NS;
+    same_host->counters.dropped += late;
+    return late;
+}
+
+static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
+                const struct outgoing *outgoing)
+{
+    enum status status = outbox_put(peer->outbox, outgoing);
+    if (status == STATUS_OUT_OF_RANGE) {
+        same_host->sink.others_may_go = false;
+        return same_host->otherwise->emit(same_host->otherwise, outgoing);
+    }
+    if (!peer->unflushed) {
+        peer->unflushed = true;
+        same_host->unflushed[same_host->unflushed_count++] = slot;
+    }
+    if (status != STATUS_OK) {
+        bool given_up = give_up(same_host, peer);
+        same_host->stalled |= !given_up;
+        same_host->sink.others_may_go = true;
+        return given_up;
+    }
+    peer->full_since = INSTANT_NEVER;
+    same_host->counters.packets_sent++;
+    return true;
+}
+
+static struct qpn destination_of(const struct outgoing *outgoing)
+{
+    const uint8_t *at = outgoing->header + AT_DESTINATION_QPN;
+    return (struct qpn){(uint32_t)at[0] << 16 | (uint32_t)at[1] << 8 | at[2]};
+}
+
+static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
+{
+    struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
+    struct qpn qpn = destination_of(outgoing);
+    if (same_host->inbox != NULL && qpn.value >= REGISTRY_QPN_RESERVED &&
+        !qpn_equal(qpn, QPN_MULTICAST) && is_ours(same_host, &outgoing->path->remote)) {
+        uint32_t slot = registry_slot_of_qpn(qpn);
+        struct peer *peer = find_peer(same_host, slot);
+        if (peer != NULL && peer->outbox != NULL) {
+            return put(same_host, slot, peer, outgoing);
+        }
+    }
+    same_host->sink.others_may_go = false;
+    return same_host->otherwise->emit(same_host->otherwise, outgoing);
+}
+
+bool same_host_flush(struct same_host *same_host)
+{
+    bool stalled = same_host->stalled;
+    same_host->stalled = false;
+    for (uint32_t i = 0; i < same_host->unflushed_count; i++) {
+        uint32_t slot = same_host->unflushed[i];
+        struct peer *peer = same_host->peers[slot];
+        peer->unflushed = false;
+        if (peer->outbox != NULL && outbox_flush(peer->outbox)) {
+            same_host->counters.wake_ups++;
+            handoff_wake(same_host->handoff, slot);
+        }
+    }
+    same_host->unflushed_count = 0;
+    return !stalled;
+}
+
+uint32_t same_host_receive(struct same_host *same_host, struct inbox_receiver *receiver,
+                           uint32_t budget)
+{
+    return same_host->inbox != NULL ? inbox_receive(same_host->inbox, receiver, budget) : 0;
+}
+
+bool same_host_fall_asleep(struct same_host *same_host)
+{
+    return same_host->inbox == NULL || inbox_fall_asleep(same_host->inbox);
+}
+
+void same_host_wake_up(struct same_host *same_host)
+{
+    if (same_host->inbox != NULL) {
+        inbox_wake_up(same_host->inbox);
+    }
+}
+
+static bool lives(void *context, uint64_t incarnation)
+{
+    const struct same_host *same_host = context;
+    struct registry_inbox inbox;
+    return registry_find_inbox(same_host->registry, (uint32_t)(incarnation % REGISTRY_SLOTS),
+                               &inbox) &&
+           inbox.incarnation == incarnation;
+}
+
+void same_host_tidy(struct same_host *same_host)
+{
+    if (same_host->inbox == NULL) {
+        return;
+    }
+    inbox_reclaim(same_host->inbox, lives, same_host);
+    for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
+        struct peer *peer = same_host->peers[i];
+        if (peer != NULL && peer->outbox != NULL && !lives(same_host, peer->incarnation)) {
+            forget_peer(same_host, i);
+        }
+    }
+}
+
+void same_host_addresses_changed(struct same_host *same_host)
+{
+    uint32_t round = atomic_load(&same_host->round);
+    atomic_store(&same_host->round, round + 1 != 0 ? round + 1 : 1);
+}
+
+void same_host_count(const struct same_host *same_host, struct same_host_counters *ret_counters)
+{
+    *ret_counters = same_host->counters;
+    if (same_host->inbox != NULL) {
+        const struct inbox_counters *inbox = inbox_counters(same_host->inbox);
+        ret_counters->packets_received = inbox->packets_received;
+        ret_counters->refused = inbox->malformed;
+    }
+}

@@ -1,0 +1,72 @@
+/* The link between processes of one host and user, in front of the UDP link: packets for a queue
+ * pair of a process in our registry, at an address of this host, go into its inbox; all others, and
+ * those of QP1 and to groups, go by UDP.
+ *
+ * A process is chosen once: which inbox it has is looked up when the first packet for it is sent,
+ * so what goes to one queue pair stays in order. A lane that stays full (its owner is stopped, or
+ * hangs) holds up all senders of this process for SAME_HOST_PATIENCE_NS, then its packets are lost,
+ * as on a wire, until it takes some again.
+ *
+ * The environment variable WEIR_LINK says `udp` where everything is to go by UDP. Under the
+ * engine's lock, but same_host_addresses_changed. */
+#ifndef WEIR_IO_SAME_HOST_H
+#define WEIR_IO_SAME_HOST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/base/status.h"
+#include "rnic/base/time.h"
+#include "rnic/io/handoff.h"
+#include "rnic/io/inbox.h"
+#include "rnic/io/registry.h"
+#include "rnic/transport/port.h"
+
+#define SAME_HOST_PATIENCE_NS 500000000u
+
+struct same_host;
+
+struct same_host_config {
+    struct registry *registry;
+    struct handoff *handoff;       /* carries wake-ups */
+    struct packet_sink *otherwise; /* the UDP link */
+    uint64_t seed;
+    bool off; /* no inbox: everything goes by UDP */
+};
+
+struct same_host_counters {
+    uint64_t packets_sent;
+    uint64_t packets_received;
+    uint64_t peers;    /* processes whose inbox we have opened, now */
+    uint64_t wake_ups; /* system calls for sleeping peers */
+    uint64_t full;     /* a packet had to wait for room */
+    uint64_t dropped;  /* ... for too long, or its process is gone */
+    uint64_t refused;  /* lanes of ours that held what none of us writes */
+};
+
+/* NO_MEMORY. A kernel without sealed memory files makes it send nothing and receive nothing. */
+enum status same_host_create(const struct same_host_config *config,
+                             struct same_host **ret_same_host) MUST_USE;
+/* Before the registry is closed. NULL is allowed. */
+void same_host_destroy(struct same_host *same_host);
+/* In a forked child. */
+void same_host_abandon(struct same_host *same_host);
+
+struct packet_sink *same_host_sink(struct same_host *same_host);
+/* Shows what was sent, and wakes who sleeps. False: a lane was full, come back soon. */
+bool same_host_flush(struct same_host *same_host);
+
+/* See inbox.h. */
+uint32_t same_host_receive(struct same_host *same_host, struct inbox_receiver *receiver,
+                           uint32_t budget);
+bool same_host_fall_asleep(struct same_host *same_host);
+void same_host_wake_up(struct same_host *same_host);
+
+/* Gives back what belonged to processes that are gone; costs something, so now and then. */
+void same_host_tidy(struct same_host *same_host);
+/* Any thread: which addresses are this host's is to be asked anew. */
+void same_host_addresses_changed(struct same_host *same_host);
+
+void same_host_count(const struct same_host *same_host, struct same_host_counters *ret_counters);
+
+#endif
