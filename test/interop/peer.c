@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define PORT       "18600"
-#define PATIENCE_S 20
+#define PATIENCE_S 60
 #define GAP        13u /* bytes between pieces */
 #define POISON     0xa5
 

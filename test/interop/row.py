@@ -45,7 +45,7 @@ class Row:
     mtus: tuple = MTUS
     impairment: str = ""  # one of lab.IMPAIRMENTS
     timeout_s: int = 30
-    short: int = 1  # so many of its cells run in CI
+    short: int = 2  # so many of its cells run in CI
     server_ends: bool = True  # False: it is killed once the client is done
     server_status: int = 0
     client_status: int = 0

@@ -65,7 +65,7 @@ def copy_both_ways(scene):
 
 
 ROWS = [
-    Row("a tree and a file, both ways", body=copy_both_ways, wire=9000000, timeout_s=60, short=3),
+    Row("a tree and a file, both ways", body=copy_both_ways, wire=9000000, timeout_s=60, short=4),
     Row("a tree and a file, both ways", body=copy_both_ways, wire=9000000, timeout_s=180, short=0, mtus=(1024,),
         impairment="everything"),
 ]

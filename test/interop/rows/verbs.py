@@ -16,8 +16,8 @@ UC = "data: 102 operations right"
 
 ROWS = [
     own("data", "-t rc", RC, short=3, wire=10 << 20, timeout_s=60),
-    own("data", "-t uc", UC, wire=1 << 18, timeout_s=60),
+    own("data", "-t uc", UC, wire=1 << 17, timeout_s=60),
     own("windows", "", "windows: all right"),
-    *[own("data", "-t rc", RC, impairment=name, timeout_s=150, short=0, wire=10 << 20)
+    *[own("data", "-t rc", RC, impairment=name, timeout_s=150, short=0, mtus=(1024,), wire=10 << 20)
       for name in ("loss", "reorder", "duplicate", "everything")],
 ]
