@@ -163,6 +163,10 @@ static void withdraw_token(int descriptor)
 
 uint32_t notify_forget(struct notify *notify, const void *object)
 {
+    /* From before a fork: the tokens are the parent's, and its thread may have held the mutex. */
+    if (notify->generation != generation) {
+        return 0;
+    }
     pthread_mutex_lock(&notify->mutex);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < notify->count; i++) {
@@ -173,8 +177,7 @@ uint32_t notify_forget(struct notify *notify, const void *object)
     }
     uint32_t forgotten = notify->count - kept;
     notify->count = kept;
-    bool is_ours = notify->generation == generation;
-    for (uint32_t i = 0; is_ours && i < forgotten; i++) {
+    for (uint32_t i = 0; i < forgotten; i++) {
         withdraw_token(notify->descriptor);
     }
     pthread_mutex_unlock(&notify->mutex);

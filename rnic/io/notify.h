@@ -40,7 +40,7 @@ int notify_wait_with(struct notify *notify, notify_taken *taken,
                      struct notify_record *ret_record) MUST_USE;
 
 /* Removes the waiting records of an object that goes away; returns how many there were. In a forked
- * child the parent's descriptor stays as it is. */
+ * child it does nothing: the descriptor is the parent's. */
 uint32_t notify_forget(struct notify *notify, const void *object);
 
 #endif

@@ -5,8 +5,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,6 +63,41 @@ static void forgotten_records_take_their_token_along(void **state)
     assert_false(is_readable(notify));
     assert_int_equal(notify_wait(notify, &record), EAGAIN);
     assert_int_equal(notify_forget(notify, &dying), 0);
+    notify_destroy(notify);
+}
+
+static atomic_bool enough;
+
+static void *post_until_enough(void *argument)
+{
+    struct notify *notify = argument;
+    while (!atomic_load(&enough)) {
+        notify_post(notify, &(struct notify_record){.value = 1});
+        struct notify_record record;
+        assert_int_equal(notify_wait(notify, &record), 0);
+    }
+    return NULL;
+}
+
+/* Another thread may be in the middle of a post when its process forks. */
+static void a_child_forgets_without_waiting(void **state)
+{
+    struct notify *notify = create();
+    pthread_t thread;
+    int object;
+    assert_int_equal(pthread_create(&thread, NULL, post_until_enough, notify), 0);
+    for (uint32_t i = 0; i < 300; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(10);
+            _exit((int)notify_forget(notify, &object));
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    atomic_store(&enough, true);
+    pthread_join(thread, NULL);
     notify_destroy(notify);
 }
 
@@ -140,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_come_in_order_and_once),
         cmocka_unit_test(forgotten_records_take_their_token_along),
+        cmocka_unit_test(a_child_forgets_without_waiting),
         cmocka_unit_test(blocked_reader_gets_every_record),
         cmocka_unit_test(a_record_is_forgotten_or_counted),
     };
