@@ -38,9 +38,14 @@ IGNORE(verbs_register_driver_34)
 IGNORE(verbs_set_ops)
 IGNORE(verbs_uninit_context)
 
-/* Providers of old call it; nobody can be linked against it any more. */
-IGNORE(register_driver_of_old)
+/* Providers of old call it; nobody can be linked against it any more. Where there is the attribute,
+ * only it is seen by the link-time optimizer. */
+#if __has_attribute(symver)
+__attribute__((symver("ibv_register_driver@IBVERBS_1.1"))) void register_driver_of_old(void);
+#else
 __asm__(".symver register_driver_of_old, ibv_register_driver@IBVERBS_1.1");
+#endif
+IGNORE(register_driver_of_old)
 
 REFUSE_POINTER(_verbs_init_and_alloc_context)
 REFUSE_POINTER(verbs_open_device)
