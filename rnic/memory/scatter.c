@@ -18,13 +18,13 @@ static void pass_finished(struct scatter *scatter)
 void scatter_init(struct scatter *ret_scatter, const struct memory *memory, struct domain domain,
                   const struct sge *sges, uint32_t sge_count)
 {
-    struct scatter scatter = {
-        .memory = memory, .domain = domain, .sges = sges, .sge_count = sge_count};
+    uint64_t length = 0;
     for (uint32_t i = 0; i < sge_count; i++) {
-        scatter.length += sges[i].length;
+        length += sges[i].length;
     }
-    pass_finished(&scatter);
-    *ret_scatter = scatter;
+    *ret_scatter = (struct scatter){
+        .memory = memory, .domain = domain, .sges = sges, .sge_count = sge_count, .length = length};
+    pass_finished(ret_scatter);
 }
 
 void scatter_init_inline(struct scatter *ret_scatter, const uint8_t *bytes, uint32_t length)
@@ -84,11 +84,28 @@ static enum memory_verdict next_piece(struct scatter *scatter, uint32_t length, 
     return verdict;
 }
 
+/* Whether the next `length` bytes (not 0, and at most what is left) lie in one piece: the usual
+ * case, which needs no copy of the cursor to go back to. */
+static bool is_one_piece(const struct scatter *scatter, uint32_t length)
+{
+    return scatter->inline_bytes != NULL ||
+           length <= scatter->sges[scatter->index].length - scatter->within;
+}
+
 enum memory_verdict scatter_gather(struct scatter *scatter, uint32_t length,
                                    struct fragment_list *list)
 {
     if (length > scatter_left(scatter)) {
         return MEMORY_OUT_OF_RANGE;
+    }
+    if (length > 0 && list->count < list->capacity && is_one_piece(scatter, length)) {
+        uint8_t *bytes;
+        uint32_t step;
+        enum memory_verdict verdict = next_piece(scatter, length, ACCESS_LOCAL_READ, &bytes, &step);
+        if (verdict == MEMORY_GRANTED) {
+            list->fragments[list->count++] = (struct fragment){bytes, step};
+        }
+        return verdict;
     }
     struct scatter at = *scatter;
     uint32_t count = list->count;
@@ -115,6 +132,15 @@ enum memory_verdict scatter_copy_in(struct scatter *scatter, const uint8_t *byte
     CHECK(scatter->inline_bytes == NULL);
     if (length > scatter_left(scatter)) {
         return MEMORY_OUT_OF_RANGE;
+    }
+    if (length > 0 && is_one_piece(scatter, length)) {
+        uint8_t *to;
+        uint32_t step;
+        enum memory_verdict verdict = next_piece(scatter, length, ACCESS_LOCAL_WRITE, &to, &step);
+        if (verdict == MEMORY_GRANTED) {
+            memmove(to, bytes, step);
+        }
+        return verdict;
     }
     struct scatter at = *scatter;
     while (length > 0) {

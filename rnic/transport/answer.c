@@ -81,6 +81,7 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
     return STEP_SENT;
 }
 
+/* Something is. */
 static enum step transmit_owed(struct qp *qp)
 {
     struct responder *responder = &qp->responder;
@@ -137,7 +138,8 @@ enum step answer_transmit(struct qp *qp, struct instant now)
         entry = replay_pending(&qp->responder.replay);
     }
     if (entry == NULL) {
-        return transmit_owed(qp);
+        bool owed = qp->responder.acknowledge.owed != OWED_NOTHING;
+        return owed ? transmit_owed(qp) : STEP_IDLE;
     }
     return entry->is_atomic ? transmit_atomic(qp, entry) : transmit_read(qp, now, entry);
 }

@@ -4,9 +4,10 @@
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/segment.h"
 
-static struct packet start_packet(const struct qp *qp, const struct send_slot *slot, uint32_t index)
+static void start_packet(const struct qp *qp, const struct send_slot *slot, uint32_t index,
+                         struct packet *ret_packet)
 {
-    return (struct packet){
+    *ret_packet = (struct packet){
         .pkey = PKEY_DEFAULT,
         .destination = qp->attributes.destination,
         .psn = psn_add(slot->first_psn, index),
@@ -20,14 +21,13 @@ void request_describe_data(const struct qp *qp, const struct send_slot *slot, ui
                            struct packet *ret_packet)
 {
     bool last = index + 1 == slot->packet_count;
-    struct packet packet = start_packet(qp, slot, index);
-    packet.opcode = segment_request_opcode(qp->service, slot->kind, index == 0, last);
-    packet.solicited = last && slot->solicited;
-    packet.dma_length = slot->length;
-    packet.immediate = slot->immediate;
-    packet.invalidate = slot->invalidate;
-    packet.payload_length = segment_payload_length(slot->length, index, qp->mtu_shift);
-    *ret_packet = packet;
+    start_packet(qp, slot, index, ret_packet);
+    ret_packet->opcode = segment_request_opcode(qp->service, slot->kind, index == 0, last);
+    ret_packet->solicited = last && slot->solicited;
+    ret_packet->dma_length = slot->length;
+    ret_packet->immediate = slot->immediate;
+    ret_packet->invalidate = slot->invalidate;
+    ret_packet->payload_length = segment_payload_length(slot->length, index, qp->mtu_shift);
 }
 
 void request_describe_read(const struct qp *qp, const struct send_slot *slot, uint32_t index,
@@ -35,38 +35,35 @@ void request_describe_read(const struct qp *qp, const struct send_slot *slot, ui
 {
     uint64_t offset = (uint64_t)index << qp->mtu_shift;
     uint64_t until = (uint64_t)end << qp->mtu_shift;
-    struct packet packet = start_packet(qp, slot, index);
-    packet.opcode = OPCODE(qp->service, FORM_READ_REQUEST);
-    packet.remote_address += offset;
-    packet.dma_length = (uint32_t)((until < slot->length ? until : slot->length) - offset);
-    *ret_packet = packet;
+    start_packet(qp, slot, index, ret_packet);
+    ret_packet->opcode = OPCODE(qp->service, FORM_READ_REQUEST);
+    ret_packet->remote_address += offset;
+    ret_packet->dma_length = (uint32_t)((until < slot->length ? until : slot->length) - offset);
 }
 
 void request_describe_atomic(const struct qp *qp, const struct send_slot *slot,
                              struct packet *ret_packet)
 {
-    struct packet packet = start_packet(qp, slot, 0);
-    packet.opcode =
+    start_packet(qp, slot, 0, ret_packet);
+    ret_packet->opcode =
         OPCODE(qp->service, slot->kind == WORK_COMPARE_SWAP ? FORM_COMPARE_SWAP : FORM_FETCH_ADD);
-    packet.swap_or_add = slot->swap_or_add;
-    packet.compare = slot->compare;
-    *ret_packet = packet;
+    ret_packet->swap_or_add = slot->swap_or_add;
+    ret_packet->compare = slot->compare;
 }
 
 enum memory_verdict request_describe_atomic_write(struct qp *qp, const struct send_slot *slot,
                                                   struct packet *ret_packet,
                                                   struct fragment_list *list)
 {
-    struct packet packet = start_packet(qp, slot, 0);
-    packet.opcode = OPCODE(SERVICE_RC, FORM_ATOMIC_WRITE);
-    packet.dma_length = packet.payload_length = sizeof slot->swap_or_add;
-    *ret_packet = packet;
+    start_packet(qp, slot, 0, ret_packet);
+    ret_packet->opcode = OPCODE(SERVICE_RC, FORM_ATOMIC_WRITE);
+    ret_packet->dma_length = ret_packet->payload_length = sizeof slot->swap_or_add;
     if (slot->length == 0) {
         list->fragments[list->count++] =
             (struct fragment){(const uint8_t *)&slot->swap_or_add, sizeof slot->swap_or_add};
         return MEMORY_GRANTED;
     }
-    return request_gather(qp, slot, 0, packet.payload_length, list);
+    return request_gather(qp, slot, 0, ret_packet->payload_length, list);
 }
 
 enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, uint32_t index,

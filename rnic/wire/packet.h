@@ -80,23 +80,22 @@ struct aeth {
  * order, but the immediate is opaque: the application's four bytes as they stand on the wire. */
 struct packet {
     uint8_t opcode;
-    const struct opcode_info *info; /* set by packet_parse; packet_build looks it up itself */
-
     bool solicited;
     bool migration_request;
     bool ack_request;
+    bool fecn, becn; /* BTH byte 4, bits 7 and 6; outside the ICRC */
     struct pkey pkey;
+    const struct opcode_info *info; /* set by packet_parse; packet_build looks it up itself */
     struct qpn destination;
     struct psn psn;
-    bool fecn, becn; /* BTH byte 4, bits 7 and 6; outside the ICRC */
 
     uint64_t remote_address; /* RETH, AtomicETH */
     struct memory_key remote_key;
     uint32_t dma_length;  /* RETH */
     uint64_t swap_or_add; /* AtomicETH */
     uint64_t compare;
+    uint64_t original; /* AtomicAckETH */
     struct aeth aeth;
-    uint64_t original;            /* AtomicAckETH */
     uint32_t immediate;           /* ImmDt, opaque bytes */
     struct memory_key invalidate; /* IETH */
     struct qkey qkey;             /* DETH */
