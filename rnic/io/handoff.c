@@ -49,6 +49,7 @@ struct kept {
 
 struct handoff {
     int descriptor;
+    int waker; /* only for wake-ups: what waits at others never leaves it without room */
     uint32_t slot;
     struct handoff_relay_receiver *relay_receiver;
     struct kept *first, **last;
@@ -85,10 +86,11 @@ enum status handoff_create(const struct registry *registry, struct handoff **ret
     handoff->slot = registry->slot;
     memcpy(handoff->cookie, registry->file->cookie, sizeof handoff->cookie);
     handoff->descriptor = raw_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    handoff->waker = raw_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int on = 1, buffer = 4 << 20;
     struct sockaddr_un name;
     socklen_t length = make_name(handoff->cookie, registry->slot, &name);
-    if (handoff->descriptor < 0 ||
+    if (handoff->descriptor < 0 || handoff->waker < 0 ||
         setsockopt(handoff->descriptor, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
         bind(handoff->descriptor, (struct sockaddr *)&name, length) != 0) {
         enum status status =
@@ -119,6 +121,10 @@ void handoff_abandon(struct handoff *handoff)
     if (handoff->descriptor >= 0) {
         close(handoff->descriptor);
         handoff->descriptor = -1;
+    }
+    if (handoff->waker >= 0) {
+        close(handoff->waker);
+        handoff->waker = -1;
     }
 }
 
@@ -232,7 +238,7 @@ void handoff_wake(struct handoff *handoff, uint32_t slot)
     uint32_t magic = WAKE_MAGIC;
     struct sockaddr_un name;
     socklen_t length = make_name(handoff->cookie, slot, &name);
-    ssize_t sent = sendto(handoff->descriptor, &magic, sizeof magic, MSG_DONTWAIT | MSG_NOSIGNAL,
+    ssize_t sent = sendto(handoff->waker, &magic, sizeof magic, MSG_DONTWAIT | MSG_NOSIGNAL,
                           (struct sockaddr *)&name, length);
     (void)sent; /* where its queue is full it does not sleep */
 }

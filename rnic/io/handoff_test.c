@@ -139,6 +139,23 @@ static void test_full_receiver_keeps_nobody_else_waiting(void **state)
     assert_int_equal(handoff_counters(handoff)->dropped, 0);
 }
 
+/* What waits at one process counts against our socket's buffer, which is small on some hosts. */
+static void test_full_socket_does_not_lose_wake_ups(void **state)
+{
+    struct fixture *fixture = *state;
+    struct handoff *handoff = fixture->ends[0].handoff;
+    int least = 1;
+    uint64_t number = 0;
+    assert_int_equal(
+        setsockopt(handoff_descriptor(handoff), SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
+    do {
+        assert_int_equal(tell(fixture, 1, ++number), STATUS_OK);
+    } while (handoff_flush(handoff, clock_now()));
+    handoff_wake(handoff, registry_slot(fixture->ends[2].registry));
+    listen_to_all(fixture, 2);
+    assert_int_equal(handoff_counters(fixture->ends[2].handoff)->wake_ups, 1);
+}
+
 static void test_what_waits_too_long_is_dropped(void **state)
 {
     struct fixture *fixture = *state;
@@ -194,6 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_message_arrives_whole),
         TEST(test_full_receiver_keeps_nobody_else_waiting),
+        TEST(test_full_socket_does_not_lose_wake_ups),
         TEST(test_what_waits_too_long_is_dropped),
         TEST(test_dead_receiver_is_told_of),
         TEST(test_malformed_is_refused),

@@ -17,9 +17,8 @@
 struct lane {
     struct inbox_lane *memory;
     struct ring_consumer ring;
-    struct path
-        paths[INBOX_PATHS]; /* as we see them: copies, for the sender can write to its own */
-    uint32_t path_count;
+    struct inbox_route routes[INBOX_ROUTES]; /* copies, for the sender can write to its own */
+    uint32_t route_count;
     uint32_t idle; /* rounds without a packet */
     bool closed;   /* it held what none of ours writes */
 };
@@ -60,7 +59,7 @@ enum status inbox_create(uint64_t incarnation, struct inbox **ret_inbox)
         return STATUS_NO_MEMORY;
     }
     inbox->descriptor =
-        file_may_be_so_long() ? memfd_create("weir-inbox", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
+        file_may_be_so_long() ? memfd_create(INBOX_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
     if (inbox->descriptor < 0 || ftruncate(inbox->descriptor, (off_t)INBOX_FILE_BYTES) != 0 ||
         fcntl(inbox->descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         inbox_destroy(inbox);
@@ -136,20 +135,16 @@ static struct lane *find_lane(struct inbox *inbox, uint32_t number)
     return lane;
 }
 
-static const struct path *find_path(struct lane *lane, uint32_t index)
+static const struct inbox_route *find_route(struct lane *lane, uint32_t index)
 {
-    if (index >= lane->path_count) {
-        uint32_t count = atomic_load_explicit(&lane->memory->path_count, memory_order_acquire);
-        count = count < INBOX_PATHS ? count : INBOX_PATHS;
-        for (; lane->path_count < count; lane->path_count++) {
-            struct path path = lane->memory->paths[lane->path_count];
-            struct gid local = path.remote;
-            path.remote = path.local;
-            path.local = local;
-            lane->paths[lane->path_count] = path;
+    if (index >= lane->route_count) {
+        uint32_t count = atomic_load_explicit(&lane->memory->route_count, memory_order_acquire);
+        count = count < INBOX_ROUTES ? count : INBOX_ROUTES;
+        for (; lane->route_count < count; lane->route_count++) {
+            lane->routes[lane->route_count] = lane->memory->routes[lane->route_count];
         }
     }
-    return index < lane->path_count ? &lane->paths[index] : NULL;
+    return index < lane->route_count ? &lane->routes[index] : NULL;
 }
 
 static bool pass_on(struct lane *lane, struct inbox_receiver *receiver, const uint8_t *bytes,
@@ -160,11 +155,18 @@ static bool pass_on(struct lane *lane, struct inbox_receiver *receiver, const ui
         return false;
     }
     memcpy(&record, bytes, sizeof record);
-    const struct path *path = find_path(lane, record.path);
-    if (path == NULL) {
+    const struct inbox_route *route = find_route(lane, record.route);
+    if (route == NULL) {
         return false;
     }
-    struct arrival arrival = {.path = *path};
+    struct arrival arrival = {
+        .path = {.local = route->remote,
+                 .remote = route->local,
+                 .source_port = record.source_port,
+                 .traffic_class = record.traffic_class,
+                 .hop_limit = record.hop_limit,
+                 .flow_label = (uint32_t)record.flow_label_high << 16 | record.flow_label_low},
+    };
     receiver->receive(receiver, &arrival, bytes + sizeof record, length - (uint32_t)sizeof record);
     return true;
 }
@@ -363,7 +365,7 @@ void inbox_reclaim(struct inbox *inbox, bool (*lives)(void *context, uint64_t in
         if (sender == 0 || lives(context, sender)) {
             continue;
         }
-        const struct lane *lane = inbox->lanes[i];
+        const struct lane *lane = find_lane(inbox, i);
         if (lane == NULL || !has_packet(lane)) {
             free_lane(inbox, i);
         } else if (!is_watched(inbox, i)) { /* it died before it could ring */

@@ -19,17 +19,24 @@
 #define INBOX_MAGIC      UINT64_C(0x57656972496e4231) /* "WeirInB1" */
 #define INBOX_LANES      1024u
 #define INBOX_RING_BYTES (256u * 1024)
-#define INBOX_PATHS      31u /* of one lane */
+#define INBOX_ROUTES     64u /* of one lane */
 #define INBOX_PAGE       4096u
+#define INBOX_NAME       "weir-inbox"
+#define INBOX_LINK       "/memfd:" INBOX_NAME " (deleted)" /* what /proc says of it */
 #define INBOX_HEAD_BYTES (3u * INBOX_PAGE)
 
 #define INBOX_WORDS (INBOX_LANES / 64u)
 
+/* What is long and common to many packets of a lane; the rest of a path stands in each record. */
+struct inbox_route {
+    struct gid local, remote; /* as the sender sees them */
+};
+
 /* A lane's first page: what its sender tells once, and one word of the owner's. */
 struct inbox_lane {
-    _Alignas(RING_LINE) _Atomic uint32_t path_count; /* of `paths`, written before it is raised */
-    struct path paths[INBOX_PATHS];                  /* as the sender sees them */
-    _Alignas(RING_LINE) _Atomic uint32_t watched;    /* the owner looks here by itself */
+    _Alignas(RING_LINE) _Atomic uint32_t route_count; /* of `routes`, written before it is raised */
+    struct inbox_route routes[INBOX_ROUTES];
+    _Alignas(RING_LINE) _Atomic uint32_t watched; /* the owner looks here by itself */
 };
 
 /* The first pages: what concerns all lanes. */
@@ -45,11 +52,18 @@ struct inbox_head {
 
 /* Before the packet, from the BTH to before the ICRC, in each record. */
 struct inbox_record {
-    uint32_t path; /* index in the lane's */
+    uint8_t route; /* index in the lane's */
+    uint8_t traffic_class;
+    uint8_t hop_limit;
+    uint8_t flow_label_high; /* bits 16 to 19 */
+    uint16_t flow_label_low;
+    uint16_t source_port;
 };
 
 BUILD_CHECK(sizeof(struct inbox_head) <= INBOX_HEAD_BYTES);
 BUILD_CHECK(sizeof(struct inbox_lane) <= INBOX_PAGE);
+BUILD_CHECK(sizeof(struct inbox_record) == 8);
+BUILD_CHECK(INBOX_ROUTES <= 256);
 
 /* A lane lies on pages of its own: its first page, then the ring. */
 #define INBOX_LANE_BYTES (2u * INBOX_PAGE + INBOX_RING_BYTES)

@@ -140,10 +140,11 @@ static enum status open_link(struct loop *loop)
     return status;
 }
 
+/* Who wants packets damaged wants all of them to be where that is done. */
 static bool memory_link_is_wanted(void)
 {
-    const char *link = secure_getenv("WEIR_LINK");
-    return link != NULL && strcmp(link, "memory") == 0;
+    const char *link = secure_getenv("WEIR_LINK"), *fault = secure_getenv("WEIR_FAULT");
+    return (fault == NULL || *fault == '\0') && link != NULL && strcmp(link, "memory") == 0;
 }
 
 static enum status open_links(struct loop *loop)

@@ -53,10 +53,15 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     visit(context, "same_host_packets_sent", same_host.packets_sent);
     visit(context, "same_host_packets_received", same_host.packets_received);
     visit(context, "same_host_peers", same_host.peers);
+    visit(context, "same_host_unreachable", same_host.unreachable);
+    visit(context, "same_host_elsewhere", same_host.elsewhere);
     visit(context, "same_host_wake_ups", same_host.wake_ups);
     visit(context, "same_host_full", same_host.full);
     visit(context, "same_host_dropped", same_host.dropped);
     visit(context, "same_host_refused", same_host.refused);
+    visit(context, "same_host_lanes", same_host.lanes);
+    visit(context, "same_host_reclaimed", same_host.reclaimed);
+    visit(context, "same_host_address_reads", same_host.address_reads);
     visit(context, "registry_slot", registry_slot(loop->registry));
     visit(context, "registry_foreign_packets", loop->ingress.foreign);
     visit(context, "registry_handed_on", handoff->packets_sent);

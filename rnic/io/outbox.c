@@ -16,18 +16,31 @@ struct outbox {
     struct inbox_lane *lane;
     uint32_t number;
     struct ring_producer ring;
-    struct path paths[INBOX_PATHS]; /* what the lane says, in memory of our own */
-    uint32_t path_count;
-    uint32_t path; /* the one used last */
+    struct inbox_route routes[INBOX_ROUTES]; /* what the lane says, in memory of our own */
+    uint32_t route_count;
+    uint32_t route; /* the one used last */
 };
 
-/* -1: not there, or not a file that no one can cut short. */
+static bool is_inbox_by_name(const char *name)
+{
+    char target[sizeof INBOX_LINK];
+    ssize_t length = readlink(name, target, sizeof target);
+    return length == (ssize_t)sizeof INBOX_LINK - 1 && memcmp(target, INBOX_LINK, length) == 0;
+}
+
+/* -1: not there, or not a file that no one can cut short. What the number names in another
+ * namespace of processes may be anything, and opening a terminal or a device has effects. */
 static int open_inbox(pid_t process, int descriptor, enum status *ret_status)
 {
     char name[64];
     struct stat stat;
     (void)snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)process, descriptor);
-    int file = open(name, O_RDWR | O_CLOEXEC);
+    errno = 0;
+    if (!is_inbox_by_name(name)) {
+        *ret_status = errno == EACCES || errno == EPERM ? STATUS_DENIED : STATUS_NOT_FOUND;
+        return -1;
+    }
+    int file = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file < 0) {
         *ret_status = errno == EACCES || errno == EPERM ? STATUS_DENIED : STATUS_NOT_FOUND;
         return -1;
@@ -130,36 +143,35 @@ void outbox_abandon(struct outbox *outbox)
     free(outbox); /* the mappings did not come along */
 }
 
-static bool path_is(const struct path *one, const struct path *other)
+static bool is_route_of(const struct inbox_route *route, const struct path *path)
 {
-    return gid_equal(&one->remote, &other->remote) && gid_equal(&one->local, &other->local) &&
-           one->source_port == other->source_port && one->traffic_class == other->traffic_class &&
-           one->hop_limit == other->hop_limit && one->flow_label == other->flow_label;
+    return gid_equal(&route->remote, &path->remote) && gid_equal(&route->local, &path->local);
 }
 
-static bool find_path(struct outbox *outbox, const struct path *path)
+static bool find_route(struct outbox *outbox, const struct path *path)
 {
-    if (outbox->path_count > 0 && path_is(path, &outbox->paths[outbox->path])) {
+    if (outbox->route_count > 0 && is_route_of(&outbox->routes[outbox->route], path)) {
         return true;
     }
-    for (outbox->path = 0; outbox->path < outbox->path_count; outbox->path++) {
-        if (path_is(path, &outbox->paths[outbox->path])) {
+    for (outbox->route = 0; outbox->route < outbox->route_count; outbox->route++) {
+        if (is_route_of(&outbox->routes[outbox->route], path)) {
             return true;
         }
     }
-    if (outbox->path_count == INBOX_PATHS) {
-        outbox->path = 0;
+    if (outbox->route_count == INBOX_ROUTES) {
+        outbox->route = 0;
         return false;
     }
-    outbox->paths[outbox->path] = *path;
-    outbox->lane->paths[outbox->path] = *path;
-    atomic_store_explicit(&outbox->lane->path_count, ++outbox->path_count, memory_order_release);
+    outbox->routes[outbox->route] = (struct inbox_route){path->local, path->remote};
+    outbox->lane->routes[outbox->route] = outbox->routes[outbox->route];
+    atomic_store_explicit(&outbox->lane->route_count, ++outbox->route_count, memory_order_release);
     return true;
 }
 
 enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
 {
-    if (!find_path(outbox, outgoing->path)) {
+    const struct path *path = outgoing->path;
+    if (!find_route(outbox, path)) {
         return STATUS_OUT_OF_RANGE;
     }
     uint32_t pad = -outgoing->payload_length & 3u;
@@ -170,7 +182,14 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
     if (bytes == NULL) {
         return STATUS_FULL;
     }
-    struct inbox_record record = {.path = outbox->path};
+    struct inbox_record record = {
+        .route = (uint8_t)outbox->route,
+        .traffic_class = path->traffic_class,
+        .hop_limit = path->hop_limit,
+        .flow_label_high = (uint8_t)(path->flow_label >> 16 & 0xf),
+        .flow_label_low = (uint16_t)path->flow_label,
+        .source_port = path->source_port,
+    };
     memcpy(bytes, &record, sizeof record);
     bytes += sizeof record;
     memcpy(bytes, outgoing->header, outgoing->header_length);

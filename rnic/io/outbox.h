@@ -21,8 +21,8 @@ void outbox_close(struct outbox *outbox);
 /* In a forked child: forgets the parent's lane. */
 void outbox_abandon(struct outbox *outbox);
 
-/* Puts one packet. FULL: no room now. OUT_OF_RANGE: too many different paths; another link must
- * carry it. */
+/* Puts one packet. FULL: no room now. OUT_OF_RANGE: too many pairs of addresses; another link
+ * must carry it. */
 enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing) MUST_USE;
 /* After puts: shows the owner where to look. True: it sleeps, and is ours to wake. */
 bool outbox_flush(struct outbox *outbox) MUST_USE;

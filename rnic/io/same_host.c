@@ -12,7 +12,6 @@
 #include "rnic/io/outbox.h"
 
 #define AT_DESTINATION_QPN 5u /* in a packet, from the BTH */
-#define KNOWN_ADDRESSES    64u
 
 /* A process of the host, by its slot. */
 struct peer {
@@ -20,13 +19,6 @@ struct peer {
     struct outbox *outbox;     /* NULL: it has none for us */
     struct instant full_since; /* NEVER: there was room last */
     bool unflushed;
-};
-
-/* Whether an address is this host's, as far as asked. */
-struct known_address {
-    struct gid gid;
-    uint32_t round; /* of asking; 0: not in use */
-    bool ours;
 };
 
 struct same_host {
@@ -39,9 +31,10 @@ struct same_host {
     struct peer *peers[REGISTRY_SLOTS];
     uint32_t unflushed[REGISTRY_SLOTS]; /* slots */
     uint32_t unflushed_count;
-    bool stalled; /* a lane was full since the last flush */
-    struct known_address known[KNOWN_ADDRESSES];
-    _Atomic uint32_t round; /* of asking for addresses; never 0 */
+    bool stalled;                      /* a lane was full since the last flush */
+    struct gid addresses[ADDRESS_MAX]; /* this host's, the one used last in front */
+    uint32_t address_count;
+    _Atomic bool addresses_are_old;
     struct same_host_counters counters;
 };
 
@@ -67,7 +60,7 @@ enum status same_host_create(const struct same_host_config *config,
     same_host->registry = config->registry;
     same_host->handoff = config->handoff;
     same_host->incarnation = make_incarnation(config->seed, registry_slot(config->registry));
-    atomic_init(&same_host->round, 1);
+    atomic_init(&same_host->addresses_are_old, true);
     enum status status = STATUS_UNSUPPORTED;
     if (!config->off) {
         status = inbox_create(same_host->incarnation, &same_host->inbox);
@@ -117,22 +110,35 @@ struct packet_sink *same_host_sink(struct same_host *same_host)
     return &same_host->sink;
 }
 
-/* Few addresses are in use at a time; one that is pushed out is asked for again. */
+/* Asking the kernel takes a while: once, and after changes, however many peers there are. */
+static void read_addresses(struct same_host *same_host)
+{
+    struct address_table table;
+    atomic_store(&same_host->addresses_are_old, false);
+    same_host->address_count = 0;
+    if (address_read(&table) == STATUS_OK) {
+        for (uint32_t i = 0; i < table.count; i++) {
+            same_host->addresses[i] = table.entries[i].gid;
+        }
+        same_host->address_count = table.count;
+    }
+    same_host->counters.address_reads++;
+}
+
 static bool is_ours(struct same_host *same_host, const struct gid *gid)
 {
-    uint32_t hash = 0;
-    for (uint32_t i = 0; i < sizeof gid->bytes; i++) {
-        hash = hash * 31 + gid->bytes[i];
+    if (atomic_load_explicit(&same_host->addresses_are_old, memory_order_acquire)) {
+        read_addresses(same_host);
     }
-    struct known_address *known = &same_host->known[hash % KNOWN_ADDRESSES];
-    uint32_t round = atomic_load_explicit(&same_host->round, memory_order_acquire);
-    if (known->round != round || !gid_equal(&known->gid, gid)) {
-        struct address_table table;
-        known->ours = address_read(&table) == STATUS_OK && address_find(&table, gid) != NULL;
-        known->gid = *gid;
-        known->round = round;
+    struct gid *addresses = same_host->addresses;
+    for (uint32_t i = 0; i < same_host->address_count; i++) {
+        if (gid_equal(&addresses[i], gid)) {
+            addresses[i] = addresses[0];
+            addresses[0] = *gid;
+            return true;
+        }
     }
-    return known->ours;
+    return false;
 }
 
 /* The process that has the slot now; NULL: none, or no memory for it. */
@@ -158,6 +164,8 @@ static struct peer *find_peer(struct same_host *same_host, uint32_t slot)
     if (outbox_open((pid_t)inbox.process, inbox.descriptor, inbox.incarnation,
                     same_host->incarnation, &peer->outbox) == STATUS_OK) {
         same_host->counters.peers++;
+    } else {
+        same_host->counters.unreachable++;
     }
     return peer;
 }
@@ -180,6 +188,7 @@ static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
 {
     enum status status = outbox_put(peer->outbox, outgoing);
     if (status == STATUS_OUT_OF_RANGE) {
+        same_host->counters.elsewhere++;
         same_host->sink.others_may_go = false;
         return same_host->otherwise->emit(same_host->otherwise, outgoing);
     }
@@ -280,8 +289,7 @@ void same_host_tidy(struct same_host *same_host)
 
 void same_host_addresses_changed(struct same_host *same_host)
 {
-    uint32_t round = atomic_load(&same_host->round);
-    atomic_store(&same_host->round, round + 1 != 0 ? round + 1 : 1);
+    atomic_store(&same_host->addresses_are_old, true);
 }
 
 void same_host_count(const struct same_host *same_host, struct same_host_counters *ret_counters)
@@ -291,5 +299,7 @@ void same_host_count(const struct same_host *same_host, struct same_host_counter
         const struct inbox_counters *inbox = inbox_counters(same_host->inbox);
         ret_counters->packets_received = inbox->packets_received;
         ret_counters->refused = inbox->malformed;
+        ret_counters->lanes = inbox->lanes;
+        ret_counters->reclaimed = inbox->reclaimed;
     }
 }

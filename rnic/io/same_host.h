@@ -3,12 +3,13 @@
  * those of QP1 and to groups, go by UDP.
  *
  * A process is chosen once: which inbox it has is looked up when the first packet for it is sent,
- * so what goes to one queue pair stays in order. A lane that stays full (its owner is stopped, or
- * hangs) holds up all senders of this process for SAME_HOST_PATIENCE_NS, then its packets are lost,
- * as on a wire, until it takes some again.
+ * so what goes to one queue pair stays in order. What cannot be reached so (it lives in another
+ * namespace of processes, /proc hides it, it may not be traced, it runs under a limit of file size)
+ * is reached by UDP, and counted. A lane that stays full (its owner is stopped, or hangs) holds up
+ * the queue pairs that send there for SAME_HOST_PATIENCE_NS, then their packets are lost, as on a
+ * wire, until it takes some again.
  *
- * The environment variable WEIR_LINK says `udp` where everything is to go by UDP. Under the
- * engine's lock, but same_host_addresses_changed. */
+ * Under the engine's lock, but same_host_addresses_changed. */
 #ifndef WEIR_IO_SAME_HOST_H
 #define WEIR_IO_SAME_HOST_H
 
@@ -37,11 +38,16 @@ struct same_host_config {
 struct same_host_counters {
     uint64_t packets_sent;
     uint64_t packets_received;
-    uint64_t peers;    /* processes whose inbox we have opened, now */
-    uint64_t wake_ups; /* system calls for sleeping peers */
-    uint64_t full;     /* a packet had to wait for room */
-    uint64_t dropped;  /* ... for too long, or its process is gone */
-    uint64_t refused;  /* lanes of ours that held what none of us writes */
+    uint64_t peers;         /* processes whose inbox we have opened, now */
+    uint64_t unreachable;   /* ... whose inbox we could not open: theirs goes by UDP */
+    uint64_t elsewhere;     /* packets that went by UDP, for too many pairs of addresses */
+    uint64_t wake_ups;      /* system calls for sleeping peers */
+    uint64_t full;          /* a lane had no room when it had had some */
+    uint64_t dropped;       /* packets that waited too long for room */
+    uint64_t refused;       /* lanes of ours that held what none of us writes */
+    uint64_t lanes;         /* of ours, taken now */
+    uint64_t reclaimed;     /* of ours, of senders that died */
+    uint64_t address_reads; /* how often the kernel was asked for the host's addresses */
 };
 
 /* NO_MEMORY. A kernel without sealed memory files makes it send nothing and receive nothing. */

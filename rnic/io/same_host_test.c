@@ -1,0 +1,254 @@
+/* Who is reached through memory, who by the other link, and what becomes of packets for a process
+ * that does not take them. The ends stand in this process: each has a slot of one registry. */
+#include "rnic/io/same_host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "rnic/base/container.h"
+#include "rnic/io/clock.h"
+#include "rnic/wire/packet.h"
+
+#define ENDS 3u
+
+struct end {
+    struct registry *registry;
+    struct handoff *handoff;
+    struct same_host *same_host;
+    struct packet_sink otherwise;
+    struct inbox_receiver receiver;
+    uint32_t by_memory, by_other;
+};
+
+struct fixture {
+    char path[64];
+    struct end ends[ENDS];
+};
+
+static const struct gid loopback = {{[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
+
+static bool emit_otherwise(struct packet_sink *sink, const struct outgoing *outgoing)
+{
+    struct end *end = CONTAINER_OF(sink, struct end, otherwise);
+    end->by_other++;
+    return true;
+}
+
+static void receive(struct inbox_receiver *receiver, const struct arrival *arrival,
+                    const uint8_t *bytes, uint32_t length)
+{
+    struct end *end = CONTAINER_OF(receiver, struct end, receiver);
+    end->by_memory++;
+}
+
+static void open_end(struct fixture *fixture, uint32_t index, bool off)
+{
+    struct end *end = &fixture->ends[index];
+    *end = (struct end){.otherwise = {.emit = emit_otherwise}, .receiver = {receive}};
+    assert_int_equal(registry_open(fixture->path, &end->registry), STATUS_OK);
+    assert_int_equal(handoff_create(end->registry, &end->handoff), STATUS_OK);
+    struct same_host_config config = {
+        .registry = end->registry,
+        .handoff = end->handoff,
+        .otherwise = &end->otherwise,
+        .seed = index + 1,
+        .off = off,
+    };
+    assert_int_equal(same_host_create(&config, &end->same_host), STATUS_OK);
+}
+
+static void close_end(struct end *end)
+{
+    same_host_destroy(end->same_host);
+    handoff_destroy(end->handoff);
+    registry_close(end->registry);
+    end->same_host = NULL;
+    end->handoff = NULL;
+    end->registry = NULL;
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    snprintf(fixture->path, sizeof fixture->path, "/tmp/weir-same-host-test-%ld", (long)getpid());
+    unlink(fixture->path);
+    for (uint32_t i = 0; i < ENDS; i++) {
+        open_end(fixture, i, i == 2);
+    }
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    for (uint32_t i = 0; i < ENDS; i++) {
+        close_end(&fixture->ends[i]);
+    }
+    unlink(fixture->path);
+    free(fixture);
+    return 0;
+}
+
+/* From end 0; false: refused. */
+static bool send(struct fixture *fixture, struct qpn to, const struct gid *address, uint32_t length)
+{
+    static const uint8_t bytes[PACKET_PAYLOAD_MAX];
+    uint8_t header[BTH_LENGTH] = {
+        4, 0, 0, 0, 0, (uint8_t)(to.value >> 16), (uint8_t)(to.value >> 8), (uint8_t)to.value};
+    struct path path = {.local = loopback, .remote = *address, .source_port = 50000};
+    struct fragment fragment = {bytes, length};
+    struct outgoing outgoing = {.path = &path,
+                                .header = header,
+                                .header_length = sizeof header,
+                                .fragments = &fragment,
+                                .fragment_count = 1,
+                                .payload_length = length};
+    struct packet_sink *sink = same_host_sink(fixture->ends[0].same_host);
+    return sink->emit(sink, &outgoing);
+}
+
+static struct qpn number_of(struct fixture *fixture, uint32_t index)
+{
+    return (struct qpn){registry_first_qpn(fixture->ends[index].registry).value + 99};
+}
+
+static struct same_host_counters count(struct fixture *fixture, uint32_t index)
+{
+    struct same_host_counters counters;
+    same_host_count(fixture->ends[index].same_host, &counters);
+    return counters;
+}
+
+static void receive_all(struct end *end)
+{
+    while (same_host_receive(end->same_host, &end->receiver, 100) > 0) {
+    }
+}
+
+static void by_memory_only_where_there_is_an_inbox(void **state)
+{
+    struct fixture *fixture = *state;
+    struct gid far = {{[10] = 0xff, [11] = 0xff, [12] = 198, [13] = 51, [14] = 100, [15] = 1}};
+    assert_true(send(fixture, number_of(fixture, 0), &loopback, 8)); /* ourselves */
+    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_true(same_host_flush(fixture->ends[0].same_host));
+    assert_int_equal(fixture->ends[0].by_other, 0);
+    receive_all(&fixture->ends[0]);
+    receive_all(&fixture->ends[1]);
+    assert_int_equal(fixture->ends[0].by_memory, 1);
+    assert_int_equal(fixture->ends[1].by_memory, 1);
+
+    struct qpn nobodys = {500 * REGISTRY_QPNS_PER_SLOT};
+    assert_true(send(fixture, number_of(fixture, 2), &loopback, 8)); /* it wants none */
+    assert_true(send(fixture, number_of(fixture, 1), &far, 8));
+    assert_true(send(fixture, nobodys, &loopback, 8));
+    assert_true(send(fixture, (struct qpn){1}, &loopback, 8));
+    assert_true(send(fixture, QPN_MULTICAST, &loopback, 8));
+    assert_int_equal(fixture->ends[0].by_other, 5);
+    assert_int_equal(count(fixture, 0).packets_sent, 2);
+}
+
+static void many_peers_cost_no_questions_to_the_kernel(void **state)
+{
+    struct fixture *fixture = *state;
+    struct gid far = {{[10] = 0xff, [11] = 0xff, [12] = 198, [13] = 51}};
+    for (uint32_t i = 0; i < 3000; i++) {
+        far.bytes[14] = (uint8_t)(i >> 8);
+        far.bytes[15] = (uint8_t)i;
+        assert_true(send(fixture, number_of(fixture, 1), &far, 8));
+    }
+    assert_int_equal(count(fixture, 0).address_reads, 1);
+    same_host_addresses_changed(fixture->ends[0].same_host);
+    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_int_equal(count(fixture, 0).address_reads, 2);
+    assert_int_equal(count(fixture, 0).packets_sent, 1);
+}
+
+/* As in another namespace of processes: the number is nobody's, or somebody else's. */
+static void inbox_that_cannot_be_opened_is_counted(void **state)
+{
+    struct fixture *fixture = *state;
+    struct registry_inbox lie = {registry_slot(fixture->ends[2].registry) + REGISTRY_SLOTS,
+                                 0x7ffffff0, 3};
+    registry_publish_inbox(fixture->ends[2].registry, &lie);
+    for (uint32_t i = 0; i < 10; i++) {
+        assert_true(send(fixture, number_of(fixture, 2), &loopback, 8));
+    }
+    assert_int_equal(fixture->ends[0].by_other, 10);
+    assert_int_equal(count(fixture, 0).unreachable, 1);
+    assert_int_equal(count(fixture, 0).peers, 0);
+}
+
+static void who_takes_nothing_holds_up_nobody_else(void **state)
+{
+    struct fixture *fixture = *state;
+    struct packet_sink *sink = same_host_sink(fixture->ends[0].same_host);
+    uint32_t sent = 0;
+    while (send(fixture, number_of(fixture, 1), &loopback, 4096)) {
+        sent++;
+    }
+    assert_true(sent > 50);
+    assert_true(sink->others_may_go);
+    assert_false(same_host_flush(fixture->ends[0].same_host));
+    assert_true(send(fixture, number_of(fixture, 0), &loopback, 8));
+    assert_true(same_host_flush(fixture->ends[0].same_host));
+    receive_all(&fixture->ends[0]);
+    assert_int_equal(fixture->ends[0].by_memory, 1);
+
+    struct instant start = clock_now();
+    while (!send(fixture, number_of(fixture, 1), &loopback, 4096)) {
+        usleep(10000);
+    }
+    assert_true(instant_elapsed_ns(start, clock_now()) < UINT64_C(20) * SAME_HOST_PATIENCE_NS);
+    assert_int_equal(count(fixture, 0).dropped, 1); /* given up, not delivered */
+    (void)same_host_flush(fixture->ends[0].same_host);
+    receive_all(&fixture->ends[1]);
+    assert_int_equal(fixture->ends[1].by_memory, sent);
+    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_true(same_host_flush(fixture->ends[0].same_host));
+    receive_all(&fixture->ends[1]);
+    assert_int_equal(fixture->ends[1].by_memory, sent + 1);
+    assert_int_equal(count(fixture, 0).dropped, 1);
+}
+
+static void who_has_ended_is_nobody(void **state)
+{
+    struct fixture *fixture = *state;
+    struct qpn to = number_of(fixture, 1);
+    assert_true(send(fixture, to, &loopback, 8));
+    close_end(&fixture->ends[1]);
+    assert_true(send(fixture, to, &loopback, 8));
+    assert_int_equal(fixture->ends[0].by_other, 1); /* whose business it is that nobody is there */
+    same_host_tidy(fixture->ends[0].same_host);
+    assert_int_equal(count(fixture, 0).peers, 0);
+    open_end(fixture, 1, false);
+    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_true(same_host_flush(fixture->ends[0].same_host));
+    receive_all(&fixture->ends[1]);
+    assert_int_equal(fixture->ends[1].by_memory, 1);
+    assert_int_equal(count(fixture, 0).peers, 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(by_memory_only_where_there_is_an_inbox),
+        TEST(many_peers_cost_no_questions_to_the_kernel),
+        TEST(inbox_that_cannot_be_opened_is_counted),
+        TEST(who_takes_nothing_holds_up_nobody_else),
+        TEST(who_has_ended_is_nobody),
+    };
+    unsetenv("WEIR_ADDRESS");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
