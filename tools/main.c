@@ -9,6 +9,7 @@ static const struct command commands[] = {
     {"cp", "copy files and trees to or from a server", cp_usage, command_cp},
     {"serve", "serve a folder to weir cp", serve_usage, command_serve},
     {"info", "say which device is used, and why", info_usage, command_info},
+    {"bench", "measure latency, bandwidth and rate", bench_usage, command_bench},
     {"run", "run a program on the software RNIC", run_usage, command_run},
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))

@@ -4,6 +4,7 @@
 #define WEIR_FABRIC_PRIVATE_H
 
 #include <pthread.h>
+#include <sys/socket.h>
 
 #include <weir/fabric.h>
 
@@ -28,5 +29,10 @@ struct weir_fabric {
     bool is_iwarp;
     size_t transfer_max; /* longest single READ or WRITE */
 };
+
+/* The index of the GID asked for; else of that which is the address `local`; else of the first
+ * RoCEv2 one of its family; else 0. -1: there is none. */
+int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *local,
+                      union ibv_gid *ret_gid);
 
 #endif

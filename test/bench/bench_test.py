@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""weir bench as people use it: both ends by itself, one end each, failing ends; and its page in a real browser.
+
+Usage: bench_test.py BUILD_DIR [PICTURE_PREFIX]     status 77: the browser part was skipped, as chromium is missing"""
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+import browser
+
+WEIR = os.path.join(os.path.realpath(sys.argv[1]), "weir")
+OPERATIONS = ["send", "write", "write-imm", "read", "fetch-add", "compare-swap", "message", "put"]
+SHORT = ["--fabric", "soft", "--runs", "1", "--seconds", "0.001"]
+
+
+def weir(*words, status=0):
+    done = subprocess.run([WEIR, "bench", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == status, f"weir bench {' '.join(words)}: status {done.returncode}, not {status}: {done.stderr}"
+    return done
+
+
+class Server:
+    def __init__(self):
+        self.process = subprocess.Popen([WEIR, "bench", "--serve", "127.0.0.1:0", "--fabric", "soft"],
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.address = re.search(r" at (\S+) ", self.process.stdout.readline()).group(1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(20)
+
+
+def check_report(report):
+    """Every case of all operations, verified, with figures that agree with each other."""
+    cases = report["results"]
+    wanted = {(o, m, "one-way" if m == "latency" else d, mode, s)
+              for o in OPERATIONS for m in ("latency", "bandwidth") for d in ("one-way", "both-ways")
+              for mode in ("poll", "event") for s in ((8,) if o in ("fetch-add", "compare-swap") else (8, 4096))}
+    found = [(c["operation"], c["measure"], c["direction"], c["mode"], c["size"]) for c in cases]
+    assert len(found) == len(set(found)) and set(found) == wanted, wanted ^ set(found)
+    for case in cases:
+        assert case["verified"] is True and len(case["runs"]) == 1, case
+        count = case["runs"][0]["count"]
+        if case["measure"] == "latency":
+            latency = case["latency_us"]
+            known = [latency[k]["median"] for k in ("min", "p50", "p90", "p99", "p99.9", "max") if latency[k]]
+            assert known == sorted(known) and known[0] > 0, latency
+            assert sum(bucket[1] for bucket in case["histogram_us"]) == count, case
+            assert abs(case["histogram_us"][-1][0] / latency["max"]["median"] - 1) < 1e-6, case
+        else:
+            rate, bytes_per_s = case["operations_per_s"]["median"], case["bytes_per_s"]["median"]
+            assert rate > 0 and abs(bytes_per_s / (rate * case["size"]) - 1) < 1e-6, case
+    assert report["client"]["device"] == "weir0" and report["client"]["reason"] == "asked for"
+    assert report["client"]["machine"]["kernel"] == os.uname().release and report["link"]["same_machine"]
+
+
+def test_alone(folder):
+    """Both ends by itself: JSON on standard output, the same in the page."""
+    page = os.path.join(folder, "page.html")
+    done = weir(*SHORT, "--size", "8,4k", "--mode", "all", "--direction", "all", "--json", "--html", page)
+    report = json.loads(done.stdout)
+    check_report(report)
+    embedded = re.search(r'id="results">(.*?)</script>', open(page).read(), re.S).group(1)
+    assert [c["operation"] for c in json.loads(embedded)["results"]] == [c["operation"] for c in report["results"]]
+    return page, report
+
+
+def test_two_ends():
+    with Server() as server:
+        table = weir(server.address, *SHORT, "--op", "send,read,message", "--size", "64").stdout
+        for operation in ("send", "read", "message"):
+            assert len(re.findall(rf"^{operation} .* 64 B ", table, re.M)) == 2, table
+        # A client that dies in the middle of a run costs the server nothing but that client.
+        client = subprocess.Popen([WEIR, "bench", server.address, "--fabric", "soft", "--op", "send", "--size", "8", "--seconds", "20"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while "latency" not in client.stdout.readline().lower() and select.select([client.stdout], [], [], 1)[0]:
+            pass
+        client.kill()
+        client.communicate()
+        weir(server.address, *SHORT, "--op", "write", "--size", "8", "--measure", "bandwidth")
+        # Nor does one that does not speak its language.
+        host, port = server.address.split(":")
+        for line in (b"GET / HTTP/1.1\n", b'{"run": 5}\n', b'{"case": {"operation": "send", "size": 1e99}}\n',
+                     b'{"hello": 99}\n', b"x" * 70000):
+            with socket.create_connection((host, int(port)), 20) as stranger:
+                stranger.settimeout(20)
+                try:
+                    stranger.sendall(line)
+                    while stranger.recv(4096):
+                        pass
+                except ConnectionError:
+                    pass
+        weir(server.address, *SHORT, "--op", "read", "--size", "8", "--measure", "latency")
+        assert server.process.poll() is None
+
+
+def test_failures():
+    assert "Try 'weir bench --help'" in weir("--op", "sned", status=2).stderr
+    weir("--size", "0", status=2)
+    weir("--runs", "0", status=2)
+    weir("one", "two", status=2)
+    assert "weir bench --serve" in weir("127.0.0.1:1", "--fabric", "soft", status=3).stderr
+    assert "usage: weir bench" in weir("--help").stdout
+    done = weir(*SHORT, "--op", "read", "--size", "8", "--html", "/nowhere/page.html", status=6)
+    assert "/nowhere/page.html: No such file" in done.stderr, done.stderr
+
+
+# --- the page ---
+
+def expected_points(report):
+    """Plot and series -> how many points it has to have."""
+    points = {}
+    for case in report["results"]:
+        operation, mode, direction = case["operation"], case["mode"], case["direction"]
+        if case["measure"] == "latency":
+            names = [f"latency-{mode}"]
+            if case["size"] == 8:
+                points[f"distribution-{mode}", operation] = len(case["histogram_us"])
+        else:
+            names = [f"bandwidth-{mode}-{direction}", f"rate-{mode}-{direction}"]
+        for name in names:
+            points[name, operation] = points.get((name, operation), 0) + 1
+    return points
+
+
+POINTS = """[...document.querySelectorAll("svg polyline.series")].map(line =>
+    [line.dataset.plot, line.dataset.series, line.points.numberOfItems,
+     [...line.points].every(p => isFinite(p.x) && isFinite(p.y))])"""
+DOTS = """[...document.querySelectorAll("svg circle.point")].map(c => [c.dataset.plot, c.dataset.series, +c.dataset.x, +c.dataset.y])"""
+# What reaches over the window, and what reaches over its plot.
+OVERFLOW = """[...(document.documentElement.scrollWidth > innerWidth ? ["the page"] : []),
+    ...[...document.querySelectorAll("svg")].flatMap(svg => { const box = svg.getBoundingClientRect();
+        return [...svg.querySelectorAll("text, circle, polyline")].filter(t => { const b = t.getBoundingClientRect();
+            return box.left > b.left + 1 || b.right > box.right + 1 || box.top > b.top + 1 || b.bottom > box.bottom + 1; })
+            .map(t => svg.getAttribute("aria-label") + ": " + t.outerHTML.slice(0, 200)); })]"""
+# Labels of one plot that lie on each other.
+COLLISIONS = """[...document.querySelectorAll("svg")].flatMap(svg => { const l = [...svg.querySelectorAll("text.label")].map(t => t.getBoundingClientRect());
+    return l.flatMap((a, i) => l.slice(i + 1).filter(b => a.left < b.right && b.left < a.right && a.top + 4 < b.bottom && b.top + 4 < a.bottom)); }).length"""
+
+
+def test_page(page, report, picture):
+    chrome = browser.Browser()
+    try:
+        chrome.open(page)
+        wanted = expected_points(report)
+        for width, dark in ((1400, False), (400, True), (400, False), (1400, True)):
+            chrome.resize(width, dark)
+            lines = chrome.evaluate(POINTS)
+            assert {(p, s): n for p, s, n, _ in lines} == wanted, "points are missing"
+            assert all(finite for *_, finite in lines)
+            over = chrome.evaluate(OVERFLOW)
+            assert not over, f"at {width} pixels reach over their place: {over}"
+            assert chrome.evaluate(COLLISIONS) == 0, f"at {width} pixels labels lie on each other"
+            if picture:
+                chrome.picture(f"{picture}-{width}-{'dark' if dark else 'light'}.png")
+        dots = {tuple(d) for d in chrome.evaluate(DOTS)}
+        for case in report["results"]:
+            if case["measure"] == "bandwidth":
+                plot = f"bandwidth-{case['mode']}-{case['direction']}"
+                assert any(d[:3] == (plot, case["operation"], case["size"]) and
+                           abs(d[3] / case["bytes_per_s"]["median"] - 1) < 1e-4 for d in dots), case
+        assert chrome.evaluate("document.querySelectorAll('tbody tr').length") == len(report["results"])
+        assert "asked for" in chrome.evaluate("document.body.innerText")
+        assert not chrome.complaints, chrome.complaints
+    finally:
+        chrome.close()
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="weir-bench.") as folder:
+        page, report = test_alone(folder)
+        test_failures()
+        test_two_ends()
+        if not browser.find():
+            print("no chromium: the page was not looked at")
+            return 77
+        test_page(page, report, sys.argv[2] if len(sys.argv) > 2 else None)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

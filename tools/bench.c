@@ -1,0 +1,467 @@
+/* weir bench: what the RDMA device does, between two ends. Options, the two processes, and where
+ * results go; how is measured stands in bench/. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/bench/ends.h"
+#include "tools/bench/page.h"
+#include "tools/bench/table.h"
+#include "tools/command.h"
+#include "tools/location.h"
+#include "tools/output.h"
+#include "tools/printable.h"
+#include "tools/stop.h"
+
+#define PORT_DEFAULT "7472"
+#define SECONDS_MAX  60
+
+const char bench_usage[] =
+    "usage: weir bench [OPTION...]                      both ends on this machine\n"
+    "       weir bench --serve [ADDRESS] [OPTION...]    one end, until it is interrupted\n"
+    "       weir bench HOST[:PORT] [OPTION...]          the other, which measures and reports\n"
+    "\n"
+    "Measures latency, bandwidth and rate of RDMA operations and of libweir's channel by size.\n"
+    "\n"
+    "  --op LIST         send, write, write-imm, read, fetch-add, compare-swap; message and put\n"
+    "                    of libweir's channel; all (default)\n"
+    "  --size LIST       of 1 to 64m bytes (default: 8,64,512,4k,32k,256k,1m)\n"
+    "  --measure LIST    latency, bandwidth (which is the rate, too), all (default)\n"
+    "  --direction LIST  one-way (default), both-ways, all: who sends, of bandwidth\n"
+    "  --mode LIST       poll (default): who waits spins; event: sleeps; all\n"
+    "  --depth N         operations under way, of bandwidth (default: 64)\n"
+    "  --runs N          of each case; figures are medians over them (default: 5)\n"
+    "  --seconds S       length of a run (default: 0.1)\n"
+    "  --huge            use huge pages\n"
+    "  --json            print one JSON object instead of a table\n"
+    "  --html FILE       also write a page with plots, which needs no network\n"
+    "  --serve [ADDRESS] be the end that is led; 127.0.0.1:7472 unless given, \"*\" is every\n"
+    "                    address\n"
+    "  --fabric KIND     auto: the machine's RDMA device, else the software RNIC (default);\n"
+    "                    rdma: a device or nothing; soft: the software RNIC\n"
+    "  --device NAME     NAME, NAME:PORT or NAME:PORT:GID_INDEX\n"
+    "  -h, --help        print this text\n"
+    "\n"
+    "  weir bench --op send,write --size 8,1m --html report.html\n"
+    "  weir bench --serve '*'           on one machine, and on another\n"
+    "  weir bench server.example --json\n"
+    "\n"
+    "Exit status: 0, 2 usage, 3 no connection, 4 it was lost, 5 the other end failed or bytes\n"
+    "arrived wrong, 6 cannot begin here.\n";
+
+struct bench {
+    const struct command *command;
+    struct weir_fabric_options fabric_options;
+    struct weir_fabric *fabric;
+    struct plan plan;
+    const char *html;
+    bool is_json, is_server;
+    struct control control;
+    struct table table;
+    struct result result;
+    json_t *results;
+    struct weir_error error;
+};
+
+static int exit_code_of(enum weir_status status)
+{
+    switch (status) {
+    case WEIR_OK:
+        return EXIT_DONE;
+    case WEIR_ADDRESS:
+    case WEIR_REFUSED:
+    case WEIR_UNREACHABLE:
+        return EXIT_UNREACHED;
+    case WEIR_DISCONNECTED:
+    case WEIR_PEER_LOST:
+    case WEIR_TIMED_OUT:
+        return EXIT_LOST;
+    case WEIR_PROTOCOL:
+    case WEIR_ACCESS:
+        return EXIT_REFUSED;
+    case WEIR_CANCELED:
+        return EXIT_INTERRUPTED;
+    default:
+        return EXIT_SETUP;
+    }
+}
+
+/* The other end's words may be in it. */
+static int fail(const struct bench *bench, enum weir_status status)
+{
+    char text[4 * sizeof(bench->error.message)];
+    printable(bench->error.message, strlen(bench->error.message), text, sizeof(text));
+    command_error(bench->command, "%s", text);
+    return exit_code_of(status);
+}
+
+/* --- the end that is led --- */
+
+/* `announce_fd` >= 0: the address goes there, and one client is served. */
+static int serve(struct bench *bench, const char *address, int announce_fd)
+{
+    char bound[CONTROL_ADDRESS_MAX], device[512];
+    if (fabric_open(&bench->fabric_options, &bench->fabric, &bench->error) != WEIR_OK) {
+        return fail(bench, WEIR_NO_DEVICE);
+    }
+    int listener = control_listen(address, bound, &bench->error);
+    if (listener < 0) {
+        return fail(bench, WEIR_SYSTEM);
+    }
+    if (announce_fd >= 0) {
+        dprintf(announce_fd, "%s\n", bound);
+        close(announce_fd);
+    } else {
+        fabric_describe(bench->fabric, device, sizeof(device));
+        printf("weir bench: at %s (%s)\n", bound, device);
+        fflush(stdout);
+    }
+    bool is_good;
+    do {
+        bench->control = (struct control){.is_server = true};
+        bench->control.fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (bench->control.fd < 0) {
+            break; /* a signal */
+        }
+        is_good = ends_serve(&bench->control, bench->fabric, &bench->error);
+        if (!is_good && announce_fd < 0 && !stop_asked()) {
+            fail(bench, bench->error.status);
+        }
+        control_close(&bench->control);
+    } while (announce_fd < 0 && !stop_asked());
+    close(listener);
+    weir_fabric_close(bench->fabric);
+    return EXIT_DONE;
+}
+
+/* The other end as a process of our own, before any verbs library is loaded here. */
+static pid_t start_server(struct bench *bench, char ret_address[CONTROL_ADDRESS_MAX])
+{
+    int ends[2];
+    if (pipe(ends) != 0) {
+        return -1;
+    }
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(getppid() != parent ? EXIT_LOST : serve(bench, "127.0.0.1:0", ends[1]));
+    }
+    close(ends[1]);
+    size_t length = 0;
+    ssize_t count = 1;
+    while (child > 0 && count > 0 && length < CONTROL_ADDRESS_MAX - 1) {
+        count = read(ends[0], ret_address + length, CONTROL_ADDRESS_MAX - 1 - length);
+        length += count > 0 ? (size_t)count : 0;
+    }
+    close(ends[0]);
+    ret_address[length] = '\0';
+    ret_address[strcspn(ret_address, "\n")] = '\0';
+    return child;
+}
+
+/* --- the end that leads --- */
+
+static bool measure(void *user, const struct plan_case *item)
+{
+    struct bench *bench = user;
+    if (stop_asked()) {
+        return control_error(&bench->error, WEIR_CANCELED, "interrupted");
+    }
+    if (!ends_measure(&bench->control, bench->fabric, item, &bench->plan, &bench->result,
+                      &bench->error)) {
+        return false;
+    }
+    if (!bench->is_json) {
+        table_add(&bench->table, &bench->result);
+    }
+    json_array_append_new(bench->results, result_to_json(&bench->result));
+    return true;
+}
+
+static json_t *describe_link(const struct bench *bench, const json_t *client, const json_t *server)
+{
+    struct sockaddr_storage local;
+    char host[CONTROL_ADDRESS_MAX] = "";
+    const char *here = NULL, *there = NULL;
+    control_local(&bench->control, &local, host);
+    json_unpack((json_t *)client, "{s:{s:s}}", "machine", "boot", &here);
+    json_unpack((json_t *)server, "{s:{s:s}}", "machine", "boot", &there);
+    bool same = here != NULL && there != NULL && here[0] != '\0' && strcmp(here, there) == 0;
+    return json_pack("{s:s, s:b}", "client_address", host, "same_machine", same);
+}
+
+static json_t *describe_all(struct bench *bench, json_t *server, const char *address)
+{
+    char now[32] = "";
+    time_t seconds = time(NULL);
+    strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", gmtime(&seconds));
+    json_t *client = ends_describe(bench->fabric);
+    json_t *link = describe_link(bench, client, server);
+    json_object_set_new(link, "server_address", json_string(address));
+    return json_pack("{s:s, s:s, s:s, s:o, s:O, s:o, s:{s:f, s:i, s:i, s:b, s:s}, s:O}", "format",
+                     "weir-bench-1", "version", WEIR_VERSION, "time", now, "client", client,
+                     "server", server, "link", link, "parameters", "seconds", bench->plan.seconds,
+                     "runs", (int)bench->plan.runs, "depth", (int)bench->plan.depth, "huge_pages",
+                     bench->plan.is_huge, "clock", "CLOCK_MONOTONIC", "results", bench->results);
+}
+
+static void print_intro(struct bench *bench, const json_t *server)
+{
+    char device[512], theirs[256];
+    const char *name = json_string_value(json_object_get(server, "device"));
+    fabric_describe(bench->fabric, device, sizeof(device));
+    printable(name != NULL ? name : "?", name != NULL ? strlen(name) : 1, theirs, sizeof(theirs));
+    printf("device    %s\nother end %s\n"
+           "each case %u runs of %g s after a warm-up whose bytes were compared; one clock\n\n",
+           device, theirs, bench->plan.runs, bench->plan.seconds);
+}
+
+static bool report(struct bench *bench, json_t *server, const char *address)
+{
+    json_t *document = describe_all(bench, server, address);
+    bool is_good = bench->html == NULL || page_write(bench->html, document);
+    if (!is_good) {
+        control_error(&bench->error, WEIR_SYSTEM, "%s: %s", bench->html, strerror(errno));
+    }
+    if (bench->is_json) {
+        output_json(json_incref(document));
+    }
+    json_decref(document);
+    return is_good;
+}
+
+static int lead(struct bench *bench, const char *address)
+{
+    if (fabric_open(&bench->fabric_options, &bench->fabric, &bench->error) != WEIR_OK) {
+        return fail(bench, WEIR_NO_DEVICE);
+    }
+    json_t *server = NULL;
+    bench->table.stream = stdout;
+    bench->results = json_array();
+    bool is_good = control_connect(&bench->control, address, &bench->error) &&
+                   (server = ends_greet(&bench->control, bench->fabric, &bench->error)) != NULL;
+    if (is_good && !bench->is_json) {
+        print_intro(bench, server);
+    }
+    is_good = is_good && plan_walk(&bench->plan, measure, bench);
+    /* What was measured before a failure is worth having. */
+    if (server != NULL && json_array_size(bench->results) > 0 && !report(bench, server, address)) {
+        is_good = false;
+    }
+    control_close(&bench->control);
+    json_decref(server);
+    json_decref(bench->results);
+    weir_fabric_close(bench->fabric);
+    if (!is_good && stop_asked()) {
+        return EXIT_INTERRUPTED;
+    }
+    return is_good ? EXIT_DONE : fail(bench, bench->error.status);
+}
+
+static int lead_own_server(struct bench *bench)
+{
+    char address[CONTROL_ADDRESS_MAX];
+    pid_t child = start_server(bench, address);
+    int status = 0;
+    int code = child > 0 && address[0] != '\0' ? lead(bench, address) : EXIT_SETUP;
+    if (child < 0) {
+        command_error(bench->command, "the other end does not start: %s", strerror(errno));
+    } else {
+        waitpid(child, &status, 0);
+    }
+    return code;
+}
+
+/* --- options --- */
+
+enum {
+    OPTION_OP = 256,
+    OPTION_SIZE,
+    OPTION_MEASURE,
+    OPTION_DIRECTION,
+    OPTION_MODE,
+    OPTION_DEPTH,
+    OPTION_RUNS,
+    OPTION_SECONDS,
+    OPTION_HUGE,
+    OPTION_JSON,
+    OPTION_HTML,
+    OPTION_SERVE,
+    OPTION_FABRIC,
+    OPTION_DEVICE,
+};
+
+static bool parse_count(const char *text, unsigned most, unsigned *ret_count)
+{
+    char *end;
+    unsigned long value = strtoul(text, &end, 10);
+    *ret_count = (unsigned)value;
+    return *text >= '0' && *text <= '9' && *end == '\0' && value >= 1 && value <= most;
+}
+
+static int bad_word(const struct bench *bench, const char *name, const char *word)
+{
+    char text[128];
+    printable(word, strlen(word), text, sizeof(text));
+    return command_usage_error(bench->command, "%s: '%s' is none of its values", name, text);
+}
+
+static int take_set(struct bench *bench, const char *name, enum plan_set kind, unsigned *ret_set)
+{
+    char bad[32];
+    return plan_parse_set(kind, optarg, ret_set, bad) ? EXIT_DONE : bad_word(bench, name, bad);
+}
+
+static int take_number(struct bench *bench, int option)
+{
+    struct plan *plan = &bench->plan;
+    char *end;
+    switch (option) {
+    case OPTION_DEPTH:
+        return parse_count(optarg, PLAN_DEPTH_MAX, &plan->depth)
+                   ? EXIT_DONE
+                   : command_usage_error(bench->command, "--depth takes 1 to %d", PLAN_DEPTH_MAX);
+    case OPTION_RUNS:
+        return parse_count(optarg, RESULT_RUNS_MAX, &plan->runs)
+                   ? EXIT_DONE
+                   : command_usage_error(bench->command, "--runs takes 1 to %d", RESULT_RUNS_MAX);
+    default:
+        plan->seconds = strtod(optarg, &end);
+        return end != optarg && *end == '\0' && plan->seconds >= 0.001 &&
+                       plan->seconds <= SECONDS_MAX
+                   ? EXIT_DONE
+                   : command_usage_error(bench->command, "--seconds takes 0.001 to %d",
+                                         SECONDS_MAX);
+    }
+}
+
+static int take_option(struct bench *bench, int option)
+{
+    char bad[32];
+    switch (option) {
+    case OPTION_OP:
+        return take_set(bench, "--op", PLAN_OPERATIONS, &bench->plan.operations);
+    case OPTION_MEASURE:
+        return take_set(bench, "--measure", PLAN_MEASURES, &bench->plan.measures);
+    case OPTION_DIRECTION:
+        return take_set(bench, "--direction", PLAN_DIRECTIONS, &bench->plan.directions);
+    case OPTION_MODE:
+        return take_set(bench, "--mode", PLAN_MODES, &bench->plan.modes);
+    case OPTION_SIZE:
+        return plan_parse_sizes(&bench->plan, optarg, bad) ? EXIT_DONE
+                                                           : bad_word(bench, "--size", bad);
+    case OPTION_DEPTH:
+    case OPTION_RUNS:
+    case OPTION_SECONDS:
+        return take_number(bench, option);
+    case OPTION_HUGE:
+        bench->plan.is_huge = true;
+        return EXIT_DONE;
+    case OPTION_JSON:
+        bench->is_json = true;
+        return EXIT_DONE;
+    case OPTION_HTML:
+        bench->html = optarg;
+        return EXIT_DONE;
+    case OPTION_SERVE:
+        bench->is_server = true;
+        return EXIT_DONE;
+    case OPTION_DEVICE:
+        bench->fabric_options.device = optarg;
+        return EXIT_DONE;
+    case OPTION_FABRIC:
+        return fabric_kind_parse(optarg, &bench->fabric_options.kind)
+                   ? EXIT_DONE
+                   : command_usage_error(bench->command,
+                                         "--fabric takes auto, rdma or soft, not '%s'", optarg);
+    default:
+        return command_usage_hint(bench->command);
+    }
+}
+
+/* HOST and the rest as location.h has it, with this command's port. */
+static bool find_address(const char *text, char ret_address[LOCATION_ADDRESS_LENGTH])
+{
+    if (!location_parse_address(text, ret_address)) {
+        return false;
+    }
+    if (strcmp(text, ret_address) != 0) { /* it had no port */
+        memcpy(strrchr(ret_address, ':') + 1, PORT_DEFAULT, strlen(PORT_DEFAULT));
+    }
+    return true;
+}
+
+static int run(struct bench *bench, const char *place)
+{
+    char address[LOCATION_ADDRESS_LENGTH];
+    if (place == NULL && !bench->is_server) {
+        return lead_own_server(bench);
+    }
+    if (!find_address(place != NULL ? place : "127.0.0.1", address)) {
+        return command_usage_error(bench->command, "'%s' is not an address", place);
+    }
+    return bench->is_server ? serve(bench, address, -1) : lead(bench, address);
+}
+
+int command_bench(const struct command *command, int argc, char **argv)
+{
+    static const struct option long_options[] = {
+        {"op", required_argument, NULL, OPTION_OP},
+        {"size", required_argument, NULL, OPTION_SIZE},
+        {"measure", required_argument, NULL, OPTION_MEASURE},
+        {"direction", required_argument, NULL, OPTION_DIRECTION},
+        {"mode", required_argument, NULL, OPTION_MODE},
+        {"depth", required_argument, NULL, OPTION_DEPTH},
+        {"runs", required_argument, NULL, OPTION_RUNS},
+        {"seconds", required_argument, NULL, OPTION_SECONDS},
+        {"huge", no_argument, NULL, OPTION_HUGE},
+        {"json", no_argument, NULL, OPTION_JSON},
+        {"html", required_argument, NULL, OPTION_HTML},
+        {"serve", no_argument, NULL, OPTION_SERVE},
+        {"fabric", required_argument, NULL, OPTION_FABRIC},
+        {"device", required_argument, NULL, OPTION_DEVICE},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct bench *bench = calloc(1, sizeof(*bench));
+    char bad[32];
+    int code = EXIT_DONE;
+    if (bench == NULL) {
+        return EXIT_SETUP;
+    }
+    bench->command = command;
+    bench->control.fd = -1;
+    bench->plan = (struct plan){.operations = ~0u,
+                                .measures = ~0u,
+                                .directions = 1,
+                                .modes = 1,
+                                .depth = 64,
+                                .runs = 5,
+                                .seconds = 0.1};
+    plan_parse_sizes(&bench->plan, "8,64,512,4k,32k,256k,1m", bad);
+    for (int option;
+         code == EXIT_DONE && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+        if (option == 'h') {
+            fputs(bench_usage, stdout);
+            free(bench);
+            return EXIT_DONE;
+        }
+        code = take_option(bench, option);
+    }
+    if (code == EXIT_DONE && optind + 1 < argc) {
+        code = command_usage_error(command, "'%s' is one argument too many", argv[optind + 1]);
+    }
+    if (code == EXIT_DONE) {
+        stop_prepare();
+        code = run(bench, argv[optind]);
+    }
+    free(bench);
+    return code;
+}

@@ -1,0 +1,59 @@
+/* Which of a port's addresses a queue pair uses that is not connected by rdma_cm. */
+#include <netinet/in.h>
+#include <string.h>
+
+#include "weir/fabric_private.h"
+
+#define GIDS_MAX 256
+
+/* The IPv6 or IPv4-mapped form in which a GID carries an address. */
+static void gid_of_address(const struct sockaddr *address, uint8_t ret_gid[16])
+{
+    memset(ret_gid, 0, 16);
+    if (address->sa_family == AF_INET6) {
+        memcpy(ret_gid, &((const struct sockaddr_in6 *)address)->sin6_addr, 16);
+    } else {
+        ret_gid[10] = ret_gid[11] = 0xff;
+        memcpy(ret_gid + 12, &((const struct sockaddr_in *)address)->sin_addr, 4);
+    }
+}
+
+static bool is_version2(const struct weir_fabric *fabric, uint32_t index)
+{
+    struct ibv_gid_entry entry;
+    if (fabric->library.verbs.query_gid_entry == NULL) {
+        return true;
+    }
+    return fabric->library.verbs.query_gid_entry(fabric->context, fabric->port, index, &entry, 0,
+                                                 sizeof(entry)) == 0 &&
+           entry.gid_type == IBV_GID_TYPE_ROCE_V2;
+}
+
+int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *local,
+                      union ibv_gid *ret_gid)
+{
+    const struct verbs *verbs = &fabric->library.verbs;
+    int chosen = fabric->gid_index;
+    if (chosen == FABRIC_GID_ANY && fabric->port_attributes.link_layer == IBV_LINK_LAYER_ETHERNET) {
+        uint8_t wanted[16];
+        gid_of_address(local, wanted);
+        int count = fabric->port_attributes.gid_tbl_len;
+        for (int i = 0; i < count && i < GIDS_MAX; i++) {
+            static const uint8_t nothing[16];
+            union ibv_gid gid;
+            if (verbs->query_gid(fabric->context, fabric->port, i, &gid) != 0 ||
+                memcmp(gid.raw, nothing, 16) == 0 || !is_version2(fabric, (uint32_t)i)) {
+                continue;
+            }
+            if (memcmp(gid.raw, wanted, 16) == 0) {
+                chosen = i;
+                break;
+            }
+            if (chosen == FABRIC_GID_ANY && memcmp(gid.raw, wanted, 12) == 0) {
+                chosen = i;
+            }
+        }
+    }
+    chosen = chosen == FABRIC_GID_ANY ? 0 : chosen;
+    return verbs->query_gid(fabric->context, fabric->port, chosen, ret_gid) == 0 ? chosen : -1;
+}
