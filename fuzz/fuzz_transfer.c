@@ -2,7 +2,8 @@
  * and notices. Nothing may be written outside the target, and nothing may be CHECKed or read out of
  * bounds.
  *
- * Input: an octet of role (bit 0: server; bit 1: push; bit 2: recursive), then records: an octet
+ * Input: an octet of role (bit 0: server; bit 1: push; bit 2: recursive;
+ * bit 3: everything is to be kept; bit 4: what only root may, too), then records: an octet
  * of kind (even: message; odd: notice), two of length in big-endian; a message's bytes follow. */
 #include <dirent.h>
 #include <fcntl.h>
@@ -108,12 +109,14 @@ static struct session *begin(struct memory_pair *pair, unsigned role, struct tar
     const struct session_request request = {
         .direction = (role & 2) != 0 ? DIRECTION_PUSH : DIRECTION_PULL,
         .recursive = (role & 4) != 0,
+        .preserve = (role & 8) != 0 ? PRESERVE_EVERYTHING : 0,
         .sources = (role & 2) != 0 ? ours : theirs,
         .source_count = (role & 2) != 0 ? 1 : 3,
         .target_path = "/t",
         .target = target,
     };
-    const struct session_service service = {.root = target->directory, .device = "fuzz0"};
+    const struct session_service service = {
+        .root = target->directory, .super = (role & 16) != 0, .device = "fuzz0"};
     memory_pair_link(pair, 1)->events = &silent;
     return (role & 1) != 0 ? session_create_server(memory_pair_link(pair, 0), &service, &report)
                            : session_create_client(memory_pair_link(pair, 0), &request, &report);
@@ -143,8 +146,12 @@ static void check_round_trip(const uint8_t *data, size_t size)
     uint8_t head[MESSAGE_HEAD_MAX];
     size_t length = protocol_pack(&message, head);
     must(length <= size && memcmp(head, data, length) == 0);
-    must(length == size ||
-         (message.type == MESSAGE_ENTRY && length + message.entry.data.length == size));
+    if (message.type == MESSAGE_ENTRY) {
+        length += message.entry.data.length;
+    } else if (message.type == MESSAGE_ATTRIBUTE) {
+        length += message.attribute.value.length;
+    }
+    must(length == size);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

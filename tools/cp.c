@@ -26,6 +26,17 @@ const char cp_usage[] =
     "and taken as it stands, without percent-encoding.\n"
     "\n"
     "  -r, --recursive    copy directories and what is below them\n"
+    "  -a, --archive      -rlptgoD: everything but -H, -A, -X\n"
+    "  -p, --perms        the whole mode, set-user-ID and set-group-ID bits too\n"
+    "  -g, --group        groups; as rsync, without root those one belongs to\n"
+    "  -o, --owner        owners (root only)\n"
+    "  -D                 devices (root only), FIFOs and sockets: --devices --specials\n"
+    "  -H, --hard-links   names of one file stay names of one file\n"
+    "  -A, --acls         ACLs\n"
+    "  -X, --xattrs       extended attributes; without root those of the user's\n"
+    "  -S, --sparse       blocks of zeros become holes, too\n"
+    "      --numeric-ids  owners and groups by number, not by name\n"
+    "  -l, -t             links and times: kept in any case\n"
     "  -f, --force        replace files that exist already (else they are kept, and reported)\n"
     "      --fsync        have each file on stable storage before it gets its name\n"
     "  -q, --quiet        print errors only\n"
@@ -38,7 +49,8 @@ const char cp_usage[] =
     "If TARGET is a directory, sources go into it under their own names; else a single source "
     "gets\n"
     "TARGET's name. Permissions and modification times are kept, symbolic links are copied as\n"
-    "links, holes as holes. A file appears under its name only when it is whole and its digest is\n"
+    "links, holes as holes; what else a file has is kept if asked for. A file appears under its "
+    "name only when it is whole and its digest is\n"
     "proven at the receiving side.\n"
     "\n"
     "  weir cp -r results weir://server/            the tree 'results' into the served folder\n"
@@ -50,6 +62,7 @@ const char cp_usage[] =
 
 struct cp_options {
     bool recursive, force, fsync, quiet, verbose, json;
+    unsigned preserve; /* bits of enum preserve */
     struct weir_fabric_options fabric;
 };
 
@@ -93,8 +106,14 @@ static void on_entry(void *user, enum entry_kind kind, const char *path, uint64_
         return;
     }
     if (cp->options.json) {
-        static const char *const kinds[] = {
-            [ENTRY_FILE] = "file", [ENTRY_DIRECTORY] = "directory", [ENTRY_SYMLINK] = "symlink"};
+        static const char *const kinds[] = {[ENTRY_FILE] = "file",
+                                            [ENTRY_DIRECTORY] = "directory",
+                                            [ENTRY_SYMLINK] = "symlink",
+                                            [ENTRY_HARD_LINK] = "hard-link",
+                                            [ENTRY_FIFO] = "fifo",
+                                            [ENTRY_SOCKET] = "socket",
+                                            [ENTRY_CHARACTER_DEVICE] = "character-device",
+                                            [ENTRY_BLOCK_DEVICE] = "block-device"};
         json_t *object = json_pack("{s:s, s:s}", "event", "entry", "kind", kinds[kind]);
         output_json_path(object, (struct span){path, strlen(path)});
         json_object_set_new(object, "size", json_integer((json_int_t)size));
@@ -228,6 +247,7 @@ static struct session_request request_of(const struct cp *cp, enum direction dir
         .recursive = cp->options.recursive,
         .force = cp->options.force,
         .fsync = cp->options.fsync,
+        .preserve = cp->options.preserve,
         .totals = cp->tty || cp->options.json,
     };
 }
@@ -441,10 +461,26 @@ static int check_names(const struct command *command, char **sources, unsigned c
 enum {
     OPTION_FSYNC = 256,
     OPTION_JSON,
-    OPTION_FABRIC
+    OPTION_FABRIC,
+    OPTION_DEVICES,
+    OPTION_SPECIALS,
+    OPTION_NUMERIC_IDS,
 };
 
 static const struct option long_options[] = {
+    {"archive", no_argument, NULL, 'a'},
+    {"links", no_argument, NULL, 'l'},
+    {"perms", no_argument, NULL, 'p'},
+    {"times", no_argument, NULL, 't'},
+    {"group", no_argument, NULL, 'g'},
+    {"owner", no_argument, NULL, 'o'},
+    {"devices", no_argument, NULL, OPTION_DEVICES},
+    {"specials", no_argument, NULL, OPTION_SPECIALS},
+    {"hard-links", no_argument, NULL, 'H'},
+    {"acls", no_argument, NULL, 'A'},
+    {"xattrs", no_argument, NULL, 'X'},
+    {"sparse", no_argument, NULL, 'S'},
+    {"numeric-ids", no_argument, NULL, OPTION_NUMERIC_IDS},
     {"recursive", no_argument, NULL, 'r'},
     {"force", no_argument, NULL, 'f'},
     {"fsync", no_argument, NULL, OPTION_FSYNC},
@@ -456,12 +492,49 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
+#define PRESERVE_D (PRESERVE_DEVICES | PRESERVE_SPECIALS)
+
+/* What an option says is to be kept; as in rsync, -A takes the whole mode with it. */
+static const struct {
+    int option;
+    unsigned preserve;
+} preserve_of[] = {
+    {'a', PRESERVE_SET_IDS | PRESERVE_GROUP | PRESERVE_OWNER | PRESERVE_D},
+    {'l', 0},
+    {'p', PRESERVE_SET_IDS},
+    {'t', 0},
+    {'g', PRESERVE_GROUP},
+    {'o', PRESERVE_OWNER},
+    {'D', PRESERVE_D},
+    {OPTION_DEVICES, PRESERVE_DEVICES},
+    {OPTION_SPECIALS, PRESERVE_SPECIALS},
+    {'H', PRESERVE_HARD_LINKS},
+    {'A', PRESERVE_ACLS | PRESERVE_SET_IDS},
+    {'X', PRESERVE_XATTRS},
+    {'S', PRESERVE_SPARSE},
+    {OPTION_NUMERIC_IDS, PRESERVE_NUMBERS},
+};
+
+static bool take_preserve(struct cp *cp, int option)
+{
+    for (size_t i = 0; i < sizeof(preserve_of) / sizeof(preserve_of[0]); i++) {
+        if (preserve_of[i].option == option) {
+            cp->options.preserve |= preserve_of[i].preserve;
+            cp->options.recursive |= option == 'a';
+            return true;
+        }
+    }
+    return false;
+}
+
 /* -1: go on. */
 static int take_option(struct cp *cp, int option)
 {
+    if (take_preserve(cp, option)) {
+        return -1;
+    }
     switch (option) {
     case 'r':
-    case 'R':
         cp->options.recursive = true;
         return -1;
     case 'f':
@@ -497,7 +570,8 @@ int command_cp(const struct command *command, int argc, char **argv)
 {
     static struct cp cp;
     cp.command = command;
-    for (int option; (option = getopt_long(argc, argv, "rRfqvh", long_options, NULL)) != -1;) {
+    for (int option;
+         (option = getopt_long(argc, argv, "arlptgoDHAXSfqvh", long_options, NULL)) != -1;) {
         int code = take_option(&cp, option);
         if (code >= 0) {
             return code;

@@ -37,6 +37,9 @@ const char serve_usage[] =
     "                           every address, port 0 any free one\n"
     "  --root DIR               the folder; nothing outside it is read or written (default: .)\n"
     "  --read-only              files can be copied from here, not to here\n"
+    "  --super                  let clients set owners, set-ID bits and any extended attribute, "
+    "and\n"
+    "                           make devices, as far as this process may\n"
     "  --insecure               allow other addresses than loopback: whoever reaches the port can\n"
     "                           read the folder, and write to it unless --read-only is given\n"
     "  --max-transfers N        how many run at a time, one address having half of them at most;\n"
@@ -391,6 +394,7 @@ enum {
     OPTION_LISTEN = 256,
     OPTION_ROOT,
     OPTION_READ_ONLY,
+    OPTION_SUPER,
     OPTION_INSECURE,
     OPTION_MAX_TRANSFERS,
     OPTION_IDLE_TIMEOUT,
@@ -402,6 +406,7 @@ static const struct option long_options[] = {
     {"listen", required_argument, NULL, OPTION_LISTEN},
     {"root", required_argument, NULL, OPTION_ROOT},
     {"read-only", no_argument, NULL, OPTION_READ_ONLY},
+    {"super", no_argument, NULL, OPTION_SUPER},
     {"insecure", no_argument, NULL, OPTION_INSECURE},
     {"max-transfers", required_argument, NULL, OPTION_MAX_TRANSFERS},
     {"idle-timeout", required_argument, NULL, OPTION_IDLE_TIMEOUT},
@@ -457,6 +462,9 @@ static int take_option(struct serve *serve, struct serve_options *options, int o
         return -1;
     case OPTION_READ_ONLY:
         serve->service.read_only = true;
+        return -1;
+    case OPTION_SUPER:
+        serve->service.super = true;
         return -1;
     case OPTION_INSECURE:
         serve->insecure = true;

@@ -7,6 +7,8 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "tools/transfer/digest.h"
@@ -259,6 +261,120 @@ static void out_of_turn_is_refused(void **state)
     expect_broken(world);
 }
 
+static struct message attribute(const char *name, size_t length, bool more)
+{
+    static const uint8_t bytes[EAGER_LENGTH_MAX];
+    struct message message = {.type = MESSAGE_ATTRIBUTE};
+    message.attribute.name = (struct span){name, strlen(name)};
+    message.attribute.value = (struct span){bytes, length};
+    message.attribute.more = more;
+    return message;
+}
+
+static void inject_attribute(struct world *world, const char *name, size_t length, bool more)
+{
+    const struct message message = attribute(name, length, more);
+    world_inject(world, &message);
+}
+
+static void attributes_are_asked_for_and_bounded(void **state)
+{
+    struct world *world = *state;
+    begin_lies(world, false);
+    inject_attribute(world, "user.a", 1, false);
+    expect_broken(world);
+    world->request.preserve = PRESERVE_XATTRS;
+    begin_lies(world, false); /* one too long for any file */
+    for (unsigned i = 0; i < 3; i++) {
+        inject_attribute(world, "user.a", EAGER_LENGTH_MAX, true);
+    }
+    expect_broken(world);
+    begin_lies(world, false); /* too many */
+    for (unsigned i = 0; i < 40; i++) {
+        inject_attribute(world, "user.a", EAGER_LENGTH_MAX, false);
+    }
+    expect_broken(world);
+    begin_lies(world, false); /* two at once */
+    inject_attribute(world, "user.a", 1, true);
+    inject_attribute(world, "user.b", 1, false);
+    expect_broken(world);
+    begin_lies(world, false); /* half of one */
+    inject_attribute(world, "user.a", 1, true);
+    inject_entry(world, 1, ENTRY_FILE, "x", "1");
+    expect_broken(world);
+    assert_false(scratch_exists(world->scratch, "here/x"));
+}
+
+static void a_link_leads_only_to_what_has_come(void **state)
+{
+    struct world *world = *state;
+    struct message link = entry(3, ENTRY_HARD_LINK, "l", "");
+    world->request.preserve = PRESERVE_HARD_LINKS;
+    begin_lies(world, true);
+    inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
+    inject_entry(world, 2, ENTRY_FILE, "f", "in"); /* says of no further name */
+    link.entry.first = 2;
+    world_inject(world, &link);
+    while (memory_pair_step(world->pair)) {
+    }
+    assert_string_equal(world->problems[0], "here target not-found\n");
+    assert_false(scratch_exists(world->scratch, "here/x/l"));
+    world->request.preserve = 0;
+    begin_lies(world, true);
+    link.entry.id = 2;
+    link.entry.first = 1;
+    inject_entry(world, 1, ENTRY_DIRECTORY, "y", "");
+    world_inject(world, &link);
+    expect_broken(world);
+}
+
+/* The file's place was taken by a link to something outside. */
+static void a_link_is_not_made_to_what_took_the_place_of_its_file(void **state)
+{
+    struct world *world = *state;
+    struct message first = entry(2, ENTRY_FILE, "f", "in"),
+                   link = entry(3, ENTRY_HARD_LINK, "l", "");
+    char path[PATH_MAX];
+    world->request.preserve = PRESERVE_HARD_LINKS;
+    begin_lies(world, true);
+    inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
+    first.entry.names = 2;
+    world_inject(world, &first);
+    while (memory_pair_step(world->pair)) {
+    }
+    snprintf(path, sizeof(path), "%s/here/x/f", world->scratch->path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("../../root/secret", path), 0);
+    link.entry.first = 2;
+    world_inject(world, &link);
+    while (memory_pair_step(world->pair)) {
+    }
+    assert_string_equal(world->problems[0], "here target changed\n");
+    assert_false(scratch_exists(world->scratch, "here/x/l"));
+}
+
+/* A server that was not told to trust its clients. */
+static void a_stranger_makes_no_device_and_sets_no_ids(void **state)
+{
+    struct world *world = *state;
+    char path[PATH_MAX];
+    struct stat status;
+    world->request.recursive = true;
+    world->request.preserve = PRESERVE_EVERYTHING;
+    scratch_directory(world->scratch, "here/t");
+    scratch_write(world->scratch, "here/t/program", "x");
+    snprintf(path, sizeof(path), "%s/here/t/program", world->scratch->path);
+    assert_int_equal(chmod(path, 06755), 0);
+    snprintf(path, sizeof(path), "%s/here/t/null", world->scratch->path);
+    bool device = mknod(path, S_IFCHR | 0666, makedev(1, 3)) == 0; /* where this test may */
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->failed, device ? 1 : 0);
+    assert_false(scratch_exists(world->scratch, "root/t/null"));
+    snprintf(path, sizeof(path), "%s/root/t/program", world->scratch->path);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_mode & 07777, 0755);
+}
+
 static void what_was_not_placed_is_no_warning(void **state)
 {
     struct world *world = *state;
@@ -288,6 +404,10 @@ int main(void)
         T(a_chunk_written_behind_our_back_is_not_placed),
         T(an_end_that_leaves_something_out_is_refused),
         T(out_of_turn_is_refused),
+        T(attributes_are_asked_for_and_bounded),
+        T(a_link_leads_only_to_what_has_come),
+        T(a_link_is_not_made_to_what_took_the_place_of_its_file),
+        T(a_stranger_makes_no_device_and_sets_no_ids),
         T(what_was_not_placed_is_no_warning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tools/transfer/confine.h"
@@ -15,10 +16,7 @@
 #define TEMPORARY_PREFIX                                                                           \
     "."                                                                                            \
     "weir-"
-#define PERMISSION_BITS                                                                            \
-    01777 /* set-user-ID and set-group-ID belong to an owner; none is carried                      \
-           */
-
+#define BLOCK_LENGTH 4096u /* what file systems keep or leave out */
 bool place_without_tmpfile;
 
 bool place_is_temporary(const char *name)
@@ -68,7 +66,8 @@ static int open_named(struct place *place)
     }
 }
 
-static int check_target(int directory, const char *name, bool force)
+/* `type` is that of what is to have the name. */
+static int check_target(int directory, const char *name, mode_t type, bool force)
 {
     struct stat status;
     if (place_is_temporary(name)) { /* a sweep would take it away */
@@ -80,7 +79,7 @@ static int check_target(int directory, const char *name, bool force)
     if (S_ISDIR(status.st_mode)) {
         return EISDIR;
     }
-    if (!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) {
+    if (!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode) && (status.st_mode & S_IFMT) != type) {
         return EMEDIUMTYPE;
     }
     return force ? 0 : EEXIST;
@@ -93,7 +92,7 @@ int place_begin(struct place *place, int directory, const char *name, bool force
         return ENAMETOOLONG;
     }
     strcpy(place->name, name);
-    int error = check_target(directory, name, force);
+    int error = check_target(directory, name, S_IFREG, force);
     if (error != 0) {
         return error;
     }
@@ -108,14 +107,10 @@ int place_begin(struct place *place, int directory, const char *name, bool force
     return 0;
 }
 
-int place_write(struct place *place, const void *bytes, size_t length, uint64_t offset)
+static int write_all(int fd, const char *at, size_t length, uint64_t offset)
 {
-    const char *at = bytes;
-    if (offset + length > place->length) {
-        place->length = offset + length;
-    }
     while (length > 0) {
-        ssize_t written = pwrite(place->fd, at, length, (off_t)offset);
+        ssize_t written = pwrite(fd, at, length, (off_t)offset);
         if (written < 0) {
             if (errno == EINTR) {
                 continue;
@@ -127,6 +122,44 @@ int place_write(struct place *place, const void *bytes, size_t length, uint64_t 
         length -= (size_t)written;
     }
     return 0;
+}
+
+static bool is_zeros(const char *bytes, size_t length)
+{
+    return length == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0);
+}
+
+/* The file is new: what is not written reads as zeros. */
+static int write_sparse(int fd, const char *at, size_t length, uint64_t offset)
+{
+    size_t pending = 0; /* before `at`, and not all zeros */
+    int error = 0;
+    while (length > 0 && error == 0) {
+        size_t part = BLOCK_LENGTH - (size_t)(offset % BLOCK_LENGTH);
+        part = part < length ? part : length;
+        bool zeros = is_zeros(at, part);
+        if (zeros) {
+            error = write_all(fd, at - pending, pending, offset - pending);
+            pending = 0;
+        } else {
+            pending += part;
+        }
+        at += part;
+        offset += part;
+        length -= part;
+    }
+    return error != 0 ? error : write_all(fd, at - pending, pending, offset - pending);
+}
+
+int place_write(struct place *place, const void *bytes, size_t length, uint64_t offset)
+{
+    if (place->sparse) { /* its end may be left out, and its length is set in any case */
+        return write_sparse(place->fd, bytes, length, offset);
+    }
+    if (offset + length > place->length) {
+        place->length = offset + length;
+    }
+    return write_all(place->fd, bytes, length, offset);
 }
 
 void place_abandon(struct place *place)
@@ -150,32 +183,38 @@ static int flush(int fd)
 }
 
 static int set_attributes(int fd, uint64_t written, uint64_t length,
-                          const struct place_attributes *attributes)
+                          const struct attributes *attributes)
 {
-    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, attributes->mtime};
     if (written != length && ftruncate(fd, (off_t)length) != 0) {
         return errno;
     }
-    if (fchmod(fd, attributes->mode & PERMISSION_BITS) != 0 || futimens(fd, times) != 0) {
-        return errno;
-    }
-    if (attributes->fsync && fsync(fd) != 0) {
-        return errno;
-    }
-    return flush(fd);
+    int error = attributes_apply(fd, attributes);
+    return error != 0 ? error : flush(fd);
 }
 
-static int link_nameless(const struct place *place, const char *name)
+/* Works where linkat with an empty path takes a privilege, and for a symbolic link that is held. */
+static int link_held(int fd, int directory, const char *name)
 {
     char path[40];
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", place->fd);
-    if (linkat(AT_FDCWD, path, place->directory, name, AT_SYMLINK_FOLLOW) == 0) {
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (linkat(AT_FDCWD, path, directory, name, AT_SYMLINK_FOLLOW) == 0) {
         return 0;
     }
     if (errno == ENOENT) { /* no /proc here; the kernel may allow it directly */
-        return linkat(place->fd, "", place->directory, name, AT_EMPTY_PATH) == 0 ? 0 : errno;
+        return linkat(fd, "", directory, name, AT_EMPTY_PATH) == 0 ? 0 : errno;
     }
     return errno;
+}
+
+/* The same under a temporary name. */
+static int link_temporary(int fd, int directory, char ret_temporary[PLACE_TEMPORARY_LENGTH + 1])
+{
+    int error;
+    do {
+        temporary_name(ret_temporary);
+        error = link_held(fd, directory, ret_temporary);
+    } while (error == EEXIST);
+    return error;
 }
 
 /* Gives the temporary name's file its real one where nothing has it yet. */
@@ -195,9 +234,9 @@ static int rename_new(int directory, const char *from, const char *to)
 }
 
 /* Looks again: something that is not replaced may have come up meanwhile. */
-static int replace(int directory, const char *from, const char *to)
+static int replace(int directory, const char *from, const char *to, mode_t type)
 {
-    int error = check_target(directory, to, true);
+    int error = check_target(directory, to, type, true);
     if (error != 0) {
         return error;
     }
@@ -207,29 +246,27 @@ static int replace(int directory, const char *from, const char *to)
 static int take_name(struct place *place)
 {
     if (!place->named) {
-        int error = link_nameless(place, place->name);
+        int error = link_held(place->fd, place->directory, place->name);
         if (error != EEXIST || !place->force) {
             return error;
         }
         if (flock(place->fd, LOCK_EX) != 0) {
             return errno;
         }
-        do { /* replacing takes a name to rename from */
-            temporary_name(place->temporary);
-            error = link_nameless(place, place->temporary);
-        } while (error == EEXIST);
+        /* replacing takes a name to rename from */
+        error = link_temporary(place->fd, place->directory, place->temporary);
         if (error != 0) {
             return error;
         }
         place->named = true;
     }
-    int error = place->force ? replace(place->directory, place->temporary, place->name)
+    int error = place->force ? replace(place->directory, place->temporary, place->name, S_IFREG)
                              : rename_new(place->directory, place->temporary, place->name);
     place->named = error != 0;
     return error;
 }
 
-int place_commit(struct place *place, uint64_t length, const struct place_attributes *attributes)
+int place_commit(struct place *place, uint64_t length, const struct attributes *attributes)
 {
     int error = set_attributes(place->fd, place->length, length, attributes);
     if (error == 0) {
@@ -242,67 +279,95 @@ int place_commit(struct place *place, uint64_t length, const struct place_attrib
     return error;
 }
 
-static int make_symlink(int directory, const char *name, const char *target, struct timespec mtime,
-                        bool force)
+static int make_node(int directory, const char *name, const struct node *node)
 {
-    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, mtime};
-    int error = check_target(directory, name, force);
+    int result = S_ISLNK(node->type) ? symlinkat(node->target, directory, name)
+                                     : mknodat(directory, name, node->type | 0600, node->device);
+    return result == 0 ? 0 : errno;
+}
+
+static int give_attributes(int directory, const char *name, const struct attributes *attributes)
+{
+    int fd = confine_open(directory, name, O_PATH | O_NOFOLLOW, 0, CONFINE_NO_SYMLINKS);
+    if (fd < 0) {
+        return -fd;
+    }
+    int error = attributes_apply(fd, attributes);
+    close(fd);
+    return error;
+}
+
+int place_node(int directory, const char *name, const struct node *node,
+               const struct attributes *attributes, bool force)
+{
+    char temporary[PLACE_TEMPORARY_LENGTH + 1];
+    int error = check_target(directory, name, node->type, force);
     if (error != 0) {
         return error;
     }
-    if (symlinkat(target, directory, name) == 0) {
-        utimensat(directory, name, times, AT_SYMLINK_NOFOLLOW);
-        return 0;
-    }
-    if (errno != EEXIST || !force) {
-        return errno;
-    }
-    char temporary[PLACE_TEMPORARY_LENGTH + 1];
     do {
         temporary_name(temporary);
-        error = symlinkat(target, directory, temporary) == 0 ? 0 : errno;
+        error = make_node(directory, temporary, node);
     } while (error == EEXIST);
     if (error != 0) {
         return error;
     }
-    utimensat(directory, temporary, times, AT_SYMLINK_NOFOLLOW);
-    if (renameat(directory, temporary, directory, name) != 0) {
-        error = errno;
+    error = give_attributes(directory, temporary, attributes);
+    if (error == 0) {
+        error = force ? replace(directory, temporary, name, node->type)
+                      : rename_new(directory, temporary, name);
+    }
+    if (error != 0) {
         unlinkat(directory, temporary, 0);
-    }
-    return error;
-}
-
-int place_symlink(int directory, const char *name, const char *target,
-                  const struct place_attributes *attributes, bool force)
-{
-    int error = make_symlink(directory, name, target, attributes->mtime, force);
-    if (error == 0 && attributes->fsync && fsync(directory) != 0) {
+    } else if (attributes->fsync && fsync(directory) != 0) {
         error = errno;
     }
     return error;
 }
 
-/* A link cannot be locked, so a temporary one is taken for left over when it is an hour old. */
-static void sweep_link(int directory, const char *name)
+int place_hard_link(int directory, const char *name, int fd, mode_t type, bool fsync_it, bool force)
 {
-    struct stat status;
-    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode) &&
-        status.st_uid == geteuid() && status.st_ctime + 3600 < time(NULL)) {
+    char temporary[PLACE_TEMPORARY_LENGTH + 1];
+    int error = check_target(directory, name, type, force);
+    if (error == 0) {
+        error = link_held(fd, directory, name);
+    }
+    if (error == EEXIST && force) {
+        error = link_temporary(fd, directory, temporary);
+        if (error == 0) {
+            error = replace(directory, temporary, name, type);
+            unlinkat(directory, temporary, 0); /* still there where both were the same file */
+        }
+    }
+    if (error == 0 && fsync_it && fsync(directory) != 0) {
+        error = errno;
+    }
+    return error;
+}
+
+/* A link or device cannot be locked, so a temporary one is taken for left over when it is an hour
+ * old. Opening a device would do something. */
+static void sweep_node(int directory, const char *name, const struct stat *status)
+{
+    if (status->st_uid == geteuid() && status->st_ctime + 3600 < time(NULL)) {
         unlinkat(directory, name, 0);
     }
 }
 
 static void sweep_name(int directory, const char *name)
 {
-    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) {
-        if (errno == ELOOP) {
-            sweep_link(directory, name);
-        }
+    struct stat status;
+    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(status.st_mode)) {
         return;
     }
-    struct stat status;
+    if (!S_ISREG(status.st_mode)) {
+        sweep_node(directory, name, &status);
+        return;
+    }
+    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        return;
+    }
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
         flock(fd, LOCK_EX | LOCK_NB) == 0) {
         unlinkat(directory, name, 0); /* under the lock: open_named relies on it */

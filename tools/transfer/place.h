@@ -5,9 +5,11 @@
  * called
  * ".weir-" and 16 hex digits, locked by the one who writes it; place_sweep removes those whose
  * writer is dead. An existing name is replaced only by force, only where it is a regular
- * file or a symbolic link, and then by rename(2).
+ * file or a symbolic link, or a device, socket or FIFO by another of its kind, and then by
+ * rename(2).
  *
- * Functions return 0 or an errno; what failed leaves nothing behind. */
+ * Functions return 0 or an errno, with a failure of attributes.h above it; what failed leaves
+ * nothing behind. */
 #ifndef TOOLS_TRANSFER_PLACE_H
 #define TOOLS_TRANSFER_PLACE_H
 
@@ -15,7 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <time.h>
+
+#include "tools/transfer/attributes.h"
 
 #define PLACE_TEMPORARY_LENGTH 22
 
@@ -23,16 +26,11 @@ struct place {
     int directory; /* borrowed until place_commit or place_abandon */
     int fd;        /* -1: nothing under way */
     bool force;
-    bool named; /* the temporary name exists */
+    bool named;  /* the temporary name exists */
+    bool sparse; /* blocks of zeros are not written; set it after place_begin */
     uint64_t length;
     char name[256];
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
-};
-
-struct place_attributes {
-    mode_t mode; /* the permission bits; others are ignored */
-    struct timespec mtime;
-    bool fsync;
 };
 
 /* Fails early with EEXIST where `name` exists and force is not given; in any case with EISDIR
@@ -40,13 +38,22 @@ struct place_attributes {
  * where it is one that place_sweep would remove. `place` need not be initialized. */
 int place_begin(struct place *place, int directory, const char *name, bool force);
 int place_write(struct place *place, const void *bytes, size_t length, uint64_t offset);
-/* Sets the file's length, mode and mtime, then its name. The place is over, whatever comes out. */
-int place_commit(struct place *place, uint64_t length, const struct place_attributes *attributes);
+/* Sets the file's length and attributes, then its name. The place is over, whatever comes out. */
+int place_commit(struct place *place, uint64_t length, const struct attributes *attributes);
 void place_abandon(struct place *place);
 
-/* A symbolic link, the same way. */
-int place_symlink(int directory, const char *name, const char *target,
-                  const struct place_attributes *attributes, bool force);
+/* What is neither a file nor a directory. */
+struct node {
+    mode_t type;        /* S_IFLNK, S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK */
+    dev_t device;       /* of a device */
+    const char *target; /* of a symbolic link */
+};
+
+/* One of these, the same way. */
+int place_node(int directory, const char *name, const struct node *node,
+               const struct attributes *attributes, bool force);
+/* A further name of the file that `fd` holds; `type` as in its mode. */
+int place_hard_link(int directory, const char *name, int fd, mode_t type, bool fsync, bool force);
 
 /* Removes what dead writers left in the directory. Errors are nobody's concern. */
 void place_sweep(int directory);

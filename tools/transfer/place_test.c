@@ -16,7 +16,7 @@
 #include "tools/transfer/place.h"
 #include "tools/transfer/scratch.h"
 
-static const struct place_attributes attributes = {
+static const struct attributes attributes = {
     .mode = 06640, .mtime = {.tv_sec = 1000000000, .tv_nsec = 5}, .fsync = true};
 
 int __real_close(int fd);
@@ -46,6 +46,12 @@ static int remove_scratch(void **state)
     place_without_tmpfile = close_tells = false;
     scratch_destroy(*state);
     return 0;
+}
+
+static int place_symlink(int directory, const char *name, const char *target, bool force)
+{
+    const struct node node = {.type = S_IFLNK, .target = target};
+    return place_node(directory, name, &node, &attributes, force);
 }
 
 static int place_text(const struct scratch *scratch, const char *name, const char *text, bool force)
@@ -115,7 +121,7 @@ static void a_fifo_is_not_replaced_even_by_force(void **state)
         assert_int_equal(place_commit(&place, 0, &attributes), EMEDIUMTYPE);
         assert_int_equal(place_text(scratch, name, "x", true), EMEDIUMTYPE);
         assert_int_equal(place_text(scratch, name, "x", false), EMEDIUMTYPE);
-        assert_int_equal(place_symlink(scratch->fd, name, "x", &attributes, true), EMEDIUMTYPE);
+        assert_int_equal(place_symlink(scratch->fd, name, "x", true), EMEDIUMTYPE);
         struct stat status;
         assert_int_equal(fstatat(scratch->fd, name, &status, AT_SYMLINK_NOFOLLOW), 0);
         assert_true(S_ISFIFO(status.st_mode));
@@ -191,9 +197,9 @@ static void links_are_placed_alike(void **state)
 {
     const struct scratch *scratch = *state;
     char target[16] = {0};
-    assert_int_equal(place_symlink(scratch->fd, "l", "to/a", &attributes, false), 0);
-    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", &attributes, false), EEXIST);
-    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", &attributes, true), 0);
+    assert_int_equal(place_symlink(scratch->fd, "l", "to/a", false), 0);
+    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", false), EEXIST);
+    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", true), 0);
     assert_int_equal(readlinkat(scratch->fd, "l", target, sizeof(target)), 4);
     assert_string_equal(target, "to/b");
     assert_int_equal(scratch_count(scratch), 1);

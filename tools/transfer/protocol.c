@@ -90,8 +90,10 @@ static void parse_hello(struct reader *reader, struct message *message)
     message->hello.force = reader_flag(reader);
     message->hello.fsync = reader_flag(reader);
     message->hello.totals = reader_flag(reader);
+    message->hello.preserve = reader_number(reader, 2);
     message->hello.sources = reader_number(reader, 2);
-    if (message->hello.sources == 0 || message->hello.sources > TRANSFER_SOURCES_MAX) {
+    if (message->hello.preserve > PRESERVE_EVERYTHING || message->hello.sources == 0 ||
+        message->hello.sources > TRANSFER_SOURCES_MAX) {
         reader->failed = true;
     }
     message->hello.path = reader_path(reader);
@@ -126,8 +128,44 @@ static bool entry_is_sound(const struct message *message)
     case ENTRY_SYMLINK:
         return !message->entry.eager && message->entry.size >= 1 &&
                message->entry.size <= PATH_LENGTH_MAX;
+    case ENTRY_HARD_LINK:
+        return !message->entry.eager && message->entry.first > 0 &&
+               message->entry.first < message->entry.id;
+    case ENTRY_FIFO:
+    case ENTRY_SOCKET:
+        return !message->entry.eager && message->entry.size == 0;
+    case ENTRY_CHARACTER_DEVICE:
+    case ENTRY_BLOCK_DEVICE:
+        return !message->entry.eager;
     }
     return false;
+}
+
+/* Eight bytes that mean something else for each kind. */
+static void parse_number(struct message *message, uint64_t number)
+{
+    switch (message->entry.kind) {
+    case ENTRY_HARD_LINK:
+        message->entry.first = number <= UINT32_MAX ? (uint32_t)number : 0;
+        return;
+    case ENTRY_CHARACTER_DEVICE:
+    case ENTRY_BLOCK_DEVICE:
+        message->entry.major = (uint32_t)(number >> 32);
+        message->entry.minor = (uint32_t)number;
+        return;
+    default:
+        message->entry.size = number;
+    }
+}
+
+/* Of a user, group or attribute. */
+static struct span reader_name(struct reader *reader)
+{
+    struct span name = reader_span(reader, NAME_LENGTH_MAX);
+    if (memchr(name.bytes, 0, name.length) != NULL) {
+        reader->failed = true;
+    }
+    return name;
 }
 
 static void parse_entry(struct reader *reader, struct message *message)
@@ -139,8 +177,13 @@ static void parse_entry(struct reader *reader, struct message *message)
     message->entry.mode = reader_number(reader, 2);
     message->entry.mtime_s = (int64_t)reader_number(reader, 8);
     message->entry.mtime_ns = reader_number(reader, 4);
-    message->entry.size = reader_number(reader, 8);
+    message->entry.uid = reader_number(reader, 4);
+    message->entry.gid = reader_number(reader, 4);
+    message->entry.names = reader_number(reader, 4);
+    parse_number(message, reader_number(reader, 8));
     message->entry.name = reader_span(reader, NAME_LENGTH_MAX);
+    message->entry.user = reader_name(reader);
+    message->entry.group = reader_name(reader);
     if (reader->failed || !entry_is_sound(message)) {
         reader->failed = true;
         return;
@@ -176,6 +219,18 @@ static void parse_summary(struct reader *reader, struct message *message)
     message->summary.symlinks = reader_number(reader, 8);
     message->summary.bytes = reader_number(reader, 8);
     message->summary.failed = reader_number(reader, 8);
+}
+
+static void parse_attribute(struct reader *reader, struct message *message)
+{
+    message->attribute.more = reader_flag(reader);
+    message->attribute.name = reader_name(reader);
+    size_t length = reader_number(reader, 4);
+    if (message->attribute.name.length == 0 || length > EAGER_LENGTH_MAX) {
+        reader->failed = true;
+        return;
+    }
+    message->attribute.value = reader_rest(reader, length);
 }
 
 static void parse_body(struct reader *reader, struct message *message)
@@ -227,6 +282,9 @@ static void parse_body(struct reader *reader, struct message *message)
     case MESSAGE_SUMMARY:
         parse_summary(reader, message);
         return;
+    case MESSAGE_ATTRIBUTE:
+        parse_attribute(reader, message);
+        return;
     }
     reader->failed = true;
 }
@@ -277,6 +335,7 @@ static void pack_hello(uint8_t **at, const struct message *message)
     put_number(at, 1, message->hello.force);
     put_number(at, 1, message->hello.fsync);
     put_number(at, 1, message->hello.totals);
+    put_number(at, 2, message->hello.preserve);
     put_number(at, 2, message->hello.sources);
     put_span(at, message->hello.path, PATH_LENGTH_MAX);
 }
@@ -289,6 +348,19 @@ static void pack_region(uint8_t **at, const struct message *message)
     *at += WEIR_REMOTE_LENGTH;
 }
 
+static uint64_t number_of(const struct message *message)
+{
+    switch (message->entry.kind) {
+    case ENTRY_HARD_LINK:
+        return message->entry.first;
+    case ENTRY_CHARACTER_DEVICE:
+    case ENTRY_BLOCK_DEVICE:
+        return (uint64_t)message->entry.major << 32 | message->entry.minor;
+    default:
+        return message->entry.size;
+    }
+}
+
 static void pack_entry(uint8_t **at, const struct message *message)
 {
     put_number(at, 4, message->entry.id);
@@ -298,8 +370,13 @@ static void pack_entry(uint8_t **at, const struct message *message)
     put_number(at, 2, message->entry.mode);
     put_number(at, 8, (uint64_t)message->entry.mtime_s);
     put_number(at, 4, message->entry.mtime_ns);
-    put_number(at, 8, message->entry.size);
+    put_number(at, 4, message->entry.uid);
+    put_number(at, 4, message->entry.gid);
+    put_number(at, 4, message->entry.names);
+    put_number(at, 8, number_of(message));
     put_span(at, message->entry.name, NAME_LENGTH_MAX);
+    put_span(at, message->entry.user, NAME_LENGTH_MAX);
+    put_span(at, message->entry.group, NAME_LENGTH_MAX);
     if (message->entry.eager) {
         put_bytes(at, message->entry.digest, DIGEST_LENGTH);
     }
@@ -375,6 +452,11 @@ static void pack_body(uint8_t **at, const struct message *message)
         return;
     case MESSAGE_SUMMARY:
         pack_summary(at, message);
+        return;
+    case MESSAGE_ATTRIBUTE:
+        put_number(at, 1, message->attribute.more);
+        put_span(at, message->attribute.name, NAME_LENGTH_MAX);
+        put_number(at, 4, message->attribute.value.length);
         return;
     }
 }

@@ -7,7 +7,8 @@
  * The client says HELLO, and for a pull the SOURCES it wants; the server answers WELCOME or
  * REFUSED. Then, whichever side sends: receiver: REGION once, all chunks granted by it; GRANT for
  * each chunk that is free again; FAILED for each entry that could not be placed; SUMMARY at the
- * end. sender:   ENTRY for each file, directory and symbolic link. A small file's bytes ride along.
+ * end. sender:   ENTRY for each file, directory and symbolic link, device and further name of a
+ * file; before it its extended attributes, in pieces of ATTRIBUTE. A small file's bytes ride along.
  * A larger one goes on with puts (data, in order) and HOLE messages, closed by END. A directory is
  * followed by its entries and closed by LEAVE. SKIPPED for what could not be read, TOTALS when they
  * are known, FINISHED at the end. Nothing needs a round trip for each file.
@@ -24,7 +25,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     1
+#define PROTOCOL_VERSION     2
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -35,6 +36,7 @@
 #define MESSAGE_HEAD_MAX     (64 + PATH_LENGTH_MAX + TEXT_LENGTH_MAX)
 #define MESSAGE_LENGTH_MAX   (EAGER_LENGTH_MAX + 1024)
 #define TRANSFER_SOURCES_MAX 4096
+#define ID_UNKNOWN           UINT32_MAX /* the owner has a name only */
 
 enum message_type {
     MESSAGE_HELLO = 1,
@@ -52,6 +54,7 @@ enum message_type {
     MESSAGE_FINISHED,
     MESSAGE_FAILED,
     MESSAGE_SUMMARY,
+    MESSAGE_ATTRIBUTE,
 };
 
 enum direction {
@@ -63,6 +66,27 @@ enum entry_kind {
     ENTRY_FILE = 1,
     ENTRY_DIRECTORY,
     ENTRY_SYMLINK,
+    ENTRY_HARD_LINK, /* a further name of a file, symbolic link or device that has come already */
+    ENTRY_FIFO,
+    ENTRY_SOCKET,
+    ENTRY_CHARACTER_DEVICE,
+    ENTRY_BLOCK_DEVICE,
+};
+
+/* What is kept besides contents, permissions and times: bits, as the client asks in its HELLO. The
+ * receiver applies what it may and was asked for, whatever the sender says. */
+enum preserve {
+    PRESERVE_SET_IDS = 1 << 0,
+    PRESERVE_GROUP = 1 << 1,
+    PRESERVE_OWNER = 1 << 2,
+    PRESERVE_DEVICES = 1 << 3,
+    PRESERVE_SPECIALS = 1 << 4, /* FIFOs and sockets */
+    PRESERVE_HARD_LINKS = 1 << 5,
+    PRESERVE_ACLS = 1 << 6,
+    PRESERVE_XATTRS = 1 << 7,
+    PRESERVE_NUMBERS = 1 << 8, /* owners by number, not by name */
+    PRESERVE_SPARSE = 1 << 9,  /* what is all zeros becomes a hole */
+    PRESERVE_EVERYTHING = (1 << 10) - 1,
 };
 
 /* Why something could not be copied, for programs. WARNING does not make the transfer fail. */
@@ -102,8 +126,9 @@ struct message {
             uint16_t version;
             enum direction direction;
             bool recursive, force, fsync, totals;
-            uint16_t sources; /* 1 at least */
-            struct span path; /* push: the target; pull: empty */
+            uint16_t preserve; /* bits of enum preserve */
+            uint16_t sources;  /* 1 at least */
+            struct span path;  /* push: the target; pull: empty */
         } hello;
         struct {
             struct span path;
@@ -132,8 +157,13 @@ struct message {
             uint16_t mode;
             int64_t mtime_s;
             uint32_t mtime_ns;
-            uint64_t size;                 /* of a file */
-            struct span name;              /* one component; empty only for a source itself */
+            uint32_t uid, gid;       /* or ID_UNKNOWN */
+            uint32_t names;          /* how many the file has, where the peer must know; or 0 */
+            uint64_t size;           /* of a file */
+            uint32_t first;          /* hard link: the entry it is another name of */
+            uint32_t major, minor;   /* device */
+            struct span name;        /* one component; empty only for a source itself */
+            struct span user, group; /* of uid and gid; empty: they have none */
             uint8_t digest[DIGEST_LENGTH]; /* eager only */
             struct span data;              /* eager: the file; symlink: its target */
         } entry;
@@ -156,14 +186,20 @@ struct message {
         struct {
             uint64_t files, directories, symlinks, bytes, failed;
         } summary;
+        struct {
+            bool more;         /* the next one goes on with this value */
+            struct span name;  /* without NUL */
+            struct span value; /* EAGER_LENGTH_MAX at most */
+        } attribute;
     };
 };
 
 /* True if `bytes` are one whole, well-formed message; spans then point into `bytes`. */
 bool protocol_parse(const void *bytes, size_t length, struct message *ret_message);
 
-/* Writes everything of the message but entry.data, which follows it on the wire, and returns the
- * length. Texts longer than TEXT_LENGTH_MAX are cut. The message must be one that parses. */
+/* Writes everything of the message but entry.data and attribute.value, which follow it on the wire,
+ * and returns the length. Texts longer than TEXT_LENGTH_MAX are cut. The message must be one that
+ * parses. */
 size_t protocol_pack(const struct message *message, uint8_t ret_head[MESSAGE_HEAD_MAX]);
 
 /* A name that may be created in a directory: one component, neither "." nor "..". */

@@ -19,9 +19,15 @@ static struct span span_of(const char *text)
 static size_t pack(const struct message *message, uint8_t *ret_bytes)
 {
     size_t length = protocol_pack(message, ret_bytes);
-    if (message->type == MESSAGE_ENTRY && message->entry.data.length > 0) {
-        memcpy(ret_bytes + length, message->entry.data.bytes, message->entry.data.length);
-        length += message->entry.data.length;
+    struct span data = {NULL, 0};
+    if (message->type == MESSAGE_ENTRY) {
+        data = message->entry.data;
+    } else if (message->type == MESSAGE_ATTRIBUTE) {
+        data = message->attribute.value;
+    }
+    if (data.length > 0) {
+        memcpy(ret_bytes + length, data.bytes, data.length);
+        length += data.length;
     }
     return length;
 }
@@ -37,6 +43,7 @@ static const struct message samples[] = {
                                  .direction = DIRECTION_PULL,
                                  .recursive = true,
                                  .totals = true,
+                                 .preserve = PRESERVE_EVERYTHING,
                                  .sources = 3,
                                  .path = SPAN("/a/b")}},
     [MESSAGE_SOURCE] = {.source = {.path = SPAN("/x y/\xff")}},
@@ -53,8 +60,13 @@ static const struct message samples[] = {
                                  .mode = 0644,
                                  .mtime_s = -5,
                                  .mtime_ns = 999999999,
+                                 .uid = 1000,
+                                 .gid = ID_UNKNOWN,
+                                 .names = 2,
                                  .size = 5,
                                  .name = SPAN("name"),
+                                 .user = SPAN("user"),
+                                 .group = SPAN("group"),
                                  .digest = {0xab, 0xcd},
                                  .data = SPAN("bytes")}},
     [MESSAGE_HOLE] = {.hole = {.length = 1ull << 40}},
@@ -67,6 +79,7 @@ static const struct message samples[] = {
     [MESSAGE_FINISHED] = {.totals = {.files = 3, .bytes = 4}},
     [MESSAGE_FAILED] = {.problem = {.id = 3, .code = PROBLEM_EXISTS, .path = SPAN("path")}},
     [MESSAGE_SUMMARY] = {.summary = {.files = 1, .failed = 5}},
+    [MESSAGE_ATTRIBUTE] = {.attribute = {.more = true, .name = SPAN("user.a"), .value = SPAN("v")}},
 };
 
 static struct message sample(enum message_type type)
@@ -78,7 +91,7 @@ static struct message sample(enum message_type type)
 
 static void every_message_survives_the_wire(void **state)
 {
-    for (int type = MESSAGE_HELLO; type <= MESSAGE_SUMMARY; type++) {
+    for (int type = MESSAGE_HELLO; type <= MESSAGE_ATTRIBUTE; type++) {
         const struct message message = sample(type);
         uint8_t bytes[2][MESSAGE_LENGTH_MAX];
         struct message parsed;
@@ -92,7 +105,7 @@ static void every_message_survives_the_wire(void **state)
 
 static void every_length_but_the_right_one_is_malformed(void **state)
 {
-    for (int type = MESSAGE_HELLO; type <= MESSAGE_SUMMARY; type++) {
+    for (int type = MESSAGE_HELLO; type <= MESSAGE_ATTRIBUTE; type++) {
         const struct message message = sample(type);
         uint8_t packed[MESSAGE_LENGTH_MAX] = {0};
         struct message parsed;

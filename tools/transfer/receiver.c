@@ -1,51 +1,9 @@
-#include "tools/transfer/receiver.h"
-
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/transfer/digest.h"
-#include "tools/transfer/place.h"
-#include "tools/transfer/tree.h"
-
-/* Answers a peer may leave lying before it is taken for dead or hostile. */
-#define ANSWERS_MAX 4096
-
-/* Chunks are not granted again while the peer leaves more than so many answers lying. */
-#define GRANT_BACKLOG_MAX 64
-/* Bytes taken out of a chunk at a time: few enough to stay in the processor's cache. */
-#define PRIVATE_LENGTH (128u << 10)
-
-enum receiver_state {
-    RECEIVER_ENTRIES,
-    RECEIVER_FILE, /* one that goes by chunks */
-    RECEIVER_DONE,
-};
-
-struct current_file {
-    uint32_t id;
-    uint64_t size, position;
-    bool discarded; /* it cannot be placed; its bytes still come for a while */
-    struct place_attributes attributes;
-    struct place place;
-};
-
-struct receiver {
-    struct receiver_options options;
-    enum receiver_state state;
-    uint32_t last_id;
-    int last_source; /* -1: none yet */
-    unsigned sources_seen;
-    struct tree tree;
-    uint64_t dead_depth; /* directories below one that could not be made */
-    struct current_file file;
-    struct digest *digest;
-    uint8_t *memory;
-    uint16_t sequence;
-    bool is_granted[RECEIVER_CHUNK_COUNT]; /* the peer may put into it; else it is free to grant */
-    uint8_t head[MESSAGE_HEAD_MAX];
-    uint8_t private[PRIVATE_LENGTH];
-};
+#include "tools/transfer/receiver_private.h"
 
 struct receiver *receiver_create(const struct receiver_options *options)
 {
@@ -73,6 +31,9 @@ void receiver_destroy(struct receiver *receiver)
     }
     place_abandon(&receiver->file.place);
     tree_fini(&receiver->tree);
+    xattrs_clear(&receiver->xattrs);
+    xattrs_clear(&receiver->file.xattrs);
+    hard_links_clear(&receiver->links);
     digest_destroy(receiver->digest);
     free(receiver);
 }
@@ -87,7 +48,7 @@ bool receiver_is_in_file(const struct receiver *receiver)
     return receiver->state == RECEIVER_FILE && !receiver->file.discarded;
 }
 
-static void send_message(struct receiver *receiver, const struct message *message)
+void receiver_send(struct receiver *receiver, const struct message *message)
 {
     const struct weir_piece piece = {receiver->head, protocol_pack(message, receiver->head)};
     struct link *link = receiver->options.link;
@@ -107,7 +68,7 @@ bool receiver_start(struct receiver *receiver, struct weir_error *ret_error)
     memset(receiver->is_granted, true, sizeof(receiver->is_granted));
     message.region.chunk_length = RECEIVER_CHUNK_LENGTH;
     message.region.chunk_count = RECEIVER_CHUNK_COUNT;
-    send_message(receiver, &message);
+    receiver_send(receiver, &message);
     return true;
 }
 
@@ -137,8 +98,7 @@ static const char *place_error_text(int error)
 }
 
 /* receiver->tree.path names what failed. */
-static void fail_entry(struct receiver *receiver, uint32_t id, enum problem_code code,
-                       const char *text)
+void receiver_fail(struct receiver *receiver, uint32_t id, enum problem_code code, const char *text)
 {
     const struct problem problem = {
         .code = code, .path = span_of(receiver->tree.path), .text = span_of(text)};
@@ -149,12 +109,22 @@ static void fail_entry(struct receiver *receiver, uint32_t id, enum problem_code
     message.problem.code = code;
     message.problem.path = problem.path;
     message.problem.text = problem.text;
-    send_message(receiver, &message);
+    receiver_send(receiver, &message);
 }
 
-static void fail_errno(struct receiver *receiver, uint32_t id, int error)
+void receiver_fail_errno(struct receiver *receiver, uint32_t id, int error)
 {
-    fail_entry(receiver, id, problem_code_of_errno(error), place_error_text(error));
+    static const char *const what[] = {[FAILURE_OWNER >> 16] = "its owner",
+                                       [FAILURE_XATTR >> 16] = "its extended attributes",
+                                       [FAILURE_ACL >> 16] = "its ACL"};
+    int number = error & FAILURE_ERRNO;
+    if (number == error) {
+        receiver_fail(receiver, id, problem_code_of_errno(error), place_error_text(error));
+        return;
+    }
+    char text[TEXT_LENGTH_MAX];
+    snprintf(text, sizeof(text), "%s cannot be kept here: %s", what[error >> 16], strerror(number));
+    receiver_fail(receiver, id, problem_code_of_errno(number), text);
 }
 
 static void report_entry(const struct receiver *receiver, const struct message *message)
@@ -163,107 +133,6 @@ static void report_entry(const struct receiver *receiver, const struct message *
     if (report->entry != NULL) {
         report->entry(report->user, message->entry.kind, receiver->tree.path, message->entry.size);
     }
-}
-
-static void begin_directory(struct receiver *receiver, const struct message *message,
-                            const char *name)
-{
-    const struct tree_attributes attributes = {
-        .force = receiver->options.force,
-        .fsync = receiver->options.fsync,
-        .mode = message->entry.mode,
-        .mtime = {.tv_sec = message->entry.mtime_s, .tv_nsec = message->entry.mtime_ns},
-    };
-    int error = tree_enter(&receiver->tree, name, message->entry.id, &attributes);
-    if (error == 0) {
-        receiver->options.tally->directories++;
-        return;
-    }
-    if (error == ENOTDIR) {
-        fail_entry(receiver, message->entry.id, PROBLEM_WRONG_KIND,
-                   "exists already and is not a directory");
-    } else {
-        fail_errno(receiver, message->entry.id, error);
-    }
-    receiver->dead_depth = 1;
-    tree_forget(&receiver->tree);
-}
-
-static struct place_attributes attributes_of(const struct receiver *receiver,
-                                             const struct message *message)
-{
-    return (struct place_attributes){
-        .mode = message->entry.mode,
-        .mtime = {.tv_sec = message->entry.mtime_s, .tv_nsec = message->entry.mtime_ns},
-        .fsync = receiver->options.fsync,
-    };
-}
-
-static void place_eager(struct receiver *receiver, const struct message *message, const char *name)
-{
-    uint8_t digest[DIGEST_LENGTH];
-    const struct span data = message->entry.data;
-    digest_of(data.bytes, data.length, digest);
-    if (memcmp(digest, message->entry.digest, DIGEST_LENGTH) != 0) {
-        fail_entry(receiver, message->entry.id, PROBLEM_DIGEST,
-                   "the bytes that arrived are not those that were read (digest)");
-        return;
-    }
-    struct place place;
-    int error = place_begin(&place, tree_directory(&receiver->tree), name, receiver->options.force);
-    if (error == 0) {
-        error = place_write(&place, data.bytes, data.length, 0);
-        if (error == 0) {
-            const struct place_attributes attributes = attributes_of(receiver, message);
-            error = place_commit(&place, data.length, &attributes);
-        } else {
-            place_abandon(&place);
-        }
-    }
-    if (error != 0) {
-        fail_errno(receiver, message->entry.id, error);
-        return;
-    }
-    receiver->options.tally->files++;
-    receiver->options.tally->bytes += data.length;
-}
-
-/* A file that goes by chunks. The path stays appended until its end, for what may be said of it. */
-static void begin_file(struct receiver *receiver, const struct message *message, const char *name)
-{
-    receiver->state = RECEIVER_FILE;
-    receiver->file = (struct current_file){
-        .id = message->entry.id,
-        .size = message->entry.size,
-        .attributes = attributes_of(receiver, message),
-        .place = {.fd = -1},
-    };
-    digest_start(receiver->digest);
-    if (receiver->dead_depth > 0) {
-        receiver->file.discarded = true;
-        return;
-    }
-    int error = place_begin(&receiver->file.place, tree_directory(&receiver->tree), name,
-                            receiver->options.force);
-    if (error != 0) {
-        receiver->file.discarded = true;
-        fail_errno(receiver, message->entry.id, error);
-    }
-}
-
-static void place_link(struct receiver *receiver, const struct message *message, const char *name)
-{
-    char target[PATH_MAX];
-    memcpy(target, message->entry.data.bytes, message->entry.data.length);
-    target[message->entry.data.length] = 0;
-    const struct place_attributes attributes = attributes_of(receiver, message);
-    int error = place_symlink(tree_directory(&receiver->tree), name, target, &attributes,
-                              receiver->options.force);
-    if (error != 0) {
-        fail_errno(receiver, message->entry.id, error);
-        return;
-    }
-    receiver->options.tally->symlinks++;
 }
 
 /* What the entry is called here. NULL: the peer may not say this now. */
@@ -290,6 +159,27 @@ static const char *entry_name(struct receiver *receiver, const struct message *m
     return name[0] != 0 || message->entry.kind == ENTRY_DIRECTORY ? name : NULL;
 }
 
+static bool kind_is_asked_for(const struct receiver *receiver, enum entry_kind kind)
+{
+    unsigned preserve = receiver->options.preserve;
+    switch (kind) {
+    case ENTRY_FILE:
+        return true;
+    case ENTRY_DIRECTORY:
+    case ENTRY_SYMLINK:
+        return receiver->options.recursive;
+    case ENTRY_HARD_LINK:
+        return (preserve & PRESERVE_HARD_LINKS) != 0;
+    case ENTRY_FIFO:
+    case ENTRY_SOCKET:
+        return (preserve & PRESERVE_SPECIALS) != 0;
+    case ENTRY_CHARACTER_DEVICE:
+    case ENTRY_BLOCK_DEVICE:
+        return (preserve & PRESERVE_DEVICES) != 0;
+    }
+    return false;
+}
+
 static bool entry_is_allowed(const struct receiver *receiver, const struct message *message,
                              const char **ret_reason)
 {
@@ -297,19 +187,23 @@ static bool entry_is_allowed(const struct receiver *receiver, const struct messa
         *ret_reason = "an entry in the middle of a file";
     } else if (message->entry.id != receiver->last_id + 1) {
         *ret_reason = "an entry out of order";
-    } else if (!receiver->options.recursive && message->entry.kind != ENTRY_FILE) {
-        *ret_reason = "a directory or link where only files were asked for";
+    } else if (!kind_is_asked_for(receiver, message->entry.kind)) {
+        *ret_reason = "a kind of file that was not asked for";
     } else {
         return true;
     }
     return false;
 }
 
-static bool receive_entry(struct receiver *receiver, const struct message *message,
-                          const char **ret_reason)
+static bool place_entry(struct receiver *receiver, const struct message *message,
+                        const char **ret_reason)
 {
     char buffer[NAME_LENGTH_MAX + 1];
     if (!entry_is_allowed(receiver, message, ret_reason)) {
+        return false;
+    }
+    if (receiver->xattrs.open) {
+        *ret_reason = "an attribute that is not whole";
         return false;
     }
     const char *name = entry_name(receiver, message, buffer);
@@ -322,35 +216,54 @@ static bool receive_entry(struct receiver *receiver, const struct message *messa
         if (message->entry.kind == ENTRY_DIRECTORY) {
             receiver->dead_depth++;
         } else if (message->entry.kind == ENTRY_FILE && !message->entry.eager) {
-            begin_file(receiver, message, name);
+            receiver_begin_file(receiver, message, name);
         }
         return true;
     }
     tree_name(&receiver->tree, name);
     report_entry(receiver, message);
     if (message->entry.kind == ENTRY_DIRECTORY) {
-        begin_directory(receiver, message, name);
+        receiver_begin_directory(receiver, message, name);
         return true;
     }
     if (message->entry.kind == ENTRY_FILE && !message->entry.eager) {
-        begin_file(receiver, message, name);
+        receiver_begin_file(receiver, message, name);
         return true;
     }
     if (message->entry.kind == ENTRY_FILE) {
-        place_eager(receiver, message, name);
+        receiver_place_eager(receiver, message, name);
+    } else if (message->entry.kind == ENTRY_HARD_LINK) {
+        receiver_place_link(receiver, message, name);
     } else {
-        place_link(receiver, message, name);
+        receiver_place_node(receiver, message, name);
     }
     tree_forget(&receiver->tree);
     return true;
 }
 
-static void discard_file(struct receiver *receiver, int error)
+static bool receive_attribute(struct receiver *receiver, const struct message *message,
+                              const char **ret_reason)
+{
+    if (receiver->state != RECEIVER_ENTRIES ||
+        (receiver->options.preserve & (PRESERVE_XATTRS | PRESERVE_ACLS)) == 0) {
+        *ret_reason = "an attribute that was not asked for";
+        return false;
+    }
+    int error = xattrs_add(&receiver->xattrs, message->attribute.name, message->attribute.value,
+                           message->attribute.more);
+    if (error != 0) {
+        *ret_reason = error == ENOMEM ? "no memory" : "attributes that no file can have";
+        return false;
+    }
+    return true;
+}
+
+void receiver_discard_file(struct receiver *receiver, int error)
 {
     place_abandon(&receiver->file.place);
     receiver->file.discarded = true;
     receiver->options.tally->bytes -= receiver->file.position;
-    fail_errno(receiver, receiver->file.id, error);
+    receiver_fail_errno(receiver, receiver->file.id, error);
 }
 
 static bool receive_hole(struct receiver *receiver, uint64_t length, const char **ret_reason)
@@ -366,27 +279,6 @@ static bool receive_hole(struct receiver *receiver, uint64_t length, const char 
         receiver->options.tally->bytes += length;
     }
     return true;
-}
-
-static void commit_file(struct receiver *receiver, const struct message *message)
-{
-    struct current_file *file = &receiver->file;
-    uint8_t digest[DIGEST_LENGTH];
-    digest_result(receiver->digest, digest);
-    if (memcmp(digest, message->end.digest, DIGEST_LENGTH) != 0) {
-        receiver->options.tally->bytes -= file->position;
-        place_abandon(&file->place);
-        fail_entry(receiver, file->id, PROBLEM_DIGEST,
-                   "the bytes that arrived are not those that were read (digest)");
-        return;
-    }
-    int error = place_commit(&file->place, file->size, &file->attributes);
-    if (error != 0) {
-        receiver->options.tally->bytes -= file->position;
-        fail_errno(receiver, file->id, error);
-        return;
-    }
-    receiver->options.tally->files++;
 }
 
 static void report_source_problem(struct receiver *receiver, enum problem_code code,
@@ -415,13 +307,14 @@ static bool receive_end(struct receiver *receiver, const struct message *message
         return false;
     }
     if (!file->discarded && message->end.code == PROBLEM_NONE) {
-        commit_file(receiver, message);
+        receiver_commit_file(receiver, message);
     } else if (!file->discarded) {
         receiver->options.tally->bytes -= file->position;
         place_abandon(&file->place);
         report_source_problem(receiver, message->end.code, message->end.path, message->end.text);
     }
     receiver->state = RECEIVER_ENTRIES;
+    xattrs_clear(&file->xattrs);
     tree_forget(&receiver->tree);
     return true;
 }
@@ -440,7 +333,7 @@ static bool receive_leave(struct receiver *receiver, const char **ret_reason)
     uint32_t id;
     int error = tree_leave(&receiver->tree, &id);
     if (error != 0) {
-        fail_errno(receiver, id, error);
+        receiver_fail_errno(receiver, id, error);
     }
     tree_forget(&receiver->tree);
     return true;
@@ -467,13 +360,17 @@ static bool receive_finished(struct receiver *receiver, const struct message *fi
         return false;
     }
     const struct tally *tally = receiver->options.tally;
+    int error = tree_finish(&receiver->tree);
+    if (error != 0) {
+        receiver_fail_errno(receiver, 0, error);
+    }
     struct message message = {.type = MESSAGE_SUMMARY};
     message.summary.files = tally->files;
     message.summary.directories = tally->directories;
     message.summary.symlinks = tally->symlinks;
     message.summary.bytes = tally->bytes;
     message.summary.failed = tally->failed;
-    send_message(receiver, &message);
+    receiver_send(receiver, &message);
     receiver->state = RECEIVER_DONE;
     return true;
 }
@@ -482,6 +379,7 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
                       const char **ret_reason)
 {
     struct tally *tally = receiver->options.tally;
+    bool sound;
     if (receiver->state == RECEIVER_DONE) {
         *ret_reason = "something after the end";
         return false;
@@ -492,7 +390,11 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
     }
     switch (message->type) {
     case MESSAGE_ENTRY:
-        return receive_entry(receiver, message, ret_reason);
+        sound = place_entry(receiver, message, ret_reason);
+        xattrs_clear(&receiver->xattrs);
+        return sound;
+    case MESSAGE_ATTRIBUTE:
+        return receive_attribute(receiver, message, ret_reason);
     case MESSAGE_HOLE:
         return receive_hole(receiver, message->hole.length, ret_reason);
     case MESSAGE_END:
@@ -514,79 +416,4 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
         *ret_reason = "a message that a sender does not send";
         return false;
     }
-}
-
-static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, size_t length,
-                              const char **ret_reason)
-{
-    uint16_t chunk = notice_chunk(notice);
-    const struct current_file *file = &receiver->file;
-    if (receiver->state != RECEIVER_FILE) {
-        *ret_reason = "data outside a file";
-    } else if (chunk >= RECEIVER_CHUNK_COUNT) {
-        *ret_reason = "data in a chunk that does not exist";
-    } else if (!receiver->is_granted[chunk]) {
-        *ret_reason = "data in a chunk that was not granted";
-    } else if (notice_sequence(notice) != receiver->sequence) {
-        *ret_reason = "data out of order";
-    } else if (length == 0 || length > RECEIVER_CHUNK_LENGTH ||
-               length > file->size - file->position) {
-        *ret_reason = "data beyond the end of its file";
-    } else {
-        return true;
-    }
-    return false;
-}
-
-void receiver_pump(struct receiver *receiver)
-{
-    const struct link *link = receiver->options.link;
-    struct message message = {.type = MESSAGE_GRANT};
-    for (uint16_t chunk = 0; chunk < RECEIVER_CHUNK_COUNT; chunk++) {
-        if (!receiver->is_granted[chunk] && link->backlog_count < GRANT_BACKLOG_MAX) {
-            receiver->is_granted[chunk] = true;
-            message.grant.chunk = chunk;
-            send_message(receiver, &message);
-        }
-    }
-}
-
-/* The peer can write to a chunk at any time: each byte is fetched once, and what is written to the
- * file is what the digest was taken of. */
-static int take_data(struct receiver *receiver, const uint8_t *bytes, size_t length)
-{
-    struct current_file *file = &receiver->file;
-    int error = 0;
-    for (size_t done = 0; done < length && error == 0;) {
-        size_t count = length - done < PRIVATE_LENGTH ? length - done : PRIVATE_LENGTH;
-        memcpy(receiver->private, bytes + done, count);
-        digest_data(receiver->digest, receiver->private, count);
-        error = place_write(&file->place, receiver->private, count, file->position + done);
-        done += count;
-    }
-    return error;
-}
-
-bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
-                     const char **ret_reason)
-{
-    if (!notice_is_allowed(receiver, notice, length, ret_reason)) {
-        return false;
-    }
-    struct current_file *file = &receiver->file;
-    uint16_t chunk = notice_chunk(notice);
-    const uint8_t *bytes = receiver->memory + (size_t)chunk * RECEIVER_CHUNK_LENGTH;
-    receiver->sequence++;
-    if (!file->discarded) {
-        int error = take_data(receiver, bytes, length);
-        if (error != 0) {
-            discard_file(receiver, error);
-        } else {
-            receiver->options.tally->bytes += length;
-        }
-    }
-    file->position += length;
-    receiver->is_granted[chunk] = false;
-    receiver_pump(receiver);
-    return true;
 }

@@ -26,6 +26,8 @@ struct receiver_options {
     /* What the sources are called here; NULL: as the peer says (a push). */
     const char *const *names;
     bool recursive, force, fsync;
+    unsigned preserve; /* bits of enum preserve */
+    bool super;        /* may do what only root may */
     const struct report *report;
     struct tally *tally;
 };

@@ -1,60 +1,11 @@
-#include "tools/transfer/sender.h"
-
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/transfer/digest.h"
-#include "tools/transfer/source.h"
-
-enum sender_state {
-    SENDER_ENTRIES,  /* between two entries */
-    SENDER_FILE,     /* in the middle of one that goes by chunks */
-    SENDER_FINISHED, /* everything sent, the peer's summary to come */
-    SENDER_DONE,
-};
+#include "tools/transfer/sender_private.h"
 
 enum progress {
     PROGRESS_MADE,
     PROGRESS_BLOCKED, /* until the peer or the link says something */
-};
-
-/* Chunk numbers that are free: a stack. */
-struct chunk_pool {
-    uint16_t numbers[CHUNK_COUNT_MAX];
-    unsigned count;
-};
-
-struct current_file {
-    struct source source;
-    bool rejected;
-    char *path;
-};
-
-struct sender {
-    struct sender_options options;
-    struct link *link;
-    struct walk *walk, *scan;
-    enum sender_state state;
-    uint32_t last_id;
-    uint32_t *directory_ids; /* by depth */
-    unsigned directory_capacity;
-    struct current_file file;
-    struct digest *digest;
-
-    uint8_t *memory;
-    uint32_t chunk_length;
-    struct weir_remote remote;
-    uint32_t remote_chunk_length;
-    uint16_t remote_chunk_count;
-    struct chunk_pool local, granted;
-    bool is_granted[CHUNK_COUNT_MAX];
-    uint16_t sequence;
-
-    uint64_t scanned_files, scanned_bytes;
-    uint8_t head[MESSAGE_HEAD_MAX];
-    uint8_t eager[EAGER_LENGTH_MAX];
 };
 
 struct sender *sender_create(const struct sender_options *options)
@@ -95,6 +46,7 @@ void sender_destroy(struct sender *sender)
     digest_destroy(sender->digest);
     walk_destroy(sender->walk);
     walk_destroy(sender->scan);
+    hard_links_clear(&sender->links);
     free(sender->directory_ids);
     free(sender);
 }
@@ -104,198 +56,12 @@ bool sender_is_done(const struct sender *sender)
     return sender->state == SENDER_DONE;
 }
 
-static void send_message(struct sender *sender, const struct message *message, struct span data)
-{
-    struct weir_piece pieces[2] = {
-        {sender->head, protocol_pack(message, sender->head)},
-        {data.bytes, data.length},
-    };
-    sender->link->operations->send(sender->link, pieces, data.length > 0 ? 2 : 1);
-}
-
-static void send_plain(struct sender *sender, const struct message *message)
-{
-    send_message(sender, message, (struct span){NULL, 0});
-}
-
-static struct span span_of(const char *text)
-{
-    return (struct span){text, strlen(text)};
-}
-
-static void count_problem(struct sender *sender, enum problem_code code)
-{
-    if (code == PROBLEM_WARNING) {
-        sender->options.tally->warnings++;
-    } else {
-        sender->options.tally->failed++;
-    }
-}
-
-/* Our own side could not read something: told to our owner and, by the caller, to the peer. */
-static void report_here(struct sender *sender, enum problem_code code, const char *path,
-                        const char *text)
-{
-    const struct problem problem = {
-        .code = code, .at_source = true, .path = span_of(path), .text = span_of(text)};
-    count_problem(sender, code);
-    sender->options.report->problem(sender->options.report->user, &problem);
-}
-
-static enum problem_code code_of_walk_error(int error)
-{
-    switch (error) {
-    case WALK_ERROR_SPECIAL:
-    case WALK_ERROR_TEMPORARY:
-        return PROBLEM_WARNING;
-    case WALK_ERROR_SPECIAL_SOURCE:
-    case WALK_ERROR_NOT_RECURSIVE:
-        return PROBLEM_WRONG_KIND;
-    case WALK_ERROR_PARENT:
-        return PROBLEM_CONFINED;
-    default:
-        return problem_code_of_errno(error);
-    }
-}
-
-static void skip(struct sender *sender, enum problem_code code, const char *path, const char *text)
-{
-    struct message message = {.type = MESSAGE_SKIPPED};
-    message.problem.code = code;
-    message.problem.path = span_of(path);
-    message.problem.text = span_of(text);
-    report_here(sender, code, path, text);
-    send_plain(sender, &message);
-}
-
-static void skip_step(struct sender *sender, const struct walk_step *step, int error)
-{
-    skip(sender, code_of_walk_error(error), step->path, walk_error_text(error));
-}
-
-static struct message entry_of(struct sender *sender, const struct walk_step *step,
-                               const struct stat *status, enum entry_kind kind)
-{
-    struct message message = {.type = MESSAGE_ENTRY};
-    message.entry.id = ++sender->last_id;
-    message.entry.kind = kind;
-    message.entry.source = (uint16_t)step->source;
-    message.entry.mode = status->st_mode & 07777;
-    message.entry.mtime_s = status->st_mtim.tv_sec;
-    message.entry.mtime_ns = (uint32_t)status->st_mtim.tv_nsec;
-    message.entry.name = span_of(step->name);
-    return message;
-}
-
-static void report_entry(struct sender *sender, enum entry_kind kind, const char *path,
-                         uint64_t size)
-{
-    if (sender->options.report->entry != NULL) {
-        sender->options.report->entry(sender->options.report->user, kind, path, size);
-    }
-}
-
-/* A small file: read whole, checked, and sent with its entry. */
-static void send_eager(struct sender *sender, const struct walk_step *step, struct source *source)
-{
-    const char *text = NULL;
-    size_t length = (size_t)source->size;
-    enum problem_code code = source_read(source, sender->eager, length, &text);
-    if (code == PROBLEM_NONE) {
-        code = source_check(source, &text);
-    }
-    if (code != PROBLEM_NONE) {
-        skip(sender, code, step->path, text);
-        return;
-    }
-    struct message message = entry_of(sender, step, &source->status, ENTRY_FILE);
-    message.entry.eager = true;
-    message.entry.size = length;
-    digest_of(sender->eager, length, message.entry.digest);
-    send_message(sender, &message, (struct span){sender->eager, length});
-    sender->options.tally->files++;
-    sender->options.tally->bytes += length;
-}
-
-static void begin_chunks(struct sender *sender, const struct walk_step *step,
-                         const struct source *source)
-{
-    struct message message = entry_of(sender, step, &source->status, ENTRY_FILE);
-    message.entry.size = source->size;
-    posix_fadvise(source->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    digest_start(sender->digest);
-    send_plain(sender, &message);
-    sender->state = SENDER_FILE;
-}
-
-static void begin_file(struct sender *sender, const struct walk_step *step)
-{
-    struct stat status;
-    struct source source;
-    int fd = walk_open_file(sender->walk, step, &status);
-    if (fd < 0) {
-        skip_step(sender, step, -fd);
-        return;
-    }
-    source_open(&source, fd, &status);
-    report_entry(sender, ENTRY_FILE, step->path, source.size);
-    if (source.size <= EAGER_LENGTH_MAX) {
-        send_eager(sender, step, &source);
-        source_close(&source);
-        return;
-    }
-    char *path = strdup(step->path);
-    if (path == NULL) {
-        source_close(&source);
-        skip_step(sender, step, ENOMEM);
-        return;
-    }
-    sender->file = (struct current_file){.source = source, .path = path};
-    begin_chunks(sender, step, &source);
-}
-
-static bool remember_directory(struct sender *sender, uint32_t id)
-{
-    unsigned depth = walk_depth(sender->walk);
-    if (depth > sender->directory_capacity) {
-        unsigned capacity = 2 * depth + 16;
-        uint32_t *ids = realloc(sender->directory_ids, capacity * sizeof(*ids));
-        if (ids == NULL) {
-            return false;
-        }
-        sender->directory_ids = ids;
-        sender->directory_capacity = capacity;
-    }
-    sender->directory_ids[depth - 1] = id;
-    return true;
-}
-
-static void send_directory(struct sender *sender, const struct walk_step *step)
-{
-    struct message message = entry_of(sender, step, &step->status, ENTRY_DIRECTORY);
-    if (!remember_directory(sender, message.entry.id)) {
-        walk_prune(sender->walk, walk_depth(sender->walk) - 1);
-    }
-    report_entry(sender, ENTRY_DIRECTORY, step->path, 0);
-    send_plain(sender, &message);
-    sender->options.tally->directories++;
-}
-
-static void send_symlink(struct sender *sender, const struct walk_step *step)
-{
-    struct message message = entry_of(sender, step, &step->status, ENTRY_SYMLINK);
-    message.entry.size = strlen(step->target);
-    report_entry(sender, ENTRY_SYMLINK, step->path, 0);
-    send_message(sender, &message, span_of(step->target));
-    sender->options.tally->symlinks++;
-}
-
 static void finish(struct sender *sender)
 {
     struct message message = {.type = MESSAGE_FINISHED};
     message.totals.files = sender->options.tally->files;
     message.totals.bytes = sender->options.tally->bytes;
-    send_plain(sender, &message);
+    sender_send_plain(sender, &message);
     sender->state = SENDER_FINISHED;
 }
 
@@ -305,19 +71,20 @@ static void next_entry(struct sender *sender)
     walk_next(sender->walk, &step);
     switch (step.kind) {
     case WALK_FILE:
-        begin_file(sender, &step);
+        sender_begin_file(sender, &step);
         return;
     case WALK_DIRECTORY:
-        send_directory(sender, &step);
+        sender_send_directory(sender, &step);
         return;
     case WALK_LEAVE:
-        send_plain(sender, &(struct message){.type = MESSAGE_LEAVE});
+        sender_send_plain(sender, &(struct message){.type = MESSAGE_LEAVE});
         return;
     case WALK_SYMLINK:
-        send_symlink(sender, &step);
+    case WALK_SPECIAL:
+        sender_send_node(sender, &step);
         return;
     case WALK_FAILED:
-        skip_step(sender, &step, step.error);
+        sender_skip_step(sender, &step, step.error);
         return;
     case WALK_END:
         finish(sender);
@@ -334,13 +101,14 @@ static void end_file(struct sender *sender, enum problem_code code, const char *
         digest_result(sender->digest, message.end.digest);
         sender->options.tally->files++;
     } else {
-        message.end.path = span_of(sender->file.path);
-        message.end.text = span_of(text);
+        message.end.path = (struct span){sender->file.path, strlen(sender->file.path)};
+        message.end.text = (struct span){text, strlen(text)};
+        hard_links_withdraw(&sender->links, &sender->file.source.status);
         if (!sender->file.rejected) {
-            report_here(sender, code, sender->file.path, text);
+            sender_report(sender, code, sender->file.path, text);
         }
     }
-    send_plain(sender, &message);
+    sender_send_plain(sender, &message);
     close_file(sender);
     sender->state = SENDER_ENTRIES;
 }
@@ -352,7 +120,7 @@ static void next_extent(struct sender *sender)
     struct message message = {.type = MESSAGE_HOLE};
     message.hole.length = source_skip_hole(source);
     if (message.hole.length > 0) {
-        send_plain(sender, &message);
+        sender_send_plain(sender, &message);
         digest_hole(sender->digest, from, message.hole.length);
         sender->options.tally->bytes += message.hole.length;
     }
@@ -432,7 +200,7 @@ static bool scan(struct sender *sender)
             sender->options.tally->totals_known = true;
             sender->options.tally->total_files = sender->scanned_files;
             sender->options.tally->total_bytes = sender->scanned_bytes;
-            send_plain(sender, &message);
+            sender_send_plain(sender, &message);
             walk_destroy(sender->scan);
             sender->scan = NULL;
         }

@@ -24,7 +24,9 @@ struct sender_options {
     struct walk_options walk;
     const char *const *sources; /* borrowed */
     unsigned source_count;
-    bool totals; /* count everything beside sending, for an estimate of the end */
+    unsigned preserve; /* bits of enum preserve */
+    bool super;        /* extended attributes that are not the user's are read, too */
+    bool totals;       /* count everything beside sending, for an estimate of the end */
     const struct report *report;
     struct tally *tally;
 };

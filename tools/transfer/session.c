@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/transfer/receiver.h"
 #include "tools/transfer/sender.h"
@@ -179,6 +180,7 @@ static void on_opened(void *user)
     message.hello.force = request->force;
     message.hello.fsync = request->fsync;
     message.hello.totals = request->totals;
+    message.hello.preserve = (uint16_t)request->preserve;
     message.hello.sources = (uint16_t)request->source_count;
     if (request->direction == DIRECTION_PUSH) {
         message.hello.path = (struct span){request->target_path, strlen(request->target_path)};
@@ -199,12 +201,35 @@ static bool start_sender(struct session *session, const struct walk_options *wal
         .walk = *walk,
         .sources = sources,
         .source_count = session->request.source_count,
+        .preserve = session->request.preserve,
+        .super = geteuid() == 0,
         .totals = session->request.totals,
         .report = session->report,
         .tally = &session->tally,
     };
     session->sender = sender_create(&options);
     return session->sender != NULL;
+}
+
+/* A stranger sets no set-ID bits: they would lend out the rights of the one who serves. */
+static unsigned preserve_here(const struct session *session)
+{
+    unsigned preserve = session->request.preserve;
+    bool trusted = !session->is_server || session->service.super;
+    return trusted ? preserve : preserve & ~(unsigned)PRESERVE_SET_IDS;
+}
+
+/* What a walk hands out besides files, directories and symbolic links. */
+static struct walk_options walk_of(const struct session *session)
+{
+    const struct session_request *request = &session->request;
+    return (struct walk_options){
+        .root = session->is_server ? session->service.root : AT_FDCWD,
+        .confined = session->is_server,
+        .recursive = request->recursive,
+        .devices = (request->preserve & PRESERVE_DEVICES) != 0,
+        .specials = (request->preserve & PRESERVE_SPECIALS) != 0,
+    };
 }
 
 static bool start_receiver(struct session *session, struct target *target, const char *const *names,
@@ -217,6 +242,8 @@ static bool start_receiver(struct session *session, struct target *target, const
         .names = names,
         .recursive = session->request.recursive,
         .force = session->request.force,
+        .preserve = preserve_here(session),
+        .super = geteuid() == 0 && (!session->is_server || session->service.super),
         .fsync = session->request.fsync,
         .report = session->report,
         .tally = &session->tally,
@@ -273,11 +300,7 @@ static void serve_push(struct session *session)
 
 static void serve_pull(struct session *session)
 {
-    const struct walk_options walk = {
-        .root = session->service.root,
-        .confined = true,
-        .recursive = session->request.recursive,
-    };
+    const struct walk_options walk = walk_of(session);
     welcome(session);
     if (!start_sender(session, &walk, (const char *const *)session->names)) {
         give_up(session, "not enough memory");
@@ -307,6 +330,7 @@ static void receive_hello(struct session *session, const struct message *message
     request->force = message->hello.force;
     request->fsync = message->hello.fsync;
     request->totals = message->hello.totals;
+    request->preserve = message->hello.preserve;
     request->source_count = message->hello.sources;
     request->target_path = strndup(message->hello.path.bytes, message->hello.path.length);
     session->names = calloc(request->source_count, sizeof(*session->names));
@@ -339,8 +363,7 @@ static void begin_as_client(struct session *session)
     struct weir_error error = {.message = "not enough memory"};
     bool started;
     if (session->request.direction == DIRECTION_PUSH) {
-        const struct walk_options walk = {.root = AT_FDCWD,
-                                          .recursive = session->request.recursive};
+        const struct walk_options walk = walk_of(session);
         started = start_sender(session, &walk, session->request.sources);
     } else {
         started = start_receiver(session, session->request.target,

@@ -18,6 +18,7 @@ struct session;
 struct session_request {
     enum direction direction;
     bool recursive, force, fsync, totals;
+    unsigned preserve;          /* bits of enum preserve */
     const char *const *sources; /* push: paths here; pull: paths at the server */
     unsigned source_count;
     const char *target_path; /* push: at the server */
@@ -28,6 +29,7 @@ struct session_request {
 struct session_service {
     int root;
     bool read_only;
+    bool super;          /* clients may have set what only root may, and set-ID bits */
     const char *device;  /* what carries the data, for the client's summary */
     const char *refusal; /* whoever greets is told this and no more; NULL: served */
 };

@@ -60,7 +60,8 @@ int world_teardown(void **state)
 
 void world_connect(struct world *world, bool read_only)
 {
-    const struct session_service service = {world->root, read_only, "test0", NULL};
+    const struct session_service service = {
+        .root = world->root, .read_only = read_only, .device = "test0"};
     world_end(world);
     world->pair = memory_pair_create();
     world->server =
@@ -135,9 +136,15 @@ void world_inject(struct world *world, const struct message *message)
 {
     uint8_t bytes[MESSAGE_LENGTH_MAX];
     size_t length = protocol_pack(message, bytes);
-    if (message->type == MESSAGE_ENTRY && message->entry.data.length > 0) {
-        memcpy(bytes + length, message->entry.data.bytes, message->entry.data.length);
-        length += message->entry.data.length;
+    struct span data = {NULL, 0};
+    if (message->type == MESSAGE_ENTRY) {
+        data = message->entry.data;
+    } else if (message->type == MESSAGE_ATTRIBUTE) {
+        data = message->attribute.value;
+    }
+    if (data.length > 0) {
+        memcpy(bytes + length, data.bytes, data.length);
+        length += data.length;
     }
     memory_pair_inject(world->pair, 1, bytes, length);
 }

@@ -1,6 +1,6 @@
 /* The directories that a receiver is in, and the path of what it is at, for people.
  *
- * A directory is made closed to others and gets its mode and time when it is left, after its
+ * A directory is made closed to others and gets its attributes when it is left, after its
  * contents. It is held open, and reached through no symbolic link. */
 #ifndef TOOLS_TRANSFER_TREE_H
 #define TOOLS_TRANSFER_TREE_H
@@ -9,9 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <time.h>
 
-#include "tools/transfer/protocol.h"
+#include "tools/transfer/attributes.h"
 
 struct tree_level;
 
@@ -19,15 +18,21 @@ struct tree {
     int top; /* borrowed */
     struct tree_level *levels;
     unsigned depth, capacity;
-    size_t path_length; /* of the directory it is in; path may go on with an entry's name */
+    struct tree_mode *modes; /* to be set at the end */
+    unsigned mode_count;
+    size_t display_length; /* of the path of the top */
+    size_t path_length;    /* of the directory it is in; path may go on with an entry's name */
     char path[PATH_MAX + NAME_LENGTH_MAX + 2];
 };
 
-struct tree_attributes {
-    bool force; /* also for a directory that was there, but never for the target itself */
-    bool fsync;
-    mode_t mode;
-    struct timespec mtime;
+#define TREE_MODES_MAX 65536
+
+/* How a directory is entered. */
+struct tree_entry {
+    bool force; /* attributes also for a directory that was there, never for the target itself */
+    bool revisited; /* files in it are looked for again: it stays searchable until tree_finish */
+    struct attributes attributes; /* but for its xattrs: */
+    struct xattrs xattrs;         /* taken over, whatever comes out */
 };
 
 void tree_init(struct tree *tree, int top, const char *display);
@@ -39,9 +44,12 @@ void tree_name(struct tree *tree, const char *name);
 void tree_forget(struct tree *tree);
 /* Makes or finds the directory `name`, which tree_name has just named, and enters it; "" is the
  * directory itself. 0 or an errno. */
-int tree_enter(struct tree *tree, const char *name, uint32_t id,
-               const struct tree_attributes *attributes);
+int tree_enter(struct tree *tree, const char *name, uint32_t id, struct tree_entry *entry);
 /* 0 or an errno; left in any case, with the path still naming it until tree_forget. */
 int tree_leave(struct tree *tree, uint32_t *ret_id);
+/* The path of what tree->path names, below the top. */
+const char *tree_relative(const struct tree *tree);
+/* Takes the search permission that was lent to directories. 0 or an errno. */
+int tree_finish(struct tree *tree);
 
 #endif

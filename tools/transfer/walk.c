@@ -65,6 +65,11 @@ void walk_prune(struct walk *walk, unsigned depth)
     }
 }
 
+void walk_leave_out(struct walk *walk)
+{
+    closedir(walk->levels[--walk->depth].stream);
+}
+
 bool walk_base_name(const char *path, char ret_name[256])
 {
     size_t end = strlen(path);
@@ -186,6 +191,12 @@ static void read_link(struct walk *walk, struct walk_step *step, int directory, 
     step->kind = WALK_SYMLINK;
 }
 
+static bool is_wanted(const struct walk *walk, mode_t mode)
+{
+    bool device = S_ISCHR(mode) || S_ISBLK(mode);
+    return device ? walk->options.devices : walk->options.specials;
+}
+
 static void look_at_source(struct walk *walk, struct walk_step *step)
 {
     int fd = open_source(walk, step->source, O_PATH);
@@ -201,6 +212,8 @@ static void look_at_source(struct walk *walk, struct walk_step *step)
         enter_directory(walk, step);
     } else if (S_ISREG(step->status.st_mode)) {
         step->kind = WALK_FILE;
+    } else if (is_wanted(walk, step->status.st_mode)) {
+        step->kind = WALK_SPECIAL;
     } else {
         fail(step, WALK_ERROR_SPECIAL_SOURCE);
     }
@@ -220,6 +233,8 @@ static void look_at_entry(struct walk *walk, struct walk_step *step)
         enter_directory(walk, step);
     } else if (S_ISREG(step->status.st_mode)) {
         step->kind = WALK_FILE;
+    } else if (is_wanted(walk, step->status.st_mode)) {
+        step->kind = WALK_SPECIAL;
     } else {
         fail(step, WALK_ERROR_SPECIAL);
     }
@@ -343,13 +358,22 @@ int walk_open_file(struct walk *walk, const struct walk_step *step, struct stat 
     return fd;
 }
 
+int walk_hold(struct walk *walk, const struct walk_step *step)
+{
+    if (step->kind == WALK_DIRECTORY) { /* the walk is in it */
+        int fd = fcntl(dirfd(walk->levels[walk->depth - 1].stream), F_DUPFD_CLOEXEC, 0);
+        return fd >= 0 ? fd : -errno;
+    }
+    return open_of_step(walk, step, O_PATH | O_NOFOLLOW);
+}
+
 const char *walk_error_text(int error)
 {
     switch (error) {
     case WALK_ERROR_SPECIAL:
-        return "left out: neither a file, a directory nor a symbolic link";
+        return "left out: a device, FIFO or socket (-D copies them)";
     case WALK_ERROR_SPECIAL_SOURCE:
-        return "is neither a file, a directory nor a symbolic link";
+        return "is a device, FIFO or socket (-D copies them)";
     case WALK_ERROR_TEMPORARY:
         return "left out: its name stands for a file under way";
     case WALK_ERROR_NOT_RECURSIVE:

@@ -14,6 +14,7 @@ struct walk_options {
     int root;      /* sources are relative to it; borrowed */
     bool confined; /* nothing outside root is touched (a server) */
     bool recursive;
+    bool devices, specials; /* also these; specials are FIFOs and sockets */
 };
 
 enum walk_kind {
@@ -21,6 +22,7 @@ enum walk_kind {
     WALK_DIRECTORY, /* its entries follow, then WALK_LEAVE */
     WALK_LEAVE,
     WALK_SYMLINK,
+    WALK_SPECIAL, /* a device, FIFO or socket */
     WALK_FAILED,
     WALK_END,
 };
@@ -52,8 +54,13 @@ void walk_next(struct walk *walk, struct walk_step *ret_step);
 /* Opens the file of the last step for reading: a descriptor, or -errno. It may be another file than
  * the step saw; not another kind. */
 int walk_open_file(struct walk *walk, const struct walk_step *step, struct stat *ret_status);
+/* What the last step saw, which must not be WALK_LEAVE, for its attributes: a descriptor, which may
+ * be one of O_PATH, or -errno. */
+int walk_hold(struct walk *walk, const struct walk_step *step);
 /* How many directories the walk is in. */
 unsigned walk_depth(const struct walk *walk);
+/* Right after WALK_DIRECTORY: as if the directory had not been seen, without WALK_LEAVE. */
+void walk_leave_out(struct walk *walk);
 /* Leaves out what remains of the directories deeper than `depth`; their WALK_LEAVEs still come. */
 void walk_prune(struct walk *walk, unsigned depth);
 

@@ -32,7 +32,8 @@ static int remove_scratch(void **state)
 static void expect_walk(const struct scratch *scratch, bool confined, bool recursive,
                         const char *source, const char *expected)
 {
-    const struct walk_options options = {scratch->fd, confined, recursive};
+    const struct walk_options options = {
+        .root = scratch->fd, .confined = confined, .recursive = recursive};
     struct walk *walk = walk_create(&options, &source, 1);
     char trace[4096] = "";
     struct walk_step step;
@@ -48,6 +49,8 @@ static void expect_walk(const struct scratch *scratch, bool confined, bool recur
             break;
         case WALK_LEAVE:
             snprintf(line, sizeof(line), "-\n");
+            break;
+        case WALK_SPECIAL:
             break;
         case WALK_SYMLINK:
             snprintf(line, sizeof(line), "l %s>%s\n", step.path, step.target);
@@ -135,7 +138,7 @@ static void what_took_a_files_place_is_not_opened(void **state)
 {
     const struct scratch *s = *state;
     const char *source = "f";
-    const struct walk_options options = {s->fd, true, false};
+    const struct walk_options options = {.root = s->fd, .confined = true, .recursive = false};
     struct walk *walk = walk_create(&options, &source, 1);
     struct walk_step step;
     struct stat status;
@@ -174,7 +177,7 @@ static void pruned_directories_are_still_left(void **state)
     scratch_directory(s, "t");
     scratch_directory(s, "t/d");
     scratch_write(s, "t/d/f", "x");
-    const struct walk_options options = {s->fd, true, true};
+    const struct walk_options options = {.root = s->fd, .confined = true, .recursive = true};
     struct walk *walk = walk_create(&options, &source, 1);
     walk_next(walk, &step);
     walk_next(walk, &step);

@@ -1,0 +1,65 @@
+/* What a file has besides its contents: owner, mode, time, extended attributes, ACLs.
+ *
+ * Here: reading them off a file, and giving them to one. Not here: names of owners (owners.h).
+ * ACLs are extended attributes of the system's, "system.posix_acl_access" and "..._default", and
+ * travel as such; the kernel checks them when they are set.
+ * The one who gives them decides: what was not asked for, or takes a privilege that is not to be
+ * used (`super`), is left out, as rsync does without root. */
+#ifndef TOOLS_TRANSFER_ATTRIBUTES_H
+#define TOOLS_TRANSFER_ATTRIBUTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "tools/transfer/protocol.h"
+
+#define XATTRS_COUNT_MAX  1024
+#define XATTRS_LENGTH_MAX (1u << 20) /* names and values of one file together */
+
+struct xattr {
+    char name[NAME_LENGTH_MAX + 1];
+    uint8_t *value;
+    size_t length;
+};
+
+struct xattrs {
+    struct xattr *list;
+    unsigned count;
+    size_t length;
+    bool open; /* the last one's value goes on */
+};
+
+struct attributes {
+    unsigned preserve; /* bits of enum preserve */
+    bool super;        /* owners, set-ID bits and any extended attribute may be set */
+    bool fsync;
+    mode_t mode;
+    struct timespec mtime;
+    uint32_t uid, gid;           /* ID_UNKNOWN: as it is */
+    const struct xattrs *xattrs; /* NULL: none */
+};
+
+void xattrs_clear(struct xattrs *xattrs);
+/* Takes a piece of a value, which comes in order. 0, E2BIG, EINVAL or ENOMEM. */
+int xattrs_add(struct xattrs *xattrs, struct span name, struct span value, bool more);
+/* Reads those that `preserve` names off the descriptor, also one of O_PATH. 0 or an errno. */
+int xattrs_read(int fd, unsigned preserve, bool super, struct xattrs *ret_xattrs);
+
+/* Which attribute could not be given. */
+enum attributes_failure {
+    FAILURE_OWNER = 1 << 16,
+    FAILURE_XATTR = 2 << 16,
+    FAILURE_ACL = 3 << 16,
+    FAILURE_ERRNO = 0xffff,
+};
+
+/* Gives them to a file, a directory, or what a descriptor of O_PATH holds: a symbolic link or a
+ * device, too. 0 or an errno, with an enum attributes_failure above it where that says more. */
+int attributes_apply(int fd, const struct attributes *attributes);
+/* The mode alone, of what is no symbolic link. */
+int attributes_set_mode(int fd, mode_t mode);
+
+#endif

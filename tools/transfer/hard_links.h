@@ -1,0 +1,38 @@
+/* Which names are names of one file: a sender knows a file that it has sent by device and inode, a
+ * receiver finds one that it has placed by the number of its entry.
+ *
+ * Bounded: a sender keeps HARD_LINKS_MAX files whose names have not all come, a receiver
+ * HARD_LINKS_LENGTH_MAX bytes of paths, and both forget a file with its last name. */
+#ifndef TOOLS_TRANSFER_HARD_LINKS_H
+#define TOOLS_TRANSFER_HARD_LINKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#define HARD_LINKS_MAX        (1u << 18)
+#define HARD_LINKS_LENGTH_MAX (32u << 20)
+
+struct hard_links {
+    void *tree;
+    unsigned count;
+    size_t length; /* of the paths */
+};
+
+void hard_links_clear(struct hard_links *links);
+
+/* Sender: the entry that was the file's first name, or 0; one name less is left then. */
+uint32_t hard_links_first(struct hard_links *links, const struct stat *status);
+/* Sender: entry `id` is the file's first name. */
+void hard_links_sent(struct hard_links *links, const struct stat *status, uint32_t id);
+/* Sender: that entry was thrown away. */
+void hard_links_withdraw(struct hard_links *links, const struct stat *status);
+
+/* Receiver: entry `id`, of `names` names, is the file at `path` below `top`. */
+void hard_links_placed(struct hard_links *links, uint32_t id, uint32_t names, int top,
+                       const char *path);
+/* Receiver: a descriptor of O_PATH of that very file, or -errno; one name less is left then. */
+int hard_links_open(struct hard_links *links, uint32_t id, int top);
+
+#endif

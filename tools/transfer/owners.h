@@ -1,0 +1,34 @@
+/* Names and numbers of users and groups: what is asked of the system is kept, for a while.
+ *
+ * As in rsync: a name decides where it is known here, the number where it is not; 0 is always 0. */
+#ifndef TOOLS_TRANSFER_OWNERS_H
+#define TOOLS_TRANSFER_OWNERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tools/transfer/protocol.h"
+
+enum owner_kind {
+    OWNER_USER,
+    OWNER_GROUP,
+};
+
+#define OWNERS_KEPT 64
+
+struct owner {
+    char name[NAME_LENGTH_MAX + 1]; /* "": there is none */
+    uint32_t id;                    /* ID_UNKNOWN: there is none */
+};
+
+struct owners {
+    struct owner kept[2][OWNERS_KEPT];
+    unsigned count[2], next[2];
+};
+
+/* The number's name; "" where it has none, and for 0. */
+const char *owners_name(struct owners *owners, enum owner_kind kind, uint32_t id);
+/* The number of `name` here, or else `id`, which may be ID_UNKNOWN. */
+uint32_t owners_id(struct owners *owners, enum owner_kind kind, struct span name, uint32_t id);
+
+#endif

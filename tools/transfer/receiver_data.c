@@ -1,0 +1,81 @@
+#include <string.h>
+
+#include "tools/transfer/receiver_private.h"
+
+/* Chunks are not granted again while the peer leaves more than so many answers lying. */
+#define GRANT_BACKLOG_MAX 64
+
+static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, size_t length,
+                              const char **ret_reason)
+{
+    uint16_t chunk = notice_chunk(notice);
+    const struct current_file *file = &receiver->file;
+    if (receiver->state != RECEIVER_FILE) {
+        *ret_reason = "data outside a file";
+    } else if (chunk >= RECEIVER_CHUNK_COUNT) {
+        *ret_reason = "data in a chunk that does not exist";
+    } else if (!receiver->is_granted[chunk]) {
+        *ret_reason = "data in a chunk that was not granted";
+    } else if (notice_sequence(notice) != receiver->sequence) {
+        *ret_reason = "data out of order";
+    } else if (length == 0 || length > RECEIVER_CHUNK_LENGTH ||
+               length > file->size - file->position) {
+        *ret_reason = "data beyond the end of its file";
+    } else {
+        return true;
+    }
+    return false;
+}
+
+void receiver_pump(struct receiver *receiver)
+{
+    const struct link *link = receiver->options.link;
+    struct message message = {.type = MESSAGE_GRANT};
+    for (uint16_t chunk = 0; chunk < RECEIVER_CHUNK_COUNT; chunk++) {
+        if (!receiver->is_granted[chunk] && link->backlog_count < GRANT_BACKLOG_MAX) {
+            receiver->is_granted[chunk] = true;
+            message.grant.chunk = chunk;
+            receiver_send(receiver, &message);
+        }
+    }
+}
+
+/* The peer can write to a chunk at any time: each byte is fetched once, and what is written to the
+ * file is what the digest was taken of. */
+static int take_data(struct receiver *receiver, const uint8_t *bytes, size_t length)
+{
+    struct current_file *file = &receiver->file;
+    int error = 0;
+    for (size_t done = 0; done < length && error == 0;) {
+        size_t count = length - done < PRIVATE_LENGTH ? length - done : PRIVATE_LENGTH;
+        memcpy(receiver->private, bytes + done, count);
+        digest_data(receiver->digest, receiver->private, count);
+        error = place_write(&file->place, receiver->private, count, file->position + done);
+        done += count;
+    }
+    return error;
+}
+
+bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
+                     const char **ret_reason)
+{
+    if (!notice_is_allowed(receiver, notice, length, ret_reason)) {
+        return false;
+    }
+    struct current_file *file = &receiver->file;
+    uint16_t chunk = notice_chunk(notice);
+    const uint8_t *bytes = receiver->memory + (size_t)chunk * RECEIVER_CHUNK_LENGTH;
+    receiver->sequence++;
+    if (!file->discarded) {
+        int error = take_data(receiver, bytes, length);
+        if (error != 0) {
+            receiver_discard_file(receiver, error);
+        } else {
+            receiver->options.tally->bytes += length;
+        }
+    }
+    file->position += length;
+    receiver->is_granted[chunk] = false;
+    receiver_pump(receiver);
+    return true;
+}

@@ -1,0 +1,327 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "tools/transfer/attributes.h"
+#include "tools/transfer/sender_private.h"
+
+void sender_send(struct sender *sender, const struct message *message, struct span data)
+{
+    struct weir_piece pieces[2] = {
+        {sender->head, protocol_pack(message, sender->head)},
+        {data.bytes, data.length},
+    };
+    sender->link->operations->send(sender->link, pieces, data.length > 0 ? 2 : 1);
+}
+
+void sender_send_plain(struct sender *sender, const struct message *message)
+{
+    sender_send(sender, message, (struct span){NULL, 0});
+}
+
+static struct span span_of(const char *text)
+{
+    return (struct span){text, strlen(text)};
+}
+
+static void count_problem(struct sender *sender, enum problem_code code)
+{
+    if (code == PROBLEM_WARNING) {
+        sender->options.tally->warnings++;
+    } else {
+        sender->options.tally->failed++;
+    }
+}
+
+void sender_report(struct sender *sender, enum problem_code code, const char *path,
+                   const char *text)
+{
+    const struct problem problem = {
+        .code = code, .at_source = true, .path = span_of(path), .text = span_of(text)};
+    count_problem(sender, code);
+    sender->options.report->problem(sender->options.report->user, &problem);
+}
+
+static enum problem_code code_of_walk_error(int error)
+{
+    switch (error) {
+    case WALK_ERROR_SPECIAL:
+    case WALK_ERROR_TEMPORARY:
+        return PROBLEM_WARNING;
+    case WALK_ERROR_SPECIAL_SOURCE:
+    case WALK_ERROR_NOT_RECURSIVE:
+        return PROBLEM_WRONG_KIND;
+    case WALK_ERROR_PARENT:
+        return PROBLEM_CONFINED;
+    default:
+        return problem_code_of_errno(error);
+    }
+}
+
+static void skip(struct sender *sender, enum problem_code code, const char *path, const char *text)
+{
+    struct message message = {.type = MESSAGE_SKIPPED};
+    message.problem.code = code;
+    message.problem.path = span_of(path);
+    message.problem.text = span_of(text);
+    sender_report(sender, code, path, text);
+    sender_send_plain(sender, &message);
+}
+
+void sender_skip_step(struct sender *sender, const struct walk_step *step, int error)
+{
+    skip(sender, code_of_walk_error(error), step->path, walk_error_text(error));
+}
+
+static bool may_have_names(const struct sender *sender, const struct stat *status)
+{
+    return (sender->options.preserve & PRESERVE_HARD_LINKS) != 0 && status->st_nlink > 1 &&
+           !S_ISDIR(status->st_mode);
+}
+
+/* With the names of its owners where the peer wants them. */
+static struct message entry_of(struct sender *sender, const struct walk_step *step,
+                               const struct stat *status, enum entry_kind kind)
+{
+    unsigned preserve = sender->options.preserve;
+    bool by_name = (preserve & PRESERVE_NUMBERS) == 0;
+    struct message message = {.type = MESSAGE_ENTRY};
+    message.entry.id = ++sender->last_id;
+    message.entry.kind = kind;
+    message.entry.source = (uint16_t)step->source;
+    message.entry.mode = status->st_mode & 07777;
+    message.entry.mtime_s = status->st_mtim.tv_sec;
+    message.entry.mtime_ns = (uint32_t)status->st_mtim.tv_nsec;
+    message.entry.uid = status->st_uid;
+    message.entry.gid = status->st_gid;
+    message.entry.name = span_of(step->name);
+    if (by_name && (preserve & PRESERVE_OWNER) != 0) {
+        message.entry.user = span_of(owners_name(&sender->owners, OWNER_USER, status->st_uid));
+    }
+    if (by_name && (preserve & PRESERVE_GROUP) != 0) {
+        message.entry.group = span_of(owners_name(&sender->owners, OWNER_GROUP, status->st_gid));
+    }
+    if (may_have_names(sender, status) && kind != ENTRY_HARD_LINK) {
+        message.entry.names =
+            status->st_nlink < UINT32_MAX ? (uint32_t)status->st_nlink : UINT32_MAX;
+        hard_links_sent(&sender->links, status, message.entry.id);
+    }
+    return message;
+}
+
+static void send_xattr(struct sender *sender, const struct xattr *xattr)
+{
+    struct message message = {.type = MESSAGE_ATTRIBUTE};
+    message.attribute.name = span_of(xattr->name);
+    size_t done = 0;
+    do {
+        size_t left = xattr->length - done;
+        message.attribute.more = left > EAGER_LENGTH_MAX;
+        message.attribute.value =
+            (struct span){xattr->value + done, message.attribute.more ? EAGER_LENGTH_MAX : left};
+        sender_send(sender, &message, message.attribute.value);
+        done += message.attribute.value.length;
+    } while (message.attribute.more);
+}
+
+/* What the descriptor's file has besides its contents goes before its entry. False: it cannot be
+ * read, which is told. */
+static bool send_attributes(struct sender *sender, const struct walk_step *step, int fd)
+{
+    struct xattrs xattrs;
+    int error = xattrs_read(fd, sender->options.preserve, sender->options.super, &xattrs);
+    if (error != 0) {
+        skip(sender, problem_code_of_errno(error), step->path,
+             error == E2BIG ? "has more than 1 MiB of extended attributes" : strerror(error));
+        return false;
+    }
+    for (unsigned i = 0; i < xattrs.count; i++) {
+        send_xattr(sender, &xattrs.list[i]);
+    }
+    xattrs_clear(&xattrs);
+    return true;
+}
+
+/* The same for what is not open. */
+static bool send_attributes_of_step(struct sender *sender, const struct walk_step *step)
+{
+    if ((sender->options.preserve & (PRESERVE_XATTRS | PRESERVE_ACLS)) == 0) {
+        return true;
+    }
+    int fd = walk_hold(sender->walk, step);
+    if (fd < 0) {
+        sender_skip_step(sender, step, -fd);
+        return false;
+    }
+    bool sent = send_attributes(sender, step, fd);
+    close(fd);
+    return sent;
+}
+
+static void report_entry(struct sender *sender, enum entry_kind kind, const char *path,
+                         uint64_t size)
+{
+    if (sender->options.report->entry != NULL) {
+        sender->options.report->entry(sender->options.report->user, kind, path, size);
+    }
+}
+
+/* True: the file has been sent under another name, and this one is said. */
+static bool send_hard_link(struct sender *sender, const struct walk_step *step,
+                           const struct stat *status)
+{
+    uint32_t first = may_have_names(sender, status) ? hard_links_first(&sender->links, status) : 0;
+    if (first == 0) {
+        return false;
+    }
+    struct message message = entry_of(sender, step, status, ENTRY_HARD_LINK);
+    message.entry.first = first;
+    report_entry(sender, ENTRY_HARD_LINK, step->path, 0);
+    sender_send_plain(sender, &message);
+    sender->options.tally->files++;
+    return true;
+}
+
+/* A small file: read whole, checked, and sent with its entry. */
+static void send_eager(struct sender *sender, const struct walk_step *step, struct source *source)
+{
+    const char *text = NULL;
+    size_t length = (size_t)source->size;
+    enum problem_code code = source_read(source, sender->eager, length, &text);
+    if (code == PROBLEM_NONE) {
+        code = source_check(source, &text);
+    }
+    if (code != PROBLEM_NONE) {
+        skip(sender, code, step->path, text);
+        return;
+    }
+    if (!send_attributes(sender, step, source->fd)) {
+        return;
+    }
+    struct message message = entry_of(sender, step, &source->status, ENTRY_FILE);
+    message.entry.eager = true;
+    message.entry.size = length;
+    digest_of(sender->eager, length, message.entry.digest);
+    sender_send(sender, &message, (struct span){sender->eager, length});
+    sender->options.tally->files++;
+    sender->options.tally->bytes += length;
+}
+
+static void begin_chunks(struct sender *sender, const struct walk_step *step,
+                         const struct source *source)
+{
+    struct message message = entry_of(sender, step, &source->status, ENTRY_FILE);
+    message.entry.size = source->size;
+    posix_fadvise(source->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    digest_start(sender->digest);
+    sender_send_plain(sender, &message);
+    sender->state = SENDER_FILE;
+}
+
+void sender_begin_file(struct sender *sender, const struct walk_step *step)
+{
+    struct stat status;
+    struct source source;
+    int fd = walk_open_file(sender->walk, step, &status);
+    if (fd < 0) {
+        sender_skip_step(sender, step, -fd);
+        return;
+    }
+    if (send_hard_link(sender, step, &status)) {
+        close(fd);
+        return;
+    }
+    source_open(&source, fd, &status);
+    report_entry(sender, ENTRY_FILE, step->path, source.size);
+    if (source.size <= EAGER_LENGTH_MAX) {
+        send_eager(sender, step, &source);
+        source_close(&source);
+        return;
+    }
+    char *path = strdup(step->path);
+    if (path == NULL) {
+        source_close(&source);
+        sender_skip_step(sender, step, ENOMEM);
+        return;
+    }
+    if (!send_attributes(sender, step, fd)) {
+        source_close(&source);
+        free(path);
+        return;
+    }
+    sender->file = (struct current_file){.source = source, .path = path};
+    begin_chunks(sender, step, &source);
+}
+
+static bool remember_directory(struct sender *sender, uint32_t id)
+{
+    unsigned depth = walk_depth(sender->walk);
+    if (depth > sender->directory_capacity) {
+        unsigned capacity = 2 * depth + 16;
+        uint32_t *ids = realloc(sender->directory_ids, capacity * sizeof(*ids));
+        if (ids == NULL) {
+            return false;
+        }
+        sender->directory_ids = ids;
+        sender->directory_capacity = capacity;
+    }
+    sender->directory_ids[depth - 1] = id;
+    return true;
+}
+
+void sender_send_directory(struct sender *sender, const struct walk_step *step)
+{
+    if (!send_attributes_of_step(sender, step)) {
+        walk_leave_out(sender->walk);
+        return;
+    }
+    struct message message = entry_of(sender, step, &step->status, ENTRY_DIRECTORY);
+    if (!remember_directory(sender, message.entry.id)) {
+        walk_prune(sender->walk, walk_depth(sender->walk) - 1);
+    }
+    report_entry(sender, ENTRY_DIRECTORY, step->path, 0);
+    sender_send_plain(sender, &message);
+    sender->options.tally->directories++;
+}
+
+static enum entry_kind kind_of(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFLNK:
+        return ENTRY_SYMLINK;
+    case S_IFIFO:
+        return ENTRY_FIFO;
+    case S_IFSOCK:
+        return ENTRY_SOCKET;
+    case S_IFCHR:
+        return ENTRY_CHARACTER_DEVICE;
+    default:
+        return ENTRY_BLOCK_DEVICE;
+    }
+}
+
+/* A symbolic link, device, FIFO or socket. */
+void sender_send_node(struct sender *sender, const struct walk_step *step)
+{
+    enum entry_kind kind = kind_of(step->status.st_mode);
+    if (send_hard_link(sender, step, &step->status) || !send_attributes_of_step(sender, step)) {
+        return;
+    }
+    struct message message = entry_of(sender, step, &step->status, kind);
+    struct span target = span_of(step->target != NULL ? step->target : "");
+    message.entry.size = target.length;
+    if (kind == ENTRY_CHARACTER_DEVICE || kind == ENTRY_BLOCK_DEVICE) {
+        message.entry.major = major(step->status.st_rdev);
+        message.entry.minor = minor(step->status.st_rdev);
+    }
+    report_entry(sender, kind, step->path, 0);
+    sender_send(sender, &message, target);
+    if (kind == ENTRY_SYMLINK) {
+        sender->options.tally->symlinks++;
+    } else {
+        sender->options.tally->files++;
+    }
+}
