@@ -228,7 +228,7 @@ case_usage() { # exit statuses, and words
     expect 5 '"error":"/nowhere/: no such directory"' "$weir" cp --json f "$url/nowhere/"
     expect 1 'nothere: cannot read: No such file' "$weir" cp nothere f "$url/"
     mkfifo fifo
-    expect 1 'fifo: cannot read: is neither a file' "$weir" cp fifo "$url/"
+    expect 1 'fifo: cannot read: is a device, FIFO or socket (-D' "$weir" cp fifo "$url/"
     expect 1 '/nothere: cannot read: No such file' "$weir" cp "$url/nothere" g
     stop "$pid"
     mkdir $'r\xff\e'
