@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tools/command.h"
+#include "tools/cp_names.h"
 #include "tools/location.h"
 #include "tools/output.h"
 #include "tools/printable.h"
@@ -15,7 +16,6 @@
 #include "tools/stop.h"
 #include "tools/transfer/channel_link.h"
 #include "tools/transfer/session.h"
-#include "tools/transfer/walk.h"
 
 const char cp_usage[] =
     "usage: weir cp [OPTION...] SOURCE... TARGET\n"
@@ -36,7 +36,8 @@ const char cp_usage[] =
     "  -X, --xattrs       extended attributes; without root those of the user's\n"
     "  -S, --sparse       blocks of zeros become holes, too\n"
     "      --numeric-ids  owners and groups by number, not by name\n"
-    "  -l, -t             links and times: kept in any case\n"
+    "      --chown USER:GROUP  whose the copies are, by names of the receiving side or numbers\n"
+    "  -l, -t  links and times: kept in any case\n"
     "  -f, --force        replace files that exist already (else they are kept, and reported)\n"
     "      --fsync        have each file on stable storage before it gets its name\n"
     "  -q, --quiet        print errors only\n"
@@ -63,6 +64,7 @@ const char cp_usage[] =
 struct cp_options {
     bool recursive, force, fsync, quiet, verbose, json;
     unsigned preserve; /* bits of enum preserve */
+    struct owner_choice owners[2];
     struct weir_fabric_options fabric;
 };
 
@@ -248,6 +250,7 @@ static struct session_request request_of(const struct cp *cp, enum direction dir
         .force = cp->options.force,
         .fsync = cp->options.fsync,
         .preserve = cp->options.preserve,
+        .owners = {cp->options.owners[0], cp->options.owners[1]},
         .totals = cp->tty || cp->options.json,
     };
 }
@@ -409,55 +412,6 @@ static int check_sides(const struct command *command, char **names, int count)
     return EXIT_DONE;
 }
 
-static int compare_names(const void *one, const void *other)
-{
-    return strcmp(*(char *const *)one, *(char *const *)other);
-}
-
-/* What a source is called in the target directory; "" for one that goes into it without a name of
- * its own, or cannot be copied anyway. The caller frees it. */
-static char *name_of_source(const char *source)
-{
-    char address[LOCATION_ADDRESS_LENGTH], name[256] = "";
-    const char *path = source;
-    if (location_is_url(source) && !location_parse_url(source, address, &path)) {
-        path = "";
-    }
-    walk_base_name(path, name);
-    return strdup(name);
-}
-
-/* Two sources of one name would end as one file: the second, or, without --force, the first. */
-static int check_names(const struct command *command, char **sources, unsigned count)
-{
-    char **names = calloc(count, sizeof(*names));
-    bool whole = names != NULL;
-    int code = EXIT_DONE;
-    for (unsigned i = 0; i < count && whole; i++) {
-        names[i] = name_of_source(sources[i]);
-        whole = names[i] != NULL;
-    }
-    if (whole) {
-        qsort(names, count, sizeof(*names), compare_names);
-    } else {
-        command_error(command, "not enough memory");
-        code = EXIT_SETUP;
-    }
-    for (unsigned i = 1; i < count && code == EXIT_DONE; i++) {
-        if (names[i][0] != 0 && strcmp(names[i - 1], names[i]) == 0) {
-            char text[1024];
-            printable(names[i], strlen(names[i]), text, sizeof(text));
-            code = command_usage_error(
-                command, "two sources are called '%s'; copy them to different directories", text);
-        }
-    }
-    for (unsigned i = 0; i < count && names != NULL; i++) {
-        free(names[i]);
-    }
-    free(names);
-    return code;
-}
-
 enum {
     OPTION_FSYNC = 256,
     OPTION_JSON,
@@ -465,6 +419,7 @@ enum {
     OPTION_DEVICES,
     OPTION_SPECIALS,
     OPTION_NUMERIC_IDS,
+    OPTION_CHOWN,
 };
 
 static const struct option long_options[] = {
@@ -480,6 +435,7 @@ static const struct option long_options[] = {
     {"acls", no_argument, NULL, 'A'},
     {"xattrs", no_argument, NULL, 'X'},
     {"sparse", no_argument, NULL, 'S'},
+    {"chown", required_argument, NULL, OPTION_CHOWN},
     {"numeric-ids", no_argument, NULL, OPTION_NUMERIC_IDS},
     {"recursive", no_argument, NULL, 'r'},
     {"force", no_argument, NULL, 'f'},
@@ -527,6 +483,18 @@ static bool take_preserve(struct cp *cp, int option)
     return false;
 }
 
+/* Implies -o and -g, each where it is given. */
+static int take_chown(struct cp *cp)
+{
+    if (!owners_parse(optarg, cp->options.owners)) {
+        return command_usage_error(cp->command,
+                                   "--chown takes USER, USER:GROUP or :GROUP, not '%s'", optarg);
+    }
+    cp->options.preserve |= cp->options.owners[OWNER_USER].set ? PRESERVE_OWNER : 0;
+    cp->options.preserve |= cp->options.owners[OWNER_GROUP].set ? PRESERVE_GROUP : 0;
+    return -1;
+}
+
 /* -1: go on. */
 static int take_option(struct cp *cp, int option)
 {
@@ -546,6 +514,8 @@ static int take_option(struct cp *cp, int option)
     case 'v':
         cp->options.verbose = true;
         return -1;
+    case OPTION_CHOWN:
+        return take_chown(cp);
     case OPTION_FSYNC:
         cp->options.fsync = true;
         return -1;
@@ -583,7 +553,7 @@ int command_cp(const struct command *command, int argc, char **argv)
     }
     int code = check_sides(command, argv + optind, count);
     if (code == EXIT_DONE) {
-        code = check_names(command, argv + optind, (unsigned)count - 1);
+        code = cp_check_names(command, argv + optind, (unsigned)count - 1);
     }
     if (code != EXIT_DONE) {
         return code;

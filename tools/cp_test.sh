@@ -512,10 +512,44 @@ case_permissions() { # what one may not read, where one may not write
     stop "$pid"
 }
 
+case_archive() { # what -a, -H, -X and --chown keep, and who may
+    mkdir -p t/d there here
+    echo x >t/program
+    chmod 4750 t/program
+    ln t/program t/d/again
+    mkfifo t/fifo
+    setfattr -n user.note -v text t/program
+    touch -d '2001-02-03 04:05:06.789012345' t/program t/d
+    serve trusting there --super
+    expect 0 'files' "$weir" cp -aHX t "$url/"
+    expect 0 'files' "$weir" cp -aHX "$url/t" here
+    metadata t >before
+    metadata there/t | diff before - || fail "the push is not the same"
+    metadata here/t | diff before - || fail "the pull is not the same"
+    [ there/t/program -ef there/t/d/again ] || fail "the link became a file"
+    getfattr -n user.note here/t/program | grep -q '"text"' || fail "no extended attribute"
+    expect 0 'files' "$weir" cp -aHXf t "$url/"
+    expect 2 'chown takes' "$weir" cp --chown : t "$url/"
+    expect 2 'chown takes' "$weir" cp --chown a:b:c t "$url/"
+    if [ "$(id -u)" = 0 ] && chown 1:2 before 2>/dev/null; then
+        expect 0 'files' "$weir" cp -a --chown daemon:4321 t "$url/chown"
+        [ "$(stat -c %U:%g there/chown/program)" = daemon:4321 ] || fail "the owner of a push"
+        expect 0 'files' "$weir" cp -a --chown :bin "$url/t" pulled
+        [ "$(stat -c %u:%G pulled/program)" = 0:bin ] || fail "the group of a pull"
+        expect 1 'nobody here has the name' "$weir" cp --chown no-such-user before "$url/"
+        [ ! -e there/before ] || fail "a file of nobody's"
+    fi
+    stop "$pid"
+    serve wary there
+    expect 0 'files' "$weir" cp -aHX t "$url/wary"
+    [ "$(stat -c %a there/wary/program)" = 750 ] || fail "a stranger sets the set-user-ID bit"
+    stop "$pid"
+}
+
 cases=("$@")
 if [ ${#cases[@]} = 0 ]; then
     cases=(usage files tree deep confinement permissions sparse changing disks many_clients limits interrupted
-        client_killed server_killed)
+        client_killed server_killed archive)
 fi
 for name in "${cases[@]}"; do
     echo "$name"

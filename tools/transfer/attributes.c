@@ -207,13 +207,14 @@ static int set_owner(int fd, const struct attributes *attributes)
 {
     uid_t uid = (uid_t)-1;
     gid_t gid = (gid_t)-1;
-    if ((attributes->preserve & PRESERVE_OWNER) != 0 && attributes->super) {
-        uid = attributes->uid;
+    bool user = (attributes->preserve & PRESERVE_OWNER) != 0 && attributes->super;
+    bool group = (attributes->preserve & PRESERVE_GROUP) != 0 &&
+                 (attributes->super || is_our_group(attributes->gid));
+    if ((user && attributes->uid == ID_UNKNOWN) || (group && attributes->gid == ID_UNKNOWN)) {
+        return EINVAL | FAILURE_UNKNOWN;
     }
-    if ((attributes->preserve & PRESERVE_GROUP) != 0 &&
-        (attributes->super || is_our_group(attributes->gid))) {
-        gid = attributes->gid;
-    }
+    uid = user ? attributes->uid : uid;
+    gid = group ? attributes->gid : gid;
     if (uid == (uid_t)-1 && gid == (gid_t)-1) {
         return 0;
     }

@@ -38,7 +38,7 @@ struct attributes {
     bool fsync;
     mode_t mode;
     struct timespec mtime;
-    uint32_t uid, gid;           /* ID_UNKNOWN: as it is */
+    uint32_t uid, gid;           /* where they are preserved; ID_UNKNOWN is a failure then */
     const struct xattrs *xattrs; /* NULL: none */
 };
 
@@ -53,6 +53,7 @@ enum attributes_failure {
     FAILURE_OWNER = 1 << 16,
     FAILURE_XATTR = 2 << 16,
     FAILURE_ACL = 3 << 16,
+    FAILURE_UNKNOWN = 4 << 16, /* the owner has a name only, and nobody here has it */
     FAILURE_ERRNO = 0xffff,
 };
 

@@ -1,9 +1,42 @@
 #include "tools/transfer/owners.h"
 
+#include <errno.h>
 #include <grp.h>
 #include <pwd.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+
+/* A name, a number in digits, or nothing. */
+static bool parse_one(const char *text, size_t length, struct owner_choice *ret_choice)
+{
+    struct owner_choice choice = {.set = length > 0, .owner = {.id = ID_UNKNOWN}};
+    if (length > NAME_LENGTH_MAX) {
+        return false;
+    }
+    if (length > 0 && strspn(text, "0123456789") >= length) {
+        errno = 0;
+        unsigned long number = strtoul(text, NULL, 10);
+        if (errno != 0 || number >= ID_UNKNOWN) {
+            return false;
+        }
+        choice.owner.id = (uint32_t)number;
+    } else {
+        memcpy(choice.owner.name, text, length);
+    }
+    *ret_choice = choice;
+    return true;
+}
+
+bool owners_parse(const char *text, struct owner_choice ret_choices[2])
+{
+    const char *colon = strchr(text, ':');
+    size_t length = colon != NULL ? (size_t)(colon - text) : strlen(text);
+    const char *group = colon != NULL ? colon + 1 : "";
+    return text[0] != 0 && strcmp(text, ":") != 0 && strchr(group, ':') == NULL &&
+           parse_one(text, length, &ret_choices[OWNER_USER]) &&
+           parse_one(group, strlen(group), &ret_choices[OWNER_GROUP]);
+}
 
 static struct owner *keep(struct owners *owners, enum owner_kind kind)
 {

@@ -21,6 +21,16 @@ struct owner {
     uint32_t id;                    /* ID_UNKNOWN: there is none */
 };
 
+/* Whose all files are to be, whoever they belong to at the source (--chown). */
+struct owner_choice {
+    bool set;
+    struct owner owner; /* an id without a name, or a name whose id only the receiver knows */
+};
+
+/* "USER", "USER:GROUP" or ":GROUP", names or numbers, into the choices for users and groups. False:
+ * none of these. */
+bool owners_parse(const char *text, struct owner_choice ret_choices[2]);
+
 struct owners {
     struct owner kept[2][OWNERS_KEPT];
     unsigned count[2], next[2];

@@ -122,6 +122,10 @@ void receiver_fail_errno(struct receiver *receiver, uint32_t id, int error)
         receiver_fail(receiver, id, problem_code_of_errno(error), place_error_text(error));
         return;
     }
+    if (error - number == FAILURE_UNKNOWN) {
+        receiver_fail(receiver, id, PROBLEM_NAME, "nobody here has the name its owner is to have");
+        return;
+    }
     char text[TEXT_LENGTH_MAX];
     snprintf(text, sizeof(text), "%s cannot be kept here: %s", what[error >> 16], strerror(number));
     receiver_fail(receiver, id, problem_code_of_errno(number), text);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "tools/transfer/link.h"
+#include "tools/transfer/owners.h"
 #include "tools/transfer/report.h"
 #include "tools/transfer/target.h"
 
@@ -26,8 +27,9 @@ struct receiver_options {
     /* What the sources are called here; NULL: as the peer says (a push). */
     const char *const *names;
     bool recursive, force, fsync;
-    unsigned preserve; /* bits of enum preserve */
-    bool super;        /* may do what only root may */
+    unsigned preserve;                 /* bits of enum preserve */
+    bool super;                        /* may do what only root may */
+    const struct owner_choice *owners; /* by enum owner_kind */
     const struct report *report;
     struct tally *tally;
 };

@@ -6,12 +6,23 @@
 
 #include "tools/transfer/receiver_private.h"
 
+/* By number where that is asked for and there is one. */
+static uint32_t owner_here(struct receiver *receiver, enum owner_kind kind, struct span name,
+                           uint32_t id)
+{
+    const struct owner_choice *choice = &receiver->options.owners[kind];
+    if (choice->set) {
+        name = (struct span){choice->owner.name, strlen(choice->owner.name)};
+        id = choice->owner.id;
+    }
+    bool by_number = (receiver->options.preserve & PRESERVE_NUMBERS) != 0 && id != ID_UNKNOWN;
+    return by_number ? id : owners_id(&receiver->owners, kind, name, id);
+}
+
 /* Its owner is looked up only where it is wanted. */
 static struct attributes attributes_of(struct receiver *receiver, const struct message *message)
 {
     unsigned preserve = receiver->options.preserve;
-    bool numbers = (preserve & PRESERVE_NUMBERS) != 0;
-    const struct span none = {"", 0};
     struct attributes attributes = {
         .preserve = preserve,
         .super = receiver->options.super,
@@ -23,12 +34,11 @@ static struct attributes attributes_of(struct receiver *receiver, const struct m
         .xattrs = &receiver->xattrs,
     };
     if ((preserve & PRESERVE_OWNER) != 0 && attributes.super) {
-        attributes.uid = owners_id(&receiver->owners, OWNER_USER,
-                                   numbers ? none : message->entry.user, message->entry.uid);
+        attributes.uid = owner_here(receiver, OWNER_USER, message->entry.user, message->entry.uid);
     }
     if ((preserve & PRESERVE_GROUP) != 0) {
-        attributes.gid = owners_id(&receiver->owners, OWNER_GROUP,
-                                   numbers ? none : message->entry.group, message->entry.gid);
+        attributes.gid =
+            owner_here(receiver, OWNER_GROUP, message->entry.group, message->entry.gid);
     }
     return attributes;
 }

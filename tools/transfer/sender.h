@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "tools/transfer/link.h"
+#include "tools/transfer/owners.h"
 #include "tools/transfer/report.h"
 #include "tools/transfer/walk.h"
 
@@ -27,6 +28,7 @@ struct sender_options {
     unsigned preserve; /* bits of enum preserve */
     bool super;        /* extended attributes that are not the user's are read, too */
     bool totals;       /* count everything beside sending, for an estimate of the end */
+    const struct owner_choice *owners; /* by enum owner_kind */
     const struct report *report;
     struct tally *tally;
 };

@@ -82,6 +82,19 @@ static bool may_have_names(const struct sender *sender, const struct stat *statu
            !S_ISDIR(status->st_mode);
 }
 
+/* The one who was chosen, or the file's own with its name. */
+static void name_owner(struct sender *sender, enum owner_kind kind, bool by_name, uint32_t *id,
+                       struct span *name)
+{
+    const struct owner_choice *choice = &sender->options.owners[kind];
+    if (choice->set) {
+        *id = choice->owner.id;
+        *name = span_of(choice->owner.name);
+    } else if (by_name) {
+        *name = span_of(owners_name(&sender->owners, kind, *id));
+    }
+}
+
 /* With the names of its owners where the peer wants them. */
 static struct message entry_of(struct sender *sender, const struct walk_step *step,
                                const struct stat *status, enum entry_kind kind)
@@ -98,11 +111,11 @@ static struct message entry_of(struct sender *sender, const struct walk_step *st
     message.entry.uid = status->st_uid;
     message.entry.gid = status->st_gid;
     message.entry.name = span_of(step->name);
-    if (by_name && (preserve & PRESERVE_OWNER) != 0) {
-        message.entry.user = span_of(owners_name(&sender->owners, OWNER_USER, status->st_uid));
+    if ((preserve & PRESERVE_OWNER) != 0) {
+        name_owner(sender, OWNER_USER, by_name, &message.entry.uid, &message.entry.user);
     }
-    if (by_name && (preserve & PRESERVE_GROUP) != 0) {
-        message.entry.group = span_of(owners_name(&sender->owners, OWNER_GROUP, status->st_gid));
+    if ((preserve & PRESERVE_GROUP) != 0) {
+        name_owner(sender, OWNER_GROUP, by_name, &message.entry.gid, &message.entry.group);
     }
     if (may_have_names(sender, status) && kind != ENTRY_HARD_LINK) {
         message.entry.names =

@@ -204,6 +204,7 @@ static bool start_sender(struct session *session, const struct walk_options *wal
         .preserve = session->request.preserve,
         .super = geteuid() == 0,
         .totals = session->request.totals,
+        .owners = session->request.owners,
         .report = session->report,
         .tally = &session->tally,
     };
@@ -245,6 +246,7 @@ static bool start_receiver(struct session *session, struct target *target, const
         .preserve = preserve_here(session),
         .super = geteuid() == 0 && (!session->is_server || session->service.super),
         .fsync = session->request.fsync,
+        .owners = session->request.owners,
         .report = session->report,
         .tally = &session->tally,
     };

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "tools/transfer/link.h"
+#include "tools/transfer/owners.h"
 #include "tools/transfer/report.h"
 #include "tools/transfer/target.h"
 
@@ -18,8 +19,9 @@ struct session;
 struct session_request {
     enum direction direction;
     bool recursive, force, fsync, totals;
-    unsigned preserve;          /* bits of enum preserve */
-    const char *const *sources; /* push: paths here; pull: paths at the server */
+    unsigned preserve;             /* bits of enum preserve */
+    struct owner_choice owners[2]; /* by enum owner_kind */
+    const char *const *sources;    /* push: paths here; pull: paths at the server */
     unsigned source_count;
     const char *target_path; /* push: at the server */
     struct target *target;   /* pull: here */
