@@ -18,7 +18,7 @@ fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/weir-planted.XXXXXX")
 trap 'rm -rf "$work"' EXIT INT TERM
-tar -C "$root" --exclude=.git --exclude='./build*' -cf - . | tar -C "$work" -xf -
+tar -C "$root" --exclude=.git --exclude='./build*' --exclude=./.cache -cf - . | tar -C "$work" -xf -
 meson setup "$work/build" "$work" >"$work/setup.log" 2>&1 || { cat "$work/setup.log"; exit 1; }
 build() {
     ninja -C "$work/build" "${1:-sim/sim_swarm}" >"$work/build.log" 2>&1 || { cat "$work/build.log"; return 1; }
