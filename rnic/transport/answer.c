@@ -82,6 +82,16 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
 }
 
 /* Something is. */
+/* A response acknowledges its request, and nothing else does: Linux's rxe ends a queue pair that
+ * gets an ACK for a READ whose last response is late. A target wants to know of each from its
+ * deputy. */
+static struct psn last_acknowledged(const struct qp *qp)
+{
+    const struct responder *responder = &qp->responder;
+    struct psn last = psn_add(responder->expected, PSN_MASK);
+    return qp->is_deputy ? last : replay_before(&responder->replay, last);
+}
+
 static enum step transmit_owed(struct qp *qp)
 {
     struct responder *responder = &qp->responder;
@@ -93,7 +103,7 @@ static enum step transmit_owed(struct qp *qp)
     case OWED_NOTHING:
         return STEP_IDLE;
     case OWED_ACK:
-        packet.psn = psn_add(responder->expected, PSN_MASK);
+        packet.psn = last_acknowledged(qp);
         break;
     case OWED_RNR_NAK:
         packet.aeth.kind = AETH_RNR_NAK;

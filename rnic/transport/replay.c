@@ -92,6 +92,15 @@ struct replay_entry *replay_find(const struct replay *replay, struct psn psn)
     return NULL;
 }
 
+struct psn replay_before(const struct replay *replay, struct psn psn)
+{
+    const struct replay_entry *entry;
+    while ((entry = replay_find(replay, psn)) != NULL) {
+        psn = psn_add(entry->first_psn, PSN_MASK);
+    }
+    return psn;
+}
+
 void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t start, uint32_t end)
 {
     CHECK(start < end && end <= entry->packet_count);

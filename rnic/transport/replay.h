@@ -58,6 +58,8 @@ void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t 
                     uint32_t end);
 /* One more packet of the entry's response has left. */
 void replay_sent(struct replay_entry *entry);
+/* `psn`, or where responses end just there, the PSN before the first of them. */
+struct psn replay_before(const struct replay *replay, struct psn psn);
 /* The entry whose response is to be sent next; NULL if none is. */
 struct replay_entry *replay_pending(struct replay *replay);
 

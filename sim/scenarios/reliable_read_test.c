@@ -147,6 +147,31 @@ static void duplicate_read_is_replayed(void **state)
                      "3.435us A drops psn\n");
 }
 
+/* What comes again from before a READ is acknowledged, the READ is not: only its response does
+ * that, and who still waits for it would not know what to make of the rest. */
+static void echo_from_before_a_read(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_rule(&s, "A>B WRITE_ONLY psn=7", FATE_DUPLICATED, 1);
+    scenario_lose(&s, "B>A READ_RESPONSE_LAST psn=10");
+    post_write(1, 0);
+    post_read(2, 600);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B WRITE_ONLY psn=7 length=0 duplicated\n"
+                     "0us A>B READ_REQUEST psn=8 length=600\n"
+                     "1us B>A READ_RESPONSE_FIRST psn=8\n"
+                     "1us B>A READ_RESPONSE_MIDDLE psn=9\n"
+                     "1us B>A READ_RESPONSE_LAST psn=10 lost\n"
+                     "2us A send 1 success\n"
+                     "2.435us B>A ACK psn=7\n"
+                     "3.435us A drops psn\n"
+                     "1050.576us A>B READ_REQUEST psn=10 length=88\n"
+                     "1051.576us B>A READ_RESPONSE_ONLY psn=10\n"
+                     "1052.576us A send 2 success\n");
+    expect_equal_bytes(&s.b, &s.a, 0, 600);
+}
+
 /* A lost atomic response comes out of the replay: the number is added once. [IBA 9.4.5] */
 static void duplicate_atomic_is_not_repeated(void **state)
 {
@@ -329,6 +354,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(response_lost, start, stop),
         cmocka_unit_test_setup_teardown(last_response_lost, start, stop),
         cmocka_unit_test_setup_teardown(duplicate_read_is_replayed, start, stop),
+        cmocka_unit_test_setup_teardown(echo_from_before_a_read, start, stop),
         cmocka_unit_test_setup_teardown(duplicate_atomic_is_not_repeated, start, stop),
         cmocka_unit_test_setup_teardown(compare_and_swap, start, stop),
         cmocka_unit_test_setup_teardown(reads_outstanding, start, stop),
