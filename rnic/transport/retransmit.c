@@ -7,6 +7,8 @@
 #define WAIT_SHORT_NS     UINT64_C(4200000) /* a timeout up to this is taken as it is */
 #define GAP_MEMORY        8u
 #define WAIT_UNKNOWN_NS   UINT64_C(50000000)
+#define PATIENCE_CALM_NS  UINT64_C(2000000000) /* a peer may be off the CPU for half a second */
+#define PATIENCE_FACTOR   4u                   /* what a timer may take longer than its attribute */
 #define WAIT_FOREVER_NS   UINT64_C(1000000000) /* longest wait where the attribute sets none */
 #define BACKOFF_MAX       10u
 #define RNR_TIMER_UNIT_NS UINT64_C(10000)
@@ -126,11 +128,20 @@ void retransmit_suspend(struct retransmit *retransmit, struct instant resume)
     retransmit->deadline = INSTANT_NEVER;
 }
 
+static uint64_t patience_ns(const struct retransmit *retransmit)
+{
+    uint64_t asked = (retransmit->retry_count + 1u) * retransmit->timeout_ns;
+    if (retransmit->timeout_ns <= WAIT_SHORT_NS || asked >= PATIENCE_CALM_NS) {
+        return asked;
+    }
+    uint64_t most = asked * PATIENCE_FACTOR;
+    return most < PATIENCE_CALM_NS ? most : PATIENCE_CALM_NS;
+}
+
 bool retransmit_is_exhausted(const struct retransmit *retransmit, struct instant now)
 {
-    uint64_t patience_ns = (retransmit->retry_count + 1u) * retransmit->timeout_ns;
     return retransmit->timeout_ns != 0 && retransmit->expiries > retransmit->retry_count &&
-           instant_elapsed_ns(retransmit->last_progress, now) >= patience_ns;
+           instant_elapsed_ns(retransmit->last_progress, now) >= patience_ns(retransmit);
 }
 
 bool retransmit_expired(struct retransmit *retransmit, struct instant now)

@@ -5,8 +5,9 @@
  * that a peer off the CPU for a moment looks like a loss, unless gaps tell that packets do get lost
  * and waiting for the last one of a message would cost. Giving up follows the
  * attribute's meaning: not before retry_count + 1 expiries and not before (retry_count + 1) *
- * timeout without progress. [IBA 9.7.6.1.3] Also here: the RNR timer codes. Not here: what is sent
- * again (requester). */
+ * timeout without progress; up to four times that, which the specification allows, where it would
+ * be less than two seconds: a busy peer may take as long to look. [IBA 9.7.6.1.3] Also here: the
+ * RNR timer codes. Not here: what is sent again (requester). */
 #ifndef WEIR_TRANSPORT_RETRANSMIT_H
 #define WEIR_TRANSPORT_RETRANSMIT_H
 

@@ -125,6 +125,27 @@ static void one_late_expiry_is_not_the_end(void **state)
     assert_false(retransmit_expired(&retransmit, (struct instant){UINT64_C(60000000000)}));
 }
 
+/* The instant of giving up on a peer that never answers. */
+static uint64_t given_up_ns(uint8_t timeout_code, uint8_t retry_count)
+{
+    struct retransmit retransmit = fresh(timeout_code, retry_count);
+    struct instant now = {0};
+    do {
+        retransmit_sent(&retransmit, now, psn_make(0), false);
+        now = retransmit.deadline;
+    } while (!retransmit_expired(&retransmit, now));
+    return now.ns;
+}
+
+/* A slow peer works off what it has got, and says nothing new for a second. */
+static void patience_outlasts_a_busy_peer(void **state)
+{
+    assert_in_range(given_up_ns(14, 7), UINT64_C(2000000000), UINT64_C(2100000000));
+    assert_in_range(given_up_ns(14, 0), 4 * 67000000, 5 * 68000000); /* no more than the factor */
+    assert_in_range(given_up_ns(18, 7), 8 * UINT64_C(1073000000), 9 * UINT64_C(1074000000));
+    assert_in_range(given_up_ns(8, 3), 4 * 1048000, 5 * 1049000); /* who wants to know soon */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +156,7 @@ int main(void)
         cmocka_unit_test(the_wait_outlasts_the_scheduler),
         cmocka_unit_test(repeated_packets_are_not_measured),
         cmocka_unit_test(one_late_expiry_is_not_the_end),
+        cmocka_unit_test(patience_outlasts_a_busy_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
