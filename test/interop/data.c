@@ -3,7 +3,9 @@
  * end. First the client acts on the server's memory, then the other way round. Prints "data: N
  * operations right".
  *
- * Usage: data -g GID_INDEX -m MTU [-t rc|uc] [SERVER] */
+ * Usage: data -g GID_INDEX -m MTU [-t rc|uc] [-l LONGEST] [SERVER]
+ *
+ * LONGEST: up to 1 MiB, the default; of UC 20000. */
 #include "peer.h"
 
 #include <arpa/inet.h>
@@ -162,7 +164,9 @@ static void atomics(struct peer *peer, bool active)
 static void all_of(struct peer *peer, bool active)
 {
     const size_t mtu = peer->options.mtu;
-    const size_t longest = peer->options.type == IBV_QPT_UC ? LENGTH_MAX_UC : LENGTH_MAX;
+    const size_t most = peer->options.type == IBV_QPT_UC ? LENGTH_MAX_UC : LENGTH_MAX;
+    const size_t longest = peer->options.longest != 0 ? peer->options.longest : most;
+    expect(longest <= most, "-l %zu: %zu at most", longest, most);
     const size_t lengths[] = {0, 1, 3, mtu - 1, mtu, mtu + 1, 2 * mtu, 3 * mtu + 5, longest};
     for (size_t i = 0; i < OPERATION_COUNT; i++) {
         if (peer->options.type == IBV_QPT_UC && !OPERATIONS[i].by_uc)

@@ -14,6 +14,7 @@ import time
 
 from model import Failed, Output, shorten
 
+MAC = "52:54:00:77:00:02"
 BOOT_TCG_S = 60
 BOOT_KVM_S = 10  # with real virtualization it takes one
 
@@ -81,7 +82,7 @@ class Guest:
                  "-append", "console=ttyS0 panic=-1 quiet no_timer_check",
                  "-serial", f"file:{self.console}",
                  "-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no",
-                 "-device", "virtio-net-pci,netdev=net,romfile=,mac=52:54:00:77:00:02",
+                 "-device", f"virtio-net-pci,netdev=net,romfile=,mac={MAC}",
                  "-chardev", f"socket,id=agent,fd={theirs.fileno()}",
                  "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent"],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

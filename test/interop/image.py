@@ -27,7 +27,7 @@ PROGRAMS = """dash ip tc rdma rping ucmatose udaddy mckey rstream riostream rcop
 MODULES = """virtio_pci virtio_net virtio_console crc32-pclmul crc32_generic crc32c-intel ib_uverbs rdma_cm rdma_ucm
     rdma_rxe""".split()
 # Loaded when something asks for them.
-MODULES_ON_DEMAND = "sch_netem sch_ingress ifb act_mirred cls_matchall cls_u32 ib_umad crc32c_generic".split()
+MODULES_ON_DEMAND = "sch_netem sch_ingress ifb act_mirred act_gact cls_matchall cls_u32 ib_umad crc32c_generic".split()
 
 
 class NoImage(Exception):
@@ -247,12 +247,12 @@ def make(cache):
 
 
 def of_this_build(build):
-    """What changes with every build: the agent, init, the suite's programs, and the command `weir`."""
+    """What changes with every build: the agent, init, the suite's programs, those of ../many, and the command `weir`."""
     archive = Archive()
     own = [path for path in glob.glob(f"{build}/test/interop/*")
            if os.path.isfile(path) and os.access(path, os.X_OK)]
     if not own:
         raise NoImage(f"{build}/test/interop is not built")
-    add_programs(archive, own + [f"{build}/weir"])
+    add_programs(archive, own + [f"{build}/weir", f"{build}/test/many"])
     archive.file("init", f"{HERE}/init")
     return archive.bytes()

@@ -19,6 +19,7 @@ GUEST = {4: "10.77.0.2", 6: "fd77::2"}
 PREFIX = {4: 24, 6: 64}
 GROUP = {4: "239.77.0.1", 6: "ff0e::77:1"}  # for multicast
 TAP = "interop0"
+TAP_MAC = "52:54:00:77:00:01"
 
 # A link's MTU for a RoCE MTU: rxe and rdma_cm take the largest that fits. IPv6 demands 1,280 of every link.
 LINK_MTU = {256: 400, 1024: 1500, 4096: 4500}
@@ -31,6 +32,9 @@ IMPAIRMENTS = {
     "duplicate": "duplicate 10%",
     "everything": "delay 2ms reorder 90% loss 1% duplicate 5%",
 }
+# Each second packet to queue pair 1, of each direction; the pair's number stands behind IP, UDP and four bytes.
+CM_LOSS = "every second CM message lost"
+TO_QP1 = {"ip": 20 + 8 + 4, "ipv6": 40 + 8 + 4}
 
 
 def ip(*words):
@@ -58,6 +62,7 @@ class Lab:
         ip("link", "set", "lo", "up")
         ip("link", "set", "lo", "multicast", "on")
         ip("tuntap", "add", TAP, "mode", "tap")
+        ip("link", "set", TAP, "address", TAP_MAC)
         with open(f"/proc/sys/net/ipv6/conf/{TAP}/accept_dad", "w") as file:
             file.write("0")
         ip("link", "set", TAP, "up")
@@ -113,6 +118,9 @@ class Lab:
         for family in families:
             ip("addr", "add", f"{HOST[family]}/{PREFIX[family]}", "dev", TAP, *(["nodad"] if family == 6 else []))
             script.append(f"ip addr add {GUEST[family]}/{PREFIX[family]} dev eth0" + (" nodad" if family == 6 else ""))
+            # Who is asked for an address first gets a second for it from the kernel's RDMA, which the guest may need.
+            script.append(f"ip neigh replace {HOST[family]} lladdr {TAP_MAC} nud permanent dev eth0")
+            ip("neigh", "replace", GUEST[family], "lladdr", guest_module.MAC, "nud", "permanent", "dev", TAP)
         script.append("cd /sys/class/infiniband/rxe0/ports/1/gids; grep -v 0000:0000:0000:0000$ *")
         text = self.guest.run("\n".join(script))
         self.guest_gids = {family: gid_index(text, GUEST[family]) for family in families}
@@ -127,10 +135,16 @@ class Lab:
         return "\n".join(f"{number} {packed(gid)}" for number, gid in table)
 
     def impair(self, name):
-        """netem on the guest's interface for what it sends, on an ifb (`back`) behind it for what it receives: the
+        """For CM_LOSS, filters. Else netem on the guest's interface for what it sends, on an ifb (`back`) behind it for what it receives: the
         host's kernel need not know netem."""
-        self.guest.run("tc qdisc del dev eth0 root; tc qdisc del dev eth0 ingress; ip link del back; true")
-        if name:
+        self.guest.run("tc qdisc del dev eth0 root; tc qdisc del dev eth0 ingress; tc qdisc del dev eth0 clsact;"
+                       " ip link del back; true")
+        if name == CM_LOSS:
+            self.guest.run(" && ".join(["tc qdisc add dev eth0 clsact"] + [
+                f"tc filter add dev eth0 {way} protocol {version} prio {priority} u32 match u32 1 0x00ffffff at {offset}"
+                " action gact pass random determ drop 2"
+                for way in ("ingress", "egress") for priority, (version, offset) in enumerate(TO_QP1.items(), 1)]))
+        elif name:
             netem = IMPAIRMENTS[name]
             self.guest.run(
                 f"ip link add back type ifb && ip link set back up mtu {self.link_mtu}"
@@ -138,6 +152,11 @@ class Lab:
                 " action mirred egress redirect dev back"
                 f" && tc qdisc add dev back root netem {netem} && tc qdisc add dev eth0 root netem {netem}")
         self.impaired = name
+
+    def dropped(self):
+        """By the filters of CM_LOSS, per direction."""
+        return {way: sum(int(count) for count in re.findall(
+            r"dropped (\d+)", self.guest.run(f"tc -s filter show dev eth0 {way}"))) for way in ("ingress", "egress")}
 
     def bytes_carried(self):
         """Both ways, as the host's end of the link counted them."""

@@ -31,16 +31,18 @@ struct peer_options peer_arguments(int argc, char **argv)
 {
     struct peer_options options = {.mtu = 1024, .type = IBV_QPT_RC};
     int letter;
-    while ((letter = getopt(argc, argv, "g:m:t:")) != -1) {
+    while ((letter = getopt(argc, argv, "g:m:t:l:")) != -1) {
         if (letter == 'g')
             options.gid_index = (uint8_t)atoi(optarg);
         else if (letter == 'm')
             options.mtu = (unsigned)atoi(optarg);
+        else if (letter == 'l')
+            options.longest = strtoul(optarg, NULL, 0);
         else if (letter == 't' && strcmp(optarg, "uc") == 0)
             options.type = IBV_QPT_UC;
         else
             expect(letter == 't' && strcmp(optarg, "rc") == 0,
-                   "-g GID_INDEX -m MTU -t rc|uc [SERVER]");
+                   "-g GID_INDEX -m MTU -t rc|uc -l LONGEST [SERVER]");
     }
     options.server = argv[optind];
     return options;

@@ -19,6 +19,7 @@ struct peer_options {
     uint8_t gid_index;
     unsigned mtu; /* 256 to 4096 */
     enum ibv_qp_type type;
+    size_t longest;     /* message; 0: what the program takes for it */
     const char *server; /* NULL: we are the server */
 };
 
@@ -43,7 +44,7 @@ struct peer {
 
 __attribute__((format(printf, 2, 3))) void expect(bool truth, const char *format, ...);
 
-/* Reads -g GID_INDEX, -m MTU, -t rc|uc and [SERVER]. */
+/* Reads -g GID_INDEX, -m MTU, -t rc|uc, -l LONGEST and [SERVER]. */
 struct peer_options peer_arguments(int argc, char **argv);
 void peer_open(struct peer *peer, const struct peer_options *options);
 void peer_close(struct peer *peer);

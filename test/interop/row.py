@@ -31,7 +31,8 @@ class Row:
     {own} the address of the end that runs it, {gid} the index of its GID, {mtu} the RoCE MTU (without it in a
     command, the link's MTU alone decides), {family} 4 or 6, {own_programs} where those of this folder are.
     `ready` says when the server is: "tcp" once it listens, "member" once it is in a multicast group, "cm" never (the
-    client asks again while it is refused). `body(scene)` plays the row by itself, where two commands are not
+    client asks again while it is refused), "device" as "cm", but once it has a device, and with a new server for each
+    client. `body(scene)` plays the row by itself, where two commands are not
     enough; it returns an Evidence, or None when it has proven all, or raises Failed. `wire`: so many bytes
     crossed the link."""
     name: str
@@ -43,7 +44,7 @@ class Row:
     roles: tuple = ROLES
     families: tuple = FAMILIES
     mtus: tuple = MTUS
-    impairment: str = ""  # one of lab.IMPAIRMENTS
+    impairment: str = ""  # one of lab.IMPAIRMENTS, or lab.CM_LOSS
     timeout_s: int = 30
     short: int = 2  # so many of its cells run in CI
     server_ends: bool = True  # False: it is killed once the client is done
@@ -88,6 +89,7 @@ def link_mtu(row, mtu):
 class HostEnd:
     """Programs on our RNIC."""
     name = "our RNIC"
+    has_device = 'until grep -q ":12B7 " /proc/net/udp; do sleep 0.02; done'  # port 4791
 
     def __init__(self, lab, stage):
         self.stage, self.address, self.gids = stage, lab_module.HOST, lab.host_gids
@@ -103,6 +105,7 @@ class HostEnd:
 class GuestEnd:
     """Programs on rdma-core and rxe."""
     name = "rxe"
+    has_device = 'until rdma resource show cm_id | grep -q " state LISTEN "; do sleep 0.02; done'
     folder, own_programs, weir = "/tmp", "/bin", "weir"
 
     def __init__(self, lab, stage):
@@ -143,7 +146,9 @@ class Scene:
     def start_server(self, command, ready):
         """Started, and ready as far as can be told from outside."""
         server = self.start(self.server, command)
-        if ready != "cm":
+        if ready == "device":
+            self.wait_for(self.server, self.server.has_device, server)
+        elif ready != "cm":
             self.wait_for(self.server, WAITS[ready], server)
         return server
 
@@ -153,15 +158,18 @@ class Scene:
         self.stage.wait_until(lambda: not waiting.running() or not process.running(), shell_words, process)
         waiting.stop()
 
-    def run_client(self, command, server):
-        """By rdma_cm there is no telling from outside when a server listens: ask again while refused."""
+    def run_pair(self, row):
+        """By rdma_cm there is no telling from outside when a server listens: the client asks again while refused."""
+        server = self.start_server(row.server, row.ready)
         while True:
-            client = self.start(self.client, command)
+            client = self.start(self.client, row.client)
             status = self.wait(client)
-            if status != 0 and server.running() and re.search(NOT_YET, client.text(), re.MULTILINE):
-                time.sleep(0.05)
-                continue
-            return client, status
+            if status == 0 or not server.running() or not re.search(NOT_YET, client.text(), re.MULTILINE):
+                return server, client, status
+            if row.ready == "device":
+                server.stop()
+                server = self.start_server(row.server, row.ready)
+            time.sleep(0.05)
 
     def said(self):
         """What both ends have printed, for who has to find out."""
@@ -179,8 +187,7 @@ class Scene:
 
 def play_commands(scene):
     row = scene.cell.row
-    server = scene.start_server(row.server, row.ready)
-    client, status = scene.run_client(row.client, server)
+    server, client, status = scene.run_pair(row)
     if status != row.client_status:
         raise Failed(f"the client ({scene.client.name}) ended with {status}")
     ended = None

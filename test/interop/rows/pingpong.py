@@ -27,11 +27,11 @@ ROWS = [
     pingpong("rc_pingpong", size=1),
     pingpong("rc_pingpong", 20, size=100001),
     pingpong("uc_pingpong"),
-    pingpong("uc_pingpong", options="-e -m {mtu}", short=0),
+    pingpong("uc_pingpong", options="-e -m {mtu}", mtus=(1024,), short=0),
     pingpong("ud_pingpong", size=200, options=""),  # which has no -m: the link's MTU decides
-    pingpong("ud_pingpong", size=199, options="-e", short=0),
+    pingpong("ud_pingpong", size=199, options="-e", mtus=(1024,), short=0),
     pingpong("srq_pingpong", options="-m {mtu}"),
-    pingpong("srq_pingpong", options="-e -m {mtu}", short=0),
+    pingpong("srq_pingpong", options="-e -m {mtu}", mtus=(1024,), short=0),
     *[pingpong("rc_pingpong", 100, impairment=name, mtus=(1024,), timeout_s=60, short=1 if name == "everything" else 0)
       for name in ("loss", "reorder", "duplicate", "everything")],
     pingpong("srq_pingpong", 50, impairment="everything", mtus=(1024,), timeout_s=60, short=0),

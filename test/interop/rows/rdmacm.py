@@ -43,10 +43,10 @@ ROWS = [
     exchange("ucmatose", "-c 10 -C 20 -S 5001", wire=2 * 10 * 20 * 5001),
     exchange("udaddy", "-S 100 -C 10"),
     exchange("udaddy", "-c 3 -C 20 -S 201"),
-    multicast(), multicast("-C 30 -S 200", short=0),
+    multicast(), multicast("-C 30 -S 200", mtus=(1024,), short=0),
     stream("rstream", "-T v -S 4096 -C 20", wire=20 * 4096),
-    stream("rstream", "-T v -S 65536 -C 5", wire=5 * 65536, short=0),
+    stream("rstream", "-T v -S 65536 -C 5", wire=5 * 65536, mtus=(1024,), short=0),
     stream("riostream", "-T v -S 4096 -C 20", wire=20 * 4096),
-    *[rping("-V -S 4000", 20, 4000, impairment=name, timeout_s=90, mtus=(1024,), short=0 if name == "everything" else 1)
+    *[rping("-V -S 4000", 20, 4000, impairment=name, timeout_s=90, mtus=(1024,), short=1)
       for name in ("loss", "reorder", "duplicate", "everything")],
 ]
