@@ -52,8 +52,10 @@ enum status device_create(const struct device_config *config, struct device **re
 void device_destroy(struct device *device);
 
 /* One packet, from the BTH to before the ICRC, whose ICRC the link has verified or does not need.
- * Bytes are borrowed for the call. Never fails: the packet is handled, or dropped and counted. */
-void device_receive(struct device *device, struct instant now, const struct arrival *arrival,
+ * Bytes are borrowed for the call. Never fails: the packet is handled, or dropped and counted.
+ * True: it is surely of whom it names as its sender, for it carries a PSN that a reliable queue
+ * pair expects of its peer. */
+bool device_receive(struct device *device, struct instant now, const struct arrival *arrival,
                     const uint8_t *bytes, uint32_t length);
 /* The link refused a packet itself (ICRC, framing): counted here, so that one table holds all. */
 void device_refuse(struct device *device, enum packet_refusal refusal);

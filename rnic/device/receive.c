@@ -48,7 +48,7 @@ void device_receive_relayed(struct device *device, struct instant now, uint32_t 
     }
 }
 
-void device_receive(struct device *device, struct instant now, const struct arrival *arrival,
+bool device_receive(struct device *device, struct instant now, const struct arrival *arrival,
                     const uint8_t *bytes, uint32_t length)
 {
     struct environment *environment = &device->environment;
@@ -64,22 +64,22 @@ void device_receive(struct device *device, struct instant now, const struct arri
     }
     if (refusal != REFUSED_NOT) {
         environment_refuse(environment, refusal);
-        return;
+        return false;
     }
     if (qpn_equal(packet.destination, QPN_MANAGEMENT)) {
         management_receive(&device->management, environment, now, arrival, &packet);
-        return;
+        return false;
     }
     if (qpn_equal(packet.destination, QPN_MULTICAST)) {
         multicast_receive(&device->multicast, environment, now, arrival, &packet);
-        return;
+        return false;
     }
     struct qp *qp = map_find(&device->qps, packet.destination.value);
     if (qp == NULL) {
         environment_refuse(environment, REFUSED_NO_QP);
-        return;
+        return false;
     }
-    qp_receive(qp, now, arrival, &packet);
+    return qp_receive(qp, now, arrival, &packet);
 }
 
 const struct qp *device_hear(struct device *device, struct instant now,

@@ -89,20 +89,23 @@ static uint32_t owner_of(const struct ingress *ingress, const struct path *path,
 }
 
 /* The ICRC fits, for an identification and DF that its sender may have used. */
-static enum packet_refusal check(struct ingress *ingress, const struct path *path,
-                                 const uint8_t *bytes, uint32_t body, uint32_t place)
+static enum packet_refusal check(struct ingress *ingress, const struct path *sender,
+                                 const uint8_t *bytes, uint32_t body, uint32_t place,
+                                 struct roce_ip *ret_ip)
 {
-    struct path sender = path_reverse(path);
-    struct roce_ip ip, hint = {.identification = (uint16_t)place, .dont_fragment = true};
-    if (!roce_icrc_verify(&sender, &hint, bytes, body, roce_icrc_load(bytes + body), &ip)) {
+    struct roce_ip hint = {.identification = (uint16_t)place, .dont_fragment = true};
+    if (!roce_icrc_verify(sender, &hint, bytes, body, roce_icrc_load(bytes + body), ret_ip)) {
         return REFUSED_ICRC;
     }
-    if (gid_is_ipv4(&sender.local) &&
-        (!ip.dont_fragment ||
-         !senders_believe(&ingress->senders, ingress->now, &sender.local, ip.identification))) {
-        return REFUSED_IDENTIFICATION;
+    if (!gid_is_ipv4(&sender->local)) {
+        return REFUSED_NOT;
     }
-    return REFUSED_NOT;
+    /* What fits just as expected needs no habit: it has the whole CRC-32 behind it. */
+    uint16_t identification = ret_ip->identification;
+    bool believed =
+        identification == hint.identification ||
+        senders_believe(&ingress->senders, ingress->now, &sender->local, identification);
+    return ret_ip->dont_fragment && believed ? REFUSED_NOT : REFUSED_IDENTIFICATION;
 }
 
 /* True: it was sound, and the device has it. */
@@ -114,13 +117,18 @@ static bool keep(struct ingress *ingress, const struct arrival *arrival, const u
         return false;
     }
     uint32_t body = length - ICRC_LENGTH;
-    enum packet_refusal refusal = check(ingress, &arrival->path, bytes, body, place);
-    if (refusal == REFUSED_NOT) {
-        device_receive(ingress->device, ingress->now, arrival, bytes, body);
-    } else {
+    struct path sender = path_reverse(&arrival->path);
+    struct roce_ip ip = {0};
+    enum packet_refusal refusal = check(ingress, &sender, bytes, body, place, &ip);
+    if (refusal != REFUSED_NOT) {
         device_refuse(ingress->device, refusal);
+        return false;
     }
-    return refusal == REFUSED_NOT;
+    bool of_peer = device_receive(ingress->device, ingress->now, arrival, bytes, body);
+    if (of_peer && gid_is_ipv4(&sender.local)) {
+        senders_learn(&ingress->senders, ingress->now, &sender.local, ip.identification);
+    }
+    return true;
 }
 
 /* Their owner was found dead: then they are ours to answer. */

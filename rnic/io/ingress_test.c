@@ -75,7 +75,18 @@ static void stop(struct process *process)
     registry_close(process->ingress.registry);
 }
 
-/* A MAD of the peer reaches this process's socket, with an IP header like this. */
+/* A packet of the peer reaches this process's socket, with an IP header like this. */
+static void arrive_bytes(struct process *process, uint8_t *bytes, uint32_t length,
+                         const struct roce_ip *ip)
+{
+    struct path sender = path_reverse(&path);
+    roce_icrc_store(bytes + length, roce_icrc(&sender, ip, bytes, length));
+    length += ICRC_LENGTH;
+    struct udp_datagrams datagrams = {
+        .arrival = {.path = path}, .bytes = bytes, .length = length, .segment = length};
+    process->ingress.receiver.receive(&process->ingress.receiver, &datagrams);
+}
+
 static void arrive_as(struct process *process, const struct cm_message *message,
                       const struct roce_ip *ip)
 {
@@ -89,12 +100,7 @@ static void arrive_as(struct process *process, const struct cm_message *message,
     assert_int_equal(packet_build(&packet, header), MAD_AT);
     memcpy(bytes, header, MAD_AT);
     cm_message_build(message, bytes + MAD_AT);
-    struct path sender = path_reverse(&path);
-    roce_icrc_store(bytes + MAD_AT + MAD_LENGTH,
-                    roce_icrc(&sender, ip, bytes, MAD_AT + MAD_LENGTH));
-    struct udp_datagrams datagrams = {
-        .arrival = {.path = path}, .bytes = bytes, .length = DATAGRAM, .segment = DATAGRAM};
-    process->ingress.receiver.receive(&process->ingress.receiver, &datagrams);
+    arrive_bytes(process, bytes, MAD_AT + MAD_LENGTH, ip);
 }
 
 static void arrive(struct process *process, const struct cm_message *message)
@@ -110,6 +116,72 @@ static bool is_taken(struct process *process, uint16_t identification, bool dont
     struct cm_message nothing = {.kind = CM_MESSAGE_DREP};
     arrive_as(process, &nothing, &(struct roce_ip){identification, dont_fragment});
     assert_int_equal(counters->refused[REFUSED_ICRC], 0);
+    return counters->refused[REFUSED_IDENTIFICATION] == before;
+}
+
+struct peer {
+    struct process *process;
+    struct completion_queue *completions;
+    struct domain domain;
+    struct qp *qp;
+};
+
+/* A queue pair of ours that waits for the peer's first request. */
+static struct peer connect_peer(struct process *process)
+{
+    struct peer peer = {.process = process};
+    struct device *device = process->ingress.device;
+    assert_int_equal(completion_queue_create(heap_allocator(), 4, NULL, &peer.completions),
+                     STATUS_OK);
+    assert_int_equal(memory_allocate_domain(device_memory(device), &peer.domain), STATUS_OK);
+    struct qp_init init = {.service = SERVICE_RC,
+                           .domain = peer.domain,
+                           .send_completions = peer.completions,
+                           .receive_completions = peer.completions,
+                           .send = {.capacity = 1, .max_sge = 1},
+                           .max_receive = 1,
+                           .max_receive_sge = 1};
+    assert_int_equal(device_create_qp(device, &init, &peer.qp), STATUS_OK);
+    struct qp_attributes attributes = {.state = QP_INIT,
+                                       .path = path,
+                                       .path_mtu = PATH_MTU_1024,
+                                       .destination = {4711},
+                                       .port = 1,
+                                       .max_reads_in = 1};
+    struct instant now = process->ingress.now;
+    assert_int_equal(
+        device_modify_qp(device, now, peer.qp, &attributes,
+                         QP_SET_STATE | QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS, NULL),
+        STATUS_OK);
+    attributes.state = QP_RTR;
+    assert_int_equal(device_modify_qp(device, now, peer.qp, &attributes,
+                                      QP_SET_STATE | QP_SET_PATH | QP_SET_PATH_MTU |
+                                          QP_SET_DESTINATION | QP_SET_RECEIVE_PSN |
+                                          QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER,
+                                      NULL),
+                     STATUS_OK);
+    return peer;
+}
+
+static void disconnect_peer(struct peer *peer)
+{
+    struct device *device = peer->process->ingress.device;
+    device_destroy_qp(device, peer->qp);
+    completion_queue_destroy(peer->completions);
+    assert_int_equal(memory_free_domain(device_memory(device), peer->domain), STATUS_OK);
+}
+
+/* The same of a request with the PSN that is due. */
+static bool is_learned(struct process *process, const struct peer *peer, uint16_t identification)
+{
+    const struct counters *counters = device_counters(process->ingress.device);
+    uint64_t before = counters->refused[REFUSED_IDENTIFICATION];
+    uint8_t bytes[PACKET_HEADER_MAX + ICRC_LENGTH];
+    struct packet packet = {.opcode = OPCODE(SERVICE_RC, FORM_SEND_ONLY),
+                            .pkey = PKEY_DEFAULT,
+                            .destination = qp_number(peer->qp)};
+    arrive_bytes(process, bytes, packet_build(&packet, bytes),
+                 &(struct roce_ip){identification, true});
     return counters->refused[REFUSED_IDENTIFICATION] == before;
 }
 
@@ -170,6 +242,24 @@ static void one_port_at_two_addresses(void **state)
     unlink(file);
 }
 
+/* What no queue pair knows to be its peer's teaches nothing: neither forged habits nor strangers.
+ */
+static void strangers_teach_nothing(void **state)
+{
+    (void)state;
+    char file[64];
+    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
+    unlink(file);
+    struct process process;
+    start(&process, file);
+    for (uint16_t i = 0; i < 100; i++) {
+        assert_true(is_taken(&process, i % 4, true));
+    }
+    assert_true(is_taken(&process, 33032, true));
+    stop(&process);
+    unlink(file);
+}
+
 /* Of the identifications that fit a packet, only those are taken that its sender uses. */
 static void damage_is_not_taken_for_another_identification(void **state)
 {
@@ -179,20 +269,26 @@ static void damage_is_not_taken_for_another_identification(void **state)
     unlink(file);
     struct process process;
     start(&process, file);
+    struct peer peer = connect_peer(&process);
     for (uint16_t i = 0; i < 3; i++) { /* nobody's habit yet, as of rxe */
-        assert_true(is_taken(&process, (uint16_t)(40000 + i * 777), true));
+        assert_true(is_learned(&process, &peer, (uint16_t)(40000 + i * 777)));
     }
     assert_false(is_taken(&process, 0, false));
     for (uint16_t i = 0; i < 100; i++) {
-        assert_true(is_taken(&process, i % 4, true));
+        assert_true(is_learned(&process, &peer, i % 4));
     }
     for (int i = 0; i < 5; i++) {
         assert_false(is_taken(&process, 33032, true));
-        assert_true(is_taken(&process, 1, true));
+        assert_true(is_learned(&process, &peer, 1));
     }
     assert_false(is_taken(&process, 33032, true));
-    assert_true(is_taken(&process, 33032, true)); /* no accident: somebody else is there now */
+    assert_true(is_learned(&process, &peer, 33032)); /* no accident: somebody else is there now */
     assert_true(is_taken(&process, 4711, true));
+    for (uint16_t i = 0; i < 100; i++) { /* one who counts; the first of a segmented send */
+        assert_true(is_learned(&process, &peer, 5000 + i));
+        assert_true(i < 50 || i % 10 != 0 || is_taken(&process, 0, true));
+    }
+    disconnect_peer(&peer);
     stop(&process);
     unlink(file);
 }
@@ -274,6 +370,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(damage_is_not_taken_for_another_identification),
+        cmocka_unit_test(strangers_teach_nothing),
         cmocka_unit_test(one_port_at_two_addresses),
         cmocka_unit_test(a_flood_is_not_handed_to_everybody),
         cmocka_unit_test(a_reject_without_our_id_finds_the_request),

@@ -23,8 +23,40 @@ static uint8_t one_more(uint8_t count)
     return count < SENDERS_HABIT ? count + 1 : count;
 }
 
-static void learn(struct sender *sender, struct instant now, uint16_t identification, bool counting)
+static bool breaks_habit(const struct sender *sender, struct instant now, uint16_t identification)
 {
+    if (sender->restarts == SENDERS_HABIT) {
+        return identification >= SENDERS_SMALL;
+    }
+    uint64_t idle_ns = instant_elapsed_ns(sender->seen, now);
+    return sender->counting == SENDERS_HABIT &&
+           !continues(sender->furthest, idle_ns, identification);
+}
+
+bool senders_believe(struct senders *senders, struct instant now, const struct gid *gid,
+                     uint16_t identification)
+{
+    struct sender *sender = place_of(senders, gid);
+    if (!gid_equal(&sender->gid, gid) || !breaks_habit(sender, now, identification)) {
+        return true;
+    }
+    bool continued = sender->has_stray && continues(sender->stray, 0, identification);
+    sender->has_stray = true;
+    sender->stray = identification;
+    return continued;
+}
+
+void senders_learn(struct senders *senders, struct instant now, const struct gid *gid,
+                   uint16_t identification)
+{
+    struct sender *sender = place_of(senders, gid);
+    if (!gid_equal(&sender->gid, gid)) {
+        *sender =
+            (struct sender){.gid = *gid, .latest = identification, .furthest = identification};
+    }
+    uint64_t idle_ns = instant_elapsed_ns(sender->seen, now);
+    bool counting = continues(sender->furthest, idle_ns, identification) &&
+                    !breaks_habit(sender, now, identification);
     if (identification >= SENDERS_SMALL) {
         sender->restarts = 0;
     } else if (identification <= sender->latest) { /* who counts gets there, too, but goes on */
@@ -36,26 +68,4 @@ static void learn(struct sender *sender, struct instant now, uint16_t identifica
     sender->latest = identification;
     sender->seen = now;
     sender->has_stray = false;
-}
-
-bool senders_believe(struct senders *senders, struct instant now, const struct gid *gid,
-                     uint16_t identification)
-{
-    struct sender *sender = place_of(senders, gid);
-    if (!gid_equal(&sender->gid, gid)) {
-        *sender =
-            (struct sender){.gid = *gid, .latest = identification, .furthest = identification};
-    }
-    uint64_t idle_ns = instant_elapsed_ns(sender->seen, now);
-    bool counting = continues(sender->furthest, idle_ns, identification);
-    bool breaks = sender->restarts == SENDERS_HABIT
-                      ? identification >= SENDERS_SMALL
-                      : sender->counting == SENDERS_HABIT && !counting;
-    if (breaks && !(sender->has_stray && continues(sender->stray, 0, identification))) {
-        sender->has_stray = true;
-        sender->stray = identification;
-        return false;
-    }
-    learn(sender, now, identification, counting && !breaks);
-    return true;
 }

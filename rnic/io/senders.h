@@ -17,6 +17,10 @@
  * refused, to the transport a loss; a second one that continues it is no damage but a new habit: a
  * host that has restarted, another one at that address, or a long blackout.
  *
+ * A habit is learned from packets that a queue pair has found to be its peer's, address and PSN,
+ * and from no others: it cannot be forged by who does not see the packets, nor can one that is
+ * known be driven out. So senders of datagrams alone stay unknown.
+ *
  * Bounded: senders that share a place forget each other, which costs protection only. */
 #ifndef WEIR_IO_SENDERS_H
 #define WEIR_IO_SENDERS_H
@@ -39,7 +43,7 @@ struct sender {
     struct instant seen;
     uint8_t restarts; /* small ones not above the one before, and none that is not small */
     uint8_t counting; /* in a row; both up to SENDERS_HABIT */
-    bool has_stray;   /* the latest packet was refused */
+    bool has_stray;   /* one that broke the habit came since */
     uint16_t stray;
 };
 
@@ -50,5 +54,8 @@ struct senders {
 /* A packet of this sender fits with this identification: whether to believe it. */
 bool senders_believe(struct senders *senders, struct instant now, const struct gid *gid,
                      uint16_t identification);
+/* It was the sender's indeed. */
+void senders_learn(struct senders *senders, struct instant now, const struct gid *gid,
+                   uint16_t identification);
 
 #endif

@@ -27,10 +27,18 @@ static const struct path ipv6 = {
 
 static struct senders senders;
 
+static bool takes(struct instant now, const struct gid *gid, uint16_t identification)
+{
+    bool believed = senders_believe(&senders, now, gid, identification);
+    if (believed) {
+        senders_learn(&senders, now, gid, identification);
+    }
+    return believed;
+}
+
 static bool believes(uint64_t ms, uint16_t identification)
 {
-    struct instant now = {(1 + ms) * 1000000};
-    return senders_believe(&senders, now, &ipv4.local, identification);
+    return takes((struct instant){(1 + ms) * 1000000}, &ipv4.local, identification);
 }
 
 static int forget(void **state)
@@ -98,6 +106,25 @@ static void a_jump_costs_one_packet(void **state)
     assert_false(believes(0, 1000));
 }
 
+/* Packets that no queue pair takes, between those of a peer that counts. */
+static void a_habit_cannot_be_forged(void **state)
+{
+    (void)state;
+    struct instant now = {1000000};
+    for (uint16_t i = 0; i < 1000; i++) {
+        assert_true(takes(now, &ipv4.local, i + 40000));
+        (void)senders_believe(&senders, now, &ipv4.local, i % 4);
+    }
+    assert_false(takes(now, &ipv4.local, 20000));
+    for (uint32_t i = 0; i < 4096; i++) { /* of many addresses, in all places */
+        struct gid stranger = ipv4.local;
+        stranger.bytes[14] = (uint8_t)(1 + i / 256);
+        stranger.bytes[15] = (uint8_t)i;
+        assert_true(senders_believe(&senders, now, &stranger, 7));
+    }
+    assert_false(takes(now, &ipv4.local, 10000));
+}
+
 /* One bit, or a burst: the first and the last of up to BURST_MAX bits, and some between. Only what
  * the ICRC covers counts as damage. */
 static void damage(struct random *random, uint8_t *bytes, uint32_t length)
@@ -146,8 +173,7 @@ static bool accepts(const struct path *path, const uint8_t *bytes, uint32_t leng
         return false;
     }
     return !gid_is_ipv4(&path->local) ||
-           (ip.dont_fragment &&
-            senders_believe(&senders, (struct instant){1}, &path->local, ip.identification));
+           (ip.dont_fragment && takes((struct instant){1}, &path->local, ip.identification));
 }
 
 /* How many of TRIALS damaged packets pass, each behind a sound one of the same sender. */
@@ -206,6 +232,7 @@ int main(void)
         cmocka_unit_test_setup(small_ones_stay_small, forget),
         cmocka_unit_test_setup(counting_ones_go_on, forget),
         cmocka_unit_test_setup(a_jump_costs_one_packet, forget),
+        cmocka_unit_test_setup(a_habit_cannot_be_forged, forget),
         cmocka_unit_test_setup(damage_passes_as_rarely_as_derived, forget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

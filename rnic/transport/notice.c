@@ -13,6 +13,11 @@ void notice_marked(struct qp *qp, struct instant now)
     }
 }
 
+bool notice_may_come(const struct qp *qp)
+{
+    return (qp->attributes.path.traffic_class & ECN_BITS) != 0;
+}
+
 enum step notice_transmit(struct qp *qp, struct instant now)
 {
     struct packet packet = {

@@ -6,7 +6,10 @@
  * to the sender: rate.h. Who may be marked at all says the traffic class of the path, which is the
  * application's: ECN-capable where it says so (ECT(0): traffic class 2 in the two low bits, as in
  * the customary 106), as on the kernel's rxe; a network adapter's firmware sets those bits by
- * itself where it has been configured to. */
+ * itself where it has been configured to. So a CNP for what could not be marked is forged and not
+ * heard; one for what could may be forged just as well, which is why the rate has a floor. A mark
+ * counts on a packet with a PSN that is due (any of UC), or who cannot see our packets could make
+ * us slow down our peer. */
 #ifndef WEIR_TRANSPORT_NOTICE_H
 #define WEIR_TRANSPORT_NOTICE_H
 
@@ -27,6 +30,8 @@ struct notice {
 
 /* A packet of the peer came with the mark. */
 void notice_marked(struct qp *qp, struct instant now);
+/* Whether the network may mark what we send. */
+bool notice_may_come(const struct qp *qp);
 /* The CNP that is owed. */
 enum step notice_transmit(struct qp *qp, struct instant now);
 /* The peer's CNP came. */

@@ -332,14 +332,38 @@ static void receive_reliable(struct qp *qp, struct instant now, const struct pac
     }
 }
 
-/* It proves that the peer is up. A request out of sequence may be anybody's. */
-static bool begins_traffic(const struct qp *qp, const struct packet *packet)
+/* Its PSN is the one expected next, or answers what is outstanding: nobody but the peer knows it.
+ * Of unreliable connections nothing can be said, for what they expect follows whatever comes. */
+static bool is_due(const struct qp *qp, const struct packet *packet)
 {
-    return packet->info->is_request &&
-           (!service_is_reliable(qp->service) || psn_equal(packet->psn, qp->responder.expected));
+    const struct requester *requester = &qp->requester;
+    if (!service_is_reliable(qp->service)) {
+        return false;
+    }
+    if (packet->info->is_request) {
+        return psn_equal(packet->psn, qp->responder.expected);
+    }
+    int32_t ahead = psn_distance(requester->unacked, packet->psn);
+    return ahead >= 0 && ahead < psn_distance(requester->unacked, requester->frontier);
 }
 
-void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
+/* It proves that the peer is up. */
+static bool begins_traffic(const struct qp *qp, const struct packet *packet, bool due)
+{
+    return packet->info->is_request && (!service_is_reliable(qp->service) || due);
+}
+
+/* [RoCEv2 annex A17.9.3] A network marks only what says that it heeds marks. */
+static void receive_notice(struct qp *qp, struct instant now)
+{
+    if (notice_may_come(qp)) {
+        notice_receive(qp, now);
+    } else {
+        environment_refuse(qp->environment, REFUSED_SEQUENCE);
+    }
+}
+
+bool qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
                 const struct packet *packet)
 {
     struct environment *environment = qp->environment;
@@ -348,27 +372,28 @@ void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
     bool answers_none = qp->service == SERVICE_XRC && packet->info->is_request != qp->is_target;
     if (!is_notice && (packet->info->service != qp->service || answers_none)) {
         environment_refuse(environment, REFUSED_SERVICE);
-        return;
+        return false;
     }
     if (qp->service != SERVICE_UD && state >= QP_RTR && !comes_from_peer(qp, arrival)) {
         environment_refuse(environment, REFUSED_ADDRESS);
-        return;
+        return false;
     }
     if (!qp_state_receives(state)) {
         environment_refuse(environment, REFUSED_STATE);
         if (state == QP_ERROR && service_is_reliable(qp->service) && packet->info->is_request) {
             responder_receive_in_error(qp, packet);
         }
-        return;
+        return false;
     }
     if (is_notice) {
-        notice_receive(qp, now);
-        return;
+        receive_notice(qp, now);
+        return false;
     }
-    if (arrival->congestion_experienced && qp->service != SERVICE_UD) {
+    bool due = is_due(qp, packet);
+    if (arrival->congestion_experienced && (due || qp->service == SERVICE_UC)) {
         notice_marked(qp, now);
     }
-    if (state == QP_RTR && !qp->established_raised && begins_traffic(qp, packet)) {
+    if (state == QP_RTR && !qp->established_raised && begins_traffic(qp, packet, due)) {
         qp->established_raised = true;
         qp_raise(qp, EVENT_COMMUNICATION_ESTABLISHED);
     }
@@ -386,6 +411,7 @@ void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
         break;
     }
     check_drained(qp);
+    return due;
 }
 
 void qp_look(struct qp *qp)

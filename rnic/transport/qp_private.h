@@ -128,8 +128,9 @@ void qp_flush(struct qp *qp);
 enum status qp_create(struct environment *environment, const struct qp_init *init,
                       struct qpn number, struct qp **ret_qp) MUST_USE;
 void qp_destroy(struct qp *qp);
-/* A packet that parsed well and is addressed to this queue pair. */
-void qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
+/* A packet that parsed well and is addressed to this queue pair. True: it is surely the peer's, see
+ * device_receive. */
+bool qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
                 const struct packet *packet);
 /* The doorbell was rung. */
 void qp_look(struct qp *qp);

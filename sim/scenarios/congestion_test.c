@@ -116,6 +116,41 @@ static void a_stranger_is_not_heard(void **state)
     assert_int_equal(count(&s.a, COUNTER_CNP_HANDLED), 1);
 }
 
+/* What left unmarkable was not marked: who says so lies. */
+static void a_notice_of_what_cannot_be_marked_is_forged(void **state)
+{
+    (void)state;
+    s.a.attributes.path.traffic_class = 104;
+    scenario_connect(&s);
+    struct packet packet = {
+        .opcode = OPCODE_CNP, .pkey = PKEY_DEFAULT, .destination = qp_number(s.a.qp)};
+    uint8_t bytes[PACKET_HEADER_MAX];
+    uint32_t length = packet_build(&packet, bytes);
+    struct arrival arrival = {.path = network_path(0, 1, false, 50000)};
+    device_receive(s.a.host->device, s.simulator.now, &arrival, bytes, length);
+    assert_int_equal(count(&s.a, COUNTER_CNP_HANDLED), 0);
+    assert_int_equal(device_counters(s.a.host->device)->refused[REFUSED_SEQUENCE], 1);
+}
+
+/* From the peer's address, but not with its PSN: the peer is not slowed down. */
+static void a_forged_mark_is_not_answered(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    struct packet packet = {.opcode = OPCODE(SERVICE_RC, FORM_SEND_ONLY),
+                            .pkey = PKEY_DEFAULT,
+                            .destination = qp_number(s.b.qp),
+                            .psn = {4711}};
+    uint8_t bytes[PACKET_HEADER_MAX];
+    uint32_t length = packet_build(&packet, bytes);
+    struct arrival arrival = {.path = network_path(1, 0, false, 50000),
+                              .congestion_experienced = true};
+    bool of_peer = device_receive(s.b.host->device, s.simulator.now, &arrival, bytes, length);
+    scenario_run(&s);
+    assert_false(of_peer);
+    assert_int_equal(count(&s.b, COUNTER_CNP_SENT), 0);
+}
+
 /* Eight writers that never stop, over one link of 1 Gbit/s that marks above MARK_ABOVE frames. */
 #define FLOWS      8u
 #define MESSAGE    65536u
@@ -363,6 +398,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_answer_in_a_while, start, stop),
         cmocka_unit_test_setup_teardown(marked_responses_are_answered_too, start, stop),
         cmocka_unit_test_setup_teardown(a_stranger_is_not_heard, start, stop),
+        cmocka_unit_test_setup_teardown(a_notice_of_what_cannot_be_marked_is_forged, start, stop),
+        cmocka_unit_test_setup_teardown(a_forged_mark_is_not_answered, start, stop),
         cmocka_unit_test(the_queue_stays_short_where_marks_are_heard),
         cmocka_unit_test(one_that_is_left_alone_gets_the_line),
         cmocka_unit_test(rates_recover_when_the_marks_stop),
