@@ -70,7 +70,9 @@ enum status cm_create(const struct cm_config *config, struct cm **ret_cm)
     cm->hash_seed = random_u64(&cm->random);
     list_init(&cm->unused);
     list_init(&cm->rejected);
-    list_init(&cm->listeners);
+    for (uint32_t i = 0; i < CM_LISTENER_CHAINS; i++) {
+        list_init(&cm->listeners[i]);
+    }
     list_init(&cm->events);
     list_init(&cm->unsent);
     timers_init(&cm->timers);
@@ -86,10 +88,12 @@ void cm_destroy(struct cm *cm)
         return;
     }
     device_set_management(cm->config.device, NULL);
-    struct list_node *node;
-    while ((node = list_pop_first(&cm->listeners)) != NULL) {
-        cm->config.allocator->release(cm->config.allocator,
-                                      CONTAINER_OF(node, struct cm_listener, node));
+    for (uint32_t i = 0; i < CM_LISTENER_CHAINS; i++) {
+        struct list_node *node;
+        while ((node = list_pop_first(&cm->listeners[i])) != NULL) {
+            cm->config.allocator->release(cm->config.allocator,
+                                          CONTAINER_OF(node, struct cm_listener, node));
+        }
     }
     free_all(cm);
 }
@@ -173,7 +177,11 @@ static void receive_timeout(struct cm_connection *connection)
         }
         connection->retries_left--;
         cm_start_timer(connection, connection->timeout_ns);
-        cm_send_again(connection);
+        if (connection->state == CM_REP_SENT) {
+            cm_passive_repeat(connection);
+        } else {
+            cm_send_again(connection);
+        }
         break;
     case CM_REJ_SENT:
     case CM_SIDR_REP_SENT:

@@ -205,7 +205,6 @@ static void end_forgotten(struct cm_connection *connection)
     static const struct cm_message reason = {.kind = CM_MESSAGE_REJ,
                                              .reject_reason = CM_REJECT_STALE_CONNECTION};
     switch (connection->state) {
-    case CM_REQ_RECEIVED:
     case CM_REP_SENT:
     case CM_REP_RECEIVED:
         end_rejected(connection, &reason);
@@ -259,15 +258,12 @@ static void probe(struct cm_connection *connection)
 void cm_close_suspect(struct cm_connection *connection)
 {
     switch (connection->state) {
-    case CM_REQ_RECEIVED: /* the peer does not know our id yet, so it cannot be asked */
-        end_forgotten(connection);
-        break;
     case CM_REP_SENT:
     case CM_REP_RECEIVED:
     case CM_ESTABLISHED:
         probe(connection);
         break;
-    default:
+    default: /* in CM_REQ_RECEIVED it does not know our id yet: it will say so to our answer */
         break;
     }
 }

@@ -297,6 +297,51 @@ static void a_flood_of_half_open_connections_passes(void **state)
     world_end(world, a, b);
 }
 
+/* The same that want to be asked often: who is named as their sender gets little more than one
+ * packet for each. */
+static void a_flood_is_not_made_larger(void **state)
+{
+    struct world *world = world_create(1, 512);
+    world_listen(world, 0);
+    world->on_event = accept_and_let_go;
+    for (uint32_t i = 1; i <= 400; i++) {
+        struct cm_message request = request_of(i, 1000 + i);
+        request.path.local = world_gid(2);
+        request.local_response_timeout = 14; /* 67 ms */
+        request.max_cm_retries = 15;
+        inject(world, 2, &request);
+    }
+    uint32_t sent = world->hosts[1].device.sent;
+    assert_int_equal(sent, 400);
+    world_run(world, 1990);
+    sent = world->hosts[1].device.sent - sent;
+    assert_in_range(sent, 256, 256 + 400); /* repeated; and a REJ to each that has had its tries */
+    world->trace_length = 0;
+    world_run(world, 15000);
+    world->trace_length = 0;
+    world_end(world, NULL, NULL);
+}
+
+/* A request in the name of a peer whose own one waits for the application. */
+static void a_forged_request_takes_none_back(void **state)
+{
+    struct world *world = world_create(1, 8);
+    struct cm_listener *listener = world_listen(world, 0);
+    world->hosts[1].keep_quiet = true;
+    struct cm_message request = request_of(1, 100);
+    inject(world, 0, &request);
+    struct cm_message forged = request_of(2, 100);
+    inject(world, 0, &forged);
+    expect_trace(world, "1000ms B event request\n"
+                        "1000ms B>A REJ reason=10 about=0\n");
+    struct cm_parameters parameters = {.qpn = {200}};
+    struct cm_connection *connection = world->hosts[1].connection;
+    assert_int_equal(cm_accept(connection, world_now(world), &parameters), STATUS_OK);
+    expect_trace(world, "1000ms B>A REP\n");
+    cm_unlisten(listener);
+    world_end(world, NULL, connection);
+}
+
 static void room_for_connections_is_bounded(void **state)
 {
     struct world *world = world_create(1, 2);
@@ -584,6 +629,8 @@ int main(void)
         cmocka_unit_test(a_guessed_id_ends_no_attempt),
         cmocka_unit_test(a_late_ready_learns_of_the_end),
         cmocka_unit_test(a_full_device_is_tried_again),
+        cmocka_unit_test(a_flood_is_not_made_larger),
+        cmocka_unit_test(a_forged_request_takes_none_back),
         cmocka_unit_test(listeners_are_found_by_service_and_address),
         cmocka_unit_test(arguments_are_checked),
     };

@@ -3,6 +3,12 @@
 
 #define BACKLOG_DEFAULT 1024u
 
+/* Service ids are the host's own choice, consecutive as a rule: no stranger can crowd a chain. */
+static uint32_t chain_of(uint64_t service_id)
+{
+    return (uint32_t)(service_id % CM_LISTENER_CHAINS);
+}
+
 static bool addresses_meet(const struct gid *a, const struct gid *b)
 {
     return gid_is_zero(a) || gid_is_zero(b) || gid_equal(a, b);
@@ -15,7 +21,7 @@ enum status cm_listen(struct cm *cm, uint64_t service_id, const struct gid *addr
     if (address != NULL) {
         wanted = *address;
     }
-    LIST_FOR_EACH(node, &cm->listeners)
+    LIST_FOR_EACH(node, &cm->listeners[chain_of(service_id)])
     {
         const struct cm_listener *other = CONTAINER_OF(node, struct cm_listener, node);
         if (other->service_id == service_id && addresses_meet(&other->address, &wanted)) {
@@ -33,7 +39,7 @@ enum status cm_listen(struct cm *cm, uint64_t service_id, const struct gid *addr
     listener->backlog = backlog == 0 ? BACKLOG_DEFAULT : backlog;
     listener->context = context;
     list_init(&listener->waiting);
-    list_append(&cm->listeners, &listener->node);
+    list_append(&cm->listeners[chain_of(service_id)], &listener->node);
     cm->listener_count++;
     *ret_listener = listener;
     return STATUS_OK;
@@ -64,7 +70,7 @@ void cm_unlisten(struct cm_listener *listener)
 struct cm_listener *cm_listener_find(const struct cm *cm, uint64_t service_id,
                                      const struct gid *address)
 {
-    LIST_FOR_EACH(node, &cm->listeners)
+    LIST_FOR_EACH(node, &cm->listeners[chain_of(service_id)])
     {
         struct cm_listener *listener = CONTAINER_OF(node, struct cm_listener, node);
         if (listener->service_id == service_id && addresses_meet(&listener->address, address)) {

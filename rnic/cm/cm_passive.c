@@ -7,10 +7,16 @@
 #define TARGET_ACK_DELAY 15u /* 4.096 us * 2^15 = 134 ms, as rxe says */
 
 /* A peer chooses how long its half-open connection lives, up to minutes; of so many at once, the
- * rest gets this: what a flood with false addresses holds, and sends to them, is bounded by it. */
+ * rest gets this: what a flood with false addresses holds is bounded by it. */
 #define HALF_OPEN_CALM    64u
 #define HALF_OPEN_RETRIES 3u
 #define HALF_OPEN_TRY_NS  UINT64_C(1000000000)
+
+/* Who is named as the sender of a request need not have sent it. It gets an answer to each, of
+ * about the same length; what we repeat by ourselves, to all such peers, is bounded. Who did send
+ * it and did not get the REP asks again. */
+#define REPEATS_MAX    256u
+#define REPEATS_PER_NS UINT64_C(1000000000)
 
 static void repeat_answer(struct cm_connection *connection, const struct arrival *arrival,
                           const struct cm_message *message)
@@ -184,6 +190,19 @@ void cm_data_arrived(struct cm_connection *connection, struct instant now)
     connection->cm->now = now;
     if (connection->state == CM_REP_SENT) {
         establish(connection, NULL);
+    }
+}
+
+void cm_passive_repeat(struct cm_connection *connection)
+{
+    struct cm *cm = connection->cm;
+    if (instant_elapsed_ns(cm->repeats_since, cm->now) >= REPEATS_PER_NS) {
+        cm->repeats_since = cm->now;
+        cm->repeats = 0;
+    }
+    if (cm->repeats < REPEATS_MAX) {
+        cm->repeats++;
+        cm_send_again(connection);
     }
 }
 

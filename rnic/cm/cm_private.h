@@ -102,9 +102,11 @@ struct cm_connection {
     struct cm_pending_event pending[CM_PENDING_MAX];
 };
 
+#define CM_LISTENER_CHAINS 512u
+
 struct cm_listener {
     struct cm *cm;
-    struct list_node node; /* in cm->listeners */
+    struct list_node node; /* in its chain of cm->listeners */
     uint64_t service_id;
     struct gid address; /* zero: any */
     uint32_t backlog, waiting_count;
@@ -123,6 +125,8 @@ struct cm {
     uint32_t connections_touched; /* those beyond have never been used */
     uint32_t connections_alive;
     uint32_t half_open; /* in CM_REP_SENT: nothing proves yet that their peers exist */
+    uint32_t repeats;   /* REPs to such peers that a timer has repeated since */
+    struct instant repeats_since;
     struct list unused;
     struct list
         rejected; /* REJ or SIDR_REP; may be taken back when there is no room: oldest first */
@@ -130,7 +134,7 @@ struct cm {
     struct map by_remote_id, by_remote_qpn, by_request_id;
     uint64_t hash_seed;
 
-    struct list listeners;
+    struct list listeners[CM_LISTENER_CHAINS]; /* by service id */
     uint32_t listener_count;
     struct list events; /* of struct cm_pending_event, oldest first */
     struct list unsent; /* of struct cm_connection */
@@ -200,6 +204,8 @@ void cm_active_give_up(struct cm_connection *connection);
 void cm_passive_receive_request(struct cm *cm, const struct arrival *arrival,
                                 const struct cm_message *message);
 void cm_passive_receive_ready(struct cm_connection *connection, const struct cm_message *message);
+/* A while without an RTU. */
+void cm_passive_repeat(struct cm_connection *connection);
 void cm_passive_give_up(struct cm_connection *connection);
 
 /* cm_close.c */

@@ -34,7 +34,7 @@ struct device {
     int index;
     struct management_handler *handler;
     bool full;
-    unsigned refused;
+    unsigned refused, sent;
 };
 
 struct host {
@@ -152,6 +152,7 @@ enum status device_send_management(struct device *device, const struct path *pat
     if (device->full) {
         return STATUS_FULL;
     }
+    device->sent++;
     struct cm_message message;
     assert_int_equal(cm_message_parse(mad, length, &message), STATUS_OK);
     char label[16];
