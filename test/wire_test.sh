@@ -139,10 +139,12 @@ case_narrow_way() { # the router's second link takes 1500 bytes; the hosts think
     on "$r" ip link set reb mtu 1500
     for gid in 0 1; do
         write_bw -m 1024 -s 65536 -n 50 -x $gid || fail "narrow way, GID $gid" "1024 fits, and fails"
-        write_bw -m 4096 -s 65536 -n 50 -x $gid && fail "narrow way, GID $gid" "4096 does not fit, and passes"
+        WEIR_STRICT=1 write_bw -m 4096 -s 65536 -n 50 -x $gid && fail "narrow way, GID $gid" "4096 does not fit, and passes"
         grep -q "Failed status 12: .* syndrom 0x5dc" "$work/a.out" || fail "narrow way, GID $gid" "the completion does not name 1500"
         grep -Eq "^# queue pair [0-9]+: packets to .*2 \(queue pair [0-9]+\) do not fit the way there: .*1 takes 1500 bytes. Path MTU 1024" \
             "$work/a.statistics" || fail "narrow way, GID $gid" "no words"
+        grep -q "path-mtu: queue pair [0-9]* failed since its packets are longer than the 1500 bytes" "$work/a.out" ||
+            fail "narrow way, GID $gid" "strict mode does not warn"
     done
     on "$r" ip link set reb mtu 9000
     echo "narrow way: $(grep '^# queue' "$work/a.statistics")"

@@ -139,6 +139,25 @@ static void test_arguments(void **state)
     assert_int_equal(errno, EINVAL);
 }
 
+/* Both said at once, as by Linux. */
+static void test_no_route(void **state)
+{
+    struct ends *ends = *state;
+    struct sockaddr_in6 other = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    struct sockaddr_in loopback = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in far = {.sin_family = AF_INET, .sin_addr = {htonl(0xcb007101)}};
+    struct rdma_cm_id *id;
+    assert_int_equal(rdma_create_id(ends->channel, &id, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_bind_addr(id, (struct sockaddr *)&loopback), 0);
+    errno = 0;
+    assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&other, 1000), -1);
+    assert_int_equal(errno, EINVAL);
+    errno = 0; /* nothing leads from there */
+    assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&far, 1000), -1);
+    assert_int_equal(errno, ENETUNREACH);
+    assert_int_equal(rdma_destroy_id(id), 0);
+}
+
 static void test_channel_does_not_block(void **state)
 {
     struct ends *ends = *state;
@@ -520,6 +539,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_ENDS(test_arguments),
+        WITH_ENDS(test_no_route),
         WITH_ENDS(test_channel_does_not_block),
         WITH_ENDS(test_ports_are_taken_once),
         WITH_ENDS(test_both_families_on_one_port),

@@ -221,10 +221,12 @@ PUBLIC int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *source,
             return result;
         }
     }
+    if (ibv->route.addr.src_addr.sa_family != target->sa_family) {
+        return cma_error(EINVAL);
+    }
     enum status status = find_route(id, target, &remote_port);
-    if (status != STATUS_OK) {
-        int result = cma_event_local(id, RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH);
-        return result != 0 ? result : cma_complete(id);
+    if (status != STATUS_OK) { /* said at once, as Linux does, and not by an event */
+        return status == STATUS_NOT_FOUND ? cma_error(ENETUNREACH) : cma_status(status);
     }
     cma_set_addresses(id, port_of(&ibv->route.addr.src_addr), remote_port);
     cma_attach(id);

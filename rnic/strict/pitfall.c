@@ -56,6 +56,10 @@ static const struct {
                              "or for a message from a peer that has seen its own."},
     [PITFALL_MEMLOCK] = {"memlock", "Raise the limit (ulimit -l, LimitMEMLOCK=, --ulimit "
                                     "memlock=-1) or register less at a time."},
+    [PITFALL_PATH_MTU] = {"path-mtu", "Give the queue pair a smaller path_mtu (IBV_MTU_1024 does "
+                                      "for Ethernet's 1500), or raise the MTU of every interface "
+                                      "and switch on the way to 4200: an adapter's packets vanish "
+                                      "there without a word."},
     [PITFALL_LIMIT] = {"limit", "Ask ibv_query_device for the limits of the adapter."},
 };
 

@@ -24,6 +24,7 @@ enum pitfall {
     PITFALL_UNACKED_EVENT,   /* an event not acknowledged before its object is destroyed */
     PITFALL_WRITE_ORDER,     /* written bytes read before anything said that they are all there */
     PITFALL_MEMLOCK,         /* more memory registered than may be locked */
+    PITFALL_PATH_MTU,        /* packets longer than the way to the peer takes */
     PITFALL_LIMIT,           /* more asked for than the adapter of the profile has */
     PITFALL_COUNT,
 };

@@ -260,6 +260,12 @@ void strict_polled(const struct completion *completion)
     if (completion->kind >= COMPLETED_RECEIVE && completion->status == COMPLETION_SUCCESS) {
         return;
     }
+    if (completion->status == COMPLETION_RETRY_EXCEEDED && completion->detail != 0) {
+        pitfall_warn(PITFALL_PATH_MTU, NULL, "polled at",
+                     "queue pair %u failed since its packets are longer than the %u bytes that the "
+                     "way to its peer takes",
+                     completion->qpn.value, completion->detail);
+    }
     pthread_mutex_lock(&queues.lock);
     struct sends *sends = *find(completion->qpn.value);
     if (sends != NULL && completion->status != COMPLETION_SUCCESS) {

@@ -37,7 +37,7 @@ static void climb(struct rate *rate)
     }
 }
 
-/* What the clock has done to a limited rate. Climbing ends above NO_LIMIT, after a hundred rounds
+/* What the clock has done to a limited rate. Climbing ends above NO_LIMIT, after two hundred rounds
  * at most. */
 static void age(struct rate *rate, struct instant now)
 {
@@ -85,14 +85,20 @@ void rate_sent(struct rate *rate, struct instant now, uint32_t bytes)
     }
 }
 
+/* Of the span that is not over: what was measured before it may have been silence. */
+static uint64_t under_way(const struct rate *rate, struct instant now)
+{
+    uint64_t span_ns = at_least(SPAN_NS, instant_elapsed_ns(rate->span_start, now));
+    return rate->span_bytes * MILLISECOND_NS / span_ns;
+}
+
 void rate_congested(struct rate *rate, struct instant now, uint64_t round_trip_ns)
 {
     if (rate->current != 0) {
         age(rate, now);
     }
     if (rate->current == 0) {
-        measure(rate, now);
-        rate->current = rate->measured;
+        rate->current = at_least(rate->measured, under_way(rate, now));
         rate->alpha = ALPHA_ONE;
     } else if (instant_elapsed_ns(rate->reduced, now) <
                at_least(RATE_REDUCE_NS, rate->feedback_ns)) {

@@ -73,6 +73,21 @@ static void closer_ones_are_one(void **state)
     assert_true(rate.current < once);
 }
 
+/* A burst after silence: it is the burst that is halved, not the silence. */
+static void silence_before_is_not_measured(void **state)
+{
+    (void)state;
+    struct rate rate;
+    start(&rate);
+    now = instant_after(now, 1000000000);
+    for (int i = 0; i < 32; i++) {
+        rate_sent(&rate, now, PACKET);
+        now = instant_after(now, 4000);
+    }
+    rate_congested(&rate, now, 0);
+    assert_in_range(rate.current, 32 * PACKET * 5 / 2, 32 * PACKET * 8);
+}
+
 static void without_more_it_comes_back(void **state)
 {
     (void)state;
@@ -138,6 +153,7 @@ int main(void)
         cmocka_unit_test(the_first_halves_what_was_measured),
         cmocka_unit_test(what_leaves_is_the_rate),
         cmocka_unit_test(closer_ones_are_one),
+        cmocka_unit_test(silence_before_is_not_measured),
         cmocka_unit_test(without_more_it_comes_back),
         cmocka_unit_test(silence_lifts_it),
         cmocka_unit_test(it_never_stops),
