@@ -2,9 +2,10 @@
  *
  *   attack INTERFACE SERVER_PID SEED COUNT TRACE    as root of the peers' network namespace
  *   attack --print SEED TRACE NUMBER                the packet of that number of an earlier run
+ *   attack --flood INTERFACE SECONDS SEED           connection requests of many sources
  *
  * It waits while the server's receive queues are half full, so that most shots reach the engine
- * and not only the kernel's counter of lost datagrams. */
+ * and not only the kernel's counter of lost datagrams. A flood waits for nobody. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -104,6 +105,13 @@ static void let_it_read(const char *process)
     }
 }
 
+static void aim(const struct shot *shot, const uint8_t own[6], const uint8_t peer[6],
+                struct mmsghdr *message, struct iovec *place, unsigned at)
+{
+    *place = (struct iovec){frames[at], forge_frame(shot, own, peer, frames[at])};
+    *message = (struct mmsghdr){.msg_hdr = {.msg_iov = place, .msg_iovlen = 1}};
+}
+
 static void send_batch(int descriptor, struct mmsghdr *messages, unsigned count)
 {
     for (unsigned done = 0; done < count;) {
@@ -140,9 +148,7 @@ static void attack(const char *interface, const char *process, uint64_t seed, ui
         for (; batch < BATCH && number < count; batch++, number++) {
             forge(seed, number, &scene, &shot);
             sent[shot.kind]++;
-            places[batch] =
-                (struct iovec){frames[batch], forge_frame(&shot, own, peer, frames[batch])};
-            messages[batch].msg_hdr = (struct msghdr){.msg_iov = &places[batch], .msg_iovlen = 1};
+            aim(&shot, own, peer, &messages[batch], &places[batch], batch);
         }
         send_batch(descriptor, messages, batch);
         if (number / BATCH % 4 == 0) {
@@ -150,6 +156,35 @@ static void attack(const char *interface, const char *process, uint64_t seed, ui
         }
     }
     close(trace);
+    close(descriptor);
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void flood(const char *interface, uint64_t seconds, uint64_t seed)
+{
+    static struct shot shot;
+    struct mmsghdr messages[BATCH];
+    struct iovec places[BATCH];
+    uint8_t own[6], peer[6] = {0};
+    int descriptor = open_packets(interface, own);
+    while ((peer[0] | peer[1] | peer[2] | peer[3] | peer[4] | peer[5]) == 0) {
+        listen_in(descriptor, own, peer);
+    }
+    uint64_t end = now_ms() + seconds * 1000, number = 0;
+    while (now_ms() < end) {
+        for (unsigned batch = 0; batch < BATCH; batch++, number++) {
+            forge_kind(seed, number, &scene, SHOT_REQUEST, &shot);
+            aim(&shot, own, peer, &messages[batch], &places[batch], batch);
+        }
+        send_batch(descriptor, messages, BATCH);
+    }
+    sent[SHOT_REQUEST] = number;
     close(descriptor);
 }
 
@@ -195,8 +230,14 @@ int main(int count, char **arguments)
         print(strtoull(arguments[2], NULL, 10), arguments[3], strtoull(arguments[4], NULL, 10));
         return 0;
     }
+    if (count == 5 && strcmp(arguments[1], "--flood") == 0) {
+        flood(arguments[2], strtoull(arguments[3], NULL, 10), strtoull(arguments[4], NULL, 10));
+        report();
+        return 0;
+    }
     if (count != 6) {
-        fputs("usage: attack INTERFACE SERVER_PID SEED COUNT TRACE | --print SEED TRACE NUMBER\n",
+        fputs("usage: attack INTERFACE SERVER_PID SEED COUNT TRACE | --print SEED TRACE NUMBER |"
+              " --flood INTERFACE SECONDS SEED\n",
               stderr);
         return 2;
     }

@@ -510,10 +510,30 @@ static void (*const shooters[SHOT_KINDS])(struct forger *) = {
     [SHOT_ADDRESS] = shoot_address,
 };
 
+static struct forger begin(uint64_t seed, uint64_t number, const struct scene *scene,
+                           struct shot *shot)
+{
+    struct forger forger = {.scene = scene, .shot = shot};
+    random_seed(&forger.random, seed ^ (number + 1) * UINT64_C(0x9e3779b97f4a7c15));
+    return forger;
+}
+
+static void shoot(struct forger *forger, enum shot_kind kind)
+{
+    struct shot *shot = forger->shot;
+    shot->kind = kind;
+    shot->port = ROCE_UDP_PORT;
+    shot->identification = one_in(forger, 16) ? (uint16_t)any(forger) : 0;
+    shot->length = 0;
+    forger->source_port = (uint16_t)(49152 + below(forger, 16384));
+    shot->path = from_anywhere(forger);
+    shot->path.source_port = forger->source_port;
+    shooters[kind](forger);
+}
+
 void forge(uint64_t seed, uint64_t number, const struct scene *scene, struct shot *ret_shot)
 {
-    struct forger forger = {.scene = scene, .shot = ret_shot};
-    random_seed(&forger.random, seed ^ (number + 1) * UINT64_C(0x9e3779b97f4a7c15));
+    struct forger forger = begin(seed, number, scene, ret_shot);
     uint32_t sum = 0, kind = 0;
     for (uint32_t i = 0; i < SHOT_KINDS; i++) {
         sum += weights[i];
@@ -521,12 +541,12 @@ void forge(uint64_t seed, uint64_t number, const struct scene *scene, struct sho
     for (uint32_t left = below(&forger, sum); left >= weights[kind]; kind++) {
         left -= weights[kind];
     }
-    ret_shot->kind = (enum shot_kind)kind;
-    ret_shot->port = ROCE_UDP_PORT;
-    ret_shot->identification = one_in(&forger, 16) ? (uint16_t)any(&forger) : 0;
-    ret_shot->length = 0;
-    forger.source_port = (uint16_t)(49152 + below(&forger, 16384));
-    ret_shot->path = from_anywhere(&forger);
-    ret_shot->path.source_port = forger.source_port;
-    shooters[kind](&forger);
+    shoot(&forger, (enum shot_kind)kind);
+}
+
+void forge_kind(uint64_t seed, uint64_t number, const struct scene *scene, enum shot_kind kind,
+                struct shot *ret_shot)
+{
+    struct forger forger = begin(seed, number, scene, ret_shot);
+    shoot(&forger, kind);
 }

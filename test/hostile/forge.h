@@ -81,6 +81,9 @@ struct shot {
 };
 
 void forge(uint64_t seed, uint64_t number, const struct scene *scene, struct shot *ret_shot);
+/* The same, all of one kind. */
+void forge_kind(uint64_t seed, uint64_t number, const struct scene *scene, enum shot_kind kind,
+                struct shot *ret_shot);
 /* Ethernet, IP and UDP around it; returns the frame's length. */
 uint32_t forge_frame(const struct shot *shot, const uint8_t from[6], const uint8_t to[6],
                      uint8_t ret_frame[FRAME_MAX]);

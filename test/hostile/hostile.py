@@ -21,6 +21,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 GROWTH_MAX = 96 << 20  # resident bytes, once everybody is connected; sanitizers keep freed memory
 GROWTH_SANITIZED = 640 << 20
+FLOOD_S = 5
+CONNECT_MAX_MS = 20000  # of an honest client, while requests flood in; REQs that are lost are repeated after 4 s
 
 
 def fail(text):
@@ -130,6 +132,31 @@ def outside_world():
         ip -6 route add default via fd78::2""", shell=True)
 
 
+def flood(programs, environment, seed):
+    """Connection requests of many sources, as fast as they can be sent: the honest get in. How many."""
+    attack = subprocess.Popen(["far", programs / "hostile_attack", "--flood", INTERFACE, str(FLOOD_S), str(seed)],
+                              stdout=subprocess.PIPE, text=True)
+    visitor = subprocess.Popen(["far", programs / "hostile_client", "visitor"], env=environment,
+                               stdout=subprocess.PIPE, text=True)
+    wait_for(visitor, "client: ready")
+    shots = attack.communicate()[0]
+    visitor.send_signal(signal.SIGTERM)
+    said = visitor.communicate(timeout=200)[0]
+    print(said, end="")
+    if attack.returncode != 0:
+        fail(f"the flood ended with {attack.returncode}")
+    if visitor.returncode != 0:
+        fail(f"who comes during a flood was wronged: status {visitor.returncode}")
+        return 0
+    words = said.splitlines()[-1].split()
+    requests, connections, slowest = int(shots.splitlines()[-1].split()[1]), int(words[1]), int(words[-2])
+    print(f"flood: {requests / FLOOD_S:.0f} requests/s for {FLOOD_S} s; an honest client connected {connections} times"
+          f" meanwhile, at the slowest in {slowest} ms")
+    if slowest > CONNECT_MAX_MS:
+        fail(f"an honest client had to wait {slowest} ms")
+    return requests
+
+
 def run(build, packets, seed, folder):
     programs = build / "test" / "hostile"
     outside_world()
@@ -157,6 +184,7 @@ def run(build, packets, seed, folder):
     print(shots, end="")
     if attack.returncode != 0:
         fail(f"the attacker ended with {attack.returncode}")
+    flooded = flood(programs, environment, seed) if server.poll() is None else 0
     quiet = time.monotonic() + 30
     while server.poll() is None and sockets(server.pid)[0] > 0 and time.monotonic() < quiet:
         time.sleep(0.1)
@@ -173,7 +201,7 @@ def run(build, packets, seed, folder):
     print(server.communicate(timeout=200)[0], end="")
     if server.returncode != 0:
         fail(f"the server ended with {server.returncode}")
-    to_port = int(shots.splitlines()[-1].split()[1])
+    to_port = int(shots.splitlines()[-1].split()[1]) + flooded
     account(to_port, statistics(folder / "client.statistics"),
             statistics(folder / "server.statistics"), lost, kernel)
     sanitized = b"__asan_init" in (programs / "hostile_server").read_bytes()
