@@ -529,11 +529,15 @@ enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_
     uint32_t sent = 0;
     bool requests = qp->requests_first;
     enum step step = transmit_phase(qp, now, requests, burst, &sent);
+    bool answered = !requests && sent > 0;
     if (step == STEP_IDLE) {
         requests = !requests;
+        uint32_t before = sent;
         step = sent < burst ? transmit_phase(qp, now, requests, burst, &sent) : STEP_SENT;
+        answered |= !requests && sent > before;
     }
-    qp->requests_first = step != STEP_IDLE && !requests;
+    /* Where the rate lets one packet pass at a time, a turn is that packet. */
+    qp->requests_first = (step != STEP_IDLE && !requests) || (answered && qp->rate.current != 0);
     check_drained(qp);
     *ret_sent = sent;
     return step;

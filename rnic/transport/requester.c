@@ -188,10 +188,15 @@ static uint32_t window_packets(const struct qp *qp)
 }
 
 /* Whether the packet at the cursor asks for an acknowledgement: at the end of a message, when the
- * window closes, and at least each quarter of a window. */
+ * window closes, at least each quarter of a window, and each two milliseconds of a limited rate, or
+ * the silence before a slow message's end would look like a loss. */
 static bool asks_acknowledgement(const struct qp *qp, bool last)
 {
     uint32_t window = window_packets(qp);
+    uint64_t unrequested = (qp->requester.unrequested + UINT64_C(1)) << qp->mtu_shift;
+    if (qp->rate.current != 0 && unrequested >= 2 * qp->rate.current) {
+        return true;
+    }
     return last || requester_in_flight(&qp->requester) + 1 >= window ||
            qp->requester.unrequested + 1 >= window / 4;
 }

@@ -116,6 +116,29 @@ static void a_stranger_is_not_heard(void **state)
     assert_int_equal(count(&s.a, COUNTER_CNP_HANDLED), 1);
 }
 
+/* While long responses leave at a limited rate, our own messages get their half of it, and are
+ * answered before anybody takes them for lost. */
+static void responses_do_not_starve_messages(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_rule(&s, "A>B WRITE_ONLY", FATE_MARKED, 1);
+    write_from(&s.a, 1, 64); /* to the floor of the rate: a packet in 62 us */
+    scenario_run_for(&s, 20);
+    struct work work = {.kind = WORK_READ, .id = 1, .length = 16384};
+    assert_int_equal(scenario_post(&s.b, work), STATUS_OK);
+    scenario_run_for(&s, 20);
+    forget_trace(&s);
+    write_from(&s.a, 2, 2000);
+    scenario_run_for(&s, 2500);
+    assert_non_null(strstr(s.text, "A send 2 success\n"));
+    assert_null(strstr(s.text, "B send 1 success\n"));
+    scenario_run(&s);
+    assert_non_null(strstr(s.text, "B send 1 success\n"));
+    assert_int_equal(count(&s.a, COUNTER_RETRANSMITTED_PACKETS), 0);
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
+}
+
 /* What left unmarkable was not marked: who says so lies. */
 static void a_notice_of_what_cannot_be_marked_is_forged(void **state)
 {
@@ -398,6 +421,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_answer_in_a_while, start, stop),
         cmocka_unit_test_setup_teardown(marked_responses_are_answered_too, start, stop),
         cmocka_unit_test_setup_teardown(a_stranger_is_not_heard, start, stop),
+        cmocka_unit_test_setup_teardown(responses_do_not_starve_messages, start, stop),
         cmocka_unit_test_setup_teardown(a_notice_of_what_cannot_be_marked_is_forged, start, stop),
         cmocka_unit_test_setup_teardown(a_forged_mark_is_not_answered, start, stop),
         cmocka_unit_test(the_queue_stays_short_where_marks_are_heard),
