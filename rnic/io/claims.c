@@ -51,12 +51,19 @@ static void set_kind(struct registry_claim *claim, enum claim_state kind)
     atomic_store(&claim->state, serial << KIND_BITS | (uint32_t)kind);
 }
 
+static uint16_t tag_of(uint64_t service_id)
+{
+    return (uint16_t)(service_id * UINT64_C(0x9e3779b97f4a7c15) >> 48);
+}
+
 /* Locked, in a free entry. Part by part, since somebody may read: none moves before the store that
  * made it free, as none of the loads below moves behind the last. */
-static void write_claim(struct registry_claim *claim, uint32_t slot,
+static void write_claim(struct registry_file *file, struct registry_claim *claim, uint32_t slot,
                         const struct registry_name *name)
 {
     const uint8_t *address = name->address.bytes;
+    __atomic_store_n(&file->claim_tags[claim - file->claims], tag_of(name->service_id),
+                     __ATOMIC_RELEASE);
     __atomic_store_n(&claim->slot, slot, __ATOMIC_RELEASE);
     __atomic_store_n(&claim->name.service_id, name->service_id, __ATOMIC_RELEASE);
     __atomic_store_n(&claim->name.scope, name->scope, __ATOMIC_RELEASE);
@@ -179,7 +186,7 @@ static enum status claim_locked(struct registry *registry, const struct registry
         return STATUS_FULL;
     }
     set_kind(claim, CLAIM_FREE);
-    write_claim(claim, registry->slot, name);
+    write_claim(registry->file, claim, registry->slot, name);
     claim->reuse = reuse;
     set_kind(claim, CLAIM_BOUND);
     *ret_claim = (uint32_t)(claim - registry->file->claims);
@@ -298,9 +305,13 @@ uint32_t registry_find_listener(const struct registry *registry, uint64_t servic
         .scope = REGISTRY_EXACT,
         .address = *address,
     };
-    uint32_t found = REGISTRY_NO_SLOT;
+    uint32_t found = REGISTRY_NO_SLOT, end = claim_end(registry);
+    uint16_t tag = tag_of(service_id);
     uint64_t best = 0;
-    for (uint32_t i = 0; i < claim_end(registry); i++) {
+    for (uint32_t i = 0; i < end; i++) {
+        if (__atomic_load_n(&registry->file->claim_tags[i], __ATOMIC_RELAXED) != tag) {
+            continue;
+        }
         const struct registry_claim *entry = &registry->file->claims[i];
         struct claim_view claim;
         if (__atomic_load_n(&entry->name.service_id, __ATOMIC_RELAXED) != service_id ||

@@ -17,7 +17,7 @@
 #include "rnic/io/udp.h"
 
 #define REGISTRY_MAGIC   UINT64_C(0x5765697252656731) /* "WeirReg1" */
-#define REGISTRY_VERSION 5u
+#define REGISTRY_VERSION 6u
 #define REGISTRY_CLAIMS  4096u
 #define REGISTRY_DOMAINS 1024u
 #define REGISTRY_COOKIE  16u
@@ -86,6 +86,8 @@ struct registry_file {
     uint32_t claim_end; /* no claim at or above it has ever been made */
     struct registry_group groups[UDP_FAMILY_COUNT];
     struct registry_slot slots[REGISTRY_SLOTS];
+    uint16_t
+        claim_tags[REGISTRY_CLAIMS]; /* what their service ids come to: looked at for each REQ */
     struct registry_claim claims[REGISTRY_CLAIMS];
     struct registry_domain domains[REGISTRY_DOMAINS];
 };
