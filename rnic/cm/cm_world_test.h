@@ -425,6 +425,18 @@ static inline void inject(struct world *world, int from, const struct cm_message
     world_take_events(world);
 }
 
+static inline struct cm_message request_of(uint32_t id, uint32_t qpn)
+{
+    return (struct cm_message){.kind = CM_MESSAGE_REQ,
+                               .local_id = id,
+                               .transaction = id,
+                               .service_id = SERVICE,
+                               .local_qpn = {qpn},
+                               .path_mtu = 3,
+                               .local_response_timeout = RESPONSE_19,
+                               .path = {.local = world_gid(0), .remote = world_gid(1)}};
+}
+
 static inline void forget_trace(struct world *world)
 {
     world->trace_length = 0;
