@@ -1,10 +1,14 @@
 #include "rnic/io/handoff.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <linux/sockios.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -16,8 +20,9 @@
 #define WAKE_MAGIC     0x57616b65u /* a datagram of nothing else */
 #define RECEIVE_BUDGET 16u
 #define BYTES_MAX      65536u
-#define KEPT_MAX       512u
-#define KEPT_BYTES_MAX (4u << 20)
+#define KEPT_MAX       256u       /* for one slot, */
+#define KEPT_BYTES_MAX (1u << 20) /* likewise; */
+#define ALL_BYTES_MAX  (8u << 20) /* and for all */
 #define KEPT_NS        50000000u  /* then the peer does not run at all */
 #define GONE_NS        500000000u /* who is found gone comes back with another slot, or much later */
 
@@ -42,38 +47,59 @@ struct handoff_header {
 struct kept {
     struct kept *next;
     struct instant since;
-    uint32_t slot;
     uint32_t length; /* of the bytes behind this struct */
     struct handoff_header header;
 };
 
-struct handoff {
-    int descriptor;
-    int waker; /* only for wake-ups: what waits at others never leaves it without room */
-    uint32_t slot;
-    struct handoff_relay_receiver *relay_receiver;
+/* What waits for one slot, oldest first. */
+struct waiting {
     struct kept *first, **last;
-    uint32_t kept_count;
+    uint32_t count, bytes;
+    bool is_stopped; /* the last that waited did so in vain: nothing waits longer than a flush */
+    struct instant gone; /* when a message of the relay found no process there */
+};
+
+struct handoff {
+    const struct registry *registry;
+    int descriptor, sender;
+    struct handoff_relay_receiver *relay_receiver;
     size_t kept_bytes;
-    uint8_t cookie[REGISTRY_COOKIE];
-    struct instant gone[REGISTRY_SLOTS]; /* when a request of the relay found no process there */
+    uint64_t waits[REGISTRY_SLOTS / 64]; /* slots for which something does */
+    struct waiting waiting[REGISTRY_SLOTS];
     struct handoff_counters counters;
     uint8_t bytes[BYTES_MAX];
 };
 
-/* "\0weir-COOKIE-SLOT"; returns the length of the address. */
-static socklen_t make_name(const uint8_t *cookie, uint32_t slot, struct sockaddr_un *ret_name)
+/* "\0weir-SECRET"; returns the length of the address. */
+static socklen_t make_name(uint64_t secret, struct sockaddr_un *ret_name)
 {
     char *text = ret_name->sun_path + 1;
-    size_t room = sizeof ret_name->sun_path - 1;
     memset(ret_name, 0, sizeof *ret_name);
     ret_name->sun_family = AF_UNIX;
-    size_t length = (size_t)snprintf(text, room, "weir-");
-    for (uint32_t i = 0; i < REGISTRY_COOKIE; i++) {
-        length += (size_t)snprintf(text + length, room - length, "%02x", cookie[i]);
+    int length = snprintf(text, sizeof ret_name->sun_path - 1, "weir-%016" PRIx64, secret);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+/* Which name a slot has stands in the registry, which other users cannot read, and is drawn anew by
+ * each holder: nobody can take it before its holder has. */
+static enum status bind_name(struct handoff *handoff)
+{
+    uint64_t secret = 0;
+    struct sockaddr_un name;
+    if (getrandom(&secret, sizeof secret, 0) != (ssize_t)sizeof secret || secret == 0) {
+        return STATUS_NO_MEMORY;
     }
-    length += (size_t)snprintf(text + length, room - length, "-%u", slot);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+    socklen_t length = make_name(secret, &name);
+    if (bind(handoff->descriptor, (struct sockaddr *)&name, length) != 0) {
+        return STATUS_NO_MEMORY;
+    }
+    atomic_store(&handoff->registry->file->slots[handoff->registry->slot].handoff_name, secret);
+    return STATUS_OK;
+}
+
+static int open_socket(void)
+{
+    return raw_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
 enum status handoff_create(const struct registry *registry, struct handoff **ret_handoff)
@@ -82,64 +108,113 @@ enum status handoff_create(const struct registry *registry, struct handoff **ret
     if (handoff == NULL) {
         return STATUS_NO_MEMORY;
     }
-    handoff->last = &handoff->first;
-    handoff->slot = registry->slot;
-    memcpy(handoff->cookie, registry->file->cookie, sizeof handoff->cookie);
-    handoff->descriptor = raw_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    handoff->waker = raw_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int on = 1, buffer = 4 << 20;
-    struct sockaddr_un name;
-    socklen_t length = make_name(handoff->cookie, registry->slot, &name);
-    if (handoff->descriptor < 0 || handoff->waker < 0 ||
-        setsockopt(handoff->descriptor, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
-        bind(handoff->descriptor, (struct sockaddr *)&name, length) != 0) {
-        enum status status =
-            handoff->descriptor >= 0 && errno == EADDRINUSE ? STATUS_IN_USE : STATUS_NO_MEMORY;
-        handoff_destroy(handoff);
-        return status;
+    for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
+        handoff->waiting[i].last = &handoff->waiting[i].first;
     }
-    int result = setsockopt(handoff->descriptor, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
-    (void)result; /* the default does, with more drops */
+    handoff->registry = registry;
+    handoff->descriptor = open_socket();
+    handoff->sender = open_socket();
+    int on = 1;
+    if (handoff->descriptor < 0 || handoff->sender < 0 ||
+        setsockopt(handoff->descriptor, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+        bind_name(handoff) != STATUS_OK) {
+        handoff_destroy(handoff);
+        return STATUS_NO_MEMORY;
+    }
     *ret_handoff = handoff;
     return STATUS_OK;
 }
 
-static void forget(struct handoff *handoff, struct kept **place)
+static void forget_first(struct handoff *handoff, uint32_t slot)
 {
-    struct kept *kept = *place;
-    *place = kept->next;
-    if (handoff->last == &kept->next) {
-        handoff->last = place;
+    struct waiting *waiting = &handoff->waiting[slot];
+    struct kept *kept = waiting->first;
+    waiting->first = kept->next;
+    if (waiting->first == NULL) {
+        waiting->last = &waiting->first;
+        handoff->waits[slot / 64] &= ~(UINT64_C(1) << slot % 64);
     }
-    handoff->kept_count--;
+    waiting->count--;
+    waiting->bytes -= kept->length;
     handoff->kept_bytes -= kept->length;
     free(kept);
 }
 
+static void close_one(int *descriptor)
+{
+    if (*descriptor >= 0) {
+        close(*descriptor);
+        *descriptor = -1;
+    }
+}
+
 void handoff_abandon(struct handoff *handoff)
 {
-    if (handoff->descriptor >= 0) {
-        close(handoff->descriptor);
-        handoff->descriptor = -1;
-    }
-    if (handoff->waker >= 0) {
-        close(handoff->waker);
-        handoff->waker = -1;
-    }
+    close_one(&handoff->descriptor);
+    close_one(&handoff->sender);
 }
 
 void handoff_destroy(struct handoff *handoff)
 {
-    if (handoff != NULL) {
-        handoff_abandon(handoff);
-        while (handoff->first != NULL) {
-            forget(handoff, &handoff->first);
-        }
-        free(handoff);
+    if (handoff == NULL) {
+        return;
     }
+    handoff_abandon(handoff);
+    for (uint32_t slot = 0; slot < REGISTRY_SLOTS; slot++) {
+        while (handoff->waiting[slot].first != NULL) {
+            forget_first(handoff, slot);
+        }
+    }
+    free(handoff);
+}
+
+/* Datagrams that a stopped process does not read count against the socket that sent them, until it
+ * can send to nobody. They stay where they are when it is closed, as many as the kernel lets each
+ * receiver have; another goes on. True: try again. */
+static bool renew_sender(struct handoff *handoff)
+{
+    int unread = 0, most = 0;
+    socklen_t size = sizeof most;
+    if (ioctl(handoff->sender, SIOCOUTQ, &unread) != 0 ||
+        getsockopt(handoff->sender, SOL_SOCKET, SO_SNDBUF, &most, &size) != 0 ||
+        unread + 1 < most) {
+        return false;
+    }
+    int sender = open_socket();
+    if (sender < 0) {
+        return false;
+    }
+    close(handoff->sender);
+    handoff->sender = sender;
+    return true;
 }
 
 /* FULL: no room in the peer's queue now. CLOSED: no peer. */
+static enum status send_message(struct handoff *handoff, uint32_t slot, struct iovec *places,
+                                uint32_t count)
+{
+    uint64_t secret = atomic_load(&handoff->registry->file->slots[slot].handoff_name);
+    struct sockaddr_un name;
+    struct msghdr message = {
+        .msg_name = &name,
+        .msg_namelen = make_name(secret, &name),
+        .msg_iov = places,
+        .msg_iovlen = count,
+    };
+    if (secret == 0) {
+        return STATUS_CLOSED;
+    }
+    do {
+        if (sendmsg(handoff->sender, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+            return STATUS_OK;
+        }
+        if (errno == ECONNREFUSED || errno == ENOENT) {
+            return STATUS_CLOSED;
+        }
+    } while (renew_sender(handoff));
+    return STATUS_FULL;
+}
+
 static enum status try_send(struct handoff *handoff, uint32_t slot,
                             const struct handoff_header *header, const uint8_t *bytes,
                             uint32_t length)
@@ -148,39 +223,37 @@ static enum status try_send(struct handoff *handoff, uint32_t slot,
         {(void *)header, sizeof *header},
         {(void *)bytes, length},
     };
-    struct sockaddr_un name;
-    struct msghdr message = {
-        .msg_name = &name,
-        .msg_namelen = make_name(handoff->cookie, slot, &name),
-        .msg_iov = places,
-        .msg_iovlen = 2,
-    };
-    if (sendmsg(handoff->descriptor, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+    enum status status = send_message(handoff, slot, places, 2);
+    if (status == STATUS_OK) {
+        handoff->waiting[slot].is_stopped = false;
         handoff->counters.packets_sent += header->kind == HANDOFF_PACKETS;
         handoff->counters.relayed += header->kind == HANDOFF_RELAYED;
-        return STATUS_OK;
     }
-    return errno == ECONNREFUSED || errno == ENOENT ? STATUS_CLOSED : STATUS_FULL;
+    return status;
 }
 
 static bool keep(struct handoff *handoff, struct instant now, uint32_t slot,
                  const struct handoff_header *header, const uint8_t *bytes, uint32_t length)
 {
-    if (handoff->kept_count == KEPT_MAX || handoff->kept_bytes >= KEPT_BYTES_MAX) {
+    struct waiting *waiting = &handoff->waiting[slot];
+    if (waiting->count == KEPT_MAX || waiting->bytes + length > KEPT_BYTES_MAX ||
+        handoff->kept_bytes + length > ALL_BYTES_MAX) {
         return false;
     }
     struct kept *kept = malloc(sizeof *kept + length);
     if (kept == NULL) {
         return false;
     }
-    *kept = (struct kept){.since = now, .slot = slot, .length = length, .header = *header};
+    *kept = (struct kept){.since = now, .length = length, .header = *header};
     if (length > 0) {
         memcpy(kept + 1, bytes, length);
     }
-    *handoff->last = kept;
-    handoff->last = &kept->next;
-    handoff->kept_count++;
-    handoff->kept_bytes += kept->length;
+    *waiting->last = kept;
+    waiting->last = &kept->next;
+    waiting->count++;
+    waiting->bytes += length;
+    handoff->kept_bytes += length;
+    handoff->waits[slot / 64] |= UINT64_C(1) << slot % 64;
     return true;
 }
 
@@ -190,7 +263,7 @@ enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t s
     struct handoff_header header = {
         .magic = HANDOFF_MAGIC,
         .kind = HANDOFF_PACKETS,
-        .from = handoff->slot,
+        .from = handoff->registry->slot,
         .family = datagrams->family,
         .segment = datagrams->segment,
         .first_place = datagrams->first_place,
@@ -198,7 +271,7 @@ enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t s
     };
     /* Behind those that wait, for the order. */
     enum status status = STATUS_FULL;
-    if (handoff->first == NULL) {
+    if (handoff->waiting[slot].first == NULL) {
         status = try_send(handoff, slot, &header, datagrams->bytes, datagrams->length);
     }
     if (status == STATUS_OK) {
@@ -220,10 +293,10 @@ enum status handoff_send_relayed(struct handoff *handoff, struct instant now, ui
     struct handoff_header header = {
         .magic = HANDOFF_MAGIC,
         .kind = HANDOFF_RELAYED,
-        .from = handoff->slot,
+        .from = handoff->registry->slot,
         .message = *message,
     };
-    struct instant gone = handoff->gone[slot];
+    struct instant gone = handoff->waiting[slot].gone;
     if (gone.ns != 0 && instant_elapsed_ns(gone, now) < GONE_NS) {
         return STATUS_CLOSED;
     }
@@ -236,38 +309,43 @@ enum status handoff_send_relayed(struct handoff *handoff, struct instant now, ui
 void handoff_wake(struct handoff *handoff, uint32_t slot)
 {
     uint32_t magic = WAKE_MAGIC;
-    struct sockaddr_un name;
-    socklen_t length = make_name(handoff->cookie, slot, &name);
-    ssize_t sent = sendto(handoff->waker, &magic, sizeof magic, MSG_DONTWAIT | MSG_NOSIGNAL,
-                          (struct sockaddr *)&name, length);
-    (void)sent; /* where its queue is full it does not sleep */
+    struct iovec place = {&magic, sizeof magic};
+    enum status status = send_message(handoff, slot, &place, 1);
+    (void)status; /* where its queue is full it does not sleep */
 }
 
-/* In order for each slot; who has no room keeps nobody else waiting. */
-bool handoff_flush(struct handoff *handoff, struct instant now)
+/* In order. */
+static void flush_slot(struct handoff *handoff, struct instant now, uint32_t slot)
 {
-    uint64_t full[REGISTRY_SLOTS / 64] = {0};
-    struct kept **place = &handoff->first;
-    while (*place != NULL) {
-        const struct kept *kept = *place;
-        uint64_t bit = UINT64_C(1) << kept->slot % 64, *word = &full[kept->slot / 64];
-        enum status status = STATUS_FULL;
-        if ((*word & bit) == 0) {
-            status = try_send(handoff, kept->slot, &kept->header, (const uint8_t *)(kept + 1),
-                              kept->length);
-        }
-        if (status == STATUS_FULL && instant_elapsed_ns(kept->since, now) < KEPT_NS) {
-            *word |= bit;
-            place = &(*place)->next;
-            continue;
+    struct waiting *waiting = &handoff->waiting[slot];
+    while (waiting->first != NULL) {
+        const struct kept *kept = waiting->first;
+        enum status status =
+            try_send(handoff, slot, &kept->header, (const uint8_t *)(kept + 1), kept->length);
+        if (status == STATUS_FULL && !waiting->is_stopped) {
+            if (instant_elapsed_ns(kept->since, now) < KEPT_NS) {
+                return;
+            }
+            waiting->is_stopped = true;
         }
         if (status == STATUS_CLOSED && kept->header.kind == HANDOFF_RELAYED) {
-            handoff->gone[kept->slot] = now;
+            waiting->gone = now;
         }
         handoff->counters.dropped += status != STATUS_OK;
-        forget(handoff, place);
+        forget_first(handoff, slot);
     }
-    return handoff->first == NULL;
+}
+
+bool handoff_flush(struct handoff *handoff, struct instant now)
+{
+    uint64_t left = 0;
+    for (uint32_t i = 0; i < REGISTRY_SLOTS / 64; i++) {
+        for (uint64_t slots = handoff->waits[i]; slots != 0; slots &= slots - 1) {
+            flush_slot(handoff, now, i * 64 + (uint32_t)__builtin_ctzll(slots));
+        }
+        left |= handoff->waits[i];
+    }
+    return left == 0;
 }
 
 static bool is_same_user(struct msghdr *message)

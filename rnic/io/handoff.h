@@ -2,7 +2,8 @@
  * reached the wrong one, and what targets of XRC and their deputies have to say (relays.h). Only
  * processes of the same user are heard. The kernel lets few datagrams wait there, so what does not
  * fit is kept for a while and tried again; then it is dropped: to the transport that is a loss on
- * the wire. */
+ * the wire. A process that is stopped keeps nobody else waiting: each slot has a queue of its own,
+ * and after the first that waited in vain nothing waits for it until it has read something. */
 #ifndef WEIR_IO_HANDOFF_H
 #define WEIR_IO_HANDOFF_H
 

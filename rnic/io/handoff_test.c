@@ -139,23 +139,6 @@ static void test_full_receiver_keeps_nobody_else_waiting(void **state)
     assert_int_equal(handoff_counters(handoff)->dropped, 0);
 }
 
-/* What waits at one process counts against our socket's buffer, which is small on some hosts. */
-static void test_full_socket_does_not_lose_wake_ups(void **state)
-{
-    struct fixture *fixture = *state;
-    struct handoff *handoff = fixture->ends[0].handoff;
-    int least = 1;
-    uint64_t number = 0;
-    assert_int_equal(
-        setsockopt(handoff_descriptor(handoff), SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
-    do {
-        assert_int_equal(tell(fixture, 1, ++number), STATUS_OK);
-    } while (handoff_flush(handoff, clock_now()));
-    handoff_wake(handoff, registry_slot(fixture->ends[2].registry));
-    listen_to_all(fixture, 2);
-    assert_int_equal(handoff_counters(fixture->ends[2].handoff)->wake_ups, 1);
-}
-
 static void test_what_waits_too_long_is_dropped(void **state)
 {
     struct fixture *fixture = *state;
@@ -179,6 +162,81 @@ static void test_dead_receiver_is_told_of(void **state)
     assert_true(handoff_flush(fixture->ends[0].handoff, clock_now()));
     assert_int_equal(tell(fixture, 1, 2), STATUS_CLOSED);
     assert_int_equal(tell(fixture, 2, 1), STATUS_OK);
+}
+
+static enum status pass_on(struct fixture *fixture, uint32_t to)
+{
+    static const uint8_t bytes[60000];
+    struct udp_datagrams datagrams = {.bytes = bytes, .length = sizeof bytes, .segment = 4096};
+    return handoff_send(fixture->ends[0].handoff, clock_now(),
+                        registry_slot(fixture->ends[to].registry), &datagrams);
+}
+
+/* Neither by what waits here, nor by what lies in the kernel. */
+static void test_stopped_receiver_delays_nobody(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct handoff_counters *counters = handoff_counters(fixture->ends[0].handoff);
+    while (counters->delayed < 3) {
+        assert_int_equal(pass_on(fixture, 1), STATUS_OK);
+    }
+    handoff_wake(fixture->ends[0].handoff, registry_slot(fixture->ends[2].registry));
+    listen_to_all(fixture, 2);
+    assert_int_equal(handoff_counters(fixture->ends[2].handoff)->wake_ups, 1);
+    uint64_t sent = counters->packets_sent;
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_int_equal(pass_on(fixture, 2), STATUS_OK);
+    }
+    assert_int_equal(counters->packets_sent, sent + 5);
+    assert_int_equal(counters->delayed, 3);
+    listen_to_all(fixture, 2);
+    assert_int_equal(fixture->packet_count, 5);
+}
+
+/* Who has kept one message waiting in vain gets what there is room for at once, until it reads. */
+static void test_stopped_receiver_costs_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    struct handoff *handoff = fixture->ends[0].handoff;
+    uint64_t number = 0;
+    struct instant now = clock_now();
+    do {
+        assert_int_equal(tell(fixture, 1, ++number), STATUS_OK);
+    } while (handoff_flush(handoff, now));
+    assert_true(handoff_flush(handoff, instant_after(clock_now(), UINT64_C(1000000000))));
+    assert_int_equal(tell(fixture, 1, ++number), STATUS_OK);
+    assert_true(handoff_flush(handoff, now));
+    assert_int_equal(handoff_counters(handoff)->dropped, 2);
+    listen_to_all(fixture, 1);
+    assert_int_equal(fixture->ends[1].heard, number - 2);
+    assert_int_equal(tell(fixture, 1, ++number), STATUS_OK);
+    assert_true(handoff_flush(handoff, now));
+    listen_to_all(fixture, 1);
+    assert_int_equal(fixture->ends[1].heard, number - 2);
+    assert_int_equal(fixture->ends[1].latest, number);
+}
+
+/* Of another user, too: names are to be seen in /proc/net/unix. */
+static void test_former_name_is_nobodys(void **state)
+{
+    struct fixture *fixture = *state;
+    struct end *end = &fixture->ends[1];
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t length = sizeof name;
+    uint8_t bytes[16];
+    assert_int_equal(
+        getsockname(handoff_descriptor(end->handoff), (struct sockaddr *)&name, &length), 0);
+    handoff_destroy(end->handoff);
+    int squatter = socket(AF_UNIX, SOCK_DGRAM, 0);
+    assert_int_equal(bind(squatter, (struct sockaddr *)&name, length), 0);
+    assert_int_equal(handoff_create(end->registry, &end->handoff), STATUS_OK);
+    handoff_set_relay_receiver(end->handoff, &end->receiver);
+    assert_int_equal(tell(fixture, 1, 1), STATUS_OK);
+    assert_true(handoff_flush(fixture->ends[0].handoff, clock_now()));
+    assert_true(recv(squatter, bytes, sizeof bytes, MSG_DONTWAIT) < 0);
+    listen_to_all(fixture, 1);
+    assert_int_equal(end->heard, 1);
+    close(squatter);
 }
 
 /* To end 1, from a socket of nobody's. */
@@ -211,9 +269,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_message_arrives_whole),
         TEST(test_full_receiver_keeps_nobody_else_waiting),
-        TEST(test_full_socket_does_not_lose_wake_ups),
         TEST(test_what_waits_too_long_is_dropped),
         TEST(test_dead_receiver_is_told_of),
+        TEST(test_stopped_receiver_delays_nobody),
+        TEST(test_stopped_receiver_costs_nothing),
+        TEST(test_former_name_is_nobodys),
         TEST(test_malformed_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

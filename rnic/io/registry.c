@@ -110,8 +110,7 @@ static bool initialize(struct registry_file *file, const struct era *era)
 {
     uint32_t first;
     memset(file, 0, sizeof *file);
-    if (getrandom(file->cookie, sizeof file->cookie, 0) != (ssize_t)sizeof file->cookie ||
-        getrandom(&first, sizeof first, 0) != (ssize_t)sizeof first) {
+    if (getrandom(&first, sizeof first, 0) != (ssize_t)sizeof first) {
         return false;
     }
     file->next_slot = first % REGISTRY_SLOTS;
@@ -210,6 +209,7 @@ static void forget_slot(struct registry *registry, uint32_t slot)
         registry_group_remove(&registry->file->groups[i], slot);
     }
     atomic_store(&entry->inbox, 0);
+    atomic_store(&entry->handoff_name, 0);
     atomic_store(&entry->watches, 0);
     atomic_store(&entry->heir, 0);
     atomic_store(&entry->estate, atomic_load(&entry->will_end) > 0);

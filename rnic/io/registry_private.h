@@ -20,7 +20,6 @@
 #define REGISTRY_VERSION 6u
 #define REGISTRY_CLAIMS  4096u
 #define REGISTRY_DOMAINS 1024u
-#define REGISTRY_COOKIE  16u
 #define REGISTRY_NAME    256u /* bytes of a path */
 
 #define WILLS_PER_SLOT REGISTRY_QPNS_PER_SLOT /* more connections than queue pairs are not kept */
@@ -58,6 +57,7 @@ struct registry_slot {
     _Atomic uint64_t inbox;         /* the incarnation of its inbox; 0: it has none */
     _Atomic uint32_t inbox_process; /* see struct registry_inbox */
     _Atomic int32_t inbox_descriptor;
+    _Atomic uint64_t handoff_name; /* see handoff.c; 0: it has no local socket */
 };
 
 /* Slots whose sockets share the port, in the kernel's order as far as we know it. */
@@ -77,10 +77,9 @@ struct registry_head {
 
 struct registry_file {
     struct registry_head head;
-    char boot_id[40];                /* the kernel's name of its run, and of the namespace in it: */
-    uint64_t namespace_cookie;       /* from before a reboot nothing counts */
-    _Atomic uint64_t searched_ns;    /* when all slots were last searched for dead processes */
-    uint8_t cookie[REGISTRY_COOKIE]; /* random: part of the abstract socket names */
+    char boot_id[40];             /* the kernel's name of its run, and of the namespace in it: */
+    uint64_t namespace_cookie;    /* from before a reboot nothing counts */
+    _Atomic uint64_t searched_ns; /* when all slots were last searched for dead processes */
     uint32_t next_slot;
     uint64_t next_stamp;
     uint32_t claim_end; /* no claim at or above it has ever been made */

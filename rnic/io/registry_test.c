@@ -273,7 +273,7 @@ static void garbage_is_not_followed(void **state)
     end(start_holder(state, 7300, &slot));
     int file = open(((struct fixture *)*state)->path, O_RDWR);
     uint8_t garbage[4096];
-    size_t from = offsetof(struct registry_file, cookie), to = sizeof(struct registry_file);
+    size_t from = offsetof(struct registry_file, next_slot), to = sizeof(struct registry_file);
     memset(garbage, 0xa5, sizeof garbage);
     for (size_t at = from; at < to; at += sizeof garbage) {
         size_t length = to - at < sizeof garbage ? to - at : sizeof garbage;
