@@ -18,12 +18,12 @@ static void destroy(struct deputies *deputies, struct qp *qp)
     qp_destroy(qp);
 }
 
-static struct qp *find_idle(const struct deputies *deputies)
+static struct qp *find_forgettable(const struct deputies *deputies)
 {
     uint32_t cursor = 0, number;
     void *value;
     while (map_next(&deputies->by_number, &cursor, &number, &value)) {
-        if (deputy_is_idle(value)) {
+        if (deputy_is_forgettable(value)) {
             return value;
         }
     }
@@ -48,10 +48,10 @@ static struct qp *create(struct deputies *deputies, struct environment *environm
     struct map *map = &deputies->by_number;
     struct qp_init init = {
         .service = SERVICE_XRC, .xrc_domain = message->domain, .is_deputy = true};
-    struct qp *idle = map->count < map->capacity ? NULL : find_idle(deputies);
+    struct qp *former = map->count < map->capacity ? NULL : find_forgettable(deputies);
     struct qp *qp;
-    if (idle != NULL) {
-        destroy(deputies, idle);
+    if (former != NULL) {
+        destroy(deputies, former);
     }
     if (map->count == map->capacity ||
         qp_create(environment, &init, message->target, &qp) != STATUS_OK) {
@@ -69,22 +69,6 @@ static bool is_sound(const struct relay_message *message, const struct packet *p
            xrc_domain_is_shared(message->domain) && message->path_mtu >= PATH_MTU_256 &&
            message->path_mtu <= PATH_MTU_4096 && message->destination.value <= PSN_MASK &&
            message->expected.value <= PSN_MASK;
-}
-
-/* No memory for a deputy. */
-static void turn_away(struct environment *environment, uint32_t from,
-                      const struct relay_message *message, const struct packet *packet)
-{
-    struct relay_message answer = {
-        .kind = RELAY_ANSWER,
-        .target = message->target,
-        .life = message->life,
-        .repeats = message->repeats,
-        .psn = packet->psn,
-        .aeth_kind = AETH_NAK,
-        .aeth_value = NAK_REMOTE_OPERATION,
-    };
-    (void)environment->relay_link->send(environment->relay_link, from, &answer, NULL, 0);
 }
 
 void deputies_receive(struct deputies *deputies, struct environment *environment, uint32_t from,
@@ -109,8 +93,7 @@ void deputies_receive(struct deputies *deputies, struct environment *environment
         qp = create(deputies, environment, message);
     }
     if (qp == NULL) {
-        turn_away(environment, from, message, &packet);
-        return;
+        return; /* the target asks again, for RELAY_PATIENCE_NS */
     }
     environment->counters.values[COUNTER_BYTES_RECEIVED] += packet.payload_length;
     deputy_receive(qp, from, message, &packet);

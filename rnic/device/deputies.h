@@ -1,6 +1,6 @@
 /* The device's deputies (transport/deputy.h): found by their targets' numbers, made when the first
  * request for one comes, the only objects that a message makes. They end with their targets, with
- * their targets' processes, or, idle, when room is needed. */
+ * their targets' processes, or, long idle, when room is needed. */
 #ifndef WEIR_DEVICE_DEPUTIES_H
 #define WEIR_DEVICE_DEPUTIES_H
 

@@ -97,6 +97,7 @@ void deputy_receive(struct qp *qp, uint32_t from, const struct relay_message *me
     if (!deputy_is_of(qp, from, message->life)) {
         begin(qp, from, message);
     }
+    qp->deputy.heard = qp->environment->now;
     qp_schedule(qp);
     qp_set_deadline(qp, instant_after(qp->environment->now, LOOK_NS));
     if (qp_state_now(qp) == QP_ERROR) {
@@ -119,16 +120,22 @@ void deputy_receive(struct qp *qp, uint32_t from, const struct relay_message *me
     }
 }
 
-bool deputy_is_idle(struct qp *qp)
+static bool is_idle(struct qp *qp)
 {
     return qp->responder.inbound == INBOUND_NONE && !qp->responder.receive_taken &&
            replay_pending(&qp->responder.replay) == NULL;
 }
 
+bool deputy_is_forgettable(struct qp *qp)
+{
+    return is_idle(qp) &&
+           instant_elapsed_ns(qp->deputy.heard, qp->environment->now) >= 2 * RELAY_PATIENCE_NS;
+}
+
 bool deputy_expire(struct qp *qp)
 {
     struct relay_link *link = qp->environment->relay_link;
-    if (deputy_is_idle(qp)) {
+    if (is_idle(qp)) {
         return true;
     }
     qp_set_deadline(qp, instant_after(qp->environment->now, LOOK_NS));

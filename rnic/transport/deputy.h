@@ -12,8 +12,9 @@ void deputy_receive(struct qp *qp, uint32_t from, const struct relay_message *me
                     const struct packet *packet);
 /* Instead of the wire: an acknowledgement. */
 void deputy_acknowledge(struct qp *qp, const struct packet *packet);
-/* Nothing of it is under way: it may be forgotten without harm to anybody but who asks again. */
-bool deputy_is_idle(struct qp *qp);
+/* Nothing of it is under way, and for so long that its target has confirmation of all that was
+ * executed, or has failed: what it knows of duplicates is of no use any more. */
+bool deputy_is_forgettable(struct qp *qp);
 /* The process of the target, which is `life`'s. */
 bool deputy_is_of(const struct qp *qp, uint32_t process, uint64_t life);
 /* The timer: false: the target's process is dead while something is under way. */

@@ -24,7 +24,8 @@
 struct deputy {
     uint32_t principal; /* the target's process */
     uint64_t life;
-    uint32_t repeats; /* requests for a response again that have come */
+    struct instant heard; /* its latest request */
+    uint32_t repeats;     /* requests for a response again that have come */
 };
 
 struct qp {

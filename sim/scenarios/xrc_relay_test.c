@@ -102,6 +102,54 @@ static void what_finds_no_room_is_asked_for(void **state)
     stop();
 }
 
+/* A request of a target of C to D's queue: an empty WRITE. */
+static void crowd(uint32_t number)
+{
+    uint8_t bytes[PACKET_HEADER_MAX];
+    struct relay_message message = {
+        .kind = RELAY_REQUEST,
+        .path_mtu = PATH_MTU_256,
+        .access = ACCESS,
+        .target = {number},
+        .expected = psn_make(FIRST_PSN),
+        .life = number,
+        .domain = common,
+        .path = network_path(2, 0, false, 50000),
+    };
+    struct packet packet = {.opcode = OPCODE(SERVICE_XRC, FORM_WRITE_ONLY),
+                            .pkey = PKEY_DEFAULT,
+                            .destination = {number},
+                            .psn = psn_make(FIRST_PSN),
+                            .xrc_srq = w.nodes[3].shared.number};
+    uint32_t length = packet_build(&packet, bytes);
+    device_receive_relayed(w.nodes[3].host.device, w.simulator.now, 2, &message, bytes, length);
+}
+
+/* However many other targets its process serves meanwhile. */
+static void what_was_executed_is_remembered_until_it_is_confirmed(void **state)
+{
+    (void)state;
+    start_by_hand();
+    post_receive(&w.nodes[3]);
+    post_receive(&w.nodes[3]);
+    post_op(0, (struct op){.kind = WORK_SEND, .node = 3, .length = 200});
+    for (uint64_t ns = 100; w.neighbours.sent == 0 && ns < RUN_NS; ns += 100) {
+        run(ns); /* the clock stands where nothing happens */
+    }
+    w.neighbours.loss = 1000000; /* of answers */
+    run(1000000);
+    assert_int_equal(w.nodes[3].received, 1);
+    for (uint32_t i = 0; i < 2000; i++) {
+        crowd(0x3000 + i);
+    }
+    run(1000000);
+    w.neighbours.loss = 0;
+    run(RUN_NS);
+    judge(0, true);
+    assert_int_equal(w.nodes[3].received, 1);
+    stop();
+}
+
 static void receive_send(uint8_t form, uint32_t index, unsigned node)
 {
     const struct qp *target = w.lines[0].target;
@@ -348,6 +396,7 @@ int main(void)
         cmocka_unit_test(responses_keep_their_order),
         cmocka_unit_test(a_lost_response_is_made_again_before_what_follows),
         cmocka_unit_test(what_finds_no_room_is_asked_for),
+        cmocka_unit_test(what_was_executed_is_remembered_until_it_is_confirmed),
         cmocka_unit_test(a_message_within_a_message_is_refused),
         cmocka_unit_test(a_queue_of_another_domain_elsewhere_is_refused),
         cmocka_unit_test(a_key_of_another_process_is_refused_and_its_owner_told),
