@@ -167,7 +167,8 @@ static void look(struct burial *burial, struct instant now)
                             : INSTANT_NEVER;
 }
 
-/* One process's search does for all that were told of a death some time before it began. */
+/* One process's search does for all that were told of a death some time before it began. Who is not
+ * told of deaths takes each search for the telling of the next. */
 static void search(struct burial *burial, struct instant now)
 {
     struct instant searched = {atomic_load(&burial->registry->file->searched_ns)};
@@ -177,8 +178,11 @@ static void search(struct burial *burial, struct instant now)
         burial->search = instant_after(now, LOCKED_WAIT_NS);
         return;
     }
-    burial->search =
-        somebody_owes(burial->registry) ? instant_after(now, SEARCH_NS) : INSTANT_NEVER;
+    if (burial->descriptor < 0) {
+        burial->told = now;
+    }
+    bool goes_on = burial->descriptor < 0 || somebody_owes(burial->registry);
+    burial->search = goes_on ? instant_after(now, SEARCH_NS) : INSTANT_NEVER;
 }
 
 void burial_advance(struct burial *burial)

@@ -4,7 +4,8 @@
  * The kernel tells of each death, since it closes the registry's file for the dead. Each process is
  * answerable for the slots after its own, up to the next one that is told, too; so one acts for
  * each death, within milliseconds. A second later whoever comes first looks at all, for those whose
- * neighbour is stopped, or died with them. The next process to start buries all who died with
+ * neighbour is stopped, or died with them. Where the user has no inotify instance left, one of
+ * those who are not told looks each second. The next process to start buries all who died with
  * nobody left. What an heir had begun when it died falls to its own heir.
  *
  * On the background thread, without the engine's lock. */

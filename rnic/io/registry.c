@@ -30,11 +30,12 @@
 
 void registry_path(char ret_path[REGISTRY_PATH_MAX])
 {
-    struct stat namespace, folder;
+    struct stat namespace;
     if (stat("/proc/self/ns/net", &namespace) != 0) {
         namespace.st_ino = 0;
     }
-    const char *where = stat("/dev/shm", &folder) == 0 ? "/dev/shm" : "/tmp";
+    bool has_shm = faccessat(AT_FDCWD, "/dev/shm", W_OK | X_OK, AT_EACCESS) == 0;
+    const char *where = has_shm ? "/dev/shm" : "/tmp";
     int length = snprintf(ret_path, REGISTRY_PATH_MAX, "%s/weir-%u-%llu", where,
                           (unsigned)geteuid(), (unsigned long long)namespace.st_ino);
     struct gid bound[2];
@@ -315,8 +316,7 @@ static enum status find_file(struct registry *registry, const char *path)
     return status;
 }
 
-/* Locked. The last process that had it may have removed it while we waited for the lock. */
-static bool is_removed(int descriptor)
+bool registry_is_removed(int descriptor)
 {
     struct stat facts;
     return fstat(descriptor, &facts) == 0 && facts.st_nlink == 0;
@@ -331,7 +331,7 @@ static enum status find_and_lock(struct registry *registry, const char *path)
             return status;
         }
         status = registry_lock_file(registry->descriptor);
-        if (status == STATUS_OK && !is_removed(registry->descriptor)) {
+        if (status == STATUS_OK && !registry_is_removed(registry->descriptor)) {
             return STATUS_OK;
         }
         close(registry->descriptor);
@@ -399,7 +399,7 @@ static void disinherit(struct registry *registry)
 }
 
 /* Locked, our slot given back. Whoever has opened the file waits for the lock, and looks at it
- * again (is_removed). */
+ * again (registry_is_removed). */
 static void remove_if_last(struct registry *registry)
 {
     struct stat ours, there;

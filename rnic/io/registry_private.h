@@ -124,6 +124,8 @@ void registry_unlock(struct registry *registry);
 
 /* DENIED: something else lies there than a file of ours, of mode 0600. */
 enum status registry_open_file(const char *path, int flags, int *ret_descriptor) MUST_USE;
+/* Locked. The last process that had it may have removed it while we waited for the lock. */
+bool registry_is_removed(int descriptor);
 /* Any slot's holder. */
 bool registry_anybody_lives(int descriptor);
 /* Says the truth, by a system call. */

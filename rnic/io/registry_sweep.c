@@ -20,7 +20,7 @@ static void remove_if_left(const char *path, uint32_t age_s)
         return;
     }
     if (registry_lock_bytes(descriptor, F_OFD_SETLK, F_WRLCK, 0, 1, &lock) == 0 &&
-        !registry_anybody_lives(descriptor)) {
+        !registry_is_removed(descriptor) && !registry_anybody_lives(descriptor)) {
         unlink(path);
     }
     close(descriptor);

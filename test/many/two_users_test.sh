@@ -18,6 +18,7 @@ setpriv --reuid 4001 --regid 4001 --clear-groups test -x "$build/test/many" ||
 ip link set lo up || skip "no network namespace"
 ip addr add 10.79.0.1/32 dev lo
 ip addr add 10.79.0.2/32 dev lo
+ip addr add 10.79.0.3/32 dev lo
 work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT
 failed=0
@@ -76,7 +77,11 @@ user 4002 env WEIR_BIND=10.79.0.9 "$build/test/many" 7802 wrong </dev/null >"$wo
 expect "an address of nobody's is said" grep -q "an address that this host does not have" "$work/wrong"
 user 4002 env WEIR_BIND=eth0 "$build/test/many" 7802 wrong </dev/null >"$work/wrong" 2>&1
 expect "so is what is no address" grep -q "WEIR_BIND does not read like" "$work/wrong"
+
+unshare --mount sh -c 'mount -t tmpfs -o ro none /dev/shm && exec "$@"' sh env WEIR_BIND=10.79.0.3 \
+    LD_LIBRARY_PATH="$build/dropin" "$build/test/many" 7803 unwritable </dev/null >"$work/unwritable" 2>&1
+expect "a /dev/shm that cannot be written to is done without" grep -q listening "$work/unwritable"
 kill $(pgrep -u 4001,4002 many)
 wait
-rm -f /dev/shm/weir-400[12]-"$(stat -Lc %i /proc/self/ns/net)"-*
+rm -f /dev/shm/weir-400[12]-"$(stat -Lc %i /proc/self/ns/net)"-* /tmp/weir-0-"$(stat -Lc %i /proc/self/ns/net)"-*
 exit $failed
