@@ -81,6 +81,8 @@ struct instant device_next_deadline(const struct device *device);
 
 /* Any thread: this queue pair has new work. True if the doorbell was not already rung. */
 bool device_ring(struct device *device, struct qp *qp);
+/* This queue pair has new work, says who holds the device anyway; device_advance comes next. */
+void device_look(struct device *device, struct qp *qp);
 /* Any thread: a doorbell was rung that no device_advance has seen. */
 bool device_has_doorbell(const struct device *device);
 

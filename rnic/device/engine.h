@@ -12,12 +12,13 @@
 struct device;
 struct cm;
 struct engine;
+struct qp;
 
 struct engine_operations {
     void (*lock)(struct engine *engine);
     void (*unlock)(struct engine *engine);
     void (*drive)(struct engine *engine);
-    void (*kick)(struct engine *engine);
+    void (*kick)(struct engine *engine, struct qp *qp);
     void (*about_to_sleep)(struct engine *engine);
     struct instant (*now)(struct engine *engine);
 };
@@ -46,11 +47,11 @@ static inline void engine_drive(struct engine *engine)
     engine->operations->drive(engine);
 }
 
-/* Work was posted and its doorbell rung: it is on its way when this returns, or the thread that
- * holds the engine sends it before it lets go. Never blocks. */
-static inline void engine_kick(struct engine *engine)
+/* Work was posted to the queue pair: it is on its way when this returns, or the thread that holds
+ * the engine sends it before it lets go. Never blocks. */
+static inline void engine_kick(struct engine *engine, struct qp *qp)
 {
-    engine->operations->kick(engine);
+    engine->operations->kick(engine, qp);
 }
 
 /* The caller armed a queue, or will block on a channel: the background thread takes over now. */

@@ -4,12 +4,22 @@
  * no room towards its peer, and goes to the end. Management comes first, it is rare and short. */
 #include "rnic/base/container.h"
 #include "rnic/device/device_private.h"
+#include "rnic/transport/qp_state.h"
 
 #define BURST_PACKETS 16u
 
 bool device_ring(struct device *device, struct qp *qp)
 {
     return doorbell_ring(&device->doorbell, &qp->doorbell);
+}
+
+void device_look(struct device *device, struct qp *qp)
+{
+    if (qp_state_sends(qp_state_now(qp))) {
+        qp_schedule(qp);
+    } else {
+        (void)device_ring(device, qp); /* to be flushed, if anything, at the time of the advance */
+    }
 }
 
 bool device_has_doorbell(const struct device *device)

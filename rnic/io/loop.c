@@ -85,7 +85,7 @@ static struct instant next_deadline(struct loop *loop, struct instant now)
 struct instant loop_turn(struct loop *loop, bool with_receive)
 {
     struct instant now = clock_now();
-    atomic_fetch_add_explicit(&loop->counters.turns, 1, memory_order_relaxed);
+    loop_count(&loop->counters.turns);
     if (atomic_load_explicit(&loop->has_errors, memory_order_relaxed)) {
         atomic_store(&loop->has_errors, false);
         udp_take_errors(loop->steering.udp, UDP_IPV4);
@@ -155,12 +155,12 @@ static void engine_unlock_operation(struct engine *engine)
 /* Mutex held. */
 static void note_driven(struct loop *loop, struct instant now)
 {
-    struct instant before = {atomic_load(&loop->driven_ns)};
+    struct instant before = {atomic_load_explicit(&loop->driven_ns, memory_order_relaxed)};
     bool gap = instant_elapsed_ns(before, now) > LOOP_POLLING_GAP_NS;
     if (gap || atomic_load(&loop->polling_since_ns) == 0) {
         atomic_store(&loop->polling_since_ns, now.ns);
     }
-    atomic_store(&loop->driven_ns, now.ns);
+    atomic_store_explicit(&loop->driven_ns, now.ns, memory_order_relaxed); /* orders nothing */
 }
 
 static void engine_drive_operation(struct engine *engine)
@@ -175,11 +175,19 @@ static void engine_drive_operation(struct engine *engine)
     loop_after_unlock(loop, deadline);
 }
 
-static void engine_kick_operation(struct engine *engine)
+/* Who finds the engine free needs no doorbell. */
+static void engine_kick_operation(struct engine *engine, struct qp *qp)
 {
     struct loop *loop = loop_of(engine);
-    atomic_thread_fence(memory_order_seq_cst);
-    if (loop_try_lock(loop)) {
+    bool locked = loop_try_lock(loop);
+    if (locked) {
+        device_look(engine->device, qp);
+    } else {
+        (void)device_ring(engine->device, qp);
+        atomic_thread_fence(memory_order_seq_cst);
+        locked = loop_try_lock(loop); /* it may have been let go before we rang */
+    }
+    if (locked) {
         turn_and_unlock(loop);
     }
 }

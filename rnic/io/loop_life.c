@@ -342,6 +342,10 @@ static void do_nothing(struct engine *engine)
 {
 }
 
+static void kick_nothing(struct engine *engine, struct qp *qp)
+{
+}
+
 static struct instant dead_now(struct engine *engine)
 {
     return clock_now();
@@ -352,7 +356,7 @@ static const struct engine_operations dead_operations = {
     .lock = do_nothing,
     .unlock = do_nothing,
     .drive = do_nothing,
-    .kick = do_nothing,
+    .kick = kick_nothing,
     .about_to_sleep = do_nothing,
     .now = dead_now,
 };

@@ -31,6 +31,13 @@ struct loop_counters {
     _Atomic uint64_t thread_signals; /* it was woken for a deadline or by about_to_sleep */
 };
 
+/* Mutex held: nobody else writes, so no atomic addition is needed. */
+static inline void loop_count(_Atomic uint64_t *counter)
+{
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + 1, memory_order_relaxed);
+}
+
 struct loop {
     struct engine engine;
     uint32_t users; /* under the house's mutex in loop_life.c */

@@ -182,8 +182,7 @@ static void post(struct end *end, enum work_kind kind, uint32_t length,
         request.remote_key = peer->key;
     }
     assert_int_equal(qp_post_send(end->qp, &request), STATUS_OK);
-    device_ring(end->engine->device, end->qp);
-    engine_kick(end->engine);
+    engine_kick(end->engine, end->qp);
 }
 
 static void post_receive(struct end *end)

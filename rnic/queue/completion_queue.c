@@ -177,6 +177,12 @@ uint32_t completion_queue_poll(struct completion_queue *queue, uint32_t count,
     return taken;
 }
 
+bool completion_queue_is_empty(const struct completion_queue *queue)
+{
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    return head == atomic_load_explicit(&queue->tail, memory_order_seq_cst);
+}
+
 void completion_queue_arm(struct completion_queue *queue, bool solicited_only)
 {
     if (!solicited_only) {

@@ -41,6 +41,8 @@ bool completion_queue_push(struct completion_queue *queue, const struct completi
 /* Application side: takes up to `count`; returns how many. */
 uint32_t completion_queue_poll(struct completion_queue *queue, uint32_t count,
                                struct completion *ret_completions);
+/* Any thread; as good as a poll that finds nothing. */
+bool completion_queue_is_empty(const struct completion_queue *queue);
 /* Arming for any completion overrides an earlier arming for solicited ones only. */
 void completion_queue_arm(struct completion_queue *queue, bool solicited_only);
 uint32_t completion_queue_depth(const struct completion_queue *queue);

@@ -49,7 +49,6 @@ static void accept_there(uint8_t reads)
             requested = event.parameters.starting_psn;
             assert_int_equal(cm_accept(event.connection, engine_now(peer), &parameters), STATUS_OK);
             engine_unlock(peer);
-            engine_kick(peer);
             return;
         }
         engine_unlock(peer);

@@ -235,11 +235,14 @@ PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
     return 0;
 }
 
-/* Takes up to `count` records that are there now. */
+/* Takes up to `count` records that are there now. Who finds none has taken no lock. */
 static int take(struct soft_cq *cq, int count, struct ibv_wc *ret_completions)
 {
     struct completion batch[POLL_BATCH];
     int taken = 0;
+    if (completion_queue_is_empty(cq->queue)) {
+        return 0;
+    }
     pthread_mutex_lock(&cq->lock);
     while (taken < count) {
         uint32_t wanted = (uint32_t)(count - taken);
@@ -262,12 +265,10 @@ static int take(struct soft_cq *cq, int count, struct ibv_wc *ret_completions)
 int cq_poll(struct ibv_cq *ibv, int count, struct ibv_wc *ret_completions)
 {
     struct soft_cq *cq = soft_cq(ibv);
-    int taken = take(cq, count, ret_completions);
-    if (taken == 0 && count > 0) {
+    if (count > 0 && completion_queue_is_empty(cq->queue)) {
         engine_drive(cq->engine);
-        taken = take(cq, count, ret_completions);
     }
-    return taken;
+    return take(cq, count, ret_completions);
 }
 
 int cq_arm(struct ibv_cq *ibv, int solicited_only)

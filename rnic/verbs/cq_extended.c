@@ -53,14 +53,11 @@ static int start_poll(struct ibv_cq_ex *extended, struct ibv_poll_cq_attr *attri
     if (attributes->comp_mask != 0) {
         return EINVAL;
     }
+    if (completion_queue_is_empty(cq->queue)) {
+        engine_drive(cq->engine);
+    }
     lock(cq);
     int result = poll_one(cq);
-    if (result != 0) {
-        unlock(cq);
-        engine_drive(cq->engine);
-        lock(cq);
-        result = poll_one(cq);
-    }
     if (result != 0) {
         unlock(cq);
     }

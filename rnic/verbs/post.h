@@ -4,11 +4,10 @@
 
 #include "rnic/verbs/objects.h"
 
-/* Work lies in the send queue: tells the device and lets the engine send. */
+/* Work lies in the send queue: tells the engine. */
 static inline void post_ring(struct soft_qp *qp)
 {
-    device_ring(qp->engine->device, qp->qp);
-    engine_kick(qp->engine);
+    engine_kick(qp->engine, qp->qp);
 }
 
 /* How many sends can be posted now; in strict mode no more than an adapter would take. */
