@@ -512,12 +512,28 @@ static enum step transmit_answer(struct qp *qp, struct instant now)
     return may_answer(qp) ? answer_transmit(qp, now) : STEP_IDLE;
 }
 
+/* Whether there may be something to send, for most turns have only one of the two to do. */
+static bool may_have_some(const struct qp *qp, bool requests)
+{
+    if (requests) {
+        bool reliable = service_is_reliable(qp->service);
+        uint64_t next = reliable ? qp->requester.position : send_queue_head(qp->sends);
+        return next != send_queue_tail(qp->sends);
+    }
+    const struct responder *responder = &qp->responder;
+    return responder->acknowledge.owed != OWED_NOTHING ||
+           replay_may_be_pending(&responder->replay) || qp->notice.owed || qp->relay != NULL;
+}
+
 /* Answers, or requests, until there are none, the sink is full or the burst is over. */
 static enum step transmit_phase(struct qp *qp, struct instant now, bool requests, uint32_t burst,
                                 uint32_t *sent)
 {
     enum step step = STEP_SENT;
     while (*sent < burst && step == STEP_SENT) {
+        if (!may_have_some(qp, requests)) {
+            return STEP_IDLE;
+        }
         step = requests ? transmit_request(qp, now) : transmit_answer(qp, now);
         *sent += step == STEP_SENT;
     }

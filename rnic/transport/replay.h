@@ -60,6 +60,11 @@ void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t 
 void replay_sent(struct replay_entry *entry);
 /* `psn`, or where responses end just there, the PSN before the first of them. */
 struct psn replay_before(const struct replay *replay, struct psn psn);
+/* False: replay_pending finds none. */
+static inline bool replay_may_be_pending(const struct replay *replay)
+{
+    return replay->turn != replay->added;
+}
 /* The entry whose response is to be sent next; NULL if none is. */
 struct replay_entry *replay_pending(struct replay *replay);
 

@@ -81,7 +81,9 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count)
     if (was_behind && qp_state_now(qp) != QP_ERROR) {
         requester_go_back(qp); /* what was to be repeated has been answered in the meantime */
     }
-    qp_schedule(qp);
+    if (requester->position != send_queue_tail(qp->sends)) {
+        qp_schedule(qp); /* a window or a fence may have opened */
+    }
 }
 
 void requester_settle(struct qp *qp)
