@@ -122,6 +122,8 @@ static void create(struct end *end, int index)
                          &end->key));
     must(completion_queue_create(heap, SENDS, NULL, &end->sends));
     must(completion_queue_create(heap, RECEIVES, NULL, &end->receives));
+    completion_queue_never_arm(end->sends); /* as libibverbs does where there is no channel */
+    completion_queue_never_arm(end->receives);
     must(device_create_qp(end->device,
                           &(struct qp_init){.service = SERVICE_RC,
                                             .domain = end->domain,

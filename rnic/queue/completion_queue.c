@@ -33,6 +33,7 @@ struct completion_queue {
     uint32_t capacity;
     uint32_t users;
     bool ignore_overrun;
+    bool never_armed;    /* so the order of tail and `armed` does not matter */
     uint32_t moderation; /* completions per event */
     uint32_t held;       /* matching ones since the last event: the engine's */
 
@@ -133,9 +134,22 @@ void completion_queue_announce(struct completion_queue *queue)
     }
 }
 
+void completion_queue_never_arm(struct completion_queue *queue)
+{
+    queue->never_armed = true;
+}
+
 void completion_queue_ignore_overrun(struct completion_queue *queue)
 {
     queue->ignore_overrun = true;
+}
+
+static bool has_room(struct completion_queue *queue, uint64_t tail)
+{
+    if (tail - queue->head_seen >= queue->capacity) {
+        queue->head_seen = atomic_load_explicit(&queue->head, memory_order_acquire);
+    }
+    return tail - queue->head_seen < queue->capacity;
 }
 
 bool completion_queue_push(struct completion_queue *queue, const struct completion *completion,
@@ -145,13 +159,14 @@ bool completion_queue_push(struct completion_queue *queue, const struct completi
     if (atomic_load_explicit(&queue->overrun, memory_order_relaxed)) {
         return false;
     }
-    if (tail - queue->head_seen >= queue->capacity) {
-        queue->head_seen = atomic_load_explicit(&queue->head, memory_order_acquire);
-        if (tail - queue->head_seen >= queue->capacity) {
-            return refuse_overrun(queue);
-        }
+    if (!has_room(queue, tail)) {
+        return refuse_overrun(queue);
     }
     queue->records[tail & queue->mask] = *completion;
+    if (queue->never_armed) {
+        atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
+        return true;
+    }
     atomic_store_explicit(&queue->tail, tail + 1, memory_order_seq_cst);
 
     uint32_t armed = atomic_load_explicit(&queue->armed, memory_order_seq_cst);
@@ -185,6 +200,9 @@ bool completion_queue_is_empty(const struct completion_queue *queue)
 
 void completion_queue_arm(struct completion_queue *queue, bool solicited_only)
 {
+    if (queue->never_armed) {
+        return;
+    }
     if (!solicited_only) {
         atomic_store_explicit(&queue->armed, ARMED_ANY, memory_order_seq_cst);
         return;

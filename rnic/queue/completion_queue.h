@@ -57,6 +57,10 @@ enum status completion_queue_resize(struct completion_queue *queue, uint32_t cap
 enum status completion_queue_resize_into(struct completion_queue *queue, uint32_t capacity,
                                          void **records) MUST_USE;
 
+/* Nobody can hear of events, so arming does nothing and pushing is cheaper. Before the first push.
+ */
+void completion_queue_never_arm(struct completion_queue *queue);
+
 /* Moderation: an armed queue is announced by the completion that makes `count`, or when the period
  * that began with the first is over. At most 1: each at once. Engine's lock. */
 void completion_queue_moderate(struct completion_queue *queue, uint32_t count);

@@ -293,10 +293,28 @@ static void no_event_is_lost(void **state)
     sem_destroy(&sleeper.due);
 }
 
+static void never_armed(void **state)
+{
+    struct watcher watcher;
+    struct completion_queue *queue = create(&watcher, 4);
+    struct completion got;
+    completion_queue_never_arm(queue);
+    completion_queue_arm(queue, false);
+    assert_true(completion_queue_is_empty(queue));
+    assert_true(push(queue, 7, true));
+    assert_int_equal(watcher.completed, 0);
+    assert_false(completion_queue_is_empty(queue));
+    assert_int_equal(completion_queue_poll(queue, 1, &got), 1);
+    assert_int_equal(got.id, 7);
+    assert_true(completion_queue_is_empty(queue));
+    completion_queue_destroy(queue);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_capacity_and_overrun),
+        cmocka_unit_test(never_armed),
         cmocka_unit_test(arming),
         cmocka_unit_test(moderation_announces_by_count_or_when_told),
         cmocka_unit_test(ignored_overrun_loses_the_newest),

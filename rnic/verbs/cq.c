@@ -76,6 +76,9 @@ static struct soft_cq *create(struct ibv_context *context,
         free(cq);
         return errno_null(status);
     }
+    if (attributes->channel == NULL) {
+        completion_queue_never_arm(cq->queue);
+    }
     pd_hold(parent);
     cq->parent = parent;
     cq->alarm.expire = period_is_over;
