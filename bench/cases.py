@@ -1,0 +1,160 @@
+"""What is measured: ours, the peers', and the machine's limits. Each case is a name, the link it runs on, a unit, and a
+function of a stage that returns one number.
+
+Invariant: a case and what it is held against run on the same link, with sizes and depths as alike as the programs
+allow. Not here: what is demanded (marks.py)."""
+import json
+import os
+import re
+
+import files
+from stage import Missing
+
+PORT = 18515
+UCX_LATENCY, UCX_RATE = 1, 7  # columns of ucx_perftest -v
+
+# link -> (MTU, offloads); None: this host
+LINKS = {"host": None, "veth9000": (9000, True), "veth1500": (1500, True), "veth9000-plain": (9000, False),
+         "veth1500-plain": (1500, False)}
+
+
+def perftest(stage, program, *words, column, environment=None, wrap=()):
+    command = [*wrap, stage.weir, "run", program, "-p", str(PORT), "-F", *words]
+    address = [] if stage.address is None else [stage.address]
+    output = stage.pair(command, command + address, PORT, environment)
+    rows = re.findall(r"^ *\d+ +\d+ +[\d. \t]+$", output, re.M)
+    if not rows:
+        raise RuntimeError(output[-500:])
+    return float(rows[-1].split()[column])
+
+
+def verbs_latency(program, size, *words):
+    return lambda stage: perftest(stage, program, "-s", str(size), "-n", stage.count(20000), *words, column=4)
+
+
+def verbs_bandwidth(program, size, environment=None, refuse=False, mtu=None):
+    """GB/s."""
+    def run(stage):
+        words = ["-s", str(size), "-n", stage.count(2000 if size > 65536 else 20000), "--report_gbits"]
+        words += ["-m", str(mtu)] if mtu else []
+        wrap = [stage.limits, "refuse-pvm"] if refuse else []
+        return perftest(stage, program, *words, column=3, environment=environment, wrap=wrap) / 8
+    return run
+
+
+def verbs_rate(program, size):
+    """Millions of messages in a second."""
+    return lambda stage: perftest(stage, program, "-s", str(size), "-n", stage.count(200000), column=4)
+
+
+def ours(operation, measure, size, key, scale, *words):
+    """A figure of weir bench's JSON."""
+    def run(stage):
+        output = stage.client([stage.weir, "bench", "--fabric", "soft", "--op", operation, "--measure", measure, "--size",
+                               str(size), "--runs", "3", "--seconds", str(max(0.01, 0.2 * stage.scale)), "--json", *words])
+        figure = json.loads(output)["results"][0]
+        for word in key:
+            figure = figure[word]
+        return figure * scale
+    return run
+
+
+def ucx(test, size, column, scale, transports, *words):
+    def run(stage):
+        environment = {"UCX_TLS": transports, "UCX_WARN_UNUSED_ENV_VARS": "n"}
+        common = ["ucx_perftest", "-t", test, "-s", str(size), "-n", stage.count(100000 if size < 65536 else 5000), "-w",
+                  stage.count(1000), "-p", str(PORT + 1), "-f", "-v", *words]
+        output = stage.pair(common, [common[0], stage.address, *common[1:]], PORT + 1, environment)
+        rows = [line.split(",") for line in output.splitlines() if re.match(r"^ *\d+,", line)]
+        if not rows:
+            raise RuntimeError(output[-500:])
+        return float(rows[-1][column]) * scale
+    return run
+
+
+def fi_pingpong(provider, endpoint, size):
+    """us: half of a round trip."""
+    def run(stage):
+        words = ["fi_pingpong", "-p", provider, "-e", endpoint, "-S", str(size), "-I", stage.count(20000)]
+        output = stage.pair(words + ["-B", str(PORT + 2)], words + ["-P", str(PORT + 2), stage.address], PORT + 2)
+        return float(output.split("\n")[1].split()[-2])
+    return run
+
+
+def qperf(test, unit):
+    def run(stage):
+        port = ["-lp", str(PORT + 3)]
+        output = stage.pair(["qperf", *port], ["qperf", *port, "-t", "1", "-u", stage.address, test], PORT + 3)
+        found = re.search(r"= +([\d.]+) (\S+)", output)
+        scales = {"ns": 1e-3, "us": 1, "ms": 1e3, "sec": 1e6, "bytes/sec": 1e-9, "KB/sec": 1e-6, "MB/sec": 1e-3, "GB/sec": 1}
+        return float(found.group(1)) * scales[found.group(2)]
+    return run
+
+
+def iperf3(stage):
+    """GB/s, one TCP stream."""
+    seconds = "3" if stage.scale >= 1 else "1"
+    output = stage.pair(["iperf3", "-s", "-1", "-p", str(PORT + 4)],
+                        ["iperf3", "-c", stage.address, "-p", str(PORT + 4), "-t", seconds, "-J"], PORT + 4)
+    return json.loads(output)["end"]["sum_received"]["bits_per_second"] / 8e9
+
+
+def limit(*words):
+    return lambda stage: float(stage.client([stage.limits, *words]))
+
+
+def udp_limit(stage):
+    output = stage.pair([stage.limits, "udp-serve", stage.address], [stage.limits, "udp", stage.address], "ready")
+    return float(output)
+
+
+def mercury(program, *words):
+    def run(stage):
+        raise Missing("Mercury is not a Debian package")
+    return run
+
+
+def loss(rate):
+    return verbs_bandwidth("ib_write_bw", 1 << 20, {"WEIR_FAULT": f"loss={rate},seed=7"}, mtu=4096)
+
+
+MIB = 1 << 20
+CASES = [  # name, link, unit, function
+    ("ib_send_lat 8 B", "host", "us", verbs_latency("ib_send_lat", 8)),
+    ("ib_send_lat 8 B, events", "host", "us", verbs_latency("ib_send_lat", 8, "-e")),
+    ("ib_write_lat 8 B", "host", "us", verbs_latency("ib_write_lat", 8)),
+    ("ib_read_lat 8 B", "host", "us", verbs_latency("ib_read_lat", 8)),
+    ("ib_write_bw 4 KiB", "host", "GB/s", verbs_bandwidth("ib_write_bw", 4096)),
+    ("ib_read_bw 4 KiB", "host", "GB/s", verbs_bandwidth("ib_read_bw", 4096)),
+    ("ib_write_bw 1 MiB", "host", "GB/s", verbs_bandwidth("ib_write_bw", MIB)),
+    ("ib_read_bw 1 MiB", "host", "GB/s", verbs_bandwidth("ib_read_bw", MIB)),
+    ("ib_write_bw 1 MiB, pvm refused", "host", "GB/s", verbs_bandwidth("ib_write_bw", MIB, refuse=True)),
+    ("ib_send_bw 8 B", "host", "M/s", verbs_rate("ib_send_bw", 8)),
+    ("weir bench write 1 MiB, huge", "host", "GB/s", ours("write", "bandwidth", MIB, ("bytes_per_s", "median"), 1e-9, "--huge")),
+    ("weir bench message 8 B", "host", "us", ours("message", "latency", 8, ("latency_us", "p50", "median"), 1)),
+    ("weir bench request and reply 8 B", "host", "M/s", lambda stage: 0.5 / ours("message", "latency", 8, ("latency_us", "p50", "median"), 1)(stage)),
+    ("weir bench put 1 MiB", "host", "GB/s", ours("put", "bandwidth", MIB, ("bytes_per_s", "median"), 1e-9)),
+    ("UCX am_lat 8 B, posix", "host", "us", ucx("ucp_am_lat", 8, UCX_LATENCY, 1, "posix,self")),
+    ("UCX am_bw 4 KiB, posix", "host", "GB/s", ucx("ucp_am_bw", 4096, UCX_RATE, 4096e-9, "posix,self")),
+    ("UCX am_bw 8 B, posix", "host", "M/s", ucx("ucp_am_bw", 8, UCX_RATE, 1e-6, "posix,self")),
+    ("UCX put_bw 1 MiB, cma", "host", "GB/s", ucx("put_bw", MIB, UCX_RATE, MIB * 1e-9, "all", "-x", "cma", "-d", "memory", "-D", "zcopy")),
+    ("UCX am_lat 8 B, tcp", "host", "us", ucx("ucp_am_lat", 8, UCX_LATENCY, 1, "tcp,self")),
+    ("fi_pingpong shm 8 B", "host", "us", fi_pingpong("shm", "rdm", 8)),
+    ("fi_pingpong tcp 8 B", "host", "us", fi_pingpong("tcp", "msg", 8)),
+    ("qperf tcp_lat 1 B", "host", "us", qperf("tcp_lat", "us")),
+    ("qperf tcp_bw 64 KiB", "host", "GB/s", qperf("tcp_bw", "GB/s")),
+    ("Mercury na+sm rate", "host", "M/s", mercury("hg_rate")),
+    ("limit: cache line", "host", "ns", limit("spin")),
+    ("limit: process_vm_readv 1 MiB, 4k pages", "host", "GB/s", limit("pvm", str(MIB), "4k")),
+    ("limit: process_vm_readv 1 MiB, huge pages", "host", "GB/s", limit("pvm", str(MIB), "huge")),
+    ("limit: two-copy ring", "host", "GB/s", limit("ring")),
+    ("limit: UDP 8 B", "host", "us", udp_limit),
+    ("veth: limit: UDP 8 B", "veth9000", "us", udp_limit),
+    ("veth: ib_send_lat 8 B", "veth9000", "us", verbs_latency("ib_send_lat", 8)),
+    ("veth: fi_pingpong tcp 8 B", "veth9000", "us", fi_pingpong("tcp", "msg", 8)),
+]
+for link, mtu in (("veth9000", 4096), ("veth1500", 1024), ("veth9000-plain", 4096), ("veth1500-plain", 1024)):
+    CASES += [(f"{link}: ib_write_bw 1 MiB", link, "GB/s", verbs_bandwidth("ib_write_bw", MIB, mtu=mtu)),
+              (f"{link}: iperf3", link, "GB/s", iperf3)]
+CASES += [(f"loss {rate:g} %: ib_write_bw 1 MiB", "veth9000", "GB/s", loss(rate / 100)) for rate in (0.01, 0.1, 1, 5)]
+CASES += [(name, "files", "GB/s", run) for name, run in files.CASES]
