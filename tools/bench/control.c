@@ -184,7 +184,7 @@ static json_t *take_line(struct control *control, size_t length, struct weir_err
     if (!json_is_object(object)) {
         control_error(ret_error, WEIR_PROTOCOL, "the other end does not speak this protocol");
     } else if (failure != NULL) {
-        control_error(ret_error, WEIR_PEER_LOST, "the other end: %.300s", failure);
+        control_error(ret_error, WEIR_PROTOCOL, "the other end: %.300s", failure);
     } else {
         return object;
     }
