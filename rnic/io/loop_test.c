@@ -302,7 +302,7 @@ static void statistics_tell_what_was_sent(void **state)
     loop_statistics(a->engine, count, counted);
     assert_true(counted[0] >= BUFFER_BYTES / 4096 + 1);
     bool by_udp = strcmp(link, "udp") == 0;
-    assert_true(counted[by_udp ? 1 : 2] >= counted[0]);
+    assert_true(counted[by_udp ? 1 : 2] >= BUFFER_BYTES / 4096); /* an ACK may be on its way */
     assert_int_equal(counted[by_udp ? 2 : 1], 0);
     destroy_end(a);
     destroy_end(b);
