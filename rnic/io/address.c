@@ -349,7 +349,7 @@ static enum status route_from_table(const struct address_table *table, const str
     for (uint32_t i = 0; i < table->count; i++) {
         const struct address *address = &table->entries[i];
         if (gid_is_ipv4(&address->gid) != gid_is_ipv4(remote) ||
-            address->loopback != gid_is_loopback(remote)) {
+            gid_is_loopback(&address->gid) != gid_is_loopback(remote)) {
             continue;
         }
         uint32_t index = interface_index != 0 ? interface_index : address->interface_index;
