@@ -128,8 +128,10 @@ static int open_path(int top, const char *path)
         size_t length = strlen(path);
         bool last = length < sizeof(part);
         if (!last) {
-            const char *slash = memrchr(path, '/', sizeof(part) - 1);
-            length = slash != NULL ? (size_t)(slash - path) : sizeof(part) - 1;
+            length = sizeof(part) - 1;
+            while (length > 0 && path[length] != '/') {
+                length--;
+            }
         }
         memcpy(part, path, length);
         part[length] = 0;
