@@ -155,7 +155,10 @@ case_shrinking_interface() { # under a running transfer
     local before
     before=$(sent)
     (
-        until [ "$(sent)" -gt $((before + 1000)) ]; do sleep 0.05; done
+        for try in $(seq 1200); do # at most a minute: it may never begin
+            [ "$(sent)" -le $((before + 1000)) ] || break
+            sleep 0.05
+        done
         ip link set vea mtu 1500
     ) &
     local shrinks=$!
