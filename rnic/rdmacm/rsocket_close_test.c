@@ -51,8 +51,9 @@ static void *receives(void *context)
     struct caller *caller = context;
     char bytes[64];
     sem_post(&caller->begins);
+    /* rclose ends the stream before it takes the descriptor: who looks in between sees the end. */
     ssize_t length = rrecv(caller->descriptor, bytes, sizeof bytes, 0);
-    caller->error = length < 0 ? errno : 0;
+    caller->error = length < 0 ? errno : length == 0 ? EBADF : 0;
     return NULL;
 }
 
