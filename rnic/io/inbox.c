@@ -38,11 +38,9 @@ static bool file_may_be_so_long(void)
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= INBOX_FILE_BYTES;
 }
 
-/* Neither is a forked child to have it, nor a core file. */
-static void *map_part(int descriptor, uint64_t offset, size_t length)
+void *inbox_map(int file, uint64_t offset, size_t length)
 {
-    void *memory =
-        mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, (off_t)offset);
+    void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)offset);
     if (memory == MAP_FAILED) {
         return NULL;
     }
@@ -65,7 +63,7 @@ enum status inbox_create(uint64_t incarnation, struct inbox **ret_inbox)
         inbox_destroy(inbox);
         return STATUS_UNSUPPORTED;
     }
-    inbox->head = map_part(inbox->descriptor, 0, INBOX_HEAD_BYTES);
+    inbox->head = inbox_map(inbox->descriptor, 0, INBOX_HEAD_BYTES);
     if (inbox->head == NULL) {
         inbox_destroy(inbox);
         return STATUS_NO_MEMORY;
@@ -124,7 +122,7 @@ static struct lane *find_lane(struct inbox *inbox, uint32_t number)
     if (lane == NULL) {
         return NULL;
     }
-    lane->memory = map_part(inbox->descriptor, inbox_lane_offset(number), INBOX_LANE_BYTES);
+    lane->memory = inbox_map(inbox->descriptor, inbox_lane_offset(number), INBOX_LANE_BYTES);
     if (lane->memory == NULL) {
         free(lane);
         return NULL;

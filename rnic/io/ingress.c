@@ -9,12 +9,11 @@
 #include "rnic/wire/roce.h"
 
 /* Places in a packet, from the BTH. */
-#define AT_DESTINATION_QPN 5u
-#define AT_MAD             (BTH_LENGTH + 8u /* DETH */)
-#define AT_ATTRIBUTE       (AT_MAD + 16u)
-#define AT_LOCAL_ID        (AT_MAD + 24u)
-#define AT_REMOTE_ID       (AT_MAD + 24u + 4u)
-#define AT_SERVICE_ID      (AT_MAD + 24u + 8u)
+#define AT_MAD        (BTH_LENGTH + 8u /* DETH */)
+#define AT_ATTRIBUTE  (AT_MAD + 16u)
+#define AT_LOCAL_ID   (AT_MAD + 24u)
+#define AT_REMOTE_ID  (AT_MAD + 24u + 4u)
+#define AT_SERVICE_ID (AT_MAD + 24u + 8u)
 
 #define EVERYBODY REGISTRY_NO_SLOT
 
@@ -22,15 +21,6 @@
  * needs one and does not get it hears of its peer by a timeout. */
 #define TOLD_MAX    64u
 #define TOLD_PER_NS UINT64_C(100000000)
-
-static uint64_t big_endian(const uint8_t *bytes, uint32_t count)
-{
-    uint64_t value = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        value = value << 8 | bytes[i];
-    }
-    return value;
-}
 
 /* Whose a MAD is. A REQ belongs to who listens at its address, which the registry knows best: our
  * cm may listen at others of the host, and somebody else at this one. All others to whose
@@ -44,9 +34,9 @@ static uint32_t owner_of_mad(const struct ingress *ingress, const struct path *p
     if (length < AT_MAD + MAD_LENGTH) {
         return own;
     }
-    uint64_t kind = big_endian(bytes + AT_ATTRIBUTE, 2);
+    uint16_t kind = bytes_load_u16(bytes + AT_ATTRIBUTE);
     if (kind == CM_MESSAGE_REQ || kind == CM_MESSAGE_SIDR_REQ) {
-        uint64_t service_id = big_endian(bytes + AT_SERVICE_ID, 8);
+        uint64_t service_id = bytes_load_u64(bytes + AT_SERVICE_ID);
         uint32_t slot = REGISTRY_NO_SLOT;
         if (!ingress->closing) {
             slot = registry_find_listener(ingress->registry, service_id, &path->local);
@@ -54,9 +44,9 @@ static uint32_t owner_of_mad(const struct ingress *ingress, const struct path *p
         return slot != REGISTRY_NO_SLOT ? slot : own;
     }
     uint32_t at = kind == CM_MESSAGE_SIDR_REP ? AT_LOCAL_ID : AT_REMOTE_ID;
-    uint32_t id = (uint32_t)big_endian(bytes + at, 4);
+    uint32_t id = bytes_load_u32(bytes + at);
     if (kind == CM_MESSAGE_REJ && id == 0) {
-        uint32_t peer_id = (uint32_t)big_endian(bytes + AT_LOCAL_ID, 4);
+        uint32_t peer_id = bytes_load_u32(bytes + AT_LOCAL_ID);
         bool ours = !ingress->closing && cm_knows_peer(ingress->cm, &path->remote, peer_id);
         return ours ? own : EVERYBODY;
     }
@@ -75,7 +65,7 @@ static uint32_t owner_of(const struct ingress *ingress, const struct path *path,
     if (length < BTH_LENGTH + ICRC_LENGTH) {
         return own;
     }
-    struct qpn qpn = {(uint32_t)big_endian(bytes + AT_DESTINATION_QPN, 3)};
+    struct qpn qpn = packet_destination(bytes);
     if (gid_is_multicast(&path->local)) {
         return own; /* who else has joined has a copy, whatever number stands in it */
     }
@@ -149,7 +139,7 @@ static void hand_on(struct ingress *ingress, uint32_t slot, const struct udp_dat
 {
     ingress->foreign += (datagrams->length + datagrams->segment - 1) / datagrams->segment;
     enum status status = handoff_send(ingress->handoff, ingress->now, slot, datagrams);
-    struct qpn qpn = {(uint32_t)big_endian(datagrams->bytes + AT_DESTINATION_QPN, 3)};
+    struct qpn qpn = packet_destination(datagrams->bytes);
     if (ingress->closing) {
         return;
     }

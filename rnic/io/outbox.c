@@ -56,17 +56,6 @@ static int open_inbox(pid_t process, int descriptor, enum status *ret_status)
     return file;
 }
 
-static void *map_part(int file, uint64_t offset, size_t length)
-{
-    void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)offset);
-    if (memory == MAP_FAILED) {
-        return NULL;
-    }
-    (void)madvise(memory, length, MADV_DONTFORK);
-    (void)madvise(memory, length, MADV_DONTDUMP);
-    return memory;
-}
-
 static void raise_lane_end(struct inbox_head *head, uint32_t end)
 {
     uint32_t before = atomic_load(&head->lane_end);
@@ -82,7 +71,7 @@ static enum status take_lane(struct outbox *outbox, int file, uint64_t incarnati
         if (!atomic_compare_exchange_strong(&outbox->head->senders[i], &nobody, incarnation)) {
             continue;
         }
-        outbox->lane = map_part(file, inbox_lane_offset(i), INBOX_LANE_BYTES);
+        outbox->lane = inbox_map(file, inbox_lane_offset(i), INBOX_LANE_BYTES);
         if (outbox->lane == NULL) {
             atomic_store(&outbox->head->senders[i], 0);
             return STATUS_NO_MEMORY;
@@ -106,7 +95,7 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
     }
     struct outbox *outbox = calloc(1, sizeof *outbox);
     if (outbox != NULL) {
-        outbox->head = map_part(file, 0, INBOX_HEAD_BYTES);
+        outbox->head = inbox_map(file, 0, INBOX_HEAD_BYTES);
     }
     if (outbox == NULL || outbox->head == NULL) {
         status = STATUS_NO_MEMORY;

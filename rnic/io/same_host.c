@@ -10,8 +10,7 @@
 #include "rnic/io/address.h"
 #include "rnic/io/clock.h"
 #include "rnic/io/outbox.h"
-
-#define AT_DESTINATION_QPN 5u /* in a packet, from the BTH */
+#include "rnic/wire/packet.h"
 
 /* A process of the host, by its slot. */
 struct peer {
@@ -207,16 +206,10 @@ static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
     return true;
 }
 
-static struct qpn destination_of(const struct outgoing *outgoing)
-{
-    const uint8_t *at = outgoing->header + AT_DESTINATION_QPN;
-    return (struct qpn){(uint32_t)at[0] << 16 | (uint32_t)at[1] << 8 | at[2]};
-}
-
 static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
 {
     struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
-    struct qpn qpn = destination_of(outgoing);
+    struct qpn qpn = packet_destination(outgoing->header);
     if (same_host->inbox != NULL && qpn.value >= REGISTRY_QPN_RESERVED &&
         !qpn_equal(qpn, QPN_MULTICAST) && is_ours(same_host, &outgoing->path->remote)) {
         uint32_t slot = registry_slot_of_qpn(qpn);

@@ -30,8 +30,7 @@ static enum udp_family family_of(const struct gid *gid)
 
 static uint32_t block_of(const uint8_t *header)
 {
-    return ((uint32_t)header[5] << 16 | (uint32_t)header[6] << 8 | header[7]) /
-           REGISTRY_QPNS_PER_SLOT;
+    return registry_slot_of_qpn(packet_destination(header));
 }
 
 static uint32_t run_slot(const struct udp *udp, uint32_t index)

@@ -30,7 +30,7 @@ static void parse_bth(const uint8_t *bytes, struct packet *ret_packet)
     ret_packet->pkey.value = bytes_load_u16(bytes + 2);
     ret_packet->fecn = (bytes[4] & BTH_FECN) != 0;
     ret_packet->becn = (bytes[4] & BTH_BECN) != 0;
-    ret_packet->destination.value = bytes_load_u24(bytes + 5);
+    ret_packet->destination = packet_destination(bytes);
     ret_packet->ack_request = (bytes[8] & BTH_ACK_REQUEST) != 0;
     ret_packet->psn.value = bytes_load_u24(bytes + 9);
 }

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "rnic/base/bytes.h"
 #include "rnic/base/status.h"
 #include "rnic/wire/ids.h"
 #include "rnic/wire/opcode.h"
@@ -105,6 +106,12 @@ struct packet {
     const uint8_t *payload;  /* borrowed; NULL in a packet to build: it travels as a gather list */
     uint32_t payload_length; /* without pad */
 };
+
+/* Where a packet goes, from `bytes` that begin at its BTH, all BTH_LENGTH of it. */
+static inline struct qpn packet_destination(const uint8_t *bytes)
+{
+    return (struct qpn){bytes_load_u24(bytes + 5)};
+}
 
 /* Pad bytes that bring `payload_length` to a multiple of 4: 0..3. */
 static inline uint32_t packet_pad(uint32_t payload_length)
