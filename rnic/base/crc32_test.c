@@ -2,6 +2,10 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <cmocka.h>
 
@@ -39,11 +43,44 @@ static void pieces_of_any_length(void **state)
     }
 }
 
+#if defined(__x86_64__)
+#define STATE_UPPER (1u << 2 | 1u << 6) /* of the registers of 256 and of 512 bits */
+
+static bool knows_state_in_use(void)
+{
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    bool has_xsave = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_OSXSAVE) != 0;
+    return has_xsave && __get_cpuid_count(0xd, 1, &a, &b, &c, &d) != 0 && (a & 1u << 2) != 0;
+}
+
+static uint32_t state_in_use(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
+    return low;
+}
+
+static void wide_registers_are_left_unused(void **state)
+{
+    static uint8_t bytes[4096];
+    if (!knows_state_in_use()) {
+        skip();
+    }
+    uint32_t crc = crc32_update(0, bytes, sizeof bytes);
+    uint32_t in_use = state_in_use();
+    assert_int_equal(crc, UINT32_C(0xc71c0011));
+    assert_int_equal(in_use & STATE_UPPER, 0);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(check_value),
         cmocka_unit_test(pieces_of_any_length),
+#if defined(__x86_64__)
+        cmocka_unit_test(wide_registers_are_left_unused),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
