@@ -122,8 +122,25 @@ bool cm_copy_private(struct cm_message *message, const void *data, uint8_t lengt
     return true;
 }
 
+/* Its queue pair may carry data. */
+static bool stands(const struct cm_connection *connection)
+{
+    return connection->state == CM_REP_SENT || connection->state == CM_REP_RECEIVED ||
+           connection->state == CM_ESTABLISHED;
+}
+
+void cm_await_goodbyes(struct cm *cm)
+{
+    for (uint32_t i = 0; i < cm->connections_touched; i++) {
+        if (stands(&cm->connections[i])) {
+            device_await_goodbye(cm->config.device, cm->connections[i].local_qpn);
+        }
+    }
+}
+
 void cm_enter(struct cm_connection *connection, enum cm_state state)
 {
+    bool stood = stands(connection);
     timers_cancel(&connection->cm->timers, &connection->timer);
     list_remove(&connection->node);
     if (state != CM_OVER) { /* there, the peer took its request back, and the caller holds it yet */
@@ -138,6 +155,9 @@ void cm_enter(struct cm_connection *connection, enum cm_state state)
     connection->cm->half_open += state == CM_REP_SENT;
     connection->state = state;
     cm_will_keep(connection);
+    if (stood && !stands(connection)) {
+        device_say_goodbye(connection->cm->config.device, connection->local_qpn);
+    }
 }
 
 void cm_start_timer(struct cm_connection *connection, uint64_t duration_ns)

@@ -178,6 +178,10 @@ void cm_release(struct cm_connection *connection, struct instant now);
  * done already. FULL: max_connections. */
 enum status cm_execute_will(struct cm *cm, struct instant now, const struct cm_will *will) MUST_USE;
 
+/* A process whose peers we may be has died: queue pairs of connections that stand wait for the
+ * goodbye (device_await_goodbye) until they stand no more. Called before device_mourn. */
+void cm_await_goodbyes(struct cm *cm);
+
 /* Connections and listeners alive, released ones in time-wait included; for leak checks. */
 uint32_t cm_connection_count(const struct cm *cm);
 uint32_t cm_listener_count(const struct cm *cm);

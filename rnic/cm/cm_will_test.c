@@ -43,6 +43,30 @@ static void connected_peer_is_disconnected(void **state)
     world_end(world, NULL, world->hosts[1].connection);
 }
 
+/* What fails with the goodbye does not overtake the event. */
+static void goodbye_is_said_behind_the_event(void **state)
+{
+    struct world *world = world_create(1, 8);
+    struct cm_listener *listener = world_listen(world, 0);
+    struct host *b = &world->hosts[1];
+    world_connect(world, 100);
+    world_run(world, 1100);
+    cm_await_goodbyes(b->cm);
+    assert_int_equal(b->device.awaited, 1);
+    assert_int_equal(b->device.awaited_of.value, b->connection->local_qpn.value);
+    assert_int_equal(b->device.goodbyes, 0);
+    unsigned wakes = b->wakes;
+    assert_int_equal(replace_dead(world), 1);
+    world_run(world, 2200);
+    assert_int_equal(b->device.goodbyes, 1);
+    assert_int_equal(b->device.wakes_at_goodbye, wakes + 1);
+    b->device.awaited = 0;
+    cm_await_goodbyes(b->cm);
+    assert_int_equal(b->device.awaited, 0);
+    cm_unlisten(listener);
+    world_end(world, NULL, b->connection);
+}
+
 static void request_under_way_is_taken_back(void **state)
 {
     struct world *world = world_create(1, 8);
@@ -200,6 +224,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connected_peer_is_disconnected),
+        cmocka_unit_test(goodbye_is_said_behind_the_event),
         cmocka_unit_test(request_under_way_is_taken_back),
         cmocka_unit_test(reply_under_way_is_rejected),
         cmocka_unit_test(request_to_the_dead_is_rejected),

@@ -35,6 +35,9 @@ struct device {
     struct management_handler *handler;
     bool full;
     unsigned refused, sent;
+    unsigned awaited, goodbyes; /* queue pairs of connections that stood, and that stand no more */
+    struct qpn awaited_of;
+    unsigned wakes_at_goodbye; /* the host's */
 };
 
 struct host {
@@ -112,6 +115,18 @@ void device_refuse(struct device *device, enum packet_refusal refusal)
 {
     assert_int_equal(refusal, REFUSED_MANAGEMENT);
     device->refused++;
+}
+
+void device_await_goodbye(struct device *device, struct qpn qpn)
+{
+    device->awaited++;
+    device->awaited_of = qpn;
+}
+
+void device_say_goodbye(struct device *device, struct qpn qpn)
+{
+    device->goodbyes++;
+    device->wakes_at_goodbye = device->world->hosts[device->index].wakes;
 }
 
 static inline void world_fly(struct world *world, int to, const struct path *path,

@@ -65,6 +65,16 @@ void device_refuse(struct device *device, enum packet_refusal refusal);
 const struct qp *device_hear(struct device *device, struct instant now,
                              const struct trouble *trouble);
 
+/* Processes have died: their queue pairs are those that `is_of_dead` names, as seen from a peer.
+ * All that they had sent has been received. See trouble.h; looks at all queue pairs. */
+struct device_death {
+    bool (*is_of_dead)(struct device_death *death, const struct path *path, struct qpn destination);
+};
+void device_mourn(struct device *device, struct instant now, struct device_death *death);
+/* Of the queue pair of that number, if there is one: see trouble.h. */
+void device_await_goodbye(struct device *device, struct qpn qpn);
+void device_say_goodbye(struct device *device, struct qpn qpn);
+
 /* A message of process `from` of this host, through the relay link. Like a packet it is handled, or
  * dropped and counted. */
 void device_receive_relayed(struct device *device, struct instant now, uint32_t from,

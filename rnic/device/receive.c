@@ -1,6 +1,7 @@
 /* Packets in: parsed, checked for what concerns no single queue pair, and handed on. Every packet
  * that goes no further is counted under its reason. */
 #include "rnic/device/device_private.h"
+#include "rnic/transport/trouble.h"
 
 #define PKEY_MASK 0x7fffu /* without the membership bit */
 
@@ -95,4 +96,33 @@ const struct qp *device_hear(struct device *device, struct instant now,
         }
     }
     return NULL;
+}
+
+void device_mourn(struct device *device, struct instant now, struct device_death *death)
+{
+    uint32_t cursor = 0, number;
+    void *value;
+    device->environment.now = now;
+    while (map_next(&device->qps, &cursor, &number, &value)) {
+        struct qp *qp = value;
+        if (death->is_of_dead(death, &qp->attributes.path, qp->attributes.destination)) {
+            trouble_peer_died(qp);
+        }
+    }
+}
+
+void device_await_goodbye(struct device *device, struct qpn qpn)
+{
+    struct qp *qp = map_find(&device->qps, qpn.value);
+    if (qp != NULL) {
+        trouble_await_goodbye(qp);
+    }
+}
+
+void device_say_goodbye(struct device *device, struct qpn qpn)
+{
+    struct qp *qp = map_find(&device->qps, qpn.value);
+    if (qp != NULL) {
+        trouble_goodbye(qp);
+    }
 }

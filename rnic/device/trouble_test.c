@@ -125,6 +125,84 @@ static void old_news_and_refusals_change_nothing(void **state)
     pair_destroy(pair);
 }
 
+static bool is_of_everybody(struct device_death *death, const struct path *path,
+                            struct qpn destination)
+{
+    (void)death;
+    struct gid dead = pair_gid(1);
+    return gid_equal(&path->remote, &dead) && destination.value != 0;
+}
+
+static void mourn(struct pair *pair)
+{
+    struct device_death death = {is_of_everybody};
+    device_mourn(pair->sides[0].device, pair->now, &death);
+}
+
+static void a_death_ends_what_is_outstanding(void **state)
+{
+    (void)state;
+    struct trouble trouble;
+    struct pair *pair = start(lose_all, &trouble);
+    pair_post_simple(&pair->sides[0], WORK_WRITE, 2, 0, 0, 100);
+    mourn(pair);
+    (void)pair_expect(pair->sides[0].sends, 1, COMPLETION_RETRY_EXCEEDED);
+    (void)pair_expect(pair->sides[0].sends, 2, COMPLETION_FLUSHED);
+    assert_int_equal(qp_current_state(pair->sides[0].qp), QP_ERROR);
+    assert_int_equal(device_counters(pair->sides[0].device)->values[COUNTER_PEERS_DIED], 1);
+    pair_destroy(pair);
+}
+
+static void what_is_posted_after_a_death_fails(void **state)
+{
+    (void)state;
+    struct trouble trouble;
+    struct pair *pair = start(NULL, &trouble);
+    pair_run(pair);
+    (void)pair_expect(pair->sides[0].sends, 1, COMPLETION_SUCCESS);
+    mourn(pair);
+    assert_int_equal(qp_current_state(pair->sides[0].qp), QP_RTS);
+    uint32_t sent = pair->sides[0].sent;
+    struct instant begun = pair->now;
+    pair_post_simple(&pair->sides[0], WORK_WRITE, 2, 0, 0, 100);
+    pair_run(pair);
+    struct completion completion = pair_expect(pair->sides[0].sends, 2, COMPLETION_RETRY_EXCEEDED);
+    assert_int_equal(instant_elapsed_ns(begun, completion.time), 0);
+    assert_int_equal(pair->sides[0].sent, sent);
+    pair_destroy(pair);
+}
+
+/* Else the failure would overtake what cm has to say. */
+static void who_awaits_a_goodbye_fails_behind_it(void **state)
+{
+    (void)state;
+    struct trouble trouble;
+    struct pair *pair = start(lose_all, &trouble);
+    device_await_goodbye(pair->sides[0].device, qp_number(pair->sides[0].qp));
+    mourn(pair);
+    pair_advance(pair);
+    pair_expect_none(pair->sides[0].sends);
+    struct instant begun = pair->now;
+    device_say_goodbye(pair->sides[0].device, qp_number(pair->sides[0].qp));
+    pair_expect_none(pair->sides[0].sends);
+    pair_run(pair);
+    struct completion completion = pair_expect(pair->sides[0].sends, 1, COMPLETION_RETRY_EXCEEDED);
+    assert_int_equal(instant_elapsed_ns(begun, completion.time), 200000000);
+    pair_destroy(pair);
+}
+
+static void a_goodbye_without_a_death_ends_nothing(void **state)
+{
+    (void)state;
+    struct trouble trouble;
+    struct pair *pair = start(NULL, &trouble);
+    device_await_goodbye(pair->sides[0].device, qp_number(pair->sides[0].qp));
+    device_say_goodbye(pair->sides[0].device, qp_number(pair->sides[0].qp));
+    pair_run(pair);
+    (void)pair_expect(pair->sides[0].sends, 1, COMPLETION_SUCCESS);
+    pair_destroy(pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +211,10 @@ int main(void)
         cmocka_unit_test(an_answer_proves_it_wrong),
         cmocka_unit_test(what_cannot_be_is_not_heard),
         cmocka_unit_test(old_news_and_refusals_change_nothing),
+        cmocka_unit_test(a_death_ends_what_is_outstanding),
+        cmocka_unit_test(what_is_posted_after_a_death_fails),
+        cmocka_unit_test(who_awaits_a_goodbye_fails_behind_it),
+        cmocka_unit_test(a_goodbye_without_a_death_ends_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

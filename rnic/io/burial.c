@@ -185,19 +185,22 @@ static void search(struct burial *burial, struct instant now)
     burial->search = goes_on ? instant_after(now, SEARCH_NS) : INSTANT_NEVER;
 }
 
-void burial_advance(struct burial *burial)
+bool burial_advance(struct burial *burial)
 {
     struct instant now = clock_now();
-    if (!instant_before(now, burial->next_look)) {
+    bool looks = !instant_before(now, burial->next_look);
+    bool searches = !instant_before(now, burial->search);
+    if (looks) {
         look(burial, now);
     }
-    if (!instant_before(now, burial->search)) {
+    if (searches) {
         search(burial, now);
     }
     if (atomic_load_explicit(&burial->inherited, memory_order_relaxed) &&
         atomic_exchange(&burial->inherited, false)) {
         execute_wills(burial);
     }
+    return looks || searches;
 }
 
 struct instant burial_next_deadline(const struct burial *burial)

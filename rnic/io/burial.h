@@ -40,8 +40,8 @@ void burial_abandon(struct burial *burial);
 
 /* The descriptor is readable. */
 void burial_hear(struct burial *burial);
-/* Does what is due; costs nothing if nothing is. */
-void burial_advance(struct burial *burial);
+/* Does what is due; costs nothing if nothing is. True: it has looked, so somebody may have died. */
+bool burial_advance(struct burial *burial);
 struct instant burial_next_deadline(const struct burial *burial);
 
 #endif

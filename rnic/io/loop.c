@@ -60,6 +60,11 @@ static void receive(struct loop *loop, struct instant now, bool all)
     }
 }
 
+void loop_receive_all(struct loop *loop, struct instant now)
+{
+    receive(loop, now, true);
+}
+
 static struct instant timer_deadline(const struct loop *loop)
 {
     return instant_earlier(device_next_deadline(loop->engine.device),

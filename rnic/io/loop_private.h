@@ -99,6 +99,8 @@ extern const struct engine_operations loop_operations;
 /* Mutex held. Receives if asked to or if a timer is due, advances device and cm, sends. Tells when
  * it is needed again. */
 struct instant loop_turn(struct loop *loop, bool receive);
+/* Mutex held. Gives the device what has arrived, from everywhere. */
+void loop_receive_all(struct loop *loop, struct instant now);
 /* Mutex not held: serves doorbells that nobody has seen; then sees to it that the background
  * thread is awake at `deadline`. */
 void loop_after_unlock(struct loop *loop, struct instant deadline);

@@ -476,6 +476,37 @@ static void peer_that_is_killed_is_noticed_in_time(void **state)
     destroy_end(end);
 }
 
+static void count_deaths(void *context, const char *name, uint64_t value)
+{
+    uint64_t *sum = context;
+    *sum += strcmp(name, "peers_died") == 0 ? value : 0;
+}
+
+/* Whose packets went through memory is known to be gone; no timer is waited for. */
+static void peer_of_the_memory_link_is_known_to_be_gone(void **state)
+{
+    const char *link_before = use_link("memory");
+    struct target target = start_target();
+    struct end *end = create_end();
+    uint64_t died = 0;
+    reach_target(end, &target);
+    kill(target.pid, SIGSTOP);
+    struct qp_attributes patient = {.state = QP_SQD}, again = {.state = QP_RTS};
+    patient.timeout = 0; /* for ever */
+    modify(end, &patient, 0);
+    modify(end, &patient, QP_SET_TIMEOUT);
+    modify(end, &again, 0);
+    struct introduction nobody = {.address = 4096};
+    post(end, WORK_WRITE, 64, &nobody);
+    kill(target.pid, SIGKILL);
+    end_target(&target);
+    assert_int_equal(wait_one(end), COMPLETION_RETRY_EXCEEDED);
+    loop_statistics(end->engine, count_deaths, &died);
+    assert_int_equal(died, 1);
+    destroy_end(end);
+    (void)use_link(link_before);
+}
+
 /* A process that was off the CPU comes back with a post: what it waits for lies in the socket. */
 static void timers_expire_after_reading_only(void **state)
 {
@@ -519,6 +550,7 @@ int main(void)
         cmocka_unit_test(busy_target_is_served_by_its_thread),
         cmocka_unit_test(fork_leaves_the_parent_alone),
         cmocka_unit_test(peer_that_is_killed_is_noticed_in_time),
+        cmocka_unit_test(peer_of_the_memory_link_is_known_to_be_gone),
         cmocka_unit_test(timers_expire_after_reading_only),
     };
     unsetenv("WEIR_FAULT");

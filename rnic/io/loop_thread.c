@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rnic/cm/cm.h"
 #include "rnic/device/device.h"
 #include "rnic/io/address_watch.h"
 #include "rnic/io/loop_private.h"
@@ -127,14 +128,35 @@ static void serve(struct loop *loop)
     }
 }
 
-/* Mutex held. */
-static void tidy(struct loop *loop)
+struct death {
+    struct device_death device;
+    struct same_host *same_host;
+};
+
+static bool is_of_dead(struct device_death *death, const struct path *path, struct qpn destination)
 {
-    struct instant now = clock_now();
-    if (instant_elapsed_ns(loop->tidied, now) >= TIDY_NS) {
-        loop->tidied = now;
-        same_host_tidy(loop->same_host);
+    struct same_host *same_host = ((struct death *)death)->same_host;
+    return same_host_is_of_dead(same_host, path, destination);
+}
+
+/* Mutex held. What the dead had sent counts, so that is received before they are mourned. */
+static void tidy(struct loop *loop, struct instant now)
+{
+    struct death death = {{is_of_dead}, loop->same_host};
+    loop->tidied = now;
+    if (same_host_tidy(loop->same_host)) {
+        loop_receive_all(loop, now);
+        cm_await_goodbyes(loop->engine.cm);
+        device_mourn(loop->engine.device, now, &death.device);
     }
+}
+
+/* Somebody may have died. */
+static void mourn(struct loop *loop)
+{
+    engine_lock(&loop->engine);
+    tidy(loop, clock_now());
+    engine_unlock(&loop->engine);
 }
 
 static void watch(struct loop *loop)
@@ -143,7 +165,10 @@ static void watch(struct loop *loop)
     pthread_mutex_lock(&loop->mutex);
     struct instant deadline =
         instant_earlier(loop_turn(loop, true), burial_next_deadline(&loop->burial));
-    tidy(loop);
+    struct instant now = clock_now();
+    if (instant_elapsed_ns(loop->tidied, now) >= TIDY_NS) {
+        tidy(loop, now);
+    }
     short events[UDP_FAMILY_COUNT] = {POLLIN, POLLIN};
     if (loop->blocked) {
         events[udp_waiting_family(udp)] |= POLLOUT;
@@ -203,7 +228,9 @@ void *loop_thread_main(void *argument)
     loop->patience_ns = PATIENCE_MIN_NS;
     loop->doze_ns = DOZE_MIN_NS;
     while (!atomic_load(&loop->stopping)) {
-        burial_advance(&loop->burial);
+        if (burial_advance(&loop->burial)) {
+            mourn(loop);
+        }
         if (is_polled(loop)) {
             doze(loop);
         } else {

@@ -31,6 +31,7 @@ struct same_host {
     uint32_t unflushed[REGISTRY_SLOTS]; /* slots */
     uint32_t unflushed_count;
     bool stalled;                      /* a lane was full since the last flush */
+    bool is_dead[REGISTRY_SLOTS];      /* its holder was found gone by the last tidy */
     struct gid addresses[ADDRESS_MAX]; /* this host's, the one used last in front */
     uint32_t address_count;
     _Atomic bool addresses_are_old;
@@ -266,18 +267,31 @@ static bool lives(void *context, uint64_t incarnation)
            inbox.incarnation == incarnation;
 }
 
-void same_host_tidy(struct same_host *same_host)
+bool same_host_tidy(struct same_host *same_host)
 {
+    bool any = false;
     if (same_host->inbox == NULL) {
-        return;
+        return false;
     }
     inbox_reclaim(same_host->inbox, lives, same_host);
     for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
         struct peer *peer = same_host->peers[i];
+        same_host->is_dead[i] = false;
         if (peer != NULL && peer->outbox != NULL && !lives(same_host, peer->incarnation)) {
+            struct registry_inbox next;
+            same_host->is_dead[i] = !registry_find_inbox(same_host->registry, i, &next);
+            any |= same_host->is_dead[i]; /* else whose queue pair it is cannot be told any more */
             forget_peer(same_host, i);
         }
     }
+    return any;
+}
+
+bool same_host_is_of_dead(struct same_host *same_host, const struct path *path,
+                          struct qpn destination)
+{
+    uint32_t slot = registry_slot_of_qpn(destination);
+    return slot < REGISTRY_SLOTS && same_host->is_dead[slot] && is_ours(same_host, &path->remote);
 }
 
 void same_host_addresses_changed(struct same_host *same_host)

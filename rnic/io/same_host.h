@@ -68,8 +68,13 @@ uint32_t same_host_receive(struct same_host *same_host, struct inbox_receiver *r
 bool same_host_fall_asleep(struct same_host *same_host);
 void same_host_wake_up(struct same_host *same_host);
 
-/* Gives back what belonged to processes that are gone; costs something, so now and then. */
-void same_host_tidy(struct same_host *same_host);
+/* Gives back what belonged to processes that are gone; costs something, so now and then. True:
+ * processes that we have sent to are among them, see same_host_is_of_dead. */
+bool same_host_tidy(struct same_host *same_host);
+/* The queue pair at the other end of `path` belonged to one of those; asked before the next packet
+ * is sent, for its number may soon be somebody else's. */
+bool same_host_is_of_dead(struct same_host *same_host, const struct path *path,
+                          struct qpn destination);
 /* Any thread: which addresses are this host's is to be asked anew. */
 void same_host_addresses_changed(struct same_host *same_host);
 

@@ -228,7 +228,15 @@ static void who_has_ended_is_nobody(void **state)
     close_end(&fixture->ends[1]);
     assert_true(send(fixture, to, &loopback, 8));
     assert_int_equal(fixture->ends[0].by_other, 1); /* whose business it is that nobody is there */
-    same_host_tidy(fixture->ends[0].same_host);
+    struct path here = {.local = loopback, .remote = loopback}, there = here;
+    there.remote.bytes[12] = 198;
+    assert_false(same_host_is_of_dead(fixture->ends[0].same_host, &here, to));
+    assert_true(same_host_tidy(fixture->ends[0].same_host));
+    assert_true(same_host_is_of_dead(fixture->ends[0].same_host, &here, to));
+    assert_false(same_host_is_of_dead(fixture->ends[0].same_host, &there, to));
+    assert_false(same_host_is_of_dead(fixture->ends[0].same_host, &here, number_of(fixture, 0)));
+    assert_false(same_host_tidy(fixture->ends[0].same_host));
+    assert_false(same_host_is_of_dead(fixture->ends[0].same_host, &here, to));
     assert_int_equal(count(fixture, 0).peers, 0);
     open_end(fixture, 1, false);
     assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));

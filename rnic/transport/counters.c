@@ -11,6 +11,7 @@ static const char *const names[COUNTER_COUNT] = {
     [COUNTER_RETRANSMITTED_PACKETS] = "retransmitted_packets",
     [COUNTER_TIMEOUTS] = "timeouts",
     [COUNTER_RETRIES_EXCEEDED] = "retries_exceeded",
+    [COUNTER_PEERS_DIED] = "peers_died",
     [COUNTER_RNR_RETRIES_EXCEEDED] = "rnr_retries_exceeded",
     [COUNTER_NAK_SEQUENCE_SENT] = "nak_sequence_sent",
     [COUNTER_NAK_SEQUENCE_RECEIVED] = "nak_sequence_received",

@@ -14,6 +14,8 @@ enum counter {
     COUNTER_RETRANSMITTED_PACKETS,
     COUNTER_TIMEOUTS,
     COUNTER_RETRIES_EXCEEDED,
+    COUNTER_PEERS_DIED, /* queue pairs that failed because their peer's process is known to be gone
+                         */
     COUNTER_RNR_RETRIES_EXCEEDED,
     COUNTER_NAK_SEQUENCE_SENT,
     COUNTER_NAK_SEQUENCE_RECEIVED,

@@ -8,6 +8,7 @@
 #include "rnic/transport/datagram.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
+#include "rnic/transport/trouble.h"
 #include "rnic/transport/unreliable.h"
 
 static enum status create_queues(struct qp *qp, const struct qp_init *init)
@@ -455,7 +456,7 @@ void qp_expire(struct qp *qp, struct instant now)
     }
     struct requester *requester = &qp->requester;
     struct retransmit *retransmit = &qp->retransmit;
-    if (!qp_state_sends(qp_state_now(qp))) {
+    if (!qp_state_sends(qp_state_now(qp)) || trouble_ends(qp)) {
         return;
     }
     if (!instant_is_never(requester->rnr_resume)) {

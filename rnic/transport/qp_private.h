@@ -44,6 +44,7 @@ struct qp {
     bool drain_pending;  /* SQD was entered and EVENT_SQ_DRAINED is due */
     bool requests_first; /* answers filled the last turn, so requests begin the next */
     bool blocks_own_multicast;
+    bool peer_died;              /* see trouble.h */
     uint32_t multicast_groups;   /* that it is attached to; the device's */
     struct gid multicast_source; /* of its latest datagram to a group */
     uint8_t mtu_shift;           /* of attributes.path_mtu, in force */
@@ -68,6 +69,7 @@ struct qp {
     struct responder responder;
     struct relay *relay; /* NULL: every request is our own */
     struct deputy deputy;
+    struct instant death_counts_from; /* the peer's; NEVER: not before a goodbye */
 };
 
 static inline enum qp_state qp_state_now(const struct qp *qp)

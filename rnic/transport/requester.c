@@ -7,6 +7,7 @@
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/request.h"
 #include "rnic/transport/segment.h"
+#include "rnic/transport/trouble.h"
 
 /* Response bytes of one READ request on the wire. */
 #define READ_CHUNK_SHIFT 16u
@@ -299,7 +300,7 @@ static enum step send_demand(struct qp *qp, struct instant now, struct send_slot
 
 enum step requester_transmit(struct qp *qp, struct instant now)
 {
-    if (!instant_is_never(qp->requester.rnr_resume)) {
+    if (trouble_ends(qp) || !instant_is_never(qp->requester.rnr_resume)) {
         return STEP_IDLE;
     }
     struct send_slot *slot = requester_next(qp);

@@ -4,9 +4,10 @@
 #include "rnic/transport/qp_state.h"
 #include "rnic/wire/psn.h"
 
-#define IP_AND_UDP_IPV4 (20u + 8u)
-#define IP_AND_UDP_IPV6 (40u + 8u)
-#define RECENT          65536 /* PSNs: of responses and unreliable packets, which nobody answers */
+#define IP_AND_UDP_IPV4  (20u + 8u)
+#define IP_AND_UDP_IPV6  (40u + 8u)
+#define GOODBYE_HEARD_NS UINT64_C(200000000) /* until an application has read its event */
+#define RECENT           65536 /* PSNs: of responses and unreliable packets, which nobody answers */
 
 static bool is_unanswered(const struct qp *qp, struct psn psn)
 {
@@ -27,6 +28,39 @@ static bool all_fit(const struct qp *qp, uint32_t mtu)
 {
     uint32_t before = gid_is_ipv4(&qp->attributes.path.remote) ? IP_AND_UDP_IPV4 : IP_AND_UDP_IPV6;
     return mtu >= before + BTH_LENGTH + RETH_LENGTH + IMMDT_LENGTH + qp_mtu(qp) + ICRC_LENGTH;
+}
+
+bool trouble_ends(struct qp *qp)
+{
+    if (!qp->peer_died || !qp_state_sends(qp_state_now(qp)) ||
+        send_queue_head(qp->sends) == send_queue_tail(qp->sends)) {
+        return false;
+    }
+    if (instant_before(qp->environment->now, qp->death_counts_from)) {
+        qp_set_deadline(qp, qp->death_counts_from);
+        return false;
+    }
+    environment_count(qp->environment, COUNTER_PEERS_DIED);
+    qp_fail_send(qp, COMPLETION_RETRY_EXCEEDED);
+    return true;
+}
+
+void trouble_await_goodbye(struct qp *qp)
+{
+    qp->death_counts_from = INSTANT_NEVER;
+}
+
+void trouble_goodbye(struct qp *qp)
+{
+    qp->death_counts_from = instant_after(qp->environment->now, GOODBYE_HEARD_NS);
+    (void)trouble_ends(qp);
+}
+
+void trouble_peer_died(struct qp *qp)
+{
+    enum qp_state state = qp_state_now(qp);
+    qp->peer_died = service_is_reliable(qp->service) && state >= QP_RTR && state != QP_ERROR;
+    (void)trouble_ends(qp);
 }
 
 bool trouble_hear(struct qp *qp, const struct trouble *trouble)

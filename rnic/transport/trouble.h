@@ -7,7 +7,11 @@
  * one, not only after all retries; an answer proves it wrong. What the host's own interface refuses
  * is certain, and fails at once. Either way the completion is RETRY_EXCEEDED with the bytes that
  * the way takes as its detail (verbs: vendor_err). Port unreachable changes nothing, a peer may be
- * about to start; it is told. */
+ * about to start; it is told.
+ *
+ * That the peer's process has died is certain too, where the link knows it: what is outstanding
+ * fails at once, and what is posted later. But who has a connection of cm is to hear of its end
+ * first, by the peer's goodbye, which the dead one's heir sends: a fifth of a second before. */
 #ifndef WEIR_TRANSPORT_TROUBLE_H
 #define WEIR_TRANSPORT_TROUBLE_H
 
@@ -34,5 +38,15 @@ struct qp;
 
 /* False: it is not about a packet of this queue pair, or not true. */
 bool trouble_hear(struct qp *qp, const struct trouble *trouble);
+
+/* The queue pair belongs to a connection whose end will be said: a death does nothing until then.
+ */
+void trouble_await_goodbye(struct qp *qp);
+/* It has been said. */
+void trouble_goodbye(struct qp *qp);
+/* The peer's process is gone, with all that it had sent received. Of reliable queue pairs only. */
+void trouble_peer_died(struct qp *qp);
+/* Says of a queue pair with work to send that its peer died, by failing it. False: it lives. */
+bool trouble_ends(struct qp *qp);
 
 #endif
