@@ -105,7 +105,8 @@ class Stage:
             run_quietly("ip", *words.split())
 
     def base_environment(self):
-        env = dict(os.environ, WEIR_LIBRARY_DIR=self.dropin(), LC_ALL="C.UTF-8", HOME=self.folder)
+        env = dict(os.environ, WEIR_LIBRARY_DIR=self.dropin(), LC_ALL="C.UTF-8", HOME=self.folder,
+                   TMPDIR=self.folder)  # what Open MPI names by process id there must not meet another stage's
         env.update(self.environment)
         if self.settings["strict"]:
             env.update(WEIR_STRICT="1", WEIR_STRICT_LOG=os.path.join(self.folder, "strict.log"))
