@@ -16,7 +16,6 @@
 
 #define BACKLOG            1024 /* each lane of each connection is a request */
 #define READS_MAX          16
-#define RETRY_COUNT        7
 #define RNR_RETRY_FOREVER  7 /* never needed: credit keeps the receiver ahead */
 #define REJECT_NO_LISTENER 8 /* invalid service id [IBA 12.6.7.2] */
 #define REJECT_BY_CONSUMER 28
@@ -76,9 +75,21 @@ static struct rdma_conn_param parameters_of(const struct weir_connection *connec
         .private_data_len = HELLO_LENGTH,
         .responder_resources = least(device->max_qp_rd_atom, READS_MAX),
         .initiator_depth = least(device->max_qp_init_rd_atom, READS_MAX),
-        .retry_count = RETRY_COUNT,
+        .retry_count = LANE_RETRY_COUNT,
         .rnr_retry_count = RNR_RETRY_FOREVER,
     };
+}
+
+/* rdma_cm's own choice depends on the device, and may be seconds. A library that does not know the
+ * option keeps that. */
+static void set_ack_timeout(const struct weir_connection *connection, struct rdma_cm_id *id)
+{
+    const struct verbs *verbs = verbs_of(connection);
+    uint8_t timeout = lane_ack_timeout(connection);
+    if (verbs->cm_set_option != NULL) {
+        verbs->cm_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+                             sizeof(timeout));
+    }
 }
 
 /* --- connecting --- */
@@ -91,6 +102,7 @@ static enum weir_status begin_lane(struct weir_connection *connection, unsigned 
     if (verbs->cm_create_id(connection->poller->cm_channel, &lane->id, lane, RDMA_PS_TCP) != 0) {
         return error_set(ret_error, WEIR_SYSTEM, "%s: rdma_create_id: %m", connection->peer_name);
     }
+    set_ack_timeout(connection, lane->id);
     if (verbs->cm_resolve_addr(lane->id, NULL, target,
                                (int)connection->options.connect_timeout_ms) != 0) {
         return error_set(ret_error, WEIR_UNREACHABLE, "%s: no RDMA device leads there: %m",
@@ -293,6 +305,7 @@ static enum weir_status accept_lane(struct lane *lane, const struct event *event
         least(parameters.responder_resources, event->parameters.responder_resources);
     parameters.initiator_depth =
         least(parameters.initiator_depth, event->parameters.initiator_depth);
+    set_ack_timeout(connection, lane->id);
     if (verbs_of(connection)->cm_accept(lane->id, &parameters) != 0) {
         return error_set(ret_error, WEIR_SYSTEM, "rdma_accept: %m");
     }

@@ -15,10 +15,8 @@
 #define BACKLOG           128
 #define READS_MAX         16
 #define HOP_LIMIT         64
-#define RETRY_COUNT       7
 #define RNR_RETRY_FOREVER 7  /* never needed: credit keeps the receiver ahead */
 #define MIN_RNR_TIMER     12 /* 0.64 ms [IBA table 45] */
-#define ACK_TIMEOUT_LEAST 14 /* 67 ms */
 
 static const struct verbs *verbs_of(const struct weir_connection *connection)
 {
@@ -81,18 +79,6 @@ static enum weir_status make_endpoint(struct weir_connection *connection, unsign
 
 /* --- queue pairs up --- */
 
-/* All retries together take less than half of the silence timeout. */
-static uint8_t ack_timeout(const struct weir_connection *connection)
-{
-    uint64_t budget_us =
-        (uint64_t)connection->options.silence_timeout_ms * 1000 / 2 / (RETRY_COUNT + 1);
-    uint8_t exponent = ACK_TIMEOUT_LEAST;
-    while (exponent < 20 && (UINT64_C(4096) << (exponent + 1)) / 1000 <= budget_us) {
-        exponent++;
-    }
-    return exponent;
-}
-
 static struct ibv_ah_attr route_to(const struct weir_connection *connection,
                                    const struct endpoint *peer)
 {
@@ -131,8 +117,8 @@ static bool bring_up(struct weir_connection *connection, struct lane *lane,
     attributes = (struct ibv_qp_attr){
         .qp_state = IBV_QPS_RTS,
         .sq_psn = local->psn[lane->index],
-        .timeout = ack_timeout(connection),
-        .retry_cnt = RETRY_COUNT,
+        .timeout = lane_ack_timeout(connection),
+        .retry_cnt = LANE_RETRY_COUNT,
         .rnr_retry = RNR_RETRY_FOREVER,
         .max_rd_atomic = (uint8_t)depth,
     };

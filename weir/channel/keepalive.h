@@ -1,6 +1,7 @@
 /* Notices a peer that is gone though nothing fails: after half the silence timeout without a
  * completion, an empty WRITE (on iWARP a READ) asks the peer's device; no answer in what is left of
- * the timeout means that the peer is lost. */
+ * the timeout means that the peer is lost. The question waits behind what is being put and got:
+ * stride.h keeps the pieces of that so short that they complete meanwhile. */
 #ifndef WEIR_CHANNEL_KEEPALIVE_H
 #define WEIR_CHANNEL_KEEPALIVE_H
 

@@ -9,10 +9,12 @@
 #include "weir/channel/receiver.h"
 #include "weir/error_private.h"
 
-#define SIGNAL_EVERY    16
-#define SIGNAL_BYTES    ((uint32_t)1 << 20) /* so that progress is seen on slow links too */
-#define GENERATION_MASK 0xfffu
-#define RECEIVE_FLAG    ((uint64_t)1 << 63)
+#define SIGNAL_EVERY      16
+#define SIGNAL_BYTES      ((uint32_t)1 << 20) /* so that progress is seen on slow links too */
+#define GENERATION_MASK   0xfffu
+#define ACK_TIMEOUT_LEAST 14 /* 67 ms */
+#define ACK_TIMEOUT_MOST  20 /* 4.3 s */
+#define RECEIVE_FLAG      ((uint64_t)1 << 63)
 
 /* Work request id: receive flag, 31 bits of count or buffer index, generation, slot. */
 static uint64_t work_id(const struct lane *lane, uint32_t count)
@@ -132,6 +134,17 @@ void lane_destroy(struct lane *lane)
     }
     free(lane->book);
     *lane = (struct lane){0};
+}
+
+uint8_t lane_ack_timeout(const struct weir_connection *connection)
+{
+    uint64_t budget_us =
+        (uint64_t)connection->options.silence_timeout_ms * 1000 / 2 / (LANE_RETRY_COUNT + 1);
+    uint8_t exponent = ACK_TIMEOUT_LEAST;
+    while (exponent < ACK_TIMEOUT_MOST && (UINT64_C(4096) << (exponent + 1)) / 1000 <= budget_us) {
+        exponent++;
+    }
+    return exponent;
 }
 
 bool lane_post(struct lane *lane, struct ibv_send_wr *request, bool wants_signal,

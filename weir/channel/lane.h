@@ -12,7 +12,8 @@
 
 #include "weir/channel/poller.h"
 
-#define LANE_SLOT_BITS 20
+#define LANE_SLOT_BITS   20
+#define LANE_RETRY_COUNT 7
 
 /* Work on a lane ended: OK, or what became of it. Not called for work that a lost connection left
  * behind; its owners hold lists of their own. */
@@ -54,6 +55,10 @@ enum weir_status lane_create(struct lane *lane, struct weir_connection *connecti
                              struct weir_error *ret_error);
 /* Destroys it and the id. After this the device touches no memory for it. */
 void lane_destroy(struct lane *lane);
+
+/* The exponent of a queue pair's local ACK timeout, 4.096 us * 2^it: all LANE_RETRY_COUNT retries
+ * together take less than half of the silence timeout. */
+uint8_t lane_ack_timeout(const struct weir_connection *connection);
 
 /* Posts one request (wr_id and flags are filled in here). A signal is asked for if the caller
  * wants it, and by itself every so often. False: the connection has failed. */

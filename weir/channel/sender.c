@@ -223,7 +223,7 @@ static void message_left(struct weir_connection *connection, void *argument,
         outgoing->buffer = BUFFER_NONE;
     }
     if (outgoing->kind == OUTGOING_IMMEDIATE) {
-        connection->lanes[0].busy--;
+        transfer_immediate_ended(connection);
     }
     outgoing->has_left = true;
     outgoing->status = status;

@@ -11,6 +11,7 @@
 void transfers_init(struct weir_connection *connection)
 {
     connection->transfers.waiting_end = &connection->transfers.waiting;
+    stride_init(&connection->transfers.stride, connection->options.silence_timeout_ms);
 }
 
 bool transfers_are_idle(const struct weir_connection *connection)
@@ -94,10 +95,22 @@ static struct lane *choose_lane(struct weir_connection *connection)
     return best;
 }
 
+static void take_place(struct weir_connection *connection, struct lane *lane)
+{
+    lane->busy++;
+    stride_posted(&connection->transfers.stride, clock_now_ns());
+}
+
+static void leave_place(struct weir_connection *connection, struct lane *lane)
+{
+    lane->busy--;
+    stride_ended(&connection->transfers.stride, connection->poller->now_ns);
+}
+
 static void piece_left(struct weir_connection *connection, void *argument, enum weir_status status)
 {
     struct transfer *transfer = argument;
-    connection->retiring->busy--;
+    leave_place(connection, connection->retiring);
     transfer->flying--;
     if (status != WEIR_OK) {
         transfer->status = status;
@@ -135,8 +148,9 @@ static bool post_piece(struct weir_connection *connection, struct lane *lane,
                        struct transfer *transfer)
 {
     size_t length = transfer->length - transfer->posted;
-    size_t piece_max = TRANSFER_PIECE < connection->poller->fabric->transfer_max
-                           ? TRANSFER_PIECE
+    const struct stride *stride = &connection->transfers.stride;
+    size_t piece_max = stride->length < connection->poller->fabric->transfer_max
+                           ? stride->length
                            : connection->poller->fabric->transfer_max;
     length = length > piece_max ? piece_max : length;
     struct ibv_sge piece;
@@ -145,10 +159,11 @@ static bool post_piece(struct weir_connection *connection, struct lane *lane,
     struct posted posted = {piece_left, transfer, transfer->is_put ? "a put" : "a get"};
     transfer->posted += length;
     transfer->flying++;
-    lane->busy++;
+    take_place(connection, lane);
     transfer->is_posted = transfer->posted == transfer->length;
-    /* On several lanes no piece's completion tells of another's. */
-    bool wants_signal = transfer->is_posted || connection->lane_count > 1;
+    /* On several lanes no piece's completion tells of another's; on a slow path each is news. */
+    bool wants_signal =
+        transfer->is_posted || connection->lane_count > 1 || !stride_is_full(stride);
     return lane_post(lane, &request, wants_signal, &posted);
 }
 
@@ -219,8 +234,13 @@ bool transfer_post_immediate(struct weir_connection *connection, struct transfer
     request.imm_data = htonl(transfer->notice);
     transfer->posted = transfer->length;
     transfer->is_posted = true;
-    connection->lanes[0].busy++;
+    take_place(connection, &connection->lanes[0]);
     return lane_post(&connection->lanes[0], &request, true, posted);
+}
+
+void transfer_immediate_ended(struct weir_connection *connection)
+{
+    leave_place(connection, &connection->lanes[0]);
 }
 
 static enum weir_status check(const struct weir_connection *connection,
@@ -280,8 +300,10 @@ enum weir_status weir_get(struct weir_connection *connection, const struct weir_
 
 static bool fits_immediate(const struct weir_connection *connection, size_t length)
 {
+    const struct stride *stride = &connection->transfers.stride;
     return connection->lane_count == 0 && !connection->local.lacks_immediate &&
-           !connection->peer.lacks_immediate && length <= TRANSFER_IMMEDIATE_MAX &&
+           !connection->peer.lacks_immediate &&
+           length <= (stride_is_full(stride) ? TRANSFER_IMMEDIATE_MAX : stride->length) &&
            length <= connection->poller->fabric->transfer_max;
 }
 

@@ -8,7 +8,8 @@
 
 #include <weir/channel.h>
 
-#define TRANSFER_PIECE         ((size_t)256 << 10)
+#include "weir/channel/stride.h"
+
 #define TRANSFER_IMMEDIATE_MAX ((size_t)1 << 20) /* longest put whose notice is its immediate */
 #define TRANSFER_BUSY          64                /* pieces posted on one lane at once */
 
@@ -41,6 +42,7 @@ struct transfer {
 struct transfers {
     struct transfer *first; /* all */
     struct transfer *waiting, **waiting_end;
+    struct stride stride;
     unsigned next_lane;
 };
 
@@ -60,6 +62,8 @@ bool transfer_is_ready_for_notice(const struct weir_connection *connection,
                                   const struct transfer *transfer);
 bool transfer_post_immediate(struct weir_connection *connection, struct transfer *transfer,
                              const struct posted *posted);
+/* What it posted is done. */
+void transfer_immediate_ended(struct weir_connection *connection);
 void transfer_end(struct weir_connection *connection, struct transfer *transfer,
                   enum weir_status status);
 

@@ -1,0 +1,267 @@
+/* Slow paths: what takes long is not lost as long as it goes on.
+ *
+ * What the client posts completes here as it would on a path that carries RATE bytes a second: its
+ * completions are held back for as long. What the server posts and what arrives is not. */
+#include "weir/channel/world_test.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "weir/channel/connection.h"
+
+#define SILENCE_MS 400
+#define RATE       (UINT64_C(640) << 10)
+#define LENGTH     ((size_t)1 << 20)
+#define HELD_MAX   4096
+
+/* A request that was posted, and its completion once the device has it. */
+struct held {
+    uint32_t pair;
+    uint64_t due_ns;
+    bool is_complete;
+    struct ibv_cq *queue;
+    struct ibv_wc completion;
+};
+
+static struct held held[HELD_MAX]; /* in the order of posting */
+static unsigned held_count;
+static uint64_t path_free_ns;
+static const struct ibv_qp *slow[LANES_MAX + 1];
+static struct ibv_context_ops device;
+
+static bool is_slow(const struct ibv_qp *pair)
+{
+    for (unsigned i = 0; i <= LANES_MAX; i++) {
+        if (slow[i] == pair) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int slow_post_send(struct ibv_qp *pair, struct ibv_send_wr *request,
+                          struct ibv_send_wr **bad)
+{
+    uint64_t now_ns = clock_now_ns();
+    uint64_t bytes = request->num_sge > 0 ? request->sg_list[0].length : 0;
+    assert_null(request->next);
+    if (!is_slow(pair)) {
+        return device.post_send(pair, request, bad);
+    }
+    path_free_ns = (path_free_ns > now_ns ? path_free_ns : now_ns) + bytes * 1000000000 / RATE;
+    if ((request->send_flags & IBV_SEND_SIGNALED) != 0) {
+        assert_true(held_count < HELD_MAX);
+        held[held_count++] = (struct held){
+            .pair = pair->qp_num, .due_ns = path_free_ns, .completion.wr_id = request->wr_id};
+    }
+    return device.post_send(pair, request, bad);
+}
+
+static struct held *find(const struct ibv_wc *completion)
+{
+    for (unsigned i = 0; i < held_count; i++) {
+        if (!held[i].is_complete && held[i].pair == completion->qp_num &&
+            held[i].completion.wr_id == completion->wr_id) {
+            return &held[i];
+        }
+    }
+    return NULL;
+}
+
+/* Receives at once, and what is due. */
+static int slow_poll(struct ibv_cq *queue, int room, struct ibv_wc *ret_completions)
+{
+    struct ibv_wc real;
+    int count = 0;
+    while (count < room && device.poll_cq(queue, 1, &real) == 1) {
+        struct held *own = find(&real);
+        if (own == NULL) {
+            ret_completions[count++] = real;
+            continue;
+        }
+        own->is_complete = true;
+        own->queue = queue;
+        own->completion = real;
+    }
+    uint64_t now_ns = clock_now_ns();
+    for (unsigned i = 0; i < held_count && count < room && held[i].due_ns <= now_ns;) {
+        if (!held[i].is_complete || held[i].queue != queue) {
+            i++;
+            continue;
+        }
+        ret_completions[count++] = held[i].completion;
+        memmove(&held[i], &held[i + 1], (--held_count - i) * sizeof(held[0]));
+    }
+    return count;
+}
+
+static int slow_begin(void **state)
+{
+    struct ibv_context_ops *ops = &world_fabric()->context->ops;
+    device = *ops;
+    held_count = 0;
+    path_free_ns = 0;
+    ops->post_send = slow_post_send;
+    ops->poll_cq = slow_poll;
+    return 0;
+}
+
+static int slow_end(void **state)
+{
+    world_fabric()->context->ops = device;
+    return 0;
+}
+
+struct pair {
+    struct world world;
+    struct end client;
+    struct weir_memory *here, *there;
+};
+
+static void pair_open(struct pair *pair, const struct weir_channel_options *base)
+{
+    struct weir_channel_options options = *base;
+    struct weir_error error;
+    options.silence_timeout_ms = SILENCE_MS;
+    memset(pair, 0, sizeof(*pair));
+    world_open_pair(&pair->world, &options, &pair->client, false);
+    for (unsigned i = 0; i <= pair->client.connection->lane_count; i++) {
+        slow[i] = pair->client.connection->lanes[i].pair;
+    }
+    assert_int_equal(
+        weir_memory_allocate(pair->world.fabric, LENGTH, WEIR_LOCAL, &pair->here, &error), WEIR_OK);
+    assert_int_equal(weir_memory_allocate_for(pair->world.servers[0].connection, LENGTH,
+                                              WEIR_REMOTE_READ | WEIR_REMOTE_WRITE, &pair->there,
+                                              &error),
+                     WEIR_OK);
+}
+
+static void pair_close(struct pair *pair)
+{
+    memset(slow, 0, sizeof(slow));
+    world_close_pair(&pair->world, &pair->client);
+    weir_memory_deregister(pair->here);
+    weir_memory_deregister(pair->there);
+}
+
+static void expect_slow_but_whole(struct pair *pair, uint64_t started_ns)
+{
+    world_run_until_done(&pair->world, &pair->client.done, 1);
+    assert_int_equal(pair->client.last_status, WEIR_OK);
+    assert_false(pair->client.is_closed);
+    assert_true(clock_now_ns() - started_ns > (uint64_t)SILENCE_MS * 2 * 1000000);
+}
+
+static void test_put_with_notice(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, *state);
+    struct weir_transfer transfer = {.memory = pair.here,
+                                     .length = LENGTH,
+                                     .remote = weir_memory_remote(pair.there),
+                                     .has_notice = true,
+                                     .notice = 77};
+    memset(weir_memory_bytes(pair.here), 0xa5, LENGTH);
+    uint64_t started_ns = clock_now_ns();
+    assert_int_equal(weir_put(pair.client.connection, &transfer, end_done, &pair.client), WEIR_OK);
+    expect_slow_but_whole(&pair, started_ns);
+    world_run_until_count(&pair.world, &pair.world.servers[0].noticed, 1);
+    assert_int_equal(pair.world.servers[0].last_notice, 77);
+    assert_memory_equal(weir_memory_bytes(pair.there), weir_memory_bytes(pair.here), LENGTH);
+    pair_close(&pair);
+}
+
+static void test_put_and_get(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, *state);
+    struct weir_transfer transfer = {
+        .memory = pair.here, .length = LENGTH, .remote = weir_memory_remote(pair.there)};
+    uint64_t started_ns = clock_now_ns();
+    assert_int_equal(weir_put(pair.client.connection, &transfer, end_done, &pair.client), WEIR_OK);
+    expect_slow_but_whole(&pair, started_ns);
+    pair.client.done = 0;
+    started_ns = clock_now_ns();
+    assert_int_equal(weir_get(pair.client.connection, &transfer, end_done, &pair.client), WEIR_OK);
+    /* The device posts a READ's request, not its bytes: they are counted all the same. */
+    expect_slow_but_whole(&pair, started_ns);
+    pair_close(&pair);
+}
+
+/* A path that stops is another matter. */
+static void test_nothing_more(void **state)
+{
+    struct pair pair;
+    pair_open(&pair, *state);
+    struct weir_transfer transfer = {
+        .memory = pair.here, .length = LENGTH, .remote = weir_memory_remote(pair.there)};
+    path_free_ns = clock_now_ns() + 3600 * UINT64_C(1000000000);
+    assert_int_equal(weir_put(pair.client.connection, &transfer, end_done, &pair.client), WEIR_OK);
+    world_run_until(&pair.world, &pair.client.is_closed);
+    memset(slow, 0, sizeof(slow));
+    assert_int_equal(pair.client.reason.status, WEIR_PEER_LOST);
+    assert_non_null(strstr(pair.client.reason.message, "no sign of the peer"));
+    world_close(&pair.world);
+    weir_memory_deregister(pair.here);
+    weir_memory_deregister(pair.there);
+}
+
+/* What a queue pair waits for an acknowledgement follows from the silence timeout, by rdma_cm too,
+ * whose own choice may be longer than the silence timeout. */
+static void expect_ack_timeout(struct weir_connection *connection)
+{
+    int (*query)(struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *);
+    *(void **)&query = dlsym(connection->poller->fabric->library.ibverbs, "ibv_query_qp");
+    assert_non_null(query);
+    for (unsigned i = 0; i <= connection->lane_count; i++) {
+        struct ibv_qp_attr attributes;
+        struct ibv_qp_init_attr initial;
+        assert_int_equal(query(connection->lanes[i].pair, &attributes, IBV_QP_TIMEOUT, &initial),
+                         0);
+        assert_int_equal(attributes.timeout, lane_ack_timeout(connection));
+    }
+}
+
+static void test_ack_timeout(void **state)
+{
+    struct weir_channel_options options = *(struct weir_channel_options *)*state;
+    struct world world;
+    struct end client = {0};
+    options.silence_timeout_ms = 2000;
+    world_open_pair(&world, &options, &client, false);
+    /* 8 times 4.096 us * 2^14 are 0.54 s, and twice that would be more than 1 s. */
+    assert_int_equal(lane_ack_timeout(client.connection), 14);
+    expect_ack_timeout(client.connection);
+    expect_ack_timeout(world.servers[0].connection);
+    world_close_pair(&world, &client);
+    options.silence_timeout_ms = 0;
+    memset(&client, 0, sizeof(client));
+    world_open_pair(&world, &options, &client, false);
+    assert_int_equal(lane_ack_timeout(client.connection), 16);
+    expect_ack_timeout(client.connection);
+    expect_ack_timeout(world.servers[0].connection);
+    world_close_pair(&world, &client);
+}
+
+#define SLOW(test, options)                                                                        \
+    {                                                                                              \
+#test " (" #options ")", test, slow_begin, slow_end, &world_##options                      \
+    }
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        SLOW(test_put_with_notice, cm),
+        SLOW(test_put_with_notice, cm_lanes),
+        SLOW(test_put_and_get, cm),
+        SLOW(test_put_and_get, cm_lanes),
+        SLOW(test_nothing_more, cm),
+        {"test_ack_timeout (cm)", test_ack_timeout, NULL, NULL, &world_cm},
+        {"test_ack_timeout (cm_lanes)", test_ack_timeout, NULL, NULL, &world_cm_lanes},
+        {"test_ack_timeout (tcp)", test_ack_timeout, NULL, NULL, &world_tcp},
+    };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
