@@ -105,13 +105,13 @@ struct instant loop_turn(struct loop *loop, bool with_receive)
         cm_advance(loop->engine.cm, now);
         loop->more = device_advance(loop->engine.device, now, SEND_BUDGET);
         loop->stalled = !same_host_flush(loop->same_host);
-        loop->blocked = !udp_flush(loop->steering.udp);
-        loop_hear_complaints(loop, now);
-        if (!loop->more || loop->blocked || loop->stalled) {
+        if (!loop->more || loop->stalled) {
             break;
         }
         now = clock_now();
     }
+    loop->blocked = !udp_flush(loop->steering.udp);
+    loop_hear_complaints(loop, now);
     return next_deadline(loop, now);
 }
 

@@ -1,4 +1,6 @@
-/* The way out: packets gather in runs, runs leave in batches.
+/* The way out: packets gather in runs. A run that is full leaves at once, so that the peer works on
+ * it while the next is made, in the same bytes, which are still in the cache; the others leave in
+ * batches, with the flush.
  *
  * Invariant: packets of one queue pair leave in the order in which they came. The ICRC of a packet
  * in a run is made for the identification that the kernel will give it: its place in the run where
@@ -95,6 +97,19 @@ static void flatten(const struct outgoing *outgoing, uint8_t *ret_bytes)
     memset(ret_bytes, 0, packet_pad(outgoing->payload_length));
 }
 
+static bool send_some(struct udp *udp);
+
+/* Hands the runs to the kernel. False: its buffers are full. */
+static bool send_all(struct udp *udp)
+{
+    bool blocked = false;
+    while (udp->run_count > 0 && !blocked) {
+        blocked = !send_some(udp);
+    }
+    udp->counters.blocked += blocked;
+    return !blocked;
+}
+
 /* Room for a packet of `length` bytes with its ICRC, at the end of *ret_run; NULL: none. */
 static uint8_t *make_room(struct udp *udp, const struct path *path, uint32_t block, uint32_t length,
                           struct udp_run **ret_run)
@@ -103,7 +118,7 @@ static uint8_t *make_room(struct udp *udp, const struct path *path, uint32_t blo
     if (run == NULL) {
         run = start_run(udp, path, block, length);
     }
-    if (run == NULL && udp_flush(udp)) {
+    if (run == NULL && send_all(udp)) {
         run = start_run(udp, path, block, length);
     }
     if (run == NULL) {
@@ -114,14 +129,20 @@ static uint8_t *make_room(struct udp *udp, const struct path *path, uint32_t blo
 }
 
 /* The packet stands at the run's end; gives it its ICRC. */
-static uint8_t *seal(struct udp *udp, struct udp_run *run, uint32_t length)
+static void seal(struct udp *udp, struct udp_run *run, uint32_t length)
 {
     uint8_t *bytes = run_end(udp, run);
     put_icrc(&run->path, run->single ? 0 : run->count, bytes, length - ICRC_LENGTH);
     run->closed = length < run->segment;
     run->length += length;
     run->count++;
-    return bytes;
+}
+
+static void send_if_full(struct udp *udp, const struct udp_run *run)
+{
+    if (run->count == UDP_RUN_SEGMENTS || run->length + run->segment > UDP_RUN_BYTES) {
+        (void)send_all(udp); /* what is left waits for the flush */
+    }
 }
 
 /* A flat packet, without its ICRC. False: no room. */
@@ -138,6 +159,7 @@ static bool append_flat(struct udp *udp, const struct path *path, const uint8_t 
     if (corrupt) {
         fault_corrupt(&udp->fault, room, length + ICRC_LENGTH);
     }
+    send_if_full(udp, run);
     return true;
 }
 
@@ -220,6 +242,7 @@ bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing)
     }
     flatten(outgoing, room);
     seal(udp, run, length);
+    send_if_full(udp, run);
     return true;
 }
 
@@ -446,8 +469,8 @@ static bool fall_back(struct udp *udp, struct udp_run *run, int error)
 
 static void pop_runs(struct udp *udp, uint32_t count)
 {
-    udp->run_first = run_slot(udp, count);
     udp->run_count -= count;
+    udp->run_first = udp->run_count > 0 ? run_slot(udp, count) : 0;
 }
 
 /* Hands the oldest runs of one family to the kernel, each as one message; returns how many it
@@ -523,12 +546,7 @@ bool udp_flush(struct udp *udp)
     if (udp->delayed_count > 0) {
         release_delayed(udp, true);
     }
-    bool blocked = false;
-    while (udp->run_count > 0 && !blocked) {
-        blocked = !send_some(udp);
-    }
-    udp->counters.blocked += blocked;
-    return !blocked;
+    return send_all(udp);
 }
 
 bool udp_has_waiting(const struct udp *udp)

@@ -175,6 +175,7 @@ static void equal_packets_leave_in_one_send(void **state)
     for (uint32_t i = 0; i < 200; i++) {
         assert_true(emit(udp, &path, i, i == 99 ? 100 : 1024));
     }
+    assert_in_range(udp_counters(udp)->packets_sent, 150, 199); /* what is full does not wait */
     assert_true(udp_flush(udp));
     drain(udp, &inbox);
     assert_int_equal(inbox.count, 200);
@@ -186,7 +187,7 @@ static void equal_packets_leave_in_one_send(void **state)
     assert_int_equal(udp_counters(udp)->packets_received, 200);
     if (udp_counters(udp)->segmented_sends > 0) { /* else the kernel has no UDP_SEGMENT */
         assert_true(udp_counters(udp)->segmented_sends <= 5);
-        assert_int_equal(udp_counters(udp)->send_calls, 1);
+        assert_int_equal(udp_counters(udp)->send_calls, 3);
     }
     udp_destroy(udp);
 }
