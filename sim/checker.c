@@ -133,6 +133,7 @@ static void send_completed(struct world *world, struct end *end, uint32_t index,
             return;
         }
         judge_done(world, end, end->resolved);
+        workload_reuse(world, before);
     }
     end->resolved = index + 1;
     if (completion->qpn.value != end->qpn.value) {
@@ -143,6 +144,7 @@ static void send_completed(struct world *world, struct end *end, uint32_t index,
         check_failure(world, end, op, completion);
         op->phase = OP_FAILED;
         op->status = completion->status;
+        workload_reuse(world, op);
         return;
     }
     world->coverage->done[op->kind]++;
@@ -154,6 +156,7 @@ static void send_completed(struct world *world, struct end *end, uint32_t index,
         wrong(world, "status", end, completion, "wrong kind");
     } else {
         judge_done(world, end, index);
+        workload_reuse(world, op);
     }
 }
 

@@ -73,39 +73,50 @@ static bool add_management(struct text *text, const struct packet *packet, bool 
     return true;
 }
 
-void describe_bytes(unsigned from, unsigned to, const uint8_t *bytes, uint32_t length, bool detail,
-                    char ret_text[DESCRIPTION_MAX])
+/* `packet` NULL: it did not parse. */
+static void describe(unsigned from, unsigned to, const struct packet *packet, uint32_t length,
+                     bool detail, char ret_text[DESCRIPTION_MAX])
 {
     struct text text = {ret_text, DESCRIPTION_MAX};
     add(&text, "%c>%c ", 'A' + (int)from, 'A' + (int)to);
-    struct packet packet;
-    if (packet_parse(bytes, length, &packet) != REFUSED_NOT) {
+    if (packet == NULL) {
         add(&text, "unparsable length=%u", length);
         return;
     }
-    if (add_management(&text, &packet, detail)) {
+    if (add_management(&text, packet, detail)) {
         return;
     }
-    add_name(&text, &packet);
-    if (packet.info->operation != OPERATION_CONGESTION) {
-        add(&text, " psn=%u", packet.psn.value);
+    add_name(&text, packet);
+    if (packet->info->operation != OPERATION_CONGESTION) {
+        add(&text, " psn=%u", packet->psn.value);
     }
-    if (packet.info->has_reth) {
-        add(&text, " length=%u", packet.dma_length);
+    if (packet->info->has_reth) {
+        add(&text, " length=%u", packet->dma_length);
+    }
+    if (packet->segment_shift != 0) {
+        add(&text, " referred=%u", packet->payload_length);
     }
     if (detail) {
-        add(&text, " qp=%u", packet.destination.value);
-        if (packet.info->has_payload) {
-            add(&text, " payload=%u", packet.payload_length);
+        add(&text, " qp=%u", packet->destination.value);
+        if (packet->info->has_payload) {
+            add(&text, " payload=%u", packet->payload_length);
         }
-        if (packet.info->has_aeth) {
-            add(&text, " syndrome=%u.%u msn=%u", packet.aeth.kind, packet.aeth.value,
-                packet.aeth.msn);
+        if (packet->info->has_aeth) {
+            add(&text, " syndrome=%u.%u msn=%u", packet->aeth.kind, packet->aeth.value,
+                packet->aeth.msn);
         }
-        if (packet.ack_request) {
+        if (packet->ack_request) {
             add(&text, " ackreq");
         }
     }
+}
+
+void describe_bytes(unsigned from, unsigned to, const uint8_t *bytes, uint32_t length, bool detail,
+                    char ret_text[DESCRIPTION_MAX])
+{
+    struct packet packet;
+    bool parsed = packet_parse(bytes, length, &packet) == REFUSED_NOT;
+    describe(from, to, parsed ? &packet : NULL, length, detail, ret_text);
 }
 
 void describe_frame(struct simulator *simulator, const struct frame *frame, enum fate fate)
@@ -120,10 +131,13 @@ void describe_frame(struct simulator *simulator, const struct frame *frame, enum
         [FATE_DUPLICATED] = " duplicated",
         [FATE_DELAYED] = " delayed",
         [FATE_MARKED] = " marked",
+        [FATE_UNREADABLE] = " unreadable",
         [FATE_REFUSED] = " refused",
     };
     char text[DESCRIPTION_MAX];
-    describe_bytes(frame->from, frame->to, frame->bytes, frame->length, simulator->trace_detail,
-                   text);
+    struct packet packet;
+    bool parsed = network_parse(frame, &packet) == REFUSED_NOT;
+    describe(frame->from, frame->to, parsed ? &packet : NULL, frame->length,
+             simulator->trace_detail, text);
     simulator_note(simulator, "%s%s", text, fates[fate]);
 }

@@ -76,16 +76,21 @@ static void wake_event(void *context, uint64_t life)
     host_run(host);
 }
 
-static void deliver(struct network_end *end, const struct arrival *arrival, const uint8_t *bytes,
-                    uint32_t length)
+/* `reference` NULL: the payload is among the bytes. */
+static void take(struct host *host, const struct arrival *arrival, const uint8_t *bytes,
+                 uint32_t length, const struct payload_reference *reference)
 {
-    struct host *host = (struct host *)end;
     struct counters before;
+    struct instant now = host->simulator->now;
     if (host->simulator->trace != NULL) {
         before = *device_counters(host->device);
     }
     host->storage.packets_flow = true;
-    device_receive(host->device, host->simulator->now, arrival, bytes, length);
+    if (reference == NULL) {
+        device_receive(host->device, now, arrival, bytes, length);
+    } else {
+        device_receive_reference(host->device, now, arrival, bytes, length, reference);
+    }
     host->storage.packets_flow = false;
     if (host->simulator->trace != NULL) {
         const struct counters *after = device_counters(host->device);
@@ -96,6 +101,19 @@ static void deliver(struct network_end *end, const struct arrival *arrival, cons
         }
     }
     host_wake(host, 0);
+}
+
+static void deliver(struct network_end *end, const struct arrival *arrival, const uint8_t *bytes,
+                    uint32_t length)
+{
+    take((struct host *)end, arrival, bytes, length, NULL);
+}
+
+static void deliver_reference(struct network_end *end, const struct arrival *arrival,
+                              const uint8_t *bytes, uint32_t length,
+                              const struct payload_reference *reference)
+{
+    take((struct host *)end, arrival, bytes, length, reference);
 }
 
 static void refuse(struct network_end *end, enum packet_refusal refusal)
@@ -124,7 +142,10 @@ void host_init(struct host *host, struct simulator *simulator, struct network *n
                unsigned index, const struct host_config *config)
 {
     *host = (struct host){
-        .end = {.deliver = deliver, .refuse = refuse, .room = room},
+        .end = {.deliver = deliver,
+                .deliver_reference = deliver_reference,
+                .refuse = refuse,
+                .room = room},
         .events = {.raise = raise_event},
         .simulator = simulator,
         .network = network,

@@ -74,7 +74,9 @@ static void request_sent(struct monitor *monitor, struct end *end, const struct 
     }
     int32_t ahead = psn_distance(flow->next, packet->psn);
     bool read = packet->info->operation == OPERATION_READ_REQUEST;
-    uint32_t count = read ? packets(packet->dma_length, end->mtu) : 1;
+    bool many = read || packet->segment_shift != 0;
+    uint32_t length = read ? packet->dma_length : packet->payload_length;
+    uint32_t count = many ? packets(length, end->mtu) : 1;
     if (ahead > 0) {
         simulator_violate(&world->simulator, "psn", "%c qp %u sent PSN %u, and %u was due",
                           end->host->name, end->qpn.value, packet->psn.value, flow->next.value);
@@ -111,7 +113,7 @@ static void sent(struct network_observer *observer, const struct frame *frame, e
 {
     struct monitor *monitor = (struct monitor *)observer;
     struct packet packet;
-    if (packet_parse(frame->bytes, frame->length, &packet) != REFUSED_NOT ||
+    if (network_parse(frame, &packet) != REFUSED_NOT ||
         !service_is_reliable(packet.info->service)) {
         return;
     }
@@ -120,7 +122,8 @@ static void sent(struct network_observer *observer, const struct frame *frame, e
         return;
     }
     /* Late is harm too: what was overtaken by its successors makes the receiver drop these. */
-    if (fate == FATE_LOST || fate == FATE_CORRUPTED || fate == FATE_DELAYED) {
+    if (fate == FATE_LOST || fate == FATE_CORRUPTED || fate == FATE_DELAYED ||
+        fate == FATE_UNREADABLE) {
         harm(receiver->pair, monitor->world->simulator.now);
     }
     if (packet.info->is_request) {
@@ -132,7 +135,7 @@ static void delivered(struct network_observer *observer, const struct frame *fra
 {
     struct monitor *monitor = (struct monitor *)observer;
     struct packet packet;
-    if (packet_parse(frame->bytes, frame->length, &packet) != REFUSED_NOT ||
+    if (network_parse(frame, &packet) != REFUSED_NOT ||
         !service_is_reliable(packet.info->service) || packet.info->is_request) {
         return;
     }

@@ -77,6 +77,9 @@ static enum fate choose_fate(struct network *network, struct network_link *link,
     if (dice_chance(&network->dice, config->corrupt)) {
         return FATE_CORRUPTED;
     }
+    if (frame->referred > 0 && dice_chance(&network->dice, config->unreadable)) {
+        return FATE_UNREADABLE;
+    }
     if (dice_chance(&network->dice, config->duplicate)) {
         return FATE_DUPLICATED;
     }
@@ -118,6 +121,83 @@ static bool icrc_is_right(const struct frame *frame)
                                                 found.dont_fragment == frame->ip.dont_fragment);
 }
 
+static uint32_t *withdrawals(struct network *network, unsigned to, struct qpn destination,
+                             bool responses)
+{
+    return &network->ports[to].withdrawals[destination.value % NETWORK_NUMBERS][responses];
+}
+
+static uint32_t withdrawals_now(const struct frame *frame)
+{
+    struct qpn destination = packet_destination(frame->bytes);
+    return *withdrawals(frame->network, frame->to, destination, frame->is_response);
+}
+
+struct frame_reader {
+    struct payload_reader reader; /* first */
+    const struct frame *frame;
+};
+
+/* Copies what lies from `offset` on in the fragments. */
+static void read_fragments(const struct frame *frame, uint32_t offset,
+                           const struct payload_place *place)
+{
+    uint32_t done = 0;
+    for (uint32_t i = 0; i < frame->fragment_count && done < place->length; i++) {
+        const struct fragment *fragment = &frame->fragments[i];
+        if (offset >= fragment->length) {
+            offset -= fragment->length;
+            continue;
+        }
+        uint32_t part = fragment->length - offset;
+        part = part < place->length - done ? part : place->length - done;
+        memcpy(place->bytes + done, fragment->bytes + offset, part);
+        done += part;
+        offset = 0;
+    }
+    CHECK(done == place->length);
+}
+
+static bool read_payload(struct payload_reader *reader, uint32_t offset,
+                         const struct payload_place *places, uint32_t count)
+{
+    const struct frame *frame = ((struct frame_reader *)reader)->frame;
+    struct network *network = frame->network;
+    const struct network_port *sender = &network->ports[frame->from];
+    if (frame->unreadable || sender->end == NULL || sender->life != frame->sender ||
+        withdrawals_now(frame) != frame->withdrawal) {
+        network->unread++;
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        read_fragments(frame, offset, &places[i]);
+        offset += places[i].length;
+    }
+    return true;
+}
+
+enum packet_refusal network_parse(const struct frame *frame, struct packet *ret_packet)
+{
+    if (frame->referred == 0) {
+        return packet_parse(frame->bytes, frame->length, ret_packet);
+    }
+    struct payload_reference reference = {.length = frame->referred,
+                                          .segment_shift = frame->segment_shift};
+    return packet_parse_reference(frame->bytes, frame->length, &reference, ret_packet);
+}
+
+static void hand_over(struct network_port *port, const struct arrival *arrival,
+                      const struct frame *frame)
+{
+    if (frame->referred == 0) {
+        port->end->deliver(port->end, arrival, frame->bytes, frame->length);
+        return;
+    }
+    struct frame_reader reader = {{read_payload}, frame};
+    struct payload_reference reference = {&reader.reader, frame->referred, frame->segment_shift};
+    port->end->deliver_reference(port->end, arrival, frame->bytes, frame->length, &reference);
+}
+
 static void deliver(void *context, uint64_t unused)
 {
     (void)unused;
@@ -145,7 +225,7 @@ static void deliver(void *context, uint64_t unused)
         .path = path_reverse(&frame->path),
         .congestion_experienced = (frame->path.traffic_class & ECN_BITS) == ECN_BITS,
     };
-    port->end->deliver(port->end, &arrival, frame->bytes, frame->length);
+    hand_over(port, &arrival, frame);
     free(frame);
 }
 
@@ -234,6 +314,9 @@ static void launch(struct network *network, struct network_link *link, struct fr
         network->marked++;
         frame->path.traffic_class |= ECN_BITS;
         break;
+    case FATE_UNREADABLE:
+        frame->unreadable = true;
+        break;
     case FATE_PASS:
     case FATE_REFUSED:
         break;
@@ -242,13 +325,35 @@ static void launch(struct network *network, struct network_link *link, struct fr
     simulator_at(network->simulator, arrives, deliver, frame, 0);
 }
 
+static void refer(struct frame *frame, const struct outgoing *outgoing)
+{
+    struct network *network = frame->network;
+    uint32_t length = 0;
+    CHECK(outgoing->fragment_count <= OUTGOING_FRAGMENT_MAX);
+    for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
+        CHECK(outgoing->fragments[i].bytes != NULL);
+        frame->fragments[i] = outgoing->fragments[i];
+        length += outgoing->fragments[i].length;
+    }
+    CHECK(length == outgoing->payload_length);
+    frame->fragment_count = outgoing->fragment_count;
+    frame->referred = length;
+    frame->segment_shift = outgoing->reference_shift;
+    frame->sender = network->ports[frame->from].life;
+    frame->is_response = outgoing->is_response;
+    frame->withdrawal = withdrawals_now(frame);
+    network->referred++;
+}
+
 /* Header, fragments and pad in one piece, as they stand on the wire. */
 static struct frame *frame_make(struct network_port *port, unsigned to,
                                 const struct outgoing *outgoing)
 {
     struct network *network = port->network;
-    uint32_t pad = packet_pad(outgoing->payload_length);
-    uint32_t length = outgoing->header_length + outgoing->payload_length + pad;
+    bool by_reference = outgoing->reference_shift != 0;
+    uint32_t carried = by_reference ? 0 : outgoing->payload_length;
+    uint32_t pad = packet_pad(carried);
+    uint32_t length = outgoing->header_length + carried + pad;
     CHECK(length <= FRAME_MAX);
     struct frame *frame = malloc(sizeof *frame + length);
     CHECK(frame != NULL);
@@ -266,8 +371,8 @@ static struct frame *frame_make(struct network_port *port, unsigned to,
     }
     memcpy(frame->bytes, outgoing->header, outgoing->header_length);
     uint32_t at = outgoing->header_length;
-    uint32_t end = outgoing->header_length + outgoing->payload_length;
-    for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
+    uint32_t end = outgoing->header_length + carried;
+    for (uint32_t i = 0; i < outgoing->fragment_count && !by_reference; i++) {
         const struct fragment *fragment = &outgoing->fragments[i];
         CHECK(fragment->length <= end - at);
         if (fragment->length > 0) {
@@ -277,6 +382,9 @@ static struct frame *frame_make(struct network_port *port, unsigned to,
     }
     CHECK(at == end);
     memset(frame->bytes + at, 0, pad);
+    if (by_reference) {
+        refer(frame, outgoing);
+    }
     frame->icrc = roce_icrc(&frame->path, &frame->ip, frame->bytes, length);
     return frame;
 }
@@ -345,6 +453,23 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
     return true;
 }
 
+static uint32_t reach(struct packet_sink *sink, const struct path *path, struct qpn destination)
+{
+    const struct network_port *port = (const struct network_port *)sink;
+    unsigned to = network_host_of(&path->remote);
+    return to == HOST_MAX ? 0 : port->network->links[port->index][to].config.reach;
+}
+
+static void withdraw(struct packet_sink *sink, const struct path *path, struct qpn destination,
+                     bool responses)
+{
+    struct network_port *port = (struct network_port *)sink;
+    unsigned to = network_host_of(&path->remote);
+    if (to != HOST_MAX) {
+        ++*withdrawals(port->network, to, destination, responses);
+    }
+}
+
 void network_init(struct network *network, struct simulator *simulator, uint64_t seed)
 {
     memset(network, 0, sizeof *network);
@@ -352,7 +477,7 @@ void network_init(struct network *network, struct simulator *simulator, uint64_t
     network->dice = dice_split(seed, 1);
     for (unsigned i = 0; i < HOST_MAX; i++) {
         network->ports[i] = (struct network_port){
-            .sink = {.emit = emit},
+            .sink = {.emit = emit, .reach = reach, .withdraw = withdraw},
             .network = network,
             .index = i,
             .addresses = 1u << i,

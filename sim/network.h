@@ -3,6 +3,7 @@
  * Here: what happens to a frame between emit and delivery: rate, delay, a bounded queue, loss,
  * burst loss, duplication, reordering, corruption, partition. A frame carries a real ICRC, made
  * when it is sent and verified when it arrives; a frame that fails is refused, never delivered.
+ * Where a link says so payloads go by reference, and are read when the frame is used.
  * Not here: what frames mean (monitor.h) and how they are written down (describe.h).
  *
  * All chances are per million, drawn from the network's own dice. */
@@ -15,7 +16,8 @@
 #include "sim/dice.h"
 #include "sim/simulator.h"
 
-#define HOST_MAX 4u
+#define HOST_MAX        4u
+#define NETWORK_NUMBERS 4096u
 
 struct link_config {
     uint64_t bits_per_second; /* 0: no serialisation time */
@@ -31,6 +33,8 @@ struct link_config {
     uint32_t mark;       /* ECN, of frames whose sender is capable */
     uint32_t mark_above; /* always with so many frames queued; 0: never */
     uint32_t corrupt;    /* flips one to three bits */
+    uint32_t reach;      /* bytes that a frame may have by reference; 0: none has any */
+    uint32_t unreadable; /* of those by reference */
 };
 
 /* What becomes of one frame. */
@@ -40,7 +44,8 @@ enum fate {
     FATE_CORRUPTED,
     FATE_DUPLICATED,
     FATE_DELAYED,
-    FATE_MARKED,  /* congestion experienced */
+    FATE_MARKED, /* congestion experienced */
+    FATE_UNREADABLE,
     FATE_REFUSED, /* the sink says "full": there is no frame yet */
 };
 
@@ -55,6 +60,16 @@ struct frame {
     bool corrupted;    /* in bits that the ICRC covers */
     uint32_t length;   /* from the BTH to before the ICRC */
     unsigned receiver; /* the receiving host's life when it was sent */
+
+    /* By reference: where the payload lies in the sender's memory, and whether it may be read. */
+    uint32_t referred; /* bytes; 0: it is among `bytes` */
+    uint8_t segment_shift;
+    bool is_response;
+    struct fragment fragments[OUTGOING_FRAGMENT_MAX];
+    uint32_t fragment_count;
+    unsigned sender;     /* the sending host's life */
+    uint32_t withdrawal; /* how many there had been */
+    bool unreadable;
     uint8_t bytes[];
 };
 
@@ -62,6 +77,9 @@ struct frame {
 struct network_end {
     void (*deliver)(struct network_end *end, const struct arrival *arrival, const uint8_t *bytes,
                     uint32_t length);
+    void (*deliver_reference)(struct network_end *end, const struct arrival *arrival,
+                              const uint8_t *bytes, uint32_t length,
+                              const struct payload_reference *reference);
     void (*refuse)(struct network_end *end, enum packet_refusal refusal);
     /* The sink has said "full" and has room again. */
     void (*room)(struct network_end *end);
@@ -89,6 +107,8 @@ struct network_port {
     bool waits_for_room;
     unsigned life;
     unsigned addresses; /* bit per host whose address it may send from */
+    /* Of what goes to a queue pair here, by its number: of requests, of responses. */
+    uint32_t withdrawals[NETWORK_NUMBERS][2];
 };
 
 struct network {
@@ -102,6 +122,7 @@ struct network {
                         uint32_t length);
     void *script_context;
 
+    uint64_t referred, unread; /* frames sent by reference, and that could not be read */
     uint64_t sent, marked, lost, corrupted, duplicated, delayed, refusals, unroutable;
     uint64_t corrupted_delivered[HOST_MAX]; /* corrupted frames that reached a living host */
     uint32_t in_flight;
@@ -124,6 +145,8 @@ struct packet_sink *network_sink(struct network *network, unsigned host);
 /* Host `index`'s address of the family, and the path from one host to another. */
 struct gid network_gid(unsigned index, bool ipv6);
 struct path network_path(unsigned from, unsigned to, bool ipv6, uint16_t source_port);
+/* What a frame holds. */
+enum packet_refusal network_parse(const struct frame *frame, struct packet *ret_packet);
 /* HOST_MAX if it is nobody's. */
 unsigned network_host_of(const struct gid *gid);
 

@@ -83,6 +83,26 @@ static const struct profile profiles[] = {
      .by_cm = true,
      .disturb_percent = 10,
      .link = {.loss = 20000, .duplicate = 10000}},
+    {.name = "reference", /* payloads lie where they are until somebody reads them */
+     .strict = true,
+     .pairs_max = 3,
+     .ops_max = 16,
+     .illegal_percent = 10,
+     .late_percent = 40,
+     .link = {.reach = REFERENCE_MAX, .refuse = 20000}},
+    {.name = "unreadable",
+     .pairs_max = 4,
+     .ops_max = 16,
+     .illegal_percent = 10,
+     .late_percent = 40,
+     .death = true,
+     .disturb_percent = 20,
+     .link = {.reach = 2048,
+              .unreadable = 100000,
+              .loss = 5000,
+              .duplicate = 20000,
+              .reorder = 20000,
+              .reorder_ns = 30000}},
     {.name = "chaos",
      .pairs_max = 4,
      .ops_max = 12,
@@ -160,6 +180,7 @@ void plan_profile(struct world *world)
     link->corrupt = vary(dice, link->corrupt);
     link->reorder = vary(dice, link->reorder);
     link->refuse = vary(dice, link->refuse);
+    link->unreadable = vary(dice, link->unreadable);
     if (world->profile.tiny) {
         link->queue_limit = dice_range(dice, 1, 4);
     } else if (dice_percent(dice, 50)) {

@@ -5,6 +5,7 @@
 #include "rnic/base/check.h"
 #include "sim/checker.h"
 #include "sim/plan.h"
+#include "sim/program.h"
 #include "sim/provoke.h"
 
 #define PAUSE_MAX_NS UINT64_C(20000000)
@@ -325,13 +326,28 @@ static void post_receives(struct world *world, struct end *end, uint32_t most)
     }
 }
 
-/* Inline bytes are the application's again at once. */
+/* The bytes are the application's again: of inline data at once, else with the completion. */
 static void scribble(struct world *world, const struct op *op)
 {
     for (uint32_t i = 0; i < op->span_count; i++) {
         dice_fill(&world->play, model_bytes(&op->spans[i]), op->spans[i].length);
         memcpy(model_shadow(&op->spans[i]), model_bytes(&op->spans[i]), op->spans[i].length);
     }
+}
+
+void workload_reuse(struct world *world, const struct op *op)
+{
+    bool sends =
+        program_is_send(op->kind) || op->kind == WORK_WRITE || op->kind == WORK_WRITE_IMMEDIATE;
+    if (world->profile.link.reach == 0 || !sends || op->inline_data) {
+        return;
+    }
+    for (uint32_t i = 0; i < op->span_count; i++) {
+        if (!op->spans[i].territory->alive) {
+            return;
+        }
+    }
+    scribble(world, op);
 }
 
 /* Byte addresses of the process: inline data is read before any key is looked at. */

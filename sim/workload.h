@@ -21,6 +21,8 @@ enum status workload_to_rtr(struct world *world, struct end *end);
 enum status workload_to_rts(struct world *world, struct end *end);
 /* The end's application begins to post. */
 void workload_start(struct world *world, struct end *end);
+/* The request has completed: where its bytes may have been read until then, others stand now. */
+void workload_reuse(struct world *world, const struct op *op);
 /* All of a host's life goes. */
 void workload_host_dies(struct world *world, struct host *host);
 /* The queue pair is moved to error, or destroyed. */

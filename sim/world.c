@@ -169,6 +169,8 @@ static void add_coverage(struct world *world)
     coverage->duplicated += network->duplicated;
     coverage->delayed += network->delayed;
     coverage->refusals += network->refusals;
+    coverage->referred += network->referred;
+    coverage->unread += network->unread;
     for (uint32_t i = 0; i < world->queue_count; i++) {
         coverage->overruns += world->queues[i]->overrun;
     }

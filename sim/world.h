@@ -60,6 +60,7 @@ struct coverage {
     uint64_t received, datagrams, unreliable;
     uint64_t lost, corrupted, duplicated, delayed, refusals, deaths, retransmitted, duplicates;
     uint64_t rnr_naks, connects, disconnects, overruns;
+    uint64_t referred, unread;
 };
 
 struct world {

@@ -57,6 +57,12 @@ void device_destroy(struct device *device);
  * pair expects of its peer. */
 bool device_receive(struct device *device, struct instant now, const struct arrival *arrival,
                     const uint8_t *bytes, uint32_t length);
+/* The same of one whose payload is to be read elsewhere, as long as the call lasts; `bytes` are its
+ * headers. */
+bool device_receive_reference(struct device *device, struct instant now,
+                              const struct arrival *arrival, const uint8_t *bytes, uint32_t length,
+                              const struct payload_reference *reference);
+
 /* The link refused a packet itself (ICRC, framing): counted here, so that one table holds all. */
 void device_refuse(struct device *device, enum packet_refusal refusal);
 

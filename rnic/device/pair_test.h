@@ -44,6 +44,9 @@ typedef enum fate pair_script(struct pair *pair, int side, uint32_t number,
 struct pair_flight {
     struct instant due;
     uint64_t order;
+    uint32_t referred; /* bytes of payload that are elsewhere */
+    uint8_t segment_shift;
+    struct fragment fragments[OUTGOING_FRAGMENT_MAX];
     uint32_t length;
     uint8_t bytes[PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 4];
 };
@@ -64,6 +67,8 @@ struct pair_side {
     uint32_t raised[EVENT_KIND_COUNT];
     struct pair_flight *flight; /* on the way to the other side */
     uint32_t flight_count;
+    bool unreadable;       /* what is by reference */
+    uint32_t withdrawn[2]; /* calls, of requests and of responses */
 };
 
 struct pair {
@@ -126,6 +131,15 @@ static inline void pair_put(struct pair_side *side, struct instant due,
     flight->due = due;
     flight->order = side->pair->order++;
     memcpy(flight->bytes, outgoing->header, outgoing->header_length);
+    flight->length = outgoing->header_length;
+    flight->segment_shift = outgoing->reference_shift;
+    flight->referred = 0;
+    if (outgoing->reference_shift != 0) {
+        flight->referred = outgoing->payload_length;
+        memcpy(flight->fragments, outgoing->fragments,
+               outgoing->fragment_count * sizeof *outgoing->fragments);
+        return;
+    }
     uint32_t length = outgoing->header_length;
     for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
         memcpy(flight->bytes + length, outgoing->fragments[i].bytes, outgoing->fragments[i].length);
@@ -134,6 +148,46 @@ static inline void pair_put(struct pair_side *side, struct instant due,
     assert_int_equal(length, outgoing->header_length + outgoing->payload_length);
     memset(flight->bytes + length, 0, 3);
     flight->length = length + packet_pad(outgoing->payload_length);
+}
+
+struct pair_reader {
+    struct payload_reader reader; /* first */
+    const struct pair_side *from;
+    const struct fragment *fragments;
+};
+
+static inline bool pair_read(struct payload_reader *reader, uint32_t offset,
+                             const struct payload_place *places, uint32_t count)
+{
+    const struct pair_reader *own = (const struct pair_reader *)reader;
+    const struct fragment *fragment = own->fragments;
+    if (own->from->unreadable) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t done = 0; done < places[i].length; done++, offset++) {
+            while (offset >= fragment->length) {
+                offset -= (fragment++)->length;
+            }
+            places[i].bytes[done] = fragment->bytes[offset];
+        }
+    }
+    return true;
+}
+
+static inline enum packet_refusal pair_parse(const struct pair_flight *flight,
+                                             struct packet *ret_packet)
+{
+    struct payload_reference reference = {NULL, flight->referred, flight->segment_shift};
+    return flight->referred == 0
+               ? packet_parse(flight->bytes, flight->length, ret_packet)
+               : packet_parse_reference(flight->bytes, flight->length, &reference, ret_packet);
+}
+
+static inline void pair_withdraw(struct packet_sink *sink, const struct path *path,
+                                 struct qpn destination, bool responses)
+{
+    CONTAINER_OF(sink, struct pair_side, sink)->withdrawn[responses]++;
 }
 
 static inline bool pair_emit(struct packet_sink *sink, const struct outgoing *outgoing)
@@ -148,7 +202,7 @@ static inline bool pair_emit(struct packet_sink *sink, const struct outgoing *ou
     pair_put(side, due, outgoing);
     struct pair_flight *flight = &side->flight[side->flight_count - 1];
     struct packet packet;
-    assert_int_equal(packet_parse(flight->bytes, flight->length, &packet), REFUSED_NOT);
+    assert_int_equal(pair_parse(flight, &packet), REFUSED_NOT);
 
     enum fate fate =
         pair->script != NULL ? pair->script(pair, side->index, side->sent, &packet) : FATE_DELIVER;
@@ -337,7 +391,15 @@ static inline void pair_deliver(struct pair_side *from)
             return;
         }
         struct arrival arrival = {.path = pair_path(to->index)};
-        device_receive(to->device, pair->now, &arrival, flight->bytes, flight->length);
+        struct pair_reader reader = {{pair_read}, from, flight->fragments};
+        struct payload_reference reference = {&reader.reader, flight->referred,
+                                              flight->segment_shift};
+        if (flight->referred == 0) {
+            device_receive(to->device, pair->now, &arrival, flight->bytes, flight->length);
+        } else {
+            device_receive_reference(to->device, pair->now, &arrival, flight->bytes, flight->length,
+                                     &reference);
+        }
         struct pair_flight *last = &from->flight[--from->flight_count];
         if (flight != last) {
             memcpy(flight, last, offsetof(struct pair_flight, bytes) + last->length);

@@ -1,6 +1,7 @@
 /* Packets in: parsed, checked for what concerns no single queue pair, and handed on. Every packet
  * that goes no further is counted under its reason. */
 #include "rnic/device/device_private.h"
+#include "rnic/transport/reference.h"
 #include "rnic/transport/trouble.h"
 
 #define PKEY_MASK 0x7fffu /* without the membership bit */
@@ -49,38 +50,57 @@ void device_receive_relayed(struct device *device, struct instant now, uint32_t 
     }
 }
 
-bool device_receive(struct device *device, struct instant now, const struct arrival *arrival,
-                    const uint8_t *bytes, uint32_t length)
+/* `refusal`: what parsing said. */
+static bool take(struct device *device, struct instant now, const struct arrival *arrival,
+                 const struct packet *packet, enum packet_refusal refusal)
 {
     struct environment *environment = &device->environment;
-    struct packet packet;
     environment->now = now;
     environment_count(environment, COUNTER_PACKETS_RECEIVED);
     if (arrival->congestion_experienced) {
         environment_count(environment, COUNTER_CONGESTION_MARKS);
     }
-    enum packet_refusal refusal = packet_parse(bytes, length, &packet);
     if (refusal == REFUSED_NOT) {
-        refusal = check(arrival, &packet);
+        refusal = check(arrival, packet);
     }
     if (refusal != REFUSED_NOT) {
         environment_refuse(environment, refusal);
         return false;
     }
-    if (qpn_equal(packet.destination, QPN_MANAGEMENT)) {
-        management_receive(&device->management, environment, now, arrival, &packet);
+    if (qpn_equal(packet->destination, QPN_MANAGEMENT)) {
+        management_receive(&device->management, environment, now, arrival, packet);
         return false;
     }
-    if (qpn_equal(packet.destination, QPN_MULTICAST)) {
-        multicast_receive(&device->multicast, environment, now, arrival, &packet);
+    if (qpn_equal(packet->destination, QPN_MULTICAST)) {
+        multicast_receive(&device->multicast, environment, now, arrival, packet);
         return false;
     }
-    struct qp *qp = map_find(&device->qps, packet.destination.value);
+    struct qp *qp = map_find(&device->qps, packet->destination.value);
     if (qp == NULL) {
         environment_refuse(environment, REFUSED_NO_QP);
         return false;
     }
-    return qp_receive(qp, now, arrival, &packet);
+    if (reference_wants_unfolding(qp, packet)) {
+        return reference_unfold(qp, now, arrival, packet);
+    }
+    return qp_receive(qp, now, arrival, packet);
+}
+
+bool device_receive(struct device *device, struct instant now, const struct arrival *arrival,
+                    const uint8_t *bytes, uint32_t length)
+{
+    struct packet packet;
+    enum packet_refusal refusal = packet_parse(bytes, length, &packet);
+    return take(device, now, arrival, &packet, refusal);
+}
+
+bool device_receive_reference(struct device *device, struct instant now,
+                              const struct arrival *arrival, const uint8_t *bytes, uint32_t length,
+                              const struct payload_reference *reference)
+{
+    struct packet packet;
+    enum packet_refusal refusal = packet_parse_reference(bytes, length, reference, &packet);
+    return take(device, now, arrival, &packet, refusal);
 }
 
 const struct qp *device_hear(struct device *device, struct instant now,

@@ -6,6 +6,8 @@
 
 #include "rnic/base/check.h"
 
+#define PLACES_MAX 34u /* SGE limit and two */
+
 static void pass_finished(struct scatter *scatter)
 {
     while (scatter->index < scatter->sge_count &&
@@ -153,6 +155,36 @@ enum memory_verdict scatter_copy_in(struct scatter *scatter, const uint8_t *byte
         memmove(to, bytes, step);
         bytes += step;
         length -= step;
+    }
+    *scatter = at;
+    return MEMORY_GRANTED;
+}
+
+enum memory_verdict scatter_read_in(struct scatter *scatter, struct payload_reader *reader,
+                                    uint32_t length)
+{
+    struct payload_place places[PLACES_MAX];
+    struct scatter at = *scatter;
+    uint32_t count = 0;
+    if (length > scatter_left(scatter)) {
+        return MEMORY_OUT_OF_RANGE;
+    }
+    for (uint32_t left = length; left > 0; left -= places[count++].length) {
+        if (count == PLACES_MAX) {
+            return MEMORY_OUT_OF_RANGE;
+        }
+        struct payload_place *place = &places[count];
+        enum memory_verdict verdict =
+            next_piece(&at, left, ACCESS_LOCAL_WRITE, &place->bytes, &place->length);
+        if (verdict != MEMORY_GRANTED) {
+            return verdict;
+        }
+        if (place->bytes == NULL) {
+            return MEMORY_NOT_MAPPED;
+        }
+    }
+    if (!reader->read(reader, 0, places, count)) {
+        return MEMORY_NOT_MAPPED;
     }
     *scatter = at;
     return MEMORY_GRANTED;

@@ -11,6 +11,7 @@
 #include "rnic/memory/memory.h"
 #include "rnic/queue/work.h"
 #include "rnic/wire/fragment.h"
+#include "rnic/wire/packet.h"
 
 /* Plain data: it may be copied and simply forgotten. Fields are for scatter.c, but for reading
  * `offset` and `length`. */
@@ -57,6 +58,10 @@ enum memory_verdict scatter_gather(struct scatter *scatter, uint32_t length,
  * the cursor has not moved, and a part of the bytes may have been written. OUT_OF_RANGE also where
  * fewer bytes are left: then nothing is written. */
 enum memory_verdict scatter_copy_in(struct scatter *scatter, const uint8_t *bytes,
+                                    uint32_t length) MUST_USE;
+/* The same, from a payload by reference; where that cannot be read nothing has been passed, and the
+ * verdict is NOT_MAPPED. So it is where memory that is no one's is to be written to. */
+enum memory_verdict scatter_read_in(struct scatter *scatter, struct payload_reader *reader,
                                     uint32_t length) MUST_USE;
 /* The other direction: the next `length` bytes into `ret_bytes`, all but that alike. */
 enum memory_verdict scatter_copy_out(struct scatter *scatter, uint8_t *ret_bytes,

@@ -31,6 +31,7 @@ struct send_slot {
     /* The transport's; all zero when the slot has just been posted. */
     struct psn first_psn;
     uint32_t packet_count; /* PSNs it takes; for READ those of the response */
+    uint8_t demand_shift;  /* READ: log2 of the bytes that one request on the wire asks for */
     uint32_t received;     /* bytes of a READ response placed so far */
     enum completion_status status;
     bool started;  /* first_psn is assigned */

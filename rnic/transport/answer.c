@@ -4,6 +4,7 @@
 
 #include "rnic/transport/deputy.h"
 #include "rnic/transport/qp_private.h"
+#include "rnic/transport/reference.h"
 #include "rnic/transport/segment.h"
 
 static struct packet start_answer(const struct qp *qp, uint8_t opcode, struct psn psn, uint32_t msn)
@@ -26,7 +27,7 @@ static enum step transmit_atomic(struct qp *qp, struct replay_entry *entry)
     if (!qp_emit(qp, &qp->attributes.path, &packet, NULL)) {
         return STEP_FULL;
     }
-    replay_sent(entry);
+    replay_sent(entry, 1);
     return STEP_SENT;
 }
 
@@ -35,10 +36,35 @@ bool answer_is_paced(const struct qp *qp, const struct replay_entry *entry)
     return entry->length > qp->environment->window_max;
 }
 
+/* Packets of the response that may leave as one, by reference: of what was asked for once. */
+static uint32_t span(const struct qp *qp, const struct replay_entry *entry)
+{
+    if (entry->repeated) {
+        return 1;
+    }
+    return reference_span(qp, entry->length - (entry->next << qp->mtu_shift));
+}
+
+/* False: the key does not grant it any more. */
+static bool find_bytes(const struct qp *qp, const struct replay_entry *entry, uint32_t length,
+                       uint8_t **ret_bytes)
+{
+    struct memory_request request = {
+        .domain = entry->domain,
+        .key = entry->key,
+        .address = entry->address + ((uint64_t)entry->next << qp->mtu_shift),
+        .length = length,
+        .rights = ACCESS_REMOTE_READ,
+        .qpn = qp->number,
+    };
+    return memory_check(qp->environment->memory, &request, ret_bytes) == MEMORY_GRANTED;
+}
+
 static enum step transmit_read(struct qp *qp, struct instant now, struct replay_entry *entry)
 {
     struct pace *pace = &qp->responder.pace;
-    bool paced = answer_is_paced(qp, entry);
+    uint32_t count = span(qp, entry);
+    bool paced = count == 1 && answer_is_paced(qp, entry);
     if (paced && !pace_may_send(pace, now)) {
         qp_set_deadline(qp, pace->throttle.resume);
         return STEP_IDLE;
@@ -48,26 +74,18 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
     }
     uint32_t index = entry->next;
     struct psn psn = psn_add(entry->first_psn, index);
-    uint64_t offset = (uint64_t)index << qp->mtu_shift;
-    uint32_t length = segment_payload_length(entry->length, index, qp->mtu_shift);
+    uint32_t length = segment_span_length(entry->length, index, count, qp->mtu_shift);
     uint8_t *bytes = NULL;
-    struct memory_request request = {
-        .domain = entry->domain,
-        .key = entry->key,
-        .address = entry->address + offset,
-        .length = length,
-        .rights = ACCESS_REMOTE_READ,
-        .qpn = qp->number,
-    };
-    if (memory_check(qp->environment->memory, &request, &bytes) != MEMORY_GRANTED) {
+    if (!find_bytes(qp, entry, length, &bytes)) {
         replay_reset(&qp->responder.replay, qp->responder.replay.limit);
         responder_fail(qp, NAK_REMOTE_ACCESS, psn);
         return STEP_SENT;
     }
     uint8_t opcode =
-        segment_response_opcode(qp->service, index == entry->start, index + 1 == entry->end);
+        segment_response_opcode(qp->service, index == entry->start, index + count == entry->end);
     struct packet packet = start_answer(qp, opcode, psn, entry->msn);
     packet.payload_length = length;
+    packet.segment_shift = count > 1 ? qp->mtu_shift : 0;
     struct fragment fragment = {bytes, length};
     struct fragment_list payload = {&fragment, 1, length > 0};
     if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
@@ -77,7 +95,7 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
     if (paced) {
         pace_sent(pace, now, length);
     }
-    replay_sent(entry);
+    replay_sent(entry, count);
     return STEP_SENT;
 }
 

@@ -23,7 +23,7 @@ static void repeat(struct qp *qp)
 {
     congestion_lost(&qp->congestion, qp->requester.frontier);
     retransmit_gap(&qp->retransmit);
-    requester_go_back(qp);
+    requester_repeat(qp);
 }
 
 /* A response behind one that is missing. The rest of the same flight says the same, so one demand
@@ -136,13 +136,10 @@ static void receive_acknowledge(struct qp *qp, struct instant now, const struct 
     }
 }
 
-/* Puts response bytes where the request at the head wants them. False: the queue pair failed. */
-static bool place(struct qp *qp, struct send_slot *slot, const uint8_t *bytes, uint32_t length)
+/* Where the next bytes of the response to the request at the head go. */
+static struct scatter *place_of(struct qp *qp, const struct send_slot *slot)
 {
     struct requester *requester = &qp->requester;
-    if (length == 0) {
-        return true;
-    }
     if (!requester->place_ready) {
         /* What tag matching READs goes to a buffer of the shared receive queue. */
         struct domain domain = qp->matcher != NULL ? qp->receive_domain : qp->domain;
@@ -150,11 +147,36 @@ static bool place(struct qp *qp, struct send_slot *slot, const uint8_t *bytes, u
                      slot->sge_count);
         requester->place_ready = true;
     }
-    if (scatter_copy_in(&requester->place, bytes, length) != MEMORY_GRANTED) {
+    return &requester->place;
+}
+
+/* Puts response bytes where the request at the head wants them. False: the queue pair failed. */
+static bool place(struct qp *qp, struct send_slot *slot, const uint8_t *bytes, uint32_t length)
+{
+    if (length == 0) {
+        return true;
+    }
+    if (scatter_copy_in(place_of(qp, slot), bytes, length) != MEMORY_GRANTED) {
         qp_fail_send(qp, COMPLETION_LOCAL_PROTECTION_ERROR);
         return false;
     }
     slot->received += length;
+    return true;
+}
+
+/* False: they are not there, or not to go there; they will be asked for again, and come as bytes.
+ */
+static bool place_reference(struct qp *qp, struct instant now, struct send_slot *slot,
+                            const struct packet *packet)
+{
+    if (scatter_read_in(place_of(qp, slot), packet->reader, packet->payload_length) !=
+        MEMORY_GRANTED) {
+        environment_count(qp->environment, COUNTER_REFERENCES_UNREADABLE);
+        answer_gap(qp, now);
+        return false;
+    }
+    environment_count(qp->environment, COUNTER_REFERENCES_READ);
+    slot->received += packet->payload_length;
     return true;
 }
 
@@ -167,6 +189,18 @@ static struct send_slot *awaited(struct qp *qp, struct instant now, struct psn p
     struct send_slot *slot = head_slot(qp);
     CHECK(slot->started);
     return slot;
+}
+
+/* Response packets `index` to before index + count of the slot: not beyond the demand that they
+ * answer, nor longer or shorter. */
+static bool is_expected(const struct qp *qp, const struct send_slot *slot, uint32_t index,
+                        uint32_t count, const struct packet *packet)
+{
+    uint32_t left = slot->packet_count - index;
+    return count <= left && count <= requester_demand_left(qp, slot, index) &&
+           packet->payload_length ==
+               segment_span_length(slot->length, index, count, qp->mtu_shift) &&
+           packet->info->last == requester_ends_demand(qp, slot, index + count);
 }
 
 static void receive_read_response(struct qp *qp, struct instant now, const struct packet *packet)
@@ -185,14 +219,15 @@ static void receive_read_response(struct qp *qp, struct instant now, const struc
         return;
     }
     uint32_t index = qp->requester.answered;
-    bool last = requester_ends_demand(qp, slot, index + 1);
-    if (packet->payload_length != segment_payload_length(slot->length, index, qp->mtu_shift) ||
-        packet->info->last != last) {
+    uint32_t count =
+        packet->reader == NULL ? 1 : segment_packet_count(packet->payload_length, qp->mtu_shift);
+    if (!is_expected(qp, slot, index, count, packet)) {
         qp_fail_send(qp, COMPLETION_BAD_RESPONSE_ERROR);
         return;
     }
-    if (place(qp, slot, packet->payload, packet->payload_length)) {
-        requester_answered(qp, now, 1);
+    if (packet->reader != NULL ? place_reference(qp, now, slot, packet)
+                               : place(qp, slot, packet->payload, packet->payload_length)) {
+        requester_answered(qp, now, count);
     }
 }
 

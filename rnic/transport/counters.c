@@ -27,6 +27,10 @@ static const char *const names[COUNTER_COUNT] = {
     [COUNTER_CNP_HANDLED] = "rp_cnp_handled",
     [COUNTER_RELAYED_REQUESTS] = "relayed_requests",
     [COUNTER_DEPUTY_REQUESTS] = "deputy_requests",
+    [COUNTER_REFERENCES_SENT] = "references_sent",
+    [COUNTER_REFERENCES_READ] = "references_read",
+    [COUNTER_REFERENCES_UNREADABLE] = "references_unreadable",
+    [COUNTER_REFERENCES_UNFOLDED] = "references_unfolded",
 };
 
 const char *counter_name(enum counter counter)

@@ -31,7 +31,7 @@ enum step datagram_transmit(struct qp *qp)
         return STEP_IDLE;
     }
     struct packet packet;
-    request_describe_data(qp, slot, 0, &packet);
+    request_describe_data(qp, slot, 0, 1, &packet);
     packet.destination = slot->target.qpn;
     packet.qkey = chosen_qkey(qp, slot->target.qkey);
     packet.source = qp->number;

@@ -15,7 +15,7 @@
 #define LINKS      4
 #define RINGS_EACH 20000u
 
-struct place {
+struct payload_place {
     struct doorbell_link link;
     atomic_uint posted;
     unsigned seen;
@@ -23,14 +23,14 @@ struct place {
 
 struct shared {
     struct doorbell doorbell;
-    struct place places[LINKS];
+    struct payload_place places[LINKS];
 };
 
 static void *ring(void *argument)
 {
     struct shared *shared = argument;
     for (unsigned i = 0; i < RINGS_EACH; i++) {
-        struct place *place = &shared->places[i % LINKS];
+        struct payload_place *place = &shared->places[i % LINKS];
         atomic_fetch_add_explicit(&place->posted, 1, memory_order_relaxed);
         (void)doorbell_ring(&shared->doorbell, &place->link);
     }
@@ -42,7 +42,7 @@ static unsigned answer_all(struct shared *shared)
     unsigned seen = 0;
     struct doorbell_link *link = doorbell_take(&shared->doorbell);
     while (link != NULL) {
-        struct place *place = CONTAINER_OF(link, struct place, link);
+        struct payload_place *place = CONTAINER_OF(link, struct payload_place, link);
         link = doorbell_answer(link);
         unsigned posted = atomic_load_explicit(&place->posted, memory_order_relaxed);
         seen += posted - place->seen;

@@ -4,6 +4,7 @@
  * exactly once unless it succeeds unsignaled or the queue pair is reset. */
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
+#include "rnic/transport/reference.h"
 #include "rnic/transport/watch.h"
 
 void qp_raise(struct qp *qp, enum event_kind kind)
@@ -94,6 +95,7 @@ void qp_enter_error(struct qp *qp)
      * and rings. */
     atomic_thread_fence(memory_order_seq_cst);
     timers_cancel(&qp->environment->timers, &qp->timer);
+    reference_withdraw(qp, false);
     relay_end(qp, true);
     responder_abandon(qp);
     qp_flush(qp);

@@ -19,7 +19,12 @@ struct outgoing {
     uint32_t header_length;
     const struct fragment *fragments;
     uint32_t fragment_count;
-    uint32_t payload_length; /* sum of the fragments, at most 4096 */
+    uint32_t payload_length; /* sum of the fragments, at most 4096, or what `reach` has said */
+    /* log2 of the path MTU: the fragments stay where they are and as they are until all is
+     * acknowledged or `withdraw` is called, and may be read from there, see packet.h; 0: they do
+     * not. */
+    uint8_t reference_shift;
+    bool is_response; /* such a packet, from a responder */
 };
 
 struct packet_sink {
@@ -29,6 +34,13 @@ struct packet_sink {
     bool (*emit)(struct packet_sink *sink, const struct outgoing *outgoing);
     /* Set by a refusal: only packets to that peer find no room, those to others may be tried. */
     bool others_may_go;
+    /* How many bytes a packet to there may have by reference; 0: none. NULL: to nowhere any. */
+    uint32_t (*reach)(struct packet_sink *sink, const struct path *path, struct qpn destination);
+    uint32_t reference_least; /* bytes; what is shorter is better copied */
+    /* What was emitted to there by reference, in requests or in responses, and has not been read
+     * yet never is. */
+    void (*withdraw)(struct packet_sink *sink, const struct path *path, struct qpn destination,
+                     bool responses);
 };
 
 #endif

@@ -8,6 +8,7 @@
 #include "rnic/transport/datagram.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
+#include "rnic/transport/reference.h"
 #include "rnic/transport/trouble.h"
 #include "rnic/transport/unreliable.h"
 
@@ -131,6 +132,8 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
 /* Out of every list; nothing is outstanding any more, and nobody is told. */
 static void detach(struct qp *qp)
 {
+    reference_withdraw(qp, false);
+    reference_withdraw(qp, true);
     responder_abandon(qp);
     timers_cancel(&qp->environment->timers, &qp->timer);
     list_remove(&qp->active);
@@ -293,10 +296,18 @@ bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet
         .fragments = payload != NULL ? payload->fragments : NULL,
         .fragment_count = payload != NULL ? payload->count : 0,
         .payload_length = packet->payload_length,
+        .reference_shift = packet->segment_shift,
     };
+    if (packet->segment_shift != 0) {
+        outgoing.is_response = !opcode_lookup(packet->opcode)->is_request;
+    }
     if (!environment->sink->emit(environment->sink, &outgoing)) {
         environment_count(environment, COUNTER_SINK_FULL);
         return false;
+    }
+    if (packet->segment_shift != 0) {
+        qp->has_references[outgoing.is_response] = true;
+        environment_count(environment, COUNTER_REFERENCES_SENT);
     }
     environment_count(environment, COUNTER_PACKETS_SENT);
     environment->counters.values[COUNTER_BYTES_SENT] += packet->payload_length;
@@ -478,7 +489,7 @@ void qp_expire(struct qp *qp, struct instant now)
         return;
     }
     congestion_timed_out(&qp->congestion, requester->frontier);
-    requester_go_back(qp);
+    requester_repeat(qp);
 }
 
 static enum step transmit_request(struct qp *qp, struct instant now)

@@ -3,6 +3,7 @@
 #include "rnic/memory/window.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
+#include "rnic/transport/reference.h"
 
 #define MTU_SHIFT_BASE     7u /* path_mtu_bytes is 128 << code */
 #define DATAGRAM_MTU_SHIFT 12u
@@ -58,6 +59,8 @@ static void enter_reset(struct qp *qp)
 {
     atomic_store(&qp->state, QP_RESET);
     timers_cancel(&qp->environment->timers, &qp->timer);
+    reference_withdraw(qp, false);
+    reference_withdraw(qp, true);
     list_remove(&qp->active);
     while (send_queue_head(qp->sends) != send_queue_tail(qp->sends)) {
         send_queue_retire(qp->sends);
@@ -111,6 +114,7 @@ static void enter(struct qp *qp, enum qp_state from, enum qp_state to)
         /* The application ends it: what was still to be answered is not. */
         replay_reset(&qp->responder.replay, qp->attributes.max_reads_in);
         acknowledge_reset(&qp->responder.acknowledge);
+        reference_withdraw(qp, true);
         qp_enter_error(qp);
         return;
     case QP_RTR:

@@ -45,6 +45,7 @@ struct qp {
     bool requests_first; /* answers filled the last turn, so requests begin the next */
     bool blocks_own_multicast;
     bool peer_died;              /* see trouble.h */
+    bool has_references[2];      /* sent, see reference.h: in requests, in responses */
     uint32_t multicast_groups;   /* that it is attached to; the device's */
     struct gid multicast_source; /* of its latest datagram to a group */
     uint8_t mtu_shift;           /* of attributes.path_mtu, in force */

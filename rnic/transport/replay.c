@@ -56,9 +56,9 @@ struct replay_entry *replay_pending(struct replay *replay)
     return NULL;
 }
 
-void replay_sent(struct replay_entry *entry)
+void replay_sent(struct replay_entry *entry, uint32_t count)
 {
-    entry->next++;
+    entry->next += count;
     entry->answered |= entry->next == entry->packet_count;
 }
 
@@ -110,6 +110,7 @@ void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t 
     }
     entry->start = entry->next = start;
     entry->end = end;
+    entry->repeated = true;
     if (position < replay->turn) {
         replay->turn = position;
     }
@@ -117,6 +118,7 @@ void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t 
         struct replay_entry *behind = entry_at(replay, later);
         if (is_under_way(behind)) {
             behind->next = behind->start;
+            behind->repeated = true;
         }
     }
 }

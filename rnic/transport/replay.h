@@ -31,6 +31,7 @@ struct replay_entry {
      * is under way where next == end. */
     uint32_t start, next, end;
     bool answered; /* completely, at least once */
+    bool repeated; /* some of it was asked for again */
 };
 
 struct replay {
@@ -56,8 +57,8 @@ struct replay_entry *replay_find(const struct replay *replay, struct psn psn);
  * that were under way. */
 void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t start,
                     uint32_t end);
-/* One more packet of the entry's response has left. */
-void replay_sent(struct replay_entry *entry);
+/* `count` more packets of the entry's response have left. */
+void replay_sent(struct replay_entry *entry, uint32_t count);
 /* `psn`, or where responses end just there, the PSN before the first of them. */
 struct psn replay_before(const struct replay *replay, struct psn psn);
 /* False: replay_pending finds none. */

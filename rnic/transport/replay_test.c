@@ -34,7 +34,7 @@ static uint32_t drain(struct replay *replay)
     uint32_t sent = 0;
     struct replay_entry *entry;
     while ((entry = replay_pending(replay)) != NULL) {
-        replay_sent(entry);
+        replay_sent(entry, 1);
         sent++;
     }
     return sent;
@@ -76,14 +76,14 @@ static void a_restart_answers_from_there_and_then_what_was_behind(void **state)
     assert_int_equal(drain(&replay), 10);
     struct replay_entry *second = add(&replay, 10, 10);
     for (int i = 0; i < 4; i++) {
-        replay_sent(replay_pending(&replay));
+        replay_sent(replay_pending(&replay), 1);
     }
     replay_restart(&replay, first, 7, 10);
     for (uint32_t packet = 7; packet < 10; packet++) {
         struct replay_entry *entry = replay_pending(&replay);
         assert_ptr_equal(entry, first);
         assert_int_equal(entry->next, packet);
-        replay_sent(entry);
+        replay_sent(entry, 1);
     }
     assert_ptr_equal(replay_pending(&replay), second);
     assert_int_equal(second->next, 0);

@@ -18,16 +18,17 @@ static void start_packet(const struct qp *qp, const struct send_slot *slot, uint
 }
 
 void request_describe_data(const struct qp *qp, const struct send_slot *slot, uint32_t index,
-                           struct packet *ret_packet)
+                           uint32_t count, struct packet *ret_packet)
 {
-    bool last = index + 1 == slot->packet_count;
+    bool last = index + count == slot->packet_count;
     start_packet(qp, slot, index, ret_packet);
     ret_packet->opcode = segment_request_opcode(qp->service, slot->kind, index == 0, last);
+    ret_packet->segment_shift = count > 1 ? qp->mtu_shift : 0;
     ret_packet->solicited = last && slot->solicited;
     ret_packet->dma_length = slot->length;
     ret_packet->immediate = slot->immediate;
     ret_packet->invalidate = slot->invalidate;
-    ret_packet->payload_length = segment_payload_length(slot->length, index, qp->mtu_shift);
+    ret_packet->payload_length = segment_span_length(slot->length, index, count, qp->mtu_shift);
 }
 
 void request_describe_read(const struct qp *qp, const struct send_slot *slot, uint32_t index,

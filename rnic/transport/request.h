@@ -10,9 +10,10 @@
 
 struct qp;
 
-/* Packet `index` of a started SEND or WRITE. All fields but ack_request. */
+/* Packets `index` to before index + count of a started SEND or WRITE, as one. All fields but
+ * ack_request. */
 void request_describe_data(const struct qp *qp, const struct send_slot *slot, uint32_t index,
-                           struct packet *ret_packet);
+                           uint32_t count, struct packet *ret_packet);
 /* A READ of the response packets `index` to before `end`. */
 void request_describe_read(const struct qp *qp, const struct send_slot *slot, uint32_t index,
                            uint32_t end, struct packet *ret_packet);
@@ -23,7 +24,7 @@ void request_describe_atomic(const struct qp *qp, const struct send_slot *slot,
 enum memory_verdict request_describe_atomic_write(struct qp *qp, const struct send_slot *slot,
                                                   struct packet *ret_packet,
                                                   struct fragment_list *list);
-/* Appends the payload of packet `index` of the request at the cursor. */
+/* Appends the next `length` bytes of payload from packet `index` of the request at the cursor. */
 enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, uint32_t index,
                                    uint32_t length, struct fragment_list *list) MUST_USE;
 

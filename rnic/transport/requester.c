@@ -5,12 +5,16 @@
 #include "rnic/base/check.h"
 #include "rnic/memory/window.h"
 #include "rnic/transport/qp_private.h"
+#include "rnic/transport/reference.h"
 #include "rnic/transport/request.h"
 #include "rnic/transport/segment.h"
 #include "rnic/transport/trouble.h"
 
-/* Response bytes of one READ request on the wire. */
-#define READ_CHUNK_SHIFT 16u
+/* Response bytes of one READ request on the wire, and where the response comes by reference. */
+#define READ_CHUNK_SHIFT     16u
+#define READ_REFERENCE_SHIFT 20u
+
+BUILD_CHECK(1u << READ_REFERENCE_SHIFT == REFERENCE_MAX);
 
 void requester_reset(struct qp *qp, struct psn first)
 {
@@ -36,16 +40,34 @@ void requester_go_back(struct qp *qp)
     qp_schedule(qp);
 }
 
+void requester_repeat(struct qp *qp)
+{
+    qp->requester.doubts = true;
+    qp->requester.doubted = qp->requester.frontier;
+    requester_go_back(qp);
+}
+
 bool requester_awaits_response(enum work_kind kind)
 {
     return kind == WORK_READ || kind == WORK_COMPARE_SWAP || kind == WORK_FETCH_ADD ||
            kind == WORK_ATOMIC_WRITE;
 }
 
+/* The grid that READs travel in. */
+static uint32_t demand_packets(const struct qp *qp, const struct send_slot *slot)
+{
+    return 1u << (slot->demand_shift - qp->mtu_shift);
+}
+
 bool requester_ends_demand(const struct qp *qp, const struct send_slot *slot, uint32_t packets)
 {
-    uint32_t mask = (1u << (READ_CHUNK_SHIFT - qp->mtu_shift)) - 1;
-    return (packets & mask) == 0 || packets == slot->packet_count;
+    return packets == slot->packet_count || (packets & (demand_packets(qp, slot) - 1)) == 0;
+}
+
+uint32_t requester_demand_left(const struct qp *qp, const struct send_slot *slot, uint32_t index)
+{
+    uint32_t most = demand_packets(qp, slot);
+    return most - (index & (most - 1));
 }
 
 void requester_answered(struct qp *qp, struct instant now, uint32_t count)
@@ -123,6 +145,11 @@ static bool begin(struct qp *qp, struct send_slot *slot)
     slot->first_psn = requester->frontier;
     slot->packet_count =
         reads && slot->kind != WORK_READ ? 1 : segment_packet_count(slot->length, qp->mtu_shift);
+    slot->demand_shift = READ_CHUNK_SHIFT;
+    if (slot->kind == WORK_READ && slot->length > 1u << READ_CHUNK_SHIFT &&
+        reference_takes_all(qp)) {
+        slot->demand_shift = READ_REFERENCE_SHIFT;
+    }
     slot->started = true;
     return true;
 }
@@ -235,21 +262,61 @@ static void fail_locally(struct qp *qp, struct send_slot *slot)
     requester_settle(qp);
 }
 
-static enum step send_data(struct qp *qp, struct instant now, struct send_slot *slot)
+/* Packets of the slot from the cursor on that may leave as one, by reference. */
+static uint32_t span(struct qp *qp, const struct send_slot *slot)
 {
     struct requester *requester = &qp->requester;
-    uint32_t in_flight = requester_in_flight(requester);
-    if ((in_flight > 0 && in_flight >= window_packets(qp)) || !qp_may_send_data(qp, now)) {
+    if (requester->doubts && !psn_before(requester->cursor, requester->doubted)) {
+        requester->doubts = false;
+    }
+    if (requester->doubts || slot->inline_data) {
+        return 1;
+    }
+    return reference_span(qp, slot->length - (requester->packet << qp->mtu_shift));
+}
+
+/* Whether the packets at the cursor fit into what may be in flight. */
+static bool has_room(const struct qp *qp, uint32_t count)
+{
+    uint32_t in_flight = requester_in_flight(&qp->requester), window = window_packets(qp);
+    return in_flight == 0 ||
+           (count == 1 ? in_flight < window : in_flight + count <= reference_window(qp));
+}
+
+/* False: it cannot be sent so. */
+static bool gather(struct qp *qp, struct send_slot *slot, uint32_t length,
+                   struct fragment_list *list, bool by_reference)
+{
+    if (request_gather(qp, slot, qp->requester.packet, length, list) != MEMORY_GRANTED) {
+        return false;
+    }
+    for (uint32_t i = 0; by_reference && i < list->count; i++) {
+        if (list->fragments[i].bytes == NULL) {
+            return false; /* memory that is none */
+        }
+    }
+    return true;
+}
+
+static enum step send_packets(struct qp *qp, struct instant now, struct send_slot *slot,
+                              uint32_t count)
+{
+    struct requester *requester = &qp->requester;
+    if (!has_room(qp, count) || !qp_may_send_data(qp, now)) {
         return STEP_IDLE;
     }
+    bool by_reference = count > 1;
     struct packet packet;
-    request_describe_data(qp, slot, requester->packet, &packet);
-    packet.ack_request = asks_acknowledgement(qp, requester->packet + 1 == slot->packet_count);
+    request_describe_data(qp, slot, requester->packet, count, &packet);
+    packet.ack_request =
+        by_reference || asks_acknowledgement(qp, requester->packet + 1 == slot->packet_count);
 
     struct fragment fragments[OUTGOING_FRAGMENT_MAX];
     struct fragment_list payload = {fragments, OUTGOING_FRAGMENT_MAX, 0};
-    if (request_gather(qp, slot, requester->packet, packet.payload_length, &payload) !=
-        MEMORY_GRANTED) {
+    if (!gather(qp, slot, packet.payload_length, &payload, by_reference)) {
+        if (by_reference) {
+            return send_packets(qp, now, slot, 1);
+        }
         fail_locally(qp, slot);
         return STEP_IDLE;
     }
@@ -257,8 +324,13 @@ static enum step send_data(struct qp *qp, struct instant now, struct send_slot *
         return STEP_FULL;
     }
     rate_sent(&qp->rate, now, packet.payload_length);
-    passed(qp, now, slot, 1, packet.ack_request);
+    passed(qp, now, slot, count, packet.ack_request);
     return STEP_SENT;
+}
+
+static enum step send_data(struct qp *qp, struct instant now, struct send_slot *slot)
+{
+    return send_packets(qp, now, slot, span(qp, slot));
 }
 
 /* A READ chunk or an atomic: one packet that draws `count` packets of response. */
@@ -278,8 +350,8 @@ static enum step send_demand(struct qp *qp, struct instant now, struct send_slot
             return STEP_IDLE;
         }
     } else if (slot->kind == WORK_READ) {
-        uint32_t mask = (1u << (READ_CHUNK_SHIFT - qp->mtu_shift)) - 1;
-        uint32_t end = (requester->packet | mask) + 1;
+        uint32_t left = requester_demand_left(qp, slot, requester->packet);
+        uint32_t end = requester->packet + left;
         end = end < slot->packet_count ? end : slot->packet_count;
         count = end - requester->packet;
         request_describe_read(qp, slot, requester->packet, end, &packet);
@@ -287,7 +359,9 @@ static enum step send_demand(struct qp *qp, struct instant now, struct send_slot
         request_describe_atomic(qp, slot, &packet);
     }
     uint32_t in_flight = requester_in_flight(requester);
-    if (in_flight > 0 && in_flight + count > window_packets(qp)) {
+    bool by_reference = slot->demand_shift > READ_CHUNK_SHIFT;
+    uint32_t window = by_reference ? reference_window(qp) : window_packets(qp);
+    if (in_flight > 0 && in_flight + count > window) {
         return STEP_IDLE;
     }
     if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {

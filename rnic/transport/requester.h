@@ -36,6 +36,9 @@ struct requester {
     uint32_t reads_out;   /* READ chunks and atomics in unacked .. cursor */
     uint32_t unrequested; /* packets sent since an acknowledgement was last asked for */
 
+    bool doubts; /* what is before `doubted` may have been lost: it is repeated as bytes */
+    struct psn doubted;
+
     uint32_t way_takes; /* bytes, said of an unanswered packet that was longer; 0: all is well */
 
     uint8_t rnr_retries;       /* since progress */
@@ -55,6 +58,8 @@ void requester_reset(struct qp *qp, struct psn first);
 enum step requester_transmit(struct qp *qp, struct instant now);
 /* Everything from `unacked` on is to be sent again. */
 void requester_go_back(struct qp *qp);
+/* ... because some of it seems to be lost. */
+void requester_repeat(struct qp *qp);
 /* `count` packets at `unacked` are answered; they belong to the head slot. */
 void requester_answered(struct qp *qp, struct instant now, uint32_t count);
 
@@ -63,6 +68,9 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count);
 bool requester_awaits_response(enum work_kind kind);
 /* Whether a demand for data (READ, atomic) covers `packets` packets of the slot and no more. */
 bool requester_ends_demand(const struct qp *qp, const struct send_slot *slot, uint32_t packets);
+/* How many packets the demand has that packet `index` of the slot lies in, from there on; the slot
+ * may end before. */
+uint32_t requester_demand_left(const struct qp *qp, const struct send_slot *slot, uint32_t index);
 /* Brings the cursor to a request that has a packet to send; NULL if there is none now. */
 struct send_slot *requester_next(struct qp *qp);
 /* Completes the oldest requests as far as they are finished. */

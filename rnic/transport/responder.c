@@ -28,71 +28,6 @@ void responder_reset(struct qp *qp, struct psn expected)
     pace_reset(&responder->pace);
 }
 
-/* Where a target takes receives from now; NULL: it went away during the message. */
-static const struct xrc_queue *xrc_queue_now(const struct qp *qp)
-{
-    return xrc_find(qp->environment, qp->xrc_domain, qp->responder.xrc_srq);
-}
-
-bool responder_take_receive(struct qp *qp)
-{
-    struct responder *responder = &qp->responder;
-    struct domain domain = qp->receive_domain;
-    struct receive_queue *receives = qp->receives;
-    if (qp->is_target) {
-        receives = xrc_queue_now(qp)->receives; /* check_shared_queue has found it */
-        domain = responder->domain;
-    }
-    if (!responder->receive_taken) {
-        if (!receive_queue_take(receives, &responder->receive, responder->receive_sges)) {
-            return false;
-        }
-        responder->receive_taken = true;
-    }
-    scatter_init(&responder->place, qp->environment->memory, domain, responder->receive_sges,
-                 responder->receive.sge_count);
-    return true;
-}
-
-void responder_complete_receive(struct qp *qp, enum completion_status status,
-                                const struct packet *packet)
-{
-    struct responder *responder = &qp->responder;
-    struct completion completion = {
-        .id = responder->receive.id,
-        .status = status,
-        .kind = COMPLETED_RECEIVE,
-        .byte_length = responder->done,
-        .qpn = qp->number,
-        .source = qp->attributes.destination,
-    };
-    if (packet != NULL) {
-        if (packet->info->operation == OPERATION_WRITE) {
-            completion.kind = COMPLETED_RECEIVE_WRITE_IMMEDIATE;
-        }
-        completion.has_immediate = packet->info->has_immediate;
-        completion.immediate = packet->immediate;
-        completion.has_invalidated = packet->info->has_invalidate;
-        completion.invalidated = packet->invalidate;
-    }
-    tag_describe(qp, packet, &completion);
-    if (packet == NULL) {
-        tag_forget(qp);
-    }
-    responder->tagged = (struct tag_message){.course = TAG_PLAIN};
-    responder->receive_taken = false;
-    struct completion_queue *queue = qp->receive_completions;
-    if (qp->is_target) {
-        const struct xrc_queue *shared = xrc_queue_now(qp);
-        if (shared == NULL) {
-            return; /* the receive has vanished with its queue */
-        }
-        queue = shared->completions;
-    }
-    qp_push(qp, queue, &completion,
-            status != COMPLETION_SUCCESS || (packet != NULL && packet->solicited));
-}
-
 static enum verdict check_sequence(const struct qp *qp, const struct packet *packet)
 {
     static const enum operation continued[] = {
@@ -176,7 +111,9 @@ static enum verdict check_length(const struct qp *qp, const struct packet *packe
     if (!info->has_payload) {
         return packet->dma_length <= MESSAGE_LENGTH_MAX ? VERDICT_EXECUTED : VERDICT_UNFIT;
     }
-    if (packet->payload_length > mtu || (!info->last && packet->payload_length != mtu) ||
+    bool full = packet->reader == NULL ? packet->payload_length == mtu
+                                       : (packet->payload_length & (mtu - 1)) == 0;
+    if ((packet->payload_length > mtu && packet->reader == NULL) || (!info->last && !full) ||
         (!info->first && packet->payload_length == 0)) {
         return info->operation == OPERATION_SEND ? VERDICT_LENGTH : VERDICT_UNFIT;
     }
@@ -220,7 +157,12 @@ static enum verdict execute_send(struct qp *qp, const struct packet *packet)
     if (length > scatter_left(&responder->place)) {
         return VERDICT_LENGTH;
     }
-    if (length > 0 && scatter_copy_in(&responder->place, payload, length) != MEMORY_GRANTED) {
+    if (packet->reader != NULL) {
+        if (scatter_read_in(&responder->place, packet->reader, length) != MEMORY_GRANTED) {
+            return VERDICT_UNREADABLE;
+        }
+    } else if (length > 0 &&
+               scatter_copy_in(&responder->place, payload, length) != MEMORY_GRANTED) {
         return VERDICT_OPERATION;
     }
     responder->done += length;
@@ -286,6 +228,19 @@ void responder_abandon(struct qp *qp)
     qp->responder.done = 0;
 }
 
+/* What a WRITE brings, to where its key leads. False: by reference, and not to be read. */
+static bool put(const struct qp *qp, const struct packet *packet, uint8_t *bytes)
+{
+    if (packet->reader != NULL) {
+        struct payload_place place = {bytes, packet->payload_length};
+        return packet->reader->read(packet->reader, 0, &place, 1);
+    }
+    if (!watch_write_data(qp, qp->responder.done, packet->payload, packet->payload_length)) {
+        memcpy(bytes, packet->payload, packet->payload_length);
+    }
+    return true;
+}
+
 static enum verdict execute_write(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
@@ -305,8 +260,9 @@ static enum verdict execute_write(struct qp *qp, const struct packet *packet)
         if (!granted(qp, responder->key, responder->address, length, ACCESS_REMOTE_WRITE, &bytes)) {
             return VERDICT_ACCESS;
         }
-        if (!watch_write_data(qp, responder->done, packet->payload, length)) {
-            memcpy(bytes, packet->payload, length);
+        if (!put(qp, packet, bytes)) {
+            responder->inbound = packet->info->first ? INBOUND_NONE : INBOUND_WRITE;
+            return VERDICT_UNREADABLE;
         }
     }
     responder->address += length;
@@ -452,15 +408,17 @@ enum verdict responder_execute(struct qp *qp, const struct packet *packet)
 
 uint32_t responder_psn_count(const struct qp *qp, const struct packet *packet)
 {
-    return packet->info->operation == OPERATION_READ_REQUEST
-               ? segment_packet_count(packet->dma_length, qp->mtu_shift)
-               : 1;
+    if (packet->info->operation == OPERATION_READ_REQUEST) {
+        return segment_packet_count(packet->dma_length, qp->mtu_shift);
+    }
+    return packet->reader == NULL ? 1 : segment_packet_count(packet->payload_length, qp->mtu_shift);
 }
 
 static void accept(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
     responder->expected = psn_add(responder->expected, responder_psn_count(qp, packet));
+    qp->environment->counters.values[COUNTER_REFERENCES_READ] += packet->reader != NULL;
     if (packet->info->operation == OPERATION_SEND || packet->info->operation == OPERATION_WRITE) {
         acknowledge_executed(&responder->acknowledge, packet->ack_request);
     } else {
@@ -561,6 +519,9 @@ enum verdict responder_take(struct qp *qp, const struct packet *packet)
         accept(qp, packet);
     } else if (verdict == VERDICT_NOT_READY) {
         acknowledge_receiver_not_ready(&qp->responder.acknowledge);
+    } else if (verdict == VERDICT_UNREADABLE) {
+        environment_count(qp->environment, COUNTER_REFERENCES_UNREADABLE);
+        (void)acknowledge_out_of_sequence(&qp->responder.acknowledge);
     } else {
         refuse(qp, verdict, packet->psn);
     }

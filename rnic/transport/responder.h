@@ -56,7 +56,8 @@ struct responder {
 /* What came of the checks and the execution of one request packet. */
 enum verdict {
     VERDICT_EXECUTED,
-    VERDICT_NOT_READY, /* no receive: RNR NAK */
+    VERDICT_NOT_READY,  /* no receive: RNR NAK */
+    VERDICT_UNREADABLE, /* its payload, by reference: as if it had been lost */
     /* These end in a NAK, and the queue pair fails. */
     VERDICT_INVALID,   /* an opcode that is not allowed, or not here */
     VERDICT_UNFIT,     /* length, alignment or number of what touches memory by a key */

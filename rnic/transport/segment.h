@@ -24,6 +24,15 @@ static inline uint32_t segment_payload_length(uint32_t length, uint32_t index, u
     return rest < mtu ? rest : mtu;
 }
 
+/* ... of `count` packets from there on, which all exist. */
+static inline uint32_t segment_span_length(uint32_t length, uint32_t index, uint32_t count,
+                                           uint32_t mtu_shift)
+{
+    uint32_t rest = length - (index << mtu_shift);
+    uint64_t span = (uint64_t)count << mtu_shift;
+    return rest < span ? rest : (uint32_t)span;
+}
+
 /* Opcode of a request packet of a SEND or WRITE of any kind. */
 uint8_t segment_request_opcode(enum service service, enum work_kind kind, bool first, bool last);
 

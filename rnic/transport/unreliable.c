@@ -12,7 +12,7 @@ enum step unreliable_transmit(struct qp *qp, struct instant now)
         return STEP_IDLE;
     }
     struct packet packet;
-    request_describe_data(qp, slot, requester->packet, &packet);
+    request_describe_data(qp, slot, requester->packet, 1, &packet);
     struct fragment fragments[OUTGOING_FRAGMENT_MAX];
     struct fragment_list payload = {fragments, OUTGOING_FRAGMENT_MAX, 0};
     if (request_gather(qp, slot, requester->packet, packet.payload_length, &payload) !=

@@ -1,4 +1,5 @@
-/* A piece of a payload where it lies: what gathering yields and a link sends. */
+/* A piece of a payload where it lies: what gathering yields and a link sends; and a piece of where
+ * one is to go. */
 #ifndef WEIR_WIRE_FRAGMENT_H
 #define WEIR_WIRE_FRAGMENT_H
 
@@ -6,6 +7,11 @@
 
 struct fragment {
     const uint8_t *bytes; /* borrowed */
+    uint32_t length;
+};
+
+struct payload_place {
+    uint8_t *bytes;
     uint32_t length;
 };
 

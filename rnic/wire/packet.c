@@ -22,6 +22,10 @@
 /* BTH byte 8 */
 #define BTH_ACK_REQUEST 0x80u
 
+/* Of path MTUs from 256 to 4096. */
+#define SEGMENT_SHIFT_MIN 8u
+#define SEGMENT_SHIFT_MAX 12u
+
 static void parse_bth(const uint8_t *bytes, struct packet *ret_packet)
 {
     ret_packet->opcode = bytes[0];
@@ -93,7 +97,9 @@ static enum packet_refusal check_payload(const struct opcode_info *info, size_t 
     return rest - pad > payload_max ? REFUSED_PAYLOAD_LENGTH : REFUSED_NOT;
 }
 
-enum packet_refusal packet_parse(const uint8_t *bytes, size_t length, struct packet *ret_packet)
+/* What stands before the payload. */
+static enum packet_refusal find_row(const uint8_t *bytes, size_t length,
+                                    const struct opcode_info **ret_info)
 {
     if (length < BTH_LENGTH) {
         return REFUSED_TRUNCATED;
@@ -101,16 +107,33 @@ enum packet_refusal packet_parse(const uint8_t *bytes, size_t length, struct pac
     if ((bytes[1] & BTH_VERSION_MASK) != 0) {
         return REFUSED_VERSION;
     }
-    const struct opcode_info *info = opcode_lookup(bytes[0]);
-    if (info == NULL) {
+    *ret_info = opcode_lookup(bytes[0]);
+    if (*ret_info == NULL) {
         return REFUSED_OPCODE;
     }
-    if (length < info->header_length) {
-        return REFUSED_TRUNCATED;
+    return length < (*ret_info)->header_length ? REFUSED_TRUNCATED : REFUSED_NOT;
+}
+
+static void parse_headers(const uint8_t *bytes, struct packet *packet)
+{
+    parse_bth(bytes, packet);
+    if (packet->info->is_request) {
+        parse_request_headers(bytes + BTH_LENGTH, packet);
+    } else {
+        parse_response_headers(bytes + BTH_LENGTH, packet);
+    }
+}
+
+enum packet_refusal packet_parse(const uint8_t *bytes, size_t length, struct packet *ret_packet)
+{
+    const struct opcode_info *info;
+    enum packet_refusal refusal = find_row(bytes, length, &info);
+    if (refusal != REFUSED_NOT) {
+        return refusal;
     }
     size_t rest = length - info->header_length;
     uint32_t pad = bytes[1] >> BTH_PAD_SHIFT & BTH_PAD_MASK;
-    enum packet_refusal refusal = check_payload(info, rest, pad);
+    refusal = check_payload(info, rest, pad);
     if (refusal != REFUSED_NOT) {
         return refusal;
     }
@@ -120,12 +143,34 @@ enum packet_refusal packet_parse(const uint8_t *bytes, size_t length, struct pac
         .payload = bytes + info->header_length,
         .payload_length = (uint32_t)(rest - pad),
     };
-    parse_bth(bytes, ret_packet);
-    if (info->is_request) {
-        parse_request_headers(bytes + BTH_LENGTH, ret_packet);
-    } else {
-        parse_response_headers(bytes + BTH_LENGTH, ret_packet);
+    parse_headers(bytes, ret_packet);
+    return REFUSED_NOT;
+}
+
+enum packet_refusal packet_parse_reference(const uint8_t *bytes, size_t length,
+                                           const struct payload_reference *reference,
+                                           struct packet *ret_packet)
+{
+    const struct opcode_info *info;
+    enum packet_refusal refusal = find_row(bytes, length, &info);
+    if (refusal != REFUSED_NOT) {
+        return refusal;
     }
+    bool travels = info->service == SERVICE_RC &&
+                   (info->operation == OPERATION_SEND || info->operation == OPERATION_WRITE ||
+                    info->operation == OPERATION_READ_RESPONSE);
+    if (!travels || length != info->header_length || reference->length == 0 ||
+        reference->length > REFERENCE_MAX || reference->segment_shift < SEGMENT_SHIFT_MIN ||
+        reference->segment_shift > SEGMENT_SHIFT_MAX) {
+        return REFUSED_PAYLOAD_LENGTH;
+    }
+    *ret_packet = (struct packet){
+        .info = info,
+        .payload_length = reference->length,
+        .reader = reference->reader,
+        .segment_shift = reference->segment_shift,
+    };
+    parse_headers(bytes, ret_packet);
     return REFUSED_NOT;
 }
 

@@ -7,6 +7,7 @@
 
 #include "rnic/base/bytes.h"
 #include "rnic/base/status.h"
+#include "rnic/wire/fragment.h"
 #include "rnic/wire/ids.h"
 #include "rnic/wire/opcode.h"
 
@@ -77,6 +78,24 @@ struct aeth {
     uint32_t msn;  /* 24 bits */
 };
 
+/* A payload by reference: a link within one host brings headers only, and the payload is read from
+ * the sender's memory once it is known where it goes. Such a packet stands for as many ordinary
+ * ones, of the sender's path MTU, as its payload fills, and takes their PSNs. */
+#define REFERENCE_MAX (1u << 20)
+
+struct payload_reader {
+    /* Fills the places with what lies from `offset` on. False: it is not to be had any more, or a
+     * place cannot be written; a part may have been. */
+    bool (*read)(struct payload_reader *reader, uint32_t offset, const struct payload_place *places,
+                 uint32_t count);
+};
+
+struct payload_reference {
+    struct payload_reader *reader;
+    uint32_t length;       /* 1 to REFERENCE_MAX */
+    uint8_t segment_shift; /* log2 of the sender's path MTU */
+};
+
 /* One packet, decoded. A field is meaningful where its opcode's row says so. Values are in host
  * order, but the immediate is opaque: the application's four bytes as they stand on the wire. */
 struct packet {
@@ -105,6 +124,9 @@ struct packet {
 
     const uint8_t *payload;  /* borrowed; NULL in a packet to build: it travels as a gather list */
     uint32_t payload_length; /* without pad */
+
+    struct payload_reader *reader; /* by reference; `payload` is NULL then */
+    uint8_t segment_shift;
 };
 
 /* Where a packet goes, from `bytes` that begin at its BTH, all BTH_LENGTH of it. */
@@ -123,6 +145,12 @@ static inline uint32_t packet_pad(uint32_t payload_length)
  * Returns REFUSED_NOT, or why not; *ret_packet is untouched then. */
 enum packet_refusal packet_parse(const uint8_t *bytes, size_t length,
                                  struct packet *ret_packet) MUST_USE;
+
+/* The same of the headers of a packet whose payload stands elsewhere. PAYLOAD_LENGTH also for what
+ * does not travel so: only SENDs, WRITEs and READ responses of RC do. */
+enum packet_refusal packet_parse_reference(const uint8_t *bytes, size_t length,
+                                           const struct payload_reference *reference,
+                                           struct packet *ret_packet) MUST_USE;
 
 /* Writes BTH and extended headers; returns their length. `payload_length` sets the pad count. The
  * caller appends payload, pad (packet_pad) and ICRC. */

@@ -1,0 +1,69 @@
+/* The receive that a message goes to: taken when it begins, completed when it ends. Declared in
+ * responder.h. */
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/responder.h"
+
+/* Where a target takes receives from now; NULL: it went away during the message. */
+static const struct xrc_queue *xrc_queue_now(const struct qp *qp)
+{
+    return xrc_find(qp->environment, qp->xrc_domain, qp->responder.xrc_srq);
+}
+
+bool responder_take_receive(struct qp *qp)
+{
+    struct responder *responder = &qp->responder;
+    struct domain domain = qp->receive_domain;
+    struct receive_queue *receives = qp->receives;
+    if (qp->is_target) {
+        receives = xrc_queue_now(qp)->receives; /* check_shared_queue has found it */
+        domain = responder->domain;
+    }
+    if (!responder->receive_taken) {
+        if (!receive_queue_take(receives, &responder->receive, responder->receive_sges)) {
+            return false;
+        }
+        responder->receive_taken = true;
+    }
+    scatter_init(&responder->place, qp->environment->memory, domain, responder->receive_sges,
+                 responder->receive.sge_count);
+    return true;
+}
+
+void responder_complete_receive(struct qp *qp, enum completion_status status,
+                                const struct packet *packet)
+{
+    struct responder *responder = &qp->responder;
+    struct completion completion = {
+        .id = responder->receive.id,
+        .status = status,
+        .kind = COMPLETED_RECEIVE,
+        .byte_length = responder->done,
+        .qpn = qp->number,
+        .source = qp->attributes.destination,
+    };
+    if (packet != NULL) {
+        if (packet->info->operation == OPERATION_WRITE) {
+            completion.kind = COMPLETED_RECEIVE_WRITE_IMMEDIATE;
+        }
+        completion.has_immediate = packet->info->has_immediate;
+        completion.immediate = packet->immediate;
+        completion.has_invalidated = packet->info->has_invalidate;
+        completion.invalidated = packet->invalidate;
+    }
+    tag_describe(qp, packet, &completion);
+    if (packet == NULL) {
+        tag_forget(qp);
+    }
+    responder->tagged = (struct tag_message){.course = TAG_PLAIN};
+    responder->receive_taken = false;
+    struct completion_queue *queue = qp->receive_completions;
+    if (qp->is_target) {
+        const struct xrc_queue *shared = xrc_queue_now(qp);
+        if (shared == NULL) {
+            return; /* the receive has vanished with its queue */
+        }
+        queue = shared->completions;
+    }
+    qp_push(qp, queue, &completion,
+            status != COMPLETION_SUCCESS || (packet != NULL && packet->solicited));
+}
