@@ -3,8 +3,9 @@
  * bounds.
  *
  * Input: an octet of role (bit 0: server; bit 1: push; bit 2: recursive;
- * bit 3: everything is to be kept; bit 4: what only root may, too), then records: an octet
- * of kind (even: message; odd: notice), two of length in big-endian; a message's bytes follow. */
+ * bit 3: everything is to be kept; bit 4: what only root may, too), two of further wishes in
+ * big-endian, then records: an octet of kind (even: message; odd: notice), two of length in
+ * big-endian; a message's bytes follow. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -103,13 +104,15 @@ static const struct link_events silent = {
 
 static const struct report report = {.problem = ignore_problem};
 
-static struct session *begin(struct memory_pair *pair, unsigned role, struct target *target)
+static struct session *begin(struct memory_pair *pair, unsigned role, unsigned wishes,
+                             struct target *target)
 {
     static const char *const theirs[] = {"/x", "/", "/y/z"}, *const ours[] = {scratch};
     const struct session_request request = {
         .direction = (role & 2) != 0 ? DIRECTION_PUSH : DIRECTION_PULL,
-        .recursive = (role & 4) != 0,
-        .preserve = (role & 8) != 0 ? PRESERVE_EVERYTHING : 0,
+        .wishes = {.bits = (wishes & WISH_EVERYTHING & ~WISH_RECURSIVE) |
+                           ((role & 4) != 0 ? WISH_RECURSIVE : 0),
+                   .preserve = (role & 8) != 0 ? PRESERVE_EVERYTHING : 0},
         .sources = (role & 2) != 0 ? ours : theirs,
         .source_count = (role & 2) != 0 ? 1 : 3,
         .target_path = "/t",
@@ -146,25 +149,21 @@ static void check_round_trip(const uint8_t *data, size_t size)
     uint8_t head[MESSAGE_HEAD_MAX];
     size_t length = protocol_pack(&message, head);
     must(length <= size && memcmp(head, data, length) == 0);
-    if (message.type == MESSAGE_ENTRY) {
-        length += message.entry.data.length;
-    } else if (message.type == MESSAGE_ATTRIBUTE) {
-        length += message.attribute.value.length;
-    }
+    length += protocol_data(&message).length;
     must(length == size);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     check_round_trip(data, size);
-    if (size < 1) {
+    if (size < 3) {
         return 0;
     }
     struct target target = {.directory = make_target(), .into = true};
     struct memory_pair *pair = memory_pair_create();
-    struct session *session = begin(pair, data[0], &target);
+    struct session *session = begin(pair, data[0], (unsigned)data[1] << 8 | data[2], &target);
     memory_pair_open(pair);
-    for (size_t at = 1; at + 3 <= size && !session_is_closed(session);) {
+    for (size_t at = 3; at + 3 <= size && !session_is_closed(session);) {
         at += say(pair, data + at, size - at);
         for (unsigned i = 0; i < 100 && (session_pump(session) | memory_pair_step(pair)); i++) {
         }

@@ -1,6 +1,5 @@
 /* weir cp: the client of a transfer. */
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,8 @@
 
 #include "tools/command.h"
 #include "tools/cp_names.h"
+#include "tools/cp_options.h"
+#include "tools/items.h"
 #include "tools/location.h"
 #include "tools/output.h"
 #include "tools/printable.h"
@@ -16,57 +17,6 @@
 #include "tools/stop.h"
 #include "tools/transfer/channel_link.h"
 #include "tools/transfer/session.h"
-
-const char cp_usage[] =
-    "usage: weir cp [OPTION...] SOURCE... TARGET\n"
-    "\n"
-    "Copies files over RDMA. One side is local, the other is weir://HOST[:PORT]/PATH at a machine\n"
-    "where 'weir serve' runs; the port is 7471 unless given. PATH is relative to the served "
-    "folder\n"
-    "and taken as it stands, without percent-encoding.\n"
-    "\n"
-    "  -r, --recursive    copy directories and what is below them\n"
-    "  -a, --archive      -rlptgoD: everything but -H, -A, -X\n"
-    "  -p, --perms        the whole mode, set-user-ID and set-group-ID bits too\n"
-    "  -g, --group        groups; as rsync, without root those one belongs to\n"
-    "  -o, --owner        owners (root only)\n"
-    "  -D                 devices (root only), FIFOs and sockets: --devices --specials\n"
-    "  -H, --hard-links   names of one file stay names of one file\n"
-    "  -A, --acls         ACLs\n"
-    "  -X, --xattrs       extended attributes; without root those of the user's\n"
-    "  -S, --sparse       blocks of zeros become holes, too\n"
-    "      --numeric-ids  owners and groups by number, not by name\n"
-    "      --chown USER:GROUP  whose the copies are, by names of the receiving side or numbers\n"
-    "  -l, -t  links and times: kept in any case\n"
-    "  -f, --force        replace files that exist already (else they are kept, and reported)\n"
-    "      --fsync        have each file on stable storage before it gets its name\n"
-    "  -q, --quiet        print errors only\n"
-    "  -v, --verbose      print each name\n"
-    "      --json         print events to standard output, one JSON object a line\n"
-    "      --fabric KIND  auto: the machine's RDMA device, else the software RNIC (default);\n"
-    "                     rdma: a device or nothing; soft: the software RNIC\n"
-    "  -h, --help         print this text\n"
-    "\n"
-    "If TARGET is a directory, sources go into it under their own names; else a single source "
-    "gets\n"
-    "TARGET's name. Permissions and modification times are kept, symbolic links are copied as\n"
-    "links, holes as holes; what else a file has is kept if asked for. A file appears under its "
-    "name only when it is whole and its digest is\n"
-    "proven at the receiving side.\n"
-    "\n"
-    "  weir cp -r results weir://server/            the tree 'results' into the served folder\n"
-    "  weir cp weir://server/results/run7.h5 .      one file back\n"
-    "\n"
-    "Exit status: 0 all copied, 1 some files were not, 2 usage, 3 no connection, 4 connection "
-    "lost,\n"
-    "5 refused by the other side, 6 cannot begin here, 130 interrupted.\n";
-
-struct cp_options {
-    bool recursive, force, fsync, quiet, verbose, json;
-    unsigned preserve; /* bits of enum preserve */
-    struct owner_choice owners[2];
-    struct weir_fabric_options fabric;
-};
 
 /* One run of the command: every group of sources that share a server is one transfer of it. */
 struct cp {
@@ -77,7 +27,7 @@ struct cp {
     struct output output;
     struct report report;
     char peer[LOCATION_ADDRESS_LENGTH + 16]; /* weir://HOST:PORT */
-    bool tty;
+    bool tty, is_push;
     struct progress progress;
     double drawn_s;
     char device[512];
@@ -101,31 +51,61 @@ static void on_problem(void *user, const struct problem *problem)
     output_problem(&cp->output, problem);
 }
 
-static void on_entry(void *user, enum entry_kind kind, const char *path, uint64_t size)
+static void item_as_json(const struct cp *cp, const struct item *item, const char *letters)
+{
+    const char *reason = item_reason(item);
+    bool deleted = (item->changes & CHANGE_DELETED) != 0;
+    json_t *object = json_pack("{s:s, s:s}", "event",
+                               reason != NULL ? "skipped"
+                               : deleted      ? "deleted"
+                                              : "entry",
+                               "kind", item_kind_name(item->kind));
+    output_json_path(object, item->path);
+    if (reason != NULL) {
+        json_object_set_new(object, "reason", json_string(reason));
+    } else if (!deleted) {
+        json_object_set_new(object, "size", json_integer((json_int_t)item->size));
+        json_object_set_new(object, "change", json_string(letters));
+    }
+    output_json(object);
+}
+
+/* What rsync's -v says, which leaves out what only got other attributes. */
+static void print_name(const struct item *item, const char *path)
+{
+    const char *reason = item_reason(item);
+    if (reason != NULL) {
+        printf("%s: left as it is: %s\n", path, reason);
+    } else if ((item->changes & CHANGE_DELETED) != 0) {
+        printf("deleting %s\n", path);
+    } else if ((item->changes & (CHANGE_SENT | CHANGE_MADE)) != 0 ||
+               item->kind == ENTRY_DIRECTORY) {
+        puts(path);
+    }
+}
+
+static void on_item(void *user, const struct item *item)
 {
     struct cp *cp = user;
-    if (!cp->options.verbose) {
-        return;
-    }
+    char letters[ITEM_LETTERS], path[PATH_LENGTH_MAX * 4 + 4];
+    item_letters(item, cp->is_push, letters);
     if (cp->options.json) {
-        static const char *const kinds[] = {[ENTRY_FILE] = "file",
-                                            [ENTRY_DIRECTORY] = "directory",
-                                            [ENTRY_SYMLINK] = "symlink",
-                                            [ENTRY_HARD_LINK] = "hard-link",
-                                            [ENTRY_FIFO] = "fifo",
-                                            [ENTRY_SOCKET] = "socket",
-                                            [ENTRY_CHARACTER_DEVICE] = "character-device",
-                                            [ENTRY_BLOCK_DEVICE] = "block-device"};
-        json_t *object = json_pack("{s:s, s:s}", "event", "entry", "kind", kinds[kind]);
-        output_json_path(object, (struct span){path, strlen(path)});
-        json_object_set_new(object, "size", json_integer((json_int_t)size));
-        output_json(object);
+        item_as_json(cp, item, letters);
         return;
     }
-    char text[PATH_LENGTH_MAX * 4 + 1];
-    printable(path, strlen(path), text, sizeof(text));
+    printable(item->path.bytes, item->path.length, path, sizeof(path) - 2);
+    if (item->path.length == 0) {
+        strcpy(path, ".");
+    }
+    if (item->kind == ENTRY_DIRECTORY) {
+        strcat(path, "/");
+    }
     clear_line(cp);
-    puts(text);
+    if (cp->options.itemize) {
+        printf("%s %s\n", letters, path);
+    } else {
+        print_name(item, path);
+    }
 }
 
 /* What fits on a line of the terminal: a longer one would scroll it with each update. */
@@ -163,6 +143,9 @@ static void add_tally(struct tally *sum, const struct tally *one)
     sum->directories += one->directories;
     sum->symlinks += one->symlinks;
     sum->bytes += one->bytes;
+    sum->same += one->same;
+    sum->left += one->left;
+    sum->deleted += one->deleted;
     sum->failed += one->failed;
     sum->warnings += one->warnings;
 }
@@ -244,15 +227,21 @@ static enum exit_code transfer(struct cp *cp, const char *address,
 
 static struct session_request request_of(const struct cp *cp, enum direction direction)
 {
-    return (struct session_request){
+    const struct cp_options *options = &cp->options;
+    struct session_request request = {
         .direction = direction,
-        .recursive = cp->options.recursive,
-        .force = cp->options.force,
-        .fsync = cp->options.fsync,
-        .preserve = cp->options.preserve,
-        .owners = {cp->options.owners[0], cp->options.owners[1]},
-        .totals = cp->tty || cp->options.json,
+        .wishes = options->wishes,
+        .filter = options->filter,
+        .owners = {options->owners[0], options->owners[1]},
     };
+    bool tells = options->verbose > 0 || options->itemize;
+    request.wishes.bits |= cp->tty || options->json ? WISH_TOTALS : 0;
+    if (options->filter != NULL) { /* what is left out is not to go with what is in the way */
+        request.wishes.bits &= ~(uint32_t)WISH_FORCE;
+    }
+    request.wishes.bits |= tells ? WISH_ITEMS : 0;
+    request.wishes.bits |= options->verbose > 1 ? WISH_ALL_ITEMS : 0;
+    return request;
 }
 
 static enum exit_code push(struct cp *cp, char **sources, unsigned count, const char *url)
@@ -303,7 +292,13 @@ static enum exit_code pull_from(struct cp *cp, char **sources, unsigned count,
 
 static enum exit_code pull(struct cp *cp, char **sources, unsigned count, const char *path)
 {
-    const struct target_request request = {.root = AT_FDCWD, .path = path, .source_count = count};
+    const struct target_request request = {
+        .root = AT_FDCWD,
+        .path = path,
+        .source_count = count,
+        .recursive = (cp->options.wishes.bits & WISH_RECURSIVE) != 0,
+        .dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0,
+    };
     struct target target;
     char text[TEXT_LENGTH_MAX];
     for (unsigned i = 0; i < count; i++) {
@@ -321,6 +316,15 @@ static enum exit_code pull(struct cp *cp, char **sources, unsigned count, const 
     enum exit_code code = pull_from(cp, sources, count, &target);
     target_close(&target);
     return code;
+}
+
+static void print_count(uint64_t count, const char *what)
+{
+    char text[PROGRESS_TEXT];
+    progress_count(count, text);
+    if (count > 0) {
+        printf("; %s %s", text, what);
+    }
 }
 
 static void summarize(const struct cp *cp, enum exit_code code)
@@ -345,22 +349,23 @@ static void summarize(const struct cp *cp, enum exit_code code)
     progress_count(tally->files, files);
     progress_size(tally->bytes, bytes);
     progress_size((uint64_t)rate, speed);
-    printf("%s file%s, %s in %.2f s, %s/s, %s", files, tally->files == 1 ? "" : "s", bytes,
-           cp->seconds, speed, cp->device);
-    if (tally->failed > 0) {
-        progress_count(tally->failed, files);
-        printf("; %s not copied", files);
-    }
+    bool dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0;
+    printf("%s%s file%s, %s in %.2f s, %s/s, %s", dry ? "dry run, nothing done: " : "", files,
+           tally->files == 1 ? "" : "s", bytes, cp->seconds, speed, cp->device);
+    print_count(tally->same, "unchanged");
+    print_count(tally->left, "left as they are");
+    print_count(tally->deleted, "deleted");
+    print_count(tally->failed, "not copied");
     putchar('\n');
 }
 
 static enum exit_code copy(struct cp *cp, char **names, unsigned count)
 {
     struct weir_error error;
-    bool is_push = location_is_url(names[count - 1]);
+    cp->is_push = location_is_url(names[count - 1]);
     cp->output =
         (struct output){.command = cp->command, .json = cp->options.json, .peer = cp->peer};
-    cp->report = (struct report){.problem = on_problem, .entry = on_entry, .user = cp};
+    cp->report = (struct report){.problem = on_problem, .item = on_item, .user = cp};
     cp->tty = !cp->options.json && !cp->options.quiet && isatty(STDERR_FILENO);
     if (fabric_open(&cp->options.fabric, &cp->fabric, &error) != WEIR_OK ||
         weir_poller_create(cp->fabric, &cp->poller, &error) != WEIR_OK) {
@@ -371,9 +376,11 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count)
         return EXIT_SETUP;
     }
     fabric_describe(cp->fabric, cp->device, sizeof(cp->device));
-    enum exit_code code = is_push ? push(cp, names, count - 1, names[count - 1])
-                                  : pull(cp, names, count - 1, names[count - 1]);
-    bool nothing_happened = cp->total.files + cp->total.directories + cp->total.failed == 0;
+    enum exit_code code = cp->is_push ? push(cp, names, count - 1, names[count - 1])
+                                      : pull(cp, names, count - 1, names[count - 1]);
+    const struct tally *total = &cp->total;
+    bool nothing_happened =
+        total->files + total->directories + total->same + total->left + total->failed == 0;
     if (cp->options.json || (!cp->options.quiet && (code == EXIT_DONE || !nothing_happened))) {
         summarize(cp, code);
     }
@@ -412,146 +419,19 @@ static int check_sides(const struct command *command, char **names, int count)
     return EXIT_DONE;
 }
 
-enum {
-    OPTION_FSYNC = 256,
-    OPTION_JSON,
-    OPTION_FABRIC,
-    OPTION_DEVICES,
-    OPTION_SPECIALS,
-    OPTION_NUMERIC_IDS,
-    OPTION_CHOWN,
-};
-
-static const struct option long_options[] = {
-    {"archive", no_argument, NULL, 'a'},
-    {"links", no_argument, NULL, 'l'},
-    {"perms", no_argument, NULL, 'p'},
-    {"times", no_argument, NULL, 't'},
-    {"group", no_argument, NULL, 'g'},
-    {"owner", no_argument, NULL, 'o'},
-    {"devices", no_argument, NULL, OPTION_DEVICES},
-    {"specials", no_argument, NULL, OPTION_SPECIALS},
-    {"hard-links", no_argument, NULL, 'H'},
-    {"acls", no_argument, NULL, 'A'},
-    {"xattrs", no_argument, NULL, 'X'},
-    {"sparse", no_argument, NULL, 'S'},
-    {"chown", required_argument, NULL, OPTION_CHOWN},
-    {"numeric-ids", no_argument, NULL, OPTION_NUMERIC_IDS},
-    {"recursive", no_argument, NULL, 'r'},
-    {"force", no_argument, NULL, 'f'},
-    {"fsync", no_argument, NULL, OPTION_FSYNC},
-    {"quiet", no_argument, NULL, 'q'},
-    {"verbose", no_argument, NULL, 'v'},
-    {"json", no_argument, NULL, OPTION_JSON},
-    {"fabric", required_argument, NULL, OPTION_FABRIC},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
-
-#define PRESERVE_D (PRESERVE_DEVICES | PRESERVE_SPECIALS)
-
-/* What an option says is to be kept; as in rsync, -A takes the whole mode with it. */
-static const struct {
-    int option;
-    unsigned preserve;
-} preserve_of[] = {
-    {'a', PRESERVE_SET_IDS | PRESERVE_GROUP | PRESERVE_OWNER | PRESERVE_D},
-    {'l', 0},
-    {'p', PRESERVE_SET_IDS},
-    {'t', 0},
-    {'g', PRESERVE_GROUP},
-    {'o', PRESERVE_OWNER},
-    {'D', PRESERVE_D},
-    {OPTION_DEVICES, PRESERVE_DEVICES},
-    {OPTION_SPECIALS, PRESERVE_SPECIALS},
-    {'H', PRESERVE_HARD_LINKS},
-    {'A', PRESERVE_ACLS | PRESERVE_SET_IDS},
-    {'X', PRESERVE_XATTRS},
-    {'S', PRESERVE_SPARSE},
-    {OPTION_NUMERIC_IDS, PRESERVE_NUMBERS},
-};
-
-static bool take_preserve(struct cp *cp, int option)
-{
-    for (size_t i = 0; i < sizeof(preserve_of) / sizeof(preserve_of[0]); i++) {
-        if (preserve_of[i].option == option) {
-            cp->options.preserve |= preserve_of[i].preserve;
-            cp->options.recursive |= option == 'a';
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Implies -o and -g, each where it is given. */
-static int take_chown(struct cp *cp)
-{
-    if (!owners_parse(optarg, cp->options.owners)) {
-        return command_usage_error(cp->command,
-                                   "--chown takes USER, USER:GROUP or :GROUP, not '%s'", optarg);
-    }
-    cp->options.preserve |= cp->options.owners[OWNER_USER].set ? PRESERVE_OWNER : 0;
-    cp->options.preserve |= cp->options.owners[OWNER_GROUP].set ? PRESERVE_GROUP : 0;
-    return -1;
-}
-
-/* -1: go on. */
-static int take_option(struct cp *cp, int option)
-{
-    if (take_preserve(cp, option)) {
-        return -1;
-    }
-    switch (option) {
-    case 'r':
-        cp->options.recursive = true;
-        return -1;
-    case 'f':
-        cp->options.force = true;
-        return -1;
-    case 'q':
-        cp->options.quiet = true;
-        return -1;
-    case 'v':
-        cp->options.verbose = true;
-        return -1;
-    case OPTION_CHOWN:
-        return take_chown(cp);
-    case OPTION_FSYNC:
-        cp->options.fsync = true;
-        return -1;
-    case OPTION_JSON:
-        cp->options.json = true;
-        return -1;
-    case OPTION_FABRIC:
-        if (!fabric_kind_parse(optarg, &cp->options.fabric.kind)) {
-            return command_usage_error(cp->command, "--fabric takes auto, rdma or soft, not '%s'",
-                                       optarg);
-        }
-        return -1;
-    case 'h':
-        fputs(cp_usage, stdout);
-        return EXIT_DONE;
-    default:
-        return command_usage_hint(cp->command);
-    }
-}
-
 int command_cp(const struct command *command, int argc, char **argv)
 {
     static struct cp cp;
     cp.command = command;
-    for (int option;
-         (option = getopt_long(argc, argv, "arlptgoDHAXSfqvh", long_options, NULL)) != -1;) {
-        int code = take_option(&cp, option);
-        if (code >= 0) {
-            return code;
-        }
+    int code = cp_take_options(command, argc, argv, &cp.options);
+    if (code >= 0) {
+        return code;
     }
     int count = argc - optind;
     if (count < 2) {
         return command_usage_error(command, "a source and a target are needed");
     }
-    int code = check_sides(command, argv + optind, count);
+    code = check_sides(command, argv + optind, count);
     if (code == EXIT_DONE) {
         code = cp_check_names(command, argv + optind, (unsigned)count - 1);
     }
@@ -559,5 +439,7 @@ int command_cp(const struct command *command, int argc, char **argv)
         return code;
     }
     stop_prepare();
-    return copy(&cp, argv + optind, (unsigned)count);
+    code = copy(&cp, argv + optind, (unsigned)count);
+    filter_destroy(cp.options.filter);
+    return code;
 }

@@ -39,6 +39,9 @@ void output_json_tally(json_t *object, const struct tally *tally)
     json_object_set_new(object, "directories", json_integer((json_int_t)tally->directories));
     json_object_set_new(object, "symlinks", json_integer((json_int_t)tally->symlinks));
     json_object_set_new(object, "bytes", json_integer((json_int_t)tally->bytes));
+    json_object_set_new(object, "same", json_integer((json_int_t)tally->same));
+    json_object_set_new(object, "left", json_integer((json_int_t)tally->left));
+    json_object_set_new(object, "deleted", json_integer((json_int_t)tally->deleted));
     json_object_set_new(object, "failed", json_integer((json_int_t)tally->failed));
     json_object_set_new(object, "warnings", json_integer((json_int_t)tally->warnings));
     if (tally->totals_known) {

@@ -85,9 +85,12 @@ void progress_line(const struct progress *progress, const struct tally *tally, c
     char total_files[PROGRESS_TEXT], total_bytes[PROGRESS_TEXT], left[PROGRESS_TEXT] = "?";
     progress_count(tally->total_files, total_files);
     progress_size(tally->total_bytes, total_bytes);
-    if (progress->rate >= 1 && tally->total_bytes >= tally->bytes) {
-        progress_duration((double)(tally->total_bytes - tally->bytes) / progress->rate, left);
+    uint64_t done = tally->bytes + tally->spared;
+    if (progress->rate >= 1 && tally->total_bytes >= done) {
+        progress_duration((double)(tally->total_bytes - done) / progress->rate, left);
     }
+    progress_count(tally->files + tally->same + tally->left, files);
+    progress_size(done, bytes);
     snprintf(ret_line, length, "%s of %s files, %s of %s, %s/s, %s left, %s", files, total_files,
              bytes, total_bytes, rate, left, device);
 }

@@ -10,6 +10,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "tools/transfer/compare.h"
+
 #define ACL_PREFIX    "system.posix_acl_"
 #define NAMES_MAX     65536 /* what the kernel lists at most; a value is no longer either */
 #define HANDLE_LENGTH 40
@@ -203,13 +205,23 @@ static bool is_our_group(gid_t gid)
     return gid == getegid();
 }
 
+static bool keeps_user(const struct attributes *attributes)
+{
+    return (attributes->preserve & PRESERVE_OWNER) != 0 && attributes->super;
+}
+
+static bool keeps_group(const struct attributes *attributes)
+{
+    return (attributes->preserve & PRESERVE_GROUP) != 0 &&
+           (attributes->super || is_our_group(attributes->gid));
+}
+
 static int set_owner(int fd, const struct attributes *attributes)
 {
     uid_t uid = (uid_t)-1;
     gid_t gid = (gid_t)-1;
-    bool user = (attributes->preserve & PRESERVE_OWNER) != 0 && attributes->super;
-    bool group = (attributes->preserve & PRESERVE_GROUP) != 0 &&
-                 (attributes->super || is_our_group(attributes->gid));
+    bool user = keeps_user(attributes);
+    bool group = keeps_group(attributes);
     if ((user && attributes->uid == ID_UNKNOWN) || (group && attributes->gid == ID_UNKNOWN)) {
         return EINVAL | FAILURE_UNKNOWN;
     }
@@ -254,7 +266,8 @@ int attributes_apply(int fd, const struct attributes *attributes)
     if (error != 0) {
         return error;
     }
-    bool path_only = !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+    int flags = fcntl(fd, F_GETFL);
+    bool path_only = flags < 0 || (flags & O_PATH) != 0;
     mode_t mode = mode_of(attributes, &status);
     if (!S_ISLNK(status.st_mode) && (path_only ? chmod(handle, mode) : fchmod(fd, mode)) != 0) {
         return errno;
@@ -263,4 +276,54 @@ int attributes_apply(int fd, const struct attributes *attributes)
         return errno;
     }
     return attributes->fsync && !path_only && fsync(fd) != 0 ? errno : 0;
+}
+
+/* CHANGE_ACL or CHANGE_XATTR, once for each that the first has and the second has not, or other. */
+static uint32_t xattrs_missing(const struct xattrs *these, const struct xattrs *those,
+                               const struct attributes *attributes)
+{
+    uint32_t changes = 0;
+    for (unsigned i = 0; these != NULL && i < these->count; i++) {
+        const struct xattr *one = &these->list[i];
+        const struct xattr *other = find(those, one->name);
+        bool same = other != NULL && one->length == other->length &&
+                    (one->length == 0 || memcmp(one->value, other->value, one->length) == 0);
+        if (!same && is_kept(one->name, attributes->preserve, attributes->super)) {
+            changes |= has_prefix(one->name, ACL_PREFIX) ? CHANGE_ACL : CHANGE_XATTR;
+        }
+    }
+    return changes;
+}
+
+static uint32_t xattrs_changes(int fd, const struct attributes *attributes)
+{
+    struct xattrs there;
+    if (xattrs_read(fd, attributes->preserve, attributes->super, &there) != 0) {
+        return CHANGE_XATTR;
+    }
+    uint32_t changes = xattrs_missing(&there, attributes->xattrs, attributes) |
+                       xattrs_missing(attributes->xattrs, &there, attributes);
+    xattrs_clear(&there);
+    return changes;
+}
+
+uint32_t attributes_changes(int fd, const struct stat *status, const struct attributes *attributes)
+{
+    uint32_t changes = 0;
+    if (!compare_times(attributes->wishes, &status->st_mtim, &attributes->mtime)) {
+        changes |= CHANGE_TIME;
+    }
+    if (!S_ISLNK(status->st_mode) && mode_of(attributes, status) != (status->st_mode & 07777)) {
+        changes |= CHANGE_MODE;
+    }
+    if (keeps_user(attributes) && attributes->uid != status->st_uid) {
+        changes |= CHANGE_OWNER;
+    }
+    if (keeps_group(attributes) && attributes->gid != status->st_gid) {
+        changes |= CHANGE_GROUP;
+    }
+    if ((attributes->preserve & (PRESERVE_ACLS | PRESERVE_XATTRS)) != 0) {
+        changes |= xattrs_changes(fd, attributes);
+    }
+    return changes;
 }

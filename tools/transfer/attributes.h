@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -33,9 +34,11 @@ struct xattrs {
 };
 
 struct attributes {
-    unsigned preserve; /* bits of enum preserve */
-    bool super;        /* owners, set-ID bits and any extended attribute may be set */
+    unsigned preserve;           /* bits of enum preserve */
+    const struct wishes *wishes; /* how times are compared */
+    bool super;                  /* owners, set-ID bits and any extended attribute may be set */
     bool fsync;
+    bool dry; /* changes are only to be told */
     mode_t mode;
     struct timespec mtime;
     uint32_t uid, gid;           /* where they are preserved; ID_UNKNOWN is a failure then */
@@ -60,6 +63,8 @@ enum attributes_failure {
 /* Gives them to a file, a directory, or what a descriptor of O_PATH holds: a symbolic link or a
  * device, too. 0 or an errno, with an enum attributes_failure above it where that says more. */
 int attributes_apply(int fd, const struct attributes *attributes);
+/* What attributes_apply would change: bits of enum change. `status` is that of what `fd` holds. */
+uint32_t attributes_changes(int fd, const struct stat *status, const struct attributes *attributes);
 /* The mode alone, of what is no symbolic link. */
 int attributes_set_mode(int fd, mode_t mode);
 

@@ -32,7 +32,7 @@ ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset)
  * speaks for it. */
 static void begin_lies(struct world *world, bool recursive)
 {
-    world->request.recursive = recursive;
+    world->request.wishes.bits = recursive ? WISH_RECURSIVE : 0;
     world_begin_pull(world, "/x", "");
     while (memory_pair_step(world->pair)) { /* without a pump, so the server sends no entry */
     }
@@ -44,7 +44,7 @@ static struct message entry(uint32_t id, enum entry_kind kind, const char *name,
     struct message message = {.type = MESSAGE_ENTRY};
     message.entry.id = id;
     message.entry.kind = kind;
-    message.entry.eager = kind == ENTRY_FILE;
+    message.entry.content = kind == ENTRY_FILE ? CONTENT_EAGER : CONTENT_CHUNKS;
     message.entry.mode = 0755;
     message.entry.size = strlen(data);
     message.entry.name = (struct span){name, strlen(name)};
@@ -106,13 +106,13 @@ static void a_server_does_not_write_through_its_own_link(void **state)
     while (memory_pair_step(world->pair)) {
     }
     assert_false(scratch_exists(world->scratch, "root/f"));
-    assert_string_equal(world->problems[0], "here target confined\n");
+    scratch_expect(world->scratch, "here/x/l/f", "out"); /* the link had to go */
 }
 
 static void chunked_entry(struct world *world, uint64_t size)
 {
     struct message message = entry(1, ENTRY_FILE, "x", "");
-    message.entry.eager = false;
+    message.entry.content = CONTENT_CHUNKS;
     message.entry.size = size;
     world_inject(world, &message);
 }
@@ -211,7 +211,8 @@ static void an_end_that_leaves_something_out_is_refused(void **state)
     expect_broken(world);
     begin_lies(world, false); /* one file fewer than it says */
     inject_entry(world, 1, ENTRY_FILE, "x", "data");
-    message.totals.files = 2;
+    message.finished.entries = 2;
+    message.finished.sources = 1;
     world_inject(world, &message);
     expect_broken(world);
     scratch_write(world->scratch, "here/f", "x"); /* the receiver's summary */
@@ -283,7 +284,7 @@ static void attributes_are_asked_for_and_bounded(void **state)
     begin_lies(world, false);
     inject_attribute(world, "user.a", 1, false);
     expect_broken(world);
-    world->request.preserve = PRESERVE_XATTRS;
+    world->request.wishes.preserve = PRESERVE_XATTRS;
     begin_lies(world, false); /* one too long for any file */
     for (unsigned i = 0; i < 3; i++) {
         inject_attribute(world, "user.a", EAGER_LENGTH_MAX, true);
@@ -309,7 +310,7 @@ static void a_link_leads_only_to_what_has_come(void **state)
 {
     struct world *world = *state;
     struct message link = entry(3, ENTRY_HARD_LINK, "l", "");
-    world->request.preserve = PRESERVE_HARD_LINKS;
+    world->request.wishes.preserve = PRESERVE_HARD_LINKS;
     begin_lies(world, true);
     inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
     inject_entry(world, 2, ENTRY_FILE, "f", "in"); /* says of no further name */
@@ -319,7 +320,7 @@ static void a_link_leads_only_to_what_has_come(void **state)
     }
     assert_string_equal(world->problems[0], "here target not-found\n");
     assert_false(scratch_exists(world->scratch, "here/x/l"));
-    world->request.preserve = 0;
+    world->request.wishes.preserve = 0;
     begin_lies(world, true);
     link.entry.id = 2;
     link.entry.first = 1;
@@ -335,7 +336,7 @@ static void a_link_is_not_made_to_what_took_the_place_of_its_file(void **state)
     struct message first = entry(2, ENTRY_FILE, "f", "in"),
                    link = entry(3, ENTRY_HARD_LINK, "l", "");
     char path[PATH_MAX];
-    world->request.preserve = PRESERVE_HARD_LINKS;
+    world->request.wishes.preserve = PRESERVE_HARD_LINKS;
     begin_lies(world, true);
     inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
     first.entry.names = 2;
@@ -359,8 +360,8 @@ static void a_stranger_makes_no_device_and_sets_no_ids(void **state)
     struct world *world = *state;
     char path[PATH_MAX];
     struct stat status;
-    world->request.recursive = true;
-    world->request.preserve = PRESERVE_EVERYTHING;
+    world->request.wishes.bits |= WISH_RECURSIVE;
+    world->request.wishes.preserve = PRESERVE_EVERYTHING;
     scratch_directory(world->scratch, "here/t");
     scratch_write(world->scratch, "here/t/program", "x");
     snprintf(path, sizeof(path), "%s/here/t/program", world->scratch->path);
@@ -373,6 +374,137 @@ static void a_stranger_makes_no_device_and_sets_no_ids(void **state)
     snprintf(path, sizeof(path), "%s/root/t/program", world->scratch->path);
     assert_int_equal(stat(path, &status), 0);
     assert_int_equal(status.st_mode & 07777, 0755);
+}
+
+/* The server asks what the client has; the client answers, about its target and nothing else. */
+static struct message ask(const char *path, const char *name, uint8_t *ret_bytes)
+{
+    struct message message = {.type = MESSAGE_ASK};
+    const struct question directory = {
+        .is_directory = true, .path = {path, strlen(path)}, .name = {"x", 1}};
+    const struct question file = {.name = {name, strlen(name)}, .size = 6};
+    size_t length = protocol_pack_question(&directory, ret_bytes);
+    length += protocol_pack_question(&file, ret_bytes + length);
+    message.ask.names = 1;
+    message.ask.questions = (struct span){ret_bytes, length};
+    return message;
+}
+
+static void expect_answer(struct world *world, const char *path, const char *name,
+                          enum answer answer)
+{
+    uint8_t bytes[2 * QUESTION_LENGTH_MAX], digest[DIGEST_LENGTH];
+    const struct message message = ask(path, name, bytes);
+    struct message heard;
+    size_t length;
+    world->request.wishes.bits = WISH_SIZE_ONLY | WISH_RECURSIVE;
+    world_begin_pull(world, "/x", "");
+    while (memory_pair_step(world->pair)) {
+    }
+    world_inject(world, &message);
+    memory_pair_step(world->pair);
+    session_pump(world->client);
+    const void *last = memory_pair_last_message(world->pair, 0, &length);
+    assert_true(protocol_parse(last, length, &heard));
+    assert_int_equal(heard.type, MESSAGE_ANSWERS);
+    assert_int_equal(protocol_next_answer(&heard.answers.answers, digest), answer);
+}
+
+static void questions_stay_in_the_target(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/x");
+    scratch_directory(s, "here/x/d");
+    scratch_write(s, "here/x/d/f", "secret");
+    scratch_write(s, "root/f", "secret");
+    symlinkat("../../root", s->fd, "here/x/out");
+    expect_answer(world, "d", "f", ANSWER_SAME);
+    expect_answer(world, "d", "g", ANSWER_WANTED);
+    expect_answer(world, "out", "f", ANSWER_WANTED);
+    expect_answer(world, "../../root", "f", ANSWER_WANTED);
+    expect_answer(world, "/etc", "passwd", ANSWER_WANTED);
+}
+
+static void questions_are_counted(void **state)
+{
+    struct world *world = *state;
+    uint8_t bytes[2 * QUESTION_LENGTH_MAX];
+    const struct message message = ask("", "f", bytes);
+    begin_lies(world, true);
+    for (unsigned i = 0; i <= ASKS_MAX; i++) {
+        world_inject(world, &message);
+    }
+    expect_broken(world);
+    assert_string_equal(session_reason(world->client),
+                        "the peer broke the protocol: more questions than it may ask");
+}
+
+/* A server that was asked, as a receiver, answers more than it was asked. */
+static void answers_to_nothing_are_refused(void **state)
+{
+    struct world *world = *state;
+    struct message message = {.type = MESSAGE_ANSWERS};
+    message.answers.count = 2;
+    message.answers.answers = (struct span){"\1\1", 2};
+    scratch_fill(world->scratch, "here/f", 9 * MIB, 1);
+    world_begin_push(world, "f", "/");
+    while (session_tally(world->server)->bytes == 0 && world_step(world)) {
+    }
+    world_inject(world, &message);
+    expect_broken(world);
+}
+
+/* What the client did not say it has does not keep it from failing. */
+static void what_was_not_sent_must_be_here(void **state)
+{
+    struct world *world = *state;
+    struct message message = entry(1, ENTRY_FILE, "x", "");
+    message.entry.content = CONTENT_NOT_SENT;
+    message.entry.size = 5;
+    begin_lies(world, false);
+    world_inject(world, &message);
+    while (memory_pair_step(world->pair)) {
+    }
+    assert_string_equal(world->problems[0], "here target changed\n");
+    assert_false(scratch_exists(world->scratch, "here/x"));
+    begin_lies(world, false); /* no dry run */
+    message.entry.content = CONTENT_DRY;
+    world_inject(world, &message);
+    expect_broken(world);
+    world->request.wishes.bits = WISH_DRY_RUN;
+    world_begin_pull(world, "/x", "");
+    while (memory_pair_step(world->pair)) {
+    }
+    inject_entry(world, 1, ENTRY_FILE, "x", "data");
+    expect_broken(world);
+    assert_false(scratch_exists(world->scratch, "here/x"));
+}
+
+/* A server cannot replace what the client wants kept. */
+static void what_is_to_be_left_is_left(void **state)
+{
+    struct world *world = *state;
+    scratch_write(world->scratch, "here/x", "mine");
+    world->request.wishes.bits = WISH_IGNORE_EXISTING;
+    world_begin_pull(world, "/x", "");
+    while (memory_pair_step(world->pair)) {
+    }
+    inject_entry(world, 1, ENTRY_FILE, "x", "theirs");
+    while (memory_pair_step(world->pair)) {
+    }
+    assert_int_equal(session_tally(world->client)->left, 1);
+    scratch_expect(world->scratch, "here/x", "mine");
+    world_begin_pull(world, "/x", "");
+    while (memory_pair_step(world->pair)) {
+    }
+    chunked_entry(world, MIB);
+    memory_pair_inject_notice(world->pair, 1, 0, MIB);
+    const struct message end_message = {.type = MESSAGE_END};
+    world_inject(world, &end_message);
+    while (memory_pair_step(world->pair)) {
+    }
+    scratch_expect(world->scratch, "here/x", "mine");
 }
 
 static void what_was_not_placed_is_no_warning(void **state)
@@ -409,6 +541,11 @@ int main(void)
         T(a_link_is_not_made_to_what_took_the_place_of_its_file),
         T(a_stranger_makes_no_device_and_sets_no_ids),
         T(what_was_not_placed_is_no_warning),
+        T(questions_stay_in_the_target),
+        T(questions_are_counted),
+        T(answers_to_nothing_are_refused),
+        T(what_was_not_sent_must_be_here),
+        T(what_is_to_be_left_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

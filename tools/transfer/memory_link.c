@@ -26,8 +26,8 @@ struct side {
     struct memory_pair *pair;
     unsigned number;
     bool closed;
-    uint8_t *memory;
-    size_t memory_length;
+    uint8_t *memory, *said;
+    size_t memory_length, said_length;
 };
 
 struct memory_pair {
@@ -72,6 +72,13 @@ static bool memory_send(struct link *link, const struct weir_piece *pieces, unsi
         memcpy(event->bytes + at, pieces[i].bytes, pieces[i].length);
         at += pieces[i].length;
     }
+    free(side->said);
+    side->said = malloc(length + 1);
+    if (side->said == NULL) {
+        abort();
+    }
+    memcpy(side->said, event->bytes, length);
+    side->said_length = length;
     link->backlog_length += length;
     link->backlog_count++;
     return true;
@@ -179,7 +186,9 @@ void memory_pair_destroy(struct memory_pair *pair)
         free(event);
     }
     free(pair->sides[0].memory);
+    free(pair->sides[0].said);
     free(pair->sides[1].memory);
+    free(pair->sides[1].said);
     free(pair);
 }
 
@@ -253,6 +262,13 @@ void memory_pair_inject_notice(struct memory_pair *pair, unsigned side, uint32_t
     event->notice = notice;
     event->length = length;
     event->injected = true;
+}
+
+const void *memory_pair_last_message(const struct memory_pair *pair, unsigned side,
+                                     size_t *ret_length)
+{
+    *ret_length = pair->sides[side].said_length;
+    return pair->sides[side].said;
 }
 
 uint8_t *memory_pair_memory(const struct memory_pair *pair, unsigned side)

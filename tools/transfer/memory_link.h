@@ -22,6 +22,9 @@ void memory_pair_cut(struct memory_pair *pair);
 void memory_pair_inject(struct memory_pair *pair, unsigned side, const void *bytes, size_t length);
 void memory_pair_inject_notice(struct memory_pair *pair, unsigned side, uint32_t notice,
                                size_t length);
+/* The last message that `side` sent, not only injected; NULL before. */
+const void *memory_pair_last_message(const struct memory_pair *pair, unsigned side,
+                                     size_t *ret_length);
 /* What `side` has allocated, for a peer that writes to it out of turn; NULL before. */
 uint8_t *memory_pair_memory(const struct memory_pair *pair, unsigned side);
 /* What `side` has been told at its end; NULL before. */

@@ -66,8 +66,25 @@ static int open_named(struct place *place)
     }
 }
 
-/* `type` is that of what is to have the name. */
-static int check_target(int directory, const char *name, mode_t type, bool force)
+static bool is_empty(int directory, const char *name)
+{
+    int fd = confine_open(directory, name, O_RDONLY | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS);
+    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+    unsigned count = 0;
+    if (stream == NULL) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return false;
+    }
+    while (count < 3 && readdir(stream) != NULL) {
+        count++;
+    }
+    closedir(stream);
+    return count < 3; /* "." and ".." */
+}
+
+static int check_target(int directory, const char *name, enum replacing replacing)
 {
     struct stat status;
     if (place_is_temporary(name)) { /* a sweep would take it away */
@@ -76,23 +93,21 @@ static int check_target(int directory, const char *name, mode_t type, bool force
     if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
         return errno == ENOENT ? 0 : errno;
     }
-    if (S_ISDIR(status.st_mode)) {
-        return EISDIR;
+    if (replacing == REPLACE_NOTHING) {
+        return EEXIST;
     }
-    if (!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode) && (status.st_mode & S_IFMT) != type) {
-        return EMEDIUMTYPE;
-    }
-    return force ? 0 : EEXIST;
+    bool full = S_ISDIR(status.st_mode) && replacing == REPLACE_FILES && !is_empty(directory, name);
+    return full ? EISDIR : 0;
 }
 
-int place_begin(struct place *place, int directory, const char *name, bool force)
+int place_begin(struct place *place, int directory, const char *name, enum replacing replacing)
 {
-    *place = (struct place){.directory = directory, .fd = -1, .force = force};
+    *place = (struct place){.directory = directory, .fd = -1, .replacing = replacing};
     if (strlen(name) >= sizeof(place->name)) {
         return ENAMETOOLONG;
     }
     strcpy(place->name, name);
-    int error = check_target(directory, name, S_IFREG, force);
+    int error = check_target(directory, name, replacing);
     if (error != 0) {
         return error;
     }
@@ -233,21 +248,68 @@ static int rename_new(int directory, const char *from, const char *to)
     return 0;
 }
 
-/* Looks again: something that is not replaced may have come up meanwhile. */
-static int replace(int directory, const char *from, const char *to, mode_t type)
+static int remove_below(int fd)
 {
-    int error = check_target(directory, to, type, true);
-    if (error != 0) {
+    DIR *stream = fdopendir(fd);
+    int error = 0;
+    if (stream == NULL) {
+        error = errno;
+        close(fd);
         return error;
     }
-    return renameat(directory, from, directory, to) == 0 ? 0 : errno;
+    const struct dirent *entry;
+    errno = 0;
+    while (error == 0 && (entry = readdir(stream)) != NULL) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            error = place_remove(fd, entry->d_name);
+        }
+        errno = 0;
+    }
+    error = error != 0 ? error : errno;
+    closedir(stream);
+    return error;
+}
+
+int place_remove(int directory, const char *name)
+{
+    if (unlinkat(directory, name, 0) == 0) {
+        return 0;
+    }
+    if (errno != EISDIR && errno != EPERM) { /* what is said of a directory */
+        return errno;
+    }
+    int fd =
+        confine_open(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, CONFINE_NO_SYMLINKS);
+    int error = fd >= 0 ? remove_below(fd) : -fd;
+    if (error == ENOTDIR) {
+        return EPERM;
+    }
+    return error == 0 && unlinkat(directory, name, AT_REMOVEDIR) != 0 ? errno : error;
+}
+
+static bool is_directory(int directory, const char *name)
+{
+    struct stat status;
+    return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* A directory in the way goes first: only what is ready to take its place makes it go. */
+static int replace(int directory, const char *from, const char *to, enum replacing replacing)
+{
+    int error = 0;
+    if (is_directory(directory, to)) {
+        error = replacing == REPLACE_TREES                   ? place_remove(directory, to)
+                : unlinkat(directory, to, AT_REMOVEDIR) == 0 ? 0
+                                                             : EISDIR;
+    }
+    return error == 0 && renameat(directory, from, directory, to) != 0 ? errno : error;
 }
 
 static int take_name(struct place *place)
 {
     if (!place->named) {
         int error = link_held(place->fd, place->directory, place->name);
-        if (error != EEXIST || !place->force) {
+        if (error != EEXIST || place->replacing == REPLACE_NOTHING) {
             return error;
         }
         if (flock(place->fd, LOCK_EX) != 0) {
@@ -260,8 +322,9 @@ static int take_name(struct place *place)
         }
         place->named = true;
     }
-    int error = place->force ? replace(place->directory, place->temporary, place->name, S_IFREG)
-                             : rename_new(place->directory, place->temporary, place->name);
+    int error = place->replacing != REPLACE_NOTHING
+                    ? replace(place->directory, place->temporary, place->name, place->replacing)
+                    : rename_new(place->directory, place->temporary, place->name);
     place->named = error != 0;
     return error;
 }
@@ -298,10 +361,10 @@ static int give_attributes(int directory, const char *name, const struct attribu
 }
 
 int place_node(int directory, const char *name, const struct node *node,
-               const struct attributes *attributes, bool force)
+               const struct attributes *attributes, enum replacing replacing)
 {
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
-    int error = check_target(directory, name, node->type, force);
+    int error = check_target(directory, name, replacing);
     if (error != 0) {
         return error;
     }
@@ -314,8 +377,8 @@ int place_node(int directory, const char *name, const struct node *node,
     }
     error = give_attributes(directory, temporary, attributes);
     if (error == 0) {
-        error = force ? replace(directory, temporary, name, node->type)
-                      : rename_new(directory, temporary, name);
+        error = replacing != REPLACE_NOTHING ? replace(directory, temporary, name, replacing)
+                                             : rename_new(directory, temporary, name);
     }
     if (error != 0) {
         unlinkat(directory, temporary, 0);
@@ -325,23 +388,44 @@ int place_node(int directory, const char *name, const struct node *node,
     return error;
 }
 
-int place_hard_link(int directory, const char *name, int fd, mode_t type, bool fsync_it, bool force)
+int place_hard_link(int directory, const char *name, int fd, bool fsync_it,
+                    enum replacing replacing)
 {
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
-    int error = check_target(directory, name, type, force);
+    int error = check_target(directory, name, replacing);
     if (error == 0) {
         error = link_held(fd, directory, name);
     }
-    if (error == EEXIST && force) {
+    if (error == EEXIST && replacing != REPLACE_NOTHING) {
         error = link_temporary(fd, directory, temporary);
         if (error == 0) {
-            error = replace(directory, temporary, name, type);
+            error = replace(directory, temporary, name, replacing);
             unlinkat(directory, temporary, 0); /* still there where both were the same file */
         }
     }
     if (error == 0 && fsync_it && fsync(directory) != 0) {
         error = errno;
     }
+    return error;
+}
+
+int place_keep(int directory, const char *name, const struct stat *status,
+               const struct attributes *attributes, uint32_t *ret_changes)
+{
+    struct stat held;
+    int fd = confine_open(directory, name, O_PATH | O_NOFOLLOW, 0, CONFINE_NO_SYMLINKS);
+    if (fd < 0) {
+        return -fd;
+    }
+    int error = fstat(fd, &held) != 0 ? errno : 0;
+    if (error == 0 && (held.st_dev != status->st_dev || held.st_ino != status->st_ino)) {
+        error = ESTALE;
+    }
+    *ret_changes = error == 0 ? attributes_changes(fd, &held, attributes) : 0;
+    if (*ret_changes != 0 && !attributes->dry) {
+        error = attributes_apply(fd, attributes);
+    }
+    close(fd);
     return error;
 }
 

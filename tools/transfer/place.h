@@ -4,9 +4,7 @@
  * Where the file system cannot do that, and for the moment of replacing an existing file, it is
  * called
  * ".weir-" and 16 hex digits, locked by the one who writes it; place_sweep removes those whose
- * writer is dead. An existing name is replaced only by force, only where it is a regular
- * file or a symbolic link, or a device, socket or FIFO by another of its kind, and then by
- * rename(2).
+ * writer is dead. An existing name is replaced by rename(2), a directory after it was removed.
  *
  * Functions return 0 or an errno, with a failure of attributes.h above it; what failed leaves
  * nothing behind. */
@@ -16,16 +14,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "tools/transfer/attributes.h"
 
 #define PLACE_TEMPORARY_LENGTH 22
 
+/* What may be replaced. */
+enum replacing {
+    REPLACE_NOTHING,
+    REPLACE_FILES, /* all but directories that are not empty */
+    REPLACE_TREES, /* these, too */
+};
+
 struct place {
     int directory; /* borrowed until place_commit or place_abandon */
     int fd;        /* -1: nothing under way */
-    bool force;
+    enum replacing replacing;
     bool named;  /* the temporary name exists */
     bool sparse; /* blocks of zeros are not written; set it after place_begin */
     uint64_t length;
@@ -33,10 +39,9 @@ struct place {
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
 };
 
-/* Fails early with EEXIST where `name` exists and force is not given; in any case with EISDIR
- * where it is a directory, EMEDIUMTYPE where it is neither a file nor a symbolic link, and EILSEQ
+/* Fails early with EEXIST or EISDIR where `name` exists and is not to be replaced, and with EILSEQ
  * where it is one that place_sweep would remove. `place` need not be initialized. */
-int place_begin(struct place *place, int directory, const char *name, bool force);
+int place_begin(struct place *place, int directory, const char *name, enum replacing replacing);
 int place_write(struct place *place, const void *bytes, size_t length, uint64_t offset);
 /* Sets the file's length and attributes, then its name. The place is over, whatever comes out. */
 int place_commit(struct place *place, uint64_t length, const struct attributes *attributes);
@@ -51,9 +56,16 @@ struct node {
 
 /* One of these, the same way. */
 int place_node(int directory, const char *name, const struct node *node,
-               const struct attributes *attributes, bool force);
-/* A further name of the file that `fd` holds; `type` as in its mode. */
-int place_hard_link(int directory, const char *name, int fd, mode_t type, bool fsync, bool force);
+               const struct attributes *attributes, enum replacing replacing);
+/* A further name of the file that `fd` holds. */
+int place_hard_link(int directory, const char *name, int fd, bool fsync, enum replacing replacing);
+/* Brings the attributes of what has the name, which must be the one of this status, in line.
+ * ESTALE: it is another one now. */
+int place_keep(int directory, const char *name, const struct stat *status,
+               const struct attributes *attributes, uint32_t *ret_changes);
+
+/* Removes what has the name, with all below it. */
+int place_remove(int directory, const char *name);
 
 /* Removes what dead writers left in the directory. Errors are nobody's concern. */
 void place_sweep(int directory);

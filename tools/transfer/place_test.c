@@ -16,8 +16,11 @@
 #include "tools/transfer/place.h"
 #include "tools/transfer/scratch.h"
 
-static const struct attributes attributes = {
-    .mode = 06640, .mtime = {.tv_sec = 1000000000, .tv_nsec = 5}, .fsync = true};
+static const struct wishes no_wishes;
+static const struct attributes attributes = {.wishes = &no_wishes,
+                                             .mode = 06640,
+                                             .mtime = {.tv_sec = 1000000000, .tv_nsec = 5},
+                                             .fsync = true};
 
 int __real_close(int fd);
 int __wrap_close(int fd);
@@ -48,16 +51,18 @@ static int remove_scratch(void **state)
     return 0;
 }
 
-static int place_symlink(int directory, const char *name, const char *target, bool force)
+static int place_symlink(int directory, const char *name, const char *target,
+                         enum replacing replacing)
 {
     const struct node node = {.type = S_IFLNK, .target = target};
-    return place_node(directory, name, &node, &attributes, force);
+    return place_node(directory, name, &node, &attributes, replacing);
 }
 
-static int place_text(const struct scratch *scratch, const char *name, const char *text, bool force)
+static int place_text(const struct scratch *scratch, const char *name, const char *text,
+                      enum replacing replacing)
 {
     struct place place;
-    int error = place_begin(&place, scratch->fd, name, force);
+    int error = place_begin(&place, scratch->fd, name, replacing);
     if (error == 0) {
         assert_int_equal(place_write(&place, text, strlen(text), 0), 0);
         error = place_commit(&place, strlen(text), &attributes);
@@ -68,7 +73,7 @@ static int place_text(const struct scratch *scratch, const char *name, const cha
 static void place_and_look(const struct scratch *scratch)
 {
     struct place place;
-    assert_int_equal(place_begin(&place, scratch->fd, "file", false), 0);
+    assert_int_equal(place_begin(&place, scratch->fd, "file", REPLACE_NOTHING), 0);
     assert_int_equal(place_write(&place, "world", 5, 6), 0);
     assert_int_equal(place_write(&place, "hello ", 6, 0), 0);
     assert_false(scratch_exists(scratch, "file"));
@@ -93,50 +98,88 @@ static void a_name_appears_at_once_without_tmpfile(void **state)
     place_and_look(*state);
 }
 
-static void nothing_is_replaced_unless_forced(void **state)
+static void nothing_is_replaced_that_is_not_to_be(void **state)
 {
     for (int i = 0; i < 2; i++) {
         place_without_tmpfile = i == 1;
         const char *name = i == 1 ? "a" : "b";
-        assert_int_equal(place_text(*state, name, "one", false), 0);
-        assert_int_equal(place_text(*state, name, "two", false), EEXIST);
+        assert_int_equal(place_text(*state, name, "one", REPLACE_NOTHING), 0);
+        assert_int_equal(place_text(*state, name, "two", REPLACE_NOTHING), EEXIST);
         scratch_expect(*state, name, "one");
-        assert_int_equal(place_text(*state, name, "two", true), 0);
+        assert_int_equal(place_text(*state, name, "two", REPLACE_FILES), 0);
         scratch_expect(*state, name, "two");
         assert_int_equal(scratch_count(*state), i + 1);
     }
-    assert_int_equal(mkdirat(((struct scratch *)*state)->fd, "dir", 0700), 0);
-    assert_int_equal(place_text(*state, "dir", "x", true), EISDIR);
 }
 
-static void a_fifo_is_not_replaced_even_by_force(void **state)
+/* A directory only if it is empty, unless all of it may go; the old name is there until then. */
+static void a_directory_is_replaced_when_it_may_go(void **state)
+{
+    const struct scratch *scratch = *state;
+    for (int i = 0; i < 2; i++) {
+        place_without_tmpfile = i == 1;
+        const char *name = i == 1 ? "a" : "b";
+        scratch_directory(scratch, name);
+        assert_int_equal(place_text(scratch, name, "x", REPLACE_NOTHING), EEXIST);
+        assert_int_equal(place_text(scratch, name, "x", REPLACE_FILES), 0);
+        scratch_expect(scratch, name, "x");
+        unlinkat(scratch->fd, name, 0);
+        struct place place;
+        char inside[16];
+        assert_int_equal(place_begin(&place, scratch->fd, name, REPLACE_FILES), 0);
+        scratch_directory(scratch, name); /* it comes up meanwhile */
+        snprintf(inside, sizeof(inside), "%s/d", name);
+        scratch_directory(scratch, inside);
+        strcat(inside, "/f");
+        scratch_write(scratch, inside, "kept");
+        assert_int_equal(place_commit(&place, 0, &attributes), EISDIR);
+        assert_int_equal(place_text(scratch, name, "x", REPLACE_FILES), EISDIR);
+        assert_int_equal(place_symlink(scratch->fd, name, "x", REPLACE_FILES), EISDIR);
+        scratch_expect(scratch, inside, "kept");
+        assert_int_equal(place_text(scratch, name, "x", REPLACE_TREES), 0);
+        scratch_expect(scratch, name, "x");
+        assert_int_equal(scratch_count(scratch), i + 1);
+    }
+}
+
+static void a_fifo_is_replaced(void **state)
 {
     const struct scratch *scratch = *state;
     for (int i = 0; i < 2; i++) {
         struct place place;
         place_without_tmpfile = i == 1;
         const char *name = i == 1 ? "a" : "b";
-        assert_int_equal(place_begin(&place, scratch->fd, name, true), 0);
+        assert_int_equal(place_begin(&place, scratch->fd, name, REPLACE_FILES), 0);
         assert_int_equal(mkfifoat(scratch->fd, name, 0600), 0); /* it comes up meanwhile */
-        assert_int_equal(place_commit(&place, 0, &attributes), EMEDIUMTYPE);
-        assert_int_equal(place_text(scratch, name, "x", true), EMEDIUMTYPE);
-        assert_int_equal(place_text(scratch, name, "x", false), EMEDIUMTYPE);
-        assert_int_equal(place_symlink(scratch->fd, name, "x", true), EMEDIUMTYPE);
-        struct stat status;
-        assert_int_equal(fstatat(scratch->fd, name, &status, AT_SYMLINK_NOFOLLOW), 0);
-        assert_true(S_ISFIFO(status.st_mode));
+        assert_int_equal(place_text(scratch, name, "x", REPLACE_NOTHING), EEXIST);
+        assert_int_equal(place_commit(&place, 0, &attributes), 0);
+        scratch_expect(scratch, name, "");
+        assert_int_equal(place_symlink(scratch->fd, name, "x", REPLACE_FILES), 0);
         assert_int_equal(scratch_count(scratch), i + 1);
     }
 }
 
-/* Somebody makes the name between begin and commit. */
+/* What a link leads to is not removed with it. */
+static void removal_stays_below(void **state)
+{
+    const struct scratch *scratch = *state;
+    scratch_directory(scratch, "kept");
+    scratch_write(scratch, "kept/f", "x");
+    scratch_directory(scratch, "d");
+    symlinkat("../kept", scratch->fd, "d/link");
+    assert_int_equal(place_remove(scratch->fd, "d"), 0);
+    assert_false(scratch_exists(scratch, "d"));
+    scratch_expect(scratch, "kept/f", "x");
+}
+
 static void a_name_that_comes_up_meanwhile_is_kept(void **state)
 {
     for (int i = 0; i < 2; i++) {
         struct place place;
         place_without_tmpfile = i == 1;
         const char *name = i == 1 ? "a" : "b";
-        assert_int_equal(place_begin(&place, ((struct scratch *)*state)->fd, name, false), 0);
+        assert_int_equal(place_begin(&place, ((struct scratch *)*state)->fd, name, REPLACE_NOTHING),
+                         0);
         scratch_write(*state, name, "theirs");
         assert_int_equal(place_commit(&place, 0, &attributes), EEXIST);
         scratch_expect(*state, name, "theirs");
@@ -149,7 +192,8 @@ static void what_only_close_tells_keeps_the_name_away(void **state)
     for (int i = 0; i < 2; i++) {
         struct place place;
         place_without_tmpfile = i == 1;
-        assert_int_equal(place_begin(&place, ((struct scratch *)*state)->fd, "x", true), 0);
+        assert_int_equal(place_begin(&place, ((struct scratch *)*state)->fd, "x", REPLACE_FILES),
+                         0);
         assert_int_equal(place_write(&place, "abc", 3, 0), 0);
         close_tells = true;
         assert_int_equal(place_commit(&place, 3, &attributes), ENOSPC);
@@ -163,7 +207,8 @@ static void abandoning_leaves_nothing(void **state)
     for (int i = 0; i < 2; i++) {
         struct place place;
         place_without_tmpfile = i == 1;
-        assert_int_equal(place_begin(&place, ((struct scratch *)*state)->fd, "x", false), 0);
+        assert_int_equal(place_begin(&place, ((struct scratch *)*state)->fd, "x", REPLACE_NOTHING),
+                         0);
         assert_int_equal(place_write(&place, "abc", 3, 0), 0);
         assert_int_equal(scratch_count(*state), i); /* without O_TMPFILE it has a name */
         place_abandon(&place);
@@ -176,7 +221,7 @@ static void the_sweep_takes_the_dead_and_leaves_the_living(void **state)
     const struct scratch *scratch = *state;
     struct place living;
     place_without_tmpfile = true;
-    assert_int_equal(place_begin(&living, scratch->fd, "x", false), 0);
+    assert_int_equal(place_begin(&living, scratch->fd, "x", REPLACE_NOTHING), 0);
     scratch_write(scratch, ".weir-0123456789abcdef", "left over");
     scratch_write(scratch, ".weir-notes", "mine");
     place_sweep(scratch->fd);
@@ -189,17 +234,17 @@ static void the_sweep_takes_the_dead_and_leaves_the_living(void **state)
 
 static void our_own_names_are_not_for_files(void **state)
 {
-    assert_int_equal(place_text(*state, ".weir-0123456789abcdef", "x", true), EILSEQ);
-    assert_int_equal(place_text(*state, ".weir-0123456789abcdeg", "x", true), 0);
+    assert_int_equal(place_text(*state, ".weir-0123456789abcdef", "x", REPLACE_FILES), EILSEQ);
+    assert_int_equal(place_text(*state, ".weir-0123456789abcdeg", "x", REPLACE_FILES), 0);
 }
 
 static void links_are_placed_alike(void **state)
 {
     const struct scratch *scratch = *state;
     char target[16] = {0};
-    assert_int_equal(place_symlink(scratch->fd, "l", "to/a", false), 0);
-    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", false), EEXIST);
-    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", true), 0);
+    assert_int_equal(place_symlink(scratch->fd, "l", "to/a", REPLACE_NOTHING), 0);
+    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", REPLACE_NOTHING), EEXIST);
+    assert_int_equal(place_symlink(scratch->fd, "l", "to/b", REPLACE_FILES), 0);
     assert_int_equal(readlinkat(scratch->fd, "l", target, sizeof(target)), 4);
     assert_string_equal(target, "to/b");
     assert_int_equal(scratch_count(scratch), 1);
@@ -210,9 +255,9 @@ static void names_of_255_bytes_fit(void **state)
     char name[257];
     memset(name, 'n', sizeof(name));
     name[256] = 0;
-    assert_int_equal(place_text(*state, name, "x", false), ENAMETOOLONG);
+    assert_int_equal(place_text(*state, name, "x", REPLACE_NOTHING), ENAMETOOLONG);
     name[255] = 0;
-    assert_int_equal(place_text(*state, name, "x", false), 0);
+    assert_int_equal(place_text(*state, name, "x", REPLACE_NOTHING), 0);
     assert_true(scratch_exists(*state, name));
 }
 
@@ -222,8 +267,10 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, make_scratch, remove_scratch)
         T(a_name_appears_at_once),
         T(a_name_appears_at_once_without_tmpfile),
-        T(nothing_is_replaced_unless_forced),
-        T(a_fifo_is_not_replaced_even_by_force),
+        T(nothing_is_replaced_that_is_not_to_be),
+        T(a_directory_is_replaced_when_it_may_go),
+        T(a_fifo_is_replaced),
+        T(removal_stays_below),
         T(a_name_that_comes_up_meanwhile_is_kept),
         T(what_only_close_tells_keeps_the_name_away),
         T(abandoning_leaves_nothing),

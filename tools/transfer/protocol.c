@@ -81,19 +81,24 @@ static void parse_hello(struct reader *reader, struct message *message)
         reader->failed = true;
     }
     message->hello.version = reader_number(reader, 2);
+    if (message->hello.version != PROTOCOL_VERSION) { /* it may say other things, in other places */
+        reader->at = reader->end;
+        return;
+    }
     uint64_t direction = reader_number(reader, 1);
     if (direction != DIRECTION_PUSH && direction != DIRECTION_PULL) {
         reader->failed = true;
     }
     message->hello.direction = (enum direction)direction;
-    message->hello.recursive = reader_flag(reader);
-    message->hello.force = reader_flag(reader);
-    message->hello.fsync = reader_flag(reader);
-    message->hello.totals = reader_flag(reader);
-    message->hello.preserve = reader_number(reader, 2);
+    struct wishes *wishes = &message->hello.wishes;
+    wishes->bits = reader_number(reader, 4);
+    wishes->preserve = reader_number(reader, 2);
+    wishes->window_s = reader_number(reader, 4);
     message->hello.sources = reader_number(reader, 2);
-    if (message->hello.preserve > PRESERVE_EVERYTHING || message->hello.sources == 0 ||
-        message->hello.sources > TRANSFER_SOURCES_MAX) {
+    message->hello.rules = reader_number(reader, 2);
+    if (wishes->bits > WISH_EVERYTHING || wishes->preserve > PRESERVE_EVERYTHING ||
+        message->hello.sources == 0 || message->hello.sources > TRANSFER_SOURCES_MAX ||
+        message->hello.rules > FILTER_RULES_MAX) {
         reader->failed = true;
     }
     message->hello.path = reader_path(reader);
@@ -120,23 +125,24 @@ static bool entry_is_sound(const struct message *message)
          !name_is_valid(message->entry.name.bytes, message->entry.name.length))) {
         return false;
     }
+    if (message->entry.kind != ENTRY_FILE && message->entry.content != CONTENT_CHUNKS) {
+        return false;
+    }
     switch (message->entry.kind) {
     case ENTRY_FILE:
-        return !message->entry.eager || message->entry.size <= EAGER_LENGTH_MAX;
-    case ENTRY_DIRECTORY:
-        return !message->entry.eager && message->entry.size == 0;
+        return message->entry.content < CONTENT_COUNT &&
+               (message->entry.content != CONTENT_EAGER || message->entry.size <= EAGER_LENGTH_MAX);
     case ENTRY_SYMLINK:
-        return !message->entry.eager && message->entry.size >= 1 &&
-               message->entry.size <= PATH_LENGTH_MAX;
+        return message->entry.size >= 1 && message->entry.size <= PATH_LENGTH_MAX;
     case ENTRY_HARD_LINK:
-        return !message->entry.eager && message->entry.first > 0 &&
-               message->entry.first < message->entry.id;
+        return message->entry.first > 0 && message->entry.first < message->entry.id;
+    case ENTRY_DIRECTORY:
     case ENTRY_FIFO:
     case ENTRY_SOCKET:
-        return !message->entry.eager && message->entry.size == 0;
+        return message->entry.size == 0;
     case ENTRY_CHARACTER_DEVICE:
     case ENTRY_BLOCK_DEVICE:
-        return !message->entry.eager;
+        return true;
     }
     return false;
 }
@@ -172,7 +178,7 @@ static void parse_entry(struct reader *reader, struct message *message)
 {
     message->entry.id = reader_number(reader, 4);
     message->entry.kind = (enum entry_kind)reader_number(reader, 1);
-    message->entry.eager = reader_flag(reader);
+    message->entry.content = (enum content)reader_number(reader, 1);
     message->entry.source = reader_number(reader, 2);
     message->entry.mode = reader_number(reader, 2);
     message->entry.mtime_s = (int64_t)reader_number(reader, 8);
@@ -189,10 +195,11 @@ static void parse_entry(struct reader *reader, struct message *message)
         return;
     }
     message->entry.data = (struct span){"", 0};
-    if (message->entry.eager) {
+    bool eager = message->entry.content == CONTENT_EAGER;
+    if (eager) {
         memcpy(message->entry.digest, reader_take(reader, DIGEST_LENGTH), DIGEST_LENGTH);
     }
-    if (message->entry.eager || message->entry.kind == ENTRY_SYMLINK) {
+    if (eager || message->entry.kind == ENTRY_SYMLINK) {
         message->entry.data = reader_rest(reader, message->entry.size);
     }
     if (message->entry.kind == ENTRY_SYMLINK &&
@@ -219,6 +226,9 @@ static void parse_summary(struct reader *reader, struct message *message)
     message->summary.symlinks = reader_number(reader, 8);
     message->summary.bytes = reader_number(reader, 8);
     message->summary.failed = reader_number(reader, 8);
+    message->summary.same = reader_number(reader, 8);
+    message->summary.left = reader_number(reader, 8);
+    message->summary.deleted = reader_number(reader, 8);
 }
 
 static void parse_attribute(struct reader *reader, struct message *message)
@@ -233,7 +243,114 @@ static void parse_attribute(struct reader *reader, struct message *message)
     message->attribute.value = reader_rest(reader, length);
 }
 
-static void parse_body(struct reader *reader, struct message *message)
+static struct question read_question(struct reader *reader)
+{
+    struct question question = {.is_directory = reader_flag(reader)};
+    if (question.is_directory) {
+        question.source = reader_number(reader, 2);
+        question.top = reader_flag(reader);
+        question.path = reader_path(reader);
+    }
+    question.name = reader_span(reader, NAME_LENGTH_MAX);
+    if (!question.is_directory) {
+        question.size = reader_number(reader, 8);
+        question.mtime_s = (int64_t)reader_number(reader, 8);
+        question.mtime_ns = reader_number(reader, 4);
+    }
+    bool named = question.name.length > 0;
+    if ((named && !name_is_valid(question.name.bytes, question.name.length)) ||
+        (!named && !question.is_directory) || question.size > INT64_MAX ||
+        question.mtime_ns >= 1000000000u) {
+        reader->failed = true;
+    }
+    return question;
+}
+
+static enum answer read_answer(struct reader *reader, uint8_t ret_digest[DIGEST_LENGTH])
+{
+    uint64_t answer = reader_number(reader, 1);
+    if (answer >= ANSWER_COUNT) {
+        reader->failed = true;
+        return ANSWER_WANTED;
+    }
+    if (answer == ANSWER_DIGEST) {
+        memcpy(ret_digest, reader_take(reader, DIGEST_LENGTH), DIGEST_LENGTH);
+    }
+    return (enum answer)answer;
+}
+
+static void parse_ask(struct reader *reader, struct message *message)
+{
+    message->ask.names = reader_number(reader, 2);
+    size_t length = (size_t)(reader->end - reader->at), names = 0;
+    message->ask.questions = (struct span){reader->at, length};
+    bool first = true;
+    while (!reader->failed && reader->at < reader->end) {
+        struct question question = read_question(reader);
+        reader->failed |= first && !question.is_directory;
+        names += !question.is_directory;
+        first = false;
+    }
+    if (length > ASK_LENGTH_MAX || names == 0 || names > ASK_NAMES_MAX ||
+        names != message->ask.names) {
+        reader->failed = true;
+    }
+}
+
+static void parse_answers(struct reader *reader, struct message *message)
+{
+    uint8_t digest[DIGEST_LENGTH];
+    size_t count = 0;
+    message->answers.count = reader_number(reader, 2);
+    message->answers.answers = (struct span){reader->at, (size_t)(reader->end - reader->at)};
+    while (!reader->failed && reader->at < reader->end) {
+        read_answer(reader, digest);
+        count++;
+    }
+    if (count == 0 || count > ASK_NAMES_MAX || count != message->answers.count) {
+        reader->failed = true;
+    }
+}
+
+static void parse_item(struct reader *reader, struct message *message)
+{
+    uint64_t kind = reader_number(reader, 1);
+    message->item.kind = (enum entry_kind)kind;
+    message->item.changes = reader_number(reader, 4);
+    message->item.size = reader_number(reader, 8);
+    message->item.path = reader_path(reader);
+    if (kind < ENTRY_FILE || kind > ENTRY_BLOCK_DEVICE ||
+        message->item.changes > CHANGE_EVERYTHING) {
+        reader->failed = true;
+    }
+}
+
+static struct reader reader_of(struct span span)
+{
+    return (struct reader){.at = span.bytes, .end = (const uint8_t *)span.bytes + span.length};
+}
+
+static struct span rest_of(const struct reader *reader)
+{
+    return (struct span){reader->at, (size_t)(reader->end - reader->at)};
+}
+
+void protocol_next_question(struct span *questions, struct question *ret_question)
+{
+    struct reader reader = reader_of(*questions);
+    *ret_question = read_question(&reader);
+    *questions = rest_of(&reader);
+}
+
+enum answer protocol_next_answer(struct span *answers, uint8_t ret_digest[DIGEST_LENGTH])
+{
+    struct reader reader = reader_of(*answers);
+    enum answer answer = read_answer(&reader, ret_digest);
+    *answers = rest_of(&reader);
+    return answer;
+}
+
+static void parse_handshake(struct reader *reader, struct message *message)
 {
     switch (message->type) {
     case MESSAGE_HELLO:
@@ -250,8 +367,28 @@ static void parse_body(struct reader *reader, struct message *message)
         message->refused.code = reader_code(reader);
         message->refused.text = reader_span(reader, TEXT_LENGTH_MAX);
         return;
+    case MESSAGE_RULE:
+        message->rule.include = reader_flag(reader);
+        message->rule.pattern = reader_path(reader);
+        return;
     case MESSAGE_REGION:
         parse_region(reader, message);
+        return;
+    default:
+        return;
+    }
+}
+
+static void parse_body(struct reader *reader, struct message *message)
+{
+    switch (message->type) {
+    case MESSAGE_HELLO:
+    case MESSAGE_SOURCE:
+    case MESSAGE_RULE:
+    case MESSAGE_WELCOME:
+    case MESSAGE_REFUSED:
+    case MESSAGE_REGION:
+        parse_handshake(reader, message);
         return;
     case MESSAGE_GRANT:
         message->grant.chunk = reader_number(reader, 2);
@@ -269,21 +406,34 @@ static void parse_body(struct reader *reader, struct message *message)
         message->end.text = reader_span(reader, TEXT_LENGTH_MAX);
         return;
     case MESSAGE_LEAVE:
+    case MESSAGE_ALIVE:
         return;
     case MESSAGE_SKIPPED:
     case MESSAGE_FAILED:
         parse_problem(reader, message);
         return;
     case MESSAGE_TOTALS:
-    case MESSAGE_FINISHED:
         message->totals.files = reader_number(reader, 8);
         message->totals.bytes = reader_number(reader, 8);
+        return;
+    case MESSAGE_FINISHED:
+        message->finished.entries = reader_number(reader, 8);
+        message->finished.sources = reader_number(reader, 2);
         return;
     case MESSAGE_SUMMARY:
         parse_summary(reader, message);
         return;
     case MESSAGE_ATTRIBUTE:
         parse_attribute(reader, message);
+        return;
+    case MESSAGE_ASK:
+        parse_ask(reader, message);
+        return;
+    case MESSAGE_ANSWERS:
+        parse_answers(reader, message);
+        return;
+    case MESSAGE_ITEM:
+        parse_item(reader, message);
         return;
     }
     reader->failed = true;
@@ -303,172 +453,6 @@ bool protocol_parse(const void *bytes, size_t length, struct message *ret_messag
     return true;
 }
 
-static void put_number(uint8_t **at, unsigned length, uint64_t value)
-{
-    for (unsigned i = 0; i < length; i++) {
-        (*at)[i] = (uint8_t)(value >> 8 * (length - 1 - i));
-    }
-    *at += length;
-}
-
-static void put_bytes(uint8_t **at, const void *bytes, size_t length)
-{
-    if (length > 0) {
-        memcpy(*at, bytes, length);
-        *at += length;
-    }
-}
-
-static void put_span(uint8_t **at, struct span span, size_t length_max)
-{
-    size_t length = span.length < length_max ? span.length : length_max;
-    put_number(at, 2, length);
-    put_bytes(at, span.bytes, length);
-}
-
-static void pack_hello(uint8_t **at, const struct message *message)
-{
-    put_number(at, 4, PROTOCOL_MAGIC);
-    put_number(at, 2, message->hello.version);
-    put_number(at, 1, message->hello.direction);
-    put_number(at, 1, message->hello.recursive);
-    put_number(at, 1, message->hello.force);
-    put_number(at, 1, message->hello.fsync);
-    put_number(at, 1, message->hello.totals);
-    put_number(at, 2, message->hello.preserve);
-    put_number(at, 2, message->hello.sources);
-    put_span(at, message->hello.path, PATH_LENGTH_MAX);
-}
-
-static void pack_region(uint8_t **at, const struct message *message)
-{
-    put_number(at, 4, message->region.chunk_length);
-    put_number(at, 2, message->region.chunk_count);
-    weir_remote_pack(&message->region.remote, *at);
-    *at += WEIR_REMOTE_LENGTH;
-}
-
-static uint64_t number_of(const struct message *message)
-{
-    switch (message->entry.kind) {
-    case ENTRY_HARD_LINK:
-        return message->entry.first;
-    case ENTRY_CHARACTER_DEVICE:
-    case ENTRY_BLOCK_DEVICE:
-        return (uint64_t)message->entry.major << 32 | message->entry.minor;
-    default:
-        return message->entry.size;
-    }
-}
-
-static void pack_entry(uint8_t **at, const struct message *message)
-{
-    put_number(at, 4, message->entry.id);
-    put_number(at, 1, message->entry.kind);
-    put_number(at, 1, message->entry.eager);
-    put_number(at, 2, message->entry.source);
-    put_number(at, 2, message->entry.mode);
-    put_number(at, 8, (uint64_t)message->entry.mtime_s);
-    put_number(at, 4, message->entry.mtime_ns);
-    put_number(at, 4, message->entry.uid);
-    put_number(at, 4, message->entry.gid);
-    put_number(at, 4, message->entry.names);
-    put_number(at, 8, number_of(message));
-    put_span(at, message->entry.name, NAME_LENGTH_MAX);
-    put_span(at, message->entry.user, NAME_LENGTH_MAX);
-    put_span(at, message->entry.group, NAME_LENGTH_MAX);
-    if (message->entry.eager) {
-        put_bytes(at, message->entry.digest, DIGEST_LENGTH);
-    }
-}
-
-static void pack_end(uint8_t **at, const struct message *message)
-{
-    put_number(at, 1, message->end.code);
-    put_bytes(at, message->end.digest, DIGEST_LENGTH);
-    put_span(at, message->end.path, PATH_LENGTH_MAX);
-    put_span(at, message->end.text, TEXT_LENGTH_MAX);
-}
-
-static void pack_problem(uint8_t **at, const struct message *message)
-{
-    put_number(at, 4, message->problem.id);
-    put_number(at, 1, message->problem.code);
-    put_span(at, message->problem.path, PATH_LENGTH_MAX);
-    put_span(at, message->problem.text, TEXT_LENGTH_MAX);
-}
-
-static void pack_summary(uint8_t **at, const struct message *message)
-{
-    put_number(at, 8, message->summary.files);
-    put_number(at, 8, message->summary.directories);
-    put_number(at, 8, message->summary.symlinks);
-    put_number(at, 8, message->summary.bytes);
-    put_number(at, 8, message->summary.failed);
-}
-
-static void pack_body(uint8_t **at, const struct message *message)
-{
-    switch (message->type) {
-    case MESSAGE_HELLO:
-        pack_hello(at, message);
-        return;
-    case MESSAGE_SOURCE:
-        put_span(at, message->source.path, PATH_LENGTH_MAX);
-        return;
-    case MESSAGE_WELCOME:
-        put_number(at, 2, message->welcome.version);
-        put_span(at, message->welcome.device, TEXT_LENGTH_MAX);
-        return;
-    case MESSAGE_REFUSED:
-        put_number(at, 1, message->refused.code);
-        put_span(at, message->refused.text, TEXT_LENGTH_MAX);
-        return;
-    case MESSAGE_REGION:
-        pack_region(at, message);
-        return;
-    case MESSAGE_GRANT:
-        put_number(at, 2, message->grant.chunk);
-        return;
-    case MESSAGE_ENTRY:
-        pack_entry(at, message);
-        return;
-    case MESSAGE_HOLE:
-        put_number(at, 8, message->hole.length);
-        return;
-    case MESSAGE_END:
-        pack_end(at, message);
-        return;
-    case MESSAGE_LEAVE:
-        return;
-    case MESSAGE_SKIPPED:
-    case MESSAGE_FAILED:
-        pack_problem(at, message);
-        return;
-    case MESSAGE_TOTALS:
-    case MESSAGE_FINISHED:
-        put_number(at, 8, message->totals.files);
-        put_number(at, 8, message->totals.bytes);
-        return;
-    case MESSAGE_SUMMARY:
-        pack_summary(at, message);
-        return;
-    case MESSAGE_ATTRIBUTE:
-        put_number(at, 1, message->attribute.more);
-        put_span(at, message->attribute.name, NAME_LENGTH_MAX);
-        put_number(at, 4, message->attribute.value.length);
-        return;
-    }
-}
-
-size_t protocol_pack(const struct message *message, uint8_t ret_head[MESSAGE_HEAD_MAX])
-{
-    uint8_t *at = ret_head;
-    put_number(&at, 1, message->type);
-    pack_body(&at, message);
-    return (size_t)(at - ret_head);
-}
-
 bool name_is_valid(const void *name, size_t length)
 {
     if (length == 0 || length > NAME_LENGTH_MAX || memchr(name, '/', length) != NULL ||
@@ -477,67 +461,4 @@ bool name_is_valid(const void *name, size_t length)
     }
     return !(length == 1 && memcmp(name, ".", 1) == 0) &&
            !(length == 2 && memcmp(name, "..", 2) == 0);
-}
-
-uint32_t notice_pack(uint16_t chunk, uint16_t sequence)
-{
-    return (uint32_t)sequence << 16 | chunk;
-}
-
-uint16_t notice_chunk(uint32_t notice)
-{
-    return (uint16_t)notice;
-}
-
-uint16_t notice_sequence(uint32_t notice)
-{
-    return (uint16_t)(notice >> 16);
-}
-
-static const char *const code_names[PROBLEM_CODE_COUNT] = {
-    [PROBLEM_NONE] = "none",
-    [PROBLEM_WARNING] = "warning",
-    [PROBLEM_NOT_FOUND] = "not-found",
-    [PROBLEM_EXISTS] = "exists",
-    [PROBLEM_DENIED] = "denied",
-    [PROBLEM_READ_ONLY] = "read-only",
-    [PROBLEM_NO_SPACE] = "no-space",
-    [PROBLEM_CONFINED] = "confined",
-    [PROBLEM_WRONG_KIND] = "wrong-kind",
-    [PROBLEM_NAME] = "name",
-    [PROBLEM_CHANGED] = "changed",
-    [PROBLEM_VANISHED] = "vanished",
-    [PROBLEM_DIGEST] = "digest",
-    [PROBLEM_INPUT_OUTPUT] = "input-output",
-    [PROBLEM_BUSY] = "busy",
-    [PROBLEM_PROTOCOL] = "protocol",
-};
-
-const char *problem_code_name(enum problem_code code)
-{
-    return (unsigned)code < PROBLEM_CODE_COUNT ? code_names[code] : "unknown";
-}
-
-static const struct {
-    int error;
-    enum problem_code code;
-} code_of_errno[] = {
-    {ENOENT, PROBLEM_NOT_FOUND},   {EEXIST, PROBLEM_EXISTS},
-    {EACCES, PROBLEM_DENIED},      {EPERM, PROBLEM_DENIED},
-    {EROFS, PROBLEM_READ_ONLY},    {ENOSPC, PROBLEM_NO_SPACE},
-    {EDQUOT, PROBLEM_NO_SPACE},    {EXDEV, PROBLEM_CONFINED},
-    {ELOOP, PROBLEM_CONFINED},     {EISDIR, PROBLEM_WRONG_KIND},
-    {ENOTDIR, PROBLEM_WRONG_KIND}, {ENAMETOOLONG, PROBLEM_NAME},
-    {EILSEQ, PROBLEM_NAME},        {ESTALE, PROBLEM_CHANGED},
-    {EFBIG, PROBLEM_NO_SPACE},     {EMEDIUMTYPE, PROBLEM_WRONG_KIND},
-};
-
-enum problem_code problem_code_of_errno(int error)
-{
-    for (size_t i = 0; i < sizeof(code_of_errno) / sizeof(code_of_errno[0]); i++) {
-        if (code_of_errno[i].error == error) {
-            return code_of_errno[i].code;
-        }
-    }
-    return PROBLEM_INPUT_OUTPUT;
 }

@@ -4,14 +4,20 @@
  * (session.h, sender.h, receiver.h), and file data in bulk, which is put into chunks of the
  * receiver's memory and announced by a put's notice.
  *
- * The client says HELLO, and for a pull the SOURCES it wants; the server answers WELCOME or
- * REFUSED. Then, whichever side sends: receiver: REGION once, all chunks granted by it; GRANT for
- * each chunk that is free again; FAILED for each entry that could not be placed; SUMMARY at the
- * end. sender:   ENTRY for each file, directory and symbolic link, device and further name of a
- * file; before it its extended attributes, in pieces of ATTRIBUTE. A small file's bytes ride along.
- * A larger one goes on with puts (data, in order) and HOLE messages, closed by END. A directory is
- * followed by its entries and closed by LEAVE. SKIPPED for what could not be read, TOTALS when they
- * are known, FINISHED at the end. Nothing needs a round trip for each file.
+ * The client says HELLO, and for a pull the RULES of what is left out and the SOURCES it wants; the
+ * server answers WELCOME or REFUSED. Then, whichever side sends:
+ * receiver: REGION once, all chunks granted by it; GRANT for each chunk that is free again; FAILED
+ * for each entry that could not be placed; ITEM for each that changed, where that is wished;
+ * SUMMARY at the end.
+ * sender: ASK about many files at a time, far ahead of their turn, which the receiver answers in
+ * order with ANSWERS: which of them it has already. ENTRY for each file, directory and symbolic
+ * link, device and further name of a file; before it its extended attributes, in pieces of
+ * ATTRIBUTE. A small file's bytes ride along. A larger one goes on with puts (data, in order) and
+ * HOLE messages, closed by END. One that the receiver has goes without bytes, for its attributes. A
+ * directory is followed by its entries and closed by LEAVE. SKIPPED for what could not be read,
+ * TOTALS when they are known, FINISHED at the end. Nothing needs a round trip for each file.
+ * Where the receiver is to delete what the source has not, it then ASKs about all it has, and the
+ * sender answers. ALIVE from one who is busy with a large file for long.
  *
  * Bytes: one octet of type, then fields in big-endian without padding; a text or name is preceded
  * by its length in 16 bits. A message with bytes left over is malformed. */
@@ -25,7 +31,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     2
+#define PROTOCOL_VERSION     3
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -36,7 +42,12 @@
 #define MESSAGE_HEAD_MAX     (64 + PATH_LENGTH_MAX + TEXT_LENGTH_MAX)
 #define MESSAGE_LENGTH_MAX   (EAGER_LENGTH_MAX + 1024)
 #define TRANSFER_SOURCES_MAX 4096
-#define ID_UNKNOWN           UINT32_MAX /* the owner has a name only */
+#define FILTER_RULES_MAX     4096
+#define ASK_NAMES_MAX        512
+#define ASK_LENGTH_MAX       (16u << 10) /* of the questions in one ASK */
+#define ASKS_MAX             8           /* whose answers have not all come */
+#define ALIVE_INTERVAL_S     5           /* between two ALIVEs */
+#define ID_UNKNOWN           UINT32_MAX  /* the owner has a name only */
 
 enum message_type {
     MESSAGE_HELLO = 1,
@@ -55,6 +66,17 @@ enum message_type {
     MESSAGE_FAILED,
     MESSAGE_SUMMARY,
     MESSAGE_ATTRIBUTE,
+    MESSAGE_RULE,
+    MESSAGE_ASK,
+    MESSAGE_ANSWERS,
+    MESSAGE_ITEM,
+    MESSAGE_ALIVE,
+};
+
+/* Bytes that belong to somebody else: in a parsed message, to the received buffer. */
+struct span {
+    const void *bytes;
+    size_t length;
 };
 
 enum direction {
@@ -73,6 +95,27 @@ enum entry_kind {
     ENTRY_BLOCK_DEVICE,
 };
 
+/* What a client wants done: bits in its HELLO. Each means what the option of that name means to
+ * rsync. */
+enum wish {
+    WISH_RECURSIVE = 1 << 0,
+    WISH_FSYNC = 1 << 1,
+    WISH_TOTALS = 1 << 2, /* count everything beside sending, for an estimate of the end */
+    WISH_DRY_RUN = 1 << 3,
+    WISH_ITEMS = 1 << 4,     /* the receiver says of each entry what changed */
+    WISH_ALL_ITEMS = 1 << 5, /* also where nothing did */
+    WISH_CHECKSUM = 1 << 6,
+    WISH_UPDATE = 1 << 7,
+    WISH_IGNORE_TIMES = 1 << 8,
+    WISH_SIZE_ONLY = 1 << 9,
+    WISH_EXISTING = 1 << 10,
+    WISH_IGNORE_EXISTING = 1 << 11,
+    WISH_WINDOW = 1 << 12, /* window_s counts; else times are compared in nanoseconds */
+    WISH_FORCE = 1 << 13,  /* a directory in the way goes with all that is in it */
+    WISH_PERMS = 1 << 14,  /* attributes also for the target directory itself */
+    WISH_EVERYTHING = (1 << 15) - 1,
+};
+
 /* What is kept besides contents, permissions and times: bits, as the client asks in its HELLO. The
  * receiver applies what it may and was asked for, whatever the sender says. */
 enum preserve {
@@ -87,6 +130,63 @@ enum preserve {
     PRESERVE_NUMBERS = 1 << 8, /* owners by number, not by name */
     PRESERVE_SPARSE = 1 << 9,  /* what is all zeros becomes a hole */
     PRESERVE_EVERYTHING = (1 << 10) - 1,
+};
+
+struct wishes {
+    uint32_t bits;     /* of enum wish */
+    uint16_t preserve; /* of enum preserve */
+    uint32_t window_s; /* with WISH_WINDOW: times that differ by so much are the same */
+};
+
+/* What of a file goes with its ENTRY. */
+enum content {
+    CONTENT_CHUNKS,   /* it follows */
+    CONTENT_EAGER,    /* all of it */
+    CONTENT_NOT_SENT, /* the receiver has it, or does not want it, as it answered */
+    CONTENT_DRY,      /* would be sent */
+    CONTENT_COUNT,
+};
+
+/* To a question about one name. */
+enum answer {
+    ANSWER_WANTED, /* the file is to be sent */
+    ANSWER_SAME,
+    ANSWER_LEFT,   /* it is left as it is, or not made */
+    ANSWER_DIGEST, /* it is the same if its contents have this digest, holes counted as zeros */
+    ANSWER_COUNT,
+};
+
+/* What is to be known of a name. The directory it is in comes before it, and holds for those that
+ * follow. */
+struct question {
+    bool is_directory;
+    uint16_t source;  /* directory: of which source */
+    bool top;         /* directory: the one that the source itself goes into */
+    struct span path; /* directory: below the source, "" for the source */
+    struct span name; /* the file's; of the source's own where it is not empty */
+    uint64_t size;
+    int64_t mtime_s;
+    uint32_t mtime_ns;
+};
+
+/* What became of an entry: bits. */
+enum change {
+    CHANGE_NEW = 1 << 0,
+    CHANGE_SENT = 1 << 1,     /* the contents crossed, or would */
+    CHANGE_MADE = 1 << 2,     /* a directory, link or device was made, or a link's target changed */
+    CHANGE_CONTENTS = 1 << 3, /* they are known to differ, by digest; or what a link or device is */
+    CHANGE_SIZE = 1 << 4,
+    CHANGE_TIME = 1 << 5,
+    CHANGE_MODE = 1 << 6,
+    CHANGE_OWNER = 1 << 7,
+    CHANGE_GROUP = 1 << 8,
+    CHANGE_ACL = 1 << 9,
+    CHANGE_XATTR = 1 << 10,
+    CHANGE_DELETED = 1 << 11,
+    LEFT_NEWER = 1 << 12, /* nothing was done: the receiver's is newer, */
+    LEFT_EXISTS = 1 << 13,
+    LEFT_MISSING = 1 << 14, /* or it has none, and none is to be made */
+    CHANGE_EVERYTHING = (1 << 15) - 1,
 };
 
 /* Why something could not be copied, for programs. WARNING does not make the transfer fail. */
@@ -113,23 +213,17 @@ enum problem_code {
 const char *problem_code_name(enum problem_code code);
 enum problem_code problem_code_of_errno(int error);
 
-/* Bytes that belong to somebody else: in a parsed message, to the received buffer. */
-struct span {
-    const void *bytes;
-    size_t length;
-};
-
 struct message {
     enum message_type type;
     union {
         struct {
             uint16_t version;
             enum direction direction;
-            bool recursive, force, fsync, totals;
-            uint16_t preserve; /* bits of enum preserve */
-            uint16_t sources;  /* 1 at least */
-            struct span path;  /* push: the target; pull: empty */
-        } hello;
+            struct wishes wishes;
+            uint16_t sources; /* 1 at least */
+            uint16_t rules;   /* pull: of what is left out */
+            struct span path; /* push: the target; pull: empty */
+        } hello;              /* of another version, nothing but that is known */
         struct {
             struct span path;
         } source;
@@ -152,8 +246,8 @@ struct message {
         struct {
             uint32_t id; /* counts up from 1 */
             enum entry_kind kind;
-            bool eager;
-            uint16_t source; /* counts from 0 in the order of the HELLO */
+            enum content content; /* of a file */
+            uint16_t source;      /* counts from 0 in the order of the HELLO */
             uint16_t mode;
             int64_t mtime_s;
             uint32_t mtime_ns;
@@ -182,22 +276,57 @@ struct message {
         } problem; /* SKIPPED and FAILED */
         struct {
             uint64_t files, bytes;
-        } totals; /* TOTALS and FINISHED */
+        } totals;
         struct {
-            uint64_t files, directories, symlinks, bytes, failed;
+            uint64_t entries; /* that came whole, directories not counted */
+            uint16_t sources; /* that were not left out */
+        } finished;
+        struct {
+            uint64_t files, directories, symlinks, bytes, failed, same, left, deleted;
         } summary;
         struct {
             bool more;         /* the next one goes on with this value */
             struct span name;  /* without NUL */
             struct span value; /* EAGER_LENGTH_MAX at most */
         } attribute;
+        struct {
+            bool include;
+            struct span pattern;
+        } rule;
+        struct {
+            uint16_t names;        /* questions that are no directories; 1 at least */
+            struct span questions; /* sound; one after the other by protocol_next_question */
+        } ask;
+        struct {
+            uint16_t count;
+            struct span answers; /* sound; by protocol_next_answer */
+        } answers;
+        struct {
+            enum entry_kind kind;
+            uint32_t changes; /* bits of enum change */
+            uint64_t size;
+            struct span path; /* below the target */
+        } item;
     };
 };
 
 /* True if `bytes` are one whole, well-formed message; spans then point into `bytes`. */
 bool protocol_parse(const void *bytes, size_t length, struct message *ret_message);
 
-/* Writes everything of the message but entry.data and attribute.value, which follow it on the wire,
+/* Takes the first question or answer off a span of them. */
+void protocol_next_question(struct span *questions, struct question *ret_question);
+enum answer protocol_next_answer(struct span *answers, uint8_t ret_digest[DIGEST_LENGTH]);
+#define QUESTION_LENGTH_MAX (16 + PATH_LENGTH_MAX + NAME_LENGTH_MAX + 32)
+#define ANSWER_LENGTH_MAX   (1 + DIGEST_LENGTH)
+/* Their lengths. */
+size_t protocol_pack_question(const struct question *question,
+                              uint8_t ret_bytes[QUESTION_LENGTH_MAX]);
+size_t protocol_pack_answer(enum answer answer, const uint8_t digest[DIGEST_LENGTH],
+                            uint8_t ret_bytes[ANSWER_LENGTH_MAX]);
+/* What follows the packed head of a message on the wire. */
+struct span protocol_data(const struct message *message);
+
+/* Writes everything of the message but what protocol_data gives, which follows it on the wire,
  * and returns the length. Texts longer than TEXT_LENGTH_MAX are cut. The message must be one that
  * parses. */
 size_t protocol_pack(const struct message *message, uint8_t ret_head[MESSAGE_HEAD_MAX]);

@@ -19,12 +19,7 @@ static struct span span_of(const char *text)
 static size_t pack(const struct message *message, uint8_t *ret_bytes)
 {
     size_t length = protocol_pack(message, ret_bytes);
-    struct span data = {NULL, 0};
-    if (message->type == MESSAGE_ENTRY) {
-        data = message->entry.data;
-    } else if (message->type == MESSAGE_ATTRIBUTE) {
-        data = message->attribute.value;
-    }
+    struct span data = protocol_data(message);
     if (data.length > 0) {
         memcpy(ret_bytes + length, data.bytes, data.length);
         length += data.length;
@@ -39,12 +34,11 @@ static size_t pack(const struct message *message, uint8_t *ret_bytes)
 
 /* One good message of each type. */
 static const struct message samples[] = {
-    [MESSAGE_HELLO] = {.hello = {.version = 1,
+    [MESSAGE_HELLO] = {.hello = {.version = PROTOCOL_VERSION,
                                  .direction = DIRECTION_PULL,
-                                 .recursive = true,
-                                 .totals = true,
-                                 .preserve = PRESERVE_EVERYTHING,
+                                 .wishes = {WISH_EVERYTHING, PRESERVE_EVERYTHING, 2},
                                  .sources = 3,
+                                 .rules = 4,
                                  .path = SPAN("/a/b")}},
     [MESSAGE_SOURCE] = {.source = {.path = SPAN("/x y/\xff")}},
     [MESSAGE_WELCOME] = {.welcome = {.version = 1, .device = SPAN("weir0")}},
@@ -55,7 +49,7 @@ static const struct message samples[] = {
     [MESSAGE_GRANT] = {.grant = {.chunk = 7}},
     [MESSAGE_ENTRY] = {.entry = {.id = 9,
                                  .kind = ENTRY_FILE,
-                                 .eager = true,
+                                 .content = CONTENT_EAGER,
                                  .source = 1,
                                  .mode = 0644,
                                  .mtime_s = -5,
@@ -76,10 +70,20 @@ static const struct message samples[] = {
                                      .path = SPAN("path"),
                                      .text = SPAN("full")}},
     [MESSAGE_TOTALS] = {.totals = {.files = 1, .bytes = 2}},
-    [MESSAGE_FINISHED] = {.totals = {.files = 3, .bytes = 4}},
+    [MESSAGE_FINISHED] = {.finished = {.entries = 3, .sources = 4}},
     [MESSAGE_FAILED] = {.problem = {.id = 3, .code = PROBLEM_EXISTS, .path = SPAN("path")}},
     [MESSAGE_SUMMARY] = {.summary = {.files = 1, .failed = 5}},
     [MESSAGE_ATTRIBUTE] = {.attribute = {.more = true, .name = SPAN("user.a"), .value = SPAN("v")}},
+    [MESSAGE_RULE] = {.rule = {.include = true, .pattern = SPAN("*.o")}},
+    [MESSAGE_ASK] = {.ask = {.names = 1,
+                             .questions = SPAN("\1\0\2\0\0\3d/e\0\1s"
+                                               "\0\0\1f\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\7")}},
+    [MESSAGE_ANSWERS] = {.answers = {.count = 3, .answers = SPAN("\0\3sixteen bytes...\1")}},
+    [MESSAGE_ITEM] = {.item = {.kind = ENTRY_FILE,
+                               .changes = CHANGE_SENT | CHANGE_TIME,
+                               .size = 5,
+                               .path = SPAN("d/f")}},
+    [MESSAGE_ALIVE] = {.type = MESSAGE_ALIVE},
 };
 
 static struct message sample(enum message_type type)
@@ -91,7 +95,7 @@ static struct message sample(enum message_type type)
 
 static void every_message_survives_the_wire(void **state)
 {
-    for (int type = MESSAGE_HELLO; type <= MESSAGE_ATTRIBUTE; type++) {
+    for (int type = MESSAGE_HELLO; type <= MESSAGE_ALIVE; type++) {
         const struct message message = sample(type);
         uint8_t bytes[2][MESSAGE_LENGTH_MAX];
         struct message parsed;
@@ -105,7 +109,7 @@ static void every_message_survives_the_wire(void **state)
 
 static void every_length_but_the_right_one_is_malformed(void **state)
 {
-    for (int type = MESSAGE_HELLO; type <= MESSAGE_ATTRIBUTE; type++) {
+    for (int type = MESSAGE_HELLO; type <= MESSAGE_ALIVE; type++) {
         const struct message message = sample(type);
         uint8_t packed[MESSAGE_LENGTH_MAX] = {0};
         struct message parsed;
@@ -123,7 +127,7 @@ static void noise_is_refused_or_sound(void **state)
 {
     srand(1);
     for (int i = 0; i < 200000; i++) {
-        const struct message message = sample(1 + i % MESSAGE_SUMMARY);
+        const struct message message = sample(1 + i % MESSAGE_ALIVE);
         uint8_t bytes[MESSAGE_LENGTH_MAX];
         size_t length = pack(&message, bytes);
         bytes[(size_t)rand() % length] ^= 1 << rand() % 8;
@@ -131,7 +135,8 @@ static void noise_is_refused_or_sound(void **state)
         if (protocol_parse(bytes, length, &parsed) && parsed.type == MESSAGE_ENTRY) {
             assert_true(parsed.entry.name.length == 0 ||
                         name_is_valid(parsed.entry.name.bytes, parsed.entry.name.length));
-            assert_true(!parsed.entry.eager || parsed.entry.data.length == parsed.entry.size);
+            assert_true(parsed.entry.content != CONTENT_EAGER ||
+                        parsed.entry.data.length == parsed.entry.size);
         }
     }
 }
@@ -197,6 +202,80 @@ static void values_out_of_range_are_refused(void **state)
     message = sample(MESSAGE_FAILED);
     message.problem.code = PROBLEM_NONE;
     assert_false(parses(&message));
+    message = sample(MESSAGE_HELLO);
+    message.hello.wishes.bits = WISH_EVERYTHING + 1;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_HELLO);
+    message.hello.rules = FILTER_RULES_MAX + 1;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_ENTRY);
+    message.entry.content = CONTENT_COUNT;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_ENTRY);
+    message.entry.kind = ENTRY_FIFO;
+    message.entry.content = CONTENT_NOT_SENT;
+    message.entry.size = 0;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_ITEM);
+    message.item.changes = CHANGE_EVERYTHING + 1;
+    assert_false(parses(&message));
+}
+
+/* A HELLO of any other version says its version and nothing that is looked at. */
+static void other_versions_are_known_as_such(void **state)
+{
+    uint8_t bytes[] = {MESSAGE_HELLO, 0x57, 0x65, 0x69, 0x72, 0, 2, 'o', 't', 'h', 'e', 'r'};
+    struct message parsed;
+    assert_true(protocol_parse(bytes, sizeof(bytes), &parsed));
+    assert_int_equal(parsed.hello.version, 2);
+    bytes[6] = PROTOCOL_VERSION;
+    assert_false(protocol_parse(bytes, sizeof(bytes), &parsed));
+}
+
+static struct message ask_of(unsigned names, const char *bytes, size_t length)
+{
+    struct message message = {.type = MESSAGE_ASK};
+    message.ask.names = (uint16_t)names;
+    message.ask.questions = (struct span){bytes, length};
+    return message;
+}
+
+static void questions_and_answers_are_sound_and_bounded(void **state)
+{
+    static char many[2 * ASK_LENGTH_MAX];
+    struct message message = sample(MESSAGE_ASK);
+    const char *good = message.ask.questions.bytes;
+    size_t directory = 12, length = message.ask.questions.length;
+    message = ask_of(1, good + directory, length - directory); /* a name in no directory */
+    assert_false(parses(&message));
+    message = ask_of(0, good, directory); /* no name at all */
+    assert_false(parses(&message));
+    memcpy(many, good, length);
+    many[length - 24] = '/'; /* no component */
+    message = ask_of(1, many, length);
+    assert_false(parses(&message));
+    size_t at = directory;
+    for (unsigned i = 0; i <= ASK_NAMES_MAX; i++, at += length - directory) {
+        memcpy(many + at, good + directory, length - directory);
+    }
+    message = ask_of(ASK_NAMES_MAX, many, at - (length - directory));
+    assert_true(parses(&message));
+    message = ask_of(ASK_NAMES_MAX - 1, many, at - (length - directory)); /* miscounted */
+    assert_false(parses(&message));
+    message = ask_of(ASK_NAMES_MAX + 1, many, at);
+    assert_false(parses(&message));
+    message = sample(MESSAGE_ANSWERS);
+    memset(many, ANSWER_SAME, sizeof(many));
+    message.answers.answers = (struct span){many, ASK_NAMES_MAX};
+    message.answers.count = ASK_NAMES_MAX;
+    assert_true(parses(&message));
+    message.answers.answers.length++;
+    message.answers.count++;
+    assert_false(parses(&message));
+    many[1] = ANSWER_COUNT;
+    message.answers.answers.length = 2;
+    message.answers.count = 2;
+    assert_false(parses(&message));
 }
 
 static void long_texts_are_cut(void **state)
@@ -234,6 +313,8 @@ int main(void)
         cmocka_unit_test(noise_is_refused_or_sound),
         cmocka_unit_test(names_are_one_component),
         cmocka_unit_test(values_out_of_range_are_refused),
+        cmocka_unit_test(other_versions_are_known_as_such),
+        cmocka_unit_test(questions_and_answers_are_sound_and_bounded),
         cmocka_unit_test(long_texts_are_cut),
         cmocka_unit_test(notices_carry_chunk_and_sequence),
         cmocka_unit_test(codes_have_names),

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +15,16 @@ struct receiver *receiver_create(const struct receiver_options *options)
     receiver->options = *options;
     receiver->last_source = -1;
     receiver->file.place.fd = -1;
+    receiver->answering.directory = receiver->answering.fd = -1;
     receiver->digest = digest_create();
     if (receiver->digest == NULL) {
         free(receiver);
         return NULL;
     }
     tree_init(&receiver->tree, options->target->directory, options->target->display);
-    place_sweep(options->target->directory);
+    if (!receiver_wishes(receiver, WISH_DRY_RUN)) {
+        place_sweep(options->target->directory);
+    }
     return receiver;
 }
 
@@ -30,6 +34,7 @@ void receiver_destroy(struct receiver *receiver)
         return;
     }
     place_abandon(&receiver->file.place);
+    receiver_end_answers(receiver);
     tree_fini(&receiver->tree);
     xattrs_clear(&receiver->xattrs);
     xattrs_clear(&receiver->file.xattrs);
@@ -81,11 +86,13 @@ static const char *place_error_text(int error)
 {
     switch (error) {
     case EEXIST:
-        return "exists already (--force replaces it)";
+        return "exists already";
     case EISDIR:
-        return "is a directory already";
+        return "is a directory already, and not empty (--force replaces it)";
     case EMEDIUMTYPE:
-        return "is a device, a socket or a FIFO already, and is not replaced";
+        return "is a device, a socket or a FIFO, and is not replaced";
+    case ESTALE:
+        return "was changed by somebody meanwhile";
     case ELOOP:
         return "is a symbolic link already, and is not followed";
     case EXDEV:
@@ -131,12 +138,34 @@ void receiver_fail_errno(struct receiver *receiver, uint32_t id, int error)
     receiver_fail(receiver, id, problem_code_of_errno(number), text);
 }
 
-static void report_entry(const struct receiver *receiver, const struct message *message)
+void receiver_tell(struct receiver *receiver, enum entry_kind kind, uint64_t size, uint32_t changes)
 {
+    const uint32_t nothing_done = LEFT_NEWER | LEFT_EXISTS | LEFT_MISSING;
     const struct report *report = receiver->options.report;
-    if (report->entry != NULL) {
-        report->entry(report->user, message->entry.kind, receiver->tree.path, message->entry.size);
+    bool changed = (changes & ~nothing_done) != 0;
+    if (!receiver_wishes(receiver, WISH_ITEMS) ||
+        (!changed && !receiver_wishes(receiver, WISH_ALL_ITEMS))) {
+        return;
     }
+    const struct item item = {.kind = kind,
+                              .changes = changes,
+                              .size = size,
+                              .path = span_of(tree_relative(&receiver->tree))};
+    if (report->item != NULL) {
+        report->item(report->user, &item);
+        return;
+    }
+    struct message message = {.type = MESSAGE_ITEM};
+    message.item.kind = kind;
+    message.item.changes = changes;
+    message.item.size = size;
+    message.item.path = item.path;
+    receiver_send(receiver, &message);
+}
+
+bool receiver_find(int directory, const char *name, struct stat *ret_status)
+{
+    return directory >= 0 && fstatat(directory, name, ret_status, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* What the entry is called here. NULL: the peer may not say this now. */
@@ -154,24 +183,19 @@ static const char *entry_name(struct receiver *receiver, const struct message *m
     }
     receiver->last_source = message->entry.source;
     receiver->sources_seen++;
-    const char *name = buffer;
-    if (!receiver->options.target->into) {
-        name = receiver->options.target->name;
-    } else if (receiver->options.names != NULL) {
-        name = receiver->options.names[message->entry.source];
-    }
+    const char *name = receiver_source_name(receiver, message->entry.source, buffer);
     return name[0] != 0 || message->entry.kind == ENTRY_DIRECTORY ? name : NULL;
 }
 
 static bool kind_is_asked_for(const struct receiver *receiver, enum entry_kind kind)
 {
-    unsigned preserve = receiver->options.preserve;
+    unsigned preserve = receiver->options.wishes->preserve;
     switch (kind) {
     case ENTRY_FILE:
         return true;
     case ENTRY_DIRECTORY:
     case ENTRY_SYMLINK:
-        return receiver->options.recursive;
+        return receiver_wishes(receiver, WISH_RECURSIVE);
     case ENTRY_HARD_LINK:
         return (preserve & PRESERVE_HARD_LINKS) != 0;
     case ENTRY_FIFO:
@@ -193,6 +217,9 @@ static bool entry_is_allowed(const struct receiver *receiver, const struct messa
         *ret_reason = "an entry out of order";
     } else if (!kind_is_asked_for(receiver, message->entry.kind)) {
         *ret_reason = "a kind of file that was not asked for";
+    } else if (message->entry.kind == ENTRY_FILE && message->entry.content != CONTENT_NOT_SENT &&
+               (message->entry.content == CONTENT_DRY) != receiver_wishes(receiver, WISH_DRY_RUN)) {
+        *ret_reason = "contents in a dry run, or none in another";
     } else {
         return true;
     }
@@ -216,32 +243,32 @@ static bool place_entry(struct receiver *receiver, const struct message *message
         return false;
     }
     receiver->last_id++;
+    bool by_chunks = message->entry.kind == ENTRY_FILE && message->entry.content == CONTENT_CHUNKS;
+    bool counts = message->entry.kind != ENTRY_DIRECTORY && !by_chunks;
+    receiver->entries += counts;
     if (receiver->dead_depth > 0) { /* its directory was reported; the rest says nothing new */
-        if (message->entry.kind == ENTRY_DIRECTORY) {
-            receiver->dead_depth++;
-        } else if (message->entry.kind == ENTRY_FILE && !message->entry.eager) {
-            receiver_begin_file(receiver, message, name);
+        receiver->dead_depth += message->entry.kind == ENTRY_DIRECTORY;
+        receiver->options.tally->left += counts && receiver->dead_left;
+        if (by_chunks) {
+            receiver_begin_dead_file(receiver, message);
         }
         return true;
     }
     tree_name(&receiver->tree, name);
-    report_entry(receiver, message);
     if (message->entry.kind == ENTRY_DIRECTORY) {
         receiver_begin_directory(receiver, message, name);
         return true;
     }
-    if (message->entry.kind == ENTRY_FILE && !message->entry.eager) {
-        receiver_begin_file(receiver, message, name);
-        return true;
-    }
     if (message->entry.kind == ENTRY_FILE) {
-        receiver_place_eager(receiver, message, name);
+        receiver_place_file(receiver, message, name);
     } else if (message->entry.kind == ENTRY_HARD_LINK) {
         receiver_place_link(receiver, message, name);
     } else {
         receiver_place_node(receiver, message, name);
     }
-    tree_forget(&receiver->tree);
+    if (receiver->state != RECEIVER_FILE) {
+        tree_forget(&receiver->tree);
+    }
     return true;
 }
 
@@ -249,7 +276,7 @@ static bool receive_attribute(struct receiver *receiver, const struct message *m
                               const char **ret_reason)
 {
     if (receiver->state != RECEIVER_ENTRIES ||
-        (receiver->options.preserve & (PRESERVE_XATTRS | PRESERVE_ACLS)) == 0) {
+        (receiver->options.wishes->preserve & (PRESERVE_XATTRS | PRESERVE_ACLS)) == 0) {
         *ret_reason = "an attribute that was not asked for";
         return false;
     }
@@ -310,6 +337,10 @@ static bool receive_end(struct receiver *receiver, const struct message *message
         *ret_reason = "the end of a file before its last byte";
         return false;
     }
+    receiver->entries += message->end.code == PROBLEM_NONE;
+    if (file->left && message->end.code == PROBLEM_NONE) {
+        receiver->options.tally->left++;
+    }
     if (!file->discarded && message->end.code == PROBLEM_NONE) {
         receiver_commit_file(receiver, message);
     } else if (!file->discarded) {
@@ -347,8 +378,10 @@ static bool receive_leave(struct receiver *receiver, const char **ret_reason)
 static bool is_complete(const struct receiver *receiver, const struct message *message)
 {
     const struct tally *tally = receiver->options.tally;
-    return tally->failed > 0 || (receiver->sources_seen == receiver->options.source_count &&
-                                 message->totals.files == tally->files);
+    bool all_sources = message->finished.sources == receiver->options.source_count;
+    return tally->failed > 0 || (message->finished.entries == receiver->entries &&
+                                 message->finished.sources == receiver->sources_seen &&
+                                 (all_sources || receiver->options.rules));
 }
 
 static bool receive_finished(struct receiver *receiver, const struct message *finished,
@@ -374,6 +407,9 @@ static bool receive_finished(struct receiver *receiver, const struct message *fi
     message.summary.symlinks = tally->symlinks;
     message.summary.bytes = tally->bytes;
     message.summary.failed = tally->failed;
+    message.summary.same = tally->same;
+    message.summary.left = tally->left;
+    message.summary.deleted = tally->deleted;
     receiver_send(receiver, &message);
     receiver->state = RECEIVER_DONE;
     return true;
@@ -397,6 +433,10 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
         sound = place_entry(receiver, message, ret_reason);
         xattrs_clear(&receiver->xattrs);
         return sound;
+    case MESSAGE_ASK:
+        return receiver_ask(receiver, message, ret_reason);
+    case MESSAGE_ALIVE:
+        return true;
     case MESSAGE_ATTRIBUTE:
         return receive_attribute(receiver, message, ret_reason);
     case MESSAGE_HOLE:

@@ -26,8 +26,8 @@ struct receiver_options {
     unsigned source_count;
     /* What the sources are called here; NULL: as the peer says (a push). */
     const char *const *names;
-    bool recursive, force, fsync;
-    unsigned preserve;                 /* bits of enum preserve */
+    const struct wishes *wishes;       /* borrowed */
+    bool rules;                        /* something may have been left out at the peer */
     bool super;                        /* may do what only root may */
     const struct owner_choice *owners; /* by enum owner_kind */
     const struct report *report;
@@ -40,14 +40,15 @@ struct receiver *receiver_create(const struct receiver_options *options);
 void receiver_destroy(struct receiver *receiver);
 /* Gets memory for chunks and tells the peer. False: see ret_error. */
 bool receiver_start(struct receiver *receiver, struct weir_error *ret_error);
-/* ENTRY, HOLE, END, LEAVE, SKIPPED, TOTALS or FINISHED. False: the peer broke the protocol, and
- * ret_reason says how. */
+/* ASK, ENTRY, HOLE, END, LEAVE, SKIPPED, TOTALS or FINISHED. False: the peer broke the protocol,
+ * and ret_reason says how. */
 bool receiver_receive(struct receiver *receiver, const struct message *message,
                       const char **ret_reason);
 bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
                      const char **ret_reason);
-/* Grants the chunks that are free, as far as the peer takes answers; called again and again. */
-void receiver_pump(struct receiver *receiver);
+/* Grants the chunks that are free, as far as the peer takes answers, and answers questions; called
+ * again and again. True: there is more to do without waiting for anything. */
+bool receiver_pump(struct receiver *receiver);
 /* FINISHED has come and the summary is on its way. */
 bool receiver_is_done(const struct receiver *receiver);
 /* A file is half written. */

@@ -1,7 +1,10 @@
 /* What the parts of a receiver share: receiver.c (what the peer may say when), receiver_place.c
- * (what becomes of entries) and receiver_data.c (chunks and what is in them). */
+ * (what becomes of entries), receiver_data.c (chunks and what is in them) and receiver_answer.c
+ * (which files need not come). */
 #ifndef TOOLS_TRANSFER_RECEIVER_PRIVATE_H
 #define TOOLS_TRANSFER_RECEIVER_PRIVATE_H
+
+#include <time.h>
 
 #include "tools/transfer/digest.h"
 #include "tools/transfer/hard_links.h"
@@ -26,10 +29,37 @@ struct current_file {
     uint32_t id;
     uint64_t size, position;
     bool discarded; /* it cannot be placed; its bytes still come for a while */
+    bool left;      /* discarded, because it is not to be placed */
     uint32_t names;
+    uint32_t changes; /* bits of enum change */
     struct attributes attributes;
     struct xattrs xattrs;
     struct place place;
+};
+
+/* Questions of the peer, answered in order. */
+struct answering {
+    struct {
+        uint8_t *bytes;
+        size_t length;
+    } asks[ASKS_MAX]; /* the oldest first */
+    unsigned count;
+    size_t position; /* in the oldest */
+    char base[NAME_LENGTH_MAX + 1];
+    int directory; /* of the questions at hand; -1: it is not there */
+    int fd;        /* the file whose digest is taken; -1: none */
+    uint64_t digested, size;
+    struct digest *digest;
+    time_t alive_s; /* when the peer last heard that it is being read */
+    uint8_t answers[ASK_NAMES_MAX * ANSWER_LENGTH_MAX];
+    size_t length;
+    unsigned answered;
+};
+
+/* What has the name that an entry is to have. */
+struct present {
+    bool exists;
+    struct stat status;
 };
 
 struct receiver {
@@ -40,6 +70,9 @@ struct receiver {
     unsigned sources_seen;
     struct tree tree;
     uint64_t dead_depth; /* directories below one that could not be made */
+    bool dead_left;      /* or was not to be made */
+    uint64_t entries;    /* that came whole, directories not counted */
+    struct answering answering;
     struct current_file file;
     struct digest *digest;
     struct xattrs xattrs; /* of the entry to come */
@@ -62,15 +95,35 @@ void receiver_fail_errno(struct receiver *receiver, uint32_t id, int error);
 /* The file under way cannot be placed. */
 void receiver_discard_file(struct receiver *receiver, int error);
 
+/* What became of the entry that receiver->tree.path names. */
+void receiver_tell(struct receiver *receiver, enum entry_kind kind, uint64_t size,
+                   uint32_t changes);
+/* False: nothing. */
+bool receiver_find(int directory, const char *name, struct stat *ret_status);
+static inline bool receiver_wishes(const struct receiver *receiver, uint32_t bits)
+{
+    return (receiver->options.wishes->bits & bits) != 0;
+}
+
+/* receiver_answer.c */
+bool receiver_ask(struct receiver *receiver, const struct message *message,
+                  const char **ret_reason);
+/* A slice of it; true: there is more. */
+bool receiver_answer(struct receiver *receiver);
+void receiver_end_answers(struct receiver *receiver);
+/* What a source is called here, of which the peer says `name`. */
+const char *receiver_source_name(const struct receiver *receiver, unsigned source,
+                                 const char *name);
+
 /* receiver_place.c: what becomes of an entry that may come now, under this name. */
 void receiver_begin_directory(struct receiver *receiver, const struct message *message,
                               const char *name);
-void receiver_place_eager(struct receiver *receiver, const struct message *message,
-                          const char *name);
-/* A file that goes by chunks. Its path stays in the tree until its end, for what may be said of it.
- */
-void receiver_begin_file(struct receiver *receiver, const struct message *message,
+/* One that goes by chunks is under way then. Its path stays in the tree until its end, for what may
+ * be said of it. */
+void receiver_place_file(struct receiver *receiver, const struct message *message,
                          const char *name);
+/* A file by chunks in a directory that is not there. */
+void receiver_begin_dead_file(struct receiver *receiver, const struct message *message);
 /* With its END. */
 void receiver_commit_file(struct receiver *receiver, const struct message *message);
 /* A symbolic link, device, FIFO or socket. */

@@ -1,5 +1,5 @@
-/* What a transfer tells its owner while it runs: problems, entries, and numbers. The owner prints;
- * the transfer never does. */
+/* What a transfer tells its owner while it runs: problems, what changed, and numbers. The owner
+ * prints; the transfer never does. */
 #ifndef TOOLS_TRANSFER_REPORT_H
 #define TOOLS_TRANSFER_REPORT_H
 
@@ -15,16 +15,28 @@ struct problem {
     struct span path, text;
 };
 
+/* What became of an entry. */
+struct item {
+    enum entry_kind kind;
+    uint32_t changes; /* bits of enum change; 0: it was the same */
+    uint64_t size;    /* of a file */
+    struct span path; /* below the target; empty for the target itself */
+};
+
 struct report {
     void (*problem)(void *user, const struct problem *problem);
-    /* An entry begins. */
-    void (*entry)(void *user, enum entry_kind kind, const char *path, uint64_t size);
+    /* NULL: nobody wants to know. */
+    void (*item)(void *user, const struct item *item);
     void *user;
 };
 
 struct tally {
     uint64_t files, directories, symlinks;
     uint64_t bytes; /* of contents, holes included */
+    uint64_t same;  /* nothing needed to be sent */
+    uint64_t left;  /* not to be touched: newer, there, or not there */
+    uint64_t deleted;
+    uint64_t spared; /* bytes of what was the same or left */
     uint64_t failed, warnings;
     bool totals_known;
     uint64_t total_files, total_bytes;

@@ -1,6 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "tools/transfer/compare.h"
 #include "tools/transfer/sender_private.h"
 
 enum progress {
@@ -18,22 +20,28 @@ struct sender *sender_create(const struct sender_options *options)
     sender->link = options->link;
     sender->file.source.fd = -1;
     sender->digest = digest_create();
-    sender->walk = walk_create(&options->walk, options->sources, options->source_count);
-    if (options->totals) {
+    bool totals = (options->wishes->bits & WISH_TOTALS) != 0;
+    struct walk *walk = walk_create(&options->walk, options->sources, options->source_count);
+    if (walk != NULL) {
+        sender->lookahead =
+            lookahead_create(options->link, walk, compare_is_wanted(options->wishes));
+    }
+    if (sender->lookahead == NULL) {
+        walk_destroy(walk);
+    }
+    if (totals) {
         sender->scan = walk_create(&options->walk, options->sources, options->source_count);
     }
-    if (sender->digest == NULL || sender->walk == NULL ||
-        (options->totals && sender->scan == NULL)) {
+    if (sender->digest == NULL || sender->lookahead == NULL || (totals && sender->scan == NULL)) {
         sender_destroy(sender);
         return NULL;
     }
     return sender;
 }
 
-static void close_file(struct sender *sender)
+void sender_close_file(struct sender *sender)
 {
     source_close(&sender->file.source);
-    free(sender->file.path);
     sender->file = (struct current_file){.source = {.fd = -1}};
 }
 
@@ -42,12 +50,12 @@ void sender_destroy(struct sender *sender)
     if (sender == NULL) {
         return;
     }
-    close_file(sender);
+    sender_close_file(sender);
     digest_destroy(sender->digest);
-    walk_destroy(sender->walk);
+    lookahead_destroy(sender->lookahead);
     walk_destroy(sender->scan);
     hard_links_clear(&sender->links);
-    free(sender->directory_ids);
+    free(sender->directories);
     free(sender);
 }
 
@@ -59,37 +67,63 @@ bool sender_is_done(const struct sender *sender)
 static void finish(struct sender *sender)
 {
     struct message message = {.type = MESSAGE_FINISHED};
-    message.totals.files = sender->options.tally->files;
-    message.totals.bytes = sender->options.tally->bytes;
+    message.finished.entries = sender->entries;
+    message.finished.sources = (uint16_t)sender->sources;
     sender_send_plain(sender, &message);
     sender->state = SENDER_FINISHED;
 }
 
-static void next_entry(struct sender *sender)
+/* The file that the step was about needs no more. */
+static void end_step(struct sender *sender)
 {
-    struct walk_step step;
-    walk_next(sender->walk, &step);
-    switch (step.kind) {
+    lookahead_pop(sender->lookahead);
+    sender->state = SENDER_ENTRIES;
+}
+
+static void next_entry(struct sender *sender, const struct look *look)
+{
+    const struct walk_step *step = &look->step;
+    switch (step->kind) {
     case WALK_FILE:
-        sender_begin_file(sender, &step);
-        return;
+        if (sender_begin_file(sender, look)) {
+            return;
+        }
+        break;
     case WALK_DIRECTORY:
-        sender_send_directory(sender, &step);
-        return;
+        sender_send_directory(sender, step);
+        break;
     case WALK_LEAVE:
-        sender_send_plain(sender, &(struct message){.type = MESSAGE_LEAVE});
-        return;
+        sender_leave_directory(sender);
+        break;
     case WALK_SYMLINK:
     case WALK_SPECIAL:
-        sender_send_node(sender, &step);
-        return;
+        sender_send_node(sender, step);
+        break;
     case WALK_FAILED:
-        sender_skip_step(sender, &step, step.error);
-        return;
+        sender_skip_step(sender, step, step->error);
+        break;
+    case WALK_EXCLUDED:
+        break;
     case WALK_END:
         finish(sender);
         return;
     }
+    end_step(sender);
+}
+
+static enum progress continue_entries(struct sender *sender)
+{
+    const struct look *look = lookahead_head(sender->lookahead);
+    if (look == NULL) {
+        return PROGRESS_BLOCKED;
+    }
+    next_entry(sender, look);
+    return PROGRESS_MADE;
+}
+
+static const char *path_of_file(struct sender *sender)
+{
+    return lookahead_head(sender->lookahead)->step.path;
 }
 
 /* Ends the file. With a code, the peer throws away what it has of it. */
@@ -100,17 +134,19 @@ static void end_file(struct sender *sender, enum problem_code code, const char *
     if (code == PROBLEM_NONE) {
         digest_result(sender->digest, message.end.digest);
         sender->options.tally->files++;
+        sender->entries++;
     } else {
-        message.end.path = (struct span){sender->file.path, strlen(sender->file.path)};
+        const char *path = path_of_file(sender);
+        message.end.path = (struct span){path, strlen(path)};
         message.end.text = (struct span){text, strlen(text)};
         hard_links_withdraw(&sender->links, &sender->file.source.status);
         if (!sender->file.rejected) {
-            sender_report(sender, code, sender->file.path, text);
+            sender_report(sender, code, path, text);
         }
     }
     sender_send_plain(sender, &message);
-    close_file(sender);
-    sender->state = SENDER_ENTRIES;
+    sender_close_file(sender);
+    end_step(sender);
 }
 
 static void next_extent(struct sender *sender)
@@ -184,6 +220,44 @@ static enum progress continue_file(struct sender *sender)
     return send_chunk(sender);
 }
 
+/* Nothing is sent while a large file is read: the peer is not to take that for silence. */
+static void say_alive(struct sender *sender)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec - sender->alive_s >= ALIVE_INTERVAL_S) {
+        sender->alive_s = now.tv_sec;
+        sender_send_plain(sender, &(struct message){.type = MESSAGE_ALIVE});
+    }
+}
+
+/* A piece of the file whose digest decides; holes count as zeros. */
+static void continue_digest(struct sender *sender)
+{
+    struct source *source = &sender->file.source;
+    const struct look *look = lookahead_head(sender->lookahead);
+    const char *text = "";
+    enum problem_code code = PROBLEM_NONE;
+    for (unsigned i = 0; i < 16 && code == PROBLEM_NONE && source->position < source->size; i++) {
+        uint64_t left = source->size - source->position;
+        size_t length = left < sizeof(sender->eager) ? (size_t)left : sizeof(sender->eager);
+        code = source_read(source, sender->eager, length, &text);
+        digest_data(sender->digest, sender->eager, length);
+    }
+    say_alive(sender);
+    if (code == PROBLEM_NONE && source->position == source->size) {
+        if (sender_end_digest(sender, look)) {
+            return;
+        }
+    } else if (code == PROBLEM_NONE) {
+        return;
+    } else {
+        sender_skip(sender, code, look->step.path, text);
+        sender_close_file(sender);
+    }
+    end_step(sender);
+}
+
 /* Counts ahead, a few entries at a time. */
 static bool scan(struct sender *sender)
 {
@@ -208,25 +282,36 @@ static bool scan(struct sender *sender)
     return sender->scan != NULL;
 }
 
+static enum progress make_progress(struct sender *sender)
+{
+    switch (sender->state) {
+    case SENDER_ENTRIES:
+        return continue_entries(sender);
+    case SENDER_DIGEST:
+        continue_digest(sender);
+        return PROGRESS_MADE;
+    case SENDER_FILE:
+        return continue_file(sender);
+    case SENDER_FINISHED:
+    case SENDER_DONE:
+        return PROGRESS_BLOCKED;
+    }
+    return PROGRESS_BLOCKED;
+}
+
 bool sender_pump(struct sender *sender)
 {
-    if (sender->state == SENDER_FINISHED || sender->state == SENDER_DONE) {
-        return false;
-    }
-    bool scanning = scan(sender);
-    for (unsigned slice = 0; slice < 8; slice++) {
-        enum progress progress = PROGRESS_MADE;
-        if (sender->link->backlog_length >= SENDER_BACKLOG) {
-            progress = PROGRESS_BLOCKED;
-        } else if (sender->state == SENDER_FILE) {
-            progress = continue_file(sender);
-        } else if (sender->state == SENDER_ENTRIES) {
-            next_entry(sender);
-        } else {
-            return false;
+    bool more = false;
+    if (sender->state != SENDER_FINISHED && sender->state != SENDER_DONE) {
+        more = scan(sender);
+        if (sender->link->backlog_length < SENDER_BACKLOG) {
+            more |= lookahead_pump(sender->lookahead);
         }
-        if (progress == PROGRESS_BLOCKED) {
-            return scanning;
+    }
+    for (unsigned slice = 0; slice < 8; slice++) {
+        if (sender->link->backlog_length >= SENDER_BACKLOG ||
+            make_progress(sender) == PROGRESS_BLOCKED) {
+            return more;
         }
     }
     return true;
@@ -292,11 +377,29 @@ static void receive_failed(struct sender *sender, const struct message *message)
     if (sender->state == SENDER_FILE && id == sender->last_id) {
         sender->file.rejected = true;
     }
-    for (unsigned i = 0; i < walk_depth(sender->walk); i++) {
-        if (i < sender->directory_capacity && sender->directory_ids[i] == id) {
-            walk_prune(sender->walk, i);
+    for (unsigned i = 0; i < sender->depth; i++) {
+        if (sender->directories[i].id == id) {
+            walk_prune(sender->directories[i].folder);
         }
     }
+}
+
+static bool receive_item(struct sender *sender, const struct message *message,
+                         const char **ret_reason)
+{
+    const struct report *report = sender->options.report;
+    if ((sender->options.wishes->bits & WISH_ITEMS) == 0) {
+        *ret_reason = "items that were not asked for";
+        return false;
+    }
+    const struct item item = {.kind = message->item.kind,
+                              .changes = message->item.changes,
+                              .size = message->item.size,
+                              .path = message->item.path};
+    if (report->item != NULL) {
+        report->item(report->user, &item);
+    }
+    return true;
 }
 
 static bool receive_summary(struct sender *sender, const struct message *message,
@@ -307,7 +410,9 @@ static bool receive_summary(struct sender *sender, const struct message *message
         *ret_reason = "a summary before the end";
         return false;
     }
-    if (message->summary.failed == 0 && message->summary.files != tally->files) {
+    uint64_t entries = message->summary.files + message->summary.symlinks + message->summary.same +
+                       message->summary.left;
+    if (message->summary.failed == 0 && entries != sender->entries) {
         *ret_reason = "a summary that leaves out files";
         return false;
     }
@@ -315,6 +420,9 @@ static bool receive_summary(struct sender *sender, const struct message *message
     tally->directories = message->summary.directories;
     tally->symlinks = message->summary.symlinks;
     tally->bytes = message->summary.bytes;
+    tally->same = message->summary.same;
+    tally->left = message->summary.left;
+    tally->deleted = message->summary.deleted;
     if (tally->failed < message->summary.failed) {
         tally->failed = message->summary.failed;
     }
@@ -331,6 +439,16 @@ bool sender_receive(struct sender *sender, const struct message *message, const 
         return receive_grant(sender, message->grant.chunk, ret_reason);
     case MESSAGE_FAILED:
         receive_failed(sender, message);
+        return true;
+    case MESSAGE_ANSWERS:
+        if (!lookahead_answer(sender->lookahead, message)) {
+            *ret_reason = "answers to what was not asked";
+            return false;
+        }
+        return true;
+    case MESSAGE_ITEM:
+        return receive_item(sender, message, ret_reason);
+    case MESSAGE_ALIVE:
         return true;
     case MESSAGE_SUMMARY:
         return receive_summary(sender, message, ret_reason);

@@ -25,9 +25,8 @@ struct sender_options {
     struct walk_options walk;
     const char *const *sources; /* borrowed */
     unsigned source_count;
-    unsigned preserve; /* bits of enum preserve */
-    bool super;        /* extended attributes that are not the user's are read, too */
-    bool totals;       /* count everything beside sending, for an estimate of the end */
+    const struct wishes *wishes; /* borrowed */
+    bool super;                  /* extended attributes that are not the user's are read, too */
     const struct owner_choice *owners; /* by enum owner_kind */
     const struct report *report;
     struct tally *tally;
@@ -36,8 +35,8 @@ struct sender_options {
 /* NULL: no memory. */
 struct sender *sender_create(const struct sender_options *options);
 void sender_destroy(struct sender *sender);
-/* REGION, GRANT, FAILED or SUMMARY. False: the peer broke the protocol, or memory could not be had:
- * the reason is in ret_reason. */
+/* REGION, GRANT, ANSWERS, FAILED, ITEM or SUMMARY. False: the peer broke the protocol, or memory
+ * could not be had: the reason is in ret_reason. */
 bool sender_receive(struct sender *sender, const struct message *message, const char **ret_reason);
 void sender_put_done(struct sender *sender, size_t offset);
 /* Does a slice of what can be done now. True: there is more to do without waiting for anything. */

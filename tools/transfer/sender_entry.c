@@ -61,7 +61,7 @@ static enum problem_code code_of_walk_error(int error)
     }
 }
 
-static void skip(struct sender *sender, enum problem_code code, const char *path, const char *text)
+void sender_skip(struct sender *sender, enum problem_code code, const char *path, const char *text)
 {
     struct message message = {.type = MESSAGE_SKIPPED};
     message.problem.code = code;
@@ -73,12 +73,12 @@ static void skip(struct sender *sender, enum problem_code code, const char *path
 
 void sender_skip_step(struct sender *sender, const struct walk_step *step, int error)
 {
-    skip(sender, code_of_walk_error(error), step->path, walk_error_text(error));
+    sender_skip(sender, code_of_walk_error(error), step->path, walk_error_text(error));
 }
 
 static bool may_have_names(const struct sender *sender, const struct stat *status)
 {
-    return (sender->options.preserve & PRESERVE_HARD_LINKS) != 0 && status->st_nlink > 1 &&
+    return (sender->options.wishes->preserve & PRESERVE_HARD_LINKS) != 0 && status->st_nlink > 1 &&
            !S_ISDIR(status->st_mode);
 }
 
@@ -99,7 +99,7 @@ static void name_owner(struct sender *sender, enum owner_kind kind, bool by_name
 static struct message entry_of(struct sender *sender, const struct walk_step *step,
                                const struct stat *status, enum entry_kind kind)
 {
-    unsigned preserve = sender->options.preserve;
+    unsigned preserve = sender->options.wishes->preserve;
     bool by_name = (preserve & PRESERVE_NUMBERS) == 0;
     struct message message = {.type = MESSAGE_ENTRY};
     message.entry.id = ++sender->last_id;
@@ -145,10 +145,11 @@ static void send_xattr(struct sender *sender, const struct xattr *xattr)
 static bool send_attributes(struct sender *sender, const struct walk_step *step, int fd)
 {
     struct xattrs xattrs;
-    int error = xattrs_read(fd, sender->options.preserve, sender->options.super, &xattrs);
+    int error = xattrs_read(fd, sender->options.wishes->preserve, sender->options.super, &xattrs);
     if (error != 0) {
-        skip(sender, problem_code_of_errno(error), step->path,
-             error == E2BIG ? "has more than 1 MiB of extended attributes" : strerror(error));
+        sender_skip(sender, problem_code_of_errno(error), step->path,
+                    error == E2BIG ? "has more than 1 MiB of extended attributes"
+                                   : strerror(error));
         return false;
     }
     for (unsigned i = 0; i < xattrs.count; i++) {
@@ -161,10 +162,10 @@ static bool send_attributes(struct sender *sender, const struct walk_step *step,
 /* The same for what is not open. */
 static bool send_attributes_of_step(struct sender *sender, const struct walk_step *step)
 {
-    if ((sender->options.preserve & (PRESERVE_XATTRS | PRESERVE_ACLS)) == 0) {
+    if ((sender->options.wishes->preserve & (PRESERVE_XATTRS | PRESERVE_ACLS)) == 0) {
         return true;
     }
-    int fd = walk_hold(sender->walk, step);
+    int fd = walk_hold(lookahead_walk(sender->lookahead), step);
     if (fd < 0) {
         sender_skip_step(sender, step, -fd);
         return false;
@@ -174,12 +175,11 @@ static bool send_attributes_of_step(struct sender *sender, const struct walk_ste
     return sent;
 }
 
-static void report_entry(struct sender *sender, enum entry_kind kind, const char *path,
-                         uint64_t size)
+/* An entry that is no directory is on its way. */
+static void count_entry(struct sender *sender, const struct walk_step *step)
 {
-    if (sender->options.report->entry != NULL) {
-        sender->options.report->entry(sender->options.report->user, kind, path, size);
-    }
+    sender->entries++;
+    sender->sources += step->folder == NULL;
 }
 
 /* True: the file has been sent under another name, and this one is said. */
@@ -192,15 +192,40 @@ static bool send_hard_link(struct sender *sender, const struct walk_step *step,
     }
     struct message message = entry_of(sender, step, status, ENTRY_HARD_LINK);
     message.entry.first = first;
-    report_entry(sender, ENTRY_HARD_LINK, step->path, 0);
     sender_send_plain(sender, &message);
     sender->options.tally->files++;
+    count_entry(sender, step);
     return true;
 }
 
-/* A small file: read whole, checked, and sent with its entry. */
-static void send_eager(struct sender *sender, const struct walk_step *step, struct source *source)
+/* A file of which nothing but its attributes goes. */
+static void send_without_contents(struct sender *sender, const struct look *look,
+                                  const struct stat *status)
 {
+    struct tally *tally = sender->options.tally;
+    bool wanted = look->answer == ANSWER_WANTED;
+    if (!send_attributes_of_step(sender, &look->step)) {
+        return;
+    }
+    struct message message = entry_of(sender, &look->step, status, ENTRY_FILE);
+    message.entry.size = (uint64_t)status->st_size;
+    message.entry.content = wanted ? CONTENT_DRY : CONTENT_NOT_SENT;
+    if (look->answer == ANSWER_LEFT) { /* the next of its names comes as a file of its own */
+        hard_links_withdraw(&sender->links, status);
+    }
+    sender_send_plain(sender, &message);
+    count_entry(sender, &look->step);
+    tally->files += wanted;
+    tally->bytes += wanted ? message.entry.size : 0;
+    tally->spared += wanted ? 0 : message.entry.size;
+    tally->same += look->answer == ANSWER_SAME;
+    tally->left += look->answer == ANSWER_LEFT;
+}
+
+/* A small file: read whole, checked, and sent with its entry. */
+static void send_eager(struct sender *sender, const struct walk_step *step)
+{
+    struct source *source = &sender->file.source;
     const char *text = NULL;
     size_t length = (size_t)source->size;
     enum problem_code code = source_read(source, sender->eager, length, &text);
@@ -208,96 +233,138 @@ static void send_eager(struct sender *sender, const struct walk_step *step, stru
         code = source_check(source, &text);
     }
     if (code != PROBLEM_NONE) {
-        skip(sender, code, step->path, text);
+        sender_skip(sender, code, step->path, text);
         return;
     }
     if (!send_attributes(sender, step, source->fd)) {
         return;
     }
     struct message message = entry_of(sender, step, &source->status, ENTRY_FILE);
-    message.entry.eager = true;
+    message.entry.content = CONTENT_EAGER;
     message.entry.size = length;
     digest_of(sender->eager, length, message.entry.digest);
     sender_send(sender, &message, (struct span){sender->eager, length});
     sender->options.tally->files++;
     sender->options.tally->bytes += length;
+    count_entry(sender, step);
 }
 
-static void begin_chunks(struct sender *sender, const struct walk_step *step,
-                         const struct source *source)
+static void begin_chunks(struct sender *sender, const struct walk_step *step)
 {
+    const struct source *source = &sender->file.source;
     struct message message = entry_of(sender, step, &source->status, ENTRY_FILE);
     message.entry.size = source->size;
     posix_fadvise(source->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     digest_start(sender->digest);
     sender_send_plain(sender, &message);
+    sender->sources += step->folder == NULL;
     sender->state = SENDER_FILE;
 }
 
-void sender_begin_file(struct sender *sender, const struct walk_step *step)
+/* sender->file is open and at its begin. True: it goes by chunks, else it is done with. */
+static bool send_file(struct sender *sender, const struct walk_step *step)
 {
-    struct stat status;
-    struct source source;
-    int fd = walk_open_file(sender->walk, step, &status);
-    if (fd < 0) {
-        sender_skip_step(sender, step, -fd);
-        return;
+    const struct source *source = &sender->file.source;
+    if (source->size <= EAGER_LENGTH_MAX) {
+        send_eager(sender, step);
+    } else if (send_attributes(sender, step, source->fd)) {
+        begin_chunks(sender, step);
+        return true;
     }
-    if (send_hard_link(sender, step, &status)) {
-        close(fd);
-        return;
-    }
-    source_open(&source, fd, &status);
-    report_entry(sender, ENTRY_FILE, step->path, source.size);
-    if (source.size <= EAGER_LENGTH_MAX) {
-        send_eager(sender, step, &source);
-        source_close(&source);
-        return;
-    }
-    char *path = strdup(step->path);
-    if (path == NULL) {
-        source_close(&source);
-        sender_skip_step(sender, step, ENOMEM);
-        return;
-    }
-    if (!send_attributes(sender, step, fd)) {
-        source_close(&source);
-        free(path);
-        return;
-    }
-    sender->file = (struct current_file){.source = source, .path = path};
-    begin_chunks(sender, step, &source);
+    sender_close_file(sender);
+    return false;
 }
 
-static bool remember_directory(struct sender *sender, uint32_t id)
+static bool is_dry(const struct sender *sender)
 {
-    unsigned depth = walk_depth(sender->walk);
-    if (depth > sender->directory_capacity) {
-        unsigned capacity = 2 * depth + 16;
-        uint32_t *ids = realloc(sender->directory_ids, capacity * sizeof(*ids));
-        if (ids == NULL) {
+    return (sender->options.wishes->bits & WISH_DRY_RUN) != 0;
+}
+
+bool sender_begin_file(struct sender *sender, const struct look *look)
+{
+    const struct walk_step *step = &look->step;
+    struct stat status;
+    if (send_hard_link(sender, step, &step->status)) {
+        return false;
+    }
+    if (look->answer != ANSWER_DIGEST && (look->answer != ANSWER_WANTED || is_dry(sender))) {
+        send_without_contents(sender, look, &step->status);
+        return false;
+    }
+    int fd = walk_open_file(lookahead_walk(sender->lookahead), step, &status);
+    if (fd < 0) {
+        sender_skip_step(sender, step, -fd);
+        return false;
+    }
+    source_open(&sender->file.source, fd, &status);
+    if (look->answer == ANSWER_DIGEST) {
+        digest_start(sender->digest);
+        sender->state = SENDER_DIGEST;
+        return true;
+    }
+    return send_file(sender, step);
+}
+
+bool sender_end_digest(struct sender *sender, const struct look *look)
+{
+    struct source *source = &sender->file.source;
+    struct look known = *look;
+    uint8_t digest[DIGEST_LENGTH];
+    const char *text = "";
+    enum problem_code code = source_check(source, &text);
+    digest_result(sender->digest, digest);
+    known.answer = memcmp(digest, look->digest, DIGEST_LENGTH) == 0 ? ANSWER_SAME : ANSWER_WANTED;
+    if (code == PROBLEM_NONE && known.answer == ANSWER_WANTED && !is_dry(sender)) {
+        source->position = source->data_end = 0;
+        return send_file(sender, &look->step);
+    }
+    if (code == PROBLEM_NONE) {
+        send_without_contents(sender, &known, &source->status);
+    } else {
+        sender_skip(sender, code, look->step.path, text);
+    }
+    sender_close_file(sender);
+    return false;
+}
+
+static bool remember_directory(struct sender *sender, uint32_t id, struct walk_folder *folder)
+{
+    if (sender->depth == sender->directory_capacity) {
+        unsigned capacity = 2 * sender->depth + 16;
+        struct open_directory *directories =
+            realloc(sender->directories, capacity * sizeof(*directories));
+        if (directories == NULL) {
             return false;
         }
-        sender->directory_ids = ids;
+        sender->directories = directories;
         sender->directory_capacity = capacity;
     }
-    sender->directory_ids[depth - 1] = id;
+    sender->directories[sender->depth++] = (struct open_directory){id, folder};
     return true;
 }
 
 void sender_send_directory(struct sender *sender, const struct walk_step *step)
 {
-    if (!send_attributes_of_step(sender, step)) {
-        walk_leave_out(sender->walk);
+    if (!remember_directory(sender, sender->last_id + 1, step->inside)) {
+        sender_skip_step(sender, step, ENOMEM);
+        walk_leave_out(step->inside);
         return;
     }
-    struct message message = entry_of(sender, step, &step->status, ENTRY_DIRECTORY);
-    if (!remember_directory(sender, message.entry.id)) {
-        walk_prune(sender->walk, walk_depth(sender->walk) - 1);
+    if (!send_attributes_of_step(sender, step)) {
+        sender->depth--;
+        walk_leave_out(step->inside);
+        return;
     }
-    report_entry(sender, ENTRY_DIRECTORY, step->path, 0);
+    const struct message message = entry_of(sender, step, &step->status, ENTRY_DIRECTORY);
     sender_send_plain(sender, &message);
     sender->options.tally->directories++;
+    sender->sources += step->folder == NULL;
+}
+
+void sender_leave_directory(struct sender *sender)
+{
+    sender->depth--;
+    sender_send_plain(sender, &(struct message){.type = MESSAGE_LEAVE});
 }
 
 static enum entry_kind kind_of(mode_t mode)
@@ -330,8 +397,8 @@ void sender_send_node(struct sender *sender, const struct walk_step *step)
         message.entry.major = major(step->status.st_rdev);
         message.entry.minor = minor(step->status.st_rdev);
     }
-    report_entry(sender, kind, step->path, 0);
     sender_send(sender, &message, target);
+    count_entry(sender, step);
     if (kind == ENTRY_SYMLINK) {
         sender->options.tally->symlinks++;
     } else {

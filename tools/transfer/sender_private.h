@@ -3,14 +3,18 @@
 #ifndef TOOLS_TRANSFER_SENDER_PRIVATE_H
 #define TOOLS_TRANSFER_SENDER_PRIVATE_H
 
+#include <time.h>
+
 #include "tools/transfer/digest.h"
 #include "tools/transfer/hard_links.h"
+#include "tools/transfer/lookahead.h"
 #include "tools/transfer/owners.h"
 #include "tools/transfer/sender.h"
 #include "tools/transfer/source.h"
 
 enum sender_state {
     SENDER_ENTRIES,  /* between two entries */
+    SENDER_DIGEST,   /* in the middle of a file whose digest the receiver's is compared with */
     SENDER_FILE,     /* in the middle of one that goes by chunks */
     SENDER_FINISHED, /* everything sent, the peer's summary to come */
     SENDER_DONE,
@@ -25,18 +29,27 @@ struct chunk_pool {
 struct current_file {
     struct source source;
     bool rejected;
-    char *path;
+};
+
+/* A directory that the receiver is in. */
+struct open_directory {
+    uint32_t id;
+    struct walk_folder *folder; /* the look-ahead's, up to its WALK_LEAVE */
 };
 
 struct sender {
     struct sender_options options;
     struct link *link;
-    struct walk *walk, *scan;
+    struct lookahead *lookahead;
+    struct walk *scan;
     enum sender_state state;
     uint32_t last_id;
-    uint32_t *directory_ids; /* by depth */
-    unsigned directory_capacity;
-    struct current_file file;
+    struct open_directory *directories; /* by depth */
+    unsigned depth, directory_capacity;
+    uint64_t entries;         /* sent, directories not counted, nor files that were withdrawn */
+    unsigned sources;         /* of which something was sent */
+    time_t alive_s;           /* when the peer last heard that a long file is being read */
+    struct current_file file; /* of the look-ahead's head, which stays until it is done with */
     struct digest *digest;
     struct owners owners;
     struct hard_links links;
@@ -61,10 +74,17 @@ void sender_send_plain(struct sender *sender, const struct message *message);
 void sender_report(struct sender *sender, enum problem_code code, const char *path,
                    const char *text);
 
-/* Each step of the walk becomes one of these. A file that goes by chunks is sender->file then. */
-void sender_begin_file(struct sender *sender, const struct walk_step *step);
+/* Each step of the walk becomes one of these. A file that goes by chunks, or whose digest is asked
+ * for, is sender->file then, and true is returned: it needs more than this call. */
+bool sender_begin_file(struct sender *sender, const struct look *look);
+/* The digest of sender->file is known. True: the file goes by chunks. */
+bool sender_end_digest(struct sender *sender, const struct look *look);
 void sender_send_directory(struct sender *sender, const struct walk_step *step);
+void sender_leave_directory(struct sender *sender);
 void sender_send_node(struct sender *sender, const struct walk_step *step);
 void sender_skip_step(struct sender *sender, const struct walk_step *step, int error);
+void sender_skip(struct sender *sender, enum problem_code code, const char *path, const char *text);
+/* The file is not open any more. */
+void sender_close_file(struct sender *sender);
 
 #endif

@@ -6,13 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/transfer/filter.h"
 #include "tools/transfer/receiver.h"
 #include "tools/transfer/sender.h"
 #include "tools/transfer/walk.h"
 
 enum session_state {
     SESSION_GREETING, /* client: to WELCOME; server: to HELLO */
-    SESSION_SOURCES,  /* server, pull: the list of what is wanted */
+    SESSION_SOURCES,  /* server, pull: the rules, and the list of what is wanted */
     SESSION_TRANSFER,
     SESSION_ENDING, /* nothing more is expected but the link's end */
     SESSION_CLOSED,
@@ -23,6 +24,8 @@ struct session {
     const struct report *report;
     bool is_server;
     struct session_request request; /* a server's is the client's HELLO */
+    struct filter *filter;          /* server, pull: the client's */
+    unsigned rules;                 /* of it, that are to come */
     struct session_service service;
     enum session_state state;
     enum session_outcome outcome;
@@ -160,6 +163,7 @@ void session_destroy(struct session *session)
     if (session->is_server) {
         free((char *)session->request.target_path);
     }
+    filter_destroy(session->filter);
     free(session);
 }
 
@@ -176,17 +180,21 @@ static void on_opened(void *user)
     struct message message = {.type = MESSAGE_HELLO};
     message.hello.version = PROTOCOL_VERSION;
     message.hello.direction = request->direction;
-    message.hello.recursive = request->recursive;
-    message.hello.force = request->force;
-    message.hello.fsync = request->fsync;
-    message.hello.totals = request->totals;
-    message.hello.preserve = (uint16_t)request->preserve;
+    message.hello.wishes = request->wishes;
     message.hello.sources = (uint16_t)request->source_count;
     if (request->direction == DIRECTION_PUSH) {
         message.hello.path = (struct span){request->target_path, strlen(request->target_path)};
     }
+    bool pull = request->direction == DIRECTION_PULL;
+    unsigned rules = pull && request->filter != NULL ? filter_count(request->filter) : 0;
+    message.hello.rules = (uint16_t)rules;
     send_message(session, &message);
-    for (unsigned i = 0; i < request->source_count && request->direction == DIRECTION_PULL; i++) {
+    for (unsigned i = 0; i < rules; i++) {
+        struct message rule = {.type = MESSAGE_RULE};
+        rule.rule.pattern = filter_rule(request->filter, i, &rule.rule.include);
+        send_message(session, &rule);
+    }
+    for (unsigned i = 0; i < request->source_count && pull; i++) {
         struct message source = {.type = MESSAGE_SOURCE};
         source.source.path = (struct span){request->sources[i], strlen(request->sources[i])};
         send_message(session, &source);
@@ -201,23 +209,14 @@ static bool start_sender(struct session *session, const struct walk_options *wal
         .walk = *walk,
         .sources = sources,
         .source_count = session->request.source_count,
-        .preserve = session->request.preserve,
+        .wishes = &session->request.wishes,
         .super = geteuid() == 0,
-        .totals = session->request.totals,
         .owners = session->request.owners,
         .report = session->report,
         .tally = &session->tally,
     };
     session->sender = sender_create(&options);
     return session->sender != NULL;
-}
-
-/* A stranger sets no set-ID bits: they would lend out the rights of the one who serves. */
-static unsigned preserve_here(const struct session *session)
-{
-    unsigned preserve = session->request.preserve;
-    bool trusted = !session->is_server || session->service.super;
-    return trusted ? preserve : preserve & ~(unsigned)PRESERVE_SET_IDS;
 }
 
 /* What a walk hands out besides files, directories and symbolic links. */
@@ -227,9 +226,10 @@ static struct walk_options walk_of(const struct session *session)
     return (struct walk_options){
         .root = session->is_server ? session->service.root : AT_FDCWD,
         .confined = session->is_server,
-        .recursive = request->recursive,
-        .devices = (request->preserve & PRESERVE_DEVICES) != 0,
-        .specials = (request->preserve & PRESERVE_SPECIALS) != 0,
+        .recursive = (request->wishes.bits & WISH_RECURSIVE) != 0,
+        .devices = (request->wishes.preserve & PRESERVE_DEVICES) != 0,
+        .specials = (request->wishes.preserve & PRESERVE_SPECIALS) != 0,
+        .filter = request->filter,
     };
 }
 
@@ -241,11 +241,9 @@ static bool start_receiver(struct session *session, struct target *target, const
         .target = target,
         .source_count = session->request.source_count,
         .names = names,
-        .recursive = session->request.recursive,
-        .force = session->request.force,
-        .preserve = preserve_here(session),
+        .wishes = &session->request.wishes,
+        .rules = session->request.filter != NULL || session->is_server,
         .super = geteuid() == 0 && (!session->is_server || session->service.super),
-        .fsync = session->request.fsync,
         .owners = session->request.owners,
         .report = session->report,
         .tally = &session->tally,
@@ -277,11 +275,14 @@ static void welcome(struct session *session)
 
 static void serve_push(struct session *session)
 {
+    struct wishes *wishes = &session->request.wishes;
     const struct target_request request = {
         .root = session->service.root,
         .confined = true,
         .path = session->request.target_path,
         .source_count = session->request.source_count,
+        .recursive = (wishes->bits & WISH_RECURSIVE) != 0,
+        .dry = (wishes->bits & WISH_DRY_RUN) != 0,
     };
     char text[TEXT_LENGTH_MAX];
     if (session->service.read_only) {
@@ -292,6 +293,9 @@ static void serve_push(struct session *session)
     if (code != PROBLEM_NONE) {
         refuse(session, code, text);
         return;
+    }
+    if (!session->service.super) { /* a stranger's set-ID bits would lend out our rights */
+        wishes->preserve &= ~(unsigned)PRESERVE_SET_IDS;
     }
     struct weir_error error;
     welcome(session);
@@ -328,11 +332,8 @@ static void receive_hello(struct session *session, const struct message *message
     }
     struct session_request *request = &session->request;
     request->direction = message->hello.direction;
-    request->recursive = message->hello.recursive;
-    request->force = message->hello.force;
-    request->fsync = message->hello.fsync;
-    request->totals = message->hello.totals;
-    request->preserve = message->hello.preserve;
+    request->wishes = message->hello.wishes;
+    session->rules = message->hello.rules;
     request->source_count = message->hello.sources;
     request->target_path = strndup(message->hello.path.bytes, message->hello.path.length);
     session->names = calloc(request->source_count, sizeof(*session->names));
@@ -345,8 +346,27 @@ static void receive_hello(struct session *session, const struct message *message
     }
 }
 
+static void receive_rule(struct session *session, const struct message *message)
+{
+    if (message->type != MESSAGE_RULE) {
+        peer_broke(session, "not the rules it announced");
+        return;
+    }
+    session->filter = session->filter != NULL ? session->filter : filter_create();
+    session->request.filter = session->filter;
+    session->rules--;
+    if (session->filter == NULL ||
+        !filter_add(session->filter, message->rule.include, message->rule.pattern)) {
+        give_up(session, "no memory for the rules, or no rule");
+    }
+}
+
 static void receive_source(struct session *session, const struct message *message)
 {
+    if (session->rules > 0) {
+        receive_rule(session, message);
+        return;
+    }
     if (message->type != MESSAGE_SOURCE) {
         peer_broke(session, "not the list of sources it announced");
         return;
@@ -513,8 +533,7 @@ bool session_pump(struct session *session)
         return false;
     }
     if (session->receiver != NULL) {
-        receiver_pump(session->receiver);
-        return false;
+        return receiver_pump(session->receiver);
     }
     return session->sender != NULL && sender_pump(session->sender);
 }

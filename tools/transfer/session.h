@@ -13,13 +13,14 @@
 #include "tools/transfer/report.h"
 #include "tools/transfer/target.h"
 
+struct filter;
 struct session;
 
 /* What a client wants. Everything is borrowed until the session is destroyed. */
 struct session_request {
     enum direction direction;
-    bool recursive, force, fsync, totals;
-    unsigned preserve;             /* bits of enum preserve */
+    struct wishes wishes;
+    const struct filter *filter;   /* what is left out; NULL: nothing */
     struct owner_choice owners[2]; /* by enum owner_kind */
     const char *const *sources;    /* push: paths here; pull: paths at the server */
     unsigned source_count;

@@ -71,7 +71,7 @@ static void a_tree_keeps_modes_times_and_links(void **state)
     struct world *world = *state;
     const struct scratch *s = world->scratch;
     make_tree(s);
-    world->request.recursive = world->request.totals = true;
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_TOTALS;
     assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
     const struct tally *tally = session_tally(world->client);
     assert_int_equal(tally->files, 3);
@@ -115,7 +115,7 @@ static void durable_names_are_those_at_the_top_too(void **state)
     scratch_directory(s, "here/empty");
     scratch_directory(s, "here/tree");
     scratch_write(s, "here/tree/file", "x");
-    world->request.recursive = world->request.fsync = true;
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_FSYNC;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         synced_inode = 0;
         assert_int_equal(world_push(world, names[i], "/"), SESSION_COMPLETE);
@@ -123,31 +123,209 @@ static void durable_names_are_those_at_the_top_too(void **state)
     }
 }
 
-static void what_exists_stays_unless_forced(void **state)
+static void set_time(const struct scratch *s, const char *name, time_t seconds, long nanoseconds)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {seconds, nanoseconds}};
+    assert_int_equal(utimensat(s->fd, name, times, AT_SYMLINK_NOFOLLOW), 0);
+}
+
+static void expect_tally(struct world *world, unsigned files, unsigned same, unsigned left)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct tally *tally = session_tally(i == 0 ? world->client : world->server);
+        assert_int_equal(tally->failed, 0);
+        assert_int_equal(tally->files, files);
+        assert_int_equal(tally->same, same);
+        assert_int_equal(tally->left, left);
+    }
+}
+
+/* Each wish with a file of other contents there: is it sent? Of a size that goes with its entry,
+ * and of one that goes by chunks. */
+static void what_is_the_same_is_not_sent(void **state)
+{
+    static const struct {
+        uint32_t wishes;
+        int age; /* of the one there, in ns more than the source's: */
+        bool longer, sent;
+        unsigned left;
+    } cases[] = {
+        {0, 0, false, false, 0},
+        {0, 1, false, true, 0},
+        {0, -1, false, true, 0},
+        {0, 0, true, true, 0},
+        {WISH_IGNORE_TIMES, 0, false, true, 0},
+        {WISH_SIZE_ONLY, 5, false, false, 0},
+        {WISH_SIZE_ONLY, 0, true, true, 0},
+        {WISH_CHECKSUM, 0, false, true, 0},
+        {WISH_UPDATE, 1, true, false, 1},
+        {WISH_UPDATE, -1, true, true, 0},
+        {WISH_IGNORE_EXISTING, -1, true, false, 1},
+        {WISH_EXISTING, -1, true, true, 0},
+        {WISH_WINDOW, 5, false, false, 0},
+    };
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t length = i % 2 == 0 ? 1000 : 2 * MIB, number = i / 2;
+        scratch_fill(s, "here/f", length, 1);
+        scratch_fill(s, "root/f", length + cases[number].longer, 2);
+        set_time(s, "here/f", 1000000000, 500);
+        set_time(s, "root/f", 1000000000, 500 + cases[number].age);
+        world->request.wishes.bits = cases[number].wishes;
+        assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+        bool sent = cases[number].sent, left = cases[number].left > 0;
+        expect_tally(world, sent ? 1 : 0, sent || left ? 0 : 1, cases[number].left);
+        assert_int_equal(scratch_same(s, "here/f", "root/f"), sent);
+        assert_int_equal(session_tally(world->client)->bytes, sent ? length : 0);
+        if (sent) { /* and now it is, however one looks at it */
+            assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+            bool again = cases[number].wishes == WISH_IGNORE_TIMES;
+            expect_tally(world, again ? 1 : 0, again ? 0 : 1, 0);
+        }
+    }
+}
+
+static void a_digest_does_not_mind_holes(void **state)
 {
     struct world *world = *state;
     const struct scratch *s = world->scratch;
-    scratch_fill(s, "here/big", 3 * MIB, 1);
-    scratch_write(s, "here/small", "new");
-    scratch_write(s, "root/big", "old");
-    scratch_write(s, "root/small", "old");
-    assert_int_equal(world_push(world, "big", "/"), SESSION_COMPLETE);
-    assert_int_equal(session_tally(world->client)->failed, 1);
-    assert_string_equal(world->problems[0], "there target exists\n");
-    assert_string_equal(world->problems[1], "here target exists\n");
-    scratch_expect(s, "root/big", "old");
-    assert_int_equal(world_push(world, "small", "/"), SESSION_COMPLETE);
-    assert_int_equal(session_tally(world->client)->failed, 1);
-    scratch_expect(s, "root/small", "old");
-    world->request.force = true;
-    assert_int_equal(world_push(world, "small", "/"), SESSION_COMPLETE);
-    assert_int_equal(world_push(world, "big", "/"), SESSION_COMPLETE);
-    scratch_expect(s, "root/small", "new");
-    assert_true(scratch_same(s, "here/big", "root/big"));
-    assert_int_equal(session_tally(world->client)->failed, 0);
+    scratch_write(s, "here/f", "x");
+    scratch_fill(s, "root/f", MIB, 1);
+    int fd = openat(s->fd, "here/f", O_RDWR);
+    assert_int_equal(ftruncate(fd, MIB), 0);
+    char *bytes = calloc(1, MIB);
+    bytes[0] = 'x';
+    int there = openat(s->fd, "root/f", O_RDWR);
+    assert_int_equal(pwrite(there, bytes, MIB, 0), MIB);
+    free(bytes);
+    close(fd);
+    close(there);
+    world->request.wishes.bits = WISH_CHECKSUM;
+    assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+    expect_tally(world, 0, 1, 0);
 }
 
-static void a_directory_in_the_way_costs_its_contents_only(void **state)
+/* Its attributes come in line all the same, and a directory's. */
+static void attributes_follow_what_is_the_same(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    struct stat status;
+    scratch_directory(s, "here/t");
+    scratch_write(s, "here/t/f", "same");
+    world->request.wishes.bits = WISH_RECURSIVE;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    assert_int_equal(fchmodat(s->fd, "here/t/f", 0640, 0), 0);
+    assert_int_equal(fchmodat(s->fd, "here/t", 0711, 0), 0);
+    set_time(s, "here/t", 1000000000, 7);
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    expect_tally(world, 0, 1, 0);
+    assert_int_equal(fstatat(s->fd, "root/t/f", &status, 0), 0);
+    assert_int_equal(status.st_mode & 07777, 0640);
+    assert_int_equal(fstatat(s->fd, "root/t", &status, 0), 0);
+    assert_int_equal(status.st_mode & 07777, 0711);
+    assert_int_equal(status.st_mtim.tv_nsec, 7);
+    set_time(s, "here/t/f", 1000000001, 0);
+    world->request.wishes.bits |= WISH_SIZE_ONLY;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    expect_tally(world, 0, 1, 0);
+    assert_int_equal(fstatat(s->fd, "root/t/f", &status, 0), 0);
+    assert_int_equal(status.st_mtim.tv_sec, 1000000001);
+}
+
+/* More files than are looked at ahead, in directories of every size, half of them there. */
+static void a_large_tree_is_compared_in_order(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "root/t");
+    unsigned half = 0, count = 0;
+    for (unsigned d = 0; d < 70; d++) {
+        char name[64];
+        snprintf(name, sizeof(name), "here/t/%u", d);
+        scratch_directory(s, name);
+        memcpy(name, "root", 4);
+        scratch_directory(s, name);
+        for (unsigned f = 0; f < d + (d == 30 ? 2500 : 0); f++, count++) {
+            snprintf(name, sizeof(name), "here/t/%u/%u", d, f);
+            scratch_write(s, name, "x");
+            set_time(s, name, 1000000000 + count, 0);
+            if (f % 2 == 0) {
+                memcpy(name, "root", 4);
+                scratch_write(s, name, "y");
+                set_time(s, name, 1000000000 + count, 0);
+                half++;
+            }
+        }
+    }
+    world->request.wishes.bits = WISH_RECURSIVE;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    expect_tally(world, count - half, half, 0);
+    scratch_expect(s, "root/t/69/2", "y");
+    scratch_expect(s, "root/t/69/3", "x");
+    assert_int_equal(world_pull(world, "/t/", "t"), SESSION_COMPLETE);
+    expect_tally(world, 0, count, 0);
+}
+
+static void a_dry_run_changes_nothing(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    struct stat before, after;
+    make_tree(s);
+    scratch_directory(s, "root/t");
+    scratch_write(s, "root/t/big", "other");
+    assert_int_equal(fstatat(s->fd, "root/t", &before, 0), 0);
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DRY_RUN;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    expect_tally(world, 3, 0, 0);
+    assert_int_equal(session_tally(world->client)->symlinks, 1);
+    assert_int_equal(fstatat(s->fd, "root/t", &after, 0), 0);
+    assert_int_equal(memcmp(&before.st_mtim, &after.st_mtim, sizeof(before.st_mtim)), 0);
+    assert_int_equal(scratch_count(s), 2);
+    scratch_expect(s, "root/t/big", "other");
+    assert_false(scratch_exists(s, "root/t/link"));
+    assert_int_equal(world_push(world, "t", "/new/"), SESSION_COMPLETE);
+    assert_false(scratch_exists(s, "root/new"));
+}
+
+/* rsync's rules for what stands in the way. */
+static void other_kinds_are_replaced(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_write(s, "here/t/a", "file");
+    scratch_write(s, "here/t/b", "file");
+    scratch_write(s, "here/t/c", "file");
+    scratch_directory(s, "here/t/d");
+    symlinkat("x", s->fd, "here/t/e");
+    scratch_directory(s, "root/t");
+    mkfifoat(s->fd, "root/t/a", 0600);
+    scratch_directory(s, "root/t/b");
+    scratch_directory(s, "root/t/c");
+    scratch_write(s, "root/t/c/kept", "x");
+    scratch_write(s, "root/t/d", "file");
+    scratch_write(s, "root/t/e", "file");
+    world->request.wishes.bits = WISH_RECURSIVE;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->failed, 1);
+    assert_string_equal(world->problems[0], "there target wrong-kind\n");
+    scratch_expect(s, "root/t/a", "file");
+    scratch_expect(s, "root/t/b", "file");
+    scratch_expect(s, "root/t/c/kept", "x");
+    world->request.wishes.bits |= WISH_FORCE;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    expect_tally(world, 1, 3, 0);
+    scratch_expect(s, "root/t/c", "file");
+    mkfifoat(s->fd, "root/fifo", 0600); /* the target by its own name is left alone */
+    assert_int_equal(world_push(world, "t/a", "/fifo"), SESSION_COMPLETE);
+    assert_string_equal(world->problems[0], "there target wrong-kind\n");
+}
+
+static void a_link_in_the_way_is_replaced_and_not_followed(void **state)
 {
     struct world *world = *state;
     const struct scratch *s = world->scratch;
@@ -159,10 +337,11 @@ static void a_directory_in_the_way_costs_its_contents_only(void **state)
     scratch_write(s, "here/t/z", "z");
     scratch_directory(s, "root/t");
     symlinkat("/tmp", s->fd, "root/t/a"); /* a trap: nothing may be written through it */
-    world->request.recursive = true;
+    world->request.wishes.bits |= WISH_RECURSIVE;
     assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
-    assert_int_equal(session_tally(world->client)->failed, 1);
+    assert_int_equal(session_tally(world->client)->failed, 0);
     scratch_expect(s, "root/t/z", "z");
+    scratch_expect(s, "root/t/a/small", "x");
     assert_int_not_equal(access("/tmp/small", F_OK), 0);
 }
 
@@ -271,7 +450,7 @@ static void names_of_files_under_way_are_not_copied(void **state)
     scratch_write(s, "here/.weir-0123456789abcdef", "mine");
     assert_int_equal(world_push(world, path, "/"), SESSION_COMPLETE);
     assert_string_equal(world->problems[0], "there target name\n");
-    world->request.recursive = true;
+    world->request.wishes.bits |= WISH_RECURSIVE;
     scratch_directory(s, "here/t");
     scratch_directory(s, "here/t/.weir-0123456789abcdef");
     assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
@@ -288,11 +467,10 @@ static void directories_inherit_their_group(void **state)
     struct stat status;
     assert_int_equal(fchmod(world->root, 02775), 0);
     scratch_directory(world->scratch, "here/t");
-    world->request.recursive = true;
+    world->request.wishes.bits |= WISH_RECURSIVE;
     assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
     assert_int_equal(fstatat(world->scratch->fd, "root/t", &status, 0), 0);
     assert_int_equal(status.st_mode & 07777, 02755);
-    world->request.force = true;
     assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
     assert_int_equal(fstatat(world->scratch->fd, "root/t", &status, 0), 0);
     assert_int_equal(status.st_mode & 07777, 02755);
@@ -353,8 +531,13 @@ int main(void)
         T(files_of_every_size_cross),
         T(a_tree_keeps_modes_times_and_links),
         T(durable_names_are_those_at_the_top_too),
-        T(what_exists_stays_unless_forced),
-        T(a_directory_in_the_way_costs_its_contents_only),
+        T(what_is_the_same_is_not_sent),
+        T(a_digest_does_not_mind_holes),
+        T(attributes_follow_what_is_the_same),
+        T(a_large_tree_is_compared_in_order),
+        T(a_dry_run_changes_nothing),
+        T(other_kinds_are_replaced),
+        T(a_link_in_the_way_is_replaced_and_not_followed),
         T(refusals_say_why),
         T(a_pull_from_nowhere_fails_that_source),
         T(a_source_that_changes_is_not_placed),

@@ -136,12 +136,7 @@ void world_inject(struct world *world, const struct message *message)
 {
     uint8_t bytes[MESSAGE_LENGTH_MAX];
     size_t length = protocol_pack(message, bytes);
-    struct span data = {NULL, 0};
-    if (message->type == MESSAGE_ENTRY) {
-        data = message->entry.data;
-    } else if (message->type == MESSAGE_ATTRIBUTE) {
-        data = message->attribute.value;
-    }
+    struct span data = protocol_data(message);
     if (data.length > 0) {
         memcpy(bytes + length, data.bytes, data.length);
         length += data.length;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/transfer/confine.h"
@@ -48,6 +49,38 @@ static void parent_path(const char *path, char ret_parent[PATH_MAX])
     ret_parent[length] = 0;
 }
 
+/* The directory that several sources, or a path with a slash at its end, go into. 0 or an errno. */
+static int make_directory(const struct target_request *request, struct target *target)
+{
+    char path[PATH_MAX], parent[PATH_MAX], name[256];
+    size_t length = strlen(request->path);
+    memcpy(path, request->path, length + 1);
+    while (length > 1 && path[length - 1] == '/') {
+        path[--length] = 0;
+    }
+    if (!walk_base_name(path, name) || name[0] == 0) {
+        return ENOENT;
+    }
+    parent_path(path, parent);
+    int fd = open_directory(request, parent);
+    if (fd < 0) {
+        return -fd;
+    }
+    int error = 0;
+    if (!request->dry) {
+        error = mkdirat(fd, name, 0777) == 0 ? 0 : errno;
+        target->directory =
+            error == 0 ? confine_open(fd, name, O_RDONLY | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS)
+                       : -1;
+        error = error == 0 && target->directory < 0 ? -target->directory : error;
+    }
+    close(fd);
+    target->directory = target->directory < 0 ? -1 : target->directory;
+    target->created = error == 0;
+    strcpy(target->display, request->path);
+    return error;
+}
+
 enum problem_code target_open(const struct target_request *request, struct target *ret_target,
                               char ret_text[TEXT_LENGTH_MAX])
 {
@@ -70,7 +103,13 @@ enum problem_code target_open(const struct target_request *request, struct targe
     if (error != ENOENT && error != ENOTDIR) {
         return refuse(error, path, NULL, ret_text);
     }
-    if (request->source_count > 1 || (length > 0 && path[length - 1] == '/')) {
+    bool directory = request->source_count > 1 || (length > 0 && path[length - 1] == '/');
+    if (directory && request->recursive && error == ENOENT &&
+        make_directory(request, &target) == 0) {
+        *ret_target = target;
+        return PROBLEM_NONE;
+    }
+    if (directory) {
         return refuse(error, path, error == ENOENT ? "no such directory" : NULL, ret_text);
     }
     target.into = false;

@@ -8,7 +8,8 @@
 #include "tools/transfer/protocol.h"
 
 struct target {
-    int directory; /* open; -1: none */
+    int directory; /* open; -1: none, or in a dry run one that would be made */
+    bool created;  /* there was none before */
     bool into;     /* sources keep their names in it; else the one source is called `name` */
     char name[256];
     char display[PATH_MAX]; /* the directory, as the user would write it */
@@ -19,6 +20,8 @@ struct target_request {
     bool confined;
     const char *path;
     unsigned source_count;
+    bool recursive; /* a directory that has to be one is made; the one it is in is not */
+    bool dry;       /* but is not made now */
 };
 
 /* PROBLEM_NONE, or why not, with a sentence into `ret_text`, which names the path. */

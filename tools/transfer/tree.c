@@ -15,6 +15,8 @@ struct tree_level {
     uint32_t id;
     size_t parent_length; /* of the path of the directory it is in */
     bool set_attributes, revisited;
+    bool differs;            /* they are others than they are to be */
+    struct timespec entered; /* its time then */
     struct attributes attributes;
     struct xattrs xattrs;
 };
@@ -33,12 +35,18 @@ void tree_init(struct tree *tree, int top, const char *display)
     memcpy(tree->path, display, tree->path_length + 1);
 }
 
+static void close_level(struct tree_level *level)
+{
+    if (level->fd >= 0) {
+        close(level->fd);
+    }
+    xattrs_clear(&level->xattrs);
+}
+
 void tree_fini(struct tree *tree)
 {
     while (tree->depth > 0) {
-        struct tree_level *level = &tree->levels[--tree->depth];
-        close(level->fd);
-        xattrs_clear(&level->xattrs);
+        close_level(&tree->levels[--tree->depth]);
     }
     tree_finish(tree);
     free(tree->levels);
@@ -67,24 +75,52 @@ void tree_forget(struct tree *tree)
     tree->path[tree->path_length] = 0;
 }
 
+static int open_directory(int parent, const char *name)
+{
+    return confine_open(parent, name[0] == 0 ? "." : name, O_RDONLY | O_DIRECTORY, 0,
+                        CONFINE_NO_SYMLINKS);
+}
+
+/* In the place of whatever else has the name. */
+static int replace_by_directory(int parent, const char *name)
+{
+    struct stat status;
+    if (fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(status.st_mode)) {
+        return EEXIST;
+    }
+    if (unlinkat(parent, name, 0) != 0) {
+        return errno;
+    }
+    return mkdirat(parent, name, 0700) == 0 ? 0 : errno;
+}
+
 /* Makes or finds it: a descriptor or -errno. */
 static int make_directory(const struct tree *tree, const char *name, bool *ret_existed)
 {
     int parent = tree_directory(tree);
     bool existed = name[0] == 0;
     if (!existed && mkdirat(parent, name, 0700) != 0) {
-        if (errno != EEXIST) {
-            return -errno;
+        int error = errno == EEXIST ? replace_by_directory(parent, name) : errno;
+        if (error != 0 && error != EEXIST) {
+            return -error;
         }
-        existed = true;
+        existed = error == EEXIST;
     }
-    int fd = confine_open(parent, name[0] == 0 ? "." : name, O_RDONLY | O_DIRECTORY, 0,
-                          CONFINE_NO_SYMLINKS);
+    int fd = open_directory(parent, name);
     if (fd >= 0 && existed) {
         place_sweep(fd);
     }
     *ret_existed = existed;
     return fd;
+}
+
+/* Finds it: a descriptor, -1 where there is none, or else -errno. */
+static int find_directory(const struct tree *tree, const char *name, bool *ret_existed)
+{
+    int parent = tree_directory(tree);
+    int fd = parent >= 0 ? open_directory(parent, name) : -ENOENT;
+    *ret_existed = fd >= 0;
+    return fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -EPERM ? -1 : fd;
 }
 
 static bool reserve(struct tree *tree)
@@ -102,7 +138,26 @@ static bool reserve(struct tree *tree)
     return true;
 }
 
-static int enter(struct tree *tree, const char *name, uint32_t id, const struct tree_entry *entry)
+/* What comes of its attributes when it is left; they are looked at now, before its contents change
+ * them. */
+static uint32_t changes_of(int fd, bool existed, const struct stat *status,
+                           struct tree_entry *entry)
+{
+    if (!existed) {
+        return CHANGE_NEW | CHANGE_MADE;
+    }
+    entry->attributes.xattrs = &entry->xattrs;
+    return attributes_changes(fd, status, &entry->attributes);
+}
+
+/* Others than root need its permissions to make its contents; it gets its own when it is left. */
+static bool lend_permissions(int fd, const struct stat *status)
+{
+    return geteuid() != 0 && (status->st_mode & 0700) != 0700 &&
+           fchmod(fd, (status->st_mode & 07777) | 0700) == 0;
+}
+
+static int enter(struct tree *tree, const char *name, uint32_t id, struct tree_entry *entry)
 {
     bool existed = false;
     if (strlen(tree->path) >= PATH_MAX) {
@@ -114,15 +169,26 @@ static int enter(struct tree *tree, const char *name, uint32_t id, const struct 
     if (!reserve(tree)) {
         return ENOMEM;
     }
-    int fd = make_directory(tree, name, &existed);
-    if (fd < 0) {
+    int fd =
+        entry->dry ? find_directory(tree, name, &existed) : make_directory(tree, name, &existed);
+    if (fd < 0 && !(entry->dry && fd == -1)) {
         return -fd;
     }
+    bool keeps = existed && name[0] == 0 && entry->keep_target;
+    struct stat status = {0};
+    if (fd >= 0 && fstat(fd, &status) != 0) {
+        close(fd);
+        return EIO;
+    }
+    entry->changes = keeps ? 0 : changes_of(fd, existed, &status, entry);
+    bool lent = existed && !keeps && !entry->dry && lend_permissions(fd, &status);
     tree->levels[tree->depth++] = (struct tree_level){
         .fd = fd,
         .id = id,
         .parent_length = tree->path_length,
-        .set_attributes = !existed || (entry->force && name[0] != 0),
+        .set_attributes = !keeps && !entry->dry,
+        .differs = entry->changes != 0 || lent,
+        .entered = status.st_mtim,
         .revisited = entry->revisited,
         .attributes = entry->attributes,
         .xattrs = entry->xattrs,
@@ -201,25 +267,39 @@ int tree_finish(struct tree *tree)
     return error;
 }
 
+/* Not where it had all of them, and its contents have not changed since. */
+static int apply_where_different(const struct tree_level *level)
+{
+    struct stat status;
+    if (fstat(level->fd, &status) != 0) {
+        return errno;
+    }
+    bool touched = status.st_mtim.tv_sec != level->entered.tv_sec ||
+                   status.st_mtim.tv_nsec != level->entered.tv_nsec;
+    return touched || level->differs || level->attributes.fsync
+               ? attributes_apply(level->fd, &level->attributes)
+               : 0;
+}
+
 int tree_leave(struct tree *tree, uint32_t *ret_id)
 {
     struct tree_level *level = &tree->levels[--tree->depth];
     int error = 0;
     if (level->set_attributes) {
         level->attributes.xattrs = &level->xattrs;
-        error = attributes_apply(level->fd, &level->attributes);
+        error = apply_where_different(level);
         if (error == 0) {
             error = lend_search(tree, level);
         }
-    } else if (level->attributes.fsync && fsync(level->fd) != 0) {
+    } else if (level->attributes.fsync && level->fd >= 0 && fsync(level->fd) != 0) {
         error = errno;
     }
     /* A directory's own name is in the one above, which is left later; but the top is not left. */
-    if (error == 0 && level->attributes.fsync && tree->depth == 0 && fsync(tree->top) != 0) {
+    if (error == 0 && level->attributes.fsync && tree->depth == 0 && tree->top >= 0 &&
+        fsync(tree->top) != 0) {
         error = errno;
     }
-    close(level->fd);
-    xattrs_clear(&level->xattrs);
+    close_level(level);
     tree->path_length = level->parent_length;
     *ret_id = level->id;
     return error;

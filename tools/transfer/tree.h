@@ -15,7 +15,7 @@
 struct tree_level;
 
 struct tree {
-    int top; /* borrowed */
+    int top; /* borrowed; -1: a directory that is not there, see tree_entry.dry */
     struct tree_level *levels;
     unsigned depth, capacity;
     struct tree_mode *modes; /* to be set at the end */
@@ -29,15 +29,17 @@ struct tree {
 
 /* How a directory is entered. */
 struct tree_entry {
-    bool force; /* attributes also for a directory that was there, never for the target itself */
-    bool revisited; /* files in it are looked for again: it stays searchable until tree_finish */
+    bool keep_target; /* the target itself has its attributes kept as they are */
+    bool dry;         /* nothing is made: what is not there is entered all the same, as -1 */
+    bool revisited;   /* files in it are looked for again: it stays searchable until tree_finish */
     struct attributes attributes; /* but for its xattrs: */
     struct xattrs xattrs;         /* taken over, whatever comes out */
+    uint32_t changes;             /* result: bits of enum change */
 };
 
 void tree_init(struct tree *tree, int top, const char *display);
 void tree_fini(struct tree *tree);
-/* The directory that entries are made in now. */
+/* The directory that entries are made in now, or -1. */
 int tree_directory(const struct tree *tree);
 /* tree->path names an entry of the directory, until tree_forget. */
 void tree_name(struct tree *tree, const char *name);

@@ -10,20 +10,26 @@
 #include <unistd.h>
 
 #include "tools/transfer/confine.h"
+#include "tools/transfer/filter.h"
 #include "tools/transfer/place.h"
 
-struct level {
+struct walk_folder {
+    struct walk *walk;
+    struct walk_folder *parent; /* held */
     DIR *stream;
+    unsigned references;
     size_t path_length; /* of the directory itself */
-    bool pruned;
+    bool pruned, left_out;
 };
 
 struct walk {
     struct walk_options options;
     const char *const *sources;
     unsigned source_count, source; /* the next one */
-    struct level *levels;
-    unsigned depth, capacity;
+    struct walk_folder *folder;    /* the one it is in; held */
+    struct walk_folder *left;      /* by the last step; held */
+    unsigned folders;              /* open */
+    size_t relative, below;        /* where in the path a step's begin */
     char base[256];
     char target[PATH_MAX];
     char path[2 * PATH_MAX];
@@ -41,41 +47,117 @@ struct walk *walk_create(const struct walk_options *options, const char *const *
     return walk;
 }
 
+static struct walk_folder *hold(struct walk_folder *folder)
+{
+    if (folder != NULL) {
+        folder->references++;
+    }
+    return folder;
+}
+
+static void release(struct walk_folder *folder)
+{
+    while (folder != NULL && --folder->references == 0) {
+        struct walk_folder *parent = folder->parent;
+        folder->walk->folders--;
+        closedir(folder->stream);
+        free(folder);
+        folder = parent;
+    }
+}
+
 void walk_destroy(struct walk *walk)
 {
     if (walk == NULL) {
         return;
     }
-    while (walk->depth > 0) {
-        closedir(walk->levels[--walk->depth].stream);
-    }
-    free(walk->levels);
+    release(walk->left);
+    release(walk->folder);
     free(walk);
 }
 
-unsigned walk_depth(const struct walk *walk)
+bool walk_keep(const struct walk_step *step, struct walk_step *ret_kept)
 {
-    return walk->depth;
-}
-
-void walk_prune(struct walk *walk, unsigned depth)
-{
-    for (unsigned i = depth; i < walk->depth; i++) {
-        walk->levels[i].pruned = true;
+    const char *texts[] = {step->path, step->name, step->target};
+    struct walk_step kept = *step;
+    char *copies[3] = {NULL};
+    bool whole = true;
+    for (unsigned i = 0; i < 3; i++) {
+        copies[i] = texts[i] != NULL ? strdup(texts[i]) : NULL;
+        whole &= texts[i] == NULL || copies[i] != NULL;
     }
+    if (!whole) {
+        free(copies[0]);
+        free(copies[1]);
+        free(copies[2]);
+        return false;
+    }
+    if (step->path != NULL) {
+        kept.relative = copies[0] + (step->relative - step->path);
+        kept.below = copies[0] + (step->below - step->path);
+    }
+    kept.path = copies[0];
+    kept.name = copies[1];
+    kept.target = copies[2];
+    hold(kept.folder);
+    hold(kept.inside);
+    *ret_kept = kept;
+    return true;
 }
 
-void walk_leave_out(struct walk *walk)
+void walk_drop(struct walk_step *kept)
 {
-    closedir(walk->levels[--walk->depth].stream);
+    free((char *)kept->path);
+    free((char *)kept->name);
+    free((char *)kept->target);
+    release(kept->folder);
+    release(kept->inside);
+    *kept = (struct walk_step){.kind = WALK_END};
+}
+
+int walk_folder_fd(const struct walk_folder *folder)
+{
+    return dirfd(folder->stream);
+}
+
+unsigned walk_folders(const struct walk *walk)
+{
+    return walk->folders;
+}
+
+void walk_prune(struct walk_folder *folder)
+{
+    folder->pruned = true;
+}
+
+void walk_leave_out(struct walk_folder *folder)
+{
+    folder->left_out = true;
+}
+
+static bool is_cut_off(const struct walk_folder *folder)
+{
+    while (folder != NULL && !folder->pruned && !folder->left_out) {
+        folder = folder->parent;
+    }
+    return folder != NULL;
+}
+
+bool walk_is_unwanted(const struct walk_step *step)
+{
+    if (step->kind == WALK_LEAVE) {
+        return step->inside->left_out;
+    }
+    bool unwanted = is_cut_off(step->folder);
+    if (unwanted && step->kind == WALK_DIRECTORY) {
+        step->inside->left_out = true;
+    }
+    return unwanted;
 }
 
 bool walk_base_name(const char *path, char ret_name[256])
 {
     size_t end = strlen(path);
-    while (end > 0 && path[end - 1] == '/') {
-        end--;
-    }
     size_t start = end;
     while (start > 0 && path[start - 1] != '/') {
         start--;
@@ -126,11 +208,16 @@ static int open_source(const struct walk *walk, unsigned source, int flags)
 /* The directory that is being listed, for relative opens; -1: the step is a source. */
 static int open_of_step(const struct walk *walk, const struct walk_step *step, int flags)
 {
-    if (walk->depth == 0) {
+    if (step->folder == NULL) {
         return open_source(walk, step->source, flags);
     }
-    return confine_open(dirfd(walk->levels[walk->depth - 1].stream), step->name, flags | O_NOFOLLOW,
-                        0, CONFINE_NO_SYMLINKS);
+    return confine_open(walk_folder_fd(step->folder), step->name, flags | O_NOFOLLOW, 0,
+                        CONFINE_NO_SYMLINKS);
+}
+
+int walk_open_source(const struct walk *walk, unsigned source)
+{
+    return open_source(walk, source, O_RDONLY | O_DIRECTORY);
 }
 
 static void fail(struct walk_step *step, int error)
@@ -139,23 +226,23 @@ static void fail(struct walk_step *step, int error)
     step->error = error;
 }
 
-static int push_level(struct walk *walk, int fd)
+/* The walk is in it from here on. */
+static int enter_folder(struct walk *walk, int fd)
 {
-    if (walk->depth == walk->capacity) {
-        unsigned capacity = walk->capacity > 0 ? 2 * walk->capacity : 16;
-        struct level *levels = realloc(walk->levels, capacity * sizeof(*levels));
-        if (levels == NULL) {
-            return ENOMEM;
-        }
-        walk->levels = levels;
-        walk->capacity = capacity;
-    }
-    DIR *stream = fdopendir(fd);
+    struct walk_folder *folder = calloc(1, sizeof(*folder));
+    DIR *stream = folder != NULL ? fdopendir(fd) : NULL;
     if (stream == NULL) {
-        return errno;
+        int error = folder != NULL ? errno : ENOMEM;
+        free(folder);
+        return error;
     }
-    walk->levels[walk->depth++] =
-        (struct level){.stream = stream, .path_length = strlen(walk->path)};
+    *folder = (struct walk_folder){.walk = walk,
+                                   .parent = walk->folder, /* and what held it */
+                                   .stream = stream,
+                                   .references = 1,
+                                   .path_length = strlen(walk->path)};
+    walk->folder = folder;
+    walk->folders++;
     return 0;
 }
 
@@ -170,13 +257,14 @@ static void enter_directory(struct walk *walk, struct walk_step *step)
         fail(step, -fd);
         return;
     }
-    int error = fstat(fd, &step->status) == 0 ? push_level(walk, fd) : errno;
+    int error = fstat(fd, &step->status) == 0 ? enter_folder(walk, fd) : errno;
     if (error != 0) {
         close(fd);
         fail(step, error);
         return;
     }
     step->kind = WALK_DIRECTORY;
+    step->inside = walk->folder;
 }
 
 static void read_link(struct walk *walk, struct walk_step *step, int directory, const char *name)
@@ -197,6 +285,12 @@ static bool is_wanted(const struct walk *walk, mode_t mode)
     return device ? walk->options.devices : walk->options.specials;
 }
 
+static bool is_excluded(const struct walk *walk, const struct walk_step *step)
+{
+    return walk->options.filter != NULL && step->relative[0] != 0 &&
+           filter_excludes(walk->options.filter, step->relative, S_ISDIR(step->status.st_mode));
+}
+
 static void look_at_source(struct walk *walk, struct walk_step *step)
 {
     int fd = open_source(walk, step->source, O_PATH);
@@ -206,6 +300,8 @@ static void look_at_source(struct walk *walk, struct walk_step *step)
     }
     if (fstat(fd, &step->status) != 0) {
         fail(step, errno);
+    } else if (is_excluded(walk, step)) {
+        step->kind = WALK_EXCLUDED;
     } else if (S_ISLNK(step->status.st_mode)) {
         read_link(walk, step, fd, "");
     } else if (S_ISDIR(step->status.st_mode)) {
@@ -222,11 +318,13 @@ static void look_at_source(struct walk *walk, struct walk_step *step)
 
 static void look_at_entry(struct walk *walk, struct walk_step *step)
 {
-    int directory = dirfd(walk->levels[walk->depth - 1].stream);
+    int directory = walk_folder_fd(walk->folder);
     if (place_is_temporary(step->name)) { /* no receiver would take it */
         fail(step, WALK_ERROR_TEMPORARY);
     } else if (fstatat(directory, step->name, &step->status, AT_SYMLINK_NOFOLLOW) != 0) {
         fail(step, errno);
+    } else if (is_excluded(walk, step)) {
+        step->kind = WALK_EXCLUDED;
     } else if (S_ISLNK(step->status.st_mode)) {
         read_link(walk, step, directory, step->name);
     } else if (S_ISDIR(step->status.st_mode)) {
@@ -240,6 +338,15 @@ static void look_at_entry(struct walk *walk, struct walk_step *step)
     }
 }
 
+/* The path as it stands, and its parts. */
+static void tell_paths(const struct walk *walk, struct walk_step *step)
+{
+    size_t length = strlen(walk->path);
+    step->path = walk->path;
+    step->relative = walk->path + (walk->relative < length ? walk->relative : length);
+    step->below = walk->path + (walk->below < length ? walk->below : length);
+}
+
 static void next_source(struct walk *walk, struct walk_step *step)
 {
     if (walk->source == walk->source_count) {
@@ -249,19 +356,21 @@ static void next_source(struct walk *walk, struct walk_step *step)
     step->source = walk->source++;
     const char *path = walk->sources[step->source];
     size_t length = strlen(path);
+    step->name = walk->base;
+    if (length == 0 || length >= PATH_MAX || !walk_base_name(path, walk->base)) {
+        step->path = path;
+        step->name = step->relative = step->below = path + length;
+        fail(step, length == 0 ? ENOENT : ENAMETOOLONG);
+        return;
+    }
     while (length > 1 && path[length - 1] == '/') {
         length--;
     }
-    step->path = walk->path;
-    step->name = walk->base;
-    if (length >= PATH_MAX || !walk_base_name(path, walk->base)) {
-        walk->path[0] = 0;
-        step->path = path;
-        fail(step, ENAMETOOLONG);
-        return;
-    }
     memcpy(walk->path, path, length);
     walk->path[length] = 0;
+    walk->below = path[length - 1] == '/' ? length : length + 1;
+    walk->relative = walk->base[0] != 0 ? length - strlen(walk->base) : walk->below;
+    tell_paths(walk, step);
     if (walk->options.confined && has_parent_component(path)) {
         fail(step, WALK_ERROR_PARENT);
         return;
@@ -276,53 +385,75 @@ static bool is_entry(const struct dirent *entry)
 
 static void leave(struct walk *walk, struct walk_step *step)
 {
-    struct level *level = &walk->levels[--walk->depth];
-    closedir(level->stream);
-    walk->path[level->path_length] = 0;
-    step->kind = WALK_LEAVE;
-    step->path = walk->path;
+    struct walk_folder *folder = walk->folder;
+    walk->path[folder->path_length] = 0;
+    *step = (struct walk_step){.kind = WALK_LEAVE,
+                               .source = step->source,
+                               .name = "",
+                               .folder = folder->parent,
+                               .inside = folder};
+    tell_paths(walk, step);
+    walk->left = folder; /* it must last as long as the step */
+    walk->folder = hold(folder->parent);
+}
+
+/* The directory's next name; NULL at its end, or with an errno. */
+static const char *next_name(const struct walk *walk, int *ret_error)
+{
+    const struct dirent *entry = NULL;
+    errno = 0;
+    while (!is_cut_off(walk->folder) && (entry = readdir(walk->folder->stream)) != NULL &&
+           !is_entry(entry)) {
+        errno = 0;
+    }
+    *ret_error = entry == NULL && !is_cut_off(walk->folder) ? errno : 0;
+    return entry != NULL ? entry->d_name : NULL;
+}
+
+static void next_entry(struct walk *walk, struct walk_step *step)
+{
+    int error;
+    const char *name = next_name(walk, &error);
+    size_t start = walk->folder->path_length;
+    step->folder = walk->folder;
+    if (name == NULL && error != 0) { /* the list broke off: say it, then leave */
+        walk_prune(walk->folder);
+        walk->path[start] = 0;
+        step->name = "";
+        tell_paths(walk, step);
+        fail(step, error);
+        return;
+    }
+    if (name == NULL) {
+        leave(walk, step);
+        return;
+    }
+    size_t length = strlen(name);
+    if (start == 0 || walk->path[start - 1] != '/') {
+        walk->path[start++] = '/';
+    }
+    memcpy(walk->path + start, name, length + 1); /* there is room, to say a name too long */
+    step->name = walk->path + start;
+    tell_paths(walk, step);
+    if (start + length > PATH_MAX - 1) {
+        fail(step, ENAMETOOLONG);
+        return;
+    }
+    look_at_entry(walk, step);
 }
 
 void walk_next(struct walk *walk, struct walk_step *ret_step)
 {
-    *ret_step = (struct walk_step){.source = walk->source > 0 ? walk->source - 1 : 0};
-    if (walk->depth == 0) {
-        next_source(walk, ret_step);
-        return;
-    }
-    struct level *level = &walk->levels[walk->depth - 1];
-    const struct dirent *entry = NULL;
-    errno = 0;
-    while (!level->pruned && (entry = readdir(level->stream)) != NULL && !is_entry(entry)) {
-    }
-    if (entry == NULL) {
-        if (errno != 0 && !level->pruned) { /* the list broke off: say it, then leave */
-            level->pruned = true;
-            walk->path[level->path_length] = 0;
-            ret_step->path = walk->path;
-            ret_step->name = "";
-            fail(ret_step, errno);
-            return;
+    do {
+        release(walk->left);
+        walk->left = NULL;
+        *ret_step = (struct walk_step){.source = walk->source > 0 ? walk->source - 1 : 0};
+        if (walk->folder == NULL) {
+            next_source(walk, ret_step);
+        } else {
+            next_entry(walk, ret_step);
         }
-        leave(walk, ret_step);
-        return;
-    }
-    size_t length = strlen(entry->d_name);
-    size_t start = level->path_length;
-    if (start == 0 || walk->path[start - 1] != '/') {
-        walk->path[start++] = '/';
-    }
-    if (start + length > PATH_MAX - 1) {
-        memcpy(walk->path + start, entry->d_name, length + 1); /* there is room, to say its name */
-        ret_step->path = walk->path;
-        ret_step->name = walk->path + start;
-        fail(ret_step, ENAMETOOLONG);
-        return;
-    }
-    memcpy(walk->path + start, entry->d_name, length + 1);
-    ret_step->path = walk->path;
-    ret_step->name = walk->path + start;
-    look_at_entry(walk, ret_step);
+    } while (ret_step->kind == WALK_EXCLUDED);
 }
 
 /* Opens for reading what `path` holds on to. */
@@ -360,8 +491,8 @@ int walk_open_file(struct walk *walk, const struct walk_step *step, struct stat 
 
 int walk_hold(struct walk *walk, const struct walk_step *step)
 {
-    if (step->kind == WALK_DIRECTORY) { /* the walk is in it */
-        int fd = fcntl(dirfd(walk->levels[walk->depth - 1].stream), F_DUPFD_CLOEXEC, 0);
+    if (step->kind == WALK_DIRECTORY) { /* it is open */
+        int fd = fcntl(walk_folder_fd(step->inside), F_DUPFD_CLOEXEC, 0);
         return fd >= 0 ? fd : -errno;
     }
     return open_of_step(walk, step, O_PATH | O_NOFOLLOW);

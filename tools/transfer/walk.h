@@ -9,12 +9,16 @@
 #include <sys/stat.h>
 
 struct walk;
+struct filter;
+/* A directory that the walk is in, or that is held: it stays open. */
+struct walk_folder;
 
 struct walk_options {
     int root;      /* sources are relative to it; borrowed */
     bool confined; /* nothing outside root is touched (a server) */
     bool recursive;
-    bool devices, specials; /* also these; specials are FIFOs and sockets */
+    bool devices, specials;      /* also these; specials are FIFOs and sockets */
+    const struct filter *filter; /* borrowed; what it excludes is not seen. NULL: none */
 };
 
 enum walk_kind {
@@ -24,14 +28,20 @@ enum walk_kind {
     WALK_SYMLINK,
     WALK_SPECIAL, /* a device, FIFO or socket */
     WALK_FAILED,
+    WALK_EXCLUDED, /* never handed out */
     WALK_END,
 };
 
 struct walk_step {
     enum walk_kind kind;
-    unsigned source;  /* which of them, from 0 */
-    const char *name; /* last component; empty for a source that has none: "/", "." or ".." */
-    const char *path; /* as the user would write it */
+    unsigned source;      /* which of them, from 0 */
+    const char *name;     /* last component; empty for a source that has none, see walk_base_name */
+    const char *path;     /* as the user would write it */
+    const char *relative; /* the part of it that begins with the source's name, or behind it where
+                             that is empty */
+    const char *below;    /* the part of it below the source; empty for the source */
+    struct walk_folder *folder; /* the directory it is in; NULL: it is a source */
+    struct walk_folder *inside; /* WALK_DIRECTORY, WALK_LEAVE: the directory itself */
     struct stat status;
     const char *target; /* WALK_SYMLINK */
     int error;          /* WALK_FAILED: errno, or a WALK_ERROR below */
@@ -49,25 +59,34 @@ enum {
 struct walk *walk_create(const struct walk_options *options, const char *const *sources,
                          unsigned count);
 void walk_destroy(struct walk *walk);
-/* What `ret_step` points to is the walk's until the next call. */
+/* What `ret_step` points to is the walk's until the next call; walk_keep makes it last. */
 void walk_next(struct walk *walk, struct walk_step *ret_step);
-/* Opens the file of the last step for reading: a descriptor, or -errno. It may be another file than
- * the step saw; not another kind. */
+/* Copies of the step's texts, and its directories held, until walk_drop. False: no memory. */
+bool walk_keep(const struct walk_step *step, struct walk_step *ret_kept);
+void walk_drop(struct walk_step *kept);
+/* Opens the step's file for reading: a descriptor, or -errno. It may be another file than the step
+ * saw; not another kind. */
 int walk_open_file(struct walk *walk, const struct walk_step *step, struct stat *ret_status);
-/* What the last step saw, which must not be WALK_LEAVE, for its attributes: a descriptor, which may
- * be one of O_PATH, or -errno. */
+/* What the step saw, which must not be WALK_LEAVE, for its attributes: a descriptor, which may be
+ * one of O_PATH, or -errno. */
 int walk_hold(struct walk *walk, const struct walk_step *step);
-/* How many directories the walk is in. */
-unsigned walk_depth(const struct walk *walk);
-/* Right after WALK_DIRECTORY: as if the directory had not been seen, without WALK_LEAVE. */
-void walk_leave_out(struct walk *walk);
-/* Leaves out what remains of the directories deeper than `depth`; their WALK_LEAVEs still come. */
-void walk_prune(struct walk *walk, unsigned depth);
+/* A descriptor of source number `source` as a directory, or -errno. */
+int walk_open_source(const struct walk *walk, unsigned source);
+
+int walk_folder_fd(const struct walk_folder *folder);
+/* Directories that are open, on account of the walk or because they are held. */
+unsigned walk_folders(const struct walk *walk);
+/* What remains of it need not come; its WALK_LEAVE still does, and that of each below it. */
+void walk_prune(struct walk_folder *folder);
+/* As if the directory had not been seen: nothing of it need come, WALK_LEAVE included. */
+void walk_leave_out(struct walk_folder *folder);
+/* A step that walk_prune or walk_leave_out meant: it came before that was said. */
+bool walk_is_unwanted(const struct walk_step *step);
 
 const char *walk_error_text(int error);
 
-/* The last component of a path, into 256 bytes: empty for "/", "." and "..", trailing slashes left
- * out. False when it is longer than a name can be. */
+/* The last component of a path, into 256 bytes: empty for ".", ".." and what ends with a slash,
+ * which means a directory's contents, as for rsync. False when it is longer than a name can be. */
 bool walk_base_name(const char *path, char ret_name[256]);
 
 #endif

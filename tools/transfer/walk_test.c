@@ -58,6 +58,7 @@ static void expect_walk(const struct scratch *scratch, bool confined, bool recur
         case WALK_FAILED:
             snprintf(line, sizeof(line), "! %s %d\n", step.path, step.error);
             break;
+        case WALK_EXCLUDED:
         case WALK_END:
             break;
         }
@@ -180,21 +181,61 @@ static void pruned_directories_are_still_left(void **state)
     const struct walk_options options = {.root = s->fd, .confined = true, .recursive = true};
     struct walk *walk = walk_create(&options, &source, 1);
     walk_next(walk, &step);
+    struct walk_folder *top = step.inside;
     walk_next(walk, &step);
-    assert_int_equal(walk_depth(walk), 2);
-    walk_prune(walk, 0);
+    assert_int_equal(step.kind, WALK_DIRECTORY);
+    walk_prune(top);
     for (int i = 0; i < 2; i++) {
         walk_next(walk, &step);
         assert_int_equal(step.kind, WALK_LEAVE);
+        assert_false(walk_is_unwanted(&step));
     }
     walk_next(walk, &step);
     assert_int_equal(step.kind, WALK_END);
     walk_destroy(walk);
 }
 
+/* Steps that were kept stay good when the walk has gone on, and know whether they are wanted. */
+static void steps_are_kept(void **state)
+{
+    const struct scratch *s = *state;
+    const char *source = "t";
+    struct walk_step step, steps[5];
+    struct stat status;
+    scratch_directory(s, "t");
+    scratch_directory(s, "t/d");
+    scratch_write(s, "t/d/f", "x");
+    const struct walk_options options = {.root = s->fd, .confined = true, .recursive = true};
+    struct walk *walk = walk_create(&options, &source, 1);
+    for (int i = 0; i < 5; i++) {
+        walk_next(walk, &step);
+        assert_true(walk_keep(&step, &steps[i]));
+    }
+    walk_next(walk, &step);
+    assert_int_equal(step.kind, WALK_END);
+    assert_int_equal(walk_folders(walk), 2);
+    assert_string_equal(steps[2].path, "t/d/f");
+    assert_string_equal(steps[2].relative, "t/d/f");
+    assert_string_equal(steps[2].below, "d/f");
+    int fd = walk_open_file(walk, &steps[2], &status);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_false(walk_is_unwanted(&steps[2]));
+    walk_prune(steps[0].inside);
+    assert_true(walk_is_unwanted(&steps[1])); /* and so its end does not come either */
+    assert_true(walk_is_unwanted(&steps[2]));
+    assert_true(walk_is_unwanted(&steps[3]));
+    assert_false(walk_is_unwanted(&steps[4]));
+    for (int i = 0; i < 5; i++) {
+        walk_drop(&steps[i]);
+    }
+    assert_int_equal(walk_folders(walk), 0);
+    walk_destroy(walk);
+}
+
 static void base_names(void **state)
 {
-    static const char *const cases[][2] = {{"a", "a"}, {"/a/b", "b"}, {"a/b//", "b"},
+    static const char *const cases[][2] = {{"a", "a"}, {"/a/b", "b"}, {"a/b//", ""},
                                            {"/", ""},  {".", ""},     {"a/..", ""},
                                            {"./", ""}, {"...", "..."}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -216,11 +257,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, make_scratch, remove_scratch)
-        T(a_tree_is_walked_to_its_leaves),        T(directories_want_recursion),
-        T(links_in_a_tree_are_not_followed),      T(a_path_out_of_the_root_is_refused),
-        T(what_is_not_there_is_one_failure),      T(special_files_are_left_out),
-        T(files_under_way_are_left_out),          T(pruned_directories_are_still_left),
-        T(what_took_a_files_place_is_not_opened), cmocka_unit_test(base_names),
+        T(a_tree_is_walked_to_its_leaves),
+        T(directories_want_recursion),
+        T(links_in_a_tree_are_not_followed),
+        T(a_path_out_of_the_root_is_refused),
+        T(what_is_not_there_is_one_failure),
+        T(special_files_are_left_out),
+        T(files_under_way_are_left_out),
+        T(pruned_directories_are_still_left),
+        T(steps_are_kept),
+        T(what_took_a_files_place_is_not_opened),
+        cmocka_unit_test(base_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""What `weir cp` makes of a target that is there already, with rsync and the same options as the oracle.
+
+Usage: like_rsync.py BUILD [--trees N] [--seed N] [--user]
+
+For each seed: a random tree, a target that was a copy of it until both changed at random, and random
+options (which files are sent, what is left out, what is deleted). rsync, a push and a pull of weir cp each
+bring a copy of that target up to date; then the three are compared, and what they said of it with -i. Then
+the same again: there must be nothing left to do, unless the options ask for it. A case that fails is made
+again by --seed."""
+import argparse
+import os
+import random
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+
+from fidelity import Maker, Server, compare, remove, survey
+
+WORDS = [b"a", b"b", b"c", b"d", b"core", b"x.o", b"y.o", b"z.c", b".hid", b"sp ace", b"br[1]", b"star*"]
+TIME = 1_500_000_000
+
+
+class PlainMaker(Maker):
+    """Names that patterns are likely to meet, and times that are likely to be met again."""
+
+    def name(self):
+        return self.random.choice(WORDS) + self.random.choice([b"", b"", b"1", b"2"])
+
+    def acl(self, path, name):
+        """fidelity.py has them; rsync loses some."""
+
+    def finish(self, path):
+        super().finish(path)
+        if not self.root and stat.S_ISDIR(os.lstat(path).st_mode):
+            os.chmod(path, 0o755)
+        ns = (TIME + self.random.randrange(3)) * 10**9 + self.random.choice([0, 5, 999_999_999])
+        os.utime(path, ns=(ns, ns), follow_symlinks=False)
+
+
+def entries(top):
+    """Every path below it but the top, those in a directory behind it."""
+    found = []
+    for directory, names, files in os.walk(top):
+        found += [os.path.join(directory, name) for name in sorted(names) + sorted(files)]
+    return found
+
+
+class Changer:
+    """What happens to a tree after it was copied."""
+
+    def __init__(self, top, seed):
+        self.random, self.top = random.Random(seed), top
+        for path in entries(top):
+            if os.path.lexists(path) and self.random.random() < 0.35:
+                self.change(path)
+        for _ in range(self.random.randrange(6)):
+            self.add()
+
+    def touch(self, path):
+        ns = (TIME + self.random.randrange(-2, 4)) * 10**9 + self.random.choice([0, 5, 999_999_999])
+        os.utime(path, ns=(ns, ns), follow_symlinks=False)
+
+    def change(self, path):
+        mode = os.lstat(path).st_mode
+        kind = self.random.randrange(6)
+        if kind == 0:
+            self.delete(path)
+        elif kind == 1:
+            self.delete(path)
+            self.make(path)
+        elif kind == 2 and not stat.S_ISLNK(mode):
+            os.chmod(path, self.random.choice([0o600, 0o640, 0o644, 0o755]) | (0o700 if stat.S_ISDIR(mode) else 0))
+        elif kind == 3:
+            self.touch(path)
+        elif stat.S_ISREG(mode):
+            self.rewrite(path, kind == 4)
+        elif stat.S_ISDIR(mode):
+            self.make(os.path.join(path, b"extra%d" % self.random.randrange(3)))
+
+    def rewrite(self, path, keep_length):
+        before = os.lstat(path)
+        with open(path, "r+b") as file:
+            if keep_length:
+                if before.st_size:
+                    file.seek(self.random.randrange(before.st_size))
+                    file.write(b"!")
+            else:
+                file.truncate(self.random.choice([0, 10, 5000, 40_000, 1_200_000]))
+        if self.random.random() < 0.5:
+            os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
+        else:
+            self.touch(path)
+
+    @staticmethod
+    def delete(path):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            remove(path)
+        else:
+            os.unlink(path)
+
+    def make(self, path):
+        if os.path.lexists(path):
+            return
+        kind = self.random.randrange(4)
+        if kind == 0:
+            os.mkdir(path)
+            if self.random.random() < 0.6:
+                self.make(os.path.join(path, self.random.choice(WORDS)))
+        elif kind == 1:
+            os.symlink(self.random.choice([b"nowhere", b"a", b"../b"]), path)
+        else:
+            with open(path, "wb") as file:
+                file.write(self.random.randbytes(self.random.choice([0, 1, 100, 40_000])))
+        self.touch(path)
+
+    def add(self):
+        directories = [self.top] + [path for path in entries(self.top) if os.path.isdir(path) and not os.path.islink(path)]
+        self.make(os.path.join(self.random.choice(directories), self.random.choice(WORDS) + b"9"))
+
+
+def pattern(rng):
+    """One as people write them, and worse."""
+    part = lambda: rng.choice(["a", "b", "c", "d", "core", "*", "?", "*.o", "[abc]*", "[!a]", "x.o", "sp*", "**", "***",
+                               "br\\[1]", "*1", "star\\*", "[[:alpha:]]", "d*", "y**"])
+    text = "/".join(part() for _ in range(rng.choice([1, 1, 1, 2, 2, 3])))
+    return rng.choice(["", "", "/"]) + text + rng.choice(["", "", "/"])
+
+
+def choose_options(rng):
+    """Those of both programs."""
+    options = ["-a"] + [o for o in ["-H", "-X"] if rng.random() < 0.3]
+    for option, likely in [("-c", 0.2), ("-u", 0.2), ("-I", 0.1), ("--size-only", 0.15), ("--existing", 0.12),
+                           ("--ignore-existing", 0.12), ("--force", 0.3), ("-n", 0.1)]:
+        if rng.random() < likely:
+            options.append(option)
+    if "--ignore-existing" in options and "-n" in options:  # rsync then sees into directories that are none there
+        options.remove("-n")
+    if rng.random() < 0.5 and "--force" not in options:  # rsync looks at these before it makes way, weir does not make it
+        options += [f"--{rng.choice(['exclude', 'exclude', 'include'])}={pattern(rng)}"
+                    for _ in range(rng.randrange(1, 5))]
+    return options
+
+
+LETTERS = re.compile(rb"^([<>ch.*][fdLDS][^ ]{9}|\*deleting  |\.[fdLDS]         ) (.*)$")
+
+
+def makes_way(path, top):
+    """A file of the source stands where a directory was."""
+    while path:
+        where = os.path.join(top, path.rstrip(b"/"))
+        if os.path.lexists(where) and (os.path.islink(where) or not os.path.isdir(where)):
+            return True
+        path = os.path.dirname(path.rstrip(b"/"))
+    return False
+
+
+def linked(path, top):
+    """One of several names: which of them is copied, and which are its links, is nobody's business."""
+    where = os.path.join(top, path)
+    return os.path.lexists(where) and os.lstat(where).st_nlink > 1 and (os.path.islink(where) or not os.path.isdir(where))
+
+
+def said(output, top):
+    """What -i said, as a set; left out are who sent, links' targets, what names of one file refer to, and what
+    rsync deletes for a file to take its place."""
+    found = set()
+    for line in output.splitlines():
+        match = LETTERS.match(line)
+        if match:
+            letters = match.group(1).replace(b"<", b">")
+            name = re.sub(rb" [-=]> .*", b"", match.group(2))
+            if not (letters.startswith(b"*") and makes_way(name, top)) and not linked(name, top):
+                found.add((letters, name))
+    return found
+
+
+def run(command, where):
+    done = subprocess.run(command, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+def prepare(work, seed, root):
+    """tree, and the target in three copies."""
+    PlainMaker(os.path.join(work, b"tree"), seed, root)
+    subprocess.run(["cp", "-a", "tree", "target"], cwd=work, check=True)
+    Changer(os.path.join(work, b"target"), seed * 2 + 1)
+    Changer(os.path.join(work, b"tree"), seed * 2)
+    for copy in ["rsync", "push", "pull"]:
+        subprocess.run(["cp", "-a", "target", copy], cwd=work, check=True)
+
+
+def seconds_differ(one, other):
+    return one["mtime"] // 10**9 != other["mtime"] // 10**9
+
+
+def check_case(work, weir, server, seed, root):
+    rng = random.Random(seed)
+    options = choose_options(rng)
+    # -1, which is what weir does unless told otherwise, makes rsync's -u a second wrong
+    window = [] if rng.random() < 0.6 and "-u" not in options else ["--modify-window=0"]
+    into = rng.random() < 0.7  # the contents of the tree; else the tree itself
+    source, sub = ("tree/", "") if into else ("tree", "/tree")
+    prepare(work, seed, root)
+    if not into:
+        for copy in ["rsync", "push", "pull"]:
+            os.rename(os.path.join(work, os.fsencode(copy)), os.path.join(work, b"moved"))
+            os.mkdir(os.path.join(work, os.fsencode(copy)))
+            os.rename(os.path.join(work, b"moved"), os.path.join(work, os.fsencode(copy), b"tree"))
+    commands = {"rsync": ["rsync", "-i"] + (window or ["--modify-window=-1"]) + options + [source, "rsync/"],
+                "push": [weir, "cp", "-i"] + window + options + [source, server.url + "/push/"],
+                "pull": [weir, "cp", "-i"] + window + options + [server.url + "/" + source, "pull/"]}
+    wrong, trees, words, codes, complaints = [], {}, {}, {}, {}
+    for name, command in commands.items():
+        codes[name], output, errors = run(command, work)
+        complaints[name] = errors
+        words[name] = said(output, os.path.join(work, source.encode() if into else b""))
+        trees[name] = survey(os.path.join(work, os.fsencode(name)))
+        if name != "rsync" and (codes[name] == 0) != (codes["rsync"] == 0):
+            wrong.append(f"{name}: status {codes[name]} and {codes['rsync']}: {complaints['rsync'][-300:]!r} {errors[-300:]!r}")
+    # -H: which of the names of one file is copied decides what another of them keeps of its own
+    without = ("extents",) if "-X" in options else ("extents", "xattrs")
+    for name in ["push", "pull"]:
+        wrong += [f"rsync and {name}: {text}" for path, key, text in compare(trees["rsync"], trees[name], without)
+                  if key != "mtime" or (path or into) and
+                  (not window or seconds_differ(trees["rsync"][path], trees[name][path]))]
+        both = words["rsync"] ^ words[name]
+        wrong += [f"rsync and {name} say: {line!r}" for line in sorted(both)][:8]
+    lost = codes["rsync"] != 0 and codes["push"] == codes["pull"] == 0
+    return [] if lost else wrong, len(trees["rsync"]), window + options + [source], lost
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("--trees", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--user", action="store_true")
+    parser.add_argument("--keep", action="store_true", help="the first case that fails is left where it is")
+    options = parser.parse_args()
+    if not shutil.which("rsync"):
+        sys.exit("there is no rsync (./dev names the package)")
+    build = os.path.realpath(options.build)
+    os.environ["WEIR_LIBRARY_DIR"] = os.path.join(build, "dropin")
+    root = os.getuid() == 0 and not options.user
+    work = os.fsencode(tempfile.mkdtemp(prefix="weir-like-rsync-", dir=os.environ.get("TMPDIR", "/var/tmp")))
+    if os.getuid() == 0 and options.user:
+        os.chown(work, 65534, 65534)
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+    weir = os.path.join(build, "weir")
+    server = Server(weir, os.fsdecode(work))
+    failed = files = lost = 0
+    try:
+        for seed in range(options.seed, options.seed + options.trees):
+            wrong, count, used, gave_up = check_case(work, weir, server, seed, root)
+            files += count
+            lost += gave_up
+            if wrong:
+                failed += 1
+                print(f"seed {seed}: {' '.join(used)}: {len(wrong)} differences")
+                print("".join(f"  {text}\n" for text in wrong[:12]), flush=True)
+                if options.keep:
+                    print(os.fsdecode(work))
+                    break
+            for name in os.listdir(work):
+                remove(os.path.join(work, name))
+    finally:
+        status = server.stop()
+        if not (options.keep and failed):
+            remove(work)
+    print(f"like_rsync: {options.trees} trees, {files} files as {'root' if root else 'a user'}, {failed} differ; "
+          f"rsync gave up on {lost}")
+    sys.exit(1 if failed or status != 0 else 0)
+
+
+if __name__ == "__main__":
+    main()

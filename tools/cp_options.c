@@ -1,0 +1,325 @@
+#include "tools/cp_options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char cp_usage[] =
+    "usage: weir cp [OPTION...] SOURCE... TARGET\n"
+    "\n"
+    "Copies files over RDMA. One side is local, the other is weir://HOST[:PORT]/PATH at a machine\n"
+    "where 'weir serve' runs; the port is 7471 unless given. PATH is relative to the served "
+    "folder\n"
+    "and taken as it stands, without percent-encoding.\n"
+    "\n"
+    "What is copied:\n"
+    "  -r, --recursive    copy directories and what is below them\n"
+    "  -a, --archive      -rlptgoD: everything but -H, -A, -X\n"
+    "  -p, --perms        the whole mode, set-user-ID and set-group-ID bits too\n"
+    "  -g, --group        groups; as rsync, without root those one belongs to\n"
+    "  -o, --owner        owners (root only)\n"
+    "  -D                 devices (root only), FIFOs and sockets: --devices --specials\n"
+    "  -H, --hard-links   names of one file stay names of one file\n"
+    "  -A, --acls         ACLs\n"
+    "  -X, --xattrs       extended attributes; without root those of the user's\n"
+    "  -S, --sparse       blocks of zeros become holes, too\n"
+    "      --numeric-ids  owners and groups by number, not by name\n"
+    "      --chown USER:GROUP  whose the copies are, by names of the receiving side or numbers\n"
+    "  -l, -t             links and times: kept in any case\n"
+    "      --exclude PATTERN, --include PATTERN, --exclude-from FILE, --include-from FILE\n"
+    "                     leave out what matches, or do not; the first rule that matches decides\n"
+    "\n"
+    "What is replaced, where the target has the file already (see the manual page):\n"
+    "  (none of these)    what differs in size or time\n"
+    "  -c, --checksum     what differs in contents, by digest\n"
+    "  -u, --update       nothing that is newer there\n"
+    "  -I, --ignore-times everything\n"
+    "      --size-only    what differs in size\n"
+    "      --modify-window SECONDS  times so far apart are the same\n"
+    "      --existing     make no new files; --ignore-existing: replace none\n"
+    "      --force        a directory in the way of a file goes with all that is in it\n"
+    "\n"
+    "How:\n"
+    "  -n, --dry-run      only say what would be done (with -v or -i: of each file)\n"
+    "      --fsync        have each file on stable storage before it gets its name\n"
+    "  -q, --quiet        print errors only\n"
+    "  -v, --verbose      print each name that is copied; twice: those left as they are, too\n"
+    "  -i, --itemize-changes  print what changes of each, in rsync's letters\n"
+    "      --json         print events to standard output, one JSON object a line\n"
+    "      --fabric KIND  auto: the machine's RDMA device, else the software RNIC (default);\n"
+    "                     rdma: a device or nothing; soft: the software RNIC\n"
+    "  -h, --help         print this text\n"
+    "\n"
+    "If TARGET is a directory, sources go into it under their own names, and of a source that "
+    "ends\n"
+    "with a slash what is in it; else a single source gets TARGET's name. Permissions and\n"
+    "modification times are kept, symbolic links are copied as links, holes as holes. A file\n"
+    "appears under its name only when it is whole and its digest is proven at the receiving side.\n"
+    "\n"
+    "  weir cp -r results weir://server/            the tree 'results' into the served folder\n"
+    "  weir cp -a results/ weir://server/results    the same; what has not changed is not sent\n"
+    "  weir cp weir://server/results/run7.h5 .      one file back\n"
+    "\n"
+    "Exit status: 0 all copied, 1 some files were not, 2 usage, 3 no connection, 4 connection "
+    "lost,\n"
+    "5 refused by the other side, 6 cannot begin here, 130 interrupted.\n";
+
+enum {
+    OPTION_FSYNC = 256,
+    OPTION_JSON,
+    OPTION_FABRIC,
+    OPTION_DEVICES,
+    OPTION_SPECIALS,
+    OPTION_NUMERIC_IDS,
+    OPTION_CHOWN,
+    OPTION_SIZE_ONLY,
+    OPTION_EXISTING,
+    OPTION_IGNORE_EXISTING,
+    OPTION_FORCE,
+    OPTION_EXCLUDE,
+    OPTION_INCLUDE,
+    OPTION_EXCLUDE_FROM,
+    OPTION_INCLUDE_FROM,
+};
+
+static const struct option long_options[] = {
+    {"archive", no_argument, NULL, 'a'},
+    {"links", no_argument, NULL, 'l'},
+    {"perms", no_argument, NULL, 'p'},
+    {"times", no_argument, NULL, 't'},
+    {"group", no_argument, NULL, 'g'},
+    {"owner", no_argument, NULL, 'o'},
+    {"devices", no_argument, NULL, OPTION_DEVICES},
+    {"specials", no_argument, NULL, OPTION_SPECIALS},
+    {"hard-links", no_argument, NULL, 'H'},
+    {"acls", no_argument, NULL, 'A'},
+    {"xattrs", no_argument, NULL, 'X'},
+    {"sparse", no_argument, NULL, 'S'},
+    {"chown", required_argument, NULL, OPTION_CHOWN},
+    {"numeric-ids", no_argument, NULL, OPTION_NUMERIC_IDS},
+    {"recursive", no_argument, NULL, 'r'},
+    {"checksum", no_argument, NULL, 'c'},
+    {"update", no_argument, NULL, 'u'},
+    {"ignore-times", no_argument, NULL, 'I'},
+    {"size-only", no_argument, NULL, OPTION_SIZE_ONLY},
+    {"modify-window", required_argument, NULL, '@'},
+    {"existing", no_argument, NULL, OPTION_EXISTING},
+    {"ignore-non-existing", no_argument, NULL, OPTION_EXISTING},
+    {"ignore-existing", no_argument, NULL, OPTION_IGNORE_EXISTING},
+    {"force", no_argument, NULL, OPTION_FORCE},
+    {"dry-run", no_argument, NULL, 'n'},
+    {"itemize-changes", no_argument, NULL, 'i'},
+    {"exclude", required_argument, NULL, OPTION_EXCLUDE},
+    {"include", required_argument, NULL, OPTION_INCLUDE},
+    {"exclude-from", required_argument, NULL, OPTION_EXCLUDE_FROM},
+    {"include-from", required_argument, NULL, OPTION_INCLUDE_FROM},
+    {"fsync", no_argument, NULL, OPTION_FSYNC},
+    {"quiet", no_argument, NULL, 'q'},
+    {"verbose", no_argument, NULL, 'v'},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"fabric", required_argument, NULL, OPTION_FABRIC},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+#define PRESERVE_D (PRESERVE_DEVICES | PRESERVE_SPECIALS)
+
+/* What an option says is to be kept; as in rsync, -A takes the whole mode with it. */
+static const struct {
+    int option;
+    unsigned preserve;
+} preserve_of[] = {
+    {'a', PRESERVE_SET_IDS | PRESERVE_GROUP | PRESERVE_OWNER | PRESERVE_D},
+    {'l', 0},
+    {'p', PRESERVE_SET_IDS},
+    {'t', 0},
+    {'g', PRESERVE_GROUP},
+    {'o', PRESERVE_OWNER},
+    {'D', PRESERVE_D},
+    {OPTION_DEVICES, PRESERVE_DEVICES},
+    {OPTION_SPECIALS, PRESERVE_SPECIALS},
+    {'H', PRESERVE_HARD_LINKS},
+    {'A', PRESERVE_ACLS | PRESERVE_SET_IDS},
+    {'X', PRESERVE_XATTRS},
+    {'S', PRESERVE_SPARSE},
+    {OPTION_NUMERIC_IDS, PRESERVE_NUMBERS},
+};
+
+/* What an option says is wished. */
+static const struct {
+    int option;
+    uint32_t wishes;
+} wishes_of[] = {
+    {'a', WISH_RECURSIVE | WISH_PERMS},
+    {'p', WISH_PERMS},
+    {'t', WISH_PERMS},
+    {'A', WISH_PERMS},
+    {'r', WISH_RECURSIVE},
+    {'c', WISH_CHECKSUM},
+    {'u', WISH_UPDATE},
+    {'I', WISH_IGNORE_TIMES},
+    {'n', WISH_DRY_RUN},
+    {OPTION_SIZE_ONLY, WISH_SIZE_ONLY},
+    {OPTION_EXISTING, WISH_EXISTING},
+    {OPTION_IGNORE_EXISTING, WISH_IGNORE_EXISTING},
+    {OPTION_FORCE, WISH_FORCE},
+    {OPTION_FSYNC, WISH_FSYNC},
+};
+
+/* True: there is nothing more to the option than that. */
+static bool take_bits(struct cp_options *options, int option)
+{
+    bool taken = false;
+    for (size_t i = 0; i < sizeof(preserve_of) / sizeof(preserve_of[0]); i++) {
+        if (preserve_of[i].option == option) {
+            options->wishes.preserve |= (uint16_t)preserve_of[i].preserve;
+            taken = true;
+        }
+    }
+    for (size_t i = 0; i < sizeof(wishes_of) / sizeof(wishes_of[0]); i++) {
+        if (wishes_of[i].option == option) {
+            options->wishes.bits |= wishes_of[i].wishes;
+            taken = true;
+        }
+    }
+    return taken;
+}
+
+/* Implies -o and -g, each where it is given. */
+static int take_chown(const struct command *command, struct cp_options *options)
+{
+    if (!owners_parse(optarg, options->owners)) {
+        return command_usage_error(command, "--chown takes USER, USER:GROUP or :GROUP, not '%s'",
+                                   optarg);
+    }
+    options->wishes.preserve |= options->owners[OWNER_USER].set ? PRESERVE_OWNER : 0;
+    options->wishes.preserve |= options->owners[OWNER_GROUP].set ? PRESERVE_GROUP : 0;
+    return -1;
+}
+
+static int take_window(const struct command *command, struct cp_options *options)
+{
+    size_t digits = strspn(optarg, "0123456789");
+    if (digits == 0 || digits > 9 || optarg[digits] != 0) {
+        return command_usage_error(
+            command, "--modify-window takes whole seconds from 0 on, not '%s'", optarg);
+    }
+    options->wishes.bits |= WISH_WINDOW;
+    options->wishes.window_s = (uint32_t)strtoul(optarg, NULL, 10);
+    return -1;
+}
+
+/* As in rsync, "+ " or "- " before the pattern says which kind it is after all, and "!" forgets
+ * all rules before it. */
+static int take_rule(const struct command *command, struct cp_options *options, bool include,
+                     const char *text)
+{
+    if (options->filter == NULL && (options->filter = filter_create()) == NULL) {
+        command_error(command, "not enough memory");
+        return EXIT_SETUP;
+    }
+    if (strcmp(text, "!") == 0) {
+        filter_clear(options->filter);
+        return -1;
+    }
+    if (strncmp(text, "+ ", 2) == 0 || strncmp(text, "- ", 2) == 0) {
+        include = text[0] == '+';
+        text += 2;
+    }
+    if (!filter_add(options->filter, include, (struct span){text, strlen(text)})) {
+        return command_usage_error(command,
+                                   "the pattern '%.80s' is empty or too long, or there are too "
+                                   "many (%d, 64 KiB together)",
+                                   text, FILTER_RULES_MAX);
+    }
+    return -1;
+}
+
+/* A rule a line; empty lines and those that begin with "#" or ";" are none. */
+static int take_rules(const struct command *command, struct cp_options *options, bool include)
+{
+    FILE *file = strcmp(optarg, "-") == 0 ? stdin : fopen(optarg, "re");
+    char *line = NULL;
+    size_t capacity = 0;
+    int code = -1;
+    if (file == NULL) {
+        command_error(command, "%s: %s", optarg, strerror(errno));
+        return EXIT_SETUP;
+    }
+    for (ssize_t length; code < 0 && (length = getline(&line, &capacity, file)) >= 0;) {
+        while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) {
+            line[--length] = 0;
+        }
+        if (length > 0 && line[0] != '#' && line[0] != ';') {
+            code = take_rule(command, options, include, line);
+        }
+    }
+    if (code < 0 && ferror(file)) {
+        command_error(command, "%s: %s", optarg, strerror(errno));
+        code = EXIT_SETUP;
+    }
+    free(line);
+    if (file != stdin) {
+        fclose(file);
+    }
+    return code;
+}
+
+/* -1: go on. */
+static int take_option(const struct command *command, struct cp_options *options, int option)
+{
+    if (take_bits(options, option)) {
+        return -1;
+    }
+    switch (option) {
+    case 'q':
+        options->quiet = true;
+        return -1;
+    case 'v':
+        options->verbose++;
+        return -1;
+    case 'i':
+        options->itemize = true;
+        return -1;
+    case '@':
+        return take_window(command, options);
+    case OPTION_CHOWN:
+        return take_chown(command, options);
+    case OPTION_EXCLUDE:
+    case OPTION_INCLUDE:
+        return take_rule(command, options, option == OPTION_INCLUDE, optarg);
+    case OPTION_EXCLUDE_FROM:
+    case OPTION_INCLUDE_FROM:
+        return take_rules(command, options, option == OPTION_INCLUDE_FROM);
+    case OPTION_JSON:
+        options->json = true;
+        return -1;
+    case OPTION_FABRIC:
+        if (!fabric_kind_parse(optarg, &options->fabric.kind)) {
+            return command_usage_error(command, "--fabric takes auto, rdma or soft, not '%s'",
+                                       optarg);
+        }
+        return -1;
+    case 'h':
+        fputs(cp_usage, stdout);
+        return EXIT_DONE;
+    default:
+        return command_usage_hint(command);
+    }
+}
+
+int cp_take_options(const struct command *command, int argc, char **argv,
+                    struct cp_options *ret_options)
+{
+    *ret_options = (struct cp_options){0};
+    for (int option;
+         (option = getopt_long(argc, argv, "arlptgoDHAXScuIn@:iqvh", long_options, NULL)) != -1;) {
+        int code = take_option(command, ret_options, option);
+        if (code >= 0) {
+            return code;
+        }
+    }
+    return -1;
+}

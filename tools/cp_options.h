@@ -1,0 +1,24 @@
+/* The options of weir cp. */
+#ifndef TOOLS_CP_OPTIONS_H
+#define TOOLS_CP_OPTIONS_H
+
+#include <stdbool.h>
+
+#include "tools/command.h"
+#include "tools/transfer/filter.h"
+#include "tools/transfer/owners.h"
+
+struct cp_options {
+    bool quiet, json, itemize;
+    unsigned verbose; /* how often */
+    struct wishes wishes;
+    struct owner_choice owners[2];
+    struct filter *filter; /* NULL: no rule was given */
+    struct weir_fabric_options fabric;
+};
+
+/* Takes them off the command line; optind is then where the names begin. -1, or the exit status. */
+int cp_take_options(const struct command *command, int argc, char **argv,
+                    struct cp_options *ret_options);
+
+#endif

@@ -1,0 +1,154 @@
+/* Patterns, with what rsync says of each; test/fidelity.py asks rsync itself about random ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/transfer/filter.h"
+
+static bool add(struct filter *filter, bool include, const char *pattern)
+{
+    return filter_add(filter, include, (struct span){pattern, strlen(pattern)});
+}
+
+static bool excludes(const char *pattern, const char *path, bool is_directory)
+{
+    struct filter *filter = filter_create();
+    assert_true(add(filter, false, pattern));
+    bool result = filter_excludes(filter, path, is_directory);
+    filter_destroy(filter);
+    return result;
+}
+
+static const struct {
+    const char *pattern, *path;
+    bool is_directory, matches;
+} cases[] = {
+    {"f", "f", false, true},
+    {"f", "a/b/f", false, true},
+    {"f", "a/f/b", false, false}, /* "a/f" is, and so nobody asks */
+    {"f", "ff", false, false},
+    {"/f", "f", false, true},
+    {"/f", "a/f", false, false},
+    {"d/", "d", true, true},
+    {"d/", "d", false, false},
+    {"a/f", "a/f", false, true},
+    {"a/f", "x/a/f", false, true},
+    {"a/f", "xa/f", false, false},
+    {"/a/f", "x/a/f", false, false},
+    {"*.o", "a/b.o", false, true},
+    {"*.o", "a/.o", false, true},
+    {"*", "a/b", false, true},
+    {"a*", "ab/c", false, false},
+    {"/a*", "ab/c", false, false},
+    {"a/*", "a/b", false, true},
+    {"a/*", "a/b/c", false, false},
+    {"a/*/c", "x/a/b/c", false, true},
+    {"?", "a/bb", false, false},
+    {"a?b", "a/b", false, false},
+    {"**", "a/b", false, true},
+    {"a**b", "a/x/b", false, true},
+    {"a**b", "x/a/x/b", false, true},
+    {"/a**b", "x/a/x/b", false, false},
+    {"**/b", "b", false, true},
+    {"**/b", "a/b", false, true},
+    {"**b", "a/xb", false, true},
+    {"a/**", "a", true, false},
+    {"a/**", "a/b/c", false, true},
+    {"a/***", "a", true, true},
+    {"a/***", "a", false, false},
+    {"a/***", "a/b/c", false, true},
+    {"/a/***", "x/a", true, false},
+    {"[a-c]", "b", false, true},
+    {"[a-c]", "d", false, false},
+    {"[!a-c]", "d", false, true},
+    {"[^a-c]", "d", false, true},
+    {"[]x]", "]", false, true},
+    {"[a\\]]", "]", false, true},
+    {"[[:digit:]_]*", "7up", false, true},
+    {"[[:digit:]_]*", "up", false, false},
+    {"a[/]b", "a/b", false, false},
+    {"[a", "[a", false, false}, /* no end, no match */
+    {"\\*", "\\*", false, false},
+    {"\\*", "*", false, true},
+    {"a\\b", "a\\b", false, true}, /* no wildcard, so no quoting either */
+    {"a\\b*", "ab", false, true},
+    {"\xff\n*", "\xff\n", false, true},
+};
+
+static void patterns_match_as_in_rsync(void **state)
+{
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (excludes(cases[i].pattern, cases[i].path, cases[i].is_directory) != cases[i].matches) {
+            fail_msg("%s and %s", cases[i].pattern, cases[i].path);
+        }
+    }
+}
+
+static void the_first_rule_that_matches_decides(void **state)
+{
+    struct filter *filter = filter_create();
+    assert_false(filter_excludes(filter, "a", false));
+    assert_true(add(filter, true, "*/"));
+    assert_true(add(filter, true, "*.c"));
+    assert_true(add(filter, false, "*"));
+    assert_false(filter_excludes(filter, "d/e", true));
+    assert_false(filter_excludes(filter, "d/a.c", false));
+    assert_true(filter_excludes(filter, "d/a.o", false));
+    filter_clear(filter);
+    assert_false(filter_excludes(filter, "d/a.o", false));
+    assert_true(add(filter, false, "d"));
+    assert_true(filter_cuts_off(filter, "a/d/b/c", false));
+    assert_false(filter_cuts_off(filter, "a/b/c", false));
+    assert_false(filter_excludes(filter, "a/d/b/c", false));
+    filter_destroy(filter);
+}
+
+static void rules_are_bounded(void **state)
+{
+    char longest[PATH_LENGTH_MAX + 2];
+    struct filter *filter = filter_create();
+    memset(longest, 'x', sizeof(longest));
+    assert_false(filter_add(filter, false, (struct span){"", 0}));
+    assert_false(filter_add(filter, false, (struct span){"a\0b", 3}));
+    assert_false(filter_add(filter, false, (struct span){longest, PATH_LENGTH_MAX + 1}));
+    unsigned count = 0;
+    while (filter_add(filter, false, (struct span){longest, PATH_LENGTH_MAX})) {
+        count++;
+    }
+    assert_int_equal(count, FILTER_LENGTH_MAX / PATH_LENGTH_MAX);
+    filter_destroy(filter);
+}
+
+/* The kind of pattern that takes others until the end of the world. */
+static void no_pattern_takes_long(void **state)
+{
+    char pattern[PATH_LENGTH_MAX + 1], path[PATH_LENGTH_MAX + 1];
+    for (size_t i = 0; i + 4 < sizeof(pattern); i += 4) {
+        memcpy(pattern + i, i % 8 == 0 ? "**a*" : "[a]*", 4);
+    }
+    pattern[sizeof(pattern) - 4] = 0;
+    memset(path, 'a', sizeof(path));
+    path[200] = '/';
+    path[sizeof(path) - 1] = 0;
+    path[sizeof(path) - 2] = 'b';
+    clock_t began = clock();
+    excludes(pattern, path, false);
+    assert_true(clock() - began < 5 * CLOCKS_PER_SEC);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns_match_as_in_rsync),
+        cmocka_unit_test(the_first_rule_that_matches_decides),
+        cmocka_unit_test(rules_are_bounded),
+        cmocka_unit_test(no_pattern_takes_long),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
