@@ -19,8 +19,11 @@ struct lane {
     struct ring_consumer ring;
     struct inbox_route routes[INBOX_ROUTES]; /* copies, for the sender can write to its own */
     uint32_t route_count;
-    uint32_t idle; /* rounds without a packet */
-    bool closed;   /* it held what none of ours writes */
+    struct pull_identity sender; /* a copy, too */
+    uint32_t idle;               /* rounds without a packet */
+    bool closed;                 /* it held what none of ours writes */
+    bool met;                    /* a packet has come */
+    bool pulls;                  /* what lies in the sender's memory */
 };
 
 struct inbox {
@@ -29,6 +32,7 @@ struct inbox {
     struct lane *lanes[INBOX_LANES]; /* NULL: never rung */
     uint32_t watched[INBOX_WATCHED];
     uint32_t watched_count;
+    bool may_refer;
     struct inbox_counters counters;
 };
 
@@ -101,6 +105,11 @@ void inbox_destroy(struct inbox *inbox)
     free(inbox);
 }
 
+void inbox_let_refer(struct inbox *inbox)
+{
+    inbox->may_refer = true;
+}
+
 int inbox_descriptor(const struct inbox *inbox)
 {
     return inbox->descriptor;
@@ -145,8 +154,91 @@ static const struct inbox_route *find_route(struct lane *lane, uint32_t index)
     return index < lane->route_count ? &lane->routes[index] : NULL;
 }
 
+/* The first packet of a lane has come: what its sender says of itself stands. */
+static void meet(struct inbox *inbox, struct lane *lane)
+{
+    lane->met = true;
+    lane->sender = lane->memory->sender;
+    if (inbox->may_refer && lane->sender.address != 0) {
+        lane->pulls = pull(&lane->sender, NULL, 0, 0, NULL, 0);
+        inbox->counters.readable += lane->pulls;
+        inbox->counters.opaque += !lane->pulls;
+        atomic_store_explicit(&lane->memory->pulls, lane->pulls, memory_order_release);
+    }
+}
+
+/* A payload in the sender's memory. */
+struct lane_reader {
+    struct payload_reader reader; /* first */
+    const struct lane *lane;
+    struct inbox_reference reference;
+    struct pull_piece pieces[PULL_PIECES_MAX];
+};
+
+static bool is_withdrawn(const struct lane_reader *reader)
+{
+    const struct inbox_reference *reference = &reader->reference;
+    return atomic_load(&reader->lane->memory->withdrawals[reference->place]) !=
+           reference->withdrawal;
+}
+
+static bool read_payload(struct payload_reader *payload_reader, uint32_t offset,
+                         const struct payload_place *places, uint32_t count)
+{
+    const struct lane_reader *reader = (const struct lane_reader *)payload_reader;
+    return !is_withdrawn(reader) &&
+           pull(&reader->lane->sender, reader->pieces, reader->reference.piece_count, offset,
+                places, count) &&
+           !is_withdrawn(reader);
+}
+
+/* What stands behind the record's first bytes, copied once. False: none of ours writes that. */
+static bool find_reference(const struct lane *lane, const uint8_t *bytes, uint32_t length,
+                           struct lane_reader *ret_reader, uint32_t *ret_taken)
+{
+    struct inbox_reference *reference = &ret_reader->reference;
+    ret_reader->reader.read = read_payload;
+    ret_reader->lane = lane;
+    if (!lane->pulls || length < sizeof *reference) {
+        return false;
+    }
+    memcpy(reference, bytes, sizeof *reference);
+    uint32_t taken =
+        (uint32_t)(sizeof *reference + reference->piece_count * sizeof ret_reader->pieces[0]);
+    if (reference->piece_count > PULL_PIECES_MAX || taken > length) {
+        return false;
+    }
+    memcpy(ret_reader->pieces, bytes + sizeof *reference, taken - sizeof *reference);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < reference->piece_count; i++) {
+        sum += ret_reader->pieces[i].length;
+    }
+    *ret_taken = taken;
+    return sum == reference->length && sum > 0 && sum <= REFERENCE_MAX;
+}
+
+static bool pass_reference(const struct lane *lane, struct inbox_receiver *receiver,
+                           const struct arrival *arrival, const uint8_t *bytes, uint32_t length,
+                           uint32_t *ret_packets)
+{
+    struct lane_reader reader;
+    uint32_t taken;
+    if (!find_reference(lane, bytes, length, &reader, &taken)) {
+        return false;
+    }
+    struct payload_reference reference = {
+        .reader = &reader.reader,
+        .length = reader.reference.length,
+        .segment_shift = reader.reference.segment_shift,
+    };
+    receiver->receive(receiver, arrival, bytes + taken, length - taken, &reference);
+    *ret_packets = 1 + reference.length / PACKET_PAYLOAD_MAX;
+    return true;
+}
+
+/* False: it is what none of ours writes. */
 static bool pass_on(struct lane *lane, struct inbox_receiver *receiver, const uint8_t *bytes,
-                    uint32_t length)
+                    uint32_t length, uint32_t *ret_packets)
 {
     struct inbox_record record;
     if (length < sizeof record || length > INBOX_RECORD_MAX) {
@@ -163,16 +255,22 @@ static bool pass_on(struct lane *lane, struct inbox_receiver *receiver, const ui
                  .source_port = record.source_port,
                  .traffic_class = record.traffic_class,
                  .hop_limit = record.hop_limit,
-                 .flow_label = (uint32_t)record.flow_label_high << 16 | record.flow_label_low},
+                 .flow_label = (record.flow_label_high & 0xfu) << 16 | record.flow_label_low},
     };
-    receiver->receive(receiver, &arrival, bytes + sizeof record, length - (uint32_t)sizeof record);
+    bytes += sizeof record;
+    length -= (uint32_t)sizeof record;
+    if ((record.flow_label_high & INBOX_REFERS) != 0) {
+        return pass_reference(lane, receiver, &arrival, bytes, length, ret_packets);
+    }
+    *ret_packets = 1;
+    receiver->receive(receiver, &arrival, bytes, length, NULL);
     return true;
 }
 
 static uint32_t drain(struct inbox *inbox, struct lane *lane, struct inbox_receiver *receiver,
                       uint32_t budget)
 {
-    uint32_t count = 0;
+    uint32_t count = 0, records = 0, packets;
     const uint8_t *bytes;
     uint32_t length;
     while (count < budget && !lane->closed) {
@@ -181,16 +279,20 @@ static uint32_t drain(struct inbox *inbox, struct lane *lane, struct inbox_recei
             ring_settle(&lane->ring);
             break;
         }
-        if (status != STATUS_OK || !pass_on(lane, receiver, bytes, length)) {
+        if (!lane->met) {
+            meet(inbox, lane);
+        }
+        if (status != STATUS_OK || !pass_on(lane, receiver, bytes, length, &packets)) {
             lane->closed = true;
             inbox->counters.malformed++;
             break;
         }
         ring_release(&lane->ring);
-        count++;
+        count += packets;
+        records++;
     }
     lane->idle = count > 0 ? 0 : lane->idle + 1;
-    inbox->counters.packets_received += count;
+    inbox->counters.packets_received += records;
     return count;
 }
 

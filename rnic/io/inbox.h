@@ -5,6 +5,10 @@
  * packets there (outbox.h); nobody is asked. Packets of one lane stay in order and none is lost
  * while both live. There is no ICRC: nothing crosses a wire.
  *
+ * A long payload may stay where it is: the record says where, and the receiver reads it from the
+ * sender's memory (pull.h) while the packet is passed on, if it has not been withdrawn before or
+ * meanwhile.
+ *
  * Who looks where: up to INBOX_WATCHED lanes that were busy lately are looked at directly, for the
  * price of one cache line each; a sender to another lane sets a bit. A sender makes a system call
  * only if the owner has said that it sleeps. Not here: which process has which inbox (registry.h),
@@ -18,6 +22,7 @@
 #include <stdint.h>
 
 #include "rnic/base/status.h"
+#include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
 
 #define INBOX_WATCHED 16u
@@ -25,20 +30,27 @@
 struct inbox;
 
 struct inbox_receiver {
-    /* One packet, from the BTH to before the ICRC; borrowed for the call. */
+    /* One packet, from the BTH to before the ICRC; borrowed for the call. `reference` not NULL: its
+     * headers only, and where the payload is. */
     void (*receive)(struct inbox_receiver *receiver, const struct arrival *arrival,
-                    const uint8_t *bytes, uint32_t length);
+                    const uint8_t *bytes, uint32_t length,
+                    const struct payload_reference *reference);
 };
 
 struct inbox_counters {
     uint64_t packets_received;
     uint64_t lanes;     /* taken now, as far as known */
     uint64_t reclaimed; /* of senders that died */
+    uint64_t readable;  /* senders ever whose memory we may read, */
+    uint64_t opaque;    /* and those who would have it read, but the kernel refuses */
     uint64_t malformed; /* records that none of ours writes: their lane is closed */
 };
 
 /* `incarnation` is random and not 0. UNSUPPORTED: the kernel has no sealed files in memory. */
 enum status inbox_create(uint64_t incarnation, struct inbox **ret_inbox) MUST_USE;
+/* From now on payloads may stay in the memory of senders where that can be read: it is tried when
+ * the first packet of a lane is taken. */
+void inbox_let_refer(struct inbox *inbox);
 /* NULL is allowed. Senders find their packets lost. */
 void inbox_destroy(struct inbox *inbox);
 /* In a forked child: closes the child's copy. */
@@ -46,7 +58,8 @@ void inbox_abandon(struct inbox *inbox);
 /* The number under which senders open it. */
 int inbox_descriptor(const struct inbox *inbox);
 
-/* Passes on up to `budget` packets, fair between lanes; returns how many. */
+/* Passes on up to `budget` packets, fair between lanes; returns how many. One that refers to a
+ * payload counts as those that it stands for. */
 uint32_t inbox_receive(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget);
 /* Senders wake us from now on. False: there is something to receive, do not sleep. */
 bool inbox_fall_asleep(struct inbox *inbox);

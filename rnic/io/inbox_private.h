@@ -12,11 +12,13 @@
 #include <stdint.h>
 
 #include "rnic/base/check.h"
+#include "rnic/io/pull.h"
 #include "rnic/io/ring.h"
+#include "rnic/transport/port.h"
 #include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
 
-#define INBOX_MAGIC      UINT64_C(0x57656972496e4231) /* "WeirInB1" */
+#define INBOX_MAGIC      UINT64_C(0x57656972496e4232) /* "WeirInB2" */
 #define INBOX_LANES      1024u
 #define INBOX_RING_BYTES (256u * 1024)
 #define INBOX_ROUTES     64u /* of one lane */
@@ -27,6 +29,8 @@
 
 #define INBOX_WORDS (INBOX_LANES / 64u)
 
+#define INBOX_WITHDRAWALS 256u
+
 /* What is long and common to many packets of a lane; the rest of a path stands in each record. */
 struct inbox_route {
     struct gid local, remote; /* as the sender sees them */
@@ -36,7 +40,14 @@ struct inbox_route {
 struct inbox_lane {
     _Alignas(RING_LINE) _Atomic uint32_t route_count; /* of `routes`, written before it is raised */
     struct inbox_route routes[INBOX_ROUTES];
-    _Alignas(RING_LINE) _Atomic uint32_t watched; /* the owner looks here by itself */
+    struct pull_identity sender; /* written before the first record */
+    /* The owner's: it looks here by itself; it has read the sender's memory, so payloads may stay
+     * there. */
+    _Alignas(RING_LINE) _Atomic uint32_t watched;
+    _Atomic uint32_t pulls;
+    /* What refers to a payload says how high the count at its place was; if that has changed, the
+     * payload is not to be read any more. Some queue pairs share a place. */
+    _Alignas(RING_LINE) _Atomic uint32_t withdrawals[INBOX_WITHDRAWALS];
 };
 
 /* The first pages: what concerns all lanes. */
@@ -55,15 +66,31 @@ struct inbox_record {
     uint8_t route; /* index in the lane's */
     uint8_t traffic_class;
     uint8_t hop_limit;
-    uint8_t flow_label_high; /* bits 16 to 19 */
+    uint8_t flow_label_high; /* bits 16 to 19, and INBOX_REFERS */
     uint16_t flow_label_low;
     uint16_t source_port;
+};
+
+#define INBOX_REFERS 0x80u
+
+/* ... then, where the payload stays in the sender's memory: this, the pieces of it, and the
+ * packet's headers. */
+struct inbox_reference {
+    uint32_t length;     /* of the payload */
+    uint32_t withdrawal; /* the count, */
+    uint8_t place;       /* and its place */
+    uint8_t segment_shift;
+    uint8_t piece_count;
+    uint8_t reserved[5];
 };
 
 BUILD_CHECK(sizeof(struct inbox_head) <= INBOX_HEAD_BYTES);
 BUILD_CHECK(sizeof(struct inbox_lane) <= INBOX_PAGE);
 BUILD_CHECK(sizeof(struct inbox_record) == 8);
-BUILD_CHECK(INBOX_ROUTES <= 256);
+BUILD_CHECK(sizeof(struct inbox_reference) == 16);
+BUILD_CHECK(sizeof(struct pull_piece) == 16);
+BUILD_CHECK(INBOX_ROUTES <= 256 && INBOX_WITHDRAWALS <= 256);
+BUILD_CHECK(OUTGOING_FRAGMENT_MAX <= PULL_PIECES_MAX);
 
 /* A lane lies on pages of its own: its first page, then the ring. */
 #define INBOX_LANE_BYTES (2u * INBOX_PAGE + INBOX_RING_BYTES)

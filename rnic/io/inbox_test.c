@@ -35,7 +35,7 @@ struct catcher {
 };
 
 static void catch (struct inbox_receiver *receiver, const struct arrival *arrival,
-                   const uint8_t *bytes, uint32_t length)
+                   const uint8_t *bytes, uint32_t length, const struct payload_reference *reference)
 {
     struct catcher *catcher = CONTAINER_OF(receiver, struct catcher, receiver);
     uint32_t number;
@@ -61,8 +61,9 @@ static struct inbox *open_inbox(struct catcher *catcher)
 static struct outbox *open_outbox(const struct inbox *inbox, uint64_t incarnation)
 {
     struct outbox *outbox;
-    assert_int_equal(outbox_open(getpid(), inbox_descriptor(inbox), OWNER, incarnation, &outbox),
-                     STATUS_OK);
+    assert_int_equal(
+        outbox_open(getpid(), inbox_descriptor(inbox), OWNER, incarnation, NULL, &outbox),
+        STATUS_OK);
     return outbox;
 }
 
@@ -240,10 +241,12 @@ static void strangers_find_no_inbox(void **state)
     struct inbox *inbox = open_inbox(&catcher);
     struct outbox *outbox;
     int number = inbox_descriptor(inbox);
-    assert_int_equal(outbox_open(getpid(), number, OWNER + 1, SENDER, &outbox), STATUS_NOT_FOUND);
-    assert_int_equal(outbox_open(getpid(), 0, OWNER, SENDER, &outbox), STATUS_NOT_FOUND);
-    assert_int_equal(outbox_open(getpid(), 9999, OWNER, SENDER, &outbox), STATUS_NOT_FOUND);
-    assert_int_equal(outbox_open(0x7ffffff0, number, OWNER, SENDER, &outbox), STATUS_NOT_FOUND);
+    assert_int_equal(outbox_open(getpid(), number, OWNER + 1, SENDER, NULL, &outbox),
+                     STATUS_NOT_FOUND);
+    assert_int_equal(outbox_open(getpid(), 0, OWNER, SENDER, NULL, &outbox), STATUS_NOT_FOUND);
+    assert_int_equal(outbox_open(getpid(), 9999, OWNER, SENDER, NULL, &outbox), STATUS_NOT_FOUND);
+    assert_int_equal(outbox_open(0x7ffffff0, number, OWNER, SENDER, NULL, &outbox),
+                     STATUS_NOT_FOUND);
     inbox_destroy(inbox);
 }
 
@@ -256,7 +259,7 @@ static void what_is_no_inbox_is_not_even_opened(void **state)
     char event[4096];
     struct outbox *outbox;
     assert_true(file >= 0 && inotify_add_watch(watch, name, IN_OPEN) >= 0);
-    assert_int_equal(outbox_open(getpid(), file, OWNER, SENDER, &outbox), STATUS_NOT_FOUND);
+    assert_int_equal(outbox_open(getpid(), file, OWNER, SENDER, NULL, &outbox), STATUS_NOT_FOUND);
     assert_int_equal(read(watch, event, sizeof event), -1);
     close(watch);
     close(file);
@@ -278,7 +281,7 @@ static void bury_a_sender(uint32_t puts, bool rings)
     if (child == 0) {
         struct outbox *outbox;
         struct path path = path_of(0);
-        if (outbox_open(owner, number, OWNER, SENDER, &outbox) != STATUS_OK) {
+        if (outbox_open(owner, number, OWNER, SENDER, NULL, &outbox) != STATUS_OK) {
             _exit(1);
         }
         for (uint32_t i = 0; i < puts; i++) {

@@ -19,10 +19,16 @@
 #define BLOCKED_RETRY_NS  1000000u /* should no event tell that the kernel takes packets again */
 
 void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *arrival,
-                        const uint8_t *bytes, uint32_t length)
+                        const uint8_t *bytes, uint32_t length,
+                        const struct payload_reference *reference)
 {
     struct loop *loop = CONTAINER_OF(receiver, struct loop, local);
-    device_receive(loop->engine.device, loop->ingress.now, arrival, bytes, length);
+    struct device *device = loop->engine.device;
+    if (reference == NULL) {
+        device_receive(device, loop->ingress.now, arrival, bytes, length);
+    } else {
+        device_receive_reference(device, loop->ingress.now, arrival, bytes, length, reference);
+    }
 }
 
 /* From processes of this host. True: so lately that the sockets can wait. */

@@ -140,11 +140,22 @@ static enum status open_link(struct loop *loop)
     return status;
 }
 
+enum same_host_link {
+    LINK_UDP,
+    LINK_MEMORY,
+    LINK_COPY
+};
+
 /* Who wants packets damaged wants all of them to be where that is done. */
-static bool memory_link_is_wanted(void)
+static enum same_host_link choose_link(void)
 {
     const char *link = secure_getenv("WEIR_LINK"), *fault = secure_getenv("WEIR_FAULT");
-    return (fault == NULL || *fault == '\0') && link != NULL && strcmp(link, "memory") == 0;
+    if ((fault != NULL && *fault != '\0') || link == NULL) {
+        return LINK_UDP;
+    }
+    return strcmp(link, "memory") == 0 ? LINK_MEMORY
+           : strcmp(link, "copy") == 0 ? LINK_COPY
+                                       : LINK_UDP;
 }
 
 static enum status open_links(struct loop *loop)
@@ -171,7 +182,8 @@ static enum status open_links(struct loop *loop)
         .handoff = loop->handoff,
         .otherwise = udp_sink(loop->steering.udp),
         .seed = make_seed(),
-        .off = !memory_link_is_wanted(),
+        .off = choose_link() == LINK_UDP,
+        .copies = choose_link() == LINK_COPY,
     };
     status = same_host_create(&same_host, &loop->same_host);
     if (status != STATUS_OK) {

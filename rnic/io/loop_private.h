@@ -111,7 +111,8 @@ bool loop_try_lock(struct loop *loop);
 void loop_hear_complaints(struct loop *loop, struct instant now);
 /* The function of `local`. */
 void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *arrival,
-                        const uint8_t *bytes, uint32_t length);
+                        const uint8_t *bytes, uint32_t length,
+                        const struct payload_reference *reference);
 
 void loop_wake_thread(struct loop *loop);
 void *loop_thread_main(void *argument);

@@ -18,7 +18,8 @@ struct outbox {
     struct ring_producer ring;
     struct inbox_route routes[INBOX_ROUTES]; /* what the lane says, in memory of our own */
     uint32_t route_count;
-    uint32_t route; /* the one used last */
+    uint32_t route;                          /* the one used last */
+    uint32_t withdrawals[INBOX_WITHDRAWALS]; /* as the lane has them */
 };
 
 static bool is_inbox_by_name(const char *name)
@@ -85,7 +86,8 @@ static enum status take_lane(struct outbox *outbox, int file, uint64_t incarnati
 }
 
 enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
-                        uint64_t our_incarnation, struct outbox **ret_outbox)
+                        uint64_t our_incarnation, const struct pull_identity *identity,
+                        struct outbox **ret_outbox)
 {
     CHECK(our_incarnation != 0);
     enum status status = STATUS_OK;
@@ -108,6 +110,9 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
     if (status != STATUS_OK) {
         outbox_close(outbox);
         return status;
+    }
+    if (identity != NULL) {
+        outbox->lane->sender = *identity;
     }
     *ret_outbox = outbox;
     return STATUS_OK;
@@ -157,15 +162,78 @@ static bool find_route(struct outbox *outbox, const struct path *path)
     return true;
 }
 
+uint32_t outbox_reach(struct outbox *outbox, const struct path *path)
+{
+    bool pulls = atomic_load_explicit(&outbox->lane->pulls, memory_order_acquire) != 0;
+    return pulls && find_route(outbox, path) ? REFERENCE_MAX : 0;
+}
+
+static uint32_t withdrawal_place(struct qpn destination, bool responses)
+{
+    return (destination.value * 2 + responses) % INBOX_WITHDRAWALS;
+}
+
+/* Pairs with the reader's second look: what it has read until then was ours to show. */
+void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool responses)
+{
+    uint32_t place = withdrawal_place(destination, responses);
+    outbox->withdrawals[place]++;
+    atomic_store(&outbox->lane->withdrawals[place], outbox->withdrawals[place]);
+}
+
+static uint8_t *append(uint8_t *to, const void *bytes, uint32_t length)
+{
+    memcpy(to, bytes, length);
+    return to + length;
+}
+
+static uint32_t body_length(const struct outgoing *outgoing)
+{
+    return outgoing->reference_shift != 0
+               ? (uint32_t)(sizeof(struct inbox_reference) +
+                            outgoing->fragment_count * sizeof(struct pull_piece))
+               : outgoing->payload_length + packet_pad(outgoing->payload_length);
+}
+
+static void put_reference(const struct outbox *outbox, const struct outgoing *outgoing,
+                          uint8_t *bytes)
+{
+    uint32_t place = withdrawal_place(packet_destination(outgoing->header), outgoing->is_response);
+    struct inbox_reference reference = {
+        .length = outgoing->payload_length,
+        .withdrawal = outbox->withdrawals[place],
+        .place = (uint8_t)place,
+        .segment_shift = outgoing->reference_shift,
+        .piece_count = (uint8_t)outgoing->fragment_count,
+    };
+    bytes = append(bytes, &reference, sizeof reference);
+    for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
+        struct pull_piece piece = {(uintptr_t)outgoing->fragments[i].bytes,
+                                   outgoing->fragments[i].length, 0};
+        bytes = append(bytes, &piece, sizeof piece);
+    }
+    (void)append(bytes, outgoing->header, outgoing->header_length);
+}
+
+static void put_bytes(const struct outgoing *outgoing, uint8_t *bytes)
+{
+    bytes = append(bytes, outgoing->header, outgoing->header_length);
+    for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
+        const struct fragment *fragment = &outgoing->fragments[i];
+        bytes = append(bytes, fragment->bytes, fragment->length);
+    }
+    memset(bytes, 0, packet_pad(outgoing->payload_length));
+}
+
 enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
 {
     const struct path *path = outgoing->path;
     if (!find_route(outbox, path)) {
         return STATUS_OUT_OF_RANGE;
     }
-    uint32_t pad = -outgoing->payload_length & 3u;
-    uint32_t length = (uint32_t)sizeof(struct inbox_record) + outgoing->header_length +
-                      outgoing->payload_length + pad;
+    bool refers = outgoing->reference_shift != 0;
+    uint32_t length =
+        (uint32_t)sizeof(struct inbox_record) + outgoing->header_length + body_length(outgoing);
     CHECK(length <= INBOX_RECORD_MAX);
     uint8_t *bytes = ring_reserve(&outbox->ring, length);
     if (bytes == NULL) {
@@ -175,19 +243,16 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
         .route = (uint8_t)outbox->route,
         .traffic_class = path->traffic_class,
         .hop_limit = path->hop_limit,
-        .flow_label_high = (uint8_t)(path->flow_label >> 16 & 0xf),
+        .flow_label_high = (uint8_t)((path->flow_label >> 16 & 0xf) | (refers ? INBOX_REFERS : 0)),
         .flow_label_low = (uint16_t)path->flow_label,
         .source_port = path->source_port,
     };
-    memcpy(bytes, &record, sizeof record);
-    bytes += sizeof record;
-    memcpy(bytes, outgoing->header, outgoing->header_length);
-    bytes += outgoing->header_length;
-    for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
-        memcpy(bytes, outgoing->fragments[i].bytes, outgoing->fragments[i].length);
-        bytes += outgoing->fragments[i].length;
+    bytes = append(bytes, &record, sizeof record);
+    if (refers) {
+        put_reference(outbox, outgoing, bytes);
+    } else {
+        put_bytes(outgoing, bytes);
     }
-    memset(bytes, 0, pad);
     ring_publish(&outbox->ring, length);
     return STATUS_OK;
 }

@@ -12,6 +12,8 @@
 #include "rnic/io/outbox.h"
 #include "rnic/wire/packet.h"
 
+#define REFERENCE_LEAST 16384u /* below, two copies cost less than the system call */
+
 /* A process of the host, by its slot. */
 struct peer {
     uint64_t incarnation;
@@ -27,6 +29,7 @@ struct same_host {
     struct handoff *handoff;
     struct inbox *inbox; /* NULL: there is none, and nothing is sent to others */
     uint64_t incarnation;
+    struct pull_identity identity;
     struct peer *peers[REGISTRY_SLOTS];
     uint32_t unflushed[REGISTRY_SLOTS]; /* slots */
     uint32_t unflushed_count;
@@ -47,6 +50,9 @@ static uint64_t make_incarnation(uint64_t seed, uint32_t slot)
 }
 
 static bool emit(struct packet_sink *sink, const struct outgoing *outgoing);
+static uint32_t reach(struct packet_sink *sink, const struct path *path, struct qpn destination);
+static void withdraw(struct packet_sink *sink, const struct path *path, struct qpn destination,
+                     bool responses);
 
 enum status same_host_create(const struct same_host_config *config,
                              struct same_host **ret_same_host)
@@ -55,7 +61,8 @@ enum status same_host_create(const struct same_host_config *config,
     if (same_host == NULL) {
         return STATUS_NO_MEMORY;
     }
-    same_host->sink.emit = emit;
+    same_host->sink = (struct packet_sink){
+        .emit = emit, .reach = reach, .withdraw = withdraw, .reference_least = REFERENCE_LEAST};
     same_host->otherwise = config->otherwise;
     same_host->registry = config->registry;
     same_host->handoff = config->handoff;
@@ -69,6 +76,10 @@ enum status same_host_create(const struct same_host_config *config,
         struct registry_inbox ours = {same_host->incarnation, (uint32_t)getpid(),
                                       inbox_descriptor(same_host->inbox)};
         registry_publish_inbox(config->registry, &ours);
+    }
+    if (status == STATUS_OK && !config->copies &&
+        pull_identity_create(~config->seed, &same_host->identity) == STATUS_OK) {
+        inbox_let_refer(same_host->inbox);
     }
     *ret_same_host = same_host;
     return STATUS_OK;
@@ -95,6 +106,7 @@ void same_host_destroy(struct same_host *same_host)
         }
     }
     inbox_destroy(same_host->inbox);
+    pull_identity_destroy(&same_host->identity);
     free(same_host);
 }
 
@@ -162,7 +174,7 @@ static struct peer *find_peer(struct same_host *same_host, uint32_t slot)
     peer->incarnation = inbox.incarnation;
     peer->full_since = INSTANT_NEVER;
     if (outbox_open((pid_t)inbox.process, inbox.descriptor, inbox.incarnation,
-                    same_host->incarnation, &peer->outbox) == STATUS_OK) {
+                    same_host->incarnation, &same_host->identity, &peer->outbox) == STATUS_OK) {
         same_host->counters.peers++;
     } else {
         same_host->counters.unreachable++;
@@ -207,20 +219,51 @@ static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
     return true;
 }
 
+/* The process that the queue pair at the end of `path` is of, if it is reached through memory. */
+static struct peer *find_by_path(struct same_host *same_host, const struct path *path,
+                                 struct qpn destination)
+{
+    if (same_host->inbox == NULL || destination.value < REGISTRY_QPN_RESERVED ||
+        qpn_equal(destination, QPN_MULTICAST) || !is_ours(same_host, &path->remote)) {
+        return NULL;
+    }
+    struct peer *peer = find_peer(same_host, registry_slot_of_qpn(destination));
+    return peer != NULL && peer->outbox != NULL ? peer : NULL;
+}
+
 static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
 {
     struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
     struct qpn qpn = packet_destination(outgoing->header);
-    if (same_host->inbox != NULL && qpn.value >= REGISTRY_QPN_RESERVED &&
-        !qpn_equal(qpn, QPN_MULTICAST) && is_ours(same_host, &outgoing->path->remote)) {
-        uint32_t slot = registry_slot_of_qpn(qpn);
-        struct peer *peer = find_peer(same_host, slot);
-        if (peer != NULL && peer->outbox != NULL) {
-            return put(same_host, slot, peer, outgoing);
-        }
+    struct peer *peer = find_by_path(same_host, outgoing->path, qpn);
+    if (outgoing->reference_shift != 0 &&
+        (peer == NULL || outbox_reach(peer->outbox, outgoing->path) == 0)) {
+        same_host->counters.withdrawn++; /* it was somebody else's a moment ago */
+        return true;
+    }
+    if (peer != NULL) {
+        return put(same_host, registry_slot_of_qpn(qpn), peer, outgoing);
     }
     same_host->sink.others_may_go = false;
     return same_host->otherwise->emit(same_host->otherwise, outgoing);
+}
+
+static uint32_t reach(struct packet_sink *sink, const struct path *path, struct qpn destination)
+{
+    struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
+    struct peer *peer = find_by_path(same_host, path, destination);
+    return peer == NULL ? 0 : outbox_reach(peer->outbox, path);
+}
+
+static void withdraw(struct packet_sink *sink, const struct path *path, struct qpn destination,
+                     bool responses)
+{
+    struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
+    uint32_t slot = registry_slot_of_qpn(destination);
+    struct peer *peer = slot < REGISTRY_SLOTS ? same_host->peers[slot] : NULL;
+    if (peer != NULL && peer->outbox != NULL) {
+        outbox_withdraw(peer->outbox, destination, responses);
+    }
 }
 
 bool same_host_flush(struct same_host *same_host)
@@ -306,6 +349,8 @@ void same_host_count(const struct same_host *same_host, struct same_host_counter
         const struct inbox_counters *inbox = inbox_counters(same_host->inbox);
         ret_counters->packets_received = inbox->packets_received;
         ret_counters->refused = inbox->malformed;
+        ret_counters->readable = inbox->readable;
+        ret_counters->opaque = inbox->opaque;
         ret_counters->lanes = inbox->lanes;
         ret_counters->reclaimed = inbox->reclaimed;
     }

@@ -32,7 +32,8 @@ struct same_host_config {
     struct handoff *handoff;       /* carries wake-ups */
     struct packet_sink *otherwise; /* the UDP link */
     uint64_t seed;
-    bool off; /* no inbox: everything goes by UDP */
+    bool off;    /* no inbox: everything goes by UDP */
+    bool copies; /* no payload stays in its sender's memory */
 };
 
 struct same_host_counters {
@@ -45,6 +46,9 @@ struct same_host_counters {
     uint64_t full;          /* a lane had no room when it had had some */
     uint64_t dropped;       /* packets that waited too long for room */
     uint64_t refused;       /* lanes of ours that held what none of us writes */
+    uint64_t readable;      /* senders whose memory we may read, so far, */
+    uint64_t opaque;        /* ... which the kernel does not let us read: theirs is copied */
+    uint64_t withdrawn;     /* packets by reference whose peer died as they were sent */
     uint64_t lanes;         /* of ours, taken now */
     uint64_t reclaimed;     /* of ours, of senders that died */
     uint64_t address_reads; /* how often the kernel was asked for the host's addresses */

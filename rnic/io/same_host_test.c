@@ -43,7 +43,8 @@ static bool emit_otherwise(struct packet_sink *sink, const struct outgoing *outg
 }
 
 static void receive(struct inbox_receiver *receiver, const struct arrival *arrival,
-                    const uint8_t *bytes, uint32_t length)
+                    const uint8_t *bytes, uint32_t length,
+                    const struct payload_reference *reference)
 {
     struct end *end = CONTAINER_OF(receiver, struct end, receiver);
     end->by_memory++;

@@ -1,0 +1,248 @@
+/* Packets whose payload stays in the sender's memory: read once, or not at all. The ends stand in
+ * one process, which reads its own memory. */
+#include "rnic/io/outbox.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "rnic/base/container.h"
+#include "rnic/io/inbox.h"
+#include "rnic/wire/packet.h"
+
+#define OWNER  UINT64_C(0x1111)
+#define SENDER UINT64_C(0x2222)
+
+static struct path path_of(uint32_t sender)
+{
+    return (struct path){
+        .local = {{[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}},
+        .remote = {{[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 2}},
+        .source_port = (uint16_t)(50000 + sender),
+    };
+}
+
+/* An ordinary packet. */
+static void put(struct outbox *outbox, const struct path *path)
+{
+    uint8_t header[BTH_LENGTH] = {4}, payload[8] = {0};
+    struct fragment fragment = {payload, sizeof payload};
+    struct outgoing outgoing = {
+        .path = path,
+        .header = header,
+        .header_length = sizeof header,
+        .fragments = &fragment,
+        .fragment_count = 1,
+        .payload_length = sizeof payload,
+    };
+    assert_int_equal(outbox_put(outbox, &outgoing), STATUS_OK);
+}
+
+static void show(struct outbox *outbox)
+{
+    bool sleeps = outbox_flush(outbox);
+    (void)sleeps;
+}
+
+struct puller {
+    struct inbox_receiver receiver;
+    uint8_t bytes[100000];
+    uint32_t header_length, length;
+    bool read;
+    struct outbox *withdraw; /* after the headers have come, before the payload is read */
+};
+
+static void pull_in(struct inbox_receiver *receiver, const struct arrival *arrival,
+                    const uint8_t *bytes, uint32_t length,
+                    const struct payload_reference *reference)
+{
+    struct puller *puller = CONTAINER_OF(receiver, struct puller, receiver);
+    puller->header_length = length;
+    puller->length = 0;
+    if (reference == NULL) {
+        return;
+    }
+    assert_int_equal(bytes[0], 4);
+    assert_int_equal(reference->segment_shift, 10);
+    puller->length = reference->length;
+    if (puller->withdraw != NULL) {
+        outbox_withdraw(puller->withdraw, (struct qpn){77}, false);
+    }
+    struct payload_place place = {puller->bytes, reference->length};
+    puller->read = reference->reader->read(reference->reader, 0, &place, 1);
+}
+
+static enum status refer(struct outbox *outbox, const uint8_t *bytes, uint32_t length)
+{
+    struct path path = path_of(0);
+    uint8_t header[BTH_LENGTH] = {4, [7] = 77};
+    struct fragment fragments[] = {{bytes, 1000}, {bytes + 1000, length - 1000}};
+    struct outgoing outgoing = {
+        .path = &path,
+        .header = header,
+        .header_length = sizeof header,
+        .fragments = fragments,
+        .fragment_count = 2,
+        .payload_length = length,
+        .reference_shift = 10,
+    };
+    return outbox_put(outbox, &outgoing);
+}
+
+struct pulling {
+    struct pull_identity identity;
+    struct puller puller;
+    struct inbox *inbox;
+    struct outbox *outbox;
+    uint8_t bytes[100000];
+};
+
+static struct pulling *start_pulling(bool may_refer)
+{
+    struct pulling *pulling = calloc(1, sizeof *pulling);
+    struct path path = path_of(0);
+    for (uint32_t i = 0; i < sizeof pulling->bytes; i++) {
+        pulling->bytes[i] = (uint8_t)(i * 2654435761u >> 13);
+    }
+    pulling->puller.receiver.receive = pull_in;
+    assert_int_equal(pull_identity_create(3, &pulling->identity), STATUS_OK);
+    assert_int_equal(inbox_create(OWNER, &pulling->inbox), STATUS_OK);
+    if (may_refer) {
+        inbox_let_refer(pulling->inbox);
+    }
+    assert_int_equal(outbox_open(getpid(), inbox_descriptor(pulling->inbox), OWNER, SENDER,
+                                 &pulling->identity, &pulling->outbox),
+                     STATUS_OK);
+    assert_int_equal(outbox_reach(pulling->outbox, &path), 0); /* nobody has tried yet */
+    put(pulling->outbox, &path);
+    show(pulling->outbox);
+    assert_int_equal(inbox_receive(pulling->inbox, &pulling->puller.receiver, 16), 1);
+    return pulling;
+}
+
+static void end_pulling(struct pulling *pulling)
+{
+    outbox_close(pulling->outbox);
+    inbox_destroy(pulling->inbox);
+    pull_identity_destroy(&pulling->identity);
+    free(pulling);
+}
+
+static void payload_stays_where_it_is_until_it_is_read(void **state)
+{
+    struct pulling *pulling = start_pulling(true);
+    struct puller *puller = &pulling->puller;
+    struct path path = path_of(0);
+    assert_int_equal(outbox_reach(pulling->outbox, &path), REFERENCE_MAX);
+    assert_int_equal(refer(pulling->outbox, pulling->bytes, 50000), STATUS_OK);
+    pulling->bytes[0]++; /* it is the memory that counts */
+    show(pulling->outbox);
+    assert_int_equal(inbox_receive(pulling->inbox, &puller->receiver, 16), 1 + 50000 / 4096);
+    assert_int_equal(puller->header_length, BTH_LENGTH);
+    assert_int_equal(puller->length, 50000);
+    assert_true(puller->read);
+    assert_memory_equal(puller->bytes, pulling->bytes, 50000);
+    assert_int_equal(inbox_counters(pulling->inbox)->readable, 1);
+    end_pulling(pulling);
+}
+
+static void what_is_withdrawn_is_not_read(void **state)
+{
+    struct pulling *pulling = start_pulling(true);
+    struct puller *puller = &pulling->puller;
+    assert_int_equal(refer(pulling->outbox, pulling->bytes, 50000), STATUS_OK);
+    outbox_withdraw(pulling->outbox, (struct qpn){77}, true); /* of its responses: others */
+    show(pulling->outbox);
+    (void)inbox_receive(pulling->inbox, &puller->receiver, 16);
+    assert_true(puller->read);
+    assert_int_equal(refer(pulling->outbox, pulling->bytes, 50000), STATUS_OK);
+    outbox_withdraw(pulling->outbox, (struct qpn){77}, false);
+    (void)inbox_receive(pulling->inbox, &puller->receiver, 16);
+    assert_false(puller->read);
+    assert_int_equal(refer(pulling->outbox, pulling->bytes, 50000),
+                     STATUS_OK); /* the next is not */
+    (void)inbox_receive(pulling->inbox, &puller->receiver, 16);
+    assert_true(puller->read);
+    puller->withdraw = pulling->outbox;
+    assert_int_equal(refer(pulling->outbox, pulling->bytes, 50000), STATUS_OK);
+    (void)inbox_receive(pulling->inbox, &puller->receiver, 16);
+    assert_false(puller->read);
+    end_pulling(pulling);
+}
+
+static void who_does_not_read_is_not_referred_to(void **state)
+{
+    struct pulling *pulling = start_pulling(false);
+    struct path path = path_of(0);
+    assert_int_equal(outbox_reach(pulling->outbox, &path), 0);
+    assert_int_equal(refer(pulling->outbox, pulling->bytes, 50000), STATUS_OK); /* a liar */
+    show(pulling->outbox);
+    assert_int_equal(inbox_receive(pulling->inbox, &pulling->puller.receiver, 16), 0);
+    assert_int_equal(inbox_counters(pulling->inbox)->malformed, 1);
+    end_pulling(pulling);
+}
+
+static void who_cannot_be_read_is_known(void **state)
+{
+    struct pulling *pulling = start_pulling(true);
+    struct outbox *other;
+    struct path path = path_of(1);
+    struct pull_identity stranger = pulling->identity;
+    stranger.words[0]++;
+    assert_int_equal(outbox_open(getpid(), inbox_descriptor(pulling->inbox), OWNER, SENDER + 1,
+                                 &stranger, &other),
+                     STATUS_OK);
+    put(other, &path);
+    show(other);
+    assert_int_equal(inbox_receive(pulling->inbox, &pulling->puller.receiver, 16), 1);
+    assert_int_equal(outbox_reach(other, &path), 0);
+    assert_int_equal(inbox_counters(pulling->inbox)->opaque, 1);
+    outbox_close(other);
+    end_pulling(pulling);
+}
+
+/* Lengths that do not add up, more pieces than there is room for. */
+static void lies_about_a_payload_close_the_lane(void **state)
+{
+    for (uint32_t lie = 0; lie < 3; lie++) {
+        struct pulling *pulling = start_pulling(true);
+        uint8_t header[BTH_LENGTH] = {4, [7] = 77};
+        struct fragment fragment = {pulling->bytes, lie == 0 ? 999 : 0};
+        struct path path = path_of(0);
+        struct outgoing outgoing = {
+            .path = &path,
+            .header = header,
+            .header_length = sizeof header,
+            .fragments = &fragment,
+            .fragment_count = 1,
+            .payload_length = lie == 0 ? 1000 : 0,
+            .reference_shift = 10,
+        };
+        if (lie == 2) {
+            outgoing.payload_length = fragment.length = REFERENCE_MAX + 1;
+        }
+        assert_int_equal(outbox_put(pulling->outbox, &outgoing), STATUS_OK);
+        show(pulling->outbox);
+        assert_int_equal(inbox_receive(pulling->inbox, &pulling->puller.receiver, 16), 0);
+        assert_int_equal(inbox_counters(pulling->inbox)->malformed, 1);
+        end_pulling(pulling);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(payload_stays_where_it_is_until_it_is_read),
+        cmocka_unit_test(what_is_withdrawn_is_not_read),
+        cmocka_unit_test(who_does_not_read_is_not_referred_to),
+        cmocka_unit_test(who_cannot_be_read_is_known),
+        cmocka_unit_test(lies_about_a_payload_close_the_lane),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
