@@ -163,6 +163,7 @@ static void watch(struct loop *loop)
 {
     struct udp *udp = loop->steering.udp;
     pthread_mutex_lock(&loop->mutex);
+    udp_expect_many(udp);
     struct instant deadline =
         instant_earlier(loop_turn(loop, true), burial_next_deadline(&loop->burial));
     struct instant now = clock_now();

@@ -1,8 +1,10 @@
 /* Sockets of our own. A preloaded library that takes over socket() to give programs something else
- * (librspreload does) would otherwise give it to us, who are below it. */
+ * (librspreload does) would otherwise give it to us, who are below it. What sends and receives on
+ * them is no cancellation point: it runs in the application's threads, under the engine's lock. */
 #ifndef WEIR_IO_RAW_SOCKET_H
 #define WEIR_IO_RAW_SOCKET_H
 
+#include <stddef.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,6 +13,18 @@
 static inline int raw_socket(int domain, int type, int protocol)
 {
     return (int)syscall(SYS_socket, domain, type, protocol);
+}
+
+/* As sendmmsg(2). */
+static inline int raw_send(int descriptor, struct mmsghdr *messages, unsigned count, int flags)
+{
+    return (int)syscall(SYS_sendmmsg, descriptor, messages, count, flags);
+}
+
+/* As recvmmsg(2), without its timeout. */
+static inline int raw_receive(int descriptor, struct mmsghdr *messages, unsigned count, int flags)
+{
+    return (int)syscall(SYS_recvmmsg, descriptor, messages, count, flags, NULL);
 }
 
 #endif

@@ -161,6 +161,7 @@ enum status udp_create(const struct udp_config *config, struct udp **ret_udp,
     udp->sink.emit = udp_emit;
     udp->port = config->port;
     udp->segmentation = true;
+    udp->reads_wanted = 1;
     udp->sockets[UDP_IPV4] = udp->sockets[UDP_IPV6] = -1;
     enum status status = prepare(udp, config, ret_message);
     if (status == STATUS_OK) {
@@ -301,12 +302,15 @@ static void take_read(struct udp *udp, enum udp_family family, uint32_t index,
     receiver->receive(receiver, &datagrams);
 }
 
-uint32_t udp_receive(struct udp *udp, enum udp_family family, struct udp_receiver *receiver)
+void udp_expect_many(struct udp *udp)
 {
-    if (udp->sockets[family] < 0) {
-        return 0;
-    }
-    for (uint32_t i = 0; i < UDP_READS; i++) {
+    udp->reads_wanted = UDP_READS;
+}
+
+/* As many reads as are wanted; as recvmmsg(2). */
+static int read_some(struct udp *udp, enum udp_family family)
+{
+    for (uint32_t i = 0; i < udp->reads_wanted; i++) {
         udp->read_places[i] = (struct iovec){udp->read_bytes[i], UDP_READ_BYTES};
         udp->reads[i].msg_hdr = (struct msghdr){
             .msg_name = &udp->read_names[i],
@@ -317,16 +321,28 @@ uint32_t udp_receive(struct udp *udp, enum udp_family family, struct udp_receive
             .msg_controllen = UDP_CONTROL_BYTES,
         };
     }
-    int count = recvmmsg(udp->sockets[family], udp->reads, UDP_READS, MSG_DONTWAIT, NULL);
-    if (count < 0 && errno != EAGAIN && errno != EINTR && udp_take_errors(udp, family) > 0) {
-        count = recvmmsg(udp->sockets[family], udp->reads, UDP_READS, MSG_DONTWAIT, NULL);
-    }
-    if (count <= 0) {
+    return raw_receive(udp->sockets[family], udp->reads, udp->reads_wanted, MSG_DONTWAIT);
+}
+
+uint32_t udp_receive(struct udp *udp, enum udp_family family, struct udp_receiver *receiver)
+{
+    if (udp->sockets[family] < 0) {
         return 0;
     }
+    int count = read_some(udp, family);
+    if (count < 0 && errno != EAGAIN && errno != EINTR && udp_take_errors(udp, family) > 0) {
+        count = read_some(udp, family);
+    }
+    if (count <= 0) {
+        udp->reads_wanted = 1;
+        return 0;
+    }
+    uint32_t reads = (uint32_t)count;
     udp->counters.receive_calls++;
-    for (uint32_t i = 0; i < (uint32_t)count; i++) {
+    for (uint32_t i = 0; i < reads; i++) {
         take_read(udp, family, i, receiver);
     }
-    return (uint32_t)count;
+    bool full = reads == udp->reads_wanted && reads < UDP_READS;
+    udp->reads_wanted = full ? 2 * reads : reads;
+    return reads;
 }

@@ -78,8 +78,12 @@ bool udp_has_waiting(const struct udp *udp);
 /* After a flush that did not end: whose socket is full. */
 enum udp_family udp_waiting_family(const struct udp *udp);
 
-/* Reads one batch from one family's socket without blocking; returns how many reads it made. */
+/* Reads one batch from one family's socket without blocking; returns how many reads it made. It
+ * asks for one where the last found nothing, and for more as more come: who polls waits for the
+ * first, and each that does not come costs time. */
 uint32_t udp_receive(struct udp *udp, enum udp_family family, struct udp_receiver *receiver);
+/* Nobody has read for a while: the next udp_receive asks for as many as it can take. */
+void udp_expect_many(struct udp *udp);
 
 /* A packet of ours did not get through: the host refused to send it, or somebody on the way did
  * (ICMP). Not to be trusted blindly unless `certain`. */

@@ -14,7 +14,7 @@
 #define UDP_RUNS           16u    /* that wait at once */
 #define UDP_RUN_BYTES      64000u /* of UDP payload; an IP packet holds little more */
 #define UDP_RUN_SEGMENTS   64u    /* the limit of kernels before 6.9 */
-#define UDP_READS          16u    /* in one recvmmsg */
+#define UDP_READS          16u    /* in one recvmmsg, at most */
 #define UDP_READ_BYTES     65536u
 #define UDP_DATAGRAM_MAX   (PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 4u + ICRC_LENGTH)
 #define UDP_DELAYED_MAX    16u
@@ -67,6 +67,7 @@ struct udp {
     uint8_t (*run_bytes)[UDP_RUN_BYTES]; /* UDP_RUNS of them */
 
     uint8_t (*read_bytes)[UDP_READ_BYTES]; /* UDP_READS of them */
+    uint32_t reads_wanted;                 /* in the next recvmmsg */
     struct mmsghdr reads[UDP_READS];
     struct iovec read_places[UDP_READS];
     struct sockaddr_storage read_names[UDP_READS];

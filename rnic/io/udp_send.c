@@ -13,6 +13,7 @@
 #include "rnic/base/check.h"
 #include "rnic/io/address.h"
 #include "rnic/io/clock.h"
+#include "rnic/io/raw_socket.h"
 #include "rnic/io/registry.h"
 #include "rnic/io/udp_private.h"
 #include "rnic/wire/roce.h"
@@ -328,13 +329,13 @@ static int send_messages(struct udp *udp, enum udp_family family, uint16_t sourc
 {
     int descriptor = udp_sending_socket(udp, family, source_port);
     udp->counters.send_calls++;
-    int sent = sendmmsg(descriptor, messages, count, MSG_DONTWAIT);
+    int sent = raw_send(descriptor, messages, count, MSG_DONTWAIT);
     if (sent >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
         return sent;
     }
     int error = errno;
     if (udp_take_errors(udp, family) > 0) {
-        return sendmmsg(descriptor, messages, count, MSG_DONTWAIT);
+        return raw_send(descriptor, messages, count, MSG_DONTWAIT);
     }
     errno = error;
     return -1;

@@ -192,6 +192,33 @@ static void equal_packets_leave_in_one_send(void **state)
     udp_destroy(udp);
 }
 
+/* Each longer than the one before, so that none are joined. */
+static void emit_apart(struct udp *udp, const struct path *path, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(emit(udp, path, i, 100 + 4 * i));
+    }
+    assert_true(udp_flush(udp));
+}
+
+static void one_is_asked_for_and_more_as_more_come(void **state)
+{
+    struct udp *udp = create(NULL);
+    struct inbox inbox = {.receiver = {receive}};
+    struct path path = path_to(&ipv4_loopback);
+    emit_apart(udp, &path, 8);
+    assert_int_equal(udp_receive(udp, UDP_IPV4, &inbox.receiver), 1);
+    assert_int_equal(udp_receive(udp, UDP_IPV4, &inbox.receiver), 2);
+    assert_int_equal(udp_receive(udp, UDP_IPV4, &inbox.receiver), 4);
+    assert_int_equal(udp_receive(udp, UDP_IPV4, &inbox.receiver), 1);
+    assert_int_equal(udp_receive(udp, UDP_IPV4, &inbox.receiver), 0);
+    udp_expect_many(udp);
+    emit_apart(udp, &path, 8);
+    assert_int_equal(udp_receive(udp, UDP_IPV4, &inbox.receiver), 8);
+    assert_int_equal(inbox.count, 16);
+    udp_destroy(udp);
+}
+
 static void paths_that_alternate_still_gather(void **state)
 {
     struct udp *udp = create(NULL);
@@ -395,6 +422,7 @@ int main(void)
         cmocka_unit_test(ipv4_carries_packets_in_order),
         cmocka_unit_test(ipv6_carries_packets_in_order),
         cmocka_unit_test(equal_packets_leave_in_one_send),
+        cmocka_unit_test(one_is_asked_for_and_more_as_more_come),
         cmocka_unit_test(paths_that_alternate_still_gather),
         cmocka_unit_test(congestion_mark_is_seen),
         cmocka_unit_test(a_flow_label_has_a_source_port),
