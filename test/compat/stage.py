@@ -74,7 +74,8 @@ class Stage:
     def __init__(self, settings, timeout_s, alone=True):
         self.settings, self.alone = settings, alone
         self.folder = tempfile.mkdtemp(prefix="weir-compat.")
-        self.until = time.monotonic() + timeout_s * settings["slow"]
+        self.timeout_s = timeout_s * settings["slow"]
+        self.begin_again()
         self.processes = []
         self.count = 0
         self.run_options = ""
@@ -83,6 +84,10 @@ class Stage:
         self.notes = []  # what a reader of the result should know
         self.runtimes = sanitizer_runtimes(self.dropin())
         self.valgrind = False
+
+    def begin_again(self):
+        """The time runs from now."""
+        self.until = time.monotonic() + self.timeout_s
 
     def dropin(self):
         return self.settings["libraries"] or os.path.join(self.settings["build"], "dropin")

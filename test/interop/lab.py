@@ -158,6 +158,10 @@ class Lab:
         return {way: sum(int(count) for count in re.findall(
             r"dropped (\d+)", self.guest.run(f"tc -s filter show dev eth0 {way}"))) for way in ("ingress", "egress")}
 
+    def rxe_repetitions(self):
+        """How often the guest's queue pairs have sent anew."""
+        return int(self.guest.run("cat /sys/class/infiniband/rxe0/ports/1/hw_counters/completer_retry_err"))
+
     def bytes_carried(self):
         """Both ways, as the host's end of the link counted them."""
         with open("/proc/net/dev") as file:
