@@ -173,6 +173,12 @@ void cm_set_context(struct cm_connection *connection, void *context);
  * DREQ, time-wait) is still done before the memory is reused. */
 void cm_release(struct cm_connection *connection, struct instant now);
 
+/* For a process that ends and leaves nobody who would do what it owes: disconnects what stands, and
+ * repeats what has not been answered each 100 ms, for 0.9 s. Goodbyes unanswered are those that are
+ * still being repeated. */
+void cm_say_goodbyes(struct cm *cm, struct instant now);
+uint32_t cm_goodbyes_unanswered(const struct cm *cm);
+
 /* Does what a will says: the will of a process of this host that has died, whose ids nobody else
  * gives out any more. No event tells of it. INVALID: the will makes no sense. IN_USE: it is being
  * done already. FULL: max_connections. */

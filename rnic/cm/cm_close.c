@@ -9,6 +9,8 @@
 
 #define DISCONNECT_TRY_NS  UINT64_C(1000000000)
 #define DISCONNECT_RETRIES 3u
+#define GOODBYE_TRY_NS     UINT64_C(100000000)
+#define GOODBYE_RETRIES    8u
 #define PROBE_PAUSE_NS     UINT64_C(1000000000)
 #define TIME_WAIT_LEAST_NS UINT64_C(100000000)
 #define TIME_WAIT_MOST_NS  UINT64_C(4000000000)
@@ -159,6 +161,31 @@ enum status cm_disconnect(struct cm_connection *connection, struct instant now)
     }
     start_disconnect(connection);
     return STATUS_OK;
+}
+
+void cm_say_goodbyes(struct cm *cm, struct instant now)
+{
+    cm->now = now;
+    for (uint32_t i = 0; i < cm->connections_touched; i++) {
+        struct cm_connection *connection = &cm->connections[i];
+        if (connection->state == CM_ESTABLISHED || connection->state == CM_REP_SENT) {
+            start_disconnect(connection);
+        }
+        if (connection->state == CM_DREQ_SENT) {
+            connection->retries_left = GOODBYE_RETRIES;
+            connection->timeout_ns = GOODBYE_TRY_NS;
+            cm_start_timer(connection, connection->timeout_ns);
+        }
+    }
+}
+
+uint32_t cm_goodbyes_unanswered(const struct cm *cm)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < cm->connections_touched; i++) {
+        count += cm->connections[i].state == CM_DREQ_SENT;
+    }
+    return count;
 }
 
 void cm_close_answer_stray(struct cm *cm, const struct arrival *arrival,

@@ -1,5 +1,6 @@
 /* A process dies and another one of its host executes its wills: here A's communication manager is
- * replaced, in whatever state it is, by one with other ids, at the same address. */
+ * replaced, in whatever state it is, by one with other ids, at the same address. And what a process
+ * does that leaves nobody behind. */
 #include "rnic/cm/cm_private.h"
 #include "rnic/cm/cm_world_test.h"
 
@@ -220,6 +221,59 @@ static void death_at_any_instant(void **state)
     }
 }
 
+/* --- nobody lives who would execute them --- */
+
+static struct world *connected(struct cm_connection **ret_a, struct cm_connection **ret_b)
+{
+    struct world *world = world_create(1, 8);
+    world_listen(world, 0);
+    *ret_a = world_connect(world, 100);
+    world_run(world, 1100);
+    *ret_b = world->hosts[1].connection;
+    forget_trace(world);
+    return world;
+}
+
+static void goodbyes_are_hurried(void **state)
+{
+    struct cm_connection *a, *b;
+    struct world *world = connected(&a, &b);
+    struct cm *cm = world->hosts[0].cm;
+    world->rules[0] = (struct rule){"A>B DREQ", .lose = 2};
+    cm_say_goodbyes(cm, world_now(world));
+    assert_int_equal(cm_goodbyes_unanswered(cm), 1);
+    world_run(world, FOREVER);
+    expect_trace(world, "1100ms A>B DREQ lost\n"
+                        "1200ms A>B DREQ lost\n"
+                        "1300ms A>B DREQ\n"
+                        "1301ms B>A DREP\n"
+                        "1301ms B event disconnected\n"
+                        "1302ms A event disconnected\n"
+                        "1435ms B event time wait over\n"
+                        "1436ms A event time wait over\n");
+    assert_int_equal(cm_goodbyes_unanswered(cm), 0);
+    world_end(world, a, b);
+}
+
+/* The one that was said just before, too; and it is not said in vain for longer than a second. */
+static void goodbyes_end_within_a_second(void **state)
+{
+    struct cm_connection *a, *b;
+    struct world *world = connected(&a, &b);
+    struct cm *cm = world->hosts[0].cm;
+    world->rules[0] = (struct rule){"A>B DREQ", .lose = 99};
+    assert_int_equal(cm_disconnect(a, world_now(world)), STATUS_OK);
+    cm_release(a, world_now(world));
+    cm_say_goodbyes(cm, world_now(world));
+    assert_int_equal(cm_goodbyes_unanswered(cm), 1);
+    world_run(world, 1950);
+    assert_int_equal(cm_goodbyes_unanswered(cm), 1);
+    world_run(world, 2050);
+    assert_int_equal(cm_goodbyes_unanswered(cm), 0);
+    world_run(world, FOREVER);
+    world_end(world, NULL, b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +285,8 @@ int main(void)
         cmocka_unit_test(wills_may_be_executed_twice),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(death_at_any_instant),
+        cmocka_unit_test(goodbyes_are_hurried),
+        cmocka_unit_test(goodbyes_end_within_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,8 @@
 #define WINDOW_MAX      (256u << 10)
 #define STACK_BYTES     (512u << 10)
 #define EXIT_PATIENCE_S 1 /* how long exit waits for whoever holds the engine */
+#define GOODBYE_LOOK_NS 1000000u
+#define GOODBYE_NS      UINT64_C(2000000000) /* cm gives up sooner */
 
 /* The process's loop, and the lock of acquire and release. */
 static struct {
@@ -440,6 +442,37 @@ const char *loop_last_error(void)
     return house.error;
 }
 
+static bool lock_with_patience(struct loop *loop)
+{
+    struct timespec patience;
+    clock_gettime(CLOCK_REALTIME, &patience);
+    patience.tv_sec += EXIT_PATIENCE_S;
+    return pthread_mutex_timedlock(&loop->mutex, &patience) == 0;
+}
+
+/* A kernel repeats the disconnects of a process that has ended. Another process of ours does, where
+ * there is one (burial.h); else we end when they are answered. The thread sends and hears. */
+static void take_leave(struct loop *loop)
+{
+    if (!registry_is_alone(loop->registry) || !lock_with_patience(loop)) {
+        return;
+    }
+    struct instant now = clock_now();
+    struct instant end = instant_after(now, GOODBYE_NS);
+    cm_say_goodbyes(loop->engine.cm, now);
+    uint32_t unanswered = cm_goodbyes_unanswered(loop->engine.cm);
+    pthread_mutex_unlock(&loop->mutex);
+    loop_wake_thread(loop);
+    while (unanswered > 0 && instant_before(clock_now(), end)) {
+        nanosleep(&(struct timespec){.tv_nsec = GOODBYE_LOOK_NS}, NULL);
+        if (!lock_with_patience(loop)) {
+            return;
+        }
+        unanswered = cm_goodbyes_unanswered(loop->engine.cm);
+        pthread_mutex_unlock(&loop->mutex);
+    }
+}
+
 void loop_release(struct engine *engine)
 {
     if (!loop_is_ours(engine)) {
@@ -449,6 +482,7 @@ void loop_release(struct engine *engine)
     pthread_mutex_lock(&house.mutex);
     CHECK(loop == house.loop && loop->users > 0);
     if (--loop->users == 0) {
+        take_leave(loop);
         atomic_store(&loop->stopping, true);
         loop_wake_thread(loop);
         pthread_join(loop->thread, NULL);
@@ -507,10 +541,11 @@ void loop_set_event_sink(struct engine *engine, struct event_sink *sink)
 __attribute__((destructor)) static void at_exit(void)
 {
     struct loop *loop = house.loop;
-    struct timespec patience;
-    clock_gettime(CLOCK_REALTIME, &patience);
-    patience.tv_sec += EXIT_PATIENCE_S;
-    if (loop != NULL && pthread_mutex_timedlock(&loop->mutex, &patience) == 0) {
+    if (loop == NULL) {
+        return;
+    }
+    take_leave(loop);
+    if (lock_with_patience(loop)) {
         loop_report(loop);
         pthread_mutex_unlock(&loop->mutex);
     }

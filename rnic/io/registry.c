@@ -456,6 +456,16 @@ bool registry_slot_is_used(const struct registry *registry, uint32_t slot)
     return slot < REGISTRY_SLOTS && atomic_load(&registry->file->slots[slot].used) != 0;
 }
 
+bool registry_is_alone(const struct registry *registry)
+{
+    for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
+        if (i != registry->slot && registry_slot_is_used(registry, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 uint32_t registry_heir(const struct registry *registry, uint32_t slot)
 {
     if (slot >= REGISTRY_SLOTS || registry_slot_is_used(registry, slot)) {

@@ -1,4 +1,5 @@
 """The programs of rdmacm-utils: connected by the communication manager."""
+from lab import CM_LOSS
 from model import above, line
 from row import Row
 
@@ -49,4 +50,6 @@ ROWS = [
     stream("riostream", "-T v -S 4096 -C 20", wire=20 * 4096),
     *[rping("-V -S 4000", 20, 4000, impairment=name, timeout_s=90, mtus=(1024,), short=1)
       for name in ("loss", "reorder", "duplicate", "everything")],
+    # The client ends at once after its DREQ, which is lost half of the times.
+    rping("-V -S 100", 2, 100, impairment=CM_LOSS, timeout_s=60, mtus=(1024,), short=1),
 ]

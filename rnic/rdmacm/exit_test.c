@@ -1,0 +1,213 @@
+/* The end of a process that leaves nobody behind who would say its goodbyes: it says them itself,
+ * and waits for the answer, but not for long. The peer is a bare cm in this process; who ends is a
+ * child, on another address: so each is alone in a registry of its own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rnic/cm/cm.h"
+#include "rnic/io/clock.h"
+#include "rnic/io/loop.h"
+#include "rnic/io/registry.h"
+
+#define HERE        "127.0.0.2"
+#define CHILD       "127.0.0.3"
+#define PORT        7471
+#define PATIENCE_MS 20000
+
+enum manner {
+    DISCONNECTS,
+    JUST_ENDS
+};
+
+/* --- the child --- */
+
+static void await(struct rdma_event_channel *channel, enum rdma_cm_event_type type)
+{
+    struct rdma_cm_event *event;
+    if (rdma_get_cm_event(channel, &event) != 0 || event->event != type) {
+        _exit(1);
+    }
+    rdma_ack_cm_event(event);
+}
+
+static void be_child(int ready, enum manner manner)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+    struct ibv_qp_init_attr init = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+    struct rdma_conn_param parameters = {0};
+    struct rdma_cm_id *id;
+    inet_pton(AF_INET, HERE, &address.sin_addr);
+    setenv("WEIR_BIND", CHILD, 1);
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    if (channel == NULL || rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) != 0 ||
+        rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 2000) != 0) {
+        _exit(2);
+    }
+    await(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    if (rdma_resolve_route(id, 2000) != 0) {
+        _exit(3);
+    }
+    await(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    if (rdma_create_qp(id, NULL, &init) != 0 || rdma_connect(id, &parameters) != 0) {
+        _exit(4);
+    }
+    await(channel, RDMA_CM_EVENT_ESTABLISHED);
+    char word;
+    if (read(ready, &word, 1) != 1) { /* the peer hears nothing from now on */
+        _exit(5);
+    }
+    if (manner == DISCONNECTS) {
+        rdma_disconnect(id);
+        rdma_destroy_qp(id);
+        rdma_destroy_id(id);
+        rdma_destroy_event_channel(channel);
+    }
+    exit(0);
+}
+
+/* --- the peer --- */
+
+struct peer {
+    struct engine *engine;
+    struct cm_listener *listener;
+    pid_t child;
+    int word; /* what the child waits for is written here */
+};
+
+/* True once the next event has come, which must be of this kind. */
+static bool event_has_come(struct peer *peer, enum cm_event_kind kind)
+{
+    const struct cm_parameters parameters = {.qpn = {0x1234}, .starting_psn = {1}};
+    struct cm_event event;
+    engine_lock(peer->engine);
+    bool came = cm_next_event(peer->engine->cm, &event);
+    if (came && event.kind == CM_EVENT_REQUEST) {
+        assert_int_equal(cm_accept(event.connection, engine_now(peer->engine), &parameters),
+                         STATUS_OK);
+    }
+    engine_unlock(peer->engine);
+    if (came) {
+        assert_int_equal(event.kind, kind);
+    }
+    return came;
+}
+
+static void expect_event(struct peer *peer, enum cm_event_kind kind)
+{
+    for (int tries = 0; !event_has_come(peer, kind); tries++) {
+        if (tries == PATIENCE_MS) {
+            fail_msg("event %d did not come", kind);
+        }
+        poll(NULL, 0, 1);
+    }
+}
+
+static bool child_has_ended(struct peer *peer)
+{
+    int status;
+    pid_t ended = waitpid(peer->child, &status, WNOHANG);
+    if (ended == peer->child) {
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    return ended == peer->child;
+}
+
+static void start(struct peer *peer, enum manner manner)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    peer->word = ends[1];
+    peer->child = fork();
+    assert_true(peer->child >= 0);
+    if (peer->child == 0) {
+        close(ends[1]);
+        be_child(ends[0], manner);
+    }
+    close(ends[0]);
+    setenv("WEIR_BIND", HERE, 1);
+    assert_int_equal(loop_acquire(&peer->engine), STATUS_OK);
+    engine_lock(peer->engine);
+    assert_int_equal(cm_listen(peer->engine->cm, rdma_cm_service_id(RDMA_PS_TCP, PORT), NULL, 0,
+                               NULL, &peer->listener),
+                     STATUS_OK);
+    engine_unlock(peer->engine);
+    expect_event(peer, CM_EVENT_REQUEST);
+    expect_event(peer, CM_EVENT_ESTABLISHED);
+}
+
+static void finish(struct peer *peer)
+{
+    close(peer->word);
+    loop_release(peer->engine);
+}
+
+/* While we hold our engine nothing is heard, so the child's goodbye is not answered. */
+static void end_unheard(struct peer *peer, unsigned for_ms, bool ends)
+{
+    engine_lock(peer->engine);
+    assert_int_equal(write(peer->word, "x", 1), 1);
+    struct instant began = clock_now();
+    while (instant_elapsed_ns(began, clock_now()) < for_ms * UINT64_C(1000000)) {
+        if (child_has_ended(peer)) {
+            engine_unlock(peer->engine);
+            assert_true(ends);
+            return;
+        }
+        poll(NULL, 0, 1);
+    }
+    engine_unlock(peer->engine);
+    assert_false(ends);
+    while (!child_has_ended(peer)) {
+        poll(NULL, 0, 1);
+    }
+}
+
+static void waits_for_the_answer(void **state)
+{
+    struct peer peer;
+    start(&peer, DISCONNECTS);
+    end_unheard(&peer, 300, false);
+    expect_event(&peer, CM_EVENT_DISCONNECTED);
+    finish(&peer);
+}
+
+static void says_goodbye_for_who_does_not(void **state)
+{
+    struct peer peer;
+    start(&peer, JUST_ENDS);
+    end_unheard(&peer, 300, false);
+    expect_event(&peer, CM_EVENT_DISCONNECTED);
+    finish(&peer);
+}
+
+static void does_not_wait_for_ever(void **state)
+{
+    struct peer peer;
+    start(&peer, DISCONNECTS);
+    end_unheard(&peer, PATIENCE_MS, true);
+    finish(&peer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waits_for_the_answer),
+        cmocka_unit_test(says_goodbye_for_who_does_not),
+        cmocka_unit_test(does_not_wait_for_ever),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
