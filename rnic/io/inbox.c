@@ -33,6 +33,7 @@ struct inbox {
     uint32_t watched[INBOX_WATCHED];
     uint32_t watched_count;
     bool may_refer;
+    struct inbox_room *room;
     struct inbox_counters counters;
 };
 
@@ -108,6 +109,11 @@ void inbox_destroy(struct inbox *inbox)
 void inbox_let_refer(struct inbox *inbox)
 {
     inbox->may_refer = true;
+}
+
+void inbox_tell_of_room(struct inbox *inbox, struct inbox_room *room)
+{
+    inbox->room = room;
 }
 
 int inbox_descriptor(const struct inbox *inbox)
@@ -267,9 +273,26 @@ static bool pass_on(struct lane *lane, struct inbox_receiver *receiver, const ui
     return true;
 }
 
-static uint32_t drain(struct inbox *inbox, struct lane *lane, struct inbox_receiver *receiver,
+/* After room was given back; `all`: there is nothing more to take. A sender that waits is told of a
+ * part of the ring that is worth a wake-up. */
+static void give_room(struct inbox *inbox, uint32_t number, bool all)
+{
+    struct lane *lane = inbox->lanes[number];
+    if (atomic_load_explicit(&lane->memory->waits, memory_order_relaxed) == 0 ||
+        (!all && !ring_settle_part(&lane->ring))) {
+        return;
+    }
+    ring_settle(&lane->ring);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with outbox_put */
+    if (atomic_exchange(&lane->memory->waits, 0) != 0 && inbox->room != NULL) {
+        inbox->room->given(inbox->room, atomic_load(&inbox->head->senders[number]));
+    }
+}
+
+static uint32_t drain(struct inbox *inbox, uint32_t number, struct inbox_receiver *receiver,
                       uint32_t budget)
 {
+    struct lane *lane = inbox->lanes[number];
     uint32_t count = 0, records = 0, packets;
     const uint8_t *bytes;
     uint32_t length;
@@ -277,6 +300,7 @@ static uint32_t drain(struct inbox *inbox, struct lane *lane, struct inbox_recei
         enum status status = ring_peek(&lane->ring, &bytes, &length);
         if (status == STATUS_EMPTY) {
             ring_settle(&lane->ring);
+            give_room(inbox, number, true);
             break;
         }
         if (!lane->met) {
@@ -288,6 +312,7 @@ static uint32_t drain(struct inbox *inbox, struct lane *lane, struct inbox_recei
             break;
         }
         ring_release(&lane->ring);
+        give_room(inbox, number, false);
         count += packets;
         records++;
     }
@@ -368,7 +393,7 @@ static uint32_t receive_rung(struct inbox *inbox, struct inbox_receiver *receive
         }
         uint32_t left = count < budget ? budget - count : 0;
         watch(inbox, number);
-        count += drain(inbox, lane, receiver, left < LANE_BURST ? left : LANE_BURST);
+        count += drain(inbox, number, receiver, left < LANE_BURST ? left : LANE_BURST);
         if (has_packet(lane) && !is_watched(inbox, number)) {
             atomic_fetch_or(&inbox->head->rung[word], UINT64_C(1) << number % 64);
         }
@@ -383,8 +408,8 @@ uint32_t inbox_receive(struct inbox *inbox, struct inbox_receiver *receiver, uin
         before = count;
         for (uint32_t i = 0; i < inbox->watched_count && count < budget; i++) {
             uint32_t left = budget - count;
-            count += drain(inbox, inbox->lanes[inbox->watched[i]], receiver,
-                           left < LANE_BURST ? left : LANE_BURST);
+            count +=
+                drain(inbox, inbox->watched[i], receiver, left < LANE_BURST ? left : LANE_BURST);
         }
         uint32_t words = rung_words(inbox);
         for (uint32_t i = 0; i < words && count < budget; i++) {
@@ -420,6 +445,11 @@ bool inbox_fall_asleep(struct inbox *inbox)
     }
     inbox_wake_up(inbox);
     return false;
+}
+
+bool inbox_is_asleep(const struct inbox *inbox)
+{
+    return atomic_load_explicit(&inbox->head->asleep, memory_order_relaxed) != 0;
 }
 
 void inbox_wake_up(struct inbox *inbox)

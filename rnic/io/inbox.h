@@ -37,6 +37,11 @@ struct inbox_receiver {
                     const struct payload_reference *reference);
 };
 
+/* Told of a sender who has found no room and has some again. */
+struct inbox_room {
+    void (*given)(struct inbox_room *room, uint64_t sender);
+};
+
 struct inbox_counters {
     uint64_t packets_received;
     uint64_t lanes;     /* taken now, as far as known */
@@ -51,6 +56,8 @@ enum status inbox_create(uint64_t incarnation, struct inbox **ret_inbox) MUST_US
 /* From now on payloads may stay in the memory of senders where that can be read: it is tried when
  * the first packet of a lane is taken. */
 void inbox_let_refer(struct inbox *inbox);
+/* NULL: nobody is told. */
+void inbox_tell_of_room(struct inbox *inbox, struct inbox_room *room);
 /* NULL is allowed. Senders find their packets lost. */
 void inbox_destroy(struct inbox *inbox);
 /* In a forked child: closes the child's copy. */
@@ -64,6 +71,8 @@ uint32_t inbox_receive(struct inbox *inbox, struct inbox_receiver *receiver, uin
 /* Senders wake us from now on. False: there is something to receive, do not sleep. */
 bool inbox_fall_asleep(struct inbox *inbox);
 void inbox_wake_up(struct inbox *inbox);
+/* False also after a sender has taken it upon himself to wake us. */
+bool inbox_is_asleep(const struct inbox *inbox);
 
 /* Frees the lanes of senders that are gone, once they are empty. */
 void inbox_reclaim(struct inbox *inbox, bool (*lives)(void *context, uint64_t incarnation),

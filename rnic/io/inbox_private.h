@@ -48,6 +48,8 @@ struct inbox_lane {
     /* What refers to a payload says how high the count at its place was; if that has changed, the
      * payload is not to be read any more. Some queue pairs share a place. */
     _Alignas(RING_LINE) _Atomic uint32_t withdrawals[INBOX_WITHDRAWALS];
+    /* The sender's: it has found no room, and wants to be told of some. The owner clears it. */
+    _Alignas(RING_LINE) _Atomic uint32_t waits;
 };
 
 /* The first pages: what concerns all lanes. */

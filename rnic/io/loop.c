@@ -7,9 +7,9 @@
 #include "rnic/io/loop_private.h"
 
 #define SEND_BUDGET       64u
-#define SEND_ROUNDS       4u     /* in one turn, so that nobody is kept for long */
-#define OTHERS_NS         20000u /* how often the sources that have been quiet are read */
-#define STALLED_NS        20000u /* a peer empties a full lane */
+#define SEND_ROUNDS       4u       /* in one turn, so that nobody is kept for long */
+#define OTHERS_NS         20000u   /* how often the sources that have been quiet are read */
+#define STALLED_NS        1000000u /* should the owner of a full lane not tell of room */
 #define LOCAL_BUDGET      256u
 #define LOCAL_ARREARS_MAX 16384u
 #define LOCAL_LATELY_NS   100000u /* then the sockets are the quiet ones */
@@ -93,6 +93,15 @@ static struct instant next_deadline(struct loop *loop, struct instant now)
     return deadline;
 }
 
+/* A wake-up that was sent for the sleeping thread may have been taken by whoever drives, and what
+ * it was for as well: then the thread sleeps on, and the next sender is to wake it. False:
+ * something has come meanwhile. */
+static bool let_thread_sleep_on(struct loop *loop)
+{
+    return atomic_load(&loop->thread_state) != THREAD_WATCHING ||
+           same_host_is_asleep(loop->same_host) || same_host_fall_asleep(loop->same_host);
+}
+
 struct instant loop_turn(struct loop *loop, bool with_receive)
 {
     struct instant now = clock_now();
@@ -118,7 +127,8 @@ struct instant loop_turn(struct loop *loop, bool with_receive)
     }
     loop->blocked = !udp_flush(loop->steering.udp);
     loop_hear_complaints(loop, now);
-    return next_deadline(loop, now);
+    struct instant deadline = next_deadline(loop, now);
+    return let_thread_sleep_on(loop) ? deadline : now;
 }
 
 bool loop_try_lock(struct loop *loop)

@@ -279,6 +279,7 @@ static void count(void *context, const char *name, uint64_t value)
     sum[1] += strcmp(name, "udp_packets_received") == 0 ? value : 0;
     sum[2] += strcmp(name, "same_host_packets_received") == 0 ? value : 0;
     sum[3] += strcmp(name, "references_read") == 0 ? value : 0;
+    sum[4] += strcmp(name, "peers_died") == 0 ? value : 0;
 }
 
 /* For engines made from now on. Returns what was in force. */
@@ -300,7 +301,7 @@ static void statistics_tell_what_was_sent(void **state)
     const char *link = *state, *before = use_link(link);
     struct end *a = create_end(), *b = create_end();
     struct introduction of_b = introduce(b);
-    uint64_t counted[4] = {0, 0, 0, 0};
+    uint64_t counted[5] = {0};
     connect_both(a, b);
     post(a, WORK_WRITE, BUFFER_BYTES, &of_b);
     poll_one(a);
@@ -365,8 +366,21 @@ static void read_all(int descriptor, void *bytes, size_t length)
     assert_int_equal(read(descriptor, bytes, length), length);
 }
 
+/* As when a sender has begun to wake the thread, and the application takes both the wake-up and
+ * what it was for: the thread sleeps on. */
+static void take_wake_up(struct end *end)
+{
+    struct loop *loop = loop_of(end->engine);
+    while (atomic_load(&loop->thread_state) != THREAD_WATCHING ||
+           atomic_load(&loop->sleeping_until_ns) != UINT64_MAX) {
+        usleep(1000);
+    }
+    same_host_wake_up(loop->same_host);
+    engine_drive(end->engine);
+}
+
 /* The target of one-sided operations: says who it is, then sleeps in a read of its own. */
-static void run_target(int in, int out)
+static void run_target(int in, int out, bool takes_wake_up)
 {
     struct end *end = create_end();
     struct introduction own = introduce(end), peer;
@@ -375,6 +389,9 @@ static void run_target(int in, int out)
         _exit(1);
     }
     connect_end(end, &peer);
+    if (takes_wake_up) {
+        take_wake_up(end);
+    }
     char done;
     ssize_t length = write(out, &own, sizeof own);
     length = length < 0 ? length : read(in, &done, 1); /* until the test has ended */
@@ -388,7 +405,7 @@ struct target {
     int to, from;
 };
 
-static struct target start_target(void)
+static struct target start_target(bool takes_wake_up)
 {
     int to[2], from[2];
     assert_int_equal(pipe(to), 0);
@@ -397,7 +414,7 @@ static struct target start_target(void)
     if (child == 0) {
         close(to[1]);
         close(from[0]);
-        run_target(to[0], from[1]);
+        run_target(to[0], from[1], takes_wake_up);
     }
     close(to[0]);
     close(from[1]);
@@ -431,12 +448,24 @@ static void reach_target(struct end *end, const struct target *target)
 
 static void busy_target_is_served_by_its_thread(void **state)
 {
-    struct target target = start_target();
+    struct target target = start_target(false);
     struct end *end = create_end();
     reach_target(end, &target);
     assert_int_equal(write(target.to, "", 1), 1);
     assert_int_equal(end_target(&target), 0);
     destroy_end(end);
+}
+
+static void thread_that_sleeps_on_is_woken(void **state)
+{
+    const char *link_before = use_link("memory");
+    struct target target = start_target(true);
+    struct end *end = create_end();
+    reach_target(end, &target);
+    assert_int_equal(write(target.to, "", 1), 1);
+    assert_int_equal(end_target(&target), 0);
+    destroy_end(end);
+    (void)use_link(link_before);
 }
 
 static void fork_leaves_the_parent_alone(void **state)
@@ -460,7 +489,7 @@ static void fork_leaves_the_parent_alone(void **state)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
 
-    struct target target = start_target(); /* a child that makes an engine of its own */
+    struct target target = start_target(false); /* a child that makes an engine of its own */
     reach_target(end, &target);
     kill(target.pid, SIGKILL);
     end_target(&target);
@@ -477,7 +506,7 @@ static void fork_leaves_the_parent_alone(void **state)
 
 static void peer_that_is_killed_is_noticed_in_time(void **state)
 {
-    struct target target = start_target();
+    struct target target = start_target(false);
     struct end *end = create_end();
     reach_target(end, &target);
     kill(target.pid, SIGKILL);
@@ -489,19 +518,13 @@ static void peer_that_is_killed_is_noticed_in_time(void **state)
     destroy_end(end);
 }
 
-static void count_deaths(void *context, const char *name, uint64_t value)
-{
-    uint64_t *sum = context;
-    *sum += strcmp(name, "peers_died") == 0 ? value : 0;
-}
-
 /* Whose packets went through memory is known to be gone; no timer is waited for. */
 static void peer_of_the_memory_link_is_known_to_be_gone(void **state)
 {
     const char *link_before = use_link("memory");
-    struct target target = start_target();
+    struct target target = start_target(false);
     struct end *end = create_end();
-    uint64_t died = 0;
+    uint64_t counted[5] = {0};
     reach_target(end, &target);
     kill(target.pid, SIGSTOP);
     assert_int_equal(waitpid(target.pid, NULL, WUNTRACED), target.pid);
@@ -515,8 +538,8 @@ static void peer_of_the_memory_link_is_known_to_be_gone(void **state)
     kill(target.pid, SIGKILL);
     end_target(&target);
     assert_int_equal(wait_one(end), COMPLETION_RETRY_EXCEEDED);
-    loop_statistics(end->engine, count_deaths, &died);
-    assert_int_equal(died, 1);
+    loop_statistics(end->engine, count, counted);
+    assert_int_equal(counted[4], 1);
     destroy_end(end);
     (void)use_link(link_before);
 }
@@ -525,7 +548,7 @@ static void peer_of_the_memory_link_is_known_to_be_gone(void **state)
 static void timers_expire_after_reading_only(void **state)
 {
     const char *link_before = use_link("udp"); /* what arrives is seen in its socket */
-    struct target target = start_target();
+    struct target target = start_target(false);
     struct end *end = create_end();
     reach_target(end, &target);
     struct loop *loop = loop_of(end->engine);
@@ -563,6 +586,7 @@ int main(void)
         cmocka_unit_test_prestate(statistics_tell_what_was_sent, "udp"),
         cmocka_unit_test(connection_events_wake_a_sleeper),
         cmocka_unit_test(busy_target_is_served_by_its_thread),
+        cmocka_unit_test(thread_that_sleeps_on_is_woken),
         cmocka_unit_test(fork_leaves_the_parent_alone),
         cmocka_unit_test(peer_that_is_killed_is_noticed_in_time),
         cmocka_unit_test(peer_of_the_memory_link_is_known_to_be_gone),

@@ -225,6 +225,23 @@ static void put_bytes(const struct outgoing *outgoing, uint8_t *bytes)
     memset(bytes, 0, packet_pad(outgoing->payload_length));
 }
 
+/* Where there is no room the owner is told that we wait; some may have been given before that. */
+static uint8_t *reserve(struct outbox *outbox, uint32_t length)
+{
+    uint8_t *bytes = ring_reserve(&outbox->ring, length);
+    if (bytes == NULL) {
+        atomic_store(&outbox->lane->waits, 1);
+        atomic_thread_fence(memory_order_seq_cst); /* pairs with give_room */
+        bytes = ring_reserve(&outbox->ring, length);
+    }
+    return bytes;
+}
+
+bool outbox_has_room(struct outbox *outbox)
+{
+    return ring_has_room(&outbox->ring, INBOX_RECORD_MAX);
+}
+
 enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
 {
     const struct path *path = outgoing->path;
@@ -235,7 +252,7 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
     uint32_t length =
         (uint32_t)sizeof(struct inbox_record) + outgoing->header_length + body_length(outgoing);
     CHECK(length <= INBOX_RECORD_MAX);
-    uint8_t *bytes = ring_reserve(&outbox->ring, length);
+    uint8_t *bytes = reserve(outbox, length);
     if (bytes == NULL) {
         return STATUS_FULL;
     }

@@ -31,6 +31,8 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing) M
 uint32_t outbox_reach(struct outbox *outbox, const struct path *path);
 /* What refers to a payload for that queue pair, put until now, is not to be read any more. */
 void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool responses);
+/* After FULL: there is room again. Its owner tells us of it, see inbox_tell_of_room. */
+bool outbox_has_room(struct outbox *outbox);
 /* After puts: shows the owner where to look. True: it sleeps, and is ours to wake. */
 bool outbox_flush(struct outbox *outbox) MUST_USE;
 

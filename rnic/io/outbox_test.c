@@ -235,6 +235,60 @@ static void lies_about_a_payload_close_the_lane(void **state)
     }
 }
 
+struct listener {
+    struct inbox_room room;
+    uint32_t told;
+    uint64_t sender;
+};
+
+static void told(struct inbox_room *room, uint64_t sender)
+{
+    struct listener *listener = CONTAINER_OF(room, struct listener, room);
+    listener->told++;
+    listener->sender = sender;
+}
+
+/* Once for a part that is worth it, and only who has found the lane full. */
+static void who_waits_is_told_of_room(void **state)
+{
+    struct pulling *pulling = start_pulling(false);
+    struct listener listener = {.room = {told}};
+    struct path path = path_of(0);
+    static const uint8_t bytes[PACKET_PAYLOAD_MAX];
+    uint8_t header[BTH_LENGTH] = {4};
+    struct fragment fragment = {bytes, sizeof bytes};
+    struct outgoing outgoing = {
+        .path = &path,
+        .header = header,
+        .header_length = sizeof header,
+        .fragments = &fragment,
+        .fragment_count = 1,
+        .payload_length = sizeof bytes,
+    };
+    inbox_tell_of_room(pulling->inbox, &listener.room);
+    uint32_t sent = 0;
+    for (uint32_t round = 0; round < 2; round++) {
+        while (outbox_put(pulling->outbox, &outgoing) == STATUS_OK) {
+            sent++;
+        }
+        assert_false(outbox_has_room(pulling->outbox));
+        show(pulling->outbox);
+        uint32_t taken = 0;
+        while (listener.told == round) {
+            uint32_t more = inbox_receive(pulling->inbox, &pulling->puller.receiver, 1);
+            assert_int_equal(more, 1);
+            taken += more;
+        }
+        assert_in_range(taken, 5, sent / 4);
+        assert_int_equal(listener.sender, SENDER);
+        assert_true(outbox_has_room(pulling->outbox));
+    }
+    while (inbox_receive(pulling->inbox, &pulling->puller.receiver, 100) > 0) {
+    }
+    assert_int_equal(listener.told, 2); /* nobody has waited since */
+    end_pulling(pulling);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +297,7 @@ int main(void)
         cmocka_unit_test(who_does_not_read_is_not_referred_to),
         cmocka_unit_test(who_cannot_be_read_is_known),
         cmocka_unit_test(lies_about_a_payload_close_the_lane),
+        cmocka_unit_test(who_waits_is_told_of_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,9 +93,9 @@ void ring_publish(struct ring_producer *producer, uint32_t length)
     producer->reserved = 0;
 }
 
-bool ring_has_room(struct ring_producer *producer)
+bool ring_has_room(struct ring_producer *producer, uint32_t length)
 {
-    uint32_t lines = lines_of(ring_record_max(producer->size));
+    uint32_t lines = lines_of(length);
     return has_room(producer, (uint64_t)left_out(producer, lines) + lines);
 }
 
@@ -143,6 +143,15 @@ void ring_settle(struct ring_consumer *consumer)
         atomic_store_explicit(&consumer->memory->consumed, consumer->consumed,
                               memory_order_release);
     }
+}
+
+bool ring_settle_part(struct ring_consumer *consumer)
+{
+    bool worth = consumer->consumed - consumer->published >= consumer->size / 8;
+    if (worth) {
+        ring_settle(consumer);
+    }
+    return worth;
 }
 
 void ring_release(struct ring_consumer *consumer)

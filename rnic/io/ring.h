@@ -66,8 +66,8 @@ void ring_consume(struct ring_consumer *consumer, struct ring_memory *memory, ui
 uint8_t *ring_reserve(struct ring_producer *producer, uint32_t length);
 /* Shows the record reserved last, cut to `length` bytes. */
 void ring_publish(struct ring_producer *producer, uint32_t length);
-/* There would be room for the longest record. */
-bool ring_has_room(struct ring_producer *producer);
+/* There would be room for a record of `length` bytes. */
+bool ring_has_room(struct ring_producer *producer, uint32_t length);
 
 /* The next record, borrowed until ring_release. EMPTY: none. MALFORMED: the producer wrote
  * what none of ours writes. */
@@ -76,6 +76,8 @@ enum status ring_peek(struct ring_consumer *consumer, const uint8_t **ret_bytes,
 /* Gives its room back, which the producer sees by the quarter of the ring, or by ring_settle. */
 void ring_release(struct ring_consumer *consumer);
 void ring_settle(struct ring_consumer *consumer);
+/* The same of a part worth telling of, an eighth of the ring; false: there is less. */
+bool ring_settle_part(struct ring_consumer *consumer);
 /* Whether ring_peek would answer something else than EMPTY; touches one line. */
 static inline bool ring_has_record(const struct ring_consumer *consumer)
 {

@@ -103,7 +103,7 @@ static void a_full_ring_takes_no_more_and_loses_nothing(void **state)
         }
         assert_true(count >= SIZE / RING_LINE * 3 / 4 - 1);
         assert_true(count < SIZE / RING_LINE);
-        assert_false(ring_has_room(&world.producer));
+        assert_false(ring_has_room(&world.producer, ring_record_max(SIZE)));
         const uint8_t *bytes;
         uint32_t length;
         for (uint32_t i = 0; i < count; i++) {
@@ -113,7 +113,7 @@ static void a_full_ring_takes_no_more_and_loses_nothing(void **state)
         }
         assert_int_equal(ring_peek(&world.consumer, &bytes, &length), STATUS_EMPTY);
         ring_settle(&world.consumer);
-        assert_true(ring_has_room(&world.producer));
+        assert_true(ring_has_room(&world.producer, ring_record_max(SIZE)));
     }
     free(world.memory);
 }

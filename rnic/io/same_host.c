@@ -24,6 +24,7 @@ struct peer {
 
 struct same_host {
     struct packet_sink sink;
+    struct inbox_room room;
     struct packet_sink *otherwise;
     struct registry *registry;
     struct handoff *handoff;
@@ -34,6 +35,7 @@ struct same_host {
     uint32_t unflushed[REGISTRY_SLOTS]; /* slots */
     uint32_t unflushed_count;
     bool stalled;                      /* a lane was full since the last flush */
+    uint32_t full_count;               /* peers with `full_since` */
     bool is_dead[REGISTRY_SLOTS];      /* its holder was found gone by the last tidy */
     struct gid addresses[ADDRESS_MAX]; /* this host's, the one used last in front */
     uint32_t address_count;
@@ -50,6 +52,7 @@ static uint64_t make_incarnation(uint64_t seed, uint32_t slot)
 }
 
 static bool emit(struct packet_sink *sink, const struct outgoing *outgoing);
+static void room_given(struct inbox_room *room, uint64_t sender);
 static uint32_t reach(struct packet_sink *sink, const struct path *path, struct qpn destination);
 static void withdraw(struct packet_sink *sink, const struct path *path, struct qpn destination,
                      bool responses);
@@ -77,12 +80,22 @@ enum status same_host_create(const struct same_host_config *config,
                                       inbox_descriptor(same_host->inbox)};
         registry_publish_inbox(config->registry, &ours);
     }
+    same_host->room.given = room_given;
+    if (status == STATUS_OK) {
+        inbox_tell_of_room(same_host->inbox, &same_host->room);
+    }
     if (status == STATUS_OK && !config->copies &&
         pull_identity_create(~config->seed, &same_host->identity) == STATUS_OK) {
         inbox_let_refer(same_host->inbox);
     }
     *ret_same_host = same_host;
     return STATUS_OK;
+}
+
+static void note_room(struct same_host *same_host, struct peer *peer)
+{
+    same_host->full_count -= !instant_is_never(peer->full_since);
+    peer->full_since = INSTANT_NEVER;
 }
 
 static void forget_peer(struct same_host *same_host, uint32_t slot)
@@ -92,6 +105,7 @@ static void forget_peer(struct same_host *same_host, uint32_t slot)
     outbox_close(peer->outbox);
     peer->outbox = NULL;
     peer->incarnation = 0;
+    note_room(same_host, peer);
 }
 
 void same_host_destroy(struct same_host *same_host)
@@ -169,10 +183,10 @@ static struct peer *find_peer(struct same_host *same_host, uint32_t slot)
         if (peer == NULL) {
             return NULL;
         }
+        peer->full_since = INSTANT_NEVER;
     }
     forget_peer(same_host, slot);
     peer->incarnation = inbox.incarnation;
-    peer->full_since = INSTANT_NEVER;
     if (outbox_open((pid_t)inbox.process, inbox.descriptor, inbox.incarnation,
                     same_host->incarnation, &same_host->identity, &peer->outbox) == STATUS_OK) {
         same_host->counters.peers++;
@@ -188,11 +202,31 @@ static bool give_up(struct same_host *same_host, struct peer *peer)
     struct instant now = clock_now();
     if (instant_is_never(peer->full_since)) {
         peer->full_since = now;
+        same_host->full_count++;
         same_host->counters.full++;
     }
     bool late = instant_elapsed_ns(peer->full_since, now) > SAME_HOST_PATIENCE_NS;
     same_host->counters.dropped += late;
     return late;
+}
+
+static void remember_to_flush(struct same_host *same_host, uint32_t slot, struct peer *peer)
+{
+    if (!peer->unflushed) {
+        peer->unflushed = true;
+        same_host->unflushed[same_host->unflushed_count++] = slot;
+    }
+}
+
+/* Who waits for it may sleep by now: flushing wakes him. */
+static void room_given(struct inbox_room *room, uint64_t sender)
+{
+    struct same_host *same_host = CONTAINER_OF(room, struct same_host, room);
+    uint32_t slot = (uint32_t)(sender % REGISTRY_SLOTS);
+    struct peer *peer = find_peer(same_host, slot);
+    if (peer != NULL && peer->outbox != NULL && peer->incarnation == sender) {
+        remember_to_flush(same_host, slot, peer);
+    }
 }
 
 static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
@@ -204,17 +238,14 @@ static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
         same_host->sink.others_may_go = false;
         return same_host->otherwise->emit(same_host->otherwise, outgoing);
     }
-    if (!peer->unflushed) {
-        peer->unflushed = true;
-        same_host->unflushed[same_host->unflushed_count++] = slot;
-    }
+    remember_to_flush(same_host, slot, peer);
     if (status != STATUS_OK) {
         bool given_up = give_up(same_host, peer);
         same_host->stalled |= !given_up;
         same_host->sink.others_may_go = true;
         return given_up;
     }
-    peer->full_since = INSTANT_NEVER;
+    note_room(same_host, peer);
     same_host->counters.packets_sent++;
     return true;
 }
@@ -289,9 +320,38 @@ uint32_t same_host_receive(struct same_host *same_host, struct inbox_receiver *r
     return same_host->inbox != NULL ? inbox_receive(same_host->inbox, receiver, budget) : 0;
 }
 
+/* A full lane has been emptied since its owner last looked whether we sleep. */
+static bool has_new_room(struct same_host *same_host)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < REGISTRY_SLOTS && same_host->full_count > 0; i++) {
+        struct peer *peer = same_host->peers[i];
+        if (peer != NULL && !instant_is_never(peer->full_since) && outbox_has_room(peer->outbox)) {
+            note_room(same_host, peer);
+            any = true;
+        }
+    }
+    return any;
+}
+
 bool same_host_fall_asleep(struct same_host *same_host)
 {
-    return same_host->inbox == NULL || inbox_fall_asleep(same_host->inbox);
+    if (same_host->inbox == NULL) {
+        return true;
+    }
+    if (!inbox_fall_asleep(same_host->inbox)) {
+        return false;
+    }
+    if (has_new_room(same_host)) {
+        inbox_wake_up(same_host->inbox);
+        return false;
+    }
+    return true;
+}
+
+bool same_host_is_asleep(const struct same_host *same_host)
+{
+    return same_host->inbox == NULL || inbox_is_asleep(same_host->inbox);
 }
 
 void same_host_wake_up(struct same_host *same_host)

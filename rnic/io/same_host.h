@@ -71,6 +71,7 @@ uint32_t same_host_receive(struct same_host *same_host, struct inbox_receiver *r
                            uint32_t budget);
 bool same_host_fall_asleep(struct same_host *same_host);
 void same_host_wake_up(struct same_host *same_host);
+bool same_host_is_asleep(const struct same_host *same_host);
 
 /* Gives back what belonged to processes that are gone; costs something, so now and then. True:
  * processes that we have sent to are among them, see same_host_is_of_dead. */

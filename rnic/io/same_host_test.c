@@ -221,6 +221,32 @@ static void who_takes_nothing_holds_up_nobody_else(void **state)
     assert_int_equal(count(fixture, 0).dropped, 1);
 }
 
+/* Asleep, with a lane that is full: its owner makes room, and sends a wake-up for that alone. */
+static void who_sleeps_is_woken_for_room(void **state)
+{
+    struct fixture *fixture = *state;
+    struct same_host *sender = fixture->ends[0].same_host, *owner = fixture->ends[1].same_host;
+    while (send(fixture, number_of(fixture, 1), &loopback, 4096)) {
+    }
+    (void)same_host_flush(sender);
+    assert_true(same_host_fall_asleep(sender));
+    receive_all(&fixture->ends[1]);
+    assert_int_equal(count(fixture, 1).wake_ups, 0);
+    assert_true(same_host_flush(owner));
+    assert_int_equal(count(fixture, 1).wake_ups, 1);
+
+    same_host_wake_up(sender);
+    while (send(fixture, number_of(fixture, 1), &loopback, 4096)) {
+    }
+    (void)same_host_flush(sender);
+    receive_all(&fixture->ends[1]);
+    assert_true(same_host_flush(owner));
+    assert_int_equal(count(fixture, 1).wake_ups, 1); /* it does not sleep yet, */
+    receive_all(&fixture->ends[0]);
+    assert_false(same_host_fall_asleep(sender)); /* and must not: there is room */
+    assert_true(same_host_fall_asleep(sender));
+}
+
 static void who_has_ended_is_nobody(void **state)
 {
     struct fixture *fixture = *state;
@@ -256,6 +282,7 @@ int main(void)
         TEST(many_peers_cost_no_questions_to_the_kernel),
         TEST(inbox_that_cannot_be_opened_is_counted),
         TEST(who_takes_nothing_holds_up_nobody_else),
+        TEST(who_sleeps_is_woken_for_room),
         TEST(who_has_ended_is_nobody),
     };
     unsetenv("WEIR_ADDRESS");
