@@ -17,6 +17,7 @@
 #include "tools/stop.h"
 #include "tools/transfer/channel_link.h"
 #include "tools/transfer/session.h"
+#include "tools/transfer/walk.h"
 
 /* One run of the command: every group of sources that share a server is one transfer of it. */
 struct cp {
@@ -146,6 +147,7 @@ static void add_tally(struct tally *sum, const struct tally *one)
     sum->same += one->same;
     sum->left += one->left;
     sum->deleted += one->deleted;
+    sum->undeleted |= one->undeleted;
     sum->failed += one->failed;
     sum->warnings += one->warnings;
 }
@@ -236,8 +238,11 @@ static struct session_request request_of(const struct cp *cp, enum direction dir
     };
     bool tells = options->verbose > 0 || options->itemize;
     request.wishes.bits |= cp->tty || options->json ? WISH_TOTALS : 0;
-    if (options->filter != NULL) { /* what is left out is not to go with what is in the way */
-        request.wishes.bits &= ~(uint32_t)WISH_FORCE;
+    if ((options->wishes.bits & WISH_DELETE) != 0) { /* and what is in the way */
+        request.wishes.bits |= WISH_FORCE;
+    }
+    if (options->filter != NULL && (options->wishes.bits & WISH_DELETE_EXCLUDED) == 0) {
+        request.wishes.bits &= ~(uint32_t)WISH_FORCE; /* what is left out is not to go with it */
     }
     request.wishes.bits |= tells ? WISH_ITEMS : 0;
     request.wishes.bits |= options->verbose > 1 ? WISH_ALL_ITEMS : 0;
@@ -381,6 +386,9 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count)
     const struct tally *total = &cp->total;
     bool nothing_happened =
         total->files + total->directories + total->same + total->left + total->failed == 0;
+    if (total->undeleted) {
+        command_error(cp->command, "nothing was deleted, since a source could not be read in full");
+    }
     if (cp->options.json || (!cp->options.quiet && (code == EXIT_DONE || !nothing_happened))) {
         summarize(cp, code);
     }
@@ -419,6 +427,27 @@ static int check_sides(const struct command *command, char **names, int count)
     return EXIT_DONE;
 }
 
+/* What is deleted must be clear: what one source has not, another may have. */
+static int check_deletion(const struct cp *cp, char **sources, unsigned count)
+{
+    if ((cp->options.wishes.bits & WISH_DELETE) == 0) {
+        return EXIT_DONE;
+    }
+    if ((cp->options.wishes.bits & WISH_RECURSIVE) == 0) {
+        return command_usage_error(cp->command, "--delete wants -r or -a");
+    }
+    for (unsigned i = 0; i < count && count > 1; i++) {
+        char name[256];
+        if (walk_base_name(sources[i], name) && name[0] == 0) {
+            return command_usage_error(cp->command,
+                                       "--delete with what is in a directory (%s) takes no other "
+                                       "source beside it",
+                                       sources[i]);
+        }
+    }
+    return EXIT_DONE;
+}
+
 int command_cp(const struct command *command, int argc, char **argv)
 {
     static struct cp cp;
@@ -435,6 +464,10 @@ int command_cp(const struct command *command, int argc, char **argv)
     if (code == EXIT_DONE) {
         code = cp_check_names(command, argv + optind, (unsigned)count - 1);
     }
+    if (code != EXIT_DONE) {
+        return code;
+    }
+    code = check_deletion(&cp, argv + optind, (unsigned)count - 1);
     if (code != EXIT_DONE) {
         return code;
     }

@@ -1,10 +1,12 @@
 #include "tools/cp_options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 const char cp_usage[] =
     "usage: weir cp [OPTION...] SOURCE... TARGET\n"
@@ -40,9 +42,13 @@ const char cp_usage[] =
     "      --modify-window SECONDS  times so far apart are the same\n"
     "      --existing     make no new files; --ignore-existing: replace none\n"
     "      --force        a directory in the way of a file goes with all that is in it\n"
+    "      --delete       at the end, delete what the source directories have not;\n"
+    "                     --delete-excluded: also what was left out\n"
     "\n"
     "How:\n"
     "  -n, --dry-run      only say what would be done (with -v or -i: of each file)\n"
+    "      --bwlimit RATE no more than so many KiB a second, or with K, M, G, KB, MB, GB, B\n"
+    "      --inplace      write into the files that are there, which are not whole meanwhile\n"
     "      --fsync        have each file on stable storage before it gets its name\n"
     "  -q, --quiet        print errors only\n"
     "  -v, --verbose      print each name that is copied; twice: those left as they are, too\n"
@@ -78,6 +84,10 @@ enum {
     OPTION_EXISTING,
     OPTION_IGNORE_EXISTING,
     OPTION_FORCE,
+    OPTION_DELETE,
+    OPTION_INPLACE,
+    OPTION_BWLIMIT,
+    OPTION_DELETE_EXCLUDED,
     OPTION_EXCLUDE,
     OPTION_INCLUDE,
     OPTION_EXCLUDE_FROM,
@@ -109,6 +119,11 @@ static const struct option long_options[] = {
     {"ignore-non-existing", no_argument, NULL, OPTION_EXISTING},
     {"ignore-existing", no_argument, NULL, OPTION_IGNORE_EXISTING},
     {"force", no_argument, NULL, OPTION_FORCE},
+    {"inplace", no_argument, NULL, OPTION_INPLACE},
+    {"bwlimit", required_argument, NULL, OPTION_BWLIMIT},
+    {"delete", no_argument, NULL, OPTION_DELETE},
+    {"delete-after", no_argument, NULL, OPTION_DELETE},
+    {"delete-excluded", no_argument, NULL, OPTION_DELETE_EXCLUDED},
     {"dry-run", no_argument, NULL, 'n'},
     {"itemize-changes", no_argument, NULL, 'i'},
     {"exclude", required_argument, NULL, OPTION_EXCLUDE},
@@ -165,6 +180,9 @@ static const struct {
     {OPTION_EXISTING, WISH_EXISTING},
     {OPTION_IGNORE_EXISTING, WISH_IGNORE_EXISTING},
     {OPTION_FORCE, WISH_FORCE},
+    {OPTION_INPLACE, WISH_INPLACE},
+    {OPTION_DELETE, WISH_DELETE},
+    {OPTION_DELETE_EXCLUDED, WISH_DELETE | WISH_DELETE_EXCLUDED},
     {OPTION_FSYNC, WISH_FSYNC},
 };
 
@@ -208,6 +226,35 @@ static int take_window(const struct command *command, struct cp_options *options
     }
     options->wishes.bits |= WISH_WINDOW;
     options->wishes.window_s = (uint32_t)strtoul(optarg, NULL, 10);
+    return -1;
+}
+
+/* rsync's units: without a letter KiB, "K", "KiB" and so on by 1024, "KB" by 1000, "B" by 1. */
+static int take_rate(const struct command *command, struct cp_options *options)
+{
+    static const char letters[] = "BKMGTP";
+    char *end;
+    double rate = optarg[0] >= '0' && optarg[0] <= '9' ? strtod(optarg, &end) : -1;
+    if (rate >= 0) {
+        const char *letter =
+            *end != 0 ? strchr(letters, toupper((unsigned char)*end)) : letters + 1;
+        const char *rest = *end != 0 ? end + 1 : end;
+        bool thousands = strcasecmp(rest, "B") == 0;
+        bool known =
+            letter != NULL &&
+            (*rest == 0 || (letter > letters && (thousands || strcasecmp(rest, "iB") == 0)));
+        for (const char *at = letters; known && at < letter; at++) {
+            rate *= thousands ? 1000 : 1024;
+        }
+        rate = known ? rate : -1;
+    }
+    if (rate < 0 || (rate > 0 && rate < 512) || rate > 1e18) {
+        return command_usage_error(command,
+                                   "--bwlimit takes KiB a second, or a number with K, M, G, KB, "
+                                   "MB, GB or B, from 512 B on, or 0 for no limit; not '%s'",
+                                   optarg);
+    }
+    options->wishes.rate = (uint64_t)rate;
     return -1;
 }
 
@@ -285,6 +332,8 @@ static int take_option(const struct command *command, struct cp_options *options
         return -1;
     case '@':
         return take_window(command, options);
+    case OPTION_BWLIMIT:
+        return take_rate(command, options);
     case OPTION_CHOWN:
         return take_chown(command, options);
     case OPTION_EXCLUDE:

@@ -532,6 +532,43 @@ case_permissions() { # what one may not read, where one may not write
     stop "$pid"
 }
 
+case_mirror() { # --delete, --inplace, --bwlimit
+    mkdir -p root/t/old t/d
+    echo new >t/d/f
+    make_file t/big 2
+    echo old >root/t/old/f
+    echo old >root/t/kept.o
+    echo beside >root/beside
+    serve a root
+    expect 2 'wants -r' "$weir" cp --delete t/d/f "$url/"
+    expect 2 'no other source' "$weir" cp -r --delete t/ t/d "$url/t"
+    expect 0 'deleting   t/old/f' "$weir" cp -an --delete -i t "$url/"
+    expect 0 '"event":"deleted","kind":"file","path":"t/old/f"' "$weir" cp -anv --json --delete t "$url/"
+    [ -e root/t/old/f ] || fail "a dry run deleted a file"
+    expect 0 '; 2 deleted' "$weir" cp -a --delete --exclude '*.o' t "$url/"
+    [ ! -e root/t/old ] && [ -e root/t/kept.o ] && [ -e root/beside ] || fail "not what was to be deleted"
+    expect 0 'deleting kept.o' "$weir" cp -av --delete t/ "$url/t"
+    same t root/t
+    echo more >>root/t/d/f
+    ln root/t/d/f root/other
+    expect 0 '1 file' "$weir" cp -a --inplace t/ "$url/t"
+    same t/d/f root/other
+    ln -s /proc/self/status t/d/unreadable
+    expect 1 'nothing was deleted, since a source' sh -c "echo x >root/t/extra
+        '$weir' cp -r --delete t nowhere '$url/'"
+    [ -e root/t/extra ] || fail "deleted after an error"
+    local began
+    began=$(now_ms)
+    expect 0 '1 file' "$weir" cp --bwlimit 1M t/big "$url/slow"
+    [ $(($(now_ms) - began)) -gt 1300 ] || fail "2 MiB at 1 MiB/s took $(($(now_ms) - began)) ms"
+    began=$(now_ms)
+    expect 0 '1 file' "$weir" cp --bwlimit=1024 "$url/t/big" slow
+    [ $(($(now_ms) - began)) -gt 1300 ] || fail "2 MiB at 1 MiB/s took $(($(now_ms) - began)) ms"
+    same slow root/slow
+    expect 2 'bwlimit takes' "$weir" cp --bwlimit 1X t/big "$url/slow"
+    stop "$pid"
+}
+
 case_archive() { # what -a, -H, -X and --chown keep, and who may
     mkdir -p t/d there here
     echo x >t/program
@@ -569,7 +606,7 @@ case_archive() { # what -a, -H, -X and --chown keep, and who may
 cases=("$@")
 if [ ${#cases[@]} = 0 ]; then
     cases=(usage files tree deep confinement permissions sparse changing disks many_clients limits interrupted
-        client_killed server_killed archive)
+        client_killed server_killed archive mirror)
 fi
 for name in "${cases[@]}"; do
     echo "$name"

@@ -28,51 +28,11 @@ ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset)
     return __real_pwrite64(fd, bytes, length, offset);
 }
 
-/* The client waits for "/x" into its folder; the server says nothing but welcome, and the test
- * speaks for it. */
-static void begin_lies(struct world *world, bool recursive)
-{
-    world->request.wishes.bits = recursive ? WISH_RECURSIVE : 0;
-    world_begin_pull(world, "/x", "");
-    while (memory_pair_step(world->pair)) { /* without a pump, so the server sends no entry */
-    }
-    assert_true(session_is_running(world->client));
-}
-
-static struct message entry(uint32_t id, enum entry_kind kind, const char *name, const char *data)
-{
-    struct message message = {.type = MESSAGE_ENTRY};
-    message.entry.id = id;
-    message.entry.kind = kind;
-    message.entry.content = kind == ENTRY_FILE ? CONTENT_EAGER : CONTENT_CHUNKS;
-    message.entry.mode = 0755;
-    message.entry.size = strlen(data);
-    message.entry.name = (struct span){name, strlen(name)};
-    message.entry.data = (struct span){data, strlen(data)};
-    digest_of(data, strlen(data), message.entry.digest);
-    return message;
-}
-
-static void expect_broken(struct world *world)
-{
-    while (memory_pair_step(world->pair)) {
-    }
-    assert_int_equal(session_outcome(world->client), SESSION_BROKEN);
-    assert_true(session_is_closed(world->client));
-}
-
-static void inject_entry(struct world *world, uint32_t id, enum entry_kind kind, const char *name,
-                         const char *data)
-{
-    const struct message message = entry(id, kind, name, data);
-    world_inject(world, &message);
-}
-
 static void a_server_does_not_choose_the_name(void **state)
 {
     struct world *world = *state;
-    begin_lies(world, false);
-    inject_entry(world, 1, ENTRY_FILE, "evil", "data");
+    world_begin_lies(world, false);
+    world_inject_entry(world, 1, ENTRY_FILE, "evil", "data");
     while (memory_pair_step(world->pair)) {
     }
     scratch_expect(world->scratch, "here/x", "data");
@@ -82,39 +42,31 @@ static void a_server_does_not_choose_the_name(void **state)
 static void a_server_does_not_send_what_was_not_asked_for(void **state)
 {
     struct world *world = *state;
-    begin_lies(world, false);
-    inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
-    expect_broken(world);
-    begin_lies(world, false);
-    inject_entry(world, 1, ENTRY_SYMLINK, "x", "/etc");
-    expect_broken(world);
-    begin_lies(world, true); /* one source, two entries */
-    inject_entry(world, 1, ENTRY_FILE, "x", "1");
-    inject_entry(world, 2, ENTRY_FILE, "y", "2");
-    expect_broken(world);
+    world_begin_lies(world, false);
+    world_inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
+    world_expect_broken(world);
+    world_begin_lies(world, false);
+    world_inject_entry(world, 1, ENTRY_SYMLINK, "x", "/etc");
+    world_expect_broken(world);
+    world_begin_lies(world, true); /* one source, two entries */
+    world_inject_entry(world, 1, ENTRY_FILE, "x", "1");
+    world_inject_entry(world, 2, ENTRY_FILE, "y", "2");
+    world_expect_broken(world);
     assert_false(scratch_exists(world->scratch, "here/y"));
 }
 
 static void a_server_does_not_write_through_its_own_link(void **state)
 {
     struct world *world = *state;
-    begin_lies(world, true);
-    inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
-    inject_entry(world, 2, ENTRY_SYMLINK, "l", "../../root");
-    inject_entry(world, 3, ENTRY_DIRECTORY, "l", "");
-    inject_entry(world, 4, ENTRY_FILE, "f", "out");
+    world_begin_lies(world, true);
+    world_inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
+    world_inject_entry(world, 2, ENTRY_SYMLINK, "l", "../../root");
+    world_inject_entry(world, 3, ENTRY_DIRECTORY, "l", "");
+    world_inject_entry(world, 4, ENTRY_FILE, "f", "out");
     while (memory_pair_step(world->pair)) {
     }
     assert_false(scratch_exists(world->scratch, "root/f"));
     scratch_expect(world->scratch, "here/x/l/f", "out"); /* the link had to go */
-}
-
-static void chunked_entry(struct world *world, uint64_t size)
-{
-    struct message message = entry(1, ENTRY_FILE, "x", "");
-    message.entry.content = CONTENT_CHUNKS;
-    message.entry.size = size;
-    world_inject(world, &message);
 }
 
 static void data_out_of_bounds_is_refused(void **state)
@@ -127,21 +79,21 @@ static void data_out_of_bounds_is_refused(void **state)
                  {MIB, 1u << 16 | 0, 100}, {MIB, 0, 0}};
     struct world *world = *state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        begin_lies(world, false);
-        chunked_entry(world, cases[i].size);
+        world_begin_lies(world, false);
+        world_chunked_entry(world, cases[i].size);
         memory_pair_inject_notice(world->pair, 1, cases[i].notice, cases[i].length);
-        expect_broken(world);
+        world_expect_broken(world);
         assert_false(scratch_exists(world->scratch, "here/x"));
     }
-    begin_lies(world, false);
+    world_begin_lies(world, false);
     memory_pair_inject_notice(world->pair, 1, 0, 100); /* no file at all */
-    expect_broken(world);
-    begin_lies(world, false);
-    chunked_entry(world, 100);
+    world_expect_broken(world);
+    world_begin_lies(world, false);
+    world_chunked_entry(world, 100);
     struct message hole = {.type = MESSAGE_HOLE};
     hole.hole.length = 101;
     world_inject(world, &hole);
-    expect_broken(world);
+    world_expect_broken(world);
 }
 
 static void inject_puts(struct world *world, unsigned count)
@@ -155,14 +107,14 @@ static void inject_puts(struct world *world, unsigned count)
 static void a_flood_of_puts_ends_the_connection(void **state)
 {
     struct world *world = *state;
-    begin_lies(world, false);
-    chunked_entry(world, UINT64_C(1) << 62);
+    world_begin_lies(world, false);
+    world_chunked_entry(world, UINT64_C(1) << 62);
     inject_puts(world, 5000);
-    expect_broken(world);
+    world_expect_broken(world);
     assert_string_equal(session_reason(world->client),
                         "the peer broke the protocol: data in a chunk that was not granted");
-    begin_lies(world, false); /* who is a little slow to take answers goes on */
-    chunked_entry(world, UINT64_C(1) << 62);
+    world_begin_lies(world, false); /* who is a little slow to take answers goes on */
+    world_chunked_entry(world, UINT64_C(1) << 62);
     inject_puts(world, 60);
     for (unsigned i = 0; i < 61; i++) {
         assert_true(memory_pair_step(world->pair));
@@ -173,26 +125,26 @@ static void a_flood_of_puts_ends_the_connection(void **state)
 static void a_file_ends_where_it_said(void **state)
 {
     struct world *world = *state;
-    begin_lies(world, false);
-    chunked_entry(world, 100);
+    world_begin_lies(world, false);
+    world_chunked_entry(world, 100);
     const struct message end_message = {.type = MESSAGE_END};
     world_inject(world, &end_message);
-    expect_broken(world);
+    world_expect_broken(world);
     assert_false(scratch_exists(world->scratch, "here/x"));
 }
 
 static void a_wrong_digest_keeps_the_name_away(void **state)
 {
     struct world *world = *state;
-    begin_lies(world, false);
-    struct message message = entry(1, ENTRY_FILE, "x", "data");
+    world_begin_lies(world, false);
+    struct message message = world_entry(1, ENTRY_FILE, "x", "data");
     message.entry.digest[3] ^= 1;
     world_inject(world, &message);
     while (memory_pair_step(world->pair)) {
     }
     assert_string_equal(world->problems[0], "here target digest\n");
-    begin_lies(world, false);
-    chunked_entry(world, MIB);
+    world_begin_lies(world, false);
+    world_chunked_entry(world, MIB);
     memory_pair_inject_notice(world->pair, 1, 0, MIB);
     const struct message end_message = {.type = MESSAGE_END}; /* a digest of zeros */
     world_inject(world, &end_message);
@@ -206,22 +158,22 @@ static void an_end_that_leaves_something_out_is_refused(void **state)
 {
     struct world *world = *state;
     struct message message = {.type = MESSAGE_FINISHED};
-    begin_lies(world, false); /* the source has not come */
+    world_begin_lies(world, false); /* the source has not come */
     world_inject(world, &message);
-    expect_broken(world);
-    begin_lies(world, false); /* one file fewer than it says */
-    inject_entry(world, 1, ENTRY_FILE, "x", "data");
+    world_expect_broken(world);
+    world_begin_lies(world, false); /* one file fewer than it says */
+    world_inject_entry(world, 1, ENTRY_FILE, "x", "data");
     message.finished.entries = 2;
     message.finished.sources = 1;
     world_inject(world, &message);
-    expect_broken(world);
+    world_expect_broken(world);
     scratch_write(world->scratch, "here/f", "x"); /* the receiver's summary */
     world_begin_push(world, "f", "/");
     while (memory_pair_step(world->pair)) {
     }
     session_pump(world->client);
     world_inject(world, &(struct message){.type = MESSAGE_SUMMARY});
-    expect_broken(world);
+    world_expect_broken(world);
 }
 
 /* A peer writes to a chunk after its digest was taken: wrong bytes never get the name. */
@@ -250,16 +202,16 @@ static void out_of_turn_is_refused(void **state)
     struct world *world = *state;
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct message message = {.type = types[i]};
-        begin_lies(world, false);
+        world_begin_lies(world, false);
         world_inject(world, &message);
-        expect_broken(world);
+        world_expect_broken(world);
     }
-    begin_lies(world, false);
+    world_begin_lies(world, false);
     memory_pair_inject(world->pair, 1, "garbage", 7);
-    expect_broken(world);
-    begin_lies(world, false);
-    inject_entry(world, 2, ENTRY_FILE, "x", "1"); /* numbers begin at 1 */
-    expect_broken(world);
+    world_expect_broken(world);
+    world_begin_lies(world, false);
+    world_inject_entry(world, 2, ENTRY_FILE, "x", "1"); /* numbers begin at 1 */
+    world_expect_broken(world);
 }
 
 static struct message attribute(const char *name, size_t length, bool more)
@@ -281,39 +233,39 @@ static void inject_attribute(struct world *world, const char *name, size_t lengt
 static void attributes_are_asked_for_and_bounded(void **state)
 {
     struct world *world = *state;
-    begin_lies(world, false);
+    world_begin_lies(world, false);
     inject_attribute(world, "user.a", 1, false);
-    expect_broken(world);
+    world_expect_broken(world);
     world->request.wishes.preserve = PRESERVE_XATTRS;
-    begin_lies(world, false); /* one too long for any file */
+    world_begin_lies(world, false); /* one too long for any file */
     for (unsigned i = 0; i < 3; i++) {
         inject_attribute(world, "user.a", EAGER_LENGTH_MAX, true);
     }
-    expect_broken(world);
-    begin_lies(world, false); /* too many */
+    world_expect_broken(world);
+    world_begin_lies(world, false); /* too many */
     for (unsigned i = 0; i < 40; i++) {
         inject_attribute(world, "user.a", EAGER_LENGTH_MAX, false);
     }
-    expect_broken(world);
-    begin_lies(world, false); /* two at once */
+    world_expect_broken(world);
+    world_begin_lies(world, false); /* two at once */
     inject_attribute(world, "user.a", 1, true);
     inject_attribute(world, "user.b", 1, false);
-    expect_broken(world);
-    begin_lies(world, false); /* half of one */
+    world_expect_broken(world);
+    world_begin_lies(world, false); /* half of one */
     inject_attribute(world, "user.a", 1, true);
-    inject_entry(world, 1, ENTRY_FILE, "x", "1");
-    expect_broken(world);
+    world_inject_entry(world, 1, ENTRY_FILE, "x", "1");
+    world_expect_broken(world);
     assert_false(scratch_exists(world->scratch, "here/x"));
 }
 
 static void a_link_leads_only_to_what_has_come(void **state)
 {
     struct world *world = *state;
-    struct message link = entry(3, ENTRY_HARD_LINK, "l", "");
+    struct message link = world_entry(3, ENTRY_HARD_LINK, "l", "");
     world->request.wishes.preserve = PRESERVE_HARD_LINKS;
-    begin_lies(world, true);
-    inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
-    inject_entry(world, 2, ENTRY_FILE, "f", "in"); /* says of no further name */
+    world_begin_lies(world, true);
+    world_inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
+    world_inject_entry(world, 2, ENTRY_FILE, "f", "in"); /* says of no further name */
     link.entry.first = 2;
     world_inject(world, &link);
     while (memory_pair_step(world->pair)) {
@@ -321,24 +273,24 @@ static void a_link_leads_only_to_what_has_come(void **state)
     assert_string_equal(world->problems[0], "here target not-found\n");
     assert_false(scratch_exists(world->scratch, "here/x/l"));
     world->request.wishes.preserve = 0;
-    begin_lies(world, true);
+    world_begin_lies(world, true);
     link.entry.id = 2;
     link.entry.first = 1;
-    inject_entry(world, 1, ENTRY_DIRECTORY, "y", "");
+    world_inject_entry(world, 1, ENTRY_DIRECTORY, "y", "");
     world_inject(world, &link);
-    expect_broken(world);
+    world_expect_broken(world);
 }
 
 /* The file's place was taken by a link to something outside. */
 static void a_link_is_not_made_to_what_took_the_place_of_its_file(void **state)
 {
     struct world *world = *state;
-    struct message first = entry(2, ENTRY_FILE, "f", "in"),
-                   link = entry(3, ENTRY_HARD_LINK, "l", "");
+    struct message first = world_entry(2, ENTRY_FILE, "f", "in"),
+                   link = world_entry(3, ENTRY_HARD_LINK, "l", "");
     char path[PATH_MAX];
     world->request.wishes.preserve = PRESERVE_HARD_LINKS;
-    begin_lies(world, true);
-    inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
+    world_begin_lies(world, true);
+    world_inject_entry(world, 1, ENTRY_DIRECTORY, "x", "");
     first.entry.names = 2;
     world_inject(world, &first);
     while (memory_pair_step(world->pair)) {
@@ -376,137 +328,6 @@ static void a_stranger_makes_no_device_and_sets_no_ids(void **state)
     assert_int_equal(status.st_mode & 07777, 0755);
 }
 
-/* The server asks what the client has; the client answers, about its target and nothing else. */
-static struct message ask(const char *path, const char *name, uint8_t *ret_bytes)
-{
-    struct message message = {.type = MESSAGE_ASK};
-    const struct question directory = {
-        .is_directory = true, .path = {path, strlen(path)}, .name = {"x", 1}};
-    const struct question file = {.name = {name, strlen(name)}, .size = 6};
-    size_t length = protocol_pack_question(&directory, ret_bytes);
-    length += protocol_pack_question(&file, ret_bytes + length);
-    message.ask.names = 1;
-    message.ask.questions = (struct span){ret_bytes, length};
-    return message;
-}
-
-static void expect_answer(struct world *world, const char *path, const char *name,
-                          enum answer answer)
-{
-    uint8_t bytes[2 * QUESTION_LENGTH_MAX], digest[DIGEST_LENGTH];
-    const struct message message = ask(path, name, bytes);
-    struct message heard;
-    size_t length;
-    world->request.wishes.bits = WISH_SIZE_ONLY | WISH_RECURSIVE;
-    world_begin_pull(world, "/x", "");
-    while (memory_pair_step(world->pair)) {
-    }
-    world_inject(world, &message);
-    memory_pair_step(world->pair);
-    session_pump(world->client);
-    const void *last = memory_pair_last_message(world->pair, 0, &length);
-    assert_true(protocol_parse(last, length, &heard));
-    assert_int_equal(heard.type, MESSAGE_ANSWERS);
-    assert_int_equal(protocol_next_answer(&heard.answers.answers, digest), answer);
-}
-
-static void questions_stay_in_the_target(void **state)
-{
-    struct world *world = *state;
-    const struct scratch *s = world->scratch;
-    scratch_directory(s, "here/x");
-    scratch_directory(s, "here/x/d");
-    scratch_write(s, "here/x/d/f", "secret");
-    scratch_write(s, "root/f", "secret");
-    symlinkat("../../root", s->fd, "here/x/out");
-    expect_answer(world, "d", "f", ANSWER_SAME);
-    expect_answer(world, "d", "g", ANSWER_WANTED);
-    expect_answer(world, "out", "f", ANSWER_WANTED);
-    expect_answer(world, "../../root", "f", ANSWER_WANTED);
-    expect_answer(world, "/etc", "passwd", ANSWER_WANTED);
-}
-
-static void questions_are_counted(void **state)
-{
-    struct world *world = *state;
-    uint8_t bytes[2 * QUESTION_LENGTH_MAX];
-    const struct message message = ask("", "f", bytes);
-    begin_lies(world, true);
-    for (unsigned i = 0; i <= ASKS_MAX; i++) {
-        world_inject(world, &message);
-    }
-    expect_broken(world);
-    assert_string_equal(session_reason(world->client),
-                        "the peer broke the protocol: more questions than it may ask");
-}
-
-/* A server that was asked, as a receiver, answers more than it was asked. */
-static void answers_to_nothing_are_refused(void **state)
-{
-    struct world *world = *state;
-    struct message message = {.type = MESSAGE_ANSWERS};
-    message.answers.count = 2;
-    message.answers.answers = (struct span){"\1\1", 2};
-    scratch_fill(world->scratch, "here/f", 9 * MIB, 1);
-    world_begin_push(world, "f", "/");
-    while (session_tally(world->server)->bytes == 0 && world_step(world)) {
-    }
-    world_inject(world, &message);
-    expect_broken(world);
-}
-
-/* What the client did not say it has does not keep it from failing. */
-static void what_was_not_sent_must_be_here(void **state)
-{
-    struct world *world = *state;
-    struct message message = entry(1, ENTRY_FILE, "x", "");
-    message.entry.content = CONTENT_NOT_SENT;
-    message.entry.size = 5;
-    begin_lies(world, false);
-    world_inject(world, &message);
-    while (memory_pair_step(world->pair)) {
-    }
-    assert_string_equal(world->problems[0], "here target changed\n");
-    assert_false(scratch_exists(world->scratch, "here/x"));
-    begin_lies(world, false); /* no dry run */
-    message.entry.content = CONTENT_DRY;
-    world_inject(world, &message);
-    expect_broken(world);
-    world->request.wishes.bits = WISH_DRY_RUN;
-    world_begin_pull(world, "/x", "");
-    while (memory_pair_step(world->pair)) {
-    }
-    inject_entry(world, 1, ENTRY_FILE, "x", "data");
-    expect_broken(world);
-    assert_false(scratch_exists(world->scratch, "here/x"));
-}
-
-/* A server cannot replace what the client wants kept. */
-static void what_is_to_be_left_is_left(void **state)
-{
-    struct world *world = *state;
-    scratch_write(world->scratch, "here/x", "mine");
-    world->request.wishes.bits = WISH_IGNORE_EXISTING;
-    world_begin_pull(world, "/x", "");
-    while (memory_pair_step(world->pair)) {
-    }
-    inject_entry(world, 1, ENTRY_FILE, "x", "theirs");
-    while (memory_pair_step(world->pair)) {
-    }
-    assert_int_equal(session_tally(world->client)->left, 1);
-    scratch_expect(world->scratch, "here/x", "mine");
-    world_begin_pull(world, "/x", "");
-    while (memory_pair_step(world->pair)) {
-    }
-    chunked_entry(world, MIB);
-    memory_pair_inject_notice(world->pair, 1, 0, MIB);
-    const struct message end_message = {.type = MESSAGE_END};
-    world_inject(world, &end_message);
-    while (memory_pair_step(world->pair)) {
-    }
-    scratch_expect(world->scratch, "here/x", "mine");
-}
-
 static void what_was_not_placed_is_no_warning(void **state)
 {
     struct world *world = *state;
@@ -541,11 +362,6 @@ int main(void)
         T(a_link_is_not_made_to_what_took_the_place_of_its_file),
         T(a_stranger_makes_no_device_and_sets_no_ids),
         T(what_was_not_placed_is_no_warning),
-        T(questions_stay_in_the_target),
-        T(questions_are_counted),
-        T(answers_to_nothing_are_refused),
-        T(what_was_not_sent_must_be_here),
-        T(what_is_to_be_left_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,8 @@
 struct lookahead {
     struct link *link;
     struct walk *walk;
-    bool asks, ended;
+    enum asking asking;
+    bool ended;
     bool stuck; /* the walk's last step could not be kept, for want of memory */
     struct walk_step step;
     struct look looks[LOOKAHEAD_STEPS]; /* a ring: those before `begin` are done with */
@@ -26,13 +27,13 @@ struct lookahead {
     uint8_t head[MESSAGE_HEAD_MAX];
 };
 
-struct lookahead *lookahead_create(struct link *link, struct walk *walk, bool asks)
+struct lookahead *lookahead_create(struct link *link, struct walk *walk, enum asking asking)
 {
     struct lookahead *lookahead = calloc(1, sizeof(*lookahead));
     if (lookahead != NULL) {
         lookahead->link = link;
         lookahead->walk = walk;
-        lookahead->asks = asks;
+        lookahead->asking = asking;
     }
     return lookahead;
 }
@@ -100,7 +101,8 @@ static void ask(struct lookahead *lookahead, struct look *look)
     uint8_t directory[QUESTION_LENGTH_MAX], name[QUESTION_LENGTH_MAX];
     const struct question question = {
         .name = {step->name, strlen(step->name)},
-        .size = (uint64_t)step->status.st_size,
+        .names_directory = step->kind == WALK_DIRECTORY,
+        .size = step->kind == WALK_FILE ? (uint64_t)step->status.st_size : 0,
         .mtime_s = step->status.st_mtim.tv_sec,
         .mtime_ns = (uint32_t)step->status.st_mtim.tv_nsec,
     };
@@ -133,6 +135,22 @@ static bool is_full(const struct lookahead *lookahead)
              walk_folders(lookahead->walk) >= LOOKAHEAD_FOLDERS));
 }
 
+/* "" is what a directory's contents are called, and no name. */
+static bool is_asked(const struct lookahead *lookahead, const struct walk_step *step)
+{
+    switch (step->kind) {
+    case WALK_FILE:
+        return lookahead->asking != ASK_NOTHING && step->name[0] != 0;
+    case WALK_SYMLINK:
+    case WALK_SPECIAL:
+        return lookahead->asking >= ASK_NODES && step->name[0] != 0;
+    case WALK_DIRECTORY:
+        return lookahead->asking == ASK_ALL && step->folder != NULL;
+    default:
+        return false;
+    }
+}
+
 static bool keep(struct lookahead *lookahead, const struct walk_step *step)
 {
     struct look *look = look_at(lookahead, lookahead->end);
@@ -143,8 +161,7 @@ static bool keep(struct lookahead *lookahead, const struct walk_step *step)
     lookahead->length += step->path != NULL ? strlen(step->path) : 0;
     lookahead->ended = step->kind == WALK_END;
     lookahead->end++;
-    /* "" is what a directory's contents are called, and no file */
-    if (lookahead->asks && step->kind == WALK_FILE && step->name[0] != 0) {
+    if (is_asked(lookahead, step)) {
         ask(lookahead, look);
     }
     return true;

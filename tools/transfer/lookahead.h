@@ -25,9 +25,16 @@ struct look {
 
 struct lookahead;
 
-/* Takes the walk over. Where `asks`, the peer is asked about each file. NULL: no memory, and the
- * walk is still the caller's. */
-struct lookahead *lookahead_create(struct link *link, struct walk *walk, bool asks);
+/* What the peer is asked about. */
+enum asking {
+    ASK_NOTHING,
+    ASK_FILES,
+    ASK_NODES, /* and links, devices, FIFOs and sockets */
+    ASK_ALL,   /* but the sources themselves */
+};
+
+/* Takes the walk over. NULL: no memory, and the walk is still the caller's. */
+struct lookahead *lookahead_create(struct link *link, struct walk *walk, enum asking asking);
 void lookahead_destroy(struct lookahead *lookahead);
 struct walk *lookahead_walk(const struct lookahead *lookahead);
 

@@ -122,6 +122,45 @@ int place_begin(struct place *place, int directory, const char *name, enum repla
     return 0;
 }
 
+/* To write to a file of one's own; it gets its mode at the end. */
+static bool lend_permission(int directory, const char *name)
+{
+    struct stat status;
+    int fd = confine_open(directory, name, O_PATH | O_NOFOLLOW, 0, CONFINE_NO_SYMLINKS);
+    if (fd < 0) {
+        return false;
+    }
+    bool lent = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+                attributes_set_mode(fd, (status.st_mode & 07777) | 0200) == 0;
+    close(fd);
+    return lent;
+}
+
+int place_begin_inplace(struct place *place, int directory, const char *name,
+                        enum replacing replacing)
+{
+    struct stat status;
+    *place = (struct place){.directory = directory, .fd = -1, .inplace = true};
+    if (place_is_temporary(name)) {
+        return EILSEQ;
+    }
+    bool exists = fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    if (exists && (replacing == REPLACE_NOTHING || !S_ISREG(status.st_mode))) {
+        return place_begin(place, directory, name, replacing);
+    }
+    int flags = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | (exists ? 0 : O_CREAT | O_EXCL);
+    int fd = confine_open(directory, name, flags, 0600, CONFINE_NO_SYMLINKS);
+    if (fd == -EACCES && exists && lend_permission(directory, name)) {
+        fd = confine_open(directory, name, flags, 0600, CONFINE_NO_SYMLINKS);
+    }
+    if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))) {
+        close(fd);
+        return ESTALE;
+    }
+    place->fd = fd < 0 ? -1 : fd;
+    return fd < 0 ? -fd : 0;
+}
+
 static int write_all(int fd, const char *at, size_t length, uint64_t offset)
 {
     while (length > 0) {
@@ -166,9 +205,35 @@ static int write_sparse(int fd, const char *at, size_t length, uint64_t offset)
     return error != 0 ? error : write_all(fd, at - pending, pending, offset - pending);
 }
 
+int place_hole(struct place *place, uint64_t offset, uint64_t length)
+{
+    static const char zeros[64 << 10];
+    struct stat status;
+    if (!place->inplace) { /* what is not written of a new file reads as zeros */
+        return 0;
+    }
+    if (fstat(place->fd, &status) != 0) {
+        return errno;
+    }
+    uint64_t size = (uint64_t)status.st_size;
+    uint64_t end = offset + length < size ? offset + length : size;
+    if (offset >= end || fallocate(place->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                   (off_t)offset, (off_t)(end - offset)) == 0) {
+        return 0;
+    }
+    int error = errno == EOPNOTSUPP ? 0 : errno;
+    while (offset < end && error == 0) {
+        size_t part = end - offset < sizeof(zeros) ? (size_t)(end - offset) : sizeof(zeros);
+        error = write_all(place->fd, zeros, part, offset);
+        offset += part;
+    }
+    return error;
+}
+
 int place_write(struct place *place, const void *bytes, size_t length, uint64_t offset)
 {
-    if (place->sparse) { /* its end may be left out, and its length is set in any case */
+    if (place->sparse &&
+        !place->inplace) { /* its end may be left out, and its length is set in any case */
         return write_sparse(place->fd, bytes, length, offset);
     }
     if (offset + length > place->length) {
@@ -197,10 +262,12 @@ static int flush(int fd)
     return other < 0 || close(other) != 0 ? errno : 0;
 }
 
-static int set_attributes(int fd, uint64_t written, uint64_t length,
+static int set_attributes(const struct place *place, uint64_t length,
                           const struct attributes *attributes)
 {
-    if (written != length && ftruncate(fd, (off_t)length) != 0) {
+    int fd = place->fd;
+    bool as_long = place->length == length && !place->inplace;
+    if (!as_long && ftruncate(fd, (off_t)length) != 0) {
         return errno;
     }
     int error = attributes_apply(fd, attributes);
@@ -331,8 +398,8 @@ static int take_name(struct place *place)
 
 int place_commit(struct place *place, uint64_t length, const struct attributes *attributes)
 {
-    int error = set_attributes(place->fd, place->length, length, attributes);
-    if (error == 0) {
+    int error = set_attributes(place, length, attributes);
+    if (error == 0 && !place->inplace) {
         error = take_name(place);
     }
     if (error == 0 && attributes->fsync && fsync(place->directory) != 0) {

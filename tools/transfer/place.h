@@ -32,8 +32,9 @@ struct place {
     int directory; /* borrowed until place_commit or place_abandon */
     int fd;        /* -1: nothing under way */
     enum replacing replacing;
-    bool named;  /* the temporary name exists */
-    bool sparse; /* blocks of zeros are not written; set it after place_begin */
+    bool inplace; /* it is the file of that name, or one made under it */
+    bool named;   /* the temporary name exists */
+    bool sparse;  /* blocks of zeros are not written; set it after place_begin */
     uint64_t length;
     char name[256];
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
@@ -42,6 +43,12 @@ struct place {
 /* Fails early with EEXIST or EISDIR where `name` exists and is not to be replaced, and with EILSEQ
  * where it is one that place_sweep would remove. `place` need not be initialized. */
 int place_begin(struct place *place, int directory, const char *name, enum replacing replacing);
+/* The same into the file that has the name, or one that is made under it; as place_begin where
+ * something else has it. place_abandon leaves it as it is then. */
+int place_begin_inplace(struct place *place, int directory, const char *name,
+                        enum replacing replacing);
+/* Nothing but zeros, which need not be written. */
+int place_hole(struct place *place, uint64_t offset, uint64_t length);
 int place_write(struct place *place, const void *bytes, size_t length, uint64_t offset);
 /* Sets the file's length and attributes, then its name. The place is over, whatever comes out. */
 int place_commit(struct place *place, uint64_t length, const struct attributes *attributes);

@@ -94,6 +94,7 @@ static void parse_hello(struct reader *reader, struct message *message)
     wishes->bits = reader_number(reader, 4);
     wishes->preserve = reader_number(reader, 2);
     wishes->window_s = reader_number(reader, 4);
+    wishes->rate = reader_number(reader, 8);
     message->hello.sources = reader_number(reader, 2);
     message->hello.rules = reader_number(reader, 2);
     if (wishes->bits > WISH_EVERYTHING || wishes->preserve > PRESERVE_EVERYTHING ||
@@ -229,6 +230,7 @@ static void parse_summary(struct reader *reader, struct message *message)
     message->summary.same = reader_number(reader, 8);
     message->summary.left = reader_number(reader, 8);
     message->summary.deleted = reader_number(reader, 8);
+    message->summary.undeleted = reader_flag(reader);
 }
 
 static void parse_attribute(struct reader *reader, struct message *message)
@@ -253,6 +255,7 @@ static struct question read_question(struct reader *reader)
     }
     question.name = reader_span(reader, NAME_LENGTH_MAX);
     if (!question.is_directory) {
+        question.names_directory = reader_flag(reader);
         question.size = reader_number(reader, 8);
         question.mtime_s = (int64_t)reader_number(reader, 8);
         question.mtime_ns = reader_number(reader, 4);

@@ -31,7 +31,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     3
+#define PROTOCOL_VERSION     4
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -113,7 +113,10 @@ enum wish {
     WISH_WINDOW = 1 << 12, /* window_s counts; else times are compared in nanoseconds */
     WISH_FORCE = 1 << 13,  /* a directory in the way goes with all that is in it */
     WISH_PERMS = 1 << 14,  /* attributes also for the target directory itself */
-    WISH_EVERYTHING = (1 << 15) - 1,
+    WISH_DELETE = 1 << 15,
+    WISH_DELETE_EXCLUDED = 1 << 16,
+    WISH_INPLACE = 1 << 17,
+    WISH_EVERYTHING = (1 << 18) - 1,
 };
 
 /* What is kept besides contents, permissions and times: bits, as the client asks in its HELLO. The
@@ -136,6 +139,7 @@ struct wishes {
     uint32_t bits;     /* of enum wish */
     uint16_t preserve; /* of enum preserve */
     uint32_t window_s; /* with WISH_WINDOW: times that differ by so much are the same */
+    uint64_t rate;     /* of contents, in bytes a second; 0: as fast as it goes */
 };
 
 /* What of a file goes with its ENTRY. */
@@ -151,8 +155,9 @@ enum content {
 enum answer {
     ANSWER_WANTED, /* the file is to be sent */
     ANSWER_SAME,
-    ANSWER_LEFT,   /* it is left as it is, or not made */
+    ANSWER_LEFT,   /* it is left as it is, or not made; with all that is below it */
     ANSWER_DIGEST, /* it is the same if its contents have this digest, holes counted as zeros */
+    ANSWER_GONE,   /* of a sender: there is no such name, and none is left out */
     ANSWER_COUNT,
 };
 
@@ -164,6 +169,7 @@ struct question {
     bool top;         /* directory: the one that the source itself goes into */
     struct span path; /* directory: below the source, "" for the source */
     struct span name; /* the file's; of the source's own where it is not empty */
+    bool names_directory;
     uint64_t size;
     int64_t mtime_s;
     uint32_t mtime_ns;
@@ -283,6 +289,7 @@ struct message {
         } finished;
         struct {
             uint64_t files, directories, symlinks, bytes, failed, same, left, deleted;
+            bool undeleted; /* nothing was, since the source could not be read in full */
         } summary;
         struct {
             bool more;         /* the next one goes on with this value */

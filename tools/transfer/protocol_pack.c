@@ -37,6 +37,7 @@ static void pack_hello(uint8_t **at, const struct message *message)
     put_number(at, 4, message->hello.wishes.bits);
     put_number(at, 2, message->hello.wishes.preserve);
     put_number(at, 4, message->hello.wishes.window_s);
+    put_number(at, 8, message->hello.wishes.rate);
     put_number(at, 2, message->hello.sources);
     put_number(at, 2, message->hello.rules);
     put_span(at, message->hello.path, PATH_LENGTH_MAX);
@@ -110,6 +111,7 @@ static void pack_summary(uint8_t **at, const struct message *message)
     put_number(at, 8, message->summary.same);
     put_number(at, 8, message->summary.left);
     put_number(at, 8, message->summary.deleted);
+    put_number(at, 1, message->summary.undeleted);
 }
 
 static void pack_handshake(uint8_t **at, const struct message *message)
@@ -222,6 +224,7 @@ size_t protocol_pack_question(const struct question *question,
     }
     put_span(&at, question->name, NAME_LENGTH_MAX);
     if (!question->is_directory) {
+        put_number(&at, 1, question->names_directory);
         put_number(&at, 8, question->size);
         put_number(&at, 8, (uint64_t)question->mtime_s);
         put_number(&at, 4, question->mtime_ns);

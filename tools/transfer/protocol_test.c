@@ -36,7 +36,7 @@ static size_t pack(const struct message *message, uint8_t *ret_bytes)
 static const struct message samples[] = {
     [MESSAGE_HELLO] = {.hello = {.version = PROTOCOL_VERSION,
                                  .direction = DIRECTION_PULL,
-                                 .wishes = {WISH_EVERYTHING, PRESERVE_EVERYTHING, 2},
+                                 .wishes = {WISH_EVERYTHING, PRESERVE_EVERYTHING, 2, 3},
                                  .sources = 3,
                                  .rules = 4,
                                  .path = SPAN("/a/b")}},
@@ -76,8 +76,9 @@ static const struct message samples[] = {
     [MESSAGE_ATTRIBUTE] = {.attribute = {.more = true, .name = SPAN("user.a"), .value = SPAN("v")}},
     [MESSAGE_RULE] = {.rule = {.include = true, .pattern = SPAN("*.o")}},
     [MESSAGE_ASK] = {.ask = {.names = 1,
-                             .questions = SPAN("\1\0\2\0\0\3d/e\0\1s"
-                                               "\0\0\1f\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\7")}},
+                             .questions =
+                                 SPAN("\1\0\2\0\0\3d/e\0\1s"
+                                      "\0\0\1f\1\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\7")}},
     [MESSAGE_ANSWERS] = {.answers = {.count = 3, .answers = SPAN("\0\3sixteen bytes...\1")}},
     [MESSAGE_ITEM] = {.item = {.kind = ENTRY_FILE,
                                .changes = CHANGE_SENT | CHANGE_TIME,
@@ -251,7 +252,7 @@ static void questions_and_answers_are_sound_and_bounded(void **state)
     message = ask_of(0, good, directory); /* no name at all */
     assert_false(parses(&message));
     memcpy(many, good, length);
-    many[length - 24] = '/'; /* no component */
+    many[length - 22] = '/'; /* no component */
     message = ask_of(1, many, length);
     assert_false(parses(&message));
     size_t at = directory;

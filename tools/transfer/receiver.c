@@ -35,6 +35,7 @@ void receiver_destroy(struct receiver *receiver)
     }
     place_abandon(&receiver->file.place);
     receiver_end_answers(receiver);
+    receiver_end_deleting(receiver);
     tree_fini(&receiver->tree);
     xattrs_clear(&receiver->xattrs);
     xattrs_clear(&receiver->file.xattrs);
@@ -107,8 +108,13 @@ static const char *place_error_text(int error)
 /* receiver->tree.path names what failed. */
 void receiver_fail(struct receiver *receiver, uint32_t id, enum problem_code code, const char *text)
 {
-    const struct problem problem = {
-        .code = code, .path = span_of(receiver->tree.path), .text = span_of(text)};
+    receiver_fail_path(receiver, id, code, receiver->tree.path, text);
+}
+
+void receiver_fail_path(struct receiver *receiver, uint32_t id, enum problem_code code,
+                        const char *path, const char *text)
+{
+    const struct problem problem = {.code = code, .path = span_of(path), .text = span_of(text)};
     receiver->options.tally->failed++;
     receiver->options.report->problem(receiver->options.report->user, &problem);
     struct message message = {.type = MESSAGE_FAILED};
@@ -140,6 +146,12 @@ void receiver_fail_errno(struct receiver *receiver, uint32_t id, int error)
 
 void receiver_tell(struct receiver *receiver, enum entry_kind kind, uint64_t size, uint32_t changes)
 {
+    receiver_tell_path(receiver, kind, tree_relative(&receiver->tree), size, changes);
+}
+
+void receiver_tell_path(struct receiver *receiver, enum entry_kind kind, const char *path,
+                        uint64_t size, uint32_t changes)
+{
     const uint32_t nothing_done = LEFT_NEWER | LEFT_EXISTS | LEFT_MISSING;
     const struct report *report = receiver->options.report;
     bool changed = (changes & ~nothing_done) != 0;
@@ -147,10 +159,8 @@ void receiver_tell(struct receiver *receiver, enum entry_kind kind, uint64_t siz
         (!changed && !receiver_wishes(receiver, WISH_ALL_ITEMS))) {
         return;
     }
-    const struct item item = {.kind = kind,
-                              .changes = changes,
-                              .size = size,
-                              .path = span_of(tree_relative(&receiver->tree))};
+    const struct item item = {
+        .kind = kind, .changes = changes, .size = size, .path = span_of(path)};
     if (report->item != NULL) {
         report->item(report->user, &item);
         return;
@@ -304,11 +314,14 @@ static bool receive_hole(struct receiver *receiver, uint64_t length, const char 
         *ret_reason = "a hole outside a file";
         return false;
     }
+    int error = file->discarded ? 0 : place_hole(&file->place, file->position, length);
     digest_hole(receiver->digest, file->position, length);
-    file->position += length;
-    if (!file->discarded) {
+    if (error != 0) {
+        receiver_discard_file(receiver, error);
+    } else if (!file->discarded) {
         receiver->options.tally->bytes += length;
     }
+    file->position += length;
     return true;
 }
 
@@ -321,6 +334,7 @@ static void report_source_problem(struct receiver *receiver, enum problem_code c
         receiver->options.tally->warnings++;
     } else {
         receiver->options.tally->failed++;
+        receiver->source_failures++;
     }
     receiver->options.report->problem(receiver->options.report->user, &problem);
 }
@@ -384,6 +398,34 @@ static bool is_complete(const struct receiver *receiver, const struct message *m
                                  (all_sources || receiver->options.rules));
 }
 
+static void send_summary(struct receiver *receiver)
+{
+    const struct tally *tally = receiver->options.tally;
+    struct message message = {.type = MESSAGE_SUMMARY};
+    message.summary.files = tally->files;
+    message.summary.directories = tally->directories;
+    message.summary.symlinks = tally->symlinks;
+    message.summary.bytes = tally->bytes;
+    message.summary.failed = tally->failed;
+    message.summary.same = tally->same;
+    message.summary.left = tally->left;
+    message.summary.deleted = tally->deleted;
+    message.summary.undeleted = tally->undeleted;
+    receiver_send(receiver, &message);
+    receiver->state = RECEIVER_DONE;
+}
+
+/* What could not be read is not taken for what is not there. */
+static bool is_to_delete(struct receiver *receiver)
+{
+    if (!receiver_wishes(receiver, WISH_DELETE) || receiver->deleting.sources == NULL ||
+        receiver->tree.top < 0) {
+        return false;
+    }
+    receiver->options.tally->undeleted = receiver->source_failures > 0;
+    return receiver->source_failures == 0;
+}
+
 static bool receive_finished(struct receiver *receiver, const struct message *finished,
                              const char **ret_reason)
 {
@@ -396,22 +438,43 @@ static bool receive_finished(struct receiver *receiver, const struct message *fi
         *ret_reason = "finished before everything had come";
         return false;
     }
-    const struct tally *tally = receiver->options.tally;
     int error = tree_finish(&receiver->tree);
     if (error != 0) {
         receiver_fail_errno(receiver, 0, error);
     }
-    struct message message = {.type = MESSAGE_SUMMARY};
-    message.summary.files = tally->files;
-    message.summary.directories = tally->directories;
-    message.summary.symlinks = tally->symlinks;
-    message.summary.bytes = tally->bytes;
-    message.summary.failed = tally->failed;
-    message.summary.same = tally->same;
-    message.summary.left = tally->left;
-    message.summary.deleted = tally->deleted;
-    receiver_send(receiver, &message);
-    receiver->state = RECEIVER_DONE;
+    if (!is_to_delete(receiver)) {
+        send_summary(receiver);
+    } else if (receiver_begin_deleting(receiver)) {
+        receiver->state = RECEIVER_DELETING;
+    } else {
+        *ret_reason = "no memory";
+        return false;
+    }
+    return true;
+}
+
+bool receiver_pump(struct receiver *receiver)
+{
+    bool done;
+    if (receiver->state != RECEIVER_DELETING) {
+        receiver_grant(receiver);
+        return receiver_answer(receiver);
+    }
+    bool more = receiver_delete(receiver, &done);
+    if (done) {
+        send_summary(receiver);
+    }
+    return more;
+}
+
+static bool receive_answers(struct receiver *receiver, const struct message *message,
+                            const char **ret_reason)
+{
+    if (receiver->state != RECEIVER_DELETING ||
+        !lookahead_answer(receiver->deleting.lookahead, message)) {
+        *ret_reason = "answers to what was not asked";
+        return false;
+    }
     return true;
 }
 
@@ -428,7 +491,13 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
         *ret_reason = "it does not take our answers";
         return false;
     }
+    if (receiver->state == RECEIVER_DELETING && message->type != MESSAGE_ANSWERS) {
+        *ret_reason = "something after the end";
+        return false;
+    }
     switch (message->type) {
+    case MESSAGE_ANSWERS:
+        return receive_answers(receiver, message, ret_reason);
     case MESSAGE_ENTRY:
         sound = place_entry(receiver, message, ret_reason);
         xattrs_clear(&receiver->xattrs);

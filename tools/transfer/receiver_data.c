@@ -27,7 +27,7 @@ static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, 
     return false;
 }
 
-static void grant(struct receiver *receiver)
+void receiver_grant(struct receiver *receiver)
 {
     const struct link *link = receiver->options.link;
     struct message message = {.type = MESSAGE_GRANT};
@@ -38,12 +38,6 @@ static void grant(struct receiver *receiver)
             receiver_send(receiver, &message);
         }
     }
-}
-
-bool receiver_pump(struct receiver *receiver)
-{
-    grant(receiver);
-    return receiver_answer(receiver);
 }
 
 /* The peer can write to a chunk at any time: each byte is fetched once, and what is written to the
@@ -82,6 +76,6 @@ bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
     }
     file->position += length;
     receiver->is_granted[chunk] = false;
-    grant(receiver);
+    receiver_grant(receiver);
     return true;
 }

@@ -63,6 +63,16 @@ static enum replacing replacing_of(const struct receiver *receiver)
     return receiver_wishes(receiver, WISH_FORCE) ? REPLACE_TREES : REPLACE_FILES;
 }
 
+static int begin(struct receiver *receiver, struct place *place, const char *name)
+{
+    int directory = tree_directory(&receiver->tree);
+    int error = receiver_wishes(receiver, WISH_INPLACE)
+                    ? place_begin_inplace(place, directory, name, replacing_of(receiver))
+                    : place_begin(place, directory, name, replacing_of(receiver));
+    place->sparse = (receiver->options.wishes->preserve & PRESERVE_SPARSE) != 0;
+    return error;
+}
+
 static struct present look(const struct receiver *receiver, const char *name)
 {
     struct present present;
@@ -110,6 +120,10 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
         return;
     }
     int error = tree_enter(&receiver->tree, name, message->entry.id, &entry);
+    bool deletes = receiver_wishes(receiver, WISH_DELETE) && receiver->tree.depth == 1;
+    if (error == 0 && deletes && !receiver_remember_source(receiver, message->entry.source, name)) {
+        receiver->source_failures++;
+    }
     if (error == 0) {
         receiver->options.tally->directories++;
         receiver_tell(receiver, ENTRY_DIRECTORY, 0, entry.changes);
@@ -189,8 +203,7 @@ static void place_eager(struct receiver *receiver, const struct message *message
         return;
     }
     struct place place;
-    int error = place_begin(&place, tree_directory(&receiver->tree), name, replacing_of(receiver));
-    place.sparse = (receiver->options.wishes->preserve & PRESERVE_SPARSE) != 0;
+    int error = begin(receiver, &place, name);
     if (error == 0) {
         error = place_write(&place, data.bytes, data.length, 0);
         if (error == 0) {
@@ -236,9 +249,7 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
         .place = {.fd = -1},
     };
     digest_start(receiver->digest);
-    int error = place_begin(&receiver->file.place, tree_directory(&receiver->tree), name,
-                            replacing_of(receiver));
-    receiver->file.place.sparse = (receiver->options.wishes->preserve & PRESERVE_SPARSE) != 0;
+    int error = begin(receiver, &receiver->file.place, name);
     if (error != 0) {
         receiver->file.discarded = true;
         receiver_fail_errno(receiver, message->entry.id, error);

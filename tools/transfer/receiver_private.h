@@ -8,6 +8,7 @@
 
 #include "tools/transfer/digest.h"
 #include "tools/transfer/hard_links.h"
+#include "tools/transfer/lookahead.h"
 #include "tools/transfer/owners.h"
 #include "tools/transfer/place.h"
 #include "tools/transfer/receiver.h"
@@ -21,7 +22,8 @@
 
 enum receiver_state {
     RECEIVER_ENTRIES,
-    RECEIVER_FILE, /* one that goes by chunks */
+    RECEIVER_FILE,     /* one that goes by chunks */
+    RECEIVER_DELETING, /* everything has come */
     RECEIVER_DONE,
 };
 
@@ -56,6 +58,11 @@ struct answering {
     unsigned answered;
 };
 
+struct deleting {
+    char **sources; /* what each is called here that is a directory; else NULL */
+    struct lookahead *lookahead;
+};
+
 /* What has the name that an entry is to have. */
 struct present {
     bool exists;
@@ -69,10 +76,12 @@ struct receiver {
     int last_source; /* -1: none yet */
     unsigned sources_seen;
     struct tree tree;
-    uint64_t dead_depth; /* directories below one that could not be made */
-    bool dead_left;      /* or was not to be made */
-    uint64_t entries;    /* that came whole, directories not counted */
+    uint64_t dead_depth;      /* directories below one that could not be made */
+    bool dead_left;           /* or was not to be made */
+    uint64_t entries;         /* that came whole, directories not counted */
+    uint64_t source_failures; /* of what the peer could not read */
     struct answering answering;
+    struct deleting deleting;
     struct current_file file;
     struct digest *digest;
     struct xattrs xattrs; /* of the entry to come */
@@ -95,6 +104,11 @@ void receiver_fail_errno(struct receiver *receiver, uint32_t id, int error);
 /* The file under way cannot be placed. */
 void receiver_discard_file(struct receiver *receiver, int error);
 
+/* Both for another path, below the target. */
+void receiver_fail_path(struct receiver *receiver, uint32_t id, enum problem_code code,
+                        const char *path, const char *text);
+void receiver_tell_path(struct receiver *receiver, enum entry_kind kind, const char *path,
+                        uint64_t size, uint32_t changes);
 /* What became of the entry that receiver->tree.path names. */
 void receiver_tell(struct receiver *receiver, enum entry_kind kind, uint64_t size,
                    uint32_t changes);
@@ -105,6 +119,9 @@ static inline bool receiver_wishes(const struct receiver *receiver, uint32_t bit
     return (receiver->options.wishes->bits & bits) != 0;
 }
 
+/* receiver_data.c: the chunks that are free, as far as the peer takes answers. */
+void receiver_grant(struct receiver *receiver);
+
 /* receiver_answer.c */
 bool receiver_ask(struct receiver *receiver, const struct message *message,
                   const char **ret_reason);
@@ -114,6 +131,14 @@ void receiver_end_answers(struct receiver *receiver);
 /* What a source is called here, of which the peer says `name`. */
 const char *receiver_source_name(const struct receiver *receiver, unsigned source,
                                  const char *name);
+
+/* receiver_delete.c: what the sources have not goes, after everything has come. */
+/* A source that is a directory is called so here. False: no memory. */
+bool receiver_remember_source(struct receiver *receiver, unsigned source, const char *name);
+bool receiver_begin_deleting(struct receiver *receiver);
+/* A slice of it; true: there is more to do without waiting for anything. */
+bool receiver_delete(struct receiver *receiver, bool *ret_done);
+void receiver_end_deleting(struct receiver *receiver);
 
 /* receiver_place.c: what becomes of an entry that may come now, under this name. */
 void receiver_begin_directory(struct receiver *receiver, const struct message *message,

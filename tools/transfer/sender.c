@@ -10,6 +10,21 @@ enum progress {
     PROGRESS_BLOCKED, /* until the peer or the link says something */
 };
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Of names of one file the next is sent where the first is left: so each must be known of. */
+static enum asking asking_of(const struct wishes *wishes)
+{
+    bool names = (wishes->bits & (WISH_EXISTING | WISH_IGNORE_EXISTING)) != 0 &&
+                 (wishes->preserve & PRESERVE_HARD_LINKS) != 0;
+    return names ? ASK_NODES : compare_is_wanted(wishes) ? ASK_FILES : ASK_NOTHING;
+}
+
 struct sender *sender_create(const struct sender_options *options)
 {
     struct sender *sender = calloc(1, sizeof(*sender));
@@ -20,11 +35,11 @@ struct sender *sender_create(const struct sender_options *options)
     sender->link = options->link;
     sender->file.source.fd = -1;
     sender->digest = digest_create();
+    sender->pace = pace_start(options->wishes->rate, now_ns());
     bool totals = (options->wishes->bits & WISH_TOTALS) != 0;
     struct walk *walk = walk_create(&options->walk, options->sources, options->source_count);
     if (walk != NULL) {
-        sender->lookahead =
-            lookahead_create(options->link, walk, compare_is_wanted(options->wishes));
+        sender->lookahead = lookahead_create(options->link, walk, asking_of(options->wishes));
     }
     if (sender->lookahead == NULL) {
         walk_destroy(walk);
@@ -56,6 +71,7 @@ void sender_destroy(struct sender *sender)
     walk_destroy(sender->scan);
     hard_links_clear(&sender->links);
     free(sender->directories);
+    free(sender->roots);
     free(sender);
 }
 
@@ -97,7 +113,7 @@ static void next_entry(struct sender *sender, const struct look *look)
         break;
     case WALK_SYMLINK:
     case WALK_SPECIAL:
-        sender_send_node(sender, step);
+        sender_send_node(sender, look);
         break;
     case WALK_FAILED:
         sender_skip_step(sender, step, step->error);
@@ -177,6 +193,7 @@ static void put_chunk(struct sender *sender, size_t length)
     sender->is_granted[remote] = false;
     sender->link->operations->put(sender->link, &put);
     sender->options.tally->bytes += length;
+    pace_spend(&sender->pace, length);
 }
 
 static enum progress send_chunk(struct sender *sender)
@@ -188,6 +205,7 @@ static enum progress send_chunk(struct sender *sender)
     const char *text;
     uint64_t left = source->data_end - source->position;
     size_t length = left < sender->chunk_length ? (size_t)left : sender->chunk_length;
+    length = pace_piece(&sender->pace, length);
     uint8_t *bytes = sender->memory +
                      (size_t)sender->local.numbers[sender->local.count - 1] * sender->chunk_length;
     enum problem_code code = source_read(source, bytes, length, &text);
@@ -284,6 +302,10 @@ static bool scan(struct sender *sender)
 
 static enum progress make_progress(struct sender *sender)
 {
+    bool sends = sender->state == SENDER_ENTRIES || sender->state == SENDER_FILE;
+    if (sends && !pace_allows(&sender->pace, now_ns())) {
+        return PROGRESS_BLOCKED;
+    }
     switch (sender->state) {
     case SENDER_ENTRIES:
         return continue_entries(sender);
@@ -423,6 +445,7 @@ static bool receive_summary(struct sender *sender, const struct message *message
     tally->same = message->summary.same;
     tally->left = message->summary.left;
     tally->deleted = message->summary.deleted;
+    tally->undeleted = message->summary.undeleted;
     if (tally->failed < message->summary.failed) {
         tally->failed = message->summary.failed;
     }
@@ -446,6 +469,8 @@ bool sender_receive(struct sender *sender, const struct message *message, const 
             return false;
         }
         return true;
+    case MESSAGE_ASK:
+        return sender_answer(sender, message, ret_reason);
     case MESSAGE_ITEM:
         return receive_item(sender, message, ret_reason);
     case MESSAGE_ALIVE:

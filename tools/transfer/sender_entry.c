@@ -246,6 +246,7 @@ static void send_eager(struct sender *sender, const struct walk_step *step)
     sender_send(sender, &message, (struct span){sender->eager, length});
     sender->options.tally->files++;
     sender->options.tally->bytes += length;
+    pace_spend(&sender->pace, length);
     count_entry(sender, step);
 }
 
@@ -345,7 +346,8 @@ static bool remember_directory(struct sender *sender, uint32_t id, struct walk_f
 
 void sender_send_directory(struct sender *sender, const struct walk_step *step)
 {
-    if (!remember_directory(sender, sender->last_id + 1, step->inside)) {
+    if (!remember_directory(sender, sender->last_id + 1, step->inside) ||
+        !sender_remember_root(sender, step)) {
         sender_skip_step(sender, step, ENOMEM);
         walk_leave_out(step->inside);
         return;
@@ -384,8 +386,9 @@ static enum entry_kind kind_of(mode_t mode)
 }
 
 /* A symbolic link, device, FIFO or socket. */
-void sender_send_node(struct sender *sender, const struct walk_step *step)
+void sender_send_node(struct sender *sender, const struct look *look)
 {
+    const struct walk_step *step = &look->step;
     enum entry_kind kind = kind_of(step->status.st_mode);
     if (send_hard_link(sender, step, &step->status) || !send_attributes_of_step(sender, step)) {
         return;
@@ -396,6 +399,9 @@ void sender_send_node(struct sender *sender, const struct walk_step *step)
     if (kind == ENTRY_CHARACTER_DEVICE || kind == ENTRY_BLOCK_DEVICE) {
         message.entry.major = major(step->status.st_rdev);
         message.entry.minor = minor(step->status.st_rdev);
+    }
+    if (look->answer == ANSWER_LEFT) { /* the next of its names comes as a node of its own */
+        hard_links_withdraw(&sender->links, &step->status);
     }
     sender_send(sender, &message, target);
     count_entry(sender, step);

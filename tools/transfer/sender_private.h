@@ -9,6 +9,7 @@
 #include "tools/transfer/hard_links.h"
 #include "tools/transfer/lookahead.h"
 #include "tools/transfer/owners.h"
+#include "tools/transfer/pace.h"
 #include "tools/transfer/sender.h"
 #include "tools/transfer/source.h"
 
@@ -37,6 +38,13 @@ struct open_directory {
     struct walk_folder *folder; /* the look-ahead's, up to its WALK_LEAVE */
 };
 
+/* A source that is a directory, to know it again: what is no more there is deleted at the peer. */
+struct source_root {
+    bool sent;
+    dev_t device;
+    ino_t inode;
+};
+
 struct sender {
     struct sender_options options;
     struct link *link;
@@ -46,11 +54,13 @@ struct sender {
     uint32_t last_id;
     struct open_directory *directories; /* by depth */
     unsigned depth, directory_capacity;
-    uint64_t entries;         /* sent, directories not counted, nor files that were withdrawn */
-    unsigned sources;         /* of which something was sent */
-    time_t alive_s;           /* when the peer last heard that a long file is being read */
-    struct current_file file; /* of the look-ahead's head, which stays until it is done with */
+    uint64_t entries;          /* sent, directories not counted, nor files that were withdrawn */
+    unsigned sources;          /* of which something was sent */
+    struct source_root *roots; /* by source, where deletions are wished */
+    time_t alive_s;            /* when the peer last heard that a long file is being read */
+    struct current_file file;  /* of the look-ahead's head, which stays until it is done with */
     struct digest *digest;
+    struct pace pace;
     struct owners owners;
     struct hard_links links;
 
@@ -81,9 +91,13 @@ bool sender_begin_file(struct sender *sender, const struct look *look);
 bool sender_end_digest(struct sender *sender, const struct look *look);
 void sender_send_directory(struct sender *sender, const struct walk_step *step);
 void sender_leave_directory(struct sender *sender);
-void sender_send_node(struct sender *sender, const struct walk_step *step);
+void sender_send_node(struct sender *sender, const struct look *look);
 void sender_skip_step(struct sender *sender, const struct walk_step *step, int error);
 void sender_skip(struct sender *sender, enum problem_code code, const char *path, const char *text);
+/* sender_answer.c: which names the sources have, after everything was sent. */
+bool sender_answer(struct sender *sender, const struct message *message, const char **ret_reason);
+/* A source that is a directory has been sent. False: no memory. */
+bool sender_remember_root(struct sender *sender, const struct walk_step *step);
 /* The file is not open any more. */
 void sender_close_file(struct sender *sender);
 

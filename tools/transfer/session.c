@@ -418,15 +418,8 @@ static void receive_answer(struct session *session, const struct message *messag
 /* --- the transfer ------------------------------------------------------------------------------
  */
 
-static void transfer_message(struct session *session, const struct message *message)
+static void end_if_done(struct session *session)
 {
-    const char *reason = "";
-    bool sound = session->sender != NULL ? sender_receive(session->sender, message, &reason)
-                                         : receiver_receive(session->receiver, message, &reason);
-    if (!sound) {
-        peer_broke(session, reason);
-        return;
-    }
     bool done = session->sender != NULL ? sender_is_done(session->sender)
                                         : receiver_is_done(session->receiver);
     if (!done) {
@@ -438,6 +431,18 @@ static void transfer_message(struct session *session, const struct message *mess
     } else {
         finish(session);
     }
+}
+
+static void transfer_message(struct session *session, const struct message *message)
+{
+    const char *reason = "";
+    bool sound = session->sender != NULL ? sender_receive(session->sender, message, &reason)
+                                         : receiver_receive(session->receiver, message, &reason);
+    if (!sound) {
+        peer_broke(session, reason);
+        return;
+    }
+    end_if_done(session);
 }
 
 static void on_received(void *user, const void *bytes, size_t length)
@@ -533,7 +538,9 @@ bool session_pump(struct session *session)
         return false;
     }
     if (session->receiver != NULL) {
-        return receiver_pump(session->receiver);
+        bool more = receiver_pump(session->receiver);
+        end_if_done(session);
+        return more;
     }
     return session->sender != NULL && sender_pump(session->sender);
 }

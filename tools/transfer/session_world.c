@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/transfer/digest.h"
 #include "tools/transfer/session_world.h"
 
 static void note_problem(void *user, const struct problem *problem)
@@ -142,4 +143,50 @@ void world_inject(struct world *world, const struct message *message)
         length += data.length;
     }
     memory_pair_inject(world->pair, 1, bytes, length);
+}
+
+void world_begin_lies(struct world *world, bool recursive)
+{
+    world->request.wishes.bits = recursive ? WISH_RECURSIVE : 0;
+    world_begin_pull(world, "/x", "");
+    while (memory_pair_step(world->pair)) { /* without a pump, so the server sends no entry */
+    }
+    assert_true(session_is_running(world->client));
+}
+
+struct message world_entry(uint32_t id, enum entry_kind kind, const char *name, const char *data)
+{
+    struct message message = {.type = MESSAGE_ENTRY};
+    message.entry.id = id;
+    message.entry.kind = kind;
+    message.entry.content = kind == ENTRY_FILE ? CONTENT_EAGER : CONTENT_CHUNKS;
+    message.entry.mode = 0755;
+    message.entry.size = strlen(data);
+    message.entry.name = (struct span){name, strlen(name)};
+    message.entry.data = (struct span){data, strlen(data)};
+    digest_of(data, strlen(data), message.entry.digest);
+    return message;
+}
+
+void world_expect_broken(struct world *world)
+{
+    while (memory_pair_step(world->pair)) {
+    }
+    assert_int_equal(session_outcome(world->client), SESSION_BROKEN);
+    assert_true(session_is_closed(world->client));
+}
+
+void world_inject_entry(struct world *world, uint32_t id, enum entry_kind kind, const char *name,
+                        const char *data)
+{
+    const struct message message = world_entry(id, kind, name, data);
+    world_inject(world, &message);
+}
+
+void world_chunked_entry(struct world *world, uint64_t size)
+{
+    struct message message = world_entry(1, ENTRY_FILE, "x", "");
+    message.entry.content = CONTENT_CHUNKS;
+    message.entry.size = size;
+    world_inject(world, &message);
 }

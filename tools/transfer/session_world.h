@@ -25,6 +25,7 @@ struct world {
     char target_path[PATH_MAX];
     /* Called by world_run after each step. */
     void (*between)(struct world *world, unsigned step);
+    bool replaced; /* between's own: it has done what it does once */
 };
 
 /* For cmocka. */
@@ -46,5 +47,17 @@ enum session_outcome world_pull(struct world *world, const char *source, const c
 
 /* The server says this. */
 void world_inject(struct world *world, const struct message *message);
+
+/* For tests of a peer that lies: the client waits for "/x" into its folder; the server says nothing
+ * but welcome, and the test speaks for it. */
+void world_begin_lies(struct world *world, bool recursive);
+/* A message, and the server says it; a file's bytes ride along. */
+struct message world_entry(uint32_t id, enum entry_kind kind, const char *name, const char *data);
+void world_inject_entry(struct world *world, uint32_t id, enum entry_kind kind, const char *name,
+                        const char *data);
+/* The server begins "x", which is to go by chunks. */
+void world_chunked_entry(struct world *world, uint64_t size);
+/* The client finds that the server broke the protocol, and ends. */
+void world_expect_broken(struct world *world);
 
 #endif

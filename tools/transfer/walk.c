@@ -20,6 +20,7 @@ struct walk_folder {
     unsigned references;
     size_t path_length; /* of the directory itself */
     bool pruned, left_out;
+    struct walk_mark mark;
 };
 
 struct walk {
@@ -118,6 +119,11 @@ void walk_drop(struct walk_step *kept)
 int walk_folder_fd(const struct walk_folder *folder)
 {
     return dirfd(folder->stream);
+}
+
+struct walk_mark *walk_folder_mark(struct walk_folder *folder)
+{
+    return &folder->mark;
 }
 
 unsigned walk_folders(const struct walk *walk)
@@ -349,6 +355,9 @@ static void tell_paths(const struct walk *walk, struct walk_step *step)
 
 static void next_source(struct walk *walk, struct walk_step *step)
 {
+    while (walk->source < walk->source_count && walk->sources[walk->source] == NULL) {
+        walk->source++;
+    }
     if (walk->source == walk->source_count) {
         step->kind = WALK_END;
         return;

@@ -55,7 +55,8 @@ enum {
     WALK_ERROR_PARENT,          /* the path of a confined source has ".." in it */
 };
 
-/* `sources` are borrowed until the walk is destroyed. NULL: no memory. */
+/* `sources` are borrowed, and those that are NULL left out, until the walk is destroyed. NULL: no
+ * memory. */
 struct walk *walk_create(const struct walk_options *options, const char *const *sources,
                          unsigned count);
 void walk_destroy(struct walk *walk);
@@ -74,6 +75,13 @@ int walk_hold(struct walk *walk, const struct walk_step *step);
 int walk_open_source(const struct walk *walk, unsigned source);
 
 int walk_folder_fd(const struct walk_folder *folder);
+/* For the one who works on the steps. */
+struct walk_mark {
+    bool gone;             /* the directory is to go */
+    bool touched;          /* something in it went */
+    struct timespec mtime; /* before it did */
+};
+struct walk_mark *walk_folder_mark(struct walk_folder *folder);
 /* Directories that are open, on account of the walk or because they are held. */
 unsigned walk_folders(const struct walk *walk);
 /* What remains of it need not come; its WALK_LEAVE still does, and that of each below it. */

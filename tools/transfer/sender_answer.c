@@ -1,0 +1,155 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/transfer/confine.h"
+#include "tools/transfer/filter.h"
+#include "tools/transfer/sender_private.h"
+
+/* Answers a peer may leave lying before it is taken for dead or hostile. */
+#define ANSWERS_BACKLOG_MAX 4096
+
+/* The directory that questions are about. */
+struct place_asked {
+    int fd;        /* -1: there is none */
+    bool unknown;  /* or it cannot be looked at, and nothing is said to be gone */
+    bool cut_off;  /* it is below something that is left out */
+    size_t length; /* of its path, with the slash behind it */
+    char path[NAME_LENGTH_MAX + PATH_LENGTH_MAX + NAME_LENGTH_MAX + 4]; /* as the filter knows it */
+};
+
+bool sender_remember_root(struct sender *sender, const struct walk_step *step)
+{
+    if ((sender->options.wishes->bits & WISH_DELETE) == 0 || step->folder != NULL) {
+        return true;
+    }
+    if (sender->roots == NULL) {
+        sender->roots = calloc(sender->options.source_count, sizeof(*sender->roots));
+    }
+    if (sender->roots == NULL) {
+        return false;
+    }
+    sender->roots[step->source] = (struct source_root){
+        .sent = true, .device = step->status.st_dev, .inode = step->status.st_ino};
+    return true;
+}
+
+/* The very directory that was sent: one that was unmounted meanwhile is empty, and not to be asked.
+ */
+static int open_root(const struct sender *sender, unsigned source)
+{
+    const struct source_root *root = &sender->roots[source];
+    struct stat status;
+    int fd = walk_open_source(lookahead_walk(sender->lookahead), source);
+    if (fd >= 0 && (fstat(fd, &status) != 0 || status.st_dev != root->device ||
+                    status.st_ino != root->inode)) {
+        close(fd);
+        return -ESTALE;
+    }
+    return fd;
+}
+
+static void tell_path(struct place_asked *asked, const char *source, struct span path)
+{
+    char base[256] = "";
+    walk_base_name(source, base);
+    asked->length = (size_t)snprintf(asked->path, sizeof(asked->path), "%s%s%.*s%s", base,
+                                     base[0] != 0 ? "/" : "", (int)path.length,
+                                     (const char *)path.bytes, path.length > 0 ? "/" : "");
+}
+
+static void enter(const struct sender *sender, const struct question *question,
+                  struct place_asked *asked)
+{
+    const struct filter *filter = sender->options.walk.filter;
+    char path[PATH_LENGTH_MAX + 1];
+    memcpy(path, question->path.bytes, question->path.length);
+    path[question->path.length] = 0;
+    if (asked->fd >= 0) {
+        close(asked->fd);
+    }
+    *asked = (struct place_asked){.fd = -1};
+    tell_path(asked, sender->options.sources[question->source], question->path);
+    if (filter != NULL && asked->length > 1) {
+        asked->path[asked->length - 1] = 0;
+        asked->cut_off = filter_cuts_off(filter, asked->path, true);
+        asked->path[asked->length - 1] = '/';
+    }
+    int root = open_root(sender, question->source);
+    int fd = root < 0 ? root
+                      : confine_open(root, path[0] != 0 ? path : ".", O_PATH | O_DIRECTORY, 0,
+                                     CONFINE_NO_SYMLINKS);
+    bool absent = fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP;
+    asked->unknown = root < 0 || (fd < 0 && !absent);
+    asked->fd = fd >= 0 ? fd : -1;
+    if (root >= 0) {
+        close(root);
+    }
+}
+
+static enum answer answer_one(const struct sender *sender, const struct question *question,
+                              struct place_asked *asked)
+{
+    const struct filter *filter = sender->options.walk.filter;
+    bool protects = (sender->options.wishes->bits & WISH_DELETE_EXCLUDED) == 0;
+    struct stat status;
+    char *name = asked->path + asked->length;
+    memcpy(name, question->name.bytes, question->name.length);
+    name[question->name.length] = 0;
+    bool excluded =
+        filter != NULL &&
+        (asked->cut_off || filter_excludes(filter, asked->path, question->names_directory));
+    if (asked->unknown || (excluded && protects)) {
+        return ANSWER_LEFT;
+    }
+    if (excluded || asked->fd < 0) {
+        return ANSWER_GONE;
+    }
+    if (fstatat(asked->fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
+        return ANSWER_SAME;
+    }
+    return errno == ENOENT ? ANSWER_GONE : ANSWER_LEFT;
+}
+
+static bool is_allowed(const struct sender *sender, const struct question *question)
+{
+    return !question->is_directory ||
+           (question->source < sender->options.source_count && !question->top &&
+            sender->roots != NULL && sender->roots[question->source].sent);
+}
+
+bool sender_answer(struct sender *sender, const struct message *message, const char **ret_reason)
+{
+    struct span rest = message->ask.questions;
+    struct place_asked asked = {.fd = -1};
+    uint8_t answers[ASK_NAMES_MAX * ANSWER_LENGTH_MAX];
+    size_t length = 0;
+    bool sound =
+        sender->state == SENDER_FINISHED && sender->link->backlog_count < ANSWERS_BACKLOG_MAX;
+    while (rest.length > 0 && sound) {
+        struct question question;
+        protocol_next_question(&rest, &question);
+        sound = is_allowed(sender, &question);
+        if (sound && question.is_directory) {
+            enter(sender, &question, &asked);
+        } else if (sound) {
+            length +=
+                protocol_pack_answer(answer_one(sender, &question, &asked), NULL, answers + length);
+        }
+    }
+    if (asked.fd >= 0) {
+        close(asked.fd);
+    }
+    if (!sound) {
+        *ret_reason = "a question that it may not ask";
+        return false;
+    }
+    struct message reply = {.type = MESSAGE_ANSWERS};
+    reply.answers.count = message->ask.names;
+    reply.answers.answers = (struct span){answers, length};
+    sender_send(sender, &reply, reply.answers.answers);
+    return true;
+}
