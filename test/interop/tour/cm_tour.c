@@ -51,6 +51,7 @@ struct cm_case {
     bool no_listener;
     bool listens_twice;
     bool datagrams;               /* the active end asks a datagram service instead */
+    bool migrates;                /* each end moves its id to another channel, twice */
     unsigned private_length;      /* of the request */
     unsigned answer_length;       /* of the acceptance or the rejection */
     uint8_t resources, depth;     /* the active end's; 0: 1 */
@@ -91,6 +92,9 @@ static const struct cm_case cases[] = {
     {"active_dies", .ending = ACTIVE_DIES, .active = SETUP "ESTABLISHED", .passive = AS_TWO},
     {"passive_dies", .ending = PASSIVE_DIES, .active = AS_ONE,
      .passive = "CONNECT_REQUEST,ESTABLISHED"},
+    {"migrated", .migrates = true, .active = AS_ONE, .passive = AS_TWO},
+    {"migrated_passive_disconnects", .migrates = true, .ending = PASSIVE_LEAVES, .active = AS_ONE,
+     .passive = AS_TWO},
     {0},
 };
 
@@ -157,12 +161,17 @@ static void note_event(struct party *party, const struct rdma_cm_event *event)
     note(party, word);
 }
 
+static bool has_event(const struct party *party, int timeout_ms)
+{
+    struct pollfd readable = {.fd = party->channel->fd, .events = POLLIN};
+    return poll(&readable, 1, timeout_ms) == 1;
+}
+
 /* The next event, noted; the new id of a request is the party's from then on. -1: none came. */
 static int await(struct party *party)
 {
-    struct pollfd readable = {.fd = party->channel->fd, .events = POLLIN};
     struct rdma_cm_event *event;
-    if (poll(&readable, 1, PATIENCE_MS) != 1 || rdma_get_cm_event(party->channel, &event) != 0) {
+    if (!has_event(party, PATIENCE_MS) || rdma_get_cm_event(party->channel, &event) != 0) {
         note(party, "silence");
         return -1;
     }
@@ -203,6 +212,20 @@ static void create_qp(struct party *party, enum ibv_qp_type type)
     }
 }
 
+/* To a channel of its own, with what has not been read yet. */
+static void migrate(struct party *party)
+{
+    struct rdma_event_channel *own = rdma_create_event_channel();
+    if (own == NULL || rdma_migrate_id(party->id, own) != 0) {
+        note_error(party, "migrate");
+        return;
+    }
+    if (has_event(party, 0)) {
+        note(party, "left_behind");
+    }
+    party->channel = own;
+}
+
 /* The name of this end's devices without a number. */
 static void name_stack(struct report *report)
 {
@@ -235,6 +258,9 @@ static void end_connection(struct party *party, bool is_active)
     bool leaves = ending == BOTH_LEAVE || ending == (is_active ? ACTIVE_LEAVES : PASSIVE_LEAVES);
     if (leaves) {
         disconnect(party);
+    }
+    if (party->row->migrates && has_event(party, PATIENCE_MS)) {
+        migrate(party);
     }
     if (await(party) == RDMA_CM_EVENT_DISCONNECTED && !leaves) {
         disconnect(party); /* a kernel answers its peer no sooner */
@@ -275,6 +301,9 @@ static void be_active(struct party *party)
         tour_die("%s: the other end's address or route", row->name);
     }
     create_qp(party, row->datagrams ? IBV_QPT_UD : IBV_QPT_RC);
+    if (row->migrates) {
+        migrate(party);
+    }
     if (rdma_connect(party->id, &param) != 0) {
         note_error(party, "connect");
     } else if (await(party) == RDMA_CM_EVENT_ESTABLISHED) {
@@ -325,6 +354,9 @@ static void answer(struct party *party)
         }
         break;
     case ACCEPTS:
+        if (row->migrates) {
+            migrate(party);
+        }
         create_qp(party, IBV_QPT_RC);
         if (rdma_accept(party->id, &param) != 0) {
             note_error(party, "accept");
