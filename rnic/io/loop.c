@@ -102,9 +102,24 @@ static bool let_thread_sleep_on(struct loop *loop)
            same_host_is_asleep(loop->same_host) || same_host_fall_asleep(loop->same_host);
 }
 
-struct instant loop_turn(struct loop *loop, bool with_receive)
+static uint64_t completions(const struct loop *loop)
+{
+    return device_counters(loop->engine.device)->values[COUNTER_COMPLETIONS];
+}
+
+/* A poller that has got completions works on them at once; the acknowledgements that are owed leave
+ * with what it posts in answer or with its next poll, or else when the thread's doze ends. */
+static bool may_hold(const struct loop *loop, enum loop_turn kind, bool held_before)
+{
+    return kind == TURN_POLL && !held_before &&
+           atomic_load_explicit(&loop->thread_state, memory_order_relaxed) == THREAD_DOZING;
+}
+
+struct instant loop_turn(struct loop *loop, enum loop_turn kind)
 {
     struct instant now = clock_now();
+    bool held_before = loop->held;
+    loop->held = false;
     loop_count(&loop->counters.turns);
     if (atomic_load_explicit(&loop->has_errors, memory_order_relaxed)) {
         atomic_store(&loop->has_errors, false);
@@ -114,8 +129,13 @@ struct instant loop_turn(struct loop *loop, bool with_receive)
     for (uint32_t round = 0; round < SEND_ROUNDS; round++) {
         /* No timer expires while its answer may lie in a socket: we may have been off the CPU. */
         bool due = !instant_before(now, timer_deadline(loop));
-        if (due || (with_receive && round == 0)) {
+        if (due || (kind != TURN_SEND && round == 0)) {
+            uint64_t before = completions(loop);
             receive(loop, now, due);
+            loop->held = !due && completions(loop) != before && may_hold(loop, kind, held_before);
+            if (loop->held) {
+                return next_deadline(loop, now);
+            }
         }
         cm_advance(loop->engine.cm, now);
         loop->more = device_advance(loop->engine.device, now, SEND_BUDGET);
@@ -141,7 +161,7 @@ void loop_after_unlock(struct loop *loop, struct instant deadline)
 {
     atomic_thread_fence(memory_order_seq_cst);
     while (device_has_doorbell(loop->engine.device) && loop_try_lock(loop)) {
-        deadline = loop_turn(loop, false);
+        deadline = loop_turn(loop, TURN_SEND);
         pthread_mutex_unlock(&loop->mutex);
         atomic_thread_fence(memory_order_seq_cst);
     }
@@ -155,7 +175,7 @@ void loop_after_unlock(struct loop *loop, struct instant deadline)
 /* Sends what is ready. */
 static void turn_and_unlock(struct loop *loop)
 {
-    struct instant deadline = loop_turn(loop, false);
+    struct instant deadline = loop_turn(loop, TURN_SEND);
     pthread_mutex_unlock(&loop->mutex);
     loop_after_unlock(loop, deadline);
 }
@@ -190,7 +210,7 @@ static void engine_drive_operation(struct engine *engine)
     if (!loop_try_lock(loop)) {
         return;
     }
-    struct instant deadline = loop_turn(loop, true);
+    struct instant deadline = loop_turn(loop, TURN_POLL);
     note_driven(loop, loop->ingress.now);
     pthread_mutex_unlock(&loop->mutex);
     loop_after_unlock(loop, deadline);

@@ -62,6 +62,7 @@ struct loop {
     bool blocked; /* the last flush left packets because the kernel was full */
     bool stalled; /* it left packets because a peer's lane was full */
     bool more;    /* the device has more to send */
+    bool held;    /* the last turn brought completions and sent nothing: the next sends */
 
     char complaint[256]; /* the last that concerned a queue pair, in words */
     struct instant complained;
@@ -96,9 +97,15 @@ static inline struct loop *loop_of(struct engine *engine)
 
 extern const struct engine_operations loop_operations;
 
+enum loop_turn {
+    TURN_SEND,
+    TURN_RECEIVE, /* and send */
+    TURN_POLL,    /* receive, and let an application that got something go on; or send */
+};
+
 /* Mutex held. Receives if asked to or if a timer is due, advances device and cm, sends. Tells when
  * it is needed again. */
-struct instant loop_turn(struct loop *loop, bool receive);
+struct instant loop_turn(struct loop *loop, enum loop_turn kind);
 /* Mutex held. Gives the device what has arrived, from everywhere. */
 void loop_receive_all(struct loop *loop, struct instant now);
 /* Mutex not held: serves doorbells that nobody has seen; then sees to it that the background

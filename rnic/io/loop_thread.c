@@ -122,7 +122,7 @@ static void doze(struct loop *loop)
 static void serve(struct loop *loop)
 {
     if (loop_try_lock(loop)) {
-        struct instant deadline = loop_turn(loop, true);
+        struct instant deadline = loop_turn(loop, TURN_RECEIVE);
         pthread_mutex_unlock(&loop->mutex);
         loop_after_unlock(loop, deadline);
     }
@@ -165,7 +165,7 @@ static void watch(struct loop *loop)
     pthread_mutex_lock(&loop->mutex);
     udp_expect_many(udp);
     struct instant deadline =
-        instant_earlier(loop_turn(loop, true), burial_next_deadline(&loop->burial));
+        instant_earlier(loop_turn(loop, TURN_RECEIVE), burial_next_deadline(&loop->burial));
     struct instant now = clock_now();
     if (instant_elapsed_ns(loop->tidied, now) >= TIDY_NS) {
         tidy(loop, now);

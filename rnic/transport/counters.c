@@ -8,6 +8,7 @@ static const char *const names[COUNTER_COUNT] = {
     [COUNTER_PACKETS_RECEIVED] = "packets_received",
     [COUNTER_BYTES_SENT] = "bytes_sent",
     [COUNTER_BYTES_RECEIVED] = "bytes_received",
+    [COUNTER_COMPLETIONS] = "completions",
     [COUNTER_RETRANSMITTED_PACKETS] = "retransmitted_packets",
     [COUNTER_TIMEOUTS] = "timeouts",
     [COUNTER_RETRIES_EXCEEDED] = "retries_exceeded",

@@ -11,6 +11,7 @@ enum counter {
     COUNTER_PACKETS_RECEIVED,
     COUNTER_BYTES_SENT,     /* payload */
     COUNTER_BYTES_RECEIVED, /* payload of packets handed to a queue pair */
+    COUNTER_COMPLETIONS,
     COUNTER_RETRANSMITTED_PACKETS,
     COUNTER_TIMEOUTS,
     COUNTER_RETRIES_EXCEEDED,

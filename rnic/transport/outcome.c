@@ -20,6 +20,7 @@ void qp_push(struct qp *qp, struct completion_queue *queue, struct completion *c
              bool solicited)
 {
     completion->time = qp->environment->now;
+    environment_count(qp->environment, COUNTER_COMPLETIONS);
     if (!completion_queue_push(queue, completion, solicited) && qp_state_now(qp) != QP_ERROR) {
         qp_raise(qp, EVENT_QP_FATAL);
         qp_enter_error(qp);

@@ -41,8 +41,8 @@ struct qp {
     bool is_deputy; /* a target that acts for one of another process */
     bool receives_are_shared;
     bool established_raised;
-    bool drain_pending;  /* SQD was entered and EVENT_SQ_DRAINED is due */
-    bool requests_first; /* answers filled the last turn, so requests begin the next */
+    bool drain_pending; /* SQD was entered and EVENT_SQ_DRAINED is due */
+    bool answers_first; /* requests filled the last turn, so answers begin the next */
     bool blocks_own_multicast;
     bool peer_died;              /* see trouble.h */
     bool has_references[2];      /* sent, see reference.h: in requests, in responses */
