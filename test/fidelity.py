@@ -182,8 +182,8 @@ def describe(path):
     return fact
 
 
-def survey(top):
-    """Path -> facts, with the names of one file as the path of its first."""
+def survey(top, counted=None):
+    """Path -> facts, with the names of one file as the path of its first, if only some are counted of these."""
     facts, groups = {}, {}
     pending = [b""] if os.path.lexists(top) else []
     while pending:
@@ -193,7 +193,7 @@ def survey(top):
         fact = describe(path)
         if stat.S_ISDIR(status.st_mode):
             pending += [os.path.join(relative, name) for name in os.listdir(path)]
-        else:
+        elif counted is None or relative in counted:
             groups.setdefault(status.st_ino, []).append(relative)
         facts[relative] = fact
     for names in groups.values():

@@ -299,6 +299,22 @@ static void what_is_left_out_is_not_deleted(void **state)
     filter_destroy(filter);
 }
 
+/* One where the source has a file, and which is not to be replaced, is no copy of anything. */
+static void a_directory_that_is_none_at_the_source_is_left(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_write(s, "here/t/x", "file");
+    scratch_directory(s, "root/t");
+    scratch_directory(s, "root/t/x");
+    scratch_write(s, "root/t/x/mine", "x");
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE | WISH_IGNORE_EXISTING;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    expect_tally(world, 0, 0, 1);
+    scratch_expect(s, "root/t/x/mine", "x");
+}
+
 static void shrink_big(struct world *world, unsigned number)
 {
     if (session_tally(world->server)->bytes > MIB && !world->replaced) {
@@ -361,6 +377,7 @@ int main(void)
         T(other_kinds_are_replaced),
         T(what_the_source_has_not_is_deleted),
         T(what_is_left_out_is_not_deleted),
+        T(a_directory_that_is_none_at_the_source_is_left),
         T(nothing_is_deleted_where_the_source_failed),
         T(nothing_is_deleted_for_another_source),
     };

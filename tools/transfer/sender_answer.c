@@ -109,7 +109,9 @@ static enum answer answer_one(const struct sender *sender, const struct question
         return ANSWER_GONE;
     }
     if (fstatat(asked->fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
-        return ANSWER_SAME;
+        /* a directory that was not to be replaced by something else keeps what is in it */
+        bool kept = question->names_directory && !S_ISDIR(status.st_mode);
+        return kept ? ANSWER_LEFT : ANSWER_SAME;
     }
     return errno == ENOENT ? ANSWER_GONE : ANSWER_LEFT;
 }
