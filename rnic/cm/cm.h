@@ -112,12 +112,15 @@ struct instant cm_next_deadline(const struct cm *cm);
 bool cm_next_event(struct cm *cm, struct cm_event *ret_event);
 
 /* `address`: requests to this GID only; NULL: any. IN_USE: somebody here listens there already.
- * `backlog`: requests that wait for accept, reject or release at most, those that their peer took
- * back after the caller had seen them included; more are rejected for want of resources. 0 stands
- * for 1024. */
+ * `backlog`: requests that wait at most, until they are taken (cm_taken), accepted, rejected or
+ * released, those that their peer took back after the caller had seen them included. More are not
+ * answered: their peers ask again, as Linux has it, and as its programs count on. (A resolution is
+ * rejected.) 0 stands for 1024. */
 enum status cm_listen(struct cm *cm, uint64_t service_id, const struct gid *address,
                       uint32_t backlog, void *context, struct cm_listener **ret_listener) MUST_USE;
-/* Requests that wait unanswered are rejected; connections accepted live on. */
+/* Either REQUEST: it is in the hands of who will answer it, and waits in no backlog any more. */
+void cm_taken(struct cm_connection *connection);
+/* Requests that wait are rejected; what was taken or accepted lives on. */
 void cm_unlisten(struct cm_listener *listener);
 /* True if a connection here has that peer, by the communication id that the peer gave it. */
 bool cm_knows_peer(const struct cm *cm, const struct gid *peer, uint32_t peer_id);

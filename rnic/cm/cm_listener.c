@@ -101,6 +101,11 @@ void cm_listener_remove(struct cm_connection *connection)
     }
 }
 
+void cm_taken(struct cm_connection *connection)
+{
+    cm_listener_remove(connection);
+}
+
 uint32_t cm_listener_count(const struct cm *cm)
 {
     return cm->listener_count;

@@ -84,8 +84,11 @@ static void receive_new_request(struct cm *cm, const struct arrival *arrival,
     struct cm_listener *listener = cm_listener_find(cm, message->service_id, &arrival->path.local);
     uint16_t fault = listener == NULL ? CM_REJECT_INVALID_SERVICE_ID : find_fault(message);
     struct cm_connection *connection = NULL;
+    if (fault == 0 && !cm_listener_has_room(listener)) {
+        return; /* it will ask again, and there may be room then */
+    }
     if (fault == 0) {
-        connection = cm_listener_has_room(listener) ? cm_table_take(cm) : NULL;
+        connection = cm_table_take(cm);
         fault = connection == NULL ? CM_REJECT_NO_RESOURCES : 0;
     }
     if (fault != 0) {

@@ -351,11 +351,25 @@ static void process_refusal(struct cma_event *event, enum rdma_cm_event_type typ
     cma_modify_error(event->owner);
 }
 
+/* The application has it now: it is in no backlog any more. */
+static void take_request(struct cma_id *id)
+{
+    struct cma_device *device = cma_device();
+    if (cma_is_ours(id)) {
+        engine_lock(device->engine);
+        if (id->connection != NULL) {
+            device->core->cm_taken(id->connection);
+        }
+        engine_unlock(device->engine);
+    }
+}
+
 /* A request for a synchronous listener comes with a channel of its own. Where there is none to be
  * had, its sender hears so, and the application does not hear of it. */
 static bool present_request(struct cma_event *event)
 {
     struct cma_id *id = cma_id(event->ibv.id);
+    take_request(id);
     if (!event->owner->is_synchronous || cma_id_make_synchronous(id) == 0) {
         return true;
     }

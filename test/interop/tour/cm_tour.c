@@ -17,50 +17,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "test/interop/tour/link.h"
+#include "test/interop/tour/cm_party.h"
 
-#define PATIENCE_MS  20000
 #define RESOLVE_MS   5000
+#define QUIET_MS     1000
 #define PORT         18700
 #define OTHER_PORT   18701
-#define TEXT_MAX     160
 #define NAME_TEXT    48
-#define PATTERN      'w'
 #define REQUEST_MOST 56  /* private bytes behind rdma_cm's own header in a REQ */
 #define REPLY_MOST   196 /* in a REP */
 #define REFUSAL_MOST 148 /* in a REJ */
 
-enum answer {
-    ACCEPTS,
-    REJECTS,
-    LEAVES,
-    DIES
-};
-enum ending {
-    ACTIVE_LEAVES,
-    PASSIVE_LEAVES,
-    BOTH_LEAVE,
-    ACTIVE_DIES,
-    PASSIVE_DIES
-};
-
-struct cm_case {
-    const char *name;
-    enum answer answer; /* to the request */
-    enum ending ending; /* once established */
-    bool no_listener;
-    bool listens_twice;
-    bool datagrams;               /* the active end asks a datagram service instead */
-    bool migrates;                /* each end moves its id to another channel, twice */
-    unsigned private_length;      /* of the request */
-    unsigned answer_length;       /* of the acceptance or the rejection */
-    uint8_t resources, depth;     /* the active end's; 0: 1 */
-    const char *active, *passive; /* what each hears */
-};
-
-#define SETUP  "ADDR_RESOLVED,ROUTE_RESOLVED,"
-#define AS_ONE SETUP "ESTABLISHED,DISCONNECTED"
-#define AS_TWO "CONNECT_REQUEST,ESTABLISHED,DISCONNECTED"
+#define SETUP        "ADDR_RESOLVED,ROUTE_RESOLVED,"
+#define AS_ONE       SETUP "ESTABLISHED,DISCONNECTED"
+#define AS_TWO       "CONNECT_REQUEST,ESTABLISHED,DISCONNECTED"
+#define BURST_OF_ONE SETUP SETUP "ESTABLISHED,ESTABLISHED"
+#define BURST_OF_TWO "CONNECT_REQUEST,CONNECT_REQUEST,ESTABLISHED,ESTABLISHED"
 
 static const struct cm_case cases[] = {
     {"active_disconnects", .active = AS_ONE, .passive = AS_TWO},
@@ -95,6 +67,9 @@ static const struct cm_case cases[] = {
     {"migrated", .migrates = true, .active = AS_ONE, .passive = AS_TWO},
     {"migrated_passive_disconnects", .migrates = true, .ending = PASSIVE_LEAVES, .active = AS_ONE,
      .passive = AS_TWO},
+    {"backlog_of_what_was_taken", .bursts = true, .active = BURST_OF_ONE, .passive = BURST_OF_TWO},
+    {"backlog_full", .bursts = true, .is_deaf = true, .active = BURST_OF_ONE,
+     .passive = BURST_OF_TWO},
     {0},
 };
 
@@ -102,87 +77,6 @@ struct order {
     char name[NAME_TEXT];
     bool leader_connects;
 };
-
-struct report { /* shared with the process that plays */
-    char text[TEXT_MAX];
-    char stack[16];
-};
-
-struct party {
-    const struct cm_case *row;
-    const struct link *link;
-    struct report *report;
-    struct rdma_event_channel *channel;
-    struct rdma_cm_id *id, *listener;
-};
-
-static void note(struct party *party, const char *word)
-{
-    char *text = party->report->text;
-    size_t used = strcmp(text, "-") == 0 ? 0 : strlen(text);
-    snprintf(text + used, TEXT_MAX - used, "%s%s", used > 0 ? "," : "", word);
-}
-
-static void note_error(struct party *party, const char *call)
-{
-    char word[48];
-    snprintf(word, sizeof word, "%s:%s", call, strerrorname_np(errno));
-    note(party, word);
-}
-
-/* How many bytes of private data begin with the pattern; the field itself may be longer. */
-static unsigned private_bytes(const struct rdma_cm_event *event)
-{
-    const char *bytes = event->param.conn.private_data;
-    unsigned count = 0;
-    while (bytes != NULL && count < event->param.conn.private_data_len && bytes[count] == PATTERN) {
-        count++;
-    }
-    return count;
-}
-
-static void note_event(struct party *party, const struct rdma_cm_event *event)
-{
-    const char *name = rdma_event_str(event->event) + strlen("RDMA_CM_EVENT_");
-    char word[64];
-    unsigned bytes = private_bytes(event);
-    int length = snprintf(word, sizeof word, "%s", name);
-    if (event->status != 0) {
-        length += snprintf(word + length, sizeof word - (size_t)length, "(%d)", event->status);
-    }
-    if (bytes > 0) {
-        length += snprintf(word + length, sizeof word - (size_t)length, "+%u", bytes);
-    }
-    if (party->row->resources != 0 && event->event != RDMA_CM_EVENT_DISCONNECTED &&
-        event->param.conn.responder_resources != 0) {
-        snprintf(word + length, sizeof word - (size_t)length, "[%u/%u]",
-                 event->param.conn.responder_resources, event->param.conn.initiator_depth);
-    }
-    note(party, word);
-}
-
-static bool has_event(const struct party *party, int timeout_ms)
-{
-    struct pollfd readable = {.fd = party->channel->fd, .events = POLLIN};
-    return poll(&readable, 1, timeout_ms) == 1;
-}
-
-/* The next event, noted; the new id of a request is the party's from then on. -1: none came. */
-static int await(struct party *party)
-{
-    struct rdma_cm_event *event;
-    if (!has_event(party, PATIENCE_MS) || rdma_get_cm_event(party->channel, &event) != 0) {
-        note(party, "silence");
-        return -1;
-    }
-    int kind = event->event;
-    note_event(party, event);
-    if (kind == RDMA_CM_EVENT_CONNECT_REQUEST) {
-        party->id = event->id;
-    }
-    rdma_ack_cm_event(event);
-    return kind;
-}
 
 static socklen_t address_of(const struct sockaddr_in6 *from, uint16_t port,
                             struct sockaddr_storage *ret_address)
@@ -199,31 +93,6 @@ static socklen_t address_of(const struct sockaddr_in6 *from, uint16_t port,
     *v6 = *from;
     v6->sin6_port = htons(port);
     return sizeof *v6;
-}
-
-static void create_qp(struct party *party, enum ibv_qp_type type)
-{
-    struct ibv_qp_init_attr init = {
-        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
-        .qp_type = type,
-    };
-    if (rdma_create_qp(party->id, NULL, &init) != 0) {
-        tour_die("rdma_create_qp");
-    }
-}
-
-/* To a channel of its own, with what has not been read yet. */
-static void migrate(struct party *party)
-{
-    struct rdma_event_channel *own = rdma_create_event_channel();
-    if (own == NULL || rdma_migrate_id(party->id, own) != 0) {
-        note_error(party, "migrate");
-        return;
-    }
-    if (has_event(party, 0)) {
-        note(party, "left_behind");
-    }
-    party->channel = own;
 }
 
 /* The name of this end's devices without a number. */
@@ -279,6 +148,32 @@ static bool resolve(struct party *party)
            await(party) == RDMA_CM_EVENT_ROUTE_RESOLVED;
 }
 
+static void burst(struct party *party)
+{
+    struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
+    link_meet(party->link);
+    for (int i = 0; i < BURST; i++) {
+        if (rdma_create_id(party->channel, &party->id, NULL, RDMA_PS_TCP) != 0 || !resolve(party)) {
+            tour_die("%s: the other end's address or route", party->row->name);
+        }
+        party->burst[i] = party->id;
+        create_qp(party, IBV_QPT_RC);
+        if (rdma_connect(party->id, &param) != 0) {
+            note_error(party, "connect");
+        }
+    }
+    if (party->row->is_deaf) {
+        while (has_event(party, QUIET_MS)) {
+            await(party);
+        }
+        link_meet(party->link);
+    }
+    for (int i = 0; i < BURST; i++) {
+        await(party);
+    }
+    link_meet(party->link);
+}
+
 static void be_active(struct party *party)
 {
     const struct cm_case *row = party->row;
@@ -322,7 +217,8 @@ static struct rdma_cm_id *listen_at(struct party *party)
     if (rdma_create_id(party->channel, &id, NULL, RDMA_PS_TCP) != 0) {
         tour_die("rdma_create_id");
     }
-    if (rdma_bind_addr(id, (struct sockaddr *)&at) != 0 || rdma_listen(id, 4) != 0) {
+    if (rdma_bind_addr(id, (struct sockaddr *)&at) != 0 ||
+        rdma_listen(id, party->row->bursts ? 1 : 4) != 0) {
         note_error(party, "bind");
         rdma_destroy_id(id);
         return NULL;
@@ -367,6 +263,25 @@ static void answer(struct party *party)
     }
 }
 
+static void take_burst(struct party *party)
+{
+    struct rdma_conn_param param = {.rnr_retry_count = 7};
+    if (party->row->is_deaf) {
+        link_meet(party->link);
+    }
+    for (int i = 0; i < BURST && await(party) == RDMA_CM_EVENT_CONNECT_REQUEST; i++) {
+        party->burst[i] = party->id;
+        create_qp(party, IBV_QPT_RC);
+    }
+    for (int i = 0; i < BURST && party->burst[i] != NULL; i++) {
+        if (rdma_accept(party->burst[i], &param) != 0) {
+            note_error(party, "accept");
+        } else {
+            await(party);
+        }
+    }
+}
+
 static bool is_asked(const struct cm_case *row)
 {
     return !row->no_listener && !row->datagrams && row->private_length <= REQUEST_MOST;
@@ -393,7 +308,9 @@ static void be_passive(struct party *party)
         (void)listen_at(party);
     }
     link_meet(party->link);
-    if (is_asked(party->row) && await(party) == RDMA_CM_EVENT_CONNECT_REQUEST) {
+    if (party->row->bursts) {
+        take_burst(party);
+    } else if (is_asked(party->row) && await(party) == RDMA_CM_EVENT_CONNECT_REQUEST) {
         answer(party);
         if (party->row->answer == LEAVES || strstr(party->report->text, "accept:") != NULL) {
             leave(party);
@@ -412,10 +329,18 @@ static void play(struct party *party, bool is_active)
         tour_die("rdma_create_event_channel");
     }
     name_stack(party->report);
-    if (is_active) {
+    if (is_active && party->row->bursts) {
+        burst(party);
+    } else if (is_active) {
         be_active(party);
     } else {
         be_passive(party);
+    }
+    for (int i = 0; i < BURST; i++) {
+        if (party->burst[i] != NULL) {
+            party->id = party->burst[i];
+            leave(party);
+        }
     }
     leave(party);
     rdma_destroy_event_channel(party->channel);
