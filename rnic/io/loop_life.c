@@ -24,7 +24,7 @@
 #define REGIONS_MAX     131072u /* regions and windows */
 #define READS_MAX       128u
 #define CONNECTIONS_MAX 65536u
-#define WINDOW_MAX      (256u << 10)
+#define WINDOW_MAX      (512u << 10)
 #define STACK_BYTES     (512u << 10)
 #define EXIT_PATIENCE_S 1 /* how long exit waits for whoever holds the engine */
 #define GOODBYE_LOOK_NS 1000000u
