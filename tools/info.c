@@ -48,6 +48,10 @@ static void print_json(const struct weir_fabric *fabric, const struct weir_fabri
                   weir_fabric_reason(fabric), "library", weir_fabric_library(fabric), "port",
                   (int)facts->port, "mtu", (int)facts->mtu_length, "mtu_max",
                   (int)facts->mtu_length_max, "gids", gids);
+    const char *same_host = weir_fabric_same_host(fabric);
+    if (same_host != NULL) {
+        json_object_set_new(object, "same_host", json_string(same_host));
+    }
     json_object_set_new(object, "memlock_bytes",
                         memlock >= 0 ? json_integer(memlock) : json_null());
     output_json(object);
@@ -62,6 +66,9 @@ static void print_text(const struct weir_fabric *fabric, const struct weir_fabri
            soft ? "Weir's software RNIC" : "RDMA device of this machine");
     printf("reason    %s\n", weir_fabric_reason(fabric));
     printf("library   %s\n", weir_fabric_library(fabric));
+    if (weir_fabric_same_host(fabric) != NULL) {
+        printf("same host %s\n", weir_fabric_same_host(fabric));
+    }
     printf("port      %u, MTU %u (at most %u)\n", facts->port, facts->mtu_length,
            facts->mtu_length_max);
     for (unsigned i = 0; i < facts->gid_count; i++) {

@@ -19,6 +19,13 @@ void weir_fabric_facts(const struct weir_fabric *fabric, struct weir_fabric_fact
     };
 }
 
+const char *weir_fabric_same_host(const struct weir_fabric *fabric)
+{
+    return fabric->library.verbs.same_host == NULL
+               ? NULL
+               : fabric->library.verbs.same_host(fabric->context);
+}
+
 bool weir_fabric_gid(const struct weir_fabric *fabric, unsigned index,
                      char ret_text[WEIR_GID_LENGTH])
 {

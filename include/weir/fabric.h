@@ -44,6 +44,9 @@ const char *weir_fabric_device(const struct weir_fabric *fabric);
 const char *weir_fabric_reason(const struct weir_fabric *fabric);
 /* Path of the verbs library that was loaded. */
 const char *weir_fabric_library(const struct weir_fabric *fabric);
+/* What carries data to processes of this host, and why, in a phrase: "memory, long payloads read
+ * from where they lie". NULL: the device does, as to any other. */
+const char *weir_fabric_same_host(const struct weir_fabric *fabric);
 
 /* The port in use: its number, MTU in bytes, size of its GID table. */
 struct weir_fabric_facts {

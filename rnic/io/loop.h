@@ -50,6 +50,10 @@ void loop_set_address_watch(struct engine *engine, void (*changed)(void));
 /* Where the device's async events go, raised under the engine's lock; NULL: nowhere. */
 void loop_set_event_sink(struct engine *engine, struct event_sink *sink);
 
+/* What carries packets to processes of this host, and why, in words; static. NULL where
+ * loop_is_ours says no. */
+const char *loop_describe_same_host(struct engine *engine);
+
 /* Every counter there is: the device's, the link's, the registry's, the thread's. Names are static
  * and lower case ("udp_packets_sent"). */
 typedef void loop_statistics_visitor(void *context, const char *name, uint64_t value);

@@ -498,6 +498,11 @@ struct registry *loop_registry(struct engine *engine)
     return loop_of(engine)->registry;
 }
 
+const char *loop_describe_same_host(struct engine *engine)
+{
+    return loop_is_ours(engine) ? same_host_describe(loop_of(engine)->same_host) : NULL;
+}
+
 enum status loop_join_group(struct engine *engine, const struct gid *group,
                             uint32_t interface_index)
 {

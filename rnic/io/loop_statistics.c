@@ -51,6 +51,7 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     struct same_host_counters same_host;
     same_host_count(loop->same_host, &same_host);
     visit(context, "same_host_packets_sent", same_host.packets_sent);
+    visit(context, "same_host_bytes_sent", same_host.bytes_sent);
     visit(context, "same_host_packets_received", same_host.packets_received);
     visit(context, "same_host_peers", same_host.peers);
     visit(context, "same_host_unreachable", same_host.unreachable);

@@ -30,7 +30,8 @@ struct same_host {
     struct handoff *handoff;
     struct inbox *inbox; /* NULL: there is none, and nothing is sent to others */
     uint64_t incarnation;
-    struct pull_identity identity;
+    struct pull_identity identity; /* address 0: nobody is to read our memory */
+    const char *description;
     struct peer *peers[REGISTRY_SLOTS];
     uint32_t unflushed[REGISTRY_SLOTS]; /* slots */
     uint32_t unflushed_count;
@@ -56,6 +57,22 @@ static void room_given(struct inbox_room *room, uint64_t sender);
 static uint32_t reach(struct packet_sink *sink, const struct path *path, struct qpn destination);
 static void withdraw(struct packet_sink *sink, const struct path *path, struct qpn destination,
                      bool responses);
+
+/* Whether one process may read another is seen when they meet; whether any may at all, here. */
+static bool let_refer(struct same_host *same_host, uint64_t seed)
+{
+    struct pull_identity identity;
+    if (pull_identity_create(~seed, &identity) != STATUS_OK) {
+        return false;
+    }
+    if (!pull(&identity, NULL, 0, 0, NULL, 0)) {
+        pull_identity_destroy(&identity);
+        return false;
+    }
+    same_host->identity = identity;
+    inbox_let_refer(same_host->inbox);
+    return true;
+}
 
 enum status same_host_create(const struct same_host_config *config,
                              struct same_host **ret_same_host)
@@ -84,10 +101,14 @@ enum status same_host_create(const struct same_host_config *config,
     if (status == STATUS_OK) {
         inbox_tell_of_room(same_host->inbox, &same_host->room);
     }
-    if (status == STATUS_OK && !config->copies &&
-        pull_identity_create(~config->seed, &same_host->identity) == STATUS_OK) {
-        inbox_let_refer(same_host->inbox);
-    }
+    same_host->description = config->off
+                                 ? "UDP: WEIR_LINK does not say memory, or WEIR_FAULT is set"
+                             : status != STATUS_OK ? "UDP: there is no memory to be shared, by the "
+                                                     "kernel or a limit on file sizes"
+                             : config->copies ? "memory, every payload copied: so WEIR_LINK says"
+                             : !let_refer(same_host, config->seed)
+                                 ? "memory, every payload copied: process_vm_readv is refused"
+                                 : "memory, long payloads read from where they lie";
     *ret_same_host = same_host;
     return STATUS_OK;
 }
@@ -247,6 +268,7 @@ static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
     }
     note_room(same_host, peer);
     same_host->counters.packets_sent++;
+    same_host->counters.bytes_sent += outgoing->payload_length;
     return true;
 }
 
@@ -400,6 +422,11 @@ bool same_host_is_of_dead(struct same_host *same_host, const struct path *path,
 void same_host_addresses_changed(struct same_host *same_host)
 {
     atomic_store(&same_host->addresses_are_old, true);
+}
+
+const char *same_host_describe(const struct same_host *same_host)
+{
+    return same_host->description;
 }
 
 void same_host_count(const struct same_host *same_host, struct same_host_counters *ret_counters)

@@ -38,6 +38,7 @@ struct same_host_config {
 
 struct same_host_counters {
     uint64_t packets_sent;
+    uint64_t bytes_sent; /* payload */
     uint64_t packets_received;
     uint64_t peers;         /* processes whose inbox we have opened, now */
     uint64_t unreachable;   /* ... whose inbox we could not open: theirs goes by UDP */
@@ -83,6 +84,8 @@ bool same_host_is_of_dead(struct same_host *same_host, const struct path *path,
 /* Any thread: which addresses are this host's is to be asked anew. */
 void same_host_addresses_changed(struct same_host *same_host);
 
+/* What carries packets to processes of this host, and why, in words: "memory". Static. */
+const char *same_host_describe(const struct same_host *same_host);
 void same_host_count(const struct same_host *same_host, struct same_host_counters *ret_counters);
 
 #endif

@@ -48,3 +48,8 @@ PUBLIC const struct weir_seam *weir_seam(void)
 {
     return &the_seam;
 }
+
+PUBLIC const char *weir_same_host(struct ibv_context *context)
+{
+    return loop_describe_same_host(context_engine(context));
+}

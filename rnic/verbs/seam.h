@@ -69,5 +69,7 @@ struct weir_seam {
 };
 
 const struct weir_seam *weir_seam(void);
+/* For people, through libweir: what carries packets to processes of this host, and why. */
+const char *weir_same_host(struct ibv_context *context);
 
 #endif

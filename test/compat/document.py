@@ -13,7 +13,7 @@ its own; do not edit it. `./dev compat --quick` runs the rows marked with a dot 
 
 Every row runs in a fresh network namespace, its programs as processes of their own, each started by `weir run` as a user would. The last command
 is the client, those before it are servers. The exit status is never the proof alone: what the programs print is read, data is compared by the
-programs or by digest, and "bytes on the wire" counts what the namespace's interfaces carried.
+programs or by digest, and "bytes on the wire" counts what the namespace's interfaces carried, and the memory link.
 """
 
 PYTHON_HEAD = """## rdma-core's Python tests

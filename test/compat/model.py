@@ -24,7 +24,7 @@ class Output:
 
 @dataclasses.dataclass
 class Evidence:
-    """What a row's checks look at: one Output per command, and the bytes that crossed the wire."""
+    """What a row's checks look at: one Output per command, and the bytes that crossed the wire or went through memory."""
     outputs: list
     wire_bytes: int
 
@@ -105,7 +105,7 @@ def above(pattern, what, least=0.0, where=-1, times=1):
 
 
 def wire(least):
-    """At least so many bytes crossed the namespace's interfaces."""
+    """At least so many bytes crossed the namespace's interfaces, or went through memory between its processes."""
     def test(evidence):
         if evidence.wire_bytes < least:
             raise Failed(f"{evidence.wire_bytes} bytes on the wire, wanted {least}")

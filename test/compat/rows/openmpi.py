@@ -2,7 +2,7 @@
 import os
 
 from model import Evidence, Row, line, wire
-from stage import bytes_on_wire
+from stage import bytes_carried
 
 GROUP = "Open MPI"
 
@@ -25,9 +25,9 @@ def row(name, options, quick=False, run_options="", environment=None, least=1000
 
     def body(stage):
         stage.run(f"{compiler} -O1 -o mpi_check {SOURCE}", native=True)
-        before = bytes_on_wire()
+        before = bytes_carried(stage)
         done = stage.run(command)
-        return Evidence([done], bytes_on_wire() - before)
+        return Evidence([done], bytes_carried(stage) - before)
     return Row(name, [command],
                [*[line(f"^checked {pattern} {size}$") for pattern in ("ring", "allreduce", "alltoall")
                   for size in (1, 1000, 100000)], wire(least)],

@@ -6,7 +6,7 @@ import time
 
 from model import Evidence, Failed, Output, Row, line, wire
 from rows import openmpi
-from stage import bytes_on_wire
+from stage import bytes_carried
 
 GROUP = "others"
 PACKAGES = ["dapl2-utils", "libdapl2", "qemu-system-x86", "mpich"]
@@ -23,13 +23,13 @@ def dtest(options=""):
         with open(path, "w") as file:
             file.write(DAT)
         stage.environment = dict(stage.environment, DAT_OVERRIDE=path)
-        before = bytes_on_wire()
+        before = bytes_carried(stage)
         server = stage.start(command)
         stage.ready("cm", server, 1)
         time.sleep(0.5)  # from the open device to its listener
         client = stage.run(f"{command} -h 127.0.0.1")
         server.wait()
-        return Evidence([server.output(), client], bytes_on_wire() - before)
+        return Evidence([server.output(), client], bytes_carried(stage) - before)
     return Row(command, [command, f"{command} -h 127.0.0.1"],
                [line("DAPL Test Complete. PASSED"), line("DAPL Test Complete. PASSED", where=0),
                 wire(100000)], body=body, programs=["dtest"])
@@ -62,7 +62,7 @@ def guest(stage, name, options=""):
 def migration(stage):
     target, at = guest(stage, "target", "-incoming rdma:127.0.0.1:4444")
     source, here = guest(stage, "source")
-    before = bytes_on_wire()
+    before = bytes_carried(stage)
     ask(here, "migrate -d rdma:127.0.0.1:4444")
 
     def ended():
@@ -72,7 +72,7 @@ def migration(stage):
     status = ask(at, "info status") if target.running() else ""
     if "running" not in status:
         raise Failed(f"the target does not run: {status}\n{seen}\n{target.text()}")
-    moved = bytes_on_wire() - before
+    moved = bytes_carried(stage) - before
     for process in (source, target):
         process.stop()
     return Evidence([target.output(), Output("info migrate", 0, seen)], moved)

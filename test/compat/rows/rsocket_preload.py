@@ -3,7 +3,7 @@ not accept4, which today's nc and Python call; so the server calls accept."""
 import os
 
 from model import Evidence, Failed, Row, proof, wire
-from stage import bytes_on_wire, tcp_listeners
+from stage import bytes_carried, tcp_listeners
 
 GROUP = "librspreload"
 PACKAGES = ["librdmacm1"]
@@ -22,7 +22,7 @@ def preloaded(stage):
 
 def echo(option):
     def body(stage):
-        before = bytes_on_wire()
+        before = bytes_carried(stage)
         how = preloaded(stage)
         server = stage.start(f"/usr/bin/python3 {HERE}/socket_echo.py 127.0.0.1", **how)
         stage.ready("cm", server, 1)
@@ -30,7 +30,7 @@ def echo(option):
             raise Failed("the server listens by TCP")
         client = stage.run(f"/usr/bin/python3 {HERE}/socket_echo.py {option} 127.0.0.1", **how)
         server.wait()
-        return Evidence([server.output(), client], bytes_on_wire() - before)
+        return Evidence([server.output(), client], bytes_carried(stage) - before)
     return body
 
 
