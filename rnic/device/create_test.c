@@ -44,6 +44,22 @@ static struct device_config sound_config(struct allocator *allocator)
     };
 }
 
+/* What a peer may ask for takes memory once it is known. */
+static enum status make_ready(struct device *device, struct qp *qp)
+{
+    struct qp_attributes attributes = {
+        .state = QP_INIT, .port = 1, .path_mtu = PATH_MTU_1024, .max_reads_in = 4};
+    unsigned initial = QP_SET_STATE | QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS;
+    unsigned ready = QP_SET_STATE | QP_SET_PATH | QP_SET_PATH_MTU | QP_SET_DESTINATION |
+                     QP_SET_RECEIVE_PSN | QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER;
+    struct instant now = {1};
+    assert_int_equal(device_modify_qp(device, now, qp, &attributes, initial, NULL), STATUS_OK);
+    attributes.state = QP_RTR;
+    enum status status = device_modify_qp(device, now, qp, &attributes, ready, NULL);
+    assert_int_equal(qp_current_state(qp), status == STATUS_OK ? QP_RTR : QP_INIT);
+    return status;
+}
+
 static enum status create_all(struct allocator *allocator)
 {
     struct device_config config = sound_config(allocator);
@@ -71,6 +87,7 @@ static enum status create_all(struct allocator *allocator)
     if (status == STATUS_OK) {
         assert_int_equal(completion_queue_users(completions), 2);
         assert_int_equal(memory_free_domain(memory, domain), STATUS_BUSY);
+        status = make_ready(device, qp);
         device_destroy_qp(device, qp);
     }
     assert_int_equal(completion_queue_users(completions), 0);

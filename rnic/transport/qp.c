@@ -110,7 +110,7 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
     qp->receive_completions = init->receive_completions;
     enum status status = create_queues(qp, init);
     if (status == STATUS_OK) {
-        uint32_t entries = service_is_reliable(qp->service) ? environment->max_reads_in : 1;
+        uint32_t entries = qp->is_deputy ? environment->max_reads_in : 0; /* else see qp_modify */
         status = replay_init(&qp->responder.replay, environment->allocator, entries);
     }
     bool relays = xrc_domain_is_shared(qp->xrc_domain) && environment->relay_link != NULL;

@@ -112,7 +112,7 @@ static void enter(struct qp *qp, enum qp_state from, enum qp_state to)
         return;
     case QP_ERROR:
         /* The application ends it: what was still to be answered is not. */
-        replay_reset(&qp->responder.replay, qp->attributes.max_reads_in);
+        replay_reset(&qp->responder.replay, qp->responder.replay.limit);
         acknowledge_reset(&qp->responder.acknowledge);
         reference_withdraw(qp, true);
         qp_enter_error(qp);
@@ -155,6 +155,13 @@ enum status qp_modify(struct qp *qp, const struct qp_attributes *attributes, uns
             *ret_offending = bad;
         }
         return STATUS_INVALID;
+    }
+    if (to == QP_RTR && (mask & QP_SET_MAX_READS_IN) != 0) {
+        status = replay_reserve(&qp->responder.replay, qp->environment->allocator,
+                                attributes->max_reads_in);
+        if (status != STATUS_OK) {
+            return status;
+        }
     }
     take_values(&qp->attributes, attributes, mask);
     enter(qp, from, to);

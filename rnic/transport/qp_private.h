@@ -140,8 +140,8 @@ bool qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
 void qp_look(struct qp *qp);
 /* The timer went off. */
 void qp_expire(struct qp *qp, struct instant now);
-/* One turn: up to `burst` packets. Answers come before requests, but where they filled one turn the
- * requests begin the next, so that neither keeps the other waiting for ever. STEP_SENT: there may
+/* One turn: up to `burst` packets. Requests come before answers, but where they filled one turn the
+ * answers begin the next, so that neither keeps the other waiting for ever. STEP_SENT: there may
  * be more. */
 enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_t *ret_sent);
 

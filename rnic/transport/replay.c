@@ -7,14 +7,25 @@
 
 enum status replay_init(struct replay *replay, struct allocator *allocator, uint32_t capacity)
 {
+    *replay = (struct replay){.entries = NULL};
+    return replay_reserve(replay, allocator, capacity);
+}
+
+enum status replay_reserve(struct replay *replay, struct allocator *allocator, uint32_t capacity)
+{
     uint32_t storage = 1;
     while (storage < capacity) {
         storage *= 2;
     }
-    replay->entries = allocator->allocate(allocator, storage * sizeof *replay->entries);
-    if (replay->entries == NULL) {
+    if (replay->entries != NULL && storage <= replay->mask + 1) {
+        return STATUS_OK;
+    }
+    struct replay_entry *entries = allocator->allocate(allocator, storage * sizeof *entries);
+    if (entries == NULL) {
         return STATUS_NO_MEMORY;
     }
+    replay_fini(replay, allocator);
+    replay->entries = entries;
     replay->mask = storage - 1;
     replay_reset(replay, 0);
     return STATUS_OK;

@@ -1,7 +1,8 @@
 /* The READs and atomics that a responder remembers: those whose responses are on their way out, and
  * those answered already, in case the answer was lost. [IBA 9.4.5, C9-110]
  *
- * Memory is bounded: the storage is taken at create, the oldest entry gives way to the newest. A
+ * Memory is bounded: the storage is taken before the peer connects, as much as was agreed with it,
+ * and the oldest entry gives way to the newest. A
  * READ remembers where, and reads again; an atomic remembers its result and is never executed
  * twice. Invariant: entries stand in the order of their PSNs; responses leave in that order. */
 #ifndef WEIR_TRANSPORT_REPLAY_H
@@ -44,6 +45,9 @@ struct replay {
 
 enum status replay_init(struct replay *replay, struct allocator *allocator,
                         uint32_t capacity) MUST_USE;
+/* Room for `capacity` entries; those that there were are forgotten where more room is taken. */
+enum status replay_reserve(struct replay *replay, struct allocator *allocator,
+                           uint32_t capacity) MUST_USE;
 void replay_fini(struct replay *replay, struct allocator *allocator);
 /* Forgets everything. `limit` is at most the capacity. */
 void replay_reset(struct replay *replay, uint32_t limit);

@@ -110,9 +110,24 @@ static void without_a_limit_nothing_is_taken(void **state)
     replay_fini(&replay, heap_allocator());
 }
 
+static void more_room_is_taken_and_never_less(void **state)
+{
+    struct replay replay = create(0);
+    assert_null(add(&replay, 0, 1));
+    assert_int_equal(replay_reserve(&replay, heap_allocator(), 100), STATUS_OK);
+    replay_reset(&replay, 100);
+    for (uint32_t i = 0; i < 100; i++) {
+        assert_non_null(add(&replay, i, 1));
+    }
+    assert_int_equal(replay_reserve(&replay, heap_allocator(), 3), STATUS_OK);
+    assert_int_equal(drain(&replay), 100);
+    replay_fini(&replay, heap_allocator());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_room_is_taken_and_never_less),
         cmocka_unit_test(the_agreed_number_may_be_under_way),
         cmocka_unit_test(the_last_ones_are_found_by_any_of_their_psns),
         cmocka_unit_test(a_restart_answers_from_there_and_then_what_was_behind),
