@@ -108,6 +108,20 @@ def udp_limit(stage):
     return float(output)
 
 
+_left = {}  # figures of the last run of queue_pairs that no case has taken yet
+
+
+def queue_pairs(count, key):
+    """One run gives all figures of that many queue pairs: the first case of a round pays for it."""
+    def run(stage):
+        if (count, key) not in _left:
+            program = os.path.join(stage.build, "bench", "queue_pairs")
+            output = stage.client([stage.weir, "run", program, stage.address, str(count)])
+            _left.update({(count, name): float(value) for name, value in map(str.split, output.splitlines())})
+        return _left.pop((count, key))
+    return run
+
+
 def mercury(program, *words):
     def run(stage):
         raise Missing("Mercury is not a Debian package")
@@ -152,6 +166,17 @@ CASES = [  # name, link, unit, function
     ("veth: limit: UDP 8 B", "veth9000", "us", udp_limit),
     ("veth: ib_send_lat 8 B", "veth9000", "us", verbs_latency("ib_send_lat", 8)),
     ("veth: fi_pingpong tcp 8 B", "veth9000", "us", fi_pingpong("tcp", "msg", 8)),
+]
+CASES += [
+    ("1 queue pair: latency 8 B", "host", "us", queue_pairs(1, "latency_us")),
+    ("1 queue pair: rate 8 B", "host", "M/s", queue_pairs(1, "rate_mps")),
+    ("10,000 queue pairs: latency 8 B, one at work", "host", "us", queue_pairs(10000, "latency_same_us")),
+    ("10,000 queue pairs: latency 8 B, another each time", "host", "us", queue_pairs(10000, "latency_us")),
+    ("10,000 queue pairs: rate 8 B, one at work", "host", "M/s", queue_pairs(10000, "rate_same_mps")),
+    ("10,000 queue pairs: rate 8 B, another each time", "host", "M/s", queue_pairs(10000, "rate_mps")),
+    ("10,000 queue pairs: connect", "host", "s", queue_pairs(10000, "connect_s")),
+    ("10,000 queue pairs: idle state of each", "host", "B", queue_pairs(10000, "idle_bytes")),
+    ("10,000 queue pairs: idle, of a core", "host", "%", queue_pairs(10000, "idle_cpu_percent")),
 ]
 for link, mtu in (("veth9000", 4096), ("veth1500", 1024), ("veth9000-plain", 4096), ("veth1500-plain", 1024)):
     CASES += [(f"{link}: ib_write_bw 1 MiB", link, "GB/s", verbs_bandwidth("ib_write_bw", MIB, mtu=mtu)),

@@ -43,6 +43,11 @@ class Marks(unittest.TestCase):
         rows = marks.judge({"ib_send_lat 8 B": {1: 1.0}})
         self.assertEqual({marks.verdict(r) for r in rows if r["ours"] == "ib_send_lat 8 B"}, {"not measured"})
 
+    def test_what_failed_is_told_and_what_was_not_asked_for_is_not(self):
+        ours = "10,000 queue pairs: connect"
+        self.assertEqual([marks.verdict(r) for r in marks.judge({ours: {}})], ["not measured"])
+        self.assertEqual(marks.judge({"cp": {1: 1.0}, "rsync": {}})[0]["ours"], "weir cp, push")
+
     def test_marks_name_cases_that_there_are(self):
         names = {case[0] for case in cases.CASES}
         self.assertEqual(len(names), len(cases.CASES))

@@ -132,7 +132,7 @@ def main():
         figures, troubles, loads = run_rounds(chosen, options)
     finally:
         files.close()
-    about, rows = describe(options, loads), marks.judge({n: f for n, f in figures.items() if f})
+    about, rows = describe(options, loads), marks.judge(figures)
     text = tables(chosen, figures, troubles, rows, about)
     print(text)
     if options.write_doc:
