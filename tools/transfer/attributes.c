@@ -216,7 +216,7 @@ static bool keeps_group(const struct attributes *attributes)
            (attributes->super || is_our_group(attributes->gid));
 }
 
-static int set_owner(int fd, const struct attributes *attributes)
+static int set_owner(int fd, const struct stat *status, const struct attributes *attributes)
 {
     uid_t uid = (uid_t)-1;
     gid_t gid = (gid_t)-1;
@@ -225,8 +225,8 @@ static int set_owner(int fd, const struct attributes *attributes)
     if ((user && attributes->uid == ID_UNKNOWN) || (group && attributes->gid == ID_UNKNOWN)) {
         return EINVAL | FAILURE_UNKNOWN;
     }
-    uid = user ? attributes->uid : uid;
-    gid = group ? attributes->gid : gid;
+    uid = user && attributes->uid != status->st_uid ? attributes->uid : uid;
+    gid = group && attributes->gid != status->st_gid ? attributes->gid : gid;
     if (uid == (uid_t)-1 && gid == (gid_t)-1) {
         return 0;
     }
@@ -259,23 +259,24 @@ int attributes_apply(int fd, const struct attributes *attributes)
     if (fstat(fd, &status) != 0) {
         return errno;
     }
-    int error = set_owner(fd, attributes);
+    int error = set_owner(fd, &status, attributes);
     if (error == 0) {
         error = set_xattrs(handle, attributes);
     }
     if (error != 0) {
         return error;
     }
-    int flags = fcntl(fd, F_GETFL);
-    bool path_only = flags < 0 || (flags & O_PATH) != 0;
+    /* EBADF is what a descriptor of O_PATH gets */
     mode_t mode = mode_of(attributes, &status);
-    if (!S_ISLNK(status.st_mode) && (path_only ? chmod(handle, mode) : fchmod(fd, mode)) != 0) {
+    if (!S_ISLNK(status.st_mode) && fchmod(fd, mode) != 0 &&
+        (errno != EBADF || chmod(handle, mode) != 0)) {
         return errno;
     }
-    if ((path_only ? utimensat(AT_FDCWD, handle, times, 0) : futimens(fd, times)) != 0) {
+    if (futimens(fd, times) != 0 &&
+        (errno != EBADF || utimensat(AT_FDCWD, handle, times, 0) != 0)) {
         return errno;
     }
-    return attributes->fsync && !path_only && fsync(fd) != 0 ? errno : 0;
+    return attributes->fsync && fsync(fd) != 0 && errno != EBADF ? errno : 0;
 }
 
 /* CHANGE_ACL or CHANGE_XATTR, once for each that the first has and the second has not, or other. */
@@ -307,6 +308,11 @@ static uint32_t xattrs_changes(int fd, const struct attributes *attributes)
     return changes;
 }
 
+bool attributes_show_in_status(const struct attributes *attributes)
+{
+    return (attributes->preserve & (PRESERVE_ACLS | PRESERVE_XATTRS)) == 0;
+}
+
 uint32_t attributes_changes(int fd, const struct stat *status, const struct attributes *attributes)
 {
     uint32_t changes = 0;
@@ -322,7 +328,7 @@ uint32_t attributes_changes(int fd, const struct stat *status, const struct attr
     if (keeps_group(attributes) && attributes->gid != status->st_gid) {
         changes |= CHANGE_GROUP;
     }
-    if ((attributes->preserve & (PRESERVE_ACLS | PRESERVE_XATTRS)) != 0) {
+    if (!attributes_show_in_status(attributes)) {
         changes |= xattrs_changes(fd, attributes);
     }
     return changes;

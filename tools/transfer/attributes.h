@@ -63,7 +63,10 @@ enum attributes_failure {
 /* Gives them to a file, a directory, or what a descriptor of O_PATH holds: a symbolic link or a
  * device, too. 0 or an errno, with an enum attributes_failure above it where that says more. */
 int attributes_apply(int fd, const struct attributes *attributes);
-/* What attributes_apply would change: bits of enum change. `status` is that of what `fd` holds. */
+/* All of them can be told from a file's status. */
+bool attributes_show_in_status(const struct attributes *attributes);
+/* What attributes_apply would change: bits of enum change. `status` is that of what `fd` holds,
+ * which is not looked at if attributes_show_in_status. */
 uint32_t attributes_changes(int fd, const struct stat *status, const struct attributes *attributes);
 /* The mode alone, of what is no symbolic link. */
 int attributes_set_mode(int fd, mode_t mode);

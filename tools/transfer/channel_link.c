@@ -3,26 +3,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/transfer/protocol.h"
+#include "tools/transfer/pack.h"
 
 struct channel_link {
     struct link link; /* first: a link is its channel_link */
     struct weir_fabric *fabric;
     struct weir_connection *connection;
     struct weir_memory *memory;
+    struct outgoing *outgoing; /* not on its way yet; NULL: none */
 };
 
-/* A message under way, with its bytes behind it. */
+/* Messages under way. */
 struct outgoing {
-    size_t length;
-    uint8_t bytes[];
+    size_t length; /* of the messages alone */
+    struct pack pack;
 };
 
 const struct weir_channel_options channel_link_options = {
     .bootstrap = WEIR_BOOTSTRAP_CM,
-    .eager_length = MESSAGE_LENGTH_MAX,
+    .eager_length = PACK_LENGTH_MAX,
     .eager_buffers = 64,
-    .message_length_max = MESSAGE_LENGTH_MAX,
+    .message_length_max = PACK_LENGTH_MAX,
 };
 
 static struct channel_link *channel_of(struct link *link)
@@ -30,40 +31,68 @@ static struct channel_link *channel_of(struct link *link)
     return (struct channel_link *)link;
 }
 
+static void discard(struct link *link, struct outgoing *outgoing)
+{
+    link->backlog_length -= outgoing->length;
+    link->backlog_count -= outgoing->pack.count;
+    free(outgoing);
+}
+
 static void sent(struct weir_connection *connection, enum weir_status status, void *argument)
 {
-    struct link *link = weir_user(connection);
-    struct outgoing *outgoing = argument;
-    link->backlog_length -= outgoing->length;
-    link->backlog_count--;
-    free(outgoing);
+    discard(weir_user(connection), argument);
+}
+
+static bool channel_flush(struct link *link)
+{
+    struct channel_link *channel = channel_of(link);
+    struct outgoing *outgoing = channel->outgoing;
+    channel->outgoing = NULL;
+    if (outgoing == NULL) {
+        return true;
+    }
+    const struct span bytes = pack_bytes(&outgoing->pack);
+    if (channel->connection != NULL &&
+        weir_send(channel->connection, bytes.bytes, bytes.length, sent, outgoing) == WEIR_OK) {
+        return true;
+    }
+    discard(link, outgoing);
+    return false;
+}
+
+static struct outgoing *outgoing_create(void)
+{
+    struct outgoing *outgoing = malloc(sizeof(*outgoing));
+    if (outgoing != NULL) {
+        outgoing->length = outgoing->pack.length = outgoing->pack.count = 0;
+    }
+    return outgoing;
 }
 
 static bool channel_send(struct link *link, const struct weir_piece *pieces, unsigned count)
 {
-    struct weir_connection *connection = channel_of(link)->connection;
+    struct channel_link *channel = channel_of(link);
     size_t length = 0;
     for (unsigned i = 0; i < count; i++) {
         length += pieces[i].length;
     }
-    struct outgoing *outgoing = connection != NULL ? malloc(sizeof(*outgoing) + length) : NULL;
-    if (outgoing == NULL) {
+    if (channel->outgoing != NULL && !pack_has_room(&channel->outgoing->pack, length)) {
+        channel_flush(link);
+    }
+    if (channel->outgoing == NULL && channel->connection != NULL) {
+        channel->outgoing = outgoing_create();
+    }
+    if (channel->outgoing == NULL || !pack_has_room(&channel->outgoing->pack, length)) {
         return false;
     }
-    outgoing->length = length;
-    uint8_t *at = outgoing->bytes;
+    uint8_t *at = pack_add(&channel->outgoing->pack, length);
     for (unsigned i = 0; i < count; i++) {
         memcpy(at, pieces[i].bytes, pieces[i].length);
         at += pieces[i].length;
     }
+    channel->outgoing->length += length;
     link->backlog_length += length;
     link->backlog_count++;
-    if (weir_send(connection, outgoing->bytes, length, sent, outgoing) != WEIR_OK) {
-        link->backlog_length -= length;
-        link->backlog_count--;
-        free(outgoing);
-        return false;
-    }
     return true;
 }
 
@@ -78,6 +107,7 @@ static void put_ended(struct weir_connection *connection, enum weir_status statu
 static bool channel_put(struct link *link, const struct link_put *put)
 {
     struct channel_link *channel = channel_of(link);
+    channel_flush(link); /* what was said before comes before */
     const struct weir_transfer transfer = {
         .memory = channel->memory,
         .offset = put->offset,
@@ -105,6 +135,7 @@ static void *channel_allocate(struct link *link, size_t length, unsigned rights,
 
 static void channel_close(struct link *link)
 {
+    channel_flush(link);
     if (channel_of(link)->connection != NULL) {
         weir_close(channel_of(link)->connection);
     }
@@ -119,6 +150,7 @@ static void channel_abort(struct link *link, const char *reason)
 
 static const struct link_operations operations = {
     .send = channel_send,
+    .flush = channel_flush,
     .put = channel_put,
     .allocate = channel_allocate,
     .close = channel_close,
@@ -135,7 +167,10 @@ static void on_received(struct weir_connection *connection, const void *bytes, s
                         void *user)
 {
     struct link *link = user;
-    link->events->received(link->user, bytes, length);
+    struct unpack unpack = unpack_start(bytes, length);
+    for (struct span message; unpack_next(&unpack, &message);) {
+        link->events->received(link->user, message.bytes, message.length);
+    }
 }
 
 static void on_noticed(struct weir_connection *connection, uint32_t notice, size_t length,
@@ -185,6 +220,7 @@ void channel_link_destroy(struct link *link)
 {
     if (link != NULL) {
         weir_memory_deregister(channel_of(link)->memory);
+        free(channel_of(link)->outgoing);
         free(channel_of(link));
     }
 }

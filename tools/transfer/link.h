@@ -35,8 +35,10 @@ struct link_put {
 };
 
 struct link_operations {
-    /* Copies the pieces. False when the link is closing; `closed` follows then. */
+    /* Copies the pieces. False when the link is closing; `closed` follows then. They may wait for
+     * the next flush, put or close. */
     bool (*send)(struct link *link, const struct weir_piece *pieces, unsigned count);
+    bool (*flush)(struct link *link);
     bool (*put)(struct link *link, const struct link_put *put);
     /* This side's data memory, once; it lives as long as the link. NULL: see ret_error. */
     void *(*allocate)(struct link *link, size_t length, unsigned rights,

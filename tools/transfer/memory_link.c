@@ -84,6 +84,11 @@ static bool memory_send(struct link *link, const struct weir_piece *pieces, unsi
     return true;
 }
 
+static bool memory_flush(struct link *link)
+{
+    return !side_of(link)->pair->ending;
+}
+
 static bool memory_put(struct link *link, const struct link_put *put)
 {
     struct side *side = side_of(link);
@@ -148,6 +153,7 @@ static void memory_abort(struct link *link, const char *reason)
 
 static const struct link_operations operations = {
     .send = memory_send,
+    .flush = memory_flush,
     .put = memory_put,
     .allocate = memory_allocate,
     .close = memory_close,

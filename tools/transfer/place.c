@@ -3,11 +3,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -102,15 +104,22 @@ static int check_target(int directory, const char *name, enum replacing replacin
 
 int place_begin(struct place *place, int directory, const char *name, enum replacing replacing)
 {
+    int error = check_target(directory, name, replacing);
+    *place = (struct place){.fd = -1};
+    return error != 0 ? error : place_begin_absent(place, directory, name, replacing);
+}
+
+int place_begin_absent(struct place *place, int directory, const char *name,
+                       enum replacing replacing)
+{
     *place = (struct place){.directory = directory, .fd = -1, .replacing = replacing};
     if (strlen(name) >= sizeof(place->name)) {
         return ENAMETOOLONG;
     }
-    strcpy(place->name, name);
-    int error = check_target(directory, name, replacing);
-    if (error != 0) {
-        return error;
+    if (place_is_temporary(name)) { /* a sweep would take it away */
+        return EILSEQ;
     }
+    strcpy(place->name, name);
     int fd = open_nameless(place);
     if (fd == -EOPNOTSUPP || fd == -EISDIR || fd == -EINVAL) { /* what old and odd ones answer */
         fd = open_named(place);
@@ -254,11 +263,29 @@ void place_abandon(struct place *place)
     }
 }
 
+bool place_tells_at_once(int directory)
+{
+    static const long local[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC};
+    struct statfs status;
+    if (fstatfs(directory, &status) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++) {
+        if (status.f_type == local[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Some file systems tell of a full disk or quota only when a descriptor is closed; any one will do,
  * and after that the file may still be thrown away. */
-static int flush(int fd)
+static int flush(const struct place *place)
 {
-    int other = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (place->tells_at_once) {
+        return 0;
+    }
+    int other = fcntl(place->fd, F_DUPFD_CLOEXEC, 0);
     return other < 0 || close(other) != 0 ? errno : 0;
 }
 
@@ -271,21 +298,22 @@ static int set_attributes(const struct place *place, uint64_t length,
         return errno;
     }
     int error = attributes_apply(fd, attributes);
-    return error != 0 ? error : flush(fd);
+    return error != 0 ? error : flush(place);
 }
 
-/* Works where linkat with an empty path takes a privilege, and for a symbolic link that is held. */
+/* An empty path is the short way, which takes a privilege with some kernels; the one through /proc
+ * works for a symbolic link that is held, too. */
 static int link_held(int fd, int directory, const char *name)
 {
     char path[40];
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    if (linkat(AT_FDCWD, path, directory, name, AT_SYMLINK_FOLLOW) == 0) {
+    if (linkat(fd, "", directory, name, AT_EMPTY_PATH) == 0) {
         return 0;
     }
-    if (errno == ENOENT) { /* no /proc here; the kernel may allow it directly */
-        return linkat(fd, "", directory, name, AT_EMPTY_PATH) == 0 ? 0 : errno;
+    if (errno != ENOENT && errno != EPERM && errno != EINVAL) {
+        return errno;
     }
-    return errno;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return linkat(AT_FDCWD, path, directory, name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }
 
 /* The same under a temporary name. */
@@ -480,6 +508,11 @@ int place_keep(int directory, const char *name, const struct stat *status,
                const struct attributes *attributes, uint32_t *ret_changes)
 {
     struct stat held;
+    *ret_changes = 0;
+    if (attributes_show_in_status(attributes) &&
+        attributes_changes(-1, status, attributes) == 0) { /* as nearly always */
+        return 0;
+    }
     int fd = confine_open(directory, name, O_PATH | O_NOFOLLOW, 0, CONFINE_NO_SYMLINKS);
     if (fd < 0) {
         return -fd;

@@ -32,9 +32,10 @@ struct place {
     int directory; /* borrowed until place_commit or place_abandon */
     int fd;        /* -1: nothing under way */
     enum replacing replacing;
-    bool inplace; /* it is the file of that name, or one made under it */
-    bool named;   /* the temporary name exists */
-    bool sparse;  /* blocks of zeros are not written; set it after place_begin */
+    bool tells_at_once; /* see place_tells_at_once; set it after place_begin */
+    bool inplace;       /* it is the file of that name, or one made under it */
+    bool named;         /* the temporary name exists */
+    bool sparse;        /* blocks of zeros are not written; set it after place_begin */
     uint64_t length;
     char name[256];
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
@@ -43,6 +44,11 @@ struct place {
 /* Fails early with EEXIST or EISDIR where `name` exists and is not to be replaced, and with EILSEQ
  * where it is one that place_sweep would remove. `place` need not be initialized. */
 int place_begin(struct place *place, int directory, const char *name, enum replacing replacing);
+/* The same where nothing had the name a moment ago; what has it now is found by place_commit. */
+int place_begin_absent(struct place *place, int directory, const char *name,
+                       enum replacing replacing);
+/* Its file system tells of a full disk or quota when one writes, and not only when one closes. */
+bool place_tells_at_once(int directory);
 /* The same into the file that has the name, or one that is made under it; as place_begin where
  * something else has it. place_abandon leaves it as it is then. */
 int place_begin_inplace(struct place *place, int directory, const char *name,

@@ -20,7 +20,8 @@
  * sender answers. ALIVE from one who is busy with a large file for long.
  *
  * Bytes: one octet of type, then fields in big-endian without padding; a text or name is preceded
- * by its length in 16 bits. A message with bytes left over is malformed. */
+ * by its length in 16 bits. A message with bytes left over is malformed. How several of them share
+ * one of the link's is in pack.h. */
 #ifndef TOOLS_TRANSFER_PROTOCOL_H
 #define TOOLS_TRANSFER_PROTOCOL_H
 
@@ -31,7 +32,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     4
+#define PROTOCOL_VERSION     5
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512

@@ -63,13 +63,17 @@ static enum replacing replacing_of(const struct receiver *receiver)
     return receiver_wishes(receiver, WISH_FORCE) ? REPLACE_TREES : REPLACE_FILES;
 }
 
-static int begin(struct receiver *receiver, struct place *place, const char *name)
+static int begin(struct receiver *receiver, struct place *place, const char *name,
+                 const struct present *present)
 {
     int directory = tree_directory(&receiver->tree);
+    enum replacing replacing = replacing_of(receiver);
     int error = receiver_wishes(receiver, WISH_INPLACE)
-                    ? place_begin_inplace(place, directory, name, replacing_of(receiver))
-                    : place_begin(place, directory, name, replacing_of(receiver));
+                    ? place_begin_inplace(place, directory, name, replacing)
+                : present->exists ? place_begin(place, directory, name, replacing)
+                                  : place_begin_absent(place, directory, name, replacing);
     place->sparse = (receiver->options.wishes->preserve & PRESERVE_SPARSE) != 0;
+    place->tells_at_once = tree_tells_at_once(&receiver->tree);
     return error;
 }
 
@@ -192,7 +196,8 @@ static void keep_file(struct receiver *receiver, const struct message *message, 
 }
 
 static void place_eager(struct receiver *receiver, const struct message *message, const char *name,
-                        const struct attributes *attributes, uint32_t changes)
+                        const struct present *present, const struct attributes *attributes,
+                        uint32_t changes)
 {
     uint8_t digest[DIGEST_LENGTH];
     const struct span data = message->entry.data;
@@ -203,7 +208,7 @@ static void place_eager(struct receiver *receiver, const struct message *message
         return;
     }
     struct place place;
-    int error = begin(receiver, &place, name);
+    int error = begin(receiver, &place, name, present);
     if (error == 0) {
         error = place_write(&place, data.bytes, data.length, 0);
         if (error == 0) {
@@ -236,7 +241,8 @@ void receiver_begin_dead_file(struct receiver *receiver, const struct message *m
 }
 
 static void begin_chunks(struct receiver *receiver, const struct message *message, const char *name,
-                         const struct attributes *attributes, uint32_t changes)
+                         const struct present *present, const struct attributes *attributes,
+                         uint32_t changes)
 {
     receiver->state = RECEIVER_FILE;
     receiver->file = (struct current_file){
@@ -249,7 +255,7 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
         .place = {.fd = -1},
     };
     digest_start(receiver->digest);
-    int error = begin(receiver, &receiver->file.place, name);
+    int error = begin(receiver, &receiver->file.place, name, present);
     if (error != 0) {
         receiver->file.discarded = true;
         receiver_fail_errno(receiver, message->entry.id, error);
@@ -301,9 +307,9 @@ void receiver_place_file(struct receiver *receiver, const struct message *messag
     }
     uint32_t changes = changes_of(receiver, message, name, &present, &attributes);
     if (message->entry.content == CONTENT_EAGER) {
-        place_eager(receiver, message, name, &attributes, changes);
+        place_eager(receiver, message, name, &present, &attributes, changes);
     } else if (message->entry.content == CONTENT_CHUNKS) {
-        begin_chunks(receiver, message, name, &attributes, changes);
+        begin_chunks(receiver, message, name, &present, &attributes, changes);
     } else {
         receiver->options.tally->files++;
         receiver->options.tally->bytes += message->entry.size;

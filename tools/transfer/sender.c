@@ -5,6 +5,10 @@
 #include "tools/transfer/compare.h"
 #include "tools/transfer/sender_private.h"
 
+/* Between two looks at the link. */
+#define STEPS_AT_ONCE 64
+#define BYTES_AT_ONCE (4u << 20)
+
 enum progress {
     PROGRESS_MADE,
     PROGRESS_BLOCKED, /* until the peer or the link says something */
@@ -258,7 +262,7 @@ static void continue_digest(struct sender *sender)
     enum problem_code code = PROBLEM_NONE;
     for (unsigned i = 0; i < 16 && code == PROBLEM_NONE && source->position < source->size; i++) {
         uint64_t left = source->size - source->position;
-        size_t length = left < sizeof(sender->eager) ? (size_t)left : sizeof(sender->eager);
+        size_t length = left < EAGER_LENGTH_MAX ? (size_t)left : EAGER_LENGTH_MAX;
         code = source_read(source, sender->eager, length, &text);
         digest_data(sender->digest, sender->eager, length);
     }
@@ -330,7 +334,9 @@ bool sender_pump(struct sender *sender)
             more |= lookahead_pump(sender->lookahead);
         }
     }
-    for (unsigned slice = 0; slice < 8; slice++) {
+    uint64_t bytes = sender->options.tally->bytes;
+    for (unsigned i = 0; i < STEPS_AT_ONCE && sender->options.tally->bytes - bytes < BYTES_AT_ONCE;
+         i++) {
         if (sender->link->backlog_length >= SENDER_BACKLOG ||
             make_progress(sender) == PROGRESS_BLOCKED) {
             return more;

@@ -228,7 +228,7 @@ static void send_eager(struct sender *sender, const struct walk_step *step)
     struct source *source = &sender->file.source;
     const char *text = NULL;
     size_t length = (size_t)source->size;
-    enum problem_code code = source_read(source, sender->eager, length, &text);
+    enum problem_code code = source_read_whole(source, sender->eager, &text);
     if (code == PROBLEM_NONE) {
         code = source_check(source, &text);
     }

@@ -75,7 +75,7 @@ struct sender {
 
     uint64_t scanned_files, scanned_bytes;
     uint8_t head[MESSAGE_HEAD_MAX];
-    uint8_t eager[EAGER_LENGTH_MAX];
+    uint8_t eager[EAGER_LENGTH_MAX + 1]; /* one more than is sent, to see a file's end */
 };
 
 void sender_send(struct sender *sender, const struct message *message, struct span data);

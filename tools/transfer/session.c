@@ -167,8 +167,6 @@ void session_destroy(struct session *session)
     free(session);
 }
 
-/* --- the handshake ---------------------------------------------------------------------------- */
-
 static void on_opened(void *user)
 {
     struct session *session = user;
@@ -415,14 +413,10 @@ static void receive_answer(struct session *session, const struct message *messag
     begin_as_client(session);
 }
 
-/* --- the transfer ------------------------------------------------------------------------------
- */
-
 static void end_if_done(struct session *session)
 {
-    bool done = session->sender != NULL ? sender_is_done(session->sender)
-                                        : receiver_is_done(session->receiver);
-    if (!done) {
+    if (session->sender != NULL ? !sender_is_done(session->sender)
+                                : !receiver_is_done(session->receiver)) {
         return;
     }
     set_outcome(session, SESSION_COMPLETE, "");
@@ -532,17 +526,24 @@ void session_abort(struct session *session, const char *reason)
     session->link->operations->abort(session->link, reason);
 }
 
-bool session_pump(struct session *session)
+static bool pump(struct session *session)
 {
     if (session->state != SESSION_TRANSFER) {
         return false;
     }
-    if (session->receiver != NULL) {
-        bool more = receiver_pump(session->receiver);
-        end_if_done(session);
-        return more;
+    bool more =
+        session->receiver != NULL ? receiver_pump(session->receiver) : sender_pump(session->sender);
+    end_if_done(session);
+    return more;
+}
+
+bool session_pump(struct session *session)
+{
+    bool more = pump(session);
+    if (session->state != SESSION_CLOSED) {
+        session->link->operations->flush(session->link);
     }
-    return session->sender != NULL && sender_pump(session->sender);
+    return more;
 }
 
 bool session_is_running(const struct session *session)

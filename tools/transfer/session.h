@@ -57,7 +57,8 @@ void session_destroy(struct session *session);
 /* Ends at once, and tells the peer why. */
 void session_abort(struct session *session, const char *reason);
 
-/* Does what can be done without waiting. True: there is more. */
+/* Does what can be done without waiting, and lets go what the link has to say; to be called after
+ * each of the link's events. True: there is more. */
 bool session_pump(struct session *session);
 /* The handshake is over. */
 bool session_is_running(const struct session *session);

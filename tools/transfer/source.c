@@ -70,6 +70,18 @@ enum problem_code source_read(struct source *source, void *bytes, size_t length,
     return PROBLEM_NONE;
 }
 
+enum problem_code source_read_whole(struct source *source, void *bytes, const char **ret_text)
+{
+    ssize_t count = pread(source->fd, bytes, source->size + 1, 0);
+    if (count == (ssize_t)source->size) {
+        source->position = source->size;
+        source->ended = true;
+        return PROBLEM_NONE;
+    }
+    return source_read(source, bytes, source->size,
+                       ret_text); /* it tells what is wrong, or goes on */
+}
+
 static bool is_same_time(const struct timespec *one, const struct timespec *other)
 {
     return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
@@ -116,5 +128,5 @@ enum problem_code source_check(const struct source *source, const char **ret_tex
         *ret_text = "changed while it was read";
         return PROBLEM_CHANGED;
     }
-    return check_end(source, ret_text);
+    return source->ended ? PROBLEM_NONE : check_end(source, ret_text);
 }

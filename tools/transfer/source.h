@@ -17,6 +17,7 @@ struct source {
     bool sparse;
     uint64_t size;
     uint64_t position; /* up to here it has been read */
+    bool ended;        /* it was seen to end where its size says */
     uint64_t data_end; /* where the data at the position ends; the position itself: not known yet */
 };
 
@@ -29,6 +30,9 @@ uint64_t source_skip_hole(struct source *source);
 /* Reads `length` bytes of data at the position and moves it. PROBLEM_NONE, or why not. */
 enum problem_code source_read(struct source *source, void *bytes, size_t length,
                               const char **ret_text);
+/* All of a small one, from its begin: `bytes` has room for its size and one more. Where that is all
+ * that can be read, source_check need not look for more. */
+enum problem_code source_read_whole(struct source *source, void *bytes, const char **ret_text);
 /* At the end: the file is still what it was when it was opened, and ends where its size said. */
 enum problem_code source_check(const struct source *source, const char **ret_text);
 

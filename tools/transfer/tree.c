@@ -14,7 +14,7 @@ struct tree_level {
     int fd;
     uint32_t id;
     size_t parent_length; /* of the path of the directory it is in */
-    bool set_attributes, revisited;
+    bool set_attributes, revisited, tells_at_once;
     bool differs;            /* they are others than they are to be */
     struct timespec entered; /* its time then */
     struct attributes attributes;
@@ -33,6 +33,7 @@ void tree_init(struct tree *tree, int top, const char *display)
     *tree = (struct tree){.top = top, .display_length = strlen(display)};
     tree->path_length = tree->display_length;
     memcpy(tree->path, display, tree->path_length + 1);
+    tree->tells_at_once = top >= 0 && place_tells_at_once(top);
 }
 
 static void close_level(struct tree_level *level)
@@ -56,6 +57,11 @@ void tree_fini(struct tree *tree)
 int tree_directory(const struct tree *tree)
 {
     return tree->depth > 0 ? tree->levels[tree->depth - 1].fd : tree->top;
+}
+
+bool tree_tells_at_once(const struct tree *tree)
+{
+    return tree->depth > 0 ? tree->levels[tree->depth - 1].tells_at_once : tree->tells_at_once;
 }
 
 void tree_name(struct tree *tree, const char *name)
@@ -189,6 +195,7 @@ static int enter(struct tree *tree, const char *name, uint32_t id, struct tree_e
         .set_attributes = !keeps && !entry->dry,
         .differs = entry->changes != 0 || lent,
         .entered = status.st_mtim,
+        .tells_at_once = fd >= 0 && place_tells_at_once(fd),
         .revisited = entry->revisited,
         .attributes = entry->attributes,
         .xattrs = entry->xattrs,

@@ -18,6 +18,7 @@ struct tree {
     int top; /* borrowed; -1: a directory that is not there, see tree_entry.dry */
     struct tree_level *levels;
     unsigned depth, capacity;
+    bool tells_at_once;      /* the top, see place_tells_at_once */
     struct tree_mode *modes; /* to be set at the end */
     unsigned mode_count;
     size_t display_length; /* of the path of the top */
@@ -41,6 +42,8 @@ void tree_init(struct tree *tree, int top, const char *display);
 void tree_fini(struct tree *tree);
 /* The directory that entries are made in now, or -1. */
 int tree_directory(const struct tree *tree);
+/* See place_tells_at_once: that of this directory. */
+bool tree_tells_at_once(const struct tree *tree);
 /* tree->path names an entry of the directory, until tree_forget. */
 void tree_name(struct tree *tree, const char *name);
 void tree_forget(struct tree *tree);

@@ -481,19 +481,15 @@ int walk_open_file(struct walk *walk, const struct walk_step *step, struct stat 
     if (path < 0) {
         return path;
     }
-    struct stat status;
-    int error = fstat(path, &status) != 0 ? errno : S_ISREG(status.st_mode) ? 0 : ESTALE;
+    int error = fstat(path, ret_status) != 0 ? errno : S_ISREG(ret_status->st_mode) ? 0 : ESTALE;
     int fd = error == 0 ? reopen(path) : -error;
     close(path);
     if (fd == -ENOENT) { /* there is no /proc here */
         fd = open_of_step(walk, step, O_RDONLY | O_NONBLOCK);
-    }
-    if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))) {
-        close(fd);
-        return -ESTALE;
-    }
-    if (fd >= 0) {
-        *ret_status = status;
+        if (fd >= 0 && (fstat(fd, ret_status) != 0 || !S_ISREG(ret_status->st_mode))) {
+            close(fd);
+            return -ESTALE;
+        }
     }
     return fd;
 }
