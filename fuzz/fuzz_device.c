@@ -239,6 +239,8 @@ static void start(struct world *world)
                                    .max_qps = 4,
                                    .max_regions = 8,
                                    .max_xrc_queues = 1,
+                                   .selective_qps = 2,
+                                   .selective_packets = 4,
                                    .max_reads_in = 4};
     CHECK(device_create(&device, &world->device) == STATUS_OK);
     add_regions(world);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "rnic/wire/mad.h"
+#include "rnic/wire/report.h"
 
 struct text {
     char *at;
@@ -73,6 +74,31 @@ static bool add_management(struct text *text, const struct packet *packet, bool 
     return true;
 }
 
+/* "REPORT psn=8 expected=9 +1 +3 asks" */
+static bool describe_report(unsigned from, unsigned to, const uint8_t *bytes, uint32_t length,
+                            bool detail, char ret_text[DESCRIPTION_MAX])
+{
+    struct text text = {ret_text, DESCRIPTION_MAX};
+    struct report report;
+    if (!report_is_one(bytes, length) || report_parse(bytes, length, &report) != REFUSED_NOT) {
+        return false;
+    }
+    add(&text, "%c>%c REPORT psn=%u expected=%u", 'A' + (int)from, 'A' + (int)to,
+        report.acknowledged.value, report.expected.value);
+    for (uint32_t i = 0; i < report.bitmap_length * 8; i++) {
+        if ((report.bitmap[i / 8] >> i % 8 & 1) != 0) {
+            add(&text, " +%u", i);
+        }
+    }
+    if (report.asks) {
+        add(&text, " asks");
+    }
+    if (detail) {
+        add(&text, " qp=%u duplicates=%u", report.destination.value, report.duplicates);
+    }
+    return true;
+}
+
 /* `packet` NULL: it did not parse. */
 static void describe(unsigned from, unsigned to, const struct packet *packet, uint32_t length,
                      bool detail, char ret_text[DESCRIPTION_MAX])
@@ -127,6 +153,7 @@ void describe_frame(struct simulator *simulator, const struct frame *frame, enum
     static const char *const fates[] = {
         [FATE_PASS] = "",
         [FATE_LOST] = " lost",
+        [FATE_OVERFLOWED] = " lost",
         [FATE_CORRUPTED] = " corrupted",
         [FATE_DUPLICATED] = " duplicated",
         [FATE_DELAYED] = " delayed",
@@ -136,8 +163,10 @@ void describe_frame(struct simulator *simulator, const struct frame *frame, enum
     };
     char text[DESCRIPTION_MAX];
     struct packet packet;
-    bool parsed = network_parse(frame, &packet) == REFUSED_NOT;
-    describe(frame->from, frame->to, parsed ? &packet : NULL, frame->length,
-             simulator->trace_detail, text);
+    bool detail = simulator->trace_detail;
+    if (!describe_report(frame->from, frame->to, frame->bytes, frame->length, detail, text)) {
+        bool parsed = network_parse(frame, &packet) == REFUSED_NOT;
+        describe(frame->from, frame->to, parsed ? &packet : NULL, frame->length, detail, text);
+    }
     simulator_note(simulator, "%s%s", text, fates[fate]);
 }

@@ -173,6 +173,9 @@ void host_start(struct host *host)
         .qpn_count = host->config.qpn_count,
         .max_regions = host->config.max_regions,
         .max_reads_in = host->config.max_reads_in,
+        .window_max = host->config.window_max,
+        .selective_qps = host->config.selective_qps,
+        .selective_packets = host->config.selective_packets,
     };
     CHECK(device_create(&config, &host->device) == STATUS_OK);
     if (host->config.with_cm) {

@@ -30,6 +30,8 @@ struct host_config {
     uint32_t again_ns; /* until the next, where more is to be sent; 0: a default */
     bool with_cm;
     uint32_t max_connections;
+    uint32_t window_max;                       /* 0: the device's own */
+    uint32_t selective_qps, selective_packets; /* as of the device */
 };
 
 /* Numbers of a host's queue pairs begin at a multiple of this, that of its index and one. */

@@ -2,6 +2,7 @@
 
 #include "rnic/wire/packet.h"
 #include "rnic/wire/psn.h"
+#include "rnic/wire/report.h"
 #include "sim/world.h"
 
 /* In units of 10 us, by code. [IBA table 45] */
@@ -109,10 +110,28 @@ static void harm(struct pair *pair, struct instant now)
     pair->harm_count++;
 }
 
+/* NULL: it is none, or nobody's. */
+static struct end *reported_to(struct monitor *monitor, const struct frame *frame)
+{
+    return report_is_one(frame->bytes, frame->length)
+               ? end_by_qpn(monitor->world, packet_destination(frame->bytes))
+               : NULL;
+}
+
+static bool is_harm(enum fate fate)
+{
+    return fate == FATE_LOST || fate == FATE_OVERFLOWED || fate == FATE_CORRUPTED ||
+           fate == FATE_DELAYED || fate == FATE_UNREADABLE;
+}
+
 static void sent(struct network_observer *observer, const struct frame *frame, enum fate fate)
 {
     struct monitor *monitor = (struct monitor *)observer;
     struct packet packet;
+    struct end *reported = reported_to(monitor, frame);
+    if (reported != NULL && reported->pair != NULL && is_harm(fate)) {
+        harm(reported->pair, monitor->world->simulator.now);
+    }
     if (network_parse(frame, &packet) != REFUSED_NOT ||
         !service_is_reliable(packet.info->service)) {
         return;
@@ -122,8 +141,7 @@ static void sent(struct network_observer *observer, const struct frame *frame, e
         return;
     }
     /* Late is harm too: what was overtaken by its successors makes the receiver drop these. */
-    if (fate == FATE_LOST || fate == FATE_CORRUPTED || fate == FATE_DELAYED ||
-        fate == FATE_UNREADABLE) {
+    if (is_harm(fate)) {
         harm(receiver->pair, monitor->world->simulator.now);
     }
     if (packet.info->is_request) {
@@ -131,10 +149,21 @@ static void sent(struct network_observer *observer, const struct frame *frame, e
     }
 }
 
+static void answered(struct monitor *monitor, struct flow *flow)
+{
+    flow->rounds = 0;
+    flow->answered = true;
+    flow->last_response = monitor->world->simulator.now;
+}
+
 static void delivered(struct network_observer *observer, const struct frame *frame)
 {
     struct monitor *monitor = (struct monitor *)observer;
     struct packet packet;
+    struct end *reported = reported_to(monitor, frame);
+    if (reported != NULL) {
+        answered(monitor, flow_of(monitor, reported));
+    }
     if (network_parse(frame, &packet) != REFUSED_NOT ||
         !service_is_reliable(packet.info->service) || packet.info->is_request) {
         return;
@@ -144,9 +173,7 @@ static void delivered(struct network_observer *observer, const struct frame *fra
         return;
     }
     struct flow *flow = flow_of(monitor, end);
-    flow->rounds = 0;
-    flow->answered = true;
-    flow->last_response = monitor->world->simulator.now;
+    answered(monitor, flow);
     if (packet.info->operation == OPERATION_ACKNOWLEDGE && packet.aeth.kind == AETH_RNR_NAK) {
         bool again = flow->rnr_naks > 0 && psn_equal(flow->rnr_psn, packet.psn);
         flow->rnr_naks = again ? flow->rnr_naks + 1 : 1;

@@ -6,8 +6,9 @@
 #include "rnic/base/check.h"
 #include "sim/describe.h"
 
-#define ECN_BITS  3u
-#define FRAME_MAX (PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 4u)
+#define ECN_BITS   3u
+#define BEFORE_BTH 42u /* Ethernet, IPv4, UDP */
+#define FRAME_MAX  (PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 4u)
 
 struct gid network_gid(unsigned index, bool ipv6)
 {
@@ -232,8 +233,10 @@ static void deliver(void *context, uint64_t unused)
 static void left_queue(void *context, uint64_t argument)
 {
     struct network *network = context;
-    unsigned from = (unsigned)(argument / HOST_MAX);
-    network->links[from][argument % HOST_MAX].queued--;
+    unsigned from = (unsigned)(argument >> 32) / HOST_MAX;
+    struct network_link *link = &network->links[from][(argument >> 32) % HOST_MAX];
+    link->queued--;
+    link->queued_bytes -= (uint32_t)argument;
     struct network_port *port = &network->ports[from];
     if (port->waits_for_room && port->end != NULL) {
         port->waits_for_room = false;
@@ -251,21 +254,23 @@ static void give_room(void *context, uint64_t life)
 }
 
 /* Time on the wire, then the way to the other end. Returns when it arrives. */
-static struct instant serialise(struct network *network, struct network_link *link,
-                                const struct frame *frame)
+static struct instant serialise(struct network *network, unsigned from, unsigned to,
+                                uint32_t length)
 {
+    struct network_link *link = &network->links[from][to];
     struct instant start = instant_before(link->free_at, network->simulator->now)
                                ? network->simulator->now
                                : link->free_at;
     uint64_t ns = 0;
     if (link->config.bits_per_second > 0) {
-        uint64_t bits = (frame->length + ICRC_LENGTH + 42u) * UINT64_C(8);
+        uint64_t bits = length * UINT64_C(8);
         ns = bits * UINT64_C(1000000000) / link->config.bits_per_second;
     }
     link->free_at = instant_after(start, ns);
     link->queued++;
+    link->queued_bytes += length;
     simulator_at(network->simulator, link->free_at, left_queue, network,
-                 frame->from * (uint64_t)HOST_MAX + frame->to);
+                 (from * (uint64_t)HOST_MAX + to) << 32 | length);
     return instant_after(link->free_at, link->config.delay_ns);
 }
 
@@ -288,7 +293,13 @@ static void launch(struct network *network, struct network_link *link, struct fr
         network->observer->sent(network->observer, frame, fate);
     }
     describe_frame(network->simulator, frame, fate);
-    struct instant arrives = serialise(network, link, frame);
+    if (fate == FATE_OVERFLOWED) {
+        network->lost++;
+        free(frame);
+        return;
+    }
+    struct instant arrives =
+        serialise(network, frame->from, frame->to, frame->length + ICRC_LENGTH + BEFORE_BTH);
     switch (fate) {
     case FATE_LOST:
         network->lost++;
@@ -318,6 +329,7 @@ static void launch(struct network *network, struct network_link *link, struct fr
         frame->unreadable = true;
         break;
     case FATE_PASS:
+    case FATE_OVERFLOWED:
     case FATE_REFUSED:
         break;
     }
@@ -398,6 +410,19 @@ static bool refuses(struct network *network, struct network_link *link)
            !link->config.drop_tail;
 }
 
+/* How full a queue of bytes is varies with what else comes and goes: else which of two flows in
+ * step loses a packet would follow from their packets' lengths alone. [Floyd and Jacobson 1992,
+ * phase effects] */
+#define QUEUE_NOISE 9000u
+
+static bool overflows(struct network *network, const struct network_link *link)
+{
+    const struct link_config *config = &link->config;
+    return (config->queue_limit > 0 && link->queued >= config->queue_limit) ||
+           (config->queue_bytes > 0 &&
+            link->queued_bytes + dice_below(&network->dice, QUEUE_NOISE) > config->queue_bytes);
+}
+
 /* To every host that is up, the sender's own too, as IP_MULTICAST_LOOP has it. Whether somebody
  * there has joined the group is for its device to say. */
 static void emit_to_all(struct network_port *port, const struct outgoing *outgoing)
@@ -446,8 +471,8 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
         free(frame);
         return false;
     }
-    if (link->config.queue_limit > 0 && link->queued >= link->config.queue_limit) {
-        fate = FATE_LOST;
+    if (overflows(network, link)) {
+        fate = FATE_OVERFLOWED;
     }
     launch(network, link, frame, fate);
     return true;
@@ -467,6 +492,20 @@ static void withdraw(struct packet_sink *sink, const struct path *path, struct q
     unsigned to = network_host_of(&path->remote);
     if (to != HOST_MAX) {
         ++*withdrawals(port->network, to, destination, responses);
+    }
+}
+
+void network_pass(struct network *network, unsigned from, unsigned to, uint32_t length,
+                  void (*arrive)(void *context, uint64_t argument), void *context,
+                  uint64_t argument)
+{
+    struct network_link *link = &network->links[from][to];
+    if (overflows(network, link)) {
+        return;
+    }
+    struct instant arrives = serialise(network, from, to, length);
+    if (!dice_chance(&network->dice, link->config.loss)) {
+        simulator_at(network->simulator, arrives, arrive, context, argument);
     }
 }
 

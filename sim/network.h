@@ -23,6 +23,7 @@ struct link_config {
     uint64_t bits_per_second; /* 0: no serialisation time */
     uint64_t delay_ns;
     uint32_t queue_limit; /* frames that wait for the wire or are on it; 0: no limit */
+    uint32_t queue_bytes; /* ... and bytes, of a queue that drops */
     bool drop_tail;       /* a full queue loses the frame; else the sink says "full" */
     uint32_t refuse;      /* the sink says "full" for no visible reason */
     uint32_t loss;
@@ -41,6 +42,7 @@ struct link_config {
 enum fate {
     FATE_PASS,
     FATE_LOST,
+    FATE_OVERFLOWED, /* lost too, and never on the wire */
     FATE_CORRUPTED,
     FATE_DUPLICATED,
     FATE_DELAYED,
@@ -94,7 +96,7 @@ struct network_observer {
 struct network_link {
     struct link_config config;
     struct instant free_at;
-    uint32_t queued;
+    uint32_t queued, queued_bytes;
     bool in_burst;
     struct instant cut_from, cut_until; /* partition */
 };
@@ -141,6 +143,12 @@ void network_attach(struct network *network, unsigned host, struct network_end *
 /* The two send from each other's addresses, too. What arrives goes to an address's own host. */
 void network_share(struct network *network, unsigned a, unsigned b);
 struct packet_sink *network_sink(struct network *network, unsigned host);
+
+/* `length` bytes of something else take the link, to which `arrive` happens at the other end;
+ * unless they are lost, by the link's own chance or because its queue is full. */
+void network_pass(struct network *network, unsigned from, unsigned to, uint32_t length,
+                  void (*arrive)(void *context, uint64_t argument), void *context,
+                  uint64_t argument);
 
 /* Host `index`'s address of the family, and the path from one host to another. */
 struct gid network_gid(unsigned index, bool ipv6);

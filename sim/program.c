@@ -100,6 +100,9 @@ bool program_add_intake(struct world *world, struct intakes *intakes, struct spa
 static uint32_t choose_length(struct world *world, const struct end *end)
 {
     uint32_t mtu = path_mtu_bytes(end->mtu);
+    if (world->profile.selective && dice_percent(&world->plan, 40)) {
+        return dice_range(&world->plan, 2 * mtu, 16384 + 8 * mtu); /* holes need packets */
+    }
     switch (dice_below(&world->plan, 10)) {
     case 0:
         return 0;

@@ -206,12 +206,8 @@ static void modify(struct party *party, enum qp_state state, unsigned mask)
     host_wake(party->host, 0);
 }
 
-void scenario_start(struct scenario *scenario)
-{
-    scenario_start_service(scenario, SERVICE_RC);
-}
-
-void scenario_start_service(struct scenario *scenario, enum service service)
+/* The first so many hosts have selective repeat. */
+static void start_all(struct scenario *scenario, enum service service, unsigned selective_hosts)
 {
     memset(scenario, 0, sizeof *scenario);
     scenario->service = service;
@@ -232,8 +228,10 @@ void scenario_start_service(struct scenario *scenario, enum service service)
         .budget = 64,
         .with_cm = true,
         .max_connections = 8,
+        .selective_packets = 64,
     };
     for (unsigned i = 0; i < 2; i++) {
+        config.selective_qps = i < selective_hosts ? 4 : 0;
         host_init(&scenario->hosts[i], &scenario->simulator, &scenario->network, i, &config);
         scenario->hosts[i].application = &scenario->application;
         host_start(&scenario->hosts[i]);
@@ -244,6 +242,26 @@ void scenario_start_service(struct scenario *scenario, enum service service)
     mask |= service == SERVICE_UD ? QP_SET_QKEY : QP_SET_ACCESS;
     modify(&scenario->a, QP_INIT, mask);
     modify(&scenario->b, QP_INIT, mask);
+}
+
+void scenario_start(struct scenario *scenario)
+{
+    start_all(scenario, SERVICE_RC, 0);
+}
+
+void scenario_start_selective(struct scenario *scenario)
+{
+    start_all(scenario, SERVICE_RC, 2);
+}
+
+void scenario_start_half_selective(struct scenario *scenario)
+{
+    start_all(scenario, SERVICE_RC, 1);
+}
+
+void scenario_start_service(struct scenario *scenario, enum service service)
+{
+    start_all(scenario, service, 0);
 }
 
 void scenario_to_rts(struct party *party, const struct party *peer)

@@ -62,6 +62,9 @@ struct scenario {
  * 100, 4 READs, timeout code 8 (1048.576 us), 3 retries, 7 (for ever) on RNR with timer code 1
  * (10 us). Change a.attributes and b.attributes before scenario_connect. */
 void scenario_start(struct scenario *scenario);
+/* With selective repeat at both ends, or at A's only. */
+void scenario_start_selective(struct scenario *scenario);
+void scenario_start_half_selective(struct scenario *scenario);
 void scenario_start_service(struct scenario *scenario, enum service service);
 /* XRC: A is the initiator, B the target, with a shared receive queue behind it. */
 void scenario_connect(struct scenario *scenario);

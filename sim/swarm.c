@@ -167,11 +167,12 @@ static void print_coverage(const struct coverage *all, unsigned jobs)
            (unsigned long long)total.duplicated, (unsigned long long)total.delayed,
            (unsigned long long)total.refusals, (unsigned long long)total.deaths);
     printf("retransmitted=%llu duplicate_requests=%llu rnr_naks=%llu connects=%llu "
-           "disconnects=%llu overruns=%llu referred=%llu unread=%llu\n",
+           "disconnects=%llu overruns=%llu referred=%llu unread=%llu early=%llu reports=%llu\n",
            (unsigned long long)total.retransmitted, (unsigned long long)total.duplicates,
            (unsigned long long)total.rnr_naks, (unsigned long long)total.connects,
            (unsigned long long)total.disconnects, (unsigned long long)total.overruns,
-           (unsigned long long)total.referred, (unsigned long long)total.unread);
+           (unsigned long long)total.referred, (unsigned long long)total.unread,
+           (unsigned long long)total.early, (unsigned long long)total.reports);
     static const char *const kinds[WORK_KIND_COUNT] = {
         [WORK_SEND] = "send",
         [WORK_SEND_IMMEDIATE] = "send_immediate",
@@ -203,9 +204,11 @@ static void print_coverage(const struct coverage *all, unsigned jobs)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: sim_swarm [--seeds FROM COUNT] [--seed N] [--fresh COUNT] [--jobs N]\n"
-                    "                 [--profile NAME] [--lossy A>B=PER_MILLION]\n"
-                    "                 [--trace] [--twice] [--quiet] [--first | --keep-going]\n");
+    fprintf(
+        stderr,
+        "usage: sim_swarm [--seeds FROM COUNT] [--seed N] [--fresh COUNT] [--jobs N]\n"
+        "                 [--profile NAME] [--lossy A>B=PER_MILLION]\n"
+        "                 [--selective] [--trace] [--twice] [--quiet] [--first | --keep-going]\n");
     return 2;
 }
 
@@ -257,6 +260,9 @@ static bool take_option(int choice, int argc, char **argv, struct options *optio
     case '2':
         options->twice = true;
         return true;
+    case 'e':
+        options->run.selective = true;
+        return true;
     case 'q':
         options->quiet = true;
         return true;
@@ -274,12 +280,19 @@ static bool take_option(int choice, int argc, char **argv, struct options *optio
 static bool parse_options(int argc, char **argv, struct options *options)
 {
     static const struct option names[] = {
-        {"seeds", required_argument, NULL, 's'},   {"seed", required_argument, NULL, 'n'},
-        {"fresh", required_argument, NULL, 'f'},   {"jobs", required_argument, NULL, 'j'},
-        {"profile", required_argument, NULL, 'p'}, {"lossy", required_argument, NULL, 'l'},
-        {"trace", no_argument, NULL, 't'},         {"twice", no_argument, NULL, '2'},
-        {"quiet", no_argument, NULL, 'q'},         {"keep-going", no_argument, NULL, 'k'},
-        {"first", no_argument, NULL, '1'},         {NULL, 0, NULL, 0},
+        {"seeds", required_argument, NULL, 's'},
+        {"seed", required_argument, NULL, 'n'},
+        {"fresh", required_argument, NULL, 'f'},
+        {"jobs", required_argument, NULL, 'j'},
+        {"profile", required_argument, NULL, 'p'},
+        {"lossy", required_argument, NULL, 'l'},
+        {"trace", no_argument, NULL, 't'},
+        {"twice", no_argument, NULL, '2'},
+        {"selective", no_argument, NULL, 'e'},
+        {"quiet", no_argument, NULL, 'q'},
+        {"keep-going", no_argument, NULL, 'k'},
+        {"first", no_argument, NULL, '1'},
+        {NULL, 0, NULL, 0},
     };
     int choice;
     while ((choice = getopt_long(argc, argv, "", names, NULL)) != -1) {

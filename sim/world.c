@@ -35,6 +35,12 @@ static void take_reserve(struct world *world)
     }
 }
 
+static bool speaks_selective(struct world *world)
+{
+    return world->options->selective ||
+           (world->profile.selective && dice_percent(&world->play, 85));
+}
+
 static void start_hosts(struct world *world)
 {
     bool slow = world->profile.tiny || dice_percent(&world->play, 20);
@@ -49,6 +55,8 @@ static void start_hosts(struct world *world)
     };
     for (uint32_t i = 0; i < world->host_count; i++) {
         struct host *host = &world->hosts[i];
+        config.selective_qps = speaks_selective(world) ? dice_range(&world->play, 1, 16) : 0;
+        config.selective_packets = config.selective_qps > 0 ? dice_range(&world->play, 1, 256) : 0;
         host_init(host, &world->simulator, &world->network, i, &config);
         host->application = &world->application;
         host_start(host);
@@ -179,6 +187,8 @@ static void add_coverage(struct world *world)
             const uint64_t *values = device_counters(world->hosts[i].device)->values;
             coverage->retransmitted += values[COUNTER_RETRANSMITTED_PACKETS];
             coverage->duplicates += values[COUNTER_DUPLICATE_REQUESTS];
+            coverage->early += values[COUNTER_EARLY_PACKETS];
+            coverage->reports += values[COUNTER_REPORTS_RECEIVED];
             coverage->rnr_naks += values[COUNTER_RNR_NAK_SENT];
         }
     }

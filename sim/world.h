@@ -47,6 +47,7 @@ struct profile {
     bool partition; /* hosts are cut off for a time, or for ever */
     bool death;     /* a host dies and may come back */
     bool impatient; /* timeouts shorter than the round trip: everything is repeated */
+    bool selective; /* most hosts speak selective repeat, many messages are long */
     bool by_cm;     /* all reliable pairs are connected by the connection manager */
     uint32_t illegal_percent, late_percent, disturb_percent;
     struct link_config link;
@@ -59,6 +60,7 @@ struct coverage {
     uint64_t failed[COMPLETION_STATUS_COUNT];
     uint64_t received, datagrams, unreliable;
     uint64_t lost, corrupted, duplicated, delayed, refusals, deaths, retransmitted, duplicates;
+    uint64_t early, reports;
     uint64_t rnr_naks, connects, disconnects, overruns;
     uint64_t referred, unread;
 };
@@ -114,7 +116,8 @@ struct run_options {
     /* With loss > 0, per million: the one link that loses, all others are sound. */
     unsigned lossy_from, lossy_to;
     uint32_t loss;
-    FILE *trace; /* NULL: none */
+    bool selective; /* every host speaks it, whatever the profile */
+    FILE *trace;    /* NULL: none */
 };
 /* False: no such profile. */
 bool world_has_profile(const char *name);

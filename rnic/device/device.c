@@ -47,6 +47,10 @@ static enum status create_parts(struct device *device, const struct device_confi
         status = management_init(&device->management, allocator);
     }
     if (status == STATUS_OK) {
+        status = selective_stock_init(&device->environment.selective, allocator,
+                                      config->selective_qps, config->selective_packets);
+    }
+    if (status == STATUS_OK) {
         status = multicast_init(&device->multicast, allocator);
     }
     return status;
@@ -56,6 +60,7 @@ static void free_device(struct device *device)
 {
     struct allocator *allocator = device->environment.allocator;
     multicast_fini(&device->multicast);
+    selective_stock_fini(&device->environment.selective, allocator);
     management_fini(&device->management, allocator);
     deputies_fini(&device->deputies);
     map_fini(&device->environment.xrc_queues);

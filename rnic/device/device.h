@@ -45,6 +45,10 @@ struct device_config {
     uint32_t window_max;     /* bytes a queue pair may have in flight; 0 stands for 256 KiB */
     uint32_t max_xrc_queues; /* 0: a default */
     uint32_t datagram_max;   /* payload of a UD message; 0 stands for 4096 */
+    /* Selective repeat with peers that speak it: of so many queue pairs at once, which keep so many
+     * packets that came early. 0: none, all is go-back-N. */
+    uint32_t selective_qps;
+    uint32_t selective_packets;
 };
 
 enum status device_create(const struct device_config *config, struct device **ret_device) MUST_USE;

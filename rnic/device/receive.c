@@ -50,6 +50,26 @@ void device_receive_relayed(struct device *device, struct instant now, uint32_t 
     }
 }
 
+static void receive_report(struct device *device, struct instant now, const struct arrival *arrival,
+                           const uint8_t *bytes, uint32_t length)
+{
+    struct environment *environment = &device->environment;
+    struct report report;
+    environment->now = now;
+    environment_count(environment, COUNTER_PACKETS_RECEIVED);
+    enum packet_refusal refusal = report_parse(bytes, length, &report);
+    if (refusal != REFUSED_NOT) {
+        environment_refuse(environment, refusal);
+        return;
+    }
+    struct qp *qp = map_find(&device->qps, report.destination.value);
+    if (qp == NULL) {
+        environment_refuse(environment, REFUSED_NO_QP);
+        return;
+    }
+    qp_receive_report(qp, now, arrival, &report);
+}
+
 /* `refusal`: what parsing said. */
 static bool take(struct device *device, struct instant now, const struct arrival *arrival,
                  const struct packet *packet, enum packet_refusal refusal)
@@ -90,6 +110,10 @@ bool device_receive(struct device *device, struct instant now, const struct arri
                     const uint8_t *bytes, uint32_t length)
 {
     struct packet packet;
+    if (report_is_one(bytes, length) && device->environment.selective.capacity > 0) {
+        receive_report(device, now, arrival, bytes, length);
+        return false;
+    }
     enum packet_refusal refusal = packet_parse(bytes, length, &packet);
     return take(device, now, arrival, &packet, refusal);
 }

@@ -21,14 +21,16 @@
 #include "rnic/io/port_holder.h"
 #include "rnic/wire/roce.h"
 
-#define REGIONS_MAX     131072u /* regions and windows */
-#define READS_MAX       128u
-#define CONNECTIONS_MAX 65536u
-#define WINDOW_MAX      (512u << 10)
-#define STACK_BYTES     (512u << 10)
-#define EXIT_PATIENCE_S 1 /* how long exit waits for whoever holds the engine */
-#define GOODBYE_LOOK_NS 1000000u
-#define GOODBYE_NS      UINT64_C(2000000000) /* cm gives up sooner */
+#define REGIONS_MAX       131072u /* regions and windows */
+#define READS_MAX         128u
+#define SELECTIVE_QPS     1024u /* at once */
+#define SELECTIVE_PACKETS 4096u
+#define CONNECTIONS_MAX   65536u
+#define WINDOW_MAX        (512u << 10)
+#define STACK_BYTES       (512u << 10)
+#define EXIT_PATIENCE_S   1 /* how long exit waits for whoever holds the engine */
+#define GOODBYE_LOOK_NS   1000000u
+#define GOODBYE_NS        UINT64_C(2000000000) /* cm gives up sooner */
 
 /* The process's loop, and the lock of acquire and release. */
 static struct {
@@ -216,6 +218,12 @@ static void wake_for_burial(void *context)
     loop_wake_thread(context);
 }
 
+static bool selective_repeat_is_wanted(void)
+{
+    const char *wanted = secure_getenv("WEIR_SELECTIVE");
+    return wanted != NULL && strcmp(wanted, "1") == 0;
+}
+
 static enum status create_engine(struct loop *loop)
 {
     uint64_t seed = make_seed();
@@ -231,6 +239,8 @@ static enum status create_engine(struct loop *loop)
         .max_regions = REGIONS_MAX,
         .max_reads_in = READS_MAX,
         .window_max = window_for(udp_receive_buffer(loop->steering.udp)),
+        .selective_qps = selective_repeat_is_wanted() ? SELECTIVE_QPS : 0,
+        .selective_packets = SELECTIVE_PACKETS,
     };
     enum status status = device_create(&device, &loop->engine.device);
     if (status == STATUS_OK) {

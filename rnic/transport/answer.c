@@ -6,6 +6,7 @@
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/reference.h"
 #include "rnic/transport/segment.h"
+#include "rnic/transport/selective.h"
 
 static struct packet start_answer(const struct qp *qp, uint8_t opcode, struct psn psn, uint32_t msn)
 {
@@ -99,15 +100,23 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
     return STEP_SENT;
 }
 
-/* Something is. */
 /* A response acknowledges its request, and nothing else does: Linux's rxe ends a queue pair that
  * gets an ACK for a READ whose last response is late. A target wants to know of each from its
  * deputy. */
-static struct psn last_acknowledged(const struct qp *qp)
+struct psn answer_acknowledges(const struct qp *qp)
 {
     const struct responder *responder = &qp->responder;
     struct psn last = psn_add(responder->expected, PSN_MASK);
     return qp->is_deputy ? last : replay_before(&responder->replay, last);
+}
+
+static enum step pay_with_report(struct qp *qp)
+{
+    if (!selective_acknowledge(qp)) {
+        return STEP_FULL;
+    }
+    acknowledge_paid(&qp->responder.acknowledge);
+    return STEP_SENT;
 }
 
 static enum step transmit_owed(struct qp *qp)
@@ -121,7 +130,10 @@ static enum step transmit_owed(struct qp *qp)
     case OWED_NOTHING:
         return STEP_IDLE;
     case OWED_ACK:
-        packet.psn = last_acknowledged(qp);
+        if (selective_has_news(qp)) {
+            return pay_with_report(qp);
+        }
+        packet.psn = answer_acknowledges(qp);
         break;
     case OWED_RNR_NAK:
         packet.aeth.kind = AETH_RNR_NAK;
@@ -164,6 +176,9 @@ enum step answer_transmit(struct qp *qp, struct instant now)
     if (entry == NULL && qp->relay != NULL) {
         relay_resume(qp); /* what had to wait for our own responses */
         entry = replay_pending(&qp->responder.replay);
+    }
+    if (entry == NULL && qp->agreement.owes) {
+        return selective_transmit(qp); /* it acknowledges, too: no response may be behind it */
     }
     if (entry == NULL) {
         bool owed = qp->responder.acknowledge.owed != OWED_NOTHING;

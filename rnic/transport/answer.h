@@ -7,6 +7,7 @@
 
 #include "rnic/base/time.h"
 #include "rnic/transport/step.h"
+#include "rnic/wire/psn.h"
 
 struct qp;
 struct replay_entry;
@@ -14,6 +15,8 @@ struct replay_entry;
 /* IDLE also while a response waits for its time: `throttle.resume` of `pace` or of the queue pair's
  * rate then. */
 enum step answer_transmit(struct qp *qp, struct instant now);
+/* The last PSN that an acknowledgement acknowledges now. */
+struct psn answer_acknowledges(const struct qp *qp);
 /* A response longer than all that the device has in flight on one queue pair. Our own requester
  * never asks for one. */
 bool answer_is_paced(const struct qp *qp, const struct replay_entry *entry);

@@ -6,6 +6,7 @@
 
 #include "rnic/base/check.h"
 #include "rnic/transport/qp_private.h"
+#include "rnic/transport/repair.h"
 #include "rnic/transport/segment.h"
 
 static struct send_slot *head_slot(const struct qp *qp)
@@ -29,7 +30,7 @@ static void repeat(struct qp *qp)
 /* A response behind one that is missing. The rest of the same flight says the same, so one demand
  * per round trip is enough; and a peer that has failed says it of each repetition without ever
  * answering, so the retry count bounds them, and then the timeout alone repeats. [IBA 9.9.2] */
-static void answer_gap(struct qp *qp, struct instant now)
+void completer_answer_gap(struct qp *qp, struct instant now)
 {
     struct requester *requester = &qp->requester;
     if (requester->gaps_answered > qp->attributes.retry_count ||
@@ -42,16 +43,18 @@ static void answer_gap(struct qp *qp, struct instant now)
     repeat(qp);
 }
 
-/* Takes everything before `psn` as answered. False: it was not to be (responses are missing), or
- * the queue pair is in error now. `psn` is in unacked .. frontier. */
-static bool answer_before(struct qp *qp, struct instant now, struct psn psn)
+bool completer_answer_before(struct qp *qp, struct instant now, struct psn psn)
 {
     struct requester *requester = &qp->requester;
     while (psn_before(requester->unacked, psn)) {
         struct send_slot *slot = head_slot(qp);
         CHECK(slot->started);
         if (requester_awaits_response(slot->kind)) {
-            answer_gap(qp, now);
+            if (repair_is_on(qp)) {
+                repair_await_response(qp, now, psn);
+            } else {
+                completer_answer_gap(qp, now);
+            }
             return false;
         }
         uint32_t count = (uint32_t)psn_distance(requester->unacked, psn);
@@ -83,7 +86,11 @@ static void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t code)
     requester->rnr_resume = instant_after(now, retransmit_rnr_timer_ns(code));
     retransmit_suspend(&qp->retransmit, requester->rnr_resume);
     qp_set_deadline(qp, requester->rnr_resume);
-    requester_go_back(qp);
+    if (repair_is_on(qp)) {
+        repair_head(qp); /* what came behind it is kept */
+    } else {
+        requester_go_back(qp);
+    }
 }
 
 static void receive_sequence_nak(struct qp *qp, struct instant now)
@@ -97,6 +104,7 @@ static void receive_sequence_nak(struct qp *qp, struct instant now)
         qp_fail_send(qp, COMPLETION_RETRY_EXCEEDED);
         return;
     }
+    selective_want(qp);
     repeat(qp);
 }
 
@@ -119,14 +127,14 @@ static void receive_acknowledge(struct qp *qp, struct instant now, const struct 
 {
     const struct aeth *aeth = &packet->aeth;
     if (aeth->kind == AETH_ACK) {
-        (void)answer_before(qp, now, psn_next(packet->psn));
+        (void)completer_answer_before(qp, now, psn_next(packet->psn));
         return;
     }
     if (aeth->kind != AETH_RNR_NAK && aeth->kind != AETH_NAK) {
         refuse(qp, REFUSED_SEQUENCE); /* a reserved syndrome */
         return;
     }
-    if (!answer_before(qp, now, packet->psn)) {
+    if (!completer_answer_before(qp, now, packet->psn)) {
         return;
     }
     if (aeth->kind == AETH_RNR_NAK) {
@@ -172,7 +180,7 @@ static bool place_reference(struct qp *qp, struct instant now, struct send_slot 
     if (scatter_read_in(place_of(qp, slot), packet->reader, packet->payload_length) !=
         MEMORY_GRANTED) {
         environment_count(qp->environment, COUNTER_REFERENCES_UNREADABLE);
-        answer_gap(qp, now);
+        completer_answer_gap(qp, now);
         return false;
     }
     environment_count(qp->environment, COUNTER_REFERENCES_READ);
@@ -180,10 +188,11 @@ static bool place_reference(struct qp *qp, struct instant now, struct send_slot 
     return true;
 }
 
-/* The request that a response at `psn` belongs to, if it is the next that is awaited. */
-static struct send_slot *awaited(struct qp *qp, struct instant now, struct psn psn)
+/* The request that a response belongs to, if it is the next that is awaited. */
+static struct send_slot *awaited(struct qp *qp, struct instant now, const struct packet *packet)
 {
-    if (!answer_before(qp, now, psn)) {
+    if (!completer_answer_before(qp, now, packet->psn)) {
+        repair_keep_response(qp, packet);
         return NULL;
     }
     struct send_slot *slot = head_slot(qp);
@@ -205,7 +214,7 @@ static bool is_expected(const struct qp *qp, const struct send_slot *slot, uint3
 
 static void receive_read_response(struct qp *qp, struct instant now, const struct packet *packet)
 {
-    struct send_slot *slot = awaited(qp, now, packet->psn);
+    struct send_slot *slot = awaited(qp, now, packet);
     if (slot == NULL) {
         return;
     }
@@ -233,7 +242,7 @@ static void receive_read_response(struct qp *qp, struct instant now, const struc
 
 static void receive_atomic_response(struct qp *qp, struct instant now, const struct packet *packet)
 {
-    struct send_slot *slot = awaited(qp, now, packet->psn);
+    struct send_slot *slot = awaited(qp, now, packet);
     if (slot == NULL) {
         return;
     }

@@ -7,6 +7,8 @@
 #ifndef WEIR_TRANSPORT_COMPLETER_H
 #define WEIR_TRANSPORT_COMPLETER_H
 
+#include <stdbool.h>
+
 #include "rnic/base/time.h"
 #include "rnic/wire/packet.h"
 
@@ -14,5 +16,11 @@ struct qp;
 
 /* Never fails: every packet has its effect, or is counted as refused. */
 void completer_receive(struct qp *qp, struct instant now, const struct packet *packet);
+
+/* Takes everything before `psn` as answered, which lies in unacked .. frontier. False: it was not
+ * to be (responses are missing), or the queue pair is in error now. */
+bool completer_answer_before(struct qp *qp, struct instant now, struct psn psn);
+/* Something is missing, as what came shows: back to it. */
+void completer_answer_gap(struct qp *qp, struct instant now);
 
 #endif

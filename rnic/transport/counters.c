@@ -32,6 +32,9 @@ static const char *const names[COUNTER_COUNT] = {
     [COUNTER_REFERENCES_READ] = "references_read",
     [COUNTER_REFERENCES_UNREADABLE] = "references_unreadable",
     [COUNTER_REFERENCES_UNFOLDED] = "references_unfolded",
+    [COUNTER_EARLY_PACKETS] = "early_packets",
+    [COUNTER_REPORTS_SENT] = "reports_sent",
+    [COUNTER_REPORTS_RECEIVED] = "reports_received",
 };
 
 const char *counter_name(enum counter counter)

@@ -36,6 +36,9 @@ enum counter {
     COUNTER_REFERENCES_READ,       /* ... of peers, read */
     COUNTER_REFERENCES_UNREADABLE, /* ... asked for as bytes */
     COUNTER_REFERENCES_UNFOLDED,   /* ... taken apart into ordinary packets */
+    COUNTER_EARLY_PACKETS,         /* that came before their turn and were kept */
+    COUNTER_REPORTS_SENT,          /* see selective.h */
+    COUNTER_REPORTS_RECEIVED,
     COUNTER_COUNT,
 };
 

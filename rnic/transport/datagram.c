@@ -37,7 +37,8 @@ enum step datagram_transmit(struct qp *qp)
     packet.source = qp->number;
     struct fragment fragments[OUTGOING_FRAGMENT_MAX];
     struct fragment_list payload = {fragments, OUTGOING_FRAGMENT_MAX, 0};
-    if (request_gather(qp, slot, 0, packet.payload_length, &payload) != MEMORY_GRANTED) {
+    if (request_gather(qp, slot, qp->requester.position, 0, packet.payload_length, &payload) !=
+        MEMORY_GRANTED) {
         qp_fail_send(qp, COMPLETION_LOCAL_PROTECTION_ERROR);
         return STEP_IDLE;
     }

@@ -11,6 +11,7 @@
 #include "rnic/transport/counters.h"
 #include "rnic/transport/port.h"
 #include "rnic/transport/relay.h"
+#include "rnic/transport/selective.h"
 #include "rnic/transport/watcher.h"
 
 struct environment {
@@ -23,8 +24,9 @@ struct environment {
     uint64_t relay_lives;          /* given out to connections of targets */
     struct counters counters;
     struct timers timers;
-    struct map xrc_queues; /* number -> struct xrc_queue */
-    struct instant now;    /* of the entry point that runs, or ran last */
+    struct selective_stock selective; /* of no queue pairs: nothing but go-back-N */
+    struct map xrc_queues;            /* number -> struct xrc_queue */
+    struct instant now;               /* of the entry point that runs, or ran last */
     struct list active;    /* queue pairs that have something to send, in the order of turns */
     uint32_t max_reads_in; /* per queue pair */
     uint32_t window_max;   /* bytes that one queue pair has in flight at most */

@@ -98,6 +98,7 @@ void qp_enter_error(struct qp *qp)
     timers_cancel(&qp->environment->timers, &qp->timer);
     reference_withdraw(qp, false);
     relay_end(qp, true);
+    selective_end(qp);
     responder_abandon(qp);
     qp_flush(qp);
     if (qp->receives != NULL && qp->receives_are_shared) {

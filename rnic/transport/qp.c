@@ -9,6 +9,7 @@
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
 #include "rnic/transport/reference.h"
+#include "rnic/transport/repair.h"
 #include "rnic/transport/trouble.h"
 #include "rnic/transport/unreliable.h"
 
@@ -134,6 +135,7 @@ static void detach(struct qp *qp)
 {
     reference_withdraw(qp, false);
     reference_withdraw(qp, true);
+    selective_end(qp);
     responder_abandon(qp);
     timers_cancel(&qp->environment->timers, &qp->timer);
     list_remove(&qp->active);
@@ -339,6 +341,7 @@ static void receive_reliable(struct qp *qp, struct instant now, const struct pac
         responder_receive(qp, packet);
     } else if (qp_state_sends(qp_state_now(qp))) {
         completer_receive(qp, now, packet);
+        repair_take_responses(qp, now);
     } else {
         environment_refuse(qp->environment, REFUSED_SEQUENCE);
     }
@@ -426,6 +429,22 @@ bool qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
     return due;
 }
 
+void qp_receive_report(struct qp *qp, struct instant now, const struct arrival *arrival,
+                       const struct report *report)
+{
+    enum packet_refusal refusal = qp->service != SERVICE_RC              ? REFUSED_SERVICE
+                                  : !qp_state_receives(qp_state_now(qp)) ? REFUSED_STATE
+                                  : !comes_from_peer(qp, arrival)        ? REFUSED_ADDRESS
+                                                                         : REFUSED_NOT;
+    if (refusal != REFUSED_NOT) {
+        environment_refuse(qp->environment, refusal);
+        return;
+    }
+    selective_receive(qp, now, report);
+    repair_take_responses(qp, now);
+    check_drained(qp);
+}
+
 void qp_look(struct qp *qp)
 {
     enum qp_state state = qp_state_now(qp);
@@ -470,9 +489,11 @@ void qp_expire(struct qp *qp, struct instant now)
     if (!qp_state_sends(qp_state_now(qp)) || trouble_ends(qp)) {
         return;
     }
+    repair_expire(qp, now);
     if (!instant_is_never(requester->rnr_resume)) {
         if (!instant_before(now, requester->rnr_resume)) {
             requester->rnr_resume = INSTANT_NEVER;
+            repair_resume(qp, now);
             qp_schedule(qp);
         }
         qp_set_deadline(qp, requester->rnr_resume);
@@ -486,6 +507,10 @@ void qp_expire(struct qp *qp, struct instant now)
     if (retransmit_expired(retransmit, now) || requester->way_takes != 0) {
         environment_count(qp->environment, COUNTER_RETRIES_EXCEEDED);
         qp_fail_send(qp, COMPLETION_RETRY_EXCEEDED);
+        return;
+    }
+    if (repair_is_on(qp)) {
+        repair_silence(qp, now);
         return;
     }
     congestion_timed_out(&qp->congestion, requester->frontier);
@@ -530,11 +555,12 @@ static bool may_have_some(const struct qp *qp, bool requests)
     if (requests) {
         bool reliable = service_is_reliable(qp->service);
         uint64_t next = reliable ? qp->requester.position : send_queue_head(qp->sends);
-        return next != send_queue_tail(qp->sends);
+        return next != send_queue_tail(qp->sends) || repair_is_due(qp);
     }
     const struct responder *responder = &qp->responder;
     return responder->acknowledge.owed != OWED_NOTHING ||
-           replay_may_be_pending(&responder->replay) || qp->notice.owed || qp->relay != NULL;
+           replay_may_be_pending(&responder->replay) || qp->notice.owed || qp->agreement.owes ||
+           qp->relay != NULL;
 }
 
 /* Answers, or requests, until there are none, the sink is full or the burst is over. */

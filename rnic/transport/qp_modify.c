@@ -74,6 +74,7 @@ static void enter_reset(struct qp *qp)
     qp->peer_died = false;
     qp->death_counts_from = (struct instant){0};
     window_forget(qp->environment->memory, qp->number); /* opened to a peer that is no longer it */
+    selective_end(qp);
     responder_reset(qp, (struct psn){0});
     requester_reset(qp, (struct psn){0});
 }
@@ -90,6 +91,7 @@ static void enter_ready_to_receive(struct qp *qp)
     qp_set_mtu(qp);
     responder_reset(qp, qp->attributes.receive_psn);
     rate_reset(&qp->rate);
+    selective_end(qp);
     qp->notice = (struct notice){.owed = false};
 }
 

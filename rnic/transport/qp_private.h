@@ -18,6 +18,7 @@
 #include "rnic/transport/requester.h"
 #include "rnic/transport/responder.h"
 #include "rnic/transport/retransmit.h"
+#include "rnic/transport/selective.h"
 #include "rnic/transport/step.h"
 
 /* Of a deputy: whose it is. */
@@ -71,6 +72,8 @@ struct qp {
     struct relay *relay; /* NULL: every request is our own */
     struct deputy deputy;
     struct instant death_counts_from; /* the peer's; NEVER: not before a goodbye */
+    struct agreement agreement;
+    struct selective *selective; /* NULL: the peer is not known to speak it */
 };
 
 static inline enum qp_state qp_state_now(const struct qp *qp)
@@ -136,6 +139,9 @@ void qp_destroy(struct qp *qp);
  * device_receive. */
 bool qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
                 const struct packet *packet);
+/* A report that is addressed to it. */
+void qp_receive_report(struct qp *qp, struct instant now, const struct arrival *arrival,
+                       const struct report *report);
 /* The doorbell was rung. */
 void qp_look(struct qp *qp);
 /* The timer went off. */

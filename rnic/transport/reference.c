@@ -28,6 +28,11 @@ uint32_t reference_span(const struct qp *qp, uint32_t length)
     return count > 0 ? count : 1;
 }
 
+bool reference_is_possible(const struct qp *qp)
+{
+    return reach(qp) > 0;
+}
+
 bool reference_takes_all(const struct qp *qp)
 {
     return reach(qp) == REFERENCE_MAX;

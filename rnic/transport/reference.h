@@ -20,6 +20,8 @@ struct qp;
 /* How many of the packets that are left of a message, `length` bytes, may leave as one now; 1:
  * none. */
 uint32_t reference_span(const struct qp *qp, uint32_t length);
+/* Whether the link to the peer takes references; then it loses nothing. */
+bool reference_is_possible(const struct qp *qp);
 /* Whether the link to the peer takes references as long as any. */
 bool reference_takes_all(const struct qp *qp);
 /* Packets that may be in flight where they are as long as that. */

@@ -53,7 +53,7 @@ void request_describe_atomic(const struct qp *qp, const struct send_slot *slot,
 }
 
 enum memory_verdict request_describe_atomic_write(struct qp *qp, const struct send_slot *slot,
-                                                  struct packet *ret_packet,
+                                                  uint64_t position, struct packet *ret_packet,
                                                   struct fragment_list *list)
 {
     start_packet(qp, slot, 0, ret_packet);
@@ -64,24 +64,24 @@ enum memory_verdict request_describe_atomic_write(struct qp *qp, const struct se
             (struct fragment){(const uint8_t *)&slot->swap_or_add, sizeof slot->swap_or_add};
         return MEMORY_GRANTED;
     }
-    return request_gather(qp, slot, 0, ret_packet->payload_length, list);
+    return request_gather(qp, slot, position, 0, ret_packet->payload_length, list);
 }
 
-enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, uint32_t index,
-                                   uint32_t length, struct fragment_list *list)
+enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, uint64_t position,
+                                   uint32_t index, uint32_t length, struct fragment_list *list)
 {
     struct requester *requester = &qp->requester;
     if (length == 0) {
         return MEMORY_GRANTED;
     }
-    if (!requester->gather_ready || requester->gather_position != requester->position) {
+    if (!requester->gather_ready || requester->gather_position != position) {
         if (slot->inline_data) {
             scatter_init_inline(&requester->gather, slot->inline_bytes, slot->length);
         } else {
             scatter_init(&requester->gather, qp->environment->memory, qp->domain, slot->sges,
                          slot->sge_count);
         }
-        requester->gather_position = requester->position;
+        requester->gather_position = position;
         requester->gather_ready = true;
     }
     uint64_t offset = (uint64_t)index << qp->mtu_shift;

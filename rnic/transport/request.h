@@ -22,10 +22,12 @@ void request_describe_atomic(const struct qp *qp, const struct send_slot *slot,
 
 /* Headers and the eight bytes. */
 enum memory_verdict request_describe_atomic_write(struct qp *qp, const struct send_slot *slot,
-                                                  struct packet *ret_packet,
+                                                  uint64_t position, struct packet *ret_packet,
                                                   struct fragment_list *list);
-/* Appends the next `length` bytes of payload from packet `index` of the request at the cursor. */
-enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, uint32_t index,
-                                   uint32_t length, struct fragment_list *list) MUST_USE;
+/* Appends the next `length` bytes of payload from packet `index` of the request at `position` of
+ * the send queue. */
+enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, uint64_t position,
+                                   uint32_t index, uint32_t length,
+                                   struct fragment_list *list) MUST_USE;
 
 #endif

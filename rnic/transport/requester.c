@@ -6,6 +6,7 @@
 #include "rnic/memory/window.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/reference.h"
+#include "rnic/transport/repair.h"
 #include "rnic/transport/request.h"
 #include "rnic/transport/segment.h"
 #include "rnic/transport/trouble.h"
@@ -13,6 +14,7 @@
 /* Response bytes of one READ request on the wire, and where the response comes by reference. */
 #define READ_CHUNK_SHIFT     16u
 #define READ_REFERENCE_SHIFT 20u
+#define LONG_WAY_NS          UINT64_C(500000) /* round trip */
 
 BUILD_CHECK(1u << READ_REFERENCE_SHIFT == REFERENCE_MAX);
 
@@ -30,6 +32,10 @@ void requester_reset(struct qp *qp, struct psn first)
 void requester_go_back(struct qp *qp)
 {
     struct requester *requester = &qp->requester;
+    if (repair_is_on(qp)) {
+        repair_all(qp);
+        return;
+    }
     requester->cursor = requester->unacked;
     requester->position = send_queue_head(qp->sends);
     requester->packet = requester->answered;
@@ -70,6 +76,20 @@ uint32_t requester_demand_left(const struct qp *qp, const struct send_slot *slot
     return most - (index & (most - 1));
 }
 
+uint32_t requester_demand_packets(const struct qp *qp, const struct send_slot *slot, uint32_t index)
+{
+    uint32_t left = requester_demand_left(qp, slot, index);
+    uint32_t rest = slot->packet_count - index;
+    return left < rest ? left : rest;
+}
+
+/* More would fit on the way than go-back-N may have in flight. */
+static bool way_is_longer(const struct qp *qp)
+{
+    return qp->congestion.window == qp->congestion.limit &&
+           qp->retransmit.shortest_ns >= LONG_WAY_NS;
+}
+
 void requester_answered(struct qp *qp, struct instant now, uint32_t count)
 {
     struct requester *requester = &qp->requester;
@@ -92,7 +112,14 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count)
         congestion_not_lost(&qp->congestion);
         retransmit_too_early(&qp->retransmit);
     }
-    congestion_acknowledged(&qp->congestion, count << qp->mtu_shift, requester->unacked);
+    if (repair_is_on(qp)) {
+        repair_answered(qp, now, count);
+    } else {
+        congestion_acknowledged(&qp->congestion, count << qp->mtu_shift, requester->unacked);
+        if (way_is_longer(qp)) {
+            selective_want(qp);
+        }
+    }
     retransmit_progress(&qp->retransmit, now, requester->unacked,
                         !psn_equal(requester->unacked, requester->frontier));
     if (done) {
@@ -104,7 +131,7 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count)
     if (was_behind && qp_state_now(qp) != QP_ERROR) {
         requester_go_back(qp); /* what was to be repeated has been answered in the meantime */
     }
-    if (requester->position != send_queue_tail(qp->sends)) {
+    if (requester->position != send_queue_tail(qp->sends) || repair_is_due(qp)) {
         qp_schedule(qp); /* a window or a fence may have opened */
     }
 }
@@ -146,7 +173,7 @@ static bool begin(struct qp *qp, struct send_slot *slot)
     slot->packet_count =
         reads && slot->kind != WORK_READ ? 1 : segment_packet_count(slot->length, qp->mtu_shift);
     slot->demand_shift = READ_CHUNK_SHIFT;
-    if (slot->kind == WORK_READ && slot->length > 1u << READ_CHUNK_SHIFT &&
+    if (slot->kind == WORK_READ && slot->length > 1u << READ_CHUNK_SHIFT && qp->selective == NULL &&
         reference_takes_all(qp)) {
         slot->demand_shift = READ_REFERENCE_SHIFT;
     }
@@ -214,35 +241,56 @@ struct send_slot *requester_next(struct qp *qp)
 
 static uint32_t window_packets(const struct qp *qp)
 {
-    return qp->congestion.window >> qp->mtu_shift;
+    uint32_t window = repair_is_on(qp) ? qp->selective->share.window : qp->congestion.window;
+    return window >> qp->mtu_shift;
 }
 
-/* Whether the packet at the cursor asks for an acknowledgement: at the end of a message, when the
- * window closes, at least each quarter of a window, and each two milliseconds of a limited rate, or
- * the silence before a slow message's end would look like a loss. */
-static bool asks_acknowledgement(const struct qp *qp, bool last)
+static uint32_t in_flight(const struct qp *qp)
+{
+    const struct requester *requester = &qp->requester;
+    return repair_is_on(qp) ? scoreboard_in_flight(&qp->selective->board)
+                            : (uint32_t)psn_distance(requester->unacked, requester->cursor);
+}
+
+/* A packet to be sent, new or again: which of which request. */
+struct turn {
+    struct send_slot *slot;
+    uint64_t position; /* of the slot */
+    uint32_t index;
+    bool again; /* not at the cursor, see repair.h */
+};
+
+/* The windows: of congestion, and of what a report can speak of. Something may always be under way,
+ * or nothing would ever open them. */
+static bool may_leave(const struct qp *qp, const struct turn *turn, uint32_t packets,
+                      bool by_reference)
+{
+    const struct requester *requester = &qp->requester;
+    uint32_t under_way = in_flight(qp);
+    uint32_t span = (uint32_t)psn_distance(requester->unacked, requester->frontier);
+    if (repair_is_on(qp) && !turn->again && span + packets > REPORT_SPAN) {
+        return false;
+    }
+    uint32_t window = by_reference ? reference_window(qp) : window_packets(qp);
+    return under_way == 0 || under_way + packets <= window;
+}
+
+/* Whether a packet asks for an acknowledgement: what is sent again, at the end of a message, when
+ * the window closes, at least each quarter of a window, and each two milliseconds of a limited
+ * rate, or the silence before a slow message's end would look like a loss. */
+static bool asks_acknowledgement(const struct qp *qp, const struct turn *turn)
 {
     uint32_t window = window_packets(qp);
     uint64_t unrequested = (qp->requester.unrequested + UINT64_C(1)) << qp->mtu_shift;
     if (qp->rate.current != 0 && unrequested >= 2 * qp->rate.current) {
         return true;
     }
-    return last || requester_in_flight(&qp->requester) + 1 >= window ||
-           qp->requester.unrequested + 1 >= window / 4;
+    return turn->again || turn->index + 1 == turn->slot->packet_count ||
+           in_flight(qp) + 1 >= window || qp->requester.unrequested + 1 >= window / 4;
 }
 
-static void passed(struct qp *qp, struct instant now, struct send_slot *slot, uint32_t packets,
-                   bool answered)
+static void advance(struct requester *requester, const struct send_slot *slot, uint32_t packets)
 {
-    struct requester *requester = &qp->requester;
-    bool fresh = !psn_before(requester->cursor, requester->frontier);
-    if (!fresh) {
-        environment_count(qp->environment, COUNTER_RETRANSMITTED_PACKETS);
-    }
-    retransmit_sent(&qp->retransmit, now, requester->cursor, fresh && answered);
-    qp_set_deadline(qp, qp->retransmit.deadline);
-
-    requester->unrequested = answered ? 0 : requester->unrequested + 1;
     requester->cursor = psn_add(requester->cursor, packets);
     requester->packet += packets;
     if (requester->packet == slot->packet_count) {
@@ -254,6 +302,29 @@ static void passed(struct qp *qp, struct instant now, struct send_slot *slot, ui
     }
 }
 
+static void passed(struct qp *qp, struct instant now, const struct turn *turn, uint32_t packets,
+                   bool answered)
+{
+    struct requester *requester = &qp->requester;
+    bool demand = requester_awaits_response(turn->slot->kind);
+    struct psn psn = turn->again ? psn_add(turn->slot->first_psn, turn->index) : requester->cursor;
+    bool fresh = !psn_before(psn, requester->frontier);
+    bool repairing = repair_is_on(qp);
+    if (!fresh) {
+        environment_count(qp->environment, COUNTER_RETRANSMITTED_PACKETS);
+    }
+    retransmit_sent(&qp->retransmit, now, psn, fresh && answered && !repairing);
+    qp_set_deadline(qp, qp->retransmit.deadline);
+    requester->unrequested = answered ? 0 : requester->unrequested + 1;
+    if (repairing) {
+        scoreboard_sent(&qp->selective->board, now, psn, packets, demand);
+    }
+    if (!turn->again) {
+        advance(requester, turn->slot, packets);
+        repair_begin(qp, now);
+    }
+}
+
 /* No key grants what the request is to send. */
 static void fail_locally(struct qp *qp, struct send_slot *slot)
 {
@@ -262,32 +333,25 @@ static void fail_locally(struct qp *qp, struct send_slot *slot)
     requester_settle(qp);
 }
 
-/* Packets of the slot from the cursor on that may leave as one, by reference. */
-static uint32_t span(struct qp *qp, const struct send_slot *slot)
+/* Packets of the turn's request from there on that may leave as one, by reference. */
+static uint32_t span(struct qp *qp, const struct turn *turn)
 {
     struct requester *requester = &qp->requester;
     if (requester->doubts && !psn_before(requester->cursor, requester->doubted)) {
         requester->doubts = false;
     }
-    if (requester->doubts || slot->inline_data) {
+    if (requester->doubts || turn->slot->inline_data || qp->selective != NULL) {
         return 1;
     }
-    return reference_span(qp, slot->length - (requester->packet << qp->mtu_shift));
-}
-
-/* Whether the packets at the cursor fit into what may be in flight. */
-static bool has_room(const struct qp *qp, uint32_t count)
-{
-    uint32_t in_flight = requester_in_flight(&qp->requester), window = window_packets(qp);
-    return in_flight == 0 ||
-           (count == 1 ? in_flight < window : in_flight + count <= reference_window(qp));
+    return reference_span(qp, turn->slot->length - (turn->index << qp->mtu_shift));
 }
 
 /* False: it cannot be sent so. */
-static bool gather(struct qp *qp, struct send_slot *slot, uint32_t length,
+static bool gather(struct qp *qp, const struct turn *turn, uint32_t length,
                    struct fragment_list *list, bool by_reference)
 {
-    if (request_gather(qp, slot, qp->requester.packet, length, list) != MEMORY_GRANTED) {
+    if (request_gather(qp, turn->slot, turn->position, turn->index, length, list) !=
+        MEMORY_GRANTED) {
         return false;
     }
     for (uint32_t i = 0; by_reference && i < list->count; i++) {
@@ -298,46 +362,45 @@ static bool gather(struct qp *qp, struct send_slot *slot, uint32_t length,
     return true;
 }
 
-static enum step send_packets(struct qp *qp, struct instant now, struct send_slot *slot,
+static enum step send_packets(struct qp *qp, struct instant now, const struct turn *turn,
                               uint32_t count)
 {
-    struct requester *requester = &qp->requester;
-    if (!has_room(qp, count) || !qp_may_send_data(qp, now)) {
+    bool by_reference = count > 1;
+    if (!may_leave(qp, turn, count, by_reference) || !qp_may_send_data(qp, now)) {
         return STEP_IDLE;
     }
-    bool by_reference = count > 1;
     struct packet packet;
-    request_describe_data(qp, slot, requester->packet, count, &packet);
-    packet.ack_request =
-        by_reference || asks_acknowledgement(qp, requester->packet + 1 == slot->packet_count);
+    request_describe_data(qp, turn->slot, turn->index, count, &packet);
+    packet.ack_request = by_reference || asks_acknowledgement(qp, turn);
 
     struct fragment fragments[OUTGOING_FRAGMENT_MAX];
     struct fragment_list payload = {fragments, OUTGOING_FRAGMENT_MAX, 0};
-    if (!gather(qp, slot, packet.payload_length, &payload, by_reference)) {
+    if (!gather(qp, turn, packet.payload_length, &payload, by_reference)) {
         if (by_reference) {
-            return send_packets(qp, now, slot, 1);
+            return send_packets(qp, now, turn, 1);
         }
-        fail_locally(qp, slot);
+        fail_locally(qp, turn->slot);
         return STEP_IDLE;
     }
     if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
         return STEP_FULL;
     }
     rate_sent(&qp->rate, now, packet.payload_length);
-    passed(qp, now, slot, count, packet.ack_request);
+    passed(qp, now, turn, count, packet.ack_request);
     return STEP_SENT;
 }
 
-static enum step send_data(struct qp *qp, struct instant now, struct send_slot *slot)
+static enum step send_data(struct qp *qp, struct instant now, const struct turn *turn)
 {
-    return send_packets(qp, now, slot, span(qp, slot));
+    return send_packets(qp, now, turn, span(qp, turn));
 }
 
 /* A READ chunk or an atomic: one packet that draws `count` packets of response. */
-static enum step send_demand(struct qp *qp, struct instant now, struct send_slot *slot)
+static enum step send_demand(struct qp *qp, struct instant now, const struct turn *turn)
 {
     struct requester *requester = &qp->requester;
-    if (requester->reads_out >= qp->attributes.max_reads_out) {
+    struct send_slot *slot = turn->slot;
+    if (!turn->again && requester->reads_out >= qp->attributes.max_reads_out) {
         return STEP_IDLE;
     }
     struct packet packet;
@@ -345,31 +408,39 @@ static enum step send_demand(struct qp *qp, struct instant now, struct send_slot
     struct fragment_list payload = {fragments, OUTGOING_FRAGMENT_MAX, 0};
     uint32_t count = 1;
     if (slot->kind == WORK_ATOMIC_WRITE) {
-        if (request_describe_atomic_write(qp, slot, &packet, &payload) != MEMORY_GRANTED) {
+        if (request_describe_atomic_write(qp, slot, turn->position, &packet, &payload) !=
+            MEMORY_GRANTED) {
             fail_locally(qp, slot);
             return STEP_IDLE;
         }
     } else if (slot->kind == WORK_READ) {
-        uint32_t left = requester_demand_left(qp, slot, requester->packet);
-        uint32_t end = requester->packet + left;
-        end = end < slot->packet_count ? end : slot->packet_count;
-        count = end - requester->packet;
-        request_describe_read(qp, slot, requester->packet, end, &packet);
+        count = requester_demand_packets(qp, slot, turn->index);
+        request_describe_read(qp, slot, turn->index, turn->index + count, &packet);
     } else {
         request_describe_atomic(qp, slot, &packet);
     }
-    uint32_t in_flight = requester_in_flight(requester);
-    bool by_reference = slot->demand_shift > READ_CHUNK_SHIFT;
-    uint32_t window = by_reference ? reference_window(qp) : window_packets(qp);
-    if (in_flight > 0 && in_flight + count > window) {
+    if (!may_leave(qp, turn, count, slot->demand_shift > READ_CHUNK_SHIFT)) {
         return STEP_IDLE;
     }
     if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
         return STEP_FULL;
     }
-    requester->reads_out++;
-    passed(qp, now, slot, count, true);
+    requester->reads_out += !turn->again;
+    passed(qp, now, turn, count, true);
     return STEP_SENT;
+}
+
+static enum step send(struct qp *qp, struct instant now, const struct turn *turn)
+{
+    return requester_awaits_response(turn->slot->kind) ? send_demand(qp, now, turn)
+                                                       : send_data(qp, now, turn);
+}
+
+enum step requester_send_again(struct qp *qp, struct instant now, struct send_slot *slot,
+                               uint64_t position, uint32_t index)
+{
+    struct turn turn = {.slot = slot, .position = position, .index = index, .again = true};
+    return send(qp, now, &turn);
 }
 
 enum step requester_transmit(struct qp *qp, struct instant now)
@@ -377,10 +448,14 @@ enum step requester_transmit(struct qp *qp, struct instant now)
     if (trouble_ends(qp) || !instant_is_never(qp->requester.rnr_resume)) {
         return STEP_IDLE;
     }
+    if (repair_is_due(qp)) {
+        return repair_transmit(qp, now);
+    }
     struct send_slot *slot = requester_next(qp);
     if (slot == NULL) {
         return STEP_IDLE;
     }
-    return requester_awaits_response(slot->kind) ? send_demand(qp, now, slot)
-                                                 : send_data(qp, now, slot);
+    struct turn turn = {
+        .slot = slot, .position = qp->requester.position, .index = qp->requester.packet};
+    return send(qp, now, &turn);
 }

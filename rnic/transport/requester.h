@@ -56,10 +56,17 @@ struct requester {
 
 void requester_reset(struct qp *qp, struct psn first);
 enum step requester_transmit(struct qp *qp, struct instant now);
-/* Everything from `unacked` on is to be sent again. */
+/* Everything from `unacked` on is to be sent again, as far as the peer is not known to hold it. */
 void requester_go_back(struct qp *qp);
 /* ... because some of it seems to be lost. */
 void requester_repeat(struct qp *qp);
+/* Packet `index` of a request at `position` of the send queue leaves again (see repair.h), or the
+ * demand for what it draws from there on. */
+enum step requester_send_again(struct qp *qp, struct instant now, struct send_slot *slot,
+                               uint64_t position, uint32_t index);
+/* PSNs of one demand of the slot, from its packet `index` on. */
+uint32_t requester_demand_packets(const struct qp *qp, const struct send_slot *slot,
+                                  uint32_t index);
 /* `count` packets at `unacked` are answered; they belong to the head slot. */
 void requester_answered(struct qp *qp, struct instant now, uint32_t count);
 
@@ -75,10 +82,5 @@ uint32_t requester_demand_left(const struct qp *qp, const struct send_slot *slot
 struct send_slot *requester_next(struct qp *qp);
 /* Completes the oldest requests as far as they are finished. */
 void requester_settle(struct qp *qp);
-
-static inline uint32_t requester_in_flight(const struct requester *requester)
-{
-    return (uint32_t)psn_distance(requester->unacked, requester->cursor);
-}
 
 #endif

@@ -483,6 +483,7 @@ static void receive_duplicate(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
     environment_count(qp->environment, COUNTER_DUPLICATE_REQUESTS);
+    selective_count_duplicate(qp);
     enum operation operation = packet->info->operation;
     if (operation == OPERATION_SEND || operation == OPERATION_WRITE) {
         acknowledge_duplicate(&responder->acknowledge);
@@ -538,11 +539,13 @@ void responder_receive(struct qp *qp, const struct packet *packet)
         }
     } else if (ahead > 0) {
         environment_count(qp->environment, COUNTER_OUT_OF_SEQUENCE);
-        if (!relay_takes_gap(qp)) {
+        if (!relay_takes_gap(qp) && !selective_keep_request(qp, packet, ahead)) {
             (void)acknowledge_out_of_sequence(&qp->responder.acknowledge);
         }
     } else if (!relay_takes(qp, packet)) {
-        (void)responder_take(qp, packet);
+        if (responder_take(qp, packet) == VERDICT_EXECUTED) {
+            selective_take_requests(qp, packet->psn);
+        }
     }
 }
 

@@ -56,11 +56,15 @@ static uint64_t wait_ns(const struct retransmit *retransmit)
     }
     uint64_t wait = WAIT_UNKNOWN_NS;
     if (retransmit->smoothed_ns != 0) {
-        wait = retransmit->smoothed_ns + 4 * retransmit->variation_ns;
+        uint64_t more = 4 * retransmit->variation_ns;
+        if (retransmit->timed_elsewhere && more < retransmit->smoothed_ns) {
+            more = retransmit->smoothed_ns; /* queues grow while nothing is lost */
+        }
+        wait = retransmit->smoothed_ns + more;
         uint64_t least = retransmit->lossy > 0 ? WAIT_MIN_LOSSY_NS : WAIT_MIN_NS;
         wait = wait < least ? least : wait;
     }
-    wait <<= retransmit->expiries < BACKOFF_MAX ? retransmit->expiries : BACKOFF_MAX;
+    wait <<= retransmit->backoff < BACKOFF_MAX ? retransmit->backoff : BACKOFF_MAX;
     return wait < most ? wait : most;
 }
 
@@ -79,9 +83,19 @@ void retransmit_sent(struct retransmit *retransmit, struct instant now, struct p
     }
 }
 
-static void add_sample(struct retransmit *retransmit, uint64_t sample_ns)
+void retransmit_time_elsewhere(struct retransmit *retransmit)
 {
+    retransmit->sampling = false;
+    retransmit->timed_elsewhere = true;
+}
+
+void retransmit_sample(struct retransmit *retransmit, uint64_t sample_ns)
+{
+    retransmit->backoff = 0;
     sample_ns = sample_ns == 0 ? 1 : sample_ns;
+    if (retransmit->shortest_ns == 0 || sample_ns < retransmit->shortest_ns) {
+        retransmit->shortest_ns = sample_ns;
+    }
     if (retransmit->smoothed_ns == 0) {
         retransmit->smoothed_ns = sample_ns;
         retransmit->variation_ns = sample_ns / 2;
@@ -98,9 +112,10 @@ void retransmit_progress(struct retransmit *retransmit, struct instant now, stru
 {
     if (retransmit->sampling && psn_before(retransmit->sample_psn, unacked)) {
         retransmit->sampling = false;
-        add_sample(retransmit, instant_elapsed_ns(retransmit->sample_start, now));
+        retransmit_sample(retransmit, instant_elapsed_ns(retransmit->sample_start, now));
     }
     retransmit->expiries = 0;
+    retransmit->backoff = retransmit->timed_elsewhere ? retransmit->backoff : 0;
     retransmit->last_progress = now;
     retransmit->deadline = waiting ? instant_after(now, wait_ns(retransmit)) : INSTANT_NEVER;
 }
@@ -124,6 +139,7 @@ void retransmit_suspend(struct retransmit *retransmit, struct instant resume)
 {
     retransmit->sampling = false;
     retransmit->expiries = 0;
+    retransmit->backoff = 0;
     retransmit->last_progress = resume;
     retransmit->deadline = INSTANT_NEVER;
 }
@@ -147,6 +163,7 @@ bool retransmit_is_exhausted(const struct retransmit *retransmit, struct instant
 bool retransmit_expired(struct retransmit *retransmit, struct instant now)
 {
     retransmit->expiries++;
+    retransmit->backoff++;
     retransmit->sampling = false;
     /* The next wait begins when the repetition has left, which a full sink may delay. */
     retransmit->deadline = INSTANT_NEVER;

@@ -23,6 +23,7 @@ struct retransmit {
 
     uint64_t smoothed_ns; /* round trip; 0: not measured yet */
     uint64_t variation_ns;
+    uint64_t shortest_ns; /* of all measured; 0: none was */
     bool sampling;
     struct psn sample_psn;
     struct instant sample_start;
@@ -32,6 +33,8 @@ struct retransmit {
     struct instant deadline;      /* NEVER: nothing is waited for */
     struct instant last_progress; /* the peer's last sign of life, or when waiting began */
     uint32_t expiries;            /* since last_progress */
+    uint32_t backoff;             /* the wait is doubled so often */
+    bool timed_elsewhere;         /* round trips come from retransmit_sample alone */
 };
 
 /* 4.096 us * 2^code; 0 for code 0, which means for ever. */
@@ -47,6 +50,11 @@ void retransmit_sent(struct retransmit *retransmit, struct instant now, struct p
 /* Everything before `unacked` is answered; `waiting`: there is more to wait for. */
 void retransmit_progress(struct retransmit *retransmit, struct instant now, struct psn unacked,
                          bool waiting);
+/* From now on somebody else measures round trips, of packets that were sent once only: until one
+ * is, progress does not shorten a wait that was too short. [Karn] */
+void retransmit_time_elsewhere(struct retransmit *retransmit);
+/* A round trip was measured. */
+void retransmit_sample(struct retransmit *retransmit, uint64_t sample_ns);
 /* The peer lives, but asks for patience or repetition: what was timed means nothing now. */
 void retransmit_rewound(struct retransmit *retransmit);
 /* A gap was seen: this path loses packets. */

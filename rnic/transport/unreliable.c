@@ -15,8 +15,8 @@ enum step unreliable_transmit(struct qp *qp, struct instant now)
     request_describe_data(qp, slot, requester->packet, 1, &packet);
     struct fragment fragments[OUTGOING_FRAGMENT_MAX];
     struct fragment_list payload = {fragments, OUTGOING_FRAGMENT_MAX, 0};
-    if (request_gather(qp, slot, requester->packet, packet.payload_length, &payload) !=
-        MEMORY_GRANTED) {
+    if (request_gather(qp, slot, requester->position, requester->packet, packet.payload_length,
+                       &payload) != MEMORY_GRANTED) {
         qp_fail_send(qp, COMPLETION_LOCAL_PROTECTION_ERROR);
         return STEP_IDLE;
     }

@@ -42,6 +42,7 @@ struct world {
     struct domain domain;
     struct completion_queue *completions;
     struct qp *qp;
+    uint32_t reports;    /* that we sent, see rnic/transport/selective.h */
     struct psn expected; /* of the peer, by what the captured side answered */
 
     struct place places[PLACES_MAX];

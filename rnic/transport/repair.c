@@ -1,0 +1,341 @@
+/* Invariant while repairing: the scoreboard spans exactly unacked .. frontier, and the cursor is
+ * the frontier. */
+#include "rnic/transport/repair.h"
+
+#include "rnic/base/check.h"
+#include "rnic/transport/completer.h"
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/qp_state.h"
+#include "rnic/transport/request.h"
+
+/* Of what reports can speak of; the rest is for what waits to be repeated. */
+#define SPAN_SHARE (REPORT_SPAN / 4 * 3)
+
+bool repair_is_on(const struct qp *qp)
+{
+    return qp->selective != NULL && qp->selective->repairing;
+}
+
+bool repair_is_due(const struct qp *qp)
+{
+    return repair_is_on(qp) && qp->selective->board.lost_count > 0;
+}
+
+/* Enters what is under way of one request, from its packet `index` on. */
+static void enter_slot(struct qp *qp, struct instant now, const struct send_slot *slot,
+                       uint32_t index)
+{
+    struct scoreboard *board = &qp->selective->board;
+    bool demand = requester_awaits_response(slot->kind);
+    while (index < slot->packet_count && !psn_equal(board->end, qp->requester.frontier)) {
+        uint32_t count = demand ? requester_demand_packets(qp, slot, index) : 1;
+        scoreboard_sent(board, now, board->end, count, demand);
+        index += count;
+    }
+}
+
+/* A demand for a response by reference takes more PSNs than a report can speak of. */
+static bool await_references(const struct qp *qp)
+{
+    uint64_t tail = send_queue_tail(qp->sends);
+    for (uint64_t position = send_queue_head(qp->sends); position != tail; position++) {
+        const struct send_slot *slot = send_queue_slot(qp->sends, position);
+        if (!slot->started && position >= qp->requester.position) {
+            return false;
+        }
+        if (slot->started && slot->kind == WORK_READ &&
+            requester_demand_left(qp, slot, 0) > REPORT_SPAN / 4) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void repair_begin(struct qp *qp, struct instant now)
+{
+    struct requester *requester = &qp->requester;
+    if (qp->selective == NULL || qp->selective->repairing ||
+        !psn_equal(requester->cursor, requester->frontier) ||
+        psn_distance(requester->unacked, requester->frontier) > (int32_t)REPORT_SPAN) {
+        return;
+    }
+    if (await_references(qp)) {
+        return;
+    }
+    struct scoreboard *board = &qp->selective->board;
+    scoreboard_reset(board, requester->unacked, qp->retransmit.shortest_ns);
+    uint32_t index = requester->answered;
+    for (uint64_t position = send_queue_head(qp->sends);
+         !psn_equal(board->end, requester->frontier); position++) {
+        const struct send_slot *slot = send_queue_slot(qp->sends, position);
+        if (slot->started) {
+            enter_slot(qp, now, slot, index);
+            index = 0;
+        }
+    }
+    scoreboard_entered(board);
+    share_init(&qp->selective->share, now, qp_mtu(qp), qp->congestion.window,
+               qp->environment->window_max, SPAN_SHARE << qp->mtu_shift);
+    qp->selective->repair_position = send_queue_head(qp->sends);
+    qp->selective->repairing = true;
+    retransmit_time_elsewhere(&qp->retransmit);
+}
+
+/* Something may have arrived that tells how long the way is. */
+static void measure(struct qp *qp, struct instant now)
+{
+    struct scoreboard *board = &qp->selective->board;
+    if (board->took_is_fresh) {
+        board->took_is_fresh = false;
+        retransmit_sample(&qp->retransmit, board->took_ns);
+        share_measured(&qp->selective->share, now, board->took_ns);
+    }
+}
+
+static void delivered(struct qp *qp, struct instant now, uint32_t packets)
+{
+    struct selective *selective = qp->selective;
+    uint32_t bytes = packets << qp->mtu_shift;
+    uint32_t in_flight = scoreboard_in_flight(&selective->board) << qp->mtu_shift;
+    bool busy = in_flight + bytes >= selective->share.window / 2;
+    share_delivered(&selective->share, now, bytes, busy);
+}
+
+/* The youngest of them had left `waited_ns` ago. */
+static void lost(struct qp *qp, struct instant now, uint32_t packets, uint64_t waited_ns)
+{
+    struct instant left = {now.ns > waited_ns ? now.ns - waited_ns : 0};
+    share_lost(&qp->selective->share, now, packets << qp->mtu_shift, left);
+    retransmit_gap(&qp->retransmit);
+    qp_schedule(qp);
+}
+
+static void look(struct qp *qp, struct instant now)
+{
+    struct selective *selective = qp->selective;
+    struct scoreboard_losses losses =
+        scoreboard_find_lost(&selective->board, now, qp->retransmit.shortest_ns);
+    selective->look = losses.look;
+    if (losses.count > 0) {
+        lost(qp, now, losses.count, losses.waited_ns);
+    }
+    qp_set_deadline(qp, selective->look);
+}
+
+void repair_answered(struct qp *qp, struct instant now, uint32_t count)
+{
+    struct selective *selective = qp->selective;
+    early_forget(&selective->responses, &qp->environment->selective.early, selective->board.first,
+                 count);
+    uint32_t news = scoreboard_answered(&selective->board, now, count);
+    measure(qp, now);
+    delivered(qp, now, news);
+    look(qp, now);
+}
+
+void repair_receive_report(struct qp *qp, struct instant now, const struct report *report)
+{
+    struct requester *requester = &qp->requester;
+    struct psn answered = psn_next(report->acknowledged);
+    if (psn_before(report->expected, requester->unacked)) {
+        return; /* overtaken by a later one */
+    }
+    if (psn_before(requester->unacked, answered) && !psn_before(requester->frontier, answered)) {
+        (void)completer_answer_before(qp, now, answered);
+    }
+    if (qp_state_now(qp) == QP_ERROR) {
+        return;
+    }
+    repair_begin(qp, now);
+    if (!repair_is_on(qp)) {
+        if (report->bitmap_length > 0) {
+            completer_answer_gap(qp, now);
+        }
+        return;
+    }
+    uint32_t news = scoreboard_report(&qp->selective->board, now, report);
+    if (news > 0) {
+        measure(qp, now);
+        delivered(qp, now, news);
+        retransmit_progress(&qp->retransmit, now, requester->unacked,
+                            !psn_equal(requester->unacked, requester->frontier));
+        qp_schedule(qp);
+    }
+    look(qp, now);
+    qp_set_deadline(qp, qp->retransmit.deadline);
+}
+
+void repair_silence(struct qp *qp, struct instant now)
+{
+    share_timed_out(&qp->selective->share, now);
+    repair_all(qp);
+}
+
+void repair_all(struct qp *qp)
+{
+    scoreboard_all_lost(&qp->selective->board);
+    qp->requester.unrequested = 0;
+    qp_schedule(qp);
+}
+
+void repair_head(struct qp *qp)
+{
+    if (!psn_equal(qp->requester.unacked, qp->requester.frontier)) {
+        scoreboard_mark_lost(&qp->selective->board, qp->requester.unacked);
+    }
+    qp_schedule(qp);
+}
+
+/* The request that `psn` belongs to, and where it stands. */
+static struct send_slot *find_slot(struct qp *qp, struct psn psn)
+{
+    uint64_t head = send_queue_head(qp->sends);
+    uint64_t *position = &qp->selective->repair_position;
+    *position = *position < head ? head : *position;
+    struct send_slot *slot = send_queue_slot(qp->sends, *position);
+    if (!slot->started || psn_before(psn, slot->first_psn)) {
+        *position = head;
+        slot = send_queue_slot(qp->sends, head);
+    }
+    while (!slot->started || (uint32_t)psn_distance(slot->first_psn, psn) >= slot->packet_count) {
+        (*position)++;
+        CHECK(*position != send_queue_tail(qp->sends));
+        slot = send_queue_slot(qp->sends, *position);
+    }
+    return slot;
+}
+
+enum step repair_transmit(struct qp *qp, struct instant now)
+{
+    struct psn psn;
+    if (!repair_is_on(qp) || !scoreboard_first_lost(&qp->selective->board, &psn)) {
+        return STEP_IDLE;
+    }
+    struct send_slot *slot = find_slot(qp, psn);
+    if (slot->finished) {
+        return STEP_IDLE; /* the end: it fails once all before it have completed */
+    }
+    uint32_t index = (uint32_t)psn_distance(slot->first_psn, psn);
+    return requester_send_again(qp, now, slot, qp->selective->repair_position, index);
+}
+
+static void wait_for_response(struct qp *qp, struct instant now, uint64_t wait_ns)
+{
+    struct selective *selective = qp->selective;
+    selective->gap_psn = qp->requester.unacked;
+    selective->gap_due = instant_after(
+        now, wait_ns + scoreboard_patience_ns(&selective->board, qp->retransmit.shortest_ns));
+    qp_set_deadline(qp, selective->gap_due);
+}
+
+void repair_await_response(struct qp *qp, struct instant now, struct psn psn)
+{
+    struct selective *selective = qp->selective;
+    if (!selective->acknowledged_beyond || psn_before(selective->acknowledged, psn)) {
+        selective->acknowledged_beyond = true;
+        selective->acknowledged = psn;
+    }
+    if (instant_is_never(selective->gap_due) ||
+        !psn_equal(selective->gap_psn, qp->requester.unacked)) {
+        wait_for_response(qp, now, 0);
+    }
+}
+
+void repair_keep_response(struct qp *qp, const struct packet *packet)
+{
+    struct selective *selective = qp->selective;
+    if (!repair_is_on(qp) || psn_equal(packet->psn, qp->requester.unacked) ||
+        psn_distance(qp->requester.unacked, packet->psn) >= (int32_t)REPORT_SPAN) {
+        return;
+    }
+    if (early_keep(&selective->responses, &qp->environment->selective.early, packet)) {
+        environment_count(qp->environment, COUNTER_EARLY_PACKETS);
+    }
+}
+
+void repair_take_responses(struct qp *qp, struct instant now)
+{
+    struct early_stock *stock = &qp->environment->selective.early;
+    while (qp->selective != NULL && early_has(&qp->selective->responses, qp->requester.unacked)) {
+        struct early_packet *early =
+            early_take(&qp->selective->responses, stock, qp->requester.unacked);
+        completer_receive(qp, now, &early->packet);
+        early_release(stock, early);
+    }
+    struct selective *selective = qp->selective;
+    if (selective != NULL && selective->acknowledged_beyond) {
+        struct psn psn = selective->acknowledged;
+        selective->acknowledged_beyond = psn_before(qp->requester.unacked, psn);
+        if (selective->acknowledged_beyond) {
+            (void)completer_answer_before(qp, now, psn);
+        }
+    }
+}
+
+/* Of each demand that later responses have overtaken, the first response that is missing. */
+static void demand_again(struct qp *qp)
+{
+    struct selective *selective = qp->selective;
+    struct scoreboard *board = &selective->board;
+    uint32_t kept = selective->responses.count;
+    bool demanded = false;
+    scoreboard_mark_lost(board, board->first);
+    for (struct psn psn = board->first; kept > 0 && !psn_equal(psn, board->end);
+         psn = psn_next(psn)) {
+        demanded &= scoreboard_is_drawn(board, psn);
+        if (early_has(&selective->responses, psn)) {
+            kept--;
+        } else if (!demanded && scoreboard_is_demand(board, psn)) {
+            demanded = true;
+            scoreboard_mark_lost(board, psn);
+        }
+    }
+}
+
+static void expire_gap(struct qp *qp, struct instant now)
+{
+    struct selective *selective = qp->selective;
+    struct requester *requester = &qp->requester;
+    bool missing = psn_equal(selective->gap_psn, requester->unacked) &&
+                   !psn_equal(requester->unacked, requester->frontier);
+    selective->gap_due = INSTANT_NEVER;
+    if (!missing) {
+        if (selective->responses.count > 0) {
+            wait_for_response(qp, now, 0);
+        }
+        return;
+    }
+    /* A peer that has failed is not asked for ever; then the timeout alone repeats. [IBA 9.9.2] */
+    if (requester->gaps_answered > qp->attributes.retry_count) {
+        return;
+    }
+    requester->gaps_answered++;
+    demand_again(qp);
+    lost(qp, now, 1, retransmit_round_trip_ns(&qp->retransmit));
+    wait_for_response(qp, now, retransmit_round_trip_ns(&qp->retransmit));
+}
+
+void repair_resume(struct qp *qp, struct instant now)
+{
+    const struct requester *requester = &qp->requester;
+    if (repair_is_on(qp) && !psn_equal(requester->unacked, requester->frontier)) {
+        retransmit_progress(&qp->retransmit, now, requester->unacked, true);
+        qp_set_deadline(qp, qp->retransmit.deadline);
+    }
+}
+
+void repair_expire(struct qp *qp, struct instant now)
+{
+    struct selective *selective = qp->selective;
+    if (!repair_is_on(qp)) {
+        return;
+    }
+    if (!instant_before(now, selective->gap_due)) {
+        expire_gap(qp, now);
+    }
+    qp_set_deadline(qp, selective->gap_due);
+    if (!instant_before(now, selective->look)) {
+        look(qp, now);
+    }
+    qp_set_deadline(qp, selective->look);
+}

@@ -1,0 +1,42 @@
+/* The sending side of selective repeat: what reports mean for requests that are under way, and what
+ * is sent again. Only of queue pairs that have agreed (selective.h).
+ *
+ * While a queue pair repairs, the requester's cursor stands at its frontier: new packets leave
+ * there, lost ones from the scoreboard, lost ones first. Responses that overtook others are kept
+ * and taken in order; a READ whose responses are missing is demanded again from the
+ * first that is missing to the end of its chunk. */
+#ifndef WEIR_TRANSPORT_REPAIR_H
+#define WEIR_TRANSPORT_REPAIR_H
+
+#include "rnic/transport/selective.h"
+
+bool repair_is_on(const struct qp *qp);
+/* From go-back-N, once it has nothing left to repeat; a no-op else. */
+void repair_begin(struct qp *qp, struct instant now);
+
+/* `count` packets at `unacked` are answered. */
+void repair_answered(struct qp *qp, struct instant now, uint32_t count);
+/* The sender's part of a report that has proved true. */
+void repair_receive_report(struct qp *qp, struct instant now, const struct report *report);
+/* Everything that is not known to be held is to be sent again; or only the first packet. */
+void repair_all(struct qp *qp);
+void repair_head(struct qp *qp);
+/* Nothing was heard for too long. */
+void repair_silence(struct qp *qp, struct instant now);
+/* The first lost packet leaves. IDLE: there is none, or no window for it. */
+enum step repair_transmit(struct qp *qp, struct instant now);
+/* There is a lost one: then nothing new leaves before it. */
+bool repair_is_due(const struct qp *qp);
+
+/* An answer came at `psn`, and before it responses are missing: it is early, or they are lost. */
+void repair_await_response(struct qp *qp, struct instant now, struct psn psn);
+void repair_keep_response(struct qp *qp, const struct packet *packet);
+/* Takes the responses whose turn has come. */
+void repair_take_responses(struct qp *qp, struct instant now);
+
+/* The wait that the peer asked for is over: what it has not heard of is waited for again. */
+void repair_resume(struct qp *qp, struct instant now);
+
+void repair_expire(struct qp *qp, struct instant now);
+
+#endif

@@ -1,0 +1,93 @@
+/* What a requester knows of each packet that it has sent and nobody has acknowledged in order:
+ * when it left last, whether the peer holds it, whether it counts as lost.
+ *
+ * Lost is what has not come a round trip and a bit after it left, though something that left no
+ * earlier has. The bit (the patience) is for packets that overtake each other; it grows
+ * whenever a repetition turns out to have been in vain. [RACK, RFC 8985, has the idea] So neither
+ * reordering nor a lost repetition needs a rule of its own.
+ *
+ * PSNs of READ responses ("drawn") stand here too, so that one window counts all; only the first of
+ * a request is a packet of ours that can be lost. Pure: no queue pair, no clock. */
+#ifndef WEIR_TRANSPORT_SCOREBOARD_H
+#define WEIR_TRANSPORT_SCOREBOARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/base/time.h"
+#include "rnic/wire/psn.h"
+#include "rnic/wire/report.h"
+
+#define SCOREBOARD_WORDS (REPORT_SPAN / 64)
+
+struct scoreboard {
+    struct psn first; /* nothing before it is known */
+    struct psn end;   /* nor from here on; at most REPORT_SPAN later */
+    uint32_t held_count, lost_count;
+    uint64_t held[SCOREBOARD_WORDS];
+    uint64_t lost[SCOREBOARD_WORDS];
+    uint64_t repeated[SCOREBOARD_WORDS];
+    uint64_t demand[SCOREBOARD_WORDS]; /* of a READ or atomic */
+    uint64_t drawn[SCOREBOARD_WORDS];  /* ... but not its request packet */
+    uint32_t left[REPORT_SPAN];        /* when, in ticks */
+
+    bool has_arrived;
+    uint32_t newest; /* when the youngest packet left that has arrived */
+    struct psn newest_psn;
+    uint64_t shortest_ns; /* round trip */
+    uint64_t took_ns;     /* what the latest arrival took to be reported */
+    bool took_is_fresh;   /* it was no repetition: a measured round trip */
+    uint32_t leniency;    /* factor of the patience */
+    uint32_t calm;        /* losses since it grew */
+    uint16_t duplicates;  /* as last reported */
+};
+
+/* `round_trip_ns`: the shortest known; 0: none is. */
+void scoreboard_reset(struct scoreboard *board, struct psn first, uint64_t round_trip_ns);
+/* `count` packets at `psn` left, for the first time (psn is `end`) or again. Of a demand one did,
+ * which draws `count` of response. */
+void scoreboard_sent(struct scoreboard *board, struct instant now, struct psn psn, uint32_t count,
+                     bool demand);
+/* When what was sent so far had left is not known. */
+void scoreboard_entered(struct scoreboard *board);
+/* `count` packets from `first` on need no more care. Returns how many were not known to be held. */
+uint32_t scoreboard_answered(struct scoreboard *board, struct instant now, uint32_t count);
+/* What a report says. Returns how many packets are newly known to be held. */
+uint32_t scoreboard_report(struct scoreboard *board, struct instant now,
+                           const struct report *report);
+/* Of one look for losses. */
+struct scoreboard_losses {
+    uint32_t count;      /* packets that count as lost since now */
+    uint64_t waited_ns;  /* how long ago the youngest of them left */
+    struct instant look; /* when to look again; NEVER: nothing is in doubt */
+};
+
+/* Marks what has to count as lost now; `base_ns` is the shortest round trip. */
+struct scoreboard_losses scoreboard_find_lost(struct scoreboard *board, struct instant now,
+                                              uint64_t base_ns);
+/* No answer came at all: everything that is not held counts as lost, and every demand. */
+void scoreboard_all_lost(struct scoreboard *board);
+void scoreboard_mark_lost(struct scoreboard *board, struct psn psn);
+/* The first that counts as lost; false: none. */
+bool scoreboard_first_lost(const struct scoreboard *board, struct psn *ret_psn);
+/* How long a packet may be overtaken before it counts as lost. */
+uint64_t scoreboard_patience_ns(const struct scoreboard *board, uint64_t base_ns);
+
+static inline bool scoreboard_is_demand(const struct scoreboard *board, struct psn psn)
+{
+    uint32_t index = psn.value % REPORT_SPAN;
+    return (board->demand[index / 64] >> index % 64 & 1) != 0;
+}
+
+static inline bool scoreboard_is_drawn(const struct scoreboard *board, struct psn psn)
+{
+    uint32_t index = psn.value % REPORT_SPAN;
+    return (board->drawn[index / 64] >> index % 64 & 1) != 0;
+}
+
+static inline uint32_t scoreboard_in_flight(const struct scoreboard *board)
+{
+    return (uint32_t)psn_distance(board->first, board->end) - board->held_count - board->lost_count;
+}
+
+#endif

@@ -1,0 +1,151 @@
+/* Losses are told from delays by time, whatever was repeated or overtaken. */
+#include "rnic/transport/scoreboard.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define US UINT64_C(1000)
+
+static struct scoreboard board;
+
+static struct instant at(uint64_t us)
+{
+    return (struct instant){(1000 + us) * US};
+}
+
+/* `count` packets from PSN 10 on, 1 us apart. */
+static void send(uint32_t count)
+{
+    scoreboard_reset(&board, psn_make(10), 0);
+    for (uint32_t i = 0; i < count; i++) {
+        scoreboard_sent(&board, at(i), psn_make(10 + i), 1, false);
+    }
+}
+
+static uint32_t report(uint64_t us, uint32_t expected, uint8_t bits)
+{
+    uint8_t bitmap[4] = {bits};
+    struct report report = {
+        .expected = psn_make(expected), .bitmap = bitmap, .bitmap_length = bits != 0 ? 4 : 0};
+    return scoreboard_report(&board, at(us), &report);
+}
+
+static void what_others_overtook_is_lost_after_a_while(void **state)
+{
+    (void)state;
+    send(4);
+    assert_int_equal(report(103, 10, 0x8), 1); /* 13 has come, a round trip after it left */
+    struct scoreboard_losses losses = scoreboard_find_lost(&board, at(103), 100 * US);
+    assert_int_equal(losses.count, 0);
+    assert_in_range(losses.look.ns, at(103).ns + 1, at(140).ns);
+    losses = scoreboard_find_lost(&board, at(140), 100 * US);
+    assert_int_equal(losses.count, 3);
+    assert_int_equal(scoreboard_in_flight(&board), 0);
+    struct psn psn;
+    assert_true(scoreboard_first_lost(&board, &psn));
+    assert_int_equal(psn.value, 10);
+}
+
+static void what_comes_late_is_not(void **state)
+{
+    (void)state;
+    send(2);
+    assert_int_equal(report(101, 10, 0x2), 1);
+    assert_int_equal(scoreboard_answered(&board, at(110), 2), 1);
+    assert_int_equal(scoreboard_find_lost(&board, at(200), 100 * US).count, 0);
+    assert_int_equal(board.held_count, 0);
+}
+
+/* What left after the youngest that has come may be on its way. */
+static void what_left_later_is_in_no_doubt(void **state)
+{
+    (void)state;
+    send(3);
+    assert_int_equal(report(101, 10, 0x2), 1); /* 11 */
+    assert_int_equal(scoreboard_find_lost(&board, at(500), 100 * US).count, 1);
+    assert_int_equal(scoreboard_in_flight(&board), 1);
+}
+
+static void a_lost_repetition_is_found_too(void **state)
+{
+    (void)state;
+    send(2);
+    (void)report(101, 10, 0x2);
+    assert_int_equal(scoreboard_find_lost(&board, at(140), 100 * US).count, 1);
+    scoreboard_sent(&board, at(150), psn_make(10), 1, false);
+    scoreboard_sent(&board, at(151), psn_make(12), 1, false);
+    assert_int_equal(scoreboard_find_lost(&board, at(200), 100 * US).count, 0);
+    assert_int_equal(report(252, 10, 0x6), 1); /* 12 has come */
+    assert_int_equal(scoreboard_find_lost(&board, at(300), 100 * US).count, 1);
+}
+
+/* Its answer is that of the first one: too soon for the second. */
+static void the_answer_to_the_first_is_not_the_repetitions(void **state)
+{
+    (void)state;
+    send(3);
+    (void)report(101, 10, 0x2); /* 11 took 100 us */
+    assert_int_equal(scoreboard_find_lost(&board, at(140), 100 * US).count, 1);
+    scoreboard_sent(&board, at(140), psn_make(10), 1, false);
+    assert_int_equal(scoreboard_answered(&board, at(145), 2), 1);
+    assert_int_equal(scoreboard_find_lost(&board, at(160), 100 * US).count, 0); /* 12 */
+}
+
+static void patience_grows_with_what_was_in_vain(void **state)
+{
+    (void)state;
+    send(1);
+    uint64_t before_ns = scoreboard_patience_ns(&board, 100 * US);
+    struct report in_vain = {.expected = psn_make(10), .duplicates = 1};
+    (void)scoreboard_report(&board, at(100), &in_vain);
+    assert_int_equal(scoreboard_patience_ns(&board, 100 * US), 2 * before_ns);
+    (void)scoreboard_report(&board, at(101), &in_vain); /* no news */
+    assert_int_equal(scoreboard_patience_ns(&board, 100 * US), 2 * before_ns);
+}
+
+/* The expected packet is not held, whatever was said before: the receiver had no receive for it. */
+static void what_is_expected_is_not_held(void **state)
+{
+    (void)state;
+    send(3);
+    (void)report(101, 10, 0x6);
+    assert_int_equal(board.held_count, 2);
+    assert_int_equal(scoreboard_answered(&board, at(150), 1), 1);
+    (void)report(150, 11, 0);
+    assert_int_equal(board.held_count, 1);
+}
+
+/* A demand is one packet and as many PSNs as it draws: only the one can be lost on its way there.
+ */
+static void what_a_demand_draws_is_not_in_doubt(void **state)
+{
+    (void)state;
+    scoreboard_reset(&board, psn_make(0xfffffe), 0);
+    scoreboard_sent(&board, at(0), psn_make(0xfffffe), 4, true);
+    scoreboard_sent(&board, at(1), psn_make(2), 1, false);
+    struct report all = {.expected = psn_make(3)};
+    (void)scoreboard_report(&board, at(100), &all);
+    assert_int_equal(scoreboard_find_lost(&board, at(500), 100 * US).count, 0);
+    assert_int_equal(scoreboard_in_flight(&board), 3);
+    scoreboard_all_lost(&board);
+    assert_int_equal(board.lost_count, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_others_overtook_is_lost_after_a_while),
+        cmocka_unit_test(what_comes_late_is_not),
+        cmocka_unit_test(what_left_later_is_in_no_doubt),
+        cmocka_unit_test(a_lost_repetition_is_found_too),
+        cmocka_unit_test(the_answer_to_the_first_is_not_the_repetitions),
+        cmocka_unit_test(patience_grows_with_what_was_in_vain),
+        cmocka_unit_test(what_is_expected_is_not_held),
+        cmocka_unit_test(what_a_demand_draws_is_not_in_doubt),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

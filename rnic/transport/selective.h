@@ -1,0 +1,78 @@
+/* Selective repeat between two Weir ends: who holds what, and how the two learn that they may.
+ * docs/loss.md has the protocol; wire/report.h the packet.
+ *
+ * A queue pair is agreed once it has had a report that only its peer can have made. From then
+ * on its receiving side keeps what comes early (early.h) and says so in reports, and its
+ * sending side repeats only what is lost (repair.h). Before, and with anybody else, everything is
+ * go-back-N. Who has a reason (a loss, a window that is too small for the way) asks, as often as
+ * the logarithm of its reasons: a peer that does not answer gets few packets, all of which it
+ * drops.
+ *
+ * Here: agreement, reports out, early requests. Not here: reports in as answers (repair). */
+#ifndef WEIR_TRANSPORT_SELECTIVE_H
+#define WEIR_TRANSPORT_SELECTIVE_H
+
+#include "rnic/transport/early.h"
+#include "rnic/transport/scoreboard.h"
+#include "rnic/transport/share.h"
+#include "rnic/transport/step.h"
+
+struct qp;
+
+/* What only an agreed queue pair has. From the device's stock. */
+struct selective {
+    struct early_tray requests, responses;
+    struct scoreboard board;
+    struct share share;
+    bool repairing;           /* `board` holds; before, and after nothing else, all is go-back-N */
+    struct instant look;      /* when something may count as lost; NEVER: nothing is in doubt */
+    struct instant gap_due;   /* when a missing response counts as lost; NEVER: none is missing */
+    struct psn gap_psn;       /* which */
+    bool acknowledged_beyond; /* the gap, that is: */
+    struct psn acknowledged;  /* everything before is, but for what responses must answer */
+    uint64_t repair_position; /* in the send queue, of what was repeated last */
+    uint16_t duplicates;      /* requests that came in vain */
+    bool duplicates_untold;
+    struct selective *next_free;
+};
+
+/* Of every queue pair. */
+struct agreement {
+    bool owes;        /* a report is due, whatever the acknowledgements do */
+    bool asks;        /* ... that wants an answer */
+    uint32_t reasons; /* to ask that there were */
+};
+
+/* Of a device. */
+struct selective_stock {
+    struct selective *all;
+    struct selective *first_free;
+    uint32_t capacity, touched;
+    struct early_stock early;
+};
+
+enum status selective_stock_init(struct selective_stock *stock, struct allocator *allocator,
+                                 uint32_t queue_pairs, uint32_t packets) MUST_USE;
+void selective_stock_fini(struct selective_stock *stock, struct allocator *allocator);
+
+/* There is a reason to want selective repeat. */
+void selective_want(struct qp *qp);
+/* The connection is over, or has not begun. */
+void selective_end(struct qp *qp);
+/* A report, addressed to this queue pair, from its peer's address. Refused, or heeded. */
+void selective_receive(struct qp *qp, struct instant now, const struct report *report);
+/* A report that is owed beside the acknowledgements leaves. */
+enum step selective_transmit(struct qp *qp);
+/* A report leaves in place of an acknowledgement. False: the sink is full. */
+bool selective_acknowledge(struct qp *qp);
+/* Whether an acknowledgement has more to say than an ACK can. */
+bool selective_has_news(const struct qp *qp);
+
+/* A request `ahead` packets before its turn. False: not kept. */
+bool selective_keep_request(struct qp *qp, const struct packet *packet, int32_t ahead);
+/* The expected request, at `taken`, has been executed: what came early is, as far as it goes. */
+void selective_take_requests(struct qp *qp, struct psn taken);
+/* A request that had been executed, or kept, already. */
+void selective_count_duplicate(struct qp *qp);
+
+#endif

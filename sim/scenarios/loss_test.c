@@ -1,0 +1,151 @@
+/* What goodput is left of a link that loses packets, how one link is shared, and what sixteen
+ * writers make of one receiver: in simulated time, so the same figures come each time. docs/loss.md
+ * has more of them, which sim/loss_figures.py makes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "sim/crowd.h"
+
+/* 10 Gbit/s, 10 us each way. */
+static struct crowd_config lan(bool selective)
+{
+    return (struct crowd_config){
+        .flows = 1,
+        .message = 65536,
+        .depth = 64,
+        .mtu = PATH_MTU_4096,
+        .selective = selective,
+        .link = {.bits_per_second = UINT64_C(10000000000), .delay_ns = 10000, .drop_tail = true},
+        .seed = 1,
+    };
+}
+
+static uint64_t goodput(bool selective, uint32_t loss, uint64_t delay_ns)
+{
+    struct crowd_config config = lan(selective);
+    config.link.loss = loss;
+    config.link.delay_ns = delay_ns;
+    config.depth = 512;
+    struct crowd *crowd = crowd_make(&config);
+    (void)crowd_run(crowd, delay_ns >= 1000000 ? 300 : 10);
+    uint64_t rate = crowd_run(crowd, 60);
+    assert_true(crowd_end(crowd));
+    return rate;
+}
+
+static void goodput_under_random_loss(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t loss;     /* per million */
+        uint32_t at_least; /* percent of the lossless figure */
+    } marks[] = {{100, 98}, {1000, 95}, {10000, 80}, {50000, 40}};
+    uint64_t whole = goodput(true, 0, 10000);
+    for (uint32_t i = 0; i < 4; i++) {
+        uint64_t selective = goodput(true, marks[i].loss, 10000) * 100 / whole;
+        uint64_t go_back = goodput(false, marks[i].loss, 10000) * 100 / whole;
+        printf("loss of %u per million: %llu%% of the lossless goodput, go-back-N %llu%%\n",
+               marks[i].loss, (unsigned long long)selective, (unsigned long long)go_back);
+        assert_true(selective >= marks[i].at_least);
+        assert_true(selective >= go_back);
+    }
+}
+
+/* Four megabytes must be under way to fill it, and nothing is ever lost. */
+static void a_long_way_is_filled(void **state)
+{
+    (void)state;
+    uint64_t selective = goodput(true, 0, 1000000);
+    uint64_t go_back = goodput(false, 0, 1000000);
+    printf("round trip of 2 ms: %llu MB/s, go-back-N %llu\n", (unsigned long long)selective / 1000,
+           (unsigned long long)go_back / 1000);
+    assert_true(selective > 1150000);
+}
+
+/* Packets are late by up to a round trip: none counts as lost, once that is known. */
+static void reordering_is_not_loss(void **state)
+{
+    (void)state;
+    struct crowd_config config = lan(true);
+    config.link.reorder = 10000;
+    config.link.reorder_ns = 20000;
+    struct crowd *crowd = crowd_make(&config);
+    (void)crowd_run(crowd, 20);
+    uint64_t before = crowd_counter(crowd, 0, COUNTER_RETRANSMITTED_PACKETS);
+    uint64_t rate = crowd_run(crowd, 60);
+    uint64_t repeated = crowd_counter(crowd, 0, COUNTER_RETRANSMITTED_PACKETS) - before;
+    uint64_t sent = rate * 60 / 4096;
+    printf("1%% late: %llu MB/s, %llu of %llu packets repeated\n", (unsigned long long)rate / 1000,
+           (unsigned long long)repeated, (unsigned long long)sent);
+    assert_true(repeated < sent / 1000);
+    assert_true(rate > 1150000);
+    assert_true(crowd_end(crowd));
+}
+
+/* Two of ours and one of TCP: nobody has more than twice what another has. */
+static void share_with_tcp(enum path_mtu mtu, uint32_t queue_bytes)
+{
+    struct crowd_config config = lan(true);
+    config.flows = 2;
+    config.tcp_flows = 1;
+    config.mtu = mtu;
+    config.link.bits_per_second = UINT64_C(200000000);
+    config.link.delay_ns = 5000000;
+    config.link.queue_bytes = queue_bytes;
+    struct crowd *crowd = crowd_make(&config);
+    (void)crowd_run(crowd, 4000);
+    (void)crowd_run(crowd, 20000);
+    uint64_t got[3] = {crowd_done(crowd, 0), crowd_done(crowd, 1), crowd_tcp_done(crowd, 0)};
+    uint64_t least = got[0], most = got[0];
+    for (uint32_t i = 1; i < 3; i++) {
+        least = got[i] < least ? got[i] : least;
+        most = got[i] > most ? got[i] : most;
+    }
+    printf("MTU %u, queue of %u bytes: %.1f and %.1f MB/s, TCP %.1f\n", path_mtu_bytes(mtu),
+           queue_bytes, (double)got[0] / 20e6, (double)got[1] / 20e6, (double)got[2] / 20e6);
+    assert_true(most < 2 * least);
+    assert_true(got[0] + got[1] + got[2] > UINT64_C(20000) * 20000); /* 80% of the line */
+    assert_true(crowd_end(crowd));
+}
+
+static void a_link_is_shared_with_tcp(void **state)
+{
+    (void)state;
+    share_with_tcp(PATH_MTU_1024, 250000); /* as much as is under way on the empty link */
+    share_with_tcp(PATH_MTU_4096, 250000);
+}
+
+static void sixteen_writers_share_one_receiver(void **state)
+{
+    (void)state;
+    struct crowd_config config = lan(true);
+    config.flows = 16;
+    config.mtu = PATH_MTU_1024;
+    config.link.delay_ns = 5000;
+    config.link.queue_bytes = 512000;
+    struct crowd *crowd = crowd_make(&config);
+    (void)crowd_run(crowd, 200);
+    uint64_t rate = crowd_run(crowd, 100);
+    printf("16 to 1: %llu MB/s, fairness %llu%%\n", (unsigned long long)rate / 1000,
+           (unsigned long long)crowd_fairness(crowd));
+    assert_true(rate > 1150000);
+    assert_true(crowd_fairness(crowd) >= 90);
+    assert_true(crowd_end(crowd));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goodput_under_random_loss),
+        cmocka_unit_test(a_long_way_is_filled),
+        cmocka_unit_test(reordering_is_not_loss),
+        cmocka_unit_test(a_link_is_shared_with_tcp),
+        cmocka_unit_test(sixteen_writers_share_one_receiver),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

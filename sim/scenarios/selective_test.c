@@ -1,0 +1,272 @@
+/* Selective repeat: how two ends find that they both speak it, what is then repeated and what is
+ * not, and what becomes of it with a peer that does not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rnic/wire/report.h"
+#include "sim/scenario.h"
+
+static struct scenario s;
+
+static int start(void **state)
+{
+    (void)state;
+    scenario_start_selective(&s);
+    return 0;
+}
+
+static int start_alone(void **state)
+{
+    (void)state;
+    scenario_start_half_selective(&s);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    scenario_stop(&s);
+    return 0;
+}
+
+static void post(enum work_kind kind, uint64_t id, uint32_t length)
+{
+    struct work work = {.kind = kind, .id = id, .length = length};
+    assert_int_equal(scenario_post(&s.a, work), STATUS_OK);
+}
+
+static uint64_t count(const struct party *party, enum counter counter)
+{
+    return device_counters(party->host->device)->values[counter];
+}
+
+/* The first loss is go-back-N's, and makes them ask. */
+static void agree(void)
+{
+    scenario_connect(&s);
+    scenario_lose(&s, "A>B WRITE_FIRST psn=7");
+    post(WORK_WRITE, 1, 512);
+    scenario_run(&s);
+    forget_trace(&s);
+}
+
+static void a_loss_makes_them_agree(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_lose(&s, "A>B WRITE_FIRST psn=7");
+    post(WORK_WRITE, 1, 512);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B WRITE_FIRST psn=7 length=512 lost\n"
+                     "0us A>B WRITE_LAST psn=8\n"
+                     "1us B>A REPORT psn=6 expected=7 asks\n"
+                     "1us B>A NAK sequence psn=7\n"
+                     "2us A>B WRITE_FIRST psn=7 length=512\n"
+                     "2us A>B WRITE_LAST psn=8\n"
+                     "2us A>B REPORT psn=99 expected=100\n"
+                     "3us B>A ACK psn=8\n"
+                     "4us A send 1 success\n");
+    expect_equal_bytes(&s.a, &s.b, 0, 512);
+}
+
+static void only_what_is_lost_is_repeated(void **state)
+{
+    (void)state;
+    agree();
+    scenario_lose(&s, "A>B WRITE_MIDDLE psn=10");
+    post(WORK_WRITE, 2, 1024);
+    scenario_run(&s);
+    expect_trace(&s, "A>B WRITE_FIRST psn=9 length=1024\n"
+                     "A>B WRITE_MIDDLE psn=10 lost\n"
+                     "A>B WRITE_MIDDLE psn=11\n"
+                     "A>B WRITE_LAST psn=12\n"
+                     "B>A REPORT psn=9 expected=10 +1 +2\n"
+                     "A>B WRITE_MIDDLE psn=10\n"
+                     "B>A ACK psn=12\n"
+                     "A send 2 success\n");
+    expect_equal_bytes(&s.a, &s.b, 0, 1024);
+}
+
+/* They wait for what comes before them, and complete in their order. */
+static void messages_complete_in_order(void **state)
+{
+    (void)state;
+    agree();
+    scenario_receive(&s.b, 1, 64);
+    scenario_receive(&s.b, 2, 64);
+    scenario_lose(&s, "A>B SEND_ONLY psn=9");
+    post(WORK_SEND, 2, 20);
+    post(WORK_SEND, 3, 30);
+    scenario_run(&s);
+    expect_trace(&s, "A>B SEND_ONLY psn=9 lost\n"
+                     "A>B SEND_ONLY psn=10\n"
+                     "B>A REPORT psn=8 expected=9 +1\n"
+                     "A>B SEND_ONLY psn=9\n"
+                     "B>A ACK psn=10\n"
+                     "B receive 1 success length=20\n"
+                     "B receive 2 success length=30\n"
+                     "A send 2 success\n"
+                     "A send 3 success\n");
+}
+
+/* Nothing is repeated, and no window shrinks. */
+static void what_is_overtaken_is_not_lost(void **state)
+{
+    (void)state;
+    agree();
+    uint64_t before = count(&s.a, COUNTER_RETRANSMITTED_PACKETS);
+    scenario_rule(&s, "A>B WRITE_MIDDLE psn=10", FATE_DELAYED, 1);
+    post(WORK_WRITE, 2, 1024);
+    scenario_run(&s);
+    assert_int_equal(count(&s.a, COUNTER_RETRANSMITTED_PACKETS), before);
+    assert_true(count(&s.b, COUNTER_EARLY_PACKETS) == 2);
+    expect_equal_bytes(&s.a, &s.b, 0, 1024);
+    forget_trace(&s);
+}
+
+/* The repetition is lost like the first, and what left after it has come. */
+static void a_lost_repetition_is_repeated(void **state)
+{
+    (void)state;
+    agree();
+    scenario_rule(&s, "A>B WRITE_FIRST psn=9", FATE_LOST, 2);
+    scenario_lose(&s, "A>B WRITE_MIDDLE psn=11");
+    post(WORK_WRITE, 2, 1024);
+    scenario_run(&s);
+    expect_trace(&s, "A>B WRITE_FIRST psn=9 length=1024 lost\n"
+                     "A>B WRITE_MIDDLE psn=10\n"
+                     "A>B WRITE_MIDDLE psn=11 lost\n"
+                     "A>B WRITE_LAST psn=12\n"
+                     "B>A REPORT psn=8 expected=9 +1 +3\n"
+                     "A>B WRITE_FIRST psn=9 length=1024 lost\n"
+                     "A>B WRITE_MIDDLE psn=11\n"
+                     "B>A REPORT psn=8 expected=9 +1 +2 +3\n"
+                     "A>B WRITE_FIRST psn=9 length=1024\n"
+                     "B>A ACK psn=12\n"
+                     "A send 2 success\n");
+}
+
+/* Responses that overtook the lost one are kept; the demand is for the rest of its chunk. */
+static void a_lost_response_is_demanded_again(void **state)
+{
+    (void)state;
+    agree();
+    scenario_lose(&s, "B>A READ_RESPONSE_MIDDLE psn=10");
+    post(WORK_READ, 2, 1024);
+    scenario_run(&s);
+    expect_trace(&s, "A>B READ_REQUEST psn=9 length=1024\n"
+                     "B>A READ_RESPONSE_FIRST psn=9\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=10 lost\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=11\n"
+                     "B>A READ_RESPONSE_LAST psn=12\n"
+                     "A>B READ_REQUEST psn=10 length=768\n"
+                     "B>A READ_RESPONSE_FIRST psn=10\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=11\n"
+                     "B>A READ_RESPONSE_LAST psn=12\n"
+                     "A drops psn\n"
+                     "A drops psn\n"
+                     "A send 2 success\n");
+}
+
+/* The packet that found no receive is sent again after the wait; those behind it are kept. */
+static void a_receiver_that_is_not_ready_keeps_the_rest(void **state)
+{
+    (void)state;
+    agree();
+    post(WORK_SEND, 2, 20);
+    post(WORK_SEND, 3, 30);
+    scenario_run_for(&s, 5);
+    scenario_receive(&s.b, 1, 64);
+    scenario_receive(&s.b, 2, 64);
+    scenario_run(&s);
+    expect_trace(&s, "A>B SEND_ONLY psn=9\n"
+                     "A>B SEND_ONLY psn=10\n"
+                     "B>A RNR_NAK psn=9\n"
+                     "A>B SEND_ONLY psn=9\n"
+                     "B>A ACK psn=10\n"
+                     "B receive 1 success length=20\n"
+                     "B receive 2 success length=30\n"
+                     "A send 2 success\n"
+                     "A send 3 success\n");
+}
+
+/* B does not speak it. It drops the question, and all is go-back-N, however often it is lost. */
+static void a_peer_that_does_not_speak_it_notices_nothing(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_lose(&s, "B>A WRITE_FIRST psn=100");
+    struct work work = {.kind = WORK_WRITE, .id = 1, .length = 512};
+    assert_int_equal(scenario_post(&s.b, work), STATUS_OK);
+    scenario_run(&s);
+    expect_trace(&s, "B>A WRITE_FIRST psn=100 length=512 lost\n"
+                     "B>A WRITE_LAST psn=101\n"
+                     "A>B REPORT psn=99 expected=100 asks\n"
+                     "A>B NAK sequence psn=100\n"
+                     "B drops version\n"
+                     "B>A WRITE_FIRST psn=100 length=512\n"
+                     "B>A WRITE_LAST psn=101\n"
+                     "A>B ACK psn=101\n"
+                     "B send 1 success\n");
+    for (uint32_t i = 0; i < 100; i++) {
+        scenario_lose(&s, "B>A WRITE_FIRST");
+        assert_int_equal(scenario_post(&s.b, work), STATUS_OK);
+        scenario_run(&s);
+    }
+    forget_trace(&s);
+    assert_int_equal(count(&s.a, COUNTER_REPORTS_SENT), 7); /* the 1st, 2nd, 4th ... 64th time */
+    assert_int_equal(count(&s.a, COUNTER_EARLY_PACKETS), 0);
+}
+
+/* Whoever does not know the PSNs is not the peer, though the address be right. */
+static void a_forged_report_is_refused(void **state)
+{
+    (void)state;
+    agree();
+    scenario_rule(&s, "A>B WRITE_ONLY", FATE_LOST, 1);
+    post(WORK_WRITE, 2, 64); /* psn=9 is under way */
+    scenario_run_for(&s, 1);
+    const struct report reports[] = {
+        {.acknowledged = {9}, .expected = {10}, .unacked = {70000}},
+        {.acknowledged = {4000}, .expected = {4001}, .unacked = {100}},
+        {.acknowledged = {9}, .expected = {10}, .unacked = {100}, .source = {1}},
+    };
+    uint64_t before = device_counters(s.a.host->device)->refused[REFUSED_PSN];
+    for (uint32_t i = 0; i < 3; i++) {
+        struct report report = reports[i];
+        uint8_t bytes[REPORT_LENGTH];
+        report.destination = qp_number(s.a.qp);
+        report.source = report.source.value == 0 ? qp_number(s.b.qp) : report.source;
+        report_build(&report, bytes);
+        struct arrival arrival = {.path = network_path(0, 1, false, 50000)};
+        assert_false(
+            device_receive(s.a.host->device, s.simulator.now, &arrival, bytes, sizeof bytes));
+        assert_int_equal(device_counters(s.a.host->device)->refused[REFUSED_PSN], before + i + 1);
+    }
+    scenario_run(&s); /* it was not answered by any of them */
+    assert_non_null(strstr(s.text, "A>B WRITE_ONLY psn=9 length=64\n"));
+    forget_trace(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_loss_makes_them_agree, start, stop),
+        cmocka_unit_test_setup_teardown(only_what_is_lost_is_repeated, start, stop),
+        cmocka_unit_test_setup_teardown(messages_complete_in_order, start, stop),
+        cmocka_unit_test_setup_teardown(what_is_overtaken_is_not_lost, start, stop),
+        cmocka_unit_test_setup_teardown(a_lost_repetition_is_repeated, start, stop),
+        cmocka_unit_test_setup_teardown(a_lost_response_is_demanded_again, start, stop),
+        cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_keeps_the_rest, start, stop),
+        cmocka_unit_test_setup_teardown(a_peer_that_does_not_speak_it_notices_nothing, start_alone,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_forged_report_is_refused, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
