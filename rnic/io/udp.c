@@ -342,7 +342,7 @@ uint32_t udp_receive(struct udp *udp, enum udp_family family, struct udp_receive
     for (uint32_t i = 0; i < reads; i++) {
         take_read(udp, family, i, receiver);
     }
-    bool full = reads == udp->reads_wanted && reads < UDP_READS;
-    udp->reads_wanted = full ? 2 * reads : reads;
+    uint32_t wanted = reads == udp->reads_wanted ? 2 * reads : reads;
+    udp->reads_wanted = wanted < UDP_READS ? wanted : UDP_READS;
     return reads;
 }

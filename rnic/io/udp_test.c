@@ -219,6 +219,22 @@ static void one_is_asked_for_and_more_as_more_come(void **state)
     udp_destroy(udp);
 }
 
+static void no_more_are_asked_for_than_there_is_room(void **state)
+{
+    struct udp *udp = create(NULL);
+    struct inbox inbox = {.receiver = {receive}};
+    struct path path = path_to(&ipv4_loopback);
+    udp_expect_many(udp);
+    emit_apart(udp, &path, 9);
+    assert_int_equal(udp_receive(udp, UDP_IPV4, &inbox.receiver), 9);
+    emit_apart(udp, &path, 40);
+    assert_int_equal(udp_receive(udp, UDP_IPV4, &inbox.receiver), 9);
+    assert_int_equal(udp_receive(udp, UDP_IPV4, &inbox.receiver), 16);
+    assert_int_equal(udp_receive(udp, UDP_IPV4, &inbox.receiver), 15);
+    assert_int_equal(inbox.count + inbox.wrong, 49);
+    udp_destroy(udp);
+}
+
 static void paths_that_alternate_still_gather(void **state)
 {
     struct udp *udp = create(NULL);
@@ -423,6 +439,7 @@ int main(void)
         cmocka_unit_test(ipv6_carries_packets_in_order),
         cmocka_unit_test(equal_packets_leave_in_one_send),
         cmocka_unit_test(one_is_asked_for_and_more_as_more_come),
+        cmocka_unit_test(no_more_are_asked_for_than_there_is_room),
         cmocka_unit_test(paths_that_alternate_still_gather),
         cmocka_unit_test(congestion_mark_is_seen),
         cmocka_unit_test(a_flow_label_has_a_source_port),
