@@ -277,6 +277,7 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
 bool outbox_flush(struct outbox *outbox)
 {
     struct inbox_head *head = outbox->head;
+    ring_show(&outbox->ring);
     atomic_thread_fence(memory_order_seq_cst); /* pairs with unwatch and inbox_fall_asleep */
     if (atomic_load_explicit(&outbox->lane->watched, memory_order_relaxed) == 0) {
         _Atomic uint64_t *word = &head->rung[outbox->number / 64];

@@ -24,8 +24,9 @@ void outbox_close(struct outbox *outbox);
 /* In a forked child: forgets the parent's lane. */
 void outbox_abandon(struct outbox *outbox);
 
-/* Puts one packet; by reference only as long as outbox_reach says. FULL: no room now. OUT_OF_RANGE:
- * too many pairs of addresses; another link must carry it. */
+/* Puts one packet, which the owner sees after outbox_flush, with all before it; by reference only
+ * as long as outbox_reach says. FULL: no room now. OUT_OF_RANGE: too many pairs of addresses;
+ * another link must carry it. */
 enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing) MUST_USE;
 /* How many bytes of payload a packet along `path` may have by reference, see port.h. */
 uint32_t outbox_reach(struct outbox *outbox, const struct path *path);

@@ -163,14 +163,17 @@ static void what_is_withdrawn_is_not_read(void **state)
     assert_true(puller->read);
     assert_int_equal(refer(pulling->outbox, pulling->bytes, 50000), STATUS_OK);
     outbox_withdraw(pulling->outbox, (struct qpn){77}, false);
+    show(pulling->outbox);
     (void)inbox_receive(pulling->inbox, &puller->receiver, 16);
     assert_false(puller->read);
     assert_int_equal(refer(pulling->outbox, pulling->bytes, 50000),
                      STATUS_OK); /* the next is not */
+    show(pulling->outbox);
     (void)inbox_receive(pulling->inbox, &puller->receiver, 16);
     assert_true(puller->read);
     puller->withdraw = pulling->outbox;
     assert_int_equal(refer(pulling->outbox, pulling->bytes, 50000), STATUS_OK);
+    show(pulling->outbox);
     (void)inbox_receive(pulling->inbox, &puller->receiver, 16);
     assert_false(puller->read);
     end_pulling(pulling);
@@ -248,6 +251,22 @@ static void told(struct inbox_room *room, uint64_t sender)
     listener->sender = sender;
 }
 
+/* As packets that share a read of a socket do: what an application makes of the first one must not
+ * come before what stands behind it. */
+static void packets_of_one_turn_are_shown_at_once(void **state)
+{
+    struct pulling *pulling = start_pulling(false);
+    struct path path = path_of(0);
+    for (uint32_t round = 0; round < 10000; round++) { /* at each place of the ring */
+        put(pulling->outbox, &path);
+        put(pulling->outbox, &path);
+        assert_int_equal(inbox_receive(pulling->inbox, &pulling->puller.receiver, 16), 0);
+        show(pulling->outbox);
+        assert_int_equal(inbox_receive(pulling->inbox, &pulling->puller.receiver, 16), 2);
+    }
+    end_pulling(pulling);
+}
+
 /* Once for a part that is worth it, and only who has found the lane full. */
 static void who_waits_is_told_of_room(void **state)
 {
@@ -297,6 +316,7 @@ int main(void)
         cmocka_unit_test(who_does_not_read_is_not_referred_to),
         cmocka_unit_test(who_cannot_be_read_is_known),
         cmocka_unit_test(lies_about_a_payload_close_the_lane),
+        cmocka_unit_test(packets_of_one_turn_are_shown_at_once),
         cmocka_unit_test(who_waits_is_told_of_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

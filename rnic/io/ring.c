@@ -74,6 +74,27 @@ uint8_t *ring_reserve(struct ring_producer *producer, uint32_t length)
     return producer->memory->lines + place + RING_HEADER;
 }
 
+/* The first header since ring_show is kept back, and with it all that stands behind it. `inner`:
+ * one before it will be written. */
+static void mark(struct ring_producer *producer, _Atomic uint64_t *header, uint64_t value,
+                 bool inner)
+{
+    if (inner || producer->held != NULL) {
+        atomic_store_explicit(header, value, memory_order_release);
+        return;
+    }
+    producer->held = header;
+    producer->held_value = value;
+}
+
+void ring_show(struct ring_producer *producer)
+{
+    if (producer->held != NULL) {
+        atomic_store_explicit(producer->held, producer->held_value, memory_order_release);
+        producer->held = NULL;
+    }
+}
+
 void ring_publish(struct ring_producer *producer, uint32_t length)
 {
     uint32_t skipped = left_out(producer, producer->reserved);
@@ -83,11 +104,10 @@ void ring_publish(struct ring_producer *producer, uint32_t length)
     uint64_t first = producer->produced + skipped;
     _Atomic uint64_t *behind = header_at(producer->memory, (first + lines) & mask);
     atomic_store_explicit(behind, 0, memory_order_relaxed);
-    atomic_store_explicit(header_at(producer->memory, first & mask), HEADER_SHOWN | length,
-                          memory_order_release);
+    mark(producer, header_at(producer->memory, first & mask), HEADER_SHOWN | length, skipped > 0);
     if (skipped > 0) {
-        atomic_store_explicit(header_at(producer->memory, producer->produced & mask),
-                              HEADER_WRAPPED, memory_order_release);
+        mark(producer, header_at(producer->memory, producer->produced & mask), HEADER_WRAPPED,
+             false);
     }
     producer->produced = first + lines;
     producer->reserved = 0;

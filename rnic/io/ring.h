@@ -34,9 +34,11 @@ struct ring_memory {
 struct ring_producer {
     struct ring_memory *memory;
     uint32_t size;
-    uint32_t reserved; /* bytes of lines that the record under way takes */
-    uint64_t produced; /* bytes */
-    uint64_t consumed; /* as last looked up */
+    uint32_t reserved;      /* bytes of lines that the record under way takes */
+    uint64_t produced;      /* bytes */
+    uint64_t consumed;      /* as last looked up */
+    _Atomic uint64_t *held; /* the header that hides all that was put since ring_show; NULL: none */
+    uint64_t held_value;
 };
 
 struct ring_consumer {
@@ -64,8 +66,10 @@ void ring_consume(struct ring_consumer *consumer, struct ring_memory *memory, ui
 
 /* Room for a record of up to `length` bytes (at most ring_record_max, CHECKed); NULL: not now. */
 uint8_t *ring_reserve(struct ring_producer *producer, uint32_t length);
-/* Shows the record reserved last, cut to `length` bytes. */
+/* Puts the record reserved last, cut to `length` bytes, behind those before it. */
 void ring_publish(struct ring_producer *producer, uint32_t length);
+/* Shows all that was put since the last time, at once. */
+void ring_show(struct ring_producer *producer);
 /* There would be room for a record of `length` bytes. */
 bool ring_has_room(struct ring_producer *producer, uint32_t length);
 

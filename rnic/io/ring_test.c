@@ -49,6 +49,7 @@ static bool put(struct world *world, uint32_t number)
         bytes[i] = (uint8_t)(number + i);
     }
     ring_publish(&world->producer, length);
+    ring_show(&world->producer);
     return true;
 }
 
@@ -99,6 +100,7 @@ static void a_full_ring_takes_no_more_and_loses_nothing(void **state)
         uint32_t count = 0;
         while (ring_reserve(&world.producer, 8) != NULL) {
             ring_publish(&world.producer, 8);
+            ring_show(&world.producer);
             count++;
         }
         assert_true(count >= SIZE / RING_LINE * 3 / 4 - 1);
@@ -132,6 +134,7 @@ static void old_bytes_are_no_headers(void **state)
         assert_non_null(place);
         memset(place, 0x80, room); /* each of its lines looks like a header */
         ring_publish(&world.producer, room);
+        ring_show(&world.producer);
         assert_int_equal(ring_peek(&world.consumer, &bytes, &length), STATUS_OK);
         ring_release(&world.consumer);
         assert_int_equal(ring_peek(&world.consumer, &bytes, &length), STATUS_EMPTY);
@@ -173,6 +176,7 @@ static void a_record_beyond_the_end_is_found_out(void **state)
     for (uint32_t i = 0; i < SIZE / RING_LINE - 1; i++) {
         assert_non_null(ring_reserve(&world.producer, 8));
         ring_publish(&world.producer, 8);
+        ring_show(&world.producer);
         assert_int_equal(ring_peek(&world.consumer, &bytes, &length), STATUS_OK);
         ring_release(&world.consumer);
         ring_settle(&world.consumer);
@@ -189,6 +193,7 @@ static void a_lying_consumer_gains_no_room(void **state)
     open_world(&world);
     while (ring_reserve(&world.producer, 8) != NULL) {
         ring_publish(&world.producer, 8);
+        ring_show(&world.producer);
     }
     atomic_store(&world.memory->consumed, UINT64_MAX);
     assert_null(ring_reserve(&world.producer, 8));
