@@ -119,11 +119,10 @@ static enum status open_registry(struct loop *loop)
 static enum status open_link(struct loop *loop)
 {
     struct udp_config config = {.port = ROCE_UDP_PORT, .fault = secure_getenv("WEIR_FAULT")};
-    struct gid bind[UDP_FAMILY_COUNT];
     const char *message = "WEIR_BIND does not read like 10.0.0.1 or 10.0.0.1,fd00::1";
-    enum status status = address_read_bind(bind);
+    enum status status = address_read_bind(loop->bind);
     loop->is_bound = status == STATUS_OK;
-    config.bind = loop->is_bound ? bind : NULL;
+    config.bind = loop->is_bound ? loop->bind : NULL;
     status = status == STATUS_MALFORMED
                  ? STATUS_INVALID
                  : steering_open(&loop->steering, loop->registry, &config, &message);
@@ -186,6 +185,7 @@ static enum status open_links(struct loop *loop)
         .handoff = loop->handoff,
         .otherwise = udp_sink(loop->steering.udp),
         .seed = make_seed(),
+        .bind = loop->is_bound ? loop->bind : NULL,
         .off = choose_link() == LINK_UDP,
         .copies = choose_link() == LINK_COPY,
     };

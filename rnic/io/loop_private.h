@@ -48,7 +48,8 @@ struct loop {
     struct registry *registry;
     struct steering steering;
     struct groups *groups;
-    bool is_bound; /* to the addresses of WEIR_BIND */
+    bool is_bound; /* to the addresses of WEIR_BIND: */
+    struct gid bind[UDP_FAMILY_COUNT];
     struct handoff *handoff;
     struct same_host *same_host;
     struct inbox_receiver local;   /* from same_host to the device */

@@ -12,6 +12,7 @@
 #include "rnic/io/outbox.h"
 #include "rnic/wire/packet.h"
 
+#define BIND_MAX        2u     /* one of each family */
 #define REFERENCE_LEAST 16384u /* below, two copies cost less than the system call */
 
 /* A process of the host, by its slot. */
@@ -40,6 +41,8 @@ struct same_host {
     bool is_dead[REGISTRY_SLOTS];      /* its holder was found gone by the last tidy */
     struct gid addresses[ADDRESS_MAX]; /* this host's, the one used last in front */
     uint32_t address_count;
+    struct gid bind[BIND_MAX]; /* whoever is at another address is in another registry */
+    bool is_bound;
     _Atomic bool addresses_are_old;
     struct same_host_counters counters;
 };
@@ -86,6 +89,10 @@ enum status same_host_create(const struct same_host_config *config,
     same_host->otherwise = config->otherwise;
     same_host->registry = config->registry;
     same_host->handoff = config->handoff;
+    same_host->is_bound = config->bind != NULL;
+    if (config->bind != NULL) {
+        memcpy(same_host->bind, config->bind, sizeof same_host->bind);
+    }
     same_host->incarnation = make_incarnation(config->seed, registry_slot(config->registry));
     atomic_init(&same_host->addresses_are_old, true);
     enum status status = STATUS_UNSUPPORTED;
@@ -157,6 +164,15 @@ struct packet_sink *same_host_sink(struct same_host *same_host)
     return &same_host->sink;
 }
 
+static bool may_be_ours(const struct same_host *same_host, const struct gid *gid)
+{
+    bool is_bound_to = false;
+    for (uint32_t i = 0; i < BIND_MAX; i++) {
+        is_bound_to |= gid_equal(&same_host->bind[i], gid);
+    }
+    return is_bound_to || !same_host->is_bound;
+}
+
 /* Asking the kernel takes a while: once, and after changes, however many peers there are. */
 static void read_addresses(struct same_host *same_host)
 {
@@ -165,9 +181,10 @@ static void read_addresses(struct same_host *same_host)
     same_host->address_count = 0;
     if (address_read(&table) == STATUS_OK) {
         for (uint32_t i = 0; i < table.count; i++) {
-            same_host->addresses[i] = table.entries[i].gid;
+            if (may_be_ours(same_host, &table.entries[i].gid)) {
+                same_host->addresses[same_host->address_count++] = table.entries[i].gid;
+            }
         }
-        same_host->address_count = table.count;
     }
     same_host->counters.address_reads++;
 }

@@ -32,8 +32,9 @@ struct same_host_config {
     struct handoff *handoff;       /* carries wake-ups */
     struct packet_sink *otherwise; /* the UDP link */
     uint64_t seed;
-    bool off;    /* no inbox: everything goes by UDP */
-    bool copies; /* no payload stays in its sender's memory */
+    const struct gid *bind; /* the addresses of this registry's processes, two; NULL: all */
+    bool off;               /* no inbox: everything goes by UDP */
+    bool copies;            /* no payload stays in its sender's memory */
 };
 
 struct same_host_counters {

@@ -50,7 +50,7 @@ static void receive(struct inbox_receiver *receiver, const struct arrival *arriv
     end->by_memory++;
 }
 
-static void open_end(struct fixture *fixture, uint32_t index, bool off)
+static void open_bound(struct fixture *fixture, uint32_t index, bool off, const struct gid *bind)
 {
     struct end *end = &fixture->ends[index];
     *end = (struct end){.otherwise = {.emit = emit_otherwise}, .receiver = {receive}};
@@ -61,9 +61,15 @@ static void open_end(struct fixture *fixture, uint32_t index, bool off)
         .handoff = end->handoff,
         .otherwise = &end->otherwise,
         .seed = index + 1,
+        .bind = bind,
         .off = off,
     };
     assert_int_equal(same_host_create(&config, &end->same_host), STATUS_OK);
+}
+
+static void open_end(struct fixture *fixture, uint32_t index, bool off)
+{
+    open_bound(fixture, index, off, NULL);
 }
 
 static void close_end(struct end *end)
@@ -160,6 +166,22 @@ static void by_memory_only_where_there_is_an_inbox(void **state)
                         "memory, long payloads read from where they lie");
     assert_non_null(strstr(same_host_describe(fixture->ends[2].same_host), "UDP: "));
     assert_int_equal(count(fixture, 0).packets_sent, 2);
+}
+
+/* At the host's other addresses there are processes of other registries, with numbers like ours. */
+static void who_is_bound_is_not_at_other_addresses(void **state)
+{
+    struct fixture *fixture = *state;
+    struct gid bind[] = {loopback, {{0}}}, other = {{[10] = 0xff, 0xff, 10, 1, 2, 3}};
+    close_end(&fixture->ends[0]);
+    open_bound(fixture, 0, false, bind);
+    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_int_equal(fixture->ends[0].by_other, 0);
+    close_end(&fixture->ends[0]);
+    bind[0] = other;
+    open_bound(fixture, 0, false, bind);
+    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_int_equal(fixture->ends[0].by_other, 1);
 }
 
 static void many_peers_cost_no_questions_to_the_kernel(void **state)
@@ -283,6 +305,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(by_memory_only_where_there_is_an_inbox),
+        TEST(who_is_bound_is_not_at_other_addresses),
         TEST(many_peers_cost_no_questions_to_the_kernel),
         TEST(inbox_that_cannot_be_opened_is_counted),
         TEST(who_takes_nothing_holds_up_nobody_else),
