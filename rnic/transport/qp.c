@@ -578,22 +578,22 @@ static enum step transmit_phase(struct qp *qp, struct instant now, bool requests
     return step;
 }
 
-/* Requests first: an acknowledgement is as short as a request at most, so behind one it leaves in
- * the same send of the link (io/udp_send.c). */
+/* Answers first: programs expect that their send completes before what it asked for arrives, as it
+ * does with hardware. (ib_send_lat -e waits for ever if it does not.) */
 enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_t *ret_sent)
 {
     uint32_t sent = 0;
-    bool requests = !qp->answers_first;
+    bool requests = qp->requests_first;
     enum step step = transmit_phase(qp, now, requests, burst, &sent);
-    bool requested = requests && sent > 0;
+    bool answered = !requests && sent > 0;
     if (step == STEP_IDLE) {
         requests = !requests;
         uint32_t before = sent;
         step = sent < burst ? transmit_phase(qp, now, requests, burst, &sent) : STEP_SENT;
-        requested |= requests && sent > before;
+        answered |= !requests && sent > before;
     }
     /* Where the rate lets one packet pass at a time, a turn is that packet. */
-    qp->answers_first = (step != STEP_IDLE && requests) || (requested && qp->rate.current != 0);
+    qp->requests_first = (step != STEP_IDLE && !requests) || (answered && qp->rate.current != 0);
     check_drained(qp);
     *ret_sent = sent;
     return step;

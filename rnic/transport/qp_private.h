@@ -42,8 +42,8 @@ struct qp {
     bool is_deputy; /* a target that acts for one of another process */
     bool receives_are_shared;
     bool established_raised;
-    bool drain_pending; /* SQD was entered and EVENT_SQ_DRAINED is due */
-    bool answers_first; /* requests filled the last turn, so answers begin the next */
+    bool drain_pending;  /* SQD was entered and EVENT_SQ_DRAINED is due */
+    bool requests_first; /* answers filled the last turn, so requests begin the next */
     bool blocks_own_multicast;
     bool peer_died;              /* see trouble.h */
     bool has_references[2];      /* sent, see reference.h: in requests, in responses */
@@ -146,8 +146,8 @@ void qp_receive_report(struct qp *qp, struct instant now, const struct arrival *
 void qp_look(struct qp *qp);
 /* The timer went off. */
 void qp_expire(struct qp *qp, struct instant now);
-/* One turn: up to `burst` packets. Requests come before answers, but where they filled one turn the
- * answers begin the next, so that neither keeps the other waiting for ever. STEP_SENT: there may
+/* One turn: up to `burst` packets. Answers come before requests, but where they filled one turn the
+ * requests begin the next, so that neither keeps the other waiting for ever. STEP_SENT: there may
  * be more. */
 enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_t *ret_sent);
 

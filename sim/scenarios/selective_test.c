@@ -67,9 +67,9 @@ static void a_loss_makes_them_agree(void **state)
                      "0us A>B WRITE_LAST psn=8\n"
                      "1us B>A REPORT psn=6 expected=7 asks\n"
                      "1us B>A NAK sequence psn=7\n"
+                     "2us A>B REPORT psn=99 expected=100\n"
                      "2us A>B WRITE_FIRST psn=7 length=512\n"
                      "2us A>B WRITE_LAST psn=8\n"
-                     "2us A>B REPORT psn=99 expected=100\n"
                      "3us B>A ACK psn=8\n"
                      "4us A send 1 success\n");
     expect_equal_bytes(&s.a, &s.b, 0, 512);

@@ -191,8 +191,8 @@ static void a_rendezvous_is_fetched(void **state)
     scenario_lose(&s, "B>A READ_REQUEST");
     send_rendezvous(1, 11, 600);
     expect_trace(&s, "A>B SEND_ONLY psn=7\n"
-                     "B>A READ_REQUEST psn=100 length=600 lost\n"
                      "B>A ACK psn=7\n"
+                     "B>A READ_REQUEST psn=100 length=600 lost\n"
                      "B receive 1 success length=0\n"
                      "A send 1 success\n"
                      "B>A READ_REQUEST psn=100 length=600\n"
