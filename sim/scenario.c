@@ -264,7 +264,8 @@ void scenario_start_service(struct scenario *scenario, enum service service)
     start_all(scenario, service, 0);
 }
 
-void scenario_to_rts(struct party *party, const struct party *peer)
+/* To RTR, and on to RTS unless it is only to receive. */
+static void make_ready(struct party *party, const struct party *peer, bool only_receives)
 {
     enum service service = party->scenario->service;
     party->attributes.destination = qp_number(peer->qp);
@@ -288,7 +289,20 @@ void scenario_to_rts(struct party *party, const struct party *peer)
             QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT | QP_SET_MAX_READS_OUT;
     }
     modify(party, QP_RTR, to_rtr);
-    modify(party, QP_RTS, to_rts);
+    if (!only_receives) {
+        modify(party, QP_RTS, to_rts);
+    }
+}
+
+void scenario_to_rts(struct party *party, const struct party *peer)
+{
+    make_ready(party, peer, false);
+}
+
+void scenario_connect_one_way(struct scenario *scenario)
+{
+    make_ready(&scenario->a, &scenario->b, false);
+    make_ready(&scenario->b, &scenario->a, true);
 }
 
 void scenario_connect(struct scenario *scenario)

@@ -68,6 +68,8 @@ void scenario_start_half_selective(struct scenario *scenario);
 void scenario_start_service(struct scenario *scenario, enum service service);
 /* XRC: A is the initiator, B the target, with a shared receive queue behind it. */
 void scenario_connect(struct scenario *scenario);
+/* B remains in RTR. */
+void scenario_connect_one_way(struct scenario *scenario);
 /* Runs the rest out and takes all down; nothing may be left. */
 void scenario_stop(struct scenario *scenario);
 

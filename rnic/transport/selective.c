@@ -49,8 +49,7 @@ static struct selective *stock_take(struct selective_stock *stock)
 static bool is_possible(const struct qp *qp)
 {
     return qp->environment->selective.capacity > 0 && qp->service == SERVICE_RC &&
-           qp_state_sends(qp_state_now(qp)) /* before, it has no PSN of its own to show */ &&
-           !reference_is_possible(qp);
+           qp_state_receives(qp_state_now(qp)) && !reference_is_possible(qp);
 }
 
 void selective_want(struct qp *qp)
@@ -80,17 +79,20 @@ void selective_end(struct qp *qp)
     }
 }
 
-/* Only the peer knows the PSNs: of what it expects from us, and of its own that we expect. */
+/* Only the peer knows the PSNs: of what it expects from us, and of its own that we expect. An end
+ * that is only ready to receive has none of its own, and expects what it can. */
 static bool is_of_peer(const struct qp *qp, const struct report *report)
 {
     const struct requester *requester = &qp->requester;
+    bool we_send = qp_state_sends(qp_state_now(qp));
     int32_t behind = psn_distance(report->unacked, qp->responder.expected);
-    if (!qpn_equal(report->source, qp->attributes.destination) || behind < 0 ||
-        behind >= BEHIND_MAX) {
+    if (!qpn_equal(report->source, qp->attributes.destination) ||
+        (report->only_receives ? !we_send : behind < 0 || behind >= BEHIND_MAX)) {
         return false;
     }
     int32_t ahead = psn_distance(requester->unacked, report->expected);
-    return ahead > -BEHIND_MAX && ahead <= psn_distance(requester->unacked, requester->frontier);
+    return !we_send ||
+           (ahead > -BEHIND_MAX && ahead <= psn_distance(requester->unacked, requester->frontier));
 }
 
 void selective_receive(struct qp *qp, struct instant now, const struct report *report)
@@ -109,7 +111,9 @@ void selective_receive(struct qp *qp, struct instant now, const struct report *r
         qp_schedule(qp);
     }
     qp->agreement.asks = false;
-    repair_receive_report(qp, now, report);
+    if (qp_state_sends(qp_state_now(qp))) {
+        repair_receive_report(qp, now, report);
+    }
 }
 
 static bool emit(struct qp *qp, bool asks)
@@ -123,6 +127,7 @@ static bool emit(struct qp *qp, bool asks)
         .acknowledged = answer_acknowledges(qp),
         .expected = qp->responder.expected,
         .unacked = qp->requester.unacked,
+        .only_receives = !qp_state_sends(qp_state_now(qp)),
         .asks = asks,
         .duplicates = selective != NULL ? selective->duplicates : 0,
     };

@@ -6,8 +6,9 @@
 
 #include "rnic/base/bytes.h"
 
-#define REVISION  1u
-#define FLAG_ASKS 1u
+#define REVISION           1u
+#define FLAG_ASKS          1u
+#define FLAG_ONLY_RECEIVES 2u
 
 enum packet_refusal report_parse(const uint8_t *bytes, size_t length, struct report *ret_report)
 {
@@ -29,6 +30,7 @@ enum packet_refusal report_parse(const uint8_t *bytes, size_t length, struct rep
         .destination = packet_destination(bytes),
         .acknowledged = {bytes_load_u24(bytes + 9)},
         .asks = (fields[1] & FLAG_ASKS) != 0,
+        .only_receives = (fields[1] & FLAG_ONLY_RECEIVES) != 0,
         .duplicates = bytes_load_u16(fields + 2),
         .expected = {bytes_load_u24(fields + 5)},
         .unacked = {bytes_load_u24(fields + 9)},
@@ -49,7 +51,8 @@ void report_build(const struct report *report, uint8_t ret_header[REPORT_LENGTH]
     bytes_store_u24(ret_header + 5, report->destination.value);
     bytes_store_u24(ret_header + 9, report->acknowledged.value);
     fields[0] = REVISION;
-    fields[1] = report->asks ? FLAG_ASKS : 0;
+    fields[1] = (uint8_t)((report->asks ? FLAG_ASKS : 0) |
+                          (report->only_receives ? FLAG_ONLY_RECEIVES : 0));
     bytes_store_u16(fields + 2, report->duplicates);
     bytes_store_u24(fields + 5, report->expected.value);
     bytes_store_u24(fields + 9, report->unacked.value);

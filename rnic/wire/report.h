@@ -21,6 +21,7 @@ struct report {
     struct psn acknowledged; /* everything up to here, as an ACK would say it */
     struct psn expected;     /* the first request packet that has not come */
     struct psn unacked;      /* the sender's own first unanswered packet: it proves who speaks */
+    bool only_receives;      /* its sender is not ready to send, so it has no `unacked` */
     bool asks;           /* a report in answer is wanted: it is not known whether you speak this */
     uint16_t duplicates; /* packets that came in vain; counts on */
     const uint8_t *bitmap; /* bit i of byte i / 8, low bits first: expected + i is held; borrowed */

@@ -75,6 +75,27 @@ static void a_loss_makes_them_agree(void **state)
     expect_equal_bytes(&s.a, &s.b, 0, 512);
 }
 
+/* As perftest's servers are: ready to receive, and never to send. */
+static void an_end_that_only_receives_agrees_too(void **state)
+{
+    (void)state;
+    scenario_connect_one_way(&s);
+    scenario_lose(&s, "A>B WRITE_FIRST psn=7");
+    post(WORK_WRITE, 1, 512);
+    scenario_run(&s);
+    forget_trace(&s);
+    scenario_lose(&s, "A>B WRITE_FIRST psn=9");
+    post(WORK_WRITE, 2, 768);
+    scenario_run(&s);
+    expect_trace(&s, "A>B WRITE_FIRST psn=9 length=768 lost\n"
+                     "A>B WRITE_MIDDLE psn=10\n"
+                     "A>B WRITE_LAST psn=11\n"
+                     "B>A REPORT psn=8 expected=9 +1 +2\n"
+                     "A>B WRITE_FIRST psn=9 length=768\n"
+                     "B>A ACK psn=11\n"
+                     "A send 2 success\n");
+}
+
 static void only_what_is_lost_is_repeated(void **state)
 {
     (void)state;
@@ -258,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_loss_makes_them_agree, start, stop),
+        cmocka_unit_test_setup_teardown(an_end_that_only_receives_agrees_too, start, stop),
         cmocka_unit_test_setup_teardown(only_what_is_lost_is_repeated, start, stop),
         cmocka_unit_test_setup_teardown(messages_complete_in_order, start, stop),
         cmocka_unit_test_setup_teardown(what_is_overtaken_is_not_lost, start, stop),
