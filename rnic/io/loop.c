@@ -108,7 +108,8 @@ static uint64_t completions(const struct loop *loop)
 }
 
 /* A poller that has got completions works on them at once; the acknowledgements that are owed leave
- * with what it posts in answer or with its next poll, or else when the thread's doze ends. */
+ * with what it posts in answer or with its next poll, or else when the thread's doze ends; before
+ * any control call, for that may end who owes them. */
 static bool may_hold(const struct loop *loop, enum loop_turn kind, bool held_before)
 {
     return kind == TURN_POLL && !held_before &&
@@ -151,6 +152,13 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
     return let_thread_sleep_on(loop) ? deadline : now;
 }
 
+void loop_send_held(struct loop *loop)
+{
+    if (loop->held) {
+        (void)loop_turn(loop, TURN_SEND);
+    }
+}
+
 bool loop_try_lock(struct loop *loop)
 {
     return atomic_load(&loop->waiting) == 0 && pthread_mutex_trylock(&loop->mutex) == 0;
@@ -186,6 +194,7 @@ static void engine_lock_operation(struct engine *engine)
     atomic_fetch_add(&loop->waiting, 1);
     pthread_mutex_lock(&loop->mutex);
     atomic_fetch_sub(&loop->waiting, 1);
+    loop_send_held(loop);
 }
 
 static void engine_unlock_operation(struct engine *engine)

@@ -561,6 +561,7 @@ __attribute__((destructor)) static void at_exit(void)
     }
     take_leave(loop);
     if (lock_with_patience(loop)) {
+        loop_send_held(loop);
         loop_report(loop);
         pthread_mutex_unlock(&loop->mutex);
     }

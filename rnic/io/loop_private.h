@@ -107,6 +107,8 @@ enum loop_turn {
 /* Mutex held. Receives if asked to or if a timer is due, advances device and cm, sends. Tells when
  * it is needed again. */
 struct instant loop_turn(struct loop *loop, enum loop_turn kind);
+/* Mutex held. What a poller's turn has held back leaves. */
+void loop_send_held(struct loop *loop);
 /* Mutex held. Gives the device what has arrived, from everywhere. */
 void loop_receive_all(struct loop *loop, struct instant now);
 /* Mutex not held: serves doorbells that nobody has seen; then sees to it that the background
