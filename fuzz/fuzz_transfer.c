@@ -17,6 +17,7 @@
 
 #include "fuzz/fuzz.h"
 #include "tools/transfer/memory_link.h"
+#include "tools/transfer/pack.h"
 #include "tools/transfer/protocol.h"
 #include "tools/transfer/session.h"
 
@@ -156,9 +157,22 @@ static void check_round_trip(const uint8_t *data, size_t size)
     must(length == size);
 }
 
+/* What a pack is taken apart into lies in it, in order. */
+static void check_unpack(const uint8_t *data, size_t size)
+{
+    struct unpack unpack = unpack_start(data, size);
+    const uint8_t *at = data;
+    for (struct span message; unpack_next(&unpack, &message);) {
+        const uint8_t *bytes = message.bytes;
+        must(bytes >= at && bytes + message.length <= data + size);
+        at = bytes + message.length;
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     check_round_trip(data, size);
+    check_unpack(data, size);
     if (size < 3) {
         return 0;
     }

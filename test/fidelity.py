@@ -232,10 +232,21 @@ class Server:
         return self.process.wait()
 
 
+def execute(command, where, seconds=60):
+    """Status, output and errors; 124 where it took too long, as rsync does with some trees."""
+    process = subprocess.Popen(command, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        output, errors = process.communicate(timeout=seconds)
+        return process.returncode, output, errors
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return 124, b"", b"took more than %d s" % seconds
+
+
 def run(command, where):
-    done = subprocess.run(command, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          timeout=120)
-    return None if done.returncode == 0 else f"{command[0]}: status {done.returncode}: {done.stdout[-2000:]!r}"
+    status, output, errors = execute(command, where)
+    return None if status == 0 else f"{command[0]}: status {status}: {output[-1000:]!r} {errors[-1000:]!r}"
 
 
 def remove(path):
@@ -250,8 +261,9 @@ def check_tree(work, weir, server, seed, root):
     wrong = []
     for copy in [b"rsync", b"push", b"pull"]:
         os.mkdir(os.path.join(work, copy))
-    said = run(["rsync", "-aHAXS", "tree", "rsync/"], work)
-    losses = int(said is not None)  # a user's rsync locks itself out of directories with some ACLs
+    status, _, errors = execute(["rsync", "-aHAXS", "tree", "rsync/"], work, 20)
+    said = f"rsync: status {status}: {errors[-1000:]!r}" if status else None
+    losses = int(status != 0)  # a user's rsync locks itself out of directories with some ACLs
     if root:
         wrong.append(said)
     wrong.append(run([weir, "cp", "-aHAXSq", "tree", server.url + "/push/"], work))

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tools/command.h"
@@ -492,6 +493,17 @@ static int take_option(struct serve *serve, struct serve_options *options, int o
     }
 }
 
+/* Each transfer holds directories open, a walk's depth and LOOKAHEAD_FOLDERS of them. */
+static void raise_open_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE,
+                  &limit); /* where it is refused, large trees may fail, and say so */
+    }
+}
+
 int command_serve(const struct command *command, int argc, char **argv)
 {
     static struct serve serve;
@@ -517,5 +529,6 @@ int command_serve(const struct command *command, int argc, char **argv)
                                    options.listen);
     }
     stop_prepare();
+    raise_open_files();
     return serve_address(&serve, &options.fabric, options.root, address);
 }
