@@ -14,6 +14,7 @@
 #include "rnic/memory/window.h"
 #include "rnic/queue/completion_queue.h"
 #include "rnic/wire/psn.h"
+#include "rnic/wire/report.h"
 
 #define ADDRESS    UINT64_C(0x7000000000)
 #define GUARD      256u
@@ -105,6 +106,11 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
     }
     CHECK(length == outgoing->header_length + outgoing->payload_length);
     memset(bytes + length, 0, 3);
+    if (report_is_one(bytes, length)) {
+        struct report report;
+        CHECK(report_parse(bytes, length, &report) == REFUSED_NOT);
+        return true;
+    }
     struct packet packet;
     CHECK(packet_parse(bytes, length + packet_pad(outgoing->payload_length), &packet) ==
           REFUSED_NOT);
