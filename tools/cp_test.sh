@@ -464,7 +464,7 @@ case_limits() { # clients that do nothing, and too many of them
     mkdir root t
     local name i client
     name=$(printf 'n%.0s' $(seq 200))
-    for i in $(seq 500); do
+    for i in $(seq 6000); do # more than leave before the first is answered
         : >"t/$name$i"
     done
     echo x >f
