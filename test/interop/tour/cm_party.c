@@ -87,12 +87,13 @@ void create_qp(struct party *party, enum ibv_qp_type type)
 void migrate(struct party *party)
 {
     struct rdma_event_channel *own = rdma_create_event_channel();
-    if (own == NULL || rdma_migrate_id(party->id, own) != 0) {
+    if (own == NULL || party->migrations == MIGRATIONS || rdma_migrate_id(party->id, own) != 0) {
         note_error(party, "migrate");
         return;
     }
     if (has_event(party, 0)) {
         note(party, "left_behind");
     }
+    party->left[party->migrations++] = party->channel;
     party->channel = own;
 }

@@ -27,6 +27,8 @@ enum ending {
     PASSIVE_DIES
 };
 
+#define MIGRATIONS 2u
+
 struct cm_case {
     const char *name;
     enum answer answer; /* to the request */
@@ -53,6 +55,8 @@ struct party {
     const struct link *link;
     struct report *report;
     struct rdma_event_channel *channel;
+    struct rdma_event_channel *left[MIGRATIONS]; /* those before it; ids may be there still */
+    unsigned migrations;
     struct rdma_cm_id *id, *listener;
     struct rdma_cm_id *burst[BURST];
 };

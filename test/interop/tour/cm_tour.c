@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -344,6 +345,9 @@ static void play(struct party *party, bool is_active)
     }
     leave(party);
     rdma_destroy_event_channel(party->channel);
+    while (party->migrations > 0) {
+        rdma_destroy_event_channel(party->left[--party->migrations]);
+    }
     exit(0);
 }
 
@@ -376,8 +380,11 @@ static void visit(const struct cm_case *row, const struct link *link, bool is_ac
  * another one of the host does. This is that one. */
 static pid_t start_witness(void)
 {
-    pid_t child = fork();
+    pid_t parent = getpid(), child = fork();
     if (child == 0) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
+            _exit(1); /* who reads what the parent printed waits for our end too */
+        }
         struct rdma_event_channel *channel = rdma_create_event_channel();
         int count;
         struct ibv_context **devices = rdma_get_devices(&count);
