@@ -187,20 +187,22 @@ static void test_put_and_get(void **state)
     struct world world;
     struct end client = {0};
     world_open_pair(&world, *state, &client, false);
-    struct weir_memory *here, *there;
+    static const size_t lengths[] = {0, 1, 1000, 300000, AREA - 8};
+    /* One for each, for a READ that is repeated may look there once more when it is done. */
+    struct weir_memory *here, *theirs[5];
     struct weir_error error;
     assert_int_equal(weir_memory_allocate(world.fabric, AREA, WEIR_LOCAL, &here, &error), WEIR_OK);
-    assert_int_equal(weir_memory_allocate_for(world.servers[0].connection, AREA,
-                                              WEIR_REMOTE_WRITE | WEIR_REMOTE_READ, &there, &error),
-                     WEIR_OK);
     uint8_t *from = weir_memory_bytes(here);
-    uint8_t *to = weir_memory_bytes(there);
-    static const size_t lengths[] = {0, 1, 1000, 300000, AREA - 8};
     for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(weir_memory_allocate_for(world.servers[0].connection, AREA,
+                                                  WEIR_REMOTE_WRITE | WEIR_REMOTE_READ, &theirs[i],
+                                                  &error),
+                         WEIR_OK);
+        uint8_t *to = weir_memory_bytes(theirs[i]);
         struct weir_transfer transfer = {.memory = here,
                                          .offset = 3,
                                          .length = lengths[i],
-                                         .remote = weir_memory_remote(there),
+                                         .remote = weir_memory_remote(theirs[i]),
                                          .remote_offset = 5};
         memset(to, 0, AREA);
         fill(from, AREA, i);
@@ -219,11 +221,13 @@ static void test_put_and_get(void **state)
     }
     assert_int_equal(client.done_bad, 0);
     struct weir_transfer over = {.memory = here, .offset = 1, .length = AREA};
-    over.remote = weir_memory_remote(there);
+    over.remote = weir_memory_remote(theirs[0]);
     assert_int_equal(weir_put(client.connection, &over, NULL, NULL), WEIR_INVALID);
     world_close_pair(&world, &client);
     weir_memory_deregister(here);
-    weir_memory_deregister(there);
+    for (unsigned i = 0; i < 5; i++) {
+        weir_memory_deregister(theirs[i]);
+    }
 }
 
 /* Event i is a message or a notice; each is checked to come in its place, with its bytes. */
