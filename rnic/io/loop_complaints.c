@@ -24,6 +24,14 @@ static struct printed print(const struct gid *gid)
     return printed;
 }
 
+/* The host's own interface refuses: when it was asked to send, or later, by ICMP to itself. */
+static bool is_said_here(const struct udp_complaint *complaint)
+{
+    struct address_table table;
+    return complaint->trouble.certain || (address_read(&table) == STATUS_OK &&
+                                          address_find(&table, &complaint->reporter) != NULL);
+}
+
 /* `qp` is NULL for a datagram that our own interface does not take. */
 static void explain(struct loop *loop, const struct qp *qp, const struct udp_complaint *complaint)
 {
@@ -49,7 +57,7 @@ static void explain(struct loop *loop, const struct qp *qp, const struct udp_com
              "%s%s to %s (queue pair %u) do not fit the way there: %s takes %u bytes. "
              "Path MTU %u would do, or an MTU of 4200 all the way",
              subject, length, remote.text, trouble->destination.value,
-             trouble->certain ? "the interface here" : reporter.text, trouble->mtu,
+             is_said_here(complaint) ? "the interface here" : reporter.text, trouble->mtu,
              path_mtu_bytes(address_path_mtu(trouble->mtu)));
 }
 

@@ -361,7 +361,9 @@ static void explain(struct udp *udp, const struct udp_run *run, int error)
 static void complain(struct udp *udp, const struct udp_run *run, const uint8_t *bytes,
                      uint32_t length)
 {
-    if (udp->complaint_count > 0) {
+    uint32_t last =
+        (udp->complaint_first + udp->complaint_count + UDP_COMPLAINTS - 1) % UDP_COMPLAINTS;
+    if (udp->complaint_count > 0 && udp->complaints[last].trouble.certain) {
         udp->counters.complaints_lost++; /* others of the same run, as a rule */
         return;
     }
