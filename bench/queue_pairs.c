@@ -1,16 +1,25 @@
 /* Many connected queue pairs in one process: what each costs while it idles, and what all cost
- * those that are at work. Two processes, through rdma_cm and whatever librdmacm.so.1 is loaded.
+ * those that are at work. Two processes, on whatever libibverbs.so.1 and librdmacm.so.1 are loaded.
  *
- *   queue_pairs ADDRESS COUNT    a line each, name and value: connect_s, idle_bytes (resident, per
- * queue pair), idle_cpu_percent, latency_same_us, latency_us, rate_same_mps, rate_mps
+ *   queue_pairs ADDRESS COUNT [verbs]
  *
- * Latency: 8 B SEND and its echo, one way. Rate: 8 B WRITEs, UNDER_WAY at a time. Each by one queue
- * pair ("same"), then by another each time. */
+ * Connects by rdma_cm; with "verbs" by ibv_modify_qp alone. A line each, name and value:
+ *
+ *   connect_s
+ *   idle_bytes, server_idle_bytes    resident, per queue pair beyond the first
+ *   heap_bytes                       of these, what malloc has given out in small blocks
+ *   idle_cpu_percent
+ *   latency_same_us, latency_us      8 B SEND and its echo, one way
+ *   rate_same_mps, rate_mps          8 B WRITEs, UNDER_WAY at a time
+ *   latency_ratio, rate_ratio
+ *
+ * "same": by one queue pair; else by another each time. The two take turns; medians of ROUNDS. */
 #include <arpa/inet.h>
+#include <malloc.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
-#include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +34,8 @@
 #define SHARED    64  /* receives of the shared queue */
 #define UNDER_WAY 64  /* WRITEs */
 #define STORM     512 /* connections that are made at once */
-#define SECONDS   0.5
+#define ROUNDS    5
+#define SECONDS   0.2
 #define IDLE_S    2
 
 struct end {
@@ -40,6 +50,10 @@ struct end {
 struct target { /* where a client may write: private data of the acceptance */
     uint64_t address;
     uint32_t key;
+};
+
+struct memory {
+    double resident, heap; /* bytes */
 };
 
 static double now_s(void)
@@ -101,7 +115,7 @@ static struct rdma_cm_event *next_event(struct end *end)
 }
 
 /* The server: accepts, and echoes what comes. */
-static struct rdma_cm_id **by_number; /* a queue pair's number -> its id */
+static struct ibv_qp **by_number;
 
 static void take_event(struct end *end, uint32_t *established)
 {
@@ -118,7 +132,7 @@ static void take_event(struct end *end, uint32_t *established)
             }
         }
         create_qp(end, id, 1);
-        by_number[id->qp->qp_num & 0xffffff] = id;
+        by_number[id->qp->qp_num & 0xffffff] = id->qp;
         target = (struct target){(uintptr_t)end->words, end->mr->rkey};
         must(rdma_accept(id, &param), "rdma_accept");
     }
@@ -140,12 +154,12 @@ static void echo(struct end *end)
                                  .opcode = IBV_WR_SEND,
                                  .send_flags = IBV_SEND_SIGNALED},
                            *bad;
-        must(ibv_post_send(by_number[done.qp_num]->qp, &wr, &bad), "ibv_post_send");
+        must(ibv_post_send(by_number[done.qp_num], &wr, &bad), "ibv_post_send");
         post_receive(end, done.wr_id);
     }
 }
 
-static uint64_t resident_bytes(void)
+static struct memory measure_memory(void)
 {
     unsigned long pages = 0, resident = 0;
     FILE *file = fopen("/proc/self/statm", "r");
@@ -153,28 +167,171 @@ static uint64_t resident_bytes(void)
         fail("/proc/self/statm");
     }
     fclose(file);
-    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    return (struct memory){.resident = (double)resident * (double)sysconf(_SC_PAGESIZE),
+                           .heap = (double)mallinfo2().uordblks};
 }
 
-/* Answers a command of the client's with a line each. */
-static void serve(const struct sockaddr_in *address, uint32_t count, int commands, int answers)
+static struct memory per_pair(struct memory before, uint32_t count)
 {
-    struct end end = {.events = rdma_create_event_channel()};
+    struct memory now = measure_memory();
+    double others = count > 1 ? count - 1 : 1;
+    return (struct memory){(now.resident - before.resident) / others,
+                           (now.heap - before.heap) / others};
+}
+
+static void tell(int to, const void *bytes, size_t size)
+{
+    must(write(to, bytes, size) != (ssize_t)size, "write");
+}
+
+static void hear(int from, void *bytes, size_t size)
+{
+    if (read(from, bytes, size) != (ssize_t)size) {
+        exit(1); /* the other end has said why */
+    }
+}
+
+/* Without rdma_cm: each end tells the other its numbers. */
+static struct ibv_context *open_at(const struct sockaddr_in *address, union ibv_gid *ret_gid,
+                                   uint8_t *ret_index)
+{
+    struct ibv_context *verbs = NULL;
+    int count = 0;
+    struct ibv_device **devices = ibv_get_device_list(&count);
+    for (int i = 0; i < count && verbs == NULL; i++) {
+        verbs = ibv_open_device(devices[i]);
+        must(verbs == NULL, "ibv_open_device");
+        for (uint8_t index = 0; ibv_query_gid(verbs, 1, index, ret_gid) == 0; index++) {
+            if (memcmp(&ret_gid->raw[12], &address->sin_addr, 4) == 0) {
+                *ret_index = index;
+                ibv_free_device_list(devices);
+                return verbs;
+            }
+        }
+        ibv_close_device(verbs);
+        verbs = NULL;
+    }
+    fprintf(stderr, "queue_pairs: no device has this address\n");
+    exit(1);
+}
+
+static struct ibv_qp *create_plain(struct end *end, uint32_t depth)
+{
+    struct ibv_qp_init_attr init = {
+        .send_cq = end->cq,
+        .recv_cq = end->cq,
+        .srq = end->srq,
+        .cap = {.max_send_wr = depth, .max_send_sge = 1},
+        .qp_type = IBV_QPT_RC,
+    };
+    struct ibv_qp *qp = ibv_create_qp(end->pd, &init);
+    must(qp == NULL, "ibv_create_qp");
+    return qp;
+}
+
+static void connect_plain(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid, uint8_t index)
+{
+    struct ibv_qp_attr attributes = {
+        .qp_state = IBV_QPS_INIT,
+        .port_num = 1,
+        .qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+        .path_mtu = IBV_MTU_1024,
+        .dest_qp_num = peer,
+        .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = *gid, .sgid_index = index}},
+        .timeout = 17,
+        .retry_cnt = 7,
+        .rnr_retry = 7,
+    };
+    must(ibv_modify_qp(qp, &attributes,
+                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+         "to INIT");
+    attributes.qp_state = IBV_QPS_RTR;
+    must(ibv_modify_qp(qp, &attributes,
+                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                           IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+         "to RTR");
+    attributes.qp_state = IBV_QPS_RTS;
+    must(ibv_modify_qp(qp, &attributes,
+                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                           IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
+         "to RTS");
+}
+
+/* Up to `count` queue pairs, one exchange for each, in step. */
+static void connect_numbers(struct end *end, const struct sockaddr_in *address, struct ibv_qp **qps,
+                            uint32_t from, uint32_t count, int to_peer, int from_peer)
+{
+    static union ibv_gid gid;
+    static uint8_t index;
+    if (end->pd == NULL) {
+        prepare(end, open_at(address, &gid, &index));
+    }
+    for (uint32_t i = from; i < count; i++) {
+        uint32_t peer;
+        qps[i] = create_plain(end, i == 0 ? UNDER_WAY : 1);
+        tell(to_peer, &qps[i]->qp_num, sizeof peer);
+        hear(from_peer, &peer, sizeof peer);
+        connect_plain(qps[i], peer, &gid, index);
+    }
+}
+
+static void serve_numbers(struct end *end, const struct sockaddr_in *address, struct memory *before,
+                          uint32_t count, int commands, int answers)
+{
+    struct ibv_qp **qps = calloc(count, sizeof(struct ibv_qp *));
+    must(qps == NULL, "calloc");
+    connect_numbers(end, address, qps, 0, 1, answers, commands);
+    *before = measure_memory();
+    connect_numbers(end, address, qps, 1, count, answers, commands);
+    for (uint32_t i = 0; i < count; i++) {
+        by_number[qps[i]->qp_num & 0xffffff] = qps[i];
+    }
+    for (uint64_t i = 0; i < SHARED; i++) {
+        post_receive(end, i);
+    }
+    struct target target = {(uintptr_t)end->words, end->mr->rkey};
+    tell(answers, &target, sizeof target);
+}
+
+static void serve_requests(struct end *end, const struct sockaddr_in *address,
+                           struct memory *before, uint32_t count, int answers)
+{
     struct rdma_cm_id *listener;
     uint32_t established = 0;
-    by_number = calloc(1u << 24, sizeof(struct rdma_cm_id *));
-    must(end.events == NULL || by_number == NULL, "rdma_create_event_channel");
-    must(rdma_create_id(end.events, &listener, NULL, RDMA_PS_TCP), "rdma_create_id");
+    must(rdma_create_id(end->events, &listener, NULL, RDMA_PS_TCP), "rdma_create_id");
     must(rdma_bind_addr(listener, (struct sockaddr *)(uintptr_t)address), "rdma_bind_addr");
     must(rdma_listen(listener, (int)count), "rdma_listen");
-    must(write(answers, "l", 1) != 1, "write");
+    tell(answers, "l", 1);
     while (established < count) {
-        take_event(&end, &established);
+        take_event(end, &established);
+        if (before->resident == 0 && established == 1) {
+            *before = measure_memory();
+        }
+    }
+}
+
+/* Commands of the client's: 'm' asks for the memory, 'e' has all echoed from then on. */
+static void serve(const struct sockaddr_in *address, uint32_t count, bool plain, int commands,
+                  int answers)
+{
+    struct end end = {.events = rdma_create_event_channel()};
+    struct memory before = {0};
+    by_number = calloc(1u << 24, sizeof(struct ibv_qp *));
+    must(end.events == NULL || by_number == NULL, "rdma_create_event_channel");
+    if (plain) {
+        serve_numbers(&end, address, &before, count, commands, answers);
+    } else {
+        serve_requests(&end, address, &before, count, answers);
     }
     for (char command = 0;;) {
         struct pollfd waiting = {.fd = commands, .events = POLLIN};
         if (poll(&waiting, 1, command == 'e' ? 0 : -1) > 0 && read(commands, &command, 1) != 1) {
             exit(0);
+        }
+        if (command == 'm') {
+            struct memory each = per_pair(before, count);
+            tell(answers, &each, sizeof each);
+            command = 0;
         }
         for (int i = 0; command == 'e' && i < 10000; i++) {
             echo(&end);
@@ -184,6 +341,7 @@ static void serve(const struct sockaddr_in *address, uint32_t count, int command
 
 /* The client. */
 static struct rdma_cm_id **ids;
+static struct ibv_qp **qps;
 static struct target target;
 static uint32_t asked, connected;
 
@@ -235,6 +393,9 @@ static void connect_up_to(struct end *end, const struct sockaddr_in *address, ui
     while (connected < count) {
         go_on(end, address, count);
     }
+    for (uint32_t i = 0; i < count; i++) {
+        qps[i] = ids[i]->qp;
+    }
 }
 
 static struct ibv_wc wait_one(struct end *end)
@@ -264,7 +425,7 @@ static double measure_latency_us(struct end *end, uint32_t count)
                                  .send_flags = IBV_SEND_SIGNALED},
                            *bad;
         post_receive(end, 0);
-        must(ibv_post_send(ids[choose(rounds, count)]->qp, &wr, &bad), "ibv_post_send");
+        must(ibv_post_send(qps[choose(rounds, count)], &wr, &bad), "ibv_post_send");
         wait_one(end);
         wait_one(end);
     }
@@ -284,7 +445,7 @@ static double measure_rate_mps(struct end *end, uint32_t count)
                                  .wr.rdma = {target.address, target.key}},
                            *bad;
         while (posted - done < UNDER_WAY) {
-            must(ibv_post_send(ids[choose(posted, count)]->qp, &wr, &bad), "ibv_post_send");
+            must(ibv_post_send(qps[choose(posted, count)], &wr, &bad), "ibv_post_send");
             posted++;
         }
         struct ibv_wc batch[16];
@@ -313,42 +474,92 @@ static double idle_cpu_percent(void)
     return us / (IDLE_S * 1e6) * 100;
 }
 
+static int compare(const void *one, const void *other)
+{
+    const double *a = one, *b = other;
+    return (*a > *b) - (*a < *b);
+}
+
+static double median(double *values)
+{
+    qsort(values, ROUNDS, sizeof *values, compare);
+    return values[ROUNDS / 2];
+}
+
+static void compare_same_and_all(const char *name, const char *unit, uint32_t count,
+                                 double (*measure)(struct end *end, uint32_t count),
+                                 struct end *end)
+{
+    double same[ROUNDS], all[ROUNDS], ratio[ROUNDS];
+    (void)measure(end, count); /* warms up */
+    for (int i = 0; i < ROUNDS; i++) {
+        same[i] = measure(end, 1);
+        all[i] = measure(end, count);
+        ratio[i] = all[i] / same[i];
+    }
+    printf("%s_same_%s %.4f\n", name, unit, median(same));
+    printf("%s_%s %.4f\n", name, unit, median(all));
+    printf("%s_ratio %.3f\n", name, median(ratio));
+}
+
+static void connect_all(struct end *end, const struct sockaddr_in *address, bool plain,
+                        uint32_t from, uint32_t count, int to_server, int from_server)
+{
+    if (plain) {
+        connect_numbers(end, address, qps, from, count, to_server, from_server);
+    } else {
+        connect_up_to(end, address, count);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PORT)};
-    uint32_t count = argc == 3 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
+    uint32_t count = argc >= 3 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
+    bool plain = argc == 4 && strcmp(argv[3], "verbs") == 0;
     int commands[2], answers[2];
-    if (count == 0 || (count > 1 && count <= UNDER_WAY) ||
+    if (argc != (plain ? 4 : 3) || count == 0 || (count > 1 && count <= UNDER_WAY) ||
         inet_pton(AF_INET, argv[1], &address.sin_addr) != 1) {
-        fprintf(stderr, "usage: queue_pairs ADDRESS COUNT (1, or more than 64)\n");
+        fprintf(stderr, "usage: queue_pairs ADDRESS COUNT [verbs] (COUNT: 1, or more than 64)\n");
         return 2;
     }
     must(pipe(commands) != 0 || pipe(answers) != 0, "pipe");
     pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        serve(&address, count, commands[0], answers[1]);
+        close(commands[1]);
+        close(answers[0]);
+        serve(&address, count, plain, commands[0], answers[1]);
     }
-    char ready;
-    must(child < 0 || read(answers[0], &ready, 1) != 1, "the server");
+    close(commands[0]);
+    close(answers[1]);
+    must(child < 0, "fork");
+    if (!plain) {
+        char ready;
+        hear(answers[0], &ready, 1);
+    }
 
     struct end end = {.events = rdma_create_event_channel()};
     ids = calloc(count, sizeof(struct rdma_cm_id *));
-    must(end.events == NULL || ids == NULL, "rdma_create_event_channel");
-    connect_up_to(&end, &address, 1);
-    uint64_t before = resident_bytes();
+    qps = calloc(count, sizeof(struct ibv_qp *));
+    must(end.events == NULL || ids == NULL || qps == NULL, "rdma_create_event_channel");
+    connect_all(&end, &address, plain, 0, 1, commands[1], answers[0]);
+    struct memory before = measure_memory(), servers;
     double began = now_s();
-    connect_up_to(&end, &address, count);
+    connect_all(&end, &address, plain, 1, count, commands[1], answers[0]);
     printf("connect_s %.3f\n", now_s() - began);
-    printf("idle_bytes %.0f\n",
-           ((double)resident_bytes() - (double)before) / (count > 1 ? count - 1 : 1));
+    if (plain) {
+        hear(answers[0], &target, sizeof target);
+    }
+    struct memory each = per_pair(before, count);
+    tell(commands[1], "m", 1);
+    hear(answers[0], &servers, sizeof servers);
+    printf("idle_bytes %.0f\nserver_idle_bytes %.0f\nheap_bytes %.0f\n", each.resident,
+           servers.resident, each.heap);
     printf("idle_cpu_percent %.3f\n", idle_cpu_percent());
-    must(write(commands[1], "e", 1) != 1, "write");
-    (void)measure_latency_us(&end, count); /* warms up */
-    printf("latency_same_us %.3f\n", measure_latency_us(&end, 1));
-    printf("latency_us %.3f\n", measure_latency_us(&end, count));
-    printf("rate_same_mps %.4f\n", measure_rate_mps(&end, 1));
-    printf("rate_mps %.4f\n", measure_rate_mps(&end, count));
+    tell(commands[1], "e", 1);
+    compare_same_and_all("latency", "us", count, measure_latency_us, &end);
+    compare_same_and_all("rate", "mps", count, measure_rate_mps, &end);
     fflush(stdout);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
