@@ -100,9 +100,9 @@ enum status registry_hold_domain(struct registry *registry, uint64_t space, uint
 /* Gives up one hold of ours. */
 void registry_release_domain(struct registry *registry, uint64_t space, uint64_t name);
 
-/* A process holds the slot, as far as the file says: a dead one may not have been noticed yet. */
 /* No other slot is used: nobody would inherit what we owe. */
 bool registry_is_alone(const struct registry *registry);
+/* A process holds the slot, as far as the file says: a dead one may not have been noticed yet. */
 bool registry_slot_is_used(const struct registry *registry, uint32_t slot);
 /* How many processes hold slots. */
 uint32_t registry_process_count(struct registry *registry);
