@@ -43,7 +43,9 @@ struct link {
     struct rdma_cm_id *id;
     char key[KEY_MAX];
     bool active, up, over;
-    bool leaving; /* it ends as told */
+    bool leaving;  /* it ends as told */
+    bool answered; /* this round: the answer may overtake the last acknowledgements, if those are
+                      lost */
     uint8_t *buffer;
     struct ibv_mr *memory;
     uint64_t *answer; /* behind the chunks: the digest that is sent or received */
@@ -161,7 +163,8 @@ static void post_receive(struct link *link, uint32_t place, uint32_t length)
     struct ibv_recv_wr wish = {
         .wr_id = (uint64_t)index_of(link) << 8 | place, .sg_list = &piece, .num_sge = 1};
     struct ibv_recv_wr *bad;
-    must(ibv_post_recv(link->id->qp, &wish, &bad) == 0, "ibv_post_recv");
+    errno = ibv_post_recv(link->id->qp, &wish, &bad);
+    must(errno == 0, "ibv_post_recv");
 }
 
 /* A queue pair that has just failed takes it, and says so by completion. */
@@ -177,7 +180,8 @@ static void post_send(struct link *link, uint32_t place, uint32_t length, uint32
         .send_flags = IBV_SEND_SIGNALED,
     };
     struct ibv_send_wr *bad;
-    must(ibv_post_send(link->id->qp, &wish, &bad) == 0, "ibv_post_send");
+    errno = ibv_post_send(link->id->qp, &wish, &bad);
+    must(errno == 0, "ibv_post_send");
 }
 
 static void send_chunk(struct link *link)
@@ -199,6 +203,7 @@ static void begin_round(struct link *link)
     }
     link->sent = link->completed = 0;
     link->digest = 0;
+    link->answered = false;
     post_receive(link, CHUNKS, sizeof *link->answer);
     while (link->sent < WINDOW) {
         send_chunk(link);
@@ -222,12 +227,17 @@ static void end_round(struct link *link)
 
 static void complete_active(struct link *link, const struct ibv_wc *wc)
 {
-    if (wc->opcode & IBV_WC_RECV) {
-        end_round(link);
-    } else if (link->leaving) {
+    if (link->leaving) {
         must(rdma_disconnect(link->id) == 0, "rdma_disconnect");
+        return;
+    }
+    if (wc->opcode & IBV_WC_RECV) {
+        link->answered = true;
     } else if (++link->completed + WINDOW <= CHUNKS) {
         send_chunk(link);
+    }
+    if (link->answered && link->completed == CHUNKS) {
+        end_round(link);
     }
 }
 

@@ -107,7 +107,9 @@ class Test:
             try:
                 self.take(*self.words.get(timeout=max(0.01, end - time.monotonic())))
             except queue.Empty:
-                raise Failure(f"{what}: not within {patience} s") from None
+                missing = self.missing()
+                raise Failure(f"{what}: not within {patience} s; {len(missing)} connections of {len(self.links)} "
+                              f"are not up: {', '.join(missing[:8])}") from None
 
     # Processes and connections
 
@@ -134,9 +136,13 @@ class Test:
             self.links[f"{maker}-{number}"] = Link(maker, target)
         self.living[maker].order(f"connect {address} {port} {count}")
 
+    def missing(self):
+        """Connections that are not up yet, of processes that live."""
+        return [f"{key} to {link.target}" for key, link in self.links.items()
+                if not link.ends() & self.dead and not (link.made and (link.taken or not self.hears(link.target)))]
+
     def all_up(self):
-        return all(link.made and (link.taken or not self.hears(link.target))
-                   for link in self.links.values() if not link.ends() & self.dead)
+        return not self.missing()
 
     def hears(self, name):
         """We read what it says: not of a peer that somebody else has started."""
