@@ -27,23 +27,30 @@ static enum status create_tables(struct cm *cm)
     if (cm->connections == NULL) {
         return STATUS_NO_MEMORY;
     }
-    struct map *maps[] = {&cm->by_id, &cm->by_remote_id, &cm->by_remote_qpn, &cm->by_request_id};
-    for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++) {
-        enum status status = map_init(maps[i], allocator, count);
-        if (status != STATUS_OK) {
-            return status;
-        }
+    struct hash *tables[] = {&cm->by_id, &cm->by_remote_id, &cm->by_remote_qpn, &cm->by_request_id};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == STATUS_OK; i++) {
+        status = hash_init(tables[i], allocator, count);
     }
-    return STATUS_OK;
+    if (status == STATUS_OK) {
+        status = pool_init(&cm->mads, allocator, MAD_LENGTH, count);
+    }
+    if (status == STATUS_OK) {
+        status = pool_init(&cm->pending, allocator, sizeof(struct cm_pending_event),
+                           CM_PENDING_MAX * count);
+    }
+    return status;
 }
 
 static void free_all(struct cm *cm)
 {
     struct allocator *allocator = cm->config.allocator;
-    map_fini(&cm->by_id);
-    map_fini(&cm->by_remote_id);
-    map_fini(&cm->by_remote_qpn);
-    map_fini(&cm->by_request_id);
+    hash_fini(&cm->by_id);
+    hash_fini(&cm->by_remote_id);
+    hash_fini(&cm->by_remote_qpn);
+    hash_fini(&cm->by_request_id);
+    pool_fini(&cm->mads);
+    pool_fini(&cm->pending);
     allocator->release(allocator, cm->connections);
     allocator->release(allocator, cm);
 }
@@ -154,6 +161,9 @@ void cm_enter(struct cm_connection *connection, enum cm_state state)
     connection->cm->half_open -= connection->state == CM_REP_SENT;
     connection->cm->half_open += state == CM_REP_SENT;
     connection->state = state;
+    if (state == CM_ESTABLISHED) {
+        cm_send_settled(connection);
+    }
     cm_will_keep(connection);
     if (stood && !stands(connection)) {
         device_say_goodbye(connection->cm->config.device, connection->local_qpn);

@@ -94,6 +94,12 @@ static void accept_reply(struct cm_connection *connection, const struct arrival 
     cm_event_raise(connection, CM_EVENT_REPLY, message);
 }
 
+static void send_ready(struct cm_connection *connection)
+{
+    struct cm_message message = {.kind = CM_MESSAGE_RTU};
+    cm_send(connection, &message);
+}
+
 void cm_active_receive_reply(struct cm_connection *connection, const struct arrival *arrival,
                              const struct cm_message *message)
 {
@@ -107,6 +113,8 @@ void cm_active_receive_reply(struct cm_connection *connection, const struct arri
         }
         break;
     case CM_ESTABLISHED: /* the RTU was lost */
+        send_ready(connection);
+        break;
     case CM_REJ_SENT:
         cm_send_again(connection);
         break;
@@ -138,8 +146,7 @@ enum status cm_confirm(struct cm_connection *connection, struct instant now)
     if (connection->state != CM_REP_RECEIVED) {
         return STATUS_STATE;
     }
-    struct cm_message message = {.kind = CM_MESSAGE_RTU};
     cm_enter(connection, CM_ESTABLISHED);
-    cm_send(connection, &message);
+    send_ready(connection);
     return STATUS_OK;
 }

@@ -1,6 +1,6 @@
-/* Events to the caller: raised by the machines, kept in the connections' own memory, taken oldest
- * first. A connection never has more waiting than CM_PENDING_MAX: each step of its life raises one
- * and no step comes twice. */
+/* Events to the caller: raised by the machines, taken oldest first. A connection never has more
+ * waiting than CM_PENDING_MAX, each step of its life raises one and no step comes twice: the pool
+ * has room for all. */
 #include "rnic/base/check.h"
 #include "rnic/cm/cm_private.h"
 
@@ -25,14 +25,30 @@ static void copy_parameters(const struct cm_message *message, struct cm_paramete
     memcpy(ret_parameters->private_data, message->private_data, ret_parameters->private_length);
 }
 
-static struct cm_pending_event *find_free(struct cm_connection *connection)
+/* A new one of the connection's, in no list yet. */
+static struct cm_pending_event *take(struct cm_connection *connection)
 {
-    for (unsigned i = 0; i < CM_PENDING_MAX; i++) {
-        if (!list_node_is_linked(&connection->pending[i].node)) {
-            return &connection->pending[i];
-        }
+    unsigned count = 0;
+    for (const struct cm_pending_event *one = connection->pending; one != NULL; one = one->next) {
+        count++;
     }
-    return NULL;
+    CHECK(count < CM_PENDING_MAX);
+    struct cm_pending_event *pending = pool_take(&connection->cm->pending);
+    CHECK(pending != NULL);
+    *pending = (struct cm_pending_event){.next = connection->pending};
+    connection->pending = pending;
+    return pending;
+}
+
+static void give(struct cm_connection *connection, struct cm_pending_event *pending)
+{
+    struct cm_pending_event **link = &connection->pending;
+    while (*link != pending) {
+        link = &(*link)->next;
+    }
+    *link = pending->next;
+    list_remove(&pending->node);
+    pool_give(&connection->cm->pending, pending);
 }
 
 void cm_event_raise(struct cm_connection *connection, enum cm_event_kind kind,
@@ -42,8 +58,7 @@ void cm_event_raise(struct cm_connection *connection, enum cm_event_kind kind,
     if (connection->released) {
         return;
     }
-    struct cm_pending_event *pending = find_free(connection);
-    CHECK(pending != NULL);
+    struct cm_pending_event *pending = take(connection);
     pending->event = (struct cm_event){
         .kind = kind,
         .connection = connection,
@@ -64,19 +79,21 @@ void cm_event_raise(struct cm_connection *connection, enum cm_event_kind kind,
 
 void cm_event_withdraw(struct cm_connection *connection)
 {
-    for (unsigned i = 0; i < CM_PENDING_MAX; i++) {
-        list_remove(&connection->pending[i].node);
+    while (connection->pending != NULL) {
+        give(connection, connection->pending);
     }
 }
 
 bool cm_next_event(struct cm *cm, struct cm_event *ret_event)
 {
-    struct list_node *node = list_pop_first(&cm->events);
+    struct list_node *node = list_first(&cm->events);
     if (node == NULL) {
         return false;
     }
-    *ret_event = CONTAINER_OF(node, struct cm_pending_event, node)->event;
+    struct cm_pending_event *pending = CONTAINER_OF(node, struct cm_pending_event, node);
+    *ret_event = pending->event;
     struct cm_connection *connection = ret_event->connection;
+    give(connection, pending);
     ret_event->context = connection->context;
     if (ret_event->kind == CM_EVENT_REQUEST || ret_event->kind == CM_EVENT_SERVICE_REQUEST) {
         CHECK(connection->listener != NULL);

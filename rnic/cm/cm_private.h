@@ -12,12 +12,14 @@
  *   cm_service.c   service id resolution: SIDR_REQ and SIDR_REP, both sides
  *   cm_will.c      what is owed to peers, told to whoever outlives us; doing that for the dead
  *
- * No allocation after create but that of a listener. */
+ * No allocation after create but that of a listener. What a connection has only while messages are
+ * under way comes from pools: one that is established and idle has none of it. */
 #ifndef WEIR_CM_CM_PRIVATE_H
 #define WEIR_CM_CM_PRIVATE_H
 
+#include "rnic/base/hash.h"
 #include "rnic/base/list.h"
-#include "rnic/base/map.h"
+#include "rnic/base/pool.h"
 #include "rnic/base/random.h"
 #include "rnic/base/timers.h"
 #include "rnic/cm/cm.h"
@@ -40,18 +42,10 @@ enum cm_state {
     CM_SIDR_REP_SENT, /* remembers its SIDR_REP for a while, as CM_REJ_SENT does its REJ */
 };
 
-/* A connection under a name that the peer gave: its communication id (of a resolution: its request
- * id) or its QPN, at its GID. */
-struct cm_peer_name {
-    struct cm_connection *connection;
-    struct cm_peer_name *next; /* of the same hash */
-    uint32_t hash;
-    uint32_t value;
-    bool linked;
-};
-
+/* From cm->pending. */
 struct cm_pending_event {
-    struct list_node node; /* in cm->events */
+    struct list_node node;         /* in cm->events */
+    struct cm_pending_event *next; /* of the same connection, in no order */
     struct cm_event event;
 };
 
@@ -68,11 +62,16 @@ struct cm_connection {
     struct list_node node; /* free: in cm->unused; answered and released: in cm->rejected */
     enum cm_state state;
     bool active;
-    bool is_xrc;        /* from an initiator to a target */
-    bool is_resolution; /* of a service id; never a connection */
-    bool announced;     /* the caller knows it: it asked for it, or took the REQUEST */
-    bool released;      /* and does not any more */
-    bool remote_known;  /* remote_id is */
+    bool is_xrc;                    /* from an initiator to a target */
+    bool is_resolution;             /* of a service id; never a connection */
+    bool announced;                 /* the caller knows it: it asked for it, or took the REQUEST */
+    bool released;                  /* and does not any more */
+    bool remote_known;              /* remote_id is */
+    bool named_by_id, named_by_qpn; /* is in the table of by_remote_id, by_remote_qpn */
+    uint8_t ack_timeout;
+    uint8_t max_retries, retries_left;
+    uint8_t stretches_left; /* MRAs that we let the peer send */
+    enum cm_debt kept_debt; /* of the will that is kept, see cm_config */
     uint32_t local_id, remote_id;
     uint64_t transaction; /* of the exchange under way; replies repeat the peer's */
     uint64_t request_transaction;
@@ -81,25 +80,24 @@ struct cm_connection {
     uint64_t service_id;
     struct path path; /* to the peer */
     struct qpn local_qpn, remote_qpn;
-    uint8_t ack_timeout;
-    enum cm_debt kept_debt; /* of the will that is kept, see cm_config */
     void *context;
-    struct cm_peer_name by_remote_id, by_remote_qpn;
+    struct hash_node by_id;
+    /* The names that the peer gave: its communication id (of a resolution: its request id) and its
+     * QPN, at its GID. */
+    struct hash_node by_remote_id, by_remote_qpn;
 
     struct cm_listener *listener; /* until the caller has answered the request or released it */
     struct list_node waiting;     /* in listener->waiting */
 
     struct timer timer;
     uint64_t timeout_ns; /* per try of REQ or REP */
-    uint8_t max_retries, retries_left;
-    uint8_t stretches_left; /* MRAs that we let the peer send */
-    uint64_t granted_ns;    /* the wait that our own MRA has asked of the peer */
+    uint64_t granted_ns; /* the wait that our own MRA has asked of the peer */
 
-    uint8_t mad[MAD_LENGTH]; /* the last message sent, for repeating it */
     enum cm_message_kind mad_kind;
+    uint8_t *mad; /* the last message sent, for repeating it; from cm->mads, NULL: see cm_send.c */
     struct list_node unsent; /* in cm->unsent: the device was full */
 
-    struct cm_pending_event pending[CM_PENDING_MAX];
+    struct cm_pending_event *pending; /* CM_PENDING_MAX at most */
 };
 
 #define CM_LISTENER_CHAINS 512u
@@ -130,14 +128,16 @@ struct cm {
     struct list unused;
     struct list
         rejected; /* REJ or SIDR_REP; may be taken back when there is no room: oldest first */
-    struct map by_id;
-    struct map by_remote_id, by_remote_qpn, by_request_id;
+    struct hash by_id;
+    struct hash by_remote_id, by_remote_qpn, by_request_id;
     uint64_t hash_seed;
 
     struct list listeners[CM_LISTENER_CHAINS]; /* by service id */
     uint32_t listener_count;
     struct list events; /* of struct cm_pending_event, oldest first */
+    struct pool pending;
     struct list unsent; /* of struct cm_connection */
+    struct pool mads;
     struct timers timers;
 };
 
@@ -170,6 +170,8 @@ struct cm_connection *cm_table_find_by_remote_qpn(const struct cm *cm, const str
 /* Sends it as this connection's last message: ids, transaction are filled in. */
 void cm_send(struct cm_connection *connection, struct cm_message *message);
 void cm_send_again(struct cm_connection *connection);
+/* The last message is not to be repeated. It still leaves, where it has not yet. */
+void cm_send_settled(struct cm_connection *connection);
 /* One message without a connection behind it: lost where the device is full. */
 void cm_send_stray(struct cm *cm, const struct arrival *arrival, const struct cm_message *message);
 /* A REJ as the answer to `message`, which belongs to no connection. */

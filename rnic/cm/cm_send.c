@@ -1,5 +1,7 @@
 /* Messages out. A connection keeps its last message, since every repetition on the way of a
- * connection is of the last one: a timeout repeats it, and so does a duplicate from the peer.
+ * connection is of the last one: a timeout repeats it, and so does a duplicate from the peer. Once
+ * it is established there is nothing to repeat but an RTU, which can be made anew: so that it may
+ * idle, it keeps none.
  *
  * Where the device is full, a connection's message waits for a later advance. An answer to a
  * stranger does not: the stranger will ask again. */
@@ -11,16 +13,27 @@
 void cm_send_again(struct cm_connection *connection)
 {
     struct cm *cm = connection->cm;
-    if (connection->mad_kind == 0) {
+    if (connection->mad == NULL) {
         return; /* it has not sent anything yet */
     }
     enum status status =
         device_send_management(cm->config.device, &connection->path, connection->mad, MAD_LENGTH);
     if (status == STATUS_OK) {
         list_remove(&connection->unsent);
+        if (connection->state == CM_ESTABLISHED) {
+            cm_send_settled(connection);
+        }
     } else if (!list_node_is_linked(&connection->unsent)) {
         list_append(&cm->unsent, &connection->unsent);
         cm->retry_sending = instant_after(cm->now, RETRY_SENDING_NS);
+    }
+}
+
+void cm_send_settled(struct cm_connection *connection)
+{
+    if (connection->mad != NULL && !list_node_is_linked(&connection->unsent)) {
+        pool_give(&connection->cm->mads, connection->mad);
+        connection->mad = NULL;
     }
 }
 
@@ -29,6 +42,10 @@ void cm_send(struct cm_connection *connection, struct cm_message *message)
     message->transaction = connection->transaction;
     message->local_id = connection->local_id;
     message->remote_id = connection->remote_known ? connection->remote_id : 0;
+    if (connection->mad == NULL) {
+        connection->mad = pool_take(&connection->cm->mads);
+        CHECK(connection->mad != NULL); /* there is one for each */
+    }
     cm_message_build(message, connection->mad);
     connection->mad_kind = message->kind;
     cm_send_again(connection);

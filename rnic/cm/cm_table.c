@@ -3,8 +3,8 @@
  * resolutions are a world of their own: to a peer of another kind they may be what its
  * communication ids are.
  *
- * The peer's names are hashed with a secret into maps whose values are chains, so a stranger
- * cannot aim at one chain. Ids are drawn at random: who cannot read our packets cannot guess one.
+ * The peer's names are hashed with a secret, so a stranger cannot aim at one chain. Ids are drawn
+ * at random: who cannot read our packets cannot guess one.
  */
 #include "rnic/base/check.h"
 #include "rnic/cm/cm_private.h"
@@ -15,7 +15,7 @@ static uint32_t draw_id(struct cm *cm)
     uint32_t prefix = bits == 32 ? 0 : cm->config.id_prefix << bits;
     for (;;) { /* at most half of the ids are taken, see cm_create */
         uint32_t id = prefix | (uint32_t)random_below(&cm->random, UINT64_C(1) << bits);
-        if (id != 0 && map_find(&cm->by_id, id) == NULL) {
+        if (id != 0 && cm_table_find(cm, id) == NULL) {
             return id;
         }
     }
@@ -41,8 +41,8 @@ static struct cm_connection *take(struct cm *cm, uint32_t local_id)
         return NULL;
     }
     *connection = (struct cm_connection){.cm = cm, .state = CM_OVER, .local_id = local_id};
-    enum status status = map_insert(&cm->by_id, connection->local_id, connection);
-    CHECK(status == STATUS_OK);
+    connection->by_id.hash = local_id; /* random enough */
+    hash_insert(&cm->by_id, &connection->by_id);
     cm->connections_alive++;
     return connection;
 }
@@ -54,12 +54,13 @@ struct cm_connection *cm_table_take(struct cm *cm)
 
 struct cm_connection *cm_table_take_as(struct cm *cm, uint32_t local_id)
 {
-    return map_find(&cm->by_id, local_id) == NULL ? take(cm, local_id) : NULL;
+    return cm_table_find(cm, local_id) == NULL ? take(cm, local_id) : NULL;
 }
 
 struct cm_connection *cm_table_find(const struct cm *cm, uint32_t local_id)
 {
-    return map_find(&cm->by_id, local_id);
+    struct hash_node *node = hash_find(&cm->by_id, local_id);
+    return node == NULL ? NULL : CONTAINER_OF(node, struct cm_connection, by_id);
 }
 
 bool cm_table_is_ours(const struct cm *cm, uint32_t local_id)
@@ -82,97 +83,85 @@ static uint32_t hash_name(const struct cm *cm, const struct gid *peer, uint32_t 
     return (uint32_t)hash;
 }
 
-static void insert_name(struct map *map, struct cm_peer_name *name)
-{
-    name->next = map_remove(map, name->hash);
-    name->linked = true;
-    enum status status = map_insert(map, name->hash, name);
-    CHECK(status == STATUS_OK);
-}
-
-static void remove_name(struct map *map, struct cm_peer_name *name)
-{
-    if (!name->linked) {
-        return;
-    }
-    struct cm_peer_name *first = map_remove(map, name->hash);
-    struct cm_peer_name **link = &first;
-    while (*link != name) {
-        link = &(*link)->next;
-    }
-    *link = name->next;
-    name->linked = false;
-    if (first != NULL) {
-        enum status status = map_insert(map, name->hash, first);
-        CHECK(status == STATUS_OK);
-    }
-}
-
-static struct cm_connection *find_name(const struct map *map, uint32_t hash, const struct gid *peer,
-                                       uint32_t value)
-{
-    struct cm_peer_name *name = map_find(map, hash);
-    while (name != NULL &&
-           (name->value != value || !gid_equal(&name->connection->path.remote, peer))) {
-        name = name->next;
-    }
-    return name == NULL ? NULL : name->connection;
-}
-
-static void give_name(struct cm_connection *connection, struct map *map, struct cm_peer_name *name,
-                      uint32_t value)
-{
-    remove_name(map, name);
-    *name = (struct cm_peer_name){
-        .connection = connection,
-        .hash = hash_name(connection->cm, &connection->path.remote, value),
-        .value = value,
-    };
-    insert_name(map, name);
-}
-
-static struct map *ids_of_peers(struct cm_connection *connection)
+static struct hash *ids_of_peers(struct cm_connection *connection)
 {
     struct cm *cm = connection->cm;
     return connection->is_resolution ? &cm->by_request_id : &cm->by_remote_id;
 }
 
+static void forget_id(struct cm_connection *connection)
+{
+    if (connection->named_by_id) {
+        hash_remove(ids_of_peers(connection), &connection->by_remote_id);
+        connection->named_by_id = false;
+    }
+}
+
 void cm_table_name_by_id(struct cm_connection *connection, uint32_t remote_id)
 {
+    forget_id(connection);
     connection->remote_id = remote_id;
     connection->remote_known = true;
-    give_name(connection, ids_of_peers(connection), &connection->by_remote_id, remote_id);
+    connection->by_remote_id.hash = hash_name(connection->cm, &connection->path.remote, remote_id);
+    hash_insert(ids_of_peers(connection), &connection->by_remote_id);
+    connection->named_by_id = true;
 }
 
 void cm_table_name_by_qpn(struct cm_connection *connection, struct qpn remote_qpn)
 {
+    struct cm *cm = connection->cm;
+    cm_table_forget_qpn(connection);
     connection->remote_qpn = remote_qpn;
-    give_name(connection, &connection->cm->by_remote_qpn, &connection->by_remote_qpn,
-              remote_qpn.value);
+    connection->by_remote_qpn.hash = hash_name(cm, &connection->path.remote, remote_qpn.value);
+    hash_insert(&cm->by_remote_qpn, &connection->by_remote_qpn);
+    connection->named_by_qpn = true;
 }
 
 void cm_table_forget_qpn(struct cm_connection *connection)
 {
-    remove_name(&connection->cm->by_remote_qpn, &connection->by_remote_qpn);
+    if (connection->named_by_qpn) {
+        hash_remove(&connection->cm->by_remote_qpn, &connection->by_remote_qpn);
+        connection->named_by_qpn = false;
+    }
+}
+
+static struct cm_connection *find_by_id(const struct cm *cm, const struct hash *ids,
+                                        const struct gid *peer, uint32_t id)
+{
+    struct hash_node *node = hash_find(ids, hash_name(cm, peer, id));
+    for (; node != NULL; node = hash_find_next(node)) {
+        struct cm_connection *connection = CONTAINER_OF(node, struct cm_connection, by_remote_id);
+        if (connection->remote_id == id && gid_equal(&connection->path.remote, peer)) {
+            return connection;
+        }
+    }
+    return NULL;
 }
 
 struct cm_connection *cm_table_find_by_remote_id(const struct cm *cm, const struct gid *peer,
                                                  uint32_t remote_id)
 {
-    return find_name(&cm->by_remote_id, hash_name(cm, peer, remote_id), peer, remote_id);
+    return find_by_id(cm, &cm->by_remote_id, peer, remote_id);
 }
 
 struct cm_connection *cm_table_find_by_request_id(const struct cm *cm, const struct gid *peer,
                                                   uint32_t request_id)
 {
-    return find_name(&cm->by_request_id, hash_name(cm, peer, request_id), peer, request_id);
+    return find_by_id(cm, &cm->by_request_id, peer, request_id);
 }
 
 struct cm_connection *cm_table_find_by_remote_qpn(const struct cm *cm, const struct gid *peer,
                                                   struct qpn remote_qpn)
 {
-    return find_name(&cm->by_remote_qpn, hash_name(cm, peer, remote_qpn.value), peer,
-                     remote_qpn.value);
+    struct hash_node *node = hash_find(&cm->by_remote_qpn, hash_name(cm, peer, remote_qpn.value));
+    for (; node != NULL; node = hash_find_next(node)) {
+        struct cm_connection *connection = CONTAINER_OF(node, struct cm_connection, by_remote_qpn);
+        if (qpn_equal(connection->remote_qpn, remote_qpn) &&
+            gid_equal(&connection->path.remote, peer)) {
+            return connection;
+        }
+    }
+    return NULL;
 }
 
 void cm_table_give(struct cm_connection *connection)
@@ -181,12 +170,12 @@ void cm_table_give(struct cm_connection *connection)
     cm_event_withdraw(connection);
     cm_listener_remove(connection);
     timers_cancel(&cm->timers, &connection->timer);
-    remove_name(ids_of_peers(connection), &connection->by_remote_id);
-    remove_name(&cm->by_remote_qpn, &connection->by_remote_qpn);
+    forget_id(connection);
+    cm_table_forget_qpn(connection);
     list_remove(&connection->unsent);
+    cm_send_settled(connection);
     list_remove(&connection->node);
-    void *found = map_remove(&cm->by_id, connection->local_id);
-    CHECK(found == connection);
+    hash_remove(&cm->by_id, &connection->by_id);
     list_prepend(&cm->unused, &connection->node);
     cm->connections_alive--;
 }

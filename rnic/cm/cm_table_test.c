@@ -66,6 +66,31 @@ static void names_of_one_hash_share_a_chain(void **state)
     world_end(world, NULL, NULL);
 }
 
+/* However much of it was needed on the way. */
+static void what_is_established_and_idle_has_nothing_of_the_pools(void **state)
+{
+    struct world *world = world_create(1, 8);
+    world_listen(world, 0);
+    world->rules[0] = (struct rule){"A>B RTU", .lose = 1};
+    struct cm_connection *a = world_connect(world, 100);
+    struct cm_connection *b = NULL;
+    for (uint64_t ms = 1001; ms < 20000; ms++) {
+        world_run(world, ms);
+        b = world->hosts[1].connection;
+    }
+    assert_int_equal(a->state, CM_ESTABLISHED);
+    assert_int_equal(b->state, CM_ESTABLISHED);
+    for (int side = 0; side < 2; side++) {
+        struct cm_connection *connection = side == 0 ? a : b;
+        assert_null(connection->mad);
+        assert_null(connection->pending);
+        assert_int_equal(connection->cm->mads.touched, 1);
+        assert_true(connection->cm->pending.touched <= 2);
+    }
+    assert_int_equal(cm_disconnect(a, world_now(world)), STATUS_OK);
+    world_end(world, a, b);
+}
+
 static void ids_carry_the_prefix(void **state)
 {
     struct world *world = world_create(1, 8);
@@ -89,6 +114,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_one_hash_share_a_chain),
+        cmocka_unit_test(what_is_established_and_idle_has_nothing_of_the_pools),
         cmocka_unit_test(ids_carry_the_prefix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,9 +21,8 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-#define FOREIGN_TAIL 256u /* bytes of zeroes behind an id, for code that expects other structs */
-#define READS_MAX    128u
-#define ACK_TIMEOUT  17u /* 4.096 us * 2^17: 0.54 s */
+#define READS_MAX   128u
+#define ACK_TIMEOUT 17u /* 4.096 us * 2^17: 0.54 s */
 #define MIN_RNR_TIMER                                                                              \
     0u /* 655.36 ms [IBA table 45], as the kernel has it: few retries are still a long time */
 #define SERVICE_TIMEOUT 20u /* 4.096 us * 2^20: 4.3 s, and again, for over a minute in all */
@@ -67,29 +66,28 @@ struct cma_terms {
 
 struct cma_id {
     struct rdma_cm_id ibv;
-    unsigned char tail[FOREIGN_TAIL];
     enum cma_state state;
     bool is_synchronous; /* its channel is its own */
+    bool reuse_address;
+    bool one_family;
+    bool owns_queues; /* rdma_create_qp made its completion queues */
+    bool has_disconnected;
+    uint8_t traffic_class;
     struct cm_connection *connection;
     struct cma_port *listening; /* listen.c */
     struct list_node listening_node;
     uint32_t claim;          /* in the registry */
     struct cma_device *home; /* whose engine and registry know the id */
     enum registry_scope scope;
-    struct cm_connect_request request; /* active: as sent */
-    struct list_node retry_node;       /* retry.c */
+    struct cm_connect_request *request; /* active: as sent, until it is answered */
+    struct list_node retry_node;        /* retry.c */
     struct instant retry_at;
     uint32_t refusals;
     struct path path;
     uint32_t interface_index;
     struct cma_terms terms;
     struct cm_ece local_ece, remote_ece;
-    struct cma_group *groups; /* under cma_lock */
-    uint8_t traffic_class;
-    bool reuse_address;
-    bool one_family;
-    bool owns_queues; /* rdma_create_qp made its completion queues */
-    bool has_disconnected;
+    struct cma_group *groups;               /* under cma_lock */
     struct ibv_qp_init_attr *endpoint_init; /* of a passive rdma_create_ep */
     struct ibv_sa_path_rec path_record;
     uint32_t events_delivered, events_acknowledged; /* under cma_lock */
@@ -210,8 +208,12 @@ void cma_forget_listeners(void);
 void cma_take_request(struct cma_id *id, const struct cm_event *event);
 /* Acts on a cm event for an application that is about to be told. False: say nothing. */
 bool cma_process(struct cma_event *event);
+/* A new `id->request`, without parameters. NULL and errno. */
+struct cm_connect_request *cma_request_new(struct cma_id *id);
 /* The private data of `id->request`, `whole` bytes: rdma_cm's header, then the application's. */
 void cma_set_request_data(struct cma_id *id, const void *data, uint8_t length, uint8_t whole);
+/* It was answered, or will not be. With the engine's lock held, unless nobody else knows the id. */
+void cma_request_forget(struct cma_id *id);
 
 /* datagram.c: what connect.c does, for ids of type UD. */
 int cma_datagram_connect(struct cma_id *id, const struct rdma_conn_param *param);

@@ -1,6 +1,7 @@
 /* Connections: what each side asks for, and what the queue pair is told when the answer comes. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rnic/rdmacm/cma.h"
@@ -48,9 +49,34 @@ static void fill_parameters(struct cma_id *id, const struct rdma_conn_param *par
     };
 }
 
+struct cm_connect_request *cma_request_new(struct cma_id *id)
+{
+    struct cm_connect_request *request = calloc(1, sizeof *request);
+    if (request == NULL) {
+        cma_error(ENOMEM);
+        return NULL;
+    }
+    *request = (struct cm_connect_request){
+        .path = id->path,
+        .service_id = rdma_cm_service_id((uint16_t)id->ibv.ps, ntohs(rdma_get_dst_port(&id->ibv))),
+        .context = id,
+        .response_timeout = RESPONSE_TIMEOUT,
+        .max_retries = RESPONSE_RETRIES,
+    };
+    free(id->request); /* of an attempt that failed at once */
+    id->request = request;
+    return request;
+}
+
+void cma_request_forget(struct cma_id *id)
+{
+    free(id->request);
+    id->request = NULL;
+}
+
 void cma_set_request_data(struct cma_id *id, const void *data, uint8_t length, uint8_t whole)
 {
-    struct cm_parameters *parameters = &id->request.parameters;
+    struct cm_parameters *parameters = &id->request->parameters;
     struct rdma_cm_header header = {
         .ip_version = gid_is_ipv4(&id->path.local) ? 4 : 6,
         .port = ntohs(rdma_get_src_port(&id->ibv)),
@@ -69,7 +95,7 @@ static enum status send_request(struct cma_id *id)
     struct cma_device *device = cma_device();
     engine_lock(device->engine);
     enum status status = device->core->cm_connect(device->engine->cm, engine_now(device->engine),
-                                                  &id->request, &id->connection);
+                                                  id->request, &id->connection);
     if (status == STATUS_OK) {
         id->state = CMA_CONNECTING;
     }
@@ -97,19 +123,16 @@ PUBLIC int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
         param->private_data_len > REQUEST_PRIVATE_MAX) {
         return cma_error(EINVAL);
     }
+    struct cm_connect_request *request = cma_request_new(id);
+    if (request == NULL) {
+        return -1;
+    }
     id->terms.responder_resources = reads_wanted(param->responder_resources, READS_MAX);
     id->terms.initiator_depth = reads_wanted(param->initiator_depth, READS_MAX);
     id->terms.retry_count = smaller(param->retry_count, 7);
     id->terms.rnr_retry_count = smaller(param->rnr_retry_count, 7);
     id->refusals = 0;
-    id->request = (struct cm_connect_request){
-        .path = id->path,
-        .service_id = rdma_cm_service_id((uint16_t)ibv->ps, ntohs(rdma_get_dst_port(ibv))),
-        .context = id,
-        .response_timeout = RESPONSE_TIMEOUT,
-        .max_retries = RESPONSE_RETRIES,
-    };
-    fill_parameters(id, param, &id->request.parameters);
+    fill_parameters(id, param, &request->parameters);
     cma_set_request_data(id, param->private_data, param->private_data_len, CM_REQ_PRIVATE_MAX);
     enum status status = send_request(id);
     return status != STATUS_OK ? cma_status(status) : cma_complete(id);
@@ -317,10 +340,8 @@ static void process_reply(struct cma_event *event)
     id->terms.remote_qpn = theirs->qpn;
     id->terms.remote_psn = theirs->starting_psn;
     /* Never more than we offered, whatever they say. */
-    id->terms.responder_resources =
-        smaller(theirs->initiator_depth, id->request.parameters.responder_resources);
-    id->terms.initiator_depth =
-        smaller(theirs->responder_resources, id->request.parameters.initiator_depth);
+    id->terms.responder_resources = smaller(theirs->initiator_depth, id->terms.responder_resources);
+    id->terms.initiator_depth = smaller(theirs->responder_resources, id->terms.initiator_depth);
     id->terms.rnr_retry_count = theirs->rnr_retry_count;
     id->remote_ece = theirs->ece;
     id->state = CMA_ACCEPTED;

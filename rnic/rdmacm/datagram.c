@@ -15,20 +15,16 @@ int cma_datagram_connect(struct cma_id *id, const struct rdma_conn_param *param)
     if (id->state != CMA_ROUTE_RESOLVED || length > QUESTION_PRIVATE_MAX) {
         return cma_error(EINVAL);
     }
+    if (cma_request_new(id) == NULL) {
+        return -1;
+    }
     id->refusals = 0;
-    id->request = (struct cm_connect_request){
-        .path = id->path,
-        .service_id = rdma_cm_service_id((uint16_t)id->ibv.ps, ntohs(rdma_get_dst_port(&id->ibv))),
-        .context = id,
-        .response_timeout = RESPONSE_TIMEOUT,
-        .max_retries = RESPONSE_RETRIES,
-    };
     cma_set_request_data(id, param == NULL ? NULL : param->private_data, length,
                          CM_SIDR_REQ_PRIVATE_MAX);
     struct cma_device *device = cma_device();
     engine_lock(device->engine);
     enum status status = device->core->cm_resolve(device->engine->cm, engine_now(device->engine),
-                                                  &id->request, &id->connection);
+                                                  id->request, &id->connection);
     if (status == STATUS_OK) {
         id->state = CMA_CONNECTING;
     }

@@ -83,6 +83,7 @@ static void route(struct cma_device *device, const struct cm_event *event)
     if (id == NULL || cma_retry_later(device, id, event)) {
         return;
     }
+    cma_request_forget(id);
     pthread_mutex_lock(&cma_lock);
     struct cma_event *said = cma_event_new(id, RDMA_CM_EVENT_CONNECT_ERROR, 0);
     if (said != NULL) {

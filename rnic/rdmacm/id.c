@@ -143,6 +143,7 @@ void cma_id_discard(struct cma_id *id)
     leave(id);
     cma_leave_groups(id);
     cma_unbind(id);
+    cma_request_forget(id);
     free(id->endpoint_init);
     free(id);
 }

@@ -51,8 +51,8 @@ struct instant cma_retry_advance(struct cma_device *device, struct instant now)
         list_remove(node);
         struct cm *cm = device->engine->cm;
         enum status status = cma_is_datagram(id)
-                                 ? device->core->cm_resolve(cm, now, &id->request, &id->connection)
-                                 : device->core->cm_connect(cm, now, &id->request, &id->connection);
+                                 ? device->core->cm_resolve(cm, now, id->request, &id->connection)
+                                 : device->core->cm_connect(cm, now, id->request, &id->connection);
         if (status != STATUS_OK) {
             cma_event_local(id, RDMA_CM_EVENT_UNREACHABLE, -ENOMEM);
         }
