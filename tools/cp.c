@@ -144,6 +144,7 @@ static void add_tally(struct tally *sum, const struct tally *one)
     sum->directories += one->directories;
     sum->symlinks += one->symlinks;
     sum->bytes += one->bytes;
+    sum->kept += one->kept;
     sum->same += one->same;
     sum->left += one->left;
     sum->deleted += one->deleted;
@@ -183,7 +184,7 @@ static enum exit_code end_of(struct cp *cp, const struct session *session)
     printable(device, strlen(device), cp->peer_device, sizeof(cp->peer_device));
     if (stop_asked()) {
         strcpy(cp->reason, "interrupted");
-        command_error(cp->command, "interrupted");
+        command_error(cp->command, "interrupted; the same command with --resume goes on");
         return EXIT_INTERRUPTED;
     }
     if (outcome != SESSION_COMPLETE) {
@@ -357,6 +358,10 @@ static void summarize(const struct cp *cp, enum exit_code code)
     bool dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0;
     printf("%s%s file%s, %s in %.2f s, %s/s, %s", dry ? "dry run, nothing done: " : "", files,
            tally->files == 1 ? "" : "s", bytes, cp->seconds, speed, cp->device);
+    if (tally->kept > 0) {
+        progress_size(tally->kept, bytes);
+        printf("; %s of it had come before", bytes);
+    }
     print_count(tally->same, "unchanged");
     print_count(tally->left, "left as they are");
     print_count(tally->deleted, "deleted");

@@ -49,6 +49,7 @@ const char cp_usage[] =
     "  -n, --dry-run      only say what would be done (with -v or -i: of each file)\n"
     "      --bwlimit RATE no more than so many KiB a second, or with K, M, G, KB, MB, GB, B\n"
     "      --inplace      write into the files that are there, which are not whole meanwhile\n"
+    "      --resume       go on with the files that an interrupted copy was in the middle of\n"
     "      --fsync        have each file on stable storage before it gets its name\n"
     "  -q, --quiet        print errors only\n"
     "  -v, --verbose      print each name that is copied; twice: those left as they are, too\n"
@@ -86,6 +87,7 @@ enum {
     OPTION_FORCE,
     OPTION_DELETE,
     OPTION_INPLACE,
+    OPTION_RESUME,
     OPTION_BWLIMIT,
     OPTION_DELETE_EXCLUDED,
     OPTION_EXCLUDE,
@@ -120,6 +122,7 @@ static const struct option long_options[] = {
     {"ignore-existing", no_argument, NULL, OPTION_IGNORE_EXISTING},
     {"force", no_argument, NULL, OPTION_FORCE},
     {"inplace", no_argument, NULL, OPTION_INPLACE},
+    {"resume", no_argument, NULL, OPTION_RESUME},
     {"bwlimit", required_argument, NULL, OPTION_BWLIMIT},
     {"delete", no_argument, NULL, OPTION_DELETE},
     {"delete-after", no_argument, NULL, OPTION_DELETE},
@@ -184,6 +187,7 @@ static const struct {
     {OPTION_DELETE, WISH_DELETE},
     {OPTION_DELETE_EXCLUDED, WISH_DELETE | WISH_DELETE_EXCLUDED},
     {OPTION_FSYNC, WISH_FSYNC},
+    {OPTION_RESUME, WISH_RESUME},
 };
 
 /* True: there is nothing more to the option than that. */
@@ -369,6 +373,11 @@ int cp_take_options(const struct command *command, int argc, char **argv,
         if (code >= 0) {
             return code;
         }
+    }
+    const uint32_t both = WISH_RESUME | WISH_INPLACE;
+    if ((ret_options->wishes.bits & both) == both) {
+        return command_usage_error(command, "--inplace keeps nothing that --resume could go on "
+                                            "with; give one of them");
     }
     return -1;
 }

@@ -418,22 +418,29 @@ case_server_killed() { # at several moments; the client ends with status 4 withi
     [ "$lost" -ge 3 ] || fail "only $lost of the clients lost their server; the test says nothing"
 }
 
-case_interrupted() { # SIGINT: status 130, nothing left, the server knows at once
+case_interrupted() { # SIGINT: status 130, the server knows at once, and --resume goes on
     mkdir root
-    make_file f 600
+    make_file f 400
     serve a root
-    "$weir" cp f "$url/" >c.log 2>&1 &
+    "$weir" cp --bwlimit 200M f "$url/" >c.log 2>&1 &
     local client=$!
-    sleep 0.3
+    until [ -n "$(find root -name '.weir-*' -size +20M)" ] || ! kill -0 "$client"; do
+        sleep 0.02
+    done
     kill -INT "$client"
     wait "$client"
     local code=$?
-    [ "$code" = 130 ] || [ "$code" = 0 ] || fail "exit status $code: $(cat c.log)"
-    sleep 0.5
-    if [ "$code" = 130 ]; then
-        grep -q ': lost: ' a.log || fail "the server does not know: $(cat a.log)"
-        [ ! -e root/f ] || fail "the file has a name"
-    fi
+    [ "$code" = 130 ] || fail "exit status $code: $(cat c.log)"
+    grep -q -- '--resume goes on' c.log || fail "does not say how to go on: $(cat c.log)"
+    for _ in $(seq 100); do
+        grep -q ': lost: .*is kept' a.log && break
+        sleep 0.05
+    done
+    grep -q ': lost: .*is kept' a.log || fail "the server does not know: $(cat a.log)"
+    [ ! -e root/f ] || fail "the file has a name"
+    expect 2 'give one of them' "$weir" cp --resume --inplace f "$url/"
+    expect 0 '1 file, 400 MiB.*MiB of it had come before' "$weir" cp --resume f "$url/"
+    same f root/f
     no_temporary_names root
     stop "$pid"
 }

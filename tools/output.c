@@ -39,6 +39,7 @@ void output_json_tally(json_t *object, const struct tally *tally)
     json_object_set_new(object, "directories", json_integer((json_int_t)tally->directories));
     json_object_set_new(object, "symlinks", json_integer((json_int_t)tally->symlinks));
     json_object_set_new(object, "bytes", json_integer((json_int_t)tally->bytes));
+    json_object_set_new(object, "kept", json_integer((json_int_t)tally->kept));
     json_object_set_new(object, "same", json_integer((json_int_t)tally->same));
     json_object_set_new(object, "left", json_integer((json_int_t)tally->left));
     json_object_set_new(object, "deleted", json_integer((json_int_t)tally->deleted));

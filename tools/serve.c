@@ -201,6 +201,11 @@ static void report_as_json(const struct served *served, double seconds)
 
 static void report_end(const struct served *served)
 {
+    static const char *const rests[] = {
+        [REST_NONE] = "",
+        [REST_LOST] = "; the file under way was thrown away",
+        [REST_KEPT] = "; what came of the file under way is kept",
+    };
     const struct session *session = served->session;
     const struct tally *tally = session_tally(session);
     double seconds = progress_now_s() - served->began_s;
@@ -217,7 +222,7 @@ static void report_end(const struct served *served)
     if (session_outcome(session) != SESSION_COMPLETE) {
         command_error(served->serve->command, "%s: %s: %s%s", served->peer,
                       output_outcome_name(session_outcome(session)), text,
-                      session_lost_a_file(session) ? "; the file under way was thrown away" : "");
+                      rests[session_rest(session)]);
     } else if (!served->serve->quiet) {
         printf("%s: %s %s: %s file%s, %s in %.2f s, %s not copied\n", served->peer,
                session_direction(session) == DIRECTION_PULL ? "pulled" : "pushed", path, files,

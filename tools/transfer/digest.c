@@ -33,14 +33,27 @@ void digest_data(struct digest *digest, const void *bytes, size_t length)
     XXH3_128bits_update(state_of(digest), bytes, length);
 }
 
-void digest_hole(struct digest *digest, uint64_t offset, uint64_t length)
+static void add_record(struct digest *digest, const char kind[4], uint64_t offset, uint64_t length)
 {
-    uint8_t record[20] = "hole";
+    uint8_t record[20];
+    memcpy(record, kind, 4);
     for (unsigned i = 0; i < 8; i++) {
         record[4 + i] = (uint8_t)(offset >> (56 - 8 * i));
         record[12 + i] = (uint8_t)(length >> (56 - 8 * i));
     }
     XXH3_128bits_update(state_of(digest), record, sizeof(record));
+}
+
+void digest_hole(struct digest *digest, uint64_t offset, uint64_t length)
+{
+    add_record(digest, "hole", offset, length);
+}
+
+void digest_piece(struct digest *digest, uint64_t offset, uint64_t length,
+                  const uint8_t piece[DIGEST_LENGTH])
+{
+    add_record(digest, "data", offset, length);
+    digest_data(digest, piece, DIGEST_LENGTH);
 }
 
 static void canonical(XXH128_hash_t hash, uint8_t ret_digest[DIGEST_LENGTH])

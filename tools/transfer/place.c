@@ -7,34 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tools/transfer/confine.h"
 
-#define TEMPORARY_PREFIX                                                                           \
-    "."                                                                                            \
-    "weir-"
 #define BLOCK_LENGTH 4096u /* what file systems keep or leave out */
 bool place_without_tmpfile;
-
-bool place_is_temporary(const char *name)
-{
-    size_t prefix = sizeof(TEMPORARY_PREFIX) - 1;
-    return strlen(name) == PLACE_TEMPORARY_LENGTH && memcmp(name, TEMPORARY_PREFIX, prefix) == 0 &&
-           strspn(name + prefix, "0123456789abcdef") == PLACE_TEMPORARY_LENGTH - prefix;
-}
-
-static void temporary_name(char ret_name[PLACE_TEMPORARY_LENGTH + 1])
-{
-    unsigned long long random = 0;
-    while (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
-    }
-    snprintf(ret_name, PLACE_TEMPORARY_LENGTH + 1, TEMPORARY_PREFIX "%016llx", random);
-}
 
 static int open_nameless(struct place *place)
 {
@@ -49,7 +29,7 @@ static int open_nameless(struct place *place)
 static int open_named(struct place *place)
 {
     for (;;) {
-        temporary_name(place->temporary);
+        place_random_name(place->temporary);
         int fd = confine_open(place->directory, place->temporary, O_CREAT | O_EXCL | O_RDWR, 0600,
                               CONFINE_NO_SYMLINKS);
         if (fd == -EEXIST) {
@@ -86,7 +66,7 @@ static bool is_empty(int directory, const char *name)
     return count < 3; /* "." and ".." */
 }
 
-static int check_target(int directory, const char *name, enum replacing replacing)
+int place_check_target(int directory, const char *name, enum replacing replacing)
 {
     struct stat status;
     if (place_is_temporary(name)) { /* a sweep would take it away */
@@ -104,7 +84,7 @@ static int check_target(int directory, const char *name, enum replacing replacin
 
 int place_begin(struct place *place, int directory, const char *name, enum replacing replacing)
 {
-    int error = check_target(directory, name, replacing);
+    int error = place_check_target(directory, name, replacing);
     *place = (struct place){.fd = -1};
     return error != 0 ? error : place_begin_absent(place, directory, name, replacing);
 }
@@ -216,11 +196,14 @@ static int write_sparse(int fd, const char *at, size_t length, uint64_t offset)
 
 int place_hole(struct place *place, uint64_t offset, uint64_t length)
 {
+    /* what is not written of a new file reads as zeros */
+    return place->inplace ? place_clear(place, offset, length) : 0;
+}
+
+int place_clear(struct place *place, uint64_t offset, uint64_t length)
+{
     static const char zeros[64 << 10];
     struct stat status;
-    if (!place->inplace) { /* what is not written of a new file reads as zeros */
-        return 0;
-    }
     if (fstat(place->fd, &status) != 0) {
         return errno;
     }
@@ -256,6 +239,12 @@ void place_abandon(struct place *place)
     if (place->named) {
         unlinkat(place->directory, place->temporary, 0);
         place->named = false;
+    }
+    if (place->kept) {
+        char journal[PLACE_JOURNAL_LENGTH + 1];
+        place_journal_name(place, journal);
+        unlinkat(place->directory, journal, 0);
+        place->kept = false;
     }
     if (place->fd >= 0) {
         close(place->fd);
@@ -321,7 +310,7 @@ static int link_temporary(int fd, int directory, char ret_temporary[PLACE_TEMPOR
 {
     int error;
     do {
-        temporary_name(ret_temporary);
+        place_random_name(ret_temporary);
         error = link_held(fd, directory, ret_temporary);
     } while (error == EEXIST);
     return error;
@@ -459,12 +448,12 @@ int place_node(int directory, const char *name, const struct node *node,
                const struct attributes *attributes, enum replacing replacing)
 {
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
-    int error = check_target(directory, name, replacing);
+    int error = place_check_target(directory, name, replacing);
     if (error != 0) {
         return error;
     }
     do {
-        temporary_name(temporary);
+        place_random_name(temporary);
         error = make_node(directory, temporary, node);
     } while (error == EEXIST);
     if (error != 0) {
@@ -487,7 +476,7 @@ int place_hard_link(int directory, const char *name, int fd, bool fsync_it,
                     enum replacing replacing)
 {
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
-    int error = check_target(directory, name, replacing);
+    int error = place_check_target(directory, name, replacing);
     if (error == 0) {
         error = link_held(fd, directory, name);
     }
@@ -527,52 +516,4 @@ int place_keep(int directory, const char *name, const struct stat *status,
     }
     close(fd);
     return error;
-}
-
-/* A link or device cannot be locked, so a temporary one is taken for left over when it is an hour
- * old. Opening a device would do something. */
-static void sweep_node(int directory, const char *name, const struct stat *status)
-{
-    if (status->st_uid == geteuid() && status->st_ctime + 3600 < time(NULL)) {
-        unlinkat(directory, name, 0);
-    }
-}
-
-static void sweep_name(int directory, const char *name)
-{
-    struct stat status;
-    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(status.st_mode)) {
-        return;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        sweep_node(directory, name, &status);
-        return;
-    }
-    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) {
-        return;
-    }
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-        flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        unlinkat(directory, name, 0); /* under the lock: open_named relies on it */
-    }
-    close(fd);
-}
-
-void place_sweep(int directory)
-{
-    int fd = confine_open(directory, ".", O_RDONLY | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS);
-    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
-    if (stream == NULL) {
-        if (fd >= 0) {
-            close(fd);
-        }
-        return;
-    }
-    for (const struct dirent *entry; (entry = readdir(stream)) != NULL;) {
-        if (place_is_temporary(entry->d_name)) {
-            sweep_name(directory, entry->d_name);
-        }
-    }
-    closedir(stream);
 }

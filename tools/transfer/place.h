@@ -1,10 +1,11 @@
 /* How a file gets its name: written without one, checked, then placed at once.
  *
- * A file under way has no name at all (O_TMPFILE), so a process that is killed leaves nothing.
- * Where the file system cannot do that, and for the moment of replacing an existing file, it is
- * called
- * ".weir-" and 16 hex digits, locked by the one who writes it; place_sweep removes those whose
- * writer is dead. An existing name is replaced by rename(2), a directory after it was removed.
+ * A small file under way has no name at all (O_TMPFILE), so a process that is killed leaves
+ * nothing. Where the file system cannot do that, for the moment of replacing an existing file, and
+ * where what has come is to outlive its writer (place_begin_kept), it is called ".weir-" and 16 hex
+ * digits, locked by the one who writes it; place_sweep removes those whose writer is dead, but for
+ * those that have a journal beside them (journal.h) for PLACE_KEPT_S. An existing name is replaced
+ * by rename(2), a directory after it was removed.
  *
  * Functions return 0 or an errno, with a failure of attributes.h above it; what failed leaves
  * nothing behind. */
@@ -20,6 +21,9 @@
 #include "tools/transfer/attributes.h"
 
 #define PLACE_TEMPORARY_LENGTH 22
+#define PLACE_JOURNAL_SUFFIX   ".journal"
+#define PLACE_JOURNAL_LENGTH   (PLACE_TEMPORARY_LENGTH + 8)
+#define PLACE_KEPT_S           (7 * 86400)
 
 /* What may be replaced. */
 enum replacing {
@@ -35,18 +39,34 @@ struct place {
     bool tells_at_once; /* see place_tells_at_once; set it after place_begin */
     bool inplace;       /* it is the file of that name, or one made under it */
     bool named;         /* the temporary name exists */
+    bool kept;          /* and there may be a journal beside it */
     bool sparse;        /* blocks of zeros are not written; set it after place_begin */
     uint64_t length;
     char name[256];
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
 };
 
+/* What place_begin says of the name: 0 or an errno. */
+int place_check_target(int directory, const char *name, enum replacing replacing);
 /* Fails early with EEXIST or EISDIR where `name` exists and is not to be replaced, and with EILSEQ
  * where it is one that place_sweep would remove. `place` need not be initialized. */
 int place_begin(struct place *place, int directory, const char *name, enum replacing replacing);
 /* The same where nothing had the name a moment ago; what has it now is found by place_commit. */
 int place_begin_absent(struct place *place, int directory, const char *name,
                        enum replacing replacing);
+/* place_kept.c: as place_begin, but under the temporary name that is always the same for `name`,
+ * with what an earlier writer left there. `ret_flaw` is NULL, or says why something of that name
+ * was removed. EBUSY: somebody is writing it. */
+int place_begin_kept(struct place *place, int directory, const char *name, enum replacing replacing,
+                     bool *ret_existed, const char **ret_flaw);
+/* Of one that was begun so. */
+void place_journal_name(const struct place *place, char ret_name[PLACE_JOURNAL_LENGTH + 1]);
+/* Lets go of one that was begun so; what it holds stays for the next who begins it. */
+void place_leave(struct place *place);
+/* Nothing in the file but the first `length` bytes: 0 or an errno. */
+int place_cut(struct place *place, uint64_t length);
+/* What is there is to read as zeros. */
+int place_clear(struct place *place, uint64_t offset, uint64_t length);
 /* Its file system tells of a full disk or quota when one writes, and not only when one closes. */
 bool place_tells_at_once(int directory);
 /* The same into the file that has the name, or one that is made under it; as place_begin where
@@ -80,9 +100,13 @@ int place_keep(int directory, const char *name, const struct stat *status,
 /* Removes what has the name, with all below it. */
 int place_remove(int directory, const char *name);
 
-/* Removes what dead writers left in the directory. Errors are nobody's concern. */
+/* place_sweep.c: removes what dead writers left in the directory. Errors are nobody's concern. */
 void place_sweep(int directory);
+/* One of a file under way, or of its journal. */
 bool place_is_temporary(const char *name);
+void place_random_name(char ret_name[PLACE_TEMPORARY_LENGTH + 1]);
+/* Always the same for this name. */
+void place_kept_name(const char *name, char ret_name[PLACE_TEMPORARY_LENGTH + 1]);
 
 /* For tests: do as if the file system had no O_TMPFILE. */
 extern bool place_without_tmpfile;

@@ -220,6 +220,18 @@ static void parse_problem(struct reader *reader, struct message *message)
     }
 }
 
+static void parse_finished(struct reader *reader, struct message *message)
+{
+    message->finished.entries = reader_number(reader, 8);
+    message->finished.sources = reader_number(reader, 2);
+}
+
+static void parse_totals(struct reader *reader, struct message *message)
+{
+    message->totals.files = reader_number(reader, 8);
+    message->totals.bytes = reader_number(reader, 8);
+}
+
 static void parse_summary(struct reader *reader, struct message *message)
 {
     message->summary.files = reader_number(reader, 8);
@@ -230,6 +242,7 @@ static void parse_summary(struct reader *reader, struct message *message)
     message->summary.same = reader_number(reader, 8);
     message->summary.left = reader_number(reader, 8);
     message->summary.deleted = reader_number(reader, 8);
+    message->summary.kept = reader_number(reader, 8);
     message->summary.undeleted = reader_flag(reader);
 }
 
@@ -243,6 +256,38 @@ static void parse_attribute(struct reader *reader, struct message *message)
         return;
     }
     message->attribute.value = reader_rest(reader, length);
+}
+
+static void parse_end(struct reader *reader, struct message *message)
+{
+    message->end.code = reader_code(reader);
+    message->end.again = reader_flag(reader);
+    memcpy(message->end.digest, reader_take(reader, DIGEST_LENGTH), DIGEST_LENGTH);
+    message->end.path = reader_path(reader);
+    message->end.text = reader_span(reader, TEXT_LENGTH_MAX);
+    if (message->end.again && message->end.code == PROBLEM_NONE) {
+        reader->failed = true;
+    }
+}
+
+/* PROVEN, PROVEN_ALL or KEEP. */
+static void parse_resumed(struct reader *reader, struct message *message)
+{
+    if (message->type == MESSAGE_KEEP) {
+        message->keep.length = reader_number(reader, 8);
+        return;
+    }
+    message->proven.id = reader_number(reader, 4);
+    if (message->type == MESSAGE_PROVEN_ALL) {
+        return;
+    }
+    message->proven.offset = reader_number(reader, 8);
+    message->proven.length = reader_number(reader, 8);
+    memcpy(message->proven.digest, reader_take(reader, DIGEST_LENGTH), DIGEST_LENGTH);
+    if (message->proven.length == 0 || message->proven.length > INT64_MAX ||
+        message->proven.offset > INT64_MAX - message->proven.length) {
+        reader->failed = true;
+    }
 }
 
 static struct question read_question(struct reader *reader)
@@ -403,25 +448,26 @@ static void parse_body(struct reader *reader, struct message *message)
         message->hole.length = reader_number(reader, 8);
         return;
     case MESSAGE_END:
-        message->end.code = reader_code(reader);
-        memcpy(message->end.digest, reader_take(reader, DIGEST_LENGTH), DIGEST_LENGTH);
-        message->end.path = reader_path(reader);
-        message->end.text = reader_span(reader, TEXT_LENGTH_MAX);
+        parse_end(reader, message);
+        return;
+    case MESSAGE_PROVEN:
+    case MESSAGE_PROVEN_ALL:
+    case MESSAGE_KEEP:
+        parse_resumed(reader, message);
         return;
     case MESSAGE_LEAVE:
     case MESSAGE_ALIVE:
         return;
     case MESSAGE_SKIPPED:
     case MESSAGE_FAILED:
+    case MESSAGE_WARNED:
         parse_problem(reader, message);
         return;
     case MESSAGE_TOTALS:
-        message->totals.files = reader_number(reader, 8);
-        message->totals.bytes = reader_number(reader, 8);
+        parse_totals(reader, message);
         return;
     case MESSAGE_FINISHED:
-        message->finished.entries = reader_number(reader, 8);
-        message->finished.sources = reader_number(reader, 2);
+        parse_finished(reader, message);
         return;
     case MESSAGE_SUMMARY:
         parse_summary(reader, message);

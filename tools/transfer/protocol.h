@@ -7,14 +7,17 @@
  * The client says HELLO, and for a pull the RULES of what is left out and the SOURCES it wants; the
  * server answers WELCOME or REFUSED. Then, whichever side sends:
  * receiver: REGION once, all chunks granted by it; GRANT for each chunk that is free again; FAILED
- * for each entry that could not be placed; ITEM for each that changed, where that is wished;
- * SUMMARY at the end.
- * sender: ASK about many files at a time, far ahead of their turn, which the receiver answers in
- * order with ANSWERS: which of them it has already. ENTRY for each file, directory and symbolic
- * link, device and further name of a file; before it its extended attributes, in pieces of
- * ATTRIBUTE. A small file's bytes ride along. A larger one goes on with puts (data, in order) and
- * HOLE messages, closed by END. One that the receiver has goes without bytes, for its attributes. A
- * directory is followed by its entries and closed by LEAVE. SKIPPED for what could not be read,
+ * for each entry that could not be placed; WARNED for what its owner is to know; ITEM for each that
+ * changed, where that is wished; SUMMARY at the end. sender: ASK about many files at a time, far
+ * ahead of their turn, which the receiver answers in order with ANSWERS: which of them it has
+ * already. ENTRY for each file, directory and symbolic link, device and further name of a file;
+ * before it its extended attributes, in pieces of ATTRIBUTE. A small file's bytes ride along. A
+ * larger one goes on with puts (data, in order) and HOLE messages, closed by END. Where an
+ * interrupted copy is to be resumed (protocol_is_resumed) the receiver first says what it has of
+ * it: PROVEN for each piece (pieces.h) that it has read and found as it was noted, then PROVEN_ALL;
+ * the sender answers a piece that its file still has with KEEP, and any other with data. An END may
+ * say that the file comes again. One that the receiver has goes without bytes, for its attributes.
+ * A directory is followed by its entries and closed by LEAVE. SKIPPED for what could not be read,
  * TOTALS when they are known, FINISHED at the end. Nothing needs a round trip for each file.
  * Where the receiver is to delete what the source has not, it then ASKs about all it has, and the
  * sender answers. ALIVE from one who is busy with a large file for long.
@@ -32,7 +35,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     5
+#define PROTOCOL_VERSION     6
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -49,6 +52,8 @@
 #define ASKS_MAX             8           /* whose answers have not all come */
 #define ALIVE_INTERVAL_S     5           /* between two ALIVEs */
 #define ID_UNKNOWN           UINT32_MAX  /* the owner has a name only */
+#define RESUMED_LENGTH_MIN   (4u << 20)  /* a file from here on can be resumed */
+#define CLAIMS_MAX           64          /* pieces said to be PROVEN, and not yet answered */
 
 enum message_type {
     MESSAGE_HELLO = 1,
@@ -72,6 +77,10 @@ enum message_type {
     MESSAGE_ANSWERS,
     MESSAGE_ITEM,
     MESSAGE_ALIVE,
+    MESSAGE_WARNED,
+    MESSAGE_PROVEN,
+    MESSAGE_PROVEN_ALL,
+    MESSAGE_KEEP,
 };
 
 /* Bytes that belong to somebody else: in a parsed message, to the received buffer. */
@@ -117,7 +126,8 @@ enum wish {
     WISH_DELETE = 1 << 15,
     WISH_DELETE_EXCLUDED = 1 << 16,
     WISH_INPLACE = 1 << 17,
-    WISH_EVERYTHING = (1 << 18) - 1,
+    WISH_RESUME = 1 << 18, /* what an interrupted copy left is gone on with */
+    WISH_EVERYTHING = (1 << 19) - 1,
 };
 
 /* What is kept besides contents, permissions and times: bits, as the client asks in its HELLO. The
@@ -273,14 +283,23 @@ struct message {
         } hole;
         struct {
             enum problem_code code;
+            bool again; /* it is no failure yet: the file comes again */
             uint8_t digest[DIGEST_LENGTH];
             struct span path, text; /* where code is not NONE */
         } end;
         struct {
+            uint32_t id; /* of the entry; also in PROVEN_ALL */
+            uint64_t offset, length;
+            uint8_t digest[DIGEST_LENGTH];
+        } proven;
+        struct {
+            uint64_t length;
+        } keep;
+        struct {
             uint32_t id; /* 0 in SKIPPED */
             enum problem_code code;
             struct span path, text;
-        } problem; /* SKIPPED and FAILED */
+        } problem; /* SKIPPED, FAILED and WARNED */
         struct {
             uint64_t files, bytes;
         } totals;
@@ -289,7 +308,7 @@ struct message {
             uint16_t sources; /* that were not left out */
         } finished;
         struct {
-            uint64_t files, directories, symlinks, bytes, failed, same, left, deleted;
+            uint64_t files, directories, symlinks, bytes, failed, same, left, deleted, kept;
             bool undeleted; /* nothing was, since the source could not be read in full */
         } summary;
         struct {
@@ -338,6 +357,12 @@ struct span protocol_data(const struct message *message);
  * and returns the length. Texts longer than TEXT_LENGTH_MAX are cut. The message must be one that
  * parses. */
 size_t protocol_pack(const struct message *message, uint8_t ret_head[MESSAGE_HEAD_MAX]);
+
+/* The receiver says of a file of this size, which goes by chunks, what it has of it. */
+static inline bool protocol_is_resumed(const struct wishes *wishes, uint64_t size)
+{
+    return (wishes->bits & WISH_RESUME) != 0 && size >= RESUMED_LENGTH_MIN;
+}
 
 /* A name that may be created in a directory: one component, neither "." nor "..". */
 bool name_is_valid(const void *name, size_t length);

@@ -88,9 +88,40 @@ static void pack_entry(uint8_t **at, const struct message *message)
 static void pack_end(uint8_t **at, const struct message *message)
 {
     put_number(at, 1, message->end.code);
+    put_number(at, 1, message->end.again);
     put_bytes(at, message->end.digest, DIGEST_LENGTH);
     put_span(at, message->end.path, PATH_LENGTH_MAX);
     put_span(at, message->end.text, TEXT_LENGTH_MAX);
+}
+
+static void pack_item(uint8_t **at, const struct message *message)
+{
+    put_number(at, 1, message->item.kind);
+    put_number(at, 4, message->item.changes);
+    put_number(at, 8, message->item.size);
+    put_span(at, message->item.path, PATH_LENGTH_MAX);
+}
+
+static void pack_attribute(uint8_t **at, const struct message *message)
+{
+    put_number(at, 1, message->attribute.more);
+    put_span(at, message->attribute.name, NAME_LENGTH_MAX);
+    put_number(at, 4, message->attribute.value.length);
+}
+
+/* PROVEN, PROVEN_ALL or KEEP. */
+static void pack_resumed(uint8_t **at, const struct message *message)
+{
+    if (message->type == MESSAGE_KEEP) {
+        put_number(at, 8, message->keep.length);
+        return;
+    }
+    put_number(at, 4, message->proven.id);
+    if (message->type == MESSAGE_PROVEN) {
+        put_number(at, 8, message->proven.offset);
+        put_number(at, 8, message->proven.length);
+        put_bytes(at, message->proven.digest, DIGEST_LENGTH);
+    }
 }
 
 static void pack_problem(uint8_t **at, const struct message *message)
@@ -99,6 +130,12 @@ static void pack_problem(uint8_t **at, const struct message *message)
     put_number(at, 1, message->problem.code);
     put_span(at, message->problem.path, PATH_LENGTH_MAX);
     put_span(at, message->problem.text, TEXT_LENGTH_MAX);
+}
+
+static void pack_finished(uint8_t **at, const struct message *message)
+{
+    put_number(at, 8, message->finished.entries);
+    put_number(at, 2, message->finished.sources);
 }
 
 static void pack_summary(uint8_t **at, const struct message *message)
@@ -111,6 +148,7 @@ static void pack_summary(uint8_t **at, const struct message *message)
     put_number(at, 8, message->summary.same);
     put_number(at, 8, message->summary.left);
     put_number(at, 8, message->summary.deleted);
+    put_number(at, 8, message->summary.kept);
     put_number(at, 1, message->summary.undeleted);
 }
 
@@ -169,8 +207,14 @@ static void pack_body(uint8_t **at, const struct message *message)
     case MESSAGE_LEAVE:
     case MESSAGE_ALIVE:
         return;
+    case MESSAGE_PROVEN:
+    case MESSAGE_PROVEN_ALL:
+    case MESSAGE_KEEP:
+        pack_resumed(at, message);
+        return;
     case MESSAGE_SKIPPED:
     case MESSAGE_FAILED:
+    case MESSAGE_WARNED:
         pack_problem(at, message);
         return;
     case MESSAGE_TOTALS:
@@ -178,16 +222,13 @@ static void pack_body(uint8_t **at, const struct message *message)
         put_number(at, 8, message->totals.bytes);
         return;
     case MESSAGE_FINISHED:
-        put_number(at, 8, message->finished.entries);
-        put_number(at, 2, message->finished.sources);
+        pack_finished(at, message);
         return;
     case MESSAGE_SUMMARY:
         pack_summary(at, message);
         return;
     case MESSAGE_ATTRIBUTE:
-        put_number(at, 1, message->attribute.more);
-        put_span(at, message->attribute.name, NAME_LENGTH_MAX);
-        put_number(at, 4, message->attribute.value.length);
+        pack_attribute(at, message);
         return;
     case MESSAGE_ASK:
         put_number(at, 2, message->ask.names);
@@ -196,10 +237,7 @@ static void pack_body(uint8_t **at, const struct message *message)
         put_number(at, 2, message->answers.count);
         return;
     case MESSAGE_ITEM:
-        put_number(at, 1, message->item.kind);
-        put_number(at, 4, message->item.changes);
-        put_number(at, 8, message->item.size);
-        put_span(at, message->item.path, PATH_LENGTH_MAX);
+        pack_item(at, message);
         return;
     }
 }

@@ -64,7 +64,8 @@ static const struct message samples[] = {
                                  .digest = {0xab, 0xcd},
                                  .data = SPAN("bytes")}},
     [MESSAGE_HOLE] = {.hole = {.length = 1ull << 40}},
-    [MESSAGE_END] = {.end = {.code = PROBLEM_CHANGED, .path = SPAN("p"), .text = SPAN("t")}},
+    [MESSAGE_END] =
+        {.end = {.code = PROBLEM_CHANGED, .again = true, .path = SPAN("p"), .text = SPAN("t")}},
     [MESSAGE_LEAVE] = {.type = MESSAGE_LEAVE},
     [MESSAGE_SKIPPED] = {.problem = {.code = PROBLEM_NO_SPACE,
                                      .path = SPAN("path"),
@@ -85,6 +86,10 @@ static const struct message samples[] = {
                                .size = 5,
                                .path = SPAN("d/f")}},
     [MESSAGE_ALIVE] = {.type = MESSAGE_ALIVE},
+    [MESSAGE_WARNED] = {.problem = {.id = 3, .code = PROBLEM_WARNING, .text = SPAN("torn")}},
+    [MESSAGE_PROVEN] = {.proven = {.id = 3, .offset = 4 << 20, .length = 5, .digest = {1, 2}}},
+    [MESSAGE_PROVEN_ALL] = {.proven = {.id = 3}},
+    [MESSAGE_KEEP] = {.keep = {.length = 4 << 20}},
 };
 
 static struct message sample(enum message_type type)
@@ -96,7 +101,7 @@ static struct message sample(enum message_type type)
 
 static void every_message_survives_the_wire(void **state)
 {
-    for (int type = MESSAGE_HELLO; type <= MESSAGE_ALIVE; type++) {
+    for (int type = MESSAGE_HELLO; type <= MESSAGE_KEEP; type++) {
         const struct message message = sample(type);
         uint8_t bytes[2][MESSAGE_LENGTH_MAX];
         struct message parsed;
@@ -110,7 +115,7 @@ static void every_message_survives_the_wire(void **state)
 
 static void every_length_but_the_right_one_is_malformed(void **state)
 {
-    for (int type = MESSAGE_HELLO; type <= MESSAGE_ALIVE; type++) {
+    for (int type = MESSAGE_HELLO; type <= MESSAGE_KEEP; type++) {
         const struct message message = sample(type);
         uint8_t packed[MESSAGE_LENGTH_MAX] = {0};
         struct message parsed;
@@ -128,7 +133,7 @@ static void noise_is_refused_or_sound(void **state)
 {
     srand(1);
     for (int i = 0; i < 200000; i++) {
-        const struct message message = sample(1 + i % MESSAGE_ALIVE);
+        const struct message message = sample(1 + i % MESSAGE_KEEP);
         uint8_t bytes[MESSAGE_LENGTH_MAX];
         size_t length = pack(&message, bytes);
         bytes[(size_t)rand() % length] ^= 1 << rand() % 8;

@@ -16,11 +16,16 @@ struct receiver *receiver_create(const struct receiver_options *options)
     receiver->last_source = -1;
     receiver->file.place.fd = -1;
     receiver->answering.directory = receiver->answering.fd = -1;
-    receiver->digest = digest_create();
-    if (receiver->digest == NULL) {
+    receiver->resuming.journal.fd = -1;
+    receiver->proof = digest_create();
+    if (!pieces_init(&receiver->pieces) || receiver->proof == NULL) {
+        pieces_fini(&receiver->pieces);
+        digest_destroy(receiver->proof);
         free(receiver);
         return NULL;
     }
+    receiver->pieces.ended = receiver_piece_ended;
+    receiver->pieces.user = receiver;
     tree_init(&receiver->tree, options->target->directory, options->target->display);
     if (!receiver_wishes(receiver, WISH_DRY_RUN)) {
         place_sweep(options->target->directory);
@@ -33,14 +38,15 @@ void receiver_destroy(struct receiver *receiver)
     if (receiver == NULL) {
         return;
     }
-    place_abandon(&receiver->file.place);
+    receiver_leave_file(receiver);
     receiver_end_answers(receiver);
     receiver_end_deleting(receiver);
     tree_fini(&receiver->tree);
     xattrs_clear(&receiver->xattrs);
     xattrs_clear(&receiver->file.xattrs);
     hard_links_clear(&receiver->links);
-    digest_destroy(receiver->digest);
+    pieces_fini(&receiver->pieces);
+    digest_destroy(receiver->proof);
     free(receiver);
 }
 
@@ -301,6 +307,7 @@ static bool receive_attribute(struct receiver *receiver, const struct message *m
 
 void receiver_discard_file(struct receiver *receiver, int error)
 {
+    receiver_end_resuming(receiver);
     place_abandon(&receiver->file.place);
     receiver->file.discarded = true;
     receiver->options.tally->bytes -= receiver->file.position;
@@ -314,12 +321,15 @@ static bool receive_hole(struct receiver *receiver, uint64_t length, const char 
         *ret_reason = "a hole outside a file";
         return false;
     }
-    int error = file->discarded ? 0 : place_hole(&file->place, file->position, length);
-    digest_hole(receiver->digest, file->position, length);
-    if (error != 0) {
-        receiver_discard_file(receiver, error);
-    } else if (!file->discarded) {
-        receiver->options.tally->bytes += length;
+    if (!file->discarded) {
+        int error = receiver_overwrite(receiver, length);
+        error = error != 0 ? error : place_hole(&file->place, file->position, length);
+        pieces_hole(&receiver->pieces, length);
+        if (error != 0) {
+            receiver_discard_file(receiver, error);
+        } else {
+            receiver->options.tally->bytes += length;
+        }
     }
     file->position += length;
     return true;
@@ -337,6 +347,15 @@ static void report_source_problem(struct receiver *receiver, enum problem_code c
         receiver->source_failures++;
     }
     receiver->options.report->problem(receiver->options.report->user, &problem);
+}
+
+/* It comes again, also if it is a source itself. */
+static void forget_entry(struct receiver *receiver)
+{
+    if (receiver->tree.depth == 0 && receiver->dead_depth == 0) {
+        receiver->last_source = receiver->file.source - 1;
+        receiver->sources_seen--;
+    }
 }
 
 static bool receive_end(struct receiver *receiver, const struct message *message,
@@ -360,8 +379,14 @@ static bool receive_end(struct receiver *receiver, const struct message *message
     } else if (!file->discarded) {
         receiver->options.tally->bytes -= file->position;
         place_abandon(&file->place);
+    }
+    if (message->end.again) {
+        forget_entry(receiver);
+    } else if (!file->discarded && message->end.code != PROBLEM_NONE) {
         report_source_problem(receiver, message->end.code, message->end.path, message->end.text);
     }
+    receiver->resuming.awaited = false;
+    receiver_end_resuming(receiver);
     receiver->state = RECEIVER_ENTRIES;
     xattrs_clear(&file->xattrs);
     tree_forget(&receiver->tree);
@@ -410,6 +435,7 @@ static void send_summary(struct receiver *receiver)
     message.summary.same = tally->same;
     message.summary.left = tally->left;
     message.summary.deleted = tally->deleted;
+    message.summary.kept = tally->kept;
     message.summary.undeleted = tally->undeleted;
     receiver_send(receiver, &message);
     receiver->state = RECEIVER_DONE;
@@ -458,7 +484,8 @@ bool receiver_pump(struct receiver *receiver)
     bool done;
     if (receiver->state != RECEIVER_DELETING) {
         receiver_grant(receiver);
-        return receiver_answer(receiver);
+        bool more = receiver_prove(receiver);
+        return receiver_answer(receiver) || more;
     }
     bool more = receiver_delete(receiver, &done);
     if (done) {
@@ -510,6 +537,8 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
         return receive_attribute(receiver, message, ret_reason);
     case MESSAGE_HOLE:
         return receive_hole(receiver, message->hole.length, ret_reason);
+    case MESSAGE_KEEP:
+        return receiver_receive_keep(receiver, message->keep.length, ret_reason);
     case MESSAGE_END:
         return receive_end(receiver, message, ret_reason);
     case MESSAGE_LEAVE:

@@ -36,12 +36,12 @@ struct receiver_options {
 
 /* NULL: no memory. */
 struct receiver *receiver_create(const struct receiver_options *options);
-/* Throws away what is under way. */
+/* Throws away what is under way, unless it can be resumed. */
 void receiver_destroy(struct receiver *receiver);
 /* Gets memory for chunks and tells the peer. False: see ret_error. */
 bool receiver_start(struct receiver *receiver, struct weir_error *ret_error);
-/* ASK, ENTRY, HOLE, END, LEAVE, SKIPPED, TOTALS or FINISHED. False: the peer broke the protocol,
- * and ret_reason says how. */
+/* ASK, ENTRY, HOLE, KEEP, END, LEAVE, SKIPPED, TOTALS or FINISHED. False: the peer broke the
+ * protocol, and ret_reason says how. */
 bool receiver_receive(struct receiver *receiver, const struct message *message,
                       const char **ret_reason);
 bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
@@ -53,5 +53,7 @@ bool receiver_pump(struct receiver *receiver);
 bool receiver_is_done(const struct receiver *receiver);
 /* A file is half written. */
 bool receiver_is_in_file(const struct receiver *receiver);
+/* And what there is of it stays, for a copy that goes on with it. */
+bool receiver_keeps_file(const struct receiver *receiver);
 
 #endif

@@ -45,12 +45,14 @@ void receiver_grant(struct receiver *receiver)
 static int take_data(struct receiver *receiver, const uint8_t *bytes, size_t length)
 {
     struct current_file *file = &receiver->file;
-    int error = 0;
+    int error = receiver_overwrite(receiver, length);
     for (size_t done = 0; done < length && error == 0;) {
         size_t count = length - done < PRIVATE_LENGTH ? length - done : PRIVATE_LENGTH;
         memcpy(receiver->private, bytes + done, count);
-        digest_data(receiver->digest, receiver->private, count);
         error = place_write(&file->place, receiver->private, count, file->position + done);
+        if (error == 0) { /* a piece is noted when it has been written */
+            pieces_data(&receiver->pieces, receiver->private, count);
+        }
         done += count;
     }
     return error;

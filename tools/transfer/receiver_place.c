@@ -63,6 +63,12 @@ static enum replacing replacing_of(const struct receiver *receiver)
     return receiver_wishes(receiver, WISH_FORCE) ? REPLACE_TREES : REPLACE_FILES;
 }
 
+static void set_up(const struct receiver *receiver, struct place *place)
+{
+    place->sparse = (receiver->options.wishes->preserve & PRESERVE_SPARSE) != 0;
+    place->tells_at_once = tree_tells_at_once(&receiver->tree);
+}
+
 static int begin(struct receiver *receiver, struct place *place, const char *name,
                  const struct present *present)
 {
@@ -72,8 +78,7 @@ static int begin(struct receiver *receiver, struct place *place, const char *nam
                     ? place_begin_inplace(place, directory, name, replacing)
                 : present->exists ? place_begin(place, directory, name, replacing)
                                   : place_begin_absent(place, directory, name, replacing);
-    place->sparse = (receiver->options.wishes->preserve & PRESERVE_SPARSE) != 0;
-    place->tells_at_once = tree_tells_at_once(&receiver->tree);
+    set_up(receiver, place);
     return error;
 }
 
@@ -232,12 +237,13 @@ void receiver_begin_dead_file(struct receiver *receiver, const struct message *m
     receiver->state = RECEIVER_FILE;
     receiver->file = (struct current_file){
         .id = message->entry.id,
+        .source = message->entry.source,
         .size = message->entry.size,
         .discarded = true,
         .left = receiver->dead_left,
         .place = {.fd = -1},
     };
-    digest_start(receiver->digest);
+    receiver->resuming.awaited = protocol_is_resumed(receiver->options.wishes, receiver->file.size);
 }
 
 static void begin_chunks(struct receiver *receiver, const struct message *message, const char *name,
@@ -247,6 +253,7 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
     receiver->state = RECEIVER_FILE;
     receiver->file = (struct current_file){
         .id = message->entry.id,
+        .source = message->entry.source,
         .size = message->entry.size,
         .names = message->entry.names,
         .changes = changes,
@@ -254,8 +261,17 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
         .xattrs = take_xattrs(receiver),
         .place = {.fd = -1},
     };
-    digest_start(receiver->digest);
-    int error = begin(receiver, &receiver->file.place, name, present);
+    struct place *place = &receiver->file.place;
+    uint64_t size = receiver->file.size;
+    pieces_start(&receiver->pieces, size);
+    receiver->resuming.awaited = protocol_is_resumed(receiver->options.wishes, size);
+    bool keeps = size >= RESUMED_LENGTH_MIN && !receiver_wishes(receiver, WISH_INPLACE);
+    int error = 0;
+    if (keeps && receiver_begin_kept(receiver, place, name, replacing_of(receiver)) == 0) {
+        set_up(receiver, place);
+    } else {
+        error = begin(receiver, place, name, present);
+    }
     if (error != 0) {
         receiver->file.discarded = true;
         receiver_fail_errno(receiver, message->entry.id, error);
@@ -483,7 +499,7 @@ void receiver_commit_file(struct receiver *receiver, const struct message *messa
 {
     struct current_file *file = &receiver->file;
     uint8_t digest[DIGEST_LENGTH];
-    digest_result(receiver->digest, digest);
+    pieces_result(&receiver->pieces, digest);
     if (memcmp(digest, message->end.digest, DIGEST_LENGTH) != 0) {
         receiver->options.tally->bytes -= file->position;
         place_abandon(&file->place);

@@ -1,6 +1,6 @@
 /* What the parts of a receiver share: receiver.c (what the peer may say when), receiver_place.c
- * (what becomes of entries), receiver_data.c (chunks and what is in them) and receiver_answer.c
- * (which files need not come). */
+ * (what becomes of entries), receiver_data.c (chunks and what is in them), receiver_answer.c
+ * (which files need not come) and receiver_resume.c (which parts of one need not). */
 #ifndef TOOLS_TRANSFER_RECEIVER_PRIVATE_H
 #define TOOLS_TRANSFER_RECEIVER_PRIVATE_H
 
@@ -8,8 +8,10 @@
 
 #include "tools/transfer/digest.h"
 #include "tools/transfer/hard_links.h"
+#include "tools/transfer/journal.h"
 #include "tools/transfer/lookahead.h"
 #include "tools/transfer/owners.h"
+#include "tools/transfer/pieces.h"
 #include "tools/transfer/place.h"
 #include "tools/transfer/receiver.h"
 #include "tools/transfer/tree.h"
@@ -29,6 +31,7 @@ enum receiver_state {
 
 struct current_file {
     uint32_t id;
+    uint16_t source;
     uint64_t size, position;
     bool discarded; /* it cannot be placed; its bytes still come for a while */
     bool left;      /* discarded, because it is not to be placed */
@@ -37,6 +40,18 @@ struct current_file {
     struct attributes attributes;
     struct xattrs xattrs;
     struct place place;
+};
+
+/* What is noted of the file under way, and what an interrupted copy has noted. */
+struct resuming {
+    struct journal journal;
+    struct journal_claims claims;
+    bool awaited;      /* the peer waits for what we have */
+    unsigned proven;   /* claims up to here have been read, */
+    unsigned answered; /* and up to here the peer has answered */
+    unsigned offered;  /* in between */
+    unsigned wrong;
+    uint64_t wrong_at; /* the first of these */
 };
 
 /* Questions of the peer, answered in order. */
@@ -83,7 +98,9 @@ struct receiver {
     struct answering answering;
     struct deleting deleting;
     struct current_file file;
-    struct digest *digest;
+    struct pieces pieces;
+    struct resuming resuming;
+    struct digest *proof;
     struct xattrs xattrs; /* of the entry to come */
     struct owners owners;
     struct hard_links links;
@@ -121,6 +138,22 @@ static inline bool receiver_wishes(const struct receiver *receiver, uint32_t bit
 
 /* receiver_data.c: the chunks that are free, as far as the peer takes answers. */
 void receiver_grant(struct receiver *receiver);
+
+/* receiver_resume.c */
+/* As place_begin, for the large file under way, with what an interrupted copy left of it where that
+ * is wished. Not 0: it cannot be kept, and is to be begun otherwise. */
+int receiver_begin_kept(struct receiver *receiver, struct place *place, const char *name,
+                        enum replacing replacing);
+/* The file under way has come or gone. */
+void receiver_end_resuming(struct receiver *receiver);
+/* The peer is gone: what can be resumed stays. */
+void receiver_leave_file(struct receiver *receiver);
+void receiver_piece_ended(void *user, const struct piece *piece);
+/* Reads a piece that is noted, and tells the peer; true: there is more. */
+bool receiver_prove(struct receiver *receiver);
+/* Something else comes for the next so many bytes of the file. 0 or an errno. */
+int receiver_overwrite(struct receiver *receiver, uint64_t length);
+bool receiver_receive_keep(struct receiver *receiver, uint64_t length, const char **ret_reason);
 
 /* receiver_answer.c */
 bool receiver_ask(struct receiver *receiver, const struct message *message,

@@ -33,6 +33,7 @@ struct report {
 struct tally {
     uint64_t files, directories, symlinks;
     uint64_t bytes; /* of contents, holes included */
+    uint64_t kept;  /* of these bytes, that an interrupted copy had left */
     uint64_t same;  /* nothing needed to be sent */
     uint64_t left;  /* not to be touched: newer, there, or not there */
     uint64_t deleted;

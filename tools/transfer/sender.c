@@ -51,7 +51,8 @@ struct sender *sender_create(const struct sender_options *options)
     if (totals) {
         sender->scan = walk_create(&options->walk, options->sources, options->source_count);
     }
-    if (sender->digest == NULL || sender->lookahead == NULL || (totals && sender->scan == NULL)) {
+    if (!pieces_init(&sender->pieces) || sender->digest == NULL || sender->lookahead == NULL ||
+        (totals && sender->scan == NULL)) {
         sender_destroy(sender);
         return NULL;
     }
@@ -70,6 +71,7 @@ void sender_destroy(struct sender *sender)
         return;
     }
     sender_close_file(sender);
+    pieces_fini(&sender->pieces);
     digest_destroy(sender->digest);
     lookahead_destroy(sender->lookahead);
     walk_destroy(sender->scan);
@@ -146,13 +148,30 @@ static const char *path_of_file(struct sender *sender)
     return lookahead_head(sender->lookahead)->step.path;
 }
 
+static bool is_worth_another_try(const struct sender *sender, enum problem_code code)
+{
+    return (code == PROBLEM_CHANGED || code == PROBLEM_VANISHED) && !sender->file.rejected &&
+           sender->file.tries + 1 < SENDER_TRIES;
+}
+
+/* The file is over, or comes again. */
+static void leave_file(struct sender *sender, bool again)
+{
+    unsigned tries = sender->file.tries + 1;
+    sender_close_file(sender);
+    if (!again || !sender_send_again(sender, &lookahead_head(sender->lookahead)->step, tries)) {
+        end_step(sender);
+    }
+}
+
 /* Ends the file. With a code, the peer throws away what it has of it. */
 static void end_file(struct sender *sender, enum problem_code code, const char *text)
 {
     struct message message = {.type = MESSAGE_END};
     message.end.code = code;
+    message.end.again = is_worth_another_try(sender, code);
     if (code == PROBLEM_NONE) {
-        digest_result(sender->digest, message.end.digest);
+        pieces_result(&sender->pieces, message.end.digest);
         sender->options.tally->files++;
         sender->entries++;
     } else {
@@ -160,24 +179,25 @@ static void end_file(struct sender *sender, enum problem_code code, const char *
         message.end.path = (struct span){path, strlen(path)};
         message.end.text = (struct span){text, strlen(text)};
         hard_links_withdraw(&sender->links, &sender->file.source.status);
-        if (!sender->file.rejected) {
+        sender->options.tally->bytes = sender->file.sent_bytes;
+        if (message.end.again) {
+            sender->sources -= lookahead_head(sender->lookahead)->step.folder == NULL;
+        } else if (!sender->file.rejected) {
             sender_report(sender, code, path, text);
         }
     }
     sender_send_plain(sender, &message);
-    sender_close_file(sender);
-    end_step(sender);
+    leave_file(sender, message.end.again);
 }
 
 static void next_extent(struct sender *sender)
 {
     struct source *source = &sender->file.source;
-    uint64_t from = source->position;
     struct message message = {.type = MESSAGE_HOLE};
     message.hole.length = source_skip_hole(source);
     if (message.hole.length > 0) {
         sender_send_plain(sender, &message);
-        digest_hole(sender->digest, from, message.hole.length);
+        pieces_hole(&sender->pieces, message.hole.length);
         sender->options.tally->bytes += message.hole.length;
     }
 }
@@ -200,14 +220,15 @@ static void put_chunk(struct sender *sender, size_t length)
     pace_spend(&sender->pace, length);
 }
 
-static enum progress send_chunk(struct sender *sender)
+/* Of the data up to `end`. */
+static enum progress send_chunk(struct sender *sender, uint64_t end)
 {
     struct source *source = &sender->file.source;
     if (sender->local.count == 0 || sender->granted.count == 0) {
         return PROGRESS_BLOCKED;
     }
     const char *text;
-    uint64_t left = source->data_end - source->position;
+    uint64_t left = end - source->position;
     size_t length = left < sender->chunk_length ? (size_t)left : sender->chunk_length;
     length = pace_piece(&sender->pace, length);
     uint8_t *bytes = sender->memory +
@@ -217,7 +238,7 @@ static enum progress send_chunk(struct sender *sender)
         end_file(sender, code, text);
         return PROGRESS_MADE;
     }
-    digest_data(sender->digest, bytes, length);
+    pieces_data(&sender->pieces, bytes, length);
     put_chunk(sender, length);
     return PROGRESS_MADE;
 }
@@ -239,7 +260,21 @@ static enum progress continue_file(struct sender *sender)
         next_extent(sender);
         return PROGRESS_MADE;
     }
-    return send_chunk(sender);
+    uint64_t end = source->data_end;
+    const char *text = "";
+    enum problem_code code = PROBLEM_NONE;
+    switch (sender_claimed(sender, &end, &code, &text)) {
+    case CLAIMED:
+        return PROGRESS_MADE;
+    case CLAIMED_LATER:
+        return PROGRESS_BLOCKED;
+    case CLAIMED_UNREAD:
+        end_file(sender, code, text);
+        return PROGRESS_MADE;
+    case CLAIMED_NOT:
+        break;
+    }
+    return send_chunk(sender, end);
 }
 
 /* Nothing is sent while a large file is read: the peer is not to take that for silence. */
@@ -412,6 +447,17 @@ static void receive_failed(struct sender *sender, const struct message *message)
     }
 }
 
+/* What the peer's owner is told, and ours, too. */
+static void receive_warned(struct sender *sender, const struct message *message)
+{
+    const struct problem problem = {.code = PROBLEM_WARNING,
+                                    .remote = true,
+                                    .path = message->problem.path,
+                                    .text = message->problem.text};
+    sender->options.tally->warnings++;
+    sender->options.report->problem(sender->options.report->user, &problem);
+}
+
 static bool receive_item(struct sender *sender, const struct message *message,
                          const char **ret_reason)
 {
@@ -451,6 +497,7 @@ static bool receive_summary(struct sender *sender, const struct message *message
     tally->same = message->summary.same;
     tally->left = message->summary.left;
     tally->deleted = message->summary.deleted;
+    tally->kept = message->summary.kept;
     tally->undeleted = message->summary.undeleted;
     if (tally->failed < message->summary.failed) {
         tally->failed = message->summary.failed;
@@ -469,6 +516,12 @@ bool sender_receive(struct sender *sender, const struct message *message, const 
     case MESSAGE_FAILED:
         receive_failed(sender, message);
         return true;
+    case MESSAGE_WARNED:
+        receive_warned(sender, message);
+        return true;
+    case MESSAGE_PROVEN:
+    case MESSAGE_PROVEN_ALL:
+        return sender_receive_proven(sender, message, ret_reason);
     case MESSAGE_ANSWERS:
         if (!lookahead_answer(sender->lookahead, message)) {
             *ret_reason = "answers to what was not asked";

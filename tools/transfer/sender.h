@@ -35,8 +35,8 @@ struct sender_options {
 /* NULL: no memory. */
 struct sender *sender_create(const struct sender_options *options);
 void sender_destroy(struct sender *sender);
-/* REGION, GRANT, ANSWERS, FAILED, ITEM or SUMMARY. False: the peer broke the protocol, or memory
- * could not be had: the reason is in ret_reason. */
+/* REGION, GRANT, ANSWERS, PROVEN, FAILED, WARNED, ITEM or SUMMARY. False: the peer broke the
+ * protocol, or memory could not be had: the reason is in ret_reason. */
 bool sender_receive(struct sender *sender, const struct message *message, const char **ret_reason);
 void sender_put_done(struct sender *sender, size_t offset);
 /* Does a slice of what can be done now. True: there is more to do without waiting for anything. */

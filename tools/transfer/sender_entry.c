@@ -222,23 +222,49 @@ static void send_without_contents(struct sender *sender, const struct look *look
     tally->left += look->answer == ANSWER_LEFT;
 }
 
-/* A small file: read whole, checked, and sent with its entry. */
-static void send_eager(struct sender *sender, const struct walk_step *step)
+static bool reopen(struct sender *sender, const struct walk_step *step)
+{
+    struct stat status;
+    int fd = walk_open_file(lookahead_walk(sender->lookahead), step, &status);
+    if (fd == -ENOENT) {
+        sender_skip(sender, PROBLEM_VANISHED, step->path, "removed while it was read");
+    } else if (fd < 0) {
+        sender_skip_step(sender, step, -fd);
+    } else {
+        source_open(&sender->file.source, fd, &status);
+    }
+    return fd >= 0;
+}
+
+/* Into sender->eager, as it was at one time. */
+static enum problem_code read_small(struct sender *sender, const char **ret_text)
 {
     struct source *source = &sender->file.source;
+    enum problem_code code = source_read_whole(source, sender->eager, ret_text);
+    return code == PROBLEM_NONE ? source_check(source, ret_text) : code;
+}
+
+/* A small file: read whole, checked, and sent with its entry. True: it has grown, and goes by
+ * chunks. */
+static bool send_eager(struct sender *sender, const struct walk_step *step)
+{
+    const struct source *source = &sender->file.source;
     const char *text = NULL;
-    size_t length = (size_t)source->size;
-    enum problem_code code = source_read_whole(source, sender->eager, &text);
-    if (code == PROBLEM_NONE) {
-        code = source_check(source, &text);
+    enum problem_code code = read_small(sender, &text);
+    if ((code == PROBLEM_CHANGED || code == PROBLEM_VANISHED) &&
+        sender->file.tries + 1 < SENDER_TRIES) {
+        unsigned tries = sender->file.tries + 1;
+        sender_close_file(sender);
+        return sender_send_again(sender, step, tries);
     }
     if (code != PROBLEM_NONE) {
         sender_skip(sender, code, step->path, text);
-        return;
+        return false;
     }
     if (!send_attributes(sender, step, source->fd)) {
-        return;
+        return false;
     }
+    size_t length = (size_t)source->size;
     struct message message = entry_of(sender, step, &source->status, ENTRY_FILE);
     message.entry.content = CONTENT_EAGER;
     message.entry.size = length;
@@ -248,6 +274,7 @@ static void send_eager(struct sender *sender, const struct walk_step *step)
     sender->options.tally->bytes += length;
     pace_spend(&sender->pace, length);
     count_entry(sender, step);
+    return false;
 }
 
 static void begin_chunks(struct sender *sender, const struct walk_step *step)
@@ -256,7 +283,9 @@ static void begin_chunks(struct sender *sender, const struct walk_step *step)
     struct message message = entry_of(sender, step, &source->status, ENTRY_FILE);
     message.entry.size = source->size;
     posix_fadvise(source->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    digest_start(sender->digest);
+    pieces_start(&sender->pieces, source->size);
+    sender->file.sent_bytes = sender->options.tally->bytes;
+    sender->file.claims.awaited = protocol_is_resumed(sender->options.wishes, source->size);
     sender_send_plain(sender, &message);
     sender->sources += step->folder == NULL;
     sender->state = SENDER_FILE;
@@ -267,13 +296,24 @@ static bool send_file(struct sender *sender, const struct walk_step *step)
 {
     const struct source *source = &sender->file.source;
     if (source->size <= EAGER_LENGTH_MAX) {
-        send_eager(sender, step);
+        if (send_eager(sender, step)) {
+            return true;
+        }
     } else if (send_attributes(sender, step, source->fd)) {
         begin_chunks(sender, step);
         return true;
     }
     sender_close_file(sender);
     return false;
+}
+
+bool sender_send_again(struct sender *sender, const struct walk_step *step, unsigned tries)
+{
+    if (!reopen(sender, step)) {
+        return false;
+    }
+    sender->file.tries = tries;
+    return send_file(sender, step);
 }
 
 static bool is_dry(const struct sender *sender)

@@ -1,5 +1,6 @@
-/* What the parts of a sender share: sender.c (when what is sent, and what the peer answers) and
- * sender_entry.c (what is said of a step of the walk). */
+/* What the parts of a sender share: sender.c (when what is sent, and what the peer answers),
+ * sender_entry.c (what is said of a step of the walk) and sender_resume.c (which parts of a file
+ * the peer has). */
 #ifndef TOOLS_TRANSFER_SENDER_PRIVATE_H
 #define TOOLS_TRANSFER_SENDER_PRIVATE_H
 
@@ -10,6 +11,7 @@
 #include "tools/transfer/lookahead.h"
 #include "tools/transfer/owners.h"
 #include "tools/transfer/pace.h"
+#include "tools/transfer/pieces.h"
 #include "tools/transfer/sender.h"
 #include "tools/transfer/source.h"
 
@@ -27,9 +29,23 @@ struct chunk_pool {
     unsigned count;
 };
 
+/* Pieces that the peer has, from the position on. */
+struct claims {
+    bool awaited; /* there may be more */
+    struct piece list[CLAIMS_MAX];
+    unsigned first, count; /* a ring */
+    uint64_t end;          /* of the last */
+};
+
+/* How often a file is sent that changes meanwhile, before it is given up. */
+#define SENDER_TRIES 3
+
 struct current_file {
     struct source source;
     bool rejected;
+    unsigned tries;      /* that were in vain */
+    uint64_t sent_bytes; /* the tally's when it was begun */
+    struct claims claims;
 };
 
 /* A directory that the receiver is in. */
@@ -59,6 +75,7 @@ struct sender {
     struct source_root *roots; /* by source, where deletions are wished */
     time_t alive_s;            /* when the peer last heard that a long file is being read */
     struct current_file file;  /* of the look-ahead's head, which stays until it is done with */
+    struct pieces pieces;
     struct digest *digest;
     struct pace pace;
     struct owners owners;
@@ -94,6 +111,22 @@ void sender_leave_directory(struct sender *sender);
 void sender_send_node(struct sender *sender, const struct look *look);
 void sender_skip_step(struct sender *sender, const struct walk_step *step, int error);
 void sender_skip(struct sender *sender, enum problem_code code, const char *path, const char *text);
+/* Opens the file of the step anew, after it has changed, and begins with it. True: it goes by
+ * chunks. */
+bool sender_send_again(struct sender *sender, const struct walk_step *step, unsigned tries);
+
+/* sender_resume.c: what the peer has of the file, from its position on. */
+enum claimed {
+    CLAIMED,       /* a piece is there, and was gone over */
+    CLAIMED_NOT,   /* up to `end`, which is lowered, nothing is */
+    CLAIMED_LATER, /* it is to be heard */
+    CLAIMED_UNREAD,
+};
+enum claimed sender_claimed(struct sender *sender, uint64_t *end, enum problem_code *ret_code,
+                            const char **ret_text);
+bool sender_receive_proven(struct sender *sender, const struct message *message,
+                           const char **ret_reason);
+
 /* sender_answer.c: which names the sources have, after everything was sent. */
 bool sender_answer(struct sender *sender, const struct message *message, const char **ret_reason);
 /* A source that is a directory has been sent. False: no memory. */

@@ -29,7 +29,8 @@ struct session {
     struct session_service service;
     enum session_state state;
     enum session_outcome outcome;
-    bool opened, lost_a_file;
+    enum session_rest rest;
+    bool opened;
     uint64_t heard; /* events of the peer's making */
     struct tally tally;
     struct sender *sender;
@@ -141,7 +142,7 @@ struct session *session_create_server(struct link *link, const struct session_se
 static void end_roles(struct session *session)
 {
     if (session->receiver != NULL && receiver_is_in_file(session->receiver)) {
-        session->lost_a_file = true;
+        session->rest = receiver_keeps_file(session->receiver) ? REST_KEPT : REST_LOST;
     }
     sender_destroy(session->sender);
     receiver_destroy(session->receiver);
@@ -253,9 +254,8 @@ static bool start_receiver(struct session *session, struct target *target, const
 
 static void refuse(struct session *session, enum problem_code code, const char *text)
 {
-    struct message message = {.type = MESSAGE_REFUSED};
-    message.refused.code = code;
-    message.refused.text = (struct span){text, strlen(text)};
+    const struct message message = {.type = MESSAGE_REFUSED,
+                                    .refused = {code, {text, strlen(text)}}};
     send_message(session, &message);
     set_outcome(session, SESSION_REFUSED, text);
     finish(session);
@@ -594,7 +594,7 @@ const char *session_peer_device(const struct session *session)
     return session->device;
 }
 
-bool session_lost_a_file(const struct session *session)
+enum session_rest session_rest(const struct session *session)
 {
-    return session->lost_a_file;
+    return session->rest;
 }

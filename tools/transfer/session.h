@@ -75,7 +75,12 @@ enum direction session_direction(const struct session *session);
 const char *session_path(const struct session *session);
 /* The server's device; "" before it is known. */
 const char *session_peer_device(const struct session *session);
-/* A file was half received when the link closed; it has been thrown away. */
-bool session_lost_a_file(const struct session *session);
+/* What became of a file that was half received when the link closed. */
+enum session_rest {
+    REST_NONE,
+    REST_LOST, /* thrown away */
+    REST_KEPT, /* for a copy that goes on with it */
+};
+enum session_rest session_rest(const struct session *session);
 
 #endif

@@ -209,25 +209,47 @@ static void vanish(struct world *world, unsigned number)
     }
 }
 
-static void a_source_that_changes_is_not_placed(void **state)
+static void a_source_that_changes_once_comes_again(void **state)
 {
     static const struct {
         void (*between)(struct world *world, unsigned step);
         const char *problem;
-    } cases[] = {{grow, "here source changed\n"},
-                 {shrink, "here source changed\n"},
-                 {change_and_hide_it, "here source changed\n"},
-                 {vanish, "here source vanished\n"}};
+    } cases[] = {
+        {grow, ""}, {shrink, ""}, {change_and_hide_it, ""}, {vanish, "here source vanished\n"}};
     struct world *world = *state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        bool vanished = cases[i].between == vanish;
         scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
         world->between = cases[i].between;
         assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
         assert_string_equal(world->problems[0], cases[i].problem);
-        assert_int_equal(session_tally(world->client)->failed, 1);
-        assert_int_equal(session_tally(world->client)->bytes, 0);
-        assert_false(scratch_exists(world->scratch, "root/f"));
+        assert_int_equal(session_tally(world->client)->failed, vanished);
+        assert_int_equal(session_tally(world->client)->files, !vanished);
+        assert_true(vanished || scratch_same(world->scratch, "here/f", "root/f"));
+        struct stat status;
+        assert_int_equal(fstatat(world->scratch->fd, "root/f", &status, 0), vanished ? -1 : 0);
+        assert_int_equal(session_tally(world->client)->bytes, vanished ? 0 : status.st_size);
+        unlinkat(world->scratch->fd, "root/f", 0);
     }
+}
+
+static void grow_always(struct world *world, unsigned number)
+{
+    grow(world, 6);
+}
+
+/* A small one is read at once, and cannot be seen to change here. */
+static void a_source_that_keeps_changing_is_not_placed(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
+    world->between = grow_always;
+    assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+    assert_string_equal(world->problems[0], "here source changed\n");
+    assert_string_equal(world->problems[1], "there source changed\n");
+    assert_int_equal(session_tally(world->client)->failed, 1);
+    assert_int_equal(session_tally(world->client)->bytes, 0);
+    assert_false(scratch_exists(world->scratch, "root/f"));
 }
 
 static void a_file_that_hides_its_size_is_not_placed(void **state)
@@ -332,7 +354,8 @@ int main(void)
         T(a_link_in_the_way_is_replaced_and_not_followed),
         T(refusals_say_why),
         T(a_pull_from_nowhere_fails_that_source),
-        T(a_source_that_changes_is_not_placed),
+        T(a_source_that_changes_once_comes_again),
+        T(a_source_that_keeps_changing_is_not_placed),
         T(a_file_that_hides_its_size_is_not_placed),
         T(names_of_files_under_way_are_not_copied),
         T(directories_inherit_their_group),

@@ -1,0 +1,296 @@
+/* Transfers that break off and are gone on with: what is kept, and what is not believed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/transfer/journal.h"
+#include "tools/transfer/place.h"
+#include "tools/transfer/session_world.h"
+
+/* Begins, and cuts the line when the server has so many bytes. */
+static void break_off(struct world *world, const char *source, uint64_t bytes)
+{
+    world_begin_push(world, source, "/");
+    while (session_tally(world->server)->bytes < bytes && world_step(world)) {
+    }
+    memory_pair_cut(world->pair);
+    world_run(world);
+    assert_true(session_is_closed(world->client) && session_is_closed(world->server));
+}
+
+static void resume(struct world *world, const char *source)
+{
+    world->request.wishes.bits |= WISH_RESUME;
+    assert_int_equal(world_push(world, source, "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->failed, 0);
+    world->request.wishes.bits &= ~(uint32_t)WISH_RESUME;
+}
+
+static int count_root(const struct world *world)
+{
+    int fd = openat(world->scratch->fd, "root", O_RDONLY | O_DIRECTORY), count = -2;
+    DIR *stream = fdopendir(fd);
+    while (readdir(stream) != NULL) {
+        count++;
+    }
+    closedir(stream);
+    return count;
+}
+
+/* What was left of "f", or its journal. */
+static int open_left(const struct world *world, bool journal)
+{
+    char name[PLACE_TEMPORARY_LENGTH + 1], path[64];
+    place_kept_name("f", name);
+    snprintf(path, sizeof(path), "root/%s%s", name, journal ? PLACE_JOURNAL_SUFFIX : "");
+    int fd = openat(world->scratch->fd, path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void flip_bit(int fd, off_t at)
+{
+    uint8_t byte;
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+static void expect_whole(struct world *world, uint64_t kept)
+{
+    assert_true(scratch_same(world->scratch, "here/f", "root/f"));
+    assert_int_equal(session_tally(world->client)->kept, kept);
+    assert_int_equal(session_tally(world->server)->kept, kept);
+    assert_int_equal(count_root(world), 1);
+    unlinkat(world->scratch->fd, "root/f", 0);
+}
+
+static void what_had_come_is_not_sent_again(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 30 * MIB + 5, 1);
+    for (unsigned mib = 0; mib <= 30; mib += 3) {
+        break_off(world, "f", mib * MIB);
+        assert_int_equal(count_root(world), mib < 4 ? 0 : 2);
+        assert_int_equal(session_rest(world->server) == REST_KEPT, mib >= 4);
+        resume(world, "f");
+        assert_string_equal(world->problems[0], "");
+        uint64_t kept = session_tally(world->client)->kept;
+        assert_true(kept >= (mib & ~3u) * MIB && kept % (4 * MIB) <= 5 && (mib < 4) == (kept == 0));
+        expect_whole(world, kept);
+    }
+}
+
+static void a_resumed_copy_can_be_resumed(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 60 * MIB, 1);
+    world->request.wishes.bits |= WISH_RESUME;
+    for (unsigned mib = 5; mib < 60; mib += 6) {
+        break_off(world, "f", mib * MIB);
+        assert_string_equal(world->problems[0], "");
+    }
+    assert_true(session_tally(world->server)->kept >= 44 * MIB);
+    resume(world, "f");
+    expect_whole(world, session_tally(world->client)->kept);
+}
+
+static void a_pull_is_resumed_alike(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "root/f", 30 * MIB, 1);
+    world_begin_pull(world, "/f", "f");
+    while (session_tally(world->client)->bytes < 14 * MIB && world_step(world)) {
+    }
+    memory_pair_cut(world->pair);
+    world_run(world);
+    world->request.wishes.bits |= WISH_RESUME;
+    assert_int_equal(world_pull(world, "/f", "f"), SESSION_COMPLETE);
+    assert_true(session_tally(world->client)->kept >= 12 * MIB);
+    assert_true(scratch_same(world->scratch, "root/f", "here/f"));
+}
+
+static void a_flipped_bit_in_what_was_left_is_named(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
+    break_off(world, "f", 17 * MIB);
+    flip_bit(open_left(world, false), 5 * MIB);
+    resume(world, "f");
+    assert_string_equal(world->problems[0], "there target warning\n");
+    assert_string_equal(world->problems[1], "here target warning\n");
+    assert_true(session_tally(world->client)->kept >= 12 * MIB);
+    expect_whole(world, session_tally(world->client)->kept);
+}
+
+static void a_flipped_bit_in_the_journal_is_named(void **state)
+{
+    static const off_t places[] = {
+        3, 9, 40, 120, JOURNAL_HEAD_LENGTH + 30, JOURNAL_HEAD_LENGTH + JOURNAL_RECORD_LENGTH + 63};
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        break_off(world, "f", 17 * MIB);
+        flip_bit(open_left(world, true), places[i]);
+        resume(world, "f");
+        assert_string_equal(world->problems[0], "there target warning\n");
+        assert_true((session_tally(world->client)->kept > 0) == (places[i] > JOURNAL_HEAD_LENGTH));
+        expect_whole(world, session_tally(world->client)->kept);
+    }
+}
+
+/* A journal whose checksums are right, about bytes that are in the file: it is the source that
+ * decides. */
+static void what_only_the_receiver_believes_is_sent_again(void **state)
+{
+    struct world *world = *state;
+    struct stat status;
+    scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
+    assert_int_equal(fstatat(world->scratch->fd, "here/f", &status, 0), 0);
+    break_off(world, "f", 17 * MIB);
+    flip_bit(openat(world->scratch->fd, "here/f", O_RDWR), 9 * MIB); /* as if nothing had changed */
+    const struct timespec times[2] = {status.st_atim, status.st_mtim};
+    utimensat(world->scratch->fd, "here/f", times, 0);
+    resume(world, "f");
+    assert_string_equal(world->problems[0], "");
+    assert_true(session_tally(world->client)->kept >= 12 * MIB);
+    expect_whole(world, session_tally(world->client)->kept);
+}
+
+static void another_source_begins_anew(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
+    break_off(world, "f", 17 * MIB);
+    scratch_fill(world->scratch, "here/f", 29 * MIB, 1);
+    resume(world, "f");
+    assert_string_equal(world->problems[0], "there target warning\n");
+    expect_whole(world, 0);
+}
+
+static void without_the_wish_it_begins_anew_and_says_so(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
+    break_off(world, "f", 17 * MIB);
+    assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+    assert_string_equal(world->problems[0], "there target warning\n");
+    expect_whole(world, 0);
+}
+
+/* Holes of the source, and zeros that become holes, over what an interrupted copy had there. */
+static void holes_stay_holes(void **state)
+{
+    struct world *world = *state;
+    for (unsigned sparse = 0; sparse < 2; sparse++) {
+        world->request.wishes.preserve = sparse == 1 ? PRESERVE_SPARSE : 0;
+        scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
+        break_off(world, "f", 21 * MIB);
+        int fd = openat(world->scratch->fd, "here/f", O_RDWR);
+        struct stat status;
+        assert_int_equal(fstat(fd, &status), 0);
+        const int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+        if (sparse == 1) {
+            assert_int_equal(fallocate(fd, FALLOC_FL_ZERO_RANGE, 5 * MIB, 9 * MIB), 0);
+        } else {
+            assert_int_equal(fallocate(fd, punch, 5 * MIB, 9 * MIB), 0);
+            assert_int_equal(fallocate(fd, punch, 30 * MIB - 4096, 4096), 0);
+        }
+        const struct timespec times[2] = {status.st_atim, status.st_mtim};
+        futimens(fd, times);
+        close(fd);
+        resume(world, "f");
+        assert_true(session_tally(world->client)->kept >= 4 * MIB);
+        expect_whole(world, session_tally(world->client)->kept);
+    }
+}
+
+static void a_tree_goes_on_where_it_was(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "here/t/d");
+    scratch_fill(s, "here/t/d/big", 9 * MIB, 1);
+    scratch_fill(s, "here/t/d/bigger", 30 * MIB, 2);
+    scratch_write(s, "here/t/small", "x");
+    world->request.wishes.bits = WISH_RECURSIVE;
+    break_off(world, "t", 17 * MIB);
+    assert_false(scratch_exists(s, "root/t/d/bigger") && scratch_exists(s, "root/t/d/big"));
+    resume(world, "t");
+    assert_true(session_tally(world->client)->kept >= 4 * MIB);
+    assert_true(scratch_same(s, "here/t/d/big", "root/t/d/big"));
+    assert_true(scratch_same(s, "here/t/d/bigger", "root/t/d/bigger"));
+    resume(world, "t");
+    assert_int_equal(session_tally(world->client)->same, 3);
+}
+
+/* Several at a time, so that the ring of claims goes round. */
+static void more_pieces_than_are_offered_at_once(void **state)
+{
+    struct world *world = *state;
+    int fd = openat(world->scratch->fd, "here/f", O_CREAT | O_RDWR, 0600);
+    static uint8_t bytes[128 << 10];
+    memset(bytes, 7, sizeof(bytes));
+    for (unsigned i = 0; i < 300; i++) { /* with a hole behind each */
+        memcpy(bytes, &i, sizeof(i));
+        assert_int_equal(pwrite(fd, bytes, sizeof(bytes), (off_t)i * 2 * (off_t)sizeof(bytes)),
+                         sizeof(bytes));
+    }
+    close(fd);
+    break_off(world, "f", 70 * MIB);
+    resume(world, "f");
+    assert_true(session_tally(world->client)->kept > 2 * CLAIMS_MAX * sizeof(bytes));
+    expect_whole(world, session_tally(world->client)->kept);
+}
+
+static void lies(struct world *world, const struct message *message)
+{
+    world->request.wishes.bits |= WISH_RESUME;
+    world_begin_lies(world, false);
+    world->request.wishes.bits |= WISH_RESUME;
+    world_inject(world, message);
+    world_expect_broken(world);
+}
+
+static void nobody_keeps_what_was_not_offered(void **state)
+{
+    struct world *world = *state;
+    struct message keep = {.type = MESSAGE_KEEP, .keep = {.length = MIB}};
+    lies(world, &keep); /* outside a file */
+    world_begin_lies(world, false);
+    world_chunked_entry(world, 8 * MIB);
+    world_inject(world, &keep);
+    world_expect_broken(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+        T(what_had_come_is_not_sent_again),
+        T(a_resumed_copy_can_be_resumed),
+        T(a_pull_is_resumed_alike),
+        T(a_flipped_bit_in_what_was_left_is_named),
+        T(a_flipped_bit_in_the_journal_is_named),
+        T(what_only_the_receiver_believes_is_sent_again),
+        T(another_source_begins_anew),
+        T(without_the_wish_it_begins_anew_and_says_so),
+        T(holes_stay_holes),
+        T(a_tree_goes_on_where_it_was),
+        T(more_pieces_than_are_offered_at_once),
+        T(nobody_keeps_what_was_not_offered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
