@@ -221,8 +221,10 @@ case_usage() { # exit statuses, and words
     fi
     expect 0 'weir0' "$weir" info
     expect 0 '"device":"weir0"' "$weir" info --json
+    expect 0 'same host memory, ' "$weir" info
+    expect 6 'WEIR_LINK is "tcp", which is neither' env WEIR_LINK=tcp "$weir" info
     expect 0 'same host memory, every payload copied: so WEIR_LINK says' env WEIR_LINK=copy "$weir" info
-    expect 0 '"same_host":"UDP: WEIR_LINK does not say memory, or WEIR_FAULT is set"' env WEIR_LINK=udp "$weir" info --json
+    expect 0 '"same_host":"UDP: so WEIR_LINK says, or WEIR_FAULT is set"' env WEIR_LINK=udp "$weir" info --json
     expect 0 'usage: weir cp' "$weir" help cp
     # a sanitizer in our libraries would mind coming after the program
     local run=(env ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 "$weir" run)

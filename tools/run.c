@@ -42,7 +42,7 @@ const char run_usage[] =
     "  -h, --help              print this text\n"
     "\n"
     "Every address of this machine is a GID of weir0, so two programs that are both run so reach\n"
-    "each other by any of them, across machines by UDP port 4791:\n"
+    "each other by any of them: through memory here, across machines by UDP port 4791:\n"
     "\n"
     "  weir run ibv_devinfo\n"
     "  weir run ib_write_bw &  weir run ib_write_bw 127.0.0.1\n"

@@ -149,21 +149,34 @@ enum same_host_link {
     LINK_COPY
 };
 
-/* Who wants packets damaged wants all of them to be where that is done. */
-static enum same_host_link choose_link(void)
+/* Who wants packets damaged wants all of them to be where that is done. INVALID: WEIR_LINK is no
+ * link's name. */
+static enum status choose_link(enum same_host_link *ret_link)
 {
     const char *link = secure_getenv("WEIR_LINK"), *fault = secure_getenv("WEIR_FAULT");
-    if ((fault != NULL && *fault != '\0') || link == NULL) {
-        return LINK_UDP;
+    *ret_link = LINK_MEMORY;
+    if (link != NULL && strcmp(link, "copy") == 0) {
+        *ret_link = LINK_COPY;
+    } else if (link != NULL && strcmp(link, "udp") == 0) {
+        *ret_link = LINK_UDP;
+    } else if (link != NULL && *link != '\0' && strcmp(link, "memory") != 0) {
+        snprintf(house.error, sizeof house.error,
+                 "WEIR_LINK is \"%.40s\", which is neither memory nor copy nor udp", link);
+        return STATUS_INVALID;
     }
-    return strcmp(link, "memory") == 0 ? LINK_MEMORY
-           : strcmp(link, "copy") == 0 ? LINK_COPY
-                                       : LINK_UDP;
+    if (fault != NULL && *fault != '\0') {
+        *ret_link = LINK_UDP;
+    }
+    return STATUS_OK;
 }
 
 static enum status open_links(struct loop *loop)
 {
-    enum status status = open_registry(loop);
+    enum same_host_link link;
+    enum status status = choose_link(&link);
+    if (status == STATUS_OK) {
+        status = open_registry(loop);
+    }
     if (status == STATUS_OK) {
         status = open_link(loop);
     }
@@ -186,8 +199,8 @@ static enum status open_links(struct loop *loop)
         .otherwise = udp_sink(loop->steering.udp),
         .seed = make_seed(),
         .bind = loop->is_bound ? loop->bind : NULL,
-        .off = choose_link() == LINK_UDP,
-        .copies = choose_link() == LINK_COPY,
+        .off = link == LINK_UDP,
+        .copies = link == LINK_COPY,
     };
     status = same_host_create(&same_host, &loop->same_host);
     if (status != STATUS_OK) {

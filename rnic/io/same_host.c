@@ -108,8 +108,7 @@ enum status same_host_create(const struct same_host_config *config,
     if (status == STATUS_OK) {
         inbox_tell_of_room(same_host->inbox, &same_host->room);
     }
-    same_host->description = config->off
-                                 ? "UDP: WEIR_LINK does not say memory, or WEIR_FAULT is set"
+    same_host->description = config->off           ? "UDP: so WEIR_LINK says, or WEIR_FAULT is set"
                              : status != STATUS_OK ? "UDP: there is no memory to be shared, by the "
                                                      "kernel or a limit on file sizes"
                              : config->copies ? "memory, every payload copied: so WEIR_LINK says"
