@@ -1,0 +1,63 @@
+# bash completion of weir. Commands and options are read from the help that the command itself prints.
+
+_weir_help_words() { # WEIR PATTERN [COMMAND]: what matches in its help, once each
+    local weir=$1 pattern=$2
+    shift 2
+    "$weir" "$@" --help 2>/dev/null | grep -oE -- "$pattern" | tr -d ' ' | sort -u
+}
+
+_weir_value() { # of the option before the cursor: true if it has one, which is then completed
+    local option=$1 word=$2
+    case $option in
+        --fabric) mapfile -t COMPREPLY < <(compgen -W "auto rdma soft" -- "$word") ;;
+        --link-layer) mapfile -t COMPREPLY < <(compgen -W "ethernet infiniband" -- "$word") ;;
+        --op) mapfile -t COMPREPLY < <(compgen -W "send write write-imm read fetch-add compare-swap message put all" -- "$word") ;;
+        --measure) mapfile -t COMPREPLY < <(compgen -W "latency bandwidth all" -- "$word") ;;
+        --direction) mapfile -t COMPREPLY < <(compgen -W "one-way both-ways all" -- "$word") ;;
+        --mode) mapfile -t COMPREPLY < <(compgen -W "poll event all" -- "$word") ;;
+        --exclude-from | --include-from | --html) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
+        --root) mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
+        --exclude | --include | --modify-window | --bwlimit | --max-transfers | --idle-timeout | --size | --depth | \
+            --runs | --seconds | --devices) COMPREPLY=() ;;
+        *) return 1 ;;
+    esac
+    compopt -o filenames 2>/dev/null
+    return 0
+}
+
+_weir() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} weir=${COMP_WORDS[0]} at
+    COMPREPLY=()
+    if [ "$COMP_CWORD" = 1 ]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(_weir_help_words "$weir" '^  [a-z]+ ')" -- "$word")
+        return
+    fi
+    if [ "$command" = run ]; then # the program's own completion, from the first word that is no option
+        for ((at = 2; at < COMP_CWORD; at++)); do
+            case ${COMP_WORDS[at]} in
+                -d | --devices | -l | --link-layer) ((at++)) ;;
+                -*) ;;
+                *) break ;;
+            esac
+        done
+        if ((at < COMP_CWORD)); then
+            if declare -F _command_offset >/dev/null; then _command_offset "$at"; else compopt -o default; fi
+            return
+        fi
+    fi
+    _weir_value "$before" "$word" && return
+    if [[ $word == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(_weir_help_words "$weir" '(^|[ ,])--[a-z][a-z-]+' "$command" | tr -d ,)" -- "$word")
+        return
+    fi
+    case $command in
+        run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
+        help) mapfile -t COMPREPLY < <(compgen -W "$(_weir_help_words "$weir" '^  [a-z]+ ')" -- "$word") ;;
+        cp) # files here; a server's are not asked for
+            mapfile -t COMPREPLY < <(compgen -f -- "$word")
+            compopt -o filenames 2>/dev/null
+            ;;
+    esac
+}
+
+complete -F _weir weir

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# What the shells offer after some beginnings of a command line. Usage: completion_test.sh BUILD_DIR
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+PATH=$(cd "$1" && pwd):$PATH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" && mkdir "a folder" && touch file.bin
+failed=0
+
+offered_by_bash() { # WORD...: the last is the one that is being typed
+    bash --norc -c 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weir 2>/dev/null; printf "%s\n" "${COMPREPLY[@]}"' \
+        "$here/completion/weir.bash" "$@"
+}
+offered_by_zsh() { # stands in for what only a line editor can call
+    zsh -f -c 'compadd() { print -l -- "$@" }
+        _describe() { [[ $1 = -o ]] && shift; print -l -- ${(P)2%%:*} }
+        _files() { print -l -- * }
+        _normal() { print -l -- normal $words[CURRENT] }
+        file=$1; shift; words=("$@"); CURRENT=$#; complete() { source $file }; complete' zsh "$here/completion/_weir" "$@"
+}
+
+expect() { # SHELL THERE NOT-THERE WORD...: some line is THERE, none is NOT-THERE
+    local shell=$1 there=$2 absent=$3 offered
+    shift 3
+    offered=$(offered_by_"$shell" "$@")
+    if ! grep -qxF -e "$there" <<<"$offered" || grep -qxF -e "$absent" <<<"$offered"; then
+        echo "FAIL $shell, '$*': $there is not offered, or $absent is: $(tr '\n' ' ' <<<"$offered")"
+        failed=1
+    fi
+}
+
+shells=bash
+if command -v zsh >/dev/null; then shells="bash zsh"; fi
+for shell in $shells; do
+    all=--no-such
+    expect $shell cp "$all" weir ""
+    expect $shell serve "$all" weir s
+    expect $shell --dry-run --namespace weir cp --d
+    expect $shell --namespace --dry-run-more weir run --n
+    expect $shell --read-only --archive weir serve --re
+    expect $shell soft cp weir cp --fabric s
+    expect $shell infiniband cp weir run --link-layer i
+    expect $shell file.bin --json weir cp fi
+done
+expect bash "a folder" file.bin weir serve --root a
+expect bash ls --devices weir run l
+[ "$failed" = 0 ] && echo "completion in $shells offers what --help says"
+exit $failed
