@@ -16,6 +16,7 @@
 #include "rnic/io/loop.h"
 #include "rnic/io/relays.h"
 #include "rnic/io/same_host.h"
+#include "rnic/io/stay.h"
 
 #define LOOP_POLLING_GAP_NS 200000u /* who drove so long ago does not poll */
 
@@ -81,6 +82,7 @@ struct loop {
     _Atomic uint64_t polling_since_ns; /* without a gap and without about_to_sleep; 0: not */
     uint64_t patience_ns;              /* the thread's: how long they must have polled for a doze */
     uint64_t doze_ns;                  /* the thread's: how long the next one lasts */
+    struct stay stay;                  /* the thread's */
 
     pthread_t thread;
     int wake_descriptor;

@@ -119,13 +119,33 @@ static void doze(struct loop *loop)
     learn(loop);
 }
 
-static void serve(struct loop *loop)
+/* Mutex held. Returns how many packets came by UDP. */
+static uint64_t receive(struct loop *loop, struct instant *ret_deadline)
 {
-    if (loop_try_lock(loop)) {
-        struct instant deadline = loop_turn(loop, TURN_RECEIVE);
-        pthread_mutex_unlock(&loop->mutex);
-        loop_after_unlock(loop, deadline);
+    const struct udp_counters *counters = udp_counters(loop->steering.udp);
+    uint64_t before = counters->packets_received;
+    *ret_deadline = loop_turn(loop, TURN_RECEIVE);
+    return counters->packets_received - before;
+}
+
+static uint64_t serve(struct loop *loop)
+{
+    if (!loop_try_lock(loop)) {
+        return 0;
     }
+    struct instant deadline;
+    uint64_t count = receive(loop, &deadline);
+    pthread_mutex_unlock(&loop->mutex);
+    loop_after_unlock(loop, deadline);
+    return count;
+}
+
+static void stay(struct loop *loop)
+{
+    uint64_t count;
+    do {
+        count = serve(loop);
+    } while (stay_on(&loop->stay, clock_now(), count) && !is_polled(loop));
 }
 
 struct death {
@@ -162,10 +182,18 @@ static void mourn(struct loop *loop)
 static void watch(struct loop *loop)
 {
     struct udp *udp = loop->steering.udp;
+    struct instant deadline;
     pthread_mutex_lock(&loop->mutex);
     udp_expect_many(udp);
-    struct instant deadline =
-        instant_earlier(loop_turn(loop, TURN_RECEIVE), burial_next_deadline(&loop->burial));
+    uint64_t count = receive(loop, &deadline);
+    if (stay_begin(&loop->stay, clock_now(), count)) {
+        pthread_mutex_unlock(&loop->mutex);
+        loop_after_unlock(loop, deadline);
+        stay(loop);
+        pthread_mutex_lock(&loop->mutex);
+        (void)receive(loop, &deadline);
+    }
+    deadline = instant_earlier(deadline, burial_next_deadline(&loop->burial));
     struct instant now = clock_now();
     if (instant_elapsed_ns(loop->tidied, now) >= TIDY_NS) {
         tidy(loop, now);
@@ -198,7 +226,8 @@ static void watch(struct loop *loop)
     }
     same_host_wake_up(loop->same_host);
     if (!signaled && is_polled(loop)) {
-        serve(loop); /* before a doze: who polled may have gone to sleep without polling again */
+        (void)serve(
+            loop); /* before a doze: who polled may have gone to sleep without polling again */
     }
 }
 
@@ -228,6 +257,7 @@ void *loop_thread_main(void *argument)
     ask_for_short_slices();
     loop->patience_ns = PATIENCE_MIN_NS;
     loop->doze_ns = DOZE_MIN_NS;
+    stay_init(&loop->stay);
     while (!atomic_load(&loop->stopping)) {
         if (burial_advance(&loop->burial)) {
             mourn(loop);
