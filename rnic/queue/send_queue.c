@@ -1,8 +1,8 @@
 /* The send queue's ring. Memory orders: queue_private.h.
  *
  * One allocation: the queue, then slots of a fixed stride, each a struct send_slot followed by its
- * SGEs or its inline bytes, whichever need more. Where those stand never changes; a slot is told
- * when the engine first looks at it, so that a large queue costs nothing until it is used. The
+ * target and its SGEs or inline bytes, whichever need more. A large queue costs nothing until it is
+ * used; a queue of one slot, of which there may be thousands, has it right behind its head. The
  * transport's notes are cleared at retire, on the side that has them in its cache. */
 #include "rnic/queue/send_queue.h"
 
@@ -26,12 +26,26 @@ struct send_queue {
     alignas(CACHE_LINE) _Atomic uint64_t head; /* written by the engine */
 };
 
-BUILD_CHECK(offsetof(struct send_slot, xrc_srq) < CACHE_LINE);
+#define SMALL_ALIGNMENT 16u
+
+BUILD_CHECK(offsetof(struct send_slot, has_target) < CACHE_LINE);
 BUILD_CHECK(sizeof(struct send_slot) % alignof(struct sge) == 0);
+BUILD_CHECK(sizeof(struct datagram_target) % alignof(struct sge) == 0);
+BUILD_CHECK(QUEUE_SGE_MAX <= UINT16_MAX);
 
 static struct send_slot *slot_at(const struct send_queue *queue, uint64_t position)
 {
     return (struct send_slot *)(queue->slots + (position & queue->mask) * (size_t)queue->stride);
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t round_up(size_t size, size_t unit)
+{
+    return (size + unit - 1) / unit * unit;
 }
 
 enum status send_queue_create(struct allocator *allocator, const struct send_queue_limits *limits,
@@ -41,11 +55,17 @@ enum status send_queue_create(struct allocator *allocator, const struct send_que
         limits->max_inline > QUEUE_INLINE_MAX) {
         return STATUS_INVALID;
     }
-    size_t sge_bytes = limits->max_sge * sizeof(struct sge);
-    size_t data = sge_bytes > limits->max_inline ? sge_bytes : limits->max_inline;
+    size_t data = larger(limits->max_sge * sizeof(struct sge), limits->max_inline);
+    data = larger(data, sizeof(struct window_bind));
+    data += limits->takes_datagrams ? sizeof(struct datagram_target) : 0;
     size_t stride = queue_round_to_line(sizeof(struct send_slot) + data);
     uint32_t storage = queue_storage(limits->capacity);
-    size_t start = queue_round_to_line(sizeof(struct send_queue));
+    size_t start = sizeof(struct send_queue);
+    if (storage == 1) {
+        size_t end_of_head = offsetof(struct send_queue, head) + sizeof(uint64_t);
+        start = round_up(end_of_head, SMALL_ALIGNMENT);
+        stride = round_up(sizeof(struct send_slot) + data, SMALL_ALIGNMENT);
+    }
 
     uint8_t *memory = allocator->allocate(allocator, start + storage * stride);
     if (memory == NULL) {
@@ -88,7 +108,8 @@ static enum status check_request(const struct send_queue *queue, const struct se
 {
     if ((unsigned)request->kind >= WORK_KIND_COUNT || request->sge_count > queue->limits.max_sge ||
         (request->inline_data && !sends_data(request->kind)) ||
-        (request->kind == WORK_BIND_WINDOW) != (request->bind != NULL)) {
+        (request->kind == WORK_BIND_WINDOW) != (request->bind != NULL) ||
+        (queue->limits.takes_datagrams && request->target == NULL)) {
         return STATUS_INVALID;
     }
     uint64_t length = 0;
@@ -109,9 +130,8 @@ enum status send_queue_check(const struct send_queue *queue, const struct send_r
     return check_request(queue, request, &length);
 }
 
-static void copy_inline(struct send_slot *slot, const struct send_request *request)
+static void copy_inline(uint8_t *to, const struct send_request *request)
 {
-    uint8_t *to = (uint8_t *)(slot + 1);
     for (uint32_t i = 0; i < request->sge_count; i++) {
         const struct sge *sge = &request->sges[i];
         if (sge->length > 0) {
@@ -121,7 +141,8 @@ static void copy_inline(struct send_slot *slot, const struct send_request *reque
     }
 }
 
-static void fill_slot(struct send_slot *slot, const struct send_request *request, uint32_t length)
+static void fill_slot(struct send_slot *slot, const struct send_request *request, uint32_t length,
+                      bool has_target)
 {
     slot->id = request->id;
     slot->kind = request->kind;
@@ -129,7 +150,9 @@ static void fill_slot(struct send_slot *slot, const struct send_request *request
     slot->solicited = request->solicited;
     slot->fence = request->fence;
     slot->inline_data = request->inline_data;
-    slot->sge_count = request->inline_data ? 0 : request->sge_count;
+    slot->has_target = has_target;
+    slot->sge_count =
+        request->inline_data || request->bind != NULL ? 0 : (uint16_t)request->sge_count;
     slot->length = length;
     slot->immediate = request->immediate;
     slot->invalidate = request->invalidate;
@@ -138,16 +161,17 @@ static void fill_slot(struct send_slot *slot, const struct send_request *request
     slot->swap_or_add = request->swap_or_add;
     slot->remote_key = request->remote_key;
     slot->xrc_srq = request->xrc_srq;
-    if (request->target != NULL) {
-        slot->target = *request->target;
+    uint8_t *data = (uint8_t *)(slot + 1);
+    if (has_target) {
+        memcpy(data, request->target, sizeof *request->target);
+        data += sizeof *request->target;
     }
     if (request->bind != NULL) {
-        slot->bind = *request->bind;
-    }
-    if (request->inline_data) {
-        copy_inline(slot, request);
+        memcpy(data, request->bind, sizeof *request->bind);
+    } else if (request->inline_data) {
+        copy_inline(data, request);
     } else if (request->sge_count > 0) {
-        memcpy(slot + 1, request->sges, request->sge_count * sizeof(struct sge));
+        memcpy(data, request->sges, request->sge_count * sizeof(struct sge));
     }
 }
 
@@ -165,7 +189,7 @@ enum status send_queue_post(struct send_queue *queue, const struct send_request 
             return STATUS_FULL;
         }
     }
-    fill_slot(slot_at(queue, tail), request, length);
+    fill_slot(slot_at(queue, tail), request, length, queue->limits.takes_datagrams);
     atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
     return STATUS_OK;
 }
@@ -183,12 +207,7 @@ uint64_t send_queue_tail(const struct send_queue *queue)
 struct send_slot *send_queue_slot(struct send_queue *queue, uint64_t position)
 {
     CHECK(position - send_queue_head(queue) < queue->limits.capacity);
-    struct send_slot *slot = slot_at(queue, position);
-    if (slot->sges == NULL) {
-        slot->sges = (const struct sge *)(slot + 1);
-        slot->inline_bytes = (const uint8_t *)(slot + 1);
-    }
-    return slot;
+    return slot_at(queue, position);
 }
 
 void send_queue_retire(struct send_queue *queue)

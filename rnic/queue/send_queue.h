@@ -13,43 +13,67 @@
 struct send_queue;
 
 /* A posted request and what the transport notes on it. Ordered so that posting to a connected queue
- * pair writes the first 64 bytes and the SGEs only. */
+ * pair writes the first 64 bytes and the data behind the slot only. */
 struct send_slot {
     uint64_t id;
-    enum work_kind kind;
-    bool signaled, solicited, fence, inline_data;
-    uint32_t sge_count; /* 0 with inline_data */
-    uint32_t length;    /* bytes of the message, all SGEs together */
-    uint32_t immediate;
-    struct memory_key invalidate;
     uint64_t remote_address;
     uint64_t compare;
     uint64_t swap_or_add;
+    uint32_t length; /* bytes of the message, all SGEs together */
+    uint32_t immediate;
+    struct memory_key invalidate;
     struct memory_key remote_key;
-    uint32_t xrc_srq; /* XRC only */
+    uint32_t xrc_srq;   /* XRC only */
+    uint16_t sge_count; /* 0 with inline_data, and of BIND_WINDOW */
+    enum work_kind kind : 8;
+    bool signaled, solicited, fence, inline_data;
+    bool has_target;
 
     /* The transport's; all zero when the slot has just been posted. */
+    enum completion_status status : 8;
+    bool started;         /* first_psn is assigned */
+    bool finished;        /* done, waiting for those before it */
+    uint8_t demand_shift; /* READ: log2 of the bytes that one request on the wire asks for */
     struct psn first_psn;
     uint32_t packet_count; /* PSNs it takes; for READ those of the response */
-    uint8_t demand_shift;  /* READ: log2 of the bytes that one request on the wire asks for */
     uint32_t received;     /* bytes of a READ response placed so far */
-    enum completion_status status;
-    bool started;  /* first_psn is assigned */
-    bool finished; /* done, waiting for those before it */
-
-    const struct sge *sges;      /* sge_count of them, in the ring's memory */
-    const uint8_t *inline_bytes; /* `length` of them where inline_data */
-
-    union {
-        struct datagram_target target; /* UD only */
-        struct window_bind bind;       /* BIND_WINDOW only */
-    };
 };
+
+/* Behind the slot: the target, if it has one; then what is sent. */
+static inline const struct datagram_target *send_slot_target(const struct send_slot *slot)
+{
+    return (const struct datagram_target *)(slot + 1);
+}
+
+static inline const void *send_slot_data(const struct send_slot *slot)
+{
+    const uint8_t *behind = (const uint8_t *)(slot + 1);
+    return slot->has_target ? behind + sizeof(struct datagram_target) : behind;
+}
+
+/* sge_count of them. */
+static inline const struct sge *send_slot_sges(const struct send_slot *slot)
+{
+    return send_slot_data(slot);
+}
+
+/* `length` of them, where inline_data. */
+static inline const uint8_t *send_slot_inline(const struct send_slot *slot)
+{
+    return send_slot_data(slot);
+}
+
+/* Of BIND_WINDOW. */
+static inline const struct window_bind *send_slot_bind(const struct send_slot *slot)
+{
+    return send_slot_data(slot);
+}
 
 struct send_queue_limits {
     uint32_t capacity; /* requests; exactly that many can be outstanding */
     uint32_t max_sge;
-    uint32_t max_inline; /* bytes */
+    uint32_t max_inline;  /* bytes */
+    bool takes_datagrams; /* requests have targets */
 };
 
 /* INVALID: limits above QUEUE_CAPACITY_MAX, QUEUE_SGE_MAX, QUEUE_INLINE_MAX. Capacity 0 is allowed
@@ -59,8 +83,8 @@ enum status send_queue_create(struct allocator *allocator, const struct send_que
 void send_queue_destroy(struct send_queue *queue);
 
 /* Application side. Copies the request. FULL; INVALID: too many SGEs, no such kind, no `bind`
- * where one belongs, or inline data with a kind that sends none; TOO_LONG: inline data above
- * max_inline, or a message above MESSAGE_LENGTH_MAX. */
+ * or `target` where one belongs, or inline data with a kind that sends none; TOO_LONG: inline data
+ * above max_inline, or a message above MESSAGE_LENGTH_MAX. */
 enum status send_queue_post(struct send_queue *queue, const struct send_request *request) MUST_USE;
 
 /* What send_queue_post would say if there were room. */

@@ -13,7 +13,8 @@
 
 static struct send_queue *create(uint32_t capacity, uint32_t max_sge, uint32_t max_inline)
 {
-    struct send_queue_limits limits = {capacity, max_sge, max_inline};
+    struct send_queue_limits limits = {
+        .capacity = capacity, .max_sge = max_sge, .max_inline = max_inline};
     struct send_queue *queue;
     assert_int_equal(send_queue_create(heap_allocator(), &limits, &queue), STATUS_OK);
     return queue;
@@ -46,9 +47,11 @@ static void exact_capacity_and_order(void **state)
     send_queue_destroy(NULL);
 }
 
-static void everything_is_copied(void **state)
+static void check_copies(uint32_t capacity)
 {
-    struct send_queue *queue = create(2, 2, 0);
+    struct send_queue_limits limits = {.capacity = capacity, .max_sge = 2, .takes_datagrams = true};
+    struct send_queue *queue;
+    assert_int_equal(send_queue_create(heap_allocator(), &limits, &queue), STATUS_OK);
     struct sge sges[3] = {{100, 10, {7}}, {200, 20, {8}}, {300, 30, {9}}};
     struct datagram_target target = {.qpn = {0x123}, .qkey = {0x456}};
     target.path.hop_limit = 9;
@@ -77,23 +80,51 @@ static void everything_is_copied(void **state)
     assert_true(slot->signaled && slot->solicited && slot->fence && !slot->inline_data);
     assert_int_equal(slot->length, 30);
     assert_int_equal(slot->sge_count, 2);
-    assert_memory_equal(slot->sges, posted, sizeof posted);
+    assert_memory_equal(send_slot_sges(slot), posted, sizeof posted);
     assert_int_equal(slot->immediate, 0xabcd);
     assert_int_equal(slot->invalidate.value, 3);
     assert_int_equal(slot->remote_address, 0x1000);
     assert_int_equal(slot->remote_key.value, 4);
     assert_int_equal(slot->compare, 11);
     assert_int_equal(slot->swap_or_add, 12);
-    assert_int_equal(slot->target.qpn.value, 0x123);
-    assert_int_equal(slot->target.qkey.value, 0x456);
-    assert_int_equal(slot->target.path.hop_limit, 9);
+    assert_int_equal(send_slot_target(slot)->qpn.value, 0x123);
+    assert_int_equal(send_slot_target(slot)->qkey.value, 0x456);
+    assert_int_equal(send_slot_target(slot)->path.hop_limit, 9);
 
+    send_queue_retire(queue);
     request.sges = sges;
     request.sge_count = 3;
     assert_int_equal(send_queue_post(queue, &request), STATUS_INVALID);
     request.sge_count = 0;
     request.kind = WORK_KIND_COUNT;
     assert_int_equal(send_queue_post(queue, &request), STATUS_INVALID);
+    request.kind = WORK_SEND;
+    request.target = NULL;
+    assert_int_equal(send_queue_post(queue, &request), STATUS_INVALID);
+    send_queue_destroy(queue);
+}
+
+/* A queue of one slot is laid out in its own way. */
+static void everything_is_copied(void **state)
+{
+    check_copies(1);
+    check_copies(2);
+}
+
+/* Where there is room for no SGE, and whatever is said of them. */
+static void binds_are_copied(void **state)
+{
+    struct send_queue *queue = create(1, 1, 0);
+    struct window_bind bind = {.window = {1}, .key = {2}, .region = {3}, .address = 4, .length = 5};
+    struct sge sge = {0};
+    struct send_request request = {
+        .kind = WORK_BIND_WINDOW, .bind = &bind, .sges = &sge, .sge_count = 1};
+    struct window_bind posted = bind;
+    assert_int_equal(send_queue_post(queue, &request), STATUS_OK);
+    memset(&bind, 0xff, sizeof bind);
+    struct send_slot *slot = send_queue_slot(queue, 0);
+    assert_int_equal(slot->sge_count, 0);
+    assert_memory_equal(send_slot_bind(slot), &posted, sizeof posted);
     send_queue_destroy(queue);
 }
 
@@ -135,7 +166,7 @@ static void inline_bytes_are_taken_at_once(void **state)
     assert_int_equal(slot->length, 100);
     assert_int_equal(slot->sge_count, 0);
     for (int i = 0; i < 100; i++) {
-        assert_int_equal(slot->inline_bytes[i], i < 60 ? 'a' : 'b');
+        assert_int_equal(send_slot_inline(slot)[i], i < 60 ? 'a' : 'b');
     }
     sges[2].length = 41;
     assert_int_equal(send_queue_post(queue, &request), STATUS_TOO_LONG);
@@ -161,8 +192,9 @@ static void the_longest_message(void **state)
 
 static void limits_are_limited(void **state)
 {
-    const struct send_queue_limits wrong[] = {
-        {QUEUE_CAPACITY_MAX + 1, 1, 1}, {1, QUEUE_SGE_MAX + 1, 1}, {1, 1, QUEUE_INLINE_MAX + 1}};
+    const struct send_queue_limits wrong[] = {{.capacity = QUEUE_CAPACITY_MAX + 1},
+                                              {.max_sge = QUEUE_SGE_MAX + 1},
+                                              {.max_inline = QUEUE_INLINE_MAX + 1}};
     struct send_queue *queue = NULL;
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(send_queue_create(heap_allocator(), &wrong[i], &queue), STATUS_INVALID);
@@ -200,8 +232,8 @@ static void two_threads(void **state)
             sched_yield();
         }
         const struct send_slot *slot = send_queue_slot(queue, i);
-        wrong += slot->id != i || slot->sges[0].address != i || slot->sges[1].address != ~i ||
-                 slot->length != 3;
+        wrong += slot->id != i || send_slot_sges(slot)[0].address != i ||
+                 send_slot_sges(slot)[1].address != ~i || slot->length != 3;
         send_queue_retire(queue);
     }
     pthread_join(poster, NULL);
@@ -214,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_capacity_and_order),
         cmocka_unit_test(everything_is_copied),
+        cmocka_unit_test(binds_are_copied),
         cmocka_unit_test(notes_of_the_transport_are_cleared),
         cmocka_unit_test(inline_bytes_are_taken_at_once),
         cmocka_unit_test(the_longest_message),

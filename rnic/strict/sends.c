@@ -244,7 +244,8 @@ void sends_ended(const struct memory *memory, struct domain domain, struct qpn q
         posted = sends->ring[sends->ended++ % sends->capacity];
     }
     pthread_mutex_unlock(&queues.lock);
-    if (posted.has_digest && digest_sges(memory, domain, slot->sges, slot->sge_count, &digest) &&
+    if (posted.has_digest &&
+        digest_sges(memory, domain, send_slot_sges(slot), slot->sge_count, &digest) &&
         digest != posted.digest) {
         pitfall_warn(
             PITFALL_BUFFER_REUSE, &posted.where, "posted at",

@@ -147,15 +147,18 @@ static void receive_acknowledge(struct qp *qp, struct instant now, const struct 
 /* Where the next bytes of the response to the request at the head go. */
 static struct scatter *place_of(struct qp *qp, const struct send_slot *slot)
 {
-    struct requester *requester = &qp->requester;
-    if (!requester->place_ready) {
+    struct cursor *cursor = &qp->environment->cursors.response;
+    uint64_t position = send_queue_head(qp->sends);
+    if (!cursor_is_of(cursor, qp, position)) {
         /* What tag matching READs goes to a buffer of the shared receive queue. */
         struct domain domain = qp->matcher != NULL ? qp->receive_domain : qp->domain;
-        scatter_init(&requester->place, qp->environment->memory, domain, slot->sges,
+        scatter_init(&cursor->scatter, qp->environment->memory, domain, send_slot_sges(slot),
                      slot->sge_count);
-        requester->place_ready = true;
+        scatter_seek(&cursor->scatter, slot->received);
+        cursor->owner = qp;
+        cursor->position = position;
     }
-    return &requester->place;
+    return &cursor->scatter;
 }
 
 /* Puts response bytes where the request at the head wants them. False: the queue pair failed. */

@@ -32,8 +32,9 @@ enum step datagram_transmit(struct qp *qp)
     }
     struct packet packet;
     request_describe_data(qp, slot, 0, 1, &packet);
-    packet.destination = slot->target.qpn;
-    packet.qkey = chosen_qkey(qp, slot->target.qkey);
+    const struct datagram_target *target = send_slot_target(slot);
+    packet.destination = target->qpn;
+    packet.qkey = chosen_qkey(qp, target->qkey);
     packet.source = qp->number;
     struct fragment fragments[OUTGOING_FRAGMENT_MAX];
     struct fragment_list payload = {fragments, OUTGOING_FRAGMENT_MAX, 0};
@@ -42,11 +43,11 @@ enum step datagram_transmit(struct qp *qp)
         qp_fail_send(qp, COMPLETION_LOCAL_PROTECTION_ERROR);
         return STEP_IDLE;
     }
-    if (!qp_emit(qp, &slot->target.path, &packet, &payload)) {
+    if (!qp_emit(qp, &target->path, &packet, &payload)) {
         return STEP_FULL;
     }
     if (qpn_equal(packet.destination, QPN_MULTICAST)) {
-        qp->multicast_source = slot->target.path.local;
+        qp->multicast_source = target->path.local;
     }
     requester->frontier = psn_next(requester->frontier);
     requester->unacked = requester->cursor = requester->frontier;
@@ -106,7 +107,7 @@ static enum completion_status place(struct qp *qp, const struct arrival *arrival
 {
     uint8_t grh[GRH_LENGTH];
     build_grh(&arrival->path, packet, grh);
-    struct scatter *place = &qp->responder.place;
+    struct scatter *place = responder_place(qp);
     if (scatter_copy_in(place, grh, sizeof grh) != MEMORY_GRANTED ||
         (packet->payload_length > 0 &&
          scatter_copy_in(place, packet->payload, packet->payload_length) != MEMORY_GRANTED)) {

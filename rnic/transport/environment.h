@@ -9,6 +9,7 @@
 #include "rnic/memory/memory.h"
 #include "rnic/queue/event.h"
 #include "rnic/transport/counters.h"
+#include "rnic/transport/cursors.h"
 #include "rnic/transport/port.h"
 #include "rnic/transport/relay.h"
 #include "rnic/transport/selective.h"
@@ -24,6 +25,7 @@ struct environment {
     uint64_t relay_lives;          /* given out to connections of targets */
     struct counters counters;
     struct timers timers;
+    struct cursors cursors;
     struct selective_stock selective; /* of no queue pairs: nothing but go-back-N */
     struct map xrc_queues;            /* number -> struct xrc_queue */
     struct instant now;               /* of the entry point that runs, or ran last */

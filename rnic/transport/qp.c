@@ -20,22 +20,21 @@ static enum status create_queues(struct qp *qp, const struct qp_init *init)
     qp->sends = init->sends;
     qp->receives = init->receives;
     if (qp->sends == NULL) {
-        status = send_queue_create(allocator, &init->send, &qp->sends);
-    }
-    if (status != STATUS_OK) {
-        return status;
+        struct send_queue_limits limits = init->send;
+        limits.takes_datagrams = init->service == SERVICE_UD;
+        status = send_queue_create(allocator, &limits, &qp->sends);
     }
     if (init->service == SERVICE_XRC) {
         qp->receives_are_shared = true;
     } else if (init->shared_receives != NULL) {
         qp->receives = init->shared_receives;
         qp->receives_are_shared = true;
-    } else if (qp->receives == NULL) {
+    } else if (qp->receives == NULL && status == STATUS_OK) {
         status = receive_queue_create(allocator, init->max_receive, init->max_receive_sge,
                                       &qp->receives);
-        if (status != STATUS_OK) {
-            return status;
-        }
+    }
+    if (status != STATUS_OK) {
+        return status;
     }
     uint32_t max_sge = qp->receives == NULL ? XRC_SGE_MAX : receive_queue_max_sge(qp->receives);
     if (qp->matcher != NULL && max_sge < tag_matcher_max_sge(qp->matcher)) {
@@ -137,6 +136,7 @@ static void detach(struct qp *qp)
     reference_withdraw(qp, true);
     selective_end(qp);
     responder_abandon(qp);
+    cursors_forget(&qp->environment->cursors, qp);
     timers_cancel(&qp->environment->timers, &qp->timer);
     list_remove(&qp->active);
 }

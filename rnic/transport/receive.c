@@ -12,11 +12,9 @@ static const struct xrc_queue *xrc_queue_now(const struct qp *qp)
 bool responder_take_receive(struct qp *qp)
 {
     struct responder *responder = &qp->responder;
-    struct domain domain = qp->receive_domain;
     struct receive_queue *receives = qp->receives;
     if (qp->is_target) {
         receives = xrc_queue_now(qp)->receives; /* check_shared_queue has found it */
-        domain = responder->domain;
     }
     if (!responder->receive_taken) {
         if (!receive_queue_take(receives, &responder->receive, responder->receive_sges)) {
@@ -24,9 +22,28 @@ bool responder_take_receive(struct qp *qp)
         }
         responder->receive_taken = true;
     }
-    scatter_init(&responder->place, qp->environment->memory, domain, responder->receive_sges,
-                 responder->receive.sge_count);
+    responder_begin_receive(qp);
     return true;
+}
+
+void responder_begin_receive(struct qp *qp)
+{
+    const struct responder *responder = &qp->responder;
+    struct cursor *cursor = &qp->environment->cursors.receive;
+    struct domain domain = qp->is_target ? responder->domain : qp->receive_domain;
+    scatter_init(&cursor->scatter, qp->environment->memory, domain, responder->receive_sges,
+                 responder->receive.sge_count);
+    cursor->owner = qp;
+}
+
+struct scatter *responder_place(struct qp *qp)
+{
+    struct cursor *cursor = &qp->environment->cursors.receive;
+    if (!cursor_is_of(cursor, qp, 0)) {
+        responder_begin_receive(qp);
+        scatter_seek(&cursor->scatter, qp->responder.done);
+    }
+    return &cursor->scatter;
 }
 
 void responder_complete_receive(struct qp *qp, enum completion_status status,

@@ -1,4 +1,4 @@
-/* Headers from a slot; payload through one gather cursor that moves on as packets do. */
+/* Headers from a slot; payload through the cursor of requests, which moves on as packets do. */
 #include "rnic/transport/request.h"
 
 #include "rnic/transport/qp_private.h"
@@ -70,23 +70,23 @@ enum memory_verdict request_describe_atomic_write(struct qp *qp, const struct se
 enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, uint64_t position,
                                    uint32_t index, uint32_t length, struct fragment_list *list)
 {
-    struct requester *requester = &qp->requester;
+    struct cursor *cursor = &qp->environment->cursors.request;
     if (length == 0) {
         return MEMORY_GRANTED;
     }
-    if (!requester->gather_ready || requester->gather_position != position) {
+    if (!cursor_is_of(cursor, qp, position)) {
         if (slot->inline_data) {
-            scatter_init_inline(&requester->gather, slot->inline_bytes, slot->length);
+            scatter_init_inline(&cursor->scatter, send_slot_inline(slot), slot->length);
         } else {
-            scatter_init(&requester->gather, qp->environment->memory, qp->domain, slot->sges,
-                         slot->sge_count);
+            scatter_init(&cursor->scatter, qp->environment->memory, qp->domain,
+                         send_slot_sges(slot), slot->sge_count);
         }
-        requester->gather_position = position;
-        requester->gather_ready = true;
+        cursor->owner = qp;
+        cursor->position = position;
     }
     uint64_t offset = (uint64_t)index << qp->mtu_shift;
-    if (requester->gather.offset != offset) {
-        scatter_seek(&requester->gather, offset);
+    if (cursor->scatter.offset != offset) {
+        scatter_seek(&cursor->scatter, offset);
     }
-    return scatter_gather(&requester->gather, length, list);
+    return scatter_gather(&cursor->scatter, length, list);
 }

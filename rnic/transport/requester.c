@@ -20,6 +20,7 @@ BUILD_CHECK(1u << READ_REFERENCE_SHIFT == REFERENCE_MAX);
 
 void requester_reset(struct qp *qp, struct psn first)
 {
+    cursors_forget(&qp->environment->cursors, qp);
     qp->requester = (struct requester){
         .unacked = first,
         .cursor = first,
@@ -41,7 +42,6 @@ void requester_go_back(struct qp *qp)
     requester->packet = requester->answered;
     requester->reads_out = 0;
     requester->unrequested = 0;
-    requester->gather_ready = false;
     retransmit_rewound(&qp->retransmit);
     qp_schedule(qp);
 }
@@ -124,7 +124,6 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count)
                         !psn_equal(requester->unacked, requester->frontier));
     if (done) {
         requester->answered = 0;
-        requester->place_ready = false;
         qp_complete_send(qp, COMPLETION_SUCCESS);
         requester_settle(qp);
     }
@@ -198,7 +197,7 @@ static bool execute_locally(struct qp *qp, struct send_slot *slot)
         }
         enum status status =
             slot->kind == WORK_BIND_WINDOW
-                ? window_bind(memory, qp->domain, qp->number, &slot->bind)
+                ? window_bind(memory, qp->domain, qp->number, send_slot_bind(slot))
                 : window_invalidate(memory, qp->domain, qp->number, slot->invalidate);
         slot->status = status == STATUS_OK ? COMPLETION_SUCCESS : COMPLETION_WINDOW_BIND_ERROR;
         slot->finished = true;

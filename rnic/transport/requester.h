@@ -18,7 +18,6 @@
 #include <stdint.h>
 
 #include "rnic/base/time.h"
-#include "rnic/memory/scatter.h"
 #include "rnic/queue/work.h"
 #include "rnic/transport/step.h"
 #include "rnic/wire/psn.h"
@@ -44,14 +43,8 @@ struct requester {
     uint8_t rnr_retries;       /* since progress */
     struct instant rnr_resume; /* NEVER: not told to wait */
 
-    struct scatter gather; /* where the payload at the cursor comes from */
-    uint64_t gather_position;
-    bool gather_ready;
-
     struct instant gap_answered; /* when a gap in responses last made us go back */
     uint32_t gaps_answered;      /* how often one did, since progress */
-    struct scatter place;        /* where responses to the head slot go */
-    bool place_ready;
 };
 
 void requester_reset(struct qp *qp, struct psn first);

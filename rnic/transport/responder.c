@@ -16,6 +16,7 @@
 void responder_reset(struct qp *qp, struct psn expected)
 {
     struct responder *responder = &qp->responder;
+    cursors_forget(&qp->environment->cursors, qp);
     relay_end(qp, false);
     responder_abandon(qp);
     tag_forget(qp);
@@ -148,21 +149,21 @@ static void finish_message(struct responder *responder)
 static enum verdict execute_send(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
+    struct scatter *place = responder_place(qp);
     const uint8_t *payload;
     uint32_t length;
     tag_strip(&responder->tagged, packet, &payload, &length);
     if (length > MESSAGE_LENGTH_MAX - responder->done) {
         return VERDICT_LENGTH; /* [IBA 9.7.4.1.6] */
     }
-    if (length > scatter_left(&responder->place)) {
+    if (length > scatter_left(place)) {
         return VERDICT_LENGTH;
     }
     if (packet->reader != NULL) {
-        if (scatter_read_in(&responder->place, packet->reader, length) != MEMORY_GRANTED) {
+        if (scatter_read_in(place, packet->reader, length) != MEMORY_GRANTED) {
             return VERDICT_UNREADABLE;
         }
-    } else if (length > 0 &&
-               scatter_copy_in(&responder->place, payload, length) != MEMORY_GRANTED) {
+    } else if (length > 0 && scatter_copy_in(place, payload, length) != MEMORY_GRANTED) {
         return VERDICT_OPERATION;
     }
     responder->done += length;

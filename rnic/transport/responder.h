@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "rnic/base/time.h"
-#include "rnic/memory/scatter.h"
 #include "rnic/queue/receive_queue.h"
 #include "rnic/transport/acknowledge.h"
 #include "rnic/transport/pace.h"
@@ -46,7 +45,6 @@ struct responder {
     struct receive_slot receive;
     struct sge *receive_sges;
     struct tag_message tagged; /* which receive that is, on a queue of tag matching */
-    struct scatter place;
 
     struct acknowledge acknowledge;
     struct replay replay;
@@ -89,6 +87,10 @@ uint32_t responder_psn_count(const struct qp *qp, const struct packet *packet);
 enum verdict responder_execute(struct qp *qp, const struct packet *packet);
 /* A receive for the message that begins; false: there is none. */
 bool responder_take_receive(struct qp *qp);
+/* It was, and nothing has been put there. */
+void responder_begin_receive(struct qp *qp);
+/* Where the next of its bytes go: `done` are there. */
+struct scatter *responder_place(struct qp *qp);
 /* Completes the receive that was taken. `packet` is the message's last, NULL on failure. */
 void responder_complete_receive(struct qp *qp, enum completion_status status,
                                 const struct packet *packet);

@@ -88,7 +88,9 @@ uint32_t tag_matcher_max_sge(const struct tag_matcher *matcher)
 
 struct send_queue_limits tag_send_limits(const struct tag_matcher *matcher)
 {
-    return (struct send_queue_limits){TAG_SENDS, matcher->config.max_sge, TAG_RENDEZVOUS_LENGTH};
+    return (struct send_queue_limits){.capacity = TAG_SENDS,
+                                      .max_sge = matcher->config.max_sge,
+                                      .max_inline = TAG_RENDEZVOUS_LENGTH};
 }
 
 static struct sge *sges_of(const struct tag_matcher *matcher, const struct entry *entry)
@@ -269,8 +271,7 @@ bool tag_begin(struct qp *qp, const struct packet *packet)
                entry->sge_count * sizeof(struct sge));
     }
     responder->receive_taken = true;
-    scatter_init(&responder->place, qp->environment->memory, qp->receive_domain,
-                 responder->receive_sges, entry->sge_count);
+    responder_begin_receive(qp);
     retire(qp->matcher, entry);
     return true;
 }

@@ -44,7 +44,7 @@ static void raise_for_port(struct soft_context *context, uint32_t port, enum ibv
 static void raise_event(struct event_sink *sink, const struct event *event)
 {
     if (event->kind == EVENT_SQ_DRAINED) {
-        struct soft_qp *qp = event->object;
+        struct soft_qp *qp = soft_qp(event->object);
         qp->draining = false;
         if (!qp->drain_notify) {
             return;

@@ -51,13 +51,13 @@ int mw_bind(struct ibv_qp *ibv, struct ibv_mw *mw, struct ibv_mw_bind *bind)
         return error;
     }
     convert_send_flags(bind->send_flags & ~(unsigned)IBV_SEND_INLINE, &request);
-    pthread_mutex_lock(&qp->send_lock);
+    lock_take(&qp->send_lock);
     error = post_request(qp, &request);
     if (error == 0) {
         mw->rkey = key;
         post_ring(qp);
     }
-    pthread_mutex_unlock(&qp->send_lock);
+    lock_give(&qp->send_lock);
     return error;
 }
 

@@ -1,6 +1,6 @@
-/* What stands behind the public structs of libibverbs: each of ours begins with the public one, so
- * that a pointer converts both ways, and ends in zeroed padding for code that believes it holds
- * the structs of another implementation.
+/* What stands behind the public structs of libibverbs: each of ours but the queue pair begins with
+ * the public one, so that a pointer converts both ways, and ends in zeroed padding for code that
+ * believes it holds the structs of another implementation.
  *
  * Here: the structs and how to get from public to ours. What happens to them stands in the file of
  * each object. Lock order: an object's own mutex, then the engine's lock, then `mutex` of the
@@ -22,6 +22,7 @@
 #include "rnic/queue/receive_queue.h"
 #include "rnic/transport/qp.h"
 #include "rnic/verbs/devices.h"
+#include "rnic/verbs/lock.h"
 #include "rnic/verbs/wr.h"
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -156,21 +157,24 @@ struct soft_xrcd {
     unsigned char tail[FOREIGN_TAIL];
 };
 
+/* The public struct stands last, for there are many of these: one made without SEND_OPS_FLAGS has
+ * memory up to the end of `extended.qp_base` only. */
 struct soft_qp {
-    struct ibv_qp_ex extended; /* its head is the struct ibv_qp */
     struct engine *engine;
     struct qp *qp;
-    pthread_mutex_t send_lock;
-    pthread_mutex_t receive_lock;
+    struct lock send_lock;
+    struct lock receive_lock;
+    struct ibv_qp_cap cap;
+    bool signal_all;
     bool has_send_operations; /* created with SEND_OPS_FLAGS */
-    struct wr_batch batch;    /* between wr_start and wr_complete */
-    struct ibv_qp_init_attr init;
-    struct ibv_ah_attr ah;
     bool drain_notify; /* under the engine's lock: the application wants IBV_EVENT_SQ_DRAINED */
     bool draining;     /* likewise: SQD was entered, and what was begun is not finished */
-    struct soft_xrcd *xrcd;  /* NULL: not a target of XRC */
-    struct list_node target; /* in its domain's list */
     uint32_t async_delivered;
+    struct ibv_ah_attr ah;
+    struct soft_xrcd *xrcd;    /* NULL: not a target of XRC */
+    struct list_node target;   /* in its domain's list */
+    struct ibv_qp_ex extended; /* its head is the struct ibv_qp */
+    struct wr_batch batch;     /* between wr_start and wr_complete */
     unsigned char tail[FOREIGN_TAIL];
 };
 
@@ -206,7 +210,7 @@ static inline struct soft_srq *soft_srq(struct ibv_srq *srq)
 
 static inline struct soft_qp *soft_qp(struct ibv_qp *qp)
 {
-    return (struct soft_qp *)qp;
+    return CONTAINER_OF(qp, struct soft_qp, extended.qp_base);
 }
 
 static inline struct soft_xrcd *soft_xrcd(struct ibv_xrcd *domain)
@@ -323,7 +327,7 @@ struct ibv_qp *qp_create_extended(struct ibv_context *context,
                                   struct ibv_qp_init_attr_ex *attributes);
 /* Parts of making and ending a queue pair. `pd` is NULL for a target of XRC. NULL and errno. */
 struct soft_qp *qp_allocate(struct ibv_context *context, struct ibv_pd *pd,
-                            const struct ibv_qp_init_attr *init);
+                            const struct ibv_qp_init_attr *init, bool has_send_operations);
 /* The core's queue pair is there: fills in its number. */
 void qp_announce(struct soft_qp *qp);
 void qp_free(struct soft_qp *qp);

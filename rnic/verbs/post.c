@@ -56,7 +56,7 @@ int post_request(struct soft_qp *qp, const struct send_request *request)
     }
     engine_lock(qp->engine);
     strict_sends_post(qpn, device_memory(qp->engine->device), qp_domain(qp->qp), request,
-                      request->signaled || qp->init.sq_sig_all != 0);
+                      request->signaled || qp->signal_all);
     error = errno_of_post(qp_post_send(qp->qp, request));
     if (error != 0) {
         strict_sends_unpost(qpn);
@@ -90,10 +90,11 @@ static int post_one_send(struct soft_qp *qp, const struct ibv_send_wr *wr)
     if (error != 0) {
         return error;
     }
-    if (qp->init.qp_type == IBV_QPT_XRC_SEND) {
+    enum ibv_qp_type type = qp->extended.qp_base.qp_type;
+    if (type == IBV_QPT_XRC_SEND) {
         request.xrc_srq = wr->qp_type.xrc.remote_srqn & 0xffffff;
     }
-    if (qp->init.qp_type == IBV_QPT_UD) {
+    if (type == IBV_QPT_UD) {
         if (wr->wr.ud.ah == NULL) {
             return EINVAL;
         }
@@ -108,7 +109,7 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **r
     struct soft_qp *qp = soft_qp(ibv);
     bool posted = false;
     int error = 0;
-    pthread_mutex_lock(&qp->send_lock);
+    lock_take(&qp->send_lock);
     for (; wr != NULL; wr = wr->next) {
         error = post_one_send(qp, wr);
         if (error != 0) {
@@ -120,7 +121,7 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **r
     if (posted) {
         post_ring(qp);
     }
-    pthread_mutex_unlock(&qp->send_lock);
+    lock_give(&qp->send_lock);
     return error;
 }
 
@@ -155,7 +156,7 @@ int post_receive(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
     struct receive_request request;
     bool posted = false;
     int error = 0;
-    pthread_mutex_lock(&qp->receive_lock);
+    lock_take(&qp->receive_lock);
     for (; wr != NULL; wr = wr->next) {
         error = ibv->srq != NULL ? EINVAL : convert_receive(wr, sges, &request);
         if (error == 0) {
@@ -175,7 +176,7 @@ int post_receive(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
     if (posted && qp_current_state(qp->qp) == QP_ERROR) {
         post_ring(qp);
     }
-    pthread_mutex_unlock(&qp->receive_lock);
+    lock_give(&qp->receive_lock);
     return error;
 }
 

@@ -1,5 +1,6 @@
 /* Queue pairs: life and attributes. Posting is post.c and wr.c. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "rnic/strict/strict.h"
@@ -85,11 +86,12 @@ static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd,
         .shared_domain = srq == NULL ? (struct domain){0} : soft_pd(srq->ibv.pd)->domain,
         .send = {.capacity = init->cap.max_send_wr,
                  .max_sge = init->cap.max_send_sge,
-                 .max_inline = init->cap.max_inline_data},
+                 .max_inline = init->cap.max_inline_data,
+                 .takes_datagrams = service == SERVICE_UD},
         .max_receive = init->cap.max_recv_wr,
         .max_receive_sge = init->cap.max_recv_sge,
         .signal_all = init->sq_sig_all != 0,
-        .context = qp,
+        .context = &qp->extended.qp_base,
     };
     if (core.matcher != NULL) {
         core.send = tag_send_limits(core.matcher);
@@ -115,9 +117,10 @@ static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd,
 }
 
 struct soft_qp *qp_allocate(struct ibv_context *context, struct ibv_pd *pd,
-                            const struct ibv_qp_init_attr *init)
+                            const struct ibv_qp_init_attr *init, bool has_send_operations)
 {
-    struct soft_qp *qp = calloc(1, sizeof *qp);
+    size_t plain = offsetof(struct soft_qp, extended) + sizeof(struct ibv_qp);
+    struct soft_qp *qp = calloc(1, has_send_operations ? sizeof *qp : plain);
     if (qp == NULL) {
         return NULL;
     }
@@ -132,11 +135,14 @@ struct soft_qp *qp_allocate(struct ibv_context *context, struct ibv_pd *pd,
     ibv->srq = init->srq;
     ibv->qp_type = init->qp_type;
     ibv->state = IBV_QPS_RESET;
-    pthread_mutex_init(&qp->send_lock, NULL);
-    pthread_mutex_init(&qp->receive_lock, NULL);
     pthread_mutex_init(&ibv->mutex, NULL);
     pthread_cond_init(&ibv->cond, NULL);
-    qp->init = *init;
+    qp->cap = init->cap;
+    qp->signal_all = init->sq_sig_all != 0;
+    qp->has_send_operations = has_send_operations;
+    if (has_send_operations) {
+        wr_fill(&qp->extended);
+    }
     return qp;
 }
 
@@ -151,9 +157,9 @@ void qp_announce(struct soft_qp *qp)
 
 void qp_free(struct soft_qp *qp)
 {
-    wr_batch_free(&qp->batch);
-    pthread_mutex_destroy(&qp->send_lock);
-    pthread_mutex_destroy(&qp->receive_lock);
+    if (qp->has_send_operations) {
+        wr_batch_free(&qp->batch);
+    }
     pthread_mutex_destroy(&qp->extended.qp_base.mutex);
     pthread_cond_destroy(&qp->extended.qp_base.cond);
     free(qp);
@@ -169,7 +175,8 @@ static uint32_t granted_inline(uint32_t wanted)
 
 /* Either in a protection domain or, a target of XRC, in an XRC domain. */
 static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
-                              struct soft_xrcd *xrcd, struct ibv_qp_init_attr *wanted)
+                              struct soft_xrcd *xrcd, struct ibv_qp_init_attr *wanted,
+                              bool has_send_operations)
 {
     struct ibv_qp_init_attr plain = *wanted;
     struct ibv_qp_init_attr *init = &plain;
@@ -190,7 +197,7 @@ static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
         init->recv_cq = NULL;
     }
     round_capabilities(init);
-    struct soft_qp *qp = qp_allocate(context, pd, init);
+    struct soft_qp *qp = qp_allocate(context, pd, init, has_send_operations);
     if (qp == NULL) {
         return NULL;
     }
@@ -212,7 +219,7 @@ static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
 PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
     HOST_FORWARD(pd->context, ibv_create_qp, pd, init);
-    struct soft_qp *qp = create(pd->context, pd, NULL, init);
+    struct soft_qp *qp = create(pd->context, pd, NULL, init, false);
     return qp == NULL ? NULL : &qp->extended.qp_base;
 }
 
@@ -264,7 +271,8 @@ struct ibv_qp *qp_create_extended(struct ibv_context *context,
         return errno_null(STATUS_INVALID);
     }
     /* The extended attributes begin with the fields of the plain ones, in the same places. */
-    struct soft_qp *qp = create(context, pd, xrcd, (struct ibv_qp_init_attr *)attributes);
+    struct soft_qp *qp =
+        create(context, pd, xrcd, (struct ibv_qp_init_attr *)attributes, has_operations);
     if (qp == NULL) {
         return NULL;
     }
@@ -272,10 +280,6 @@ struct ibv_qp *qp_create_extended(struct ibv_context *context,
         engine_lock(qp->engine);
         qp_block_own_multicast(qp->qp);
         engine_unlock(qp->engine);
-    }
-    if (has_operations) {
-        qp->has_send_operations = true;
-        wr_fill(&qp->extended);
     }
     return &qp->extended.qp_base;
 }
@@ -453,8 +457,16 @@ PUBLIC int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *ret_attributes, 
     ret_attributes->en_sqd_async_notify = qp->drain_notify;
     ret_attributes->sq_draining = core.state == QP_SQD && qp->draining;
     engine_unlock(qp->engine);
-    ret_attributes->cap = qp->init.cap;
-    *ret_init = qp->init;
+    ret_attributes->cap = qp->cap;
+    *ret_init = (struct ibv_qp_init_attr){
+        .qp_context = ibv->qp_context,
+        .send_cq = ibv->send_cq,
+        .recv_cq = ibv->recv_cq,
+        .srq = ibv->srq,
+        .cap = qp->cap,
+        .qp_type = ibv->qp_type,
+        .sq_sig_all = qp->signal_all,
+    };
     return 0;
 }
 
@@ -487,7 +499,7 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
     }
     forget_completions(qp);
     unlock_with_queues(qp);
-    bool is_done = event_drain(ibv->context, qp, &ibv->mutex, &ibv->cond, &ibv->events_completed,
+    bool is_done = event_drain(ibv->context, ibv, &ibv->mutex, &ibv->cond, &ibv->events_completed,
                                &qp->async_delivered);
     pd_drop(ibv->pd);
     context_drop(ibv->context);

@@ -19,7 +19,7 @@ struct wr_entry {
 
 static struct wr_batch *batch_of(struct ibv_qp_ex *qp)
 {
-    return &((struct soft_qp *)qp)->batch;
+    return &soft_qp(&qp->qp_base)->batch;
 }
 
 static void fail(struct wr_batch *batch, int error)
@@ -196,7 +196,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *qp, size_t count, const struct ibv
     if (entry == NULL) {
         return;
     }
-    if (count > ((struct soft_qp *)qp)->init.cap.max_send_sge && !entry->request.inline_data) {
+    if (count > soft_qp(&qp->qp_base)->cap.max_send_sge && !entry->request.inline_data) {
         fail(batch, EINVAL);
         return;
     }
@@ -228,7 +228,7 @@ static void wr_set_inline_list(struct ibv_qp_ex *qp, size_t count, const struct 
     for (size_t i = 0; i < count && length <= INLINE_MAX; i++) {
         length += list[i].length <= INLINE_MAX ? list[i].length : INLINE_MAX + 1;
     }
-    if (length > ((struct soft_qp *)qp)->init.cap.max_inline_data) {
+    if (length > soft_qp(&qp->qp_base)->cap.max_inline_data) {
         fail(batch, EINVAL);
         return;
     }
@@ -257,8 +257,8 @@ static void wr_set_inline(struct ibv_qp_ex *qp, void *address, size_t length)
 
 static void wr_start(struct ibv_qp_ex *extended)
 {
-    struct soft_qp *qp = (struct soft_qp *)extended;
-    pthread_mutex_lock(&qp->send_lock);
+    struct soft_qp *qp = soft_qp(&extended->qp_base);
+    lock_take(&qp->send_lock);
     qp->batch.entry_count = 0;
     qp->batch.sge_count = 0;
     qp->batch.inline_length = 0;
@@ -295,7 +295,7 @@ static int check_batch(struct soft_qp *qp)
 
 static int wr_complete(struct ibv_qp_ex *extended)
 {
-    struct soft_qp *qp = (struct soft_qp *)extended;
+    struct soft_qp *qp = soft_qp(&extended->qp_base);
     struct wr_batch *batch = &qp->batch;
     int error = check_batch(qp);
     uint32_t posted = 0;
@@ -307,13 +307,13 @@ static int wr_complete(struct ibv_qp_ex *extended)
     if (posted != 0) {
         post_ring(qp);
     }
-    pthread_mutex_unlock(&qp->send_lock);
+    lock_give(&qp->send_lock);
     return error;
 }
 
 static void wr_abort(struct ibv_qp_ex *extended)
 {
-    pthread_mutex_unlock(&((struct soft_qp *)extended)->send_lock);
+    lock_give(&soft_qp(&extended->qp_base)->send_lock);
 }
 
 void wr_fill(struct ibv_qp_ex *qp)

@@ -214,8 +214,8 @@ bool xrc_remove_target(struct soft_qp *qp)
     list_remove(&qp->target);
     qp->xrcd->users--;
     struct soft_qp *other = find_target(qp->xrcd->shared, qp_number(qp->qp).value);
-    if (other != NULL && qp_context(qp->qp) == qp) {
-        qp_set_context(qp->qp, other);
+    if (other != NULL && qp_context(qp->qp) == &qp->extended.qp_base) {
+        qp_set_context(qp->qp, &other->extended.qp_base);
     }
     return other == NULL;
 }
@@ -246,7 +246,7 @@ struct ibv_qp *xrc_open_target(struct ibv_context *context, struct ibv_qp_open_a
     if ((attributes->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0) {
         init.qp_context = attributes->qp_context;
     }
-    struct soft_qp *qp = qp_allocate(context, NULL, &init);
+    struct soft_qp *qp = qp_allocate(context, NULL, &init, false);
     if (qp == NULL) {
         return NULL;
     }
