@@ -33,7 +33,7 @@ class Files:
         shutil.copyfile(self.source, self.target)
         os.unlink(self.target)
         os.link(self.source, os.path.join(self.root, "served"))
-        self.server = subprocess.Popen([stage.weir, "serve", "--listen", f"127.0.0.1:{PORT}", "--root", self.root, "--fabric",
+        self.server = subprocess.Popen([stage.weir, "serve", "--insecure", "--listen", f"127.0.0.1:{PORT}", "--root", self.root, "--fabric",
                                         "soft"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if str(PORT).encode() not in self.server.stdout.readline():
             raise RuntimeError("weir serve did not start")

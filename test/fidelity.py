@@ -220,7 +220,7 @@ def differences(one, other, without=()):
 
 class Server:
     def __init__(self, weir, root):
-        self.process = subprocess.Popen([weir, "serve", "--listen", "127.0.0.1:0", "--root", root, "--super"],
+        self.process = subprocess.Popen([weir, "serve", "--insecure", "--listen", "127.0.0.1:0", "--root", root, "--super"],
                                         stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         if " at weir://" not in line:

@@ -30,11 +30,12 @@ struct command {
 
 int command_cp(const struct command *command, int argc, char **argv);
 int command_serve(const struct command *command, int argc, char **argv);
+int command_key(const struct command *command, int argc, char **argv);
 int command_info(const struct command *command, int argc, char **argv);
 int command_bench(const struct command *command, int argc, char **argv);
 int command_run(const struct command *command, int argc, char **argv);
 
-extern const char cp_usage[], serve_usage[], info_usage[], run_usage[], bench_usage[];
+extern const char cp_usage[], serve_usage[], key_usage[], info_usage[], run_usage[], bench_usage[];
 
 /* "weir NAME: " and the message to standard error; EXIT_USAGE, with a pointer to --help. */
 int command_usage_error(const struct command *command, const char *format, ...)

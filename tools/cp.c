@@ -3,52 +3,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "tools/command.h"
 #include "tools/cp_names.h"
-#include "tools/cp_options.h"
+#include "tools/cp_private.h"
 #include "tools/items.h"
-#include "tools/location.h"
-#include "tools/output.h"
 #include "tools/printable.h"
-#include "tools/progress.h"
 #include "tools/stop.h"
-#include "tools/transfer/channel_link.h"
-#include "tools/transfer/session.h"
 #include "tools/transfer/walk.h"
-
-/* One run of the command: every group of sources that share a server is one transfer of it. */
-struct cp {
-    const struct command *command;
-    struct cp_options options;
-    struct weir_fabric *fabric;
-    struct weir_poller *poller;
-    struct output output;
-    struct report report;
-    char peer[LOCATION_ADDRESS_LENGTH + 16]; /* weir://HOST:PORT */
-    bool tty, is_push;
-    struct progress progress;
-    double drawn_s;
-    char device[512];
-    struct tally total; /* of the groups that are over */
-    double seconds;
-    char peer_device[TEXT_LENGTH_MAX * 4];
-    char reason[TEXT_LENGTH_MAX * 4]; /* why the last one that failed did */
-};
-
-static void clear_line(const struct cp *cp)
-{
-    if (cp->tty) {
-        fputs("\r\033[K", stderr);
-    }
-}
 
 static void on_problem(void *user, const struct problem *problem)
 {
     struct cp *cp = user;
-    clear_line(cp);
+    cp_clear_line(cp);
     output_problem(&cp->output, problem);
 }
 
@@ -101,131 +68,12 @@ static void on_item(void *user, const struct item *item)
     if (item->kind == ENTRY_DIRECTORY) {
         strcat(path, "/");
     }
-    clear_line(cp);
+    cp_clear_line(cp);
     if (cp->options.itemize) {
         printf("%s %s\n", letters, path);
     } else {
         print_name(item, path);
     }
-}
-
-/* What fits on a line of the terminal: a longer one would scroll it with each update. */
-static int line_width(void)
-{
-    struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
-}
-
-static void draw(struct cp *cp, const struct session *session)
-{
-    double now = progress_now_s();
-    if (now - cp->drawn_s < (cp->options.json ? 1.0 : 0.2)) {
-        return;
-    }
-    cp->drawn_s = now;
-    const struct tally *tally = session_tally(session);
-    progress_update(&cp->progress, tally);
-    if (cp->options.json) {
-        json_t *object =
-            json_pack("{s:s, s:f, s:f}", "event", "progress", "seconds",
-                      now - cp->progress.started_s, "bytes_per_second", cp->progress.rate);
-        output_json_tally(object, tally);
-        output_json(object);
-    } else if (cp->tty) {
-        char line[256];
-        progress_line(&cp->progress, tally, weir_fabric_device(cp->fabric), line, sizeof(line));
-        fprintf(stderr, "\r%.*s\033[K", line_width(), line);
-    }
-}
-
-static void add_tally(struct tally *sum, const struct tally *one)
-{
-    sum->files += one->files;
-    sum->directories += one->directories;
-    sum->symlinks += one->symlinks;
-    sum->bytes += one->bytes;
-    sum->kept += one->kept;
-    sum->same += one->same;
-    sum->left += one->left;
-    sum->deleted += one->deleted;
-    sum->undeleted |= one->undeleted;
-    sum->failed += one->failed;
-    sum->warnings += one->warnings;
-}
-
-/* Runs the session to its end. */
-static void drive(struct cp *cp, struct session *session, struct link *link)
-{
-    bool stopping = false;
-    double stopped_s = 0;
-    progress_start(&cp->progress);
-    cp->drawn_s = cp->progress.started_s;
-    while (!session_is_closed(session)) {
-        bool more = session_pump(session);
-        if (stop_asked() && !stopping) {
-            stopping = true;
-            stopped_s = progress_now_s();
-            link->operations->abort(link, "the other side was interrupted");
-        }
-        if (stopping && progress_now_s() - stopped_s > 2) {
-            return; /* the peer does not answer; the poller will close what is left */
-        }
-        draw(cp, session);
-        weir_poll(cp->poller, more ? 0 : 100);
-    }
-    cp->seconds += progress_now_s() - cp->progress.started_s;
-}
-
-static enum exit_code end_of(struct cp *cp, const struct session *session)
-{
-    enum session_outcome outcome = session_outcome(session);
-    const char *device = session_peer_device(session);
-    clear_line(cp);
-    printable(device, strlen(device), cp->peer_device, sizeof(cp->peer_device));
-    if (stop_asked()) {
-        strcpy(cp->reason, "interrupted");
-        command_error(cp->command, "interrupted; the same command with --resume goes on");
-        return EXIT_INTERRUPTED;
-    }
-    if (outcome != SESSION_COMPLETE) {
-        const char *text = session_reason(session);
-        printable(text, strlen(text), cp->reason, sizeof(cp->reason));
-        bool named = strstr(cp->reason, cp->peer + strlen("weir://")) != NULL;
-        command_error(cp->command, "%s%s%s", named ? "" : cp->peer, named ? "" : ": ", cp->reason);
-    }
-    return output_exit_code(outcome, session_tally(session));
-}
-
-static enum exit_code transfer(struct cp *cp, const char *address,
-                               const struct session_request *request)
-{
-    struct weir_error error;
-    struct weir_connection *connection;
-    snprintf(cp->peer, sizeof(cp->peer), "weir://%s", address);
-    struct link *link = channel_link_create(cp->fabric);
-    struct session *session =
-        link != NULL ? session_create_client(link, request, &cp->report) : NULL;
-    if (session == NULL) {
-        channel_link_destroy(link);
-        command_error(cp->command, "not enough memory");
-        return EXIT_SETUP;
-    }
-    enum exit_code code = EXIT_UNREACHED;
-    if (weir_connect(cp->poller, address, &channel_link_options, &channel_link_handler, link,
-                     &connection, &error) != WEIR_OK) {
-        command_error(cp->command, "%s", error.message);
-    } else {
-        channel_link_attach(link, connection);
-        drive(cp, session, link);
-        code = end_of(cp, session);
-        add_tally(&cp->total, session_tally(session));
-        if (!session_is_closed(session)) { /* interrupted, and nothing to wait for any more */
-            _exit(code);
-        }
-    }
-    session_destroy(session);
-    channel_link_destroy(link);
-    return code;
 }
 
 static struct session_request request_of(const struct cp *cp, enum direction direction)
@@ -250,16 +98,15 @@ static struct session_request request_of(const struct cp *cp, enum direction dir
     return request;
 }
 
-static enum exit_code push(struct cp *cp, char **sources, unsigned count, const char *url)
+static enum exit_code push(struct cp *cp, char **sources, unsigned count, const char *target)
 {
-    char address[LOCATION_ADDRESS_LENGTH];
+    struct location where;
     struct session_request request = request_of(cp, DIRECTION_PUSH);
-    if (!location_parse_url(url, address, &request.target_path)) {
-        return command_usage_error(cp->command, "%s: not of the form weir://HOST[:PORT]/PATH", url);
-    }
+    location_parse(target, &where);
+    request.target_path = where.path;
     request.sources = (const char *const *)sources;
     request.source_count = count;
-    return transfer(cp, address, &request);
+    return cp_transfer(cp, &where, &request);
 }
 
 /* The first that went wrong tells the exit status, except that anything is worse than single files.
@@ -269,7 +116,7 @@ static enum exit_code worse(enum exit_code one, enum exit_code other)
     return one == EXIT_DONE || (one == EXIT_SOME_FAILED && other != EXIT_DONE) ? other : one;
 }
 
-/* Sources of one server in a row make one transfer. */
+/* Sources of one place in a row make one transfer. */
 static enum exit_code pull_from(struct cp *cp, char **sources, unsigned count,
                                 const struct target *target)
 {
@@ -277,19 +124,22 @@ static enum exit_code pull_from(struct cp *cp, char **sources, unsigned count,
     const char **paths = calloc(count, sizeof(*paths));
     struct target mine = *target;
     for (unsigned first = 0; first < count && paths != NULL && !stop_asked();) {
-        char address[LOCATION_ADDRESS_LENGTH], other[LOCATION_ADDRESS_LENGTH];
+        struct location where, other;
         unsigned number = 0;
-        location_parse_url(sources[first], address, &paths[0]);
-        do {
-            number++;
-        } while (first + number < count &&
-                 location_parse_url(sources[first + number], other, &paths[number]) &&
-                 strcmp(address, other) == 0);
+        location_parse(sources[first], &where);
+        paths[0] = where.path;
+        while (++number < count - first) {
+            location_parse(sources[first + number], &other);
+            if (other.kind != where.kind || strcmp(where.address, other.address) != 0) {
+                break;
+            }
+            paths[number] = other.path;
+        }
         struct session_request request = request_of(cp, DIRECTION_PULL);
         request.sources = paths;
         request.source_count = number;
         request.target = &mine;
-        code = worse(code, transfer(cp, address, &request));
+        code = worse(code, cp_transfer(cp, &where, &request));
         first += number;
     }
     free(paths);
@@ -307,14 +157,6 @@ static enum exit_code pull(struct cp *cp, char **sources, unsigned count, const 
     };
     struct target target;
     char text[TEXT_LENGTH_MAX];
-    for (unsigned i = 0; i < count; i++) {
-        char address[LOCATION_ADDRESS_LENGTH];
-        const char *unused;
-        if (!location_parse_url(sources[i], address, &unused)) {
-            return command_usage_error(cp->command, "%s: not of the form weir://HOST[:PORT]/PATH",
-                                       sources[i]);
-        }
-    }
     if (target_open(&request, &target, text) != PROBLEM_NONE) {
         command_error(cp->command, "%s", text);
         return EXIT_SETUP;
@@ -372,7 +214,9 @@ static void summarize(const struct cp *cp, enum exit_code code)
 static enum exit_code copy(struct cp *cp, char **names, unsigned count)
 {
     struct weir_error error;
-    cp->is_push = location_is_url(names[count - 1]);
+    struct location target;
+    location_parse(names[count - 1], &target);
+    cp->is_push = target.kind != LOCATION_LOCAL;
     cp->output =
         (struct output){.command = cp->command, .json = cp->options.json, .peer = cp->peer};
     cp->report = (struct report){.problem = on_problem, .item = on_item, .user = cp};
@@ -402,32 +246,55 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count)
     return code;
 }
 
-/* Exactly one side is at a server. */
+/* Exactly one side is elsewhere. */
 static int check_sides(const struct command *command, char **names, int count)
 {
-    int urls = 0;
-    for (int i = 0; i < count - 1; i++) {
-        urls += location_is_url(names[i]);
-        if (names[i][0] == 0) {
+    int elsewhere = 0;
+    struct location where = {.kind = LOCATION_LOCAL};
+    for (int i = 0; i < count; i++) {
+        location_parse(names[i], &where);
+        if (where.kind == LOCATION_WRONG) {
+            return command_usage_error(command, "%s: %s", names[i], where.why);
+        }
+        elsewhere += i < count - 1 && where.kind != LOCATION_LOCAL;
+        if (i < count - 1 && names[i][0] == 0) {
             return command_usage_error(command, "a source is an empty name");
         }
     }
-    bool to_url = location_is_url(names[count - 1]);
-    if (urls == 0 && !to_url) {
-        return command_usage_error(
-            command, "one side must be weir://HOST[:PORT]/PATH (both are local: use cp)");
+    bool to_elsewhere = where.kind != LOCATION_LOCAL;
+    if (elsewhere == 0 && !to_elsewhere) {
+        return command_usage_error(command,
+                                   "one side must be [USER@]HOST:PATH or weir://HOST[:PORT]/PATH "
+                                   "(both are local: use cp)");
     }
-    if (urls > 0 && to_url) {
+    if (elsewhere > 0 && to_elsewhere) {
         return command_usage_error(
             command, "one side must be local (copy to here first, or run weir cp at the source)");
     }
-    if (urls > 0 && urls < count - 1) {
-        return command_usage_error(command,
-                                   "either all sources are weir://HOST[:PORT]/PATH, or none");
+    if (elsewhere > 0 && elsewhere < count - 1) {
+        return command_usage_error(command, "either all sources are at other hosts, or none");
     }
     if (count - 1 > TRANSFER_SOURCES_MAX) {
         return command_usage_error(command, "more than %d sources; copy their directory with -r",
                                    TRANSFER_SOURCES_MAX);
+    }
+    return EXIT_DONE;
+}
+
+static int check_key(struct cp *cp, char **names, int count)
+{
+    char why[KEYS_WHY_LENGTH];
+    struct location where;
+    for (int i = 0; i < count && cp->options.encrypt && cp->options.key == NULL; i++) {
+        location_parse(names[i], &where);
+        if (where.kind == LOCATION_SERVER) {
+            return command_usage_error(
+                cp->command, "--encrypt with weir:// wants --key: there is nothing to encrypt by");
+        }
+    }
+    if (cp->options.key != NULL && !keys_load(cp->options.key, &cp->keys, why)) {
+        command_error(cp->command, "--key %s", why);
+        return EXIT_SETUP;
     }
     return EXIT_DONE;
 }
@@ -476,8 +343,13 @@ int command_cp(const struct command *command, int argc, char **argv)
     if (code != EXIT_DONE) {
         return code;
     }
+    code = check_key(&cp, argv + optind, count);
+    if (code != EXIT_DONE) {
+        return code;
+    }
     stop_prepare();
     code = copy(&cp, argv + optind, (unsigned)count);
     filter_destroy(cp.options.filter);
+    keys_free(&cp.keys);
     return code;
 }

@@ -16,12 +16,10 @@ static int compare_names(const void *one, const void *other)
  * its own, or cannot be copied anyway. The caller frees it. */
 static char *name_of_source(const char *source)
 {
-    char address[LOCATION_ADDRESS_LENGTH], name[256] = "";
-    const char *path = source;
-    if (location_is_url(source) && !location_parse_url(source, address, &path)) {
-        path = "";
-    }
-    walk_base_name(path, name);
+    char name[256] = "";
+    struct location where;
+    location_parse(source, &where);
+    walk_base_name(where.path != NULL ? where.path : "", name);
     return strdup(name);
 }
 

@@ -9,12 +9,16 @@
 #include <strings.h>
 
 const char cp_usage[] =
-    "usage: weir cp [OPTION...] SOURCE... TARGET\n"
+    "usage: weir cp [OPTION...] SOURCE... [USER@]HOST:PATH     to a host that ssh reaches\n"
+    "       weir cp [OPTION...] [USER@]HOST:PATH... TARGET     or from it\n"
+    "       weir cp [OPTION...] SOURCE... weir://HOST[:PORT]/PATH     to or from 'weir serve'\n"
     "\n"
-    "Copies files over RDMA. One side is local, the other is weir://HOST[:PORT]/PATH at a machine\n"
-    "where 'weir serve' runs; the port is 7471 unless given. PATH is relative to the served "
-    "folder\n"
-    "and taken as it stands, without percent-encoding.\n"
+    "Copies files over RDMA. One side is local. The other is written as for scp and rsync: weir "
+    "is\n"
+    "started there through ssh, which brings a secret of this one session and where to connect;\n"
+    "the data goes over RDMA. PATH is relative to the home there. Or it is what a standing 'weir\n"
+    "serve' serves, with PATH relative to its folder, taken as it stands, without "
+    "percent-encoding.\n"
     "\n"
     "What is copied:\n"
     "  -r, --recursive    copy directories and what is below them\n"
@@ -55,8 +59,14 @@ const char cp_usage[] =
     "  -v, --verbose      print each name that is copied; twice: those left as they are, too\n"
     "  -i, --itemize-changes  print what changes of each, in rsync's letters\n"
     "      --json         print events to standard output, one JSON object a line\n"
+    "  -e, --rsh COMMAND  instead of ssh (or $WEIR_RSH): 'ssh -p 2222'\n"
+    "      --weir-path PATH  where weir is there, if its shell does not find it\n"
+    "      --key FILE     proves to a standing server who one is (see weir key)\n"
+    "      --encrypt      seal file data, too; names and small files of a session with a key or\n"
+    "                     through ssh are sealed in any case\n"
     "      --fabric KIND  auto: the machine's RDMA device, else the software RNIC (default);\n"
-    "                     rdma: a device or nothing; soft: the software RNIC\n"
+    "                     rdma: a device or nothing (also --require-rdma); soft: the software "
+    "RNIC\n"
     "  -h, --help         print this text\n"
     "\n"
     "If TARGET is a directory, sources go into it under their own names, and of a source that "
@@ -65,9 +75,10 @@ const char cp_usage[] =
     "modification times are kept, symbolic links are copied as links, holes as holes. A file\n"
     "appears under its name only when it is whole and its digest is proven at the receiving side.\n"
     "\n"
-    "  weir cp -r results weir://server/            the tree 'results' into the served folder\n"
-    "  weir cp -a results/ weir://server/results    the same; what has not changed is not sent\n"
-    "  weir cp weir://server/results/run7.h5 .      one file back\n"
+    "  weir cp -r results server:                   the tree 'results' into the home at server\n"
+    "  weir cp -a results/ me@server:results        the same; what has not changed is not sent\n"
+    "  weir cp server:/data/run7.h5 .               one file back\n"
+    "  weir cp -a --key my.key src weir://server/   to a standing server\n"
     "\n"
     "Exit status: 0 all copied, 1 some files were not, 2 usage, 3 no connection, 4 connection "
     "lost,\n"
@@ -94,6 +105,10 @@ enum {
     OPTION_INCLUDE,
     OPTION_EXCLUDE_FROM,
     OPTION_INCLUDE_FROM,
+    OPTION_WEIR_PATH,
+    OPTION_REQUIRE_RDMA,
+    OPTION_KEY,
+    OPTION_ENCRYPT,
 };
 
 static const struct option long_options[] = {
@@ -138,6 +153,11 @@ static const struct option long_options[] = {
     {"verbose", no_argument, NULL, 'v'},
     {"json", no_argument, NULL, OPTION_JSON},
     {"fabric", required_argument, NULL, OPTION_FABRIC},
+    {"rsh", required_argument, NULL, 'e'},
+    {"weir-path", required_argument, NULL, OPTION_WEIR_PATH},
+    {"require-rdma", no_argument, NULL, OPTION_REQUIRE_RDMA},
+    {"key", required_argument, NULL, OPTION_KEY},
+    {"encrypt", no_argument, NULL, OPTION_ENCRYPT},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -318,10 +338,34 @@ static int take_rules(const struct command *command, struct cp_options *options,
     return code;
 }
 
+/* Of how the other side is reached. True: it was one of these. */
+static bool take_way(struct cp_options *options, int option)
+{
+    switch (option) {
+    case 'e':
+        options->rsh = optarg;
+        return true;
+    case OPTION_WEIR_PATH:
+        options->weir_path = optarg;
+        return true;
+    case OPTION_REQUIRE_RDMA:
+        options->fabric.kind = WEIR_FABRIC_RDMA;
+        return true;
+    case OPTION_KEY:
+        options->key = optarg;
+        return true;
+    case OPTION_ENCRYPT:
+        options->encrypt = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* -1: go on. */
 static int take_option(const struct command *command, struct cp_options *options, int option)
 {
-    if (take_bits(options, option)) {
+    if (take_bits(options, option) || take_way(options, option)) {
         return -1;
     }
     switch (option) {
@@ -367,8 +411,8 @@ int cp_take_options(const struct command *command, int argc, char **argv,
                     struct cp_options *ret_options)
 {
     *ret_options = (struct cp_options){0};
-    for (int option;
-         (option = getopt_long(argc, argv, "arlptgoDHAXScuIn@:iqvh", long_options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "arlptgoDHAXScuIn@:e:iqvh", long_options,
+                                           NULL)) != -1;) {
         int code = take_option(command, ret_options, option);
         if (code >= 0) {
             return code;

@@ -15,6 +15,9 @@ struct cp_options {
     struct owner_choice owners[2];
     struct filter *filter; /* NULL: no rule was given */
     struct weir_fabric_options fabric;
+    const char *rsh, *weir_path; /* NULL: as they are unless given */
+    const char *key;             /* a file; NULL: none */
+    bool encrypt;
 };
 
 /* Takes them off the command line; optind is then where the names begin. -1, or the exit status. */

@@ -53,7 +53,7 @@ start_server() {
 serve() { # NAME ROOT [OPTION...]
     local name=$1 root=$2
     shift 2
-    start_server "$name" "$weir" serve --listen 127.0.0.1:0 --root "$root" "$@" ||
+    start_server "$name" "$weir" serve --insecure --listen 127.0.0.1:0 --root "$root" "$@" ||
         fail "the server $name does not start"
 }
 
@@ -205,15 +205,16 @@ case_confinement() { # nothing outside the root
 case_usage() { # exit statuses, and words
     mkdir root
     echo f >f
-    expect 2 'one side must be weir' "$weir" cp f g
+    expect 2 'one side must be .*weir://' "$weir" cp f g
+    expect 2 'one side must be local' "$weir" cp a:x b:y
     expect 2 'one side must be local' "$weir" cp weir://h/a weir://h/b
     expect 2 'a source and a target' "$weir" cp f
     expect 2 'not of the form' "$weir" cp f weir:///x
     expect 2 'auto, rdma or soft' "$weir" cp --fabric x f weir://h/
     expect 2 'no command' "$weir" frobnicate
-    expect 2 'not a loopback address' "$weir" serve --listen 0.0.0.0:0
-    expect 2 'not a loopback address' "$weir" serve --listen :0
-    expect 6 'No such file' "$weir" serve --root nowhere
+    expect 2 'whom to serve' "$weir" serve --root root
+    expect 2 'either --keys or --insecure' "$weir" serve --keys k --insecure
+    expect 6 'No such file' "$weir" serve --insecure --root nowhere
     expect 3 '127.0.0.1:1' "$weir" cp f weir://127.0.0.1:1/
     expect 6 'nowhere: No such file\|no such directory' "$weir" cp weir://127.0.0.1:1/f nowhere/x
     if [ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ]; then
@@ -316,7 +317,7 @@ case_disks() { # a full disk, a disk one may only read
     echo small >small
     # shellcheck disable=SC2016
     start_server a unshare -m sh -c 'mount -t tmpfs -o size=1M none "$1" && exec "$2" serve \
-        --listen 127.0.0.1:0 --root "$1"' sh "$work/root" "$weir" || fail "no server"
+        --insecure --listen 127.0.0.1:0 --root "$1"' sh "$work/root" "$weir" || fail "no server"
     expect 1 '/f: cannot write: No space left' "$weir" cp f small "$url/"
     expect 0 '^got$' "$weir" cp -v "$url/small" got
     same small got
@@ -325,13 +326,13 @@ case_disks() { # a full disk, a disk one may only read
     # shellcheck disable=SC2016
     expect 1 'got/f: cannot write: No space left' unshare -m sh -c \
         'rm -f got; mkdir got; mount -t tmpfs -o size=1M none got; mkdir r; cp f r/
-         "$0" serve --listen 127.0.0.1:0 --root r >r.log & server=$!
+         "$0" serve --insecure --listen 127.0.0.1:0 --root r >r.log & server=$!
          until grep -q weir:// r.log; do sleep 0.05; done
          "$0" cp "$(sed -n "s|.* at \(weir://[^ ]*\)/ .*|\1|p" r.log)/f" got; code=$?
          kill $server; exit $code' "$weir"
     # shellcheck disable=SC2016
     start_server b unshare -m sh -c 'mount -t tmpfs -o ro none "$1" && exec "$2" serve \
-        --listen 127.0.0.1:0 --root "$1"' sh "$work/root" "$weir" || fail "no server"
+        --insecure --listen 127.0.0.1:0 --root "$1"' sh "$work/root" "$weir" || fail "no server"
     expect 1 '/small: cannot write: Read-only file system' "$weir" cp small "$url/"
     stop "$pid"
 }

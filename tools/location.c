@@ -113,3 +113,73 @@ bool location_parse_url(const char *text, char ret_address[LOCATION_ADDRESS_LENG
     *ret_path = host[length] == '/' ? host + length : "/";
     return true;
 }
+
+static void wrong(struct location *location, const char *why)
+{
+    location->kind = LOCATION_WRONG;
+    location->why = why;
+}
+
+/* The colon behind the host, if there is one before any slash; brackets hide those of a V6. */
+static const char *host_end(const char *text)
+{
+    for (const char *at = text; *at != 0 && *at != '/'; at++) {
+        bool begins = at == text || at[-1] == '@';
+        if (*at == '[' && begins && strchr(at, ']') != NULL) {
+            at = strchr(at, ']');
+        }
+        if (*at == ':') {
+            return at > text ? at : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* "~" is where one arrives anyway. */
+static const char *without_home(const char *path)
+{
+    if (path[0] == '~' && (path[1] == '/' || path[1] == 0)) {
+        path += 1 + strspn(path + 1, "/");
+    }
+    return path[0] != 0 ? path : ".";
+}
+
+static void parse_shell(const char *text, const char *colon, struct location *location)
+{
+    size_t length = (size_t)(colon - text), used = 0;
+    const char *at = memchr(text, '@', length);
+    const char *host = at != NULL ? at + 1 : text;
+    if (colon[1] == ':') {
+        wrong(location, "two colons name a module of rsync's daemon; a server of ours is "
+                        "weir://HOST/PATH");
+    } else if (length >= sizeof(location->address) || host == colon || at == text ||
+               text[0] == '-' || host[0] == '-') {
+        wrong(location, "not of the form [USER@]HOST:PATH (a local name with a colon is ./NAME)");
+    } else if (colon[1] == '~' && colon[2] != '/' && colon[2] != 0) {
+        wrong(location, "the homes of others are not known here; give their path from / on");
+    } else {
+        for (const char *from = text; from < colon; from++) {
+            if (*from != '[' && *from != ']') {
+                location->address[used++] = *from;
+            }
+        }
+        location->address[used] = 0;
+        location->kind = LOCATION_SHELL;
+        location->path = without_home(colon + 1);
+    }
+}
+
+void location_parse(const char *text, struct location *ret_location)
+{
+    struct location location = {.kind = LOCATION_LOCAL, .path = text};
+    const char *colon = host_end(text);
+    if (location_is_url(text)) {
+        location.kind = LOCATION_SERVER;
+        if (!location_parse_url(text, location.address, &location.path)) {
+            wrong(&location, "not of the form weir://HOST[:PORT]/PATH");
+        }
+    } else if (colon != NULL) {
+        parse_shell(text, colon, &location);
+    }
+    *ret_location = location;
+}

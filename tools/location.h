@@ -21,4 +21,22 @@ bool location_parse_url(const char *text, char ret_address[LOCATION_ADDRESS_LENG
 /* It looks like a URL of ours, well-formed or not. */
 bool location_is_url(const char *text);
 
+enum location_kind {
+    LOCATION_LOCAL,
+    LOCATION_SERVER, /* weir://HOST[:PORT]/PATH */
+    LOCATION_SHELL,  /* [USER@]HOST:PATH, reached by a remote shell */
+    LOCATION_WRONG,
+};
+
+/* Where a source or target of weir cp is, as scp and rsync tell it: what has a colon before its
+ * first slash is on another host. */
+struct location {
+    enum location_kind kind;
+    char address[LOCATION_ADDRESS_LENGTH]; /* server: "HOST:PORT"; shell: "[USER@]HOST" */
+    const char *path; /* points into the text or is static; with a shell, "~/" is taken off */
+    const char *why;  /* wrong: what is */
+};
+
+void location_parse(const char *text, struct location *ret_location);
+
 #endif

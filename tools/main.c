@@ -6,8 +6,9 @@
 #include "tools/command.h"
 
 static const struct command commands[] = {
-    {"cp", "copy files and trees to or from a server", cp_usage, command_cp},
+    {"cp", "copy files and trees to or from another host", cp_usage, command_cp},
     {"serve", "serve a folder to weir cp", serve_usage, command_serve},
+    {"key", "make a key for a standing server", key_usage, command_key},
     {"info", "say which device is used, and why", info_usage, command_info},
     {"bench", "measure latency, bandwidth and rate", bench_usage, command_bench},
     {"run", "run a program on the software RNIC", run_usage, command_run},
@@ -28,10 +29,9 @@ static void print_help(FILE *stream)
     fputs("  version   print the version\n"
           "  help      this text, or that of a COMMAND\n"
           "\n"
-          "For example, in two terminals:\n"
+          "For example, to a host that ssh reaches and where weir is installed:\n"
           "\n"
-          "  weir serve --root /data\n"
-          "  weir cp -r results weir://localhost/\n"
+          "  weir cp -r results server:data/\n"
           "\n"
           "'weir COMMAND --help' and 'man weir-COMMAND' say more.\n",
           stream);

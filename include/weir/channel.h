@@ -112,6 +112,12 @@ const char *weir_local_name(const struct weir_connection *connection);
 void weir_set_user(struct weir_connection *connection, void *user);
 void *weir_user(const struct weir_connection *connection);
 struct weir_poller *weir_connection_poller(const struct weir_connection *connection);
+/* What both ends have agreed on, the same bytes at both once `opened` was called: what each takes,
+ * and a random number of the connection. For who authenticates a peer, and wants the proof to be of
+ * this connection as both see it. */
+#define WEIR_PARAMETERS_LENGTH 32
+void weir_connection_parameters(const struct weir_connection *connection,
+                                uint8_t ret_bytes[WEIR_PARAMETERS_LENGTH]);
 
 /* An operation ended: status OK, or why not; the memory it used is the caller's again. Called from
  * weir_poll, exactly once per operation, in posting order for sends. */

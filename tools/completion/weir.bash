@@ -15,9 +15,9 @@ _weir_value() { # of the option before the cursor: true if it has one, which is 
         --measure) mapfile -t COMPREPLY < <(compgen -W "latency bandwidth all" -- "$word") ;;
         --direction) mapfile -t COMPREPLY < <(compgen -W "one-way both-ways all" -- "$word") ;;
         --mode) mapfile -t COMPREPLY < <(compgen -W "poll event all" -- "$word") ;;
-        --exclude-from | --include-from | --html) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
+        --exclude-from | --include-from | --html | --key | --keys | --weir-path) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
         --root) mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
-        --exclude | --include | --modify-window | --bwlimit | --max-transfers | --idle-timeout | --size | --depth | \
+        --exclude | --include | --rsh | --name | --modify-window | --bwlimit | --max-transfers | --idle-timeout | --size | --depth | \
             --runs | --seconds | --devices) COMPREPLY=() ;;
         *) return 1 ;;
     esac
@@ -53,7 +53,7 @@ _weir() {
     case $command in
         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
         help) mapfile -t COMPREPLY < <(compgen -W "$(_weir_help_words "$weir" '^  [a-z]+ ')" -- "$word") ;;
-        cp) # files here; a server's are not asked for
+        cp | key) # files here; a server's are not asked for
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             compopt -o filenames 2>/dev/null
             ;;

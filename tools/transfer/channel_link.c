@@ -1,29 +1,52 @@
 #include "tools/transfer/channel_link.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/transfer/pack.h"
+#include "tools/trust/guard.h"
+
+#define SEALED_LENGTH_MAX (PACK_LENGTH_MAX + TAG_LENGTH)
+
+/* A message of the link's own, before each put of a sealed chunk: where it lies in the receiver's
+ * memory, its length and its tag. No message of a transfer has this type. */
+#define MESSAGE_SEALED_CHUNK 0xff
+#define SEALED_CHUNK_LENGTH  (1 + 8 + 4 + TAG_LENGTH)
+
+struct sealed_chunk {
+    uint64_t offset;
+    uint32_t length; /* 0: none is announced */
+    uint8_t tag[TAG_LENGTH];
+};
 
 struct channel_link {
     struct link link; /* first: a link is its channel_link */
-    struct weir_fabric *fabric;
     struct weir_connection *connection;
     struct weir_memory *memory;
     struct outgoing *outgoing; /* not on its way yet; NULL: none */
+    struct guard *guard;       /* NULL: none */
+    struct channel_link_door door;
+    bool connected, is_open; /* open: the user has been told */
+    char why[160];           /* the guard did not let the peer in, or stopped it later; or "" */
+    uint8_t *plain;          /* what the user has for `memory`, where chunks are sealed */
+    size_t length;           /* of it */
+    struct sealed_chunk announced;
+    uint8_t opened[PACK_LENGTH_MAX];
 };
 
 /* Messages under way. */
 struct outgoing {
     size_t length; /* of the messages alone */
     struct pack pack;
+    uint8_t tag[TAG_LENGTH];
 };
 
 const struct weir_channel_options channel_link_options = {
     .bootstrap = WEIR_BOOTSTRAP_CM,
-    .eager_length = PACK_LENGTH_MAX,
+    .eager_length = SEALED_LENGTH_MAX,
     .eager_buffers = 64,
-    .message_length_max = PACK_LENGTH_MAX,
+    .message_length_max = SEALED_LENGTH_MAX,
 };
 
 static struct channel_link *channel_of(struct link *link)
@@ -43,6 +66,18 @@ static void sent(struct weir_connection *connection, enum weir_status status, vo
     discard(weir_user(connection), argument);
 }
 
+static bool send_pack(struct channel_link *channel, struct outgoing *outgoing)
+{
+    const struct span bytes = pack_bytes(&outgoing->pack);
+    const struct weir_piece pieces[] = {{bytes.bytes, bytes.length}, {outgoing->tag, TAG_LENGTH}};
+    if (channel->guard != NULL && !guard_close(channel->guard, GUARDED_MESSAGE, bytes.bytes,
+                                               bytes.length, (void *)bytes.bytes, outgoing->tag)) {
+        return false;
+    }
+    return weir_send_pieces(channel->connection, pieces, channel->guard != NULL ? 2 : 1, sent,
+                            outgoing) == WEIR_OK;
+}
+
 static bool channel_flush(struct link *link)
 {
     struct channel_link *channel = channel_of(link);
@@ -51,9 +86,7 @@ static bool channel_flush(struct link *link)
     if (outgoing == NULL) {
         return true;
     }
-    const struct span bytes = pack_bytes(&outgoing->pack);
-    if (channel->connection != NULL &&
-        weir_send(channel->connection, bytes.bytes, bytes.length, sent, outgoing) == WEIR_OK) {
+    if (channel->connection != NULL && send_pack(channel, outgoing)) {
         return true;
     }
     discard(link, outgoing);
@@ -104,9 +137,39 @@ static void put_ended(struct weir_connection *connection, enum weir_status statu
     }
 }
 
+static void channel_abort(struct link *link, const char *reason)
+{
+    if (channel_of(link)->connection != NULL) {
+        weir_abort(channel_of(link)->connection, reason);
+    }
+}
+
+/* Seals what is to be put on its way to the memory that it is put from. */
+static bool seal_chunk(struct link *link, const struct link_put *put)
+{
+    struct channel_link *channel = channel_of(link);
+    uint8_t message[SEALED_CHUNK_LENGTH] = {MESSAGE_SEALED_CHUNK};
+    const struct weir_piece piece = {message, sizeof(message)};
+    uint8_t *bytes = weir_memory_bytes(channel->memory);
+    for (unsigned i = 0; i < 8; i++) {
+        message[1 + i] = (uint8_t)(put->remote_offset >> 8 * (7 - i));
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        message[9 + i] = (uint8_t)(put->length >> 8 * (3 - i));
+    }
+    return put->length <= UINT32_MAX &&
+           guard_close(channel->guard, GUARDED_CHUNK, channel->plain + put->offset, put->length,
+                       bytes + put->offset, message + 13) &&
+           channel_send(link, &piece, 1);
+}
+
 static bool channel_put(struct link *link, const struct link_put *put)
 {
     struct channel_link *channel = channel_of(link);
+    if (channel->plain != NULL && !seal_chunk(link, put)) {
+        channel_abort(link, "a chunk could not be sealed");
+        return false;
+    }
     channel_flush(link); /* what was said before comes before */
     const struct weir_transfer transfer = {
         .memory = channel->memory,
@@ -130,7 +193,15 @@ static void *channel_allocate(struct link *link, size_t length, unsigned rights,
         return NULL;
     }
     *ret_remote = weir_memory_remote(channel->memory);
-    return weir_memory_bytes(channel->memory);
+    if (channel->guard == NULL || !guard_encrypts(channel->guard)) {
+        return weir_memory_bytes(channel->memory);
+    }
+    channel->length = length;
+    channel->plain = malloc(length);
+    if (channel->plain == NULL) {
+        snprintf(ret_error->message, sizeof(ret_error->message), "not enough memory");
+    }
+    return channel->plain;
 }
 
 static void channel_close(struct link *link)
@@ -138,13 +209,6 @@ static void channel_close(struct link *link)
     channel_flush(link);
     if (channel_of(link)->connection != NULL) {
         weir_close(channel_of(link)->connection);
-    }
-}
-
-static void channel_abort(struct link *link, const char *reason)
-{
-    if (channel_of(link)->connection != NULL) {
-        weir_abort(channel_of(link)->connection, reason);
     }
 }
 
@@ -157,26 +221,186 @@ static const struct link_operations operations = {
     .abort = channel_abort,
 };
 
+/* Ends the connection: of the peer's proof, or of what it sealed, something is wrong. */
+static void stop(struct channel_link *channel, const char *why, const char *told)
+{
+    if (channel->why[0] == 0) {
+        snprintf(channel->why, sizeof(channel->why), "%s", why);
+    }
+    channel_abort(&channel->link, told);
+}
+
+/* Handshakes go as they are. */
+static void say(struct channel_link *channel, const struct handshake_message *message)
+{
+    if (message->length > 0 && channel->connection != NULL) {
+        weir_send(channel->connection, message->bytes, message->length, NULL, NULL);
+    }
+}
+
 static void on_opened(struct weir_connection *connection, void *user)
 {
     struct link *link = user;
+    struct channel_link *channel = channel_of(link);
+    uint8_t parameters[WEIR_PARAMETERS_LENGTH];
+    struct handshake_message message;
+    channel->connected = true;
+    if (channel->guard == NULL) {
+        channel->is_open = true;
+        link->events->opened(link->user);
+        return;
+    }
+    weir_connection_parameters(connection, parameters);
+    if (!guard_begin(channel->guard, parameters, sizeof(parameters), &message)) {
+        stop(channel, guard_why(channel->guard), "no handshake");
+        return;
+    }
+    say(channel, &message);
+}
+
+/* One who begins without a handshake is told in words that every version knows. */
+static void tell_to_bring_a_key(struct channel_link *channel)
+{
+    static const char text[] = "this server wants a key: weir cp --key FILE (weir key makes one)";
+    struct message message = {.type = MESSAGE_REFUSED};
+    uint8_t head[MESSAGE_HEAD_MAX];
+    message.refused.code = PROBLEM_DENIED;
+    message.refused.text = (struct span){text, sizeof(text) - 1};
+    weir_send(channel->connection, head, protocol_pack(&message, head), NULL, NULL);
+    weir_close(channel->connection);
+}
+
+static bool is_greeting(const void *bytes, size_t length)
+{
+    struct unpack unpack = unpack_start(bytes, length);
+    struct span message;
+    return unpack_next(&unpack, &message) && message.length > 0 &&
+           *(const uint8_t *)message.bytes == MESSAGE_HELLO;
+}
+
+static void let_in(struct channel_link *channel)
+{
+    struct link *link = &channel->link;
+    const char *refusal = channel->door.admit != NULL
+                              ? channel->door.admit(channel->door.user, guard_name(channel->guard))
+                              : NULL;
+    if (refusal != NULL) {
+        stop(channel, refusal, refusal);
+        return;
+    }
+    channel->is_open = true;
     link->events->opened(link->user);
+}
+
+static void hear_handshake(struct channel_link *channel, const void *bytes, size_t length)
+{
+    struct handshake_message reply;
+    enum handshake_state state;
+    if (channel->why[0] != 0) {
+        return; /* it is ending */
+    }
+    state = guard_hear(channel->guard, bytes, length, &reply);
+    say(channel, &reply);
+    if (state == HANDSHAKE_PROVEN) {
+        let_in(channel);
+    } else if (state == HANDSHAKE_FAILED && is_greeting(bytes, length)) {
+        snprintf(channel->why, sizeof(channel->why), "%s", guard_why(channel->guard));
+        tell_to_bring_a_key(channel);
+    } else if (state == HANDSHAKE_FAILED) {
+        stop(channel, guard_why(channel->guard), guard_told(channel->guard));
+    }
+}
+
+static bool take_announcement(struct channel_link *channel, struct span message)
+{
+    const uint8_t *at = message.bytes;
+    struct sealed_chunk chunk = {0};
+    if (message.length != SEALED_CHUNK_LENGTH || channel->plain == NULL ||
+        channel->announced.length != 0) {
+        return false;
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        chunk.offset = chunk.offset << 8 | at[1 + i];
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        chunk.length = chunk.length << 8 | at[9 + i];
+    }
+    memcpy(chunk.tag, at + 13, TAG_LENGTH);
+    channel->announced = chunk;
+    return chunk.length > 0 && chunk.length <= channel->length &&
+           chunk.offset <= channel->length - chunk.length;
+}
+
+static void hear_messages(struct channel_link *channel, const void *bytes, size_t length)
+{
+    struct link *link = &channel->link;
+    struct unpack unpack = unpack_start(bytes, length);
+    for (struct span message; unpack_next(&unpack, &message);) {
+        if (channel->guard == NULL || message.length == 0 ||
+            *(const uint8_t *)message.bytes != MESSAGE_SEALED_CHUNK) {
+            link->events->received(link->user, message.bytes, message.length);
+        } else if (!take_announcement(channel, message)) {
+            stop(channel, "a sealed chunk was announced wrongly", "a chunk announced wrongly");
+            return;
+        }
+    }
 }
 
 static void on_received(struct weir_connection *connection, const void *bytes, size_t length,
                         void *user)
 {
-    struct link *link = user;
-    struct unpack unpack = unpack_start(bytes, length);
-    for (struct span message; unpack_next(&unpack, &message);) {
-        link->events->received(link->user, message.bytes, message.length);
+    struct channel_link *channel = channel_of(user);
+    if (channel->guard == NULL) {
+        if (length > 0 && *(const uint8_t *)bytes == HANDSHAKE_PROVE) {
+            stop(channel, "it wants a proof, and there is no key here",
+                 "this server has no keys: it runs with --insecure");
+            return;
+        }
+        hear_messages(channel, bytes, length);
+        return;
     }
+    if (!channel->is_open) {
+        hear_handshake(channel, bytes, length);
+        return;
+    }
+    size_t sealed = length - TAG_LENGTH;
+    if (length < TAG_LENGTH || sealed > sizeof(channel->opened) ||
+        !guard_open(channel->guard, GUARDED_MESSAGE, bytes, sealed, channel->opened,
+                    (const uint8_t *)bytes + sealed)) {
+        stop(channel, "a message was changed on its way",
+             "a message was changed on its way, or is not of this session");
+        return;
+    }
+    hear_messages(channel, channel->opened, sealed);
+}
+
+/* The peer can write to the memory while it is read: what is opened is a copy. */
+static bool open_chunk(struct channel_link *channel, size_t length)
+{
+    const struct sealed_chunk chunk = channel->announced;
+    const uint8_t *sealed = weir_memory_bytes(channel->memory);
+    uint8_t *plain = channel->plain + chunk.offset;
+    channel->announced.length = 0;
+    if (chunk.length == 0 || chunk.length != length) {
+        return false;
+    }
+    memcpy(plain, sealed + chunk.offset, length);
+    return guard_open(channel->guard, GUARDED_CHUNK, plain, length, plain, chunk.tag);
 }
 
 static void on_noticed(struct weir_connection *connection, uint32_t notice, size_t length,
                        void *user)
 {
     struct link *link = user;
+    struct channel_link *channel = channel_of(link);
+    if (channel->guard != NULL && !channel->is_open) {
+        return;
+    }
+    if (channel->plain != NULL && !open_chunk(channel, length)) {
+        stop(channel, "a sealed chunk was changed on its way",
+             "a sealed chunk was changed on its way");
+        return;
+    }
     link->events->noticed(link->user, notice, length);
 }
 
@@ -184,8 +408,19 @@ static void on_closed(struct weir_connection *connection, const struct weir_erro
                       void *user)
 {
     struct link *link = user;
-    channel_of(link)->connection = NULL;
-    link->events->closed(link->user, reason);
+    struct channel_link *channel = channel_of(link);
+    channel->connection = NULL;
+    struct weir_error error = *reason;
+    if (channel->why[0] != 0) {
+        snprintf(error.message, sizeof(error.message), "%s: %s", weir_peer_name(connection),
+                 channel->why);
+    }
+    if (!channel->is_open && channel->door.left_outside != NULL) {
+        channel->door.left_outside(channel->door.user,
+                                   channel->why[0] != 0 ? channel->why : reason->message);
+    } else {
+        link->events->closed(link->user, &error);
+    }
 }
 
 const struct weir_handler channel_link_handler = {
@@ -195,20 +430,36 @@ const struct weir_handler channel_link_handler = {
     .closed = on_closed,
 };
 
-struct link *channel_link_create(struct weir_fabric *fabric)
+struct link *channel_link_create(struct guard *guard, const struct channel_link_door *door)
 {
     struct channel_link *channel = calloc(1, sizeof(*channel));
     if (channel == NULL) {
+        guard_destroy(guard);
         return NULL;
     }
     channel->link.operations = &operations;
-    channel->fabric = fabric;
+    channel->guard = guard;
+    if (door != NULL) {
+        channel->door = *door;
+    }
     return &channel->link;
 }
 
 void channel_link_attach(struct link *link, struct weir_connection *connection)
 {
     channel_of(link)->connection = connection;
+}
+
+bool channel_link_is_outside(const struct link *link)
+{
+    const struct channel_link *channel = (const struct channel_link *)link;
+    return channel->connection != NULL && channel->connected && !channel->is_open;
+}
+
+bool channel_link_was_refused(const struct link *link)
+{
+    const struct channel_link *channel = (const struct channel_link *)link;
+    return channel->connection == NULL && channel->connected && !channel->is_open;
 }
 
 struct weir_connection *channel_link_connection(struct link *link)
@@ -221,6 +472,8 @@ void channel_link_destroy(struct link *link)
     if (link != NULL) {
         weir_memory_deregister(channel_of(link)->memory);
         free(channel_of(link)->outgoing);
+        free(channel_of(link)->plain);
+        guard_destroy(channel_of(link)->guard);
         free(channel_of(link));
     }
 }

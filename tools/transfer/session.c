@@ -224,7 +224,7 @@ static struct walk_options walk_of(const struct session *session)
     const struct session_request *request = &session->request;
     return (struct walk_options){
         .root = session->is_server ? session->service.root : AT_FDCWD,
-        .confined = session->is_server,
+        .confined = session->is_server && !session->service.free_paths,
         .recursive = (request->wishes.bits & WISH_RECURSIVE) != 0,
         .devices = (request->wishes.preserve & PRESERVE_DEVICES) != 0,
         .specials = (request->wishes.preserve & PRESERVE_SPECIALS) != 0,
@@ -276,7 +276,7 @@ static void serve_push(struct session *session)
     struct wishes *wishes = &session->request.wishes;
     const struct target_request request = {
         .root = session->service.root,
-        .confined = true,
+        .confined = !session->service.free_paths,
         .path = session->request.target_path,
         .source_count = session->request.source_count,
         .recursive = (wishes->bits & WISH_RECURSIVE) != 0,

@@ -30,7 +30,8 @@ struct session_request {
 
 /* What a server offers. */
 struct session_service {
-    int root;
+    int root;        /* or AT_FDCWD */
+    bool free_paths; /* not confined to the root, from which relative ones are taken */
     bool read_only;
     bool super;          /* clients may have set what only root may, and set-ID bits */
     const char *device;  /* what carries the data, for the client's summary */

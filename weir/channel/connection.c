@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "weir/bytes.h"
 #include "weir/channel/bootstrap_cm.h"
 #include "weir/channel/bootstrap_tcp.h"
 #include "weir/channel/listener.h"
@@ -484,6 +485,20 @@ enum weir_status weir_memory_allocate_for(struct weir_connection *connection, si
                                           struct weir_error *ret_error)
 {
     return memory_allocate_in(connection->domain, length, rights, ret_memory, ret_error);
+}
+
+void weir_connection_parameters(const struct weir_connection *connection,
+                                uint8_t ret_bytes[WEIR_PARAMETERS_LENGTH])
+{
+    const struct hello *client = connection->is_server ? &connection->peer : &connection->local;
+    const struct hello *server = connection->is_server ? &connection->local : &connection->peer;
+    put_u32(ret_bytes, client->eager_length);
+    put_u32(ret_bytes + 4, client->window);
+    put_u32(ret_bytes + 8, client->message_length_max);
+    put_u32(ret_bytes + 12, server->eager_length);
+    put_u32(ret_bytes + 16, server->window);
+    put_u32(ret_bytes + 20, server->message_length_max);
+    put_u64(ret_bytes + 24, connection->token);
 }
 
 const char *weir_peer_name(const struct weir_connection *connection)

@@ -1,0 +1,43 @@
+/* What the files of weir cp share. */
+#ifndef TOOLS_CP_PRIVATE_H
+#define TOOLS_CP_PRIVATE_H
+
+#include "tools/command.h"
+#include "tools/cp_options.h"
+#include "tools/location.h"
+#include "tools/output.h"
+#include "tools/progress.h"
+#include "tools/remote/far_side.h"
+#include "tools/transfer/session.h"
+#include "tools/trust/keys.h"
+
+/* One run of the command: every group of sources that share a server is one transfer of it. */
+struct cp {
+    const struct command *command;
+    struct cp_options options;
+    struct weir_fabric *fabric;
+    struct weir_poller *poller;
+    struct output output;
+    struct report report;
+    char peer[LOCATION_ADDRESS_LENGTH + 16]; /* weir://HOST:PORT, or [USER@]HOST: */
+    struct keys keys;                        /* the first is ours, with --key */
+    struct far_side *far;                    /* that we started; NULL: none */
+    char address[LOCATION_ADDRESS_LENGTH];   /* that is tried, or carries the transfer */
+    char tried[1024];                        /* of addresses that led nowhere: why */
+    bool tty, is_push;
+    struct progress progress;
+    double drawn_s;
+    char device[512];
+    struct tally total; /* of the groups that are over */
+    double seconds;
+    char peer_device[TEXT_LENGTH_MAX * 4];
+    char reason[TEXT_LENGTH_MAX * 4]; /* why the last one that failed did */
+};
+
+/* Takes the progress line off the terminal, before something else is printed. */
+void cp_clear_line(const struct cp *cp);
+/* One transfer with a place that is not here, to its end; what went wrong has been said. */
+enum exit_code cp_transfer(struct cp *cp, const struct location *where,
+                           const struct session_request *request);
+
+#endif

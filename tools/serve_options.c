@@ -1,0 +1,212 @@
+#include "tools/serve_options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRANSFERS          64
+#define TRANSFERS_MAX      4096
+#define IDLE_TIMEOUT_S     60
+#define IDLE_TIMEOUT_MAX_S 86400
+
+const char serve_usage[] =
+    "usage: weir serve [OPTION...]\n"
+    "\n"
+    "Serves a folder to 'weir cp', until it is interrupted, and to nobody whose key it does not\n"
+    "know. (Between hosts that ssh reaches it is not needed: see 'weir cp --help'.)\n"
+    "\n"
+    "  --keys FILE              who may: the keys of clients, one a line, as 'weir key' makes "
+    "them;\n"
+    "                           a line may go on with 'read-only' and 'root=DIR'\n"
+    "  --encrypt                serve only clients that encrypt file data, too (weir cp "
+    "--encrypt)\n"
+    "  --listen ADDRESS[:PORT]  where to listen; 127.0.0.1:7471 unless given. \":PORT\" or \"*\" "
+    "is\n"
+    "                           every address, port 0 any free one\n"
+    "  --root DIR               the folder; nothing outside it is read or written (default: .)\n"
+    "  --read-only              files can be copied from here, not to here\n"
+    "  --super                  let clients set owners, set-ID bits and any extended attribute, "
+    "and\n"
+    "                           make devices, as far as this process may\n"
+    "  --insecure               without keys: whoever reaches the port can read the folder, and\n"
+    "                           write to it unless --read-only is given\n"
+    "  --max-transfers N        how many run at a time, one address having half of them at most;\n"
+    "                           more are refused (default: 64)\n"
+    "  --idle-timeout SECONDS   end the transfer of a client that does nothing for so long;\n"
+    "                           0: never (default: 60)\n"
+    "  --json                   print events to standard output, one JSON object a line\n"
+    "  -q, --quiet              print errors only\n"
+    "  --fabric KIND            auto: the machine's RDMA device, else the software RNIC "
+    "(default);\n"
+    "                           rdma: a device or nothing; soft: the software RNIC\n"
+    "  -h, --help               print this text\n"
+    "\n"
+    "  weir serve --root /data --keys weir.keys --listen 192.0.2.7\n"
+    "  weir serve --root /data --insecure        whoever is on this machine may\n"
+    "\n"
+    "Exit status: 0 after SIGINT or SIGTERM, 2 usage, 6 cannot begin here.\n";
+
+enum {
+    OPTION_LISTEN = 256,
+    OPTION_ROOT,
+    OPTION_READ_ONLY,
+    OPTION_SUPER,
+    OPTION_KEYS,
+    OPTION_ENCRYPT,
+    OPTION_INSECURE,
+    OPTION_SESSION,
+    OPTION_MAX_TRANSFERS,
+    OPTION_IDLE_TIMEOUT,
+    OPTION_JSON,
+    OPTION_FABRIC
+};
+
+static const struct option long_options[] = {
+    {"listen", required_argument, NULL, OPTION_LISTEN},
+    {"root", required_argument, NULL, OPTION_ROOT},
+    {"read-only", no_argument, NULL, OPTION_READ_ONLY},
+    {"super", no_argument, NULL, OPTION_SUPER},
+    {"keys", required_argument, NULL, OPTION_KEYS},
+    {"encrypt", no_argument, NULL, OPTION_ENCRYPT},
+    {"insecure", no_argument, NULL, OPTION_INSECURE},
+    {"session", no_argument, NULL, OPTION_SESSION},
+    {"max-transfers", required_argument, NULL, OPTION_MAX_TRANSFERS},
+    {"idle-timeout", required_argument, NULL, OPTION_IDLE_TIMEOUT},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"quiet", no_argument, NULL, 'q'},
+    {"fabric", required_argument, NULL, OPTION_FABRIC},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+/* A number in digits, from `least` to `most`. */
+static bool parse_number(const char *text, unsigned least, unsigned most, unsigned *ret_number)
+{
+    size_t digits = strspn(text, "0123456789");
+    unsigned long number = strtoul(text, NULL, 10);
+    if (digits == 0 || digits > 9 || text[digits] != 0 || number < least || number > most) {
+        return false;
+    }
+    *ret_number = (unsigned)number;
+    return true;
+}
+
+static int take_number(const struct command *command, struct serve_options *options, int option)
+{
+    if (option == OPTION_MAX_TRANSFERS) {
+        return parse_number(optarg, 1, TRANSFERS_MAX, &options->transfers_max)
+                   ? -1
+                   : command_usage_error(command,
+                                         "--max-transfers takes a number from 1 to %u, not '%s'",
+                                         TRANSFERS_MAX, optarg);
+    }
+    return parse_number(optarg, 0, IDLE_TIMEOUT_MAX_S, &options->idle_timeout_s)
+               ? -1
+               : command_usage_error(command, "--idle-timeout takes seconds from 0 to %u, not '%s'",
+                                     IDLE_TIMEOUT_MAX_S, optarg);
+}
+
+/* True: there is nothing more to the option than that. */
+static bool take_plain(struct serve_options *options, int option)
+{
+    switch (option) {
+    case OPTION_LISTEN:
+        options->listen = optarg;
+        return true;
+    case OPTION_ROOT:
+        options->root = optarg;
+        return true;
+    case OPTION_KEYS:
+        options->keys = optarg;
+        return true;
+    case OPTION_READ_ONLY:
+        options->read_only = true;
+        return true;
+    case OPTION_SUPER:
+        options->super = true;
+        return true;
+    case OPTION_ENCRYPT:
+        options->encrypt = true;
+        return true;
+    case OPTION_INSECURE:
+        options->insecure = true;
+        return true;
+    case OPTION_SESSION:
+        options->session = true;
+        return true;
+    case OPTION_JSON:
+        options->json = true;
+        return true;
+    case 'q':
+        options->quiet = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* -1: go on. */
+static int take_option(const struct command *command, struct serve_options *options, int option)
+{
+    if (take_plain(options, option)) {
+        return -1;
+    }
+    switch (option) {
+    case OPTION_MAX_TRANSFERS:
+    case OPTION_IDLE_TIMEOUT:
+        return take_number(command, options, option);
+    case OPTION_FABRIC:
+        if (!fabric_kind_parse(optarg, &options->fabric.kind)) {
+            return command_usage_error(command, "--fabric takes auto, rdma or soft, not '%s'",
+                                       optarg);
+        }
+        return -1;
+    case 'h':
+        fputs(serve_usage, stdout);
+        return EXIT_DONE;
+    default:
+        return command_usage_hint(command);
+    }
+}
+
+static int check(const struct command *command, const struct serve_options *options)
+{
+    if (options->session) {
+        return -1;
+    }
+    if (options->keys == NULL && !options->insecure) {
+        return command_usage_error(
+            command, "whom to serve? --keys FILE names the clients' keys ('weir key' makes one); "
+                     "--insecure serves whoever reaches the port. Between hosts that ssh reaches "
+                     "no server is needed: weir cp FILE HOST:PATH");
+    }
+    if (options->keys != NULL && options->insecure) {
+        return command_usage_error(command, "either --keys or --insecure");
+    }
+    if (options->encrypt && options->insecure) {
+        return command_usage_error(command, "--encrypt wants --keys to encrypt by");
+    }
+    return -1;
+}
+
+int serve_take_options(const struct command *command, int argc, char **argv,
+                       struct serve_options *ret_options)
+{
+    *ret_options = (struct serve_options){.fabric = {.kind = WEIR_FABRIC_AUTO},
+                                          .listen = "127.0.0.1",
+                                          .root = ".",
+                                          .transfers_max = TRANSFERS,
+                                          .idle_timeout_s = IDLE_TIMEOUT_S};
+    for (int option; (option = getopt_long(argc, argv, "qh", long_options, NULL)) != -1;) {
+        int code = take_option(command, ret_options, option);
+        if (code >= 0) {
+            return code;
+        }
+    }
+    if (optind < argc) {
+        return command_usage_error(command, "'%s' is not an option; a folder is given with --root",
+                                   argv[optind]);
+    }
+    return check(command, ret_options);
+}

@@ -1,0 +1,23 @@
+/* The options of weir serve. */
+#ifndef TOOLS_SERVE_OPTIONS_H
+#define TOOLS_SERVE_OPTIONS_H
+
+#include <stdbool.h>
+
+#include "tools/command.h"
+
+struct serve_options {
+    struct weir_fabric_options fabric;
+    const char *listen, *root;
+    const char *keys; /* a file; NULL: none */
+    bool read_only, super, encrypt, insecure, json, quiet;
+    bool session; /* started by weir cp through a remote shell: for one client, on the pipe's terms
+                   */
+    unsigned transfers_max, idle_timeout_s;
+};
+
+/* -1, or the exit status. */
+int serve_take_options(const struct command *command, int argc, char **argv,
+                       struct serve_options *ret_options);
+
+#endif

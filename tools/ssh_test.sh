@@ -1,0 +1,288 @@
+#!/usr/bin/env bash
+# weir cp through ssh, with a real sshd on loopback that has a key, users' keys and a home of its own;
+# and what strangers get. As root in a network namespace of its own.
+# usage: ssh_test.sh BUILD_DIR [CASE...]
+set -u
+build=$(realpath "$1")
+script=$(realpath "$0")
+if [ "$(id -u)" = 0 ] && [ -z "${WEIR_SSH_TEST:-}" ]; then
+    WEIR_SSH_TEST=1 exec unshare -n "$script" "$@"
+fi
+[ -z "${WEIR_SSH_TEST:-}" ] || ip link set lo up
+shift
+sshd=$(PATH=$PATH:/usr/sbin command -v sshd) || { echo "there is no sshd"; exit 77; }
+weir=$build/weir
+export WEIR_LIBRARY_DIR=$build/dropin
+work=$(mktemp -d "${TMPDIR:-/tmp}/weir-ssh-test-XXXXXX")
+cd "$work" || exit 1
+failures=0
+pids=()
+
+cleanup() {
+    local pid
+    for pid in "${pids[@]}"; do
+        kill -9 "$pid" 2>/dev/null
+    done
+    wait 2>/dev/null
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+fail() {
+    echo "  FAILED: $*"
+    failures=$((failures + 1))
+}
+
+expect() { # CODE PATTERN COMMAND...
+    local code=$1 pattern=$2 got
+    shift 2
+    timeout 60 "$@" >out.txt 2>&1
+    got=$?
+    [ "$got" = "$code" ] || fail "exit status $got, not $code: $*: $(head -c 900 out.txt)"
+    grep -q -- "$pattern" out.txt || fail "does not say '$pattern': $*: $(head -c 900 out.txt)"
+}
+
+same() { # PATH PATH
+    diff -r --no-dereference "$1" "$2" >diff.txt 2>&1 || fail "differ: $(head -3 diff.txt)"
+}
+
+until_true() { # COMMAND...: 15 s at most
+    local began=$SECONDS
+    until "$@"; do
+        [ $((SECONDS - began)) -lt 15 ] || return 1
+        sleep 0.02
+    done
+}
+
+says() { # FILE PATTERN
+    grep -q -- "$2" "$1" 2>/dev/null
+}
+
+is_gone() { # PID
+    ! kill -0 "$1" 2>/dev/null
+}
+
+# A free port that nobody listens at now.
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# The far side's home is $work/home; its weir is $work/bin/weir, which notes its process.
+start_sshd() {
+    mkdir home bin
+    port=$(free_port)
+    ssh-keygen -q -t ed25519 -N '' -f host_key
+    ssh-keygen -q -t ed25519 -N '' -f user_key
+    echo "command=\"cd '$work/home' && PATH='$work/bin':\$PATH && exec sh -c \\\"\$SSH_ORIGINAL_COMMAND\\\"\" $(cat user_key.pub)" \
+        >authorized
+    cat >sshd_config <<END
+Port $port
+ListenAddress 127.0.0.1
+HostKey $work/host_key
+AuthorizedKeysFile $work/authorized
+StrictModes no
+UsePAM no
+PidFile none
+PermitRootLogin yes
+END
+    cat >ssh_config <<END
+Host *
+    HostName 127.0.0.1
+    Port $port
+    IdentityFile $work/user_key
+    IdentitiesOnly yes
+    StrictHostKeyChecking no
+    UserKnownHostsFile $work/known_hosts
+    LogLevel ERROR
+END
+    cat >bin/weir <<END
+#!/bin/sh
+echo \$\$ >$work/far.pid
+WEIR_LIBRARY_DIR=$build/dropin exec $weir "\$@"
+END
+    chmod +x bin/weir
+    [ "$(id -u)" != 0 ] || mkdir -p /run/sshd
+    "$sshd" -D -e -f sshd_config 2>sshd.log &
+    pids+=($!)
+    until_true says sshd.log 'Server listening' || { cat sshd.log; exit 1; }
+    export WEIR_RSH="ssh -F $work/ssh_config"
+}
+
+case_both_ways() { # names of all kinds, relative to the home and not
+    local odd=$'it\'s "quoted" \xff\n$(touch oops) `*;'
+    start_sshd
+    head -c 3000000 /dev/urandom >f
+    cp f "$odd"
+    expect 0 'far: over weir0 (software), .*, at ' "$weir" cp f far:
+    same f home/f
+    expect 0 '1 file' "$weir" cp "$odd" "$(id -un)@far:"
+    expect 2 'not of the form' "$weir" cp f @far:x
+    same f "home/$odd"
+    mkdir -p 'home/with blank/a' 'home/~' back
+    cp f "home/with blank/a/$odd"
+    ln -s ../f 'home/with blank/link'
+    expect 0 '1 file' "$weir" cp -a 'far:with blank' .
+    same 'home/with blank' 'with blank'
+    expect 0 '1 file.*' "$weir" cp -r 'with blank' far:~/again
+    same 'with blank' home/again/
+    expect 0 '; 2 unchanged' "$weir" cp -a 'with blank/' far:again
+    expect 0 '2 files' "$weir" cp "far:$odd" "[::1]:f" back
+    same f "back/$odd"
+    expect 0 '1 file' "$weir" cp f '[::1]:./~/f'
+    same f 'home/~/f'
+    expect 0 '1 file' "$weir" cp f "far:$work/home/absolute"
+    same f home/absolute
+    expect 0 '1 file' "$weir" cp "far:../f" up
+    same f up
+    expect 0 '"event":"connected","peer":"far:"' "$weir" cp --json --encrypt -I "$odd" far:
+    same f "home/$odd"
+    expect 1 'far:nothere: cannot read: No such file' "$weir" cp far:nothere .
+    expect 5 'far: no/such: No such file' "$weir" cp f far:no/such/place
+    [ ! -e home/oops ] && [ ! -e oops ] || fail "a shell saw a name"
+}
+
+case_no_start() { # each way in which nothing is started has its own words
+    start_sshd
+    echo f >f
+    expect 3 "there is no 'noweir': install weir there" "$weir" cp --weir-path noweir f far:
+    expect 3 'the remote shell failed, as it says above' "$weir" cp -e 'ssh -F none -p 1' f 127.0.0.1:
+    expect 6 "'noshell': No such file" "$weir" cp --rsh noshell f far:
+    expect 2 "not a command" "$weir" cp --rsh "ssh 'x" f far:
+    printf '#!/bin/sh\necho weir-session 1 9.9 99\ncat\n' >bin/later
+    printf '#!/bin/sh\necho Have a nice day\nexit 9\n' >bin/motd
+    printf '#!/bin/sh\necho Have a nice day\nexec weir "$@"\n' >bin/chatty
+    chmod +x bin/*
+    expect 5 'weir 9.9 there speaks version 1.99 of the transfer' "$weir" cp --weir-path later f far:
+    expect 3 "exit status 9); it said 'Have a nice day'" "$weir" cp --weir-path motd f far:
+    expect 0 '1 file' "$weir" cp --weir-path chatty f far:
+    same f home/f
+    expect 6 'no RDMA device' "$weir" cp --require-rdma f far:
+    expect 3 'UDP port 4791, which must be open' env WEIR_FAULT=loss=1 "$weir" cp f far:g
+    grep -q '127.0.0.1:[0-9]*: ' out.txt || fail "not said what was tried: $(cat out.txt)"
+    until_true is_gone "$(cat far.pid)" || fail "the far side goes on"
+}
+
+# A copy that takes long; $client is its process, $far the far side's.
+start_slow_copy() { # NAME
+    rm -f far.pid
+    "$weir" cp --bwlimit 500 big "far:$1" 2>"$1.log" &
+    client=$!
+    pids+=("$client")
+    until_true says "$1.log" 'over weir0' || fail "no start: $(cat "$1.log")"
+    far=$(cat far.pid)
+}
+
+case_killed() { # either side, or the shell between them
+    start_sshd
+    head -c 20M /dev/urandom >big
+    start_slow_copy a
+    kill -9 "$far"
+    until_true is_gone "$client" || fail "the client does not notice"
+    wait "$client"
+    [ $? = 4 ] || fail "not lost: $(cat a.log)"
+    start_slow_copy b
+    kill -9 "$client"
+    wait "$client" 2>/dev/null
+    until_true is_gone "$far" || fail "the far side outlives its client"
+    start_slow_copy c
+    kill "$(ps -o pid= --ppid "$client" | head -1)"
+    until_true is_gone "$client" || fail "the client does not notice that ssh is gone"
+    wait "$client"
+    [ $? = 4 ] || fail "not lost: $(cat c.log)"
+    until_true is_gone "$far" || fail "the far side outlives ssh"
+    start_slow_copy d
+    kill -INT "$client"
+    until_true is_gone "$client"
+    wait "$client"
+    [ $? = 130 ] || fail "not interrupted: $(cat d.log)"
+    until_true is_gone "$far" || fail "the far side goes on"
+    [ -z "$(ls home)" ] || fail "something has a name: $(ls home)"
+}
+
+case_session() { # serves who knows its secret, one of them, as long as its pipe stands
+    mkdir home
+    echo f >f
+    mkfifo pipe
+    (cd home && exec "$weir" serve --session <../pipe >../greeting 2>../far.log) &
+    local far=$! port secret
+    pids+=("$far")
+    exec 7>pipe
+    until_true says greeting ready || fail "no greeting: $(cat far.log)"
+    port=$(sed -n 's/^address 127.0.0.1:\([0-9]*\).*/\1/p' greeting)
+    secret=$(sed -n 's/^secret //p' greeting)
+    (umask 077
+        echo "session $secret" >right
+        echo "session ${secret:32}${secret:0:32}" >wrong
+        echo "other $secret" >unknown)
+    expect 5 'wants a key' "$weir" cp f "weir://127.0.0.1:$port/x"
+    expect 5 'does not know this key, or is not who it should be' "$weir" cp --key wrong f "weir://127.0.0.1:$port/x"
+    expect 5 'does not know this key' "$weir" cp --key unknown f "weir://127.0.0.1:$port/x"
+    [ -z "$(ls -A home)" ] || fail "a stranger wrote something"
+    expect 0 '1 file' "$weir" cp --key right f "weir://127.0.0.1:$port$work/home/x"
+    same f home/x
+    expect 5 'has its client' "$weir" cp --key right f "weir://127.0.0.1:$port/$work/home/y"
+    until_true says far.log 'stranger 3: 127.0.0.1:' || fail "not counted: $(cat far.log)"
+    grep -q "stranger 1: 127.0.0.1:[0-9]*: it has no key" far.log || fail "not named: $(cat far.log)"
+    exec 7>&-
+    until_true is_gone "$far" || fail "it outlives its pipe"
+}
+
+case_keys() { # a standing server: what each key's owner may, and what strangers get
+    mkdir root mine
+    echo f >f
+    local name
+    for name in writer reader stranger; do
+        "$weir" key --name "$name" "$name.key" || fail "no key"
+    done
+    [ "$(stat -c %a writer.key)" = 600 ] || fail "others may read a key"
+    expect 6 'File exists' "$weir" key writer.key
+    (umask 077 && cat writer.key >keys && sed "s|\$| read-only root=$work/mine|" reader.key >>keys)
+    cp f mine/of-reader
+    "$weir" serve --keys keys --root root --listen 127.0.0.1:0 >server.out 2>server.log &
+    local server=$! url
+    pids+=("$server")
+    until_true says server.out weir:// || fail "no server: $(cat server.log)"
+    url=$(sed -n 's|.* at \(weir://[^ ]*\)/ .*|\1|p' server.out)
+    expect 0 '1 file' "$weir" cp --key writer.key f "$url/"
+    same f root/f
+    expect 0 '1 file' "$weir" cp --key writer.key --encrypt "$url/f" got
+    same f got
+    expect 0 '1 file' "$weir" cp --key reader.key "$url/of-reader" .
+    expect 1 'No such file' "$weir" cp --key reader.key "$url/f" got2
+    expect 5 'read-only' "$weir" cp --key reader.key f "$url/"
+    expect 5 'wants a key: weir cp --key' "$weir" cp "$url/f" got2
+    expect 5 'does not know this key' "$weir" cp --key stranger.key "$url/f" got2
+    sed 's/^stranger/writer/' stranger.key >forged && chmod 600 forged
+    expect 5 'does not know this key' "$weir" cp --key forged "$url/f" got2
+    chmod 644 writer.key
+    expect 6 'others may read or write it' "$weir" cp --key writer.key "$url/f" got2
+    expect 2 'wants --key' "$weir" cp --encrypt "$url/f" got2
+    [ ! -e got2 ] || fail "a stranger got something"
+    kill "$server"
+    wait "$server"
+    grep -q 'stranger 1: 127.0.0.1:[0-9]*: it has no key' server.log || fail "not named: $(cat server.log)"
+    grep -q "stranger 3: 127.0.0.1:[0-9]*: " server.log || fail "not named: $(cat server.log)"
+    grep -q 'not let in: 3' server.log || fail "not counted: $(cat server.log)"
+    grep -q '^writer from 127.0.0.1' server.out || fail "the key is not told: $(cat server.out)"
+    "$weir" serve --insecure --root root --listen 127.0.0.1:0 >open.out 2>&1 &
+    server=$!
+    pids+=("$server")
+    until_true says open.out weir:// || fail "no server: $(cat open.out)"
+    url=$(sed -n 's|.* at \(weir://[^ ]*\)/ .*|\1|p' open.out)
+    expect 5 'has no keys: it runs with --insecure' "$weir" cp --key forged "$url/f" got2
+    kill "$server"
+    wait "$server"
+}
+
+if [ $# = 1 ]; then # each case in a folder of its own
+    "case_$1"
+    [ $failures = 0 ]
+    exit
+fi
+for name in $(declare -F | sed -n 's/^declare -f case_//p'); do
+    began=$SECONDS
+    "$script" "$build" "$name" || failures=$((failures + 1))
+    echo "$name: $((SECONDS - began)) s"
+done
+[ $failures = 0 ] && echo "ssh_test: all cases passed"
+[ $failures = 0 ]
