@@ -404,6 +404,16 @@ static void on_noticed(struct weir_connection *connection, uint32_t notice, size
     link->events->noticed(link->user, notice, length);
 }
 
+/* Its key is named where it is not in the words already: whose it pretends to be. */
+static void leave_outside(struct channel_link *channel, const char *why)
+{
+    char text[512];
+    const char *name = guard_name(channel->guard);
+    bool named = name[0] == 0 || strstr(why, name) != NULL;
+    snprintf(text, sizeof(text), named ? "%s" : "%s (it named key '%s')", why, name);
+    channel->door.left_outside(channel->door.user, text);
+}
+
 static void on_closed(struct weir_connection *connection, const struct weir_error *reason,
                       void *user)
 {
@@ -416,8 +426,7 @@ static void on_closed(struct weir_connection *connection, const struct weir_erro
                  channel->why);
     }
     if (!channel->is_open && channel->door.left_outside != NULL) {
-        channel->door.left_outside(channel->door.user,
-                                   channel->why[0] != 0 ? channel->why : reason->message);
+        leave_outside(channel, channel->why[0] != 0 ? channel->why : reason->message);
     } else {
         link->events->closed(link->user, &error);
     }
