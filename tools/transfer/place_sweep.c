@@ -21,7 +21,8 @@ bool place_is_temporary(const char *name)
 {
     size_t prefix = sizeof(TEMPORARY_PREFIX) - 1, length = strlen(name);
     bool journal = length == PLACE_JOURNAL_LENGTH &&
-                   strcmp(name + PLACE_TEMPORARY_LENGTH, PLACE_JOURNAL_SUFFIX) == 0;
+                   memcmp(name + PLACE_TEMPORARY_LENGTH, PLACE_JOURNAL_SUFFIX,
+                          sizeof(PLACE_JOURNAL_SUFFIX)) == 0;
     return (length == PLACE_TEMPORARY_LENGTH || journal) &&
            memcmp(name, TEMPORARY_PREFIX, prefix) == 0 &&
            strspn(name + prefix, "0123456789abcdef") == PLACE_TEMPORARY_LENGTH - prefix;
