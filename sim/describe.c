@@ -168,5 +168,9 @@ void describe_frame(struct simulator *simulator, const struct frame *frame, enum
         bool parsed = network_parse(frame, &packet) == REFUSED_NOT;
         describe(frame->from, frame->to, parsed ? &packet : NULL, frame->length, detail, text);
     }
-    simulator_note(simulator, "%s%s", text, fates[fate]);
+    char carried[32] = "";
+    if (frame->acknowledges) {
+        (void)snprintf(carried, sizeof carried, " acknowledges=%u", frame->acknowledged.value);
+    }
+    simulator_note(simulator, "%s%s%s", text, carried, fates[fate]);
 }

@@ -165,7 +165,8 @@ static void delivered(struct network_observer *observer, const struct frame *fra
         answered(monitor, flow_of(monitor, reported));
     }
     if (network_parse(frame, &packet) != REFUSED_NOT ||
-        !service_is_reliable(packet.info->service) || packet.info->is_request) {
+        !service_is_reliable(packet.info->service) ||
+        (packet.info->is_request && !frame->acknowledges)) {
         return;
     }
     struct end *end = end_by_qpn(monitor->world, packet.destination);

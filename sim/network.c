@@ -225,6 +225,9 @@ static void deliver(void *context, uint64_t unused)
     struct arrival arrival = {
         .path = path_reverse(&frame->path),
         .congestion_experienced = (frame->path.traffic_class & ECN_BITS) == ECN_BITS,
+        .is_near = frame->near,
+        .acknowledges = frame->acknowledges,
+        .acknowledged = frame->acknowledged,
     };
     hand_over(port, &arrival, frame);
     free(frame);
@@ -376,6 +379,10 @@ static struct frame *frame_make(struct network_port *port, unsigned to,
         .path = *outgoing->path,
         .length = length,
         .receiver = network->ports[to].life,
+        .near = network->links[port->index][to].config.carries &&
+                !qpn_equal(packet_destination(outgoing->header), QPN_MANAGEMENT),
+        .acknowledges = outgoing->acknowledges,
+        .acknowledged = outgoing->acknowledged,
         .ip = {.identification = (uint16_t)dice_next(&network->dice), .dont_fragment = true},
     };
     if (!gid_is_ipv4(&outgoing->path->local)) {
@@ -516,7 +523,10 @@ void network_init(struct network *network, struct simulator *simulator, uint64_t
     network->dice = dice_split(seed, 1);
     for (unsigned i = 0; i < HOST_MAX; i++) {
         network->ports[i] = (struct network_port){
-            .sink = {.emit = emit, .reach = reach, .withdraw = withdraw},
+            .sink = {.emit = emit,
+                     .carries_acknowledgements = true,
+                     .reach = reach,
+                     .withdraw = withdraw},
             .network = network,
             .index = i,
             .addresses = 1u << i,

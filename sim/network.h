@@ -36,6 +36,7 @@ struct link_config {
     uint32_t corrupt;    /* flips one to three bits */
     uint32_t reach;      /* bytes that a frame may have by reference; 0: none has any */
     uint32_t unreadable; /* of those by reference */
+    bool carries;        /* requests bring acknowledgements */
 };
 
 /* What becomes of one frame. */
@@ -72,6 +73,9 @@ struct frame {
     unsigned sender;     /* the sending host's life */
     uint32_t withdrawal; /* how many there had been */
     bool unreadable;
+    bool near;         /* the link carries acknowledgements, */
+    bool acknowledges; /* and here is one */
+    struct psn acknowledged;
     uint8_t bytes[];
 };
 

@@ -64,7 +64,8 @@ struct handoff {
     int descriptor, sender;
     struct handoff_relay_receiver *relay_receiver;
     size_t kept_bytes;
-    uint64_t waits[REGISTRY_SLOTS / 64]; /* slots for which something does */
+    uint64_t waits[REGISTRY_SLOTS / 64]; /* slots for which something does, */
+    bool any_waits;                      /* and whether there may be one */
     struct waiting waiting[REGISTRY_SLOTS];
     struct handoff_counters counters;
     uint8_t bytes[BYTES_MAX];
@@ -254,6 +255,7 @@ static bool keep(struct handoff *handoff, struct instant now, uint32_t slot,
     waiting->bytes += length;
     handoff->kept_bytes += length;
     handoff->waits[slot / 64] |= UINT64_C(1) << slot % 64;
+    handoff->any_waits = true;
     return true;
 }
 
@@ -339,12 +341,16 @@ static void flush_slot(struct handoff *handoff, struct instant now, uint32_t slo
 bool handoff_flush(struct handoff *handoff, struct instant now)
 {
     uint64_t left = 0;
+    if (!handoff->any_waits) {
+        return true;
+    }
     for (uint32_t i = 0; i < REGISTRY_SLOTS / 64; i++) {
         for (uint64_t slots = handoff->waits[i]; slots != 0; slots &= slots - 1) {
             flush_slot(handoff, now, i * 64 + (uint32_t)__builtin_ctzll(slots));
         }
         left |= handoff->waits[i];
     }
+    handoff->any_waits = left != 0;
     return left == 0;
 }
 

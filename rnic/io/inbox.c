@@ -262,6 +262,9 @@ static bool pass_on(struct lane *lane, struct inbox_receiver *receiver, const ui
                  .traffic_class = record.traffic_class,
                  .hop_limit = record.hop_limit,
                  .flow_label = (record.flow_label_high & 0xfu) << 16 | record.flow_label_low},
+        .is_near = true,
+        .acknowledges = (record.flow_label_high & INBOX_ACKNOWLEDGES) != 0,
+        .acknowledged = psn_make(record.acknowledged),
     };
     bytes += sizeof record;
     length -= (uint32_t)sizeof record;

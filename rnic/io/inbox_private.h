@@ -18,7 +18,7 @@
 #include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
 
-#define INBOX_MAGIC      UINT64_C(0x57656972496e4232) /* "WeirInB2" */
+#define INBOX_MAGIC      UINT64_C(0x57656972496e4233) /* "WeirInB3" */
 #define INBOX_LANES      1024u
 #define INBOX_RING_BYTES (256u * 1024)
 #define INBOX_ROUTES     64u /* of one lane */
@@ -68,12 +68,14 @@ struct inbox_record {
     uint8_t route; /* index in the lane's */
     uint8_t traffic_class;
     uint8_t hop_limit;
-    uint8_t flow_label_high; /* bits 16 to 19, and INBOX_REFERS */
+    uint8_t flow_label_high; /* bits 16 to 19, and flags */
     uint16_t flow_label_low;
     uint16_t source_port;
+    uint32_t acknowledged; /* a PSN */
 };
 
-#define INBOX_REFERS 0x80u
+#define INBOX_REFERS       0x80u
+#define INBOX_ACKNOWLEDGES 0x40u
 
 /* ... then, where the payload stays in the sender's memory: this, the pieces of it, and the
  * packet's headers. */
@@ -88,7 +90,7 @@ struct inbox_reference {
 
 BUILD_CHECK(sizeof(struct inbox_head) <= INBOX_HEAD_BYTES);
 BUILD_CHECK(sizeof(struct inbox_lane) <= INBOX_PAGE);
-BUILD_CHECK(sizeof(struct inbox_record) == 8);
+BUILD_CHECK(sizeof(struct inbox_record) == 12);
 BUILD_CHECK(sizeof(struct inbox_reference) == 16);
 BUILD_CHECK(sizeof(struct pull_piece) == 16);
 BUILD_CHECK(INBOX_ROUTES <= 256 && INBOX_WITHDRAWALS <= 256);

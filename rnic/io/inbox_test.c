@@ -44,6 +44,9 @@ static void catch (struct inbox_receiver *receiver, const struct arrival *arriva
     uint32_t sender = arrival->path.source_port - 50000u;
     assert_true(sender < 64);
     assert_int_equal(number, catcher->next[sender]);
+    assert_true(arrival->is_near);
+    assert_int_equal(arrival->acknowledges, number % 2 == 1);
+    assert_int_equal(arrival->acknowledged.value, PSN_MASK - number);
     catcher->next[sender]++;
     catcher->count++;
     catcher->path = arrival->path;
@@ -92,6 +95,8 @@ static enum status put(struct outbox *outbox, const struct path *path, uint32_t 
         .fragments = fragments,
         .fragment_count = 2,
         .payload_length = length,
+        .acknowledges = number % 2 == 1,
+        .acknowledged = psn_make(PSN_MASK - number),
     };
     return outbox_put(outbox, &outgoing);
 }

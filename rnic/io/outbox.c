@@ -260,9 +260,11 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
         .route = (uint8_t)outbox->route,
         .traffic_class = path->traffic_class,
         .hop_limit = path->hop_limit,
-        .flow_label_high = (uint8_t)((path->flow_label >> 16 & 0xf) | (refers ? INBOX_REFERS : 0)),
+        .flow_label_high = (uint8_t)((path->flow_label >> 16 & 0xf) | (refers ? INBOX_REFERS : 0) |
+                                     (outgoing->acknowledges ? INBOX_ACKNOWLEDGES : 0)),
         .flow_label_low = (uint16_t)path->flow_label,
         .source_port = path->source_port,
+        .acknowledged = outgoing->acknowledged.value,
     };
     bytes = append(bytes, &record, sizeof record);
     if (refers) {

@@ -10,6 +10,7 @@
 #include "rnic/io/address.h"
 #include "rnic/io/clock.h"
 #include "rnic/io/outbox.h"
+#include "rnic/transport/acknowledge.h"
 #include "rnic/wire/packet.h"
 
 #define BIND_MAX        2u     /* one of each family */
@@ -84,8 +85,11 @@ enum status same_host_create(const struct same_host_config *config,
     if (same_host == NULL) {
         return STATUS_NO_MEMORY;
     }
-    same_host->sink = (struct packet_sink){
-        .emit = emit, .reach = reach, .withdraw = withdraw, .reference_least = REFERENCE_LEAST};
+    same_host->sink = (struct packet_sink){.emit = emit,
+                                           .carries_acknowledgements = true,
+                                           .reach = reach,
+                                           .withdraw = withdraw,
+                                           .reference_least = REFERENCE_LEAST};
     same_host->otherwise = config->otherwise;
     same_host->registry = config->registry;
     same_host->handoff = config->handoff;
@@ -266,14 +270,39 @@ static void room_given(struct inbox_room *room, uint64_t sender)
     }
 }
 
+/* By the other link an acknowledgement is a packet of its own. */
+static bool emit_otherwise(struct same_host *same_host, const struct outgoing *outgoing)
+{
+    struct packet_sink *otherwise = same_host->otherwise;
+    same_host->sink.others_may_go = false;
+    if (outgoing->acknowledges) {
+        uint8_t header[PACKET_HEADER_MAX];
+        struct packet packet = {
+            .opcode = OPCODE(outgoing->header[0] >> 5, FORM_ACKNOWLEDGE),
+            .pkey = PKEY_DEFAULT,
+            .destination = packet_destination(outgoing->header),
+            .psn = outgoing->acknowledged,
+            .aeth = {.kind = AETH_ACK,
+                     .value = CREDITS_UNLIMITED,
+                     .msn = outgoing->acknowledged_msn},
+        };
+        struct outgoing alone = {.path = outgoing->path,
+                                 .header = header,
+                                 .header_length = packet_build(&packet, header)};
+        if (!otherwise->emit(otherwise, &alone)) {
+            return false;
+        }
+    }
+    return otherwise->emit(otherwise, outgoing);
+}
+
 static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
                 const struct outgoing *outgoing)
 {
     enum status status = outbox_put(peer->outbox, outgoing);
     if (status == STATUS_OUT_OF_RANGE) {
         same_host->counters.elsewhere++;
-        same_host->sink.others_may_go = false;
-        return same_host->otherwise->emit(same_host->otherwise, outgoing);
+        return emit_otherwise(same_host, outgoing);
     }
     remember_to_flush(same_host, slot, peer);
     if (status != STATUS_OK) {
@@ -313,8 +342,7 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
     if (peer != NULL) {
         return put(same_host, registry_slot_of_qpn(qpn), peer, outgoing);
     }
-    same_host->sink.others_may_go = false;
-    return same_host->otherwise->emit(same_host->otherwise, outgoing);
+    return emit_otherwise(same_host, outgoing);
 }
 
 static uint32_t reach(struct packet_sink *sink, const struct path *path, struct qpn destination)

@@ -26,6 +26,8 @@ struct end {
     struct packet_sink otherwise;
     struct inbox_receiver receiver;
     uint32_t by_memory, by_other;
+    uint8_t opcodes[8]; /* of the first by the other link */
+    struct psn psn;     /* of the latest of these that is an acknowledgement */
 };
 
 struct fixture {
@@ -38,6 +40,15 @@ static const struct gid loopback = {{[10] = 0xff, [11] = 0xff, [12] = 127, [15] 
 static bool emit_otherwise(struct packet_sink *sink, const struct outgoing *outgoing)
 {
     struct end *end = CONTAINER_OF(sink, struct end, otherwise);
+    struct packet packet;
+    if (end->by_other < sizeof end->opcodes) {
+        end->opcodes[end->by_other] = outgoing->header[0];
+    }
+    if (outgoing->header[0] == OPCODE(SERVICE_RC, FORM_ACKNOWLEDGE)) {
+        assert_int_equal(packet_parse(outgoing->header, outgoing->header_length, &packet),
+                         REFUSED_NOT);
+        end->psn = packet.psn;
+    }
     end->by_other++;
     return true;
 }
@@ -166,6 +177,26 @@ static void by_memory_only_where_there_is_an_inbox(void **state)
                         "memory, long payloads read from where they lie");
     assert_non_null(strstr(same_host_describe(fixture->ends[2].same_host), "UDP: "));
     assert_int_equal(count(fixture, 0).packets_sent, 2);
+}
+
+static void by_the_other_link_an_acknowledgement_goes_alone(void **state)
+{
+    struct fixture *fixture = *state;
+    struct qpn to = number_of(fixture, 2);
+    uint8_t header[BTH_LENGTH] = {
+        4, 0, 0, 0, 0, (uint8_t)(to.value >> 16), (uint8_t)(to.value >> 8), (uint8_t)to.value};
+    struct path path = {.local = loopback, .remote = loopback};
+    struct outgoing outgoing = {.path = &path,
+                                .header = header,
+                                .header_length = sizeof header,
+                                .acknowledges = true,
+                                .acknowledged = psn_make(77)};
+    struct packet_sink *sink = same_host_sink(fixture->ends[0].same_host);
+    assert_true(sink->emit(sink, &outgoing));
+    assert_int_equal(fixture->ends[0].by_other, 2);
+    assert_int_equal(fixture->ends[0].opcodes[0], OPCODE(SERVICE_RC, FORM_ACKNOWLEDGE));
+    assert_int_equal(fixture->ends[0].opcodes[1], 4);
+    assert_int_equal(fixture->ends[0].psn.value, 77);
 }
 
 /* At the host's other addresses there are processes of other registries, with numbers like ours. */
@@ -305,6 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(by_memory_only_where_there_is_an_inbox),
+        TEST(by_the_other_link_an_acknowledgement_goes_alone),
         TEST(who_is_bound_is_not_at_other_addresses),
         TEST(many_peers_cost_no_questions_to_the_kernel),
         TEST(inbox_that_cannot_be_opened_is_counted),

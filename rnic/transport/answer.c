@@ -110,6 +110,15 @@ struct psn answer_acknowledges(const struct qp *qp)
     return qp->is_deputy ? last : replay_before(&responder->replay, last);
 }
 
+bool answer_may_ride(const struct qp *qp)
+{
+    const struct responder *responder = &qp->responder;
+    return responder->acknowledge.owed == OWED_ACK && qp->peer_is_near &&
+           qp->environment->sink->carries_acknowledgements &&
+           !replay_may_be_pending(&responder->replay) && qp->relay == NULL && !qp->is_deputy &&
+           !qp->notice.owed && !qp->agreement.owes && qp->selective == NULL;
+}
+
 static enum step pay_with_report(struct qp *qp)
 {
     if (!selective_acknowledge(qp)) {

@@ -15,6 +15,8 @@ struct replay_entry;
 /* IDLE also while a response waits for its time: `throttle.resume` of `pace` or of the queue pair's
  * rate then. */
 enum step answer_transmit(struct qp *qp, struct instant now);
+/* What is owed is an acknowledgement that the next request may bring, if there is one. */
+bool answer_may_ride(const struct qp *qp);
 /* The last PSN that an acknowledgement acknowledges now. */
 struct psn answer_acknowledges(const struct qp *qp);
 /* A response longer than all that the device has in flight on one queue pair. Our own requester

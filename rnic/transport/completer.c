@@ -261,6 +261,19 @@ static void receive_atomic_response(struct qp *qp, struct instant now, const str
     }
 }
 
+void completer_acknowledged(struct qp *qp, struct instant now, struct psn psn)
+{
+    struct requester *requester = &qp->requester;
+    int32_t ahead = psn_distance(requester->unacked, psn);
+    if (ahead < 0 || ahead >= psn_distance(requester->unacked, requester->frontier)) {
+        return; /* nothing new: acknowledgements are repeated */
+    }
+    (void)completer_answer_before(qp, now, psn_next(psn));
+    if (!instant_is_never(qp->retransmit.deadline)) {
+        qp_set_deadline(qp, qp->retransmit.deadline);
+    }
+}
+
 void completer_receive(struct qp *qp, struct instant now, const struct packet *packet)
 {
     struct requester *requester = &qp->requester;

@@ -14,6 +14,8 @@
 
 struct qp;
 
+/* A request has brought an acknowledgement of all up to `psn`. */
+void completer_acknowledged(struct qp *qp, struct instant now, struct psn psn);
 /* Never fails: every packet has its effect, or is counted as refused. */
 void completer_receive(struct qp *qp, struct instant now, const struct packet *packet);
 

@@ -33,6 +33,7 @@ static const char *const names[COUNTER_COUNT] = {
     [COUNTER_REFERENCES_UNREADABLE] = "references_unreadable",
     [COUNTER_REFERENCES_UNFOLDED] = "references_unfolded",
     [COUNTER_EARLY_PACKETS] = "early_packets",
+    [COUNTER_ACKNOWLEDGEMENTS_CARRIED] = "acknowledgements_carried",
     [COUNTER_REPORTS_SENT] = "reports_sent",
     [COUNTER_REPORTS_RECEIVED] = "reports_received",
 };

@@ -8,6 +8,7 @@
 
 #include "rnic/wire/fragment.h"
 #include "rnic/wire/path.h"
+#include "rnic/wire/psn.h"
 
 #define OUTGOING_FRAGMENT_MAX 34u /* SGE limit and two */
 
@@ -25,6 +26,11 @@ struct outgoing {
      * not. */
     uint8_t reference_shift;
     bool is_response; /* such a packet, from a responder */
+    /* A request that brings an acknowledgement, which is taken before it: see
+     * carries_acknowledgements. */
+    bool acknowledges;
+    struct psn acknowledged;
+    uint32_t acknowledged_msn;
 };
 
 struct packet_sink {
@@ -32,6 +38,8 @@ struct packet_sink {
      * be sent (no route, too long for the link) is counted by the link and reported as taken:
      * the transport's timers deal with the loss. */
     bool (*emit)(struct packet_sink *sink, const struct outgoing *outgoing);
+    /* Requests to who is near (arrival) may bring acknowledgements. */
+    bool carries_acknowledgements;
     /* Set by a refusal: only packets to that peer find no room, those to others may be tried. */
     bool others_may_go;
     /* How many bytes a packet to there may have by reference; 0: none. NULL: to nowhere any. */

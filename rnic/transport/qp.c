@@ -286,36 +286,6 @@ enum status qp_post_receive(struct qp *qp, const struct receive_request *request
     return status;
 }
 
-bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet,
-             const struct fragment_list *payload)
-{
-    struct environment *environment = qp->environment;
-    uint8_t header[PACKET_HEADER_MAX];
-    struct outgoing outgoing = {
-        .path = path,
-        .header = header,
-        .header_length = packet_build(packet, header),
-        .fragments = payload != NULL ? payload->fragments : NULL,
-        .fragment_count = payload != NULL ? payload->count : 0,
-        .payload_length = packet->payload_length,
-        .reference_shift = packet->segment_shift,
-    };
-    if (packet->segment_shift != 0) {
-        outgoing.is_response = !opcode_lookup(packet->opcode)->is_request;
-    }
-    if (!environment->sink->emit(environment->sink, &outgoing)) {
-        environment_count(environment, COUNTER_SINK_FULL);
-        return false;
-    }
-    if (packet->segment_shift != 0) {
-        qp->has_references[outgoing.is_response] = true;
-        environment_count(environment, COUNTER_REFERENCES_SENT);
-    }
-    environment_count(environment, COUNTER_PACKETS_SENT);
-    environment->counters.values[COUNTER_BYTES_SENT] += packet->payload_length;
-    return true;
-}
-
 /* [IBA 10.3.1.5] What was begun is finished, then the application may be told. */
 static void check_drained(struct qp *qp)
 {
@@ -403,6 +373,15 @@ bool qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
     if (is_notice) {
         receive_notice(qp, now);
         return false;
+    }
+    qp->peer_is_near = arrival->is_near;
+    if (arrival->acknowledges && service_is_reliable(qp->service) && qp_state_sends(state)) {
+        completer_acknowledged(qp, now, arrival->acknowledged);
+        state = qp_state_now(qp);
+        if (!qp_state_receives(state)) {
+            environment_refuse(environment, REFUSED_STATE);
+            return false;
+        }
     }
     bool due = is_due(qp, packet);
     if (arrival->congestion_experienced && (due || qp->service == SERVICE_UC)) {
@@ -579,11 +558,12 @@ static enum step transmit_phase(struct qp *qp, struct instant now, bool requests
 }
 
 /* Answers first: programs expect that their send completes before what it asked for arrives, as it
- * does with hardware. (ib_send_lat -e waits for ever if it does not.) */
+ * does with hardware. (ib_send_lat -e waits for ever if it does not.) One that a request brings is
+ * taken before it. */
 enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_t *ret_sent)
 {
     uint32_t sent = 0;
-    bool requests = qp->requests_first;
+    bool requests = qp->requests_first || (answer_may_ride(qp) && may_have_some(qp, true));
     enum step step = transmit_phase(qp, now, requests, burst, &sent);
     bool answered = !requests && sent > 0;
     if (step == STEP_IDLE) {

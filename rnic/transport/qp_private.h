@@ -45,6 +45,7 @@ struct qp {
     bool drain_pending;  /* SQD was entered and EVENT_SQ_DRAINED is due */
     bool requests_first; /* answers filled the last turn, so requests begin the next */
     bool blocks_own_multicast;
+    bool peer_is_near;           /* its latest packet came by such a link, see arrival */
     bool peer_died;              /* see trouble.h */
     bool has_references[2];      /* sent, see reference.h: in requests, in responses */
     uint32_t multicast_groups;   /* that it is attached to; the device's */
@@ -114,6 +115,9 @@ bool qp_may_send_data(struct qp *qp, struct instant now);
 /* Hands a packet to the sink along `path`. False: full. */
 bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet,
              const struct fragment_list *payload);
+/* A request to the peer; it takes along what is owed as an acknowledgement, where it can. */
+bool qp_emit_request(struct qp *qp, const struct packet *packet,
+                     const struct fragment_list *payload);
 
 void qp_raise(struct qp *qp, enum event_kind kind);
 

@@ -381,7 +381,7 @@ static enum step send_packets(struct qp *qp, struct instant now, const struct tu
         fail_locally(qp, turn->slot);
         return STEP_IDLE;
     }
-    if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
+    if (!qp_emit_request(qp, &packet, &payload)) {
         return STEP_FULL;
     }
     rate_sent(&qp->rate, now, packet.payload_length);
@@ -421,7 +421,7 @@ static enum step send_demand(struct qp *qp, struct instant now, const struct tur
     if (!may_leave(qp, turn, count, slot->demand_shift > READ_CHUNK_SHIFT)) {
         return STEP_IDLE;
     }
-    if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
+    if (!qp_emit_request(qp, &packet, &payload)) {
         return STEP_FULL;
     }
     requester->reads_out += !turn->again;

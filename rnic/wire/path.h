@@ -3,6 +3,7 @@
 #define WEIR_WIRE_PATH_H
 
 #include "rnic/wire/ids.h"
+#include "rnic/wire/psn.h"
 
 struct path {
     struct gid local; /* both ends of one family */
@@ -17,6 +18,9 @@ struct path {
 struct arrival {
     struct path path;
     bool congestion_experienced; /* ECN CE mark */
+    bool is_near;                /* by a link that carries acknowledgements with requests: */
+    bool acknowledges;           /* this one brings one, */
+    struct psn acknowledged;     /* of all that came the other way up to it */
 };
 
 /* Path MTU in the encoding of the specification. [IBA 9.2, table of MTU codes] */

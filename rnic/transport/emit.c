@@ -1,0 +1,58 @@
+/* Packets of a queue pair on their way to the sink. Declared in qp_private.h. */
+#include "rnic/transport/answer.h"
+#include "rnic/transport/qp_private.h"
+
+static bool emit(struct qp *qp, const struct path *path, const struct packet *packet,
+                 const struct fragment_list *payload, bool acknowledges)
+{
+    struct environment *environment = qp->environment;
+    uint8_t header[PACKET_HEADER_MAX];
+    struct outgoing outgoing = {
+        .path = path,
+        .header = header,
+        .header_length = packet_build(packet, header),
+        .fragments = payload != NULL ? payload->fragments : NULL,
+        .fragment_count = payload != NULL ? payload->count : 0,
+        .payload_length = packet->payload_length,
+        .reference_shift = packet->segment_shift,
+    };
+    if (packet->segment_shift != 0) {
+        outgoing.is_response = !opcode_lookup(packet->opcode)->is_request;
+    }
+    if (acknowledges) {
+        outgoing.acknowledges = true;
+        outgoing.acknowledged = answer_acknowledges(qp);
+        outgoing.acknowledged_msn = qp->responder.msn;
+    }
+    if (!environment->sink->emit(environment->sink, &outgoing)) {
+        environment_count(environment, COUNTER_SINK_FULL);
+        return false;
+    }
+    if (packet->segment_shift != 0) {
+        qp->has_references[outgoing.is_response] = true;
+        environment_count(environment, COUNTER_REFERENCES_SENT);
+    }
+    environment_count(environment, COUNTER_PACKETS_SENT);
+    environment->counters.values[COUNTER_BYTES_SENT] += packet->payload_length;
+    return true;
+}
+
+bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet,
+             const struct fragment_list *payload)
+{
+    return emit(qp, path, packet, payload, false);
+}
+
+bool qp_emit_request(struct qp *qp, const struct packet *packet,
+                     const struct fragment_list *payload)
+{
+    bool acknowledges = answer_may_ride(qp);
+    if (!emit(qp, &qp->attributes.path, packet, payload, acknowledges)) {
+        return false;
+    }
+    if (acknowledges) {
+        acknowledge_paid(&qp->responder.acknowledge);
+        environment_count(qp->environment, COUNTER_ACKNOWLEDGEMENTS_CARRIED);
+    }
+    return true;
+}
