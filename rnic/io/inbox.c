@@ -33,6 +33,7 @@ struct inbox {
     uint32_t watched[INBOX_WATCHED];
     uint32_t watched_count;
     bool may_refer;
+    bool cut_short; /* a lane had more than its share */
     struct inbox_room *room;
     struct inbox_counters counters;
 };
@@ -319,6 +320,7 @@ static uint32_t drain(struct inbox *inbox, uint32_t number, struct inbox_receive
         count += packets;
         records++;
     }
+    inbox->cut_short |= count >= budget;
     lane->idle = count > 0 ? 0 : lane->idle + 1;
     inbox->counters.packets_received += records;
     return count;
@@ -406,9 +408,9 @@ static uint32_t receive_rung(struct inbox *inbox, struct inbox_receiver *receive
 
 uint32_t inbox_receive(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget)
 {
-    uint32_t count = 0, before;
+    uint32_t count = 0;
     do {
-        before = count;
+        inbox->cut_short = false;
         for (uint32_t i = 0; i < inbox->watched_count && count < budget; i++) {
             uint32_t left = budget - count;
             count +=
@@ -420,7 +422,7 @@ uint32_t inbox_receive(struct inbox *inbox, struct inbox_receiver *receiver, uin
                 count += receive_rung(inbox, receiver, i, budget - count);
             }
         }
-    } while (count != before && count < budget);
+    } while (inbox->cut_short && count < budget);
     return count;
 }
 
