@@ -40,6 +40,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     uint32_t icrc = roce_icrc(&path, &sent, reader.position, length);
     CHECK(roce_icrc_verify(&path, &hint, reader.position, length, icrc, &found));
+    struct roce_series series = {0};
+    for (int i = 0; i < 3; i++) { /* the third time by the short way */
+        CHECK(roce_icrc_in_series(&series, &path, &sent, reader.position, length) == icrc);
+    }
     if ((flags & 1) == 0) {
         CHECK(found.identification == sent.identification);
         CHECK(found.dont_fragment == sent.dont_fragment);

@@ -84,7 +84,8 @@ static enum packet_refusal check(struct ingress *ingress, const struct path *sen
                                  struct roce_ip *ret_ip)
 {
     struct roce_ip hint = {.identification = (uint16_t)place, .dont_fragment = true};
-    if (!roce_icrc_verify(sender, &hint, bytes, body, roce_icrc_load(bytes + body), ret_ip)) {
+    if (!roce_icrc_verify_in_series(&ingress->series, sender, &hint, bytes, body,
+                                    roce_icrc_load(bytes + body), ret_ip)) {
         return REFUSED_ICRC;
     }
     if (!gid_is_ipv4(&sender->local)) {

@@ -8,6 +8,7 @@
 #include "rnic/io/senders.h"
 #include "rnic/io/steering.h"
 #include "rnic/io/udp.h"
+#include "rnic/wire/roce.h"
 
 struct device;
 struct cm;
@@ -20,6 +21,7 @@ struct ingress {
     struct steering *steering;
     struct handoff *handoff;
     struct senders senders;
+    struct roce_series series;    /* of what comes */
     struct instant now;           /* of the batch, set by the caller */
     bool closing;                 /* hands on by what packets say, without asking the registry */
     uint64_t foreign;             /* packets for other processes */

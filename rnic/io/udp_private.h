@@ -10,6 +10,7 @@
 #include "rnic/io/fault.h"
 #include "rnic/io/udp.h"
 #include "rnic/wire/packet.h"
+#include "rnic/wire/roce.h"
 
 #define UDP_RUNS           16u    /* that wait at once */
 #define UDP_RUN_BYTES      64000u /* of UDP payload; an IP packet holds little more */
@@ -65,6 +66,7 @@ struct udp {
     struct udp_run runs[UDP_RUNS]; /* a ring, oldest at run_first */
     uint32_t run_first, run_count;
     uint8_t (*run_bytes)[UDP_RUN_BYTES]; /* UDP_RUNS of them */
+    struct roce_series series;           /* of what leaves */
 
     uint8_t (*read_bytes)[UDP_READ_BYTES]; /* UDP_READS of them */
     uint32_t reads_wanted;                 /* in the next recvmmsg */

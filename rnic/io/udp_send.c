@@ -16,7 +16,6 @@
 #include "rnic/io/raw_socket.h"
 #include "rnic/io/registry.h"
 #include "rnic/io/udp_private.h"
-#include "rnic/wire/roce.h"
 
 #define HOP_LIMIT_DEFAULT 64
 #define HOP_LIMIT_GROUP   1 /* a multicast stays on its network unless told otherwise */
@@ -75,14 +74,12 @@ static uint8_t *run_end(struct udp *udp, const struct udp_run *run)
     return udp->run_bytes[run - udp->runs] + run->length;
 }
 
-static void put_icrc(const struct path *path, uint32_t identification, uint8_t *bytes,
-                     uint32_t length_before)
+static void put_icrc(struct udp *udp, const struct path *path, uint32_t identification,
+                     uint8_t *bytes, uint32_t length_before)
 {
     struct roce_ip ip = {.identification = (uint16_t)identification, .dont_fragment = true};
-    uint32_t icrc = roce_icrc(path, &ip, bytes, length_before);
-    for (uint32_t i = 0; i < ICRC_LENGTH; i++) {
-        bytes[length_before + i] = (uint8_t)(icrc >> 8 * i);
-    }
+    uint32_t icrc = roce_icrc_in_series(&udp->series, path, &ip, bytes, length_before);
+    roce_icrc_store(bytes + length_before, icrc);
 }
 
 static void flatten(const struct outgoing *outgoing, uint8_t *ret_bytes)
@@ -133,7 +130,7 @@ static uint8_t *make_room(struct udp *udp, const struct path *path, uint32_t blo
 static void seal(struct udp *udp, struct udp_run *run, uint32_t length)
 {
     uint8_t *bytes = run_end(udp, run);
-    put_icrc(&run->path, run->single ? 0 : run->count, bytes, length - ICRC_LENGTH);
+    put_icrc(udp, &run->path, run->single ? 0 : run->count, bytes, length - ICRC_LENGTH);
     run->closed = length < run->segment;
     run->length += length;
     run->count++;
@@ -449,7 +446,7 @@ static void make_single(struct udp *udp, struct udp_run *run)
     run->single = true;
     for (uint32_t start = 0; start < run->length; start += run->segment) {
         uint32_t length = run->length - start < run->segment ? run->length - start : run->segment;
-        put_icrc(&run->path, 0, bytes + start, length - ICRC_LENGTH);
+        put_icrc(udp, &run->path, 0, bytes + start, length - ICRC_LENGTH);
     }
 }
 

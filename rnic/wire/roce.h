@@ -40,6 +40,18 @@ struct roce_ip {
 uint32_t roce_icrc(const struct path *path, const struct roce_ip *ip, const uint8_t *bytes,
                    size_t length);
 
+/* What the ICRCs of packets of one path and one length have in common. Zeroed to begin with; any
+ * may be used for any packets, but it pays where most are alike. */
+struct roce_series {
+    struct path path;
+    size_t length, other_length;
+    uint32_t prefix;  /* CRC of what stands before the BTH, for identification 0 and DF */
+    uint32_t masking; /* difference that the BTH's fifth byte makes, 0 instead of ones */
+};
+/* As roce_icrc, in half the time for 1 KiB. */
+uint32_t roce_icrc_in_series(struct roce_series *series, const struct path *path,
+                             const struct roce_ip *ip, const uint8_t *bytes, size_t length);
+
 /* Incremental: seed with headers, then add bytes in pieces, then finish. `first` holds at least
  * the whole BTH; `length_from_bth` is that of the whole packet up to the ICRC. */
 struct roce_crc {
@@ -57,6 +69,9 @@ uint32_t roce_crc_finish(const struct roce_crc *crc);
  * refuse what breaks them. *ret_ip is untouched on failure, and may be `hint`. */
 bool roce_icrc_verify(const struct path *path, const struct roce_ip *hint, const uint8_t *bytes,
                       size_t length, uint32_t icrc, struct roce_ip *ret_ip);
+bool roce_icrc_verify_in_series(struct roce_series *series, const struct path *path,
+                                const struct roce_ip *hint, const uint8_t *bytes, size_t length,
+                                uint32_t icrc, struct roce_ip *ret_ip);
 
 /* The path as its other end sees it. */
 struct path path_reverse(const struct path *path);
