@@ -3,9 +3,9 @@
  * bounds.
  *
  * Input: an octet of role (bit 0: server; bit 1: push; bit 2: recursive;
- * bit 3: everything is to be kept; bit 4: what only root may, too), two of further wishes in
- * big-endian, then records: an octet of kind (even: message; odd: notice), two of length in
- * big-endian; a message's bytes follow. */
+ * bit 3: everything is to be kept; bit 4: what only root may, too; bit 5: interrupted copies are
+ * resumed; bit 6: files are read back), two of further wishes in big-endian, then records: an octet
+ * of kind (even: message; odd: notice), two of length in big-endian; a message's bytes follow. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -112,7 +112,9 @@ static struct session *begin(struct memory_pair *pair, unsigned role, unsigned w
     const struct session_request request = {
         .direction = (role & 2) != 0 ? DIRECTION_PUSH : DIRECTION_PULL,
         .wishes = {.bits = (wishes & WISH_EVERYTHING & ~WISH_RECURSIVE) |
-                           ((role & 4) != 0 ? WISH_RECURSIVE : 0),
+                           ((role & 4) != 0 ? WISH_RECURSIVE : 0) |
+                           ((role & 32) != 0 ? WISH_RESUME : 0) |
+                           ((role & 64) != 0 ? WISH_VERIFY : 0),
                    .preserve = (role & 8) != 0 ? PRESERVE_EVERYTHING : 0},
         .sources = (role & 2) != 0 ? ours : theirs,
         .source_count = (role & 2) != 0 ? 1 : 3,

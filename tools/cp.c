@@ -204,6 +204,9 @@ static void summarize(const struct cp *cp, enum exit_code code)
         progress_size(tally->kept, bytes);
         printf("; %s of it had come before", bytes);
     }
+    if ((cp->options.wishes.bits & WISH_VERIFY) != 0 && !dry && tally->files > 0) {
+        printf("; read back from storage");
+    }
     print_count(tally->same, "unchanged");
     print_count(tally->left, "left as they are");
     print_count(tally->deleted, "deleted");

@@ -54,6 +54,7 @@ const char cp_usage[] =
     "      --bwlimit RATE no more than so many KiB a second, or with K, M, G, KB, MB, GB, B\n"
     "      --inplace      write into the files that are there, which are not whole meanwhile\n"
     "      --resume       go on with the files that an interrupted copy was in the middle of\n"
+    "      --verify       read each file back from storage before it gets its name\n"
     "      --fsync        have each file on stable storage before it gets its name\n"
     "  -q, --quiet        print errors only\n"
     "  -v, --verbose      print each name that is copied; twice: those left as they are, too\n"
@@ -99,6 +100,7 @@ enum {
     OPTION_DELETE,
     OPTION_INPLACE,
     OPTION_RESUME,
+    OPTION_VERIFY,
     OPTION_BWLIMIT,
     OPTION_DELETE_EXCLUDED,
     OPTION_EXCLUDE,
@@ -138,6 +140,7 @@ static const struct option long_options[] = {
     {"force", no_argument, NULL, OPTION_FORCE},
     {"inplace", no_argument, NULL, OPTION_INPLACE},
     {"resume", no_argument, NULL, OPTION_RESUME},
+    {"verify", no_argument, NULL, OPTION_VERIFY},
     {"bwlimit", required_argument, NULL, OPTION_BWLIMIT},
     {"delete", no_argument, NULL, OPTION_DELETE},
     {"delete-after", no_argument, NULL, OPTION_DELETE},
@@ -208,6 +211,7 @@ static const struct {
     {OPTION_DELETE_EXCLUDED, WISH_DELETE | WISH_DELETE_EXCLUDED},
     {OPTION_FSYNC, WISH_FSYNC},
     {OPTION_RESUME, WISH_RESUME},
+    {OPTION_VERIFY, WISH_VERIFY},
 };
 
 /* True: there is nothing more to the option than that. */

@@ -19,13 +19,20 @@ ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
 
 /* What happens while the receiver is in pwrite; NULL: nothing. */
 static uint8_t *scribble_at;
+/* Storage keeps another byte here than it was given; -1: it is honest. */
+static off_t spoiled = -1;
 
 ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset)
 {
     for (size_t at = 0; scribble_at != NULL && at < 8 * MIB; at += 4096) {
         scribble_at[at] ^= 0xff;
     }
-    return __real_pwrite64(fd, bytes, length, offset);
+    ssize_t written = __real_pwrite64(fd, bytes, length, offset);
+    if (written > 0 && spoiled >= offset && spoiled < offset + written) {
+        uint8_t byte = ((const uint8_t *)bytes)[spoiled - offset] ^ 1;
+        assert_int_equal(__real_pwrite64(fd, &byte, 1, spoiled), 1);
+    }
+    return written;
 }
 
 static void a_server_does_not_choose_the_name(void **state)
@@ -195,6 +202,29 @@ static void a_chunk_written_behind_our_back_is_not_placed(void **state)
     assert_string_equal(world->problems[0], "there target digest\n");
 }
 
+static void what_storage_keeps_otherwise_gets_no_name(void **state)
+{
+    static const size_t sizes[] = {1, EAGER_LENGTH_MAX, MIB, 21 * MIB + 5};
+    struct world *world = *state;
+    world->request.wishes.bits = WISH_VERIFY;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        scratch_fill(world->scratch, "here/f", sizes[i], 1);
+        for (unsigned place = 0; place < 3; place++) {
+            spoiled = (off_t)(sizes[i] - 1) * place / 2;
+            assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+            spoiled = -1;
+            assert_string_equal(world->problems[0], "there target digest\n");
+            assert_int_equal(session_tally(world->client)->files, 0);
+            assert_int_equal(session_tally(world->client)->bytes, 0);
+            assert_false(scratch_exists(world->scratch, "root/f"));
+        }
+        assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+        assert_int_equal(session_tally(world->client)->failed, 0);
+        assert_true(scratch_same(world->scratch, "here/f", "root/f"));
+        unlinkat(world->scratch->fd, "root/f", 0);
+    }
+}
+
 static void out_of_turn_is_refused(void **state)
 {
     static const enum message_type types[] = {MESSAGE_LEAVE, MESSAGE_HOLE,    MESSAGE_END,
@@ -356,6 +386,7 @@ int main(void)
         T(a_wrong_digest_keeps_the_name_away),
         T(a_chunk_written_behind_our_back_is_not_placed),
         T(an_end_that_leaves_something_out_is_refused),
+        T(what_storage_keeps_otherwise_gets_no_name),
         T(out_of_turn_is_refused),
         T(attributes_are_asked_for_and_bounded),
         T(a_link_leads_only_to_what_has_come),

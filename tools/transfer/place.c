@@ -120,7 +120,7 @@ static bool lend_permission(int directory, const char *name)
         return false;
     }
     bool lent = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-                attributes_set_mode(fd, (status.st_mode & 07777) | 0200) == 0;
+                attributes_set_mode(fd, (status.st_mode & 07777) | 0600) == 0;
     close(fd);
     return lent;
 }
@@ -137,7 +137,7 @@ int place_begin_inplace(struct place *place, int directory, const char *name,
     if (exists && (replacing == REPLACE_NOTHING || !S_ISREG(status.st_mode))) {
         return place_begin(place, directory, name, replacing);
     }
-    int flags = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | (exists ? 0 : O_CREAT | O_EXCL);
+    int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | (exists ? 0 : O_CREAT | O_EXCL);
     int fd = confine_open(directory, name, flags, 0600, CONFINE_NO_SYMLINKS);
     if (fd == -EACCES && exists && lend_permission(directory, name)) {
         fd = confine_open(directory, name, flags, 0600, CONFINE_NO_SYMLINKS);

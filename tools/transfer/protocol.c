@@ -270,9 +270,17 @@ static void parse_end(struct reader *reader, struct message *message)
     }
 }
 
-/* PROVEN, PROVEN_ALL or KEEP. */
-static void parse_resumed(struct reader *reader, struct message *message)
+/* HOLE, PROVEN, PROVEN_ALL, KEEP or READ_BACK. */
+static void parse_piece(struct reader *reader, struct message *message)
 {
+    if (message->type == MESSAGE_HOLE) {
+        message->hole.length = reader_number(reader, 8);
+        return;
+    }
+    if (message->type == MESSAGE_READ_BACK) {
+        message->read_back.id = reader_number(reader, 4);
+        return;
+    }
     if (message->type == MESSAGE_KEEP) {
         message->keep.length = reader_number(reader, 8);
         return;
@@ -444,16 +452,15 @@ static void parse_body(struct reader *reader, struct message *message)
     case MESSAGE_ENTRY:
         parse_entry(reader, message);
         return;
-    case MESSAGE_HOLE:
-        message->hole.length = reader_number(reader, 8);
-        return;
     case MESSAGE_END:
         parse_end(reader, message);
         return;
+    case MESSAGE_HOLE:
     case MESSAGE_PROVEN:
     case MESSAGE_PROVEN_ALL:
     case MESSAGE_KEEP:
-        parse_resumed(reader, message);
+    case MESSAGE_READ_BACK:
+        parse_piece(reader, message);
         return;
     case MESSAGE_LEAVE:
     case MESSAGE_ALIVE:

@@ -35,7 +35,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     6
+#define PROTOCOL_VERSION     7
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -81,6 +81,7 @@ enum message_type {
     MESSAGE_PROVEN,
     MESSAGE_PROVEN_ALL,
     MESSAGE_KEEP,
+    MESSAGE_READ_BACK,
 };
 
 /* Bytes that belong to somebody else: in a parsed message, to the received buffer. */
@@ -127,7 +128,8 @@ enum wish {
     WISH_DELETE_EXCLUDED = 1 << 16,
     WISH_INPLACE = 1 << 17,
     WISH_RESUME = 1 << 18, /* what an interrupted copy left is gone on with */
-    WISH_EVERYTHING = (1 << 19) - 1,
+    WISH_VERIFY = 1 << 19, /* what was written is read back from storage */
+    WISH_EVERYTHING = (1 << 20) - 1,
 };
 
 /* What is kept besides contents, permissions and times: bits, as the client asks in its HELLO. The
@@ -295,6 +297,9 @@ struct message {
         struct {
             uint64_t length;
         } keep;
+        struct {
+            uint32_t id;
+        } read_back;
         struct {
             uint32_t id; /* 0 in SKIPPED */
             enum problem_code code;

@@ -109,9 +109,17 @@ static void pack_attribute(uint8_t **at, const struct message *message)
     put_number(at, 4, message->attribute.value.length);
 }
 
-/* PROVEN, PROVEN_ALL or KEEP. */
-static void pack_resumed(uint8_t **at, const struct message *message)
+/* HOLE, PROVEN, PROVEN_ALL, KEEP or READ_BACK. */
+static void pack_piece(uint8_t **at, const struct message *message)
 {
+    if (message->type == MESSAGE_HOLE) {
+        put_number(at, 8, message->hole.length);
+        return;
+    }
+    if (message->type == MESSAGE_READ_BACK) {
+        put_number(at, 4, message->read_back.id);
+        return;
+    }
     if (message->type == MESSAGE_KEEP) {
         put_number(at, 8, message->keep.length);
         return;
@@ -198,19 +206,18 @@ static void pack_body(uint8_t **at, const struct message *message)
     case MESSAGE_ENTRY:
         pack_entry(at, message);
         return;
-    case MESSAGE_HOLE:
-        put_number(at, 8, message->hole.length);
-        return;
     case MESSAGE_END:
         pack_end(at, message);
         return;
     case MESSAGE_LEAVE:
     case MESSAGE_ALIVE:
         return;
+    case MESSAGE_HOLE:
     case MESSAGE_PROVEN:
     case MESSAGE_PROVEN_ALL:
     case MESSAGE_KEEP:
-        pack_resumed(at, message);
+    case MESSAGE_READ_BACK:
+        pack_piece(at, message);
         return;
     case MESSAGE_SKIPPED:
     case MESSAGE_FAILED:
@@ -340,14 +347,14 @@ static const struct {
     int error;
     enum problem_code code;
 } code_of_errno[] = {
-    {ENOENT, PROBLEM_NOT_FOUND},   {EEXIST, PROBLEM_EXISTS},
-    {EACCES, PROBLEM_DENIED},      {EPERM, PROBLEM_DENIED},
-    {EROFS, PROBLEM_READ_ONLY},    {ENOSPC, PROBLEM_NO_SPACE},
-    {EDQUOT, PROBLEM_NO_SPACE},    {EXDEV, PROBLEM_CONFINED},
-    {ELOOP, PROBLEM_CONFINED},     {EISDIR, PROBLEM_WRONG_KIND},
-    {ENOTDIR, PROBLEM_WRONG_KIND}, {ENAMETOOLONG, PROBLEM_NAME},
-    {EILSEQ, PROBLEM_NAME},        {ESTALE, PROBLEM_CHANGED},
-    {EFBIG, PROBLEM_NO_SPACE},     {EMEDIUMTYPE, PROBLEM_WRONG_KIND},
+    {ENOENT, PROBLEM_NOT_FOUND},  {EEXIST, PROBLEM_EXISTS},          {EACCES, PROBLEM_DENIED},
+    {EPERM, PROBLEM_DENIED},      {EROFS, PROBLEM_READ_ONLY},        {ENOSPC, PROBLEM_NO_SPACE},
+    {EDQUOT, PROBLEM_NO_SPACE},   {EXDEV, PROBLEM_CONFINED},         {ELOOP, PROBLEM_CONFINED},
+    {EISDIR, PROBLEM_WRONG_KIND}, {ENOTDIR, PROBLEM_WRONG_KIND},     {ENAMETOOLONG, PROBLEM_NAME},
+    {EILSEQ, PROBLEM_NAME},       {ESTALE, PROBLEM_CHANGED},         {EPROTO, PROBLEM_DIGEST},
+    {EBADMSG, PROBLEM_DIGEST},
+
+    {EFBIG, PROBLEM_NO_SPACE},    {EMEDIUMTYPE, PROBLEM_WRONG_KIND},
 };
 
 enum problem_code problem_code_of_errno(int error)

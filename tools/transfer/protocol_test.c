@@ -90,6 +90,7 @@ static const struct message samples[] = {
     [MESSAGE_PROVEN] = {.proven = {.id = 3, .offset = 4 << 20, .length = 5, .digest = {1, 2}}},
     [MESSAGE_PROVEN_ALL] = {.proven = {.id = 3}},
     [MESSAGE_KEEP] = {.keep = {.length = 4 << 20}},
+    [MESSAGE_READ_BACK] = {.read_back = {.id = 3}},
 };
 
 static struct message sample(enum message_type type)
@@ -101,7 +102,7 @@ static struct message sample(enum message_type type)
 
 static void every_message_survives_the_wire(void **state)
 {
-    for (int type = MESSAGE_HELLO; type <= MESSAGE_KEEP; type++) {
+    for (int type = MESSAGE_HELLO; type <= MESSAGE_READ_BACK; type++) {
         const struct message message = sample(type);
         uint8_t bytes[2][MESSAGE_LENGTH_MAX];
         struct message parsed;
@@ -115,7 +116,7 @@ static void every_message_survives_the_wire(void **state)
 
 static void every_length_but_the_right_one_is_malformed(void **state)
 {
-    for (int type = MESSAGE_HELLO; type <= MESSAGE_KEEP; type++) {
+    for (int type = MESSAGE_HELLO; type <= MESSAGE_READ_BACK; type++) {
         const struct message message = sample(type);
         uint8_t packed[MESSAGE_LENGTH_MAX] = {0};
         struct message parsed;
@@ -133,7 +134,7 @@ static void noise_is_refused_or_sound(void **state)
 {
     srand(1);
     for (int i = 0; i < 200000; i++) {
-        const struct message message = sample(1 + i % MESSAGE_KEEP);
+        const struct message message = sample(1 + i % MESSAGE_READ_BACK);
         uint8_t bytes[MESSAGE_LENGTH_MAX];
         size_t length = pack(&message, bytes);
         bytes[(size_t)rand() % length] ^= 1 << rand() % 8;

@@ -39,6 +39,7 @@ void receiver_destroy(struct receiver *receiver)
         return;
     }
     receiver_leave_file(receiver);
+    receiver_forget_pieces(receiver);
     receiver_end_answers(receiver);
     receiver_end_deleting(receiver);
     tree_fini(&receiver->tree);
@@ -55,9 +56,19 @@ bool receiver_is_done(const struct receiver *receiver)
     return receiver->state == RECEIVER_DONE;
 }
 
+void receiver_say_alive(struct receiver *receiver)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec - receiver->alive_s >= ALIVE_INTERVAL_S) {
+        receiver->alive_s = now.tv_sec;
+        receiver_send(receiver, &(struct message){.type = MESSAGE_ALIVE});
+    }
+}
+
 bool receiver_is_in_file(const struct receiver *receiver)
 {
-    return receiver->state == RECEIVER_FILE && !receiver->file.discarded;
+    return receiver_has_file(receiver) && !receiver->file.discarded;
 }
 
 void receiver_send(struct receiver *receiver, const struct message *message)
@@ -104,6 +115,12 @@ static const char *place_error_text(int error)
         return "is a symbolic link already, and is not followed";
     case EXDEV:
         return "leads out of the target";
+    case EPROTO:
+        return "the bytes that arrived are not those that were read (digest)";
+    case EBADMSG:
+        return "what was read back from storage is not what was written (digest)";
+    case E2BIG:
+        return "is in too many pieces to be read back";
     case EILSEQ:
         return "is a name that stands for a file under way";
     default:
@@ -335,8 +352,8 @@ static bool receive_hole(struct receiver *receiver, uint64_t length, const char 
     return true;
 }
 
-static void report_source_problem(struct receiver *receiver, enum problem_code code,
-                                  struct span path, struct span text)
+void receiver_report_source(struct receiver *receiver, enum problem_code code, struct span path,
+                            struct span text)
 {
     const struct problem problem = {
         .code = code, .remote = true, .at_source = true, .path = path, .text = text};
@@ -347,50 +364,6 @@ static void report_source_problem(struct receiver *receiver, enum problem_code c
         receiver->source_failures++;
     }
     receiver->options.report->problem(receiver->options.report->user, &problem);
-}
-
-/* It comes again, also if it is a source itself. */
-static void forget_entry(struct receiver *receiver)
-{
-    if (receiver->tree.depth == 0 && receiver->dead_depth == 0) {
-        receiver->last_source = receiver->file.source - 1;
-        receiver->sources_seen--;
-    }
-}
-
-static bool receive_end(struct receiver *receiver, const struct message *message,
-                        const char **ret_reason)
-{
-    struct current_file *file = &receiver->file;
-    if (receiver->state != RECEIVER_FILE) {
-        *ret_reason = "the end of a file that was not begun";
-        return false;
-    }
-    if (message->end.code == PROBLEM_NONE && file->position != file->size) {
-        *ret_reason = "the end of a file before its last byte";
-        return false;
-    }
-    receiver->entries += message->end.code == PROBLEM_NONE;
-    if (file->left && message->end.code == PROBLEM_NONE) {
-        receiver->options.tally->left++;
-    }
-    if (!file->discarded && message->end.code == PROBLEM_NONE) {
-        receiver_commit_file(receiver, message);
-    } else if (!file->discarded) {
-        receiver->options.tally->bytes -= file->position;
-        place_abandon(&file->place);
-    }
-    if (message->end.again) {
-        forget_entry(receiver);
-    } else if (!file->discarded && message->end.code != PROBLEM_NONE) {
-        report_source_problem(receiver, message->end.code, message->end.path, message->end.text);
-    }
-    receiver->resuming.awaited = false;
-    receiver_end_resuming(receiver);
-    receiver->state = RECEIVER_ENTRIES;
-    xattrs_clear(&file->xattrs);
-    tree_forget(&receiver->tree);
-    return true;
 }
 
 static bool receive_leave(struct receiver *receiver, const char **ret_reason)
@@ -484,7 +457,8 @@ bool receiver_pump(struct receiver *receiver)
     bool done;
     if (receiver->state != RECEIVER_DELETING) {
         receiver_grant(receiver);
-        bool more = receiver_prove(receiver);
+        bool verifies = receiver->state == RECEIVER_VERIFYING;
+        bool more = verifies ? receiver_verify(receiver) : receiver_prove(receiver);
         return receiver_answer(receiver) || more;
     }
     bool more = receiver_delete(receiver, &done);
@@ -540,12 +514,12 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
     case MESSAGE_KEEP:
         return receiver_receive_keep(receiver, message->keep.length, ret_reason);
     case MESSAGE_END:
-        return receive_end(receiver, message, ret_reason);
+        return receiver_receive_end(receiver, message, ret_reason);
     case MESSAGE_LEAVE:
         return receive_leave(receiver, ret_reason);
     case MESSAGE_SKIPPED:
-        report_source_problem(receiver, message->problem.code, message->problem.path,
-                              message->problem.text);
+        receiver_report_source(receiver, message->problem.code, message->problem.path,
+                               message->problem.text);
         return true;
     case MESSAGE_TOTALS:
         tally->totals_known = true;

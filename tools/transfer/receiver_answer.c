@@ -134,17 +134,6 @@ static void answer_one(struct receiver *receiver, const struct question *questio
     }
 }
 
-/* Nothing is sent while a large file is read: the peer is not to take that for silence. */
-static void say_alive(struct receiver *receiver)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec - receiver->answering.alive_s >= ALIVE_INTERVAL_S) {
-        receiver->answering.alive_s = now.tv_sec;
-        receiver_send(receiver, &(struct message){.type = MESSAGE_ALIVE});
-    }
-}
-
 /* How many bytes it read. */
 static size_t continue_digest(struct receiver *receiver)
 {
@@ -160,7 +149,7 @@ static size_t continue_digest(struct receiver *receiver)
         }
     }
     answering->digested += done;
-    say_alive(receiver);
+    receiver_say_alive(receiver);
     if (count > 0 && answering->digested <= answering->size) {
         return done;
     }

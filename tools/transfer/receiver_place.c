@@ -216,6 +216,9 @@ static void place_eager(struct receiver *receiver, const struct message *message
     int error = begin(receiver, &place, name, present);
     if (error == 0) {
         error = place_write(&place, data.bytes, data.length, 0);
+        if (error == 0 && receiver_wishes(receiver, WISH_VERIFY)) {
+            error = receiver_read_back(receiver, &place, &data);
+        }
         if (error == 0) {
             error = place_commit(&place, data.length, attributes);
         } else {
@@ -495,18 +498,16 @@ void receiver_place_link(struct receiver *receiver, const struct message *messag
     receiver_tell(receiver, ENTRY_HARD_LINK, 0, changes);
 }
 
-void receiver_commit_file(struct receiver *receiver, const struct message *message)
+bool receiver_check_file(struct receiver *receiver, const struct message *message)
 {
-    struct current_file *file = &receiver->file;
     uint8_t digest[DIGEST_LENGTH];
     pieces_result(&receiver->pieces, digest);
-    if (memcmp(digest, message->end.digest, DIGEST_LENGTH) != 0) {
-        receiver->options.tally->bytes -= file->position;
-        place_abandon(&file->place);
-        receiver_fail(receiver, file->id, PROBLEM_DIGEST,
-                      "the bytes that arrived are not those that were read (digest)");
-        return;
-    }
+    return memcmp(digest, message->end.digest, DIGEST_LENGTH) == 0;
+}
+
+void receiver_commit_file(struct receiver *receiver)
+{
+    struct current_file *file = &receiver->file;
     file->attributes.xattrs = &file->xattrs;
     int error = place_commit(&file->place, file->size, &file->attributes);
     if (error != 0) {

@@ -1,6 +1,7 @@
 /* What the parts of a receiver share: receiver.c (what the peer may say when), receiver_place.c
  * (what becomes of entries), receiver_data.c (chunks and what is in them), receiver_answer.c
- * (which files need not come) and receiver_resume.c (which parts of one need not). */
+ * (which files need not come), receiver_resume.c (which parts of one need not) and
+ * receiver_verify.c (what storage says of it). */
 #ifndef TOOLS_TRANSFER_RECEIVER_PRIVATE_H
 #define TOOLS_TRANSFER_RECEIVER_PRIVATE_H
 
@@ -24,8 +25,9 @@
 
 enum receiver_state {
     RECEIVER_ENTRIES,
-    RECEIVER_FILE,     /* one that goes by chunks */
-    RECEIVER_DELETING, /* everything has come */
+    RECEIVER_FILE,      /* one that goes by chunks */
+    RECEIVER_VERIFYING, /* it has come, and is read back */
+    RECEIVER_DELETING,  /* everything has come */
     RECEIVER_DONE,
 };
 
@@ -54,6 +56,19 @@ struct resuming {
     uint64_t wrong_at; /* the first of these */
 };
 
+/* A file of more pieces cannot be read back, which is said. */
+#define READ_BACK_PIECES_MAX (1u << 20)
+#define READ_BACK_AT_ONCE    (4u << 20)
+
+/* What the file under way must hold. */
+struct verifying {
+    struct piece *list;
+    unsigned count, capacity;
+    bool overflow; /* there were more */
+    unsigned next; /* to be read */
+    uint64_t at;   /* up to here it is right */
+};
+
 /* Questions of the peer, answered in order. */
 struct answering {
     struct {
@@ -67,7 +82,6 @@ struct answering {
     int fd;        /* the file whose digest is taken; -1: none */
     uint64_t digested, size;
     struct digest *digest;
-    time_t alive_s; /* when the peer last heard that it is being read */
     uint8_t answers[ASK_NAMES_MAX * ANSWER_LENGTH_MAX];
     size_t length;
     unsigned answered;
@@ -95,11 +109,13 @@ struct receiver {
     bool dead_left;           /* or was not to be made */
     uint64_t entries;         /* that came whole, directories not counted */
     uint64_t source_failures; /* of what the peer could not read */
+    time_t alive_s;           /* when the peer last heard that something large is being read */
     struct answering answering;
     struct deleting deleting;
     struct current_file file;
     struct pieces pieces;
     struct resuming resuming;
+    struct verifying verifying;
     struct digest *proof;
     struct xattrs xattrs; /* of the entry to come */
     struct owners owners;
@@ -154,6 +170,34 @@ bool receiver_prove(struct receiver *receiver);
 /* Something else comes for the next so many bytes of the file. 0 or an errno. */
 int receiver_overwrite(struct receiver *receiver, uint64_t length);
 bool receiver_receive_keep(struct receiver *receiver, uint64_t length, const char **ret_reason);
+/* The file under way reads so. */
+bool receiver_reads_as(struct receiver *receiver, const struct piece *piece);
+
+/* receiver_verify.c, where that is wished: */
+void receiver_note_piece(struct receiver *receiver, const struct piece *piece);
+void receiver_forget_pieces(struct receiver *receiver);
+/* All of the file has come. 0 or an errno. */
+int receiver_begin_verifying(struct receiver *receiver);
+/* The same for a small one, at once. EBADMSG: storage has something else. */
+int receiver_read_back(struct receiver *receiver, const struct place *place,
+                       const struct span *data);
+/* Reads a part; true: there is more. */
+bool receiver_verify(struct receiver *receiver);
+
+/* receiver_end.c */
+bool receiver_receive_end(struct receiver *receiver, const struct message *message,
+                          const char **ret_reason);
+/* All of the file has come, and there was no error with it, or this one. */
+void receiver_end_file(struct receiver *receiver, int error);
+/* The peer could not read something. */
+void receiver_report_source(struct receiver *receiver, enum problem_code code, struct span path,
+                            struct span text);
+/* Nothing is sent while a large file is read: the peer is not to take that for silence. */
+void receiver_say_alive(struct receiver *receiver);
+static inline bool receiver_has_file(const struct receiver *receiver)
+{
+    return receiver->state == RECEIVER_FILE || receiver->state == RECEIVER_VERIFYING;
+}
 
 /* receiver_answer.c */
 bool receiver_ask(struct receiver *receiver, const struct message *message,
@@ -182,8 +226,9 @@ void receiver_place_file(struct receiver *receiver, const struct message *messag
                          const char *name);
 /* A file by chunks in a directory that is not there. */
 void receiver_begin_dead_file(struct receiver *receiver, const struct message *message);
-/* With its END. */
-void receiver_commit_file(struct receiver *receiver, const struct message *message);
+/* With its END: true if it is what was read. */
+bool receiver_check_file(struct receiver *receiver, const struct message *message);
+void receiver_commit_file(struct receiver *receiver);
 /* A symbolic link, device, FIFO or socket. */
 void receiver_place_node(struct receiver *receiver, const struct message *message,
                          const char *name);

@@ -151,7 +151,7 @@ void receiver_leave_file(struct receiver *receiver)
 
 bool receiver_keeps_file(const struct receiver *receiver)
 {
-    return receiver->state == RECEIVER_FILE && receiver->file.place.kept &&
+    return receiver_has_file(receiver) && receiver->file.place.kept &&
            journal_is_of_use(&receiver->resuming.journal);
 }
 
@@ -160,11 +160,11 @@ void receiver_piece_ended(void *user, const struct piece *piece)
     struct receiver *receiver = user;
     if (!receiver->file.discarded) {
         journal_add(&receiver->resuming.journal, receiver->file.place.fd, piece);
+        receiver_note_piece(receiver, piece);
     }
 }
 
-/* The file holds what the journal says. */
-static bool is_as_noted(struct receiver *receiver, const struct piece *piece)
+bool receiver_reads_as(struct receiver *receiver, const struct piece *piece)
 {
     uint8_t digest[DIGEST_LENGTH];
     uint64_t done = 0;
@@ -223,7 +223,7 @@ bool receiver_prove(struct receiver *receiver)
     if (claim->gone) {
         return true;
     }
-    if (!is_as_noted(receiver, &claim->piece)) {
+    if (!receiver_reads_as(receiver, &claim->piece)) {
         resuming->wrong_at = resuming->wrong++ == 0 ? claim->piece.offset : resuming->wrong_at;
         int error = strike(receiver, claim);
         if (error != 0) {
@@ -290,6 +290,7 @@ bool receiver_receive_keep(struct receiver *receiver, uint64_t length, const cha
         return false;
     }
     pieces_keep(&receiver->pieces, &claim->piece);
+    receiver_note_piece(receiver, &claim->piece);
     resuming->answered++;
     resuming->offered--;
     file->position += length;

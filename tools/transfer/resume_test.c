@@ -255,6 +255,43 @@ static void more_pieces_than_are_offered_at_once(void **state)
     expect_whole(world, session_tally(world->client)->kept);
 }
 
+static void holes_and_trees_are_read_back(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    for (unsigned i = 0; i < 5; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "here/t/f%u", i);
+        scratch_fill(s, name, i * 3 * MIB, i);
+    }
+    int fd = openat(s->fd, "here/t/f4", O_RDWR);
+    const int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    assert_int_equal(fallocate(fd, punch, 2 * MIB, 5 * MIB), 0);
+    assert_int_equal(fallocate(fd, punch, 11 * MIB, MIB), 0);
+    close(fd);
+    for (unsigned inplace = 0; inplace < 2; inplace++) {
+        world->request.wishes.bits =
+            WISH_RECURSIVE | WISH_VERIFY | WISH_IGNORE_TIMES | (inplace == 1 ? WISH_INPLACE : 0);
+        assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+        assert_int_equal(session_tally(world->client)->files, 5);
+        assert_int_equal(session_tally(world->client)->failed, 0);
+        assert_true(scratch_same(s, "here/t/f4", "root/t/f4"));
+    }
+}
+
+/* What had come before is read back, too. */
+static void a_resumed_file_is_read_back(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
+    break_off(world, "f", 17 * MIB);
+    world->request.wishes.bits = WISH_VERIFY;
+    resume(world, "f");
+    assert_true(session_tally(world->client)->kept >= 16 * MIB);
+    expect_whole(world, session_tally(world->client)->kept);
+}
+
 static void lies(struct world *world, const struct message *message)
 {
     world->request.wishes.bits |= WISH_RESUME;
@@ -290,6 +327,8 @@ int main(void)
         T(holes_stay_holes),
         T(a_tree_goes_on_where_it_was),
         T(more_pieces_than_are_offered_at_once),
+        T(holes_and_trees_are_read_back),
+        T(a_resumed_file_is_read_back),
         T(nobody_keeps_what_was_not_offered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -155,10 +155,14 @@ static bool is_worth_another_try(const struct sender *sender, enum problem_code 
 }
 
 /* The file is over, or comes again. */
-static void leave_file(struct sender *sender, bool again)
+static void leave_file(struct sender *sender, bool whole, bool again)
 {
     unsigned tries = sender->file.tries + 1;
     sender_close_file(sender);
+    if (whole && (sender->options.wishes->bits & WISH_VERIFY) != 0) {
+        sender->state = SENDER_READ_BACK;
+        return;
+    }
     if (!again || !sender_send_again(sender, &lookahead_head(sender->lookahead)->step, tries)) {
         end_step(sender);
     }
@@ -187,7 +191,7 @@ static void end_file(struct sender *sender, enum problem_code code, const char *
         }
     }
     sender_send_plain(sender, &message);
-    leave_file(sender, message.end.again);
+    leave_file(sender, code == PROBLEM_NONE, message.end.again);
 }
 
 static void next_extent(struct sender *sender)
@@ -353,6 +357,7 @@ static enum progress make_progress(struct sender *sender)
         return PROGRESS_MADE;
     case SENDER_FILE:
         return continue_file(sender);
+    case SENDER_READ_BACK:
     case SENDER_FINISHED:
     case SENDER_DONE:
         return PROGRESS_BLOCKED;
@@ -506,6 +511,16 @@ static bool receive_summary(struct sender *sender, const struct message *message
     return true;
 }
 
+static bool receive_read_back(struct sender *sender, uint32_t id, const char **ret_reason)
+{
+    if (sender->state != SENDER_READ_BACK || id != sender->last_id) {
+        *ret_reason = "that it read back what was not asked for";
+        return false;
+    }
+    end_step(sender);
+    return true;
+}
+
 bool sender_receive(struct sender *sender, const struct message *message, const char **ret_reason)
 {
     switch (message->type) {
@@ -522,6 +537,8 @@ bool sender_receive(struct sender *sender, const struct message *message, const 
     case MESSAGE_PROVEN:
     case MESSAGE_PROVEN_ALL:
         return sender_receive_proven(sender, message, ret_reason);
+    case MESSAGE_READ_BACK:
+        return receive_read_back(sender, message->read_back.id, ret_reason);
     case MESSAGE_ANSWERS:
         if (!lookahead_answer(sender->lookahead, message)) {
             *ret_reason = "answers to what was not asked";

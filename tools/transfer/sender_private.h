@@ -16,10 +16,11 @@
 #include "tools/transfer/source.h"
 
 enum sender_state {
-    SENDER_ENTRIES,  /* between two entries */
-    SENDER_DIGEST,   /* in the middle of a file whose digest the receiver's is compared with */
-    SENDER_FILE,     /* in the middle of one that goes by chunks */
-    SENDER_FINISHED, /* everything sent, the peer's summary to come */
+    SENDER_ENTRIES,   /* between two entries */
+    SENDER_DIGEST,    /* in the middle of a file whose digest the receiver's is compared with */
+    SENDER_FILE,      /* in the middle of one that goes by chunks */
+    SENDER_READ_BACK, /* behind one, while the peer reads it back */
+    SENDER_FINISHED,  /* everything sent, the peer's summary to come */
     SENDER_DONE,
 };
 
