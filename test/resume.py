@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Copies that are killed again and again, and go on with --resume until they are through.
+
+Usage: resume.py BUILD [--kills N] [--seed N] [--case N] [--directory DIR]
+
+For each case: a random tree of large, sparse and small files is pushed or pulled; in the middle of it, and of
+what goes on with it, either side is killed with SIGKILL at a random moment, or the client is interrupted.
+Then the last one is let through: the copy must be the tree, to the last byte, time and mode, and nothing may
+be left beside it. Before that, now and then, a bit is flipped in what was left of a file, or in its journal:
+that must be said. Cases go on until there were N kills. A case that fails is made again by --seed and --case;
+when within a copy the kill comes is then as random as before."""
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from fidelity import differences, remove, survey
+
+HEAD, RECORD = 128, 64
+RATE = 60 << 20  # bytes a second: so that there is time to kill within
+
+
+def make_tree(top, rng):
+    os.makedirs(top + b"/deep/er")
+    for number in range(rng.randrange(2, 5)):
+        size = rng.randrange(3 << 20, 22 << 20)
+        path = top + rng.choice([b"/", b"/deep/", b"/deep/er/"]) + b"big%d" % number
+        with open(path, "wb") as file:
+            file.write(rng.randbytes(1 << 16) * (size >> 16) + rng.randbytes(size & 0xffff))
+            for _ in range(40):  # so that no two pieces are the same
+                file.seek(rng.randrange(size))
+                file.write(rng.randbytes(64))
+            if rng.random() < 0.4:
+                file.truncate(size + rng.randrange(64 << 20))
+                file.seek(size + (4 << 20))
+                file.write(b"behind a hole")
+    for number in range(rng.randrange(20, 120)):
+        with open(top + b"/deep/er/small %d" % number, "wb") as file:
+            file.write(rng.randbytes(rng.randrange(40000)))
+    os.symlink(b"nowhere", top + b"/link")
+    for directory, names, files in os.walk(top, topdown=False):
+        for name in names + files:
+            ns = rng.randrange(10**18, 15 * 10**17)
+            os.utime(os.path.join(directory, name), ns=(ns, ns), follow_symlinks=False)
+
+
+def left_over(top):
+    return [os.path.join(directory, name) for directory, _, files in os.walk(top) for name in files
+            if name.startswith(b".weir-")]
+
+
+class Server:
+    def __init__(self, weir, root, errors):
+        self.process = subprocess.Popen([weir, "serve", "--insecure", "--listen", "127.0.0.1:0", "--root", root],
+                                        stdout=subprocess.PIPE, stderr=errors, text=True)
+        line = self.process.stdout.readline()
+        if " at weir://" not in line:
+            sys.exit("the server does not start: " + line)
+        self.url = "weir://" + line.split(" at weir://")[1].split("/")[0]
+
+    def stop(self):
+        self.process.terminate()
+        return self.process.wait()
+
+
+class Case:
+    def __init__(self, weir, work, seed, number):
+        self.weir, self.work, self.rng = weir, work, random.Random(f"{seed}/{number}")
+        self.push = self.rng.random() < 0.5
+        self.source, self.root, self.here = work + b"/tree", work + b"/root", work + b"/here"
+        os.mkdir(self.root)
+        os.mkdir(self.here)
+        make_tree(self.source, self.rng)
+        if not self.push:
+            os.rename(self.source, self.root + b"/tree")
+            self.source = self.root + b"/tree"
+        self.copy = self.root + b"/copy" if self.push else self.here + b"/copy"
+        self.log = open(work + b"/log", "a+")
+        self.server = Server(weir, self.root, self.log)
+        self.kills, self.wrong, self.kept, self.busy = 0, [], False, 0
+
+    def start(self):
+        names = [self.source + b"/", self.server.url + "/copy"] if self.push else [self.server.url + "/tree/", self.copy]
+        return subprocess.Popen([self.weir, "cp", "-a", "--resume", "--bwlimit", f"{RATE}B"] + names, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, start_new_session=True)
+
+    def finish(self, client, what):
+        try:
+            output, _ = client.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            client.kill()
+            self.wrong.append(f"{what}: the client does not end: {client.communicate()[0][-300:]!r}")
+            return b""
+        self.busy += output.count(b"another copy is writing it")
+        for word in [b"torn", b"damaged", b"not what its journal", b"somebody else", b"by others", b"another file"]:
+            if word in output and what != "flipped":
+                self.wrong.append(f"{what}: said what nobody did: {output[-400:]!r}")
+        return output
+
+    def kill_once(self, seconds):
+        client = self.start()
+        side = self.rng.choice(["client", "client", "server", "server", "interrupt"])
+        time.sleep(self.rng.random() * seconds)
+        self.kills += 1
+        if side == "server":
+            self.server.process.kill()
+            self.server.process.wait()
+        else:
+            client.send_signal(signal.SIGINT if side == "interrupt" else signal.SIGKILL)
+        self.finish(client, f"killed {side}")
+        if side == "server":
+            self.server = Server(self.weir, self.root, self.log)
+
+    def settle(self):
+        """Until the server has noticed that the client is gone: it alone knows what it has under way."""
+        time.sleep(0.3)
+
+    def flip(self):
+        """A bit of what a journal speaks of, or of the journal; None: there is none."""
+        journals = [path for path in left_over(os.path.dirname(self.copy))
+                    if path.endswith(b".journal") and os.path.getsize(path) >= HEAD + RECORD]
+        if not journals:
+            return None
+        path, at = self.rng.choice(journals), 0
+        size = os.path.getsize(path)
+        if self.rng.random() < 0.5:
+            at = self.rng.randrange(size - (size - HEAD) % RECORD)
+        else:
+            with open(path, "rb") as file:
+                record = file.read()[HEAD:HEAD + RECORD]
+            offset, length = (int.from_bytes(record[i:i + 8], "big") for i in (16, 24))
+            if int.from_bytes(record[12:16], "big") != 1:
+                return None  # struck out
+            path, at = path[:-len(b".journal")], offset + self.rng.randrange(length)
+        with open(path, "r+b") as file:
+            file.seek(at)
+            byte = file.read(1)[0] ^ 1 << self.rng.randrange(8)
+            file.seek(at)
+            file.write(bytes([byte]))
+        return path, at
+
+    def run(self, kills):
+        contents = sum(os.lstat(os.path.join(directory, name)).st_blocks * 512
+                       for directory, _, files in os.walk(self.source) for name in files)
+        for _ in range(kills):
+            self.kill_once(0.1 + 1.5 * contents / RATE / (kills + 1))
+        self.settle()
+        flipped = self.flip() if self.rng.random() < 0.5 else None
+        client = self.start()
+        output = self.finish(client, "flipped" if flipped else "last")
+        if client.returncode != 0:
+            self.wrong.append(f"the last one: status {client.returncode}: {output[-600:]!r}")
+        if flipped and b"journal" not in output:
+            self.wrong.append(f"a flipped bit at {flipped} is not named: {output[-600:]!r}")
+        self.kept = b"had come before" in output
+        self.server.stop()
+        self.wrong += differences(survey(self.source), survey(self.copy), ("extents",))[:5]
+        self.wrong += [f"left over: {path!r}" for path in left_over(self.work)]
+        if self.wrong:
+            self.log.seek(0)
+            self.wrong.append("the server said: " + self.log.read()[-2000:])
+        return flipped is not None
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--case", type=int, help="only this one")
+    parser.add_argument("--directory", help="where the files are; /dev/shm, or else the usual for temporary ones")
+    options = parser.parse_args()
+    weir = os.path.join(os.path.abspath(options.build), "weir")
+    where = options.directory or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    kills = cases = flips = resumed = busy = 0
+    number = (options.case or 1) - 1
+    while kills < options.kills and not (options.case and cases):
+        work = os.fsencode(tempfile.mkdtemp(prefix="weir-resume-", dir=where))
+        number += 1
+        try:
+            case = Case(weir, work, options.seed, number)
+            flips += case.run(case.rng.randrange(1, 7))
+        finally:
+            remove(work)
+        if case.wrong:
+            print(f"--seed {options.seed} --case {number}:", *case.wrong, sep="\n  ")
+            return 1
+        kills, cases, resumed, busy = kills + case.kills, cases + 1, resumed + case.kept, busy + case.busy
+    print(f"{kills} kills in {cases} copies: all whole; {resumed} had something to go on with at their last start, "
+          f"{flips} bits flipped and named; {busy} times the one before was not noticed yet")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
