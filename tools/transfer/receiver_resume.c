@@ -117,7 +117,9 @@ int receiver_begin_kept(struct receiver *receiver, struct place *place, const ch
     if (error == 0 && (!existed || !take_over(receiver, place, &head))) {
         char journal[PLACE_JOURNAL_LENGTH + 1];
         place_journal_name(place, journal);
-        error = place_cut(place, 0);
+        /* one that is new is not cut: some file systems write out at once what is then put into it
+         */
+        error = existed ? place_cut(place, 0) : 0;
         /* without one, the file is an ordinary one under way */
         journal_create(&resuming->journal, place->directory, journal, &head,
                        receiver_wishes(receiver, WISH_FSYNC));
