@@ -234,7 +234,7 @@ static void wake_for_burial(void *context)
 static bool selective_repeat_is_wanted(void)
 {
     const char *wanted = secure_getenv("WEIR_SELECTIVE");
-    return wanted != NULL && strcmp(wanted, "1") == 0;
+    return wanted == NULL || strcmp(wanted, "0") != 0;
 }
 
 static enum status create_engine(struct loop *loop)

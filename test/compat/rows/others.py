@@ -72,10 +72,9 @@ def migration(stage):
     status = ask(at, "info status") if target.running() else ""
     if "running" not in status:
         raise Failed(f"the target does not run: {status}\n{seen}\n{target.text()}")
-    moved = bytes_carried(stage) - before
     for process in (source, target):
         process.stop()
-    return Evidence([target.output(), Output("info migrate", 0, seen)], moved)
+    return Evidence([target.output(), Output("info migrate", 0, seen)], bytes_carried(stage) - before)
 
 
 ROWS = [
