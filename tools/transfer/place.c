@@ -234,18 +234,24 @@ int place_write(struct place *place, const void *bytes, size_t length, uint64_t 
     return write_all(place->fd, bytes, length, offset);
 }
 
-void place_abandon(struct place *place)
+/* While the temporary name is ours: the journal of the next one to have it is not ours to take. */
+static void remove_journal(struct place *place)
 {
-    if (place->named) {
-        unlinkat(place->directory, place->temporary, 0);
-        place->named = false;
-    }
+    char journal[PLACE_JOURNAL_LENGTH + 1];
     if (place->kept) {
-        char journal[PLACE_JOURNAL_LENGTH + 1];
         place_journal_name(place, journal);
         unlinkat(place->directory, journal, 0);
         place->kept = false;
     }
+}
+
+void place_abandon(struct place *place)
+{
+    if (place->named && place_name_is_of(place->directory, place->temporary, place->fd)) {
+        remove_journal(place);
+        unlinkat(place->directory, place->temporary, 0);
+    }
+    place->named = place->kept = false;
     if (place->fd >= 0) {
         close(place->fd);
         place->fd = -1;
@@ -406,6 +412,10 @@ static int take_name(struct place *place)
         }
         place->named = true;
     }
+    if (place->kept && !place_name_is_of(place->directory, place->temporary, place->fd)) {
+        return ESTALE; /* somebody has taken it away, and another one may have it */
+    }
+    remove_journal(place);
     int error = place->replacing != REPLACE_NOTHING
                     ? replace(place->directory, place->temporary, place->name, place->replacing)
                     : rename_new(place->directory, place->temporary, place->name);

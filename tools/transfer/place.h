@@ -103,7 +103,11 @@ int place_keep(int directory, const char *name, const struct stat *status,
 /* Removes what has the name, with all below it. */
 int place_remove(int directory, const char *name);
 
-/* place_sweep.c: removes what dead writers left in the directory. Errors are nobody's concern. */
+/* place_sweep.c */
+/* The name is that of the file that `fd` holds. To be asked under its lock: only who has locked
+ * what has the name takes it away. */
+bool place_name_is_of(int directory, const char *name, int fd);
+/* Removes what dead writers left in the directory. Errors are nobody's concern. */
 void place_sweep(int directory);
 /* One of a file under way, or of its journal. */
 bool place_is_temporary(const char *name);

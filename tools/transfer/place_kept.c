@@ -37,7 +37,9 @@ static int open_kept(struct place *place, bool *ret_existed, const char **ret_fl
         close(fd);
         return -error;
     }
-    if (fd >= 0 && fstat(fd, &status) == 0 && status.st_nlink == 0) { /* a sweep took it */
+    /* before it was locked, a sweep may have taken it, or its writer given it its own name */
+    if (fd >= 0 &&
+        (!place_name_is_of(place->directory, place->temporary, fd) || fstat(fd, &status) != 0)) {
         close(fd);
         return -EAGAIN;
     }

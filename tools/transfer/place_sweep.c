@@ -47,6 +47,13 @@ void place_kept_name(const char *name, char ret_name[PLACE_TEMPORARY_LENGTH + 1]
     snprintf(ret_name, PLACE_TEMPORARY_LENGTH + 1, TEMPORARY_PREFIX "%016llx", number);
 }
 
+bool place_name_is_of(int directory, const char *name, int fd)
+{
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && fstatat(directory, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
 /* A link or device cannot be locked, so a temporary one is taken for left over when it is an hour
  * old. Opening a device would do something. */
 static void sweep_node(int directory, const char *name, const struct stat *status)
@@ -56,12 +63,13 @@ static void sweep_node(int directory, const char *name, const struct stat *statu
     }
 }
 
-/* It has a journal, which is not old. */
+/* It has a journal of ours, which is not old. */
 static bool is_kept(int directory, const char *journal)
 {
     struct stat status;
     return fstatat(directory, journal, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-           S_ISREG(status.st_mode) && status.st_mtime + PLACE_KEPT_S > time(NULL);
+           S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+           status.st_mtime + PLACE_KEPT_S > time(NULL);
 }
 
 static void remove_own(int directory, const char *name)
@@ -89,8 +97,8 @@ static void sweep_file(int directory, const char *name)
     char journal[PLACE_JOURNAL_LENGTH + 1];
     snprintf(journal, sizeof(journal), "%.*s" PLACE_JOURNAL_SUFFIX, PLACE_TEMPORARY_LENGTH, name);
     if (!is_kept(directory, journal)) {
+        remove_own(directory, journal); /* before another one can begin under this name */
         unlinkat(directory, name, 0);
-        remove_own(directory, journal);
     }
 }
 
@@ -109,7 +117,7 @@ static void sweep_name(int directory, const char *name)
         return;
     }
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-        flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        flock(fd, LOCK_EX | LOCK_NB) == 0 && place_name_is_of(directory, name, fd)) {
         sweep_file(directory, name); /* under the lock: open_named relies on it */
     }
     close(fd);
