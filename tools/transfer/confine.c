@@ -5,7 +5,14 @@
 #include <linux/openat2.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+/* EAGAIN: a rename went on meanwhile, and the kernel could not be sure, which passes; or, without
+ * blocking, somebody has a lease on the file (F_SETLEASE), and may take his time to give it back.
+ */
+#define AGAIN_AT_ONCE 50
+#define AGAIN_MAX     100
 
 static const unsigned long long resolve_of[] = {
     [CONFINE_BENEATH] = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
@@ -28,9 +35,19 @@ int confine_open(int directory, const char *path, int flags, mode_t mode,
     how.flags = (unsigned)flags;
     how.mode = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE ? mode : 0;
     how.resolve = resolve_of[confinement];
-    long fd;
-    do { /* EAGAIN: a rename went on meanwhile, and the kernel could not be sure */
-        fd = syscall(SYS_openat2, directory, path, &how, sizeof(how));
-    } while (fd < 0 && (errno == EAGAIN || errno == EINTR));
-    return fd >= 0 ? (int)fd : -errno;
+    for (unsigned again = 0;;) {
+        long fd = syscall(SYS_openat2, directory, path, &how, sizeof(how));
+        if (fd >= 0) {
+            return (int)fd;
+        }
+        if (errno == EINTR) {
+            continue;
+        }
+        if (errno != EAGAIN || again++ == AGAIN_MAX) {
+            return -errno;
+        }
+        if (again > AGAIN_AT_ONCE) {
+            nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        }
+    }
 }

@@ -8,9 +8,11 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tools/transfer/place.h"
@@ -182,6 +184,29 @@ static void what_is_left_stays_for_a_journal_of_our_own_only(void **state)
     assert_false(scratch_exists(scratch, one.temporary));
 }
 
+/* A lease on a file of that name would hold up its opener for 45 s. */
+static void nobody_holds_it_up(void **state)
+{
+    char name[PLACE_TEMPORARY_LENGTH + 1];
+    const char *flaw;
+    bool existed;
+    (void)state;
+    place_kept_name("f", name);
+    scratch_write(scratch, name, "theirs");
+    signal(SIGIO, SIG_IGN);
+    int fd = openat(scratch->fd, name, O_RDONLY | O_CLOEXEC);
+    if (fcntl(fd, F_SETLEASE, F_RDLCK) != 0) {
+        close(fd);
+        skip();
+    }
+    time_t begun = time(NULL);
+    assert_int_equal(place_begin_kept(&one, scratch->fd, "f", REPLACE_FILES, &existed, &flaw), 0);
+    assert_true(time(NULL) - begun < 10);
+    assert_string_equal(flaw, "could not be opened");
+    close(fd);
+    place_abandon(&one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +216,7 @@ int main(void)
         T(what_another_one_has_under_way_is_not_placed),
         T(the_journal_of_the_next_one_stays),
         T(what_is_left_stays_for_a_journal_of_our_own_only),
+        T(nobody_holds_it_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
