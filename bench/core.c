@@ -19,12 +19,13 @@
 #define BUFFER_LENGTH  (1u << 20)
 #define BUFFER_ADDRESS UINT64_C(0x7000000000)
 #define WIRE_PACKETS   64u
-#define SENDS          64u
+#define SENDS          256u
 #define RECEIVES       256u
 #define READS          16u
 #define POLL_MAX       32u
 #define COUNT_DEFAULT  200000u
-#define TURN_NS        1000u /* of made-up time */
+#define TURN_NS        1000u /* of made-up time, for each message of a batch */
+#define MANY           10000u
 
 struct wire_packet {
     uint32_t length;
@@ -39,7 +40,8 @@ struct end {
     struct domain domain;
     struct memory_key key;
     struct completion_queue *sends, *receives;
-    struct qp *qp;
+    uint32_t qp_count;
+    struct qp **qps;
     uint8_t *buffer;
     struct arrival arrival; /* of what comes here */
 };
@@ -47,21 +49,32 @@ struct end {
 struct pair {
     struct end ends[2];
     struct instant now;
+    uint64_t posted;
 };
 
 struct bench_case {
     const char *name;
     enum work_kind kind;
     uint32_t length, batch;
+    uint32_t qps; /* another each time, far from the last */
 };
 
 static const struct bench_case cases[] = {
-    {"send", WORK_SEND, 8, 1},         {"send_batch", WORK_SEND, 8, 16},
-    {"write", WORK_WRITE, 8, 1},       {"write_batch", WORK_WRITE, 8, 16},
-    {"read", WORK_READ, 8, 1},         {"read_batch", WORK_READ, 8, 16},
-    {"send_4k", WORK_SEND, 4096, 1},   {"send_4k_batch", WORK_SEND, 4096, 16},
-    {"write_4k", WORK_WRITE, 4096, 1}, {"write_4k_batch", WORK_WRITE, 4096, 16},
-    {"read_4k", WORK_READ, 4096, 1},   {"read_4k_batch", WORK_READ, 4096, 16},
+    {"send", WORK_SEND, 8, 1, 1},
+    {"send_batch", WORK_SEND, 8, 16, 1},
+    {"write", WORK_WRITE, 8, 1, 1},
+    {"write_batch", WORK_WRITE, 8, 16, 1},
+    {"read", WORK_READ, 8, 1, 1},
+    {"read_batch", WORK_READ, 8, 16, 1},
+    {"send_4k", WORK_SEND, 4096, 1, 1},
+    {"send_4k_batch", WORK_SEND, 4096, 16, 1},
+    {"write_4k", WORK_WRITE, 4096, 1, 1},
+    {"write_4k_batch", WORK_WRITE, 4096, 16, 1},
+    {"read_4k", WORK_READ, 4096, 1, 1},
+    {"read_4k_batch", WORK_READ, 4096, 16, 1},
+    {"write_one_qp", WORK_WRITE, 8, 64, 1},
+    {"write_64_qps", WORK_WRITE, 8, 64, 64},
+    {"write_many_qps", WORK_WRITE, 8, 64, MANY},
 };
 
 static void must(enum status status)
@@ -92,7 +105,7 @@ static struct gid address_of(int index)
     return (struct gid){{[10] = 0xff, [11] = 0xff, [12] = 10, [15] = (uint8_t)(index + 1)}};
 }
 
-static void create(struct end *end, int index)
+static void create(struct end *end, int index, const struct bench_case *bench)
 {
     struct allocator *heap = heap_allocator();
     end->sink.emit = emit;
@@ -105,7 +118,7 @@ static void create(struct end *end, int index)
                                                .sink = &end->sink,
                                                .seed = 7 + (uint64_t)index,
                                                .first_qpn = {0x100},
-                                               .qpn_count = 256,
+                                               .qpn_count = 2 * MANY,
                                                .max_regions = 16,
                                                .max_reads_in = READS},
                        &end->device));
@@ -124,24 +137,32 @@ static void create(struct end *end, int index)
     must(completion_queue_create(heap, RECEIVES, NULL, &end->receives));
     completion_queue_never_arm(end->sends); /* as libibverbs does where there is no channel */
     completion_queue_never_arm(end->receives);
-    must(device_create_qp(end->device,
-                          &(struct qp_init){.service = SERVICE_RC,
-                                            .domain = end->domain,
-                                            .send_completions = end->sends,
-                                            .receive_completions = end->receives,
-                                            .send = {.capacity = SENDS, .max_sge = 1},
-                                            .max_receive = RECEIVES,
-                                            .max_receive_sge = 1},
-                          &end->qp));
+    end->qp_count = bench->qps;
+    end->qps = calloc(end->qp_count, sizeof(struct qp *));
+    CHECK(end->qps != NULL);
+    bool receives = bench->kind == WORK_SEND;
+    for (uint32_t i = 0; i < end->qp_count; i++) {
+        must(device_create_qp(
+            end->device,
+            &(struct qp_init){.service = SERVICE_RC,
+                              .domain = end->domain,
+                              .send_completions = end->sends,
+                              .receive_completions = end->receives,
+                              .send = {.capacity = bench->qps > 1 ? 1 : SENDS, .max_sge = 1},
+                              .max_receive = receives ? RECEIVES : 0,
+                              .max_receive_sge = 1},
+            &end->qps[i]));
+    }
 }
 
-static void connect_to(struct pair *pair, int index)
+static void connect_to(struct pair *pair, int index, uint32_t which)
 {
     struct end *end = &pair->ends[index];
+    struct qp *qp = end->qps[which];
     struct qp_attributes attributes = {
         .path = end->arrival.path,
         .path_mtu = PATH_MTU_4096,
-        .destination = qp_number(pair->ends[1 - index].qp),
+        .destination = qp_number(pair->ends[1 - index].qps[which]),
         .access = ACCESS_REMOTE_READ | ACCESS_REMOTE_WRITE,
         .max_reads_out = READS,
         .max_reads_in = READS,
@@ -151,15 +172,15 @@ static void connect_to(struct pair *pair, int index)
         .port = 1,
     };
     attributes.state = QP_INIT;
-    must(device_modify_qp(end->device, pair->now, end->qp, &attributes,
+    must(device_modify_qp(end->device, pair->now, qp, &attributes,
                           QP_SET_STATE | QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS, NULL));
     attributes.state = QP_RTR;
-    must(device_modify_qp(end->device, pair->now, end->qp, &attributes,
+    must(device_modify_qp(end->device, pair->now, qp, &attributes,
                           QP_SET_STATE | QP_SET_PATH | QP_SET_PATH_MTU | QP_SET_DESTINATION |
                               QP_SET_RECEIVE_PSN | QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER,
                           NULL));
     attributes.state = QP_RTS;
-    must(device_modify_qp(end->device, pair->now, end->qp, &attributes,
+    must(device_modify_qp(end->device, pair->now, qp, &attributes,
                           QP_SET_STATE | QP_SET_SEND_PSN | QP_SET_TIMEOUT | QP_SET_RETRY_COUNT |
                               QP_SET_RNR_RETRY_COUNT | QP_SET_MAX_READS_OUT,
                           NULL));
@@ -169,7 +190,10 @@ static void destroy(struct end *end)
 {
     struct allocator *heap = heap_allocator();
     struct memory *memory = device_memory(end->device);
-    device_destroy_qp(end->device, end->qp);
+    for (uint32_t i = 0; i < end->qp_count; i++) {
+        device_destroy_qp(end->device, end->qps[i]);
+    }
+    free(end->qps);
     completion_queue_destroy(end->sends);
     completion_queue_destroy(end->receives);
     must(memory_deregister(memory, end->key));
@@ -182,12 +206,13 @@ static void destroy(struct end *end)
 static void post_receive(struct end *end, uint32_t length)
 {
     struct sge sge = {BUFFER_ADDRESS, length, end->key};
-    must(qp_post_receive(end->qp, &(struct receive_request){.sges = &sge, .sge_count = 1}));
+    must(qp_post_receive(end->qps[0], &(struct receive_request){.sges = &sge, .sge_count = 1}));
 }
 
 static void post(struct pair *pair, const struct bench_case *bench)
 {
     struct end *end = &pair->ends[0];
+    struct qp *qp = end->qps[pair->posted++ * 7919 % end->qp_count];
     struct sge sge = {BUFFER_ADDRESS, bench->length, end->key};
     struct send_request request = {
         .kind = bench->kind,
@@ -197,8 +222,8 @@ static void post(struct pair *pair, const struct bench_case *bench)
         .remote_address = BUFFER_ADDRESS,
         .remote_key = pair->ends[1].key,
     };
-    must(qp_post_send(end->qp, &request));
-    (void)device_ring(end->device, end->qp);
+    must(qp_post_send(qp, &request));
+    (void)device_ring(end->device, qp);
 }
 
 static void deliver(struct pair *pair, int from)
@@ -207,6 +232,10 @@ static void deliver(struct pair *pair, int from)
     struct end *target = &pair->ends[1 - from];
     while (source->wire_head != source->wire_tail) {
         const struct wire_packet *packet = &source->wire[source->wire_head++ % WIRE_PACKETS];
+        if (source->wire_tail - source->wire_head > 1) {
+            device_expect(target->device,
+                          source->wire[(source->wire_head + 1) % WIRE_PACKETS].bytes);
+        }
         device_receive(target->device, pair->now, &target->arrival, packet->bytes, packet->length);
     }
 }
@@ -231,7 +260,7 @@ static uint32_t turn(struct pair *pair, const struct bench_case *bench)
     for (uint32_t i = 0; i < bench->batch; i++) {
         post(pair, bench);
     }
-    pair->now.ns += TURN_NS;
+    pair->now.ns += (uint64_t)TURN_NS * bench->batch;
     (void)device_advance(ends[0].device, pair->now, WIRE_PACKETS);
     deliver(pair, 0);
     (void)device_advance(ends[1].device, pair->now, WIRE_PACKETS);
@@ -247,20 +276,22 @@ static void run(const struct bench_case *bench, uint32_t count)
     struct pair *pair = calloc(1, sizeof *pair);
     CHECK(pair != NULL);
     pair->now.ns = 1000000;
-    create(&pair->ends[0], 0);
-    create(&pair->ends[1], 1);
-    connect_to(pair, 0);
-    connect_to(pair, 1);
-    for (uint32_t i = 0; i < RECEIVES; i++) {
+    create(&pair->ends[0], 0, bench);
+    create(&pair->ends[1], 1, bench);
+    for (uint32_t i = 0; i < pair->ends[0].qp_count; i++) {
+        connect_to(pair, 0, i);
+        connect_to(pair, 1, i);
+    }
+    for (uint32_t i = 0; bench->kind == WORK_SEND && i < RECEIVES; i++) {
         post_receive(&pair->ends[1], bench->length);
     }
     struct timespec start, end;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start);
     for (uint32_t done = 0, got; done < count; done += got) {
         got = turn(pair, bench);
         CHECK(got > 0);
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
     double ns = (double)(end.tv_sec - start.tv_sec) * 1e9 + (double)(end.tv_nsec - start.tv_nsec);
     printf("%-14s %6.1f ns per message, both sides\n", bench->name, ns / count);
     destroy(&pair->ends[0]);

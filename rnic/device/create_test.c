@@ -143,7 +143,14 @@ static void numbers_run_out(void **state)
     }
     assert_int_equal(device_create_qp(a->device, &init, &qps[255]), STATUS_FULL);
     init.service = SERVICE_RD;
+    uint8_t bytes[BTH_LENGTH] = {0}; /* whatever a packet says, and whoever is gone */
+    bytes_store_u24(bytes + 5, qp_number(qps[0]).value);
+    device_expect(a->device, bytes);
     device_destroy_qp(a->device, qps[0]);
+    device_expect(a->device, bytes);
+    memset(bytes, 0xff, sizeof bytes);
+    device_expect(a->device, bytes);
+    device_expect(a->device, bytes);
     assert_int_equal(device_create_qp(a->device, &init, &qps[0]), STATUS_INVALID);
     for (int i = 1; i < 255; i++) {
         device_destroy_qp(a->device, qps[i]);

@@ -32,9 +32,9 @@ static enum status create_parts(struct device *device, const struct device_confi
     enum status status =
         memory_create(allocator, config->max_regions, memory_seed, &device->environment.memory);
     if (status == STATUS_OK) {
-        uint32_t max_qps = or_default(config->max_qps, MAX_QPS_DEFAULT);
-        status = map_init(&device->qps, allocator,
-                          max_qps < config->qpn_count ? max_qps : config->qpn_count);
+        device->max_qps = or_default(config->max_qps, MAX_QPS_DEFAULT);
+        device->qps = allocator->allocate(allocator, config->qpn_count * sizeof(struct qp *));
+        status = device->qps != NULL ? STATUS_OK : STATUS_NO_MEMORY;
     }
     if (status == STATUS_OK) {
         status = map_init(&device->environment.xrc_queues, allocator,
@@ -64,7 +64,7 @@ static void free_device(struct device *device)
     management_fini(&device->management, allocator);
     deputies_fini(&device->deputies);
     map_fini(&device->environment.xrc_queues);
-    map_fini(&device->qps);
+    allocator->release(allocator, device->qps);
     memory_destroy(device->environment.memory);
     allocator->release(allocator, device);
 }
@@ -113,7 +113,7 @@ void device_destroy(struct device *device)
     if (device == NULL) {
         return;
     }
-    CHECK(device->qps.count == 0);
+    CHECK(device->qps_count == 0);
     CHECK(device->environment.xrc_queues.count == 0);
     CHECK(memory_region_count(device->environment.memory) == 0);
     CHECK(memory_domain_count(device->environment.memory) == 0);
@@ -137,13 +137,14 @@ const struct counters *device_counters(const struct device *device)
 
 /* Goes round the whole range before a number comes again, so that packets of an old connection do
  * not meet a new one. `next` is an offset into the range. */
-static bool choose_number(const struct device *device, const struct map *taken, uint32_t *next,
-                          uint32_t *ret_number)
+static bool choose_number(const struct device *device,
+                          bool (*is_taken)(const struct device *device, uint32_t number),
+                          uint32_t *next, uint32_t *ret_number)
 {
     for (uint32_t tries = 0; tries < device->qpn_count; tries++) {
         uint32_t number = device->first_qpn.value + *next;
         *next = *next + 1 == device->qpn_count ? 0 : *next + 1;
-        if (map_find(taken, number) == NULL) {
+        if (!is_taken(device, number)) {
             *ret_number = number;
             return true;
         }
@@ -151,11 +152,21 @@ static bool choose_number(const struct device *device, const struct map *taken, 
     return false;
 }
 
+static bool qp_has(const struct device *device, uint32_t number)
+{
+    return device_qp(device, number) != NULL;
+}
+
+static bool xrc_queue_has(const struct device *device, uint32_t number)
+{
+    return map_find(&device->environment.xrc_queues, number) != NULL;
+}
+
 enum status device_create_qp(struct device *device, const struct qp_init *init, struct qp **ret_qp)
 {
     struct qpn qpn;
-    if (device->qps.count == device->qps.capacity ||
-        !choose_number(device, &device->qps, &device->next_qpn, &qpn.value)) {
+    if (device->qps_count == device->max_qps ||
+        !choose_number(device, qp_has, &device->next_qpn, &qpn.value)) {
         return STATUS_FULL;
     }
     struct qp *qp;
@@ -163,8 +174,8 @@ enum status device_create_qp(struct device *device, const struct qp_init *init, 
     if (status != STATUS_OK) {
         return status;
     }
-    status = map_insert(&device->qps, qpn.value, qp);
-    CHECK(status == STATUS_OK);
+    device->qps[qpn.value - device->first_qpn.value] = qp;
+    device->qps_count++;
     *ret_qp = qp;
     return STATUS_OK;
 }
@@ -173,8 +184,10 @@ void device_destroy_qp(struct device *device, struct qp *qp)
 {
     device_answer_doorbells(device); /* its own may be among them */
     multicast_forget(&device->multicast, qp);
-    void *removed = map_remove(&device->qps, qp->number.value);
-    CHECK(removed == qp);
+    CHECK(device_qp(device, qp->number.value) == qp);
+    device->qps[qp->number.value - device->first_qpn.value] = NULL;
+    device->qps_count--;
+    device->expected = NULL;
     qp_destroy(qp);
 }
 
@@ -198,7 +211,7 @@ enum status device_modify_qp(struct device *device, struct instant now, struct q
 
 struct qp *device_find_qp(const struct device *device, struct qpn qpn)
 {
-    return map_find(&device->qps, qpn.value);
+    return device_qp(device, qpn.value);
 }
 
 struct xrc_domain device_allocate_xrc_domain(struct device *device)
@@ -213,7 +226,7 @@ enum status device_add_xrc_queue(struct device *device, struct xrc_queue *queue)
         return STATUS_INVALID;
     }
     if (queues->count == queues->capacity ||
-        !choose_number(device, queues, &device->next_xrc_queue, &queue->number)) {
+        !choose_number(device, xrc_queue_has, &device->next_xrc_queue, &queue->number)) {
         return STATUS_FULL;
     }
     enum status status = map_insert(queues, queue->number, queue);

@@ -66,6 +66,9 @@ bool device_receive(struct device *device, struct instant now, const struct arri
 bool device_receive_reference(struct device *device, struct instant now,
                               const struct arrival *arrival, const uint8_t *bytes, uint32_t length,
                               const struct payload_reference *reference);
+/* A packet that comes after the next one, where a link knows: what it will touch is fetched. Of its
+ * bytes, BTH_LENGTH at least, nothing is believed. */
+void device_expect(struct device *device, const uint8_t *bytes);
 
 /* The link refused a packet itself (ICRC, framing): counted here, so that one table holds all. */
 void device_refuse(struct device *device, enum packet_refusal refusal);

@@ -12,7 +12,9 @@
 struct device {
     struct environment environment;
     struct doorbell doorbell;
-    struct map qps; /* number -> struct qp */
+    struct qp **qps; /* qpn_count of them, by number, from first_qpn on; NULL: there is none */
+    uint32_t qps_count, max_qps;
+    const struct qp *expected; /* by device_expect, last; it may be gone */
     struct deputies deputies;
     struct qpn first_qpn;
     uint32_t qpn_count;
@@ -23,6 +25,13 @@ struct device {
     struct multicast multicast;
     struct timers alarms; /* struct device_alarm */
 };
+
+/* NULL: there is none. */
+static inline struct qp *device_qp(const struct device *device, uint32_t number)
+{
+    uint32_t index = number - device->first_qpn.value;
+    return index < device->qpn_count ? device->qps[index] : NULL;
+}
 
 /* Answers every doorbell that was rung. */
 void device_answer_doorbells(struct device *device);

@@ -36,7 +36,7 @@ void device_receive_relayed(struct device *device, struct instant now, uint32_t 
         break;
     case RELAY_ANSWER:
     case RELAY_WAIT:
-        qp = map_find(&device->qps, message->target.value);
+        qp = device_qp(device, message->target.value);
         if (qp != NULL) {
             relay_answered(qp, from, message);
         }
@@ -62,7 +62,7 @@ static void receive_report(struct device *device, struct instant now, const stru
         environment_refuse(environment, refusal);
         return;
     }
-    struct qp *qp = map_find(&device->qps, report.destination.value);
+    struct qp *qp = device_qp(device, report.destination.value);
     if (qp == NULL) {
         environment_refuse(environment, REFUSED_NO_QP);
         return;
@@ -95,7 +95,7 @@ static bool take(struct device *device, struct instant now, const struct arrival
         multicast_receive(&device->multicast, environment, now, arrival, packet);
         return false;
     }
-    struct qp *qp = map_find(&device->qps, packet->destination.value);
+    struct qp *qp = device_qp(device, packet->destination.value);
     if (qp == NULL) {
         environment_refuse(environment, REFUSED_NO_QP);
         return false;
@@ -104,6 +104,17 @@ static bool take(struct device *device, struct instant now, const struct arrival
         return reference_unfold(qp, now, arrival, packet);
     }
     return qp_receive(qp, now, arrival, packet);
+}
+
+void device_expect(struct device *device, const uint8_t *bytes)
+{
+    if (device->expected != NULL) {
+        qp_prefetch_sends(device->expected); /* by now it is near */
+    }
+    device->expected = device_qp(device, packet_destination(bytes).value);
+    if (device->expected != NULL) {
+        qp_prefetch(device->expected);
+    }
 }
 
 bool device_receive(struct device *device, struct instant now, const struct arrival *arrival,
@@ -130,12 +141,10 @@ bool device_receive_reference(struct device *device, struct instant now,
 const struct qp *device_hear(struct device *device, struct instant now,
                              const struct trouble *trouble)
 {
-    uint32_t cursor = 0, number;
-    void *value;
     device->environment.now = now;
-    while (map_next(&device->qps, &cursor, &number, &value)) {
-        struct qp *qp = value;
-        if (trouble_hear(qp, trouble)) {
+    for (uint32_t i = 0; i < device->qpn_count; i++) {
+        struct qp *qp = device->qps[i];
+        if (qp != NULL && trouble_hear(qp, trouble)) {
             return qp;
         }
     }
@@ -144,12 +153,11 @@ const struct qp *device_hear(struct device *device, struct instant now,
 
 void device_mourn(struct device *device, struct instant now, struct device_death *death)
 {
-    uint32_t cursor = 0, number;
-    void *value;
     device->environment.now = now;
-    while (map_next(&device->qps, &cursor, &number, &value)) {
-        struct qp *qp = value;
-        if (death->is_of_dead(death, &qp->attributes.path, qp->attributes.destination)) {
+    for (uint32_t i = 0; i < device->qpn_count; i++) {
+        struct qp *qp = device->qps[i];
+        if (qp != NULL &&
+            death->is_of_dead(death, &qp->attributes.path, qp->attributes.destination)) {
             trouble_peer_died(qp);
         }
     }
@@ -157,7 +165,7 @@ void device_mourn(struct device *device, struct instant now, struct device_death
 
 void device_await_goodbye(struct device *device, struct qpn qpn)
 {
-    struct qp *qp = map_find(&device->qps, qpn.value);
+    struct qp *qp = device_qp(device, qpn.value);
     if (qp != NULL) {
         trouble_await_goodbye(qp);
     }
@@ -165,7 +173,7 @@ void device_await_goodbye(struct device *device, struct qpn qpn)
 
 void device_say_goodbye(struct device *device, struct qpn qpn)
 {
-    struct qp *qp = map_find(&device->qps, qpn.value);
+    struct qp *qp = device_qp(device, qpn.value);
     if (qp != NULL) {
         trouble_goodbye(qp);
     }

@@ -53,6 +53,17 @@ static void expire_timers(struct device *device, struct instant now)
     }
 }
 
+/* Those whose turns come after the next: the next itself is near already. */
+static void prefetch_turns(const struct list *active)
+{
+    const struct list_node *next = list_first(active);
+    const struct list_node *second = next == NULL ? NULL : list_next(active, next);
+    if (second != NULL) {
+        qp_prefetch_sends(CONTAINER_OF(next, struct qp, active));
+        qp_prefetch(CONTAINER_OF(second, struct qp, active));
+    }
+}
+
 /* True: more is to be sent. */
 static bool take_turns(struct device *device, struct instant now, uint32_t budget)
 {
@@ -68,6 +79,7 @@ static bool take_turns(struct device *device, struct instant now, uint32_t budge
             list_prepend(active, &qp->active);
             return true; /* all that are left were refused */
         }
+        prefetch_turns(active);
         uint32_t left = budget - sent;
         uint32_t packets;
         enum step step =

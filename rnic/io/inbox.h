@@ -35,6 +35,9 @@ struct inbox_receiver {
     void (*receive)(struct inbox_receiver *receiver, const struct arrival *arrival,
                     const uint8_t *bytes, uint32_t length,
                     const struct payload_reference *reference);
+    /* Such a packet may come after the next: its BTH, of which nothing is to be believed. NULL:
+     * nobody wants to know. */
+    void (*expect)(struct inbox_receiver *receiver, const uint8_t *bytes);
 };
 
 /* Told of a sender who has found no room and has some again. */

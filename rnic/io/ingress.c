@@ -194,6 +194,9 @@ static void receive(struct udp_receiver *receiver, const struct udp_datagrams *d
         uint32_t rest = datagrams->length - at;
         uint32_t length = rest < datagrams->segment ? rest : datagrams->segment;
         uint32_t owner = own;
+        if (rest >= 2 * datagrams->segment + BTH_LENGTH) {
+            device_expect(ingress->device, bytes + 2 * (size_t)datagrams->segment);
+        }
         if (!datagrams->handed_on) {
             owner = owner_of(ingress, &datagrams->arrival.path, bytes, length);
         }

@@ -31,6 +31,11 @@ void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *a
     }
 }
 
+void loop_expect_local(struct inbox_receiver *receiver, const uint8_t *bytes)
+{
+    device_expect(CONTAINER_OF(receiver, struct loop, local)->engine.device, bytes);
+}
+
 /* From processes of this host. True: so lately that the sockets can wait. */
 static bool receive_local(struct loop *loop, struct instant now, bool all)
 {

@@ -358,6 +358,7 @@ static enum status create_loop(struct loop **ret_loop)
     loop->engine.operations = &loop_operations;
     loop->events.raise = raise_event;
     loop->local.receive = loop_receive_local;
+    loop->local.expect = loop_expect_local;
     loop->wake_descriptor = -1;
     loop->address_descriptor = address_watch_open();
     enum status status = open_links(loop);

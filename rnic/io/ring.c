@@ -156,6 +156,19 @@ enum status ring_peek(struct ring_consumer *consumer, const uint8_t **ret_bytes,
     return STATUS_OK;
 }
 
+const uint8_t *ring_guess(const struct ring_consumer *consumer, uint32_t ahead)
+{
+    uint64_t place =
+        (consumer->consumed & (consumer->size - 1)) + (uint64_t)ahead * consumer->taken;
+    if (place + consumer->taken > consumer->size) {
+        return NULL;
+    }
+    uint64_t header =
+        atomic_load_explicit(header_at(consumer->memory, (uint32_t)place), memory_order_acquire);
+    return (header & ~HEADER_LENGTH) == HEADER_SHOWN ? consumer->memory->lines + place + RING_HEADER
+                                                     : NULL;
+}
+
 void ring_settle(struct ring_consumer *consumer)
 {
     if (consumer->published != consumer->consumed) {

@@ -77,6 +77,9 @@ bool ring_has_room(struct ring_producer *producer, uint32_t length);
  * what none of ours writes. */
 enum status ring_peek(struct ring_consumer *consumer, const uint8_t **ret_bytes,
                       uint32_t *ret_length) MUST_USE;
+/* The record `ahead` places behind the one that was peeked at, if all are as long as that; NULL:
+ * there seems to be none. It may be the middle of another, and is good for a guess only. */
+const uint8_t *ring_guess(const struct ring_consumer *consumer, uint32_t ahead);
 /* Gives its room back, which the producer sees by the quarter of the ring, or by ring_settle. */
 void ring_release(struct ring_consumer *consumer);
 void ring_settle(struct ring_consumer *consumer);

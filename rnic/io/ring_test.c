@@ -92,6 +92,46 @@ static void records_come_whole_and_in_order(void **state)
     free(world.memory);
 }
 
+static void put_bytes(struct world *world, uint32_t length, uint8_t value)
+{
+    uint8_t *bytes = ring_reserve(&world->producer, length);
+    assert_non_null(bytes);
+    memset(bytes, value, length);
+    ring_publish(&world->producer, length);
+    ring_show(&world->producer);
+}
+
+/* Where all are of a length the guess is right; else it is NULL, or within the ring. */
+static void what_comes_after_the_next_is_guessed(void **state)
+{
+    struct world world;
+    struct random random;
+    const uint8_t *bytes;
+    uint32_t length;
+    open_world(&world);
+    for (uint8_t value = 1; value <= 3; value++) {
+        put_bytes(&world, 100, value);
+    }
+    assert_int_equal(ring_peek(&world.consumer, &bytes, &length), STATUS_OK);
+    assert_int_equal(*ring_guess(&world.consumer, 1), 2);
+    assert_int_equal(*ring_guess(&world.consumer, 2), 3);
+    assert_null(ring_guess(&world.consumer, 3));
+    random_seed(&random, 8);
+    for (int i = 0; i < 2000; i++) {
+        while (ring_has_room(&world.producer, ring_record_max(SIZE))) {
+            put_bytes(&world, (uint32_t)random_below(&random, 900), 0);
+        }
+        assert_int_equal(ring_peek(&world.consumer, &bytes, &length), STATUS_OK);
+        for (uint32_t ahead = 1; ahead < 5; ahead++) {
+            const uint8_t *guess = ring_guess(&world.consumer, ahead);
+            assert_true(guess == NULL || (guess > world.memory->lines &&
+                                          guess + RING_LINE / 2 <= world.memory->lines + SIZE));
+        }
+        ring_release(&world.consumer);
+    }
+    free(world.memory);
+}
+
 static void a_full_ring_takes_no_more_and_loses_nothing(void **state)
 {
     struct world world;
@@ -239,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_come_whole_and_in_order),
+        cmocka_unit_test(what_comes_after_the_next_is_guessed),
         cmocka_unit_test(a_full_ring_takes_no_more_and_loses_nothing),
         cmocka_unit_test(old_bytes_are_no_headers),
         cmocka_unit_test(a_lying_producer_is_found_out),

@@ -76,6 +76,10 @@ struct send_queue_limits {
     bool takes_datagrams; /* requests have targets */
 };
 
+/* Bytes of a send queue that are worth a prefetch: what posting and completing touch, and a first
+ * slot. */
+#define SEND_QUEUE_PREFETCH 192u
+
 /* INVALID: limits above QUEUE_CAPACITY_MAX, QUEUE_SGE_MAX, QUEUE_INLINE_MAX. Capacity 0 is allowed
  * and always full. */
 enum status send_queue_create(struct allocator *allocator, const struct send_queue_limits *limits,

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "rnic/base/list.h"
+#include "rnic/base/prefetch.h"
 #include "rnic/base/timers.h"
 #include "rnic/transport/acknowledge.h"
 #include "rnic/transport/congestion.h"
@@ -29,53 +30,67 @@ struct deputy {
     uint32_t repeats;     /* requests for a response again that have come */
 };
 
+/* In the order of use: where there are thousands of these, each line that a message touches is one
+ * that the processor waits for. */
 struct qp {
     struct environment *environment;
     struct qpn number;
+    _Atomic int state; /* enum qp_state; written under the engine's lock, read by posters */
     enum service service;
-    struct domain domain;
-    struct domain receive_domain; /* of the receives' buffers */
-    struct xrc_domain xrc_domain; /* of a target */
-    void *context;
     bool signal_all;
     bool is_target; /* XRC: executes requests and sends none */
     bool is_deputy; /* a target that acts for one of another process */
     bool receives_are_shared;
+    uint8_t mtu_shift; /* of attributes.path_mtu, in force */
     bool established_raised;
-    bool drain_pending;  /* SQD was entered and EVENT_SQ_DRAINED is due */
-    bool requests_first; /* answers filled the last turn, so requests begin the next */
+    bool drain_pending;     /* SQD was entered and EVENT_SQ_DRAINED is due */
+    bool requests_first;    /* answers filled the last turn, so requests begin the next */
+    bool peer_died;         /* see trouble.h */
+    bool has_references[2]; /* sent, see reference.h: in requests, in responses */
     bool blocks_own_multicast;
-    bool peer_is_near;           /* its latest packet came by such a link, see arrival */
-    bool peer_died;              /* see trouble.h */
-    bool has_references[2];      /* sent, see reference.h: in requests, in responses */
-    uint32_t multicast_groups;   /* that it is attached to; the device's */
-    struct gid multicast_source; /* of its latest datagram to a group */
-    uint8_t mtu_shift;           /* of attributes.path_mtu, in force */
-    _Atomic int state; /* enum qp_state; written under the engine's lock, read by posters */
-
+    bool peer_is_near; /* its latest packet came by such a link, see arrival */
     struct send_queue *sends;
-    struct receive_queue *receives; /* NULL: XRC */
-    struct tag_matcher *matcher;    /* NULL: the receives are in posting order */
+    struct tag_matcher *matcher; /* NULL: the receives are in posting order */
+    struct doorbell_link doorbell;
+
+    struct list_node active;     /* in environment->active: it may have something to send */
+    struct timer timer;          /* never later than what is due; it may be earlier */
+    struct selective *selective; /* NULL: the peer is not known to speak it */
+
+    struct requester requester;
+    struct qp_attributes attributes;
+    struct congestion congestion;
+    struct retransmit retransmit;
+    struct responder responder;
     struct completion_queue *send_completions;
     struct completion_queue *receive_completions;
-
-    struct doorbell_link doorbell;
-    struct list_node active; /* in environment->active: it may have something to send */
-    struct timer timer;      /* never later than what is due; it may be earlier */
-
-    struct qp_attributes attributes;
-    struct requester requester;
-    struct retransmit retransmit;
-    struct congestion congestion;
-    struct rate rate;
-    struct notice notice;
-    struct responder responder;
-    struct relay *relay; /* NULL: every request is our own */
-    struct deputy deputy;
-    struct instant death_counts_from; /* the peer's; NEVER: not before a goodbye */
+    struct domain domain;
+    struct domain receive_domain;   /* of the receives' buffers */
+    struct receive_queue *receives; /* NULL: XRC */
+    struct relay *relay;            /* NULL: every request is our own */
     struct agreement agreement;
-    struct selective *selective; /* NULL: the peer is not known to speak it */
+    struct notice notice;
+    struct rate rate;
+
+    void *context;
+    struct instant death_counts_from; /* the peer's; NEVER: not before a goodbye */
+    struct xrc_domain xrc_domain;     /* of a target */
+    struct deputy deputy;
+    struct gid multicast_source; /* of its latest datagram to a group */
+    uint32_t multicast_groups;   /* that it is attached to; the device's */
 };
+
+/* A packet for it comes soon, or its turn. */
+static inline void qp_prefetch(const struct qp *qp)
+{
+    prefetch(qp, offsetof(struct qp, context));
+}
+
+/* ... so soon that the queue pair itself is there. */
+static inline void qp_prefetch_sends(const struct qp *qp)
+{
+    prefetch(qp->sends, SEND_QUEUE_PREFETCH);
+}
 
 static inline enum qp_state qp_state_now(const struct qp *qp)
 {

@@ -13,6 +13,10 @@ enum status replay_init(struct replay *replay, struct allocator *allocator, uint
 
 enum status replay_reserve(struct replay *replay, struct allocator *allocator, uint32_t capacity)
 {
+    if (capacity == 0 && replay->entries == NULL) {
+        replay->mask = UINT32_MAX; /* room for none */
+        return STATUS_OK;
+    }
     uint32_t storage = 1;
     while (storage < capacity) {
         storage *= 2;

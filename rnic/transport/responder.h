@@ -30,15 +30,15 @@ struct responder {
     struct psn expected;
     uint32_t msn; /* 24 bits */
     enum inbound inbound;
-    uint32_t done; /* bytes of the message under way */
-
+    uint32_t done;        /* bytes of the message under way */
     uint32_t xrc_srq;     /* XRC: of the message under way */
     struct domain domain; /* that the keys of requests must be of */
+    struct acknowledge acknowledge;
 
     /* WRITE under way */
+    struct memory_key key;
     uint64_t address; /* of the next byte */
     uint32_t length;  /* of the whole message */
-    struct memory_key key;
 
     /* The receive that a SEND goes to, taken from the queue at its first packet. */
     bool receive_taken;
@@ -46,7 +46,6 @@ struct responder {
     struct sge *receive_sges;
     struct tag_message tagged; /* which receive that is, on a queue of tag matching */
 
-    struct acknowledge acknowledge;
     struct replay replay;
     struct pace pace;
 };
