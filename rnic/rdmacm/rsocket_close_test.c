@@ -92,8 +92,10 @@ static void *polls(void *context)
     struct caller *caller = context;
     struct pollfd one = {caller->descriptor, POLLIN, 0};
     sem_post(&caller->begins);
-    bool is_invalid = rpoll(&one, 1, -1) == 1 && one.revents == POLLNVAL;
-    caller->error = is_invalid ? EBADF : 0;
+    while (rpoll(&one, 1, -1) == 1 && one.revents != POLLNVAL) {
+        /* in between: the stream's end, as for who receives */
+    }
+    caller->error = one.revents == POLLNVAL ? EBADF : 0;
     return NULL;
 }
 
