@@ -67,6 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     greet(text);
     location_parse(text, &where);
     must(where.kind == LOCATION_WRONG ? where.why != NULL : where.path != NULL);
+    must(where.kind != LOCATION_SHELL || (where.address[0] != '-' && where.address[0] != 0));
     free(text);
     return 0;
 }

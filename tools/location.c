@@ -144,26 +144,35 @@ static const char *without_home(const char *path)
     return path[0] != 0 ? path : ".";
 }
 
+/* Takes [USER@]HOST as ssh is to have it: without the brackets of a V6 address. False: it is not of
+ * that form. What ssh would take for an option is not, wherever the brackets stand. */
+static bool take_host(const char *text, size_t whole, char ret_address[LOCATION_ADDRESS_LENGTH])
+{
+    const char *end = text + whole;
+    const char *at = memchr(text, '@', whole);
+    const char *host = at != NULL ? at + 1 : text;
+    bool in_brackets = end - host >= 2 && host[0] == '[' && end[-1] == ']';
+    size_t user = (size_t)(host - text), length = (size_t)(end - host) - (in_brackets ? 2 : 0);
+    if (whole >= LOCATION_ADDRESS_LENGTH || at == text) {
+        return false;
+    }
+    memcpy(ret_address, text, user);
+    memcpy(ret_address + user, host + in_brackets, length);
+    ret_address[user + length] = 0;
+    return length > 0 && ret_address[0] != '-' && ret_address[user] != '-' &&
+           strpbrk(ret_address, "[]/") == NULL;
+}
+
 static void parse_shell(const char *text, const char *colon, struct location *location)
 {
-    size_t length = (size_t)(colon - text), used = 0;
-    const char *at = memchr(text, '@', length);
-    const char *host = at != NULL ? at + 1 : text;
     if (colon[1] == ':') {
         wrong(location, "two colons name a module of rsync's daemon; a server of ours is "
                         "weir://HOST/PATH");
-    } else if (length >= sizeof(location->address) || host == colon || at == text ||
-               text[0] == '-' || host[0] == '-') {
+    } else if (!take_host(text, (size_t)(colon - text), location->address)) {
         wrong(location, "not of the form [USER@]HOST:PATH (a local name with a colon is ./NAME)");
     } else if (colon[1] == '~' && colon[2] != '/' && colon[2] != 0) {
         wrong(location, "the homes of others are not known here; give their path from / on");
     } else {
-        for (const char *from = text; from < colon; from++) {
-            if (*from != '[' && *from != ']') {
-                location->address[used++] = *from;
-            }
-        }
-        location->address[used] = 0;
         location->kind = LOCATION_SHELL;
         location->path = without_home(colon + 1);
     }

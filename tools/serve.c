@@ -185,9 +185,14 @@ static const char *admit(void *user, const char *name)
     if (serve->options.session && serve->had_session) {
         service.refusal = "this session has its client";
     }
-    serve->had_session = true;
     if (!begin_session(served, &service)) {
         return "not enough memory";
+    }
+    if (service.refusal == NULL) {
+        serve->had_session = true;
+        serve->turned_away -= served->turned_away; /* there is room again */
+        serve->count += served->turned_away;
+        served->turned_away = false;
     }
     snprintf(served->key, sizeof(served->key), "%s", name);
     if (serve->options.json) {

@@ -172,6 +172,9 @@ static int take_option(const struct command *command, struct serve_options *opti
 
 static int check(const struct command *command, const struct serve_options *options)
 {
+    if (options->session && (options->insecure || options->keys != NULL)) {
+        return command_usage_error(command, "a --session has its own key, and serves nobody else");
+    }
     if (options->session) {
         return -1;
     }

@@ -67,7 +67,8 @@ static int read_lines(const struct command *command, struct far_side *far, char 
         return count < 0 && errno == EINTR ? -1 : EXIT_UNREACHED;
     }
     *total += (size_t)count;
-    for (ssize_t i = 0; i < count; i++) {
+    const char *wrong = *total > NOISE_MAX ? "it goes on and on" : NULL;
+    for (ssize_t i = 0; i < count && wrong == NULL; i++) {
         if (bytes[i] != '\n') {
             line[*used] = bytes[i];
             *used += *used < GREETING_LINE_LENGTH_MAX - 1;
@@ -75,18 +76,15 @@ static int read_lines(const struct command *command, struct far_side *far, char 
         }
         line[*used - (*used > 0 && line[*used - 1] == '\r')] = 0;
         *used = 0;
-        const char *wrong = greeting_take(&far->greeting, line);
-        if (wrong == NULL && *total > NOISE_MAX) {
-            wrong = "it goes on and on";
-        }
-        if (wrong != NULL) {
-            command_error(command, "%s: what its weir says is not understood: %s", far->host,
-                          wrong);
-            return EXIT_REFUSED;
-        }
-        if (far->greeting.ready || (far->greeting.begun && !versions_agree(&far->greeting))) {
+        wrong = greeting_take(&far->greeting, line);
+        bool disagrees = far->greeting.begun && !versions_agree(&far->greeting);
+        if (wrong == NULL && (far->greeting.ready || disagrees)) {
             return EXIT_DONE;
         }
+    }
+    if (wrong != NULL) {
+        command_error(command, "%s: what its weir says is not understood: %s", far->host, wrong);
+        return EXIT_REFUSED;
     }
     return -1;
 }

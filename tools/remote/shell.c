@@ -99,7 +99,7 @@ bool shell_has_ended(const struct shell *shell)
 {
     char bytes[256];
     struct pollfd look = {.fd = shell->output, .events = POLLIN};
-    while (shell->output >= 0 && poll(&look, 1, 0) > 0) {
+    for (int reads = 0; reads < 64 && shell->output >= 0 && poll(&look, 1, 0) > 0; reads++) {
         ssize_t count = read(shell->output, bytes, sizeof(bytes));
         if (count == 0 || (count < 0 && errno != EINTR)) {
             return true;

@@ -10,13 +10,15 @@
 #define SEALED_LENGTH_MAX (PACK_LENGTH_MAX + TAG_LENGTH)
 
 /* A message of the link's own, before each put of a sealed chunk: where it lies in the receiver's
- * memory, its length and its tag. No message of a transfer has this type. */
+ * memory, its length, the notice that will come with it, and its tag. No message of a transfer has
+ * this type. */
 #define MESSAGE_SEALED_CHUNK 0xff
-#define SEALED_CHUNK_LENGTH  (1 + 8 + 4 + TAG_LENGTH)
+#define SEALED_CHUNK_LENGTH  (1 + 8 + 4 + 4 + TAG_LENGTH)
 
 struct sealed_chunk {
     uint64_t offset;
     uint32_t length; /* 0: none is announced */
+    uint32_t notice;
     uint8_t tag[TAG_LENGTH];
 };
 
@@ -156,10 +158,11 @@ static bool seal_chunk(struct link *link, const struct link_put *put)
     }
     for (unsigned i = 0; i < 4; i++) {
         message[9 + i] = (uint8_t)(put->length >> 8 * (3 - i));
+        message[13 + i] = (uint8_t)(put->notice >> 8 * (3 - i));
     }
     return put->length <= UINT32_MAX &&
            guard_close(channel->guard, GUARDED_CHUNK, channel->plain + put->offset, put->length,
-                       bytes + put->offset, message + 13) &&
+                       bytes + put->offset, message + 17) &&
            channel_send(link, &piece, 1);
 }
 
@@ -197,7 +200,7 @@ static void *channel_allocate(struct link *link, size_t length, unsigned rights,
         return weir_memory_bytes(channel->memory);
     }
     channel->length = length;
-    channel->plain = malloc(length);
+    channel->plain = calloc(1, length); /* a peer may have parts read that were never written */
     if (channel->plain == NULL) {
         snprintf(ret_error->message, sizeof(ret_error->message), "not enough memory");
     }
@@ -324,11 +327,15 @@ static bool take_announcement(struct channel_link *channel, struct span message)
     }
     for (unsigned i = 0; i < 4; i++) {
         chunk.length = chunk.length << 8 | at[9 + i];
+        chunk.notice = chunk.notice << 8 | at[13 + i];
     }
-    memcpy(chunk.tag, at + 13, TAG_LENGTH);
+    memcpy(chunk.tag, at + 17, TAG_LENGTH);
+    if (chunk.length == 0 || chunk.length > channel->length ||
+        chunk.offset > channel->length - chunk.length) {
+        return false;
+    }
     channel->announced = chunk;
-    return chunk.length > 0 && chunk.length <= channel->length &&
-           chunk.offset <= channel->length - chunk.length;
+    return true;
 }
 
 static void hear_messages(struct channel_link *channel, const void *bytes, size_t length)
@@ -375,13 +382,13 @@ static void on_received(struct weir_connection *connection, const void *bytes, s
 }
 
 /* The peer can write to the memory while it is read: what is opened is a copy. */
-static bool open_chunk(struct channel_link *channel, size_t length)
+static bool open_chunk(struct channel_link *channel, uint32_t notice, size_t length)
 {
     const struct sealed_chunk chunk = channel->announced;
     const uint8_t *sealed = weir_memory_bytes(channel->memory);
     uint8_t *plain = channel->plain + chunk.offset;
     channel->announced.length = 0;
-    if (chunk.length == 0 || chunk.length != length) {
+    if (chunk.length == 0 || chunk.length != length || chunk.notice != notice) {
         return false;
     }
     memcpy(plain, sealed + chunk.offset, length);
@@ -396,7 +403,7 @@ static void on_noticed(struct weir_connection *connection, uint32_t notice, size
     if (channel->guard != NULL && !channel->is_open) {
         return;
     }
-    if (channel->plain != NULL && !open_chunk(channel, length)) {
+    if (channel->plain != NULL && !open_chunk(channel, notice, length)) {
         stop(channel, "a sealed chunk was changed on its way",
              "a sealed chunk was changed on its way");
         return;
@@ -481,6 +488,9 @@ void channel_link_destroy(struct link *link)
     if (link != NULL) {
         weir_memory_deregister(channel_of(link)->memory);
         free(channel_of(link)->outgoing);
+        if (channel_of(link)->plain != NULL) {
+            explicit_bzero(channel_of(link)->plain, channel_of(link)->length);
+        }
         free(channel_of(link)->plain);
         guard_destroy(channel_of(link)->guard);
         free(channel_of(link));
