@@ -108,10 +108,16 @@ bool keys_load(const char *path, struct keys *ret_keys, char ret_why[KEYS_WHY_LE
     bool good = check_owner(fd, path, ret_why);
     while (good && wrong == NULL && fgets(line, sizeof(line), stream) != NULL) {
         number++;
+        bool whole = strchr(line, '\n') != NULL || feof(stream);
         line[strcspn(line, "\r\n")] = 0;
-        if (line[0] != 0 && line[0] != '#') {
+        if (!whole) { /* its rest could pass for a key */
+            wrong = "it is too long";
+        } else if (line[0] != 0 && line[0] != '#') {
             wrong = add_line(&keys, line);
         }
+    }
+    if (wrong == NULL && ferror(stream)) {
+        wrong = "behind it the file cannot be read";
     }
     fclose(stream);
     crypto_wipe(line, sizeof(line));

@@ -99,6 +99,21 @@ static void what_is_wrong_is_named_with_its_line(void **state)
     }
 }
 
+/* Not even of a comment: what lies behind the length that is read could pass for a line. */
+static void a_line_that_is_too_long_is_no_two_lines(void **state)
+{
+    static char text[3 * 8192];
+    struct keys keys;
+    char why[KEYS_WHY_LENGTH];
+    memset(text, '#', sizeof(text) - 1);
+    for (size_t at = 4096; at + sizeof("a " DIGITS) < sizeof(text); at += 4095) {
+        memcpy(text + at, "a " DIGITS, strlen("a " DIGITS));
+    }
+    write_keys(text, 0600);
+    assert_false(keys_load(path, &keys, why));
+    assert_non_null(strstr(why, "line 1: it is too long"));
+}
+
 static void a_file_that_others_may_read_is_refused(void **state)
 {
     struct keys keys;
@@ -116,6 +131,7 @@ int main(void)
         cmocka_unit_test(a_key_that_is_made_can_be_read),
         cmocka_unit_test(rights_belong_to_their_key),
         cmocka_unit_test(what_is_wrong_is_named_with_its_line),
+        cmocka_unit_test(a_line_that_is_too_long_is_no_two_lines),
         cmocka_unit_test(a_file_that_others_may_read_is_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
