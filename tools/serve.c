@@ -15,6 +15,7 @@
 #include "tools/remote/greeting.h"
 #include "tools/remote/pipe.h"
 #include "tools/serve_options.h"
+#include "tools/serve_private.h"
 #include "tools/stop.h"
 #include "tools/transfer/channel_link.h"
 #include "tools/transfer/session.h"
@@ -24,101 +25,10 @@
 #define HANDSHAKE_TIMEOUT_S 10
 /* Clients beyond the limit that are being told so. More of them hear less: "refused". */
 #define TURNED_AWAY_MAX 8
-/* Files that fail are named up to so many of one transfer: no client fills a log. */
-#define COMPLAINTS_MAX 10
-/* Strangers are named up to so many a minute, and counted in any case. */
-#define STRANGERS_PER_MINUTE 20
+/* Connections that have proven nothing yet; beyond these the oldest one has to go. */
+#define STRANGERS_MAX 64
 /* A session whose client does not come is over. */
 #define SESSION_PATIENCE_S 120
-
-struct serve;
-
-/* One client. */
-struct served {
-    struct served *next;
-    struct serve *serve;
-    struct link *link;
-    struct session *session; /* NULL: its peer has proven nothing yet */
-    struct output output;
-    struct report report;
-    bool turned_away; /* it only hears that there is no room */
-    bool is_gone;     /* before it proved anything */
-    double began_s;
-    uint64_t activity;
-    double active_s; /* when the activity last changed, or there was something to do for us */
-    uint64_t complaints;
-    char peer[LOCATION_ADDRESS_LENGTH];
-    char key[SECRET_NAME_MAX + 1]; /* by which it came; "" */
-};
-
-struct serve {
-    const struct command *command;
-    struct serve_options options;
-    struct session_service service;
-    struct keys keys;
-    struct secret secret; /* of a session */
-    struct weir_fabric *fabric;
-    struct weir_poller *poller;
-    struct weir_listener *listeners[2]; /* a session's second one is for IPv6; may be NULL */
-    struct served *transfers;
-    unsigned count, turned_away; /* transfers of either kind */
-    unsigned strangers, strangers_of_minute;
-    double minute_s;
-    double pumped_s;
-    bool had_session;
-    enum session_outcome outcome; /* of the last transfer */
-    char device[512];
-    char crowded[128], greedy[128]; /* why a client is turned away */
-};
-
-static void on_problem(void *user, const struct problem *problem)
-{
-    struct served *served = user;
-    if (served->output.json) {
-        output_problem(&served->output, problem);
-        return;
-    }
-    if (problem->remote || served->serve->options.session) { /* the client tells its user */
-        return;
-    }
-    if (served->complaints++ < COMPLAINTS_MAX) {
-        output_problem(&served->output, problem);
-    } else if (served->complaints == COMPLAINTS_MAX + 1) {
-        command_error(served->serve->command, "%s: more files fail; the client is told of each",
-                      served->peer);
-    }
-}
-
-static void say_connected(const struct served *served, const char *name)
-{
-    json_t *object = json_pack("{s:s, s:s}", "event", "connected", "peer", served->peer);
-    if (name != NULL) {
-        json_object_set_new(object, "key", json_string(name));
-    }
-    output_json(object);
-}
-
-/* One who came and was not let in. */
-static void say_stranger(struct serve *serve, const char *peer, const char *why)
-{
-    double now_s = progress_now_s();
-    char text[512];
-    printable(why, strlen(why), text, sizeof(text));
-    serve->strangers++;
-    if (now_s - serve->minute_s > 60) {
-        serve->minute_s = now_s;
-        serve->strangers_of_minute = 0;
-    }
-    if (++serve->strangers_of_minute > STRANGERS_PER_MINUTE) {
-        return;
-    }
-    if (serve->options.json) {
-        output_json(json_pack("{s:s, s:s, s:s, s:i}", "event", "stranger", "peer", peer, "reason",
-                              text, "count", (int)serve->strangers));
-    } else {
-        command_error(serve->command, "stranger %u: %s: %s", serve->strangers, peer, text);
-    }
-}
 
 /* Without the port. */
 static bool is_same_host(const char *one, const char *other)
@@ -133,9 +43,9 @@ static const char *refusal_of(const struct serve *serve, const char *peer)
 {
     unsigned same = 0;
     for (const struct served *served = serve->transfers; served != NULL; served = served->next) {
-        same += !served->turned_away && is_same_host(peer, served->peer);
+        same += served->standing == STANDING_SERVED && is_same_host(peer, served->peer);
     }
-    if (serve->count >= serve->options.transfers_max) {
+    if (serve->counts[STANDING_SERVED] >= serve->options.transfers_max) {
         return serve->crowded;
     }
     return same >= (serve->options.transfers_max + 1) / 2 ? serve->greedy : NULL;
@@ -145,8 +55,26 @@ static void join(struct serve *serve, struct served *served)
 {
     served->next = serve->transfers;
     serve->transfers = served;
-    serve->count += !served->turned_away;
-    serve->turned_away += served->turned_away;
+    serve->counts[served->standing]++;
+}
+
+static void stand_as(struct serve *serve, struct served *served, enum standing standing)
+{
+    serve->counts[served->standing]--;
+    serve->counts[standing]++;
+    served->standing = standing;
+}
+
+/* The one that has proven nothing for the longest time. */
+static void end_oldest_stranger(struct serve *serve)
+{
+    struct served *oldest = NULL;
+    for (struct served *served = serve->transfers; served != NULL; served = served->next) {
+        oldest = served->standing == STANDING_STRANGER && !served->is_gone ? served : oldest;
+    }
+    if (oldest != NULL) {
+        oldest->link->operations->abort(oldest->link, "too many come without a proof");
+    }
 }
 
 static void destroy_served(struct served *served)
@@ -181,22 +109,18 @@ static const char *admit(void *user, const char *name)
     const struct key *key = keys_find(&serve->keys, name);
     service.read_only |= key != NULL && key->read_only;
     service.root = key != NULL && key->user >= 0 ? key->user : service.root;
-    service.refusal = served->turned_away ? refusal_of(serve, served->peer) : NULL;
+    service.refusal = refusal_of(serve, served->peer);
     if (serve->options.session && serve->had_session) {
         service.refusal = "this session has its client";
     }
     if (!begin_session(served, &service)) {
         return "not enough memory";
     }
-    if (service.refusal == NULL) {
-        serve->had_session = true;
-        serve->turned_away -= served->turned_away; /* there is room again */
-        serve->count += served->turned_away;
-        served->turned_away = false;
-    }
+    stand_as(serve, served, service.refusal == NULL ? STANDING_SERVED : STANDING_TURNED_AWAY);
+    serve->had_session |= service.refusal == NULL;
     snprintf(served->key, sizeof(served->key), "%s", name);
     if (serve->options.json) {
-        say_connected(served, name);
+        serve_say_connected(served, name);
     }
     return NULL;
 }
@@ -205,7 +129,7 @@ static void left_outside(void *user, const char *why)
 {
     struct served *served = user;
     served->is_gone = true;
-    say_stranger(served->serve, served->peer, why);
+    serve_say_stranger(served->serve, served->peer, why);
 }
 
 static struct served *served_create(struct serve *serve, struct weir_connection *connection,
@@ -216,13 +140,15 @@ static struct served *served_create(struct serve *serve, struct weir_connection 
         return NULL;
     }
     snprintf(served->peer, sizeof(served->peer), "%s", weir_peer_name(connection));
-    served->turned_away = service->refusal != NULL;
     served->serve = serve;
+    served->standing = !serve->options.insecure   ? STANDING_STRANGER
+                       : service->refusal == NULL ? STANDING_SERVED
+                                                  : STANDING_TURNED_AWAY;
     served->output = (struct output){.command = serve->command,
                                      .json = serve->options.json,
                                      .peer = served->peer,
                                      .name_peer = true};
-    served->report = (struct report){.problem = on_problem, .user = served};
+    served->report = (struct report){.problem = serve_say_problem, .user = served};
     served->began_s = served->active_s = progress_now_s();
     const struct channel_link_door door = {
         .user = served, .admit = admit, .left_outside = left_outside};
@@ -244,12 +170,16 @@ static bool on_accept(struct weir_connection *connection, void *user,
 {
     struct serve *serve = user;
     struct session_service service = serve->service;
-    service.refusal = refusal_of(serve, weir_peer_name(connection));
-    struct served *served = service.refusal == NULL || serve->turned_away < TURNED_AWAY_MAX
-                                ? served_create(serve, connection, &service)
-                                : NULL;
+    if (serve->options.insecure) {
+        service.refusal = refusal_of(serve, weir_peer_name(connection));
+    } else if (serve->counts[STANDING_STRANGER] >= STRANGERS_MAX) {
+        end_oldest_stranger(serve);
+    }
+    bool crowd = serve->counts[STANDING_TURNED_AWAY] >= TURNED_AWAY_MAX && service.refusal != NULL;
+    crowd |= serve->counts[STANDING_STRANGER] >= 2 * STRANGERS_MAX; /* some are ending */
+    struct served *served = crowd ? NULL : served_create(serve, connection, &service);
     if (served == NULL) {
-        weir_refuse(connection, service.refusal != NULL ? "too many at once" : "no memory");
+        weir_refuse(connection, crowd ? "too many at once" : "no memory");
         return false;
     }
     channel_link_attach(served->link, connection);
@@ -257,63 +187,9 @@ static bool on_accept(struct weir_connection *connection, void *user,
     *ret_handler = channel_link_handler;
     *ret_user = served->link;
     if (served->session != NULL && serve->options.json) {
-        say_connected(served, NULL);
+        serve_say_connected(served, NULL);
     }
     return true;
-}
-
-static void report_as_json(const struct served *served, double seconds)
-{
-    const struct session *session = served->session;
-    const char *path = session_path(session);
-    const char *reason = session_reason(session);
-    char text[4 * TEXT_LENGTH_MAX];
-    printable(reason, strlen(reason), text, sizeof(text));
-    json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:f}", "event", "transfer", "peer", served->peer, "direction",
-        session_direction(session) == DIRECTION_PULL ? "pull" : "push", "outcome",
-        output_outcome_name(session_outcome(session)), "reason", text, "seconds", seconds);
-    if (served->key[0] != 0) {
-        json_object_set_new(object, "key", json_string(served->key));
-    }
-    output_json_path(object, (struct span){path, strlen(path)});
-    output_json_tally(object, session_tally(session));
-    output_json(object);
-}
-
-static void report_end(const struct served *served)
-{
-    static const char *const rests[] = {
-        [REST_NONE] = "",
-        [REST_LOST] = "; the file under way was thrown away",
-        [REST_KEPT] = "; what came of the file under way is kept",
-    };
-    const struct session *session = served->session;
-    const struct tally *tally = session_tally(session);
-    double seconds = progress_now_s() - served->began_s;
-    if (served->serve->options.json) {
-        report_as_json(served, seconds);
-    }
-    if (served->serve->options.json || served->serve->options.session) {
-        return;
-    }
-    char path[1024], text[1024], files[PROGRESS_TEXT], bytes[PROGRESS_TEXT], failed[PROGRESS_TEXT];
-    printable(session_path(session), strlen(session_path(session)), path, sizeof(path));
-    printable(session_reason(session), strlen(session_reason(session)), text, sizeof(text));
-    progress_count(tally->files, files);
-    progress_size(tally->bytes, bytes);
-    progress_count(tally->failed, failed);
-    if (session_outcome(session) != SESSION_COMPLETE) {
-        command_error(served->serve->command, "%s: %s: %s%s", served->peer,
-                      output_outcome_name(session_outcome(session)), text,
-                      rests[session_rest(session)]);
-    } else if (!served->serve->options.quiet) {
-        printf("%s%s%s: %s %s: %s file%s, %s in %.2f s, %s not copied\n", served->key,
-               served->key[0] != 0 ? " from " : "", served->peer,
-               session_direction(session) == DIRECTION_PULL ? "pulled" : "pushed", path, files,
-               tally->files == 1 ? "" : "s", bytes, seconds, failed);
-        fflush(stdout);
-    }
 }
 
 /* Ends what stays at the greeting, or does nothing for long. */
@@ -326,7 +202,8 @@ static void limit(struct served *served, double now_s)
         served->activity = activity;
         served->active_s = now_s;
     }
-    if ((served->turned_away || greets) && now_s - served->began_s > HANDSHAKE_TIMEOUT_S) {
+    if ((served->standing != STANDING_SERVED || greets) &&
+        now_s - served->began_s > HANDSHAKE_TIMEOUT_S) {
         served->link->operations->abort(served->link, "no greeting within 10 s");
     } else if (served->session != NULL && serve->options.idle_timeout_s > 0 &&
                now_s - served->active_s > serve->options.idle_timeout_s) {
@@ -347,11 +224,10 @@ static void take_away(struct serve *serve, struct served **at)
     struct served *served = *at;
     if (served->session != NULL) {
         serve->outcome = session_outcome(served->session);
-        report_end(served);
+        serve_say_end(served);
     }
     *at = served->next;
-    serve->count -= !served->turned_away;
-    serve->turned_away -= served->turned_away;
+    serve->counts[served->standing]--;
     destroy_served(served);
 }
 
@@ -383,27 +259,6 @@ static bool pump_all(struct serve *serve)
         at = &served->next;
     }
     return more;
-}
-
-static void announce(const struct serve *serve, const char *root)
-{
-    const char *address = weir_listener_address(serve->listeners[0]);
-    char text[4 * PATH_MAX];
-    printable(root, strlen(root), text, sizeof(text));
-    if (serve->options.json) {
-        json_t *object =
-            json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:s}", "event", "listening", "address",
-                      address, "root", text, "read_only", serve->service.read_only, "device",
-                      weir_fabric_device(serve->fabric), "fabric",
-                      weir_fabric_kind(serve->fabric) == WEIR_FABRIC_SOFT ? "soft" : "rdma",
-                      "fabric_reason", weir_fabric_reason(serve->fabric));
-        output_json_path(object, (struct span){root, strlen(root)});
-        output_json(object);
-    } else if (!serve->options.quiet) {
-        printf("weir serve: %s%s at weir://%s/ (%s)\n", text,
-               serve->service.read_only ? ", read-only," : "", address, serve->device);
-        fflush(stdout);
-    }
 }
 
 static bool is_wanted(const struct serve *serve, double began_s)
@@ -503,7 +358,7 @@ static int serve_root(struct serve *serve, const char *address)
         command_error(serve->command, "%s", error.message);
         return EXIT_SETUP;
     }
-    announce(serve, path);
+    serve_say_listening(serve, path);
     run_loop(serve);
     if (serve->strangers > 0 && !serve->options.json) {
         command_error(serve->command, "strangers that were not let in: %u", serve->strangers);

@@ -1,0 +1,70 @@
+/* The server of transfers, between its files. */
+#ifndef TOOLS_SERVE_PRIVATE_H
+#define TOOLS_SERVE_PRIVATE_H
+
+#include "tools/command.h"
+#include "tools/location.h"
+#include "tools/output.h"
+#include "tools/serve_options.h"
+#include "tools/transfer/link.h"
+#include "tools/transfer/session.h"
+#include "tools/trust/keys.h"
+
+struct serve;
+
+enum standing {
+    STANDING_STRANGER, /* has proven nothing yet */
+    STANDING_SERVED,
+    STANDING_TURNED_AWAY, /* only hears that there is no room */
+    STANDING_COUNT,
+};
+
+/* One client. */
+struct served {
+    struct served *next;
+    struct serve *serve;
+    struct link *link;
+    struct session *session; /* NULL: its peer has proven nothing yet */
+    struct output output;
+    struct report report;
+    enum standing standing;
+    bool is_gone; /* before it proved anything */
+    double began_s;
+    uint64_t activity;
+    double active_s; /* when the activity last changed, or there was something to do for us */
+    uint64_t complaints;
+    char peer[LOCATION_ADDRESS_LENGTH];
+    char key[SECRET_NAME_MAX + 1]; /* by which it came; "" */
+};
+
+struct serve {
+    const struct command *command;
+    struct serve_options options;
+    struct session_service service;
+    struct keys keys;
+    struct secret secret; /* of a session */
+    struct weir_fabric *fabric;
+    struct weir_poller *poller;
+    struct weir_listener *listeners[2]; /* a session's second one is for IPv6; may be NULL */
+    struct served *transfers;
+    unsigned counts[STANDING_COUNT]; /* of transfers */
+    unsigned strangers, strangers_of_minute;
+    double minute_s;
+    double pumped_s;
+    bool had_session;
+    enum session_outcome outcome; /* of the last transfer */
+    char device[512];
+    char crowded[128], greedy[128]; /* why a client is turned away */
+};
+
+/* What the server's log, or its events, tell; serve_say.c. */
+void serve_say_listening(const struct serve *serve, const char *root);
+/* `name`: of the key that it came with; NULL: keys are not asked for. */
+void serve_say_connected(const struct served *served, const char *name);
+/* One who came and was not let in. */
+void serve_say_stranger(struct serve *serve, const char *peer, const char *why);
+/* Of one transfer; `user` is its struct served. */
+void serve_say_problem(void *user, const struct problem *problem);
+void serve_say_end(const struct served *served);
+
+#endif
