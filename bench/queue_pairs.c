@@ -95,15 +95,20 @@ static void post_receive(struct end *end, uint64_t slot)
     must(ibv_post_srq_recv(end->srq, &wr, &bad), "ibv_post_srq_recv");
 }
 
-static void create_qp(struct end *end, struct rdma_cm_id *id, uint32_t depth)
+static struct ibv_qp_init_attr wanted(const struct end *end, uint32_t depth)
 {
-    struct ibv_qp_init_attr init = {
+    return (struct ibv_qp_init_attr){
         .send_cq = end->cq,
         .recv_cq = end->cq,
         .srq = end->srq,
         .cap = {.max_send_wr = depth, .max_send_sge = 1},
         .qp_type = IBV_QPT_RC,
     };
+}
+
+static void create_qp(struct end *end, struct rdma_cm_id *id, uint32_t depth)
+{
+    struct ibv_qp_init_attr init = wanted(end, depth);
     must(rdma_create_qp(id, end->pd, &init), "rdma_create_qp");
 }
 
@@ -217,13 +222,7 @@ static struct ibv_context *open_at(const struct sockaddr_in *address, union ibv_
 
 static struct ibv_qp *create_plain(struct end *end, uint32_t depth)
 {
-    struct ibv_qp_init_attr init = {
-        .send_cq = end->cq,
-        .recv_cq = end->cq,
-        .srq = end->srq,
-        .cap = {.max_send_wr = depth, .max_send_sge = 1},
-        .qp_type = IBV_QPT_RC,
-    };
+    struct ibv_qp_init_attr init = wanted(end, depth);
     struct ibv_qp *qp = ibv_create_qp(end->pd, &init);
     must(qp == NULL, "ibv_create_qp");
     return qp;

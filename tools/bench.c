@@ -377,10 +377,8 @@ static int take_option(struct bench *bench, int option)
         bench->fabric_options.device = optarg;
         return EXIT_DONE;
     case OPTION_FABRIC:
-        return fabric_kind_parse(optarg, &bench->fabric_options.kind)
-                   ? EXIT_DONE
-                   : command_usage_error(bench->command,
-                                         "--fabric takes auto, rdma or soft, not '%s'", optarg);
+        return fabric_kind_take(bench->command, optarg, &bench->fabric_options.kind) ? EXIT_DONE
+                                                                                     : EXIT_USAGE;
     default:
         return command_usage_hint(bench->command);
     }

@@ -47,7 +47,8 @@ enum weir_status fabric_open(const struct weir_fabric_options *options,
     return weir_fabric_open(&found, ret_fabric, ret_error);
 }
 
-bool fabric_kind_parse(const char *text, enum weir_fabric_kind *ret_kind)
+bool fabric_kind_take(const struct command *command, const char *text,
+                      enum weir_fabric_kind *ret_kind)
 {
     static const struct {
         const char *name;
@@ -60,6 +61,7 @@ bool fabric_kind_parse(const char *text, enum weir_fabric_kind *ret_kind)
             return true;
         }
     }
+    command_usage_error(command, "--fabric takes auto, rdma or soft, not '%s'", text);
     return false;
 }
 

@@ -49,8 +49,9 @@ void command_error(const struct command *command, const char *format, ...)
 /* weir_fabric_open, with our drop-in libraries where dropin.h finds them. */
 enum weir_status fabric_open(const struct weir_fabric_options *options,
                              struct weir_fabric **ret_fabric, struct weir_error *ret_error);
-/* "auto", "rdma", "soft". False: none of these. */
-bool fabric_kind_parse(const char *text, enum weir_fabric_kind *ret_kind);
+/* What --fabric takes: "auto", "rdma", "soft". False: none of these, which has been said. */
+bool fabric_kind_take(const struct command *command, const char *text,
+                      enum weir_fabric_kind *ret_kind);
 /* "weir0, software RNIC: no RDMA device on this machine" into ret_text. */
 void fabric_describe(const struct weir_fabric *fabric, char *ret_text, size_t length);
 

@@ -398,11 +398,7 @@ static int take_option(const struct command *command, struct cp_options *options
         options->json = true;
         return -1;
     case OPTION_FABRIC:
-        if (!fabric_kind_parse(optarg, &options->fabric.kind)) {
-            return command_usage_error(command, "--fabric takes auto, rdma or soft, not '%s'",
-                                       optarg);
-        }
-        return -1;
+        return fabric_kind_take(command, optarg, &options->fabric.kind) ? -1 : EXIT_USAGE;
     case 'h':
         fputs(cp_usage, stdout);
         return EXIT_DONE;

@@ -5,29 +5,7 @@ set -u
 build=$(realpath "$1")
 script=$(realpath "$0")
 shift
-weir=$build/weir
-[ -x "$weir" ] || { echo "there is no $weir"; exit 1; }
-export WEIR_LIBRARY_DIR=$build/dropin
-work=$(mktemp -d "${TMPDIR:-/tmp}/weir-cp-test-XXXXXX")
-cd "$work" || exit 1
-failures=0
-pids=()
-
-cleanup() {
-    local pid
-    for pid in "${pids[@]}"; do
-        kill -9 "$pid" 2>/dev/null
-    done
-    wait 2>/dev/null
-    chmod -R u+rwx "$work" 2>/dev/null
-    rm -rf "$work"
-}
-trap cleanup EXIT
-
-fail() {
-    echo "  FAILED: $*"
-    failures=$((failures + 1))
-}
+. "$(dirname "$script")/whole_program.sh"
 
 # start_server NAME COMMAND...: runs the command, which is a weir serve at the end, with its output
 # in NAME.log; sets $pid and $url. A server that does not say its address within 10 s is a failure.
@@ -62,16 +40,6 @@ stop() { # PID: a server that is asked to end does so with status 0
     wait "$1" 2>/dev/null || fail "the server ended with status $?: $(tail -n 30 ./*.log)"
 }
 
-# expect CODE PATTERN COMMAND...: the exit status, and what standard error or output must say.
-expect() {
-    local code=$1 pattern=$2 got
-    shift 2
-    timeout 60 "$@" >out.txt 2>&1
-    got=$?
-    [ "$got" = "$code" ] || fail "exit status $got, not $code: $*: $(head -c 600 out.txt)"
-    grep -q -- "$pattern" out.txt || fail "does not say '$pattern': $*: $(head -c 600 out.txt)"
-}
-
 only_resumable() { # DIR: what was interrupted has its journal, and each journal what it is about
     local path
     while read -r path; do
@@ -80,10 +48,6 @@ only_resumable() { # DIR: what was interrupted has its journal, and each journal
             *) [ -e "$path.journal" ] || fail "left over without a journal: $path" ;;
         esac
     done < <(find "$1" -name '.weir-*')
-}
-
-same() { # PATH PATH
-    diff -r --no-dereference "$1" "$2" >diff.txt 2>&1 || fail "differ: $(head -3 diff.txt)"
 }
 
 no_temporary_names() { # DIR

@@ -109,9 +109,8 @@ int command_info(const struct command *command, int argc, char **argv)
         }
         if (option == OPTION_JSON) {
             json = true;
-        } else if (option == OPTION_FABRIC && !fabric_kind_parse(optarg, &options.kind)) {
-            return command_usage_error(command, "--fabric takes auto, rdma or soft, not '%s'",
-                                       optarg);
+        } else if (option == OPTION_FABRIC && !fabric_kind_take(command, optarg, &options.kind)) {
+            return EXIT_USAGE;
         } else if (option != OPTION_FABRIC) {
             return command_usage_hint(command);
         }

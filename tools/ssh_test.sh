@@ -11,40 +11,7 @@ fi
 [ -z "${WEIR_SSH_TEST:-}" ] || ip link set lo up
 shift
 sshd=$(PATH=$PATH:/usr/sbin command -v sshd) || { echo "there is no sshd"; exit 77; }
-weir=$build/weir
-export WEIR_LIBRARY_DIR=$build/dropin
-work=$(mktemp -d "${TMPDIR:-/tmp}/weir-ssh-test-XXXXXX")
-cd "$work" || exit 1
-failures=0
-pids=()
-
-cleanup() {
-    local pid
-    for pid in "${pids[@]}"; do
-        kill -9 "$pid" 2>/dev/null
-    done
-    wait 2>/dev/null
-    rm -rf "$work"
-}
-trap cleanup EXIT
-
-fail() {
-    echo "  FAILED: $*"
-    failures=$((failures + 1))
-}
-
-expect() { # CODE PATTERN COMMAND...
-    local code=$1 pattern=$2 got
-    shift 2
-    timeout 60 "$@" >out.txt 2>&1
-    got=$?
-    [ "$got" = "$code" ] || fail "exit status $got, not $code: $*: $(head -c 900 out.txt)"
-    grep -q -- "$pattern" out.txt || fail "does not say '$pattern': $*: $(head -c 900 out.txt)"
-}
-
-same() { # PATH PATH
-    diff -r --no-dereference "$1" "$2" >diff.txt 2>&1 || fail "differ: $(head -3 diff.txt)"
-}
+. "$(dirname "$script")/whole_program.sh"
 
 until_true() { # COMMAND...: 15 s at most
     local began=$SECONDS

@@ -1,0 +1,39 @@
+# What the tests of whole programs share: sourced with $build set, by a script that then stands in an empty folder of
+# its own, $work, which goes when it ends, together with the processes in "${pids[@]}". Failures are counted in $failures.
+weir=$build/weir
+[ -x "$weir" ] || { echo "there is no $weir"; exit 1; }
+export WEIR_LIBRARY_DIR=$build/dropin
+work=$(mktemp -d "${TMPDIR:-/tmp}/weir-test-XXXXXX")
+cd "$work" || exit 1
+failures=0
+pids=()
+
+cleanup() {
+    local pid
+    for pid in "${pids[@]}"; do
+        kill -9 "$pid" 2>/dev/null
+    done
+    wait 2>/dev/null
+    chmod -R u+rwx "$work" 2>/dev/null
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+fail() {
+    echo "  FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# expect CODE PATTERN COMMAND...: the exit status, and what standard error or output must say.
+expect() {
+    local code=$1 pattern=$2 got
+    shift 2
+    timeout 60 "$@" >out.txt 2>&1
+    got=$?
+    [ "$got" = "$code" ] || fail "exit status $got, not $code: $*: $(head -c 900 out.txt)"
+    grep -q -- "$pattern" out.txt || fail "does not say '$pattern': $*: $(head -c 900 out.txt)"
+}
+
+same() { # PATH PATH
+    diff -r --no-dereference "$1" "$2" >diff.txt 2>&1 || fail "differ: $(head -3 diff.txt)"
+}
