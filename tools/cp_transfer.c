@@ -102,6 +102,23 @@ static void say_connected(const struct cp *cp)
     }
 }
 
+/* Whoever has the address may have answered. */
+static void say_unproven(const struct cp *cp)
+{
+    static const char text[] = "nobody has proven who answers there, and nothing on the way is "
+                               "sealed; with --key both are (see weir key)";
+    if (cp->far != NULL || cp->keys.count > 0 || location_is_loopback(cp->address)) {
+        return;
+    }
+    if (cp->options.json) {
+        output_json(json_pack("{s:s, s:s, s:s, s:s}", "event", "warning", "peer", cp->peer, "code",
+                              "unproven", "message", text));
+    } else if (!cp->options.quiet) {
+        cp_clear_line(cp);
+        command_error(cp->command, "warning: %s: %s", cp->peer, text);
+    }
+}
+
 /* What ends a session besides its peer: the user, and a far side that is gone or silent. */
 struct watch {
     double began_s, looked_s, stopped_s, ended_s; /* the latter: 0, or since when */
@@ -119,6 +136,7 @@ static void watch(struct cp *cp, struct watch *watch, struct session *session, s
         watch->is_said = true;
         if (session_outcome(session) == SESSION_RUNNING) {
             say_connected(cp);
+            say_unproven(cp);
         }
     }
     if (now_s - watch->looked_s < 0.1) {
@@ -278,6 +296,9 @@ enum exit_code cp_transfer(struct cp *cp, const struct location *where,
                            const struct session_request *request)
 {
     struct guard *guard = NULL;
+    if (where->kind == LOCATION_SHELL || cp->keys.count > 0) {
+        secret_keep_from_cores();
+    }
     if (where->kind == LOCATION_SHELL) {
         return transfer_by_shell(cp, where->address, request);
     }

@@ -445,5 +445,8 @@ int command_serve(const struct command *command, int argc, char **argv)
                                    serve.options.listen);
     }
     stop_prepare();
+    if (!serve.options.insecure) {
+        secret_keep_from_cores();
+    }
     return serve_on_fabric(&serve, address);
 }

@@ -231,6 +231,17 @@ case_keys() { # a standing server: what each key's owner may, and what strangers
     grep -q "stranger 3: 127.0.0.1:[0-9]*: .*it named key 'writer'" server.log || fail "not named: $(cat server.log)"
     grep -q 'not let in: 3' server.log || fail "not counted: $(cat server.log)"
     grep -q '^writer from 127.0.0.1' server.out || fail "the key is not told: $(cat server.out)"
+    (
+        ulimit -c unlimited
+        exec "$weir" serve --keys keys --root root --listen 127.0.0.1:0 >doomed.out 2>&1
+    ) &
+    server=$!
+    pids+=("$server")
+    until_true says doomed.out weir:// || fail "no server: $(cat doomed.out)"
+    kill -QUIT "$server"
+    { wait "$server"; } 2>death
+    grep -q 'Quit' death || fail "the server does not die: $(cat death)"
+    grep -q 'core dumped' death && fail "the keys are in a core: $(cat death)"
     "$weir" serve --insecure --root root --listen 127.0.0.1:0 >open.out 2>&1 &
     server=$!
     pids+=("$server")
@@ -239,6 +250,28 @@ case_keys() { # a standing server: what each key's owner may, and what strangers
     expect 5 'has no keys: it runs with --insecure' "$weir" cp --key forged "$url/f" got2
     kill "$server"
     wait "$server"
+}
+
+case_addresses() { # servers that are not on loopback
+    if [ -z "${WEIR_SSH_TEST:-}" ]; then
+        echo "  skipped: no network of our own"
+        return
+    fi
+    ip addr add 10.99.0.1/32 dev lo
+    mkdir root
+    echo f >f
+    "$weir" serve --insecure --root root --listen 10.99.0.1:7471 >server.out 2>&1 &
+    pids+=($!)
+    until_true says server.out weir:// || fail "no server: $(cat server.out)"
+    expect 0 'weir cp: warning: weir://10.99.0.1:7471: nobody has proven who answers' "$weir" cp f weir://10.99.0.1/
+    expect 0 '"code":"unproven"' "$weir" cp --json weir://10.99.0.1/f g
+    "$weir" cp -q weir://10.99.0.1/f g >out.txt 2>&1 || fail "status $?: $(cat out.txt)"
+    [ ! -s out.txt ] || fail "-q says something: $(cat out.txt)"
+    "$weir" serve --insecure --root root --listen 127.0.0.1:7472 >loopback.out 2>&1 &
+    pids+=($!)
+    until_true says loopback.out weir:// || fail "no server: $(cat loopback.out)"
+    expect 0 '1 file' "$weir" cp -I f weir://127.0.0.1:7472/
+    grep -q warning out.txt && fail "warns of its own host: $(cat out.txt)"
 }
 
 if [ $# = 1 ]; then # each case in a folder of its own

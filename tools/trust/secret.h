@@ -19,6 +19,10 @@ void secret_print(const struct secret *secret, char ret_text[SECRET_TEXT_LENGTH]
 /* False: not 64 hexadecimal digits and nothing else. */
 bool secret_parse(const char *text, struct secret *ret_secret);
 
+/* From here on a crash leaves no core behind, nor one in the hands of whom
+ * /proc/sys/kernel/core_pattern names: what is in memory is secret. */
+void secret_keep_from_cores(void);
+
 /* What a key may be called: letters, digits, ".", "_", "-" and "@", SECRET_NAME_MAX at most. */
 bool secret_name_is_valid(const char *name);
 
