@@ -14,6 +14,9 @@ TRUE_WARNINGS = [
     (r"^perftest/send_bw", "^weir strict: late-receive:",
      "ib_send_bw sends without asking how many receives its server has left, and a server that is held up"
      " posts the next ones late: it relies on RNR NAKs"),
+    (r"^qperf/rc_(bi_bw|bw|rdma_write_bw)", "^weir strict: late-receive:",
+     "qperf posts a receive anew for each that it has polled; its client sends (or writes with immediate)"
+     " without asking how many are left, and outruns a server that is held up"),
     (r"^qperf/.*_bi_bw", "^weir strict: buffer-reuse:",
      "qperf receives into the buffer that it is sending from"),
     (r"^others/qemu, live migration", "^weir strict: buffer-reuse:",
