@@ -176,11 +176,10 @@ static int remove_others(const char *handle, const struct attributes *attributes
     return error;
 }
 
-static int set_xattrs(const char *handle, const struct attributes *attributes)
+static int set_xattrs(int fd, const struct attributes *attributes)
 {
-    if ((attributes->preserve & (PRESERVE_ACLS | PRESERVE_XATTRS)) == 0) {
-        return 0;
-    }
+    char path[HANDLE_LENGTH];
+    const char *handle = handle_of(fd, path);
     int error = remove_others(handle, attributes);
     const struct xattrs *xattrs = attributes->xattrs;
     for (unsigned i = 0; xattrs != NULL && i < xattrs->count && error == 0; i++) {
@@ -249,32 +248,53 @@ static mode_t mode_of(const struct attributes *attributes, const struct stat *st
     return (attributes->mode & 01777) | inherited; /* whose group new files have stays */
 }
 
+/* And has it still after set_owner and set_xattrs, of which the first takes set-ID bits away. */
+static bool has_mode(const struct stat *status, const struct attributes *attributes)
+{
+    mode_t mode = mode_of(attributes, status);
+    bool stays = attributes_show_in_status(attributes) && (mode & (S_ISUID | S_ISGID)) == 0;
+    return S_ISLNK(status->st_mode) || (stays && (status->st_mode & 07777) == mode);
+}
+
+/* EBADF is what a descriptor of O_PATH gets, here and below. */
+static int set_mode(int fd, mode_t mode)
+{
+    if (fchmod(fd, mode) == 0) {
+        return 0;
+    }
+    return errno == EBADF ? attributes_set_mode(fd, mode) : errno;
+}
+
+static int set_time(int fd, const struct timespec *mtime)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, *mtime};
+    char handle[HANDLE_LENGTH];
+    if (futimens(fd, times) == 0) {
+        return 0;
+    }
+    bool held = errno == EBADF;
+    return held && utimensat(AT_FDCWD, handle_of(fd, handle), times, 0) == 0 ? 0 : errno;
+}
+
 /* The owner first, which takes set-ID bits and capabilities away; the time last. */
 int attributes_apply(int fd, const struct attributes *attributes)
 {
-    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, attributes->mtime};
-    char handle[HANDLE_LENGTH];
     struct stat status;
-    handle_of(fd, handle);
     if (fstat(fd, &status) != 0) {
         return errno;
     }
     int error = set_owner(fd, &status, attributes);
+    if (error == 0 && !attributes_show_in_status(attributes)) {
+        error = set_xattrs(fd, attributes);
+    }
+    if (error == 0 && !has_mode(&status, attributes)) {
+        error = set_mode(fd, mode_of(attributes, &status));
+    }
     if (error == 0) {
-        error = set_xattrs(handle, attributes);
+        error = set_time(fd, &attributes->mtime);
     }
     if (error != 0) {
         return error;
-    }
-    /* EBADF is what a descriptor of O_PATH gets */
-    mode_t mode = mode_of(attributes, &status);
-    if (!S_ISLNK(status.st_mode) && fchmod(fd, mode) != 0 &&
-        (errno != EBADF || chmod(handle, mode) != 0)) {
-        return errno;
-    }
-    if (futimens(fd, times) != 0 &&
-        (errno != EBADF || utimensat(AT_FDCWD, handle, times, 0) != 0)) {
-        return errno;
     }
     return attributes->fsync && fsync(fd) != 0 && errno != EBADF ? errno : 0;
 }

@@ -16,12 +16,12 @@
 #define BLOCK_LENGTH 4096u /* what file systems keep or leave out */
 bool place_without_tmpfile;
 
-static int open_nameless(struct place *place)
+static int open_nameless(struct place *place, mode_t mode)
 {
     if (place_without_tmpfile) {
         return -EOPNOTSUPP;
     }
-    return confine_open(place->directory, ".", O_TMPFILE | O_RDWR, 0600, CONFINE_NO_SYMLINKS);
+    return confine_open(place->directory, ".", O_TMPFILE | O_RDWR, mode, CONFINE_NO_SYMLINKS);
 }
 
 /* The lock tells place_sweep that the writer lives. Between creating and locking a sweep may come
@@ -86,11 +86,11 @@ int place_begin(struct place *place, int directory, const char *name, enum repla
 {
     int error = place_check_target(directory, name, replacing);
     *place = (struct place){.fd = -1};
-    return error != 0 ? error : place_begin_absent(place, directory, name, replacing);
+    return error != 0 ? error : place_begin_absent(place, directory, name, replacing, 0600);
 }
 
 int place_begin_absent(struct place *place, int directory, const char *name,
-                       enum replacing replacing)
+                       enum replacing replacing, mode_t mode)
 {
     *place = (struct place){.directory = directory, .fd = -1, .replacing = replacing};
     if (strlen(name) >= sizeof(place->name)) {
@@ -100,7 +100,7 @@ int place_begin_absent(struct place *place, int directory, const char *name,
         return EILSEQ;
     }
     strcpy(place->name, name);
-    int fd = open_nameless(place);
+    int fd = open_nameless(place, mode);
     if (fd == -EOPNOTSUPP || fd == -EISDIR || fd == -EINVAL) { /* what old and odd ones answer */
         fd = open_named(place);
     }

@@ -51,9 +51,10 @@ int place_check_target(int directory, const char *name, enum replacing replacing
 /* Fails early with EEXIST or EISDIR where `name` exists and is not to be replaced, and with EILSEQ
  * where it is one that place_sweep would remove. `place` need not be initialized. */
 int place_begin(struct place *place, int directory, const char *name, enum replacing replacing);
-/* The same where nothing had the name a moment ago; what has it now is found by place_commit. */
+/* The same where nothing had the name a moment ago; what has it now is found by place_commit. The
+ * file is made with this mode where nobody sees it before that. */
 int place_begin_absent(struct place *place, int directory, const char *name,
-                       enum replacing replacing);
+                       enum replacing replacing, mode_t mode);
 /* place_kept.c: as place_begin, but under the temporary name that is always the same for `name`,
  * with what an earlier writer left there. `ret_flaw` is NULL, or says why something of that name
  * was removed. EBUSY: somebody is writing it. */

@@ -70,21 +70,27 @@ static void set_up(const struct receiver *receiver, struct place *place)
 }
 
 static int begin(struct receiver *receiver, struct place *place, const char *name,
-                 const struct present *present)
+                 const struct present *present, mode_t mode)
 {
     int directory = tree_directory(&receiver->tree);
     enum replacing replacing = replacing_of(receiver);
     int error = receiver_wishes(receiver, WISH_INPLACE)
                     ? place_begin_inplace(place, directory, name, replacing)
-                : present->exists ? place_begin(place, directory, name, replacing)
-                                  : place_begin_absent(place, directory, name, replacing);
+                : present->exists
+                    ? place_begin(place, directory, name, replacing)
+                    : place_begin_absent(place, directory, name, replacing, mode & 0777);
     set_up(receiver, place);
     return error;
 }
 
+/* In a directory that was just made there is nothing; who puts something there meanwhile is met
+ * when the name is taken. */
 static struct present look(const struct receiver *receiver, const char *name)
 {
-    struct present present;
+    struct present present = {.exists = false};
+    if (tree_is_new(&receiver->tree) && replacing_of(receiver) != REPLACE_NOTHING) {
+        return present;
+    }
     present.exists =
         receiver_find(tree_directory(&receiver->tree), name[0] != 0 ? name : ".", &present.status);
     return present;
@@ -213,7 +219,7 @@ static void place_eager(struct receiver *receiver, const struct message *message
         return;
     }
     struct place place;
-    int error = begin(receiver, &place, name, present);
+    int error = begin(receiver, &place, name, present, attributes->mode);
     if (error == 0) {
         error = place_write(&place, data.bytes, data.length, 0);
         if (error == 0 && receiver_wishes(receiver, WISH_VERIFY)) {
@@ -273,7 +279,7 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
     if (keeps && receiver_begin_kept(receiver, place, name, replacing_of(receiver)) == 0) {
         set_up(receiver, place);
     } else {
-        error = begin(receiver, place, name, present);
+        error = begin(receiver, place, name, present, attributes->mode);
     }
     if (error != 0) {
         receiver->file.discarded = true;

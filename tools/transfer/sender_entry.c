@@ -245,15 +245,15 @@ static enum problem_code read_small(struct sender *sender, const char **ret_text
 }
 
 /* A small file: read whole, checked, and sent with its entry. True: it has grown, and goes by
- * chunks. */
+ * chunks. It may be anything when it fails to be what the walk saw: then it is opened with care. */
 static bool send_eager(struct sender *sender, const struct walk_step *step)
 {
     const struct source *source = &sender->file.source;
     const char *text = NULL;
     enum problem_code code = read_small(sender, &text);
-    if ((code == PROBLEM_CHANGED || code == PROBLEM_VANISHED) &&
-        sender->file.tries + 1 < SENDER_TRIES) {
-        unsigned tries = sender->file.tries + 1;
+    unsigned tries = sender->file.tries + 1;
+    bool may_differ = code == PROBLEM_CHANGED || code == PROBLEM_VANISHED || tries == 1;
+    if (code != PROBLEM_NONE && may_differ && tries < SENDER_TRIES) {
         sender_close_file(sender);
         return sender_send_again(sender, step, tries);
     }
@@ -321,6 +321,19 @@ static bool is_dry(const struct sender *sender)
     return (sender->options.wishes->bits & WISH_DRY_RUN) != 0;
 }
 
+/* A small file costs little more than the calls of the system: it is read first, and looked at
+ * once, after that. */
+static bool open_at_once(struct sender *sender, const struct look *look)
+{
+    const struct walk_step *step = &look->step;
+    bool small = look->answer == ANSWER_WANTED && step->status.st_size <= EAGER_LENGTH_MAX;
+    int fd = small ? walk_open_at_once(lookahead_walk(sender->lookahead), step) : -ESTALE;
+    if (fd >= 0) {
+        source_open(&sender->file.source, fd, &step->status);
+    }
+    return fd >= 0;
+}
+
 bool sender_begin_file(struct sender *sender, const struct look *look)
 {
     const struct walk_step *step = &look->step;
@@ -331,6 +344,9 @@ bool sender_begin_file(struct sender *sender, const struct look *look)
     if (look->answer != ANSWER_DIGEST && (look->answer != ANSWER_WANTED || is_dry(sender))) {
         send_without_contents(sender, look, &step->status);
         return false;
+    }
+    if (open_at_once(sender, look)) {
+        return send_file(sender, step);
     }
     int fd = walk_open_file(lookahead_walk(sender->lookahead), step, &status);
     if (fd < 0) {

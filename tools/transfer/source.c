@@ -90,7 +90,8 @@ static bool is_same_time(const struct timespec *one, const struct timespec *othe
 /* The time of modification can be set back; that of the last change of any kind cannot. */
 static bool is_unchanged(const struct stat *before, const struct stat *after)
 {
-    return before->st_size == after->st_size && is_same_time(&before->st_mtim, &after->st_mtim) &&
+    return before->st_dev == after->st_dev && before->st_ino == after->st_ino &&
+           before->st_size == after->st_size && is_same_time(&before->st_mtim, &after->st_mtim) &&
            is_same_time(&before->st_ctim, &after->st_ctim);
 }
 

@@ -1,6 +1,6 @@
 /* A file that is read while others may write to it: its extents, and whether it stayed the same.
  *
- * What comes out is the file as it was when it was opened, or a problem. */
+ * What comes out is the file as it was when it was looked at first, or a problem. */
 #ifndef TOOLS_TRANSFER_SOURCE_H
 #define TOOLS_TRANSFER_SOURCE_H
 
@@ -33,7 +33,7 @@ enum problem_code source_read(struct source *source, void *bytes, size_t length,
 /* All of a small one, from its begin: `bytes` has room for its size and one more. Where that is all
  * that can be read, source_check need not look for more. */
 enum problem_code source_read_whole(struct source *source, void *bytes, const char **ret_text);
-/* At the end: the file is still what it was when it was opened, and ends where its size said. */
+/* At the end: the file is still the one of that status, and ends where its size said. */
 enum problem_code source_check(const struct source *source, const char **ret_text);
 
 #endif

@@ -14,7 +14,7 @@ struct tree_level {
     int fd;
     uint32_t id;
     size_t parent_length; /* of the path of the directory it is in */
-    bool set_attributes, revisited, tells_at_once;
+    bool set_attributes, revisited, tells_at_once, is_new;
     bool differs;            /* they are others than they are to be */
     struct timespec entered; /* its time then */
     struct attributes attributes;
@@ -62,6 +62,11 @@ int tree_directory(const struct tree *tree)
 bool tree_tells_at_once(const struct tree *tree)
 {
     return tree->depth > 0 ? tree->levels[tree->depth - 1].tells_at_once : tree->tells_at_once;
+}
+
+bool tree_is_new(const struct tree *tree)
+{
+    return tree->depth > 0 && tree->levels[tree->depth - 1].is_new;
 }
 
 void tree_name(struct tree *tree, const char *name)
@@ -196,6 +201,7 @@ static int enter(struct tree *tree, const char *name, uint32_t id, struct tree_e
         .differs = entry->changes != 0 || lent,
         .entered = status.st_mtim,
         .tells_at_once = fd >= 0 && place_tells_at_once(fd),
+        .is_new = fd >= 0 && !existed,
         .revisited = entry->revisited,
         .attributes = entry->attributes,
         .xattrs = entry->xattrs,

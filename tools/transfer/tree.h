@@ -44,6 +44,8 @@ void tree_fini(struct tree *tree);
 int tree_directory(const struct tree *tree);
 /* See place_tells_at_once: that of this directory. */
 bool tree_tells_at_once(const struct tree *tree);
+/* The directory has been made by tree_enter, and is looked into by nobody else yet. */
+bool tree_is_new(const struct tree *tree);
 /* tree->path names an entry of the directory, until tree_forget. */
 void tree_name(struct tree *tree, const char *name);
 void tree_forget(struct tree *tree);

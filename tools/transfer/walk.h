@@ -68,6 +68,10 @@ void walk_drop(struct walk_step *kept);
 /* Opens the step's file for reading: a descriptor, or -errno. It may be another file than the step
  * saw; not another kind. */
 int walk_open_file(struct walk *walk, const struct walk_step *step, struct stat *ret_status);
+/* The same in one call of the system, for one who looks at it after he has read it: what has the
+ * name now is opened, whatever that is. -ESTALE: somebody else may have put it there, and it takes
+ * walk_open_file. */
+int walk_open_at_once(struct walk *walk, const struct walk_step *step);
 /* What the step saw, which must not be WALK_LEAVE, for its attributes: a descriptor, which may be
  * one of O_PATH, or -errno. */
 int walk_hold(struct walk *walk, const struct walk_step *step);

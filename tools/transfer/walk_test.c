@@ -159,6 +159,31 @@ static void what_took_a_files_place_is_not_opened(void **state)
     walk_destroy(walk);
 }
 
+/* Nor may anybody put something there that is opened before it is looked at. */
+static void only_ours_is_opened_at_once(void **state)
+{
+    const struct scratch *s = *state;
+    const char *source = "t";
+    const struct walk_options options = {.root = s->fd, .confined = true, .recursive = true};
+    static const mode_t modes[] = {0755, 0775, 0757, 01777};
+    struct walk_step step;
+    scratch_directory(s, "t");
+    scratch_write(s, "t/f", "x");
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        assert_int_equal(fchmodat(s->fd, "t", modes[i], 0), 0);
+        struct walk *walk = walk_create(&options, &source, 1);
+        walk_next(walk, &step);
+        walk_next(walk, &step);
+        assert_int_equal(step.kind, WALK_FILE);
+        int fd = walk_open_at_once(walk, &step);
+        assert_int_equal(fd < 0 ? fd : 0, i == 0 ? 0 : -ESTALE);
+        if (fd >= 0) {
+            close(fd);
+        }
+        walk_destroy(walk);
+    }
+}
+
 static void files_under_way_are_left_out(void **state)
 {
     const struct scratch *s = *state;
@@ -267,6 +292,7 @@ int main(void)
         T(pruned_directories_are_still_left),
         T(steps_are_kept),
         T(what_took_a_files_place_is_not_opened),
+        T(only_ours_is_opened_at_once),
         cmocka_unit_test(base_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
