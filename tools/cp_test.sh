@@ -604,10 +604,89 @@ case_archive() { # what -a, -H, -X and --chown keep, and who may
     stop "$pid"
 }
 
+# will_flip WHAT: sets $flip, to put before a command in whose process that happens (flip.c).
+will_flip() {
+    rm -f mark
+    flip=(env WEIR_LINK=udp LD_PRELOAD="$build/tools/libflip.so" WEIR_FLIP="$1" WEIR_FLIP_MARK="$work/mark")
+}
+
+# flipped CODE PATH WORDS COMMAND...: the client says so, and the file gets no name.
+flipped() {
+    local code=$1 path=$2 words=$3
+    shift 3
+    expect "$code" "$words" "$@"
+    [ -e mark ] || fail "no bit was flipped: the test says nothing"
+    [ ! -e "$path" ] || fail "a file with a flipped bit got its name: $path: $words"
+}
+
+flip_file() { # NAME OFFSET
+    python3 -c 'import sys
+with open(sys.argv[1], "r+b") as file:
+    file.seek(int(sys.argv[2]))
+    byte = file.read(1)[0] ^ 4
+    file.seek(-1, 1)
+    file.write(bytes([byte]))' "$1" "$2"
+}
+
+case_flips() { # a bit that nobody has noticed on the way is noticed, and told
+    if [ ! -e "$build/tools/libflip.so" ]; then
+        echo "  skipped: a sanitizer has the calls that it takes place in"
+        return
+    fi
+    local arrived='the bytes that arrived are not those that were read (digest)'
+    local stored='what was read back from storage is not what was written (digest)'
+    local packet=4096 private=131072 how client journal expected
+    mkdir root
+    make_file f 8
+    for how in copy:$packet:700 copy:$private:9 write:$private:9; do # the wire, staging, what is written
+        will_flip $how
+        start_server a "${flip[@]}" "$weir" serve --insecure --listen 127.0.0.1:0 --root root || fail "no server"
+        flipped 1 root/f "/f: cannot write: $arrived" "$weir" cp f "$url/"
+        expect 0 '1 file, 8.0 MiB' "$weir" cp --resume f "$url/"
+        same f root/f
+        will_flip $how
+        flipped 1 got "got: cannot write: $arrived" "${flip[@]}" "$weir" cp "$url/f" got
+        rm root/f
+        stop "$pid"
+    done
+    cp f root
+    "$weir" key keys
+    WEIR_LINK=udp start_server a "$weir" serve --keys keys --listen 127.0.0.1:0 --root root || fail "no server"
+    will_flip copy:$packet:700
+    flipped 4 got "a sealed chunk was changed on its way" "${flip[@]}" "$weir" cp --key keys --encrypt "$url/f" got
+    stop "$pid"
+    serve a root --json
+    will_flip storage:$private:9
+    flipped 1 got "got: cannot write: $stored" "${flip[@]}" "$weir" cp --verify "$url/f" got
+    for how in head record kept; do # in the journal, and in what that is about
+        rm -f root/f
+        : >a.log
+        "$weir" cp --bwlimit 20M f "$url/" >c.log 2>&1 &
+        client=$!
+        for _ in $(seq 300); do
+            journal=$(find root -name '*.journal' -size +191c)
+            [ -z "$journal" ] || break
+            sleep 0.02
+        done
+        kill -9 "$client"
+        wait "$client" 2>/dev/null
+        wait_for a.log '"outcome":"lost"' 1 || fail "the server does not notice: $(cat a.log)"
+        case $how in
+        head) flip_file "$journal" 20; expected='f: its journal is damaged' ;;
+        record) flip_file "$journal" 148; expected='f: 1 of [1-9]* records of its journal are damaged' ;;
+        kept) flip_file "${journal%.journal}" 1000000; expected='f: 1 of [1-9]* pieces .* are not what its journal says' ;;
+        esac
+        expect 0 "warning: $url/$expected" "$weir" cp --resume f "$url/"
+        same f root/f
+        no_temporary_names root
+    done
+    stop "$pid"
+}
+
 cases=("$@")
 if [ ${#cases[@]} = 0 ]; then
     cases=(usage files tree deep confinement permissions sparse changing disks many_clients limits interrupted
-        client_killed server_killed archive mirror)
+        client_killed server_killed archive mirror flips)
 fi
 for name in "${cases[@]}"; do
     echo "$name"
