@@ -2,7 +2,7 @@
  * remote shell, and as the name of a place. Nobody is ever let in, and nothing is read out of
  * bounds.
  *
- * Input: for the handshake, records: an octet of length, then so many bytes. The same input is
+ * Input: for the handshake, messages: two octets of length, then so many bytes. The same input is
  * taken as lines of a greeting, and as a name. */
 #include <stdlib.h>
 #include <string.h>
@@ -28,15 +28,21 @@ static void must(bool good)
 
 static void talk(struct guard *guard, const uint8_t *data, size_t size)
 {
-    struct handshake_message reply;
+    struct guard_message reply;
+    uint8_t copy[4096];
     must(guard != NULL && guard_begin(guard, "parameters", 10, &reply));
-    while (size > 0) {
-        size_t length = data[0] < size - 1 ? data[0] : size - 1;
-        must(guard_hear(guard, data + 1, length, &reply) != HANDSHAKE_PROVEN);
-        must(reply.length <= sizeof(reply.bytes));
-        data += 1 + length;
-        size -= 1 + length;
+    while (size >= 2) {
+        size_t length = (size_t)data[0] << 8 | data[1];
+        length = length < size - 2 ? length : size - 2;
+        must(guard_hear(guard, data + 2, length, &reply) != GUARD_PROVEN);
+        if (reply.length > 0) {
+            must(reply.length <= sizeof(copy));
+            memcpy(copy, reply.bytes, reply.length);
+        }
+        data += 2 + length;
+        size -= 2 + length;
     }
+    must(guard_state(guard) != GUARD_FAILED || guard_told(guard)[0] != 0);
     guard_destroy(guard);
 }
 

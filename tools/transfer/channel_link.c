@@ -7,7 +7,7 @@
 #include "tools/transfer/pack.h"
 #include "tools/trust/guard.h"
 
-#define SEALED_LENGTH_MAX (PACK_LENGTH_MAX + TAG_LENGTH)
+#define SEALED_LENGTH_MAX GUARD_SEALED_LENGTH(PACK_LENGTH_MAX)
 
 /* A message of the link's own, before each put of a sealed chunk: where it lies in the receiver's
  * memory, its length, the notice that will come with it, and its tag. No message of a transfer has
@@ -28,6 +28,7 @@ struct channel_link {
     struct weir_memory *memory;
     struct outgoing *outgoing; /* not on its way yet; NULL: none */
     struct guard *guard;       /* NULL: none */
+    bool has_heard;            /* a message */
     struct channel_link_door door;
     bool connected, is_open; /* open: the user has been told */
     char why[160];           /* the guard did not let the peer in, or stopped it later; or "" */
@@ -41,7 +42,7 @@ struct channel_link {
 struct outgoing {
     size_t length; /* of the messages alone */
     struct pack pack;
-    uint8_t tag[TAG_LENGTH];
+    uint8_t sealed[]; /* with a guard: the pack, as it goes */
 };
 
 const struct weir_channel_options channel_link_options = {
@@ -70,14 +71,15 @@ static void sent(struct weir_connection *connection, enum weir_status status, vo
 
 static bool send_pack(struct channel_link *channel, struct outgoing *outgoing)
 {
-    const struct span bytes = pack_bytes(&outgoing->pack);
-    const struct weir_piece pieces[] = {{bytes.bytes, bytes.length}, {outgoing->tag, TAG_LENGTH}};
-    if (channel->guard != NULL && !guard_close(channel->guard, GUARDED_MESSAGE, bytes.bytes,
-                                               bytes.length, (void *)bytes.bytes, outgoing->tag)) {
-        return false;
+    struct span bytes = pack_bytes(&outgoing->pack);
+    if (channel->guard != NULL) {
+        size_t length = 0;
+        if (!guard_close(channel->guard, bytes.bytes, bytes.length, outgoing->sealed, &length)) {
+            return false;
+        }
+        bytes = (struct span){outgoing->sealed, length};
     }
-    return weir_send_pieces(channel->connection, pieces, channel->guard != NULL ? 2 : 1, sent,
-                            outgoing) == WEIR_OK;
+    return weir_send(channel->connection, bytes.bytes, bytes.length, sent, outgoing) == WEIR_OK;
 }
 
 static bool channel_flush(struct link *link)
@@ -95,9 +97,10 @@ static bool channel_flush(struct link *link)
     return false;
 }
 
-static struct outgoing *outgoing_create(void)
+static struct outgoing *outgoing_create(const struct channel_link *channel)
 {
-    struct outgoing *outgoing = malloc(sizeof(*outgoing));
+    struct outgoing *outgoing =
+        malloc(sizeof(*outgoing) + (channel->guard != NULL ? SEALED_LENGTH_MAX : 0));
     if (outgoing != NULL) {
         outgoing->length = outgoing->pack.length = outgoing->pack.count = 0;
     }
@@ -115,7 +118,7 @@ static bool channel_send(struct link *link, const struct weir_piece *pieces, uns
         channel_flush(link);
     }
     if (channel->outgoing == NULL && channel->connection != NULL) {
-        channel->outgoing = outgoing_create();
+        channel->outgoing = outgoing_create(channel);
     }
     if (channel->outgoing == NULL || !pack_has_room(&channel->outgoing->pack, length)) {
         return false;
@@ -161,8 +164,8 @@ static bool seal_chunk(struct link *link, const struct link_put *put)
         message[13 + i] = (uint8_t)(put->notice >> 8 * (3 - i));
     }
     return put->length <= UINT32_MAX &&
-           guard_close(channel->guard, GUARDED_CHUNK, channel->plain + put->offset, put->length,
-                       bytes + put->offset, message + 17) &&
+           guard_close_chunk(channel->guard, channel->plain + put->offset, put->length,
+                             bytes + put->offset, message + 17) &&
            channel_send(link, &piece, 1);
 }
 
@@ -234,7 +237,7 @@ static void stop(struct channel_link *channel, const char *why, const char *told
 }
 
 /* Handshakes go as they are. */
-static void say(struct channel_link *channel, const struct handshake_message *message)
+static void say(struct channel_link *channel, const struct guard_message *message)
 {
     if (message->length > 0 && channel->connection != NULL) {
         weir_send(channel->connection, message->bytes, message->length, NULL, NULL);
@@ -246,7 +249,7 @@ static void on_opened(struct weir_connection *connection, void *user)
     struct link *link = user;
     struct channel_link *channel = channel_of(link);
     uint8_t parameters[WEIR_PARAMETERS_LENGTH];
-    struct handshake_message message;
+    struct guard_message message;
     channel->connected = true;
     if (channel->guard == NULL) {
         channel->is_open = true;
@@ -297,19 +300,19 @@ static void let_in(struct channel_link *channel)
 
 static void hear_handshake(struct channel_link *channel, const void *bytes, size_t length)
 {
-    struct handshake_message reply;
-    enum handshake_state state;
+    struct guard_message reply;
+    enum guard_state state;
     if (channel->why[0] != 0) {
         return; /* it is ending */
     }
     state = guard_hear(channel->guard, bytes, length, &reply);
     say(channel, &reply);
-    if (state == HANDSHAKE_PROVEN) {
+    if (state == GUARD_PROVEN) {
         let_in(channel);
-    } else if (state == HANDSHAKE_FAILED && is_greeting(bytes, length)) {
+    } else if (state == GUARD_FAILED && is_greeting(bytes, length)) {
         snprintf(channel->why, sizeof(channel->why), "%s", guard_why(channel->guard));
         tell_to_bring_a_key(channel);
-    } else if (state == HANDSHAKE_FAILED) {
+    } else if (state == GUARD_FAILED) {
         stop(channel, guard_why(channel->guard), guard_told(channel->guard));
     }
 }
@@ -357,28 +360,21 @@ static void on_received(struct weir_connection *connection, const void *bytes, s
                         void *user)
 {
     struct channel_link *channel = channel_of(user);
-    if (channel->guard == NULL) {
-        if (length > 0 && *(const uint8_t *)bytes == HANDSHAKE_PROVE) {
-            stop(channel, "it wants a proof, and there is no key here",
-                 "this server has no keys: it runs with --insecure");
-            return;
-        }
+    bool is_first = !channel->has_heard;
+    channel->has_heard = true;
+    if (channel->guard == NULL && is_first && guard_is_hello(bytes, length)) {
+        stop(channel, "it wants a proof, and there is no key here",
+             "this server has no keys: it runs with --insecure");
+    } else if (channel->guard == NULL) {
         hear_messages(channel, bytes, length);
-        return;
-    }
-    if (!channel->is_open) {
+    } else if (!channel->is_open) {
         hear_handshake(channel, bytes, length);
-        return;
+    } else if (guard_open(channel->guard, bytes, length, channel->opened, sizeof(channel->opened),
+                          &length)) {
+        hear_messages(channel, channel->opened, length);
+    } else {
+        stop(channel, guard_why(channel->guard), guard_told(channel->guard));
     }
-    size_t sealed = length - TAG_LENGTH;
-    if (length < TAG_LENGTH || sealed > sizeof(channel->opened) ||
-        !guard_open(channel->guard, GUARDED_MESSAGE, bytes, sealed, channel->opened,
-                    (const uint8_t *)bytes + sealed)) {
-        stop(channel, "a message was changed on its way",
-             "a message was changed on its way, or is not of this session");
-        return;
-    }
-    hear_messages(channel, channel->opened, sealed);
 }
 
 /* The peer can write to the memory while it is read: what is opened is a copy. */
@@ -392,7 +388,7 @@ static bool open_chunk(struct channel_link *channel, uint32_t notice, size_t len
         return false;
     }
     memcpy(plain, sealed + chunk.offset, length);
-    return guard_open(channel->guard, GUARDED_CHUNK, plain, length, plain, chunk.tag);
+    return guard_open_chunk(channel->guard, plain, length, plain, chunk.tag);
 }
 
 static void on_noticed(struct weir_connection *connection, uint32_t notice, size_t length,

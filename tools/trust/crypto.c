@@ -1,11 +1,8 @@
 #include "tools/trust/crypto.h"
 
 #include <limits.h>
-#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/kdf.h>
-#include <openssl/params.h>
 #include <openssl/rand.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,51 +14,6 @@ bool crypto_random(void *ret_bytes, size_t length)
     return length <= INT_MAX && RAND_bytes(ret_bytes, (int)length) == 1;
 }
 
-bool crypto_mac(const uint8_t key[KEY_LENGTH], const struct piece *pieces, unsigned count,
-                uint8_t ret_mac[MAC_LENGTH])
-{
-    char digest[] = "SHA256";
-    const OSSL_PARAM parameters[] = {
-        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
-        OSSL_PARAM_construct_end(),
-    };
-    EVP_MAC *kind = EVP_MAC_fetch(NULL, "HMAC", NULL);
-    EVP_MAC_CTX *context = kind != NULL ? EVP_MAC_CTX_new(kind) : NULL;
-    size_t length = 0;
-    bool good = context != NULL && EVP_MAC_init(context, key, KEY_LENGTH, parameters) == 1;
-    for (unsigned i = 0; i < count && good; i++) {
-        good = EVP_MAC_update(context, pieces[i].bytes, pieces[i].length) == 1;
-    }
-    good = good && EVP_MAC_final(context, ret_mac, &length, MAC_LENGTH) == 1;
-    EVP_MAC_CTX_free(context);
-    EVP_MAC_free(kind);
-    return good && length == MAC_LENGTH;
-}
-
-bool crypto_derive(const uint8_t secret[KEY_LENGTH], const uint8_t salt[MAC_LENGTH],
-                   const char *label, uint8_t ret_key[KEY_LENGTH])
-{
-    char digest[] = "SHA256";
-    const OSSL_PARAM parameters[] = {
-        OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
-        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (void *)secret, KEY_LENGTH),
-        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (void *)salt, MAC_LENGTH),
-        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, (void *)label, strlen(label)),
-        OSSL_PARAM_construct_end(),
-    };
-    EVP_KDF *kind = EVP_KDF_fetch(NULL, "HKDF", NULL);
-    EVP_KDF_CTX *context = kind != NULL ? EVP_KDF_CTX_new(kind) : NULL;
-    bool good = context != NULL && EVP_KDF_derive(context, ret_key, KEY_LENGTH, parameters) == 1;
-    EVP_KDF_CTX_free(context);
-    EVP_KDF_free(kind);
-    return good;
-}
-
-bool crypto_equal(const void *one, const void *other, size_t length)
-{
-    return CRYPTO_memcmp(one, other, length) == 0;
-}
-
 void crypto_wipe(void *bytes, size_t length)
 {
     OPENSSL_cleanse(bytes, length);
@@ -69,7 +21,7 @@ void crypto_wipe(void *bytes, size_t length)
 
 struct seal {
     EVP_CIPHER_CTX *context;
-    uint64_t number; /* of the next message; 2^64 of them are more than there can be */
+    uint64_t number; /* of the next chunk; 2^64 of them are more than there can be */
 };
 
 struct seal *seal_create(const uint8_t key[KEY_LENGTH], bool is_sender)

@@ -1,33 +1,26 @@
 #include "tools/trust/guard.h"
 
+#include <openssl/err.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum way {
-    TO_SERVER,
-    TO_CLIENT
-};
+#include "tools/trust/guard_private.h"
+#include "tools/trust/tls.h"
 
-struct guard {
-    struct handshake handshake;
-    bool is_server;
-    bool demands; /* a server: chunks are to be sealed */
-    bool failed;  /* there is no memory for the keys, or chunks would not be sealed */
-    const char *why;
-    /* A client's, until the connection is there. */
-    char name[SECRET_NAME_MAX + 1];
-    struct secret secret;
-    bool encrypt;
-    handshake_find *find; /* a server's */
-    void *user;
-    struct seal *closing[2], *opening[2]; /* by enum guarded */
-};
+/* A handshake that takes more messages of a peer than this is none of ours: they are two. */
+#define HEARD_MAX 8
+/* A key seals so many records; 2^24.5 would be allowed (RFC 8446, 5.5). */
+#define RECORDS_MAX (1u << 23)
+/* Of a record on the wire. */
+#define RECORD_HEAD_LENGTH 5
+#define RECORD_LENGTH_MAX  (16384 + 256)
+#define TYPE_HANDSHAKE     22
+#define TYPE_DATA          23
+#define CLIENT_HELLO       1
 
-static const char *const labels[2][2] = {
-    [GUARDED_MESSAGE] =
-        {[TO_SERVER] = "weir message to server", [TO_CLIENT] = "weir message to client"},
-    [GUARDED_CHUNK] = {[TO_SERVER] = "weir chunk to server", [TO_CLIENT] = "weir chunk to client"},
-};
+static const char to_server[] = "EXPERIMENTAL weir chunk to server";
+static const char to_client[] = "EXPERIMENTAL weir chunk to client";
 
 struct guard *guard_create_client(const char *name, const struct secret *secret, bool encrypt)
 {
@@ -40,7 +33,7 @@ struct guard *guard_create_client(const char *name, const struct secret *secret,
     return guard;
 }
 
-struct guard *guard_create_server(handshake_find *find, void *user, bool encrypt)
+struct guard *guard_create_server(guard_find *find, void *user, bool encrypt)
 {
     struct guard *guard = calloc(1, sizeof(*guard));
     if (guard != NULL) {
@@ -57,105 +50,268 @@ void guard_destroy(struct guard *guard)
     if (guard == NULL) {
         return;
     }
-    for (unsigned i = 0; i < 2; i++) {
-        seal_destroy(guard->closing[i]);
-        seal_destroy(guard->opening[i]);
-    }
+    SSL_free(guard->ssl);
+    seal_destroy(guard->closing);
+    seal_destroy(guard->opening);
     crypto_wipe(guard, sizeof(*guard));
     free(guard);
 }
 
-static enum handshake_state fail(struct guard *guard, const char *why)
+static enum guard_state fail(struct guard *guard, const char *told, const char *why)
 {
-    guard->failed = true;
-    guard->why = why;
-    return HANDSHAKE_FAILED;
+    guard->state = GUARD_FAILED;
+    guard->told = told;
+    snprintf(guard->why, sizeof(guard->why), "%s", why);
+    return guard->state;
 }
 
-bool guard_begin(struct guard *guard, const void *parameters, size_t length,
-                 struct handshake_message *ret_message)
+static enum guard_state fail_here(struct guard *guard)
 {
-    ret_message->length = 0;
-    if (guard->is_server) {
-        handshake_begin_server(&guard->handshake, guard->find, guard->user, parameters, length);
-        return true;
-    }
-    if (!handshake_begin_client(&guard->handshake, guard->name, &guard->secret, guard->encrypt,
-                                parameters, length, ret_message)) {
-        fail(guard, "the system has no random bytes");
-        return false;
-    }
-    return true;
+    return fail(guard, "no memory for a handshake", "no memory, or no random bytes");
 }
 
-static struct seal *make_seal(struct guard *guard, enum guarded what, enum way way, bool closing)
+static enum guard_state fail_malformed(struct guard *guard)
+{
+    return fail(guard, "the handshake is malformed", "its handshake is malformed");
+}
+
+static enum guard_state refuse_key(struct guard *guard)
+{
+    char why[128];
+    snprintf(why, sizeof(why), "%s key '%s'", guard->is_known ? "wrong" : "unknown", guard->name);
+    return fail(guard, "the other side does not know this key", why);
+}
+
+/* TLS has failed: why, from the first of the errors that it names. */
+static enum guard_state explain(struct guard *guard)
+{
+    unsigned long error = ERR_peek_error();
+    int reason = ERR_GET_LIB(error) == ERR_LIB_SSL ? ERR_GET_REASON(error) : 0;
+    const char *text = ERR_reason_error_string(error);
+    char why[128];
+    text = text != NULL ? text : "no reason given";
+    if (ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE) {
+        return fail_here(guard);
+    }
+    if (!guard->is_server) {
+        snprintf(why, sizeof(why),
+                 "the other side does not know this key, or is not who it should be (%s)", text);
+        return fail(guard, "the client does not know that key", why);
+    }
+    switch (reason) {
+    case SSL_R_BINDER_DOES_NOT_VERIFY:
+        return refuse_key(guard);
+    case SSL_R_UNSUPPORTED_PROTOCOL:
+        return fail(guard, "this side speaks TLS 1.3", "it does not speak TLS 1.3");
+    case SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM:
+        return fail(guard, "this side wants a key first", "it offers no key");
+    default:
+        snprintf(why, sizeof(why), "its handshake is malformed (%s)", text);
+        return fail(guard, "the handshake is malformed", why);
+    }
+}
+
+static struct seal *make_seal(struct guard *guard, const char *label, bool closing)
 {
     uint8_t key[KEY_LENGTH];
-    struct seal *seal = handshake_derive(&guard->handshake, labels[what][way], key)
-                            ? seal_create(key, closing)
-                            : NULL;
+    struct seal *seal = NULL;
+    if (SSL_export_keying_material(guard->ssl, key, sizeof(key), label, strlen(label), NULL, 0,
+                                   0) == 1) {
+        seal = seal_create(key, closing);
+    }
     crypto_wipe(key, sizeof(key));
     return seal;
 }
 
-static bool make_seals(struct guard *guard)
+/* TLS has no objection. */
+static enum guard_state prove(struct guard *guard)
 {
-    bool good = true;
-    for (unsigned i = 0; i < (guard->handshake.encrypt ? 2 : 1); i++) {
-        guard->closing[i] = make_seal(guard, i, guard->is_server ? TO_CLIENT : TO_SERVER, true);
-        guard->opening[i] = make_seal(guard, i, guard->is_server ? TO_SERVER : TO_CLIENT, false);
-        good = good && guard->closing[i] != NULL && guard->opening[i] != NULL;
+    if (guard->carrier.left > 0) {
+        return fail_malformed(guard);
     }
-    return good;
+    if (!guard->is_bound) {
+        return fail(guard, "the handshake is malformed", "its handshake is of no connection");
+    }
+    if (SSL_session_reused(guard->ssl) != 1 || (guard->is_server && !guard->is_known)) {
+        return refuse_key(guard);
+    }
+    if (guard->demands && !guard->encrypt) {
+        const char *why = "this side serves only what is encrypted: give --encrypt";
+        return fail(guard, why, why);
+    }
+    if (guard->encrypt) {
+        guard->closing = make_seal(guard, guard->is_server ? to_client : to_server, true);
+        guard->opening = make_seal(guard, guard->is_server ? to_server : to_client, false);
+        if (guard->closing == NULL || guard->opening == NULL) {
+            return fail_here(guard);
+        }
+    }
+    guard->state = GUARD_PROVEN;
+    return guard->state;
 }
 
-enum handshake_state guard_hear(struct guard *guard, const void *bytes, size_t length,
-                                struct handshake_message *ret_reply)
+static void carry(struct guard *guard, const void *from, size_t left, uint8_t *to, size_t room)
 {
-    enum handshake_state state = handshake_hear(&guard->handshake, bytes, length, ret_reply);
-    if (state != HANDSHAKE_PROVEN || guard->closing[GUARDED_MESSAGE] != NULL || guard->failed) {
-        return guard_state(guard);
-    }
-    if (guard->demands && !guard->handshake.encrypt) {
-        return fail(guard, "this side serves only what is encrypted: give --encrypt");
-    }
-    return make_seals(guard) ? state : fail(guard, "no memory for the session's keys");
+    guard->carrier = (struct carrier){.from = from, .left = left, .to = to, .room = room};
+    ERR_clear_error();
 }
 
-enum handshake_state guard_state(const struct guard *guard)
+static enum guard_state step(struct guard *guard, const void *bytes, size_t length,
+                             struct guard_message *ret_message)
 {
-    return guard->failed ? HANDSHAKE_FAILED : guard->handshake.state;
+    carry(guard, bytes, length, guard->flight, sizeof(guard->flight));
+    int result = SSL_do_handshake(guard->ssl);
+    if (result == 1) {
+        prove(guard);
+    } else if (SSL_get_error(guard->ssl, result) != SSL_ERROR_WANT_READ) {
+        explain(guard);
+    }
+    ERR_clear_error();
+    if (guard->state != GUARD_FAILED) {
+        *ret_message = (struct guard_message){guard->flight, guard->carrier.length};
+    }
+    return guard->state;
+}
+
+bool guard_begin(struct guard *guard, const void *parameters, size_t length,
+                 struct guard_message *ret_message)
+{
+    *ret_message = (struct guard_message){NULL, 0};
+    length = length < GUARD_PARAMETERS_MAX ? length : GUARD_PARAMETERS_MAX;
+    guard->binding[0] = BINDING_VERSION;
+    memcpy(guard->binding + BINDING_HEAD_LENGTH, parameters, length);
+    guard->binding_length = BINDING_HEAD_LENGTH + length;
+    guard->ssl = tls_create(tls_context(guard->is_server), guard);
+    if (guard->ssl == NULL) {
+        fail_here(guard);
+        return false;
+    }
+    return guard->is_server || step(guard, NULL, 0, ret_message) != GUARD_FAILED;
+}
+
+/* A message holds whole records: what is cut off is seen before TLS would wait for the rest. */
+static bool is_whole(const uint8_t *bytes, size_t length)
+{
+    while (length >= RECORD_HEAD_LENGTH) {
+        size_t record = (size_t)bytes[3] << 8 | bytes[4];
+        if (record > RECORD_LENGTH_MAX || record > length - RECORD_HEAD_LENGTH) {
+            return false;
+        }
+        bytes += RECORD_HEAD_LENGTH + record;
+        length -= RECORD_HEAD_LENGTH + record;
+    }
+    return length == 0;
+}
+
+bool guard_is_hello(const void *bytes, size_t length)
+{
+    const uint8_t *at = bytes;
+    return length > RECORD_HEAD_LENGTH && at[0] == TYPE_HANDSHAKE && at[1] == 3 &&
+           at[RECORD_HEAD_LENGTH] == CLIENT_HELLO;
+}
+
+enum guard_state guard_hear(struct guard *guard, const void *bytes, size_t length,
+                            struct guard_message *ret_reply)
+{
+    *ret_reply = (struct guard_message){NULL, 0};
+    if (guard->state != GUARD_UNDER_WAY) {
+        return guard->state;
+    }
+    if (guard->is_server && guard->heard == 0 && !guard_is_hello(bytes, length)) {
+        return fail(guard, "this side wants a key first", "it has no key");
+    }
+    if (++guard->heard > HEARD_MAX || length == 0 || !is_whole(bytes, length)) {
+        return fail_malformed(guard);
+    }
+    return step(guard, bytes, length, ret_reply);
+}
+
+enum guard_state guard_state(const struct guard *guard)
+{
+    return guard->state;
 }
 
 const char *guard_why(const struct guard *guard)
 {
-    return guard->failed ? guard->why : guard->handshake.why;
+    return guard->why;
 }
 
 const char *guard_told(const struct guard *guard)
 {
-    return guard->failed ? guard->why : guard->handshake.told;
+    return guard->told;
 }
 
 const char *guard_name(const struct guard *guard)
 {
-    return guard->handshake.name;
+    return guard->name;
 }
 
 bool guard_encrypts(const struct guard *guard)
 {
-    return guard->handshake.encrypt;
+    return guard->encrypt;
 }
 
-bool guard_close(struct guard *guard, enum guarded what, const void *from, size_t length, void *to,
-                 uint8_t ret_tag[TAG_LENGTH])
+void guard_renew(struct guard *guard)
 {
-    return guard->closing[what] != NULL &&
-           seal_close(guard->closing[what], from, length, to, ret_tag);
+    guard->records = RECORDS_MAX;
 }
 
-bool guard_open(struct guard *guard, enum guarded what, const void *from, size_t length, void *to,
-                const uint8_t tag[TAG_LENGTH])
+/* New keys are announced before the next message, and in one with it. */
+static bool count_records(struct guard *guard, size_t length)
 {
-    return guard->opening[what] != NULL && seal_open(guard->opening[what], from, length, to, tag);
+    guard->records += 1 + length / SSL3_RT_MAX_PLAIN_LENGTH;
+    if (guard->records <= RECORDS_MAX) {
+        return true;
+    }
+    guard->records = 0;
+    return SSL_key_update(guard->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1;
+}
+
+bool guard_close(struct guard *guard, const void *from, size_t length, uint8_t *to,
+                 size_t *ret_length)
+{
+    size_t written = 0;
+    if (guard->state != GUARD_PROVEN || length == 0) {
+        return false;
+    }
+    carry(guard, NULL, 0, to, GUARD_SEALED_LENGTH(length));
+    bool good = count_records(guard, length) &&
+                SSL_write_ex(guard->ssl, from, length, &written) == 1 && written == length;
+    *ret_length = guard->carrier.length;
+    carry(guard, NULL, 0, NULL, 0);
+    return good;
+}
+
+bool guard_open(struct guard *guard, const void *from, size_t length, uint8_t *to, size_t room,
+                size_t *ret_length)
+{
+    size_t opened = 0, more = 0;
+    bool good = guard->state == GUARD_PROVEN && length > 0 && is_whole(from, length);
+    carry(guard, from, length, NULL, 0); /* without room: nothing is to be answered */
+    while (good && guard->carrier.left > 0) {
+        int result = SSL_read_ex(guard->ssl, to + opened, room - opened, &more);
+        opened += result == 1 ? more : 0;
+        good = result == 1 || SSL_get_error(guard->ssl, result) == SSL_ERROR_WANT_READ;
+        good = good && (opened < room || guard->carrier.left == 0);
+    }
+    good = good && SSL_pending(guard->ssl) == 0;
+    carry(guard, NULL, 0, NULL, 0);
+    *ret_length = opened;
+    if (!good && guard->state == GUARD_PROVEN) {
+        fail(guard, "a message was changed on its way, or is not of this session",
+             "a message was changed on its way");
+    }
+    return good;
+}
+
+bool guard_close_chunk(struct guard *guard, const void *from, size_t length, void *to,
+                       uint8_t ret_tag[TAG_LENGTH])
+{
+    return guard->closing != NULL && seal_close(guard->closing, from, length, to, ret_tag);
+}
+
+bool guard_open_chunk(struct guard *guard, const void *from, size_t length, void *to,
+                      const uint8_t tag[TAG_LENGTH])
+{
+    return guard->opening != NULL && seal_open(guard->opening, from, length, to, tag);
 }
