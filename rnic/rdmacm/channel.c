@@ -1,8 +1,35 @@
-/* Event channels. */
+/* Event channels.
+ *
+ * Programs (rping) destroy a channel while a thread of theirs waits for its events, or is about to.
+ * With a kernel such a thread waits on, and one that comes later finds a descriptor that is closed.
+ * So a channel that is waited for keeps what is waited with, and the memory of a destroyed one
+ * serves channels only: who comes too late finds EBADF there, or a younger channel, never rubble.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "rnic/rdmacm/cma.h"
+
+static struct cma_channel *spare; /* under cma_lock */
+
+static struct cma_channel *take_memory(void)
+{
+    pthread_mutex_lock(&cma_lock);
+    struct cma_channel *channel = spare;
+    if (channel != NULL) {
+        spare = channel->next_spare;
+    }
+    pthread_mutex_unlock(&cma_lock);
+    return channel != NULL ? channel : calloc(1, sizeof *channel);
+}
+
+/* A destroyed one that nobody waits for; with cma_lock held. */
+static void bury(struct cma_channel *channel)
+{
+    weir_seam()->notify_destroy(channel->notify);
+    channel->next_spare = spare;
+    spare = channel;
+}
 
 PUBLIC struct rdma_event_channel *rdma_create_event_channel(void)
 {
@@ -11,23 +38,53 @@ PUBLIC struct rdma_event_channel *rdma_create_event_channel(void)
     if (cma_device_open() == NULL) {
         return NULL;
     }
-    struct cma_channel *channel = calloc(1, sizeof *channel);
-    if (channel == NULL) {
-        return NULL;
-    }
-    if (weir_seam()->notify_create(&channel->notify) != STATUS_OK) {
-        free(channel);
+    struct notify *notify;
+    if (weir_seam()->notify_create(&notify) != STATUS_OK) {
         errno = EMFILE;
         return NULL;
     }
+    struct cma_channel *channel = take_memory();
+    if (channel == NULL) {
+        weir_seam()->notify_destroy(notify);
+        return NULL;
+    }
+    pthread_mutex_lock(&cma_lock);
+    channel->notify = notify;
+    channel->is_destroyed = false;
     list_init(&channel->events);
-    channel->ibv.fd = weir_seam()->notify_descriptor(channel->notify);
+    channel->ibv.fd = weir_seam()->notify_descriptor(notify);
+    pthread_mutex_unlock(&cma_lock);
     return &channel->ibv;
+}
+
+bool cma_channel_enter(struct cma_channel *channel)
+{
+    pthread_mutex_lock(&cma_lock);
+    bool stands = !channel->is_destroyed;
+    channel->waiters += stands;
+    pthread_mutex_unlock(&cma_lock);
+    return stands;
+}
+
+bool cma_channel_leave(struct cma_channel *channel)
+{
+    channel->waiters--;
+    if (!channel->is_destroyed) {
+        return true;
+    }
+    if (channel->waiters == 0) {
+        bury(channel);
+    }
+    return false;
 }
 
 PUBLIC void rdma_destroy_event_channel(struct rdma_event_channel *ibv)
 {
     struct cma_channel *channel = cma_channel(ibv);
-    weir_seam()->notify_destroy(channel->notify);
-    free(channel);
+    pthread_mutex_lock(&cma_lock);
+    channel->is_destroyed = true;
+    if (channel->waiters == 0) {
+        bury(channel);
+    }
+    pthread_mutex_unlock(&cma_lock);
 }

@@ -36,6 +36,10 @@ struct cma_channel {
     struct rdma_event_channel ibv;
     struct notify *notify; /* record: the owner */
     struct list events;
+    /* Under cma_lock, see channel.c. */
+    bool is_destroyed;
+    unsigned waiters; /* inside rdma_get_cm_event */
+    struct cma_channel *next_spare;
 };
 
 enum cma_state {
@@ -119,6 +123,11 @@ static inline struct cma_channel *cma_channel(struct rdma_event_channel *channel
 {
     return (struct cma_channel *)channel;
 }
+
+/* channel.c: a thread looks for events. False: the channel is destroyed. */
+bool cma_channel_enter(struct cma_channel *channel);
+/* It has looked; with cma_lock held. False: the channel was destroyed meanwhile. */
+bool cma_channel_leave(struct cma_channel *channel);
 
 /* errno and -1; 0 for no error. */
 int cma_error(int error);

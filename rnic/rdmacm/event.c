@@ -54,6 +54,14 @@ void cma_event_collect(struct cma_id *owner, struct list *ret_events)
     weir_seam()->notify_forget(channel->notify, owner);
 }
 
+/* The thread that waits is cancelled. */
+static void stop_waiting(void *channel)
+{
+    pthread_mutex_lock(&cma_lock);
+    cma_channel_leave(channel);
+    pthread_mutex_unlock(&cma_lock);
+}
+
 PUBLIC int rdma_get_cm_event(struct rdma_event_channel *ibv, struct rdma_cm_event **ret_event)
 {
     if (ibv == NULL || ret_event == NULL) {
@@ -67,11 +75,21 @@ PUBLIC int rdma_get_cm_event(struct rdma_event_channel *ibv, struct rdma_cm_even
         if (device != NULL) {
             engine_about_to_sleep(device->engine);
         }
-        int error = weir_seam()->notify_wait(channel->notify, &record);
+        if (!cma_channel_enter(channel)) {
+            return cma_error(EBADF);
+        }
+        int error;
+        pthread_cleanup_push(stop_waiting, channel);
+        error = weir_seam()->notify_wait(channel->notify, &record);
+        pthread_cleanup_pop(0);
+        pthread_mutex_lock(&cma_lock);
+        if (!cma_channel_leave(channel)) {
+            error = EBADF;
+        }
         if (error != 0) {
+            pthread_mutex_unlock(&cma_lock);
             return cma_error(error);
         }
-        pthread_mutex_lock(&cma_lock);
         struct list_node *node = list_pop_first(&channel->events);
         if (node != NULL) {
             event = CONTAINER_OF(node, struct cma_event, node);
