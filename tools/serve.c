@@ -19,6 +19,7 @@
 #include "tools/stop.h"
 #include "tools/transfer/channel_link.h"
 #include "tools/transfer/session.h"
+#include "tools/trust/crypto.h"
 #include "tools/trust/guard.h"
 #include "tools/trust/keys.h"
 
@@ -87,6 +88,10 @@ static void destroy_served(struct served *served)
 static const struct secret *find_secret(void *user, const char *name)
 {
     const struct serve *serve = user;
+    const struct secret *hop = relay_secret(&serve->relays, name);
+    if (hop != NULL) {
+        return hop;
+    }
     if (serve->options.session) {
         return strcmp(name, GREETING_KEY_NAME) == 0 ? &serve->secret : NULL;
     }
@@ -100,12 +105,23 @@ static bool begin_session(struct served *served, const struct session_service *s
     return served->session != NULL;
 }
 
+/* A peer that knows the secret of one that is to be fed here, and may do that and no more. */
+static const char *admit_to_feed(struct served *served, const char *name)
+{
+    struct session_service service = served->serve->service;
+    snprintf(service.hop_name, sizeof(service.hop_name), "%s", name);
+    return begin_session(served, &service) ? NULL : "not enough memory";
+}
+
 /* A peer that knows a secret: what it may is the key's. */
 static const char *admit(void *user, const char *name)
 {
     struct served *served = user;
     struct serve *serve = served->serve;
     struct session_service service = serve->service;
+    if (relay_secret(&serve->relays, name) != NULL) {
+        return admit_to_feed(served, name);
+    }
     const struct key *key = keys_find(&serve->keys, name);
     service.read_only |= key != NULL && key->read_only;
     service.root = key != NULL && key->user >= 0 ? key->user : service.root;
@@ -198,6 +214,9 @@ static void limit(struct served *served, double now_s)
     const struct serve *serve = served->serve;
     bool greets = served->session == NULL || !session_is_running(served->session);
     uint64_t activity = served->session != NULL ? session_activity(served->session) : 0;
+    if (served->standing == STANDING_FEEDING) { /* it lasts as long as the one that is fed */
+        return;
+    }
     if (activity != served->activity) {
         served->activity = activity;
         served->active_s = now_s;
@@ -222,7 +241,7 @@ static bool is_over(const struct served *served)
 static void take_away(struct serve *serve, struct served **at)
 {
     struct served *served = *at;
-    if (served->session != NULL) {
+    if (served->session != NULL && !session_is_feeding(served->session)) {
         serve->outcome = session_outcome(served->session);
         serve_say_end(served);
     }
@@ -255,9 +274,13 @@ static bool pump_all(struct serve *serve)
             more = true;
             served->active_s = progress_now_s();
         }
+        if (served->session != NULL && session_is_feeding(served->session)) {
+            stand_as(served->serve, served, STANDING_FEEDING);
+        }
         limit(served, progress_now_s());
         at = &served->next;
     }
+    hop_dial_sweep(&serve->dial);
     return more;
 }
 
@@ -335,6 +358,11 @@ static void prepare(struct serve *serve)
 {
     fabric_describe(serve->fabric, serve->device, sizeof(serve->device));
     serve->service.device = serve->device;
+    serve->service.relays = &serve->relays;
+    serve->dial.poller = serve->poller;
+    serve->relays = (struct relay_host){.dialer = hop_dialer_of(&serve->dial),
+                                        .random = crypto_random,
+                                        .guarded = !serve->options.insecure};
     serve->service.read_only = serve->options.read_only;
     serve->service.super = serve->options.super;
     snprintf(serve->crowded, sizeof(serve->crowded),
@@ -397,7 +425,12 @@ static void close_all(struct serve *serve)
     for (unsigned i = 0; i < 2; i++) {
         weir_listener_close(serve->listeners[i]);
     }
+    for (struct served *served = serve->transfers; served != NULL; served = served->next) {
+        session_destroy(served->session); /* which ends what it has begun with others */
+        served->session = NULL;
+    }
     weir_poller_destroy(serve->poller);
+    hop_dial_end(&serve->dial);
     while (serve->transfers != NULL) {
         struct served *served = serve->transfers;
         serve->transfers = served->next;

@@ -3,6 +3,7 @@
 #define TOOLS_SERVE_PRIVATE_H
 
 #include "tools/command.h"
+#include "tools/hop_dial.h"
 #include "tools/location.h"
 #include "tools/output.h"
 #include "tools/serve_options.h"
@@ -16,6 +17,7 @@ enum standing {
     STANDING_STRANGER, /* has proven nothing yet */
     STANDING_SERVED,
     STANDING_TURNED_AWAY, /* only hears that there is no room */
+    STANDING_FEEDING,     /* brings what another one, of a fan-out, copies to here */
     STANDING_COUNT,
 };
 
@@ -47,6 +49,8 @@ struct serve {
     struct weir_poller *poller;
     struct weir_listener *listeners[2]; /* a session's second one is for IPv6; may be NULL */
     struct served *transfers;
+    struct hop_dial dial; /* to those that are fed from here */
+    struct relay_host relays;
     unsigned counts[STANDING_COUNT]; /* of transfers */
     unsigned strangers, strangers_of_minute;
     double minute_s;

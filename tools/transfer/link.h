@@ -20,6 +20,9 @@ struct link_events {
     void (*opened)(void *user);
     void (*received)(void *user, const void *bytes, size_t length);
     void (*noticed)(void *user, uint32_t notice, size_t length);
+    /* Of a link that carries data: file data, instead of notices. The bytes last until it returns.
+     * NULL elsewhere. */
+    void (*data)(void *user, const void *bytes, size_t length);
     /* The put from `offset` of this side's memory is through. Not called for one that failed: the
      * link closes then. */
     void (*put_done)(void *user, size_t offset);
@@ -53,6 +56,7 @@ struct link {
     void *user;
     size_t backlog_length;  /* of messages not yet taken by the peer */
     unsigned backlog_count; /* messages not yet taken by the peer */
+    bool carries_data;      /* no memory is given to the peer to put data into: see `data` */
 };
 
 #endif

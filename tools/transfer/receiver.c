@@ -82,13 +82,16 @@ bool receiver_start(struct receiver *receiver, struct weir_error *ret_error)
 {
     struct link *link = receiver->options.link;
     struct message message = {.type = MESSAGE_REGION};
+    memset(receiver->is_granted, true, sizeof(receiver->is_granted));
+    if (link->carries_data) {
+        return true;
+    }
     receiver->memory =
         link->operations->allocate(link, (size_t)RECEIVER_CHUNK_LENGTH * RECEIVER_CHUNK_COUNT,
                                    WEIR_REMOTE_WRITE, &message.region.remote, ret_error);
     if (receiver->memory == NULL) {
         return false;
     }
-    memset(receiver->is_granted, true, sizeof(receiver->is_granted));
     message.region.chunk_length = RECEIVER_CHUNK_LENGTH;
     message.region.chunk_count = RECEIVER_CHUNK_COUNT;
     receiver_send(receiver, &message);

@@ -38,7 +38,7 @@ struct receiver_options {
 struct receiver *receiver_create(const struct receiver_options *options);
 /* Throws away what is under way, unless it can be resumed. */
 void receiver_destroy(struct receiver *receiver);
-/* Gets memory for chunks and tells the peer. False: see ret_error. */
+/* Gets memory for chunks and tells the peer, unless the link carries data. False: see ret_error. */
 bool receiver_start(struct receiver *receiver, struct weir_error *ret_error);
 /* ASK, ENTRY, HOLE, KEEP, END, LEAVE, SKIPPED, TOTALS or FINISHED. False: the peer broke the
  * protocol, and ret_reason says how. */
@@ -46,6 +46,9 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
                       const char **ret_reason);
 bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
                      const char **ret_reason);
+/* The same from a link that carries data. */
+bool receiver_data(struct receiver *receiver, const void *bytes, size_t length,
+                   const char **ret_reason);
 /* Grants the chunks that are free, as far as the peer takes answers, and answers questions; called
  * again and again. True: there is more to do without waiting for anything. */
 bool receiver_pump(struct receiver *receiver);

@@ -5,24 +5,32 @@
 /* Chunks are not granted again while the peer leaves more than so many answers lying. */
 #define GRANT_BACKLOG_MAX 64
 
-static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, size_t length,
-                              const char **ret_reason)
+static bool data_is_allowed(const struct receiver *receiver, size_t length, const char **ret_reason)
 {
-    uint16_t chunk = notice_chunk(notice);
     const struct current_file *file = &receiver->file;
     if (receiver->state != RECEIVER_FILE) {
         *ret_reason = "data outside a file";
-    } else if (chunk >= RECEIVER_CHUNK_COUNT) {
-        *ret_reason = "data in a chunk that does not exist";
-    } else if (!receiver->is_granted[chunk]) {
-        *ret_reason = "data in a chunk that was not granted";
-    } else if (notice_sequence(notice) != receiver->sequence) {
-        *ret_reason = "data out of order";
     } else if (length == 0 || length > RECEIVER_CHUNK_LENGTH ||
                length > file->size - file->position) {
         *ret_reason = "data beyond the end of its file";
     } else {
         return true;
+    }
+    return false;
+}
+
+static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, size_t length,
+                              const char **ret_reason)
+{
+    uint16_t chunk = notice_chunk(notice);
+    if (chunk >= RECEIVER_CHUNK_COUNT) {
+        *ret_reason = "data in a chunk that does not exist";
+    } else if (!receiver->is_granted[chunk]) {
+        *ret_reason = "data in a chunk that was not granted";
+    } else if (notice_sequence(notice) != receiver->sequence) {
+        *ret_reason = "data out of order";
+    } else {
+        return data_is_allowed(receiver, length, ret_reason);
     }
     return false;
 }
@@ -58,16 +66,9 @@ static int take_data(struct receiver *receiver, const uint8_t *bytes, size_t len
     return error;
 }
 
-bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
-                     const char **ret_reason)
+static void place_data(struct receiver *receiver, const uint8_t *bytes, size_t length)
 {
-    if (!notice_is_allowed(receiver, notice, length, ret_reason)) {
-        return false;
-    }
     struct current_file *file = &receiver->file;
-    uint16_t chunk = notice_chunk(notice);
-    const uint8_t *bytes = receiver->memory + (size_t)chunk * RECEIVER_CHUNK_LENGTH;
-    receiver->sequence++;
     if (!file->discarded) {
         int error = take_data(receiver, bytes, length);
         if (error != 0) {
@@ -77,7 +78,28 @@ bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
         }
     }
     file->position += length;
+}
+
+bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
+                     const char **ret_reason)
+{
+    if (!notice_is_allowed(receiver, notice, length, ret_reason)) {
+        return false;
+    }
+    uint16_t chunk = notice_chunk(notice);
+    receiver->sequence++;
+    place_data(receiver, receiver->memory + (size_t)chunk * RECEIVER_CHUNK_LENGTH, length);
     receiver->is_granted[chunk] = false;
     receiver_grant(receiver);
+    return true;
+}
+
+bool receiver_data(struct receiver *receiver, const void *bytes, size_t length,
+                   const char **ret_reason)
+{
+    if (!data_is_allowed(receiver, length, ret_reason)) {
+        return false;
+    }
+    place_data(receiver, bytes, length);
     return true;
 }

@@ -319,8 +319,13 @@ void receiver_place_file(struct receiver *receiver, const struct message *messag
         return;
     }
     const struct attributes attributes = attributes_of(receiver, message);
-    if (kept) {
+    bool for_others = answer == ANSWER_SAME && receiver->options.link->carries_data;
+    if (kept || for_others) { /* of a fan-out's receivers one may have what others want */
         keep_file(receiver, message, name, &present, &attributes);
+        if (message->entry.content == CONTENT_CHUNKS) {
+            receiver_begin_dead_file(receiver, message);
+            receiver->file.left = false;
+        }
         return;
     }
     if (is_to_be_kept(receiver, &present)) {

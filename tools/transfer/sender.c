@@ -400,14 +400,16 @@ static bool receive_region(struct sender *sender, const struct message *message,
                                : SENDER_CHUNK_LENGTH;
     static _Thread_local struct weir_error error;
     struct weir_remote unused;
-    size_t length = (size_t)sender->chunk_length * SENDER_CHUNK_COUNT;
+    uint16_t count = sender->remote_chunk_count < SENDER_CHUNK_COUNT ? sender->remote_chunk_count
+                                                                     : SENDER_CHUNK_COUNT;
+    size_t length = (size_t)sender->chunk_length * count;
     sender->memory =
         sender->link->operations->allocate(sender->link, length, WEIR_LOCAL, &unused, &error);
     if (sender->memory == NULL) {
         *ret_reason = error.message;
         return false;
     }
-    for (uint16_t i = 0; i < SENDER_CHUNK_COUNT; i++) {
+    for (uint16_t i = 0; i < count; i++) {
         sender->local.numbers[sender->local.count++] = i;
     }
     for (uint16_t i = 0; i < sender->remote_chunk_count; i++) {

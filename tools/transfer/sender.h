@@ -16,7 +16,7 @@
 
 #define SENDER_BACKLOG      (2u << 20)
 #define SENDER_CHUNK_LENGTH (1u << 20)
-#define SENDER_CHUNK_COUNT  8
+#define SENDER_CHUNK_COUNT  32 /* at most: as many as the peer has */
 
 struct sender;
 

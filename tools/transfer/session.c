@@ -1,4 +1,4 @@
-#include "tools/transfer/session.h"
+#include "tools/transfer/session_private.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,40 +8,9 @@
 
 #include "tools/transfer/filter.h"
 #include "tools/transfer/receiver.h"
+#include "tools/transfer/relay.h"
 #include "tools/transfer/sender.h"
 #include "tools/transfer/walk.h"
-
-enum session_state {
-    SESSION_GREETING, /* client: to WELCOME; server: to HELLO */
-    SESSION_SOURCES,  /* server, pull: the rules, and the list of what is wanted */
-    SESSION_TRANSFER,
-    SESSION_ENDING, /* nothing more is expected but the link's end */
-    SESSION_CLOSED,
-};
-
-struct session {
-    struct link *link;
-    const struct report *report;
-    bool is_server;
-    struct session_request request; /* a server's is the client's HELLO */
-    struct filter *filter;          /* server, pull: the client's */
-    unsigned rules;                 /* of it, that are to come */
-    struct session_service service;
-    enum session_state state;
-    enum session_outcome outcome;
-    enum session_rest rest;
-    bool opened;
-    uint64_t heard; /* events of the peer's making */
-    struct tally tally;
-    struct sender *sender;
-    struct receiver *receiver;
-    struct target target; /* server, push */
-    char **names;         /* server, pull: the sources; client, pull: what they are called here */
-    unsigned name_count;
-    char reason[TEXT_LENGTH_MAX + 128];
-    char device[TEXT_LENGTH_MAX + 1];
-    uint8_t head[MESSAGE_HEAD_MAX];
-};
 
 static const struct link_events events;
 
@@ -156,6 +125,7 @@ void session_destroy(struct session *session)
         return;
     }
     end_roles(session);
+    relay_destroy(session->relay);
     target_close(&session->target);
     for (unsigned i = 0; i < session->name_count; i++) {
         free(session->names[i]);
@@ -311,8 +281,38 @@ static void serve_pull(struct session *session)
     }
 }
 
+/* What a fan-out's members say before anything else. */
+static void receive_hop(struct session *session, const void *bytes, size_t length)
+{
+    const struct session_service *service = &session->service;
+    struct hop_message message;
+    bool sound = service->relays != NULL && hop_parse(bytes, length, &message);
+    if (sound && message.type == HOP_JOIN && message.version == HOP_VERSION &&
+        service->hop_name[0] == 0 && session->relay == NULL) {
+        session->relay = relay_create(service->relays, session->link);
+        if (session->relay == NULL) {
+            give_up(session, "no memory, or no random bytes");
+            return;
+        }
+        session->link = relay_link(session->relay);
+        session->link->events = &events;
+        session->link->user = session;
+    } else if (sound && message.type == HOP_ATTACH && session->relay == NULL &&
+               relay_attach(service->relays, service->hop_name, bytes, length, session->link,
+                            &session->fed)) {
+        session->state = SESSION_FEEDING;
+        session->feeds = true;
+    } else {
+        peer_broke(session, "it is not awaited here to take part in a fan-out");
+    }
+}
+
 static void receive_hello(struct session *session, const struct message *message)
 {
+    if (session->service.hop_name[0] != 0) {
+        peer_broke(session, "its secret is for another purpose");
+        return;
+    }
     if (message->type != MESSAGE_HELLO) {
         peer_broke(session, "no greeting");
         return;
@@ -447,6 +447,16 @@ static void on_received(void *user, const void *bytes, size_t length)
     if (session->state == SESSION_ENDING || session->state == SESSION_CLOSED) {
         return;
     }
+    if (session->state == SESSION_FEEDING) {
+        if (session->fed != NULL) {
+            relay_received(session->fed, bytes, length);
+        }
+        return;
+    }
+    if (session->is_server && session->state == SESSION_GREETING && hop_is_one(bytes, length)) {
+        receive_hop(session, bytes, length);
+        return;
+    }
     if (!protocol_parse(bytes, length, &message)) {
         peer_broke(session, "a malformed message");
         return;
@@ -465,6 +475,7 @@ static void on_received(void *user, const void *bytes, size_t length)
     case SESSION_TRANSFER:
         transfer_message(session, &message);
         return;
+    case SESSION_FEEDING:
     case SESSION_ENDING:
     case SESSION_CLOSED:
         return;
@@ -476,10 +487,26 @@ static void on_noticed(void *user, uint32_t notice, size_t length)
     struct session *session = user;
     const char *reason = "data without being asked";
     session->heard++;
+    if (session->state == SESSION_FEEDING && session->fed != NULL) {
+        relay_noticed(session->fed, notice, length);
+    }
     if (session->state != SESSION_TRANSFER) {
         return;
     }
     if (session->receiver == NULL || !receiver_notice(session->receiver, notice, length, &reason)) {
+        peer_broke(session, reason);
+    }
+}
+
+static void on_data(void *user, const void *bytes, size_t length)
+{
+    struct session *session = user;
+    const char *reason = "data without being asked";
+    session->heard++;
+    if (session->state != SESSION_TRANSFER) {
+        return;
+    }
+    if (session->receiver == NULL || !receiver_data(session->receiver, bytes, length, &reason)) {
         peer_broke(session, reason);
     }
 }
@@ -496,7 +523,13 @@ static void on_put_done(void *user, size_t offset)
 static void on_closed(void *user, const struct weir_error *reason)
 {
     struct session *session = user;
-    if (!session->opened) {
+    if (session->state == SESSION_FEEDING) {
+        if (session->fed != NULL) {
+            relay_closed(session->fed, reason->message);
+            session->fed = NULL;
+        }
+        set_outcome(session, SESSION_COMPLETE, "");
+    } else if (!session->opened) {
         set_outcome(session, SESSION_UNREACHED, reason->message);
     } else if (reason->status == WEIR_DISCONNECTED) {
         char text[TEXT_LENGTH_MAX];
@@ -513,6 +546,7 @@ static const struct link_events events = {
     .opened = on_opened,
     .received = on_received,
     .noticed = on_noticed,
+    .data = on_data,
     .put_done = on_put_done,
     .closed = on_closed,
 };
@@ -544,57 +578,4 @@ bool session_pump(struct session *session)
         session->link->operations->flush(session->link);
     }
     return more;
-}
-
-bool session_is_running(const struct session *session)
-{
-    return session->state >= SESSION_TRANSFER;
-}
-
-uint64_t session_activity(const struct session *session)
-{
-    return session->heard << 20 ^ session->link->backlog_count;
-}
-
-bool session_is_closed(const struct session *session)
-{
-    return session->state == SESSION_CLOSED;
-}
-
-enum session_outcome session_outcome(const struct session *session)
-{
-    return session->outcome;
-}
-
-const char *session_reason(const struct session *session)
-{
-    return session->reason;
-}
-
-const struct tally *session_tally(const struct session *session)
-{
-    return &session->tally;
-}
-
-enum direction session_direction(const struct session *session)
-{
-    return session->request.direction;
-}
-
-const char *session_path(const struct session *session)
-{
-    if (session->request.direction == DIRECTION_PUSH) {
-        return session->request.target_path != NULL ? session->request.target_path : "";
-    }
-    return session->name_count > 0 ? session->names[0] : "";
-}
-
-const char *session_peer_device(const struct session *session)
-{
-    return session->device;
-}
-
-enum session_rest session_rest(const struct session *session)
-{
-    return session->rest;
 }

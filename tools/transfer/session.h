@@ -8,12 +8,14 @@
 
 #include <stdbool.h>
 
+#include "tools/transfer/hop.h"
 #include "tools/transfer/link.h"
 #include "tools/transfer/owners.h"
 #include "tools/transfer/report.h"
 #include "tools/transfer/target.h"
 
 struct filter;
+struct relay_host;
 struct session;
 
 /* What a client wants. Everything is borrowed until the session is destroyed. */
@@ -33,9 +35,12 @@ struct session_service {
     int root;        /* or AT_FDCWD */
     bool free_paths; /* not confined to the root, from which relative ones are taken */
     bool read_only;
-    bool super;          /* clients may have set what only root may, and set-ID bits */
-    const char *device;  /* what carries the data, for the client's summary */
-    const char *refusal; /* whoever greets is told this and no more; NULL: served */
+    bool super;                     /* clients may have set what only root may, and set-ID bits */
+    const char *device;             /* what carries the data, for the client's summary */
+    const char *refusal;            /* whoever greets is told this and no more; NULL: served */
+    struct relay_host *relays;      /* for fan-outs; NULL: there are none here */
+    char hop_name[HOP_NAME_LENGTH]; /* the peer has proven that it may feed a relay; "": nothing so
+                                     */
 };
 
 enum session_outcome {
@@ -63,6 +68,8 @@ void session_abort(struct session *session, const char *reason);
 bool session_pump(struct session *session);
 /* The handshake is over. */
 bool session_is_running(const struct session *session);
+/* A server's: it is no transfer of its own, but feeds one that is part of a fan-out. */
+bool session_is_feeding(const struct session *session);
 /* Changes whenever the peer has said or taken something. */
 uint64_t session_activity(const struct session *session);
 /* The link has closed. */

@@ -1,0 +1,172 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/transfer/fanout_private.h"
+
+/* How often the same one is to try to feed another, before that one is given up. */
+#define ATTEMPTS_MAX 3
+
+void fanout_drop(struct fanout *fanout, struct link *link)
+{
+    fanout->options.dialer.drop(fanout->options.dialer.user, link);
+}
+
+void fanout_end_feed(struct fanout *fanout)
+{
+    if (fanout->feed != NULL) {
+        fanout->put += feed_bytes(fanout->feed);
+        fanout_drop(fanout, feed_link(fanout->feed));
+        feed_destroy(fanout->feed);
+        fanout->feed = NULL;
+    }
+}
+
+/* It is to be fed anew, by a new token: that one may have been used, or not. */
+static void renew(struct member *member)
+{
+    struct hop_message message = {.type = HOP_RENEW, .ready = member->token};
+    member->awaits = false;
+    member->fed_by = FED_BY_NOBODY;
+    fanout_say_hop(member, &message);
+}
+
+void fanout_hear_hop(struct member *member, const struct hop_message *message)
+{
+    struct fanout *fanout = member->fanout;
+    switch (message->type) {
+    case HOP_READY:
+        member->awaits = true;
+        member->token = message->ready;
+        member->fed_by = FED_BY_NOBODY;
+        return;
+    case HOP_FED:
+        member->awaits = false;
+        return;
+    case HOP_LOST:
+        for (unsigned i = 0; i < fanout->options.count; i++) {
+            struct member *other = &fanout->members[i];
+            if (other->fed_by == (int)member->number &&
+                memcmp(other->token.id, message->ready.id, HOP_ID_LENGTH) == 0) {
+                renew(other);
+                fanout_note(other->why, message->why);
+            }
+        }
+        return;
+    default:
+        fanout_fail(member, SESSION_BROKEN, "it broke the protocol of a chain");
+    }
+}
+
+/* Who is to feed whom: as they stand in the list, without those that failed. */
+static void dial(struct fanout *fanout, struct member *member)
+{
+    char why[HOP_WHY_LENGTH] = "no address of it is known";
+    while (fanout->feed == NULL && fanout->address < fanout->target.address_count) {
+        struct link *link = fanout->options.dialer.dial(fanout->options.dialer.user,
+                                                        &fanout->target, fanout->address++, why);
+        if (link == NULL) {
+            continue;
+        }
+        fanout->feed = feed_create(link, &fanout->stream, fanout->target.token.id);
+        fanout->feeds += fanout->feed != NULL;
+        if (fanout->feed == NULL) {
+            fanout_drop(fanout, link);
+        }
+    }
+    if (fanout->feed == NULL) {
+        fanout_note(member->why, why);
+    }
+}
+
+static struct member *fed_by_source(struct fanout *fanout)
+{
+    for (unsigned i = 0; i < fanout->options.count; i++) {
+        if (fanout->members[i].fed_by == FED_BY_SOURCE) {
+            return &fanout->members[i];
+        }
+    }
+    return NULL;
+}
+
+void fanout_feed(struct fanout *fanout)
+{
+    if (fanout->feed != NULL && feed_is_closed(fanout->feed)) {
+        struct member *first = fed_by_source(fanout);
+        bool again = !feed_has_begun(fanout->feed) && first != NULL;
+        if (first != NULL) {
+            fanout_note(first->why, feed_why(fanout->feed));
+        }
+        fanout_end_feed(fanout);
+        if (again) {
+            dial(fanout, first);
+        }
+        if (fanout->feed == NULL && first != NULL) {
+            renew(first);
+        }
+    }
+    if (fanout->feed != NULL) {
+        feed_pump(fanout->feed);
+    }
+}
+
+/* Tells one to feed another, or begins with it. */
+static void have_fed(struct fanout *fanout, int by, struct member *member)
+{
+    struct hop_message message = {.type = HOP_FORWARD, .forward = {.token = member->token}};
+    fanout->options.locate(fanout->options.dialer.user, member->number, &message.forward);
+    member->fed_by = by;
+    if (by != FED_BY_SOURCE) {
+        fanout->members[by].is_last = false;
+        fanout_say_hop(&fanout->members[by], &message);
+        return;
+    }
+    fanout_end_feed(fanout);
+    fanout->target = message.forward;
+    fanout->address = 0;
+    dial(fanout, member);
+    if (fanout->feed == NULL) {
+        renew(member);
+    }
+}
+
+/* False: it was tried often enough. */
+static bool may_try(struct fanout *fanout, int by, struct member *member)
+{
+    char why[2 * HOP_WHY_LENGTH];
+    if (member->attempts++ < ATTEMPTS_MAX) {
+        return true;
+    }
+    snprintf(why, sizeof(why), "%s cannot feed it: %s",
+             by == FED_BY_SOURCE ? "this host" : fanout->options.members[by].name, member->why);
+    fanout_fail(member, SESSION_LOST, why);
+    return false;
+}
+
+void fanout_arrange(struct fanout *fanout)
+{
+    int by = FED_BY_SOURCE;
+    for (unsigned i = 0; i < fanout->options.count; i++) {
+        struct member *member = &fanout->members[i];
+        if (!member->alive) {
+            member->fed_by = FED_BY_NOBODY;
+            continue;
+        }
+        if (member->before != by) {
+            if (member->before != FED_BY_NOBODY && !member->awaits) {
+                renew(member);
+            }
+            member->before = by;
+            member->attempts = 0;
+        }
+        if (member->fed_by != by && member->awaits && may_try(fanout, by, member)) {
+            have_fed(fanout, by, member);
+        }
+        if (member->alive) {
+            by = (int)i;
+        }
+    }
+    if (by >= 0 && !fanout->members[by].is_last) {
+        fanout->members[by].is_last = true;
+        fanout_say_hop(&fanout->members[by], &(struct hop_message){.type = HOP_LAST});
+    }
+}

@@ -1,0 +1,32 @@
+/* One end of a connection of a fan-out's chain: the one that feeds. It puts the frames of a stream,
+ * from where the other wants them on, as far as the other has room. */
+#ifndef TOOLS_TRANSFER_FEED_H
+#define TOOLS_TRANSFER_FEED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tools/transfer/hop.h"
+#include "tools/transfer/link.h"
+#include "tools/transfer/stream.h"
+
+struct feed;
+
+/* Becomes the link's user; both are borrowed. NULL: no memory. */
+struct feed *feed_create(struct link *link, const struct stream *stream,
+                         const uint8_t id[HOP_ID_LENGTH]);
+void feed_destroy(struct feed *feed);
+struct link *feed_link(const struct feed *feed);
+/* Puts what there is room for. */
+void feed_pump(struct feed *feed);
+/* Frames before this one have been taken by all behind it. */
+uint64_t feed_acked(const struct feed *feed);
+/* Bytes of chunks that were put. */
+uint64_t feed_bytes(const struct feed *feed);
+/* The other has said what it wants: the connection works. */
+bool feed_has_begun(const struct feed *feed);
+/* The link has closed; why. */
+bool feed_is_closed(const struct feed *feed);
+const char *feed_why(const struct feed *feed);
+
+#endif
