@@ -19,7 +19,7 @@ static void on_problem(void *user, const struct problem *problem)
     output_problem(&cp->output, problem);
 }
 
-static void item_as_json(const struct cp *cp, const struct item *item, const char *letters)
+static void item_as_json(const char *peer, const struct item *item, const char *letters)
 {
     const char *reason = item_reason(item);
     bool deleted = (item->changes & CHANGE_DELETED) != 0;
@@ -29,6 +29,9 @@ static void item_as_json(const struct cp *cp, const struct item *item, const cha
                                               : "entry",
                                "kind", item_kind_name(item->kind));
     output_json_path(object, item->path);
+    if (peer != NULL) {
+        json_object_set_new(object, "peer", json_string(peer));
+    }
     if (reason != NULL) {
         json_object_set_new(object, "reason", json_string(reason));
     } else if (!deleted) {
@@ -52,13 +55,12 @@ static void print_name(const struct item *item, const char *path)
     }
 }
 
-static void on_item(void *user, const struct item *item)
+void cp_say_item(const struct cp *cp, const char *peer, const struct item *item)
 {
-    struct cp *cp = user;
     char letters[ITEM_LETTERS], path[PATH_LENGTH_MAX * 4 + 4];
     item_letters(item, cp->is_push, letters);
     if (cp->options.json) {
-        item_as_json(cp, item, letters);
+        item_as_json(peer, item, letters);
         return;
     }
     printable(item->path.bytes, item->path.length, path, sizeof(path) - 2);
@@ -69,6 +71,9 @@ static void on_item(void *user, const struct item *item)
         strcat(path, "/");
     }
     cp_clear_line(cp);
+    if (peer != NULL) {
+        printf("%s ", peer);
+    }
     if (cp->options.itemize) {
         printf("%s %s\n", letters, path);
     } else {
@@ -76,7 +81,12 @@ static void on_item(void *user, const struct item *item)
     }
 }
 
-static struct session_request request_of(const struct cp *cp, enum direction direction)
+static void on_item(void *user, const struct item *item)
+{
+    cp_say_item(user, NULL, item);
+}
+
+struct session_request cp_request(const struct cp *cp, enum direction direction)
 {
     const struct cp_options *options = &cp->options;
     struct session_request request = {
@@ -101,7 +111,7 @@ static struct session_request request_of(const struct cp *cp, enum direction dir
 static enum exit_code push(struct cp *cp, char **sources, unsigned count, const char *target)
 {
     struct location where;
-    struct session_request request = request_of(cp, DIRECTION_PUSH);
+    struct session_request request = cp_request(cp, DIRECTION_PUSH);
     location_parse(target, &where);
     request.target_path = where.path;
     request.sources = (const char *const *)sources;
@@ -135,7 +145,7 @@ static enum exit_code pull_from(struct cp *cp, char **sources, unsigned count,
             }
             paths[number] = other.path;
         }
-        struct session_request request = request_of(cp, DIRECTION_PULL);
+        struct session_request request = cp_request(cp, DIRECTION_PULL);
         request.sources = paths;
         request.source_count = number;
         request.target = &mine;
@@ -187,6 +197,11 @@ static void summarize(const struct cp *cp, enum exit_code code)
             "fabric_reason", weir_fabric_reason(cp->fabric));
         output_json_tally(object, tally);
         json_object_set_new(object, "peer_device", json_string(cp->peer_device));
+        if (cp->options.targets.count > 0) {
+            json_object_set_new(object, "targets", json_integer(cp->options.targets.count));
+            json_object_set_new(object, "targets_whole", json_integer(cp->targets_whole));
+            json_object_set_new(object, "bytes_put", json_integer((json_int_t)cp->bytes_put));
+        }
         if (cp->reason[0] != 0) {
             json_object_set_new(object, "error", json_string(cp->reason));
         }
@@ -200,6 +215,9 @@ static void summarize(const struct cp *cp, enum exit_code code)
     bool dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0;
     printf("%s%s file%s, %s in %.2f s, %s/s, %s", dry ? "dry run, nothing done: " : "", files,
            tally->files == 1 ? "" : "s", bytes, cp->seconds, speed, cp->device);
+    if (cp->options.targets.count > 0) {
+        printf(", to %u of %u targets", cp->targets_whole, cp->options.targets.count);
+    }
     if (tally->kept > 0) {
         progress_size(tally->kept, bytes);
         printf("; %s of it had come before", bytes);
@@ -218,8 +236,9 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count)
 {
     struct weir_error error;
     struct location target;
+    bool several = cp->options.targets.count > 0;
     location_parse(names[count - 1], &target);
-    cp->is_push = target.kind != LOCATION_LOCAL;
+    cp->is_push = several || target.kind != LOCATION_LOCAL;
     cp->output =
         (struct output){.command = cp->command, .json = cp->options.json, .peer = cp->peer};
     cp->report = (struct report){.problem = on_problem, .item = on_item, .user = cp};
@@ -233,8 +252,9 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count)
         return EXIT_SETUP;
     }
     fabric_describe(cp->fabric, cp->device, sizeof(cp->device));
-    enum exit_code code = cp->is_push ? push(cp, names, count - 1, names[count - 1])
-                                      : pull(cp, names, count - 1, names[count - 1]);
+    enum exit_code code = several       ? cp_fanout(cp, names, count)
+                          : cp->is_push ? push(cp, names, count - 1, names[count - 1])
+                                        : pull(cp, names, count - 1, names[count - 1]);
     const struct tally *total = &cp->total;
     bool nothing_happened =
         total->files + total->directories + total->same + total->left + total->failed == 0;
@@ -244,7 +264,9 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count)
     if (cp->options.json || (!cp->options.quiet && (code == EXIT_DONE || !nothing_happened))) {
         summarize(cp, code);
     }
-    weir_poller_destroy(cp->poller);
+    if (cp->poller != NULL) {
+        weir_poller_destroy(cp->poller);
+    }
     weir_fabric_close(cp->fabric);
     return code;
 }
@@ -288,6 +310,9 @@ static int check_key(struct cp *cp, char **names, int count)
 {
     char why[KEYS_WHY_LENGTH];
     struct location where;
+    const struct cp_targets *targets = &cp->options.targets;
+    names = targets->count > 0 ? targets->list : names;
+    count = targets->count > 0 ? (int)targets->count : count;
     for (int i = 0; i < count && cp->options.encrypt && cp->options.key == NULL; i++) {
         location_parse(names[i], &where);
         if (where.kind == LOCATION_SERVER) {
@@ -332,17 +357,20 @@ int command_cp(const struct command *command, int argc, char **argv)
         return code;
     }
     int count = argc - optind;
-    if (count < 2) {
+    bool several = cp.options.targets.count > 0;
+    unsigned sources = (unsigned)count - (several ? 0 : 1);
+    if (count < (several ? 1 : 2)) {
         return command_usage_error(command, "a source and a target are needed");
     }
-    code = check_sides(command, argv + optind, count);
+    code = several ? cp_check_targets(&cp, argv + optind, sources)
+                   : check_sides(command, argv + optind, count);
     if (code == EXIT_DONE) {
-        code = cp_check_names(command, argv + optind, (unsigned)count - 1);
+        code = cp_check_names(command, argv + optind, sources);
     }
     if (code != EXIT_DONE) {
         return code;
     }
-    code = check_deletion(&cp, argv + optind, (unsigned)count - 1);
+    code = check_deletion(&cp, argv + optind, sources);
     if (code != EXIT_DONE) {
         return code;
     }
@@ -353,6 +381,7 @@ int command_cp(const struct command *command, int argc, char **argv)
     stop_prepare();
     code = copy(&cp, argv + optind, (unsigned)count);
     filter_destroy(cp.options.filter);
+    cp_targets_free(&cp.options.targets);
     keys_free(&cp.keys);
     return code;
 }

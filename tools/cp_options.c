@@ -12,6 +12,7 @@ const char cp_usage[] =
     "usage: weir cp [OPTION...] SOURCE... [USER@]HOST:PATH     to a host that ssh reaches\n"
     "       weir cp [OPTION...] [USER@]HOST:PATH... TARGET     or from it\n"
     "       weir cp [OPTION...] SOURCE... weir://HOST[:PORT]/PATH     to or from 'weir serve'\n"
+    "       weir cp [OPTION...] SOURCE... --to TARGET --to TARGET...     to several at once\n"
     "\n"
     "Copies files over RDMA. One side is local. The other is written as for scp and rsync: weir "
     "is\n"
@@ -62,6 +63,9 @@ const char cp_usage[] =
     "      --json         print events to standard output, one JSON object a line\n"
     "  -e, --rsh COMMAND  instead of ssh (or $WEIR_RSH): 'ssh -p 2222'\n"
     "      --weir-path PATH  where weir is there, if its shell does not find it\n"
+    "      --to TARGET    one of several targets: the source is read and sent once, and they hand "
+    "it\n"
+    "                     on to each other; --hosts FILE: one target a line\n"
     "      --key FILE     proves to a standing server who one is (see weir key)\n"
     "      --encrypt      seal file data, too; names and small files of a session with a key or\n"
     "                     through ssh are sealed in any case\n"
@@ -111,6 +115,8 @@ enum {
     OPTION_REQUIRE_RDMA,
     OPTION_KEY,
     OPTION_ENCRYPT,
+    OPTION_TO,
+    OPTION_HOSTS,
 };
 
 static const struct option long_options[] = {
@@ -161,6 +167,8 @@ static const struct option long_options[] = {
     {"require-rdma", no_argument, NULL, OPTION_REQUIRE_RDMA},
     {"key", required_argument, NULL, OPTION_KEY},
     {"encrypt", no_argument, NULL, OPTION_ENCRYPT},
+    {"to", required_argument, NULL, OPTION_TO},
+    {"hosts", required_argument, NULL, OPTION_HOSTS},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -394,6 +402,10 @@ static int take_option(const struct command *command, struct cp_options *options
     case OPTION_EXCLUDE_FROM:
     case OPTION_INCLUDE_FROM:
         return take_rules(command, options, option == OPTION_INCLUDE_FROM);
+    case OPTION_TO:
+        return cp_targets_add(command, &options->targets, optarg);
+    case OPTION_HOSTS:
+        return cp_targets_read(command, &options->targets, optarg);
     case OPTION_JSON:
         options->json = true;
         return -1;

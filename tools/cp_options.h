@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "tools/command.h"
+#include "tools/cp_fanout.h"
 #include "tools/transfer/filter.h"
 #include "tools/transfer/owners.h"
 
@@ -18,6 +19,7 @@ struct cp_options {
     const char *rsh, *weir_path; /* NULL: as they are unless given */
     const char *key;             /* a file; NULL: none */
     bool encrypt;
+    struct cp_targets targets; /* several, instead of the last name */
 };
 
 /* Takes them off the command line; optind is then where the names begin. -1, or the exit status. */

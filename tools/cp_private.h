@@ -32,10 +32,20 @@ struct cp {
     double seconds;
     char peer_device[TEXT_LENGTH_MAX * 4];
     char reason[TEXT_LENGTH_MAX * 4]; /* why the last one that failed did */
+    unsigned targets_whole;           /* of several */
+    uint64_t bytes_put;               /* by us, to all of them together */
 };
 
 /* Takes the progress line off the terminal, before something else is printed. */
 void cp_clear_line(const struct cp *cp);
+/* The progress, if it is time. */
+void cp_draw(struct cp *cp, const struct session *session);
+/* Whoever has the address may answer, where there is no key. */
+void cp_say_unproven(const struct cp *cp, const char *peer, const char *address);
+/* What became of an entry; `peer` is named where there are several, else NULL. */
+void cp_say_item(const struct cp *cp, const char *peer, const struct item *item);
+/* What the options ask for. */
+struct session_request cp_request(const struct cp *cp, enum direction direction);
 /* One transfer with a place that is not here, to its end; what went wrong has been said. */
 enum exit_code cp_transfer(struct cp *cp, const struct location *where,
                            const struct session_request *request);

@@ -32,7 +32,7 @@ static int line_width(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
 }
 
-static void draw(struct cp *cp, const struct session *session)
+void cp_draw(struct cp *cp, const struct session *session)
 {
     double now = progress_now_s();
     if (now - cp->drawn_s < (cp->options.json ? 1.0 : 0.2)) {
@@ -102,20 +102,19 @@ static void say_connected(const struct cp *cp)
     }
 }
 
-/* Whoever has the address may have answered. */
-static void say_unproven(const struct cp *cp)
+void cp_say_unproven(const struct cp *cp, const char *peer, const char *address)
 {
     static const char text[] = "nobody has proven who answers there, and nothing on the way is "
                                "sealed; with --key both are (see weir key)";
-    if (cp->far != NULL || cp->keys.count > 0 || location_is_loopback(cp->address)) {
+    if (cp->far != NULL || cp->keys.count > 0 || location_is_loopback(address)) {
         return;
     }
     if (cp->options.json) {
-        output_json(json_pack("{s:s, s:s, s:s, s:s}", "event", "warning", "peer", cp->peer, "code",
+        output_json(json_pack("{s:s, s:s, s:s, s:s}", "event", "warning", "peer", peer, "code",
                               "unproven", "message", text));
     } else if (!cp->options.quiet) {
         cp_clear_line(cp);
-        command_error(cp->command, "warning: %s: %s", cp->peer, text);
+        command_error(cp->command, "warning: %s: %s", peer, text);
     }
 }
 
@@ -136,7 +135,7 @@ static void watch(struct cp *cp, struct watch *watch, struct session *session, s
         watch->is_said = true;
         if (session_outcome(session) == SESSION_RUNNING) {
             say_connected(cp);
-            say_unproven(cp);
+            cp_say_unproven(cp, cp->peer, cp->address);
         }
     }
     if (now_s - watch->looked_s < 0.1) {
@@ -166,7 +165,7 @@ static void drive(struct cp *cp, struct session *session, struct link *link)
         if (state.stopped_s > 0 && progress_now_s() - state.stopped_s > 2) {
             return; /* the peer does not answer; the poller will close what is left */
         }
-        draw(cp, session);
+        cp_draw(cp, session);
         weir_poll(cp->poller, more ? 0 : 100);
     }
     cp->seconds += progress_now_s() - cp->progress.started_s;
