@@ -32,7 +32,8 @@ static void hear_answers(struct member *member, const struct message *message)
     struct span rest = message->answers.answers;
     member->answered += message->answers.count;
     if (member->answered > member->fanout->asked) {
-        fanout_fail(member, SESSION_BROKEN, "it answered what it was not asked");
+        fanout_fail(member, SESSION_BROKEN,
+                    "it broke the protocol: answers to what it was not asked");
         return;
     }
     for (unsigned i = 0; i < message->answers.count; i++) {

@@ -241,9 +241,12 @@ static unsigned flips;
 
 static void flip(struct fanout_world *world, unsigned step)
 {
-    uint8_t *memory = fanout_world_memory(world, 1);
-    if (memory != NULL && flips > 0 && memory[100] != 0) {
-        memory[100] ^= 1;
+    uint8_t *memory = fanout_world_memory(world, 1), bytes[64];
+    int fd = openat(world->scratch->fd, "here/t/big", O_RDONLY);
+    assert_int_equal(read(fd, bytes, sizeof(bytes)), sizeof(bytes));
+    close(fd);
+    if (memory != NULL && flips > 0 && memcmp(memory, bytes, sizeof(bytes)) == 0) {
+        memory[10] ^= 1;
         flips--;
     }
 }

@@ -1,0 +1,252 @@
+/* Members of a fan-out that lie, and strangers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/transfer/fanout_world.h"
+
+#define MIB (1u << 20)
+
+/* What a test does once, when the large file is under way. */
+static void (*lie)(struct fanout_world *world);
+static bool lied;
+
+static void lie_once(struct fanout_world *world, unsigned step)
+{
+    if (step == 100) {
+        lied = true;
+        lie(world);
+    }
+}
+
+static void begin(struct fanout_world *world, void (*how)(struct fanout_world *world))
+{
+    if (!scratch_exists(world->scratch, "here/t")) {
+        scratch_directory(world->scratch, "here/t");
+        scratch_fill(world->scratch, "here/t/big", 8 * MIB, 1);
+    }
+    world->request.wishes.bits = WISH_RECURSIVE;
+    world->between = lie_once;
+    lie = how;
+    lied = false;
+    fanout_world_begin(world, "t", 3);
+    fanout_world_run(world);
+    assert_true(lied);
+}
+
+static void expect_whole(struct fanout_world *world, unsigned node)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "root%u/t/big", node);
+    assert_int_equal(fanout_outcome(world->fanout, node), SESSION_COMPLETE);
+    assert_true(scratch_same(world->scratch, "here/t/big", path));
+}
+
+static void expect_failed(struct fanout_world *world, unsigned node, const char *why)
+{
+    assert_int_not_equal(fanout_outcome(world->fanout, node), SESSION_COMPLETE);
+    if (strstr(fanout_why(world->fanout, node), why) == NULL) {
+        fail_msg("it failed, but: %s", fanout_why(world->fanout, node));
+    }
+}
+
+static struct wire *wire_of(struct fanout_world *world, unsigned node, bool to_feed)
+{
+    for (unsigned i = world->wire_count; i > 0; i--) {
+        struct wire *wire = &world->wires[i - 1];
+        if (wire->to_feed == to_feed && wire->server == &world->nodes[node]) {
+            return wire;
+        }
+    }
+    return NULL;
+}
+
+static void say(struct wire *wire, unsigned side, const struct hop_message *message)
+{
+    uint8_t bytes[HOP_LENGTH_MAX];
+    size_t length = hop_pack(message, bytes);
+    memory_pair_inject(wire->pair, side, bytes, length);
+}
+
+/* The one that is fed by the source says that it has more than was sent. */
+static void claim_too_much(struct fanout_world *world)
+{
+    say(wire_of(world, 0, true), 1, &(struct hop_message){.type = HOP_ACK, .acked = 1 << 20});
+}
+
+static void take_twice(struct fanout_world *world)
+{
+    struct hop_message message = {.type = HOP_TAKE};
+    message.take.chunk_length = HOP_CHUNK_LENGTH;
+    message.take.chunk_count = HOP_CHUNK_COUNT;
+    message.take.remote.length = (uint64_t)HOP_CHUNK_LENGTH * HOP_CHUNK_COUNT;
+    say(wire_of(world, 1, true), 1, &message);
+}
+
+static void put_out_of_turn(struct fanout_world *world)
+{
+    memory_pair_inject_notice(wire_of(world, 1, true)->pair, 0, 5, HOP_CHUNK_LENGTH);
+}
+
+static void announce_nonsense(struct fanout_world *world)
+{
+    say(wire_of(world, 2, true), 0, &(struct hop_message){.type = HOP_FORWARD});
+}
+
+/* A link that misbehaves once is made anew, and all goes on. */
+static void a_link_that_lies_is_replaced(void **state)
+{
+    static void (*const lies[])(struct fanout_world *) = {claim_too_much, take_twice,
+                                                          put_out_of_turn, announce_nonsense};
+    struct fanout_world *world = *state;
+    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+        begin(world, lies[i]);
+        unsigned fed = 0;
+        for (unsigned j = 0; j < world->wire_count; j++) {
+            fed += world->wires[j].to_feed;
+        }
+        assert_true(fed > 3);
+        for (unsigned j = 0; j < 3; j++) {
+            expect_whole(world, j);
+        }
+        unlinkat(world->nodes[0].root, "t/big", 0);
+        unlinkat(world->nodes[1].root, "t/big", 0);
+        unlinkat(world->nodes[2].root, "t/big", 0);
+    }
+}
+
+static void inject(struct fanout_world *world, unsigned node, const struct message *message)
+{
+    uint8_t bytes[MESSAGE_LENGTH_MAX];
+    size_t length = protocol_pack(message, bytes);
+    memory_pair_inject(wire_of(world, node, false)->pair, 1, bytes, length);
+}
+
+static void sum_up_too_early(struct fanout_world *world)
+{
+    inject(world, 1, &(struct message){.type = MESSAGE_SUMMARY});
+}
+
+static void answer_unasked(struct fanout_world *world)
+{
+    uint8_t bytes[MESSAGE_LENGTH_MAX], answer[ANSWER_LENGTH_MAX];
+    struct message message = {.type = MESSAGE_ANSWERS, .answers = {.count = 1}};
+    size_t length = protocol_pack(&message, bytes);
+    size_t more = protocol_pack_answer(ANSWER_SAME, NULL, answer);
+    memcpy(bytes + length, answer, more);
+    memory_pair_inject(wire_of(world, 1, false)->pair, 1, bytes, length + more);
+}
+
+static void welcome_again(struct fanout_world *world)
+{
+    inject(world, 1, &(struct message){.type = MESSAGE_WELCOME, .welcome = {PROTOCOL_VERSION}});
+}
+
+static void forward_to_the_source(struct fanout_world *world)
+{
+    say(wire_of(world, 1, false), 1, &(struct hop_message){.type = HOP_FORWARD});
+}
+
+static void stammer(struct fanout_world *world)
+{
+    memory_pair_inject(wire_of(world, 1, false)->pair, 1, "\xe1 ready?", 8);
+}
+
+/* A receiver that lies to the source fails, and the others have all. */
+static void a_receiver_that_lies_fails_alone(void **state)
+{
+    static void (*const lies[])(struct fanout_world *) = {
+        sum_up_too_early, answer_unasked, welcome_again, forward_to_the_source, stammer};
+    struct fanout_world *world = *state;
+    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+        begin(world, lies[i]);
+        expect_whole(world, 0);
+        expect_failed(world, 1, "broke the protocol");
+        expect_whole(world, 2);
+        unlinkat(world->nodes[0].root, "t/big", 0);
+        unlinkat(world->nodes[2].root, "t/big", 0);
+    }
+}
+
+/* A server's session that nobody has asked for; what it hears, and whether it goes on then. */
+static bool goes_on(struct fanout_world *world, const char *hop_name, const void *bytes,
+                    size_t length)
+{
+    struct node *node = &world->nodes[0];
+    struct session_service service = {.root = node->root, .device = "x", .relays = &node->host};
+    struct memory_pair *pair = memory_pair_create();
+    snprintf(service.hop_name, sizeof(service.hop_name), "%s", hop_name);
+    struct session *session =
+        session_create_server(memory_pair_link(pair, 1), &service, &node->own);
+    memory_pair_inject(pair, 0, bytes, length);
+    memory_pair_link(pair, 0)->events = memory_pair_link(pair, 1)->events; /* of no use */
+    memory_pair_link(pair, 0)->user = session;
+    memory_pair_step(pair);
+    bool running = session_outcome(session) == SESSION_RUNNING;
+    session_destroy(session);
+    memory_pair_destroy(pair);
+    return running;
+}
+
+static void strangers_feed_nobody(void **state)
+{
+    struct fanout_world *world = *state;
+    uint8_t bytes[HOP_LENGTH_MAX], greeting[MESSAGE_HEAD_MAX];
+    char name[HOP_NAME_LENGTH];
+    scratch_directory(world->scratch, "here/t");
+    fanout_world_begin(world, "t", 1);
+    size_t length =
+        hop_pack(&(struct hop_message){.type = HOP_JOIN, .version = HOP_VERSION}, bytes);
+    struct memory_pair *pair = memory_pair_create();
+    struct node *node = &world->nodes[0];
+    const struct session_service service = {
+        .root = node->root, .device = "x", .relays = &node->host};
+    struct session *awaiting =
+        session_create_server(memory_pair_link(pair, 1), &service, &node->own);
+    memory_pair_inject(pair, 0, bytes, length);
+    memory_pair_step(pair);
+    size_t said_length;
+    struct hop_message ready;
+    const void *said = memory_pair_last_message(pair, 1, &said_length);
+    assert_true(hop_parse(said, said_length, &ready) && ready.type == HOP_READY);
+    hop_name(ready.ready.id, name);
+    assert_non_null(relay_secret(&node->host, name));
+
+    struct hop_message attach = {.type = HOP_ATTACH, .ready = ready.ready};
+    length = hop_pack(&attach, bytes);
+    assert_false(goes_on(world, "", bytes, length)); /* by another key than the one for this */
+    assert_false(goes_on(world, "hop-00000000000000000000000000000000", bytes, length));
+    attach.ready.id[0] ^= 1;
+    length = hop_pack(&attach, bytes);
+    assert_false(goes_on(world, name, bytes, length));
+    /* with the secret for feeding it no copy of one's own is to be had, nor another fan-out */
+    length = hop_pack(&(struct hop_message){.type = HOP_JOIN, .version = HOP_VERSION}, bytes);
+    assert_false(goes_on(world, name, bytes, length));
+    struct message hello = {.type = MESSAGE_HELLO};
+    hello.hello.version = PROTOCOL_VERSION;
+    hello.hello.direction = DIRECTION_PULL;
+    hello.hello.sources = 1;
+    assert_false(goes_on(world, name, greeting, protocol_pack(&hello, greeting)));
+    assert_true(goes_on(world, "", greeting, protocol_pack(&hello, greeting)));
+
+    session_destroy(awaiting);
+    assert_null(relay_secret(&node->host, name));
+    memory_pair_destroy(pair);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, fanout_world_setup, fanout_world_teardown)
+        T(a_link_that_lies_is_replaced),
+        T(a_receiver_that_lies_fails_alone),
+        T(strangers_feed_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
