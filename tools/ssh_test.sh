@@ -108,6 +108,28 @@ case_both_ways() { # names of all kinds, relative to the home and not
     [ ! -e home/oops ] && [ ! -e oops ] || fail "a shell saw a name"
 }
 
+case_several() { # hosts, which are fed one by the other; one has no weir
+    start_sshd
+    mkdir t
+    head -c 5000000 /dev/urandom >t/large
+    echo small >t/small
+    expect 0 'to 3 of 3 targets' "$weir" cp -a --to one:a --to two:b --to "three:$work/home/c" t
+    for i in a b c; do
+        same t "home/$i"
+    done
+    cat >rsh <<END
+#!/bin/sh
+[ "\$1" = two ] && exit 127
+exec ssh -F $work/ssh_config "\$@"
+END
+    chmod +x rsh
+    echo other >t/small
+    expect 1 'to 2 of 3 targets' "$weir" cp -a --encrypt --rsh "$work/rsh" --to one:a --to two:b --to three:c t
+    grep -q "two: there is no 'weir'" out.txt || fail "not named: $(cat out.txt)"
+    same t home/a/t
+    same t home/c/t
+}
+
 case_no_start() { # each way in which nothing is started has its own words
     start_sshd
     echo f >f

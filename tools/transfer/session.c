@@ -126,6 +126,9 @@ void session_destroy(struct session *session)
     }
     end_roles(session);
     relay_destroy(session->relay);
+    if (session->fed != NULL) {
+        relay_closed(session->fed, "the server was stopped");
+    }
     target_close(&session->target);
     for (unsigned i = 0; i < session->name_count; i++) {
         free(session->names[i]);
