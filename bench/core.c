@@ -116,7 +116,7 @@ static void create(struct end *end, int index, const struct bench_case *bench)
         .local = address_of(index), .remote = address_of(1 - index), .source_port = 50000};
     must(device_create(&(struct device_config){.allocator = heap,
                                                .sink = &end->sink,
-                                               .seed = 7 + (uint64_t)index,
+                                               .key = {{7 + (uint64_t)index}},
                                                .first_qpn = {0x100},
                                                .qpn_count = 2 * MANY,
                                                .max_regions = 16,

@@ -61,7 +61,7 @@ static void start(struct world *world)
 {
     struct device_config device = {.allocator = &world->memory.allocator,
                                    .sink = &world->sink,
-                                   .seed = 1,
+                                   .key = {{1}},
                                    .first_qpn = {100},
                                    .qpn_count = 2,
                                    .max_qps = 2,
@@ -70,7 +70,7 @@ static void start(struct world *world)
     CHECK(device_create(&device, &world->device) == STATUS_OK);
     struct cm_config cm = {.allocator = &world->memory.allocator,
                            .device = world->device,
-                           .seed = 2,
+                           .key = {{2}},
                            .id_prefix = 3,
                            .id_prefix_bits = 10,
                            .max_connections = HELD_MAX - 2};

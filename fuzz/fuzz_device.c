@@ -239,7 +239,7 @@ static void start(struct world *world)
     }
     struct device_config device = {.allocator = &world->memory.allocator,
                                    .sink = &world->sink,
-                                   .seed = 1,
+                                   .key = {{1}},
                                    .first_qpn = {0x100},
                                    .qpn_count = 8,
                                    .max_qps = 4,

@@ -138,7 +138,7 @@ static void start(struct world *world)
     }
     struct device_config config = {.allocator = &world->memory.allocator,
                                    .sink = &world->sink,
-                                   .seed = 1,
+                                   .key = {{1}},
                                    .first_qpn = {0x100},
                                    .qpn_count = 4,
                                    .max_qps = 2,

@@ -169,7 +169,7 @@ void host_start(struct host *host)
         .sink = network_sink(host->network, host->index),
         .events = &host->events,
         .relay_link = host->relay_link,
-        .seed = seed,
+        .key = {{seed}},
         .first_qpn = {(host->index + 1) * HOST_NUMBERS + host->life * 0x100},
         .qpn_count = host->config.qpn_count,
         .max_regions = host->config.max_regions,
@@ -183,7 +183,7 @@ void host_start(struct host *host)
         struct cm_config cm = {
             .allocator = &host->storage.allocator,
             .device = host->device,
-            .seed = seed + 1,
+            .key = {{seed + 1}},
             .max_connections = host->config.max_connections,
             .ca_guid = seed,
         };

@@ -42,7 +42,7 @@ static bool try_device(struct world *world, struct storage *storage)
     struct device_config config = {
         .allocator = &storage->allocator,
         .sink = network_sink(&world->network, 0),
-        .seed = 1,
+        .key = {{1}},
         .first_qpn = {0x9000},
         .qpn_count = 4,
         .max_regions = 4,

@@ -1,5 +1,6 @@
 /* Pseudo-random numbers from one seed: the same seed gives the same numbers everywhere, so a run
- * can be repeated. Not for secrets. */
+ * can be repeated. Who has seen some can compute the rest: what strangers must not guess is
+ * secret.h's. */
 #ifndef WEIR_BASE_RANDOM_H
 #define WEIR_BASE_RANDOM_H
 

@@ -73,8 +73,8 @@ enum status cm_create(const struct cm_config *config, struct cm **ret_cm)
         free_all(cm);
         return status;
     }
-    random_seed(&cm->random, config->seed);
-    cm->hash_seed = random_u64(&cm->random);
+    cm->secret = secret_init(&config->key);
+    cm->hash_key = secret_key(&cm->secret);
     list_init(&cm->unused);
     list_init(&cm->rejected);
     for (uint32_t i = 0; i < CM_LISTENER_CHAINS; i++) {
@@ -107,7 +107,7 @@ void cm_destroy(struct cm *cm)
 
 uint16_t cm_draw_source_port(struct cm *cm)
 {
-    uint64_t offset = random_below(&cm->random, 65536 - CM_SOURCE_PORT_FIRST);
+    uint64_t offset = secret_below(&cm->secret, 65536 - CM_SOURCE_PORT_FIRST);
     return (uint16_t)(CM_SOURCE_PORT_FIRST + offset);
 }
 

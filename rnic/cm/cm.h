@@ -7,6 +7,7 @@
 #define WEIR_CM_CM_H
 
 #include "rnic/base/allocator.h"
+#include "rnic/base/siphash.h"
 #include "rnic/base/status.h"
 #include "rnic/base/time.h"
 #include "rnic/device/device.h"
@@ -83,7 +84,7 @@ struct cm_will {
 struct cm_config {
     struct allocator *allocator;
     struct device *device;
-    uint64_t seed;
+    struct siphash_key key;  /* of all that peers must not guess: ids, transactions */
     uint32_t id_prefix;      /* what the upper bits of every communication id we give out are, */
     uint32_t id_prefix_bits; /* so that several processes can share QP1; 0: none, at most 24 */
     /* True: no living process of this host gives out such ids, so we answer for who did. NULL: no

@@ -50,7 +50,7 @@ enum status cm_connect(struct cm *cm, struct instant now, const struct cm_connec
     connection->active = true;
     connection->is_xrc = request->parameters.transport_service == CM_TRANSPORT_EXTENDED;
     connection->announced = true;
-    connection->transaction = random_u64(&cm->random);
+    connection->transaction = secret_u64(&cm->secret);
     connection->request_transaction = connection->transaction;
     connection->service_id = request->service_id;
     connection->path = request->path;

@@ -145,7 +145,7 @@ void cm_close_receive_reject(struct cm_connection *connection, const struct cm_m
 static void start_disconnect(struct cm_connection *connection)
 {
     struct cm_message message = {.kind = CM_MESSAGE_DREQ, .local_qpn = connection->remote_qpn};
-    connection->transaction = random_u64(&connection->cm->random);
+    connection->transaction = secret_u64(&connection->cm->secret);
     connection->retries_left = DISCONNECT_RETRIES;
     connection->timeout_ns = DISCONNECT_TRY_NS;
     cm_enter(connection, CM_DREQ_SENT);
@@ -270,7 +270,7 @@ static void probe(struct cm_connection *connection)
         instant_elapsed_ns(connection->probed, cm->now) < PROBE_PAUSE_NS) {
         return;
     }
-    connection->probe_transaction = random_u64(&cm->random) | 1;
+    connection->probe_transaction = secret_u64(&cm->secret) | 1;
     connection->probed = cm->now;
     const struct arrival back = {.path = connection->path};
     const struct cm_message message = {

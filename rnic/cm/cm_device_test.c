@@ -46,7 +46,7 @@ static void create(struct side *side, uint32_t number)
     *side = (struct side){.sink = {emit}};
     struct device_config device = {.allocator = heap_allocator(),
                                    .sink = &side->sink,
-                                   .seed = number,
+                                   .key = {{number}},
                                    .first_qpn = {100},
                                    .qpn_count = 10,
                                    .max_regions = 1,
@@ -54,7 +54,7 @@ static void create(struct side *side, uint32_t number)
     assert_int_equal(device_create(&device, &side->device), STATUS_OK);
     struct cm_config cm = {.allocator = heap_allocator(),
                            .device = side->device,
-                           .seed = number,
+                           .key = {{number}},
                            .max_connections = 4};
     assert_int_equal(cm_create(&cm, &side->cm), STATUS_OK);
 }

@@ -20,7 +20,7 @@
 #include "rnic/base/hash.h"
 #include "rnic/base/list.h"
 #include "rnic/base/pool.h"
-#include "rnic/base/random.h"
+#include "rnic/base/secret.h"
 #include "rnic/base/timers.h"
 #include "rnic/cm/cm.h"
 
@@ -115,7 +115,7 @@ struct cm_listener {
 struct cm {
     struct cm_config config;
     struct management_handler handler;
-    struct random random;
+    struct secret secret;
     struct instant now; /* of the latest call that told it */
     struct instant retry_sending;
 
@@ -130,7 +130,7 @@ struct cm {
         rejected; /* REJ or SIDR_REP; may be taken back when there is no room: oldest first */
     struct hash by_id;
     struct hash by_remote_id, by_remote_qpn, by_request_id;
-    uint64_t hash_seed;
+    struct siphash_key hash_key;
 
     struct list listeners[CM_LISTENER_CHAINS]; /* by service id */
     uint32_t listener_count;

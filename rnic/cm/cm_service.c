@@ -26,7 +26,7 @@ enum status cm_resolve(struct cm *cm, struct instant now, const struct cm_connec
     connection->active = true;
     connection->is_resolution = true;
     connection->announced = true;
-    connection->transaction = random_u64(&cm->random);
+    connection->transaction = secret_u64(&cm->secret);
     connection->service_id = request->service_id;
     connection->path = request->path;
     if (connection->path.source_port < CM_SOURCE_PORT_FIRST) {

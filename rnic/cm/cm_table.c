@@ -14,7 +14,7 @@ static uint32_t draw_id(struct cm *cm)
     uint32_t bits = 32 - cm->config.id_prefix_bits;
     uint32_t prefix = bits == 32 ? 0 : cm->config.id_prefix << bits;
     for (;;) { /* at most half of the ids are taken, see cm_create */
-        uint32_t id = prefix | (uint32_t)random_below(&cm->random, UINT64_C(1) << bits);
+        uint32_t id = prefix | (uint32_t)secret_below(&cm->secret, UINT64_C(1) << bits);
         if (id != 0 && cm_table_find(cm, id) == NULL) {
             return id;
         }
@@ -71,16 +71,10 @@ bool cm_table_is_ours(const struct cm *cm, uint32_t local_id)
 
 static uint32_t hash_name(const struct cm *cm, const struct gid *peer, uint32_t value)
 {
-    uint64_t halves[2];
-    memcpy(halves, peer->bytes, sizeof halves);
-    const uint64_t parts[3] = {halves[0], halves[1], value};
-    uint64_t hash = cm->hash_seed;
-    for (int i = 0; i < 3; i++) {
-        hash = (hash ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);
-        hash = (hash ^ hash >> 32) * (cm->hash_seed | 1);
-        hash ^= hash >> 29;
-    }
-    return (uint32_t)hash;
+    uint8_t name[sizeof peer->bytes + sizeof value];
+    memcpy(name, peer->bytes, sizeof peer->bytes);
+    memcpy(name + sizeof peer->bytes, &value, sizeof value);
+    return (uint32_t)siphash(&cm->hash_key, name, sizeof name);
 }
 
 static struct hash *ids_of_peers(struct cm_connection *connection)

@@ -110,12 +110,92 @@ static void ids_carry_the_prefix(void **state)
     world_end(world, NULL, NULL);
 }
 
+/* What an observer can do about ids that come from a linear generator (xoshiro256**): the lower
+ * bits of an id, unscrambled, are sums of bits of its state. A row is such a sum of the 256 bits
+ * that the state had at first, and in the last word its value. */
+#define ROW_WORDS    5
+#define ID_BITS      20u
+#define KNOWN_BITS   13u /* of the state's second word, by an id */
+#define IDS_SEEN     40
+#define INVERSE_OF_9 UINT32_C(954437177)
+#define INVERSE_OF_5 UINT32_C(3435973837)
+
+struct row {
+    uint64_t words[ROW_WORDS];
+};
+
+static void add_row(struct row *to, const struct row *row)
+{
+    for (int i = 0; i < ROW_WORDS; i++) {
+        to->words[i] ^= row->words[i];
+    }
+}
+
+static void step(struct row (*state)[64])
+{
+    struct row shifted[64] = {0}, last[64];
+    memcpy(shifted + 17, state[1], 47 * sizeof shifted[0]);
+    for (int i = 0; i < 64; i++) {
+        add_row(&state[2][i], &state[0][i]);
+        add_row(&state[3][i], &state[1][i]);
+        add_row(&state[1][i], &state[2][i]);
+        add_row(&state[0][i], &state[3][i]);
+        add_row(&state[2][i], &shifted[i]);
+        last[(i + 45) % 64] = state[3][i];
+    }
+    memcpy(state[3], last, sizeof last);
+}
+
+/* False: it contradicts those before. `basis` has a row for each highest bit, where one is. */
+static bool fits(struct row *basis, struct row row)
+{
+    for (int bit = 255; bit >= 0; bit--) {
+        if ((row.words[bit / 64] >> bit % 64 & 1) == 0) {
+            continue;
+        }
+        if ((basis[bit].words[bit / 64] >> bit % 64 & 1) == 0) {
+            basis[bit] = row;
+            return true;
+        }
+        add_row(&row, &basis[bit]);
+    }
+    return row.words[4] == 0;
+}
+
+static void ids_tell_nothing_of_the_next_ones(void **state)
+{
+    struct world *world = world_create(1, IDS_SEEN);
+    struct cm_connection *connections[IDS_SEEN];
+    static struct row generator[4][64], basis[256];
+    bool consistent = true;
+    for (int i = 0; i < 256; i++) {
+        generator[i / 64][i % 64].words[i / 64] = UINT64_C(1) << i % 64;
+    }
+    for (int i = 0; i < IDS_SEEN; i++) {
+        connections[i] = cm_table_take(world->hosts[1].cm);
+        uint32_t rotated = connections[i]->local_id * INVERSE_OF_9 & ((1u << ID_BITS) - 1);
+        uint32_t known = (rotated >> 7) * INVERSE_OF_5;
+        for (unsigned bit = 0; bit < KNOWN_BITS; bit++) {
+            struct row row = generator[1][bit];
+            row.words[4] = known >> bit & 1;
+            consistent = consistent && fits(basis, row);
+        }
+        step(generator);
+    }
+    assert_false(consistent);
+    for (int i = 0; i < IDS_SEEN; i++) {
+        cm_table_give(connections[i]);
+    }
+    world_end(world, NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_one_hash_share_a_chain),
         cmocka_unit_test(what_is_established_and_idle_has_nothing_of_the_pools),
         cmocka_unit_test(ids_carry_the_prefix),
+        cmocka_unit_test(ids_tell_nothing_of_the_next_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

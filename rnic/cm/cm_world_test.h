@@ -228,7 +228,7 @@ static inline void world_create_cm(struct world *world, int index, uint32_t pref
     assert_non_null(host->wills);
     struct cm_config config = {.allocator = &world->allocator,
                                .device = &host->device,
-                               .seed = seed,
+                               .key = {{seed}},
                                .id_prefix = prefix,
                                .id_prefix_bits = 12,
                                .is_nobodys = world_is_nobodys,

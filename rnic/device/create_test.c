@@ -209,6 +209,47 @@ static void alarms(void **state)
     device_destroy(device);
 }
 
+/* A peer that is told one queue pair's number knows nothing of the next one's, and no number comes
+ * again before all others had their turn. */
+static void numbers_come_in_no_order_and_rest_before_reuse(void **state)
+{
+    enum {
+        NUMBERS = 1000
+    };
+    struct device_config config = sound_config(heap_allocator());
+    config.qpn_count = NUMBERS;
+    struct device *device;
+    assert_int_equal(device_create(&config, &device), STATUS_OK);
+    struct domain domain;
+    assert_int_equal(memory_allocate_domain(device_memory(device), &domain), STATUS_OK);
+    struct completion_queue *completions;
+    assert_int_equal(completion_queue_create(heap_allocator(), 4, NULL, &completions), STATUS_OK);
+    struct qp_init init = {.service = SERVICE_RC,
+                           .domain = domain,
+                           .send_completions = completions,
+                           .receive_completions = completions,
+                           .send = {.capacity = 1, .max_sge = 1},
+                           .max_receive = 1,
+                           .max_receive_sge = 1};
+    bool seen[NUMBERS] = {false};
+    uint32_t last = 0, consecutive = 0;
+    for (int i = 0; i < NUMBERS; i++) {
+        struct qp *qp;
+        assert_int_equal(device_create_qp(device, &init, &qp), STATUS_OK);
+        uint32_t number = qp_number(qp).value - config.first_qpn.value;
+        assert_in_range(number, 0, NUMBERS - 1);
+        assert_false(seen[number]);
+        seen[number] = true;
+        consecutive += number == (last + 1) % NUMBERS;
+        last = number;
+        device_destroy_qp(device, qp);
+    }
+    assert_in_range(consecutive, 0, 10);
+    completion_queue_destroy(completions);
+    assert_int_equal(memory_free_domain(device_memory(device), domain), STATUS_OK);
+    device_destroy(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +257,7 @@ int main(void)
         cmocka_unit_test(a_refused_allocation_leaves_nothing),
         cmocka_unit_test(unsound_configurations_are_invalid),
         cmocka_unit_test(numbers_run_out),
+        cmocka_unit_test(numbers_come_in_no_order_and_rest_before_reuse),
         cmocka_unit_test(attributes_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

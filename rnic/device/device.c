@@ -2,7 +2,7 @@
 #include "rnic/device/device.h"
 
 #include "rnic/base/check.h"
-#include "rnic/base/random.h"
+#include "rnic/base/secret.h"
 #include "rnic/device/device_private.h"
 
 #define MAX_QPS_DEFAULT      16384u
@@ -26,11 +26,11 @@ static enum status check_config(const struct device_config *config)
 }
 
 static enum status create_parts(struct device *device, const struct device_config *config,
-                                uint64_t memory_seed)
+                                const struct siphash_key *memory_key)
 {
     struct allocator *allocator = config->allocator;
     enum status status =
-        memory_create(allocator, config->max_regions, memory_seed, &device->environment.memory);
+        memory_create(allocator, config->max_regions, memory_key, &device->environment.memory);
     if (status == STATUS_OK) {
         device->max_qps = or_default(config->max_qps, MAX_QPS_DEFAULT);
         device->qps = allocator->allocate(allocator, config->qpn_count * sizeof(struct qp *));
@@ -79,8 +79,9 @@ enum status device_create(const struct device_config *config, struct device **re
     if (device == NULL) {
         return STATUS_NO_MEMORY;
     }
-    struct random random;
-    random_seed(&random, config->seed);
+    struct secret secret = secret_init(&config->key);
+    struct siphash_key qpn_key = secret_key(&secret), xrc_key = secret_key(&secret);
+    struct siphash_key memory_key = secret_key(&secret);
     device->environment = (struct environment){
         .allocator = config->allocator,
         .sink = config->sink,
@@ -95,11 +96,11 @@ enum status device_create(const struct device_config *config, struct device **re
     list_init(&device->environment.active);
     device->first_qpn = config->first_qpn;
     device->qpn_count = config->qpn_count;
-    device->next_qpn = (uint32_t)random_below(&random, config->qpn_count);
-    device->management.psn = psn_make((uint32_t)random_u64(&random));
-    status = create_parts(device, config, random_u64(&random));
-    device->next_xrc_queue = (uint32_t)random_below(&random, config->qpn_count);
-    device->environment.relay_lives = random_u64(&random); /* a former process's are stale */
+    device->qpns.order = shuffle_init(&qpn_key, config->qpn_count);
+    device->xrc_queue_numbers.order = shuffle_init(&xrc_key, config->qpn_count);
+    device->management.psn = psn_make((uint32_t)secret_u64(&secret));
+    device->environment.relay_lives = secret_u64(&secret); /* a former process's are stale */
+    status = create_parts(device, config, &memory_key);
     if (status != STATUS_OK) {
         free_device(device);
         return status;
@@ -136,14 +137,15 @@ const struct counters *device_counters(const struct device *device)
 }
 
 /* Goes round the whole range before a number comes again, so that packets of an old connection do
- * not meet a new one. `next` is an offset into the range. */
+ * not meet a new one; in an order that the peer of some queue pairs cannot tell, so that it does
+ * not know the others' numbers. */
 static bool choose_number(const struct device *device,
                           bool (*is_taken)(const struct device *device, uint32_t number),
-                          uint32_t *next, uint32_t *ret_number)
+                          struct fresh_numbers *fresh, uint32_t *ret_number)
 {
     for (uint32_t tries = 0; tries < device->qpn_count; tries++) {
-        uint32_t number = device->first_qpn.value + *next;
-        *next = *next + 1 == device->qpn_count ? 0 : *next + 1;
+        uint32_t number = device->first_qpn.value + shuffle_at(&fresh->order, fresh->next);
+        fresh->next = fresh->next + 1 == device->qpn_count ? 0 : fresh->next + 1;
         if (!is_taken(device, number)) {
             *ret_number = number;
             return true;
@@ -166,7 +168,7 @@ enum status device_create_qp(struct device *device, const struct qp_init *init, 
 {
     struct qpn qpn;
     if (device->qps_count == device->max_qps ||
-        !choose_number(device, qp_has, &device->next_qpn, &qpn.value)) {
+        !choose_number(device, qp_has, &device->qpns, &qpn.value)) {
         return STATUS_FULL;
     }
     struct qp *qp;
@@ -226,7 +228,7 @@ enum status device_add_xrc_queue(struct device *device, struct xrc_queue *queue)
         return STATUS_INVALID;
     }
     if (queues->count == queues->capacity ||
-        !choose_number(device, xrc_queue_has, &device->next_xrc_queue, &queue->number)) {
+        !choose_number(device, xrc_queue_has, &device->xrc_queue_numbers, &queue->number)) {
         return STATUS_FULL;
     }
     enum status status = map_insert(queues, queue->number, queue);

@@ -7,6 +7,7 @@
 #define WEIR_DEVICE_DEVICE_H
 
 #include "rnic/base/allocator.h"
+#include "rnic/base/siphash.h"
 #include "rnic/base/status.h"
 #include "rnic/base/time.h"
 #include "rnic/base/timers.h"
@@ -34,7 +35,7 @@ struct device_config {
     struct packet_sink *sink;
     struct event_sink *events;     /* may be NULL */
     struct relay_link *relay_link; /* to other processes of the host; may be NULL */
-    uint64_t seed;                 /* of everything random: first QPN, keys, start PSNs */
+    struct siphash_key key;        /* of all that peers must not guess: QPNs, memory keys */
     /* Numbers first_qpn .. first_qpn + qpn_count - 1 are ours, of queue pairs and of shared receive
      * queues of XRC. */
     struct qpn first_qpn;

@@ -3,11 +3,18 @@
 #define WEIR_DEVICE_DEVICE_PRIVATE_H
 
 #include "rnic/base/map.h"
+#include "rnic/base/shuffle.h"
 #include "rnic/device/deputies.h"
 #include "rnic/device/device.h"
 #include "rnic/device/management.h"
 #include "rnic/device/multicast.h"
 #include "rnic/transport/qp_private.h"
+
+/* Places in `order`, one after the other, so that numbers rest before reuse. */
+struct fresh_numbers {
+    struct shuffle order; /* of offsets from first_qpn */
+    uint32_t next;
+};
 
 struct device {
     struct environment environment;
@@ -18,8 +25,7 @@ struct device {
     struct deputies deputies;
     struct qpn first_qpn;
     uint32_t qpn_count;
-    uint32_t next_qpn; /* offset from first_qpn; counts on, so that numbers rest before reuse */
-    uint32_t next_xrc_queue; /* alike */
+    struct fresh_numbers qpns, xrc_queue_numbers;
     uint64_t xrc_domains;
     struct management management;
     struct multicast multicast;

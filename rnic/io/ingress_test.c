@@ -52,7 +52,7 @@ static void start(struct process *process, const char *file)
     uint32_t slot = registry_slot(ingress->registry);
     struct device_config device = {.allocator = heap_allocator(),
                                    .sink = &process->sink,
-                                   .seed = slot,
+                                   .key = {{slot}},
                                    .first_qpn = registry_first_qpn(ingress->registry),
                                    .qpn_count = registry_qpn_count(ingress->registry),
                                    .max_regions = 1,
@@ -60,7 +60,7 @@ static void start(struct process *process, const char *file)
     assert_int_equal(device_create(&device, &ingress->device), STATUS_OK);
     struct cm_config cm = {.allocator = heap_allocator(),
                            .device = ingress->device,
-                           .seed = slot,
+                           .key = {{slot}},
                            .id_prefix = slot,
                            .id_prefix_bits = REGISTRY_SLOT_BITS,
                            .max_connections = 4};

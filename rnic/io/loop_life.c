@@ -78,13 +78,16 @@ static uint64_t make_guid(void)
     return guid;
 }
 
-static uint64_t make_seed(void)
+/* Waits for the kernel to have random bytes, early after boot. */
+static enum status make_keys(struct siphash_key *keys, size_t count)
 {
-    uint64_t seed;
-    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) {
-        seed = clock_now().ns ^ (uint64_t)getpid() << 32;
+    size_t length = count * sizeof *keys;
+    if (getrandom(keys, length, 0) != (ssize_t)length) {
+        snprintf(house.error, sizeof house.error, "the kernel gives no random bytes: %s",
+                 strerror(errno));
+        return STATUS_UNSUPPORTED;
     }
-    return seed;
+    return STATUS_OK;
 }
 
 static void explain_registry(const char *path, enum status status)
@@ -193,11 +196,16 @@ static enum status open_links(struct loop *loop)
         snprintf(house.error, sizeof house.error, "no local socket: %s", strerror(errno));
         return status;
     }
+    struct siphash_key key;
+    status = make_keys(&key, 1);
+    if (status != STATUS_OK) {
+        return status;
+    }
     struct same_host_config same_host = {
         .registry = loop->registry,
         .handoff = loop->handoff,
         .otherwise = udp_sink(loop->steering.udp),
-        .seed = make_seed(),
+        .seed = key.halves[0],
         .bind = loop->is_bound ? loop->bind : NULL,
         .off = link == LINK_UDP,
         .copies = link == LINK_COPY,
@@ -239,14 +247,18 @@ static bool selective_repeat_is_wanted(void)
 
 static enum status create_engine(struct loop *loop)
 {
-    uint64_t seed = make_seed();
+    struct siphash_key keys[2];
+    enum status status = make_keys(keys, 2);
+    if (status != STATUS_OK) {
+        return status;
+    }
     relays_init(&loop->relays, loop->registry, loop->handoff);
     struct device_config device = {
         .allocator = heap_allocator(),
         .sink = same_host_sink(loop->same_host),
         .events = &loop->events,
         .relay_link = &loop->relays.link,
-        .seed = seed,
+        .key = keys[0],
         .first_qpn = registry_first_qpn(loop->registry),
         .qpn_count = registry_qpn_count(loop->registry),
         .max_regions = REGIONS_MAX,
@@ -255,14 +267,14 @@ static enum status create_engine(struct loop *loop)
         .selective_qps = selective_repeat_is_wanted() ? SELECTIVE_QPS : 0,
         .selective_packets = SELECTIVE_PACKETS,
     };
-    enum status status = device_create(&device, &loop->engine.device);
+    status = device_create(&device, &loop->engine.device);
     if (status == STATUS_OK) {
         loop->relays.device = loop->engine.device;
         memory_set_probe(device_memory(loop->engine.device), mapping_probe());
         struct cm_config cm = {
             .allocator = heap_allocator(),
             .device = loop->engine.device,
-            .seed = ~seed,
+            .key = keys[1],
             .id_prefix = registry_slot(loop->registry),
             .id_prefix_bits = REGISTRY_SLOT_BITS,
             .is_nobodys = is_nobodys,

@@ -17,8 +17,8 @@
 
 static uint8_t zeroes[PACKET_PAYLOAD_MAX]; /* what a null region holds; never written */
 
-enum status memory_create(struct allocator *allocator, uint32_t max_regions, uint64_t seed,
-                          struct memory **ret_memory)
+enum status memory_create(struct allocator *allocator, uint32_t max_regions,
+                          const struct siphash_key *key, struct memory **ret_memory)
 {
     if (max_regions > KEY_INDEX_MAX) {
         return STATUS_INVALID;
@@ -36,7 +36,7 @@ enum status memory_create(struct allocator *allocator, uint32_t max_regions, uin
         memory_destroy(memory);
         return STATUS_NO_MEMORY;
     }
-    random_seed(&memory->random, seed);
+    memory->secret = secret_init(key);
     list_init(&memory->bound);
     memory->region_numbers.limit = max_regions;
     memory->domain_numbers.limit = MEMORY_DOMAINS_MAX;
@@ -166,7 +166,7 @@ struct region *memory_take_key(struct memory *memory, enum key_kind kind,
     }
     struct region *region = &memory->regions[number];
     if (region->variant_step == 0) {
-        uint64_t chance = random_u64(&memory->random);
+        uint64_t chance = secret_u64(&memory->secret);
         region->variant = (uint8_t)chance;
         region->variant_step = (uint8_t)(chance >> 8 | 1);
     }

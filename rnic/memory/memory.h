@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "rnic/base/allocator.h"
+#include "rnic/base/siphash.h"
 #include "rnic/base/status.h"
 #include "rnic/memory/access.h"
 #include "rnic/wire/ids.h"
@@ -33,10 +34,10 @@ struct region_attributes {
     unsigned access;  /* of enum access */
 };
 
-/* `seed` makes keys hard to guess and runs repeatable. INVALID: more regions than a key can name
+/* `key` makes keys hard to guess and runs repeatable. INVALID: more regions than a key can name
  * (2^24 - 1). */
-enum status memory_create(struct allocator *allocator, uint32_t max_regions, uint64_t seed,
-                          struct memory **ret_memory) MUST_USE;
+enum status memory_create(struct allocator *allocator, uint32_t max_regions,
+                          const struct siphash_key *key, struct memory **ret_memory) MUST_USE;
 void memory_destroy(struct memory *memory);
 
 enum status memory_allocate_domain(struct memory *memory, struct domain *ret_domain) MUST_USE;

@@ -3,7 +3,7 @@
 #define WEIR_MEMORY_MEMORY_PRIVATE_H
 
 #include "rnic/base/list.h"
-#include "rnic/base/random.h"
+#include "rnic/base/secret.h"
 #include "rnic/memory/memory.h"
 #include "rnic/wire/packet.h"
 
@@ -47,7 +47,7 @@ struct numbers {
 struct memory {
     struct allocator *allocator;
     struct memory_probe *probe;
-    struct random random;
+    struct secret secret;
     struct numbers region_numbers;
     struct numbers domain_numbers;
     struct region *regions; /* by number; entry 0 is not used */

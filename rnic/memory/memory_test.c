@@ -14,7 +14,9 @@ static uint8_t bytes[4096];
 static struct memory *create(uint32_t max_regions)
 {
     struct memory *memory;
-    assert_int_equal(memory_create(heap_allocator(), max_regions, 1, &memory), STATUS_OK);
+    assert_int_equal(
+        memory_create(heap_allocator(), max_regions, &(struct siphash_key){{1}}, &memory),
+        STATUS_OK);
     return memory;
 }
 
@@ -150,7 +152,8 @@ static void capacity_is_exact(void **state)
     memory_destroy(memory);
 
     memory = NULL;
-    assert_int_equal(memory_create(heap_allocator(), 1u << 24, 1, &memory), STATUS_INVALID);
+    assert_int_equal(memory_create(heap_allocator(), 1u << 24, &(struct siphash_key){{1}}, &memory),
+                     STATUS_INVALID);
     assert_null(memory);
     memory_destroy(NULL);
 }

@@ -22,7 +22,9 @@ struct world {
 static struct world *make_world(unsigned access)
 {
     static struct world world;
-    assert_int_equal(memory_create(heap_allocator(), PLACES, 1, &world.memory), STATUS_OK);
+    assert_int_equal(
+        memory_create(heap_allocator(), PLACES, &(struct siphash_key){{1}}, &world.memory),
+        STATUS_OK);
     assert_int_equal(memory_allocate_domain(world.memory, &world.domain), STATUS_OK);
     for (unsigned i = 0; i < PLACES; i++) {
         for (unsigned j = 0; j < 512; j++) {
@@ -132,7 +134,8 @@ static void inline_bytes_need_no_key(void **state)
 static void the_longest_message(void **state)
 {
     struct memory *memory;
-    assert_int_equal(memory_create(heap_allocator(), 1, 1, &memory), STATUS_OK);
+    assert_int_equal(memory_create(heap_allocator(), 1, &(struct siphash_key){{1}}, &memory),
+                     STATUS_OK);
     struct domain domain;
     assert_int_equal(memory_allocate_domain(memory, &domain), STATUS_OK);
     struct region_attributes attributes = {domain, 0, UINT64_C(1) << 32, (uint8_t *)0x1000, 0};

@@ -33,7 +33,8 @@ static struct memory_key register_in(struct fixture *f, struct domain domain, un
 static int start(void **state)
 {
     static struct fixture f;
-    assert_int_equal(memory_create(heap_allocator(), 16, 1, &f.memory), STATUS_OK);
+    assert_int_equal(memory_create(heap_allocator(), 16, &(struct siphash_key){{1}}, &f.memory),
+                     STATUS_OK);
     assert_int_equal(memory_allocate_domain(f.memory, &f.domain), STATUS_OK);
     assert_int_equal(memory_allocate_domain(f.memory, &f.other), STATUS_OK);
     f.region = register_in(&f, f.domain, ACCESS_LOCAL_WRITE | ACCESS_BIND_WINDOW);

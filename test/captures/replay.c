@@ -163,7 +163,7 @@ static void create(struct world *world)
         .allocator = heap_allocator(),
         .sink = &world->sink,
         .events = &world->events,
-        .seed = 1,
+        .key = {{1}},
         .first_qpn = world->connection->qpns[world->side],
         .qpn_count = 1,
         .max_regions = replay_key_numbers(world),

@@ -257,7 +257,7 @@ static void create(struct world *world)
     world->sink.emit = emit;
     struct device_config config = {.allocator = heap_allocator(),
                                    .sink = &world->sink,
-                                   .seed = 1,
+                                   .key = {{1}},
                                    .first_qpn = {100},
                                    .qpn_count = 1,
                                    .max_regions = 1,
@@ -265,7 +265,7 @@ static void create(struct world *world)
     assert_int_equal(device_create(&config, &world->device), STATUS_OK);
     struct cm_config cm = {.allocator = heap_allocator(),
                            .device = world->device,
-                           .seed = 1,
+                           .key = {{1}},
                            .max_connections = CONVERSATIONS_MAX,
                            .ca_guid = ca_guid(world)};
     assert_int_equal(cm_create(&cm, &world->cm), STATUS_OK);
