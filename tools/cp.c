@@ -100,7 +100,8 @@ struct session_request cp_request(const struct cp *cp, enum direction direction)
     if ((options->wishes.bits & WISH_DELETE) != 0) { /* and what is in the way */
         request.wishes.bits |= WISH_FORCE;
     }
-    if (options->filter != NULL && (options->wishes.bits & WISH_DELETE_EXCLUDED) == 0) {
+    if (options->filter != NULL &&
+        filter_protects_some(options->filter, (options->wishes.bits & WISH_DELETE_EXCLUDED) != 0)) {
         request.wishes.bits &= ~(uint32_t)WISH_FORCE; /* what is left out is not to go with it */
     }
     request.wishes.bits |= tells ? WISH_ITEMS : 0;
@@ -260,6 +261,10 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count)
         total->files + total->directories + total->same + total->left + total->failed == 0;
     if (total->undeleted) {
         command_error(cp->command, "nothing was deleted, since a source could not be read in full");
+    }
+    if (total->held_back > 0) {
+        command_error(cp->command, "not deleted because of --max-delete: %llu more",
+                      (unsigned long long)total->held_back);
     }
     if (cp->options.json || (!cp->options.quiet && (code == EXIT_DONE || !nothing_happened))) {
         summarize(cp, code);

@@ -1,12 +1,13 @@
 #include "tools/cp_options.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "tools/cp_rules.h"
 
 const char cp_usage[] =
     "usage: weir cp [OPTION...] SOURCE... [USER@]HOST:PATH     to a host that ssh reaches\n"
@@ -37,6 +38,9 @@ const char cp_usage[] =
     "  -l, -t             links and times: kept in any case\n"
     "      --exclude PATTERN, --include PATTERN, --exclude-from FILE, --include-from FILE\n"
     "                     leave out what matches, or do not; the first rule that matches decides\n"
+    "  -f, --filter RULE  a rule of rsync's: '- PATTERN', '+ PATTERN', of what is sent only (H, "
+    "S)\n"
+    "                     or of what is deleted only (P, R), or '. FILE' with such rules\n"
     "\n"
     "What is replaced, where the target has the file already (see the manual page):\n"
     "  (none of these)    what differs in size or time\n"
@@ -49,6 +53,7 @@ const char cp_usage[] =
     "      --force        a directory in the way of a file goes with all that is in it\n"
     "      --delete       at the end, delete what the source directories have not;\n"
     "                     --delete-excluded: also what was left out\n"
+    "      --max-delete N delete N at most; --ignore-errors: also when a source cannot be read\n"
     "\n"
     "How:\n"
     "  -n, --dry-run      only say what would be done (with -v or -i: of each file)\n"
@@ -103,6 +108,8 @@ enum {
     OPTION_IGNORE_EXISTING,
     OPTION_FORCE,
     OPTION_DELETE,
+    OPTION_MAX_DELETE,
+    OPTION_IGNORE_ERRORS,
     OPTION_INPLACE,
     OPTION_RESUME,
     OPTION_VERIFY,
@@ -152,6 +159,9 @@ static const struct option long_options[] = {
     {"delete", no_argument, NULL, OPTION_DELETE},
     {"delete-after", no_argument, NULL, OPTION_DELETE},
     {"delete-excluded", no_argument, NULL, OPTION_DELETE_EXCLUDED},
+    {"max-delete", required_argument, NULL, OPTION_MAX_DELETE},
+    {"ignore-errors", no_argument, NULL, OPTION_IGNORE_ERRORS},
+    {"filter", required_argument, NULL, 'f'},
     {"dry-run", no_argument, NULL, 'n'},
     {"itemize-changes", no_argument, NULL, 'i'},
     {"exclude", required_argument, NULL, OPTION_EXCLUDE},
@@ -218,6 +228,7 @@ static const struct {
     {OPTION_INPLACE, WISH_INPLACE},
     {OPTION_DELETE, WISH_DELETE},
     {OPTION_DELETE_EXCLUDED, WISH_DELETE | WISH_DELETE_EXCLUDED},
+    {OPTION_IGNORE_ERRORS, WISH_IGNORE_ERRORS},
     {OPTION_FSYNC, WISH_FSYNC},
     {OPTION_RESUME, WISH_RESUME},
     {OPTION_VERIFY, WISH_VERIFY},
@@ -295,60 +306,16 @@ static int take_rate(const struct command *command, struct cp_options *options)
     return -1;
 }
 
-/* As in rsync, "+ " or "- " before the pattern says which kind it is after all, and "!" forgets
- * all rules before it. */
-static int take_rule(const struct command *command, struct cp_options *options, bool include,
-                     const char *text)
+static int take_deletions(const struct command *command, struct cp_options *options)
 {
-    if (options->filter == NULL && (options->filter = filter_create()) == NULL) {
-        command_error(command, "not enough memory");
-        return EXIT_SETUP;
+    size_t digits = strspn(optarg, "0123456789");
+    if (digits == 0 || digits > 9 || optarg[digits] != 0) {
+        return command_usage_error(command, "--max-delete takes a number from 0 on, not '%s'",
+                                   optarg);
     }
-    if (strcmp(text, "!") == 0) {
-        filter_clear(options->filter);
-        return -1;
-    }
-    if (strncmp(text, "+ ", 2) == 0 || strncmp(text, "- ", 2) == 0) {
-        include = text[0] == '+';
-        text += 2;
-    }
-    if (!filter_add(options->filter, include, (struct span){text, strlen(text)})) {
-        return command_usage_error(command,
-                                   "the pattern '%.80s' is empty or too long, or there are too "
-                                   "many (%d, 64 KiB together)",
-                                   text, FILTER_RULES_MAX);
-    }
+    options->wishes.bits |= WISH_MAX_DELETE;
+    options->wishes.deletions_max = (uint32_t)strtoul(optarg, NULL, 10);
     return -1;
-}
-
-/* A rule a line; empty lines and those that begin with "#" or ";" are none. */
-static int take_rules(const struct command *command, struct cp_options *options, bool include)
-{
-    FILE *file = strcmp(optarg, "-") == 0 ? stdin : fopen(optarg, "re");
-    char *line = NULL;
-    size_t capacity = 0;
-    int code = -1;
-    if (file == NULL) {
-        command_error(command, "%s: %s", optarg, strerror(errno));
-        return EXIT_SETUP;
-    }
-    for (ssize_t length; code < 0 && (length = getline(&line, &capacity, file)) >= 0;) {
-        while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) {
-            line[--length] = 0;
-        }
-        if (length > 0 && line[0] != '#' && line[0] != ';') {
-            code = take_rule(command, options, include, line);
-        }
-    }
-    if (code < 0 && ferror(file)) {
-        command_error(command, "%s: %s", optarg, strerror(errno));
-        code = EXIT_SETUP;
-    }
-    free(line);
-    if (file != stdin) {
-        fclose(file);
-    }
-    return code;
 }
 
 /* Of how the other side is reached. True: it was one of these. */
@@ -399,10 +366,16 @@ static int take_option(const struct command *command, struct cp_options *options
         return take_chown(command, options);
     case OPTION_EXCLUDE:
     case OPTION_INCLUDE:
-        return take_rule(command, options, option == OPTION_INCLUDE, optarg);
+        return cp_take_pattern(command, &options->filter,
+                               option == OPTION_INCLUDE ? RULE_INCLUDE : 0, optarg);
     case OPTION_EXCLUDE_FROM:
     case OPTION_INCLUDE_FROM:
-        return take_rules(command, options, option == OPTION_INCLUDE_FROM);
+        return cp_take_patterns(command, &options->filter,
+                                option == OPTION_INCLUDE_FROM ? RULE_INCLUDE : 0, optarg);
+    case 'f':
+        return cp_take_rule(command, &options->filter, optarg);
+    case OPTION_MAX_DELETE:
+        return take_deletions(command, options);
     case OPTION_TO:
         return cp_targets_add(command, &options->targets, optarg);
     case OPTION_HOSTS:
@@ -424,7 +397,7 @@ int cp_take_options(const struct command *command, int argc, char **argv,
                     struct cp_options *ret_options)
 {
     *ret_options = (struct cp_options){0};
-    for (int option; (option = getopt_long(argc, argv, "arlptgoDHAXScuIn@:e:iqvh", long_options,
+    for (int option; (option = getopt_long(argc, argv, "arlptgoDHAXScuIn@:e:f:iqvh", long_options,
                                            NULL)) != -1;) {
         int code = take_option(command, ret_options, option);
         if (code >= 0) {

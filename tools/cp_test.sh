@@ -215,6 +215,14 @@ case_usage() { # exit statuses, and words
     expect 1 '"code":"wrong-kind"' "$weir" cp --json f "$url/d"
     expect 2 'modify-window takes' "$weir" cp --modify-window x f "$url/"
     expect 2 'pattern' "$weir" cp --exclude '' f "$url/"
+    expect 2 'a rule begins with' "$weir" cp -f 'x y' f "$url/"
+    expect 2 "'/' is not known here behind 'exclude'" "$weir" cp -f '-/ y' f "$url/"
+    expect 2 'not known here; ' "$weir" cp -f ': .rules' f "$url/"
+    expect 2 'nothing behind' "$weir" cp --filter=P f "$url/"
+    expect 6 'nosuchfile: No such file' "$weir" cp -f '. nosuchfile' f "$url/"
+    echo 'merge rules' >rules
+    expect 2 'merge each other' "$weir" cp -f '. rules' f "$url/"
+    expect 2 'takes a number' "$weir" cp --max-delete=-1 f "$url/"
     expect 6 'nosuchfile: No such file' "$weir" cp --exclude-from nosuchfile f "$url/"
     touch $'\xff"'
     expect 0 '"path_hex":"ff22"' "$weir" cp --json -v $'\xff"' "$url/"
@@ -558,6 +566,16 @@ case_mirror() { # --delete, --inplace, --bwlimit
     expect 1 'nothing was deleted, since a source' sh -c "echo x >root/t/extra
         '$weir' cp -r --delete t nowhere '$url/'"
     [ -e root/t/extra ] || fail "deleted after an error"
+    echo x >root/t/extra2
+    expect 1 'because of --max-delete: 1 more' "$weir" cp -r --delete --ignore-errors --max-delete=1 t nowhere "$url/"
+    [ "$(find root/t -name 'extra*' | wc -l)" = 1 ] || fail "not one was deleted: $(ls root/t)"
+    expect 1 '"not_deleted":1' "$weir" cp -r --json --delete --ignore-errors --max-delete=0 t "$url/"
+    mkdir root/t/sub
+    touch root/t/sub/keep root/t/sub/lose
+    printf '%s\n' '# rules' 'P keep' '- *.o' >rules
+    expect 0 'deleting sub/lose' "$weir" cp -rv --delete --ignore-errors -f '. rules' t/ "$url/t"
+    [ -e root/t/sub/keep ] && [ ! -e root/t/extra2 ] && [ ! -e root/t/extra ] || fail "not what was to go: $(ls root/t)"
+    rm -r root/t/sub
     local began
     began=$(now_ms)
     expect 0 '1 file' "$weir" cp --bwlimit 1M t/big "$url/slow"

@@ -64,6 +64,7 @@ static void add_tally(struct tally *sum, const struct tally *one)
     sum->same += one->same;
     sum->left += one->left;
     sum->deleted += one->deleted;
+    sum->held_back += one->held_back;
     sum->undeleted |= one->undeleted;
     sum->failed += one->failed;
     sum->warnings += one->warnings;

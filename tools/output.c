@@ -43,6 +43,7 @@ void output_json_tally(json_t *object, const struct tally *tally)
     json_object_set_new(object, "same", json_integer((json_int_t)tally->same));
     json_object_set_new(object, "left", json_integer((json_int_t)tally->left));
     json_object_set_new(object, "deleted", json_integer((json_int_t)tally->deleted));
+    json_object_set_new(object, "not_deleted", json_integer((json_int_t)tally->held_back));
     json_object_set_new(object, "failed", json_integer((json_int_t)tally->failed));
     json_object_set_new(object, "warnings", json_integer((json_int_t)tally->warnings));
     if (tally->totals_known) {
@@ -110,7 +111,7 @@ enum exit_code output_exit_code(enum session_outcome outcome, const struct tally
 {
     switch (outcome) {
     case SESSION_COMPLETE:
-        return tally->failed > 0 ? EXIT_SOME_FAILED : EXIT_DONE;
+        return tally->failed + tally->held_back > 0 ? EXIT_SOME_FAILED : EXIT_DONE;
     case SESSION_REFUSED:
     case SESSION_BROKEN:
         return EXIT_REFUSED;

@@ -25,8 +25,8 @@ void output_json(json_t *object);
 /* A string for JSON from bytes that may be anything; "path" and, if it had to be changed,
  * "path_hex". */
 void output_json_path(json_t *object, struct span path);
-/* files, directories, symlinks, bytes, same, left, deleted, failed, warnings and, if known, the
- * totals. */
+/* files, directories, symlinks, bytes, same, left, deleted, not_deleted, failed, warnings and, if
+ * known, the totals. */
 void output_json_tally(json_t *object, const struct tally *tally);
 
 const char *output_outcome_name(enum session_outcome outcome);

@@ -28,7 +28,8 @@ enum reach {
 };
 
 struct rule {
-    bool include, directories_only, wild;
+    uint8_t bits; /* of enum rule_bits */
+    bool directories_only, wild;
     bool slash_before, slash_behind; /* of a path, of a directory: for a leading or trailing "**" */
     enum reach reach;
     unsigned slashes;
@@ -78,10 +79,10 @@ unsigned filter_count(const struct filter *filter)
     return filter->count;
 }
 
-struct span filter_rule(const struct filter *filter, unsigned index, bool *ret_include)
+struct span filter_rule(const struct filter *filter, unsigned index, uint8_t *ret_bits)
 {
     const struct rule *rule = &filter->rules[index];
-    *ret_include = rule->include;
+    *ret_bits = rule->bits;
     return (struct span){rule->text, strlen(rule->text)};
 }
 
@@ -200,10 +201,10 @@ static void choose_reach(struct rule *rule, bool anchored)
     }
 }
 
-static bool make_rule(struct rule *rule, bool include, struct span text)
+static bool make_rule(struct rule *rule, unsigned bits, struct span text)
 {
     bool anchored = ((const char *)text.bytes)[0] == '/';
-    *rule = (struct rule){.include = include};
+    *rule = (struct rule){.bits = (uint8_t)bits};
     rule->text = strndup(text.bytes, text.length);
     rule->pattern = strndup((const char *)text.bytes + anchored, text.length - anchored);
     if (rule->text == NULL || rule->pattern == NULL) {
@@ -222,7 +223,7 @@ static bool make_rule(struct rule *rule, bool include, struct span text)
     return !rule->wild || read_tokens(rule);
 }
 
-bool filter_add(struct filter *filter, bool include, struct span pattern)
+bool filter_add(struct filter *filter, unsigned bits, struct span pattern)
 {
     if (pattern.length == 0 || pattern.length > PATH_LENGTH_MAX ||
         memchr(pattern.bytes, 0, pattern.length) != NULL || filter->count == FILTER_RULES_MAX ||
@@ -238,7 +239,7 @@ bool filter_add(struct filter *filter, bool include, struct span pattern)
         filter->rules = rules;
     }
     struct rule *rule = &filter->rules[filter->count];
-    if (!make_rule(rule, include, pattern)) {
+    if (!make_rule(rule, bits, pattern)) {
         clear_rule(rule);
         return false;
     }
@@ -361,15 +362,36 @@ static bool rule_matches(const struct rule *rule, char *text, bool is_directory)
     return matches;
 }
 
-static bool excludes(const struct filter *filter, char *text, bool is_directory)
+/* The rules about what is sent, or about what is deleted. */
+struct question_of {
+    enum rule_bits side;
+    struct filter_loss loss; /* of what is deleted */
+};
+
+static bool is_asked(const struct rule *rule, const struct question_of *question)
+{
+    unsigned sides = rule->bits & (RULE_HIDES | RULE_PROTECTS);
+    if (sides == 0) {
+        sides = RULE_HIDES | (question->loss.delete_excluded ? 0 : RULE_PROTECTS);
+    }
+    bool perished = (rule->bits & RULE_PERISHABLE) != 0 && question->loss.inside;
+    return (sides & question->side) != 0 && !perished;
+}
+
+static bool excludes(const struct filter *filter, const struct question_of *question, char *text,
+                     bool is_directory)
 {
     for (unsigned i = 0; i < filter->count; i++) {
-        if (rule_matches(&filter->rules[i], text, is_directory)) {
-            return !filter->rules[i].include;
+        const struct rule *rule = &filter->rules[i];
+        bool negated = (rule->bits & RULE_NEGATED) != 0;
+        if (is_asked(rule, question) && rule_matches(rule, text, is_directory) != negated) {
+            return (rule->bits & RULE_INCLUDE) == 0;
         }
     }
     return false;
 }
+
+static const struct question_of what_is_sent = {.side = RULE_HIDES};
 
 /* Into a buffer as rule_matches wants it; NULL: too long to match anything. */
 static char *prepare(const char *path, char buffer[PATH_LENGTH_MAX + 3])
@@ -387,7 +409,28 @@ bool filter_excludes(const struct filter *filter, const char *path, bool is_dire
 {
     char buffer[PATH_LENGTH_MAX + 3];
     char *text = prepare(path, buffer);
-    return text != NULL && excludes(filter, text, is_directory);
+    return text != NULL && excludes(filter, &what_is_sent, text, is_directory);
+}
+
+bool filter_protects(const struct filter *filter, const char *path, bool is_directory,
+                     struct filter_loss loss)
+{
+    char buffer[PATH_LENGTH_MAX + 3];
+    char *text = prepare(path, buffer);
+    const struct question_of question = {RULE_PROTECTS, loss};
+    return text != NULL && excludes(filter, &question, text, is_directory);
+}
+
+bool filter_protects_some(const struct filter *filter, bool delete_excluded)
+{
+    const struct question_of question = {RULE_PROTECTS, {.delete_excluded = delete_excluded}};
+    for (unsigned i = 0; i < filter->count; i++) {
+        const struct rule *rule = &filter->rules[i];
+        if ((rule->bits & RULE_INCLUDE) == 0 && is_asked(rule, &question)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool filter_cuts_off(const struct filter *filter, const char *path, bool is_directory)
@@ -396,10 +439,10 @@ bool filter_cuts_off(const struct filter *filter, const char *path, bool is_dire
     char *text = prepare(path, buffer);
     for (char *slash = text; text != NULL && (slash = strchr(slash, '/')) != NULL; slash++) {
         *slash = 0;
-        if (excludes(filter, text, true)) {
+        if (excludes(filter, &what_is_sent, text, true)) {
             return true;
         }
         *slash = '/';
     }
-    return text != NULL && excludes(filter, text, is_directory);
+    return text != NULL && excludes(filter, &what_is_sent, text, is_directory);
 }

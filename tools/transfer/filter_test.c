@@ -11,9 +11,9 @@
 
 #include "tools/transfer/filter.h"
 
-static bool add(struct filter *filter, bool include, const char *pattern)
+static bool add(struct filter *filter, unsigned bits, const char *pattern)
 {
-    return filter_add(filter, include, (struct span){pattern, strlen(pattern)});
+    return filter_add(filter, bits, (struct span){pattern, strlen(pattern)});
 }
 
 static bool excludes(const char *pattern, const char *path, bool is_directory)
@@ -109,6 +109,32 @@ static void the_first_rule_that_matches_decides(void **state)
     filter_destroy(filter);
 }
 
+static void a_rule_may_be_for_one_side(void **state)
+{
+    const struct filter_loss loss = {0}, all = {.delete_excluded = true}, inside = {.inside = true};
+    struct filter *filter = filter_create();
+    assert_true(add(filter, RULE_HIDES, "hidden"));
+    assert_true(add(filter, RULE_PROTECTS, "kept"));
+    assert_true(add(filter, RULE_PERISHABLE, "perishable"));
+    assert_true(filter_excludes(filter, "hidden", false));
+    assert_false(filter_protects(filter, "hidden", false, loss));
+    assert_false(filter_excludes(filter, "kept", false));
+    assert_true(filter_protects(filter, "kept", false, loss));
+    assert_true(filter_protects(filter, "kept", false, all));
+    assert_true(filter_protects_some(filter, true));
+    assert_true(filter_excludes(filter, "d/perishable", false));
+    assert_true(filter_protects(filter, "d/perishable", false, loss));
+    assert_false(filter_protects(filter, "d/perishable", false, inside));
+    assert_false(filter_protects(filter, "d/perishable", false, all));
+    filter_clear(filter);
+    assert_true(add(filter, RULE_NEGATED, "*/"));
+    assert_true(filter_excludes(filter, "d", false));
+    assert_false(filter_excludes(filter, "d", true));
+    assert_true(filter_protects_some(filter, false));
+    assert_false(filter_protects_some(filter, true));
+    filter_destroy(filter);
+}
+
 static void rules_are_bounded(void **state)
 {
     char longest[PATH_LENGTH_MAX + 2];
@@ -147,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_match_as_in_rsync),
         cmocka_unit_test(the_first_rule_that_matches_decides),
+        cmocka_unit_test(a_rule_may_be_for_one_side),
         cmocka_unit_test(rules_are_bounded),
         cmocka_unit_test(no_pattern_takes_long),
     };

@@ -95,6 +95,7 @@ static void parse_hello(struct reader *reader, struct message *message)
     wishes->preserve = reader_number(reader, 2);
     wishes->window_s = reader_number(reader, 4);
     wishes->rate = reader_number(reader, 8);
+    wishes->deletions_max = reader_number(reader, 4);
     message->hello.sources = reader_number(reader, 2);
     message->hello.rules = reader_number(reader, 2);
     if (wishes->bits > WISH_EVERYTHING || wishes->preserve > PRESERVE_EVERYTHING ||
@@ -243,6 +244,7 @@ static void parse_summary(struct reader *reader, struct message *message)
     message->summary.left = reader_number(reader, 8);
     message->summary.deleted = reader_number(reader, 8);
     message->summary.kept = reader_number(reader, 8);
+    message->summary.held_back = reader_number(reader, 8);
     message->summary.undeleted = reader_flag(reader);
 }
 
@@ -424,7 +426,8 @@ static void parse_handshake(struct reader *reader, struct message *message)
         message->refused.text = reader_span(reader, TEXT_LENGTH_MAX);
         return;
     case MESSAGE_RULE:
-        message->rule.include = reader_flag(reader);
+        message->rule.bits = reader_number(reader, 1);
+        reader->failed |= message->rule.bits > RULE_EVERYTHING;
         message->rule.pattern = reader_path(reader);
         return;
     case MESSAGE_REGION:

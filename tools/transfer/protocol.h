@@ -35,7 +35,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     7
+#define PROTOCOL_VERSION     8
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -127,9 +127,11 @@ enum wish {
     WISH_DELETE = 1 << 15,
     WISH_DELETE_EXCLUDED = 1 << 16,
     WISH_INPLACE = 1 << 17,
-    WISH_RESUME = 1 << 18, /* what an interrupted copy left is gone on with */
-    WISH_VERIFY = 1 << 19, /* what was written is read back from storage */
-    WISH_EVERYTHING = (1 << 20) - 1,
+    WISH_RESUME = 1 << 18,        /* what an interrupted copy left is gone on with */
+    WISH_VERIFY = 1 << 19,        /* what was written is read back from storage */
+    WISH_MAX_DELETE = 1 << 20,    /* deletions_max counts */
+    WISH_IGNORE_ERRORS = 1 << 21, /* what could not be read holds up no deletion */
+    WISH_EVERYTHING = (1 << 22) - 1,
 };
 
 /* What is kept besides contents, permissions and times: bits, as the client asks in its HELLO. The
@@ -149,10 +151,22 @@ enum preserve {
 };
 
 struct wishes {
-    uint32_t bits;     /* of enum wish */
-    uint16_t preserve; /* of enum preserve */
-    uint32_t window_s; /* with WISH_WINDOW: times that differ by so much are the same */
-    uint64_t rate;     /* of contents, in bytes a second; 0: as fast as it goes */
+    uint32_t bits;          /* of enum wish */
+    uint16_t preserve;      /* of enum preserve */
+    uint32_t window_s;      /* with WISH_WINDOW: times that differ by so much are the same */
+    uint64_t rate;          /* of contents, in bytes a second; 0: as fast as it goes */
+    uint32_t deletions_max; /* with WISH_MAX_DELETE */
+};
+
+/* A rule about names: bits. Of the two sides it is for both where none is said, or, with
+ * WISH_DELETE_EXCLUDED, for the sender's. */
+enum rule_bits {
+    RULE_INCLUDE = 1 << 0,
+    RULE_HIDES = 1 << 1,      /* the sender's side: it says what is sent */
+    RULE_PROTECTS = 1 << 2,   /* the receiver's: what of that which is not sent is not deleted */
+    RULE_NEGATED = 1 << 3,    /* for what the pattern does not match */
+    RULE_PERISHABLE = 1 << 4, /* not for what is in a directory that is to go itself */
+    RULE_EVERYTHING = (1 << 5) - 1,
 };
 
 /* What of a file goes with its ENTRY. */
@@ -314,7 +328,8 @@ struct message {
         } finished;
         struct {
             uint64_t files, directories, symlinks, bytes, failed, same, left, deleted, kept;
-            bool undeleted; /* nothing was, since the source could not be read in full */
+            uint64_t held_back; /* from deletion, by WISH_MAX_DELETE */
+            bool undeleted;     /* nothing was, since the source could not be read in full */
         } summary;
         struct {
             bool more;         /* the next one goes on with this value */
@@ -322,7 +337,7 @@ struct message {
             struct span value; /* EAGER_LENGTH_MAX at most */
         } attribute;
         struct {
-            bool include;
+            uint8_t bits; /* of enum rule_bits */
             struct span pattern;
         } rule;
         struct {

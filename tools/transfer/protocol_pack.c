@@ -38,6 +38,7 @@ static void pack_hello(uint8_t **at, const struct message *message)
     put_number(at, 2, message->hello.wishes.preserve);
     put_number(at, 4, message->hello.wishes.window_s);
     put_number(at, 8, message->hello.wishes.rate);
+    put_number(at, 4, message->hello.wishes.deletions_max);
     put_number(at, 2, message->hello.sources);
     put_number(at, 2, message->hello.rules);
     put_span(at, message->hello.path, PATH_LENGTH_MAX);
@@ -157,6 +158,7 @@ static void pack_summary(uint8_t **at, const struct message *message)
     put_number(at, 8, message->summary.left);
     put_number(at, 8, message->summary.deleted);
     put_number(at, 8, message->summary.kept);
+    put_number(at, 8, message->summary.held_back);
     put_number(at, 1, message->summary.undeleted);
 }
 
@@ -178,7 +180,7 @@ static void pack_handshake(uint8_t **at, const struct message *message)
         put_span(at, message->refused.text, TEXT_LENGTH_MAX);
         return;
     case MESSAGE_RULE:
-        put_number(at, 1, message->rule.include);
+        put_number(at, 1, message->rule.bits);
         put_span(at, message->rule.pattern, PATH_LENGTH_MAX);
         return;
     case MESSAGE_REGION:

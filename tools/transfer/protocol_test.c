@@ -36,7 +36,7 @@ static size_t pack(const struct message *message, uint8_t *ret_bytes)
 static const struct message samples[] = {
     [MESSAGE_HELLO] = {.hello = {.version = PROTOCOL_VERSION,
                                  .direction = DIRECTION_PULL,
-                                 .wishes = {WISH_EVERYTHING, PRESERVE_EVERYTHING, 2, 3},
+                                 .wishes = {WISH_EVERYTHING, PRESERVE_EVERYTHING, 2, 3, 5},
                                  .sources = 3,
                                  .rules = 4,
                                  .path = SPAN("/a/b")}},
@@ -73,9 +73,9 @@ static const struct message samples[] = {
     [MESSAGE_TOTALS] = {.totals = {.files = 1, .bytes = 2}},
     [MESSAGE_FINISHED] = {.finished = {.entries = 3, .sources = 4}},
     [MESSAGE_FAILED] = {.problem = {.id = 3, .code = PROBLEM_EXISTS, .path = SPAN("path")}},
-    [MESSAGE_SUMMARY] = {.summary = {.files = 1, .failed = 5}},
+    [MESSAGE_SUMMARY] = {.summary = {.files = 1, .failed = 5, .held_back = 6}},
     [MESSAGE_ATTRIBUTE] = {.attribute = {.more = true, .name = SPAN("user.a"), .value = SPAN("v")}},
-    [MESSAGE_RULE] = {.rule = {.include = true, .pattern = SPAN("*.o")}},
+    [MESSAGE_RULE] = {.rule = {.bits = RULE_PERISHABLE, .pattern = SPAN("*.o")}},
     [MESSAGE_ASK] = {.ask = {.names = 1,
                              .questions =
                                  SPAN("\1\0\2\0\0\3d/e\0\1s"
@@ -214,6 +214,9 @@ static void values_out_of_range_are_refused(void **state)
     assert_false(parses(&message));
     message = sample(MESSAGE_HELLO);
     message.hello.rules = FILTER_RULES_MAX + 1;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_RULE);
+    message.rule.bits = RULE_EVERYTHING + 1;
     assert_false(parses(&message));
     message = sample(MESSAGE_ENTRY);
     message.entry.content = CONTENT_COUNT;

@@ -412,6 +412,7 @@ static void send_summary(struct receiver *receiver)
     message.summary.left = tally->left;
     message.summary.deleted = tally->deleted;
     message.summary.kept = tally->kept;
+    message.summary.held_back = tally->held_back;
     message.summary.undeleted = tally->undeleted;
     receiver_send(receiver, &message);
     receiver->state = RECEIVER_DONE;
@@ -424,8 +425,9 @@ static bool is_to_delete(struct receiver *receiver)
         receiver->tree.top < 0) {
         return false;
     }
-    receiver->options.tally->undeleted = receiver->source_failures > 0;
-    return receiver->source_failures == 0;
+    bool sound = receiver->source_failures == 0 || receiver_wishes(receiver, WISH_IGNORE_ERRORS);
+    receiver->options.tally->undeleted = !sound;
+    return sound;
 }
 
 static bool receive_finished(struct receiver *receiver, const struct message *finished,

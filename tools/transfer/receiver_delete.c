@@ -91,6 +91,12 @@ static void delete (struct receiver *receiver, const struct walk_step *step, enu
 {
     int flags = kind == ENTRY_DIRECTORY ? AT_REMOVEDIR : 0;
     bool dry = receiver_wishes(receiver, WISH_DRY_RUN);
+    struct tally *tally = receiver->options.tally;
+    if (receiver_wishes(receiver, WISH_MAX_DELETE) &&
+        tally->deleted >= receiver->options.wishes->deletions_max) {
+        tally->held_back++;
+        return;
+    }
     if (!dry) {
         touch(step->folder);
     }
@@ -102,7 +108,7 @@ static void delete (struct receiver *receiver, const struct walk_step *step, enu
         }
         return;
     }
-    receiver->options.tally->deleted++;
+    tally->deleted++;
     receiver_tell_path(receiver, kind, step->relative, 0, CHANGE_DELETED);
 }
 

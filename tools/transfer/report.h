@@ -37,8 +37,9 @@ struct tally {
     uint64_t same;  /* nothing needed to be sent */
     uint64_t left;  /* not to be touched: newer, there, or not there */
     uint64_t deleted;
-    bool undeleted;  /* none was, since the source could not be read in full */
-    uint64_t spared; /* bytes of what was the same or left */
+    uint64_t held_back; /* more was to be deleted than wished */
+    bool undeleted;     /* none was, since the source could not be read in full */
+    uint64_t spared;    /* bytes of what was the same or left */
     uint64_t failed, warnings;
     bool totals_known;
     uint64_t total_files, total_bytes;

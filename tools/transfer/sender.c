@@ -505,6 +505,7 @@ static bool receive_summary(struct sender *sender, const struct message *message
     tally->left = message->summary.left;
     tally->deleted = message->summary.deleted;
     tally->kept = message->summary.kept;
+    tally->held_back = message->summary.held_back;
     tally->undeleted = message->summary.undeleted;
     if (tally->failed < message->summary.failed) {
         tally->failed = message->summary.failed;

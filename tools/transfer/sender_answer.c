@@ -94,26 +94,30 @@ static enum answer answer_one(const struct sender *sender, const struct question
                               struct place_asked *asked)
 {
     const struct filter *filter = sender->options.walk.filter;
-    bool protects = (sender->options.wishes->bits & WISH_DELETE_EXCLUDED) == 0;
+    const struct filter_loss loss = {.delete_excluded =
+                                         (sender->options.wishes->bits & WISH_DELETE_EXCLUDED) != 0,
+                                     .inside = asked->cut_off || asked->fd < 0};
     struct stat status;
     char *name = asked->path + asked->length;
     memcpy(name, question->name.bytes, question->name.length);
     name[question->name.length] = 0;
+    bool is_directory = question->names_directory;
     bool excluded =
-        filter != NULL &&
-        (asked->cut_off || filter_excludes(filter, asked->path, question->names_directory));
-    if (asked->unknown || (excluded && protects)) {
+        filter != NULL && (asked->cut_off || filter_excludes(filter, asked->path, is_directory));
+    if (asked->unknown) {
         return ANSWER_LEFT;
     }
-    if (excluded || asked->fd < 0) {
-        return ANSWER_GONE;
+    if (!excluded && asked->fd >= 0) {
+        if (fstatat(asked->fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
+            /* a directory that was not to be replaced by something else keeps what is in it */
+            return is_directory && !S_ISDIR(status.st_mode) ? ANSWER_LEFT : ANSWER_SAME;
+        }
+        if (errno != ENOENT) {
+            return ANSWER_LEFT;
+        }
     }
-    if (fstatat(asked->fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
-        /* a directory that was not to be replaced by something else keeps what is in it */
-        bool kept = question->names_directory && !S_ISDIR(status.st_mode);
-        return kept ? ANSWER_LEFT : ANSWER_SAME;
-    }
-    return errno == ENOENT ? ANSWER_GONE : ANSWER_LEFT;
+    bool stays = filter != NULL && filter_protects(filter, asked->path, is_directory, loss);
+    return stays ? ANSWER_LEFT : ANSWER_GONE;
 }
 
 static bool is_allowed(const struct sender *sender, const struct question *question)

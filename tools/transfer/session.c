@@ -163,7 +163,7 @@ static void on_opened(void *user)
     send_message(session, &message);
     for (unsigned i = 0; i < rules; i++) {
         struct message rule = {.type = MESSAGE_RULE};
-        rule.rule.pattern = filter_rule(request->filter, i, &rule.rule.include);
+        rule.rule.pattern = filter_rule(request->filter, i, &rule.rule.bits);
         send_message(session, &rule);
     }
     for (unsigned i = 0; i < request->source_count && pull; i++) {
@@ -357,7 +357,7 @@ static void receive_rule(struct session *session, const struct message *message)
     session->request.filter = session->filter;
     session->rules--;
     if (session->filter == NULL ||
-        !filter_add(session->filter, message->rule.include, message->rule.pattern)) {
+        !filter_add(session->filter, message->rule.bits, message->rule.pattern)) {
         give_up(session, "no memory for the rules, or no rule");
     }
 }
