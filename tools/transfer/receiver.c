@@ -330,7 +330,7 @@ void receiver_discard_file(struct receiver *receiver, int error)
     receiver_end_resuming(receiver);
     place_abandon(&receiver->file.place);
     receiver->file.discarded = true;
-    receiver->options.tally->bytes -= receiver->file.position;
+    receiver_uncount_file(receiver);
     receiver_fail_errno(receiver, receiver->file.id, error);
 }
 

@@ -13,7 +13,7 @@ static void forget_entry(struct receiver *receiver)
 
 static void throw_away(struct receiver *receiver)
 {
-    receiver->options.tally->bytes -= receiver->file.position;
+    receiver_uncount_file(receiver);
     place_abandon(&receiver->file.place);
 }
 
@@ -63,8 +63,10 @@ bool receiver_receive_end(struct receiver *receiver, const struct message *messa
     }
     if (message->end.again) {
         forget_entry(receiver);
-    } else if (!file->discarded && !whole) {
-        receiver_report_source(receiver, message->end.code, message->end.path, message->end.text);
+    }
+    if (!file->discarded && !whole) {
+        receiver_report_source(receiver, message->end.again ? PROBLEM_WARNING : message->end.code,
+                               message->end.path, message->end.text);
     }
     if (file->discarded) {
         forget_file(receiver, whole);

@@ -522,7 +522,7 @@ void receiver_commit_file(struct receiver *receiver)
     file->attributes.xattrs = &file->xattrs;
     int error = place_commit(&file->place, file->size, &file->attributes);
     if (error != 0) {
-        receiver->options.tally->bytes -= file->position;
+        receiver_uncount_file(receiver);
         receiver_fail_errno(receiver, file->id, error);
         return;
     }

@@ -35,6 +35,7 @@ struct current_file {
     uint32_t id;
     uint16_t source;
     uint64_t size, position;
+    uint64_t kept;  /* of these, what an interrupted copy had left */
     bool discarded; /* it cannot be placed; its bytes still come for a while */
     bool left;      /* discarded, because it is not to be placed */
     uint32_t names;
@@ -134,6 +135,12 @@ void receiver_fail(struct receiver *receiver, uint32_t id, enum problem_code cod
                    const char *text);
 /* The same with an errno, or a failure of attributes.h. */
 void receiver_fail_errno(struct receiver *receiver, uint32_t id, int error);
+/* What came of the file under way does not count. */
+static inline void receiver_uncount_file(struct receiver *receiver)
+{
+    receiver->options.tally->bytes -= receiver->file.position;
+    receiver->options.tally->kept -= receiver->file.kept;
+}
 /* The file under way cannot be placed. */
 void receiver_discard_file(struct receiver *receiver, int error);
 

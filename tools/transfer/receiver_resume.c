@@ -297,6 +297,7 @@ bool receiver_receive_keep(struct receiver *receiver, uint64_t length, const cha
     resuming->offered--;
     file->position += length;
     receiver->options.tally->bytes += length;
+    file->kept += length;
     receiver->options.tally->kept += length;
     return true;
 }

@@ -168,6 +168,29 @@ static void what_only_the_receiver_believes_is_sent_again(void **state)
     expect_whole(world, session_tally(world->client)->kept);
 }
 
+static void touch(struct world *world, unsigned number)
+{
+    if (number == 6) {
+        int fd = openat(world->scratch->fd, "here/f", O_WRONLY);
+        assert_int_equal(futimens(fd, NULL), 0);
+        close(fd);
+    }
+}
+
+/* What was kept of the first try is not kept of the second. */
+static void a_source_that_changes_meanwhile_comes_whole(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
+    break_off(world, "f", 17 * MIB);
+    world->between = touch;
+    resume(world, "f");
+    world->between = NULL;
+    assert_string_equal(world->problems[0], "here source warning\n");
+    assert_string_equal(world->problems[1], "there source warning\n");
+    expect_whole(world, 0);
+}
+
 static void another_source_begins_anew(void **state)
 {
     struct world *world = *state;
@@ -322,6 +345,7 @@ int main(void)
         T(a_flipped_bit_in_what_was_left_is_named),
         T(a_flipped_bit_in_the_journal_is_named),
         T(what_only_the_receiver_believes_is_sent_again),
+        T(a_source_that_changes_meanwhile_comes_whole),
         T(another_source_begins_anew),
         T(without_the_wish_it_begins_anew_and_says_so),
         T(holes_stay_holes),

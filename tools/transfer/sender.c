@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -171,6 +172,7 @@ static void leave_file(struct sender *sender, bool whole, bool again)
 /* Ends the file. With a code, the peer throws away what it has of it. */
 static void end_file(struct sender *sender, enum problem_code code, const char *text)
 {
+    char told[TEXT_LENGTH_MAX];
     struct message message = {.type = MESSAGE_END};
     message.end.code = code;
     message.end.again = is_worth_another_try(sender, code);
@@ -184,8 +186,12 @@ static void end_file(struct sender *sender, enum problem_code code, const char *
         message.end.text = (struct span){text, strlen(text)};
         hard_links_withdraw(&sender->links, &sender->file.source.status);
         sender->options.tally->bytes = sender->file.sent_bytes;
+        sender->options.tally->kept = sender->file.kept;
         if (message.end.again) {
+            snprintf(told, sizeof(told), "%s" TEXT_AGAIN, text);
+            message.end.text = (struct span){told, strlen(told)};
             sender->sources -= lookahead_head(sender->lookahead)->step.folder == NULL;
+            sender_report(sender, PROBLEM_WARNING, path, told);
         } else if (!sender->file.rejected) {
             sender_report(sender, code, path, text);
         }

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
@@ -252,8 +253,13 @@ static bool send_eager(struct sender *sender, const struct walk_step *step)
     const char *text = NULL;
     enum problem_code code = read_small(sender, &text);
     unsigned tries = sender->file.tries + 1;
-    bool may_differ = code == PROBLEM_CHANGED || code == PROBLEM_VANISHED || tries == 1;
-    if (code != PROBLEM_NONE && may_differ && tries < SENDER_TRIES) {
+    bool changed = code == PROBLEM_CHANGED || code == PROBLEM_VANISHED;
+    if (code != PROBLEM_NONE && (changed || tries == 1) && tries < SENDER_TRIES) {
+        if (changed) {
+            char told[TEXT_LENGTH_MAX];
+            snprintf(told, sizeof(told), "%s" TEXT_AGAIN, text);
+            sender_skip(sender, PROBLEM_WARNING, step->path, told);
+        }
         sender_close_file(sender);
         return sender_send_again(sender, step, tries);
     }
@@ -285,6 +291,7 @@ static void begin_chunks(struct sender *sender, const struct walk_step *step)
     posix_fadvise(source->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     pieces_start(&sender->pieces, source->size);
     sender->file.sent_bytes = sender->options.tally->bytes;
+    sender->file.kept = sender->options.tally->kept;
     sender->file.claims.awaited = protocol_is_resumed(sender->options.wishes, source->size);
     sender_send_plain(sender, &message);
     sender->sources += step->folder == NULL;

@@ -44,8 +44,8 @@ struct claims {
 struct current_file {
     struct source source;
     bool rejected;
-    unsigned tries;      /* that were in vain */
-    uint64_t sent_bytes; /* the tally's when it was begun */
+    unsigned tries;            /* that were in vain */
+    uint64_t sent_bytes, kept; /* the tally's when it was begun */
     struct claims claims;
 };
 
@@ -101,6 +101,8 @@ void sender_send_plain(struct sender *sender, const struct message *message);
 /* Our own side could not read something: told to our owner and, by the caller, to the peer. */
 void sender_report(struct sender *sender, enum problem_code code, const char *path,
                    const char *text);
+/* Of a file that is read again: what is said of it. */
+#define TEXT_AGAIN "; it is read again"
 
 /* Each step of the walk becomes one of these. A file that goes by chunks, or whose digest is asked
  * for, is sender->file then, and true is returned: it needs more than this call. */

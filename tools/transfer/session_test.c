@@ -214,8 +214,10 @@ static void a_source_that_changes_once_comes_again(void **state)
     static const struct {
         void (*between)(struct world *world, unsigned step);
         const char *problem;
-    } cases[] = {
-        {grow, ""}, {shrink, ""}, {change_and_hide_it, ""}, {vanish, "here source vanished\n"}};
+    } cases[] = {{grow, "here source warning\n"},
+                 {shrink, "here source warning\n"},
+                 {change_and_hide_it, "here source warning\n"},
+                 {vanish, "here source warning\nhere source vanished\n"}};
     struct world *world = *state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         bool vanished = cases[i].between == vanish;
@@ -245,8 +247,11 @@ static void a_source_that_keeps_changing_is_not_placed(void **state)
     scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
     world->between = grow_always;
     assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
-    assert_string_equal(world->problems[0], "here source changed\n");
-    assert_string_equal(world->problems[1], "there source changed\n");
+    assert_string_equal(world->problems[0],
+                        "here source warning\nhere source warning\nhere source changed\n");
+    assert_string_equal(world->problems[1],
+                        "there source warning\nthere source warning\nthere source changed\n");
+    assert_int_equal(session_tally(world->server)->warnings, 2);
     assert_int_equal(session_tally(world->client)->failed, 1);
     assert_int_equal(session_tally(world->client)->bytes, 0);
     assert_false(scratch_exists(world->scratch, "root/f"));
@@ -257,7 +262,8 @@ static void a_file_that_hides_its_size_is_not_placed(void **state)
     struct world *world = *state;
     symlinkat("/proc/self/status", world->scratch->fd, "here/f");
     assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
-    assert_string_equal(world->problems[0], "here source changed\n");
+    assert_string_equal(world->problems[0],
+                        "here source warning\nhere source warning\nhere source changed\n");
     assert_false(scratch_exists(world->scratch, "root/f"));
 }
 
