@@ -7,7 +7,8 @@ For each case: a random tree of large, sparse and small files is pushed or pulle
 what goes on with it, either side is killed with SIGKILL at a random moment, or the client is interrupted.
 Then the last one is let through: the copy must be the tree, to the last byte, time and mode, and nothing may
 be left beside it. Before that, now and then, a bit is flipped in what was left of a file, or in its journal:
-that must be said. Cases go on until there were N kills. A case that fails is made again by --seed and --case;
+that must be said. In a third of the cases the server is killed only, and started again: there the same copy
+connects again and goes on by itself. Cases go on until there were N kills. A case that fails is made again by --seed and --case;
 when within a copy the kill comes is then as random as before."""
 import argparse
 import os
@@ -54,13 +55,14 @@ def left_over(top):
 
 
 class Server:
-    def __init__(self, weir, root, errors):
-        self.process = subprocess.Popen([weir, "serve", "--insecure", "--listen", "127.0.0.1:0", "--root", root],
+    def __init__(self, weir, root, errors, port="0"):
+        self.process = subprocess.Popen([weir, "serve", "--insecure", "--listen", "127.0.0.1:" + port, "--root", root],
                                         stdout=subprocess.PIPE, stderr=errors, text=True)
         line = self.process.stdout.readline()
         if " at weir://" not in line:
             sys.exit("the server does not start: " + line)
         self.url = "weir://" + line.split(" at weir://")[1].split("/")[0]
+        self.port = self.url.split(":")[-1]
 
     def stop(self):
         self.process.terminate()
@@ -81,12 +83,12 @@ class Case:
         self.copy = self.root + b"/copy" if self.push else self.here + b"/copy"
         self.log = open(work + b"/log", "a+")
         self.server = Server(weir, self.root, self.log)
-        self.kills, self.wrong, self.kept, self.busy = 0, [], False, 0
+        self.kills, self.wrong, self.kept, self.busy, self.again = 0, [], False, 0, 0
 
-    def start(self):
+    def start(self, timeout=0):
         names = [self.source + b"/", self.server.url + "/copy"] if self.push else [self.server.url + "/tree/", self.copy]
-        return subprocess.Popen([self.weir, "cp", "-a", "--resume", "--bwlimit", f"{RATE}B"] + names, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, start_new_session=True)
+        return subprocess.Popen([self.weir, "cp", "-a", "--resume", "--timeout", str(timeout), "--bwlimit", f"{RATE}B"] + names,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
 
     def finish(self, client, what):
         try:
@@ -114,6 +116,21 @@ class Case:
         self.finish(client, f"killed {side}")
         if side == "server":
             self.server = Server(self.weir, self.root, self.log)
+
+    def kill_and_return(self, kills, seconds):
+        """One copy, whose server dies so often and comes again, to its end."""
+        client = self.start(timeout=60)
+        for _ in range(kills):
+            time.sleep(self.rng.random() * seconds)
+            self.server.process.kill()
+            self.server.process.wait()
+            self.kills += 1
+            time.sleep(self.rng.random() * 0.3)
+            self.server = Server(self.weir, self.root, self.log, self.server.port)
+        output = self.finish(client, "again")
+        self.again += b"connected again" in output
+        if client.returncode != 0:
+            self.wrong.append(f"it did not go on: status {client.returncode}: {output[-600:]!r}")
 
     def settle(self):
         """Until the server has noticed that the client is gone: it alone knows what it has under way."""
@@ -146,9 +163,13 @@ class Case:
     def run(self, kills):
         contents = sum(os.lstat(os.path.join(directory, name)).st_blocks * 512
                        for directory, _, files in os.walk(self.source) for name in files)
-        for _ in range(kills):
-            self.kill_once(0.1 + 1.5 * contents / RATE / (kills + 1))
-        self.settle()
+        seconds = 0.1 + 1.5 * contents / RATE / (kills + 1)
+        if self.rng.random() < 1 / 3:
+            self.kill_and_return(kills, seconds)
+        else:
+            for _ in range(kills):
+                self.kill_once(seconds)
+            self.settle()
         flipped = self.flip() if self.rng.random() < 0.5 else None
         client = self.start()
         output = self.finish(client, "flipped" if flipped else "last")
@@ -176,7 +197,7 @@ def main():
     options = parser.parse_args()
     weir = os.path.join(os.path.abspath(options.build), "weir")
     where = options.directory or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-    kills = cases = flips = resumed = busy = 0
+    kills = cases = flips = resumed = busy = again = 0
     number = (options.case or 1) - 1
     while kills < options.kills and not (options.case and cases):
         work = os.fsencode(tempfile.mkdtemp(prefix="weir-resume-", dir=where))
@@ -190,8 +211,9 @@ def main():
             print(f"--seed {options.seed} --case {number}:", *case.wrong, sep="\n  ")
             return 1
         kills, cases, resumed, busy = kills + case.kills, cases + 1, resumed + case.kept, busy + case.busy
+        again += case.again
     print(f"{kills} kills in {cases} copies: all whole; {resumed} had something to go on with at their last start, "
-          f"{flips} bits flipped and named; {busy} times the one before was not noticed yet")
+          f"{flips} bits flipped and named; {busy} times the one before was not noticed yet; {again} went on by themselves")
     return 0
 
 

@@ -15,6 +15,9 @@
 static void on_problem(void *user, const struct problem *problem)
 {
     struct cp *cp = user;
+    if (cp_again_knows_problem(cp, problem)) {
+        return;
+    }
     cp_clear_line(cp);
     output_problem(&cp->output, problem);
 }
@@ -83,7 +86,9 @@ void cp_say_item(const struct cp *cp, const char *peer, const struct item *item)
 
 static void on_item(void *user, const struct item *item)
 {
-    cp_say_item(user, NULL, item);
+    if (!cp_again_knows_item(user, item)) {
+        cp_say_item(user, NULL, item);
+    }
 }
 
 struct session_request cp_request(const struct cp *cp, enum direction direction)
@@ -203,6 +208,8 @@ static void summarize(const struct cp *cp, enum exit_code code)
             json_object_set_new(object, "targets_whole", json_integer(cp->targets_whole));
             json_object_set_new(object, "bytes_put", json_integer((json_int_t)cp->bytes_put));
         }
+        json_object_set_new(object, "reconnections", json_integer(cp->again.count));
+        json_object_set_new(object, "seconds_disconnected", json_real(cp->again.seconds));
         if (cp->reason[0] != 0) {
             json_object_set_new(object, "error", json_string(cp->reason));
         }
@@ -230,6 +237,10 @@ static void summarize(const struct cp *cp, enum exit_code code)
     print_count(tally->left, "left as they are");
     print_count(tally->deleted, "deleted");
     print_count(tally->failed, "not copied");
+    if (cp->again.count > 0) {
+        printf("; connected again %u time%s, %.1f s without a connection", cp->again.count,
+               cp->again.count == 1 ? "" : "s", cp->again.seconds);
+    }
     putchar('\n');
 }
 

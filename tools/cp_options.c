@@ -9,6 +9,8 @@
 
 #include "tools/cp_rules.h"
 
+#define CP_TIMEOUT_S 30
+
 const char cp_usage[] =
     "usage: weir cp [OPTION...] SOURCE... [USER@]HOST:PATH     to a host that ssh reaches\n"
     "       weir cp [OPTION...] [USER@]HOST:PATH... TARGET     or from it\n"
@@ -59,6 +61,8 @@ const char cp_usage[] =
     "  -n, --dry-run      only say what would be done (with -v or -i: of each file)\n"
     "      --bwlimit RATE no more than so many KiB a second, or with K, M, G, KB, MB, GB, B\n"
     "      --inplace      write into the files that are there, which are not whole meanwhile\n"
+    "      --timeout SECONDS  a connection that is lost is made again within so long (30; 0: it\n"
+    "                     is not), and the copy goes on\n"
     "      --resume       go on with the files that an interrupted copy was in the middle of\n"
     "      --verify       read each file back from storage before it gets its name\n"
     "      --fsync        have each file on stable storage before it gets its name\n"
@@ -125,6 +129,7 @@ enum {
     OPTION_ENCRYPT,
     OPTION_TO,
     OPTION_HOSTS,
+    OPTION_TIMEOUT,
 };
 
 static const struct option long_options[] = {
@@ -180,6 +185,7 @@ static const struct option long_options[] = {
     {"encrypt", no_argument, NULL, OPTION_ENCRYPT},
     {"to", required_argument, NULL, OPTION_TO},
     {"hosts", required_argument, NULL, OPTION_HOSTS},
+    {"timeout", required_argument, NULL, OPTION_TIMEOUT},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -265,15 +271,23 @@ static int take_chown(const struct command *command, struct cp_options *options)
     return -1;
 }
 
-static int take_window(const struct command *command, struct cp_options *options)
+static bool take_seconds(unsigned *ret_seconds)
 {
     size_t digits = strspn(optarg, "0123456789");
-    if (digits == 0 || digits > 9 || optarg[digits] != 0) {
+    bool good = digits > 0 && digits <= 9 && optarg[digits] == 0;
+    *ret_seconds = good ? (unsigned)strtoul(optarg, NULL, 10) : 0;
+    return good;
+}
+
+static int take_window(const struct command *command, struct cp_options *options)
+{
+    unsigned seconds;
+    if (!take_seconds(&seconds)) {
         return command_usage_error(
             command, "--modify-window takes whole seconds from 0 on, not '%s'", optarg);
     }
     options->wishes.bits |= WISH_WINDOW;
-    options->wishes.window_s = (uint32_t)strtoul(optarg, NULL, 10);
+    options->wishes.window_s = seconds;
     return -1;
 }
 
@@ -362,6 +376,11 @@ static int take_option(const struct command *command, struct cp_options *options
         return take_window(command, options);
     case OPTION_BWLIMIT:
         return take_rate(command, options);
+    case OPTION_TIMEOUT:
+        return take_seconds(&options->timeout_s)
+                   ? -1
+                   : command_usage_error(command, "--timeout takes whole seconds, not '%s'",
+                                         optarg);
     case OPTION_CHOWN:
         return take_chown(command, options);
     case OPTION_EXCLUDE:
@@ -396,7 +415,7 @@ static int take_option(const struct command *command, struct cp_options *options
 int cp_take_options(const struct command *command, int argc, char **argv,
                     struct cp_options *ret_options)
 {
-    *ret_options = (struct cp_options){0};
+    *ret_options = (struct cp_options){.timeout_s = CP_TIMEOUT_S};
     for (int option; (option = getopt_long(argc, argv, "arlptgoDHAXScuIn@:e:f:iqvh", long_options,
                                            NULL)) != -1;) {
         int code = take_option(command, ret_options, option);

@@ -20,6 +20,7 @@ struct cp_options {
     const char *key;             /* a file; NULL: none */
     bool encrypt;
     struct cp_targets targets; /* several, instead of the last name */
+    unsigned timeout_s;        /* to connect again within; 0: that is not tried */
 };
 
 /* Takes them off the command line; optind is then where the names begin. -1, or the exit status. */

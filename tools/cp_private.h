@@ -3,6 +3,7 @@
 #define TOOLS_CP_PRIVATE_H
 
 #include "tools/command.h"
+#include "tools/cp_again.h"
 #include "tools/cp_options.h"
 #include "tools/location.h"
 #include "tools/output.h"
@@ -22,12 +23,14 @@ struct cp {
     char peer[LOCATION_ADDRESS_LENGTH + 16]; /* weir://HOST:PORT, or [USER@]HOST: */
     struct keys keys;                        /* the first is ours, with --key */
     struct far_side *far;                    /* that we started; NULL: none */
-    char address[LOCATION_ADDRESS_LENGTH];   /* that is tried, or carries the transfer */
-    char tried[1024];                        /* of addresses that led nowhere: why */
+    struct again again;
+    char address[LOCATION_ADDRESS_LENGTH]; /* that is tried, or carries the transfer */
+    char tried[1024];                      /* of addresses that led nowhere: why */
     bool tty, is_push;
     struct progress progress;
     double drawn_s;
     char device[512];
+    struct tally last;  /* of the last connection */
     struct tally total; /* of the groups that are over */
     double seconds;
     char peer_device[TEXT_LENGTH_MAX * 4];
@@ -46,6 +49,8 @@ void cp_say_unproven(const struct cp *cp, const char *peer, const char *address)
 void cp_say_item(const struct cp *cp, const char *peer, const struct item *item);
 /* What the options ask for. */
 struct session_request cp_request(const struct cp *cp, enum direction direction);
+/* "weir://HOST:PORT: ", or "" where cp->reason says it already. */
+const char *cp_whose(const struct cp *cp);
 /* One transfer with a place that is not here, to its end; what went wrong has been said. */
 enum exit_code cp_transfer(struct cp *cp, const struct location *where,
                            const struct session_request *request);

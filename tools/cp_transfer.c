@@ -11,8 +11,8 @@
 #include "tools/transfer/channel_link.h"
 #include "tools/trust/guard.h"
 
-/* Of several addresses each gets so long. */
-#define TRY_TIMEOUT_MS 3000
+/* Of several addresses, and of several tries, each gets so long. */
+#define TRY_TIMEOUT_S 3
 /* A peer that does not answer the handshake is given up. */
 #define HANDSHAKE_TIMEOUT_S 10
 /* After the far side's end its connection's own end, which says why, is waited for so long. */
@@ -32,6 +32,18 @@ static int line_width(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
 }
 
+const char *cp_whose(const struct cp *cp)
+{
+    static char text[sizeof(cp->peer) + 2];
+    size_t length = strlen(cp->peer);
+    bool of_shell = length > 0 && cp->peer[length - 1] == ':';
+    if (!of_shell && cp->address[0] != 0 && strstr(cp->reason, cp->address) != NULL) {
+        return "";
+    }
+    snprintf(text, sizeof(text), of_shell ? "%s " : "%s: ", cp->peer);
+    return text;
+}
+
 void cp_draw(struct cp *cp, const struct session *session)
 {
     double now = progress_now_s();
@@ -39,7 +51,7 @@ void cp_draw(struct cp *cp, const struct session *session)
         return;
     }
     cp->drawn_s = now;
-    const struct tally *tally = session_tally(session);
+    const struct tally *tally = cp_again_progress(cp, session_tally(session));
     progress_update(&cp->progress, tally);
     if (cp->options.json) {
         json_t *object =
@@ -122,6 +134,7 @@ void cp_say_unproven(const struct cp *cp, const char *peer, const char *address)
 /* What ends a session besides its peer: the user, and a far side that is gone or silent. */
 struct watch {
     double began_s, looked_s, stopped_s, ended_s; /* the latter: 0, or since when */
+    double handshake_s;                           /* it may take so long */
     bool is_said;                                 /* that it is connected */
 };
 
@@ -134,7 +147,7 @@ static void watch(struct cp *cp, struct watch *watch, struct session *session, s
     }
     if (!watch->is_said && session_is_running(session)) {
         watch->is_said = true;
-        if (session_outcome(session) == SESSION_RUNNING) {
+        if (session_outcome(session) == SESSION_RUNNING && !cp_again_is_back(cp)) {
             say_connected(cp);
             cp_say_unproven(cp, cp->peer, cp->address);
         }
@@ -143,8 +156,8 @@ static void watch(struct cp *cp, struct watch *watch, struct session *session, s
         return;
     }
     watch->looked_s = now_s;
-    if (channel_link_is_outside(link) && now_s - watch->began_s > HANDSHAKE_TIMEOUT_S) {
-        link->operations->abort(link, "no answer to the handshake for 10 s");
+    if (channel_link_is_outside(link) && now_s - watch->began_s > watch->handshake_s) {
+        link->operations->abort(link, "no answer to the handshake");
     }
     if (cp->far != NULL && shell_has_ended(&cp->far->shell)) {
         watch->ended_s = watch->ended_s > 0 ? watch->ended_s : now_s;
@@ -157,9 +170,12 @@ static void watch(struct cp *cp, struct watch *watch, struct session *session, s
 /* Runs the session to its end. */
 static void drive(struct cp *cp, struct session *session, struct link *link)
 {
-    progress_start(&cp->progress);
-    cp->drawn_s = cp->progress.started_s;
-    struct watch state = {.began_s = cp->drawn_s};
+    if (cp->again.lost_s == 0) {
+        progress_start(&cp->progress);
+        cp->drawn_s = cp->again.counted_s = cp->progress.started_s;
+    }
+    struct watch state = {.began_s = progress_now_s(),
+                          .handshake_s = 1 + cp_again_left_s(cp, HANDSHAKE_TIMEOUT_S - 1)};
     while (!session_is_closed(session)) {
         bool more = session_pump(session);
         watch(cp, &state, session, link);
@@ -169,7 +185,9 @@ static void drive(struct cp *cp, struct session *session, struct link *link)
         cp_draw(cp, session);
         weir_poll(cp->poller, more ? 0 : 100);
     }
-    cp->seconds += progress_now_s() - cp->progress.started_s;
+    double now_s = progress_now_s();
+    cp->seconds += now_s - cp->again.counted_s;
+    cp->again.counted_s = now_s;
 }
 
 /* An address that leads nowhere, of those that a far side has named: another may do. */
@@ -188,6 +206,7 @@ static enum exit_code end_of(struct cp *cp, const struct session *session, const
     cp_clear_line(cp);
     printable(device, strlen(device), cp->peer_device, sizeof(cp->peer_device));
     if (stop_asked()) {
+        cp->again.is_wanted = false;
         strcpy(cp->reason, "interrupted");
         command_error(cp->command, "interrupted; the same command with --resume goes on");
         return EXIT_INTERRUPTED;
@@ -196,15 +215,31 @@ static enum exit_code end_of(struct cp *cp, const struct session *session, const
         const char *text = session_reason(session);
         printable(text, strlen(text), cp->reason, sizeof(cp->reason));
     }
+    if (cp_again_take(cp, session, link)) {
+        return EXIT_LOST;
+    }
     if (outcome == SESSION_UNREACHED && cp->far != NULL) {
         note_try(cp, cp->reason);
     } else if (outcome != SESSION_COMPLETE) {
-        bool named = strstr(cp->reason, cp->address) != NULL;
-        const char *colon = cp->far != NULL ? " " : ": "; /* its name ends with one */
-        command_error(cp->command, "%s%s%s", named ? "" : cp->peer, named ? "" : colon, cp->reason);
+        command_error(cp->command, "%s%s", cp_whose(cp), cp->reason);
     }
     bool refused = outcome == SESSION_UNREACHED && channel_link_was_refused(link);
     return refused ? EXIT_REFUSED : output_exit_code(outcome, session_tally(session));
+}
+
+/* There is not even a connection that could fail. */
+static enum exit_code no_connection(struct cp *cp, const char *why)
+{
+    snprintf(cp->reason, sizeof(cp->reason), "%s", why);
+    if (cp_again_take(cp, NULL, NULL)) {
+        return EXIT_UNREACHED;
+    }
+    if (cp->far != NULL) {
+        note_try(cp, why);
+    } else {
+        command_error(cp->command, "%s", why);
+    }
+    return EXIT_UNREACHED;
 }
 
 /* One transfer over one address. `guard` is taken over. */
@@ -214,7 +249,9 @@ static enum exit_code transfer_at(struct cp *cp, const char *address, struct gua
     struct weir_error error;
     struct weir_connection *connection;
     struct weir_channel_options channel = channel_link_options;
-    channel.connect_timeout_ms = cp->far != NULL ? TRY_TIMEOUT_MS : 0;
+    double patience_s = 1 + cp_again_left_s(cp, TRY_TIMEOUT_S - 1);
+    bool in_turn = cp->far != NULL || cp->again.lost_s > 0;
+    channel.connect_timeout_ms = in_turn ? (unsigned)(patience_s * 1000) : 0;
     snprintf(cp->address, sizeof(cp->address), "%s", address);
     struct link *link = channel_link_create(guard, NULL);
     struct session *session =
@@ -224,19 +261,15 @@ static enum exit_code transfer_at(struct cp *cp, const char *address, struct gua
         command_error(cp->command, "not enough memory");
         return EXIT_SETUP;
     }
-    enum exit_code code = EXIT_UNREACHED;
+    enum exit_code code;
     if (weir_connect(cp->poller, address, &channel, &channel_link_handler, link, &connection,
                      &error) != WEIR_OK) {
-        if (cp->far != NULL) {
-            note_try(cp, error.message);
-        } else {
-            command_error(cp->command, "%s", error.message);
-        }
+        code = no_connection(cp, error.message);
     } else {
         channel_link_attach(link, connection);
         drive(cp, session, link);
         code = end_of(cp, session, link);
-        add_tally(&cp->total, session_tally(session));
+        cp->last = *session_tally(session);
         if (!session_is_closed(session)) { /* interrupted, and nothing to wait for any more */
             _exit(code);
         }
@@ -247,10 +280,18 @@ static enum exit_code transfer_at(struct cp *cp, const char *address, struct gua
     return elsewhere && !stop_asked() ? EXIT_UNREACHED : code;
 }
 
+/* The one that works is the first to be tried when it has to be found again. */
+static void prefer(struct greeting *greeting, unsigned index)
+{
+    const struct greeting_address address = greeting->addresses[index];
+    memmove(greeting->addresses + 1, greeting->addresses, index * sizeof(address));
+    greeting->addresses[0] = address;
+}
+
 /* The far side's addresses in turn, until one works. */
 static enum exit_code transfer_to_far(struct cp *cp, const struct session_request *request)
 {
-    const struct greeting *greeting = &cp->far->greeting;
+    struct greeting *greeting = &cp->far->greeting;
     enum exit_code code = EXIT_UNREACHED;
     cp->tried[0] = 0;
     for (unsigned i = 0; i < greeting->address_count && code == EXIT_UNREACHED; i++) {
@@ -261,8 +302,11 @@ static enum exit_code transfer_to_far(struct cp *cp, const struct session_reques
             return EXIT_SETUP;
         }
         code = transfer_at(cp, greeting->addresses[i].text, guard, request);
+        if (code != EXIT_UNREACHED) {
+            prefer(greeting, i);
+        }
     }
-    if (code == EXIT_UNREACHED) {
+    if (code == EXIT_UNREACHED && !cp->again.is_wanted) {
         snprintf(cp->reason, sizeof(cp->reason), "none of its addresses can be reached");
         command_error(cp->command,
                       "%s weir runs there, but none of its addresses can be reached:%s\n"
@@ -273,36 +317,37 @@ static enum exit_code transfer_to_far(struct cp *cp, const struct session_reques
     return code;
 }
 
-static enum exit_code transfer_by_shell(struct cp *cp, const char *host,
+/* Starts the far side, anew where it or its shell has ended. */
+static enum exit_code transfer_by_shell(struct cp *cp, const char *host, struct far_side *far,
                                         const struct session_request *request)
 {
+    const double forever = 1e9;
+    double patience_s = cp_again_left_s(cp, forever);
     const struct far_options options = {.rsh = cp->options.rsh,
                                         .weir_path = cp->options.weir_path,
-                                        .fabric = cp->options.fabric.kind};
-    struct far_side far;
-    snprintf(cp->peer, sizeof(cp->peer), "%s:", host);
-    enum exit_code code = far_side_start(cp->command, &options, host, &far);
-    if (code != EXIT_DONE) {
-        return code;
+                                        .fabric = cp->options.fabric.kind,
+                                        .again = patience_s < forever,
+                                        .patience_s = patience_s < forever ? patience_s : 0};
+    if (cp->far != NULL && shell_has_ended(&far->shell)) {
+        far_side_end(cp->command, far, true);
+        cp->far = NULL;
     }
-    cp->far = &far;
-    code = transfer_to_far(cp, request);
-    cp->far = NULL;
-    far_side_end(cp->command, &far, code != EXIT_DONE && code != EXIT_SOME_FAILED);
-    return code;
+    if (cp->far == NULL) {
+        enum exit_code code = far_side_start(cp->command, &options, host, far);
+        if (code != EXIT_DONE) {
+            snprintf(cp->reason, sizeof(cp->reason), "the far side could not be started again");
+            cp->again.is_wanted = code == EXIT_UNREACHED && options.again;
+            return code;
+        }
+        cp->far = far;
+    }
+    return transfer_to_far(cp, request);
 }
 
-enum exit_code cp_transfer(struct cp *cp, const struct location *where,
-                           const struct session_request *request)
+static enum exit_code transfer_to_server(struct cp *cp, const char *address,
+                                         const struct session_request *request)
 {
     struct guard *guard = NULL;
-    if (where->kind == LOCATION_SHELL || cp->keys.count > 0) {
-        secret_keep_from_cores();
-    }
-    if (where->kind == LOCATION_SHELL) {
-        return transfer_by_shell(cp, where->address, request);
-    }
-    snprintf(cp->peer, sizeof(cp->peer), "weir://%s", where->address);
     if (cp->keys.count > 0) {
         const struct key *key = &cp->keys.list[0];
         guard = guard_create_client(key->name, &key->secret, cp->options.encrypt);
@@ -311,5 +356,34 @@ enum exit_code cp_transfer(struct cp *cp, const struct location *where,
             return EXIT_SETUP;
         }
     }
-    return transfer_at(cp, where->address, guard, request);
+    return transfer_at(cp, address, guard, request);
+}
+
+enum exit_code cp_transfer(struct cp *cp, const struct location *where,
+                           const struct session_request *request)
+{
+    struct far_side far;
+    enum exit_code code;
+    bool by_shell = where->kind == LOCATION_SHELL;
+    snprintf(cp->peer, sizeof(cp->peer), by_shell ? "%s:" : "weir://%s", where->address);
+    if (by_shell || cp->keys.count > 0) {
+        secret_keep_from_cores();
+    }
+    if (!cp_again_begin(cp)) {
+        return EXIT_SETUP;
+    }
+    do {
+        const struct session_request next = cp_again_request(cp, request);
+        cp->last = (struct tally){0};
+        code = by_shell ? transfer_by_shell(cp, where->address, &far, &next)
+                        : transfer_to_server(cp, where->address, &next);
+    } while (cp_again_wait(cp, &code));
+    bool through = code == EXIT_DONE || code == EXIT_SOME_FAILED;
+    const struct tally total = cp_again_total(cp, &cp->last);
+    add_tally(&cp->total, through ? &total : cp_again_progress(cp, &cp->last));
+    if (cp->far != NULL) {
+        cp->far = NULL;
+        far_side_end(cp->command, &far, !through);
+    }
+    return code;
 }

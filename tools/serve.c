@@ -99,9 +99,56 @@ static const struct secret *find_secret(void *user, const char *name)
     return key != NULL ? &key->secret : NULL;
 }
 
+/* Of the same client and copy: the earlier one is over, whatever it thinks of it. */
+static bool is_same_copy(const struct served *one, const struct served *other)
+{
+    return one != other && one->standing == STANDING_SERVED && one->session != NULL &&
+           memcmp(one->copy, other->copy, COPY_ID_LENGTH) == 0 && strcmp(one->key, other->key) == 0;
+}
+
+/* A session that a shell started is for one copy. */
+static bool has_other_client(const struct serve *serve, const struct served *served, bool is_known)
+{
+    return serve->options.session && serve->had_session &&
+           (!is_known || memcmp(serve->copy, served->copy, COPY_ID_LENGTH) != 0);
+}
+
+/* A client says which copy it is at. One that comes again takes the place of its earlier session,
+ * which may not have noticed yet that its connection is gone. */
+static const char *greeted(void *user, const uint8_t id[COPY_ID_LENGTH])
+{
+    static const uint8_t none[COPY_ID_LENGTH];
+    struct served *served = user;
+    struct serve *serve = served->serve;
+    memcpy(served->copy, id, COPY_ID_LENGTH);
+    bool is_known = memcmp(id, none, COPY_ID_LENGTH) != 0;
+    if (has_other_client(serve, served, is_known)) {
+        return "this session has its client";
+    }
+    for (struct served *one = serve->transfers; one != NULL && is_known; one = one->next) {
+        if (is_same_copy(one, served)) {
+            stand_as(serve, one, STANDING_TURNED_AWAY);
+            session_yield(one->session, "its client has come again");
+        }
+    }
+    if (served->standing != STANDING_SERVED) {
+        const char *refusal = refusal_of(serve, served->peer);
+        if (refusal != NULL) {
+            return refusal;
+        }
+        stand_as(serve, served, STANDING_SERVED);
+    }
+    serve->had_session = true;
+    memcpy(serve->copy, id, COPY_ID_LENGTH);
+    return NULL;
+}
+
 static bool begin_session(struct served *served, const struct session_service *service)
 {
-    served->session = session_create_server(served->link, service, &served->report);
+    struct session_service own = *service;
+    own.greeted = greeted;
+    own.user = served;
+    served->session = session_create_server(served->link, &own, &served->report);
     return served->session != NULL;
 }
 
@@ -125,15 +172,11 @@ static const char *admit(void *user, const char *name)
     const struct key *key = keys_find(&serve->keys, name);
     service.read_only |= key != NULL && key->read_only;
     service.root = key != NULL && key->user >= 0 ? key->user : service.root;
-    service.refusal = refusal_of(serve, served->peer);
-    if (serve->options.session && serve->had_session) {
-        service.refusal = "this session has its client";
-    }
     if (!begin_session(served, &service)) {
         return "not enough memory";
     }
-    stand_as(serve, served, service.refusal == NULL ? STANDING_SERVED : STANDING_TURNED_AWAY);
-    serve->had_session |= service.refusal == NULL;
+    stand_as(serve, served,
+             refusal_of(serve, served->peer) == NULL ? STANDING_SERVED : STANDING_TURNED_AWAY);
     snprintf(served->key, sizeof(served->key), "%s", name);
     if (serve->options.json) {
         serve_say_connected(served, name);

@@ -37,6 +37,7 @@ struct served {
     uint64_t complaints;
     char peer[LOCATION_ADDRESS_LENGTH];
     char key[SECRET_NAME_MAX + 1]; /* by which it came; "" */
+    uint8_t copy[COPY_ID_LENGTH];  /* of its greeting */
 };
 
 struct serve {
@@ -56,6 +57,7 @@ struct serve {
     double minute_s;
     double pumped_s;
     bool had_session;
+    uint8_t copy[COPY_ID_LENGTH]; /* that a session is for */
     enum session_outcome outcome; /* of the last transfer */
     char device[512];
     char crowded[128], greedy[128]; /* why a client is turned away */

@@ -152,9 +152,9 @@ case_no_start() { # each way in which nothing is started has its own words
 }
 
 # A copy that takes long; $client is its process, $far the far side's.
-start_slow_copy() { # NAME
+start_slow_copy() { # NAME TIMEOUT [RATE]
     rm -f far.pid
-    "$weir" cp --bwlimit 500 big "far:$1" 2>"$1.log" &
+    "$weir" cp --bwlimit "${3:-500}" --timeout "$2" big "far:$1" >"$1.out" 2>"$1.log" &
     client=$!
     pids+=("$client")
     until_true says "$1.log" 'over weir0' || fail "no start: $(cat "$1.log")"
@@ -164,28 +164,75 @@ start_slow_copy() { # NAME
 case_killed() { # either side, or the shell between them
     start_sshd
     head -c 20M /dev/urandom >big
-    start_slow_copy a
+    start_slow_copy a 0
     kill -9 "$far"
     until_true is_gone "$client" || fail "the client does not notice"
     wait "$client"
     [ $? = 4 ] || fail "not lost: $(cat a.log)"
-    start_slow_copy b
+    start_slow_copy b 0
     kill -9 "$client"
     wait "$client" 2>/dev/null
     until_true is_gone "$far" || fail "the far side outlives its client"
-    start_slow_copy c
+    start_slow_copy c 0
     kill "$(ps -o pid= --ppid "$client" | head -1)"
     until_true is_gone "$client" || fail "the client does not notice that ssh is gone"
     wait "$client"
     [ $? = 4 ] || fail "not lost: $(cat c.log)"
     until_true is_gone "$far" || fail "the far side outlives ssh"
-    start_slow_copy d
+    start_slow_copy d 0
     kill -INT "$client"
     until_true is_gone "$client"
     wait "$client"
     [ $? = 130 ] || fail "not interrupted: $(cat d.log)"
     until_true is_gone "$far" || fail "the far side goes on"
     [ -z "$(ls home)" ] || fail "something has a name: $(ls home)"
+}
+
+has_records() { # two pieces have been noted at the far side
+    find home -name '.weir-*.journal' -size +255c 2>/dev/null | grep -q .
+}
+
+# FAR: it is that process that goes on with the copy, or `other`.
+goes_on() { # NAME FAR
+    until_true is_gone "$client" || fail "the client does not end: $(cat "$1.log")"
+    wait "$client" || fail "exit status $?: $(cat "$1.log")"
+    same big "home/$1"
+    grep -q 'connected again after' "$1.log" || fail "not said: $(cat "$1.log")"
+    grep -q '1 file, 16.0 MiB.*MiB of it had come before; connected again 1 time' "$1.out" ||
+        fail "not resumed: $(cat "$1.out")"
+    [ "$2" = other ] || [ "$(cat far.pid)" = "$2" ] || fail "the far side was started again"
+    [ "$2" != other ] || [ "$(cat far.pid)" != "$far" ] || fail "the far side was not started again"
+}
+
+case_again() { # the far side dies, or ssh does, or the way to it is gone for a while: it goes on
+    start_sshd
+    head -c 16M /dev/urandom >big
+    start_slow_copy a 30 4M
+    until_true has_records || fail "nothing is under way: $(cat a.log)"
+    kill -9 "$far"
+    goes_on a other
+    start_slow_copy b 30 4M
+    until_true has_records || fail "nothing is under way: $(cat b.log)"
+    kill "$(ps -o pid= --ppid "$client" | head -1)"
+    goes_on b other
+    export WEIR_LINK=udp
+    sed -i 's/^WEIR_/WEIR_LINK=udp WEIR_/' bin/weir
+    start_slow_copy c 30 4M
+    until_true has_records || fail "nothing is under way: $(cat c.log)"
+    ip link set lo down
+    until_true says c.log 'trying again' || fail "the loss is not said: $(cat c.log)"
+    ip link set lo up
+    goes_on c "$far"
+    start_slow_copy d 3 4M
+    until_true has_records || fail "nothing is under way: $(cat d.log)"
+    mv bin/weir bin/no-weir
+    kill -9 "$far"
+    wait "$client"
+    [ $? = 4 ] || fail "not given up: $(cat d.log)"
+    grep -q "there is no 'weir'" d.log || fail "not said why: $(cat d.log)"
+    mv bin/no-weir bin/weir
+    expect 0 'MiB of it had come before' "$weir" cp --resume big far:d
+    same big home/d
 }
 
 case_session() { # serves who knows its secret, one of them, as long as its pipe stands

@@ -1,6 +1,7 @@
 #include "tools/remote/far_side.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "tools/printable.h"
+#include "tools/progress.h"
 #include "tools/remote/here.h"
 #include "tools/stop.h"
 #include "tools/transfer/protocol.h"
@@ -90,12 +92,18 @@ static int read_lines(const struct command *command, struct far_side *far, char 
 }
 
 static enum exit_code hear(const struct command *command, struct far_side *far,
-                           const char *weir_path)
+                           const struct far_options *options)
 {
+    const char *weir_path = options->weir_path != NULL ? options->weir_path : "weir";
+    double end_s = progress_now_s() + (options->patience_s > 0 ? options->patience_s : 1e9);
     char line[GREETING_LINE_LENGTH_MAX];
     size_t used = 0, total = 0;
     int code = -1;
     while (code < 0 && !stop_asked()) {
+        if (progress_now_s() > end_s) {
+            shell_end(&far->shell, 0);
+            return say(command, far, EXIT_UNREACHED, "the remote shell says nothing");
+        }
         struct pollfd look = {.fd = far->shell.output, .events = POLLIN};
         if (poll(&look, 1, 200) > 0) {
             code = read_lines(command, far, line, &used, &total);
@@ -126,10 +134,27 @@ static enum exit_code check_versions(const struct command *command, const struct
     return EXIT_REFUSED;
 }
 
+/* Somebody who could be asked for a password may be there. */
+static bool has_terminal(void)
+{
+    int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0 && isatty(STDERR_FILENO);
+}
+
+static bool is_ssh(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    return strcmp(slash != NULL ? slash + 1 : program, "ssh") == 0;
+}
+
 static int make_words(const struct command *command, const struct far_options *options,
-                      const char *host, char *buffer, char *words[SHELL_WORDS_MAX + 8])
+                      const char *host, char *buffer, char *words[SHELL_WORDS_MAX + 10])
 {
     static char serve[] = "serve", session[] = "--session", fabric[] = "--fabric";
+    static char option[] = "-o", batch_mode[] = "BatchMode=yes";
     static char kinds[][5] = {
         [WEIR_FABRIC_AUTO] = "auto", [WEIR_FABRIC_RDMA] = "rdma", [WEIR_FABRIC_SOFT] = "soft"};
     const char *rsh = options->rsh != NULL ? options->rsh : getenv("WEIR_RSH");
@@ -137,6 +162,10 @@ static int make_words(const struct command *command, const struct far_options *o
     int count = shell_split(rsh, buffer, WORDS_LENGTH, words);
     if (count <= 0) {
         return command_usage_error(command, "--rsh '%s': not a command", rsh);
+    }
+    if (options->again && !has_terminal() && is_ssh(words[0])) {
+        words[count++] = option;
+        words[count++] = batch_mode;
     }
     words[count++] = (char *)host;
     words[count++] = (char *)(options->weir_path != NULL ? options->weir_path : "weir");
@@ -153,7 +182,7 @@ static int make_words(const struct command *command, const struct far_options *o
 enum exit_code far_side_start(const struct command *command, const struct far_options *options,
                               const char *host, struct far_side *ret_far)
 {
-    char buffer[WORDS_LENGTH], *words[SHELL_WORDS_MAX + 8], here[128];
+    char buffer[WORDS_LENGTH], *words[SHELL_WORDS_MAX + 10], here[128];
     *ret_far = (struct far_side){.host = host, .shell = {.input = -1, .output = -1}};
     int code = make_words(command, options, host, buffer, words);
     if (code != EXIT_DONE) {
@@ -164,7 +193,7 @@ enum exit_code far_side_start(const struct command *command, const struct far_op
         command_error(command, "the remote shell '%s': %s", words[0], strerror(error));
         return EXIT_SETUP;
     }
-    code = hear(command, ret_far, options->weir_path != NULL ? options->weir_path : "weir");
+    code = hear(command, ret_far, options);
     if (code == EXIT_DONE) {
         code = check_versions(command, ret_far);
     }

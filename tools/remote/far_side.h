@@ -12,6 +12,8 @@ struct far_options {
     const char *rsh;       /* the remote shell's command; NULL: $WEIR_RSH, or "ssh" */
     const char *weir_path; /* what its shell is to run; NULL: "weir" */
     enum weir_fabric_kind fabric;
+    bool again;        /* for a copy that is under way: where there is no terminal, nothing asks */
+    double patience_s; /* 0: no bound */
 };
 
 struct far_side {

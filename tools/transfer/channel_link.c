@@ -31,6 +31,7 @@ struct channel_link {
     bool has_heard;            /* a message */
     struct channel_link_door door;
     bool connected, is_open; /* open: the user has been told */
+    enum weir_status status; /* when it has closed: why */
     char why[160];           /* the guard did not let the peer in, or stopped it later; or "" */
     uint8_t *plain;          /* what the user has for `memory`, where chunks are sealed */
     size_t length;           /* of it */
@@ -423,6 +424,7 @@ static void on_closed(struct weir_connection *connection, const struct weir_erro
     struct link *link = user;
     struct channel_link *channel = channel_of(link);
     channel->connection = NULL;
+    channel->status = reason->status;
     struct weir_error error = *reason;
     if (channel->why[0] != 0) {
         snprintf(error.message, sizeof(error.message), "%s: %s", weir_peer_name(connection),
@@ -472,6 +474,14 @@ bool channel_link_was_refused(const struct link *link)
 {
     const struct channel_link *channel = (const struct channel_link *)link;
     return channel->connection == NULL && channel->connected && !channel->is_open;
+}
+
+bool channel_link_was_lost(const struct link *link)
+{
+    const struct channel_link *channel = (const struct channel_link *)link;
+    bool greeted = channel->connected && !channel->is_open;
+    bool said_no = channel->status == WEIR_DISCONNECTED || channel->status == WEIR_PROTOCOL;
+    return channel->connection == NULL && channel->why[0] == 0 && !(greeted && said_no);
 }
 
 struct weir_connection *channel_link_connection(struct link *link)

@@ -34,6 +34,8 @@ void channel_link_attach(struct link *link, struct weir_connection *connection);
 bool channel_link_is_outside(const struct link *link);
 /* There was one, and it was the handshake that failed. */
 bool channel_link_was_refused(const struct link *link);
+/* It has closed, and nobody meant it: no side has found anything wrong with the other. */
+bool channel_link_was_lost(const struct link *link);
 /* NULL once it has closed. */
 struct weir_connection *channel_link_connection(struct link *link);
 /* After it closed, or when the poller has been destroyed. */

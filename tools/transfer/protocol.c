@@ -75,6 +75,16 @@ static enum problem_code reader_code(struct reader *reader)
     return (enum problem_code)value;
 }
 
+static enum target_is reader_target(struct reader *reader)
+{
+    uint64_t value = reader_number(reader, 1);
+    if (value >= TARGET_IS_COUNT) {
+        reader->failed = true;
+        return TARGET_UNKNOWN;
+    }
+    return (enum target_is)value;
+}
+
 static void parse_hello(struct reader *reader, struct message *message)
 {
     if (reader_number(reader, 4) != PROTOCOL_MAGIC) {
@@ -103,6 +113,9 @@ static void parse_hello(struct reader *reader, struct message *message)
         message->hello.rules > FILTER_RULES_MAX) {
         reader->failed = true;
     }
+    memcpy(message->hello.copy, reader_take(reader, COPY_ID_LENGTH), COPY_ID_LENGTH);
+    message->hello.target = reader_target(reader);
+    message->hello.before = reader_number(reader, 4);
     message->hello.path = reader_path(reader);
 }
 
@@ -245,6 +258,9 @@ static void parse_summary(struct reader *reader, struct message *message)
     message->summary.deleted = reader_number(reader, 8);
     message->summary.kept = reader_number(reader, 8);
     message->summary.held_back = reader_number(reader, 8);
+    message->summary.again_files = reader_number(reader, 8);
+    message->summary.again_symlinks = reader_number(reader, 8);
+    message->summary.again_bytes = reader_number(reader, 8);
     message->summary.undeleted = reader_flag(reader);
 }
 
@@ -419,6 +435,7 @@ static void parse_handshake(struct reader *reader, struct message *message)
         return;
     case MESSAGE_WELCOME:
         message->welcome.version = reader_number(reader, 2);
+        message->welcome.target = reader_target(reader);
         message->welcome.device = reader_span(reader, TEXT_LENGTH_MAX);
         return;
     case MESSAGE_REFUSED:

@@ -4,23 +4,24 @@
  * (session.h, sender.h, receiver.h), and file data in bulk, which is put into chunks of the
  * receiver's memory and announced by a put's notice.
  *
- * The client says HELLO, and for a pull the RULES of what is left out and the SOURCES it wants; the
- * server answers WELCOME or REFUSED. Then, whichever side sends:
- * receiver: REGION once, all chunks granted by it; GRANT for each chunk that is free again; FAILED
- * for each entry that could not be placed; WARNED for what its owner is to know; ITEM for each that
- * changed, where that is wished; SUMMARY at the end. sender: ASK about many files at a time, far
- * ahead of their turn, which the receiver answers in order with ANSWERS: which of them it has
- * already. ENTRY for each file, directory and symbolic link, device and further name of a file;
- * before it its extended attributes, in pieces of ATTRIBUTE. A small file's bytes ride along. A
- * larger one goes on with puts (data, in order) and HOLE messages, closed by END. Where an
- * interrupted copy is to be resumed (protocol_is_resumed) the receiver first says what it has of
- * it: PROVEN for each piece (pieces.h) that it has read and found as it was noted, then PROVEN_ALL;
- * the sender answers a piece that its file still has with KEEP, and any other with data. An END may
- * say that the file comes again. One that the receiver has goes without bytes, for its attributes.
- * A directory is followed by its entries and closed by LEAVE. SKIPPED for what could not be read,
- * TOTALS when they are known, FINISHED at the end. Nothing needs a round trip for each file.
- * Where the receiver is to delete what the source has not, it then ASKs about all it has, and the
- * sender answers. ALIVE from one who is busy with a large file for long.
+ * The client says HELLO, with the number of its copy, by which it is known where it comes again
+ * after its connection was lost, and for a pull the RULES of what is left out and the SOURCES it
+ * wants; the server answers WELCOME or REFUSED. Then, whichever side sends: receiver: REGION once,
+ * all chunks granted by it; GRANT for each chunk that is free again; FAILED for each entry that
+ * could not be placed; WARNED for what its owner is to know; ITEM for each that changed, where that
+ * is wished; SUMMARY at the end. sender: ASK about many files at a time, far ahead of their turn,
+ * which the receiver answers in order with ANSWERS: which of them it has already. ENTRY for each
+ * file, directory and symbolic link, device and further name of a file; before it its extended
+ * attributes, in pieces of ATTRIBUTE. A small file's bytes ride along. A larger one goes on with
+ * puts (data, in order) and HOLE messages, closed by END. Where an interrupted copy is to be
+ * resumed (protocol_is_resumed) the receiver first says what it has of it: PROVEN for each piece
+ * (pieces.h) that it has read and found as it was noted, then PROVEN_ALL; the sender answers a
+ * piece that its file still has with KEEP, and any other with data. An END may say that the file
+ * comes again. One that the receiver has goes without bytes, for its attributes. A directory is
+ * followed by its entries and closed by LEAVE. SKIPPED for what could not be read, TOTALS when they
+ * are known, FINISHED at the end. Nothing needs a round trip for each file. Where the receiver is
+ * to delete what the source has not, it then ASKs about all it has, and the sender answers. ALIVE
+ * from one who is busy with a large file for long.
  *
  * Bytes: one octet of type, then fields in big-endian without padding; a text or name is preceded
  * by its length in 16 bits. A message with bytes left over is malformed. How several of them share
@@ -35,7 +36,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     8
+#define PROTOCOL_VERSION     9
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -54,6 +55,7 @@
 #define ID_UNKNOWN           UINT32_MAX  /* the owner has a name only */
 #define RESUMED_LENGTH_MIN   (4u << 20)  /* a file from here on can be resumed */
 #define CLAIMS_MAX           64          /* pieces said to be PROVEN, and not yet answered */
+#define COPY_ID_LENGTH       16
 
 enum message_type {
     MESSAGE_HELLO = 1,
@@ -148,6 +150,16 @@ enum preserve {
     PRESERVE_NUMBERS = 1 << 8, /* owners by number, not by name */
     PRESERVE_SPARSE = 1 << 9,  /* what is all zeros becomes a hole */
     PRESERVE_EVERYTHING = (1 << 10) - 1,
+};
+
+/* What the path of a push was found to be: a client that comes again says what its first WELCOME
+ * said, for what it has made since is not to be taken for what was there. */
+enum target_is {
+    TARGET_UNKNOWN,
+    TARGET_DIRECTORY, /* what comes goes into it */
+    TARGET_MADE,      /* the same, and there was none before */
+    TARGET_NAME,      /* what comes is called so */
+    TARGET_IS_COUNT,
 };
 
 struct wishes {
@@ -253,8 +265,11 @@ struct message {
             uint16_t version;
             enum direction direction;
             struct wishes wishes;
-            uint16_t sources; /* 1 at least */
-            uint16_t rules;   /* pull: of what is left out */
+            uint16_t sources;             /* 1 at least */
+            uint16_t rules;               /* pull: of what is left out */
+            uint8_t copy[COPY_ID_LENGTH]; /* chosen at random */
+            enum target_is target;        /* push */
+            uint32_t before;  /* push: entries up to here have been said on earlier connections */
             struct span path; /* push: the target; pull: empty */
         } hello;              /* of another version, nothing but that is known */
         struct {
@@ -262,7 +277,8 @@ struct message {
         } source;
         struct {
             uint16_t version;
-            struct span device; /* text: what carries the data at the server */
+            enum target_is target; /* push */
+            struct span device;    /* text: what carries the data at the server */
         } welcome;
         struct {
             enum problem_code code;
@@ -329,7 +345,8 @@ struct message {
         struct {
             uint64_t files, directories, symlinks, bytes, failed, same, left, deleted, kept;
             uint64_t held_back; /* from deletion, by WISH_MAX_DELETE */
-            bool undeleted;     /* nothing was, since the source could not be read in full */
+            uint64_t again_files, again_symlinks, again_bytes;
+            bool undeleted; /* nothing was, since the source could not be read in full */
         } summary;
         struct {
             bool more;         /* the next one goes on with this value */

@@ -41,6 +41,9 @@ static void pack_hello(uint8_t **at, const struct message *message)
     put_number(at, 4, message->hello.wishes.deletions_max);
     put_number(at, 2, message->hello.sources);
     put_number(at, 2, message->hello.rules);
+    put_bytes(at, message->hello.copy, COPY_ID_LENGTH);
+    put_number(at, 1, message->hello.target);
+    put_number(at, 4, message->hello.before);
     put_span(at, message->hello.path, PATH_LENGTH_MAX);
 }
 
@@ -159,6 +162,9 @@ static void pack_summary(uint8_t **at, const struct message *message)
     put_number(at, 8, message->summary.deleted);
     put_number(at, 8, message->summary.kept);
     put_number(at, 8, message->summary.held_back);
+    put_number(at, 8, message->summary.again_files);
+    put_number(at, 8, message->summary.again_symlinks);
+    put_number(at, 8, message->summary.again_bytes);
     put_number(at, 1, message->summary.undeleted);
 }
 
@@ -173,6 +179,7 @@ static void pack_handshake(uint8_t **at, const struct message *message)
         return;
     case MESSAGE_WELCOME:
         put_number(at, 2, message->welcome.version);
+        put_number(at, 1, message->welcome.target);
         put_span(at, message->welcome.device, TEXT_LENGTH_MAX);
         return;
     case MESSAGE_REFUSED:

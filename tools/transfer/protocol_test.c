@@ -39,9 +39,12 @@ static const struct message samples[] = {
                                  .wishes = {WISH_EVERYTHING, PRESERVE_EVERYTHING, 2, 3, 5},
                                  .sources = 3,
                                  .rules = 4,
+                                 .copy = {1, 2, 3},
+                                 .target = TARGET_NAME,
+                                 .before = 5,
                                  .path = SPAN("/a/b")}},
     [MESSAGE_SOURCE] = {.source = {.path = SPAN("/x y/\xff")}},
-    [MESSAGE_WELCOME] = {.welcome = {.version = 1, .device = SPAN("weir0")}},
+    [MESSAGE_WELCOME] = {.welcome = {.version = 1, .target = TARGET_MADE, .device = SPAN("weir0")}},
     [MESSAGE_REFUSED] = {.refused = {.code = PROBLEM_READ_ONLY, .text = SPAN("no")}},
     [MESSAGE_REGION] = {.region = {.chunk_length = 1 << 20,
                                    .chunk_count = 8,
@@ -225,6 +228,9 @@ static void values_out_of_range_are_refused(void **state)
     message.entry.kind = ENTRY_FIFO;
     message.entry.content = CONTENT_NOT_SENT;
     message.entry.size = 0;
+    assert_false(parses(&message));
+    message = sample(MESSAGE_HELLO);
+    message.hello.target = TARGET_IS_COUNT;
     assert_false(parses(&message));
     message = sample(MESSAGE_ITEM);
     message.item.changes = CHANGE_EVERYTHING + 1;

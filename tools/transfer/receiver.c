@@ -51,6 +51,11 @@ void receiver_destroy(struct receiver *receiver)
     free(receiver);
 }
 
+uint32_t receiver_last_id(const struct receiver *receiver)
+{
+    return receiver->last_id;
+}
+
 bool receiver_is_done(const struct receiver *receiver)
 {
     return receiver->state == RECEIVER_DONE;
@@ -69,6 +74,11 @@ void receiver_say_alive(struct receiver *receiver)
 bool receiver_is_in_file(const struct receiver *receiver)
 {
     return receiver_has_file(receiver) && !receiver->file.discarded;
+}
+
+uint64_t receiver_kept_in_part(const struct receiver *receiver)
+{
+    return receiver_is_in_file(receiver) ? receiver->file.kept : 0;
 }
 
 void receiver_send(struct receiver *receiver, const struct message *message)
@@ -199,6 +209,23 @@ void receiver_tell_path(struct receiver *receiver, enum entry_kind kind, const c
     receiver_send(receiver, &message);
 }
 
+void receiver_count_untouched(struct receiver *receiver, uint32_t id, enum entry_kind kind,
+                              uint64_t size, uint64_t *counter)
+{
+    struct tally *tally = receiver->options.tally;
+    uint64_t bytes = kind == ENTRY_FILE ? size : 0;
+    bool again = id <= receiver->options.before;
+    tally->spared += bytes;
+    if (!again) {
+        ++*counter;
+        tally->untouched_symlinks += kind == ENTRY_SYMLINK;
+        return;
+    }
+    tally->again_bytes += bytes;
+    tally->again_symlinks += kind == ENTRY_SYMLINK;
+    tally->again_files += kind != ENTRY_SYMLINK;
+}
+
 bool receiver_find(int directory, const char *name, struct stat *ret_status)
 {
     return directory >= 0 && fstatat(directory, name, ret_status, AT_SYMLINK_NOFOLLOW) == 0;
@@ -284,7 +311,10 @@ static bool place_entry(struct receiver *receiver, const struct message *message
     receiver->entries += counts;
     if (receiver->dead_depth > 0) { /* its directory was reported; the rest says nothing new */
         receiver->dead_depth += message->entry.kind == ENTRY_DIRECTORY;
-        receiver->options.tally->left += counts && receiver->dead_left;
+        if (counts && receiver->dead_left) {
+            receiver_count_untouched(receiver, message->entry.id, message->entry.kind,
+                                     message->entry.size, &receiver->options.tally->left);
+        }
         if (by_chunks) {
             receiver_begin_dead_file(receiver, message);
         }
@@ -413,6 +443,9 @@ static void send_summary(struct receiver *receiver)
     message.summary.deleted = tally->deleted;
     message.summary.kept = tally->kept;
     message.summary.held_back = tally->held_back;
+    message.summary.again_files = tally->again_files;
+    message.summary.again_symlinks = tally->again_symlinks;
+    message.summary.again_bytes = tally->again_bytes;
     message.summary.undeleted = tally->undeleted;
     receiver_send(receiver, &message);
     receiver->state = RECEIVER_DONE;

@@ -24,6 +24,7 @@ struct receiver_options {
     struct link *link;
     struct target *target; /* borrowed */
     unsigned source_count;
+    uint32_t before; /* entries up to here have been said on earlier connections of this copy */
     /* What the sources are called here; NULL: as the peer says (a push). */
     const char *const *names;
     const struct wishes *wishes;       /* borrowed */
@@ -54,8 +55,12 @@ bool receiver_data(struct receiver *receiver, const void *bytes, size_t length,
 bool receiver_pump(struct receiver *receiver);
 /* FINISHED has come and the summary is on its way. */
 bool receiver_is_done(const struct receiver *receiver);
+/* The number of the last entry that came. */
+uint32_t receiver_last_id(const struct receiver *receiver);
 /* A file is half written. */
 bool receiver_is_in_file(const struct receiver *receiver);
+/* What an interrupted copy had left of it. */
+uint64_t receiver_kept_in_part(const struct receiver *receiver);
 /* And what there is of it stays, for a copy that goes on with it. */
 bool receiver_keeps_file(const struct receiver *receiver);
 

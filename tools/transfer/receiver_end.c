@@ -59,7 +59,7 @@ bool receiver_receive_end(struct receiver *receiver, const struct message *messa
     bool whole = message->end.code == PROBLEM_NONE;
     receiver->entries += whole;
     if (file->left && whole) {
-        receiver->options.tally->left++;
+        receiver_count_untouched(receiver, file->id, ENTRY_FILE, 0, &receiver->options.tally->left);
     }
     if (message->end.again) {
         forget_entry(receiver);

@@ -99,8 +99,8 @@ static struct present look(const struct receiver *receiver, const char *name)
 /* An entry that is not to be made, or to be left as it is. */
 static void leave_entry(struct receiver *receiver, const struct message *message, uint32_t why)
 {
-    receiver->options.tally->left++;
-    receiver->options.tally->spared += message->entry.kind == ENTRY_FILE ? message->entry.size : 0;
+    receiver_count_untouched(receiver, message->entry.id, message->entry.kind, message->entry.size,
+                             &receiver->options.tally->left);
     receiver_tell(receiver, message->entry.kind, message->entry.size, why);
 }
 
@@ -201,8 +201,8 @@ static void keep_file(struct receiver *receiver, const struct message *message, 
         return;
     }
     remember_names(receiver, message->entry.id, message->entry.names);
-    receiver->options.tally->same++;
-    receiver->options.tally->spared += message->entry.size;
+    receiver_count_untouched(receiver, message->entry.id, ENTRY_FILE, message->entry.size,
+                             &receiver->options.tally->same);
     receiver_tell(receiver, ENTRY_FILE, message->entry.size, changes);
 }
 
@@ -419,7 +419,10 @@ static int place_or_keep(struct receiver *receiver, enum entry_kind kind, const 
     int error = 0;
     if (is_same_node(receiver, name, present, node)) {
         error = place_keep(directory, name, &present->status, attributes, ret_changes);
-        receiver->options.tally->same += error == 0;
+        if (error == 0) {
+            receiver_count_untouched(receiver, receiver->last_id, kind, 0,
+                                     &receiver->options.tally->same);
+        }
         return error;
     }
     if (is_to_be_kept(receiver, present)) {
@@ -503,8 +506,12 @@ void receiver_place_link(struct receiver *receiver, const struct message *messag
         receiver_fail_errno(receiver, message->entry.id, error);
         return;
     }
-    receiver->options.tally->same += linked;
-    receiver->options.tally->files += !linked;
+    if (linked) {
+        receiver_count_untouched(receiver, message->entry.id, ENTRY_HARD_LINK, 0,
+                                 &receiver->options.tally->same);
+    } else {
+        receiver->options.tally->files++;
+    }
     changes = linked ? 0 : CHANGE_MADE | (present.exists ? 0 : CHANGE_NEW);
     receiver_tell(receiver, ENTRY_HARD_LINK, 0, changes);
 }

@@ -152,6 +152,10 @@ void receiver_tell_path(struct receiver *receiver, enum entry_kind kind, const c
 /* What became of the entry that receiver->tree.path names. */
 void receiver_tell(struct receiver *receiver, enum entry_kind kind, uint64_t size,
                    uint32_t changes);
+/* An entry that needed nothing or was not to be touched: `counter` of the tally counts it, unless
+ * an earlier connection of this copy has gone over it. */
+void receiver_count_untouched(struct receiver *receiver, uint32_t id, enum entry_kind kind,
+                              uint64_t size, uint64_t *counter);
 /* False: nothing. */
 bool receiver_find(int directory, const char *name, struct stat *ret_status);
 static inline bool receiver_wishes(const struct receiver *receiver, uint32_t bits)

@@ -32,14 +32,19 @@ struct report {
 
 struct tally {
     uint64_t files, directories, symlinks;
-    uint64_t bytes; /* of contents, holes included */
-    uint64_t kept;  /* of these bytes, that an interrupted copy had left */
-    uint64_t same;  /* nothing needed to be sent */
-    uint64_t left;  /* not to be touched: newer, there, or not there */
+    uint64_t bytes;        /* of contents, holes included */
+    uint64_t kept;         /* of these bytes, that an interrupted copy had left */
+    uint64_t kept_in_part; /* of these, of a file that did not come whole */
+    uint64_t same;         /* nothing needed to be sent */
+    uint64_t left;         /* not to be touched: newer, there, or not there */
+    /* What earlier connections of this copy had brought or gone over, and was found as it is to be:
+     * neither `same` nor `left`. */
+    uint64_t again_files, again_symlinks, again_bytes;
+    uint64_t untouched_symlinks; /* of `same` and `left` */
     uint64_t deleted;
     uint64_t held_back; /* more was to be deleted than wished */
     bool undeleted;     /* none was, since the source could not be read in full */
-    uint64_t spared;    /* bytes of what was the same or left */
+    uint64_t spared;    /* bytes of what was the same, left or there again */
     uint64_t failed, warnings;
     bool totals_known;
     uint64_t total_files, total_bytes;

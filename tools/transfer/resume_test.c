@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,10 +29,10 @@ static void break_off(struct world *world, const char *source, uint64_t bytes)
     assert_true(session_is_closed(world->client) && session_is_closed(world->server));
 }
 
-static void resume(struct world *world, const char *source)
+static void resume(struct world *world, const char *source, const char *target)
 {
     world->request.wishes.bits |= WISH_RESUME;
-    assert_int_equal(world_push(world, source, "/"), SESSION_COMPLETE);
+    assert_int_equal(world_push(world, source, target), SESSION_COMPLETE);
     assert_int_equal(session_tally(world->client)->failed, 0);
     world->request.wishes.bits &= ~(uint32_t)WISH_RESUME;
 }
@@ -84,7 +85,7 @@ static void what_had_come_is_not_sent_again(void **state)
         break_off(world, "f", mib * MIB);
         assert_int_equal(count_root(world), mib < 4 ? 0 : 2);
         assert_int_equal(session_rest(world->server) == REST_KEPT, mib >= 4);
-        resume(world, "f");
+        resume(world, "f", "/");
         assert_string_equal(world->problems[0], "");
         uint64_t kept = session_tally(world->client)->kept;
         assert_true(kept >= (mib & ~3u) * MIB && kept % (4 * MIB) <= 5 && (mib < 4) == (kept == 0));
@@ -102,7 +103,7 @@ static void a_resumed_copy_can_be_resumed(void **state)
         assert_string_equal(world->problems[0], "");
     }
     assert_true(session_tally(world->server)->kept >= 44 * MIB);
-    resume(world, "f");
+    resume(world, "f", "/");
     expect_whole(world, session_tally(world->client)->kept);
 }
 
@@ -127,7 +128,7 @@ static void a_flipped_bit_in_what_was_left_is_named(void **state)
     scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
     break_off(world, "f", 17 * MIB);
     flip_bit(open_left(world, false), 5 * MIB);
-    resume(world, "f");
+    resume(world, "f", "/");
     assert_string_equal(world->problems[0], "there target warning\n");
     assert_string_equal(world->problems[1], "here target warning\n");
     assert_true(session_tally(world->client)->kept >= 12 * MIB);
@@ -143,7 +144,7 @@ static void a_flipped_bit_in_the_journal_is_named(void **state)
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         break_off(world, "f", 17 * MIB);
         flip_bit(open_left(world, true), places[i]);
-        resume(world, "f");
+        resume(world, "f", "/");
         assert_string_equal(world->problems[0], "there target warning\n");
         assert_true((session_tally(world->client)->kept > 0) == (places[i] > JOURNAL_HEAD_LENGTH));
         expect_whole(world, session_tally(world->client)->kept);
@@ -162,7 +163,7 @@ static void what_only_the_receiver_believes_is_sent_again(void **state)
     flip_bit(openat(world->scratch->fd, "here/f", O_RDWR), 9 * MIB); /* as if nothing had changed */
     const struct timespec times[2] = {status.st_atim, status.st_mtim};
     utimensat(world->scratch->fd, "here/f", times, 0);
-    resume(world, "f");
+    resume(world, "f", "/");
     assert_string_equal(world->problems[0], "");
     assert_true(session_tally(world->client)->kept >= 12 * MIB);
     expect_whole(world, session_tally(world->client)->kept);
@@ -184,7 +185,7 @@ static void a_source_that_changes_meanwhile_comes_whole(void **state)
     scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
     break_off(world, "f", 17 * MIB);
     world->between = touch;
-    resume(world, "f");
+    resume(world, "f", "/");
     world->between = NULL;
     assert_string_equal(world->problems[0], "here source warning\n");
     assert_string_equal(world->problems[1], "there source warning\n");
@@ -197,7 +198,7 @@ static void another_source_begins_anew(void **state)
     scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
     break_off(world, "f", 17 * MIB);
     scratch_fill(world->scratch, "here/f", 29 * MIB, 1);
-    resume(world, "f");
+    resume(world, "f", "/");
     assert_string_equal(world->problems[0], "there target warning\n");
     expect_whole(world, 0);
 }
@@ -233,7 +234,7 @@ static void holes_stay_holes(void **state)
         const struct timespec times[2] = {status.st_atim, status.st_mtim};
         futimens(fd, times);
         close(fd);
-        resume(world, "f");
+        resume(world, "f", "/");
         assert_true(session_tally(world->client)->kept >= 4 * MIB);
         expect_whole(world, session_tally(world->client)->kept);
     }
@@ -251,11 +252,11 @@ static void a_tree_goes_on_where_it_was(void **state)
     world->request.wishes.bits = WISH_RECURSIVE;
     break_off(world, "t", 17 * MIB);
     assert_false(scratch_exists(s, "root/t/d/bigger") && scratch_exists(s, "root/t/d/big"));
-    resume(world, "t");
+    resume(world, "t", "/");
     assert_true(session_tally(world->client)->kept >= 4 * MIB);
     assert_true(scratch_same(s, "here/t/d/big", "root/t/d/big"));
     assert_true(scratch_same(s, "here/t/d/bigger", "root/t/d/bigger"));
-    resume(world, "t");
+    resume(world, "t", "/");
     assert_int_equal(session_tally(world->client)->same, 3);
 }
 
@@ -273,7 +274,7 @@ static void more_pieces_than_are_offered_at_once(void **state)
     }
     close(fd);
     break_off(world, "f", 70 * MIB);
-    resume(world, "f");
+    resume(world, "f", "/");
     assert_true(session_tally(world->client)->kept > 2 * CLAIMS_MAX * sizeof(bytes));
     expect_whole(world, session_tally(world->client)->kept);
 }
@@ -310,7 +311,7 @@ static void a_resumed_file_is_read_back(void **state)
     scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
     break_off(world, "f", 17 * MIB);
     world->request.wishes.bits = WISH_VERIFY;
-    resume(world, "f");
+    resume(world, "f", "/");
     assert_true(session_tally(world->client)->kept >= 16 * MIB);
     expect_whole(world, session_tally(world->client)->kept);
 }
@@ -335,6 +336,64 @@ static void nobody_keeps_what_was_not_offered(void **state)
     world_expect_broken(world);
 }
 
+/* What comes again says what it was told the first time, and what is there then counts apart. */
+static void a_copy_that_comes_again_is_counted_once(void **state)
+{
+    struct world *world = *state;
+    scratch_directory(world->scratch, "here/t");
+    for (unsigned i = 0; i < 20; i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "here/t/%u", i);
+        scratch_fill(world->scratch, path, i == 10 ? 30 * MIB : 1000, i);
+    }
+    assert_int_equal(symlinkat("10", world->scratch->fd, "here/t/link"), 0);
+    world->request.wishes.bits = WISH_RECURSIVE;
+    world_begin_push(world, "t", "/new");
+    while (session_tally(world->server)->bytes < 14 * MIB && world_step(world)) {
+    }
+    const struct tally first = *session_tally(world->server);
+    memory_pair_cut(world->pair);
+    world_run(world);
+    world->request.copy = session_copy(world->client);
+    assert_int_equal(world->request.copy.target, TARGET_NAME);
+    resume(world, "t", "/new");
+    assert_true(scratch_same(world->scratch, "here/t/10", "root/new/10"));
+    for (unsigned i = 0; i < 2; i++) {
+        const struct tally *tally = session_tally(i == 0 ? world->client : world->server);
+        assert_int_equal(tally->again_files, first.files);
+        assert_int_equal(tally->again_symlinks, first.symlinks);
+        assert_int_equal(tally->again_bytes, 1000 * first.files);
+        assert_int_equal(tally->files, 20 - first.files);
+        assert_int_equal(tally->symlinks, 1 - first.symlinks);
+        assert_int_equal(tally->same, 0);
+        assert_true(tally->kept >= 8 * MIB);
+    }
+    world->request.copy = (struct session_copy){0};
+    assert_int_equal(world_push(world, "t/", "/new"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->same, 21);
+}
+
+/* A session whose client has come again lets go of what it has, before its line has ended. */
+static void a_session_that_yields_lets_go(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
+    world_begin_push(world, "f", "/");
+    while (session_tally(world->server)->bytes < 14 * MIB && world_step(world)) {
+    }
+    int fd = open_left(world, false);
+    assert_int_not_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    session_yield(world->server, "its client has come again");
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    close(fd);
+    assert_int_equal(session_rest(world->server), REST_KEPT);
+    world_run(world);
+    assert_int_equal(session_outcome(world->server), SESSION_LOST);
+    assert_int_equal(session_outcome(world->client), SESSION_LOST);
+    resume(world, "f", "/");
+    assert_true(session_tally(world->client)->kept >= 8 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -346,6 +405,8 @@ int main(void)
         T(a_flipped_bit_in_the_journal_is_named),
         T(what_only_the_receiver_believes_is_sent_again),
         T(a_source_that_changes_meanwhile_comes_whole),
+        T(a_copy_that_comes_again_is_counted_once),
+        T(a_session_that_yields_lets_go),
         T(another_source_begins_anew),
         T(without_the_wish_it_begins_anew_and_says_so),
         T(holes_stay_holes),

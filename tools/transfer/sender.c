@@ -82,6 +82,21 @@ void sender_destroy(struct sender *sender)
     free(sender);
 }
 
+bool sender_is_over(const struct sender *sender)
+{
+    return sender->state >= SENDER_FINISHED;
+}
+
+uint32_t sender_last_id(const struct sender *sender)
+{
+    return sender->last_id;
+}
+
+uint64_t sender_kept_in_part(const struct sender *sender)
+{
+    return sender->state == SENDER_FILE ? sender->options.tally->kept - sender->file.kept : 0;
+}
+
 bool sender_is_done(const struct sender *sender)
 {
     return sender->state == SENDER_DONE;
@@ -499,6 +514,7 @@ static bool receive_summary(struct sender *sender, const struct message *message
     }
     uint64_t entries = message->summary.files + message->summary.symlinks + message->summary.same +
                        message->summary.left;
+    entries += message->summary.again_files + message->summary.again_symlinks;
     if (message->summary.failed == 0 && entries != sender->entries) {
         *ret_reason = "a summary that leaves out files";
         return false;
@@ -512,6 +528,9 @@ static bool receive_summary(struct sender *sender, const struct message *message
     tally->deleted = message->summary.deleted;
     tally->kept = message->summary.kept;
     tally->held_back = message->summary.held_back;
+    tally->again_files = message->summary.again_files;
+    tally->again_symlinks = message->summary.again_symlinks;
+    tally->again_bytes = message->summary.again_bytes;
     tally->undeleted = message->summary.undeleted;
     if (tally->failed < message->summary.failed) {
         tally->failed = message->summary.failed;

@@ -25,6 +25,7 @@ struct sender_options {
     struct walk_options walk;
     const char *const *sources; /* borrowed */
     unsigned source_count;
+    uint32_t before;             /* as the receiver's */
     const struct wishes *wishes; /* borrowed */
     bool super;                  /* extended attributes that are not the user's are read, too */
     const struct owner_choice *owners; /* by enum owner_kind */
@@ -43,5 +44,11 @@ void sender_put_done(struct sender *sender, size_t offset);
 bool sender_pump(struct sender *sender);
 /* The peer's SUMMARY has come. */
 bool sender_is_done(const struct sender *sender);
+/* All has been sent. */
+bool sender_is_over(const struct sender *sender);
+/* The number of the last entry that was sent. */
+uint32_t sender_last_id(const struct sender *sender);
+/* What an interrupted copy had left of the file under way. */
+uint64_t sender_kept_in_part(const struct sender *sender);
 
 #endif

@@ -219,6 +219,11 @@ static void send_without_contents(struct sender *sender, const struct look *look
     tally->files += wanted;
     tally->bytes += wanted ? message.entry.size : 0;
     tally->spared += wanted ? 0 : message.entry.size;
+    if (!wanted && message.entry.id <= sender->options.before) {
+        tally->again_files++;
+        tally->again_bytes += message.entry.size;
+        return;
+    }
     tally->same += look->answer == ANSWER_SAME;
     tally->left += look->answer == ANSWER_LEFT;
 }

@@ -18,6 +18,14 @@ struct filter;
 struct relay_host;
 struct session;
 
+/* A copy may need several connections, one after the other (see session_progress). */
+struct session_copy {
+    uint8_t id[COPY_ID_LENGTH]; /* tells the server that it is the same one; zeros: it is another */
+    uint32_t before;            /* entries up to here have been said */
+    enum target_is target;      /* push */
+    bool deleted;               /* push: the receiver may have begun to delete */
+};
+
 /* What a client wants. Everything is borrowed until the session is destroyed. */
 struct session_request {
     enum direction direction;
@@ -28,6 +36,7 @@ struct session_request {
     unsigned source_count;
     const char *target_path; /* push: at the server */
     struct target *target;   /* pull: here */
+    struct session_copy copy;
 };
 
 /* What a server offers. */
@@ -41,6 +50,10 @@ struct session_service {
     struct relay_host *relays;      /* for fan-outs; NULL: there are none here */
     char hop_name[HOP_NAME_LENGTH]; /* the peer has proven that it may feed a relay; "": nothing so
                                      */
+    /* Called with what the client says of its copy, of which an earlier session is to be ended.
+     * What it returns takes the place of `refusal`. NULL: nobody wants to know. */
+    const char *(*greeted)(void *user, const uint8_t id[COPY_ID_LENGTH]);
+    void *user;
 };
 
 enum session_outcome {
@@ -63,6 +76,9 @@ void session_destroy(struct session *session);
 /* Ends at once, and tells the peer why. */
 void session_abort(struct session *session, const char *reason);
 
+/* The same, and lets go of all that another session may want now, as files and their locks. */
+void session_yield(struct session *session, const char *reason);
+
 /* Does what can be done without waiting, and lets go what the link has to say; to be called after
  * each of the link's events. True: there is more. */
 bool session_pump(struct session *session);
@@ -75,6 +91,11 @@ uint64_t session_activity(const struct session *session);
 /* The link has closed. */
 bool session_is_closed(const struct session *session);
 enum session_outcome session_outcome(const struct session *session);
+/* Of a refused one. */
+enum problem_code session_refusal(const struct session *session);
+/* What another connection of this copy is to begin with: as it was given, and what has been found
+ * since. */
+struct session_copy session_copy(const struct session *session);
 /* Why it did not complete. */
 const char *session_reason(const struct session *session);
 const struct tally *session_tally(const struct session *session);

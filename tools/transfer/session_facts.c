@@ -26,6 +26,16 @@ enum session_outcome session_outcome(const struct session *session)
     return session->outcome;
 }
 
+enum problem_code session_refusal(const struct session *session)
+{
+    return session->refusal;
+}
+
+struct session_copy session_copy(const struct session *session)
+{
+    return session->request.copy;
+}
+
 const char *session_reason(const struct session *session)
 {
     return session->reason;

@@ -93,9 +93,10 @@ enum problem_code target_open(const struct target_request *request, struct targe
     if (request->confined && has_parent(path)) {
         return refuse(EXDEV, path, walk_error_text(WALK_ERROR_PARENT), ret_text);
     }
-    target.directory = open_directory(request, path);
+    target.directory = request->known == TARGET_NAME ? -ENOENT : open_directory(request, path);
     if (target.directory >= 0) {
         strcpy(target.display, path);
+        target.created = request->known == TARGET_MADE;
         *ret_target = target;
         return PROBLEM_NONE;
     }
@@ -103,7 +104,8 @@ enum problem_code target_open(const struct target_request *request, struct targe
     if (error != ENOENT && error != ENOTDIR) {
         return refuse(error, path, NULL, ret_text);
     }
-    bool directory = request->source_count > 1 || (length > 0 && path[length - 1] == '/');
+    bool directory = request->known != TARGET_NAME &&
+                     (request->source_count > 1 || (length > 0 && path[length - 1] == '/'));
     if (directory && request->recursive && error == ENOENT &&
         make_directory(request, &target) == 0) {
         *ret_target = target;
@@ -126,6 +128,11 @@ enum problem_code target_open(const struct target_request *request, struct targe
     }
     *ret_target = target;
     return PROBLEM_NONE;
+}
+
+enum target_is target_is(const struct target *target)
+{
+    return !target->into ? TARGET_NAME : target->created ? TARGET_MADE : TARGET_DIRECTORY;
 }
 
 void target_close(struct target *target)

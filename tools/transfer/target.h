@@ -20,13 +20,16 @@ struct target_request {
     bool confined;
     const char *path;
     unsigned source_count;
-    bool recursive; /* a directory that has to be one is made; the one it is in is not */
-    bool dry;       /* but is not made now */
+    bool recursive;       /* a directory that has to be one is made; the one it is in is not */
+    bool dry;             /* but is not made now */
+    enum target_is known; /* what it was found to be on an earlier connection of this copy */
 };
 
 /* PROBLEM_NONE, or why not, with a sentence into `ret_text`, which names the path. */
 enum problem_code target_open(const struct target_request *request, struct target *ret_target,
                               char ret_text[TEXT_LENGTH_MAX]);
+/* What it was found to be. */
+enum target_is target_is(const struct target *target);
 void target_close(struct target *target);
 
 #endif

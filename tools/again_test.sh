@@ -1,0 +1,268 @@
+#!/usr/bin/env bash
+# weir cp whose connection is lost in the middle, between two namespaces: a server that is killed and started again,
+# a link that is down for a while, an end of patience.
+# usage: again_test.sh BUILD_DIR [CASE...]
+set -u
+build=$(realpath "$1")
+script=$(realpath "$0")
+if [ -z "${WEIR_TEST_FAR:-}" ]; then
+    export WEIR_TEST_FAR=far WEIR_TEST_HOST=10.78.0.2
+    "$(dirname "$script")/../test/namespaces.sh" "$script" "$@"
+    status=$?
+    [ $status = 77 ] || exit $status
+    echo "network namespaces are not allowed here: over loopback instead"
+    export WEIR_TEST_FAR=env WEIR_TEST_HOST=127.0.0.1
+fi
+shift
+. "$(dirname "$script")/whole_program.sh"
+url=weir://$WEIR_TEST_HOST:7473
+
+until_true() { # COMMAND...: 30 s at most
+    local began=$SECONDS
+    until "$@"; do
+        [ $((SECONDS - began)) -lt 30 ] || return 1
+        sleep 0.02
+    done
+}
+
+says() { # FILE PATTERN
+    grep -q -- "$2" "$1" 2>/dev/null
+}
+
+serve() { # LOG [OPTION...]: of the folder root, always at the same address; sets $server
+    local log=$1
+    shift
+    [ $# -gt 0 ] || set -- --insecure
+    $WEIR_TEST_FAR "$weir" serve --fabric soft --listen "$WEIR_TEST_HOST:7473" --root root "$@" >"$log" 2>&1 &
+    server=$!
+    pids+=("$server")
+    until_true says "$log" 7473 || fail "no server: $(cat "$log")"
+}
+
+kill_server() {
+    kill -9 "$server"
+    wait "$server" 2>/dev/null
+}
+
+begin() { # ARGUMENT...: a copy, with its output in c.log; sets $client
+    timeout 100 "$weir" cp --fabric soft --bwlimit 4M "$@" >c.log 2>&1 &
+    client=$!
+    pids+=("$client")
+}
+
+has_records() { # FOLDER: two pieces of the large file have been noted there
+    find "$1" -name '.weir-*.journal' -size +255c 2>/dev/null | grep -q .
+}
+
+in_the_middle() { # FOLDER
+    until_true has_records "$1" || fail "nothing is under way: $(cat c.log)"
+}
+
+ends() { # CODE: the client does
+    wait "$client"
+    local got=$?
+    [ $got = "$1" ] || fail "exit status $got, not $1: $(cat c.log)"
+}
+
+expect_said() { # PATTERN
+    grep -q -- "$1" c.log || fail "does not say '$1': $(cat c.log)"
+}
+
+expect_not_said() { # PATTERN
+    ! grep -q -- "$1" c.log || fail "says '$1': $(cat c.log)"
+}
+
+nothing_beside() { # FOLDER
+    [ -z "$(find "$1" -name '.weir-*')" ] || fail "left over: $(find "$1" -name '.weir-*')"
+}
+
+# 61 files, 16.0 MiB: small ones, a large one in their middle, names of one file, a link.
+make_tree() { # FOLDER
+    local i
+    mkdir -p "$1/a" "$1/b" "$1/c"
+    for i in $(seq 20); do
+        echo "$i" >"$1/a/$i"
+        echo "$i" >"$1/c/$i"
+        ln "$1/a/$i" "$1/b/$i"
+    done
+    head -c 16M /dev/urandom >"$1/b/large"
+    ln -s large "$1/b/link"
+    touch -d '2001-02-03 04:05:06' "$1/a" "$1/b" "$1/c" "$1"
+}
+
+times() { # FOLDER
+    (cd "$1" && find . -printf '%P %m %T@ %n %l\n' | LC_ALL=C sort)
+}
+
+is_whole() { # FOLDER
+    diff -r --no-dereference tree "$1" >diff.txt || fail "not the same: $(head -3 diff.txt)"
+    [ "$(times tree)" = "$(times "$1")" ] || fail "not the same: $(diff <(times tree) <(times "$1") | head -4)"
+    nothing_beside "$1"
+}
+
+case_push() { # the server is killed and comes again: nothing is sent twice, and all is counted once
+    mkdir root
+    make_tree tree
+    serve a.log
+    begin -aHv tree "$url/new"
+    in_the_middle root
+    kill_server
+    until_true says c.log 'trying again for 30 s' || fail "the loss is not said: $(cat c.log)"
+    serve b.log
+    ends 0
+    is_whole root/new
+    expect_said 'connected again after'
+    expect_said '^61 files, 16.0 MiB in .*MiB of it had come before; connected again 1 time, '
+    [ -z "$(grep '^new' c.log | grep -v '/$' | sort | uniq -d)" ] || fail "said twice: $(sort c.log | uniq -d)"
+    kill_server
+}
+
+lost_twice() {
+    [ "$(grep -c '"reconnecting"' c.log)" = 2 ]
+}
+
+case_pull() { # the same from there, twice, as events; what was there before is not counted as copied
+    mkdir root here
+    make_tree tree
+    cp -a tree root/tree
+    mkdir here/tree
+    cp -a tree/c here/tree
+    serve a.log
+    begin -aH --json "$url/tree" here
+    in_the_middle here
+    kill_server
+    until_true says c.log '"event":"reconnecting"' || fail "the loss is not told: $(cat c.log)"
+    serve b.log
+    until_true says c.log '"event":"reconnected"' || fail "not told: $(cat c.log)"
+    kill_server
+    until_true lost_twice || fail "the second loss is not told: $(cat c.log)"
+    serve c2.log
+    ends 0
+    is_whole here/tree
+    python3 - c.log <<'END' || fail "told wrongly: $(cat c.log)"
+import json, sys
+events = [json.loads(line) for line in open(sys.argv[1]) if line.startswith("{")]
+last = events[-1]
+assert [e["event"] for e in events if e["event"].startswith("reconn")] == ["reconnecting", "reconnected"] * 2, events
+assert last["event"] == "summary" and last["reconnections"] == 2 and last["seconds_disconnected"] > 0, last
+assert (last["files"], last["same"], last["symlinks"], last["failed"]) == (41, 20, 1, 0), last
+assert 16 << 20 <= last["bytes"] < 17 << 20 and last["kept"] >= 8 << 20, last
+done = [e["bytes"] for e in events if e["event"] == "progress"]
+assert done == sorted(done), done
+END
+    kill_server
+}
+
+case_problems() { # what cannot be read is said once and counted once; --delete waits for everything
+    mkdir root
+    make_tree tree
+    mkfifo tree/a/fifo
+    cp -a tree root/
+    rm root/tree/b/large
+    touch root/tree/c/more
+    ln -s loop tree/a/"$(printf 'n%.0s' $(seq 240))"
+    serve a.log
+    begin -rt --verify --delete tree "$url/"
+    in_the_middle root
+    [ -e root/tree/c/more ] || fail "deleted too early"
+    kill_server
+    serve b.log
+    ends 0
+    [ ! -e root/tree/c/more ] || fail "not deleted"
+    expect_said '^1 file, 16.0 MiB.*; read back from storage; 6[01] unchanged; 1 deleted; connected again 1 time'
+    [ "$(grep -c 'warning: .*fifo: left out' c.log)" = 1 ] || fail "not said once: $(cat c.log)"
+    kill_server
+}
+
+case_given_up() { # the time is over: status 4, and the same command goes on; 0: not tried at all
+    mkdir root
+    make_tree tree
+    serve a.log
+    begin --timeout 2 -aH tree "$url/new"
+    in_the_middle root
+    kill_server
+    ends 4
+    expect_said 'given up after 2 s (--timeout); the same command with --resume goes on'
+    has_records root || fail "nothing is left to go on with"
+    serve b.log
+    begin --resume --timeout 0 -aHv tree/ "$url/new"
+    until_true says c.log 'over weir0' || fail "no connection: $(cat c.log)"
+    kill_server
+    ends 4
+    expect_not_said 'again'
+    serve c2.log
+    expect 0 'MiB of it had come before' "$weir" cp --resume -aH tree/ "$url/new"
+    is_whole root/new
+    kill_server
+    expect 2 'timeout takes' "$weir" cp --timeout 1m tree "$url/"
+}
+
+case_refused() { # who is told no does not ask again: another key, a path that is none any more
+    mkdir root
+    make_tree tree
+    "$weir" key --name one one.key
+    "$weir" key --name one other.key
+    serve a.log --keys one.key
+    begin --key one.key --timeout 90 -aH tree "$url/"
+    in_the_middle root
+    kill_server
+    serve b.log --keys other.key
+    ends 5
+    expect_said 'does not know this key'
+    kill_server
+    serve c2.log --keys one.key
+    begin --key one.key --timeout 90 -aHv tree "$url/"
+    until_true says c.log 'over weir0' || fail "no connection: $(cat c.log)"
+    kill_server
+    serve d.log --keys one.key --read-only
+    ends 5
+    expect_said 'read-only'
+    kill_server
+}
+
+case_interrupted() { # in the pause, too
+    mkdir root
+    make_tree tree
+    serve a.log
+    begin -aH tree "$url/"
+    in_the_middle root
+    kill_server
+    until_true says c.log 'trying again' || fail "the loss is not said: $(cat c.log)"
+    kill -INT "$client" # which hands it on
+    ends 130
+    expect_said 'interrupted; the same command with --resume goes on'
+    has_records root || fail "nothing is left to go on with"
+}
+
+case_link() { # is down: the server, which has not noticed, ends the old session for the new one
+    mkdir root
+    make_tree tree
+    [ "$WEIR_TEST_FAR" = far ] || return
+    serve a.log
+    begin -aH tree "$url/"
+    in_the_middle root
+    ip link set weir0 down
+    until_true says c.log 'trying again' || fail "the loss is not said: $(cat c.log)"
+    ip link set weir0 up
+    ip addr add fd78::1/64 dev weir0 nodad
+    ends 0
+    is_whole root/tree
+    expect_said 'MiB of it had come before'
+    expect_not_said 'another copy is writing it'
+    until_true says a.log 'lost: .*is kept' || fail "the server does not say it: $(cat a.log)"
+    grep -q 'its client has come again' a.log || echo "  the server had noticed by itself"
+    kill_server
+}
+
+if [ $# = 1 ]; then # each case in a folder of its own
+    "case_$1"
+    [ $failures = 0 ]
+    exit
+fi
+for name in $(declare -F | sed -n 's/^declare -f case_//p'); do
+    began=$SECONDS
+    "$script" "$build" "$name" || failures=$((failures + 1))
+    echo "$name: $((SECONDS - began)) s"
+done
+[ $failures = 0 ] && echo "again_test: all cases passed"
+[ $failures = 0 ]

@@ -1,0 +1,172 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/transfer/filter.h"
+#include "tools/transfer/relay.h"
+#include "tools/transfer/session_private.h"
+
+static void refuse(struct session *session, enum problem_code code, const char *text)
+{
+    const struct message message = {.type = MESSAGE_REFUSED,
+                                    .refused = {code, {text, strlen(text)}}};
+    session_send(session, &message);
+    session_set_outcome(session, SESSION_REFUSED, text);
+    session_finish(session);
+}
+
+static void welcome(struct session *session)
+{
+    struct message message = {.type = MESSAGE_WELCOME};
+    message.welcome.version = PROTOCOL_VERSION;
+    if (session->request.direction == DIRECTION_PUSH) {
+        message.welcome.target = target_is(&session->target);
+    }
+    message.welcome.device =
+        (struct span){session->service.device, strlen(session->service.device)};
+    session_send(session, &message);
+    session->state = SESSION_TRANSFER;
+}
+
+static void serve_push(struct session *session)
+{
+    struct wishes *wishes = &session->request.wishes;
+    const struct target_request request = {
+        .root = session->service.root,
+        .confined = !session->service.free_paths,
+        .path = session->request.target_path,
+        .source_count = session->request.source_count,
+        .recursive = (wishes->bits & WISH_RECURSIVE) != 0,
+        .dry = (wishes->bits & WISH_DRY_RUN) != 0,
+        .known = session->request.copy.target,
+    };
+    char text[TEXT_LENGTH_MAX];
+    if (session->service.read_only) {
+        refuse(session, PROBLEM_READ_ONLY, "this server is read-only");
+        return;
+    }
+    enum problem_code code = target_open(&request, &session->target, text);
+    if (code != PROBLEM_NONE) {
+        refuse(session, code, text);
+        return;
+    }
+    if (!session->service.super) { /* a stranger's set-ID bits would lend out our rights */
+        wishes->preserve &= ~(unsigned)PRESERVE_SET_IDS;
+    }
+    struct weir_error error;
+    welcome(session);
+    if (!session_start_receiver(session, &session->target, NULL, &error)) {
+        session_give_up(session, error.message);
+    }
+}
+
+static void serve_pull(struct session *session)
+{
+    const struct walk_options walk = session_walk(session);
+    welcome(session);
+    if (!session_start_sender(session, &walk, (const char *const *)session->names)) {
+        session_give_up(session, "not enough memory");
+    }
+}
+
+/* What a fan-out's members say before anything else. */
+void session_receive_hop(struct session *session, const void *bytes, size_t length)
+{
+    const struct session_service *service = &session->service;
+    struct hop_message message;
+    bool sound = service->relays != NULL && hop_parse(bytes, length, &message);
+    if (sound && message.type == HOP_JOIN && message.version == HOP_VERSION &&
+        service->hop_name[0] == 0 && session->relay == NULL) {
+        session->relay = relay_create(service->relays, session->link);
+        if (session->relay == NULL) {
+            session_give_up(session, "no memory, or no random bytes");
+            return;
+        }
+        session_take_link(session, relay_link(session->relay));
+    } else if (sound && message.type == HOP_ATTACH && session->relay == NULL &&
+               relay_attach(service->relays, service->hop_name, bytes, length, session->link,
+                            &session->fed)) {
+        session->state = SESSION_FEEDING;
+        session->feeds = true;
+    } else {
+        session_peer_broke(session, "it is not awaited here to take part in a fan-out");
+    }
+}
+
+void session_receive_hello(struct session *session, const struct message *message)
+{
+    if (session->service.hop_name[0] != 0) {
+        session_peer_broke(session, "its secret is for another purpose");
+        return;
+    }
+    if (message->type != MESSAGE_HELLO) {
+        session_peer_broke(session, "no greeting");
+        return;
+    }
+    if (message->hello.version != PROTOCOL_VERSION) {
+        char text[TEXT_LENGTH_MAX];
+        snprintf(text, sizeof(text), "this server speaks version %u of the protocol, not %u",
+                 PROTOCOL_VERSION, message->hello.version);
+        refuse(session, PROBLEM_PROTOCOL, text);
+        return;
+    }
+    const struct session_service *service = &session->service;
+    const char *refusal = service->greeted != NULL
+                              ? service->greeted(service->user, message->hello.copy)
+                              : service->refusal;
+    if (refusal != NULL) {
+        refuse(session, PROBLEM_BUSY, refusal);
+        return;
+    }
+    struct session_request *request = &session->request;
+    memcpy(request->copy.id, message->hello.copy, COPY_ID_LENGTH);
+    request->copy.target = message->hello.target;
+    request->copy.before = message->hello.before;
+    request->direction = message->hello.direction;
+    request->wishes = message->hello.wishes;
+    session->rules = message->hello.rules;
+    request->source_count = message->hello.sources;
+    request->target_path = strndup(message->hello.path.bytes, message->hello.path.length);
+    session->names = calloc(request->source_count, sizeof(*session->names));
+    if (request->target_path == NULL || session->names == NULL) {
+        session_give_up(session, "not enough memory");
+    } else if (request->direction == DIRECTION_PUSH) {
+        serve_push(session);
+    } else {
+        session->state = SESSION_SOURCES;
+    }
+}
+
+static void receive_rule(struct session *session, const struct message *message)
+{
+    if (message->type != MESSAGE_RULE) {
+        session_peer_broke(session, "not the rules it announced");
+        return;
+    }
+    session->filter = session->filter != NULL ? session->filter : filter_create();
+    session->request.filter = session->filter;
+    session->rules--;
+    if (session->filter == NULL ||
+        !filter_add(session->filter, message->rule.bits, message->rule.pattern)) {
+        session_give_up(session, "no memory for the rules, or no rule");
+    }
+}
+
+void session_receive_source(struct session *session, const struct message *message)
+{
+    if (session->rules > 0) {
+        receive_rule(session, message);
+        return;
+    }
+    if (message->type != MESSAGE_SOURCE) {
+        session_peer_broke(session, "not the list of sources it announced");
+        return;
+    }
+    if (!session_add_name(session, message->source.path.bytes, message->source.path.length)) {
+        session_give_up(session, "not enough memory");
+        return;
+    }
+    if (session->name_count == session->request.source_count) {
+        serve_pull(session);
+    }
+}
