@@ -397,6 +397,48 @@ static bool listen_at(struct serve *serve, unsigned index, const char *address,
                        &serve->listeners[index], ret_error) == WEIR_OK;
 }
 
+static bool is_every_address(const char *address)
+{
+    return address[0] == '*' || address[0] == ':' || strncmp(address, "[::]:", 5) == 0;
+}
+
+/* Every address of both families is one listener: that of IPv6 takes IPv4's, too. */
+static bool listen_everywhere(struct serve *serve, unsigned index, const char *port,
+                              struct weir_error *ret_error)
+{
+    char address[LOCATION_ADDRESS_LENGTH];
+    struct weir_error first;
+    snprintf(address, sizeof(address), "[::]:%s", port);
+    if (listen_at(serve, index, address, &first)) {
+        return true;
+    }
+    snprintf(address, sizeof(address), "*:%s", port);
+    if (!listen_at(serve, index, address, ret_error)) {
+        *ret_error = first;
+        return false;
+    }
+    command_error(serve->command, "warning: IPv4 only: %s", first.message);
+    return true;
+}
+
+/* -1: go on. */
+static int listen_as_asked(struct serve *serve)
+{
+    struct weir_error error;
+    for (unsigned i = 0; i < serve->options.listen_count; i++) {
+        char address[LOCATION_ADDRESS_LENGTH];
+        location_parse_address(serve->options.listen[i], address);
+        bool good = is_every_address(address)
+                        ? listen_everywhere(serve, i, strrchr(address, ':') + 1, &error)
+                        : listen_at(serve, i, address, &error);
+        if (!good) {
+            command_error(serve->command, "%s", error.message);
+            return EXIT_SETUP;
+        }
+    }
+    return -1;
+}
+
 static void prepare(struct serve *serve)
 {
     fabric_describe(serve->fabric, serve->device, sizeof(serve->device));
@@ -416,18 +458,17 @@ static void prepare(struct serve *serve)
     serve->pumped_s = progress_now_s();
 }
 
-static int serve_root(struct serve *serve, const char *address)
+static int serve_root(struct serve *serve)
 {
-    struct weir_error error;
     char path[PATH_MAX];
     prepare(serve);
     serve->service.root = open_folder(serve, "--root ", serve->options.root, path);
     if (serve->service.root < 0 || !load_keys(serve)) {
         return EXIT_SETUP;
     }
-    if (!listen_at(serve, 0, address, &error)) {
-        command_error(serve->command, "%s", error.message);
-        return EXIT_SETUP;
+    int code = listen_as_asked(serve);
+    if (code >= 0) {
+        return code;
     }
     serve_say_listening(serve, path);
     run_loop(serve);
@@ -465,7 +506,7 @@ static int serve_session(struct serve *serve)
 
 static void close_all(struct serve *serve)
 {
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < SERVE_LISTENERS_MAX; i++) {
         weir_listener_close(serve->listeners[i]);
     }
     for (struct served *served = serve->transfers; served != NULL; served = served->next) {
@@ -489,7 +530,7 @@ static void close_all(struct serve *serve)
     }
 }
 
-static int serve_on_fabric(struct serve *serve, const char *address)
+static int serve_on_fabric(struct serve *serve)
 {
     struct weir_error error;
     if (fabric_open(&serve->options.fabric, &serve->fabric, &error) != WEIR_OK) {
@@ -500,7 +541,7 @@ static int serve_on_fabric(struct serve *serve, const char *address)
     if (weir_poller_create(serve->fabric, &serve->poller, &error) != WEIR_OK) {
         command_error(serve->command, "%s", error.message);
     } else {
-        code = serve->options.session ? serve_session(serve) : serve_root(serve, address);
+        code = serve->options.session ? serve_session(serve) : serve_root(serve);
     }
     close_all(serve);
     return code;
@@ -516,13 +557,18 @@ int command_serve(const struct command *command, int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (!location_parse_address(serve.options.listen, address)) {
-        return command_usage_error(command, "--listen takes ADDRESS[:PORT], not '%s'",
-                                   serve.options.listen);
+    if (serve.options.listen_count == 0) {
+        serve.options.listen[serve.options.listen_count++] = "127.0.0.1";
+    }
+    for (unsigned i = 0; i < serve.options.listen_count; i++) {
+        if (!location_parse_address(serve.options.listen[i], address)) {
+            return command_usage_error(command, "--listen takes ADDRESS[:PORT], not '%s'",
+                                       serve.options.listen[i]);
+        }
     }
     stop_prepare();
     if (!serve.options.insecure) {
         secret_keep_from_cores();
     }
-    return serve_on_fabric(&serve, address);
+    return serve_on_fabric(&serve);
 }

@@ -21,9 +21,11 @@ const char serve_usage[] =
     "                           a line may go on with 'read-only' and 'root=DIR'\n"
     "  --encrypt                serve only clients that encrypt file data, too (weir cp "
     "--encrypt)\n"
-    "  --listen ADDRESS[:PORT]  where to listen; 127.0.0.1:7471 unless given. \":PORT\" or \"*\" "
-    "is\n"
-    "                           every address, port 0 any free one\n"
+    "  --listen ADDRESS[:PORT]  where to listen; 127.0.0.1:7471 unless given. '*', '::' and "
+    "':PORT' "
+    "are\n"
+    "                           every address, IPv4 and IPv6; port 0 is any free one. May be "
+    "repeated\n"
     "  --root DIR               the folder; nothing outside it is read or written (default: .)\n"
     "  --read-only              files can be copied from here, not to here\n"
     "  --super                  let clients set owners, set-ID bits and any extended attribute, "
@@ -111,9 +113,6 @@ static int take_number(const struct command *command, struct serve_options *opti
 static bool take_plain(struct serve_options *options, int option)
 {
     switch (option) {
-    case OPTION_LISTEN:
-        options->listen = optarg;
-        return true;
     case OPTION_ROOT:
         options->root = optarg;
         return true;
@@ -153,6 +152,13 @@ static int take_option(const struct command *command, struct serve_options *opti
         return -1;
     }
     switch (option) {
+    case OPTION_LISTEN:
+        if (options->listen_count == SERVE_LISTENERS_MAX) {
+            return command_usage_error(command, "more than %d times --listen; '*' is every address",
+                                       SERVE_LISTENERS_MAX);
+        }
+        options->listen[options->listen_count++] = optarg;
+        return -1;
     case OPTION_MAX_TRANSFERS:
     case OPTION_IDLE_TIMEOUT:
         return take_number(command, options, option);
@@ -193,7 +199,6 @@ int serve_take_options(const struct command *command, int argc, char **argv,
                        struct serve_options *ret_options)
 {
     *ret_options = (struct serve_options){.fabric = {.kind = WEIR_FABRIC_AUTO},
-                                          .listen = "127.0.0.1",
                                           .root = ".",
                                           .transfers_max = TRANSFERS,
                                           .idle_timeout_s = IDLE_TIMEOUT_S};

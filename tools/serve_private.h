@@ -48,7 +48,8 @@ struct serve {
     struct secret secret; /* of a session */
     struct weir_fabric *fabric;
     struct weir_poller *poller;
-    struct weir_listener *listeners[2]; /* a session's second one is for IPv6; may be NULL */
+    /* A session's second one is for IPv6; may be NULL. */
+    struct weir_listener *listeners[SERVE_LISTENERS_MAX];
     struct served *transfers;
     struct hop_dial dial; /* to those that are fed from here */
     struct relay_host relays;

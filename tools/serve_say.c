@@ -1,10 +1,12 @@
 /* What weir serve tells on its terminal, or as events. */
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/printable.h"
 #include "tools/progress.h"
+#include "tools/remote/here.h"
 #include "tools/serve_private.h"
 
 /* Files that fail are named up to so many of one transfer: no client fills a log. */
@@ -114,11 +116,41 @@ void serve_say_end(const struct served *served)
     }
 }
 
+/* What clients may name: of "every address" those that the host has. */
+static void list_addresses(const struct serve *serve, struct greeting *ret_list)
+{
+    *ret_list = (struct greeting){0};
+    for (unsigned i = 0; i < SERVE_LISTENERS_MAX && serve->listeners[i] != NULL; i++) {
+        const char *address = weir_listener_address(serve->listeners[i]);
+        unsigned port = (unsigned)atoi(strrchr(address, ':') + 1);
+        if (strncmp(address, "[::]:", 5) == 0) {
+            here_addresses(serve->fabric, port, port, ret_list);
+        } else if (strncmp(address, "0.0.0.0:", 8) == 0) {
+            here_addresses(serve->fabric, port, 0, ret_list);
+        } else if (ret_list->address_count < GREETING_ADDRESSES_MAX) {
+            snprintf(ret_list->addresses[ret_list->address_count++].text, GREETING_ADDRESS_LENGTH,
+                     "%s", address);
+        }
+    }
+}
+
+static void say_where(const struct serve *serve, const struct greeting *list, const char *root)
+{
+    printf("weir serve: %s%s at", root, serve->service.read_only ? ", read-only," : "");
+    for (unsigned i = 0; i < list->address_count; i++) {
+        printf(" weir://%s/", list->addresses[i].text);
+    }
+    printf(" (%s)\n", serve->device);
+    fflush(stdout);
+}
+
 void serve_say_listening(const struct serve *serve, const char *root)
 {
+    static struct greeting list;
     const char *address = weir_listener_address(serve->listeners[0]);
     char text[4 * PATH_MAX];
     printable(root, strlen(root), text, sizeof(text));
+    list_addresses(serve, &list);
     if (serve->options.json) {
         json_t *object =
             json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:s}", "event", "listening", "address",
@@ -126,11 +158,14 @@ void serve_say_listening(const struct serve *serve, const char *root)
                       weir_fabric_device(serve->fabric), "fabric",
                       weir_fabric_kind(serve->fabric) == WEIR_FABRIC_SOFT ? "soft" : "rdma",
                       "fabric_reason", weir_fabric_reason(serve->fabric));
+        json_t *addresses = json_array();
+        for (unsigned i = 0; i < list.address_count; i++) {
+            json_array_append_new(addresses, json_string(list.addresses[i].text));
+        }
+        json_object_set_new(object, "addresses", addresses);
         output_json_path(object, (struct span){root, strlen(root)});
         output_json(object);
     } else if (!serve->options.quiet) {
-        printf("weir serve: %s%s at weir://%s/ (%s)\n", text,
-               serve->service.read_only ? ", read-only," : "", address, serve->device);
-        fflush(stdout);
+        say_where(serve, &list, text);
     }
 }

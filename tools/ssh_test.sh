@@ -332,6 +332,15 @@ case_addresses() { # servers that are not on loopback
     "$weir" serve --insecure --root root --listen 10.99.0.1:7471 >server.out 2>&1 &
     pids+=($!)
     until_true says server.out weir:// || fail "no server: $(cat server.out)"
+    local far
+    "$weir" serve --insecure --root root --listen '*:7473' --listen 10.99.0.1:7474 >every.out 2>&1 &
+    pids+=($!)
+    until_true says every.out weir:// || fail "no server: $(cat every.out)"
+    for far in 127.0.0.1:7473 10.99.0.1:7473 '[::1]:7473' 10.99.0.1:7474; do
+        grep -q " weir://${far//[/\\[}/ " every.out || fail "not told: $far: $(cat every.out)"
+        expect 0 '1 file' "$weir" cp -I f "weir://$far/"
+    done
+    expect 6 'cannot listen: ' "$weir" serve --insecure --listen '[::]:7473'
     expect 0 'weir cp: warning: weir://10.99.0.1:7471: nobody has proven who answers' "$weir" cp f weir://10.99.0.1/
     expect 0 '"code":"unproven"' "$weir" cp --json weir://10.99.0.1/f g
     "$weir" cp -q weir://10.99.0.1/f g >out.txt 2>&1 || fail "status $?: $(cat out.txt)"

@@ -98,6 +98,7 @@ static void hear_summary(struct member *member, const struct message *message)
     tally->left = message->summary.left;
     tally->deleted = message->summary.deleted;
     tally->kept = message->summary.kept;
+    tally->held_back = message->summary.held_back;
     tally->undeleted = message->summary.undeleted;
     tally->failed =
         tally->failed > message->summary.failed ? tally->failed : message->summary.failed;
