@@ -2,6 +2,9 @@
 
 #include <string.h>
 #include <xxhash.h>
+#ifdef __x86_64__
+#include <xxh_x86dispatch.h> /* the widest registers that this processor has */
+#endif
 
 /* struct digest is never defined: it is the library's state, which is aligned by its allocator. */
 static XXH3_state_t *state_of(struct digest *digest)
