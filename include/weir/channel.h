@@ -39,6 +39,9 @@ int weir_poll(struct weir_poller *poller, int timeout_ms);
 /* Readable when weir_poll has something to do, for programs with an event loop of their own. Call
  * weir_poll(poller, 0) until it returns 0 before sleeping on it. */
 int weir_poller_fd(struct weir_poller *poller);
+/* Has weir_poll return soon, whether it sleeps now or is called later. The one call that any thread
+ * may make, as long as the poller lives. */
+void weir_wake(struct weir_poller *poller);
 struct weir_fabric *weir_poller_fabric(struct weir_poller *poller);
 
 enum weir_bootstrap {

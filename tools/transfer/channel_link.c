@@ -25,6 +25,7 @@ struct sealed_chunk {
 struct channel_link {
     struct link link; /* first: a link is its channel_link */
     struct weir_connection *connection;
+    struct weir_poller *poller; /* the connection's */
     struct weir_memory *memory;
     struct outgoing *outgoing; /* not on its way yet; NULL: none */
     struct guard *guard;       /* NULL: none */
@@ -208,6 +209,7 @@ static void *channel_allocate(struct link *link, size_t length, unsigned rights,
     if (channel->plain == NULL) {
         snprintf(ret_error->message, sizeof(ret_error->message), "not enough memory");
     }
+    link->is_private = true;
     return channel->plain;
 }
 
@@ -219,6 +221,11 @@ static void channel_close(struct link *link)
     }
 }
 
+static void channel_wake(struct link *link)
+{
+    weir_wake(channel_of(link)->poller);
+}
+
 static const struct link_operations operations = {
     .send = channel_send,
     .flush = channel_flush,
@@ -226,6 +233,7 @@ static const struct link_operations operations = {
     .allocate = channel_allocate,
     .close = channel_close,
     .abort = channel_abort,
+    .wake = channel_wake,
 };
 
 /* Ends the connection: of the peer's proof, or of what it sealed, something is wrong. */
@@ -462,6 +470,7 @@ struct link *channel_link_create(struct guard *guard, const struct channel_link_
 void channel_link_attach(struct link *link, struct weir_connection *connection)
 {
     channel_of(link)->connection = connection;
+    channel_of(link)->poller = weir_connection_poller(connection);
 }
 
 bool channel_link_is_outside(const struct link *link)

@@ -48,6 +48,9 @@ struct link_operations {
                       struct weir_remote *ret_remote, struct weir_error *ret_error);
     void (*close)(struct link *link);
     void (*abort)(struct link *link, const char *reason);
+    /* From any thread, while the link is open: its owner is to pump its session again. NULL: nobody
+     * is to be woken. */
+    void (*wake)(struct link *link);
 };
 
 struct link {
@@ -57,6 +60,7 @@ struct link {
     size_t backlog_length;  /* of messages not yet taken by the peer */
     unsigned backlog_count; /* messages not yet taken by the peer */
     bool carries_data;      /* no memory is given to the peer to put data into: see `data` */
+    bool is_private;        /* the peer cannot write to what allocate() gave: it gets copies */
 };
 
 #endif

@@ -12,6 +12,9 @@ struct memory_pair;
 struct memory_pair *memory_pair_create(void);
 void memory_pair_destroy(struct memory_pair *pair);
 struct link *memory_pair_link(struct memory_pair *pair, unsigned side);
+/* Before both are opened: their sessions are pumped again and again, so that threads may work for
+ * them meanwhile. */
+void memory_pair_go_on_pumping(struct memory_pair *pair);
 /* Tells both sides that they are connected. */
 void memory_pair_open(struct memory_pair *pair);
 /* Delivers one event to either side. False: there is none. */

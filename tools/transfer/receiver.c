@@ -39,6 +39,7 @@ void receiver_destroy(struct receiver *receiver)
         return;
     }
     receiver_leave_file(receiver);
+    writer_destroy(receiver->writer);
     receiver_forget_pieces(receiver);
     receiver_end_answers(receiver);
     receiver_end_deleting(receiver);
@@ -366,22 +367,13 @@ void receiver_discard_file(struct receiver *receiver, int error)
 
 static bool receive_hole(struct receiver *receiver, uint64_t length, const char **ret_reason)
 {
-    struct current_file *file = &receiver->file;
+    const struct current_file *file = &receiver->file;
     if (receiver->state != RECEIVER_FILE || length == 0 || length > file->size - file->position) {
         *ret_reason = "a hole outside a file";
         return false;
     }
-    if (!file->discarded) {
-        int error = receiver_overwrite(receiver, length);
-        error = error != 0 ? error : place_hole(&file->place, file->position, length);
-        pieces_hole(&receiver->pieces, length);
-        if (error != 0) {
-            receiver_discard_file(receiver, error);
-        } else {
-            receiver->options.tally->bytes += length;
-        }
-    }
-    file->position += length;
+    receiver_take_part(receiver,
+                       &(struct writer_piece){.length = length, .position = file->position});
     return true;
 }
 
@@ -494,6 +486,7 @@ bool receiver_pump(struct receiver *receiver)
 {
     bool done;
     if (receiver->state != RECEIVER_DELETING) {
+        receiver_take_back(receiver);
         receiver_grant(receiver);
         bool verifies = receiver->state == RECEIVER_VERIFYING;
         bool more = verifies ? receiver_verify(receiver) : receiver_prove(receiver);

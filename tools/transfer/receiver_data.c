@@ -1,3 +1,4 @@
+#include <sched.h>
 #include <string.h>
 
 #include "tools/transfer/receiver_private.h"
@@ -40,7 +41,8 @@ void receiver_grant(struct receiver *receiver)
     const struct link *link = receiver->options.link;
     struct message message = {.type = MESSAGE_GRANT};
     for (uint16_t chunk = 0; chunk < RECEIVER_CHUNK_COUNT; chunk++) {
-        if (!receiver->is_granted[chunk] && link->backlog_count < GRANT_BACKLOG_MAX) {
+        if (!receiver->is_granted[chunk] && !receiver->is_taken[chunk] &&
+            link->backlog_count < GRANT_BACKLOG_MAX) {
             receiver->is_granted[chunk] = true;
             message.grant.chunk = chunk;
             receiver_send(receiver, &message);
@@ -50,34 +52,128 @@ void receiver_grant(struct receiver *receiver)
 
 /* The peer can write to a chunk at any time: each byte is fetched once, and what is written to the
  * file is what the digest was taken of. */
-static int take_data(struct receiver *receiver, const uint8_t *bytes, size_t length)
+static int write_data(struct receiver *receiver, const struct writer_piece *piece)
 {
-    struct current_file *file = &receiver->file;
-    int error = receiver_overwrite(receiver, length);
-    for (size_t done = 0; done < length && error == 0;) {
-        size_t count = length - done < PRIVATE_LENGTH ? length - done : PRIVATE_LENGTH;
-        memcpy(receiver->private, bytes + done, count);
-        error = place_write(&file->place, receiver->private, count, file->position + done);
+    bool is_private = receiver->options.link->is_private;
+    int error = 0;
+    for (size_t done = 0; done < piece->length && error == 0;) {
+        size_t left = piece->length - done;
+        size_t count = left < PRIVATE_LENGTH ? left : PRIVATE_LENGTH;
+        const uint8_t *bytes = piece->bytes + done;
+        if (!is_private) {
+            bytes = memcpy(receiver->written, bytes, count);
+        }
+        error = place_write(&receiver->file.place, bytes, count, piece->position + done);
         if (error == 0) { /* a piece is noted when it has been written */
-            pieces_data(&receiver->pieces, receiver->private, count);
+            pieces_data(&receiver->pieces, bytes, count);
         }
         done += count;
     }
     return error;
 }
 
-static void place_data(struct receiver *receiver, const uint8_t *bytes, size_t length)
+static int write_piece(void *user, const struct writer_piece *piece)
 {
-    struct current_file *file = &receiver->file;
-    if (!file->discarded) {
-        int error = take_data(receiver, bytes, length);
-        if (error != 0) {
-            receiver_discard_file(receiver, error);
-        } else {
-            receiver->options.tally->bytes += length;
+    struct receiver *receiver = user;
+    if (piece->bytes != NULL) {
+        return write_data(receiver, piece);
+    }
+    int error = place_hole(&receiver->file.place, piece->position, piece->length);
+    pieces_hole(&receiver->pieces, piece->length);
+    return error;
+}
+
+static void piece_done(void *user)
+{
+    struct link *link = ((struct receiver *)user)->options.link;
+    if (link->operations->wake != NULL) {
+        link->operations->wake(link);
+    }
+}
+
+/* A thread pays where unsealing keeps the other one busy. Else it takes a processor that the sender
+ * does not need: two have both ends of a copy within a host at work already. What a link carries
+ * does not last. */
+static bool writes_behind(const struct receiver *receiver)
+{
+    cpu_set_t processors;
+    bool many =
+        sched_getaffinity(0, sizeof(processors), &processors) == 0 && CPU_COUNT(&processors) > 2;
+    const struct link *link = receiver->options.link;
+    return receiver->file.size >= BEHIND_LENGTH_MIN && receiver->resuming.claims.count == 0 &&
+           !link->carries_data && (many || link->is_private);
+}
+
+void receiver_write_behind(struct receiver *receiver)
+{
+    if (!writes_behind(receiver)) {
+        return;
+    }
+    const struct writer_options options = {
+        .work = write_piece, .done = piece_done, .user = receiver};
+    if (receiver->writer == NULL) {
+        receiver->writer = writer_create(&options);
+    }
+    receiver->file.behind = receiver->writer != NULL;
+}
+
+/* 0 or an errno, which for the writer comes later. */
+static int put(struct receiver *receiver, const struct writer_piece *piece)
+{
+    if (!receiver->file.behind) {
+        int error = receiver_overwrite(receiver, piece->length);
+        return error != 0 ? error : write_piece(receiver, piece);
+    }
+    while (!writer_give(receiver->writer, piece)) {
+        receiver_settle(receiver);
+        if (receiver->file.discarded) {
+            return 0;
         }
     }
-    file->position += length;
+    if (piece->bytes != NULL) {
+        receiver->is_taken[piece->chunk] = true;
+    }
+    return 0;
+}
+
+void receiver_take_part(struct receiver *receiver, const struct writer_piece *piece)
+{
+    struct current_file *file = &receiver->file;
+    int error = file->discarded ? 0 : put(receiver, piece);
+    if (error != 0) {
+        receiver_discard_file(receiver, error);
+    }
+    if (!file->discarded) {
+        receiver->options.tally->bytes += piece->length;
+    }
+    file->position += piece->length;
+}
+
+void receiver_take_back(struct receiver *receiver)
+{
+    struct writer_piece piece;
+    int error = 0;
+    if (receiver->options.link->operations->wake == NULL) { /* nobody would say when there is one */
+        writer_wait(receiver->writer);
+    }
+    while (receiver->writer != NULL && writer_take(receiver->writer, &piece)) {
+        if (piece.bytes != NULL) {
+            receiver->is_taken[piece.chunk] = false;
+        }
+        if (piece.error != 0) { /* all that was given behind it comes back now */
+            error = piece.error;
+            writer_wait(receiver->writer);
+        }
+    }
+    if (error != 0 && !receiver->file.discarded) {
+        receiver_discard_file(receiver, error);
+    }
+}
+
+void receiver_settle(struct receiver *receiver)
+{
+    writer_wait(receiver->writer);
+    receiver_take_back(receiver);
 }
 
 bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
@@ -87,9 +183,15 @@ bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
         return false;
     }
     uint16_t chunk = notice_chunk(notice);
+    const struct writer_piece piece = {.bytes =
+                                           receiver->memory + (size_t)chunk * RECEIVER_CHUNK_LENGTH,
+                                       .length = length,
+                                       .position = receiver->file.position,
+                                       .chunk = chunk};
     receiver->sequence++;
-    place_data(receiver, receiver->memory + (size_t)chunk * RECEIVER_CHUNK_LENGTH, length);
     receiver->is_granted[chunk] = false;
+    receiver_take_part(receiver, &piece);
+    receiver_take_back(receiver);
     receiver_grant(receiver);
     return true;
 }
@@ -100,6 +202,8 @@ bool receiver_data(struct receiver *receiver, const void *bytes, size_t length,
     if (!data_is_allowed(receiver, length, ret_reason)) {
         return false;
     }
-    place_data(receiver, bytes, length);
+    const struct writer_piece piece = {
+        .bytes = bytes, .length = length, .position = receiver->file.position};
+    receiver_take_part(receiver, &piece);
     return true;
 }

@@ -52,6 +52,7 @@ bool receiver_receive_end(struct receiver *receiver, const struct message *messa
         *ret_reason = "the end of a file that was not begun";
         return false;
     }
+    receiver_settle(receiver);
     if (message->end.code == PROBLEM_NONE && file->position != file->size) {
         *ret_reason = "the end of a file before its last byte";
         return false;

@@ -284,6 +284,8 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
     if (error != 0) {
         receiver->file.discarded = true;
         receiver_fail_errno(receiver, message->entry.id, error);
+    } else {
+        receiver_write_behind(receiver);
     }
 }
 

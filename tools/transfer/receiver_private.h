@@ -16,12 +16,16 @@
 #include "tools/transfer/place.h"
 #include "tools/transfer/receiver.h"
 #include "tools/transfer/tree.h"
+#include "tools/transfer/writer.h"
 
 /* Answers a peer may leave lying before it is taken for dead or hostile. */
 #define ANSWERS_MAX 4096
 
 /* Bytes taken out of a chunk at a time: few enough to stay in the processor's cache. */
 #define PRIVATE_LENGTH (128u << 10)
+
+/* A file from here on is written by a thread of its own: a smaller one is over before that pays. */
+#define BEHIND_LENGTH_MIN (16u << 20)
 
 enum receiver_state {
     RECEIVER_ENTRIES,
@@ -38,6 +42,7 @@ struct current_file {
     uint64_t kept;  /* of these, what an interrupted copy had left */
     bool discarded; /* it cannot be placed; its bytes still come for a while */
     bool left;      /* discarded, because it is not to be placed */
+    bool behind;    /* the writer writes it: see receiver_settle */
     uint32_t names;
     uint32_t changes; /* bits of enum change */
     struct attributes attributes;
@@ -123,9 +128,12 @@ struct receiver {
     struct hard_links links;
     uint8_t *memory;
     uint16_t sequence;
-    bool is_granted[RECEIVER_CHUNK_COUNT]; /* the peer may put into it; else it is free to grant */
+    bool is_granted[RECEIVER_CHUNK_COUNT]; /* the peer may put into it; else it is free to grant, */
+    bool is_taken[RECEIVER_CHUNK_COUNT];   /* unless the writer has it */
+    struct writer *writer;                 /* NULL: none yet */
     uint8_t head[MESSAGE_HEAD_MAX];
     uint8_t private[PRIVATE_LENGTH];
+    uint8_t written[PRIVATE_LENGTH]; /* the same for what is to be written */
 };
 
 void receiver_send(struct receiver *receiver, const struct message *message);
@@ -165,6 +173,15 @@ static inline bool receiver_wishes(const struct receiver *receiver, uint32_t bit
 
 /* receiver_data.c: the chunks that are free, as far as the peer takes answers. */
 void receiver_grant(struct receiver *receiver);
+/* The file under way may be written by the writer from here on, where that pays: its descriptor,
+ * pieces, journal and what is noted of it are the writer's until receiver_settle. */
+void receiver_write_behind(struct receiver *receiver);
+/* What comes next of the file under way. */
+void receiver_take_part(struct receiver *receiver, const struct writer_piece *piece);
+/* Takes back what the writer has done. */
+void receiver_take_back(struct receiver *receiver);
+/* The same when it has done everything; what is said of the file after that holds. */
+void receiver_settle(struct receiver *receiver);
 
 /* receiver_resume.c */
 /* As place_begin, for the large file under way, with what an interrupted copy left of it where that

@@ -142,7 +142,7 @@ void receiver_end_resuming(struct receiver *receiver)
 void receiver_leave_file(struct receiver *receiver)
 {
     struct place *place = &receiver->file.place;
-    bool kept = receiver_keeps_file(receiver);
+    bool kept = receiver_keeps_file(receiver); /* and the writer has done what it was given */
     receiver_end_resuming(receiver);
     if (kept) {
         place_leave(place);
@@ -153,6 +153,7 @@ void receiver_leave_file(struct receiver *receiver)
 
 bool receiver_keeps_file(const struct receiver *receiver)
 {
+    writer_wait(receiver->writer);
     return receiver_has_file(receiver) && receiver->file.place.kept &&
            journal_is_of_use(&receiver->resuming.journal);
 }

@@ -69,6 +69,12 @@ void world_connect(struct world *world, bool read_only)
         session_create_server(memory_pair_link(world->pair, 1), &service, &world->reports[1]);
     world->client = session_create_client(memory_pair_link(world->pair, 0), &world->request,
                                           &world->reports[0]);
+    for (unsigned i = 0; i < 2; i++) {
+        memory_pair_link(world->pair, i)->is_private = world->sealed;
+    }
+    if (world->goes_on_pumping) {
+        memory_pair_go_on_pumping(world->pair);
+    }
     memory_pair_open(world->pair);
 }
 
@@ -79,9 +85,15 @@ bool world_step(struct world *world)
     return memory_pair_step(world->pair) || more;
 }
 
+static bool is_at_work(const struct world *world)
+{
+    bool closed = session_is_closed(world->client) && session_is_closed(world->server);
+    return world->goes_on_pumping && !closed;
+}
+
 void world_run(struct world *world)
 {
-    for (unsigned i = 0; world_step(world); i++) {
+    for (unsigned i = 0; world_step(world) || is_at_work(world); i++) {
         if (world->between != NULL) {
             world->between(world, i);
         }

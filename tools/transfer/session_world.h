@@ -25,7 +25,9 @@ struct world {
     char target_path[PATH_MAX];
     /* Called by world_run after each step. */
     void (*between)(struct world *world, unsigned step);
-    bool replaced; /* between's own: it has done what it does once */
+    bool replaced;        /* between's own: it has done what it does once */
+    bool sealed;          /* as a link does it that gives copies: a thread writes large files */
+    bool goes_on_pumping; /* threads work meanwhile: how many steps it takes is not known */
 };
 
 /* For cmocka. */

@@ -259,6 +259,29 @@ static void test_descriptor_wakes(void **state)
     world_close_pair(&world, &client);
 }
 
+static void *wake(void *argument)
+{
+    weir_wake(argument);
+    return NULL;
+}
+
+/* Without that it would sleep for ever, for nothing else comes. */
+static void test_is_woken(void **state)
+{
+    struct world world;
+    world_open(&world, *state, 1, false);
+    while (weir_poll(world.server_poller, 0) > 0) {
+    }
+    for (int i = 0; i < 100; i++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, wake, world.server_poller), 0);
+        assert_int_equal(weir_poll(world.server_poller, -1), 1);
+        pthread_join(thread, NULL);
+        assert_int_equal(weir_poll(world.server_poller, 0), 0);
+    }
+    world_close(&world);
+}
+
 /* Two threads, each with its poller, on one fabric. */
 struct thread_job {
     struct weir_fabric *fabric;
@@ -402,6 +425,7 @@ static void test_no_address_left(void **state)
         {"abort tells why (" #options ")", test_abort_tells_why, NULL, NULL, &world_##options},    \
         {"its descriptor wakes (" #options ")", test_descriptor_wakes, NULL, NULL,                 \
          &world_##options},                                                                        \
+        {"is woken (" #options ")", test_is_woken, NULL, NULL, &world_##options},                  \
         {"two threads (" #options ")", test_two_threads, NULL, NULL, &world_##options},            \
     {                                                                                              \
         "timers (" #options ")", test_timers, NULL, NULL, &world_##options                         \

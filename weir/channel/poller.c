@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -68,6 +69,16 @@ static void timer_ready(struct source *source, uint32_t events)
     }
 }
 
+static void wake_ready(struct source *source, uint32_t events)
+{
+    struct weir_poller *poller =
+        (struct weir_poller *)((char *)source - offsetof(struct weir_poller, wake_source));
+    eventfd_t count;
+    if (eventfd_read(source->fd, &count) == 0) {
+        poller->callbacks++;
+    }
+}
+
 static void channel_ready(struct source *source, uint32_t events)
 {
     struct weir_poller *poller =
@@ -100,8 +111,10 @@ static enum weir_status open_sources(struct weir_poller *poller, struct weir_err
     poller->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     poller->timer_source =
         (struct source){timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), timer_ready};
-    if (poller->epoll_fd < 0 || poller->timer_source.fd < 0 ||
-        !poller_watch(poller, &poller->timer_source, EPOLLIN)) {
+    poller->wake_source = (struct source){eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), wake_ready};
+    if (poller->epoll_fd < 0 || poller->timer_source.fd < 0 || poller->wake_source.fd < 0 ||
+        !poller_watch(poller, &poller->timer_source, EPOLLIN) ||
+        !poller_watch(poller, &poller->wake_source, EPOLLIN)) {
         return error_set(ret_error, WEIR_SYSTEM, "poller: %m");
     }
     poller->channel = verbs->create_comp_channel(poller->fabric->context);
@@ -138,7 +151,7 @@ enum weir_status weir_poller_create(struct weir_fabric *fabric, struct weir_poll
     }
     poller->fabric = fabric;
     poller->epoll_fd = -1;
-    poller->timer_source.fd = -1;
+    poller->timer_source.fd = poller->wake_source.fd = -1;
     poller->timer_armed_ns = TIMER_NEVER;
     poller->now_ns = clock_now_ns();
     enum weir_status status = open_sources(poller, ret_error);
@@ -167,6 +180,9 @@ static void close_sources(struct weir_poller *poller)
     }
     if (poller->timer_source.fd >= 0) {
         close(poller->timer_source.fd);
+    }
+    if (poller->wake_source.fd >= 0) {
+        close(poller->wake_source.fd);
     }
     if (poller->epoll_fd >= 0) {
         close(poller->epoll_fd);
@@ -199,6 +215,11 @@ void weir_poller_destroy(struct weir_poller *poller)
 int weir_poller_fd(struct weir_poller *poller)
 {
     return poller->epoll_fd;
+}
+
+void weir_wake(struct weir_poller *poller)
+{
+    eventfd_write(poller->wake_source.fd, 1); /* where it would not fit, it has been said */
 }
 
 struct weir_fabric *weir_poller_fabric(struct weir_poller *poller)

@@ -41,6 +41,7 @@ struct weir_poller {
     struct source timer_source;
     uint64_t timer_armed_ns;
     struct timers timers;
+    struct source wake_source;
     struct source channel_source;
     struct ibv_comp_channel *channel;
     struct queue_share *queues;
