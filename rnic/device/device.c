@@ -246,6 +246,11 @@ void device_remove_xrc_queue(struct device *device, struct xrc_queue *queue)
     memory_domain_use(device->environment.memory, queue->memory_domain, -1);
 }
 
+bool device_has_group(const struct device *device, const struct gid *group)
+{
+    return multicast_has(&device->multicast, group);
+}
+
 void device_set_management(struct device *device, struct management_handler *handler)
 {
     device->management.handler = handler;

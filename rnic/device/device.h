@@ -156,6 +156,8 @@ enum status device_attach_multicast(struct device *device, struct qp *qp,
                                     const struct gid *group) MUST_USE;
 enum status device_detach_multicast(struct device *device, struct qp *qp,
                                     const struct gid *group) MUST_USE;
+/* A queue pair is attached to it. */
+bool device_has_group(const struct device *device, const struct gid *group);
 
 /* The general service interface. FULL: too many MADs wait for the sink. Copies the bytes. */
 void device_set_management(struct device *device, struct management_handler *handler);

@@ -64,6 +64,11 @@ static struct multicast_group *find_group(const struct multicast *multicast, con
                : NULL;
 }
 
+bool multicast_has(const struct multicast *multicast, const struct gid *group)
+{
+    return find_group(multicast, group) != NULL;
+}
+
 static struct member *find_member(const struct multicast_group *group, const struct qp *qp)
 {
     LIST_FOR_EACH(node, &group->members)

@@ -32,6 +32,7 @@ enum status multicast_attach(struct multicast *multicast, struct qp *qp,
                              const struct gid *group) MUST_USE;
 enum status multicast_detach(struct multicast *multicast, struct qp *qp,
                              const struct gid *group) MUST_USE;
+bool multicast_has(const struct multicast *multicast, const struct gid *group);
 /* From all groups. */
 void multicast_forget(struct multicast *multicast, struct qp *qp);
 

@@ -78,14 +78,21 @@ static uint32_t owner_of(const struct ingress *ingress, const struct path *path,
     return ours ? own : slot;
 }
 
+/* For some identification and DF, those that are expected of the packet at `place` among others. */
+static bool icrc_fits(struct ingress *ingress, const struct path *sender, const uint8_t *bytes,
+                      uint32_t body, uint32_t place, struct roce_ip *ret_ip)
+{
+    struct roce_ip hint = {.identification = (uint16_t)place, .dont_fragment = true};
+    return roce_icrc_verify_in_series(&ingress->series, sender, &hint, bytes, body,
+                                      roce_icrc_load(bytes + body), ret_ip);
+}
+
 /* The ICRC fits, for an identification and DF that its sender may have used. */
 static enum packet_refusal check(struct ingress *ingress, const struct path *sender,
                                  const uint8_t *bytes, uint32_t body, uint32_t place,
                                  struct roce_ip *ret_ip)
 {
-    struct roce_ip hint = {.identification = (uint16_t)place, .dont_fragment = true};
-    if (!roce_icrc_verify_in_series(&ingress->series, sender, &hint, bytes, body,
-                                    roce_icrc_load(bytes + body), ret_ip)) {
+    if (!icrc_fits(ingress, sender, bytes, body, place, ret_ip)) {
         return REFUSED_ICRC;
     }
     if (!gid_is_ipv4(&sender->local)) {
@@ -94,7 +101,7 @@ static enum packet_refusal check(struct ingress *ingress, const struct path *sen
     /* What fits just as expected needs no habit: it has the whole CRC-32 behind it. */
     uint16_t identification = ret_ip->identification;
     bool believed =
-        identification == hint.identification ||
+        identification == (uint16_t)place ||
         senders_believe(&ingress->senders, ingress->now, &sender->local, identification);
     return ret_ip->dont_fragment && believed ? REFUSED_NOT : REFUSED_IDENTIFICATION;
 }
@@ -133,8 +140,19 @@ static void keep_all(struct ingress *ingress, const struct udp_datagrams *datagr
     }
 }
 
+static bool first_is_sound(struct ingress *ingress, const struct udp_datagrams *datagrams)
+{
+    struct path sender = path_reverse(&datagrams->arrival.path);
+    struct roce_ip ip;
+    uint32_t length =
+        datagrams->length < datagrams->segment ? datagrams->length : datagrams->segment;
+    return icrc_fits(ingress, &sender, datagrams->bytes, length - ICRC_LENGTH,
+                     datagrams->first_place, &ip);
+}
+
 /* Packets that follow each other and have one owner travel together. The kernel chose us by the
- * first packet of a read: `chosen` says that this is it. */
+ * first packet of a read: `chosen` says that this is it. What it says it is for counts if its
+ * ICRC does. */
 static void hand_on(struct ingress *ingress, uint32_t slot, const struct udp_datagrams *datagrams,
                     bool chosen)
 {
@@ -144,7 +162,8 @@ static void hand_on(struct ingress *ingress, uint32_t slot, const struct udp_dat
     if (ingress->closing) {
         return;
     }
-    if (status == STATUS_CLOSED || (chosen && !qpn_equal(qpn, QPN_MANAGEMENT))) {
+    if ((status == STATUS_CLOSED || (chosen && !qpn_equal(qpn, QPN_MANAGEMENT))) &&
+        first_is_sound(ingress, datagrams)) {
         steering_correct(ingress->steering, datagrams->family, slot);
     }
     if (status == STATUS_CLOSED && !registry_slot_is_used(ingress->registry, slot)) {
@@ -178,6 +197,21 @@ static void tell_others(struct ingress *ingress, const struct udp_datagrams *dat
     }
 }
 
+/* Every socket of the port has a copy of such a datagram, whosever packets stand in it. */
+static bool is_to_strangers(const struct ingress *ingress, const struct udp_datagrams *datagrams)
+{
+    const struct gid *destination = &datagrams->arrival.path.local;
+    return datagrams->broadcast ||
+           (gid_is_multicast(destination) && !device_has_group(ingress->device, destination));
+}
+
+static void refuse_all(struct ingress *ingress, const struct udp_datagrams *datagrams)
+{
+    for (uint32_t at = 0; at < datagrams->length; at += datagrams->segment) {
+        device_refuse(ingress->device, REFUSED_BROADCAST);
+    }
+}
+
 static void receive(struct udp_receiver *receiver, const struct udp_datagrams *datagrams)
 {
     struct ingress *ingress = (struct ingress *)receiver;
@@ -188,6 +222,10 @@ static void receive(struct udp_receiver *receiver, const struct udp_datagrams *d
     foreign.length = 0;
     if (datagrams->length == 0) { /* a datagram of nothing */
         device_refuse(ingress->device, REFUSED_TRUNCATED);
+    }
+    if (is_to_strangers(ingress, datagrams)) {
+        refuse_all(ingress, datagrams);
+        return;
     }
     for (uint32_t at = 0; at < datagrams->length; at += datagrams->segment, place++) {
         const uint8_t *bytes = datagrams->bytes + at;

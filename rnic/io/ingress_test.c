@@ -366,6 +366,90 @@ static void a_flood_is_not_handed_to_everybody(void **state)
     unlink(file);
 }
 
+static void receive_copy(struct process *process, const struct gid *destination, bool broadcast,
+                         const uint8_t *bytes, uint32_t length)
+{
+    struct udp_datagrams datagrams = {.arrival = {.path = path},
+                                      .bytes = bytes,
+                                      .length = length,
+                                      .segment = length,
+                                      .broadcast = broadcast};
+    datagrams.arrival.path.local = *destination;
+    process->ingress.receiver.receive(&process->ingress.receiver, &datagrams);
+}
+
+/* Of a datagram to all, each process has a copy: it says nothing of whom the kernel takes whom for,
+ * and is nobody's, whatever it says. */
+static void what_is_sent_to_all_is_nobodys(void **state)
+{
+    (void)state;
+    static const struct gid all_of_net = {{[10] = 0xff, 0xff, 10, 0, 0, 255}};
+    static const struct gid group = {{[10] = 0xff, 0xff, 224, 0, 0, 1}};
+    char file[64];
+    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
+    unlink(file);
+    struct process all[2];
+    for (int i = 0; i < 2; i++) {
+        start(&all[i], file);
+    }
+    struct steering steering = {.registry = all[0].ingress.registry};
+    all[0].ingress.steering = &steering;
+    const struct counters *counters = device_counters(all[0].ingress.device);
+    uint8_t bytes[BTH_LENGTH + ICRC_LENGTH] = {0};
+    struct packet packet = {.opcode = OPCODE(SERVICE_RC, FORM_ACKNOWLEDGE),
+                            .destination = registry_first_qpn(all[1].ingress.registry)};
+    uint8_t header[PACKET_HEADER_MAX];
+    packet_build(&packet, header);
+    memcpy(bytes, header, BTH_LENGTH);
+    for (uint64_t i = 1; i <= 3; i++) {
+        receive_copy(&all[0], &all_of_net, true, bytes, sizeof bytes);
+        receive_copy(&all[0], &group, false, bytes, sizeof bytes);
+        assert_int_equal(counters->refused[REFUSED_BROADCAST], 2 * i);
+    }
+    assert_int_equal(all[0].ingress.foreign, 0);
+    assert_int_equal(steering.corrections, 0);
+    assert_int_equal(handoff_receive(all[1].ingress.handoff, &all[1].ingress.receiver), 0);
+    for (int i = 0; i < 2; i++) {
+        stop(&all[i]);
+    }
+    unlink(file);
+}
+
+/* What reaches us for another process corrects the record, unless it is damaged. */
+static void damage_corrects_no_steering(void **state)
+{
+    (void)state;
+    char file[64];
+    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
+    unlink(file);
+    struct process all[2];
+    for (int i = 0; i < 2; i++) {
+        start(&all[i], file);
+    }
+    struct steering steering = {.registry = all[0].ingress.registry};
+    all[0].ingress.steering = &steering;
+    uint8_t bytes[PACKET_HEADER_MAX + ICRC_LENGTH];
+    struct packet packet = {.opcode = OPCODE(SERVICE_RC, FORM_SEND_ONLY),
+                            .pkey = PKEY_DEFAULT,
+                            .destination = registry_first_qpn(all[1].ingress.registry)};
+    uint32_t length = packet_build(&packet, bytes);
+    struct path sender = path_reverse(&path);
+    struct roce_ip ip = {.dont_fragment = true};
+    uint32_t icrc = roce_icrc(&sender, &ip, bytes, length);
+    roce_icrc_store(bytes + length, icrc ^ 0x00100400);
+    receive_copy(&all[0], &path.local, false, bytes, length + ICRC_LENGTH);
+    assert_int_equal(all[0].ingress.foreign, 1); /* the damage may be that it is not ours */
+    assert_int_equal(steering.corrections, 0);
+    roce_icrc_store(bytes + length, icrc);
+    receive_copy(&all[0], &path.local, false, bytes, length + ICRC_LENGTH);
+    assert_int_equal(all[0].ingress.foreign, 2);
+    assert_int_equal(steering.corrections, 1);
+    for (int i = 0; i < 2; i++) {
+        stop(&all[i]);
+    }
+    unlink(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +457,8 @@ int main(void)
         cmocka_unit_test(strangers_teach_nothing),
         cmocka_unit_test(one_port_at_two_addresses),
         cmocka_unit_test(a_flood_is_not_handed_to_everybody),
+        cmocka_unit_test(what_is_sent_to_all_is_nobodys),
+        cmocka_unit_test(damage_corrects_no_steering),
         cmocka_unit_test(a_reject_without_our_id_finds_the_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -243,6 +243,20 @@ static int control_int(const struct cmsghdr *control)
     return value;
 }
 
+/* What the kernel would answer from is the datagram's destination, unless that is no single host's.
+ * A kernel that does not know what to answer from says 0. */
+static bool is_broadcast(const struct in_pktinfo *info)
+{
+    uint32_t destination = ntohl(info->ipi_addr.s_addr);
+    if (IN_MULTICAST(destination)) {
+        return false;
+    }
+    if (destination == INADDR_BROADCAST || destination == INADDR_ANY) {
+        return true;
+    }
+    return info->ipi_spec_dst.s_addr != 0 && info->ipi_spec_dst.s_addr != info->ipi_addr.s_addr;
+}
+
 /* Reads addresses, marks and segment size; false where the destination address is missing. */
 static bool read_control(struct msghdr *message, struct udp_datagrams *datagrams)
 {
@@ -257,6 +271,7 @@ static bool read_control(struct msghdr *message, struct udp_datagrams *datagrams
             memcpy(&info, CMSG_DATA(control), sizeof info);
             path->local = (struct gid){{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}};
             memcpy(path->local.bytes + 12, &info.ipi_addr, 4);
+            datagrams->broadcast = is_broadcast(&info);
             has_destination = true;
         } else if (level == IPPROTO_IPV6 && type == IPV6_PKTINFO) {
             struct in6_pktinfo info;

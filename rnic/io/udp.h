@@ -33,6 +33,7 @@ struct udp_datagrams {
     uint32_t segment;
     uint32_t first_place; /* of the first datagram in the read that the kernel joined */
     bool handed_on;       /* by another process: whoever gets it keeps it */
+    bool broadcast;       /* to an IPv4 broadcast address: all sockets of the port have a copy */
 };
 
 struct udp_receiver {

@@ -31,6 +31,7 @@ struct inbox {
     struct udp_receiver receiver;
     uint32_t count;
     uint32_t bad_icrc;
+    uint32_t broadcasts;           /* datagrams that say so */
     bool wants_class;              /* the number is the traffic class */
     uint32_t wrong;                /* content is not what was sent */
     uint32_t identification_hints; /* where the place in the read was the IPv4 identification */
@@ -268,6 +269,33 @@ static void congestion_mark_is_seen(void **state)
     udp_destroy(udp);
 }
 
+static void note_broadcast(struct udp_receiver *receiver, const struct udp_datagrams *datagrams)
+{
+    struct inbox *inbox = (struct inbox *)receiver;
+    inbox->count++;
+    inbox->broadcasts += datagrams->broadcast;
+}
+
+static void a_broadcast_is_told_apart(void **state)
+{
+    struct udp *udp = create(NULL);
+    struct inbox inbox = {.receiver = {note_broadcast}};
+    int sender = socket(AF_INET, SOCK_DGRAM, 0), yes = 1;
+    assert_int_equal(setsockopt(sender, SOL_SOCKET, SO_BROADCAST, &yes, sizeof yes), 0);
+    static const uint32_t destinations[] = {0x7f000001, 0x7f000002, 0x7fffffff};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct sockaddr_in to = {.sin_family = AF_INET,
+                                 .sin_port = htons((uint16_t)(20000 + getpid() % 10000)),
+                                 .sin_addr.s_addr = htonl(destinations[i])};
+        assert_int_equal(sendto(sender, "x", 1, 0, (struct sockaddr *)&to, sizeof to), 1);
+        drain(udp, &inbox);
+        assert_int_equal(inbox.count, i + 1);
+        assert_int_equal(inbox.broadcasts, i == 2);
+    }
+    close(sender);
+    udp_destroy(udp);
+}
+
 static struct inbox carry(struct udp *udp, const struct path *path, uint32_t count)
 {
     struct inbox inbox = {.receiver = {receive}};
@@ -442,6 +470,7 @@ int main(void)
         cmocka_unit_test(no_more_are_asked_for_than_there_is_room),
         cmocka_unit_test(paths_that_alternate_still_gather),
         cmocka_unit_test(congestion_mark_is_seen),
+        cmocka_unit_test(a_broadcast_is_told_apart),
         cmocka_unit_test(a_flow_label_has_a_source_port),
         cmocka_unit_test(a_port_that_is_taken_is_not_waited_for),
         cmocka_unit_test(classes_are_not_joined),

@@ -267,6 +267,7 @@ const char *packet_refusal_name(enum packet_refusal refusal)
         [REFUSED_ICRC] = "icrc",
         [REFUSED_IDENTIFICATION] = "identification",
         [REFUSED_FRAMING] = "framing",
+        [REFUSED_BROADCAST] = "broadcast",
         [REFUSED_PKEY] = "pkey",
         [REFUSED_QKEY] = "qkey",
         [REFUSED_NO_QP] = "no_qp",

@@ -38,6 +38,7 @@ enum packet_refusal {
     REFUSED_ICRC,
     REFUSED_IDENTIFICATION, /* the ICRC fits, but only for an IPv4 header its sender never sends */
     REFUSED_FRAMING,        /* IP or UDP lengths that do not fit together */
+    REFUSED_BROADCAST,      /* to all of a network, or to a group that nobody here has joined */
     REFUSED_PKEY,
     REFUSED_QKEY,
     REFUSED_NO_QP,      /* no queue pair of that number */

@@ -114,7 +114,7 @@ def account(shots, client, server, lost, kernel):
     unaccounted = shots + honest - received - missing
     if unaccounted < 0 or unaccounted > lost * 63:
         fail(f"{unaccounted} packets are not accounted for")
-    by_link = refused.get("icrc", 0) + refused.get("identification", 0)
+    by_link = sum(refused.get(reason, 0) for reason in ("icrc", "identification", "broadcast"))
     short = server["udp_packets_received"] - server["packets_received"] - by_link
     if not 0 <= short <= refused.get("truncated", 0):
         fail(f"{short} packets came in by the link, were not refused there, and reached no device")
