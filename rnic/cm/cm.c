@@ -105,12 +105,6 @@ void cm_destroy(struct cm *cm)
     free_all(cm);
 }
 
-uint16_t cm_draw_source_port(struct cm *cm)
-{
-    uint64_t offset = secret_below(&cm->secret, 65536 - CM_SOURCE_PORT_FIRST);
-    return (uint16_t)(CM_SOURCE_PORT_FIRST + offset);
-}
-
 uint64_t cm_timeout_ns(uint8_t exponent, uint8_t least, uint8_t most)
 {
     exponent = exponent < least ? least : exponent;

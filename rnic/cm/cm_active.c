@@ -54,9 +54,6 @@ enum status cm_connect(struct cm *cm, struct instant now, const struct cm_connec
     connection->request_transaction = connection->transaction;
     connection->service_id = request->service_id;
     connection->path = request->path;
-    if (connection->path.source_port < CM_SOURCE_PORT_FIRST) {
-        connection->path.source_port = cm_draw_source_port(cm);
-    }
     connection->local_qpn = request->parameters.qpn;
     connection->ack_timeout = request->parameters.ack_timeout;
     connection->context = request->context;

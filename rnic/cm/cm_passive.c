@@ -56,14 +56,12 @@ static uint16_t find_fault(const struct cm_message *message)
 static void fill_request(struct cm_connection *connection, const struct arrival *arrival,
                          const struct cm_message *message)
 {
-    struct cm *cm = connection->cm;
     connection->transaction = message->transaction;
     connection->request_transaction = message->transaction;
     connection->service_id = message->service_id;
     connection->path = (struct path){
         .local = arrival->path.local,
         .remote = arrival->path.remote,
-        .source_port = cm_draw_source_port(cm),
         .traffic_class = message->path.traffic_class,
         .hop_limit = message->path.hop_limit,
         .flow_label = message->path.flow_label,

@@ -254,8 +254,6 @@ void cm_will_keep(struct cm_connection *connection);
 /* Changes the state and stops the timer. */
 void cm_enter(struct cm_connection *connection, enum cm_state state);
 void cm_start_timer(struct cm_connection *connection, uint64_t duration_ns);
-/* One of those that RoCE packets come from. */
-uint16_t cm_draw_source_port(struct cm *cm);
 /* 4.096 us * 2^exponent, the exponent held to what a peer may ask of us: `least` .. `most`. */
 uint64_t cm_timeout_ns(uint8_t exponent, uint8_t least, uint8_t most);
 /* False for more private data than the kind takes. */
@@ -270,7 +268,6 @@ bool cm_copy_private(struct cm_message *message, const void *data, uint8_t lengt
 #define CM_REMEMBER_MOST_NS    UINT64_C(10000000000) /* an answer, for a peer that did not get it */
 
 #define CM_RESPONSE_TIMEOUT_DEFAULT 20u
-#define CM_SOURCE_PORT_FIRST        49152u
 
 #define CM_ANSWERED_REQ   0u
 #define CM_ANSWERED_REP   1u

@@ -29,9 +29,6 @@ enum status cm_resolve(struct cm *cm, struct instant now, const struct cm_connec
     connection->transaction = secret_u64(&cm->secret);
     connection->service_id = request->service_id;
     connection->path = request->path;
-    if (connection->path.source_port < CM_SOURCE_PORT_FIRST) {
-        connection->path.source_port = cm_draw_source_port(cm);
-    }
     connection->context = request->context;
     connection->retries_left = request->max_retries == 0 ? CM_RETRIES_MAX : request->max_retries;
     uint8_t exponent =
@@ -81,7 +78,6 @@ static void take_request(struct cm_connection *connection, const struct arrival 
     connection->path = (struct path){
         .local = arrival->path.local,
         .remote = arrival->path.remote,
-        .source_port = cm_draw_source_port(connection->cm),
         .traffic_class = arrival->path.traffic_class,
         .flow_label = arrival->path.flow_label,
     };

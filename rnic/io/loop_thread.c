@@ -164,6 +164,7 @@ static void tidy(struct loop *loop, struct instant now)
 {
     struct death death = {{is_of_dead}, loop->same_host};
     loop->tidied = now;
+    udp_tidy(loop->steering.udp, now);
     if (same_host_tidy(loop->same_host)) {
         loop_receive_all(loop, now);
         cm_await_goodbyes(loop->engine.cm);

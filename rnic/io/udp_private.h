@@ -51,6 +51,7 @@ struct udp_port {
     uint16_t number;
     enum udp_family family;
     int descriptor; /* -1: not to be had */
+    bool used;      /* since the last udp_tidy */
 };
 
 struct udp {
@@ -60,6 +61,7 @@ struct udp {
     struct gid bound[UDP_FAMILY_COUNT];
     struct udp_port ports[UDP_PORTS];
     uint32_t port_count;
+    struct instant tidied;
     bool segmentation; /* the kernel takes UDP_SEGMENT, as far as known */
     bool blocked;
 
@@ -102,10 +104,12 @@ void udp_complain(struct udp *udp, struct udp_complaint *complaint, const uint8_
  * receiving needs. Returns 0 or an errno value. */
 int udp_open_socket(enum udp_family family, const struct gid *address, uint16_t port, bool receives,
                     int *ret_descriptor);
-/* The source port that packets of this path leave from; opens it where it is new. */
-uint16_t udp_source_port(struct udp *udp, enum udp_family family, const struct path *path);
+/* The source port that packets of this path to that queue pair leave from; opens it where it is
+ * new. */
+uint16_t udp_source_port(struct udp *udp, enum udp_family family, const struct path *path,
+                         struct qpn destination);
 /* For a port that udp_source_port has named. */
-int udp_sending_socket(const struct udp *udp, enum udp_family family, uint16_t source_port);
+int udp_sending_socket(struct udp *udp, enum udp_family family, uint16_t source_port);
 void udp_close_ports(struct udp *udp);
 
 bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing);

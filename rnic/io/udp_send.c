@@ -229,7 +229,8 @@ bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing)
         return true;
     }
     struct path path = *outgoing->path;
-    path.source_port = udp_source_port(udp, family_of(&path.remote), &path);
+    path.source_port =
+        udp_source_port(udp, family_of(&path.remote), &path, packet_destination(outgoing->header));
     if (udp->has_fault) {
         return emit_faulty(udp, &path, outgoing, length);
     }

@@ -3,6 +3,7 @@
 #include "rnic/io/udp.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "rnic/base/bytes.h"
 #include "rnic/io/fault.h"
 #include "rnic/wire/packet.h"
 #include "rnic/wire/roce.h"
@@ -97,11 +99,14 @@ static struct path path_to(const struct gid *gid)
     return (struct path){.local = *gid, .remote = *gid, .traffic_class = 2};
 }
 
+static struct qpn destination; /* of what is emitted */
+
 /* In two fragments, as a gather list would come. */
 static bool emit(struct udp *udp, const struct path *path, uint32_t number, uint32_t payload)
 {
     uint8_t header[HEADER] = {0x04, 0x40 | (uint8_t)(packet_pad(payload) << 4)};
     uint8_t bytes[PACKET_PAYLOAD_MAX];
+    bytes_store_u24(header + 5, destination.value);
     memcpy(header + 8, &number, sizeof number);
     fill(bytes, payload, number);
     struct fragment fragments[2] = {{bytes, payload / 3},
@@ -326,6 +331,78 @@ static void a_flow_label_has_a_source_port(void **state)
     udp_destroy(udp);
 }
 
+static uint16_t port_of_one(struct udp *udp, const struct path *path)
+{
+    return carry(udp, path, 1).arrival.path.source_port;
+}
+
+/* A stranger's REQ is answered whatever flow label it has; no port is taken for that. */
+static void management_takes_no_ports(void **state)
+{
+    struct udp *udp = create(NULL);
+    struct path path = path_to(&ipv4_loopback);
+    uint16_t own = port_of_one(udp, &path);
+    path.flow_label = 1;
+    path.source_port = (uint16_t)(50000 + getpid() % 10000);
+    destination = QPN_MANAGEMENT;
+    uint16_t used = port_of_one(udp, &path);
+    destination = (struct qpn){0};
+    assert_int_equal(used, own);
+    assert_int_equal(port_of_one(udp, &path), path.source_port);
+    udp_destroy(udp);
+}
+
+static uint32_t open_files(void)
+{
+    uint32_t count = 0;
+    for (int i = 0; i < 1024; i++) {
+        count += fcntl(i, F_GETFD) >= 0;
+    }
+    return count;
+}
+
+static void ports_are_given_back(void **state)
+{
+    struct udp *udp = create(NULL);
+    uint32_t before = open_files();
+    uint16_t first = (uint16_t)(40000 + getpid() % 10000);
+    struct path path = path_to(&ipv4_loopback);
+    path.flow_label = 1;
+    for (uint16_t i = 0; i < 100; i++) {
+        path.source_port = first + i;
+        (void)port_of_one(udp, &path);
+    }
+    assert_in_range(open_files(), before + 1, before + 64);
+    path.source_port = first + 99;
+    assert_int_not_equal(port_of_one(udp, &path), path.source_port);
+    struct instant now = {UDP_PORT_IDLE_NS};
+    udp_tidy(udp, now);
+    path.source_port = first; /* it goes on */
+    assert_int_equal(port_of_one(udp, &path), path.source_port);
+    udp_tidy(udp, instant_after(now, UDP_PORT_IDLE_NS - 1));
+    assert_in_range(open_files(), before + 2, before + 64);
+    now = instant_after(now, UDP_PORT_IDLE_NS);
+    udp_tidy(udp, now);
+    assert_int_equal(open_files(), before + 1);
+    path.source_port = first + 99;
+    assert_int_equal(port_of_one(udp, &path), path.source_port);
+
+    path.source_port = first + 50; /* waits to be sent all the while */
+    assert_true(emit(udp, &path, 7, 16));
+    for (int i = 0; i < 3; i++) {
+        now = instant_after(now, UDP_PORT_IDLE_NS);
+        udp_tidy(udp, now);
+    }
+    assert_int_equal(open_files(), before + 1);
+    struct inbox inbox = {.receiver = {receive}};
+    assert_true(udp_flush(udp));
+    drain(udp, &inbox);
+    assert_int_equal(inbox.count, 1);
+    assert_int_equal(inbox.bad_icrc + inbox.wrong, 0);
+    assert_int_equal(inbox.arrival.path.source_port, path.source_port);
+    udp_destroy(udp);
+}
+
 static void a_port_that_is_taken_is_not_waited_for(void **state)
 {
     struct sockaddr_in name = {.sin_family = AF_INET};
@@ -472,6 +549,8 @@ int main(void)
         cmocka_unit_test(congestion_mark_is_seen),
         cmocka_unit_test(a_broadcast_is_told_apart),
         cmocka_unit_test(a_flow_label_has_a_source_port),
+        cmocka_unit_test(management_takes_no_ports),
+        cmocka_unit_test(ports_are_given_back),
         cmocka_unit_test(a_port_that_is_taken_is_not_waited_for),
         cmocka_unit_test(classes_are_not_joined),
         cmocka_unit_test(unreachable_peer_is_counted_and_named),

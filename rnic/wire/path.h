@@ -8,7 +8,7 @@
 struct path {
     struct gid local; /* both ends of one family */
     struct gid remote;
-    uint16_t source_port;  /* UDP, 49152..65535; entropy for the fabric, constant per QP */
+    uint16_t source_port;  /* UDP; entropy for the fabric, of a queue pair with a flow label */
     uint8_t traffic_class; /* DSCP and ECN bits */
     uint8_t hop_limit;     /* 0 stands for 64; for 1 where `remote` is a multicast group */
     uint32_t flow_label;   /* IPv6, 20 bits */
