@@ -164,7 +164,6 @@ static void tidy(struct loop *loop, struct instant now)
 {
     struct death death = {{is_of_dead}, loop->same_host};
     loop->tidied = now;
-    udp_tidy(loop->steering.udp, now);
     if (same_host_tidy(loop->same_host)) {
         loop_receive_all(loop, now);
         cm_await_goodbyes(loop->engine.cm);
@@ -199,6 +198,8 @@ static void watch(struct loop *loop)
     if (instant_elapsed_ns(loop->tidied, now) >= TIDY_NS) {
         tidy(loop, now);
     }
+    udp_tidy(udp, now);
+    deadline = instant_earlier(deadline, udp_next_tidy(udp));
     short events[UDP_FAMILY_COUNT] = {POLLIN, POLLIN};
     if (loop->blocked) {
         events[udp_waiting_family(udp)] |= POLLOUT;

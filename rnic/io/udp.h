@@ -84,10 +84,12 @@ enum udp_family udp_waiting_family(const struct udp *udp);
  * asks for one where the last found nothing, and for more as more come: who polls waits for the
  * first, and each that does not come costs time. */
 uint32_t udp_receive(struct udp *udp, enum udp_family family, struct udp_receiver *receiver);
-/* To be called every now and then: closes source ports of flow labels that nothing has left from
- * for UDP_PORT_IDLE_NS to twice that. The next packet takes its port again, if it is to be had. */
+/* Closes source ports of flow labels that nothing has left from for UDP_PORT_IDLE_NS to twice that.
+ * The next packet takes its port again, if it is to be had. To be called when udp_next_tidy says;
+ * sooner, it does nothing. */
 #define UDP_PORT_IDLE_NS UINT64_C(10000000000)
 void udp_tidy(struct udp *udp, struct instant now);
+struct instant udp_next_tidy(const struct udp *udp);
 /* Nobody has read for a while: the next udp_receive asks for as many as it can take. */
 void udp_expect_many(struct udp *udp);
 

@@ -11,6 +11,7 @@
 #include <linux/filter.h>
 #include <unistd.h>
 
+#include "rnic/io/clock.h"
 #include "rnic/io/udp_private.h"
 
 /* Nobody sends to such a port; what comes all the same is not kept. */
@@ -80,6 +81,11 @@ void udp_tidy(struct udp *udp, struct instant now)
     udp->port_count = kept;
 }
 
+struct instant udp_next_tidy(const struct udp *udp)
+{
+    return udp->port_count == 0 ? INSTANT_NEVER : instant_after(udp->tidied, UDP_PORT_IDLE_NS);
+}
+
 uint16_t udp_source_port(struct udp *udp, enum udp_family family, const struct path *path,
                          struct qpn destination)
 {
@@ -91,6 +97,9 @@ uint16_t udp_source_port(struct udp *udp, enum udp_family family, const struct p
     if (known != NULL) {
         known->used = true;
         return known->descriptor >= 0 ? path->source_port : udp->port;
+    }
+    if (udp->port_count == UDP_PORTS) {
+        udp_tidy(udp, clock_now()); /* a thread that always finds something to do does not */
     }
     if (udp->port_count == UDP_PORTS) {
         return udp->port;
