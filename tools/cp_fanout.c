@@ -156,7 +156,6 @@ static void on_item(void *user, const struct item *item)
     cp_say_item(destination->cp, destination->name, item);
 }
 
-/* Through the remote shell, where it is one; what goes wrong is said, and the others go on. */
 static void begin(struct copy *copy, unsigned number)
 {
     struct cp *cp = copy->cp;
@@ -170,14 +169,34 @@ static void begin(struct copy *copy, unsigned number)
         .command = cp->command, .json = cp->options.json, .peer = destination->name};
     destination->report =
         (struct report){.problem = on_problem, .item = on_item, .user = destination};
-    destination->far_code = EXIT_UNREACHED;
-    if (by_shell && !stop_asked()) {
-        const struct far_options options = {.rsh = cp->options.rsh,
-                                            .weir_path = cp->options.weir_path,
-                                            .fabric = cp->options.fabric.kind};
-        destination->far_code = far_side_start(cp->command, &options, address, &destination->far);
-        destination->far_started = destination->far_code == EXIT_DONE;
-        destination->out = !destination->far_started;
+    if (!by_shell) {
+        cp_say_unproven(cp, destination->name, address);
+    }
+}
+
+/* All that are behind a remote shell, at the same time; what goes wrong is said, and the others go
+ * on. */
+static void start_far_sides(struct copy *copy)
+{
+    const struct cp_options *given = &copy->cp->options;
+    const struct far_options options = {
+        .rsh = given->rsh, .weir_path = given->weir_path, .fabric = given->fabric.kind};
+    for (unsigned i = 0; i < copy->count && !stop_asked(); i++) {
+        struct destination *destination = &copy->list[i];
+        if (destination->where.kind == LOCATION_SHELL) {
+            destination->far_code = far_side_begin(copy->cp->command, &options,
+                                                   destination->where.address, &destination->far);
+            destination->far_started = destination->far_code == EXIT_DONE;
+            destination->out = !destination->far_started;
+        }
+    }
+    for (unsigned i = 0; i < copy->count; i++) {
+        struct destination *destination = &copy->list[i];
+        if (destination->far_started) {
+            destination->far_code = far_side_hear(copy->cp->command, &options, &destination->far);
+            destination->far_started = destination->far_code == EXIT_DONE;
+            destination->out = !destination->far_started;
+        }
     }
 }
 
@@ -236,22 +255,32 @@ static void add_address(struct hop_target *target, const char *address)
 }
 
 /* First as this host came by it, for that is known to work from somewhere. */
-static void locate(void *user, unsigned member, struct hop_target *target)
+static void add_addresses(struct destination *destination, struct hop_target *target, bool loopback)
 {
-    const struct copy *copy = user;
-    struct destination *destination = &copy->list[member];
     const struct greeting *greeting = &destination->far.greeting;
     struct weir_connection *connection =
         destination->link != NULL ? channel_link_connection(destination->link) : NULL;
-    if (connection != NULL) {
-        add_address(target, weir_peer_name(connection));
+    const char *peer = connection != NULL ? weir_peer_name(connection) : "";
+    if (location_is_loopback(peer) == loopback) {
+        add_address(target, peer);
     }
-    if (destination->where.kind == LOCATION_SERVER) {
+    if (destination->where.kind == LOCATION_SERVER &&
+        location_is_loopback(destination->where.address) == loopback) {
         add_address(target, destination->where.address);
     }
     for (unsigned i = 0; i < greeting->address_count && destination->far_started; i++) {
-        add_address(target, greeting->addresses[i].text);
+        if (location_is_loopback(greeting->addresses[i].text) == loopback) {
+            add_address(target, greeting->addresses[i].text);
+        }
     }
+}
+
+/* Loopback leads from another host to that host itself: it comes last. */
+static void locate(void *user, unsigned member, struct hop_target *target)
+{
+    struct copy *copy = user;
+    add_addresses(&copy->list[member], target, false);
+    add_addresses(&copy->list[member], target, true);
     target->encrypt = copy->cp->options.encrypt;
 }
 
@@ -427,10 +456,8 @@ enum exit_code cp_fanout(struct cp *cp, char **sources, unsigned count)
     secret_keep_from_cores();
     for (unsigned i = 0; i < copy.count; i++) {
         begin(&copy, i);
-        if (copy.list[i].where.kind == LOCATION_SERVER) {
-            cp_say_unproven(cp, copy.list[i].name, copy.list[i].where.address);
-        }
     }
+    start_far_sides(&copy);
     enum exit_code code = run(&copy, &request);
     for (unsigned i = 0; i < copy.count; i++) {
         if (copy.list[i].far_started) {

@@ -179,10 +179,10 @@ static int make_words(const struct command *command, const struct far_options *o
     return EXIT_DONE;
 }
 
-enum exit_code far_side_start(const struct command *command, const struct far_options *options,
+enum exit_code far_side_begin(const struct command *command, const struct far_options *options,
                               const char *host, struct far_side *ret_far)
 {
-    char buffer[WORDS_LENGTH], *words[SHELL_WORDS_MAX + 10], here[128];
+    char buffer[WORDS_LENGTH], *words[SHELL_WORDS_MAX + 10];
     *ret_far = (struct far_side){.host = host, .shell = {.input = -1, .output = -1}};
     int code = make_words(command, options, host, buffer, words);
     if (code != EXIT_DONE) {
@@ -193,18 +193,32 @@ enum exit_code far_side_start(const struct command *command, const struct far_op
         command_error(command, "the remote shell '%s': %s", words[0], strerror(error));
         return EXIT_SETUP;
     }
-    code = hear(command, ret_far, options);
+    return EXIT_DONE;
+}
+
+enum exit_code far_side_hear(const struct command *command, const struct far_options *options,
+                             struct far_side *far)
+{
+    char here[128];
+    enum exit_code code = hear(command, far, options);
     if (code == EXIT_DONE) {
-        code = check_versions(command, ret_far);
+        code = check_versions(command, far);
     }
     if (code != EXIT_DONE) {
-        shell_end(&ret_far->shell, END_PATIENCE_MS);
-        return (enum exit_code)code;
+        shell_end(&far->shell, END_PATIENCE_MS);
+        return code;
     }
     here_host(here);
-    ret_far->is_here = strcmp(here, ret_far->greeting.host) == 0 && strcmp(here, "?") != 0;
-    greeting_sort(&ret_far->greeting, ret_far->is_here);
+    far->is_here = strcmp(here, far->greeting.host) == 0 && strcmp(here, "?") != 0;
+    greeting_sort(&far->greeting, far->is_here);
     return EXIT_DONE;
+}
+
+enum exit_code far_side_start(const struct command *command, const struct far_options *options,
+                              const char *host, struct far_side *ret_far)
+{
+    enum exit_code code = far_side_begin(command, options, host, ret_far);
+    return code == EXIT_DONE ? far_side_hear(command, options, ret_far) : code;
 }
 
 void far_side_end(const struct command *command, struct far_side *far, bool failed)

@@ -23,7 +23,14 @@ struct far_side {
     bool is_here;             /* it is this host, in the same network namespace */
 };
 
-/* Starts it and hears its greeting. EXIT_DONE, or an exit code after saying why. */
+/* Starts it; who starts several begins with all before hearing one. EXIT_DONE, or an exit code
+ * after saying why. */
+enum exit_code far_side_begin(const struct command *command, const struct far_options *options,
+                              const char *host, struct far_side *ret_far);
+/* Hears its greeting. EXIT_DONE, or an exit code after saying why; it has ended then. */
+enum exit_code far_side_hear(const struct command *command, const struct far_options *options,
+                             struct far_side *far);
+/* Both. */
 enum exit_code far_side_start(const struct command *command, const struct far_options *options,
                               const char *host, struct far_side *ret_far);
 /* Asks it to end and waits for it; says so if it ended badly and `failed` is not known yet. */
