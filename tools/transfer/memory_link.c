@@ -96,13 +96,13 @@ static bool memory_put(struct link *link, const struct link_put *put)
     if (side->pair->ending) {
         return false;
     }
-    uint8_t *to = (uint8_t *)(uintptr_t)put->remote.address + put->remote_offset;
-    if (put->offset + put->length > side->memory_length || to < peer->memory ||
-        to + put->length > peer->memory + peer->memory_length) {
+    uint64_t to = put->remote.address + put->remote_offset - (uintptr_t)peer->memory;
+    if (put->offset + put->length > side->memory_length || to > peer->memory_length ||
+        put->length > peer->memory_length - to) {
         memory_pair_cut(side->pair);
         return false;
     }
-    memcpy(to, side->memory + put->offset, put->length);
+    memcpy(peer->memory + to, side->memory + put->offset, put->length);
     struct event *event = append(side->pair, EVENT_NOTICE, 1 - side->number, 0);
     event->notice = put->notice;
     event->length = put->length;
