@@ -12,6 +12,7 @@
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/host.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
 
@@ -29,8 +30,12 @@ PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attri
         errno = EINVAL;
         return NULL;
     }
+    if (!limits_take(COUNT_AH)) {
+        return NULL;
+    }
     struct soft_ah *ah = calloc(1, sizeof *ah);
     if (ah == NULL) {
+        limits_give(COUNT_AH);
         return NULL;
     }
     ah->ibv.context = pd->context;
@@ -42,6 +47,7 @@ PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attri
 PUBLIC int ibv_destroy_ah(struct ibv_ah *ah)
 {
     HOST_FORWARD(ah->context, ibv_destroy_ah, ah);
+    limits_give(COUNT_AH);
     free(ah);
     return 0;
 }

@@ -63,8 +63,12 @@ static struct soft_cq *create(struct ibv_context *context,
         errno = EINVAL;
         return NULL;
     }
+    if (!limits_take(COUNT_CQ)) {
+        return NULL;
+    }
     struct soft_cq *cq = calloc(1, sizeof *cq);
     if (cq == NULL) {
+        limits_give(COUNT_CQ);
         return NULL;
     }
     cq->notifier = (struct completion_queue_notifier){
@@ -72,6 +76,7 @@ static struct soft_cq *create(struct ibv_context *context,
     enum status status =
         completion_queue_create(pd_allocator(parent), attributes->cqe, &cq->notifier, &cq->queue);
     if (status != STATUS_OK) {
+        limits_give(COUNT_CQ);
         pd_collect(parent);
         free(cq);
         return errno_null(status);
@@ -132,7 +137,12 @@ static int check_extended(const struct ibv_context *context,
             return EINVAL;
         }
     }
-    return (attributes->wc_flags & ~fields) != 0 ? EOPNOTSUPP : 0;
+    uint64_t wall = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+    bool offered = limits_offer(ABILITY_EXTENDED_CQ) &&
+                   ((attributes->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) == 0 ||
+                    limits_offer(ABILITY_TIMESTAMPS)) &&
+                   ((attributes->wc_flags & wall) == 0 || limits_offer(ABILITY_WALL_CLOCK));
+    return !offered || (attributes->wc_flags & ~fields) != 0 ? EOPNOTSUPP : 0;
 }
 
 struct ibv_cq_ex *cq_create_extended(struct ibv_context *context,
@@ -188,6 +198,9 @@ PUBLIC int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 int cq_modify(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attributes)
 {
     struct soft_cq *cq = soft_cq(ibv);
+    if (!limits_offer(ABILITY_MODERATION)) {
+        return EOPNOTSUPP;
+    }
     if (attributes->attr_mask != IBV_CQ_ATTR_MODERATE) {
         return EINVAL;
     }
@@ -226,6 +239,7 @@ PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
     if (strict_is_on()) {
         strict_gone(cq);
     }
+    limits_give(COUNT_CQ);
     completion_queue_destroy(cq->queue);
     pd_drop(cq->parent);
     context_drop(ibv->context);

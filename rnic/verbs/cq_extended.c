@@ -6,6 +6,7 @@
 
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
 static uint64_t clock_ns(clockid_t clock)
@@ -129,7 +130,7 @@ static uint8_t read_path_bits(struct ibv_cq_ex *cq)
 /* In units of hca_core_clock, which are nanoseconds of CLOCK_MONOTONIC: the engine's own time. */
 static uint64_t read_timestamp(struct ibv_cq_ex *cq)
 {
-    return ours(cq)->current.time.ns;
+    return ours(cq)->current.time.ns & limits_now()->timestamp_mask;
 }
 
 /* Tags of VLANs end at the kernel's interface, and nothing steers flows: both are always 0. */

@@ -109,38 +109,36 @@ static void fill_attributes(struct ibv_context *context, struct ibv_device_attr 
     struct ibv_device_attr *a = ret_attributes;
     *a = (struct ibv_device_attr){
         .node_guid = ibv_get_device_guid(context->device),
-        .max_mr_size = UINT64_MAX,
+        .max_mr_size = limits->max_mr_size,
         .page_size_cap = ~UINT64_C(0xfff),
         .vendor_id = 0xffffff, /* of no registered vendor */
-        .max_qp = 16000,
+        .max_qp = (int)limits->max_count[COUNT_QP],
         .max_qp_wr = (int)limits->max_qp_wr,
-        .device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
-                            IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_PORT_ACTIVE_EVENT |
-                            IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_XRC |
-                            IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-                            IBV_DEVICE_MEM_MGT_EXTENSIONS,
+        .device_cap_flags = limits->capabilities,
         .max_sge = (int)limits->max_sge,
         .max_sge_rd = (int)limits->max_sge,
-        .max_cq = 65536,
+        .max_cq = (int)limits->max_count[COUNT_CQ],
         .max_cqe = (int)limits->max_cqe,
-        .max_mr = 65536,
-        .max_mw = 65536,
-        .max_pd = MEMORY_DOMAINS_MAX,
+        .max_mr = (int)limits->max_count[COUNT_MR],
+        .max_mw = (int)limits->max_count[COUNT_MW],
+        .max_pd = (int)limits->max_count[COUNT_PD],
         .max_qp_rd_atom = (int)limits->max_reads,
-        .max_res_rd_atom = (int)limits->max_reads * 16000,
+        .max_res_rd_atom = (int)(limits->max_reads * limits->max_count[COUNT_QP]),
         .max_qp_init_rd_atom = (int)limits->max_reads,
-        .atomic_cap = IBV_ATOMIC_HCA,
-        .max_mcast_grp = MULTICAST_GROUPS_MAX,
-        .max_mcast_qp_attach = MULTICAST_MEMBERS_MAX,
-        .max_total_mcast_qp_attach = MULTICAST_GROUPS_MAX * MULTICAST_MEMBERS_MAX,
-        .max_ah = 65536,
-        .max_srq = 65536,
+        .atomic_cap = limits->atomics,
+        .max_ah = (int)limits->max_count[COUNT_AH],
+        .max_srq = (int)limits->max_count[COUNT_SRQ],
         .max_srq_wr = (int)limits->max_srq_wr,
         .max_srq_sge = (int)limits->max_srq_sge,
         .max_pkeys = 1,
         .local_ca_ack_delay = 15,
         .phys_port_cnt = (uint8_t)((struct soft_device *)context->device)->port_count,
     };
+    if ((limits->abilities & ABILITY_MULTICAST) != 0) {
+        a->max_mcast_grp = MULTICAST_GROUPS_MAX;
+        a->max_mcast_qp_attach = MULTICAST_MEMBERS_MAX;
+        a->max_total_mcast_qp_attach = MULTICAST_GROUPS_MAX * MULTICAST_MEMBERS_MAX;
+    }
     a->sys_image_guid = a->node_guid;
     snprintf(a->fw_ver, sizeof a->fw_ver, "%s", WEIR_VERSION);
 }
@@ -153,33 +151,50 @@ PUBLIC int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
 }
 
 /* No memory is pinned: what a work request or a peer names is brought in when it is touched. */
-static struct ibv_odp_caps on_demand(void)
+static struct ibv_odp_caps on_demand(const struct limits *limits)
 {
-    const uint32_t datagram =
-        IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
-    const uint32_t unreliable = datagram | IBV_ODP_SUPPORT_WRITE;
-    const uint32_t reliable = unreliable | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+    const uint32_t *caps = limits->on_demand;
+    bool offered = (limits->abilities & ABILITY_ON_DEMAND) != 0;
     return (struct ibv_odp_caps){
-        .general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
-        .per_transport_caps = {reliable, unreliable, datagram},
+        .general_caps = offered ? IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT : 0,
+        .per_transport_caps = {caps[0], caps[1], caps[2]},
     };
+}
+
+/* What only some adapters have: nothing is told of what is not offered. */
+static void fill_abilities(const struct limits *limits, struct ibv_device_attr_ex *attributes)
+{
+    if ((limits->abilities & ABILITY_TIMESTAMPS) != 0) {
+        attributes->completion_timestamp_mask = limits->timestamp_mask;
+        attributes->hca_core_clock = 1000000; /* kHz: time stamps count nanoseconds */
+    }
+    if ((limits->abilities & ABILITY_MODERATION) != 0) {
+        attributes->cq_mod_caps = (struct ibv_cq_moderation_caps){UINT16_MAX, UINT16_MAX};
+    }
+    if ((limits->abilities & ABILITY_TAG_MATCHING) != 0) {
+        attributes->tm_caps = (struct ibv_tm_caps){.max_rndv_hdr_size = TAG_RENDEZVOUS_LENGTH * 2,
+                                                   .max_num_tags = limits->max_tags,
+                                                   .flags = IBV_TM_CAP_RC,
+                                                   .max_ops = TAGS_OFFERED,
+                                                   .max_sge = limits->max_tag_sge};
+    }
+    if ((limits->abilities & ABILITY_DEVICE_MEMORY) != 0) {
+        attributes->max_dm_size = limits->max_device_memory;
+    }
+    if ((limits->abilities & ABILITY_ATOMICS) != 0) {
+        attributes->pci_atomic_caps.fetch_add = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
+        attributes->pci_atomic_caps.compare_swap = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
+    }
 }
 
 int device_query_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
                     struct ibv_device_attr_ex *ret_attributes, size_t length)
 {
+    const struct limits *limits = limits_now();
     struct ibv_device_attr_ex attributes = {
-        .completion_timestamp_mask = UINT64_MAX,
-        .hca_core_clock = 1000000, /* kHz: time stamps count nanoseconds */
         .phys_port_cnt_ex = ((struct soft_device *)context->device)->port_count,
-        .cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX},
-        .odp_caps = on_demand(),
-        .tm_caps = {.max_rndv_hdr_size = TAG_RENDEZVOUS_LENGTH * 2,
-                    .max_num_tags = TAGS_OFFERED,
-                    .flags = IBV_TM_CAP_RC,
-                    .max_ops = TAGS_OFFERED,
-                    .max_sge = TAG_SGES_OFFERED},
-        .max_dm_size = DEVICE_MEMORY_MAX,
+        .odp_caps = on_demand(limits),
+        .xrc_odp_caps = limits->on_demand[3],
     };
     if (input != NULL && input->comp_mask != 0) {
         return EINVAL;
@@ -187,11 +202,9 @@ int device_query_ex(struct ibv_context *context, const struct ibv_query_device_e
     if (length < sizeof attributes.orig_attr) {
         return EINVAL;
     }
-    attributes.xrc_odp_caps = attributes.odp_caps.per_transport_caps.rc_odp_caps;
     fill_attributes(context, &attributes.orig_attr);
     attributes.device_cap_flags_ex = attributes.orig_attr.device_cap_flags;
-    attributes.pci_atomic_caps.fetch_add = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
-    attributes.pci_atomic_caps.compare_swap = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
+    fill_abilities(limits, &attributes);
     memset(ret_attributes, 0, length);
     memcpy(ret_attributes, &attributes, length < sizeof attributes ? length : sizeof attributes);
     return 0;

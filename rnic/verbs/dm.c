@@ -7,6 +7,7 @@
 
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
 #define ALIGNMENT           4u /* of offsets and lengths that the host copies */
@@ -28,7 +29,7 @@ static bool take_room(size_t length)
 {
     size_t before = atomic_load(&allocated);
     do {
-        if (length > DEVICE_MEMORY_MAX - before) {
+        if (!limits_allow(before + length, limits_now()->max_device_memory, "max_dm_size")) {
             return false;
         }
     } while (!atomic_compare_exchange_weak(&allocated, &before, before + length));
@@ -135,6 +136,9 @@ void dm_unwrap(struct soft_dm *dm)
 
 struct ibv_dm *dm_allocate(struct ibv_context *context, struct ibv_alloc_dm_attr *attributes)
 {
+    if (!limits_offer(ABILITY_DEVICE_MEMORY)) {
+        return NULL;
+    }
     if (attributes->comp_mask != 0 || attributes->length == 0 ||
         attributes->log_align_req > LOG_ALIGNMENT_MOST) {
         return errno_null(STATUS_INVALID);

@@ -10,6 +10,7 @@
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/host.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
 #undef ibv_reg_mr
@@ -73,8 +74,12 @@ static bool describe(struct ibv_pd *pd, void *address, size_t length, uint64_t i
         .length = length,
         .bytes = address,
     };
-    if (!convert_access(access, &attributes.access)) {
+    if (!convert_access(access, &attributes.access) ||
+        !limits_allow(length, limits_now()->max_mr_size, "max_mr_size")) {
         errno = EINVAL;
+        return false;
+    }
+    if ((attributes.access & ACCESS_ON_DEMAND) != 0 && !limits_offer(ABILITY_ON_DEMAND)) {
         return false;
     }
     if ((attributes.access & ACCESS_ON_DEMAND) == 0 &&
@@ -114,12 +119,17 @@ struct soft_mr *mr_wrap(struct ibv_pd *pd, const struct region_attributes *attri
 struct soft_mr *mr_create(struct ibv_pd *pd, const struct region_attributes *attributes)
 {
     struct memory_key key;
+    if (!limits_take(COUNT_MR)) {
+        return NULL;
+    }
     enum status status = register_region(pd, attributes, &key);
     if (status != STATUS_OK) {
+        limits_give(COUNT_MR);
         return errno_null(status);
     }
     struct soft_mr *mr = mr_wrap(pd, attributes, key);
     if (mr == NULL) {
+        limits_give(COUNT_MR);
         (void)deregister_region(context_engine(pd->context), key, attributes);
         return errno_null(STATUS_NO_MEMORY);
     }
@@ -171,15 +181,20 @@ struct ibv_mr *mr_register_null(struct ibv_pd *pd)
     struct region_attributes attributes = {
         .domain = soft_pd(pd)->domain, .length = UINT64_MAX, .access = ACCESS_LOCAL_WRITE};
     struct memory_key key;
+    if (!limits_offer(ABILITY_NULL_REGION) || !limits_take(COUNT_MR)) {
+        return NULL;
+    }
     engine_lock(engine);
     enum status status =
         memory_register_null(device_memory(engine->device), attributes.domain, &key);
     engine_unlock(engine);
     if (status != STATUS_OK) {
+        limits_give(COUNT_MR);
         return errno_null(status);
     }
     struct soft_mr *mr = mr_wrap(pd, &attributes, key);
     if (mr == NULL) {
+        limits_give(COUNT_MR);
         (void)deregister_region(engine, key, &attributes);
         return errno_null(STATUS_NO_MEMORY);
     }
@@ -222,6 +237,9 @@ PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
         .domain = soft_pd(pd)->domain, .address = iova, .length = length};
     if (!convert_access((unsigned)access, &attributes.access)) {
         return errno_null(STATUS_INVALID);
+    }
+    if (!limits_offer(ABILITY_DMABUF)) {
+        return NULL;
     }
     bool write = (attributes.access & ACCESS_LOCAL_WRITE) != 0;
     void *mapped;
@@ -318,6 +336,7 @@ PUBLIC int ibv_dereg_mr(struct ibv_mr *ibv)
     if (status != STATUS_OK) {
         return errno_of(status);
     }
+    limits_give(COUNT_MR);
     if (mr->is_pinned) {
         strict_unlock(mr->attributes.bytes, mr->attributes.length);
     }
@@ -380,7 +399,7 @@ int mr_advise(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flag
     bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
     bool faults = advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
     bool waits = (flags & IBV_ADVISE_MR_FLAG_FLUSH) != 0;
-    if (advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) {
+    if (advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT || !limits_offer(ABILITY_ON_DEMAND)) {
         return ENOTSUP;
     }
     if ((flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH) != 0 || count == 0) {

@@ -11,6 +11,7 @@
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/host.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
 
@@ -144,6 +145,9 @@ PUBLIC int ibv_attach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16
 {
     HOST_FORWARD(ibv->context, ibv_attach_mcast, ibv, gid, lid);
     struct soft_qp *qp = soft_qp(ibv);
+    if (!limits_offer(ABILITY_MULTICAST)) {
+        return EOPNOTSUPP;
+    }
     struct multicast_attachment *attachment = calloc(1, sizeof *attachment);
     if (attachment == NULL) {
         return ENOMEM;

@@ -7,6 +7,7 @@
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/post.h"
 
@@ -15,8 +16,12 @@ struct ibv_mw *mw_allocate(struct ibv_pd *pd, enum ibv_mw_type type)
     if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
         return errno_null(STATUS_INVALID);
     }
+    if (!limits_offer(ABILITY_WINDOWS) || !limits_take(COUNT_MW)) {
+        return NULL;
+    }
     struct soft_mw *mw = calloc(1, sizeof *mw);
     if (mw == NULL) {
+        limits_give(COUNT_MW);
         return NULL;
     }
     struct engine *engine = context_engine(pd->context);
@@ -27,6 +32,7 @@ struct ibv_mw *mw_allocate(struct ibv_pd *pd, enum ibv_mw_type type)
                         type == IBV_MW_TYPE_1 ? WINDOW_TYPE_1 : WINDOW_TYPE_2, &key);
     engine_unlock(engine);
     if (status != STATUS_OK) {
+        limits_give(COUNT_MW);
         free(mw);
         return errno_null(status);
     }
@@ -71,6 +77,7 @@ int mw_free(struct ibv_mw *mw)
         if (strict_is_on()) {
             strict_window_freed(mw->rkey);
         }
+        limits_give(COUNT_MW);
         free(mw);
     }
     return errno_of(status);

@@ -4,20 +4,26 @@
 
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/host.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
 PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
     HOST_FORWARD(context, ibv_alloc_pd, context);
     struct engine *engine = context_engine(context);
+    if (!limits_take(COUNT_PD)) {
+        return NULL;
+    }
     struct soft_pd *pd = calloc(1, sizeof *pd);
     if (pd == NULL) {
+        limits_give(COUNT_PD);
         return NULL;
     }
     engine_lock(engine);
     enum status status = memory_allocate_domain(device_memory(engine->device), &pd->domain);
     engine_unlock(engine);
     if (status != STATUS_OK) {
+        limits_give(COUNT_PD);
         free(pd);
         return errno_null(status);
     }
@@ -42,6 +48,7 @@ PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibv)
     if (status == STATUS_OK) {
         file_remove(soft_context(ibv->context)->file, &pd->node);
         context_drop(ibv->context);
+        limits_give(COUNT_PD);
         free(pd);
     }
     return errno_of(status);

@@ -5,6 +5,7 @@
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/host.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
 
@@ -99,7 +100,7 @@ int port_query(struct ibv_context *context, uint8_t port, struct ibv_port_attr *
         .active_mtu = (enum ibv_mtu)gid_table_mtu(gids),
         .gid_tbl_len = (int)gid_table_length(gids),
         .port_cap_flags = infiniband ? IBV_PORT_CM_SUP : IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
-        .max_msg_sz = MESSAGE_LENGTH_MAX,
+        .max_msg_sz = limits_now()->max_message,
         .pkey_tbl_len = 1,
         .lid = port_lid(gids),
         .sm_lid = infiniband ? SUBNET_MANAGER_LID : 0,

@@ -7,6 +7,7 @@
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/limits.h"
 
 uint32_t post_room(struct soft_qp *qp)
 {
@@ -33,8 +34,18 @@ static int check_strictly(struct soft_qp *qp, const struct send_request *request
         [WORK_FETCH_ADD] = "a fetch and add",
         [WORK_ATOMIC_WRITE] = "an atomic write",
     };
-    bool fills = request->kind == WORK_READ || request->kind == WORK_COMPARE_SWAP ||
-                 request->kind == WORK_FETCH_ADD;
+    bool atomic = request->kind == WORK_COMPARE_SWAP || request->kind == WORK_FETCH_ADD;
+    bool fills = request->kind == WORK_READ || atomic;
+    if (atomic && !limits_offer(ABILITY_ATOMICS)) {
+        return EINVAL;
+    }
+    uint64_t length = 0;
+    for (uint32_t i = 0; i < request->sge_count; i++) {
+        length += request->sges[i].length;
+    }
+    if (!limits_allow(length, limits_now()->max_message, "max_msg_sz")) {
+        return EINVAL;
+    }
     if (!request->inline_data && names[request->kind] != NULL) {
         engine_lock(qp->engine);
         strict_check_sges(device_memory(qp->engine->device), qp_domain(qp->qp), request->sges,

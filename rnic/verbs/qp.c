@@ -120,8 +120,12 @@ struct soft_qp *qp_allocate(struct ibv_context *context, struct ibv_pd *pd,
                             const struct ibv_qp_init_attr *init, bool has_send_operations)
 {
     size_t plain = offsetof(struct soft_qp, extended) + sizeof(struct ibv_qp);
+    if (!limits_take(COUNT_QP)) {
+        return NULL;
+    }
     struct soft_qp *qp = calloc(1, has_send_operations ? sizeof *qp : plain);
     if (qp == NULL) {
+        limits_give(COUNT_QP);
         return NULL;
     }
     qp->engine = context_engine(context);
@@ -162,6 +166,7 @@ void qp_free(struct soft_qp *qp)
     }
     pthread_mutex_destroy(&qp->extended.qp_base.mutex);
     pthread_cond_destroy(&qp->extended.qp_base.cond);
+    limits_give(COUNT_QP);
     free(qp);
 }
 
@@ -183,6 +188,10 @@ static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
     enum service service;
     if (!convert_service(init->qp_type, &service)) {
         return errno_null(STATUS_UNSUPPORTED);
+    }
+    if ((service == SERVICE_UC && !limits_offer(ABILITY_UC)) ||
+        (service == SERVICE_XRC && !limits_offer(ABILITY_XRC))) {
+        return NULL;
     }
     enum status status = check_capabilities(init);
     bool target = init->qp_type == IBV_QPT_XRC_RECV;
@@ -262,6 +271,11 @@ struct ibv_qp *qp_create_extended(struct ibv_context *context,
         (has_operations &&
          (attributes->send_ops_flags & ~offered_operations(attributes->qp_type)) != 0)) {
         return errno_null(STATUS_UNSUPPORTED);
+    }
+    if ((has_operations && !limits_offer(ABILITY_EXTENDED_SENDS)) ||
+        (has_operations && (attributes->send_ops_flags & IBV_QP_EX_WITH_ATOMIC_WRITE) != 0 &&
+         !limits_offer(ABILITY_ATOMIC_WRITE))) {
+        return NULL;
     }
     bool target = attributes->qp_type == IBV_QPT_XRC_RECV;
     uint32_t needed = target ? IBV_QP_INIT_ATTR_XRCD : IBV_QP_INIT_ATTR_PD;

@@ -19,20 +19,28 @@ static void low(struct receive_queue_notifier *notifier, struct receive_queue *q
 
 struct soft_srq *srq_make(struct ibv_pd *pd, struct ibv_srq_attr *attributes, void *context)
 {
+    if (!limits_offer(ABILITY_SRQ)) {
+        return NULL;
+    }
     if (attributes->max_wr == 0 ||
         !limits_allow(attributes->max_wr, limits_now()->max_srq_wr, "max_srq_wr") ||
         !limits_allow(attributes->max_sge, limits_now()->max_srq_sge, "max_srq_sge")) {
         errno = EINVAL;
         return NULL;
     }
+    if (!limits_take(COUNT_SRQ)) {
+        return NULL;
+    }
     struct soft_srq *srq = calloc(1, sizeof *srq);
     if (srq == NULL) {
+        limits_give(COUNT_SRQ);
         return NULL;
     }
     enum status status =
         receive_queue_create(pd_allocator(pd), attributes->max_wr,
                              attributes->max_sge == 0 ? 1 : attributes->max_sge, &srq->queue);
     if (status != STATUS_OK) {
+        limits_give(COUNT_SRQ);
         pd_collect(pd);
         free(srq);
         return errno_null(status);
@@ -173,6 +181,7 @@ PUBLIC int ibv_destroy_srq(struct ibv_srq *ibv)
     if (strict_is_on()) {
         strict_receives_end(srq->queue);
     }
+    limits_give(COUNT_SRQ);
     receive_queue_destroy(srq->queue);
     pd_drop(ibv->pd);
     context_drop(ibv->context);

@@ -6,14 +6,19 @@
 #include "rnic/base/heap.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
 struct ibv_srq *srq_create_matching(struct ibv_srq_init_attr_ex *attributes)
 {
     const uint32_t needed =
         IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
+    if (!limits_offer(ABILITY_TAG_MATCHING)) {
+        return NULL;
+    }
     if (attributes->comp_mask != needed || attributes->pd == NULL || attributes->cq == NULL ||
-        attributes->tm_cap.max_num_tags == 0 || attributes->tm_cap.max_num_tags > TAGS_OFFERED ||
+        attributes->tm_cap.max_num_tags == 0 ||
+        !limits_allow(attributes->tm_cap.max_num_tags, limits_now()->max_tags, "max_num_tags") ||
         attributes->tm_cap.max_ops > TAGS_OFFERED) {
         return errno_null(STATUS_INVALID);
     }
@@ -24,7 +29,7 @@ struct ibv_srq *srq_create_matching(struct ibv_srq_init_attr_ex *attributes)
     const struct tag_config config = {
         .allocator = heap_allocator(),
         .max_tags = attributes->tm_cap.max_num_tags,
-        .max_sge = TAG_SGES_OFFERED,
+        .max_sge = limits_now()->max_tag_sge,
         .completions = soft_cq(attributes->cq)->queue,
     };
     engine_lock(srq->engine);
@@ -41,7 +46,8 @@ struct ibv_srq *srq_create_matching(struct ibv_srq_init_attr_ex *attributes)
 static int add(struct soft_srq *srq, const struct tag_operation *operation, struct ibv_ops_wr *wr)
 {
     struct sge sges[TAG_SGES_OFFERED];
-    if (wr->tm.add.num_sge < 0 || wr->tm.add.num_sge > (int)TAG_SGES_OFFERED) {
+    if (wr->tm.add.num_sge < 0 ||
+        !limits_allow((uint32_t)wr->tm.add.num_sge, limits_now()->max_tag_sge, "tm_caps.max_sge")) {
         return EINVAL;
     }
     convert_sges(wr->tm.add.sg_list, (size_t)wr->tm.add.num_sge, sges);

@@ -17,6 +17,7 @@
 #include "rnic/io/loop.h"
 #include "rnic/io/registry.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
 /* What handles of the same domain share. */
@@ -141,6 +142,9 @@ struct ibv_xrcd *xrc_open_domain(struct ibv_context *context, struct ibv_xrcd_in
     const uint32_t known = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
     if (attributes->comp_mask != known || (attributes->oflags & ~(O_CREAT | O_EXCL)) != 0) {
         errno = (attributes->comp_mask & ~known) != 0 ? EOPNOTSUPP : EINVAL;
+        return NULL;
+    }
+    if (!limits_offer(ABILITY_XRC)) {
         return NULL;
     }
     struct stat facts;

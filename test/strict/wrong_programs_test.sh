@@ -50,21 +50,27 @@ for program in "$@"; do
     unpolled*) expected=unpolled ;;
     dead-key*) expected=dead-key ;;
     wrong-access*) expected=wrong-access ;;
+    limit*) expected=limit ;;
     *) expected=$name ;;
     esac
-    strict=1
-    [ "$name" = memlock ] && strict=memlock=64K
-    run "$strict" "$program" || fail "$name ends badly in strict mode"
-    seen=$(sed -n 's/^weir strict: \([a-z-]*\): .*/\1/p' "$said" | sort -u | tr '\n' ' ')
-    [ "$seen" = "${expected:+$expected }" ] || fail "$name: warnings [$seen] instead of [$expected]"
-    if [ -n "$expected" ]; then
+    case $name in
+    memlock) ways=memlock=64K ;;
+    limit-abilities) ways="mlx5 mlx4 irdma bnxt rxe" ;;
+    limit-count) ways=irdma ;;
+    *) ways=1 ;;
+    esac
+    for strict in $ways; do
+        run "$strict" "$program" || fail "$name ends badly in strict mode ($strict)"
+        seen=$(sed -n 's/^weir strict: \([a-z-]*\): .*/\1/p' "$said" | sort -u | tr '\n' ' ')
+        [ "$seen" = "${expected:+$expected }" ] || fail "$name: warnings [$seen] instead of [$expected]"
+        [ -n "$expected" ] || continue
         grep -q "^        #0 " "$said" || fail "$name: no backtrace"
         run "$strict,no-$expected" "$program" || fail "$name ends badly when not warned"
         grep -q "^weir strict" "$said" && fail "$name: a warning that was switched off"
-        case $name in
-        unpolled | unsignaled-full) continue ;; # such queues never fill without strict mode
-        esac
-    fi
+    done
+    case $name in
+    unpolled | unsignaled-full) continue ;; # such queues never fill without strict mode
+    esac
     run "" "$program" || fail "$name ends badly without strict mode"
     grep -q "^weir strict" "$said" && fail "$name: strict mode without being asked"
 done
