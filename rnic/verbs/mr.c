@@ -1,8 +1,10 @@
 /* Memory regions. Memory is not pinned: it is touched by its address, in this process. */
 #include <errno.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "rnic/io/mapping.h"
@@ -203,13 +205,38 @@ struct ibv_mr *mr_register_null(struct ibv_pd *pd)
     return &mr->ibv;
 }
 
+/* Whether the descriptor is a dma-buf, or a file that lies in memory; false and errno. */
+static bool is_memory(int descriptor)
+{
+    struct statfs system;
+    if (fstatfs(descriptor, &system) != 0) {
+        return false;
+    }
+    switch ((unsigned long)system.f_type) {
+    case DMA_BUF_MAGIC:
+    case TMPFS_MAGIC:
+    case HUGETLBFS_MAGIC:
+    case RAMFS_MAGIC: /* also of kernels without tmpfs */
+        break;
+    default:
+        errno = EOPNOTSUPP;
+        return false;
+    }
+    struct stat status;
+    if (fstat(descriptor, &status) != 0) {
+        return false;
+    }
+    errno = EOPNOTSUPP; /* device nodes may lie on tmpfs */
+    return system.f_type == DMA_BUF_MAGIC || S_ISREG(status.st_mode);
+}
+
 /* A part of the file behind a descriptor, in our address space; NULL and errno. */
 static uint8_t *map_part(int descriptor, uint64_t offset, size_t length, bool write,
                          void **ret_mapped, size_t *ret_length)
 {
     struct stat status;
     uint64_t lead = offset & ((uint64_t)sysconf(_SC_PAGESIZE) - 1);
-    if (fstat(descriptor, &status) != 0) {
+    if (!is_memory(descriptor) || fstat(descriptor, &status) != 0) {
         return NULL;
     }
     uint64_t size = (uint64_t)status.st_size;
@@ -228,7 +255,7 @@ static uint8_t *map_part(int descriptor, uint64_t offset, size_t length, bool wr
     return (uint8_t *)mapped + lead;
 }
 
-/* A dma-buf that its exporter lets us map, as udmabuf does, and any other file in memory. */
+/* A dma-buf that its exporter lets us map, as udmabuf does, or a file in memory (memfd). */
 PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
                                         uint64_t iova, int descriptor, int access)
 {

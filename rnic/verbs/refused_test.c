@@ -2,7 +2,12 @@
  * and each case has a row. Usage: refused_test VERBS.md */
 #include "rnic/verbs/world_test.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const char *table_path;
 
@@ -271,6 +276,116 @@ static int allocate_parent_null(struct world *w)
     return error_of_pointer(ibv_alloc_parent_domain(w->context, &attributes));
 }
 
+static int create_flagged(struct world *w, uint32_t flag)
+{
+    struct ibv_qp_init_attr_ex init = {
+        .send_cq = w->cq,
+        .recv_cq = w->cq,
+        .qp_type = IBV_QPT_UD,
+        .cap = {1, 1, 1, 1, 0},
+        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
+        .pd = w->pd,
+        .create_flags = flag,
+    };
+    return error_of_pointer(ibv_create_qp_ex(w->context, &init));
+}
+
+static int create_vlan(struct world *w)
+{
+    return create_flagged(w, IBV_QP_CREATE_CVLAN_STRIPPING);
+}
+
+static int create_source(struct world *w)
+{
+    return create_flagged(w, IBV_QP_CREATE_SOURCE_QPN);
+}
+
+static int create_padding(struct world *w)
+{
+    return create_flagged(w, IBV_QP_CREATE_PCI_WRITE_END_PADDING);
+}
+
+static int register_descriptor(struct world *w, int descriptor, size_t length)
+{
+    assert_true(descriptor >= 0);
+    int error = error_of_pointer(
+        ibv_reg_dmabuf_mr(w->pd, 0, length, 0, descriptor, IBV_ACCESS_LOCAL_WRITE));
+    close(descriptor);
+    return error;
+}
+
+/* Whatever has no memory of its own. */
+static int register_other(struct world *w)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    close(ends[1]);
+    int error = register_descriptor(w, ends[0], 4096);
+    assert_int_equal(register_descriptor(w, open("/dev/null", O_RDWR), 4096), error);
+    assert_int_equal(register_descriptor(w, open("/proc/self/exe", O_RDONLY), 4096), error);
+    assert_int_equal(register_descriptor(w, socket(AF_INET, SOCK_STREAM, 0), 4096), error);
+    return error;
+}
+
+static int register_beyond(struct world *w)
+{
+    int memory = memfd_create("short", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(memory, 4096), 0);
+    return register_descriptor(w, memory, 4097);
+}
+
+/* A child opens the device; its descriptor is duplicated here. */
+static int import_foreign(struct world *w)
+{
+    int there[2], done[2], descriptor;
+    char path[64];
+    assert_int_equal(pipe(there), 0);
+    assert_int_equal(pipe(done), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct ibv_device **list = ibv_get_device_list(NULL);
+        struct ibv_context *context = ibv_open_device(list[0]);
+        descriptor = context == NULL ? -1 : context->cmd_fd;
+        close(done[1]);
+        if (write(there[1], &descriptor, sizeof descriptor) > 0) {
+            (void)!read(done[0], path, 1);
+        }
+        _exit(0);
+    }
+    assert_int_equal(read(there[0], &descriptor, sizeof descriptor), sizeof descriptor);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)child, descriptor);
+    int ours = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(ours >= 0);
+    int error = error_of_pointer(ibv_import_device(ours));
+    close(ours);
+    for (size_t i = 0; i < 2; i++) {
+        close(there[i]);
+        close(done[i]);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    return error;
+}
+
+static int import_strange(struct world *w)
+{
+    return error_of_pointer(ibv_import_device(0));
+}
+
+static int import_pd(struct world *w)
+{
+    return error_of_pointer(ibv_import_pd(w->context, UINT32_MAX));
+}
+
+static int import_mr(struct world *w)
+{
+    return error_of_pointer(ibv_import_mr(w->pd, UINT32_MAX >> 8));
+}
+
+static int import_dm(struct world *w)
+{
+    return error_of_pointer(ibv_import_dm(w->context, UINT32_MAX));
+}
+
 static const struct {
     const char *call;
     int (*draw)(struct world *w);
@@ -290,6 +405,9 @@ static const struct {
     {"ibv_create_qp_ex: IBV_QP_INIT_ATTR_IND_TABLE", create_ind_table},
     {"ibv_create_qp_ex: IBV_QP_INIT_ATTR_RX_HASH", create_rx_hash},
     {"ibv_create_qp_ex: IBV_QP_CREATE_SCATTER_FCS", create_fcs},
+    {"ibv_create_qp_ex: IBV_QP_CREATE_CVLAN_STRIPPING", create_vlan},
+    {"ibv_create_qp_ex: IBV_QP_CREATE_SOURCE_QPN", create_source},
+    {"ibv_create_qp_ex: IBV_QP_CREATE_PCI_WRITE_END_PADDING", create_padding},
     {"ibv_create_qp_ex: IBV_QP_EX_WITH_TSO", create_with_tso},
     {"ibv_create_qp_ex: IBV_QP_EX_WITH_RDMA_READ on UC", create_uc_read},
     {"ibv_create_qp_ex: IBV_QP_EX_WITH_RDMA_WRITE on UD", create_ud_write},
@@ -311,6 +429,13 @@ static const struct {
     {"ibv_resize_cq: above max_cqe", resize_cq},
     {"ibv_modify_cq: an unknown attr_mask", modify_cq},
     {"ibv_modify_srq: IBV_SRQ_MAX_WR", modify_srq},
+    {"ibv_reg_dmabuf_mr: neither a dma-buf nor a file in memory", register_other},
+    {"ibv_reg_dmabuf_mr: a range that leaves it", register_beyond},
+    {"ibv_import_device: of another process", import_foreign},
+    {"ibv_import_device: a descriptor of something else", import_strange},
+    {"ibv_import_pd: an unknown handle", import_pd},
+    {"ibv_import_mr: an unknown handle", import_mr},
+    {"ibv_import_dm: an unknown handle", import_dm},
     {"ibv_alloc_td: an unknown comp_mask", allocate_td},
     {"ibv_alloc_parent_domain: without a domain", allocate_parent},
     {"ibv_alloc_parent_domain: allocators that are NULL", allocate_parent_null},
@@ -333,6 +458,9 @@ static int error_of_name(const char *name)
 {
     if (strcmp(name, "EOPNOTSUPP") == 0) {
         return EOPNOTSUPP;
+    }
+    if (strcmp(name, "ENOENT") == 0) {
+        return ENOENT;
     }
     assert_string_equal(name, "EINVAL");
     return EINVAL;
