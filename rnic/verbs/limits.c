@@ -71,7 +71,7 @@ static const struct limits families[] = {
         .timestamp_mask = UINT64_MAX >> 1,
         .atomics = IBV_ATOMIC_HCA,
         .capabilities = COMMON | EVENTS | COUNTERS | WINDOWS_BOTH | IBV_DEVICE_XRC,
-        .on_demand = {ON_DEMAND_RC & ~(uint32_t)IBV_ODP_SUPPORT_ATOMIC, 0, IBV_ODP_SUPPORT_SEND,
+        .on_demand = {ON_DEMAND_RC, 0, IBV_ODP_SUPPORT_SEND,
                       IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
                           IBV_ODP_SUPPORT_SRQ_RECV},
         .abilities = ABILITY_ALL & ~(uint32_t)ABILITY_ATOMIC_WRITE,
