@@ -95,7 +95,9 @@ exit_status() {
     [ $? = 127 ] || return 1
     "$build/weir" run /etc/passwd
     [ $? = 126 ] || return 1
-    "$build/weir" run --devices none true
+    "$build/weir" run --devices 0 true
+    [ $? = 2 ] || return 1
+    "$build/weir" run --devices 2x true
     [ $? = 2 ] || return 1
     "$build/weir" run --link-layer token-ring true
     [ $? = 2 ]
@@ -153,6 +155,8 @@ several_devices() {
     devices=$(weir_run --devices=3 ls /sys/class/infiniband | tr '\n' ' ')
     echo "$devices"
     [ "$devices" = "weir0 weir1 weir2 " ] || return 1
+    devices=$(weir_run --devices one ls /sys/class/infiniband)
+    [ "$devices" = one ] || return 1
     wants '^InfiniBand$' weir_run --link-layer=infiniband \
         cat /sys/class/infiniband/weir0/ports/1/link_layer
 }

@@ -1,6 +1,7 @@
 /* weir run: a program on the software RNIC, by putting our libraries before the system's, and by
  * showing the device where programs look for it besides. Ends in the program itself: its process is
  * this one, so that signals and the exit status need no passing on. */
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -87,10 +88,13 @@ static int want_devices(const struct command *command, const char *text)
 {
     char *end;
     long count = strtol(text, &end, 10);
-    bool is_list = strpbrk(text, "=,:") != NULL; /* which the library reads */
+    /* Names begin with a letter; the library reads them. */
+    bool is_list = isalpha((unsigned char)text[0]) || strpbrk(text, "=,:") != NULL;
     if (!is_list && (end == text || *end != 0 || count < 1 || count > DEVICES_MAX)) {
-        return command_usage_error(command, "--devices %s: a number from 1 to %d is needed", text,
-                                   DEVICES_MAX);
+        return command_usage_error(command,
+                                   "--devices %s: a number from 1 to %d is needed, or a list of "
+                                   "names (weir0=eth0,other)",
+                                   text, DEVICES_MAX);
     }
     return setenv("WEIR_DEVICES", text, 1) == 0 ? EXIT_DONE : EXIT_SETUP;
 }

@@ -45,6 +45,17 @@ ABSENT = """
   With `-T e` it waits for ever once an echo took more than a millisecond, so that row sends few.
 - UCX and what is above it with LD_LIBRARY_PATH alone: UCX looks for devices in /sys/class/infiniband, which `weir run` shows.
 - `ib_write_bw -e`: perftest refuses ("Events feature not available on WRITE verb").
+- `ib_write_bw -W port_xmit_data`: perftest reads the counters of /sys/class/infiniband, which a kernel keeps for its own devices ("Unable to
+  access performance counters"); /sys of `weir run` is a picture of the start, and a counter that stands still would be a lie. What was counted:
+  `WEIR_STATISTICS`.
+- `ucmatose -f gid`, `rstream -f gid`: names are GIDs and addresses AF_IB, which a port without an InfiniBand subnet does not have.
+- `rstream`, `udpong` with `-T s` (and `-T f`, which forces it): they use the kernel's sockets then, not rsockets.
+- `ucx_perftest -x ud_verbs -t put_lat` and the other one-sided tests: datagrams have no WRITE, and UCX says that the transport does not support it. By UCP,
+  which makes them of messages, they are in the matrix.
+- Ceph's RDMA messenger (ceph-osd, librados2): not tried; it needs a whole cluster. librpma0 and libgloo0 are libraries of which Debian has no program (its fio
+  is built without librpma). gfio is a window around fio's engines. DPDK's programs import nothing from libibverbs, their drivers look for one vendor's
+  devices. ibacm, srptools and opa-* speak management datagrams to an InfiniBand or Omni-Path subnet by /dev/infiniband/umad. Of QEMU the x86
+  binary is in the matrix; those of other machines have the same migration code.
 """
 
 

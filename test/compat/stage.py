@@ -20,6 +20,7 @@ from model import Evidence, Failed, Output, Skipped, shorten
 UNTIMED = r"Correlation coefficient r\^2: \S+ < 0\.9"
 REFUSED = (r"REJECTED, error:? 8|event bl blka 8|RDMA_CM_EVENT_REJECTED|Connection refused"
            r"|rpoll: Operation now in progress")  # in rstream's words
+LISTENS_WITHIN_S = 5
 SANITIZER_REPORT = r"ERROR: AddressSanitizer|: runtime error: |WARNING: ThreadSanitizer"
 OUR_WARNING = r"^weir(?: strict)?: .*\n?(?:^    .*\n?)*"  # and what is indented below it
 
@@ -274,14 +275,22 @@ def bytes_carried(stage):
 
 
 def client_of(stage, row, servers):
-    """By rdma_cm there is no telling from outside when a server listens: ask again while refused."""
+    """By rdma_cm there is no telling from outside when a server listens: ask again while refused, but only for
+    as long as a server may take to listen once its device is open."""
+    listens_by = time.monotonic() + LISTENS_WITHIN_S * stage.settings["slow"]
+    refused = 0
     while True:
         client = stage.start(row.commands[-1])
         status = client.wait()
         alive = all(server.running() for server in servers)
         if row.ready == "cm" and status != 0 and alive and re.search(REFUSED, client.text()):
+            refused += 1
+            if time.monotonic() > listens_by:
+                raise Failed(f"{client.command}: refused {refused} times, and the server is up\n{shorten(client.text())}")
             time.sleep(0.05)
             continue
+        if refused:
+            stage.notes.append(f"refused {refused} times before the server listened")
         return client, status
 
 

@@ -6,6 +6,7 @@ from model import Row, above, line, wire
 GROUP = "perftest"
 PACKAGES = ["perftest"]
 SIZES = 23  # -a: 2 to 2^23 bytes
+HEADER = 12  # bytes of a packet at least: what its own TCP puts on the wire is less than all of these
 
 
 def option(arguments, name, default):
@@ -21,7 +22,7 @@ def moved(program, arguments, size):
         return 1000000
     count = option(arguments, "-n", 1000) * option(arguments, "-q", 1)
     both = program.endswith("_lat") and "read" not in program and "atomic" not in program
-    return count * size * (2 if both or " -b" in arguments else 1)
+    return count * (size + HEADER) * (2 if both or " -b" in arguments else 1)
 
 
 def figures(program, size, times):
@@ -32,7 +33,7 @@ def figures(program, size, times):
 
 
 def perf(arguments, size=None, quick=False, ready=None, timeout_s=60, address="localhost",
-         checks=None):
+         checks=None, run_options=""):
     program = "ib_" + arguments.split()[0]
     if size is None:
         default = 8 if "atomic" in program else 65536 if program.endswith("_bw") else 2
@@ -50,7 +51,7 @@ def perf(arguments, size=None, quick=False, ready=None, timeout_s=60, address="l
         checks.append(line(rf"^ {shown} +[0-9]+ ", where=0, text="a report by the server too"))
     by_cm = " -R" in arguments or " -z" in arguments
     return Row(arguments, [command, f"{command} {address}"], checks, quick=quick,
-               ready=ready or ("cm" if by_cm else "tcp"), timeout_s=timeout_s)
+               ready=ready or ("cm" if by_cm else "tcp"), timeout_s=timeout_s, run_options=run_options)
 
 
 def duration(arguments, **more):
@@ -124,6 +125,11 @@ ROWS = [
     perf("send_bw -a -n 50"), perf("write_bw -a -n 20", quick=True), perf("read_bw -a -n 50"),
     perf("write_lat -a -n 20"), perf("send_lat -a -n 20"), perf("read_lat -a -n 50"),
     perf("write_bw -a -n 50 -c UC"), perf("send_bw -a -n 50 -b"), perf("send_bw -a -n 50 -R"),
+    duration("send_bw -D 1 -c XRC"), duration("send_bw -D 1 -c UD -s 1024"), duration("write_bw -D 1 -R -b"),
+    duration("send_bw -D 1 -R -b"), perf("write_bw -n 300 -R -b"), perf("read_bw -n 300 -R -b"),
+    perf("send_bw -n 300 -s 32 --inline_recv 32"), perf("send_lat -n 300 -s 32 --inline_recv 32"),
+    perf("send_bw -n 300 -d weir1", run_options="--devices 2"),
+    perf("write_bw -n 300 -p 20000 -i 1"),
     # multicast
     perf("send_bw -n 300 -c UD -g -s 1024 --ipv6"), perf("send_lat -n 300 -c UD -g", quick=True),
 ]
