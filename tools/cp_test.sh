@@ -475,7 +475,7 @@ case_limits() { # clients that do nothing, and too many of them
         : >"t/$name$i"
     done
     echo x >f
-    serve a root --json --max-transfers 2 --idle-timeout 1
+    serve a root --json --max-per-client 1 --idle-timeout 1
     mkfifo pipe
     "$weir" cp -r -v t "$url/" >pipe 2>c.log & # stays in the middle, since nobody reads
     client=$!
@@ -493,6 +493,18 @@ case_limits() { # clients that do nothing, and too many of them
     grep -q '6,000 files, .*; connected again 1 time' out.txt || fail "not counted: $(tail -1 out.txt)"
     expect 0 '1 file' "$weir" cp f "$url/f3"
     stop "$pid"
+    mkdir -p "deep/$(printf 'd/%.0s' $(seq 70))"
+    echo x >deep/f
+    start_server b sh -c 'ulimit -n 300 && exec "$@"' sh "$weir" serve --insecure --listen 127.0.0.1:0 --root root ||
+        fail "no server"
+    expect 1 'is deeper in directories than this server takes' "$weir" cp -r deep "$url/"
+    same deep/f root/deep/f
+    [ "$(find root/deep -type d | wc -l)" = 64 ] || fail "$(find root/deep -type d | wc -l) deep"
+    cp -r deep root/all
+    expect 1 'is deeper in directories than this server takes' "$weir" cp -r "$url/all" .
+    [ "$(find all -type d | wc -l)" = 64 ] || fail "$(find all -type d | wc -l) deep"
+    stop "$pid"
+    expect 2 'max-per-client takes' "$weir" serve --max-per-client 0
     expect 2 'from 1 to' "$weir" serve --max-transfers 0
     expect 2 'takes seconds' "$weir" serve --idle-timeout 1m
 }

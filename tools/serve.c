@@ -39,17 +39,20 @@ static bool is_same_host(const char *one, const char *other)
     return strncmp(one, other, length) == 0 && strchr(other + length, ':') == NULL;
 }
 
-/* What a new client is told instead of being served; NULL: there is room. */
-static const char *refusal_of(const struct serve *serve, const char *peer)
+/* What a new client is told instead of being served; NULL: there is room. A client is an address,
+ * or a key: "" for one that has none. */
+static const char *refusal_of(const struct serve *serve, const char *peer, const char *key)
 {
     unsigned same = 0;
     for (const struct served *served = serve->transfers; served != NULL; served = served->next) {
-        same += served->standing == STANDING_SERVED && is_same_host(peer, served->peer);
+        bool is_same =
+            is_same_host(peer, served->peer) || (key[0] != 0 && strcmp(key, served->key) == 0);
+        same += served->standing == STANDING_SERVED && is_same;
     }
     if (serve->counts[STANDING_SERVED] >= serve->options.transfers_max) {
         return serve->crowded;
     }
-    return same >= (serve->options.transfers_max + 1) / 2 ? serve->greedy : NULL;
+    return same >= serve->options.per_client_max ? serve->greedy : NULL;
 }
 
 static void join(struct serve *serve, struct served *served)
@@ -132,7 +135,7 @@ static const char *greeted(void *user, const uint8_t id[COPY_ID_LENGTH])
         }
     }
     if (served->standing != STANDING_SERVED) {
-        const char *refusal = refusal_of(serve, served->peer);
+        const char *refusal = refusal_of(serve, served->peer, served->key);
         if (refusal != NULL) {
             return refusal;
         }
@@ -176,7 +179,8 @@ static const char *admit(void *user, const char *name)
         return "not enough memory";
     }
     stand_as(serve, served,
-             refusal_of(serve, served->peer) == NULL ? STANDING_SERVED : STANDING_TURNED_AWAY);
+             refusal_of(serve, served->peer, name) == NULL ? STANDING_SERVED
+                                                           : STANDING_TURNED_AWAY);
     snprintf(served->key, sizeof(served->key), "%s", name);
     if (serve->options.json) {
         serve_say_connected(served, name);
@@ -230,7 +234,7 @@ static bool on_accept(struct weir_connection *connection, void *user,
     struct serve *serve = user;
     struct session_service service = serve->service;
     if (serve->options.insecure) {
-        service.refusal = refusal_of(serve, weir_peer_name(connection));
+        service.refusal = refusal_of(serve, weir_peer_name(connection), "");
     } else if (serve->counts[STANDING_STRANGER] >= STRANGERS_MAX) {
         end_oldest_stranger(serve);
     }
@@ -453,8 +457,11 @@ static void prepare(struct serve *serve)
     snprintf(serve->crowded, sizeof(serve->crowded),
              "busy: this server runs %u transfers at a time", serve->options.transfers_max);
     snprintf(serve->greedy, sizeof(serve->greedy),
-             "busy: this server runs %u transfers at a time for one address",
-             (serve->options.transfers_max + 1) / 2);
+             "busy: this server runs %u transfers at a time for one address%s",
+             serve->options.per_client_max, serve->options.insecure ? "" : " or key");
+    if (!serve->options.session) {
+        serve->service.depth_max = serve_share_files(serve->options.transfers_max);
+    }
     serve->pumped_s = progress_now_s();
 }
 

@@ -33,8 +33,9 @@ const char serve_usage[] =
     "                           make devices, as far as this process may\n"
     "  --insecure               without keys: whoever reaches the port can read the folder, and\n"
     "                           write to it unless --read-only is given\n"
-    "  --max-transfers N        how many run at a time, one address having half of them at most;\n"
-    "                           more are refused (default: 64)\n"
+    "  --max-transfers N        how many run at a time; more are refused (default: 64)\n"
+    "  --max-per-client N       how many of them one address, or one key, may have (default: "
+    "half)\n"
     "  --idle-timeout SECONDS   end the transfer of a client that does nothing for so long;\n"
     "                           0: never (default: 60)\n"
     "  --json                   print events to standard output, one JSON object a line\n"
@@ -59,6 +60,7 @@ enum {
     OPTION_INSECURE,
     OPTION_SESSION,
     OPTION_MAX_TRANSFERS,
+    OPTION_MAX_PER_CLIENT,
     OPTION_IDLE_TIMEOUT,
     OPTION_JSON,
     OPTION_FABRIC
@@ -74,6 +76,7 @@ static const struct option long_options[] = {
     {"insecure", no_argument, NULL, OPTION_INSECURE},
     {"session", no_argument, NULL, OPTION_SESSION},
     {"max-transfers", required_argument, NULL, OPTION_MAX_TRANSFERS},
+    {"max-per-client", required_argument, NULL, OPTION_MAX_PER_CLIENT},
     {"idle-timeout", required_argument, NULL, OPTION_IDLE_TIMEOUT},
     {"json", no_argument, NULL, OPTION_JSON},
     {"quiet", no_argument, NULL, 'q'},
@@ -101,6 +104,13 @@ static int take_number(const struct command *command, struct serve_options *opti
                    ? -1
                    : command_usage_error(command,
                                          "--max-transfers takes a number from 1 to %u, not '%s'",
+                                         TRANSFERS_MAX, optarg);
+    }
+    if (option == OPTION_MAX_PER_CLIENT) {
+        return parse_number(optarg, 1, TRANSFERS_MAX, &options->per_client_max)
+                   ? -1
+                   : command_usage_error(command,
+                                         "--max-per-client takes a number from 1 to %u, not '%s'",
                                          TRANSFERS_MAX, optarg);
     }
     return parse_number(optarg, 0, IDLE_TIMEOUT_MAX_S, &options->idle_timeout_s)
@@ -160,6 +170,7 @@ static int take_option(const struct command *command, struct serve_options *opti
         options->listen[options->listen_count++] = optarg;
         return -1;
     case OPTION_MAX_TRANSFERS:
+    case OPTION_MAX_PER_CLIENT:
     case OPTION_IDLE_TIMEOUT:
         return take_number(command, options, option);
     case OPTION_FABRIC:
@@ -207,6 +218,9 @@ int serve_take_options(const struct command *command, int argc, char **argv,
         if (code >= 0) {
             return code;
         }
+    }
+    if (ret_options->per_client_max == 0) {
+        ret_options->per_client_max = (ret_options->transfers_max + 1) / 2;
     }
     if (optind < argc) {
         return command_usage_error(command, "'%s' is not an option; a folder is given with --root",

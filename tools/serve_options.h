@@ -17,7 +17,7 @@ struct serve_options {
     bool read_only, super, encrypt, insecure, json, quiet;
     bool session; /* started by weir cp through a remote shell: for one client, on the pipe's terms
                    */
-    unsigned transfers_max, idle_timeout_s;
+    unsigned transfers_max, per_client_max, idle_timeout_s;
 };
 
 /* -1, or the exit status. */

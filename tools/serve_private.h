@@ -64,6 +64,10 @@ struct serve {
     char crowded[128], greedy[128]; /* why a client is turned away */
 };
 
+/* Lets the process open as many files as it ever may. How deep one transfer's directories may lie
+ * in each other, of which each is an open file, so that one client leaves the others theirs. */
+unsigned serve_share_files(unsigned transfers);
+
 /* What the server's log, or its events, tell; serve_say.c. */
 void serve_say_listening(const struct serve *serve, const char *root);
 /* `name`: of the key that it came with; NULL: keys are not asked for. */

@@ -31,7 +31,8 @@ bool receiver_begin_deleting(struct receiver *receiver)
                                          .confined = true,
                                          .recursive = true,
                                          .devices = true,
-                                         .specials = true};
+                                         .specials = true,
+                                         .depth_max = receiver->options.depth_max};
     struct walk *walk = walk_create(&options, (const char *const *)deleting->sources,
                                     receiver->options.source_count);
     if (walk != NULL) {

@@ -6,6 +6,7 @@
 
 #include "tools/transfer/compare.h"
 #include "tools/transfer/receiver_private.h"
+#include "tools/transfer/walk.h"
 
 /* By number where that is asked for and there is one. */
 static uint32_t owner_here(struct receiver *receiver, enum owner_kind kind, struct span name,
@@ -134,7 +135,12 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
         tree_forget(&receiver->tree);
         return;
     }
-    int error = tree_enter(&receiver->tree, name, message->entry.id, &entry);
+    bool deep =
+        receiver->options.depth_max > 0 && receiver->tree.depth >= receiver->options.depth_max;
+    int error = deep ? E2BIG : tree_enter(&receiver->tree, name, message->entry.id, &entry);
+    if (deep) {
+        xattrs_clear(&entry.xattrs);
+    }
     bool deletes = receiver_wishes(receiver, WISH_DELETE) && receiver->tree.depth == 1;
     if (error == 0 && deletes && !receiver_remember_source(receiver, message->entry.source, name)) {
         receiver->source_failures++;
@@ -144,7 +150,10 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
         receiver_tell(receiver, ENTRY_DIRECTORY, 0, entry.changes);
         return;
     }
-    if (error == ENOTDIR) {
+    if (deep) {
+        receiver_fail(receiver, message->entry.id, PROBLEM_CONFINED,
+                      walk_error_text(WALK_ERROR_DEEP));
+    } else if (error == ENOTDIR) {
         receiver_fail(receiver, message->entry.id, PROBLEM_WRONG_KIND,
                       "exists already and is not a directory");
     } else {

@@ -55,6 +55,7 @@ static enum problem_code code_of_walk_error(int error)
     case WALK_ERROR_SPECIAL_SOURCE:
     case WALK_ERROR_NOT_RECURSIVE:
         return PROBLEM_WRONG_KIND;
+    case WALK_ERROR_DEEP:
     case WALK_ERROR_PARENT:
         return PROBLEM_CONFINED;
     default:

@@ -222,6 +222,7 @@ struct walk_options session_walk(const struct session *session)
         .devices = (request->wishes.preserve & PRESERVE_DEVICES) != 0,
         .specials = (request->wishes.preserve & PRESERVE_SPECIALS) != 0,
         .filter = request->filter,
+        .depth_max = session->service.depth_max,
     };
 }
 
@@ -233,6 +234,7 @@ bool session_start_receiver(struct session *session, struct target *target,
         .target = target,
         .source_count = session->request.source_count,
         .before = session->request.copy.before,
+        .depth_max = session->service.depth_max,
         .names = names,
         .wishes = &session->request.wishes,
         .rules = session->request.filter != NULL || session->is_server,

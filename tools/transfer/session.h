@@ -44,6 +44,7 @@ struct session_service {
     int root;        /* or AT_FDCWD */
     bool free_paths; /* not confined to the root, from which relative ones are taken */
     bool read_only;
+    unsigned depth_max;             /* of directories in each other; 0: any */
     bool super;                     /* clients may have set what only root may, and set-ID bits */
     const char *device;             /* what carries the data, for the client's summary */
     const char *refusal;            /* whoever greets is told this and no more; NULL: served */

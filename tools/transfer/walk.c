@@ -255,10 +255,23 @@ static int enter_folder(struct walk *walk, int fd, const struct stat *status)
     return 0;
 }
 
+static unsigned depth_of(const struct walk_folder *folder)
+{
+    unsigned depth = 0;
+    for (; folder != NULL; folder = folder->parent) {
+        depth++;
+    }
+    return depth;
+}
+
 static void enter_directory(struct walk *walk, struct walk_step *step)
 {
     if (!walk->options.recursive) {
         fail(step, WALK_ERROR_NOT_RECURSIVE);
+        return;
+    }
+    if (walk->options.depth_max > 0 && depth_of(walk->folder) >= walk->options.depth_max) {
+        fail(step, WALK_ERROR_DEEP);
         return;
     }
     int fd = open_of_step(walk, step, O_RDONLY | O_DIRECTORY);
@@ -523,6 +536,8 @@ const char *walk_error_text(int error)
         return "left out: its name stands for a file under way";
     case WALK_ERROR_NOT_RECURSIVE:
         return "is a directory (-r copies directories)";
+    case WALK_ERROR_DEEP:
+        return "is deeper in directories than this server takes";
     case WALK_ERROR_PARENT:
         return "a path with \"..\" is not taken from a server";
     case ESTALE:

@@ -18,6 +18,7 @@ struct walk_options {
     bool confined; /* nothing outside root is touched (a server) */
     bool recursive;
     bool devices, specials;      /* also these; specials are FIFOs and sockets */
+    unsigned depth_max;          /* of directories in each other; 0: any */
     const struct filter *filter; /* borrowed; what it excludes is not seen. NULL: none */
 };
 
@@ -52,6 +53,7 @@ enum {
     WALK_ERROR_SPECIAL_SOURCE,  /* a source itself is such a thing */
     WALK_ERROR_TEMPORARY,       /* its name is one of a file under way: left out */
     WALK_ERROR_NOT_RECURSIVE,   /* a directory, and recursive is not asked for */
+    WALK_ERROR_DEEP,            /* a directory in more others than depth_max */
     WALK_ERROR_PARENT,          /* the path of a confined source has ".." in it */
 };
 
