@@ -221,8 +221,10 @@ static void summarize(const struct cp *cp, enum exit_code code)
     progress_size(tally->bytes, bytes);
     progress_size((uint64_t)rate, speed);
     bool dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0;
-    printf("%s%s file%s, %s in %.2f s, %s/s, %s", dry ? "dry run, nothing done: " : "", files,
-           tally->files == 1 ? "" : "s", bytes, cp->seconds, speed, cp->device);
+    bool is_soft = weir_fabric_kind(cp->fabric) == WEIR_FABRIC_SOFT;
+    printf("%s%s file%s, %s in %.2f s, %s/s, %s%s", dry ? "dry run, nothing done: " : "", files,
+           tally->files == 1 ? "" : "s", bytes, cp->seconds, speed, weir_fabric_device(cp->fabric),
+           is_soft ? " (software)" : "");
     if (cp->options.targets.count > 0) {
         printf(", to %u of %u targets", cp->targets_whole, cp->options.targets.count);
     }
@@ -263,7 +265,6 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count)
         }
         return EXIT_SETUP;
     }
-    fabric_describe(cp->fabric, cp->device, sizeof(cp->device));
     enum exit_code code = several       ? cp_fanout(cp, names, count)
                           : cp->is_push ? push(cp, names, count - 1, names[count - 1])
                                         : pull(cp, names, count - 1, names[count - 1]);

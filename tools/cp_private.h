@@ -29,7 +29,6 @@ struct cp {
     bool tty, is_push;
     struct progress progress;
     double drawn_s;
-    char device[512];
     struct tally last;  /* of the last connection */
     struct tally total; /* of the groups that are over */
     double seconds;

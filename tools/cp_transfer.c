@@ -60,8 +60,12 @@ void cp_draw(struct cp *cp, const struct session *session)
         output_json_tally(object, tally);
         output_json(object);
     } else if (cp->tty) {
-        char line[256];
-        progress_line(&cp->progress, tally, weir_fabric_device(cp->fabric), line, sizeof(line));
+        char line[LOCATION_ADDRESS_LENGTH + 64];
+        if (!session_is_running(session) && cp->address[0] != 0) {
+            snprintf(line, sizeof(line), "connecting to %s", cp->address);
+        } else {
+            progress_line(&cp->progress, tally, weir_fabric_device(cp->fabric), line, sizeof(line));
+        }
         fprintf(stderr, "\r%.*s\033[K", line_width(), line);
     }
 }
@@ -112,6 +116,10 @@ static void say_connected(const struct cp *cp)
                     ? ", where it is %s\n"
                     : "\n",
                 device);
+        if (is_soft && cp->options.verbose > 0) {
+            fprintf(stderr, "weir cp: %s is in software: %s\n", weir_fabric_device(cp->fabric),
+                    weir_fabric_reason(cp->fabric));
+        }
     }
 }
 

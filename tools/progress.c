@@ -91,6 +91,9 @@ void progress_line(const struct progress *progress, const struct tally *tally, c
     }
     progress_count(tally->files + tally->same + tally->left, files);
     progress_size(done, bytes);
-    snprintf(ret_line, length, "%s of %s files, %s of %s, %s/s, %s left, %s", files, total_files,
-             bytes, total_bytes, rate, left, device);
+    unsigned percent = tally->total_bytes > done
+                           ? (unsigned)(100 * (double)done / (double)tally->total_bytes)
+                           : 100;
+    snprintf(ret_line, length, "%s of %s files, %s of %s (%u%%), %s/s, %s left, %s", files,
+             total_files, bytes, total_bytes, percent, rate, left, device);
 }

@@ -144,8 +144,8 @@ static void the_line_tells_what_is_left(void **state)
     tally.total_files = 2000;
     tally.total_bytes = 70 << 20;
     progress_line(&progress, &tally, "weir0", line, sizeof(line));
-    assert_string_equal(line,
-                        "3 of 2,000 files, 10.0 MiB of 70.0 MiB, 1.0 MiB/s, 1:00 left, weir0");
+    assert_string_equal(
+        line, "3 of 2,000 files, 10.0 MiB of 70.0 MiB (14%), 1.0 MiB/s, 1:00 left, weir0");
 }
 
 int main(void)
