@@ -65,7 +65,8 @@ void progress_update(struct progress *progress, const struct tally *tally)
     }
     uint64_t bytes = tally->bytes > progress->last_bytes ? tally->bytes - progress->last_bytes : 0;
     double rate = (double)bytes / passed;
-    double weight = progress->last_bytes > 0 ? passed / (passed + 3) : 1;
+    double since = now - progress->started_s; /* until then it is the average of all */
+    double weight = passed / (since < passed + 3 ? since : passed + 3);
     progress->rate += weight * (rate - progress->rate);
     progress->last_s = now;
     progress->last_bytes = tally->bytes;
