@@ -245,6 +245,29 @@ case_usage() { # exit statuses, and words
     serve c $'r\xff\e'
     grep -q $'\e' c.log && fail "an escape sequence reached the terminal: $(cat c.log)"
     stop "$pid"
+    mkdir named other
+    start_server d "$weir" serve --insecure --listen 127.0.0.1:0 --root a=named --root b=other,read-only ||
+        fail "no server"
+    grep -q "a=$PWD/named, b=$PWD/other (read-only) at weir://" d.log || fail "not told: $(cat d.log)"
+    expect 0 '1 file' "$weir" cp f "$url/a/x"
+    same f named/x
+    cp f other/y
+    expect 5 'read-only' "$weir" cp f "$url/b/"
+    expect 0 '1 file' "$weir" cp "$url/b/y" got.y
+    same f got.y
+    expect 0 '1 file' "$weir" cp -r "$url/a" .
+    same a named
+    expect 0 '1 unchanged' "$weir" cp -r --delete "$url//a/" a/
+    expect 0 '1 unchanged' "$weir" cp -r a/ "$url/a"
+    expect 1 '/a/nothere: cannot read: No such' "$weir" cp "$url/a/nothere" g2
+    expect 1 '"\.\."' "$weir" cp "$url/a/../other/y" g2
+    expect 5 "no folder 'c' at this server; it has: a b" "$weir" cp f "$url/c/x"
+    expect 5 "no folder '' at" "$weir" cp -r "$url/" g2
+    expect 5 'one of this server' "$weir" cp "$url/a/x" "$url/b/y" .
+    [ ! -e g2 ] || fail "something came"
+    stop "$pid"
+    expect 2 'a name of its own' "$weir" serve --insecure --root a=named --root other
+    expect 2 'a name of its own' "$weir" serve --insecure --root a=named --root a=other
     serve b root --read-only
     expect 5 'read-only' "$weir" cp f "$url/g"
     expect 0 '1 file' "$weir" cp "$url/f" g

@@ -174,7 +174,10 @@ static const char *admit(void *user, const char *name)
     }
     const struct key *key = keys_find(&serve->keys, name);
     service.read_only |= key != NULL && key->read_only;
-    service.root = key != NULL && key->user >= 0 ? key->user : service.root;
+    if (key != NULL && key->user >= 0) {
+        service.root = key->user;
+        service.root_count = 0;
+    }
     if (!begin_session(served, &service)) {
         return "not enough memory";
     }
@@ -361,19 +364,6 @@ static void run_loop(struct serve *serve)
     }
 }
 
-static int open_folder(const struct serve *serve, const char *option, const char *folder,
-                       char ret_path[PATH_MAX])
-{
-    int fd = -1;
-    if (realpath(folder, ret_path) != NULL) {
-        fd = open(ret_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    }
-    if (fd < 0) {
-        command_error(serve->command, "%s%s: %s", option, folder, strerror(errno));
-    }
-    return fd;
-}
-
 /* Whom to serve what. */
 static bool load_keys(struct serve *serve)
 {
@@ -387,7 +377,8 @@ static bool load_keys(struct serve *serve)
     }
     for (unsigned i = 0; i < serve->keys.count; i++) {
         struct key *key = &serve->keys.list[i];
-        if (key->root != NULL && (key->user = open_folder(serve, "root=", key->root, path)) < 0) {
+        if (key->root != NULL &&
+            (key->user = serve_open_folder(serve, "root=", key->root, path)) < 0) {
             return false;
         }
     }
@@ -467,17 +458,16 @@ static void prepare(struct serve *serve)
 
 static int serve_root(struct serve *serve)
 {
-    char path[PATH_MAX];
     prepare(serve);
-    serve->service.root = open_folder(serve, "--root ", serve->options.root, path);
-    if (serve->service.root < 0 || !load_keys(serve)) {
-        return EXIT_SETUP;
+    int code = serve_open_roots(serve);
+    if (code < 0 && !load_keys(serve)) {
+        code = EXIT_SETUP;
     }
-    int code = listen_as_asked(serve);
+    code = code < 0 ? listen_as_asked(serve) : code;
     if (code >= 0) {
         return code;
     }
-    serve_say_listening(serve, path);
+    serve_say_listening(serve, serve->shown);
     run_loop(serve);
     if (serve->strangers > 0 && !serve->options.json) {
         command_error(serve->command, "strangers that were not let in: %u", serve->strangers);
@@ -532,6 +522,9 @@ static void close_all(struct serve *serve)
         close(serve->keys.list[i].user);
     }
     keys_free(&serve->keys);
+    for (unsigned i = 0; i < serve->service.root_count; i++) {
+        close(serve->roots[i].root);
+    }
     if (serve->service.root >= 0) {
         close(serve->service.root);
     }

@@ -27,6 +27,7 @@ const char serve_usage[] =
     "                           every address, IPv4 and IPv6; port 0 is any free one. May be "
     "repeated\n"
     "  --root DIR               the folder; nothing outside it is read or written (default: .)\n"
+    "  --root NAME=DIR[,read-only]  a folder for weir://HOST/NAME; may be repeated\n"
     "  --read-only              files can be copied from here, not to here\n"
     "  --super                  let clients set owners, set-ID bits and any extended attribute, "
     "and\n"
@@ -123,9 +124,6 @@ static int take_number(const struct command *command, struct serve_options *opti
 static bool take_plain(struct serve_options *options, int option)
 {
     switch (option) {
-    case OPTION_ROOT:
-        options->root = optarg;
-        return true;
     case OPTION_KEYS:
         options->keys = optarg;
         return true;
@@ -162,6 +160,12 @@ static int take_option(const struct command *command, struct serve_options *opti
         return -1;
     }
     switch (option) {
+    case OPTION_ROOT:
+        if (options->root_count == SERVE_ROOTS_MAX) {
+            return command_usage_error(command, "more than %d times --root", SERVE_ROOTS_MAX);
+        }
+        options->roots[options->root_count++] = optarg;
+        return -1;
     case OPTION_LISTEN:
         if (options->listen_count == SERVE_LISTENERS_MAX) {
             return command_usage_error(command, "more than %d times --listen; '*' is every address",
@@ -210,7 +214,6 @@ int serve_take_options(const struct command *command, int argc, char **argv,
                        struct serve_options *ret_options)
 {
     *ret_options = (struct serve_options){.fabric = {.kind = WEIR_FABRIC_AUTO},
-                                          .root = ".",
                                           .transfers_max = TRANSFERS,
                                           .idle_timeout_s = IDLE_TIMEOUT_S};
     for (int option; (option = getopt_long(argc, argv, "qh", long_options, NULL)) != -1;) {

@@ -7,12 +7,14 @@
 #include "tools/command.h"
 
 #define SERVE_LISTENERS_MAX 8
+#define SERVE_ROOTS_MAX     64
 
 struct serve_options {
     struct weir_fabric_options fabric;
     const char *listen[SERVE_LISTENERS_MAX]; /* as they were given; none: the default */
     unsigned listen_count;
-    const char *root;
+    const char *roots[SERVE_ROOTS_MAX]; /* as they were given; none: the default */
+    unsigned root_count;
     const char *keys; /* a file; NULL: none */
     bool read_only, super, encrypt, insecure, json, quiet;
     bool session; /* started by weir cp through a remote shell: for one client, on the pipe's terms

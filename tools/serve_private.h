@@ -2,6 +2,8 @@
 #ifndef TOOLS_SERVE_PRIVATE_H
 #define TOOLS_SERVE_PRIVATE_H
 
+#include <limits.h>
+
 #include "tools/command.h"
 #include "tools/hop_dial.h"
 #include "tools/location.h"
@@ -44,6 +46,8 @@ struct serve {
     const struct command *command;
     struct serve_options options;
     struct session_service service;
+    struct session_root roots[SERVE_ROOTS_MAX]; /* those that have names */
+    char shown[4 * PATH_MAX];                   /* what is served, for people */
     struct keys keys;
     struct secret secret; /* of a session */
     struct weir_fabric *fabric;
@@ -64,11 +68,18 @@ struct serve {
     char crowded[128], greedy[128]; /* why a client is turned away */
 };
 
+/* Opens what --root says. -1, or the exit status when it has been said what is wrong. */
+int serve_open_roots(struct serve *serve);
+/* A descriptor of the folder, which `option` has named; -1: it has been said why not. */
+int serve_open_folder(const struct serve *serve, const char *option, const char *folder,
+                      char ret_path[PATH_MAX]);
+
 /* Lets the process open as many files as it ever may. How deep one transfer's directories may lie
  * in each other, of which each is an open file, so that one client leaves the others theirs. */
 unsigned serve_share_files(unsigned transfers);
 
 /* What the server's log, or its events, tell; serve_say.c. */
+/* `root`: the path of the only one. */
 void serve_say_listening(const struct serve *serve, const char *root);
 /* `name`: of the key that it came with; NULL: keys are not asked for. */
 void serve_say_connected(const struct served *served, const char *name);

@@ -218,6 +218,7 @@ struct walk_options session_walk(const struct session *session)
     return (struct walk_options){
         .root = session->is_server ? session->service.root : AT_FDCWD,
         .confined = session->is_server && !session->service.free_paths,
+        .root_name = session->root_name,
         .recursive = (request->wishes.bits & WISH_RECURSIVE) != 0,
         .devices = (request->wishes.preserve & PRESERVE_DEVICES) != 0,
         .specials = (request->wishes.preserve & PRESERVE_SPECIALS) != 0,

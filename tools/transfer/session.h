@@ -14,6 +14,8 @@
 #include "tools/transfer/report.h"
 #include "tools/transfer/target.h"
 
+#define SESSION_ROOT_NAME_LENGTH 65
+
 struct filter;
 struct relay_host;
 struct session;
@@ -39,9 +41,18 @@ struct session_request {
     struct session_copy copy;
 };
 
+/* A part of what a server offers: what is below weir://HOST/NAME. */
+struct session_root {
+    char name[SESSION_ROOT_NAME_LENGTH];
+    int root;
+    bool read_only;
+};
+
 /* What a server offers. */
 struct session_service {
-    int root;        /* or AT_FDCWD */
+    int root;                         /* or AT_FDCWD */
+    const struct session_root *roots; /* borrowed; in the place of `root`, by a path's first word */
+    unsigned root_count;              /* 0: `root` alone */
     bool free_paths; /* not confined to the root, from which relative ones are taken */
     bool read_only;
     unsigned depth_max;             /* of directories in each other; 0: any */

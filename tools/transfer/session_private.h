@@ -27,6 +27,7 @@ struct session {
     struct filter *filter;          /* server, pull: the client's */
     unsigned rules;                 /* of it, that are to come */
     struct session_service service;
+    size_t root_name; /* a server's: octets of each path that have named the root */
     enum session_state state;
     enum session_outcome outcome;
     enum session_rest rest;

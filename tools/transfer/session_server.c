@@ -28,13 +28,61 @@ static void welcome(struct session *session)
     session->state = SESSION_TRANSFER;
 }
 
+static void refuse_root(struct session *session, const char *name, size_t length)
+{
+    const struct session_service *service = &session->service;
+    char text[TEXT_LENGTH_MAX];
+    size_t used =
+        (size_t)snprintf(text, sizeof(text), "there is no folder '%.*s' at this server; it has:",
+                         (int)(length < 64 ? length : 64), name);
+    for (unsigned i = 0; i < service->root_count && used < sizeof(text); i++) {
+        used += (size_t)snprintf(text + used, sizeof(text) - used, " %s", service->roots[i].name);
+    }
+    refuse(session, PROBLEM_NOT_FOUND, text);
+}
+
+/* The first word of a path says which of the roots it is in; all of a session's are in one. False:
+ * refused. */
+static bool choose_root(struct session *session, const char *path)
+{
+    struct session_service *service = &session->service;
+    const char *name = path + strspn(path, "/");
+    size_t length = strcspn(name, "/"), whole = (size_t)(name - path) + length;
+    const struct session_root *found = NULL;
+    for (unsigned i = 0; i < service->root_count; i++) {
+        const struct session_root *root = &service->roots[i];
+        if (strlen(root->name) == length && memcmp(root->name, name, length) == 0) {
+            found = root;
+        }
+    }
+    if (service->root_count > 0 && found == NULL) {
+        refuse_root(session, name, length);
+        return false;
+    }
+    if (found != NULL && session->root_name != 0 &&
+        (found->root != service->root || whole != session->root_name)) {
+        refuse(session, PROBLEM_CONFINED, "one copy takes from one of this server's folders");
+        return false;
+    }
+    if (found != NULL) {
+        service->root = found->root;
+        service->read_only |= found->read_only;
+        session->root_name = whole;
+    }
+    return true;
+}
+
 static void serve_push(struct session *session)
 {
+    if (!choose_root(session, session->request.target_path)) {
+        return;
+    }
     struct wishes *wishes = &session->request.wishes;
     const struct target_request request = {
         .root = session->service.root,
         .confined = !session->service.free_paths,
         .path = session->request.target_path,
+        .root_name = session->root_name,
         .source_count = session->request.source_count,
         .recursive = (wishes->bits & WISH_RECURSIVE) != 0,
         .dry = (wishes->bits & WISH_DRY_RUN) != 0,
@@ -62,6 +110,11 @@ static void serve_push(struct session *session)
 
 static void serve_pull(struct session *session)
 {
+    for (unsigned i = 0; i < session->name_count; i++) {
+        if (!choose_root(session, session->names[i])) {
+            return;
+        }
+    }
     const struct walk_options walk = session_walk(session);
     welcome(session);
     if (!session_start_sender(session, &walk, (const char *const *)session->names)) {

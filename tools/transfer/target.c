@@ -13,6 +13,8 @@
 static int open_directory(const struct target_request *request, const char *path)
 {
     if (request->confined) {
+        size_t length = strlen(path);
+        path += request->root_name < length ? request->root_name : length;
         path += strspn(path, "/");
         return confine_open(request->root, *path != 0 ? path : ".", O_RDONLY | O_DIRECTORY, 0,
                             CONFINE_BENEATH);

@@ -19,6 +19,7 @@ struct target_request {
     int root; /* borrowed */
     bool confined;
     const char *path;
+    size_t root_name; /* octets of the path that have named the root */
     unsigned source_count;
     bool recursive;       /* a directory that has to be one is made; the one it is in is not */
     bool dry;             /* but is not made now */

@@ -200,6 +200,7 @@ static const char *source_path(const struct walk *walk, unsigned source)
     if (!walk->options.confined) {
         return path;
     }
+    path += walk->options.root_name;
     path += strspn(path, "/");
     return *path != 0 ? path : ".";
 }

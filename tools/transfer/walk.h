@@ -6,6 +6,7 @@
 #define TOOLS_TRANSFER_WALK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/stat.h>
 
 struct walk;
@@ -14,8 +15,9 @@ struct filter;
 struct walk_folder;
 
 struct walk_options {
-    int root;      /* sources are relative to it; borrowed */
-    bool confined; /* nothing outside root is touched (a server) */
+    int root;         /* sources are relative to it; borrowed */
+    bool confined;    /* nothing outside root is touched (a server) */
+    size_t root_name; /* octets of each source that have named the root */
     bool recursive;
     bool devices, specials;      /* also these; specials are FIFOs and sockets */
     unsigned depth_max;          /* of directories in each other; 0: any */
