@@ -41,6 +41,11 @@ void fanout_destroy(struct fanout *fanout)
         return;
     }
     fanout_end_feed(fanout);
+    if (fanout->lender != NULL) {
+        fanout_drop(fanout, feed_link(fanout->lender));
+        feed_destroy(fanout->lender);
+        fanout->memory = NULL;
+    }
     for (unsigned i = 0; i < fanout->options.count; i++) {
         struct member *member = &fanout->members[i];
         if (member->link != NULL) {
@@ -230,7 +235,16 @@ static void start(struct fanout *fanout)
     fanout->started = true;
     struct message message = {.type = MESSAGE_WELCOME, .welcome = {.version = PROTOCOL_VERSION}};
     fanout_tell(fanout, &message, (struct span){NULL, 0});
-    message = (struct message){.type = MESSAGE_REGION};
+}
+
+/* The sender may have chunks as soon as somebody is fed. */
+static void give_memory(struct fanout *fanout)
+{
+    struct message message = {.type = MESSAGE_REGION};
+    if (fanout->has_memory || fanout->feed == NULL || !feed_has_begun(fanout->feed)) {
+        return;
+    }
+    fanout->has_memory = true;
     message.region.chunk_length = HOP_CHUNK_LENGTH;
     message.region.chunk_count = HOP_CHUNK_COUNT;
     message.region.remote.length = (uint64_t)HOP_CHUNK_LENGTH * HOP_CHUNK_COUNT;
@@ -244,6 +258,9 @@ static void release(struct fanout *fanout)
     uint64_t acked = fanout->feed != NULL ? feed_acked(fanout->feed) : 0;
     while (stream->begin < acked && stream->begin < stream->end) {
         const struct frame frame = *stream_at(stream, stream->begin);
+        if (frame.is_chunk && feed_uses(fanout->feed, frame.bytes)) {
+            break; /* until the put is known to be through */
+        }
         stream_drop(stream);
         fanout->link.backlog_length = stream->messages_length;
         if (frame.is_chunk && !fanout->closed) {
@@ -305,6 +322,7 @@ void fanout_pump(struct fanout *fanout)
     if (fanout->started && !fanout->closing) {
         fanout_arrange(fanout);
         fanout_feed(fanout);
+        give_memory(fanout);
         release(fanout);
         fanout_merge(fanout);
         say_alive(fanout);
@@ -380,7 +398,11 @@ static void *link_allocate(struct link *link, size_t length, unsigned rights,
                            struct weir_remote *ret_remote, struct weir_error *ret_error)
 {
     struct fanout *fanout = (struct fanout *)link;
-    free(fanout->memory);
+    fanout->memory = fanout->feed != NULL ? feed_lend(fanout->feed, length) : NULL;
+    if (fanout->memory != NULL) {
+        fanout->lender = fanout->feed;
+        return fanout->memory;
+    }
     fanout->memory = malloc(length);
     if (fanout->memory == NULL) {
         snprintf(ret_error->message, sizeof(ret_error->message), "not enough memory");

@@ -13,11 +13,17 @@ void fanout_drop(struct fanout *fanout, struct link *link)
 
 void fanout_end_feed(struct fanout *fanout)
 {
-    if (fanout->feed != NULL) {
-        fanout->put += feed_bytes(fanout->feed);
-        fanout_drop(fanout, feed_link(fanout->feed));
-        feed_destroy(fanout->feed);
-        fanout->feed = NULL;
+    struct feed *feed = fanout->feed;
+    if (feed == NULL) {
+        return;
+    }
+    fanout->put += feed_bytes(feed);
+    fanout->feed = NULL;
+    if (feed != fanout->lender) {
+        fanout_drop(fanout, feed_link(feed));
+        feed_destroy(feed);
+    } else if (!feed_is_closed(feed)) { /* it stays for its memory */
+        feed_link(feed)->operations->abort(feed_link(feed), "another one is fed now");
     }
 }
 

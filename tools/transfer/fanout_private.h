@@ -52,12 +52,13 @@ struct fanout {
     struct link link; /* first: the session's */
     struct fanout_options options;
     struct member *members;
-    bool said_open, started, closing, closed;
+    bool said_open, started, has_memory, closing, closed;
     uint8_t hello[MESSAGE_HEAD_MAX];
     size_t hello_length;
     struct stream stream;
-    struct feed *feed; /* to the first */
-    uint64_t put;      /* bytes of chunks, that feeds before this one had put */
+    struct feed *feed;   /* to the first */
+    struct feed *lender; /* the one whose memory the sender has; NULL: it has its own */
+    uint64_t put;        /* bytes of chunks, that feeds before this one had put */
     unsigned feeds;
     struct hop_target target; /* of the feed */
     unsigned address;

@@ -16,6 +16,7 @@ struct feed {
     unsigned chunk_count;
     struct weir_remote remote;
     uint8_t *memory;            /* as many chunks as the other has */
+    bool is_lent;               /* the frames lie in it themselves */
     uint64_t bytes;             /* of chunks put */
     uint64_t chunks, released;  /* put on this link, and of these taken by all */
     bool busy[CHUNK_COUNT_MAX]; /* is read by a put */
@@ -154,24 +155,53 @@ struct link *feed_link(const struct feed *feed)
     return feed->link;
 }
 
+static bool lies_in_memory(const struct feed *feed, const void *bytes)
+{
+    uintptr_t offset = (uintptr_t)bytes - (uintptr_t)feed->memory;
+    return feed->is_lent && offset < (uintptr_t)feed->chunk_length * feed->chunk_count;
+}
+
+void *feed_lend(struct feed *feed, size_t length)
+{
+    feed->is_lent = feed->began && length == (size_t)feed->chunk_length * feed->chunk_count &&
+                    feed->chunk_length == HOP_CHUNK_LENGTH && feed->chunks == 0;
+    return feed->is_lent ? feed->memory : NULL;
+}
+
+bool feed_uses(const struct feed *feed, const void *bytes)
+{
+    return lies_in_memory(feed, bytes) &&
+           feed->busy[((const uint8_t *)bytes - feed->memory) / feed->chunk_length];
+}
+
+/* Where the frame's bytes are to be put from. */
+static uint64_t place_of(struct feed *feed, const struct frame *frame, unsigned slot)
+{
+    if (lies_in_memory(feed, frame->bytes)) {
+        return (uint64_t)(frame->bytes - feed->memory);
+    }
+    memcpy(feed->memory + (size_t)slot * feed->chunk_length, frame->bytes, frame->length);
+    return (uint64_t)slot * feed->chunk_length;
+}
+
 /* False: there is no room for it yet. */
 static bool put_chunk(struct feed *feed, const struct frame *frame)
 {
     unsigned slot = (unsigned)(feed->chunks % feed->chunk_count);
     struct hop_message message = {.type = HOP_CHUNK, .chunk = {.length = frame->length}};
-    if (feed->chunks - feed->released >= feed->chunk_count || feed->busy[slot]) {
+    bool is_free = lies_in_memory(feed, frame->bytes) || !feed->busy[slot];
+    if (feed->chunks - feed->released >= feed->chunk_count || !is_free) {
         return false;
     }
     const struct link_put put = {
-        .offset = (size_t)slot * feed->chunk_length,
+        .offset = place_of(feed, frame, slot),
         .length = frame->length,
         .remote = feed->remote,
         .remote_offset = (uint64_t)slot * feed->chunk_length,
         .notice = notice_pack((uint16_t)slot, (uint16_t)feed->chunks),
     };
     memcpy(message.chunk.digest, frame->digest, DIGEST_LENGTH);
-    memcpy(feed->memory + put.offset, frame->bytes, frame->length);
-    feed->busy[slot] = true;
+    feed->busy[put.offset / feed->chunk_length] = true;
     feed->chunks++;
     feed->bytes += frame->length;
     return say(feed, &message) && feed->link->operations->put(feed->link, &put);

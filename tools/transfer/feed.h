@@ -21,6 +21,12 @@ struct link *feed_link(const struct feed *feed);
 void feed_pump(struct feed *feed);
 /* Frames before this one have been taken by all behind it. */
 uint64_t feed_acked(const struct feed *feed);
+/* Lends the link's memory, of this length, as long as the link is there: chunks of the stream that
+ * lie in it are put without a copy. From then on all must, while there are any. NULL: it has none.
+ */
+void *feed_lend(struct feed *feed, size_t length);
+/* A put from there is under way. */
+bool feed_uses(const struct feed *feed, const void *bytes);
 /* Bytes of chunks that were put. */
 uint64_t feed_bytes(const struct feed *feed);
 /* The other has said what it wants: the connection works. */
