@@ -28,8 +28,9 @@ struct channel_link {
     struct weir_poller *poller; /* the connection's */
     struct weir_memory *memory;
     struct outgoing *outgoing; /* not on its way yet; NULL: none */
-    struct guard *guard;       /* NULL: none */
-    bool has_heard;            /* a message */
+    struct outgoing *spare; /* as many as were on their way at once: memory that was used before */
+    struct guard *guard;    /* NULL: none */
+    bool has_heard;         /* a message */
     struct channel_link_door door;
     bool connected, is_open; /* open: the user has been told */
     enum weir_status status; /* when it has closed: why */
@@ -42,7 +43,8 @@ struct channel_link {
 
 /* Messages under way. */
 struct outgoing {
-    size_t length; /* of the messages alone */
+    struct outgoing *next; /* spare */
+    size_t length;         /* of the messages alone */
     struct pack pack;
     uint8_t sealed[]; /* with a guard: the pack, as it goes */
 };
@@ -63,7 +65,8 @@ static void discard(struct link *link, struct outgoing *outgoing)
 {
     link->backlog_length -= outgoing->length;
     link->backlog_count -= outgoing->pack.count;
-    free(outgoing);
+    outgoing->next = channel_of(link)->spare;
+    channel_of(link)->spare = outgoing;
 }
 
 static void sent(struct weir_connection *connection, enum weir_status status, void *argument)
@@ -99,10 +102,14 @@ static bool channel_flush(struct link *link)
     return false;
 }
 
-static struct outgoing *outgoing_create(const struct channel_link *channel)
+static struct outgoing *outgoing_create(struct channel_link *channel)
 {
-    struct outgoing *outgoing =
-        malloc(sizeof(*outgoing) + (channel->guard != NULL ? SEALED_LENGTH_MAX : 0));
+    struct outgoing *outgoing = channel->spare;
+    if (outgoing != NULL) {
+        channel->spare = outgoing->next;
+    } else {
+        outgoing = malloc(sizeof(*outgoing) + (channel->guard != NULL ? SEALED_LENGTH_MAX : 0));
+    }
     if (outgoing != NULL) {
         outgoing->length = outgoing->pack.length = outgoing->pack.count = 0;
     }
@@ -503,6 +510,11 @@ void channel_link_destroy(struct link *link)
     if (link != NULL) {
         weir_memory_deregister(channel_of(link)->memory);
         free(channel_of(link)->outgoing);
+        while (channel_of(link)->spare != NULL) {
+            struct outgoing *spare = channel_of(link)->spare;
+            channel_of(link)->spare = spare->next;
+            free(spare);
+        }
         if (channel_of(link)->plain != NULL) {
             explicit_bzero(channel_of(link)->plain, channel_of(link)->length);
         }

@@ -1,4 +1,3 @@
-#include <sched.h>
 #include <string.h>
 
 #include "tools/transfer/receiver_private.h"
@@ -91,17 +90,13 @@ static void piece_done(void *user)
     }
 }
 
-/* A thread pays where unsealing keeps the other one busy. Else it takes a processor that the sender
- * does not need: two have both ends of a copy within a host at work already. What a link carries
- * does not last. */
+/* A thread pays where unsealing keeps the other one busy. Else that one does nothing but write, for
+ * the engine has a thread of its own. What a link carries does not last. */
 static bool writes_behind(const struct receiver *receiver)
 {
-    cpu_set_t processors;
-    bool many =
-        sched_getaffinity(0, sizeof(processors), &processors) == 0 && CPU_COUNT(&processors) > 2;
     const struct link *link = receiver->options.link;
     return receiver->file.size >= BEHIND_LENGTH_MIN && receiver->resuming.claims.count == 0 &&
-           !link->carries_data && (many || link->is_private);
+           link->is_private && !link->carries_data;
 }
 
 void receiver_write_behind(struct receiver *receiver)

@@ -258,7 +258,7 @@ static enum progress send_chunk(struct sender *sender, uint64_t end)
     length = pace_piece(&sender->pace, length);
     uint8_t *bytes = sender->memory +
                      (size_t)sender->local.numbers[sender->local.count - 1] * sender->chunk_length;
-    enum problem_code code = source_read(source, bytes, length, &text);
+    enum problem_code code = source_read(source, bytes, length, sender->chunk_length, &text);
     if (code != PROBLEM_NONE) {
         end_file(sender, code, text);
         return PROGRESS_MADE;
@@ -323,7 +323,7 @@ static void continue_digest(struct sender *sender)
     for (unsigned i = 0; i < 16 && code == PROBLEM_NONE && source->position < source->size; i++) {
         uint64_t left = source->size - source->position;
         size_t length = left < EAGER_LENGTH_MAX ? (size_t)left : EAGER_LENGTH_MAX;
-        code = source_read(source, sender->eager, length, &text);
+        code = source_read(source, sender->eager, length, length, &text);
         digest_data(sender->digest, sender->eager, length);
     }
     say_alive(sender);

@@ -247,7 +247,8 @@ static bool reopen(struct sender *sender, const struct walk_step *step)
 static enum problem_code read_small(struct sender *sender, const char **ret_text)
 {
     struct source *source = &sender->file.source;
-    enum problem_code code = source_read_whole(source, sender->eager, ret_text);
+    enum problem_code code =
+        source_read(source, sender->eager, source->size, sizeof(sender->eager), ret_text);
     return code == PROBLEM_NONE ? source_check(source, ret_text) : code;
 }
 
@@ -294,7 +295,9 @@ static void begin_chunks(struct sender *sender, const struct walk_step *step)
     const struct source *source = &sender->file.source;
     struct message message = entry_of(sender, step, &source->status, ENTRY_FILE);
     message.entry.size = source->size;
-    posix_fadvise(source->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    if (source->size > SENDER_CHUNK_LENGTH) {
+        posix_fadvise(source->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    }
     pieces_start(&sender->pieces, source->size);
     sender->file.sent_bytes = sender->options.tally->bytes;
     sender->file.kept = sender->options.tally->kept;

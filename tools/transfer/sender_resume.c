@@ -54,7 +54,7 @@ static bool has_piece(struct sender *sender, const struct piece *piece, enum pro
     *ret_code = PROBLEM_NONE;
     for (uint64_t left = piece->length; left > 0 && *ret_code == PROBLEM_NONE;) {
         size_t length = left < EAGER_LENGTH_MAX ? (size_t)left : EAGER_LENGTH_MAX;
-        *ret_code = source_read(source, sender->eager, length, ret_text);
+        *ret_code = source_read(source, sender->eager, length, length, ret_text);
         digest_data(sender->digest, sender->eager, length);
         left -= length;
     }

@@ -46,12 +46,14 @@ uint64_t source_skip_hole(struct source *source)
     return source->position - from;
 }
 
-enum problem_code source_read(struct source *source, void *bytes, size_t length,
+enum problem_code source_read(struct source *source, void *bytes, size_t length, size_t room,
                               const char **ret_text)
 {
     size_t done = 0;
+    size_t beyond = source->position + length == source->size && room > length ? 1 : 0;
     while (done < length) {
-        ssize_t count = pread(source->fd, (char *)bytes + done, length - done,
+        size_t left = length - done;
+        ssize_t count = pread(source->fd, (char *)bytes + done, left + beyond,
                               (off_t)(source->position + done));
         if (count < 0 && errno == EINTR) {
             continue;
@@ -64,22 +66,11 @@ enum problem_code source_read(struct source *source, void *bytes, size_t length,
             *ret_text = "shrank while it was read";
             return PROBLEM_CHANGED;
         }
-        done += (size_t)count;
+        source->ended = beyond > 0 && (size_t)count == left;
+        done += (size_t)count < left ? (size_t)count : left;
     }
     source->position += length;
     return PROBLEM_NONE;
-}
-
-enum problem_code source_read_whole(struct source *source, void *bytes, const char **ret_text)
-{
-    ssize_t count = pread(source->fd, bytes, source->size + 1, 0);
-    if (count == (ssize_t)source->size) {
-        source->position = source->size;
-        source->ended = true;
-        return PROBLEM_NONE;
-    }
-    return source_read(source, bytes, source->size,
-                       ret_text); /* it tells what is wrong, or goes on */
 }
 
 static bool is_same_time(const struct timespec *one, const struct timespec *other)

@@ -27,12 +27,11 @@ void source_close(struct source *source);
 
 /* Moves over the hole at the position, if there is one, and returns its length; finds data_end. */
 uint64_t source_skip_hole(struct source *source);
-/* Reads `length` bytes of data at the position and moves it. PROBLEM_NONE, or why not. */
-enum problem_code source_read(struct source *source, void *bytes, size_t length,
+/* Reads `length` bytes of data at the position and moves it. PROBLEM_NONE, or why not. `bytes` have
+ * room for so many: where that is more, at the end one more is asked for, and source_check need not
+ * ask once again. */
+enum problem_code source_read(struct source *source, void *bytes, size_t length, size_t room,
                               const char **ret_text);
-/* All of a small one, from its begin: `bytes` has room for its size and one more. Where that is all
- * that can be read, source_check need not look for more. */
-enum problem_code source_read_whole(struct source *source, void *bytes, const char **ret_text);
 /* At the end: the file is still the one of that status, and ends where its size said. */
 enum problem_code source_check(const struct source *source, const char **ret_text);
 

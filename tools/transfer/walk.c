@@ -491,9 +491,24 @@ static int reopen(int path)
     return fd >= 0 ? fd : -errno;
 }
 
-/* Looks before it opens: opening a device or a FIFO that took the file's place does something. */
+int walk_open_at_once(struct walk *walk, const struct walk_step *step)
+{
+    bool ours = step->folder != NULL && step->folder->ours;
+    return ours ? open_of_step(walk, step, O_RDONLY | O_NONBLOCK) : -ESTALE;
+}
+
+/* Looks before it opens where somebody else can have put a device or a FIFO in the file's place:
+ * opening that does something. */
 int walk_open_file(struct walk *walk, const struct walk_step *step, struct stat *ret_status)
 {
+    int ours = walk_open_at_once(walk, step);
+    if (ours >= 0 && fstat(ours, ret_status) == 0 && S_ISREG(ret_status->st_mode)) {
+        return ours;
+    }
+    if (ours >= 0) {
+        close(ours);
+        return -ESTALE;
+    }
     int path = open_of_step(walk, step, O_PATH);
     if (path < 0) {
         return path;
@@ -509,12 +524,6 @@ int walk_open_file(struct walk *walk, const struct walk_step *step, struct stat 
         }
     }
     return fd;
-}
-
-int walk_open_at_once(struct walk *walk, const struct walk_step *step)
-{
-    bool ours = step->folder != NULL && step->folder->ours;
-    return ours ? open_of_step(walk, step, O_RDONLY | O_NONBLOCK) : -ESTALE;
 }
 
 int walk_hold(struct walk *walk, const struct walk_step *step)
