@@ -48,6 +48,8 @@ ABSENT = """
 - `ib_write_bw -W port_xmit_data`: perftest reads the counters of /sys/class/infiniband, which a kernel keeps for its own devices ("Unable to
   access performance counters"); /sys of `weir run` is a picture of the start, and a counter that stands still would be a lie. What was counted:
   `WEIR_STATISTICS`.
+- `mckey -s -l` as its manual has it (nobody on the host hears it): the flag that it sets, IBV_QP_CREATE_BLOCK_SELF_MCAST_LB, keeps a queue pair
+  from hearing itself, as its name says; other queue pairs of the group are other receivers, wherever they are.
 - `ucmatose -f gid`, `rstream -f gid`: names are GIDs and addresses AF_IB, which a port without an InfiniBand subnet does not have.
 - `rstream`, `udpong` with `-T s` (and `-T f`, which forces it): they use the kernel's sockets then, not rsockets.
 - `ucx_perftest -x ud_verbs -t put_lat` and the other one-sided tests: datagrams have no WRITE, and UCX says that the transport does not support it. By UCP,
