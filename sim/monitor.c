@@ -50,13 +50,19 @@ static bool is_orderly(const struct world *world)
     return world->profile.strict;
 }
 
+/* A READ by reference into a place that is not the requester's is asked for again, as bytes, and
+ * with it all that came behind it. */
+static bool is_healthy(const struct end *end)
+{
+    return (end->pair->causes & ~(unsigned)CAUSE_RECEIVES) == 0 && !end->peer->failed &&
+           !end->peer->intake_failed && !end->peer->gone;
+}
+
 /* On a sound network with healthy ends only an RNR NAK makes anybody repeat himself. */
 static void check_reason(struct monitor *monitor, const struct end *end, const struct flow *flow,
                          const struct packet *packet)
 {
-    bool healthy = (end->pair->causes & ~(unsigned)CAUSE_RECEIVES) == 0 && !end->peer->failed &&
-                   !end->peer->intake_failed && !end->peer->gone;
-    if (is_orderly(monitor->world) && healthy && flow->rnr_naks == 0) {
+    if (is_orderly(monitor->world) && is_healthy(end) && flow->rnr_naks == 0) {
         simulator_violate(&monitor->world->simulator, "repeat",
                           "%c qp %u sent PSN %u again, and nothing was lost", end->host->name,
                           end->qpn.value, packet->psn.value);
@@ -94,7 +100,7 @@ static void request_sent(struct monitor *monitor, struct end *end, const struct 
         check_reason(monitor, end, flow, packet);
     }
     flow->last = packet->psn;
-    if (is_orderly(world) && instant_before(now, flow->rnr_until) &&
+    if (is_orderly(world) && is_healthy(end) && instant_before(now, flow->rnr_until) &&
         !psn_before(packet->psn, flow->rnr_psn)) {
         simulator_violate(&world->simulator, "rnr", "%c qp %u sent PSN %u %lluns too early",
                           end->host->name, end->qpn.value, packet->psn.value,

@@ -9,6 +9,7 @@
 #include "sim/inquiry.h"
 #include "sim/plan.h"
 #include "sim/provoke.h"
+#include "sim/stranger.h"
 #include "sim/workload.h"
 
 #define RUN_LIMIT_NS  UINT64_C(60000000000)
@@ -204,6 +205,7 @@ static void play(struct world *world)
         provoke_no_memory(world, &world->hosts[0]);
     }
     workload_plan_disturbances(world);
+    stranger_plan(world);
     settle(world, "at work");
     if (!simulator_is_violated(&world->simulator)) {
         fail_some(world);

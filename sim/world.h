@@ -60,7 +60,7 @@ struct coverage {
     uint64_t failed[COMPLETION_STATUS_COUNT];
     uint64_t received, datagrams, unreliable;
     uint64_t lost, corrupted, duplicated, delayed, refusals, deaths, retransmitted, duplicates;
-    uint64_t early, reports;
+    uint64_t early, reports, shots;
     uint64_t rnr_naks, connects, disconnects, overruns;
     uint64_t referred, unread;
 };
@@ -72,6 +72,7 @@ struct world {
     struct profile profile;
     struct dice plan; /* what is done */
     struct dice play; /* when */
+    struct dice stranger;
     bool ipv6;
 
     struct host hosts[HOST_MAX];

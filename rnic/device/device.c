@@ -26,11 +26,12 @@ static enum status check_config(const struct device_config *config)
 }
 
 static enum status create_parts(struct device *device, const struct device_config *config,
-                                const struct siphash_key *memory_key)
+                                struct secret *secret)
 {
     struct allocator *allocator = config->allocator;
+    struct siphash_key memory_key = secret_key(secret), selective_key = secret_key(secret);
     enum status status =
-        memory_create(allocator, config->max_regions, memory_key, &device->environment.memory);
+        memory_create(allocator, config->max_regions, &memory_key, &device->environment.memory);
     if (status == STATUS_OK) {
         device->max_qps = or_default(config->max_qps, MAX_QPS_DEFAULT);
         device->qps = allocator->allocate(allocator, config->qpn_count * sizeof(struct qp *));
@@ -47,8 +48,9 @@ static enum status create_parts(struct device *device, const struct device_confi
         status = management_init(&device->management, allocator);
     }
     if (status == STATUS_OK) {
-        status = selective_stock_init(&device->environment.selective, allocator,
-                                      config->selective_qps, config->selective_packets);
+        status =
+            selective_stock_init(&device->environment.selective, allocator, config->selective_qps,
+                                 config->selective_packets, &selective_key);
     }
     if (status == STATUS_OK) {
         status = multicast_init(&device->multicast, allocator);
@@ -81,7 +83,6 @@ enum status device_create(const struct device_config *config, struct device **re
     }
     struct secret secret = secret_init(&config->key);
     struct siphash_key qpn_key = secret_key(&secret), xrc_key = secret_key(&secret);
-    struct siphash_key memory_key = secret_key(&secret);
     device->environment = (struct environment){
         .allocator = config->allocator,
         .sink = config->sink,
@@ -100,7 +101,7 @@ enum status device_create(const struct device_config *config, struct device **re
     device->xrc_queue_numbers.order = shuffle_init(&xrc_key, config->qpn_count);
     device->management.psn = psn_make((uint32_t)secret_u64(&secret));
     device->environment.relay_lives = secret_u64(&secret); /* a former process's are stale */
-    status = create_parts(device, config, &memory_key);
+    status = create_parts(device, config, &secret);
     if (status != STATUS_OK) {
         free_device(device);
         return status;

@@ -16,6 +16,9 @@ static bool emit(struct qp *qp, const struct path *path, const struct packet *pa
         .payload_length = packet->payload_length,
         .reference_shift = packet->segment_shift,
     };
+    if (qp->selective != NULL) {
+        packet_put_tag(header, qp->selective->peer_tag);
+    }
     if (packet->segment_shift != 0) {
         outgoing.is_response = !opcode_lookup(packet->opcode)->is_request;
     }

@@ -245,7 +245,8 @@ void repair_keep_response(struct qp *qp, const struct packet *packet)
 {
     struct selective *selective = qp->selective;
     if (!repair_is_on(qp) || psn_equal(packet->psn, qp->requester.unacked) ||
-        psn_distance(qp->requester.unacked, packet->psn) >= (int32_t)REPORT_SPAN) {
+        psn_distance(qp->requester.unacked, packet->psn) >= (int32_t)REPORT_SPAN ||
+        !selective_is_tagged(qp, packet)) {
         return;
     }
     if (early_keep(&selective->responses, &qp->environment->selective.early, packet)) {

@@ -545,7 +545,7 @@ void responder_receive(struct qp *qp, const struct packet *packet)
         }
     } else if (!relay_takes(qp, packet)) {
         if (responder_take(qp, packet) == VERDICT_EXECUTED) {
-            selective_take_requests(qp, packet->psn);
+            selective_take_requests(qp, packet);
         }
     }
 }

@@ -14,9 +14,10 @@
 #define BEHIND_MAX  65536 /* packets of the peer's that may be unanswered */
 
 enum status selective_stock_init(struct selective_stock *stock, struct allocator *allocator,
-                                 uint32_t queue_pairs, uint32_t packets)
+                                 uint32_t queue_pairs, uint32_t packets,
+                                 const struct siphash_key *key)
 {
-    *stock = (struct selective_stock){.capacity = queue_pairs};
+    *stock = (struct selective_stock){.capacity = queue_pairs, .tags = secret_init(key)};
     if (queue_pairs == 0) {
         return STATUS_OK;
     }
@@ -106,6 +107,9 @@ void selective_receive(struct qp *qp, struct instant now, const struct report *r
     if (qp->selective == NULL && (qp->selective = stock_take(stock)) != NULL) {
         qp->selective->look = qp->selective->gap_due = INSTANT_NEVER;
     }
+    if (qp->selective != NULL) {
+        qp->selective->peer_tag = report->tag;
+    }
     if (report->asks && qp->selective != NULL) {
         qp->agreement.owes = true;
         qp_schedule(qp);
@@ -114,6 +118,15 @@ void selective_receive(struct qp *qp, struct instant now, const struct report *r
     if (qp_state_sends(qp_state_now(qp))) {
         repair_receive_report(qp, now, report);
     }
+}
+
+static uint16_t own_tag(struct qp *qp)
+{
+    if (qp->agreement.tag == 0) {
+        struct secret *tags = &qp->environment->selective.tags;
+        qp->agreement.tag = (uint16_t)(1 + secret_below(tags, PACKET_TAG_MAX));
+    }
+    return qp->agreement.tag;
 }
 
 static bool emit(struct qp *qp, bool asks)
@@ -130,6 +143,7 @@ static bool emit(struct qp *qp, bool asks)
         .only_receives = !qp_state_sends(qp_state_now(qp)),
         .asks = asks,
         .duplicates = selective != NULL ? selective->duplicates : 0,
+        .tag = own_tag(qp),
     };
     if (selective != NULL) {
         report.bitmap_length = early_describe(&selective->requests, report.expected, bitmap);
@@ -173,6 +187,16 @@ bool selective_has_news(const struct qp *qp)
     return selective != NULL && (selective->requests.count > 0 || selective->duplicates_untold);
 }
 
+bool selective_is_tagged(struct qp *qp, const struct packet *packet)
+{
+    if (qp->agreement.tag == 0 || packet->tag != qp->agreement.tag) {
+        environment_refuse(qp->environment, REFUSED_PSN);
+        return false;
+    }
+    qp->selective->peer_tags = true;
+    return true;
+}
+
 bool selective_keep_request(struct qp *qp, const struct packet *packet, int32_t ahead)
 {
     struct selective *selective = qp->selective;
@@ -181,6 +205,9 @@ bool selective_keep_request(struct qp *qp, const struct packet *packet, int32_t 
             selective_want(qp); /* else it is no news */
         }
         return false;
+    }
+    if (!selective_is_tagged(qp, packet)) {
+        return selective->peer_tags; /* until then it may be the peer's, and a report tells it */
     }
     if (ahead >= (int32_t)REPORT_SPAN) {
         return false;
@@ -214,11 +241,16 @@ static void skip(struct qp *qp, struct psn taken)
     }
 }
 
-void selective_take_requests(struct qp *qp, struct psn taken)
+void selective_take_requests(struct qp *qp, const struct packet *executed)
 {
     struct early_stock *stock = &qp->environment->selective.early;
     struct early_packet *early;
-    if (qp->selective == NULL || qp->selective->requests.count == 0) {
+    struct psn taken = executed->psn;
+    if (qp->selective == NULL) {
+        return;
+    }
+    qp->selective->peer_tags |= qp->agreement.tag != 0 && executed->tag == qp->agreement.tag;
+    if (qp->selective->requests.count == 0) {
         return;
     }
     acknowledge_duplicate(&qp->responder.acknowledge); /* the peer waits to hear of it */

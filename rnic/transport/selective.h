@@ -12,6 +12,7 @@
 #ifndef WEIR_TRANSPORT_SELECTIVE_H
 #define WEIR_TRANSPORT_SELECTIVE_H
 
+#include "rnic/base/secret.h"
 #include "rnic/transport/early.h"
 #include "rnic/transport/scoreboard.h"
 #include "rnic/transport/share.h"
@@ -33,6 +34,8 @@ struct selective {
     uint64_t repair_position; /* in the send queue, of what was repeated last */
     uint16_t duplicates;      /* requests that came in vain */
     bool duplicates_untold;
+    bool peer_tags;    /* it has learned ours: what comes early without it is not the peer's */
+    uint16_t peer_tag; /* for what we send */
     struct selective *next_free;
 };
 
@@ -40,6 +43,7 @@ struct selective {
 struct agreement {
     bool owes;        /* a report is due, whatever the acknowledgements do */
     bool asks;        /* ... that wants an answer */
+    uint16_t tag;     /* of the peer's packets, once it knows; 0: not drawn yet */
     uint32_t reasons; /* to ask that there were */
 };
 
@@ -49,10 +53,12 @@ struct selective_stock {
     struct selective *first_free;
     uint32_t capacity, touched;
     struct early_stock early;
+    struct secret tags;
 };
 
 enum status selective_stock_init(struct selective_stock *stock, struct allocator *allocator,
-                                 uint32_t queue_pairs, uint32_t packets) MUST_USE;
+                                 uint32_t queue_pairs, uint32_t packets,
+                                 const struct siphash_key *key) MUST_USE;
 void selective_stock_fini(struct selective_stock *stock, struct allocator *allocator);
 
 /* There is a reason to want selective repeat. */
@@ -68,10 +74,12 @@ bool selective_acknowledge(struct qp *qp);
 /* Whether an acknowledgement has more to say than an ACK can. */
 bool selective_has_news(const struct qp *qp);
 
-/* A request `ahead` packets before its turn. False: not kept. */
+/* Whether the peer made the packet, as far as its tag tells. */
+bool selective_is_tagged(struct qp *qp, const struct packet *packet);
+/* A request `ahead` packets before its turn. False: a NAK is due. */
 bool selective_keep_request(struct qp *qp, const struct packet *packet, int32_t ahead);
-/* The expected request, at `taken`, has been executed: what came early is, as far as it goes. */
-void selective_take_requests(struct qp *qp, struct psn taken);
+/* The expected request has been executed: what came early is, as far as it goes. */
+void selective_take_requests(struct qp *qp, const struct packet *executed);
 /* A request that had been executed, or kept, already. */
 void selective_count_duplicate(struct qp *qp);
 

@@ -34,6 +34,7 @@ static void parse_bth(const uint8_t *bytes, struct packet *ret_packet)
     ret_packet->pkey.value = bytes_load_u16(bytes + 2);
     ret_packet->fecn = (bytes[4] & BTH_FECN) != 0;
     ret_packet->becn = (bytes[4] & BTH_BECN) != 0;
+    ret_packet->tag = (uint16_t)((bytes[4] & 0x3fu) << 7 | (bytes[8] & 0x7fu));
     ret_packet->destination = packet_destination(bytes);
     ret_packet->ack_request = (bytes[8] & BTH_ACK_REQUEST) != 0;
     ret_packet->psn.value = bytes_load_u24(bytes + 9);
@@ -186,6 +187,7 @@ static void build_bth(const struct packet *packet, uint8_t *bytes)
     bytes_store_u24(bytes + 5, packet->destination.value);
     bytes[8] = packet->ack_request ? BTH_ACK_REQUEST : 0;
     bytes_store_u24(bytes + 9, packet->psn.value);
+    packet_put_tag(bytes, packet->tag);
 }
 
 static uint8_t *build_request_headers(const struct opcode_info *info, const struct packet *packet,

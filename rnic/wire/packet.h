@@ -105,6 +105,7 @@ struct packet {
     bool migration_request;
     bool ack_request;
     bool fecn, becn; /* BTH byte 4, bits 7 and 6; outside the ICRC */
+    uint16_t tag;    /* the 13 reserved bits of the BTH; 0 but between Weir ends, see report.h */
     struct pkey pkey;
     const struct opcode_info *info; /* set by packet_parse; packet_build looks it up itself */
     struct qpn destination;
@@ -129,6 +130,15 @@ struct packet {
     struct payload_reader *reader; /* by reference; `payload` is NULL then */
     uint8_t segment_shift;
 };
+
+#define PACKET_TAG_MAX 0x1fffu
+
+/* Puts a tag into the reserved bits of a BTH, which have none: 6 in byte 4, 7 in byte 8. */
+static inline void packet_put_tag(uint8_t *bytes, uint16_t tag)
+{
+    bytes[4] |= (uint8_t)(tag >> 7);
+    bytes[8] |= (uint8_t)(tag & 0x7fu);
+}
 
 /* Where a packet goes, from `bytes` that begin at its BTH, all BTH_LENGTH of it. */
 static inline struct qpn packet_destination(const uint8_t *bytes)

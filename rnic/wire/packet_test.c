@@ -62,6 +62,7 @@ static struct packet random_packet(struct random *random, uint8_t opcode, const 
         .ack_request = random_below(random, 2) != 0,
         .fecn = random_below(random, 2) != 0,
         .becn = random_below(random, 2) != 0,
+        .tag = (uint16_t)random_below(random, PACKET_TAG_MAX + 1),
         .pkey = {(uint16_t)random_u64(random)},
         .destination = {(uint32_t)random_below(random, 1 << 24)},
         .psn = {(uint32_t)random_below(random, 1 << 24)},
@@ -100,6 +101,7 @@ static void assert_packets_equal(const struct packet *a, const struct packet *b)
     assert_int_equal(a->ack_request, b->ack_request);
     assert_int_equal(a->fecn, b->fecn);
     assert_int_equal(a->becn, b->becn);
+    assert_int_equal(a->tag, b->tag);
     assert_int_equal(a->pkey.value, b->pkey.value);
     assert_int_equal(a->destination.value, b->destination.value);
     assert_int_equal(a->psn.value, b->psn.value);

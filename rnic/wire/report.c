@@ -1,12 +1,12 @@
-/* Fixed fields, from the end of the BTH: revision, flags, duplicates (2); 0, expected (3);
- * 0, unacked (3); 0, source (3). */
+/* Fixed fields, from the end of the BTH: revision, flags, duplicates (2); the tag's high bits,
+ * expected (3); its low ones, unacked (3); 0, source (3). */
 #include "rnic/wire/report.h"
 
 #include <string.h>
 
 #include "rnic/base/bytes.h"
 
-#define REVISION           1u
+#define REVISION           2u
 #define FLAG_ASKS          1u
 #define FLAG_ONLY_RECEIVES 2u
 
@@ -32,6 +32,7 @@ enum packet_refusal report_parse(const uint8_t *bytes, size_t length, struct rep
         .asks = (fields[1] & FLAG_ASKS) != 0,
         .only_receives = (fields[1] & FLAG_ONLY_RECEIVES) != 0,
         .duplicates = bytes_load_u16(fields + 2),
+        .tag = (uint16_t)((fields[4] & 0x1fu) << 8 | fields[8]),
         .expected = {bytes_load_u24(fields + 5)},
         .unacked = {bytes_load_u24(fields + 9)},
         .source = {bytes_load_u24(fields + 13)},
@@ -54,6 +55,8 @@ void report_build(const struct report *report, uint8_t ret_header[REPORT_LENGTH]
     fields[1] = (uint8_t)((report->asks ? FLAG_ASKS : 0) |
                           (report->only_receives ? FLAG_ONLY_RECEIVES : 0));
     bytes_store_u16(fields + 2, report->duplicates);
+    fields[4] = (uint8_t)(report->tag >> 8);
+    fields[8] = (uint8_t)report->tag;
     bytes_store_u24(fields + 5, report->expected.value);
     bytes_store_u24(fields + 9, report->unacked.value);
     bytes_store_u24(fields + 13, report->source.value);

@@ -3,7 +3,12 @@
  *
  * It is a packet of a transport version that nobody else speaks, and every receiver drops versions
  * it does not know before it looks any further [IBA 9.6.1.1]. Bytes: BTH (opcode REPORT_OPCODE,
- * version 15, the PSN as in an ACK), 16 of fixed fields, then the bitmap. Pure functions. */
+ * version 15, the PSN as in an ACK), 16 of fixed fields, then the bitmap.
+ *
+ * It also brings the tag that the peer's packets are to carry from then on, in bits of the BTH that
+ * are reserved, and that receivers ignore. Only a packet with the tag is kept if it comes before
+ * its turn: without it, whoever knows the addresses and the queue pair's number would have to hit
+ * one of 2048 PSNs instead of one. Pure functions. */
 #ifndef WEIR_WIRE_REPORT_H
 #define WEIR_WIRE_REPORT_H
 
@@ -24,6 +29,7 @@ struct report {
     bool only_receives;      /* its sender is not ready to send, so it has no `unacked` */
     bool asks;           /* a report in answer is wanted: it is not known whether you speak this */
     uint16_t duplicates; /* packets that came in vain; counts on */
+    uint16_t tag;        /* 1 to PACKET_TAG_MAX */
     const uint8_t *bitmap; /* bit i of byte i / 8, low bits first: expected + i is held; borrowed */
     uint32_t bitmap_length; /* bytes, a multiple of 4, at most REPORT_BITMAP_MAX */
 };

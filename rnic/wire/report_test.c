@@ -17,6 +17,7 @@ static const struct report sample = {
     .unacked = {77},
     .asks = true,
     .duplicates = 513,
+    .tag = 0x1a5c,
 };
 
 static void it_comes_back(void **state)
@@ -35,6 +36,7 @@ static void it_comes_back(void **state)
     assert_int_equal(report.unacked.value, sample.unacked.value);
     assert_true(report.asks);
     assert_int_equal(report.duplicates, sample.duplicates);
+    assert_int_equal(report.tag, sample.tag);
     assert_int_equal(report.bitmap_length, 8);
     assert_int_equal(report.bitmap[0], 0x0a);
 }

@@ -275,6 +275,42 @@ static void a_forged_report_is_refused(void **state)
     forget_trace(&s);
 }
 
+/* Whoever has not heard its tag is not the peer, though the address be right, and the PSN one that
+ * is to come: it is not kept for its turn, and moves nobody to repeat anything. */
+static void a_forged_early_request_is_refused(void **state)
+{
+    (void)state;
+    agree();
+    scenario_lose(&s, "A>B WRITE_ONLY psn=9");
+    post(WORK_WRITE, 2, 64);
+    post(WORK_WRITE, 3, 64);
+    scenario_run(&s);
+    assert_int_equal(count(&s.b, COUNTER_EARLY_PACKETS), 1); /* the peer's are */
+    forget_trace(&s);
+    uint64_t refused = device_counters(s.b.host->device)->refused[REFUSED_PSN];
+    for (uint32_t ahead = 1; ahead < REPORT_SPAN; ahead++) {
+        struct packet packet = {.opcode = OPCODE(SERVICE_RC, FORM_SEND_ONLY),
+                                .pkey = PKEY_DEFAULT,
+                                .destination = qp_number(s.b.qp),
+                                .psn = {11 + ahead}};
+        uint8_t bytes[PACKET_HEADER_MAX];
+        struct arrival arrival = {.path = network_path(1, 0, false, 50000)};
+        (void)device_receive(s.b.host->device, s.simulator.now, &arrival, bytes,
+                             packet_build(&packet, bytes));
+    }
+    assert_int_equal(device_counters(s.b.host->device)->refused[REFUSED_PSN],
+                     refused + REPORT_SPAN - 1);
+    assert_int_equal(count(&s.b, COUNTER_EARLY_PACKETS), 1);
+    host_wake(s.b.host, 0);
+    scenario_run(&s);
+    expect_trace(&s, "");
+    post(WORK_WRITE, 4, 64);
+    post(WORK_WRITE, 5, 64);
+    scenario_run(&s);
+    assert_non_null(strstr(s.text, "A send 5 success\n"));
+    forget_trace(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +325,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_peer_that_does_not_speak_it_notices_nothing, start_alone,
                                         stop),
         cmocka_unit_test_setup_teardown(a_forged_report_is_refused, start, stop),
+        cmocka_unit_test_setup_teardown(a_forged_early_request_is_refused, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
