@@ -3,12 +3,14 @@
 #include "rnic/base/bytes.h"
 #include "rnic/base/random.h"
 #include "rnic/wire/psn.h"
+#include "rnic/wire/report.h"
 #include "rnic/wire/roce.h"
 #include "test/hostile/message.h"
 
 #define PORT_SPACE_TCP 0x0106u
 #define PORT_SPACE_UDP 0x0111u
 #define FAR            (UINT32_C(1) << 20) /* outside every PSN window */
+#define EARLY          512u                /* before its turn, and no such turn comes soon */
 #define UDP_QKEY       0x01234567u         /* RDMA_UDP_QKEY */
 
 static const char *const names[SHOT_KINDS] = {
@@ -301,7 +303,8 @@ static void shoot_off_path(struct forger *forger)
         return;
     }
     forger->shot->path = (struct path){.local = flow->from, .remote = flow->to};
-    uint32_t psn = flow->psn + FAR + below(forger, PSN_MASK + 1 - 2 * FAR);
+    uint32_t psn = flow->psn + (one_in(forger, 4) ? EARLY + below(forger, REPORT_SPAN - EARLY)
+                                                  : FAR + below(forger, PSN_MASK + 1 - 2 * FAR));
     struct packet packet = make_up(forger, any_opcode(forger, flow->service), flow->qpn, psn, flow);
     finish(forger, &packet);
 }

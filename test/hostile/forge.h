@@ -56,7 +56,7 @@ enum shot_kind {
     SHOT_GRAMMAR,  /* made up, near the truth, from an exposed peer's address */
     SHOT_ANSWER,   /* ACK, NAK, RNR NAK, responses, near the truth */
     SHOT_STRANGER, /* made up, from an address that has nothing to do with it */
-    SHOT_OFF_PATH, /* from a sheltered peer's address, without its PSNs */
+    SHOT_OFF_PATH, /* from a sheltered peer's address, without its PSNs, or without its tag */
     SHOT_CNP,
     SHOT_MAD,       /* of an exposed peer or a stranger, every attribute */
     SHOT_MAD_BLIND, /* of a sheltered peer, with guessed ids */
