@@ -76,17 +76,19 @@ nothing_beside() { # FOLDER
     [ -z "$(find "$1" -name '.weir-*')" ] || fail "left over: $(find "$1" -name '.weir-*')"
 }
 
-# 61 files, 16.0 MiB: small ones, a large one in their middle, names of one file, a link.
+# 61 files, 16.0 MiB: small ones, a large one in their middle, names of one file, a link. The folders are in $order as
+# they are read.
 make_tree() { # FOLDER
     local i
     mkdir -p "$1/a" "$1/b" "$1/c"
+    mapfile -t order < <(ls -U "$1")
     for i in $(seq 20); do
-        echo "$i" >"$1/a/$i"
-        echo "$i" >"$1/c/$i"
-        ln "$1/a/$i" "$1/b/$i"
+        echo "$i" >"$1/${order[0]}/$i"
+        echo "$i" >"$1/${order[2]}/$i"
+        ln "$1/${order[0]}/$i" "$1/${order[1]}/$i"
     done
-    head -c 16M /dev/urandom >"$1/b/large"
-    ln -s large "$1/b/link"
+    head -c 16M /dev/urandom >"$1/${order[1]}/large"
+    ln -s large "$1/${order[1]}/link"
     touch -d '2001-02-03 04:05:06' "$1/a" "$1/b" "$1/c" "$1"
 }
 
@@ -126,7 +128,7 @@ case_pull() { # the same from there, twice, as events; what was there before is 
     make_tree tree
     cp -a tree root/tree
     mkdir here/tree
-    cp -a tree/c here/tree
+    cp -a "tree/$(ls -U root/tree | head -1)" here/tree
     serve a.log
     begin -aH --json "$url/tree" here
     in_the_middle here
@@ -156,11 +158,10 @@ END
 case_problems() { # what cannot be read is said once and counted once; --delete waits for everything
     mkdir root
     make_tree tree
-    mkfifo tree/a/fifo
+    mkfifo "tree/${order[0]}/fifo"
     cp -a tree root/
-    rm root/tree/b/large
+    rm "root/tree/${order[1]}/large"
     touch root/tree/c/more
-    ln -s loop tree/a/"$(printf 'n%.0s' $(seq 240))"
     serve a.log
     begin -rt --verify --delete tree "$url/"
     in_the_middle root
@@ -174,7 +175,7 @@ case_problems() { # what cannot be read is said once and counted once; --delete 
     kill_server
 }
 
-case_given_up() { # the time is over: status 4, and the same command goes on; 0: not tried at all
+case_given_up() { # the time is over: status 4, and the same command goes on
     mkdir root
     make_tree tree
     serve a.log
@@ -185,12 +186,6 @@ case_given_up() { # the time is over: status 4, and the same command goes on; 0:
     expect_said 'given up after 2 s (--timeout); the same command with --resume goes on'
     has_records root || fail "nothing is left to go on with"
     serve b.log
-    begin --resume --timeout 0 -aHv tree/ "$url/new"
-    until_true says c.log 'over weir0' || fail "no connection: $(cat c.log)"
-    kill_server
-    ends 4
-    expect_not_said 'again'
-    serve c2.log
     expect 0 'MiB of it had come before' "$weir" cp --resume -aH tree/ "$url/new"
     is_whole root/new
     kill_server

@@ -163,6 +163,7 @@ static void begin_loss(struct cp *cp, const struct session *session)
     again->is_through = true;
     again->lost_s = progress_now_s();
     again->tries = 0;
+    again->is_anew = false;
     if (again->since_s == 0 || work > again->work) { /* else the time goes on */
         again->work = work;
         again->since_s = again->lost_s;
@@ -230,6 +231,15 @@ bool cp_again_wait(struct cp *cp, enum exit_code *ret_code)
     again->tries++;
     again->pause_s = again->pause_s * 2 < PAUSE_MOST_S ? again->pause_s * 2 : PAUSE_MOST_S;
     return true;
+}
+
+bool cp_again_despairs(struct cp *cp)
+{
+    struct again *again = &cp->again;
+    double half_s = cp->options.timeout_s / 2.0;
+    bool late = again->lost_s > 0 && !again->is_anew && cp_again_left_s(cp, half_s) < half_s;
+    again->is_anew |= late;
+    return late;
 }
 
 bool cp_again_is_back(struct cp *cp)

@@ -23,6 +23,7 @@ struct again {
     double pause_s;           /* before the next try */
     double counted_s;         /* up to here the time is in cp->seconds */
     unsigned tries;           /* since lost_s */
+    bool is_anew;             /* the far side has been started since */
     uint64_t work;            /* how far it was */
     struct tally past;        /* of the connections that were lost, as far as it goes on counting */
     struct tally shown;       /* what the progress said last */
@@ -48,6 +49,10 @@ bool cp_again_wait(struct cp *cp, enum exit_code *ret_code);
 bool cp_again_is_back(struct cp *cp);
 /* For so many seconds, and `most` at most, something may be tried. */
 double cp_again_left_s(const struct cp *cp, double most);
+
+/* Half of the time is over, and the far side that was there is still the one that is looked for:
+ * its host may be gone, and the shell not know. Said once. */
+bool cp_again_despairs(struct cp *cp);
 
 /* All connections' tally, with this of the last one. */
 struct tally cp_again_total(const struct cp *cp, const struct tally *now);

@@ -336,7 +336,7 @@ static enum exit_code transfer_by_shell(struct cp *cp, const char *host, struct 
                                         .fabric = cp->options.fabric.kind,
                                         .again = patience_s < forever,
                                         .patience_s = patience_s < forever ? patience_s : 0};
-    if (cp->far != NULL && shell_has_ended(&far->shell)) {
+    if (cp->far != NULL && (shell_has_ended(&far->shell) || cp_again_despairs(cp))) {
         far_side_end(cp->command, far, true);
         cp->far = NULL;
     }
@@ -348,6 +348,7 @@ static enum exit_code transfer_by_shell(struct cp *cp, const char *host, struct 
             return code;
         }
         cp->far = far;
+        cp->again.is_anew = true;
     }
     return transfer_to_far(cp, request);
 }

@@ -223,6 +223,16 @@ case_again() { # the far side dies, or ssh does, or the way to it is gone for a 
     until_true says c.log 'trying again' || fail "the loss is not said: $(cat c.log)"
     ip link set lo up
     goes_on c "$far"
+    unset WEIR_LINK
+    sed -i 's/^WEIR_LINK=udp //' bin/weir
+    start_slow_copy e 8 4M # its host dies, and ssh does not hear of it
+    until_true has_records || fail "nothing is under way: $(cat e.log)"
+    local sshd_of_far
+    sshd_of_far=$(ps -o ppid= -p "$far")
+    kill -STOP "$sshd_of_far"
+    kill -9 "$far"
+    goes_on e other
+    kill -9 "$sshd_of_far"
     start_slow_copy d 3 4M
     until_true has_records || fail "nothing is under way: $(cat d.log)"
     mv bin/weir bin/no-weir

@@ -373,6 +373,35 @@ static void a_copy_that_comes_again_is_counted_once(void **state)
     assert_int_equal(session_tally(world->client)->same, 21);
 }
 
+/* A target that was made counts as made, though it is there when the copy comes again; and of what
+ * is wished to be deleted no more is than that. */
+static void a_target_that_was_made_gets_its_attributes(void **state)
+{
+    struct world *world = *state;
+    struct stat status;
+    scratch_directory(world->scratch, "here/t");
+    scratch_fill(world->scratch, "here/t/f", 30 * MIB, 1);
+    assert_int_equal(fchmodat(world->scratch->fd, "here/t", 0710, 0), 0);
+    for (unsigned i = 0; i < 2; i++) { /* the second is there already, and keeps its own */
+        world->request.wishes.bits = WISH_RECURSIVE;
+        world->request.copy = (struct session_copy){0};
+        world_begin_push(world, "t/", "/made/");
+        while (session_tally(world->server)->bytes < 14 * MIB && world_step(world)) {
+        }
+        memory_pair_cut(world->pair);
+        world_run(world);
+        world->request.copy = session_copy(world->client);
+        assert_int_equal(world->request.copy.target, i == 0 ? TARGET_MADE : TARGET_DIRECTORY);
+        assert_false(world->request.copy.deleted);
+        assert_int_equal(fchmodat(world->scratch->fd, "root/made", 0701, 0), 0);
+        resume(world, "t/", "/made/");
+        assert_true(session_copy(world->client).deleted);
+        assert_int_equal(fstatat(world->scratch->fd, "root/made", &status, 0), 0);
+        assert_int_equal(status.st_mode & 07777, i == 0 ? 0710 : 0701);
+        unlinkat(world->scratch->fd, "root/made/f", 0);
+    }
+}
+
 /* A session whose client has come again lets go of what it has, before its line has ended. */
 static void a_session_that_yields_lets_go(void **state)
 {
@@ -406,6 +435,7 @@ int main(void)
         T(what_only_the_receiver_believes_is_sent_again),
         T(a_source_that_changes_meanwhile_comes_whole),
         T(a_copy_that_comes_again_is_counted_once),
+        T(a_target_that_was_made_gets_its_attributes),
         T(a_session_that_yields_lets_go),
         T(another_source_begins_anew),
         T(without_the_wish_it_begins_anew_and_says_so),
