@@ -64,7 +64,7 @@ static void greet(const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct location where;
-    talk(guard_create_server(find, NULL, false), data, size);
+    talk(guard_create_server(find, NULL, NULL, false), data, size);
     talk(guard_create_client("name", &secret, true), data, size);
     char *text = malloc(size + 1);
     must(text != NULL);

@@ -323,27 +323,6 @@ static int check_sides(const struct command *command, char **names, int count)
     return EXIT_DONE;
 }
 
-static int check_key(struct cp *cp, char **names, int count)
-{
-    char why[KEYS_WHY_LENGTH];
-    struct location where;
-    const struct cp_targets *targets = &cp->options.targets;
-    names = targets->count > 0 ? targets->list : names;
-    count = targets->count > 0 ? (int)targets->count : count;
-    for (int i = 0; i < count && cp->options.encrypt && cp->options.key == NULL; i++) {
-        location_parse(names[i], &where);
-        if (where.kind == LOCATION_SERVER) {
-            return command_usage_error(
-                cp->command, "--encrypt with weir:// wants --key: there is nothing to encrypt by");
-        }
-    }
-    if (cp->options.key != NULL && !keys_load(cp->options.key, &cp->keys, why)) {
-        command_error(cp->command, "--key %s", why);
-        return EXIT_SETUP;
-    }
-    return EXIT_DONE;
-}
-
 /* What is deleted must be clear: what one source has not, another may have. */
 static int check_deletion(const struct cp *cp, char **sources, unsigned count)
 {
@@ -391,7 +370,7 @@ int command_cp(const struct command *command, int argc, char **argv)
     if (code != EXIT_DONE) {
         return code;
     }
-    code = check_key(&cp, argv + optind, count);
+    code = cp_take_trust(&cp, argv + optind, count);
     if (code != EXIT_DONE) {
         return code;
     }
@@ -399,6 +378,6 @@ int command_cp(const struct command *command, int argc, char **argv)
     code = copy(&cp, argv + optind, (unsigned)count);
     filter_destroy(cp.options.filter);
     cp_targets_free(&cp.options.targets);
-    keys_free(&cp.keys);
+    cp_free_trust(&cp);
     return code;
 }

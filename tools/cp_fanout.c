@@ -204,17 +204,16 @@ static void start_far_sides(struct copy *copy)
 static bool make_guard(const struct copy *copy, const struct destination *destination,
                        struct guard **ret_guard)
 {
-    const struct keys *keys = &copy->cp->keys;
-    bool encrypt = copy->cp->options.encrypt;
+    const struct cp *cp = copy->cp;
     bool by_shell = destination->where.kind == LOCATION_SHELL;
     *ret_guard = NULL;
     if (by_shell) {
-        *ret_guard =
-            guard_create_client(GREETING_KEY_NAME, &destination->far.greeting.secret, encrypt);
-    } else if (keys->count > 0) {
-        *ret_guard = guard_create_client(keys->list[0].name, &keys->list[0].secret, encrypt);
+        *ret_guard = guard_create_client(GREETING_KEY_NAME, &destination->far.greeting.secret,
+                                         cp->options.encrypt);
+    } else if (cp_has_trust(cp)) {
+        *ret_guard = cp_create_guard(cp, destination->where.address);
     }
-    return *ret_guard != NULL || (!by_shell && keys->count == 0);
+    return *ret_guard != NULL || (!by_shell && !cp_has_trust(cp));
 }
 
 /* By its next address. */

@@ -76,6 +76,9 @@ const char cp_usage[] =
     "it\n"
     "                     on to each other; --hosts FILE: one target a line\n"
     "      --key FILE     proves to a standing server who one is (see weir key)\n"
+    "      --ca FILE      proves who a standing server is by its certificate, of these "
+    "authorities\n"
+    "      --certificate FILE  is shown to it; --certificate-key FILE: with this key\n"
     "      --encrypt      seal file data, too; names and small files of a session with a key or\n"
     "                     through ssh are sealed in any case\n"
     "      --fabric KIND  auto: the machine's RDMA device, else the software RNIC (default);\n"
@@ -130,6 +133,9 @@ enum {
     OPTION_TO,
     OPTION_HOSTS,
     OPTION_TIMEOUT,
+    OPTION_CA,
+    OPTION_CERTIFICATE,
+    OPTION_CERTIFICATE_KEY,
 };
 
 static const struct option long_options[] = {
@@ -186,6 +192,9 @@ static const struct option long_options[] = {
     {"to", required_argument, NULL, OPTION_TO},
     {"hosts", required_argument, NULL, OPTION_HOSTS},
     {"timeout", required_argument, NULL, OPTION_TIMEOUT},
+    {"ca", required_argument, NULL, OPTION_CA},
+    {"certificate", required_argument, NULL, OPTION_CERTIFICATE},
+    {"certificate-key", required_argument, NULL, OPTION_CERTIFICATE_KEY},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -350,6 +359,15 @@ static bool take_way(struct cp_options *options, int option)
         return true;
     case OPTION_ENCRYPT:
         options->encrypt = true;
+        return true;
+    case OPTION_CA:
+        options->certificates.authorities = optarg;
+        return true;
+    case OPTION_CERTIFICATE:
+        options->certificates.certificate = optarg;
+        return true;
+    case OPTION_CERTIFICATE_KEY:
+        options->certificates.key = optarg;
         return true;
     default:
         return false;

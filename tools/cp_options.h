@@ -8,6 +8,7 @@
 #include "tools/cp_fanout.h"
 #include "tools/transfer/filter.h"
 #include "tools/transfer/owners.h"
+#include "tools/trust/certificates.h"
 
 struct cp_options {
     bool quiet, json, itemize;
@@ -18,6 +19,7 @@ struct cp_options {
     struct weir_fabric_options fabric;
     const char *rsh, *weir_path; /* NULL: as they are unless given */
     const char *key;             /* a file; NULL: none */
+    struct certificate_files certificates;
     bool encrypt;
     struct cp_targets targets; /* several, instead of the last name */
     unsigned timeout_s;        /* to connect again within; 0: that is not tried */

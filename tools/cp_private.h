@@ -10,6 +10,7 @@
 #include "tools/progress.h"
 #include "tools/remote/far_side.h"
 #include "tools/transfer/session.h"
+#include "tools/trust/certificates.h"
 #include "tools/trust/keys.h"
 
 /* One run of the command: every group of sources that share a server is one transfer of it. */
@@ -22,6 +23,7 @@ struct cp {
     struct report report;
     char peer[LOCATION_ADDRESS_LENGTH + 16]; /* weir://HOST:PORT, or [USER@]HOST: */
     struct keys keys;                        /* the first is ours, with --key */
+    struct certificates certificates;        /* with --ca */
     struct far_side *far;                    /* that we started; NULL: none */
     struct again again;
     char address[LOCATION_ADDRESS_LENGTH]; /* that is tried, or carries the transfer */
@@ -50,6 +52,17 @@ void cp_say_item(const struct cp *cp, const char *peer, const struct item *item)
 struct session_request cp_request(const struct cp *cp, enum direction direction);
 /* "weir://HOST:PORT: ", or "" where cp->reason says it already. */
 const char *cp_whose(const struct cp *cp);
+struct guard;
+
+/* By what a server is believed, and believes (cp_trust.c): what the options name. The exit status;
+ * with EXIT_DONE, cp_free_trust frees it. */
+int cp_take_trust(struct cp *cp, char **names, int count);
+void cp_free_trust(struct cp *cp);
+/* There is a key, or an authority. */
+bool cp_has_trust(const struct cp *cp);
+/* Of such a cp, for a connection to a server. NULL: no memory. */
+struct guard *cp_create_guard(const struct cp *cp, const char *address);
+
 /* One transfer with a place that is not here, to its end; what went wrong has been said. */
 enum exit_code cp_transfer(struct cp *cp, const struct location *where,
                            const struct session_request *request);

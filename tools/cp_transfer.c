@@ -126,8 +126,8 @@ static void say_connected(const struct cp *cp)
 void cp_say_unproven(const struct cp *cp, const char *peer, const char *address)
 {
     static const char text[] = "nobody has proven who answers there, and nothing on the way is "
-                               "sealed; with --key both are (see weir key)";
-    if (cp->far != NULL || cp->keys.count > 0 || location_is_loopback(address)) {
+                               "sealed; with --key (see weir key) or --ca both are";
+    if (cp->far != NULL || cp_has_trust(cp) || location_is_loopback(address)) {
         return;
     }
     if (cp->options.json) {
@@ -357,9 +357,8 @@ static enum exit_code transfer_to_server(struct cp *cp, const char *address,
                                          const struct session_request *request)
 {
     struct guard *guard = NULL;
-    if (cp->keys.count > 0) {
-        const struct key *key = &cp->keys.list[0];
-        guard = guard_create_client(key->name, &key->secret, cp->options.encrypt);
+    if (cp_has_trust(cp)) {
+        guard = cp_create_guard(cp, address);
         if (guard == NULL) {
             command_error(cp->command, "not enough memory");
             return EXIT_SETUP;
@@ -375,7 +374,7 @@ enum exit_code cp_transfer(struct cp *cp, const struct location *where,
     enum exit_code code;
     bool by_shell = where->kind == LOCATION_SHELL;
     snprintf(cp->peer, sizeof(cp->peer), by_shell ? "%s:" : "weir://%s", where->address);
-    if (by_shell || cp->keys.count > 0) {
+    if (by_shell || cp_has_trust(cp)) {
         secret_keep_from_cores();
     }
     if (!cp_again_begin(cp)) {

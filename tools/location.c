@@ -61,23 +61,24 @@ static bool is_loopback(const struct sockaddr *address)
     return false;
 }
 
+void location_host(const char *address, char ret_host[LOCATION_ADDRESS_LENGTH])
+{
+    const char *colon = strrchr(address, ':');
+    size_t length = colon != NULL ? (size_t)(colon - address) : strlen(address);
+    if (length >= 2 && address[0] == '[' && address[length - 1] == ']') {
+        address++;
+        length -= 2;
+    }
+    snprintf(ret_host, LOCATION_ADDRESS_LENGTH, "%.*s", (int)length, address);
+}
+
 bool location_is_loopback(const char *address)
 {
-    char host[LOCATION_ADDRESS_LENGTH];
-    snprintf(host, sizeof(host), "%s", address);
-    char *colon = strrchr(host, ':');
-    if (colon == NULL || colon == host) {
-        return false;
-    }
-    *colon = 0;
-    char *name = host;
-    if (host[0] == '[') {
-        name++;
-        host[strlen(host) - 1] = 0;
-    }
+    char name[LOCATION_ADDRESS_LENGTH];
+    location_host(address, name);
     struct addrinfo *list = NULL;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    if (strcmp(name, "*") == 0 || getaddrinfo(name, NULL, &hints, &list) != 0) {
+    if (name[0] == 0 || strcmp(name, "*") == 0 || getaddrinfo(name, NULL, &hints, &list) != 0) {
         return false;
     }
     bool loopback = list != NULL;

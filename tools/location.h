@@ -11,6 +11,9 @@
  * False: none of these. */
 bool location_parse_address(const char *text, char ret_address[LOCATION_ADDRESS_LENGTH]);
 
+/* The host of "HOST:PORT", without the brackets of a V6. */
+void location_host(const char *address, char ret_host[LOCATION_ADDRESS_LENGTH]);
+
 /* Every address that the host part of "HOST:PORT" stands for is this machine's loopback. */
 bool location_is_loopback(const char *address);
 

@@ -198,6 +198,19 @@ static void left_outside(void *user, const char *why)
     serve_say_stranger(served->serve, served->peer, why);
 }
 
+/* Whoever comes is served, and nothing is sealed. */
+static bool is_open(const struct serve *serve)
+{
+    return serve->options.insecure && serve->options.certificates.certificate == NULL;
+}
+
+static struct guard *create_guard(struct serve *serve)
+{
+    bool shows = serve->options.certificates.certificate != NULL;
+    return guard_create_server(find_secret, serve, shows ? &serve->certificates : NULL,
+                               serve->options.encrypt);
+}
+
 static struct served *served_create(struct serve *serve, struct weir_connection *connection,
                                     const struct session_service *service)
 {
@@ -207,7 +220,7 @@ static struct served *served_create(struct serve *serve, struct weir_connection 
     }
     snprintf(served->peer, sizeof(served->peer), "%s", weir_peer_name(connection));
     served->serve = serve;
-    served->standing = !serve->options.insecure   ? STANDING_STRANGER
+    served->standing = !is_open(serve)            ? STANDING_STRANGER
                        : service->refusal == NULL ? STANDING_SERVED
                                                   : STANDING_TURNED_AWAY;
     served->output = (struct output){.command = serve->command,
@@ -218,10 +231,8 @@ static struct served *served_create(struct serve *serve, struct weir_connection 
     served->began_s = served->active_s = progress_now_s();
     const struct channel_link_door door = {
         .user = served, .admit = admit, .left_outside = left_outside};
-    struct guard *guard = serve->options.insecure
-                              ? NULL
-                              : guard_create_server(find_secret, serve, serve->options.encrypt);
-    if (guard != NULL || serve->options.insecure) {
+    struct guard *guard = is_open(serve) ? NULL : create_guard(serve);
+    if (guard != NULL || is_open(serve)) {
         served->link = channel_link_create(guard, guard != NULL ? &door : NULL);
     }
     if (served->link == NULL || (guard == NULL && !begin_session(served, service))) {
@@ -236,7 +247,7 @@ static bool on_accept(struct weir_connection *connection, void *user,
 {
     struct serve *serve = user;
     struct session_service service = serve->service;
-    if (serve->options.insecure) {
+    if (is_open(serve)) {
         service.refusal = refusal_of(serve, weir_peer_name(connection), "");
     } else if (serve->counts[STANDING_STRANGER] >= STRANGERS_MAX) {
         end_oldest_stranger(serve);
@@ -364,27 +375,6 @@ static void run_loop(struct serve *serve)
     }
 }
 
-/* Whom to serve what. */
-static bool load_keys(struct serve *serve)
-{
-    char why[KEYS_WHY_LENGTH], path[PATH_MAX];
-    if (serve->options.keys == NULL) {
-        return true;
-    }
-    if (!keys_load(serve->options.keys, &serve->keys, why)) {
-        command_error(serve->command, "--keys %s", why);
-        return false;
-    }
-    for (unsigned i = 0; i < serve->keys.count; i++) {
-        struct key *key = &serve->keys.list[i];
-        if (key->root != NULL &&
-            (key->user = serve_open_folder(serve, "root=", key->root, path)) < 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool listen_at(struct serve *serve, unsigned index, const char *address,
                       struct weir_error *ret_error)
 {
@@ -440,9 +430,8 @@ static void prepare(struct serve *serve)
     serve->service.device = serve->device;
     serve->service.relays = &serve->relays;
     serve->dial.poller = serve->poller;
-    serve->relays = (struct relay_host){.dialer = hop_dialer_of(&serve->dial),
-                                        .random = crypto_random,
-                                        .guarded = !serve->options.insecure};
+    serve->relays = (struct relay_host){
+        .dialer = hop_dialer_of(&serve->dial), .random = crypto_random, .guarded = !is_open(serve)};
     serve->service.read_only = serve->options.read_only;
     serve->service.super = serve->options.super;
     snprintf(serve->crowded, sizeof(serve->crowded),
@@ -460,7 +449,7 @@ static int serve_root(struct serve *serve)
 {
     prepare(serve);
     int code = serve_open_roots(serve);
-    if (code < 0 && !load_keys(serve)) {
+    if (code < 0 && !serve_load_trust(serve)) {
         code = EXIT_SETUP;
     }
     code = code < 0 ? listen_as_asked(serve) : code;
@@ -525,6 +514,7 @@ static void close_all(struct serve *serve)
     for (unsigned i = 0; i < serve->service.root_count; i++) {
         close(serve->roots[i].root);
     }
+    certificates_free(&serve->certificates);
     if (serve->service.root >= 0) {
         close(serve->service.root);
     }
@@ -567,7 +557,7 @@ int command_serve(const struct command *command, int argc, char **argv)
         }
     }
     stop_prepare();
-    if (!serve.options.insecure) {
+    if (!is_open(&serve)) {
         secret_keep_from_cores();
     }
     return serve_on_fabric(&serve);

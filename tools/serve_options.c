@@ -19,6 +19,9 @@ const char serve_usage[] =
     "  --keys FILE              who may: the keys of clients, one a line, as 'weir key' makes "
     "them;\n"
     "                           a line may go on with 'read-only' and 'root=DIR'\n"
+    "  --client-ca FILE         who may, too: clients with a certificate of these authorities\n"
+    "  --certificate FILE       what is shown to clients without a key (weir cp --ca)\n"
+    "  --certificate-key FILE   its private key\n"
     "  --encrypt                serve only clients that encrypt file data, too (weir cp "
     "--encrypt)\n"
     "  --listen ADDRESS[:PORT]  where to listen; 127.0.0.1:7471 unless given. '*', '::' and "
@@ -57,6 +60,9 @@ enum {
     OPTION_READ_ONLY,
     OPTION_SUPER,
     OPTION_KEYS,
+    OPTION_CERTIFICATE,
+    OPTION_CERTIFICATE_KEY,
+    OPTION_CLIENT_CA,
     OPTION_ENCRYPT,
     OPTION_INSECURE,
     OPTION_SESSION,
@@ -73,6 +79,9 @@ static const struct option long_options[] = {
     {"read-only", no_argument, NULL, OPTION_READ_ONLY},
     {"super", no_argument, NULL, OPTION_SUPER},
     {"keys", required_argument, NULL, OPTION_KEYS},
+    {"certificate", required_argument, NULL, OPTION_CERTIFICATE},
+    {"certificate-key", required_argument, NULL, OPTION_CERTIFICATE_KEY},
+    {"client-ca", required_argument, NULL, OPTION_CLIENT_CA},
     {"encrypt", no_argument, NULL, OPTION_ENCRYPT},
     {"insecure", no_argument, NULL, OPTION_INSECURE},
     {"session", no_argument, NULL, OPTION_SESSION},
@@ -126,6 +135,15 @@ static bool take_plain(struct serve_options *options, int option)
     switch (option) {
     case OPTION_KEYS:
         options->keys = optarg;
+        return true;
+    case OPTION_CERTIFICATE:
+        options->certificates.certificate = optarg;
+        return true;
+    case OPTION_CERTIFICATE_KEY:
+        options->certificates.key = optarg;
+        return true;
+    case OPTION_CLIENT_CA:
+        options->certificates.authorities = optarg;
         return true;
     case OPTION_READ_ONLY:
         options->read_only = true;
@@ -187,25 +205,51 @@ static int take_option(const struct command *command, struct serve_options *opti
     }
 }
 
+static int check_certificates(const struct command *command, const struct serve_options *options)
+{
+    const struct certificate_files *files = &options->certificates;
+    if ((files->certificate != NULL) != (files->key != NULL)) {
+        return command_usage_error(command, "--certificate and --certificate-key go together");
+    }
+    if (files->authorities != NULL && files->certificate == NULL) {
+        return command_usage_error(command, "--client-ca wants a --certificate to show to clients");
+    }
+    if (files->certificate != NULL && files->authorities == NULL && !options->insecure) {
+        return command_usage_error(command, "--certificate says who serves: give --client-ca for "
+                                            "who may, or --insecure for whoever comes");
+    }
+    return -1;
+}
+
 static int check(const struct command *command, const struct serve_options *options)
 {
-    if (options->session && (options->insecure || options->keys != NULL)) {
+    bool knows_whom = options->keys != NULL || options->certificates.authorities != NULL;
+    if (options->session &&
+        (options->insecure || knows_whom || options->certificates.certificate != NULL)) {
         return command_usage_error(command, "a --session has its own key, and serves nobody else");
     }
     if (options->session) {
         return -1;
     }
-    if (options->keys == NULL && !options->insecure) {
+    int code = check_certificates(command, options);
+    if (code >= 0) {
+        return code;
+    }
+    if (!knows_whom && !options->insecure) {
         return command_usage_error(
-            command, "whom to serve? --keys FILE names the clients' keys ('weir key' makes one); "
+            command, "whom to serve? --keys FILE names the clients' keys ('weir key' makes one), "
+                     "--client-ca FILE who certifies them; "
                      "--insecure serves whoever reaches the port. Between hosts that ssh reaches "
                      "no server is needed: weir cp FILE HOST:PATH");
     }
-    if (options->keys != NULL && options->insecure) {
-        return command_usage_error(command, "either --keys or --insecure");
+    if (knows_whom && options->insecure) {
+        return command_usage_error(command, "either --keys or --insecure%s",
+                                   options->keys == NULL ? ": --client-ca is as good as --keys"
+                                                         : "");
     }
-    if (options->encrypt && options->insecure) {
-        return command_usage_error(command, "--encrypt wants --keys to encrypt by");
+    if (options->encrypt && options->insecure && options->certificates.certificate == NULL) {
+        return command_usage_error(command,
+                                   "--encrypt wants --keys or --certificate to encrypt by");
     }
     return -1;
 }

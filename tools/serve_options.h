@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "tools/command.h"
+#include "tools/trust/certificates.h"
 
 #define SERVE_LISTENERS_MAX 8
 #define SERVE_ROOTS_MAX     64
@@ -16,6 +17,7 @@ struct serve_options {
     const char *roots[SERVE_ROOTS_MAX]; /* as they were given; none: the default */
     unsigned root_count;
     const char *keys; /* a file; NULL: none */
+    struct certificate_files certificates;
     bool read_only, super, encrypt, insecure, json, quiet;
     bool session; /* started by weir cp through a remote shell: for one client, on the pipe's terms
                    */

@@ -49,6 +49,7 @@ struct serve {
     struct session_root roots[SERVE_ROOTS_MAX]; /* those that have names */
     char shown[4 * PATH_MAX];                   /* what is served, for people */
     struct keys keys;
+    struct certificates certificates;
     struct secret secret; /* of a session */
     struct weir_fabric *fabric;
     struct weir_poller *poller;
@@ -70,6 +71,8 @@ struct serve {
 
 /* Opens what --root says. -1, or the exit status when it has been said what is wrong. */
 int serve_open_roots(struct serve *serve);
+/* What the options name: keys, certificates. False: why not has been said; serve_trust.c. */
+bool serve_load_trust(struct serve *serve);
 /* A descriptor of the folder, which `option` has named; -1: it has been said why not. */
 int serve_open_folder(const struct serve *serve, const char *option, const char *folder,
                       char ret_path[PATH_MAX]);

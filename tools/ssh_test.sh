@@ -331,6 +331,79 @@ case_keys() { # a standing server: what each key's owner may, and what strangers
     wait "$server"
 }
 
+# make_certificate NAME EXTENSIONS [ISSUER]: NAME.pem and NAME.key, of ISSUER or of itself.
+make_certificate() {
+    local issuer=()
+    [ $# = 2 ] || issuer=(-CA "$3.pem" -CAkey "$3.key")
+    printf '[req]\ndistinguished_name=d\n[d]\n[x]\n%s\n' "$2" >openssl.cnf
+    openssl req -x509 -config openssl.cnf -extensions x -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
+        -subj "/CN=$1" -keyout "$1.key" -out "$1.pem" "${issuer[@]}" 2>openssl.log || fail "$(cat openssl.log)"
+}
+
+# serve_certified NAME OPTION...: sets $server and $url.
+serve_certified() {
+    local name=$1
+    shift
+    "$weir" serve --certificate server.pem --certificate-key server.key --root root --listen 127.0.0.1:0 "$@" \
+        >"$name.out" 2>"$name.log" &
+    server=$!
+    pids+=("$server")
+    until_true says "$name.out" weir:// || fail "no server: $(cat "$name.log")"
+    url=$(sed -n 's|.* at \(weir://[^ ]*\)/ .*|\1|p' "$name.out")
+}
+
+case_certificates() { # a standing server that has one, and clients that have one or not
+    local authority=basicConstraints=critical,CA:TRUE server url
+    mkdir root
+    echo f >f
+    make_certificate ca "$authority"
+    make_certificate other-ca "$authority"
+    make_certificate server subjectAltName=DNS:localhost,IP:127.0.0.1 ca
+    make_certificate client extendedKeyUsage=clientAuth ca
+    make_certificate stranger extendedKeyUsage=clientAuth other-ca
+    "$weir" key --name client.key-owner keys || fail "no key"
+    local mine=(--ca ca.pem --certificate client.pem --certificate-key client.key)
+    serve_certified both --client-ca ca.pem --keys keys
+    expect 0 '1 file' "$weir" cp "${mine[@]}" f "$url/"
+    same f root/f
+    expect 0 '1 file' "$weir" cp "${mine[@]}" --encrypt "$url/f" got
+    same f got
+    expect 0 '1 file' "$weir" cp "${mine[@]}" "${url/127.0.0.1/localhost}/f" got-by-name
+    expect 0 '1 file' "$weir" cp --key keys "$url/f" got-by-key
+    expect 0 'to 2 of 2 targets' "$weir" cp "${mine[@]}" --to "$url/one" --to "$url/two" f
+    same f root/two
+    expect 5 'server.s certificate: unable to get local issuer certificate' "$weir" cp --ca other-ca.pem "$url/f" got2
+    expect 5 'wants a key, or a client.s certificate' "$weir" cp --ca ca.pem "$url/f" got2
+    expect 5 'does not believe this certificate' \
+        "$weir" cp --ca ca.pem --certificate stranger.pem --certificate-key stranger.key "$url/f" got2
+    expect 5 'wants a key' "$weir" cp "$url/f" got2
+    expect 2 'either --key or --ca' "$weir" cp --key keys --ca ca.pem "$url/f" got2
+    expect 2 'go together' "$weir" cp --ca ca.pem --certificate client.pem "$url/f" got2
+    expect 6 'server.key: ' "$weir" cp --ca ca.pem --certificate client.pem --certificate-key server.key "$url/f" got2
+    chmod 644 client.key
+    expect 6 'client.key: others may read' "$weir" cp "${mine[@]}" "$url/f" got2
+    [ ! -e got2 ] || fail "a stranger got something"
+    kill "$server"
+    wait "$server"
+    grep -q '^CN=client from 127.0.0.1' both.out || fail "the client is not told: $(cat both.out)"
+    grep -q 'neither a key nor a certificate' both.log || fail "not named: $(cat both.log)"
+    make_certificate server subjectAltName=DNS:elsewhere,IP:127.0.0.2 ca
+    serve_certified open --insecure
+    expect 5 'certificate: IP address mismatch' "$weir" cp --ca ca.pem "$url/f" got2
+    expect 5 'certificate: hostname mismatch' "$weir" cp --ca ca.pem "${url/127.0.0.1/localhost}/f" got2
+    expect 5 'wants a key' "$weir" cp "$url/f" got2
+    kill "$server"
+    wait "$server"
+    make_certificate server subjectAltName=IP:127.0.0.1 ca
+    serve_certified open --insecure --encrypt
+    expect 5 'only what is encrypted: give --encrypt' "$weir" cp --ca ca.pem "$url/f" got2
+    expect 0 '1 file' "$weir" cp --ca ca.pem --encrypt -I "$url/f" got
+    kill "$server"
+    wait "$server"
+    expect 2 'for who may' "$weir" serve --certificate server.pem --certificate-key server.key
+    expect 6 'nowhere: No such file' "$weir" serve --insecure --certificate nowhere --certificate-key server.key
+}
+
 case_addresses() { # servers that are not on loopback
     if [ -z "${WEIR_SSH_TEST:-}" ]; then
         echo "  skipped: no network of our own"

@@ -9,9 +9,11 @@
 
 #define SEALED_LENGTH_MAX GUARD_SEALED_LENGTH(PACK_LENGTH_MAX)
 
-/* A message of the link's own, before each put of a sealed chunk: where it lies in the receiver's
- * memory, its length, the notice that will come with it, and its tag. No message of a transfer has
- * this type. */
+/* Messages of the link's own, which no message of a transfer has the type of. The first that a
+ * server with a guard seals: it has let the client in, who knows only then. */
+#define MESSAGE_LET_IN 0xfe
+/* Before each put of a sealed chunk: where it lies in the receiver's memory, its length, the notice
+ * that will come with it, and its tag. */
 #define MESSAGE_SEALED_CHUNK 0xff
 #define SEALED_CHUNK_LENGTH  (1 + 8 + 4 + 4 + TAG_LENGTH)
 
@@ -283,7 +285,8 @@ static void on_opened(struct weir_connection *connection, void *user)
 /* One who begins without a handshake is told in words that every version knows. */
 static void tell_to_bring_a_key(struct channel_link *channel)
 {
-    static const char text[] = "this server wants a key: weir cp --key FILE (weir key makes one)";
+    static const char text[] = "this server wants a key: weir cp --key FILE (weir key makes one); "
+                               "or, if it has a certificate, --ca FILE";
     struct message message = {.type = MESSAGE_REFUSED};
     uint8_t head[MESSAGE_HEAD_MAX];
     message.refused.code = PROBLEM_DENIED;
@@ -300,18 +303,38 @@ static bool is_greeting(const void *bytes, size_t length)
            *(const uint8_t *)message.bytes == MESSAGE_HELLO;
 }
 
+static void open_link(struct channel_link *channel)
+{
+    channel->is_open = true;
+    channel->link.events->opened(channel->link.user);
+}
+
+/* A server's, of a client that is who it should be. */
 static void let_in(struct channel_link *channel)
 {
-    struct link *link = &channel->link;
-    const char *refusal = channel->door.admit != NULL
-                              ? channel->door.admit(channel->door.user, guard_name(channel->guard))
-                              : NULL;
+    static const uint8_t message = MESSAGE_LET_IN;
+    const struct weir_piece piece = {&message, 1};
+    const char *refusal = channel->door.admit(channel->door.user, guard_name(channel->guard));
     if (refusal != NULL) {
         stop(channel, refusal, refusal);
         return;
     }
-    channel->is_open = true;
-    link->events->opened(link->user);
+    channel_send(&channel->link, &piece, 1);
+    channel_flush(&channel->link);
+    open_link(channel);
+}
+
+/* A client's, which has nothing to prove any more. */
+static void hear_let_in(struct channel_link *channel, const void *bytes, size_t length)
+{
+    if (guard_open(channel->guard, bytes, length, channel->opened, sizeof(channel->opened),
+                   &length) &&
+        length == 1 && channel->opened[0] == MESSAGE_LET_IN) {
+        open_link(channel);
+    } else {
+        stop(channel, "the other side does not answer as one that wants a key",
+             "the handshake is malformed");
+    }
 }
 
 static void hear_handshake(struct channel_link *channel, const void *bytes, size_t length)
@@ -321,9 +344,13 @@ static void hear_handshake(struct channel_link *channel, const void *bytes, size
     if (channel->why[0] != 0) {
         return; /* it is ending */
     }
+    if (guard_state(channel->guard) == GUARD_PROVEN) {
+        hear_let_in(channel, bytes, length);
+        return;
+    }
     state = guard_hear(channel->guard, bytes, length, &reply);
     say(channel, &reply);
-    if (state == GUARD_PROVEN) {
+    if (state == GUARD_PROVEN && channel->door.admit != NULL) {
         let_in(channel);
     } else if (state == GUARD_FAILED && is_greeting(bytes, length)) {
         snprintf(channel->why, sizeof(channel->why), "%s", guard_why(channel->guard));

@@ -1,8 +1,8 @@
 /* A transfer's link over a weir channel, behind a guard (trust/guard.h) or without one.
  *
- * With a guard the link opens when the peer has proven that it knows the secret, and every message
- * is sealed from then on; where chunks are sealed, too, the transfer works in memory that no key
- * reaches, and what crosses is between two others. */
+ * With a guard the link opens when the peer has proven who it is and the server has let the client
+ * in, and every message is sealed from then on; where chunks are sealed, too, the transfer works in
+ * memory that no key reaches, and what crosses is between two others. */
 #ifndef TOOLS_TRANSFER_CHANNEL_LINK_H
 #define TOOLS_TRANSFER_CHANNEL_LINK_H
 
@@ -18,7 +18,7 @@ struct guard;
 /* Who lets peers in: a server whose link has a guard. Its link gets a user only in `admit`. */
 struct channel_link_door {
     void *user;
-    /* The peer has proven that it knows the secret of this name. NULL: it may go on, and a session
+    /* The peer has proven that it is who guard_name calls so. NULL: it may go on, and a session
      * has been made for the link; else why not, for the peer. */
     const char *(*admit)(void *user, const char *name);
     /* Instead of the session's end, of one that was not let in: why. The connection is gone. */

@@ -1,10 +1,12 @@
 #include "tools/trust/guard.h"
 
 #include <openssl/err.h>
+#include <openssl/x509v3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/trust/certificates.h"
 #include "tools/trust/guard_private.h"
 #include "tools/trust/tls.h"
 
@@ -33,16 +35,39 @@ struct guard *guard_create_client(const char *name, const struct secret *secret,
     return guard;
 }
 
-struct guard *guard_create_server(guard_find *find, void *user, bool encrypt)
+static struct guard *with_context(struct guard *guard, const struct certificates *certificates)
+{
+    if (guard != NULL && certificates != NULL) {
+        guard->context = certificates->context;
+        SSL_CTX_up_ref(guard->context);
+    }
+    return guard;
+}
+
+struct guard *guard_create_client_of(const struct certificates *certificates, const char *host,
+                                     bool encrypt)
+{
+    size_t length = strlen(host);
+    struct guard *guard = length > 0 && length <= GUARD_HOST_MAX ? calloc(1, sizeof(*guard)) : NULL;
+    if (guard != NULL) {
+        memcpy(guard->host, host, length);
+        guard->encrypt = encrypt;
+    }
+    return with_context(guard, certificates);
+}
+
+struct guard *guard_create_server(guard_find *find, void *user,
+                                  const struct certificates *certificates, bool encrypt)
 {
     struct guard *guard = calloc(1, sizeof(*guard));
     if (guard != NULL) {
         guard->is_server = true;
         guard->demands = encrypt;
+        guard->takes_anyone = certificates != NULL && !certificates->demand;
         guard->find = find;
         guard->user = user;
     }
-    return guard;
+    return with_context(guard, certificates);
 }
 
 void guard_destroy(struct guard *guard)
@@ -51,6 +76,7 @@ void guard_destroy(struct guard *guard)
         return;
     }
     SSL_free(guard->ssl);
+    SSL_CTX_free(guard->context);
     seal_destroy(guard->closing);
     seal_destroy(guard->opening);
     crypto_wipe(guard, sizeof(*guard));
@@ -82,33 +108,91 @@ static enum guard_state refuse_key(struct guard *guard)
     return fail(guard, "the other side does not know this key", why);
 }
 
-/* TLS has failed: why, from the first of the errors that it names. */
+static enum guard_state refuse_certificate(struct guard *guard)
+{
+    char why[192];
+    snprintf(why, sizeof(why), "%s certificate: %s", guard->is_server ? "its" : "the server's",
+             X509_verify_cert_error_string(SSL_get_verify_result(guard->ssl)));
+    return fail(guard,
+                guard->is_server ? "the other side does not believe this certificate"
+                                 : "the client does not believe that certificate",
+                why);
+}
+
+/* TLS has failed at a client: `text` is OpenSSL's. */
+static enum guard_state explain_server(struct guard *guard, int reason, const char *text)
+{
+    char why[192];
+    bool of_key = guard->host[0] == 0;
+    if (!of_key && reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
+        return refuse_certificate(guard);
+    }
+    snprintf(why, sizeof(why),
+             of_key ? "the other side does not know this key, or is not who it should be (%s)"
+                    : "the other side's handshake is malformed (%s)",
+             text);
+    return fail(guard, of_key ? "the client does not know that key" : "the handshake is malformed",
+                why);
+}
+
+/* TLS has failed: why, from the last of the errors that it names, which is what it made of all. */
 static enum guard_state explain(struct guard *guard)
 {
-    unsigned long error = ERR_peek_error();
+    unsigned long error = ERR_peek_last_error();
     int reason = ERR_GET_LIB(error) == ERR_LIB_SSL ? ERR_GET_REASON(error) : 0;
     const char *text = ERR_reason_error_string(error);
-    char why[128];
+    char why[192];
     text = text != NULL ? text : "no reason given";
     if (ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE) {
         return fail_here(guard);
     }
     if (!guard->is_server) {
-        snprintf(why, sizeof(why),
-                 "the other side does not know this key, or is not who it should be (%s)", text);
-        return fail(guard, "the client does not know that key", why);
+        return explain_server(guard, reason, text);
     }
     switch (reason) {
     case SSL_R_BINDER_DOES_NOT_VERIFY:
         return refuse_key(guard);
+    case SSL_R_CERTIFICATE_VERIFY_FAILED:
+        return refuse_certificate(guard);
     case SSL_R_UNSUPPORTED_PROTOCOL:
         return fail(guard, "this side speaks TLS 1.3", "it does not speak TLS 1.3");
     case SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM:
-        return fail(guard, "this side wants a key first", "it offers no key");
+        return fail(guard, "this side has no certificate: it wants a key", "it offers no key");
+    case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
+        return fail(guard, "this side wants a key, or a client's certificate",
+                    "it has neither a key nor a certificate");
     default:
         snprintf(why, sizeof(why), "its handshake is malformed (%s)", text);
         return fail(guard, "the handshake is malformed", why);
     }
+}
+
+/* For a log: other characters than those of keys' names are not shown. */
+static void take_name(struct guard *guard, X509 *certificate)
+{
+    char text[SECRET_NAME_MAX - 2] = "", one[2] = "";
+    X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, text,
+                              sizeof(text));
+    for (char *at = text; *at != 0; at++) {
+        one[0] = *at;
+        *at = secret_name_is_valid(one) ? *at : '?';
+    }
+    snprintf(guard->name, sizeof(guard->name), "CN=%s", text);
+}
+
+/* TLS has looked at what there was; what there has to be is for us to know. */
+static bool is_believed(struct guard *guard)
+{
+    X509 *certificate = SSL_get0_peer_certificate(guard->ssl);
+    if (SSL_session_reused(guard->ssl) == 1) { /* so it calls a secret that was taken */
+        return guard->host[0] == 0 && (!guard->is_server || guard->is_known);
+    }
+    if (certificate != NULL && SSL_get_verify_result(guard->ssl) == X509_V_OK &&
+        (guard->is_server || guard->host[0] != 0)) {
+        take_name(guard, certificate);
+        return true;
+    }
+    return guard->takes_anyone;
 }
 
 static struct seal *make_seal(struct guard *guard, const char *label, bool closing)
@@ -132,7 +216,7 @@ static enum guard_state prove(struct guard *guard)
     if (!guard->is_bound) {
         return fail(guard, "the handshake is malformed", "its handshake is of no connection");
     }
-    if (SSL_session_reused(guard->ssl) != 1 || (guard->is_server && !guard->is_known)) {
+    if (!is_believed(guard)) {
         return refuse_key(guard);
     }
     if (guard->demands && !guard->encrypt) {
@@ -173,6 +257,14 @@ static enum guard_state step(struct guard *guard, const void *bytes, size_t leng
     return guard->state;
 }
 
+/* The name counts where it belongs, and not in what the certificate is called. */
+static bool ask_for(SSL *ssl, const char *host)
+{
+    SSL_set_hostflags(ssl,
+                      X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return SSL_set1_host(ssl, host) == 1;
+}
+
 bool guard_begin(struct guard *guard, const void *parameters, size_t length,
                  struct guard_message *ret_message)
 {
@@ -181,8 +273,9 @@ bool guard_begin(struct guard *guard, const void *parameters, size_t length,
     guard->binding[0] = BINDING_VERSION;
     memcpy(guard->binding + BINDING_HEAD_LENGTH, parameters, length);
     guard->binding_length = BINDING_HEAD_LENGTH + length;
-    guard->ssl = tls_create(tls_context(guard->is_server), guard);
-    if (guard->ssl == NULL) {
+    guard->ssl =
+        tls_create(guard->context != NULL ? guard->context : tls_context(guard->is_server), guard);
+    if (guard->ssl == NULL || (guard->host[0] != 0 && !ask_for(guard->ssl, guard->host))) {
         fail_here(guard);
         return false;
     }

@@ -13,6 +13,10 @@
  * secret that nobody has, and the client's binder fails as that of a wrong key does: strangers do
  * not learn which names there are, though who reads the network learns which are used.
  *
+ * Where there is no secret, certificates are it (certificates.h): the server shows one, of the name
+ * that the client has asked for (subjectAltName), and the client one if the server asks. A server
+ * may do both; a client with a secret believes no certificate.
+ *
  * The connection's parameters, and whether chunks are sealed, are in an extension of both sides'
  * (0xff57, of those for private use) that either compares with its own; the handshake's transcript
  * has it in it, so it is as proven as the peer is. What was recorded of another connection fails
@@ -31,6 +35,7 @@
 #include "tools/trust/secret.h"
 
 #define GUARD_PARAMETERS_MAX 64
+#define GUARD_HOST_MAX       253
 
 /* What messages of so many bytes have at most when they are sealed: each record of 16 KiB or less
  * has 22 more, and now and then new keys are announced in one of 27. */
@@ -53,10 +58,18 @@ struct guard_message {
 /* The secret of this name; NULL: there is none. */
 typedef const struct secret *guard_find(void *user, const char *name);
 
+struct certificates;
+
 /* Both are copied. NULL: no memory. */
 struct guard *guard_create_client(const char *name, const struct secret *secret, bool encrypt);
-/* `encrypt`: clients that do not wish chunks sealed are refused. */
-struct guard *guard_create_server(guard_find *find, void *user, bool encrypt);
+/* One that wants the certificate of `host`, a DNS name or an IP address. NULL: no memory, or not
+ * a host. */
+struct guard *guard_create_client_of(const struct certificates *certificates, const char *host,
+                                     bool encrypt);
+/* `certificates`: NULL for secrets alone. `encrypt`: clients that do not wish chunks sealed are
+ * refused. */
+struct guard *guard_create_server(guard_find *find, void *user,
+                                  const struct certificates *certificates, bool encrypt);
 void guard_destroy(struct guard *guard);
 
 /* The connection is there; `parameters`, GUARD_PARAMETERS_MAX at most, are the same bytes at both
@@ -72,7 +85,9 @@ enum guard_state guard_state(const struct guard *guard);
 /* Why it failed: for this side, and what the peer may know. */
 const char *guard_why(const struct guard *guard);
 const char *guard_told(const struct guard *guard);
-/* The name of the peer's secret, proven or not; "" before it is known. */
+/* The name of the peer's secret, proven or not; or "CN=" and what its certificate calls it, which
+ * is no secret's name, as far as it is of such characters. "" before it is known, or of one who has
+ * shown nothing. */
 const char *guard_name(const struct guard *guard);
 /* Chunks are sealed, too. */
 bool guard_encrypts(const struct guard *guard);

@@ -15,12 +15,15 @@
 #define FLIGHT_LENGTH_MAX (16u << 10)
 
 struct guard {
-    SSL *ssl; /* NULL: there is no connection yet */
+    SSL_CTX *context; /* of certificates; NULL: there are secrets alone */
+    SSL *ssl;         /* NULL: there is no connection yet */
     bool is_server;
     bool demands; /* a server: chunks are to be sealed */
     bool encrypt; /* a client's wish, and then what holds */
     enum guard_state state;
-    guard_find *find; /* a server's */
+    bool takes_anyone; /* a server with a certificate: who shows nothing is let in, too */
+    char host[GUARD_HOST_MAX + 1]; /* whom a client wants a certificate of; "": its secret's peer */
+    guard_find *find;              /* a server's */
     void *user;
     char name[SECRET_NAME_MAX + 1];
     struct secret secret;

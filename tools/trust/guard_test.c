@@ -61,7 +61,7 @@ static void begin_with(struct talk *talk, const char *name, const struct secret 
 {
     struct guard_message message;
     *talk = (struct talk){.client = guard_create_client(name, secret, encrypt),
-                          .server = guard_create_server(find, NULL, encrypt)};
+                          .server = guard_create_server(find, NULL, NULL, encrypt)};
     assert_true(talk->client != NULL && talk->server != NULL);
     assert_true(guard_begin(talk->server, PARAMETERS, strlen(PARAMETERS), &message));
     assert_int_equal(message.length, 0);
@@ -152,7 +152,7 @@ static void a_client_sees_a_false_server(void **state)
     struct guard_message message;
     struct said reply;
     begin(&talk);
-    struct guard *server = guard_create_server(find_other, NULL, false);
+    struct guard *server = guard_create_server(find_other, NULL, NULL, false);
     assert_true(guard_begin(server, PARAMETERS, strlen(PARAMETERS), &message));
     assert_int_equal(hear(server, &talk.first, &talk.answer), GUARD_FAILED);
     guard_destroy(server);
@@ -461,7 +461,7 @@ static void a_server_may_demand_encryption(void **state)
     struct guard_message message;
     uint8_t tag[TAG_LENGTH];
     begin(&talk);
-    struct guard *server = guard_create_server(find, NULL, true);
+    struct guard *server = guard_create_server(find, NULL, NULL, true);
     assert_true(guard_begin(server, PARAMETERS, strlen(PARAMETERS), &message));
     hear(server, &talk.first, &talk.answer);
     assert_int_equal(hear(talk.client, &talk.answer, &talk.last), GUARD_PROVEN);

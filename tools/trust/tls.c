@@ -102,6 +102,8 @@ static int find_secret(SSL *ssl, const unsigned char *identity, size_t length,
 static bool restrict_to_ours(SSL_CTX *context)
 {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_max_cert_list(context, FLIGHT_LENGTH_MAX);
+    SSL_CTX_set_mode(context, SSL_MODE_NO_AUTO_CHAIN); /* what a file of certificates has */
     SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
     SSL_CTX_clear_options(context, SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
     return SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
@@ -114,17 +116,22 @@ static bool restrict_to_ours(SSL_CTX *context)
                                   show_binding, NULL, NULL, compare_binding, NULL) == 1;
 }
 
-static SSL_CTX *create(bool is_server)
+SSL_CTX *tls_context_create(bool is_server, bool with_secrets)
 {
     SSL_CTX *context = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
     if (context == NULL || !restrict_to_ours(context)) {
         SSL_CTX_free(context);
         return NULL;
     }
-    if (is_server) {
+    if (!is_server) { /* where no authority is known, no certificate is good */
+        SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+    }
+    if (is_server) { /* it has to have one, to ask clients for certificates */
+        SSL_CTX_set_session_id_context(context, (const unsigned char *)"weir", 4);
+    }
+    if (is_server && with_secrets) {
         SSL_CTX_set_psk_find_session_callback(context, find_secret);
-    } else {
-        SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL); /* a server without our secret */
+    } else if (with_secrets) {
         SSL_CTX_set_psk_use_session_callback(context, use_secret);
     }
     return context;
@@ -134,7 +141,7 @@ SSL_CTX *tls_context(bool is_server)
 {
     static SSL_CTX *contexts[2];
     if (contexts[is_server] == NULL) {
-        contexts[is_server] = create(is_server);
+        contexts[is_server] = tls_context_create(is_server, true);
     }
     return contexts[is_server];
 }

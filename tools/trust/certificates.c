@@ -1,0 +1,100 @@
+#include "tools/trust/certificates.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tools/trust/tls.h"
+
+/* No prompt: a file with a passphrase fails. */
+static int no_passphrase(char *buffer, int size, int writing, void *user)
+{
+    return -1;
+}
+
+/* Says what OpenSSL has found wrong with a file; false for the caller to return. */
+static bool explain(const char *path, char ret_why[CERTIFICATES_WHY_LENGTH])
+{
+    unsigned long error = ERR_peek_last_error();
+    const char *text = ERR_reason_error_string(error);
+    snprintf(ret_why, CERTIFICATES_WHY_LENGTH, "%s: %s", path,
+             text != NULL ? text : "not a file in PEM");
+    ERR_clear_error();
+    return false;
+}
+
+static bool is_readable(const char *path, bool is_secret, char ret_why[CERTIFICATES_WHY_LENGTH])
+{
+    FILE *file = fopen(path, "re");
+    struct stat status;
+    bool good = file != NULL && fstat(fileno(file), &status) == 0;
+    if (!good) {
+        snprintf(ret_why, CERTIFICATES_WHY_LENGTH, "%s: %s", path, strerror(errno));
+    } else if (is_secret && (status.st_mode & (S_IRWXO | S_IWGRP)) != 0) {
+        snprintf(ret_why, CERTIFICATES_WHY_LENGTH, "%s: others may read or write it (chmod 600)",
+                 path);
+        good = false;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return good;
+}
+
+static bool load_own(SSL_CTX *context, const struct certificate_files *files,
+                     char ret_why[CERTIFICATES_WHY_LENGTH])
+{
+    if (!is_readable(files->certificate, false, ret_why) ||
+        !is_readable(files->key, true, ret_why)) {
+        return false;
+    }
+    if (SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1) {
+        return explain(files->certificate, ret_why);
+    }
+    if (SSL_CTX_use_PrivateKey_file(context, files->key, SSL_FILETYPE_PEM) != 1 ||
+        SSL_CTX_check_private_key(context) != 1) {
+        return explain(files->key, ret_why);
+    }
+    return true;
+}
+
+static bool load_authorities(SSL_CTX *context, const char *path,
+                             char ret_why[CERTIFICATES_WHY_LENGTH])
+{
+    if (!is_readable(path, false, ret_why)) {
+        return false;
+    }
+    if (SSL_CTX_load_verify_file(context, path) != 1) {
+        return explain(path, ret_why);
+    }
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    return true;
+}
+
+bool certificates_load(const struct certificate_files *files, bool is_server,
+                       struct certificates *ret_certificates, char ret_why[CERTIFICATES_WHY_LENGTH])
+{
+    SSL_CTX *context = tls_context_create(is_server, is_server);
+    *ret_certificates = (struct certificates){.context = context};
+    if (context == NULL) {
+        snprintf(ret_why, CERTIFICATES_WHY_LENGTH, "no memory for TLS");
+        return false;
+    }
+    SSL_CTX_set_default_passwd_cb(context, no_passphrase);
+    ERR_clear_error();
+    if ((files->certificate != NULL && !load_own(context, files, ret_why)) ||
+        (files->authorities != NULL && !load_authorities(context, files->authorities, ret_why))) {
+        certificates_free(ret_certificates);
+        return false;
+    }
+    ret_certificates->demand = is_server && files->authorities != NULL;
+    return true;
+}
+
+void certificates_free(struct certificates *certificates)
+{
+    SSL_CTX_free(certificates->context);
+    certificates->context = NULL;
+}
