@@ -192,6 +192,38 @@ case_given_up() { # the time is over: status 4, and the same command goes on
     expect 2 'timeout takes' "$weir" cp --timeout 1m tree "$url/"
 }
 
+half_there() { # FILE
+    [ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -gt 1000000 ]
+}
+
+# What would leave alone what the copy itself has made is not gone on with, and does not end as if all had come.
+case_left_alone() {
+    mkdir root
+    make_tree tree
+    serve a.log
+    begin -u --inplace "tree/${order[1]}/large" "$url/new"
+    until_true half_there root/new || fail "nothing is under way: $(cat c.log)"
+    kill_server
+    ends 4
+    expect_not_said 'trying again'
+    serve b.log
+    begin -aH --ignore-existing --inplace tree "$url/"
+    in_the_middle root # under another name: what is there is not written to, and what is not has no other names
+    kill_server
+    ends 4
+    expect_not_said 'trying again'
+    rm -r root/tree
+    serve d.log
+    begin --ignore-existing --inplace "tree/${order[1]}/large" "$url/other"
+    in_the_middle root
+    kill_server
+    until_true says c.log 'trying again' || fail "the loss is not said: $(cat c.log)"
+    serve e.log
+    ends 0
+    cmp root/other "tree/${order[1]}/large" || fail "not the same"
+    kill_server
+}
+
 case_refused() { # who is told no does not ask again: another key, a path that is none any more
     mkdir root
     make_tree tree

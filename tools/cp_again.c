@@ -12,10 +12,23 @@
 #define PAUSE_FIRST_S 0.25
 #define PAUSE_MOST_S  5.0
 
-bool cp_again_begin(struct cp *cp)
+/* Where a name that is there is left alone, it must not be one that this copy has made: half of a
+ * file that the other side had no time to make old, or the first of a file's names, without which
+ * the next would be another file. */
+static bool can_go_on(const struct wishes *wishes)
+{
+    bool half_seems_newer = (wishes->bits & WISH_INPLACE) != 0 && (wishes->bits & WISH_UPDATE) != 0;
+    bool first_name_is_left =
+        (wishes->preserve & PRESERVE_HARD_LINKS) != 0 && (wishes->bits & WISH_IGNORE_EXISTING) != 0;
+    return !half_seems_newer && !first_name_is_left;
+}
+
+bool cp_again_begin(struct cp *cp, const struct wishes *wishes)
 {
     struct again *again = &cp->again;
-    *again = (struct again){.count = again->count, .seconds = again->seconds};
+    *again = (struct again){.count = again->count,
+                            .seconds = again->seconds,
+                            .is_allowed = cp->options.timeout_s > 0 && can_go_on(wishes)};
     if (!crypto_random(again->copy.id, sizeof(again->copy.id))) {
         command_error(cp->command, "the system has no random bytes");
         return false;
@@ -175,7 +188,7 @@ static void begin_loss(struct cp *cp, const struct session *session)
 bool cp_again_take(struct cp *cp, const struct session *session, const struct link *link)
 {
     struct again *again = &cp->again;
-    again->is_wanted = cp->options.timeout_s > 0 && is_worth_another(cp, session, link);
+    again->is_wanted = again->is_allowed && is_worth_another(cp, session, link);
     if (again->is_wanted && session != NULL && session_outcome(session) == SESSION_LOST) {
         begin_loss(cp, session);
     }

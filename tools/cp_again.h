@@ -16,6 +16,7 @@ struct cp;
 /* All of one transfer, but for `count` and `seconds`. */
 struct again {
     struct session_copy copy; /* what the next connection begins with */
+    bool is_allowed;          /* it can be gone on with: see cp_again_begin */
     bool is_through;          /* some connection carried it: there is something to go on with */
     bool is_wanted;           /* the last one was lost, and another is to be tried */
     double lost_s;            /* since then there is none; 0: there is one, or never was */
@@ -35,8 +36,9 @@ struct again {
     double seconds; /* and how long there was none */
 };
 
-/* A transfer begins. False: no random bytes, which has been said. */
-bool cp_again_begin(struct cp *cp);
+/* A transfer begins, with these wishes, of which some do not go with a second connection. False: no
+ * random bytes, which has been said. */
+bool cp_again_begin(struct cp *cp, const struct wishes *wishes);
 /* What the next connection says. */
 struct session_request cp_again_request(const struct cp *cp, const struct session_request *request);
 /* The connection has ended, or could not be made (`session` may be NULL). True: that is not the end

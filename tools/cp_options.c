@@ -446,5 +446,8 @@ int cp_take_options(const struct command *command, int argc, char **argv,
         return command_usage_error(command, "--inplace keeps nothing that --resume could go on "
                                             "with; give one of them");
     }
+    if ((ret_options->wishes.bits & WISH_IGNORE_EXISTING) != 0) { /* there is nothing to write to */
+        ret_options->wishes.bits &= ~(uint32_t)WISH_INPLACE;
+    }
     return -1;
 }

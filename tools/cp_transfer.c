@@ -279,6 +279,7 @@ static enum exit_code transfer_at(struct cp *cp, const char *address, struct gua
         code = end_of(cp, session, link);
         cp->last = *session_tally(session);
         if (!session_is_closed(session)) { /* interrupted, and nothing to wait for any more */
+            session_yield(session, "the other side was interrupted");
             _exit(code);
         }
     }
@@ -377,7 +378,7 @@ enum exit_code cp_transfer(struct cp *cp, const struct location *where,
     if (by_shell || cp_has_trust(cp)) {
         secret_keep_from_cores();
     }
-    if (!cp_again_begin(cp)) {
+    if (!cp_again_begin(cp, &request->wishes)) {
         return EXIT_SETUP;
     }
     do {

@@ -126,8 +126,9 @@ static bool lend_permission(int directory, const char *name)
 }
 
 int place_begin_inplace(struct place *place, int directory, const char *name,
-                        enum replacing replacing)
+                        enum replacing replacing, time_t mtime_s)
 {
+    const time_t day = 86400;
     struct stat status;
     *place = (struct place){.directory = directory, .fd = -1, .inplace = true};
     if (place_is_temporary(name)) {
@@ -147,6 +148,8 @@ int place_begin_inplace(struct place *place, int directory, const char *name,
         return ESTALE;
     }
     place->fd = fd < 0 ? -1 : fd;
+    place->is_half = fd >= 0 && !exists;
+    place->half_time_s = mtime_s > 0 ? 0 : mtime_s - day;
     return fd < 0 ? -fd : 0;
 }
 
@@ -209,6 +212,7 @@ int place_clear(struct place *place, uint64_t offset, uint64_t length)
     }
     uint64_t size = (uint64_t)status.st_size;
     uint64_t end = offset + length < size ? offset + length : size;
+    place->is_half = place->inplace;
     if (offset >= end || fallocate(place->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                    (off_t)offset, (off_t)(end - offset)) == 0) {
         return 0;
@@ -231,6 +235,7 @@ int place_write(struct place *place, const void *bytes, size_t length, uint64_t 
     if (offset + length > place->length) {
         place->length = offset + length;
     }
+    place->is_half = place->inplace;
     return write_all(place->fd, bytes, length, offset);
 }
 
@@ -247,6 +252,11 @@ static void remove_journal(struct place *place)
 
 void place_abandon(struct place *place)
 {
+    if (place->is_half) {
+        const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = place->half_time_s}};
+        futimens(place->fd, times); /* one who may not set it is told so by place_commit */
+        place->is_half = false;
+    }
     if (place->named && place_name_is_of(place->directory, place->temporary, place->fd)) {
         remove_journal(place);
         unlinkat(place->directory, place->temporary, 0);
@@ -429,6 +439,7 @@ int place_commit(struct place *place, uint64_t length, const struct attributes *
     if (error == 0 && !place->inplace) {
         error = take_name(place);
     }
+    place->is_half &= error != 0;
     if (error == 0 && attributes->fsync && fsync(place->directory) != 0) {
         error = errno;
     }

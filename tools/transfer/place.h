@@ -37,7 +37,9 @@ struct place {
     int fd;        /* -1: nothing under way */
     enum replacing replacing;
     bool tells_at_once; /* see place_tells_at_once; set it after place_begin */
-    bool inplace;       /* it is the file of that name, or one made under it */
+    bool inplace;       /* it is the file of that name, or one made under it, */
+    bool is_half;       /* and no more what it was, nor yet what it is to be */
+    time_t half_time_s; /* then left so old; see place_begin_inplace */
     bool named;         /* the temporary name exists */
     bool kept;          /* and there may be a journal beside it */
     bool sparse;        /* blocks of zeros are not written; set it after place_begin */
@@ -71,9 +73,11 @@ int place_clear(struct place *place, uint64_t offset, uint64_t length);
 /* Its file system tells of a full disk or quota when one writes, and not only when one closes. */
 bool place_tells_at_once(int directory);
 /* The same into the file that has the name, or one that is made under it; as place_begin where
- * something else has it. place_abandon leaves it as it is then. */
+ * something else has it. If it is not committed it stays half new, and gets a time that is older
+ * than `mtime_s`, which it was to have, and not after 1970: nothing takes it for the same or for
+ * newer. A writer that is killed cannot do that. */
 int place_begin_inplace(struct place *place, int directory, const char *name,
-                        enum replacing replacing);
+                        enum replacing replacing, time_t mtime_s);
 /* Nothing but zeros, which need not be written. */
 int place_hole(struct place *place, uint64_t offset, uint64_t length);
 int place_write(struct place *place, const void *bytes, size_t length, uint64_t offset);

@@ -71,15 +71,16 @@ static void set_up(const struct receiver *receiver, struct place *place)
 }
 
 static int begin(struct receiver *receiver, struct place *place, const char *name,
-                 const struct present *present, mode_t mode)
+                 const struct present *present, const struct attributes *attributes)
 {
     int directory = tree_directory(&receiver->tree);
     enum replacing replacing = replacing_of(receiver);
-    int error = receiver_wishes(receiver, WISH_INPLACE)
-                    ? place_begin_inplace(place, directory, name, replacing)
-                : present->exists
-                    ? place_begin(place, directory, name, replacing)
-                    : place_begin_absent(place, directory, name, replacing, mode & 0777);
+    int error =
+        receiver_wishes(receiver, WISH_INPLACE)
+            ? place_begin_inplace(place, directory, name, replacing, attributes->mtime.tv_sec)
+        : present->exists
+            ? place_begin(place, directory, name, replacing)
+            : place_begin_absent(place, directory, name, replacing, attributes->mode & 0777);
     set_up(receiver, place);
     return error;
 }
@@ -228,7 +229,7 @@ static void place_eager(struct receiver *receiver, const struct message *message
         return;
     }
     struct place place;
-    int error = begin(receiver, &place, name, present, attributes->mode);
+    int error = begin(receiver, &place, name, present, attributes);
     if (error == 0) {
         error = place_write(&place, data.bytes, data.length, 0);
         if (error == 0 && receiver_wishes(receiver, WISH_VERIFY)) {
@@ -288,7 +289,7 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
     if (keeps && receiver_begin_kept(receiver, place, name, replacing_of(receiver)) == 0) {
         set_up(receiver, place);
     } else {
-        error = begin(receiver, place, name, present, attributes->mode);
+        error = begin(receiver, place, name, present, attributes);
     }
     if (error != 0) {
         receiver->file.discarded = true;

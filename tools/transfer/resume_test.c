@@ -316,6 +316,32 @@ static void a_resumed_file_is_read_back(void **state)
     expect_whole(world, session_tally(world->client)->kept);
 }
 
+/* One that was there is half new then; it is neither the same nor newer for who comes next. */
+static void what_stays_half_new_is_old(void **state)
+{
+    static const time_t times[] = {1000000000, 0, -5};
+    struct world *world = *state;
+    struct stat status;
+    for (unsigned i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        const struct timespec theirs[2] = {{.tv_sec = times[i]}, {.tv_sec = times[i]}};
+        scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
+        utimensat(world->scratch->fd, "here/f", theirs, 0);
+        scratch_fill(world->scratch, "root/f", 30 * MIB, 2);
+        const struct timespec ours[2] = {{.tv_sec = times[i] - 9}, {.tv_sec = times[i] - 9}};
+        utimensat(world->scratch->fd, "root/f", ours, 0);
+        world->request.wishes.bits = WISH_INPLACE | WISH_UPDATE;
+        break_off(world, "f", 17 * MIB);
+        assert_int_equal(fstatat(world->scratch->fd, "root/f", &status, 0), 0);
+        assert_true(status.st_mtim.tv_sec <= 0 && status.st_mtim.tv_sec < times[i]);
+        assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+        assert_int_equal(session_tally(world->client)->left, 0);
+        assert_int_equal(session_tally(world->client)->files, 1);
+        assert_int_equal(fstatat(world->scratch->fd, "root/f", &status, 0), 0);
+        assert_int_equal(status.st_mtim.tv_sec, times[i]);
+        expect_whole(world, 0);
+    }
+}
+
 static void lies(struct world *world, const struct message *message)
 {
     world->request.wishes.bits |= WISH_RESUME;
@@ -444,6 +470,7 @@ int main(void)
         T(more_pieces_than_are_offered_at_once),
         T(holes_and_trees_are_read_back),
         T(a_resumed_file_is_read_back),
+        T(what_stays_half_new_is_old),
         T(nobody_keeps_what_was_not_offered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
