@@ -28,8 +28,8 @@ struct destination {
     bool far_started;
     bool out; /* its far side could not be started, which has been said */
     enum exit_code far_code;
-    unsigned tried; /* of its addresses */
-    struct link *link;
+    unsigned tried;    /* of its addresses */
+    struct link *link; /* NULL: there is none, or it was dropped */
     double began_s, ended_s;
     struct output output;
     struct report report;
@@ -214,6 +214,19 @@ static bool make_guard(const struct copy *copy, const struct destination *destin
         *ret_guard = cp_create_guard(cp, destination->where.address);
     }
     return *ret_guard != NULL || (!by_shell && !cp_has_trust(cp));
+}
+
+/* It is freed once it has closed. */
+static void drop(void *user, struct link *link)
+{
+    struct copy *copy = user;
+    const struct hop_dialer dialer = hop_dialer_of(&copy->dial);
+    for (unsigned i = 0; i < copy->count; i++) {
+        if (copy->list[i].link == link) {
+            copy->list[i].link = NULL;
+        }
+    }
+    dialer.drop(dialer.user, link);
 }
 
 /* By its next address. */
@@ -414,11 +427,13 @@ static enum exit_code run(struct copy *copy, const struct session_request *reque
                                             .path = copy->list[i].where.path,
                                             .report = &copy->list[i].report};
     }
+    struct hop_dialer dialer = hop_dialer_of(&copy->dial);
+    dialer.drop = drop;
     const struct fanout_options options = {.members = members,
                                            .count = copy->count,
                                            .connect = connect_to,
                                            .locate = locate,
-                                           .dialer = hop_dialer_of(&copy->dial)};
+                                           .dialer = dialer};
     copy->fanout = members != NULL ? fanout_create(&options) : NULL;
     struct session *session =
         copy->fanout != NULL

@@ -88,17 +88,23 @@ static void destroy_served(struct served *served)
     free(served);
 }
 
+/* What it is said to be goes with it: by the end of the handshake the name may be nobody's. */
 static const struct secret *find_secret(void *user, const char *name)
 {
-    const struct serve *serve = user;
+    struct served *served = user;
+    const struct serve *serve = served->serve;
     const struct secret *hop = relay_secret(&serve->relays, name);
+    const struct key *key = serve->options.session ? NULL : keys_find(&serve->keys, name);
+    served->proof = PROOF_NONE;
     if (hop != NULL) {
+        served->proof = PROOF_HOP;
         return hop;
     }
-    if (serve->options.session) {
-        return strcmp(name, GREETING_KEY_NAME) == 0 ? &serve->secret : NULL;
+    if (serve->options.session && strcmp(name, GREETING_KEY_NAME) == 0) {
+        served->proof = PROOF_SESSION;
+        return &serve->secret;
     }
-    const struct key *key = keys_find(&serve->keys, name);
+    served->proof = key != NULL ? PROOF_KEY : PROOF_NONE;
     return key != NULL ? &key->secret : NULL;
 }
 
@@ -123,6 +129,9 @@ static const char *greeted(void *user, const uint8_t id[COPY_ID_LENGTH])
     static const uint8_t none[COPY_ID_LENGTH];
     struct served *served = user;
     struct serve *serve = served->serve;
+    if (served->proof == PROOF_HOP) {
+        return "its secret is for another purpose";
+    }
     memcpy(served->copy, id, COPY_ID_LENGTH);
     bool is_known = memcmp(id, none, COPY_ID_LENGTH) != 0;
     if (has_other_client(serve, served, is_known)) {
@@ -159,20 +168,29 @@ static bool begin_session(struct served *served, const struct session_service *s
 static const char *admit_to_feed(struct served *served, const char *name)
 {
     struct session_service service = served->serve->service;
+    if (relay_secret(&served->serve->relays, name) == NULL) {
+        return "it is not awaited any more";
+    }
     snprintf(service.hop_name, sizeof(service.hop_name), "%s", name);
     return begin_session(served, &service) ? NULL : "not enough memory";
 }
 
-/* A peer that knows a secret: what it may is the key's. */
+/* A peer that knows a secret: what it may is the key's, which has to be there still. One that came
+ * without, by a certificate or where anyone may, has no name that a key could have. */
 static const char *admit(void *user, const char *name)
 {
     struct served *served = user;
     struct serve *serve = served->serve;
     struct session_service service = serve->service;
-    if (relay_secret(&serve->relays, name) != NULL) {
+    bool by_secret = secret_name_is_valid(name);
+    const struct key *key = by_secret ? keys_find(&serve->keys, name) : NULL;
+    if (by_secret && served->proof == PROOF_HOP) {
         return admit_to_feed(served, name);
     }
-    const struct key *key = keys_find(&serve->keys, name);
+    if (by_secret && served->proof != PROOF_SESSION && (served->proof != PROOF_KEY || !key)) {
+        return "its key does not count any more";
+    }
+    served->proof = by_secret ? served->proof : PROOF_NONE;
     service.read_only |= key != NULL && key->read_only;
     if (key != NULL && key->user >= 0) {
         service.root = key->user;
@@ -204,10 +222,11 @@ static bool is_open(const struct serve *serve)
     return serve->options.insecure && serve->options.certificates.certificate == NULL;
 }
 
-static struct guard *create_guard(struct serve *serve)
+static struct guard *create_guard(struct served *served)
 {
+    struct serve *serve = served->serve;
     bool shows = serve->options.certificates.certificate != NULL;
-    return guard_create_server(find_secret, serve, shows ? &serve->certificates : NULL,
+    return guard_create_server(find_secret, served, shows ? &serve->certificates : NULL,
                                serve->options.encrypt);
 }
 
@@ -231,7 +250,7 @@ static struct served *served_create(struct serve *serve, struct weir_connection 
     served->began_s = served->active_s = progress_now_s();
     const struct channel_link_door door = {
         .user = served, .admit = admit, .left_outside = left_outside};
-    struct guard *guard = is_open(serve) ? NULL : create_guard(serve);
+    struct guard *guard = is_open(serve) ? NULL : create_guard(served);
     if (guard != NULL || is_open(serve)) {
         served->link = channel_link_create(guard, guard != NULL ? &door : NULL);
     }

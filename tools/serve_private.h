@@ -23,6 +23,14 @@ enum standing {
     STANDING_COUNT,
 };
 
+/* What the name that a client came by was, when its secret was looked for. */
+enum proof {
+    PROOF_NONE,
+    PROOF_KEY,
+    PROOF_SESSION, /* of the shell that has started this */
+    PROOF_HOP,     /* to feed one that is part of a fan-out, and no more */
+};
+
 /* One client. */
 struct served {
     struct served *next;
@@ -32,7 +40,8 @@ struct served {
     struct output output;
     struct report report;
     enum standing standing;
-    bool is_gone; /* before it proved anything */
+    enum proof proof; /* offered; proven when it is let in */
+    bool is_gone;     /* before it proved anything */
     double began_s;
     uint64_t activity;
     double active_s; /* when the activity last changed, or there was something to do for us */

@@ -240,6 +240,111 @@ static void strangers_feed_nobody(void **state)
     memory_pair_destroy(pair);
 }
 
+static void hear_nothing(void *user)
+{
+}
+
+static void receive_nothing(void *user, const void *bytes, size_t length)
+{
+}
+
+static void end_no_put(void *user, size_t offset)
+{
+}
+
+static void close_nothing(void *user, const struct weir_error *reason)
+{
+}
+
+/* One who says what the test injects, and hears nothing. */
+static const struct link_events deaf = {.opened = hear_nothing,
+                                        .received = receive_nothing,
+                                        .put_done = end_no_put,
+                                        .closed = close_nothing};
+
+static void say_raw(struct memory_pair *pair, const void *bytes, size_t length)
+{
+    memory_pair_link(pair, 0)->events = &deaf;
+    memory_pair_inject(pair, 0, bytes, length);
+    while (memory_pair_step(pair)) {
+    }
+}
+
+/* A server's session that awaits who is to feed it, as a client with one key alone can have it. */
+struct own_feed {
+    struct memory_pair *source, *inlet;
+    struct session *session, *fed;
+    struct hop_message ready;
+};
+
+static void join(struct own_feed *own, struct fanout_world *world)
+{
+    struct node *node = &world->nodes[0];
+    const struct session_service service = {
+        .root = node->root, .device = "x", .relays = &node->host};
+    const struct hop_message join = {.type = HOP_JOIN, .version = HOP_VERSION};
+    uint8_t bytes[HOP_LENGTH_MAX];
+    size_t length;
+    own->source = memory_pair_create();
+    own->session = session_create_server(memory_pair_link(own->source, 1), &service, &node->own);
+    say_raw(own->source, bytes, hop_pack(&join, bytes));
+    const void *said = memory_pair_last_message(own->source, 1, &length);
+    assert_true(hop_parse(said, length, &own->ready) && own->ready.type == HOP_READY);
+}
+
+static void greet(struct own_feed *own)
+{
+    uint8_t bytes[MESSAGE_HEAD_MAX];
+    struct message hello = {.type = MESSAGE_HELLO};
+    hello.hello.version = PROTOCOL_VERSION;
+    hello.hello.direction = DIRECTION_PUSH;
+    hello.hello.sources = 1;
+    hello.hello.wishes.bits = WISH_RECURSIVE;
+    hello.hello.path = (struct span){"/", 1};
+    say_raw(own->source, bytes, protocol_pack(&hello, bytes));
+    assert_int_equal(session_outcome(own->session), SESSION_RUNNING);
+}
+
+static void attach(struct own_feed *own, struct fanout_world *world)
+{
+    struct node *node = &world->nodes[0];
+    struct session_service service = {.root = node->root, .device = "x", .relays = &node->host};
+    const struct hop_message attach = {.type = HOP_ATTACH, .ready = own->ready.ready};
+    uint8_t bytes[HOP_LENGTH_MAX];
+    hop_name(own->ready.ready.id, service.hop_name);
+    own->inlet = memory_pair_create();
+    own->fed = session_create_server(memory_pair_link(own->inlet, 1), &service, &node->own);
+    say_raw(own->inlet, bytes, hop_pack(&attach, bytes));
+}
+
+static void end_own_feed(struct own_feed *own)
+{
+    session_destroy(own->session);
+    session_destroy(own->fed);
+    memory_pair_destroy(own->source);
+    memory_pair_destroy(own->inlet);
+}
+
+/* What nobody behind takes is held, but not without bound. */
+static void who_sends_more_than_a_copy_has_is_ended(void **state)
+{
+    static const uint8_t alive = MESSAGE_ALIVE;
+    struct fanout_world *world = *state;
+    struct own_feed own = {0};
+    scratch_directory(world->scratch, "here/t");
+    fanout_world_begin(world, "t", 1);
+    join(&own, world);
+    greet(&own);
+    attach(&own, world);
+    for (unsigned i = 0; i < 300000 && memory_pair_last_abort(own.source)[0] == 0; i++) {
+        say_raw(own.inlet, &alive, 1);
+    }
+    if (strstr(memory_pair_last_abort(own.source), "more is under way") == NULL) {
+        fail_msg("ended, but: %s", memory_pair_last_abort(own.source));
+    }
+    end_own_feed(&own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +352,7 @@ int main(void)
         T(a_link_that_lies_is_replaced),
         T(a_receiver_that_lies_fails_alone),
         T(strangers_feed_nobody),
+        T(who_sends_more_than_a_copy_has_is_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

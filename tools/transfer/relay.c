@@ -6,7 +6,13 @@
 
 #include "tools/transfer/digest.h"
 #include "tools/transfer/feed.h"
+#include "tools/transfer/sender.h"
 #include "tools/transfer/stream.h"
+
+/* Of messages no source has more under way than its sender's backlog and what it adds at once. */
+#define MESSAGES_LENGTH_MAX (2 * SENDER_BACKLOG)
+/* Each of the frames costs memory, however short it is; an entry and its end have more. */
+#define FRAMES_MAX (MESSAGES_LENGTH_MAX / 16)
 
 enum role {
     ROLE_UNKNOWN, /* what comes is held */
@@ -30,7 +36,7 @@ struct relay {
     struct relay_host *host;
     struct relay *next;
     struct link *source;
-    bool source_closed;
+    bool source_closed, given_up;
     struct stream stream; /* up to its end has been taken here */
     struct inlet inlet;
     bool awaits; /* somebody, by the token */
@@ -139,6 +145,7 @@ void relay_destroy(struct relay *relay)
 /* Fed from outside, all of it at once, or not at all. */
 static void give_up(struct relay *relay, const char *why)
 {
+    relay->given_up = true;
     relay->source->operations->abort(relay->source, why);
     end_inlet(relay, why);
 }
@@ -414,6 +421,13 @@ bool relay_attach(struct relay_host *host, const char *name, const void *bytes, 
     return true;
 }
 
+/* More than any source leaves to be taken. */
+static bool is_too_much(const struct stream *stream)
+{
+    return stream->messages_length > MESSAGES_LENGTH_MAX || stream->chunks > HOP_CHUNK_COUNT ||
+           stream->end - stream->begin > FRAMES_MAX;
+}
+
 /* It is there: it goes on to whom is fed from here before anything else. */
 static bool pass_on(struct relay *relay)
 {
@@ -432,6 +446,10 @@ void relay_received(struct relay *relay, const void *bytes, size_t length)
     if (!hop_is_one(bytes, length)) {
         if (!stream_add_message(&relay->stream, bytes, length)) {
             give_up(relay, "no memory");
+            return;
+        }
+        if (is_too_much(&relay->stream)) {
+            give_up(relay, "more is under way than a copy has");
             return;
         }
         pass_on(relay);
@@ -468,6 +486,10 @@ void relay_noticed(struct relay *relay, uint32_t notice, size_t length)
         return;
     }
     inlet->chunks++;
+    if (relay->stream.chunks >= HOP_CHUNK_COUNT) {
+        give_up(relay, "more is under way than a copy has");
+        return;
+    }
     if (!stream_add_chunk(&relay->stream, bytes, length, digest, 0)) {
         give_up(relay, "no memory");
         return;
@@ -485,7 +507,7 @@ void relay_closed(struct relay *relay, const char *why)
     }
     bool kept = stream_own(&relay->stream); /* the link's memory goes with it */
     *inlet = (struct inlet){0};
-    if (relay->source_closed) {
+    if (relay->source_closed || relay->given_up) {
         return;
     }
     if (!kept || !await(relay)) {

@@ -14,6 +14,7 @@ void stream_drop(struct stream *stream)
 {
     struct frame *frame = stream_at(stream, stream->begin++);
     stream->messages_length -= frame->is_chunk ? 0 : frame->length;
+    stream->chunks -= frame->is_chunk;
     free(frame->own);
     *frame = (struct frame){0};
 }
@@ -49,6 +50,7 @@ static bool add(struct stream *stream, const struct frame *frame)
         return false;
     }
     *stream_at(stream, stream->end++) = *frame;
+    stream->chunks += frame->is_chunk;
     return true;
 }
 

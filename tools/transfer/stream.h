@@ -26,6 +26,7 @@ struct stream {
     size_t capacity;    /* a power of two */
     uint64_t begin, end;
     size_t messages_length;
+    unsigned chunks; /* among them */
 };
 
 void stream_clear(struct stream *stream);

@@ -192,6 +192,7 @@ static bool is_believed(struct guard *guard)
         take_name(guard, certificate);
         return true;
     }
+    guard->name[0] = 0; /* a name that it has offered is not proven */
     return guard->takes_anyone;
 }
 
