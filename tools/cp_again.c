@@ -1,6 +1,7 @@
 #include "tools/cp_again.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/cp_private.h"
@@ -23,17 +24,28 @@ static bool can_go_on(const struct wishes *wishes)
     return !half_seems_newer && !first_name_is_left;
 }
 
-bool cp_again_begin(struct cp *cp, const struct wishes *wishes)
+bool cp_again_begin(struct cp *cp, const struct session_request *request)
 {
     struct again *again = &cp->again;
     *again = (struct again){.count = again->count,
                             .seconds = again->seconds,
-                            .is_allowed = cp->options.timeout_s > 0 && can_go_on(wishes)};
+                            .is_allowed = cp->options.timeout_s > 0 && can_go_on(&request->wishes)};
     if (!crypto_random(again->copy.id, sizeof(again->copy.id))) {
         command_error(cp->command, "the system has no random bytes");
         return false;
     }
+    again->copy.identities = calloc(request->source_count, sizeof(*again->copy.identities));
+    if (again->copy.identities == NULL) {
+        command_error(cp->command, "not enough memory");
+        return false;
+    }
     return true;
+}
+
+void cp_again_end(struct cp *cp)
+{
+    free(cp->again.copy.identities);
+    cp->again.copy.identities = NULL;
 }
 
 static uint64_t less(uint64_t one, uint64_t other)

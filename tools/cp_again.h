@@ -36,9 +36,10 @@ struct again {
     double seconds; /* and how long there was none */
 };
 
-/* A transfer begins, with these wishes, of which some do not go with a second connection. False: no
- * random bytes, which has been said. */
-bool cp_again_begin(struct cp *cp, const struct wishes *wishes);
+/* A transfer begins, of which some do not go with a second connection; cp_again_end ends it. False:
+ * no random bytes, or no memory, which has been said. */
+bool cp_again_begin(struct cp *cp, const struct session_request *request);
+void cp_again_end(struct cp *cp);
 /* What the next connection says. */
 struct session_request cp_again_request(const struct cp *cp, const struct session_request *request);
 /* The connection has ended, or could not be made (`session` may be NULL). True: that is not the end

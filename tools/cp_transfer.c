@@ -378,7 +378,7 @@ enum exit_code cp_transfer(struct cp *cp, const struct location *where,
     if (by_shell || cp_has_trust(cp)) {
         secret_keep_from_cores();
     }
-    if (!cp_again_begin(cp, &request->wishes)) {
+    if (!cp_again_begin(cp, request)) {
         return EXIT_SETUP;
     }
     do {
@@ -387,6 +387,7 @@ enum exit_code cp_transfer(struct cp *cp, const struct location *where,
         code = by_shell ? transfer_by_shell(cp, where->address, &far, &next)
                         : transfer_to_server(cp, where->address, &next);
     } while (cp_again_wait(cp, &code));
+    cp_again_end(cp);
     bool through = code == EXIT_DONE || code == EXIT_SOME_FAILED;
     const struct tally total = cp_again_total(cp, &cp->last);
     add_tally(&cp->total, through ? &total : cp_again_progress(cp, &cp->last));

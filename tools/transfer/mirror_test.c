@@ -363,6 +363,74 @@ static void nothing_is_deleted_for_another_source(void **state)
     scratch_expect(s, "root/t/both/f", "x");
 }
 
+/* The same between two connections, which know the source by what the first has noted. */
+static void expect_nothing_deleted(struct world *world, bool push)
+{
+    const struct scratch *s = world->scratch;
+    const char *folder = push ? "here" : "root";
+    char path[2][32];
+    static uint64_t identity;
+    identity = 0;
+    world->request.copy = (struct session_copy){.identities = &identity};
+    for (unsigned i = 0; i < 3; i++) {
+        if (push) {
+            world_begin_push(world, "t/", "/");
+        } else {
+            world_begin_pull(world, "/t/", "");
+        }
+        if (i == 0) { /* it breaks off behind the first file */
+            while (session_tally(world->server)->files == 0 && world_step(world)) {
+            }
+            memory_pair_cut(world->pair);
+        }
+        world_run(world);
+        uint64_t failed = session_tally(world->client)->failed;
+        assert_int_equal(session_outcome(world->client), i == 0 ? SESSION_LOST : SESSION_COMPLETE);
+        assert_int_equal(session_tally(world->client)->deleted, i == 2);
+        assert_int_equal(failed, i == 1);
+        snprintf(path[0], sizeof(path[0]), "%s/%s", folder, i == 0 ? "t" : "gone");
+        snprintf(path[1], sizeof(path[1]), "%s/%s", folder, i == 0 ? "gone" : "t");
+        if (i == 0) {
+            assert_int_equal(renameat(s->fd, path[0], s->fd, path[1]), 0);
+            scratch_directory(s, path[0]);
+        } else if (i == 1) {
+            assert_int_equal(unlinkat(s->fd, path[1], AT_REMOVEDIR), 0);
+            assert_int_equal(renameat(s->fd, path[0], s->fd, path[1]), 0);
+        }
+        assert_true(identity != 0);
+    }
+}
+
+static void begin_again_elsewhere(struct world *world, bool push)
+{
+    const struct scratch *s = world->scratch;
+    const char *from = push ? "here" : "root", *to = push ? "root" : "here";
+    char path[32];
+    snprintf(path, sizeof(path), "%s/t", from);
+    scratch_directory(s, path);
+    for (unsigned i = 0; i < 4; i++) {
+        snprintf(path, sizeof(path), "%s/t/%u", from, i);
+        scratch_fill(s, path, 2 * MIB, i);
+    }
+    snprintf(path, sizeof(path), "%s/old", to);
+    scratch_write(s, path, "x");
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE | WISH_IGNORE_ERRORS;
+    expect_nothing_deleted(world, push);
+    assert_false(scratch_exists(s, path));
+    snprintf(path, sizeof(path), "%s/3", to);
+    assert_true(scratch_exists(s, path));
+}
+
+static void nothing_is_deleted_for_another_source_that_is_pushed_later(void **state)
+{
+    begin_again_elsewhere(*state, true);
+}
+
+static void nothing_is_deleted_for_another_source_that_is_pulled_later(void **state)
+{
+    begin_again_elsewhere(*state, false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +446,8 @@ int main(void)
         T(a_directory_that_is_none_at_the_source_is_left),
         T(nothing_is_deleted_where_the_source_failed),
         T(nothing_is_deleted_for_another_source),
+        T(nothing_is_deleted_for_another_source_that_is_pushed_later),
+        T(nothing_is_deleted_for_another_source_that_is_pulled_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

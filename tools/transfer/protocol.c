@@ -174,6 +174,9 @@ static void parse_number(struct message *message, uint64_t number)
         message->entry.major = (uint32_t)(number >> 32);
         message->entry.minor = (uint32_t)number;
         return;
+    case ENTRY_DIRECTORY:
+        message->entry.identity = number;
+        return;
     default:
         message->entry.size = number;
     }
@@ -537,4 +540,15 @@ bool name_is_valid(const void *name, size_t length)
     }
     return !(length == 1 && memcmp(name, ".", 1) == 0) &&
            !(length == 2 && memcmp(name, "..", 2) == 0);
+}
+
+bool protocol_is_identity(uint64_t *identities, unsigned source, uint64_t identity)
+{
+    if (identities == NULL) {
+        return true;
+    }
+    if (identities[source] == 0) {
+        identities[source] = identity;
+    }
+    return identities[source] == identity;
 }

@@ -36,7 +36,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     9
+#define PROTOCOL_VERSION     10
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -255,6 +255,13 @@ enum problem_code {
     PROBLEM_CODE_COUNT,
 };
 
+#define PROTOCOL_OTHER_DIRECTORY                                                                   \
+    "is not the directory any more that it was when the copy began, as if it had been unmounted: " \
+    "nothing of it is copied, and nothing deleted for it"
+/* The source is the directory that it was when it was first said, as now or in `identities`, which
+ * may be NULL. */
+bool protocol_is_identity(uint64_t *identities, unsigned source, uint64_t identity);
+
 const char *problem_code_name(enum problem_code code);
 enum problem_code problem_code_of_errno(int error);
 
@@ -305,6 +312,7 @@ struct message {
             uint64_t size;           /* of a file */
             uint32_t first;          /* hard link: the entry it is another name of */
             uint32_t major, minor;   /* device */
+            uint64_t identity;       /* directory: a source's own, to know it again; or 0 */
             struct span name;        /* one component; empty only for a source itself */
             struct span user, group; /* of uid and gid; empty: they have none */
             uint8_t digest[DIGEST_LENGTH]; /* eager only */

@@ -63,6 +63,8 @@ static uint64_t number_of(const struct message *message)
     case ENTRY_CHARACTER_DEVICE:
     case ENTRY_BLOCK_DEVICE:
         return (uint64_t)message->entry.major << 32 | message->entry.minor;
+    case ENTRY_DIRECTORY:
+        return message->entry.identity;
     default:
         return message->entry.size;
     }

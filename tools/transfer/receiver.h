@@ -24,8 +24,9 @@ struct receiver_options {
     struct link *link;
     struct target *target; /* borrowed */
     unsigned source_count;
-    uint32_t before;    /* entries up to here have been said on earlier connections of this copy */
-    unsigned depth_max; /* of directories in each other; 0: any */
+    uint32_t before; /* entries up to here have been said on earlier connections of this copy */
+    uint64_t *identities; /* see session_copy; borrowed, may be NULL */
+    unsigned depth_max;   /* of directories in each other; 0: any */
     /* What the sources are called here; NULL: as the peer says (a push). */
     const char *const *names;
     const struct wishes *wishes;       /* borrowed */

@@ -114,6 +114,14 @@ static bool is_to_be_kept(const struct receiver *receiver, const struct present 
            !S_ISLNK(mode) && !S_ISDIR(mode);
 }
 
+/* A source that was another one on an earlier connection. */
+static bool is_another(const struct receiver *receiver, const struct message *message)
+{
+    return receiver->tree.depth == 0 && receiver_wishes(receiver, WISH_DELETE) &&
+           !protocol_is_identity(receiver->options.identities, message->entry.source,
+                                 message->entry.identity);
+}
+
 void receiver_begin_directory(struct receiver *receiver, const struct message *message,
                               const char *name)
 {
@@ -136,10 +144,12 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
         tree_forget(&receiver->tree);
         return;
     }
+    bool another = is_another(receiver, message);
     bool deep =
         receiver->options.depth_max > 0 && receiver->tree.depth >= receiver->options.depth_max;
-    int error = deep ? E2BIG : tree_enter(&receiver->tree, name, message->entry.id, &entry);
-    if (deep) {
+    bool entered = !deep && !another;
+    int error = entered ? tree_enter(&receiver->tree, name, message->entry.id, &entry) : E2BIG;
+    if (!entered) {
         xattrs_clear(&entry.xattrs);
     }
     bool deletes = receiver_wishes(receiver, WISH_DELETE) && receiver->tree.depth == 1;
@@ -151,7 +161,9 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
         receiver_tell(receiver, ENTRY_DIRECTORY, 0, entry.changes);
         return;
     }
-    if (deep) {
+    if (another) {
+        receiver_fail(receiver, message->entry.id, PROBLEM_CHANGED, PROTOCOL_OTHER_DIRECTORY);
+    } else if (deep) {
         receiver_fail(receiver, message->entry.id, PROBLEM_CONFINED,
                       walk_error_text(WALK_ERROR_DEEP));
     } else if (error == ENOTDIR) {

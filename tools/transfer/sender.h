@@ -26,6 +26,7 @@ struct sender_options {
     const char *const *sources; /* borrowed */
     unsigned source_count;
     uint32_t before;             /* as the receiver's */
+    uint64_t *identities;        /* see session_copy; borrowed, may be NULL */
     const struct wishes *wishes; /* borrowed */
     bool super;                  /* extended attributes that are not the user's are read, too */
     const struct owner_choice *owners; /* by enum owner_kind */

@@ -21,15 +21,39 @@ struct place_asked {
     char path[NAME_LENGTH_MAX + PATH_LENGTH_MAX + NAME_LENGTH_MAX + 4]; /* as the filter knows it */
 };
 
+static bool is_root(const struct sender *sender, const struct walk_step *step)
+{
+    return (sender->options.wishes->bits & WISH_DELETE) != 0 && step->folder == NULL;
+}
+
+uint64_t sender_identity(const struct sender *sender, const struct walk_step *step)
+{
+    const uint64_t numbers[2] = {step->status.st_dev, step->status.st_ino};
+    uint8_t digest[DIGEST_LENGTH];
+    uint64_t identity = 0;
+    if (is_root(sender, step)) {
+        digest_of(numbers, sizeof(numbers), digest);
+        memcpy(&identity, digest, sizeof(identity));
+        identity += identity == 0;
+    }
+    return identity;
+}
+
 bool sender_remember_root(struct sender *sender, const struct walk_step *step)
 {
-    if ((sender->options.wishes->bits & WISH_DELETE) == 0 || step->folder != NULL) {
+    if (!is_root(sender, step)) {
         return true;
+    }
+    if (!protocol_is_identity(sender->options.identities, step->source,
+                              sender_identity(sender, step))) {
+        sender_skip(sender, PROBLEM_CHANGED, step->path, PROTOCOL_OTHER_DIRECTORY);
+        return false;
     }
     if (sender->roots == NULL) {
         sender->roots = calloc(sender->options.source_count, sizeof(*sender->roots));
     }
     if (sender->roots == NULL) {
+        sender_skip_step(sender, step, ENOMEM);
         return false;
     }
     sender->roots[step->source] = (struct source_root){

@@ -418,8 +418,11 @@ static bool remember_directory(struct sender *sender, uint32_t id, struct walk_f
 
 void sender_send_directory(struct sender *sender, const struct walk_step *step)
 {
-    if (!remember_directory(sender, sender->last_id + 1, step->inside) ||
-        !sender_remember_root(sender, step)) {
+    if (!sender_remember_root(sender, step)) {
+        walk_leave_out(step->inside);
+        return;
+    }
+    if (!remember_directory(sender, sender->last_id + 1, step->inside)) {
         sender_skip_step(sender, step, ENOMEM);
         walk_leave_out(step->inside);
         return;
@@ -429,7 +432,8 @@ void sender_send_directory(struct sender *sender, const struct walk_step *step)
         walk_leave_out(step->inside);
         return;
     }
-    const struct message message = entry_of(sender, step, &step->status, ENTRY_DIRECTORY);
+    struct message message = entry_of(sender, step, &step->status, ENTRY_DIRECTORY);
+    message.entry.identity = sender_identity(sender, step);
     sender_send_plain(sender, &message);
     sender->options.tally->directories++;
     sender->sources += step->folder == NULL;

@@ -132,8 +132,11 @@ bool sender_receive_proven(struct sender *sender, const struct message *message,
 
 /* sender_answer.c: which names the sources have, after everything was sent. */
 bool sender_answer(struct sender *sender, const struct message *message, const char **ret_reason);
-/* A source that is a directory has been sent. False: no memory. */
+/* A source that is a directory is to be sent. False: no memory, or it is not the one any more that
+ * it was on an earlier connection, which has been said. */
 bool sender_remember_root(struct sender *sender, const struct walk_step *step);
+/* Of a directory that sender_remember_root remembers; of another 0. */
+uint64_t sender_identity(const struct sender *sender, const struct walk_step *step);
 /* The file is not open any more. */
 void sender_close_file(struct sender *sender);
 

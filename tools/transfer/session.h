@@ -26,6 +26,8 @@ struct session_copy {
     uint32_t before;            /* entries up to here have been said */
     enum target_is target;      /* push */
     bool deleted;               /* push: the receiver may have begun to delete */
+    uint64_t *identities; /* a client's, borrowed: by source, of the directory that each was first;
+                             0: none is known yet. NULL: they are not kept */
 };
 
 /* What a client wants. Everything is borrowed until the session is destroyed. */
