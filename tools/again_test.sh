@@ -261,6 +261,16 @@ case_interrupted() { # in the pause, too
     has_records root || fail "nothing is left to go on with"
 }
 
+case_stuck() { # a server that takes the connection, and never begins, is not waited for longer than --timeout
+    mkdir root
+    make_tree tree
+    LD_PRELOAD=$build/tools/libstuck.so serve a.log
+    begin --timeout 3 -r tree/ "$url/new/"
+    ends 4
+    expect_said 'it is there, but has not begun within 3 s'
+    kill_server
+}
+
 case_link() { # is down: the server, which has not noticed, ends the old session for the new one
     mkdir root
     make_tree tree

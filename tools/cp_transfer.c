@@ -141,10 +141,30 @@ void cp_say_unproven(const struct cp *cp, const char *peer, const char *address)
 
 /* What ends a session besides its peer: the user, and a far side that is gone or silent. */
 struct watch {
-    double began_s, looked_s, stopped_s, ended_s; /* the latter: 0, or since when */
-    double handshake_s;                           /* it may take so long */
-    bool is_said;                                 /* that it is connected */
+    double began_s, looked_s, opened_s, stopped_s, ended_s; /* the latter: 0, or since when */
+    double handshake_s;                                     /* it may take so long, */
+    double welcome_s;                                       /* and so long what comes then */
+    bool is_said;                                           /* that it is connected */
 };
+
+/* A server whose disk does not answer, say, is there, and says nothing. */
+static void watch_answer(struct watch *watch, const struct session *session, struct link *link,
+                         double now_s)
+{
+    char reason[64];
+    if (channel_link_is_outside(link) && now_s - watch->began_s > watch->handshake_s) {
+        link->operations->abort(link, "no answer to the handshake");
+    }
+    if (session_is_running(session) || !channel_link_is_open(link)) {
+        return;
+    }
+    watch->opened_s = watch->opened_s > 0 ? watch->opened_s : now_s;
+    if (now_s - watch->opened_s > watch->welcome_s) {
+        snprintf(reason, sizeof(reason), "it is there, but has not begun within %.0f s",
+                 watch->welcome_s);
+        link->operations->abort(link, reason);
+    }
+}
 
 static void watch(struct cp *cp, struct watch *watch, struct session *session, struct link *link)
 {
@@ -164,15 +184,20 @@ static void watch(struct cp *cp, struct watch *watch, struct session *session, s
         return;
     }
     watch->looked_s = now_s;
-    if (channel_link_is_outside(link) && now_s - watch->began_s > watch->handshake_s) {
-        link->operations->abort(link, "no answer to the handshake");
-    }
+    watch_answer(watch, session, link, now_s);
     if (cp->far != NULL && shell_has_ended(&cp->far->shell)) {
         watch->ended_s = watch->ended_s > 0 ? watch->ended_s : now_s;
         if (now_s - watch->ended_s > FAR_END_PATIENCE_S) {
             session_abort(session, "the far side has ended");
         }
     }
+}
+
+/* For so long a server may take to begin: its disks may have to wake up. */
+static double welcome_patience_s(const struct cp *cp)
+{
+    unsigned timeout_s = cp->options.timeout_s;
+    return cp_again_left_s(cp, timeout_s > 0 ? timeout_s : HANDSHAKE_TIMEOUT_S);
 }
 
 /* Runs the session to its end. */
@@ -183,7 +208,8 @@ static void drive(struct cp *cp, struct session *session, struct link *link)
         cp->drawn_s = cp->again.counted_s = cp->progress.started_s;
     }
     struct watch state = {.began_s = progress_now_s(),
-                          .handshake_s = 1 + cp_again_left_s(cp, HANDSHAKE_TIMEOUT_S - 1)};
+                          .handshake_s = 1 + cp_again_left_s(cp, HANDSHAKE_TIMEOUT_S - 1),
+                          .welcome_s = welcome_patience_s(cp)};
     while (!session_is_closed(session)) {
         bool more = session_pump(session);
         watch(cp, &state, session, link);

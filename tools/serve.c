@@ -297,7 +297,8 @@ static void limit(struct served *served, double now_s)
     if (served->standing == STANDING_FEEDING) { /* it lasts as long as the one that is fed */
         return;
     }
-    if (activity != served->activity) {
+    bool writes = served->session != NULL && session_is_writing(served->session);
+    if (activity != served->activity || writes) {
         served->activity = activity;
         served->active_s = now_s;
     }

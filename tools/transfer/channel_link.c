@@ -513,6 +513,12 @@ bool channel_link_is_outside(const struct link *link)
     return channel->connection != NULL && channel->connected && !channel->is_open;
 }
 
+bool channel_link_is_open(const struct link *link)
+{
+    const struct channel_link *channel = (const struct channel_link *)link;
+    return channel->connection != NULL && channel->is_open;
+}
+
 bool channel_link_was_refused(const struct link *link)
 {
     const struct channel_link *channel = (const struct channel_link *)link;

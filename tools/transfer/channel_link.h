@@ -32,6 +32,8 @@ struct link *channel_link_create(struct guard *guard, const struct channel_link_
 void channel_link_attach(struct link *link, struct weir_connection *connection);
 /* There is a connection, but a guard has not let the peer in, or the peer's us. */
 bool channel_link_is_outside(const struct link *link);
+/* There is one, and both are in. */
+bool channel_link_is_open(const struct link *link);
 /* There was one, and it was the handshake that failed. */
 bool channel_link_was_refused(const struct link *link);
 /* It has closed, and nobody meant it: no side has found anything wrong with the other. */

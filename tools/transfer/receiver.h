@@ -55,6 +55,8 @@ bool receiver_data(struct receiver *receiver, const void *bytes, size_t length,
 /* Grants the chunks that are free, as far as the peer takes answers, and answers questions; called
  * again and again. True: there is more to do without waiting for anything. */
 bool receiver_pump(struct receiver *receiver);
+/* A thread of its own has not yet written what has come. */
+bool receiver_is_writing(const struct receiver *receiver);
 /* FINISHED has come and the summary is on its way. */
 bool receiver_is_done(const struct receiver *receiver);
 /* The number of the last entry that came. */

@@ -165,6 +165,11 @@ void receiver_take_back(struct receiver *receiver)
     }
 }
 
+bool receiver_is_writing(const struct receiver *receiver)
+{
+    return writer_is_at_work(receiver->writer);
+}
+
 void receiver_settle(struct receiver *receiver)
 {
     writer_wait(receiver->writer);

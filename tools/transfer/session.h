@@ -100,6 +100,8 @@ bool session_pump(struct session *session);
 bool session_is_running(const struct session *session);
 /* A server's: it is no transfer of its own, but feeds one that is part of a fan-out. */
 bool session_is_feeding(const struct session *session);
+/* Storage here is what it waits for, and not the peer. */
+bool session_is_writing(const struct session *session);
 /* Changes whenever the peer has said or taken something. */
 uint64_t session_activity(const struct session *session);
 /* The link has closed. */

@@ -11,6 +11,11 @@ bool session_is_feeding(const struct session *session)
     return session->feeds;
 }
 
+bool session_is_writing(const struct session *session)
+{
+    return session->receiver != NULL && receiver_is_writing(session->receiver);
+}
+
 uint64_t session_activity(const struct session *session)
 {
     return session->heard << 20 ^ session->link->backlog_count;

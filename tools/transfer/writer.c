@@ -121,6 +121,17 @@ bool writer_take(struct writer *writer, struct writer_piece *ret_piece)
     return is_there;
 }
 
+bool writer_is_at_work(struct writer *writer)
+{
+    if (writer == NULL) {
+        return false;
+    }
+    pthread_mutex_lock(&writer->lock);
+    bool is_at_work = writer->done < writer->given;
+    pthread_mutex_unlock(&writer->lock);
+    return is_at_work;
+}
+
 void writer_wait(struct writer *writer)
 {
     if (writer == NULL) {

@@ -38,6 +38,8 @@ void writer_destroy(struct writer *writer);
 bool writer_give(struct writer *writer, const struct writer_piece *piece);
 /* The oldest piece that is done and was not taken back. False: there is none. */
 bool writer_take(struct writer *writer, struct writer_piece *ret_piece);
+/* Something that was given is not done. NULL is fine. */
+bool writer_is_at_work(struct writer *writer);
 /* Until everything is done; it is still to be taken back. NULL is fine. */
 void writer_wait(struct writer *writer);
 

@@ -27,11 +27,17 @@ static _Atomic off_t full_at = -1;
 /* Something was written by another thread than the test's. */
 static atomic_bool was_behind;
 static pthread_t test_thread;
+/* The disk does not answer while this is locked. */
+static pthread_mutex_t stalled = PTHREAD_MUTEX_INITIALIZER;
 
 ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset)
 {
     if (!pthread_equal(pthread_self(), test_thread)) {
         was_behind = true;
+    }
+    if (!pthread_equal(pthread_self(), test_thread)) { /* as long as the test holds it */
+        pthread_mutex_lock(&stalled);
+        pthread_mutex_unlock(&stalled);
     }
     if (full_at >= 0 && offset + (off_t)length > full_at) {
         errno = ENOSPC;
@@ -235,6 +241,35 @@ static void a_cut_line_waits_for_what_is_behind(void **state)
     assert_true(kept > 0);
 }
 
+/* Who has sent all that it may is not the one that does nothing. */
+static void a_disk_that_stalls_is_known(void **state)
+{
+    struct world *world = *state;
+    test_thread = pthread_self();
+    world->sealed = world->goes_on_pumping = true;
+    scratch_fill(world->scratch, "here/f", LARGE, 1);
+    world_begin_push(world, "f", "/");
+    assert_false(session_is_writing(world->server));
+    pthread_mutex_lock(&stalled);
+    while (!session_is_writing(world->server)) {
+        world_step(world);
+    }
+    for (unsigned i = 0; i < 200; i++) {
+        world_step(world);
+    }
+    bool writing = session_is_writing(world->server);
+    uint64_t activity = session_activity(world->server);
+    for (unsigned i = 0; i < 50; i++) {
+        world_step(world);
+    }
+    bool silent = session_activity(world->server) == activity;
+    pthread_mutex_unlock(&stalled);
+    assert_true(writing && silent);
+    world_run(world);
+    assert_false(session_is_writing(world->server));
+    assert_true(scratch_same(world->scratch, "here/f", "root/f"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +280,7 @@ int main(void)
         T(large_files_are_written_behind),
         T(an_error_behind_is_that_files),
         T(a_cut_line_waits_for_what_is_behind),
+        T(a_disk_that_stalls_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
