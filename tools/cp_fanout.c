@@ -26,7 +26,8 @@ struct destination {
     char name[LOCATION_ADDRESS_LENGTH + 16];
     struct far_side far; /* of a shell's */
     bool far_started;
-    bool out; /* its far side could not be started, which has been said */
+    bool refused; /* it does not let us in */
+    bool out;     /* its far side could not be started, which has been said */
     enum exit_code far_code;
     unsigned tried;    /* of its addresses */
     struct link *link; /* NULL: there is none, or it was dropped */
@@ -224,6 +225,7 @@ static void drop(void *user, struct link *link)
     for (unsigned i = 0; i < copy->count; i++) {
         if (copy->list[i].link == link) {
             copy->list[i].link = NULL;
+            copy->list[i].refused = channel_link_was_refused(link);
         }
     }
     dialer.drop(dialer.user, link);
@@ -266,7 +268,8 @@ static void add_address(struct hop_target *target, const char *address)
     }
 }
 
-/* First as this host came by it, for that is known to work from somewhere. */
+/* First as this host came by it, for that is known to work from somewhere, and names are resolved
+ * by it. */
 static void add_addresses(struct destination *destination, struct hop_target *target, bool loopback)
 {
     const struct greeting *greeting = &destination->far.greeting;
@@ -277,6 +280,7 @@ static void add_addresses(struct destination *destination, struct hop_target *ta
         add_address(target, peer);
     }
     if (destination->where.kind == LOCATION_SERVER &&
+        location_is_numeric(destination->where.address) &&
         location_is_loopback(destination->where.address) == loopback) {
         add_address(target, destination->where.address);
     }
@@ -351,11 +355,18 @@ static void drive(struct copy *copy, struct session *session)
     cp->seconds += progress_now_s() - cp->progress.started_s;
 }
 
+static enum session_outcome outcome_of(const struct copy *copy, unsigned number)
+{
+    enum session_outcome outcome = fanout_outcome(copy->fanout, number);
+    bool refused = outcome == SESSION_UNREACHED && copy->list[number].refused;
+    return refused ? SESSION_REFUSED : outcome;
+}
+
 static void say_json(const struct copy *copy, unsigned number, const char *reason)
 {
     json_t *object =
         json_pack("{s:s, s:s, s:s}", "event", "target", "peer", copy->list[number].name, "outcome",
-                  output_outcome_name(fanout_outcome(copy->fanout, number)));
+                  output_outcome_name(outcome_of(copy, number)));
     if (reason[0] != 0) {
         json_object_set_new(object, "reason", json_string(reason));
     }
@@ -379,7 +390,7 @@ static void say_one(const struct copy *copy, unsigned number)
         say_json(copy, number, reason);
     } else if (!complete && !destination->out && !stop_asked()) {
         command_error(cp->command, "%s failed: %s: %s", destination->name,
-                      output_outcome_name(fanout_outcome(copy->fanout, number)), reason);
+                      output_outcome_name(outcome_of(copy, number)), reason);
     } else if (complete && (cp->options.verbose > 0 || tally->failed > 0) && !cp->options.quiet) {
         printf("%s %llu files copied, %llu unchanged, %llu deleted, %llu not copied\n",
                destination->name, (unsigned long long)tally->files, (unsigned long long)tally->same,
@@ -394,7 +405,7 @@ static enum exit_code sum_up(struct copy *copy, const struct session *session)
     enum exit_code code = EXIT_DONE;
     cp_clear_line(cp);
     for (unsigned i = 0; i < copy->count; i++) {
-        enum session_outcome outcome = fanout_outcome(copy->fanout, i);
+        enum session_outcome outcome = outcome_of(copy, i);
         enum exit_code one = copy->list[i].out
                                  ? copy->list[i].far_code
                                  : output_exit_code(outcome, fanout_tally(copy->fanout, i));

@@ -89,6 +89,8 @@ case_keys() { # who feeds another proves a secret of that one copy; data are sea
     [ $? = 1 ] || fail "the exit status is not 1: $(cat out.txt)"
     grep -q "${urls[3]}/t/large: cannot write" out.txt || fail "not named: $(cat out.txt)"
     same t r1/t
+    "$weir" key --name tester other.key >/dev/null || fail "no key"
+    expect 5 'failed: refused' "$weir" cp -a --key other.key --encrypt --hosts hosts t
 }
 
 make_and_copy() { # at the third a directory is where the file is to be

@@ -3,11 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tools/location.h"
 #include "tools/transfer/channel_link.h"
 #include "tools/trust/guard.h"
 
 /* Of several addresses each gets so long. */
 #define TRY_TIMEOUT_MS 3000
+/* Whoever has others fed from here may leave so many connections to end at a time. */
+#define ENDING_MAX 16
 
 struct dialed {
     struct dialed *next;
@@ -75,11 +78,30 @@ struct link *hop_dial_to(struct hop_dial *dial, const char *address, struct guar
     return dialed->link;
 }
 
+static unsigned count_ending(const struct hop_dial *dial)
+{
+    unsigned count = 0;
+    for (const struct dialed *dialed = dial->list; dialed != NULL; dialed = dialed->next) {
+        count += dialed->dropped;
+    }
+    return count;
+}
+
+/* A name is the source's to resolve: here it would hold up all others. */
 static struct link *dial_target(void *user, const struct hop_target *target, unsigned address,
                                 char ret_why[HOP_WHY_LENGTH])
 {
     char name[HOP_NAME_LENGTH];
     struct guard *guard = NULL;
+    if (!location_is_numeric(target->addresses[address])) {
+        snprintf(ret_why, HOP_WHY_LENGTH, "'%.200s' is no numeric address",
+                 target->addresses[address]);
+        return NULL;
+    }
+    if (count_ending(user) >= ENDING_MAX) {
+        snprintf(ret_why, HOP_WHY_LENGTH, "too many connections are ending there");
+        return NULL;
+    }
     hop_name(target->token.id, name);
     if (target->token.guarded) {
         guard = guard_create_client(name, &target->token.secret, target->encrypt);

@@ -89,6 +89,19 @@ bool location_is_loopback(const char *address)
     return loopback;
 }
 
+bool location_is_numeric(const char *address)
+{
+    char name[LOCATION_ADDRESS_LENGTH];
+    location_host(address, name);
+    struct addrinfo *list = NULL;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+    if (name[0] == 0 || getaddrinfo(name, NULL, &hints, &list) != 0) {
+        return false;
+    }
+    freeaddrinfo(list);
+    return true;
+}
+
 bool location_is_url(const char *text)
 {
     return strncmp(text, SCHEME, strlen(SCHEME)) == 0;

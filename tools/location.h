@@ -16,6 +16,8 @@ void location_host(const char *address, char ret_host[LOCATION_ADDRESS_LENGTH]);
 
 /* Every address that the host part of "HOST:PORT" stands for is this machine's loopback. */
 bool location_is_loopback(const char *address);
+/* Its host is an IP address and no name. */
+bool location_is_numeric(const char *address);
 
 /* weir://HOST[:PORT][/PATH]: the address, and the path from its first slash on, "/" if there is
  * none, which points into `text`. False: not a URL of this kind. */

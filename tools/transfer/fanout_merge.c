@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tools/transfer/fanout_private.h"
+#include "tools/transfer/sender.h"
 
 static bool add(struct givens *givens, const struct given *given)
 {
@@ -110,6 +111,10 @@ static void hear_summary(struct member *member, const struct message *message)
 /* A question of one that deletes is answered to it alone, from within the session. */
 static void hear_question(struct member *member, const struct message *message)
 {
+    if (member->link == NULL || member->link->backlog_count >= ANSWERS_BACKLOG_MAX) {
+        fanout_fail(member, SESSION_BROKEN, "it asks, and does not take the answers");
+        return;
+    }
     member->fanout->asker = member;
     fanout_tell(member->fanout, message, message->ask.questions);
     member->fanout->asker = NULL;

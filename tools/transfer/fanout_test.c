@@ -217,6 +217,26 @@ static void a_line_that_breaks_is_joined_again(void **state)
     assert_int_equal(fanout_bytes_put(world->fanout), 640 * KIB);
 }
 
+/* What one has, all behind it do not have yet. */
+static void two_may_die_before_one_that_lags(void **state)
+{
+    struct fanout_world *world = *state;
+    make_tree(world->scratch);
+    world->request.wishes.bits = WISH_RECURSIVE;
+    fanout_world_begin(world, "t", 4);
+    world->nodes[3].lags = true;
+    fanout_world_run(world);
+    fanout_world_kill(world, 1);
+    fanout_world_run(world);
+    fanout_world_kill(world, 2);
+    fanout_world_run(world);
+    world->nodes[3].lags = false;
+    fanout_world_run(world);
+    expect_complete(world);
+    expect_whole(world, 0);
+    expect_whole(world, 3);
+}
+
 static void who_cannot_be_fed_is_given_up(void **state)
 {
     struct fanout_world *world = *state;
@@ -364,6 +384,7 @@ int main(void)
         T(two_of_five_may_die),
         T(when_all_die_the_copy_ends),
         T(a_line_that_breaks_is_joined_again),
+        T(two_may_die_before_one_that_lags),
         T(who_cannot_be_fed_is_given_up),
         T(a_chunk_that_changed_on_its_way_is_put_again),
         T(what_one_has_others_still_get),

@@ -246,6 +246,9 @@ static bool deliver(struct fanout_world *world)
 {
     for (unsigned i = 0; i < world->wire_count; i++) {
         struct wire *wire = &world->wires[world->next++ % world->wire_count];
+        if (wire->to_feed && wire->server->lags) {
+            continue;
+        }
         if (!wire->opened) {
             wire->opened = true;
             memory_pair_open(wire->pair);

@@ -22,6 +22,7 @@ struct node {
     unsigned number;
     int root;
     bool dead, unreachable, refuses;
+    bool lags; /* whoever feeds it gets nothing through */
     bool deaf; /* nobody can connect to feed it */
     struct relay_host host;
     struct report report; /* the source's, of it */

@@ -11,7 +11,8 @@ struct feed {
     bool began, failed, closed;
     char why[HOP_WHY_LENGTH];
     uint64_t position; /* of the next frame */
-    uint64_t acked;
+    uint64_t from;     /* the first that was wanted here */
+    uint64_t acked;    /* all behind have what is before it */
     uint32_t chunk_length;
     unsigned chunk_count;
     struct weir_remote remote;
@@ -61,28 +62,34 @@ static void begin(struct feed *feed, const struct hop_message *message)
         fail(feed, "it is too far behind");
         return;
     }
+    if (message->take.position > feed->stream->end) {
+        fail(feed, "it says that it has what it was not given");
+        return;
+    }
     feed->memory =
         feed->link->operations->allocate(feed->link, length, WEIR_LOCAL, &unused, &error);
     if (feed->memory == NULL) {
         fail(feed, error.message);
         return;
     }
-    feed->position = feed->acked = message->take.position;
+    feed->position = feed->from = message->take.position;
+    feed->acked = feed->stream->begin; /* those behind it may have less than it has */
     feed->chunk_length = message->take.chunk_length;
     feed->chunk_count = message->take.chunk_count;
     feed->remote = message->take.remote;
     feed->began = true;
 }
 
-/* The room of the chunks among the frames that are taken is free. */
+/* The room of the chunks among the frames that are taken is free, if they were put here. */
 static void acknowledge(struct feed *feed, uint64_t acked)
 {
-    if (!feed->began || acked < feed->acked || acked > feed->position) {
+    if (!feed->began || acked > feed->position) {
         fail(feed, "it says that it has what it was not given");
         return;
     }
     for (; feed->acked < acked; feed->acked++) {
-        feed->released += stream_at(feed->stream, feed->acked)->is_chunk;
+        feed->released +=
+            feed->acked >= feed->from && stream_at(feed->stream, feed->acked)->is_chunk;
     }
 }
 

@@ -320,9 +320,11 @@ static void attach(struct own_feed *own, struct fanout_world *world)
 static void end_own_feed(struct own_feed *own)
 {
     session_destroy(own->session);
-    session_destroy(own->fed);
     memory_pair_destroy(own->source);
-    memory_pair_destroy(own->inlet);
+    if (own->inlet != NULL) {
+        session_destroy(own->fed);
+        memory_pair_destroy(own->inlet);
+    }
 }
 
 /* What nobody behind takes is held, but not without bound. */
@@ -345,6 +347,30 @@ static void who_sends_more_than_a_copy_has_is_ended(void **state)
     end_own_feed(&own);
 }
 
+/* Neither a name nor an address is looked for before the source may push to here. */
+static void who_is_not_welcome_has_nobody_fed(void **state)
+{
+    struct fanout_world *world = *state;
+    struct own_feed own = {0};
+    struct hop_message forward = {.type = HOP_FORWARD, .forward = {.address_count = 1}};
+    uint8_t bytes[HOP_LENGTH_MAX];
+    snprintf(forward.forward.addresses[0], HOP_ADDRESS_LENGTH, "0");
+    scratch_directory(world->scratch, "here/t");
+    for (unsigned greeted = 0; greeted < 2; greeted++) {
+        fanout_world_begin(world, "t", 1);
+        join(&own, world);
+        if (greeted) {
+            greet(&own);
+        }
+        unsigned wires = world->wire_count;
+        forward.forward.token = own.ready.ready; /* it would feed itself */
+        say_raw(own.source, bytes, hop_pack(&forward, bytes));
+        assert_int_equal(world->wire_count - wires, greeted);
+        end_own_feed(&own);
+        own = (struct own_feed){0};
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,6 +379,7 @@ int main(void)
         T(a_receiver_that_lies_fails_alone),
         T(strangers_feed_nobody),
         T(who_sends_more_than_a_copy_has_is_ended),
+        T(who_is_not_welcome_has_nobody_fed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ struct inlet {
     struct relay **holder; /* to be told when the relay ends first */
     uint8_t *memory;
     uint64_t chunks, released;
-    uint64_t acked; /* as it was told */
+    uint64_t acked; /* as it was told; at first nothing, for those behind may have less */
     bool failed;
     struct hop_message announced; /* a CHUNK, the put for which is to come; or of type 0 */
 };
@@ -37,6 +37,7 @@ struct relay {
     struct relay *next;
     struct link *source;
     bool source_closed, given_up;
+    bool welcomed;        /* the source may push to here */
     struct stream stream; /* up to its end has been taken here */
     struct inlet inlet;
     bool awaits; /* somebody, by the token */
@@ -266,7 +267,10 @@ static void source_received(void *user, const void *bytes, size_t length)
         relay->link.events->received(relay->link.user, bytes, length);
         return;
     }
-    bool sound = hop_parse(bytes, length, &message);
+    bool sound = relay->welcomed && hop_parse(bytes, length, &message);
+    if (relay->given_up) {
+        return;
+    }
     if (sound && message.type == HOP_FORWARD) {
         take_target(relay, &message.forward);
     } else if (sound && message.type == HOP_RENEW) {
@@ -309,6 +313,7 @@ static bool link_send(struct link *link, const struct weir_piece *pieces, unsign
 {
     struct relay *relay = (struct relay *)link;
     bool sent = relay->source->operations->send(relay->source, pieces, count);
+    relay->welcomed |= count > 0 && *(const uint8_t *)pieces[0].bytes == MESSAGE_WELCOME;
     follow(relay);
     return sent;
 }
@@ -390,7 +395,7 @@ static bool take(struct relay *relay)
     if (inlet->memory == NULL) {
         return false;
     }
-    inlet->acked = message.take.position = relay->stream.end;
+    message.take.position = relay->stream.end;
     message.take.chunk_length = HOP_CHUNK_LENGTH;
     message.take.chunk_count = HOP_CHUNK_COUNT;
     const struct weir_piece piece = {bytes, hop_pack(&message, bytes)};
@@ -407,7 +412,7 @@ bool relay_attach(struct relay_host *host, const char *name, const void *bytes, 
     }
     hop_name(message.ready.id, its_name);
     struct relay *relay = find(host, its_name);
-    if (relay == NULL || (host->guarded && strcmp(its_name, name) != 0) ||
+    if (relay == NULL || !relay->welcomed || (host->guarded && strcmp(its_name, name) != 0) ||
         relay->inlet.link != NULL) {
         return false;
     }
@@ -509,6 +514,9 @@ void relay_closed(struct relay *relay, const char *why)
     *inlet = (struct inlet){0};
     if (relay->source_closed || relay->given_up) {
         return;
+    }
+    if (!kept) {
+        end_feed(relay); /* it would read what is gone */
     }
     if (!kept || !await(relay)) {
         give_up(relay, "no memory");

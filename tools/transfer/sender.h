@@ -14,7 +14,9 @@
 #include "tools/transfer/report.h"
 #include "tools/transfer/walk.h"
 
-#define SENDER_BACKLOG      (2u << 20)
+#define SENDER_BACKLOG (2u << 20)
+/* Answers a peer may leave lying before it is taken for dead or hostile. */
+#define ANSWERS_BACKLOG_MAX 4096
 #define SENDER_CHUNK_LENGTH (1u << 20)
 #define SENDER_CHUNK_COUNT  32 /* at most: as many as the peer has */
 

@@ -9,9 +9,6 @@
 #include "tools/transfer/filter.h"
 #include "tools/transfer/sender_private.h"
 
-/* Answers a peer may leave lying before it is taken for dead or hostile. */
-#define ANSWERS_BACKLOG_MAX 4096
-
 /* The directory that questions are about. */
 struct place_asked {
     int fd;        /* -1: there is none */

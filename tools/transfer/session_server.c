@@ -163,6 +163,10 @@ void session_receive_hello(struct session *session, const struct message *messag
         refuse(session, PROBLEM_PROTOCOL, text);
         return;
     }
+    if (session->relay != NULL && message->hello.direction != DIRECTION_PUSH) {
+        session_peer_broke(session, "only a push goes to several");
+        return;
+    }
     const struct session_service *service = &session->service;
     const char *refusal = service->greeted != NULL
                               ? service->greeted(service->user, message->hello.copy)
