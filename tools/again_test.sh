@@ -271,6 +271,22 @@ case_stuck() { # a server that takes the connection, and never begins, is not wa
     kill_server
 }
 
+case_inplace() { # half of a file is older than its source: the same command goes on
+    mkdir root
+    make_tree tree
+    cp -p "tree/${order[1]}/large" root/large
+    serve a.log
+    begin -u --inplace "$url/large" here
+    until_true half_there here || fail "nothing is under way: $(cat c.log)"
+    kill -INT "$(cat "/proc/$client/task/$client/children")" # once: timeout would hand it on twice
+    ends 130
+    expect_said 'interrupted; the same command goes on'
+    [ "$(stat -c %Y here)" = 0 ] || fail "it is of $(stat -c %y here)"
+    expect 0 '1 file, 16.0 MiB' "$weir" cp -u --inplace "$url/large" here
+    cmp root/large here || fail "not the same"
+    kill_server
+}
+
 case_link() { # is down: the server, which has not noticed, ends the old session for the new one
     mkdir root
     make_tree tree

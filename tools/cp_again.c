@@ -218,6 +218,12 @@ static void draw_pause(struct cp *cp)
     }
 }
 
+const char *cp_again_advice(const struct cp *cp)
+{
+    bool keeps_nothing = (cp->options.wishes.bits & WISH_INPLACE) != 0;
+    return keeps_nothing ? "the same command goes on" : "the same command with --resume goes on";
+}
+
 static bool give_up(struct cp *cp, enum exit_code *ret_code)
 {
     struct again *again = &cp->again;
@@ -227,13 +233,12 @@ static bool give_up(struct cp *cp, enum exit_code *ret_code)
     cp_clear_line(cp);
     if (stop_asked()) {
         strcpy(cp->reason, "interrupted");
-        command_error(cp->command, "interrupted; the same command with --resume goes on");
+        command_error(cp->command, "interrupted; %s", cp_again_advice(cp));
         *ret_code = EXIT_INTERRUPTED;
         return false;
     }
-    command_error(cp->command,
-                  "%s%s; given up after %u s (--timeout); the same command with --resume goes on",
-                  cp_whose(cp), cp->reason, cp->options.timeout_s);
+    command_error(cp->command, "%s%s; given up after %u s (--timeout); %s", cp_whose(cp),
+                  cp->reason, cp->options.timeout_s, cp_again_advice(cp));
     *ret_code = EXIT_LOST;
     return false;
 }

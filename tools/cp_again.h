@@ -50,6 +50,8 @@ bool cp_again_take(struct cp *cp, const struct session *session, const struct li
 bool cp_again_wait(struct cp *cp, enum exit_code *ret_code);
 /* There is a connection, and not for the first time. */
 bool cp_again_is_back(struct cp *cp);
+/* What the user can do after the end. */
+const char *cp_again_advice(const struct cp *cp);
 /* For so many seconds, and `most` at most, something may be tried. */
 double cp_again_left_s(const struct cp *cp, double most);
 

@@ -242,7 +242,7 @@ static enum exit_code end_of(struct cp *cp, const struct session *session, const
     if (stop_asked()) {
         cp->again.is_wanted = false;
         strcpy(cp->reason, "interrupted");
-        command_error(cp->command, "interrupted; the same command with --resume goes on");
+        command_error(cp->command, "interrupted; %s", cp_again_advice(cp));
         return EXIT_INTERRUPTED;
     }
     if (outcome != SESSION_COMPLETE) {
