@@ -225,7 +225,7 @@ case_again() { # the far side dies, or ssh does, or the way to it is gone for a 
     goes_on c "$far"
     unset WEIR_LINK
     sed -i 's/^WEIR_LINK=udp //' bin/weir
-    start_slow_copy e 8 4M # its host dies, and ssh does not hear of it
+    start_slow_copy e 16 4M # its host dies, and ssh does not hear of it
     until_true has_records || fail "nothing is under way: $(cat e.log)"
     local sshd_of_far
     sshd_of_far=$(ps -o ppid= -p "$far")
