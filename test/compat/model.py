@@ -99,7 +99,7 @@ def above(pattern, what, least=0.0, where=-1, times=1):
         if len(values) < times:
             raise Failed(f"{len(values)} lines with {what}, wanted {times}")
         for value in values:
-            if float(value) <= least:
+            if float(value.replace(",", "")) <= least:
                 raise Failed(f"{what} is {value}")
     return Check(f"{what} > {least:g}" + (f" in {times} lines" if times > 1 else ""), test)
 

@@ -15,11 +15,11 @@ QUICK = ["rc_bw", "ud_lat", "rc_rdma_write_poll_lat", "ver_rc_fetch_add"]
 
 def row(test, options="", quick=None):
     if test in BANDWIDTH:
-        figure = above(r"(?:bw|recv_bw) += +([0-9.]+) ", "bandwidth")
+        figure = above(r"(?:bw|recv_bw) += +([0-9.,]+) ", "bandwidth")
     elif test in LATENCY:
-        figure = above(r"latency += +([0-9.]+) ", "latency")
+        figure = above(r"latency += +([0-9.,]+) ", "latency")
     else:
-        figure = above(r"msg_rate += +([0-9.]+) ", "message rate")
+        figure = above(r"msg_rate += +([0-9.,]+) ", "message rate")
     checks = [line(rf"^{test}:"), figure]
     if test in VERIFY:
         checks.append(proof("the program verifies each result"))
