@@ -155,7 +155,7 @@ several_devices() {
     devices=$(weir_run --devices=3 ls /sys/class/infiniband | tr '\n' ' ')
     echo "$devices"
     [ "$devices" = "weir0 weir1 weir2 " ] || return 1
-    devices=$(weir_run --devices one ls /sys/class/infiniband)
+    devices=$(weir_run --devices=one ls /sys/class/infiniband)
     [ "$devices" = one ] || return 1
     wants '^InfiniBand$' weir_run --link-layer=infiniband \
         cat /sys/class/infiniband/weir0/ports/1/link_layer

@@ -75,12 +75,14 @@ static int begin(struct receiver *receiver, struct place *place, const char *nam
 {
     int directory = tree_directory(&receiver->tree);
     enum replacing replacing = replacing_of(receiver);
+    /* Extended attributes are set by who may write. */
+    mode_t mode = (attributes->mode & 0777) | (attributes_show_in_status(attributes) ? 0 : 0600);
     int error =
         receiver_wishes(receiver, WISH_INPLACE)
             ? place_begin_inplace(place, directory, name, replacing, attributes->mtime.tv_sec)
         : present->exists
             ? place_begin(place, directory, name, replacing)
-            : place_begin_absent(place, directory, name, replacing, attributes->mode & 0777);
+            : place_begin_absent(place, directory, name, replacing, mode);
     set_up(receiver, place);
     return error;
 }
