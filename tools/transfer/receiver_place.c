@@ -80,9 +80,8 @@ static int begin(struct receiver *receiver, struct place *place, const char *nam
     int error =
         receiver_wishes(receiver, WISH_INPLACE)
             ? place_begin_inplace(place, directory, name, replacing, attributes->mtime.tv_sec)
-        : present->exists
-            ? place_begin(place, directory, name, replacing)
-            : place_begin_absent(place, directory, name, replacing, mode);
+        : present->exists ? place_begin(place, directory, name, replacing)
+                          : place_begin_absent(place, directory, name, replacing, mode);
     set_up(receiver, place);
     return error;
 }

@@ -1,0 +1,74 @@
+/* Event channels that go while they are waited for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void *wait_for_event(void *argument)
+{
+    struct rdma_cm_event *event;
+    rdma_get_cm_event(argument, &event); /* for ever, or it came too late */
+    return NULL;
+}
+
+/* AddressSanitizer takes the end of a cancelled thread that waits in a library for an error. */
+#ifdef __SANITIZE_ADDRESS__
+#define CAN_CANCEL 0
+#else
+#define CAN_CANCEL 1
+#endif
+
+/* As rping ends: the channel goes while a thread waits for its events, or is about to. */
+static void test_destroyed_while_waited_for(void **state)
+{
+    (void)state;
+    struct rdma_cm_event *event;
+    rdma_destroy_event_channel(rdma_create_event_channel()); /* the device has descriptors, too */
+    int lowest = dup(0);
+    for (unsigned i = 0; i < (CAN_CANCEL ? 500 : 20); i++) {
+        pthread_t thread;
+        struct rdma_event_channel *channel = rdma_create_event_channel();
+        assert_int_equal(pthread_create(&thread, NULL, wait_for_event, channel), 0);
+        for (volatile unsigned spin = 0; spin < i % 100 * 300; spin++) {
+        }
+        rdma_destroy_event_channel(channel);
+        void *rubble[8]; /* what was freed is something else by now */
+        for (unsigned k = 0; k < 8; k++) {
+            rubble[k] = memset(malloc(16 * (k + 1)), 0xab, 16 * (k + 1));
+        }
+        errno = 0;
+        assert_int_equal(rdma_get_cm_event(channel, &event), -1);
+        assert_int_equal(errno, EBADF);
+        rdma_destroy_event_channel(rdma_create_event_channel());
+        if (CAN_CANCEL) {
+            pthread_cancel(thread);
+            pthread_join(thread, NULL);
+        } else {
+            pthread_detach(thread);
+        }
+        for (unsigned k = 0; k < 8; k++) {
+            free(rubble[k]);
+        }
+    }
+    int now = dup(0); /* and none of their descriptors is left */
+    assert_true(!CAN_CANCEL || now == lowest + 1);
+    close(now);
+    close(lowest);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_destroyed_while_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
