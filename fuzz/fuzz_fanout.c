@@ -68,34 +68,6 @@ static void ignore_problem(void *user, const struct problem *problem)
 {
 }
 
-static void ignore_opened(void *user)
-{
-}
-
-static void ignore_bytes(void *user, const void *bytes, size_t length)
-{
-}
-
-static void ignore_notice(void *user, uint32_t notice, size_t length)
-{
-}
-
-static void ignore_put(void *user, size_t offset)
-{
-}
-
-static void ignore_closed(void *user, const struct weir_error *reason)
-{
-}
-
-static const struct link_events silent = {
-    .opened = ignore_opened,
-    .received = ignore_bytes,
-    .noticed = ignore_notice,
-    .put_done = ignore_put,
-    .closed = ignore_closed,
-};
-
 static const struct report report = {.problem = ignore_problem};
 
 static struct link *add_line(void)
@@ -105,8 +77,8 @@ static struct link *add_line(void)
     }
     struct line *line = &lines[line_count++];
     *line = (struct line){.pair = memory_pair_create()};
-    memory_pair_link(line->pair, 0)->events = &silent;
-    memory_pair_link(line->pair, 1)->events = &silent;
+    memory_pair_link(line->pair, 0)->events = &link_unheard;
+    memory_pair_link(line->pair, 1)->events = &link_unheard;
     return memory_pair_link(line->pair, 0);
 }
 
@@ -120,7 +92,7 @@ static struct link *dial(void *user, const struct hop_target *target, unsigned a
 
 static void drop(void *user, struct link *link)
 {
-    link->events = &silent;
+    link->events = &link_unheard;
     link->operations->abort(link, "dropped");
 }
 

@@ -75,34 +75,6 @@ static void ignore_problem(void *user, const struct problem *problem)
 {
 }
 
-static void ignore_opened(void *user)
-{
-}
-
-static void ignore_received(void *user, const void *bytes, size_t length)
-{
-}
-
-static void ignore_noticed(void *user, uint32_t notice, size_t length)
-{
-}
-
-static void ignore_put_done(void *user, size_t offset)
-{
-}
-
-static void ignore_closed(void *user, const struct weir_error *reason)
-{
-}
-
-static const struct link_events silent = {
-    .opened = ignore_opened,
-    .received = ignore_received,
-    .noticed = ignore_noticed,
-    .put_done = ignore_put_done,
-    .closed = ignore_closed,
-};
-
 static const struct report report = {.problem = ignore_problem};
 
 static struct session *begin(struct memory_pair *pair, unsigned role, unsigned wishes,
@@ -123,7 +95,7 @@ static struct session *begin(struct memory_pair *pair, unsigned role, unsigned w
     };
     const struct session_service service = {
         .root = target->directory, .super = (role & 16) != 0, .device = "fuzz0"};
-    memory_pair_link(pair, 1)->events = &silent;
+    memory_pair_link(pair, 1)->events = &link_unheard;
     return (role & 1) != 0 ? session_create_server(memory_pair_link(pair, 0), &service, &report)
                            : session_create_client(memory_pair_link(pair, 0), &request, &report);
 }

@@ -307,15 +307,4 @@ case_link() { # is down: the server, which has not noticed, ends the old session
     kill_server
 }
 
-if [ $# = 1 ]; then # each case in a folder of its own
-    "case_$1"
-    [ $failures = 0 ]
-    exit
-fi
-for name in $(declare -F | sed -n 's/^declare -f case_//p'); do
-    began=$SECONDS
-    "$script" "$build" "$name" || failures=$((failures + 1))
-    echo "$name: $((SECONDS - began)) s"
-done
-[ $failures = 0 ] && echo "again_test: all cases passed"
-[ $failures = 0 ]
+run_cases "$@"

@@ -18,35 +18,6 @@ struct dialed {
     bool dropped;
 };
 
-static void hear_nothing(void *user)
-{
-}
-
-static void receive_nothing(void *user, const void *bytes, size_t length)
-{
-}
-
-static void notice_nothing(void *user, uint32_t notice, size_t length)
-{
-}
-
-static void end_no_put(void *user, size_t offset)
-{
-}
-
-static void close_nothing(void *user, const struct weir_error *reason)
-{
-}
-
-/* Of one that was dropped and has not closed yet. */
-static const struct link_events nobody = {
-    .opened = hear_nothing,
-    .received = receive_nothing,
-    .noticed = notice_nothing,
-    .put_done = end_no_put,
-    .closed = close_nothing,
-};
-
 struct link *hop_dial_to(struct hop_dial *dial, const char *address, struct guard *guard,
                          char ret_why[HOP_WHY_LENGTH])
 {
@@ -119,7 +90,7 @@ static void drop(void *user, struct link *link)
     for (struct dialed *dialed = dial->list; dialed != NULL; dialed = dialed->next) {
         if (dialed->link == link) {
             dialed->dropped = true;
-            link->events = &nobody;
+            link->events = &link_unheard;
             link->operations->abort(link, "not needed any more");
         }
     }

@@ -435,15 +435,4 @@ case_addresses() { # servers that are not on loopback
     grep -q warning out.txt && fail "warns of its own host: $(cat out.txt)"
 }
 
-if [ $# = 1 ]; then # each case in a folder of its own
-    "case_$1"
-    [ $failures = 0 ]
-    exit
-fi
-for name in $(declare -F | sed -n 's/^declare -f case_//p'); do
-    began=$SECONDS
-    "$script" "$build" "$name" || failures=$((failures + 1))
-    echo "$name: $((SECONDS - began)) s"
-done
-[ $failures = 0 ] && echo "ssh_test: all cases passed"
-[ $failures = 0 ]
+run_cases "$@"

@@ -37,3 +37,19 @@ expect() {
 same() { # PATH PATH
     diff -r --no-dereference "$1" "$2" >diff.txt 2>&1 || fail "differ: $(head -3 diff.txt)"
 }
+
+# run_cases [NAME]: the function case_NAME, or each that there is, by a run of $script and so in a folder of its own.
+run_cases() {
+    local name began
+    if [ $# = 1 ]; then
+        "case_$1"
+    else
+        for name in $(declare -F | sed -n 's/^declare -f case_//p'); do
+            began=$SECONDS
+            "$script" "$build" "$name" || failures=$((failures + 1))
+            echo "$name: $((SECONDS - began)) s"
+        done
+        [ $failures = 0 ] && echo "$(basename "$script" .sh): all cases passed"
+    fi
+    [ $failures = 0 ]
+}

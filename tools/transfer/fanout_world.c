@@ -25,35 +25,6 @@ static void note_problem(void *user, const struct problem *problem)
              problem->at_source ? "source" : "target", problem_code_name(problem->code));
 }
 
-static void hear_nothing(void *user)
-{
-}
-
-static void receive_nothing(void *user, const void *bytes, size_t length)
-{
-}
-
-static void notice_nothing(void *user, uint32_t notice, size_t length)
-{
-}
-
-static void end_no_put(void *user, size_t offset)
-{
-}
-
-static void close_nothing(void *user, const struct weir_error *reason)
-{
-}
-
-/* Of a link that nobody uses any more. */
-static const struct link_events nobody = {
-    .opened = hear_nothing,
-    .received = receive_nothing,
-    .noticed = notice_nothing,
-    .put_done = end_no_put,
-    .closed = close_nothing,
-};
-
 static struct link *add_wire(struct fanout_world *world, struct node *client, struct node *server,
                              const struct session_service *service)
 {
@@ -106,7 +77,7 @@ static struct link *dial_by_source(void *user, const struct hop_target *target, 
 
 static void drop(void *user, struct link *link)
 {
-    link->events = &nobody;
+    link->events = &link_unheard;
     link->operations->abort(link, "not needed");
 }
 
@@ -152,10 +123,10 @@ static void end_node(struct fanout_world *world, struct node *node)
     for (unsigned i = 0; i < world->wire_count; i++) {
         struct wire *wire = &world->wires[i];
         if (wire->client == node) {
-            memory_pair_link(wire->pair, 0)->events = &nobody;
+            memory_pair_link(wire->pair, 0)->events = &link_unheard;
             memory_pair_cut(wire->pair);
         } else if (wire->server == node && wire->session != NULL) {
-            memory_pair_link(wire->pair, 1)->events = &nobody;
+            memory_pair_link(wire->pair, 1)->events = &link_unheard;
             memory_pair_cut(wire->pair);
         }
     }

@@ -29,6 +29,9 @@ struct link_events {
     void (*closed)(void *user, const struct weir_error *reason);
 };
 
+/* For a link that nobody uses any more, or does not use yet: nothing is done. */
+extern const struct link_events link_unheard;
+
 struct link_put {
     size_t offset; /* in the memory that allocate() gave */
     size_t length;
