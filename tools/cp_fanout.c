@@ -18,6 +18,8 @@
 #define HANDSHAKE_TIMEOUT_S 10
 /* After the far side's end its connection's own end, which says why, is waited for so long. */
 #define FAR_END_PATIENCE_S 2
+/* A far side that is not there by then holds up all others; it would not wait for us longer. */
+#define FAR_BEGIN_PATIENCE_S 120
 
 /* One target. */
 struct destination {
@@ -180,8 +182,10 @@ static void begin(struct copy *copy, unsigned number)
 static void start_far_sides(struct copy *copy)
 {
     const struct cp_options *given = &copy->cp->options;
-    const struct far_options options = {
-        .rsh = given->rsh, .weir_path = given->weir_path, .fabric = given->fabric.kind};
+    const struct far_options options = {.patience_s = FAR_BEGIN_PATIENCE_S,
+                                        .rsh = given->rsh,
+                                        .weir_path = given->weir_path,
+                                        .fabric = given->fabric.kind};
     for (unsigned i = 0; i < copy->count && !stop_asked(); i++) {
         struct destination *destination = &copy->list[i];
         if (destination->where.kind == LOCATION_SHELL) {
@@ -298,6 +302,11 @@ static void locate(void *user, unsigned member, struct hop_target *target)
     add_addresses(&copy->list[member], target, false);
     add_addresses(&copy->list[member], target, true);
     target->encrypt = copy->cp->options.encrypt;
+}
+
+static time_t clock_s(void *user)
+{
+    return (time_t)progress_now_s();
 }
 
 /* What ends a receiver besides itself: silence, and a far side that is gone. */
@@ -444,6 +453,7 @@ static enum exit_code run(struct copy *copy, const struct session_request *reque
                                            .count = copy->count,
                                            .connect = connect_to,
                                            .locate = locate,
+                                           .clock_s = clock_s,
                                            .dialer = dialer};
     copy->fanout = members != NULL ? fanout_create(&options) : NULL;
     struct session *session =

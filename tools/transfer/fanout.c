@@ -129,6 +129,7 @@ static void on_opened(void *user)
 {
     struct member *member = user;
     member->opened = true;
+    member->since_s = member->fanout->now_s;
     greet(member);
 }
 
@@ -295,15 +296,24 @@ static void end_if_alone(struct fanout *fanout)
 /* Who is done and waits for others, or waits for a disk here, is not to take us for dead. */
 static void say_alive(struct fanout *fanout)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (!fanout->started || now.tv_sec - fanout->alive_s < ALIVE_INTERVAL_S) {
+    if (!fanout->started || fanout->now_s - fanout->alive_s < ALIVE_INTERVAL_S) {
         return;
     }
-    fanout->alive_s = now.tv_sec;
+    fanout->alive_s = fanout->now_s;
     for (unsigned i = 0; i < fanout->options.count; i++) {
         fanout_say(&fanout->members[i], &(struct message){.type = MESSAGE_ALIVE});
     }
+}
+
+/* While this process itself was held up, nobody could be heard. */
+static void look_at_clock(struct fanout *fanout)
+{
+    time_t now_s = fanout->options.clock_s(fanout->options.dialer.user);
+    time_t passed_s = now_s - fanout->now_s;
+    for (unsigned i = 0; i < fanout->options.count && passed_s > 1; i++) {
+        fanout->members[i].since_s += passed_s;
+    }
+    fanout->now_s = now_s;
 }
 
 void fanout_pump(struct fanout *fanout)
@@ -315,7 +325,9 @@ void fanout_pump(struct fanout *fanout)
         fanout->said_open = true;
         fanout->link.events->opened(fanout->link.user);
     }
+    look_at_clock(fanout);
     connect_to(fanout);
+    fanout_limit(fanout);
     if (!fanout->started) {
         start(fanout);
     }

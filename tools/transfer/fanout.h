@@ -7,6 +7,7 @@
 #define TOOLS_TRANSFER_FANOUT_H
 
 #include <stdbool.h>
+#include <time.h>
 
 #include "tools/transfer/relay.h"
 #include "tools/transfer/report.h"
@@ -31,6 +32,7 @@ struct fanout_options {
     struct link *(*connect)(void *user, unsigned member, char ret_why[HOP_WHY_LENGTH]);
     /* Where others can reach it: the addresses, and whether chunks are to be sealed. */
     void (*locate)(void *user, unsigned member, struct hop_target *target);
+    time_t (*clock_s)(void *user); /* of a clock that never goes back */
     struct hop_dialer dialer; /* for the chain's first connection; its user is the above's, too */
 };
 

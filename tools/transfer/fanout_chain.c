@@ -5,6 +5,11 @@
 
 /* How often the same one is to try to feed another, before that one is given up. */
 #define ATTEMPTS_MAX 3
+/* For a receiver's greeting; for one to await another; for two to come together, where each of
+ * several addresses is tried for 3 s. */
+#define GREETING_PATIENCE_S 10
+#define READY_PATIENCE_S    15
+#define FED_PATIENCE_S      (15 + 3 * HOP_ADDRESSES_MAX)
 
 void fanout_drop(struct fanout *fanout, struct link *link)
 {
@@ -33,6 +38,7 @@ static void renew(struct member *member)
     struct hop_message message = {.type = HOP_RENEW, .ready = member->token};
     member->awaits = false;
     member->fed_by = FED_BY_NOBODY;
+    member->since_s = member->fanout->now_s;
     fanout_say_hop(member, &message);
 }
 
@@ -47,6 +53,7 @@ void fanout_hear_hop(struct member *member, const struct hop_message *message)
         return;
     case HOP_FED:
         member->awaits = false;
+        member->got_on = fanout->stream.begin;
         return;
     case HOP_LOST:
         for (unsigned i = 0; i < fanout->options.count; i++) {
@@ -121,6 +128,7 @@ static void have_fed(struct fanout *fanout, int by, struct member *member)
     struct hop_message message = {.type = HOP_FORWARD, .forward = {.token = member->token}};
     fanout->options.locate(fanout->options.dialer.user, member->number, &message.forward);
     member->fed_by = by;
+    member->since_s = fanout->now_s;
     if (by != FED_BY_SOURCE) {
         fanout->members[by].is_last = false;
         fanout_say_hop(&fanout->members[by], &message);
@@ -139,6 +147,10 @@ static void have_fed(struct fanout *fanout, int by, struct member *member)
 static bool may_try(struct fanout *fanout, int by, struct member *member)
 {
     char why[2 * HOP_WHY_LENGTH];
+    if (fanout->stream.begin > member->got_on) { /* they had come together, and all got on */
+        member->attempts = 0;
+        member->got_on = fanout->stream.begin;
+    }
     if (member->attempts++ < ATTEMPTS_MAX) {
         return true;
     }
@@ -146,6 +158,29 @@ static bool may_try(struct fanout *fanout, int by, struct member *member)
              by == FED_BY_SOURCE ? "this host" : fanout->options.members[by].name, member->why);
     fanout_fail(member, SESSION_LOST, why);
     return false;
+}
+
+void fanout_limit(struct fanout *fanout)
+{
+    for (unsigned i = 0; i < fanout->options.count && !fanout->closing; i++) {
+        struct member *member = &fanout->members[i];
+        time_t waited_s = fanout->now_s - member->since_s;
+        bool greets = !member->welcome || (!fanout->started && !member->awaits);
+        if (!member->alive || !member->opened) {
+            continue;
+        }
+        if (greets && waited_s > GREETING_PATIENCE_S) {
+            fanout_fail(member, SESSION_LOST, "no answer to the greeting for 10 s");
+        } else if (greets || !fanout->started) {
+            continue;
+        } else if (member->awaits && member->fed_by != FED_BY_NOBODY && waited_s > FED_PATIENCE_S) {
+            fanout_note(member->why, "they did not come together for 39 s");
+            renew(member);
+        } else if (!member->awaits && member->fed_by == FED_BY_NOBODY &&
+                   waited_s > READY_PATIENCE_S) {
+            fanout_fail(member, SESSION_LOST, "it was not ready to be fed again for 15 s");
+        }
+    }
 }
 
 void fanout_arrange(struct fanout *fanout)

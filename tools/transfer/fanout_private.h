@@ -4,8 +4,6 @@
 #ifndef TOOLS_TRANSFER_FANOUT_PRIVATE_H
 #define TOOLS_TRANSFER_FANOUT_PRIVATE_H
 
-#include <time.h>
-
 #include "tools/transfer/fanout.h"
 #include "tools/transfer/feed.h"
 #include "tools/transfer/stream.h"
@@ -45,7 +43,9 @@ struct member {
     bool awaits; /* somebody with this token */
     struct hop_token token;
     int before, fed_by; /* whom it is to be fed by, and is, as far as we know */
-    unsigned attempts;  /* of the same one to feed it */
+    unsigned attempts;  /* of the same one to feed it, without that all have got on */
+    uint64_t got_on;    /* where the stream began when it was fed last; 0: not yet */
+    time_t since_s;     /* it, or who is to feed it, has been asked for what it does not say yet */
 };
 
 struct fanout {
@@ -70,6 +70,7 @@ struct fanout {
     uint32_t read_back; /* that the session was told of */
     bool summed;
     time_t alive_s;
+    time_t now_s; /* of the last pump */
     uint8_t packed[MESSAGE_LENGTH_MAX];
 };
 
@@ -87,6 +88,8 @@ void fanout_drop(struct fanout *fanout, struct link *link);
 void fanout_hear_hop(struct member *member, const struct hop_message *message);
 /* Has everybody fed by the one before that is left, as they stand in the list. */
 void fanout_arrange(struct fanout *fanout);
+/* Who does not say in time what it is to say fails, or is asked anew. */
+void fanout_limit(struct fanout *fanout);
 /* Feeds the first. */
 void fanout_feed(struct fanout *fanout);
 void fanout_end_feed(struct fanout *fanout);

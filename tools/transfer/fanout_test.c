@@ -217,6 +217,22 @@ static void a_line_that_breaks_is_joined_again(void **state)
     assert_int_equal(fanout_bytes_put(world->fanout), 640 * KIB);
 }
 
+/* However often: between two breaks all get on. */
+static void a_line_that_breaks_often_is_joined_again(void **state)
+{
+    struct fanout_world *world = *state;
+    scratch_fill(world->scratch, "here/t", 60 * HOP_CHUNK_LENGTH, 4);
+    world->between = cut;
+    cuts = 6;
+    fanout_world_begin(world, "t", 3);
+    fanout_world_run(world);
+    assert_int_equal(cuts, 0);
+    expect_complete(world);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(fanout_outcome(world->fanout, i), SESSION_COMPLETE);
+    }
+}
+
 /* What one has, all behind it do not have yet. */
 static void two_may_die_before_one_that_lags(void **state)
 {
@@ -254,6 +270,84 @@ static void who_cannot_be_fed_is_given_up(void **state)
     assert_int_equal(fanout_outcome(world->fanout, 2), SESSION_UNREACHED);
     assert_string_equal(fanout_why(world->fanout, 3), "not here");
     assert_int_equal(fanout_outcome(world->fanout, 3), SESSION_REFUSED);
+}
+
+/* Until a time has passed, by a clock that the test sets. */
+static void expect_given_up_after(struct fanout_world *world, unsigned node, unsigned seconds,
+                                  const char *why)
+{
+    fanout_world_wait(world, seconds);
+    assert_int_equal(fanout_outcome(world->fanout, node), SESSION_RUNNING);
+    assert_false(session_is_closed(world->client));
+    fanout_world_wait(world, 1);
+    assert_int_equal(fanout_outcome(world->fanout, node), SESSION_LOST);
+    assert_string_equal(fanout_why(world->fanout, node), why);
+    expect_complete(world);
+}
+
+static void who_says_nothing_is_given_up(void **state)
+{
+    struct fanout_world *world = *state;
+    make_tree(world->scratch);
+    world->request.wishes.bits = WISH_RECURSIVE;
+    world->nodes[1].mute = true;
+    fanout_world_begin(world, "t", 3);
+    fanout_world_run(world);
+    expect_given_up_after(world, 1, 10, "no answer to the greeting for 10 s");
+    expect_whole(world, 0);
+    expect_whole(world, 2);
+}
+
+/* While this process was held up, nobody could be heard: that counts for nothing. */
+static void who_could_not_be_heard_has_its_time(void **state)
+{
+    struct fanout_world *world = *state;
+    make_tree(world->scratch);
+    world->request.wishes.bits = WISH_RECURSIVE;
+    world->nodes[1].mute = true;
+    fanout_world_begin(world, "t", 3);
+    fanout_world_run(world);
+    world->now_s += 1000;
+    fanout_world_run(world);
+    fanout_world_wait(world, 9);
+    world->nodes[1].mute = false;
+    fanout_world_run(world);
+    expect_complete(world);
+    for (unsigned i = 0; i < 3; i++) {
+        expect_whole(world, i);
+    }
+}
+
+/* Its line breaks, and it does not say by what token another one may come. */
+static void who_awaits_nobody_is_given_up(void **state)
+{
+    struct fanout_world *world = *state;
+    scratch_fill(world->scratch, "here/t", 60 * HOP_CHUNK_LENGTH, 4);
+    fanout_world_begin(world, "t", 3);
+    while (fanout_world_memory(world, 1) == NULL) {
+        fanout_world_step(world);
+    }
+    world->nodes[1].mute = true;
+    assert_true(fanout_world_cut(world, 1));
+    fanout_world_run(world);
+    expect_given_up_after(world, 1, 15, "it was not ready to be fed again for 15 s");
+    assert_true(scratch_same(world->scratch, "here/t", "root0/t"));
+    assert_true(scratch_same(world->scratch, "here/t", "root2/t"));
+}
+
+/* Whoever is to feed it connects, and gets nothing through, however often. */
+static void who_is_not_come_to_is_given_up(void **state)
+{
+    struct fanout_world *world = *state;
+    make_tree(world->scratch);
+    world->request.wishes.bits = WISH_RECURSIVE;
+    world->nodes[1].lags = true;
+    fanout_world_begin(world, "t", 3);
+    fanout_world_run(world);
+    fanout_world_wait(world, 2 * 40);
+    expect_given_up_after(world, 1, 39, "a cannot feed it: they did not come together for 39 s");
+    expect_whole(world, 0);
+    expect_whole(world, 2);
 }
 
 /* The bytes of a chunk change between the put and its notice. */
@@ -384,8 +478,13 @@ int main(void)
         T(two_of_five_may_die),
         T(when_all_die_the_copy_ends),
         T(a_line_that_breaks_is_joined_again),
+        T(a_line_that_breaks_often_is_joined_again),
         T(two_may_die_before_one_that_lags),
         T(who_cannot_be_fed_is_given_up),
+        T(who_says_nothing_is_given_up),
+        T(who_could_not_be_heard_has_its_time),
+        T(who_awaits_nobody_is_given_up),
+        T(who_is_not_come_to_is_given_up),
         T(a_chunk_that_changed_on_its_way_is_put_again),
         T(what_one_has_others_still_get),
         T(each_deletes_what_the_source_has_not),

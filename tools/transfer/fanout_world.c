@@ -101,6 +101,12 @@ static void locate(void *user, unsigned member, struct hop_target *target)
     snprintf(target->addresses[1], HOP_ADDRESS_LENGTH, "%u", member);
 }
 
+static time_t clock_s(void *user)
+{
+    const struct fanout_world *world = user;
+    return world->now_s;
+}
+
 int fanout_world_setup(void **state)
 {
     struct fanout_world *world = calloc(1, sizeof(*world));
@@ -199,6 +205,7 @@ void fanout_world_begin(struct fanout_world *world, const char *source, unsigned
         .count = count,
         .connect = connect_member,
         .locate = locate,
+        .clock_s = clock_s,
         .dialer = {.dial = dial_by_source, .drop = drop, .user = world},
     };
     snprintf(world->source, sizeof(world->source), "%s/here/%s", world->scratch->path, source);
@@ -217,7 +224,9 @@ static bool deliver(struct fanout_world *world)
 {
     for (unsigned i = 0; i < world->wire_count; i++) {
         struct wire *wire = &world->wires[world->next++ % world->wire_count];
-        if (wire->to_feed && wire->server->lags) {
+        bool mute = !wire->to_feed && wire->server->mute && wire->opened;
+        if ((wire->to_feed && wire->server->lags) ||
+            (mute && memory_pair_last_abort(wire->pair)[0] == 0)) {
             continue;
         }
         if (!wire->opened) {
@@ -261,6 +270,14 @@ unsigned fanout_world_run(struct fanout_world *world)
         idle = fanout_world_step(world) ? 0 : idle + 1;
     }
     return steps;
+}
+
+void fanout_world_wait(struct fanout_world *world, unsigned seconds)
+{
+    for (unsigned i = 0; i < seconds; i++) {
+        world->now_s++;
+        fanout_world_run(world);
+    }
 }
 
 void fanout_world_kill(struct fanout_world *world, unsigned node)

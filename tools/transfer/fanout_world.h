@@ -24,6 +24,7 @@ struct node {
     bool dead, unreachable, refuses;
     bool lags; /* whoever feeds it gets nothing through */
     bool deaf; /* nobody can connect to feed it */
+    bool mute; /* it and the source hear nothing of each other, though they are connected */
     struct relay_host host;
     struct report report; /* the source's, of it */
     struct report own;
@@ -53,6 +54,7 @@ struct fanout_world {
     struct fanout *fanout;
     struct session *client;
     unsigned random;
+    time_t now_s; /* by the source's clock */
     /* Called before a step; NULL: not. */
     void (*between)(struct fanout_world *world, unsigned step);
 };
@@ -65,6 +67,8 @@ void fanout_world_begin(struct fanout_world *world, const char *source, unsigned
 bool fanout_world_step(struct fanout_world *world);
 /* To the end; how many steps it took. */
 unsigned fanout_world_run(struct fanout_world *world);
+/* Seconds pass for the source, in each of which all is done that can be done. */
+void fanout_world_wait(struct fanout_world *world, unsigned seconds);
 /* Without a word. */
 void fanout_world_kill(struct fanout_world *world, unsigned node);
 /* The line by which it is fed breaks. False: there is none. */
