@@ -36,10 +36,10 @@ MARKS = [  # ours, theirs (a case, or a number in ours' unit), at most?, demande
     ("weir cp, push", "cp", False, None),
     ("weir cp, pull", "cp", False, None),
     ("weir bench request and reply 8 B", "Mercury na+sm rate", False, 1.3),
+    ("weir bench put 1 MiB", "Mercury na+sm bulk 1 MiB", False, 2.0),
 ]
 # What is demanded and measured elsewhere, or not yet: said, so that nobody takes its absence for success.
-UNMEASURED = ["two flows and one TCP cubic flow on a rate-limited link, within 2x of each other",
-              "a 1 MiB put at least 2x Mercury's bulk"]
+UNMEASURED = ["two flows and one TCP cubic flow on a rate-limited link, within 2x of each other"]
 ROUNDS_LEAST = 5
 
 

@@ -37,7 +37,8 @@ class Stage:
         return done.stdout
 
     def pair(self, server, client, port, environment=None):
-        """Both ends; what the client printed. `port`: the server's TCP port, or a line that it prints first."""
+        """Both ends; what the client printed. `port`: the server's TCP port, the path of a file that it writes when it is
+        ready, or else a line that it prints first."""
         if not os.path.isabs(server[0]) and not shutil.which(server[0]):
             raise Missing(f"{server[0]} is not installed")
         process = subprocess.Popen(self.far + server, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -45,6 +46,8 @@ class Stage:
         try:
             if isinstance(port, int):
                 self.wait_for_listener(port, process)
+            elif port.startswith("/"):
+                self.wait_for_file(port, process)
             else:
                 process.stdout.readline()
             return self.client(client, environment)
@@ -57,6 +60,16 @@ class Stage:
                 process.kill()
                 process.wait()
             process.stdout.close()
+
+    def wait_for_file(self, path, process):
+        """Until somebody has written something into it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (os.path.exists(path) and os.path.getsize(path)):
+            if process.poll() is not None:
+                raise RuntimeError("the server ended: " + process.stdout.read().decode(errors="replace")[-500:])
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"nobody writes {path}")
+            time.sleep(0.02)
 
     def wait_for_listener(self, port, process):
         """Until a TCP socket listens on the port, without connecting to it."""
