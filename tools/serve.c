@@ -88,26 +88,6 @@ static void destroy_served(struct served *served)
     free(served);
 }
 
-/* What it is said to be goes with it: by the end of the handshake the name may be nobody's. */
-static const struct secret *find_secret(void *user, const char *name)
-{
-    struct served *served = user;
-    const struct serve *serve = served->serve;
-    const struct secret *hop = relay_secret(&serve->relays, name);
-    const struct key *key = serve->options.session ? NULL : keys_find(&serve->keys, name);
-    served->proof = PROOF_NONE;
-    if (hop != NULL) {
-        served->proof = PROOF_HOP;
-        return hop;
-    }
-    if (serve->options.session && strcmp(name, GREETING_KEY_NAME) == 0) {
-        served->proof = PROOF_SESSION;
-        return &serve->secret;
-    }
-    served->proof = key != NULL ? PROOF_KEY : PROOF_NONE;
-    return key != NULL ? &key->secret : NULL;
-}
-
 /* Of the same client and copy: the earlier one is over, whatever it thinks of it. */
 static bool is_same_copy(const struct served *one, const struct served *other)
 {
@@ -164,40 +144,20 @@ static bool begin_session(struct served *served, const struct session_service *s
     return served->session != NULL;
 }
 
-/* A peer that knows the secret of one that is to be fed here, and may do that and no more. */
-static const char *admit_to_feed(struct served *served, const char *name)
-{
-    struct session_service service = served->serve->service;
-    if (relay_secret(&served->serve->relays, name) == NULL) {
-        return "it is not awaited any more";
-    }
-    snprintf(service.hop_name, sizeof(service.hop_name), "%s", name);
-    return begin_session(served, &service) ? NULL : "not enough memory";
-}
-
-/* A peer that knows a secret: what it may is the key's, which has to be there still. One that came
- * without, by a certificate or where anyone may, has no name that a key could have. */
 static const char *admit(void *user, const char *name)
 {
     struct served *served = user;
     struct serve *serve = served->serve;
-    struct session_service service = serve->service;
-    bool by_secret = secret_name_is_valid(name);
-    const struct key *key = by_secret ? keys_find(&serve->keys, name) : NULL;
-    if (by_secret && served->proof == PROOF_HOP) {
-        return admit_to_feed(served, name);
-    }
-    if (by_secret && served->proof != PROOF_SESSION && (served->proof != PROOF_KEY || !key)) {
-        return "its key does not count any more";
-    }
-    served->proof = by_secret ? served->proof : PROOF_NONE;
-    service.read_only |= key != NULL && key->read_only;
-    if (key != NULL && key->user >= 0) {
-        service.root = key->user;
-        service.root_count = 0;
+    struct session_service service;
+    const char *refusal = serve_admit(served, name, &service);
+    if (refusal != NULL) {
+        return refusal;
     }
     if (!begin_session(served, &service)) {
         return "not enough memory";
+    }
+    if (served->proof == PROOF_HOP) {
+        return NULL;
     }
     stand_as(serve, served,
              refusal_of(serve, served->peer, name) == NULL ? STANDING_SERVED
@@ -226,7 +186,7 @@ static struct guard *create_guard(struct served *served)
 {
     struct serve *serve = served->serve;
     bool shows = serve->options.certificates.certificate != NULL;
-    return guard_create_server(find_secret, served, shows ? &serve->certificates : NULL,
+    return guard_create_server(serve_find_secret, served, shows ? &serve->certificates : NULL,
                                serve->options.encrypt);
 }
 

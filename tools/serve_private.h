@@ -82,6 +82,13 @@ struct serve {
 int serve_open_roots(struct serve *serve);
 /* What the options name: keys, certificates. False: why not has been said; serve_trust.c. */
 bool serve_load_trust(struct serve *serve);
+/* Of a guard, whose user is a struct served; serve_admit.c. */
+const struct secret *serve_find_secret(void *user, const char *name);
+/* What a peer may that has proven to know the secret of this name: that of a key, which has to be
+ * there still, or of one that is to be fed here. One that came without, by a certificate or where
+ * anyone may, has no name that a key could have. NULL, or why it may nothing. */
+const char *serve_admit(struct served *served, const char *name,
+                        struct session_service *ret_service);
 /* A descriptor of the folder, which `option` has named; -1: it has been said why not. */
 int serve_open_folder(const struct serve *serve, const char *option, const char *folder,
                       char ret_path[PATH_MAX]);

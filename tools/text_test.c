@@ -78,6 +78,18 @@ static void loopback(void **state)
     assert_false(location_is_loopback(":7471"));
 }
 
+static void numbers_of_hosts(void **state)
+{
+    assert_true(location_is_numeric("192.0.2.1:7471"));
+    assert_true(location_is_numeric("[2001:db8::1]:7471"));
+    assert_true(location_is_numeric("[fe80::1]:1"));
+    assert_false(location_is_numeric("localhost:7471"));
+    assert_false(location_is_numeric("192.0.2.1.example:7471"));
+    assert_false(location_is_numeric("*:7471"));
+    assert_false(location_is_numeric(":7471"));
+    assert_false(location_is_numeric(""));
+}
+
 static void names_for_a_terminal(void **state)
 {
     static const struct {
@@ -151,9 +163,13 @@ static void the_line_tells_what_is_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses),       cmocka_unit_test(urls),
-        cmocka_unit_test(loopback),        cmocka_unit_test(names_for_a_terminal),
-        cmocka_unit_test(sizes_and_times), cmocka_unit_test(the_line_tells_what_is_left),
+        cmocka_unit_test(addresses),
+        cmocka_unit_test(urls),
+        cmocka_unit_test(loopback),
+        cmocka_unit_test(numbers_of_hosts),
+        cmocka_unit_test(names_for_a_terminal),
+        cmocka_unit_test(sizes_and_times),
+        cmocka_unit_test(the_line_tells_what_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

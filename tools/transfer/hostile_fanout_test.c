@@ -10,6 +10,9 @@
 #include <unistd.h>
 
 #include "tools/transfer/fanout_world.h"
+#include "tools/transfer/feed.h"
+#include "tools/transfer/sender.h"
+#include "tools/transfer/stream.h"
 
 #define MIB (1u << 20)
 
@@ -172,6 +175,42 @@ static void a_receiver_that_lies_fails_alone(void **state)
         unlinkat(world->nodes[0].root, "t/big", 0);
         unlinkat(world->nodes[2].root, "t/big", 0);
     }
+}
+
+/* So many questions, which all may be asked, and none of whose answers are taken. */
+static void ask_and_not_listen(struct fanout_world *world, unsigned node, unsigned count)
+{
+    uint8_t questions[2 * QUESTION_LENGTH_MAX];
+    const struct question directory = {.is_directory = true};
+    const struct question name = {.name = {"x", 1}};
+    size_t length = protocol_pack_question(&directory, questions);
+    length += protocol_pack_question(&name, questions + length);
+    struct message message = {.type = MESSAGE_ASK, .ask = {.names = 1}};
+    message.ask.questions = (struct span){questions, length};
+    for (unsigned i = 0; i < count; i++) {
+        uint8_t bytes[MESSAGE_LENGTH_MAX];
+        size_t head = protocol_pack(&message, bytes);
+        memcpy(bytes + head, questions, length);
+        memory_pair_inject(wire_of(world, node, false)->pair, 1, bytes, head + length);
+    }
+}
+
+/* Whoever is last asks while the line to it holds up the end, when the source has said all. */
+static void answers_that_are_not_taken_are_bounded(void **state)
+{
+    struct fanout_world *world = *state;
+    scratch_directory(world->scratch, "here/t");
+    scratch_write(world->scratch, "here/t/f", "x");
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE | WISH_IGNORE_TIMES;
+    world->nodes[2].lags = true;
+    fanout_world_begin(world, "t", 3);
+    fanout_world_run(world);
+    ask_and_not_listen(world, 2, ANSWERS_BACKLOG_MAX + 1);
+    fanout_world_run(world);
+    expect_failed(world, 2, "it asks, and does not take the answers");
+    assert_true(session_is_closed(world->client));
+    assert_int_equal(fanout_outcome(world->fanout, 0), SESSION_COMPLETE);
+    assert_int_equal(fanout_outcome(world->fanout, 1), SESSION_COMPLETE);
 }
 
 /* A server's session that nobody has asked for; what it hears, and whether it goes on then. */
@@ -371,13 +410,57 @@ static void who_is_not_welcome_has_nobody_fed(void **state)
     }
 }
 
+/* One who is fed says from where on it lacks something: what was, and not what will be. */
+static void who_takes_from_beyond_the_end_is_not_fed(void **state)
+{
+    static const struct {
+        uint64_t position;
+        const char *why;
+    } cases[] = {
+        {1, "it is too far behind"},
+        {2, ""},
+        {4, ""},
+        {5, "it says that it has what it was not given"},
+        {UINT64_MAX, "it says that it has what it was not given"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        static const uint8_t id[HOP_ID_LENGTH], alive = MESSAGE_ALIVE;
+        struct memory_pair *pair = memory_pair_create();
+        struct hop_message message = {.type = HOP_TAKE};
+        struct stream stream = {0};
+        uint8_t bytes[HOP_LENGTH_MAX];
+        memory_pair_link(pair, 1)->events = &link_unheard;
+        struct feed *feed = feed_create(memory_pair_link(pair, 0), &stream, id);
+        for (unsigned j = 0; j < 4; j++) {
+            assert_true(stream_add_message(&stream, &alive, 1));
+        }
+        stream_drop(&stream);
+        stream_drop(&stream);
+        message.take.position = cases[i].position;
+        message.take.chunk_length = HOP_CHUNK_LENGTH;
+        message.take.chunk_count = HOP_CHUNK_COUNT;
+        message.take.remote.length = (uint64_t)HOP_CHUNK_LENGTH * HOP_CHUNK_COUNT;
+        memory_pair_inject(pair, 1, bytes, hop_pack(&message, bytes));
+        while (memory_pair_step(pair)) {
+        }
+        feed_pump(feed);
+        assert_string_equal(feed_why(feed), cases[i].why);
+        assert_int_equal(feed_has_begun(feed), cases[i].why[0] == 0);
+        feed_destroy(feed);
+        stream_clear(&stream);
+        memory_pair_destroy(pair);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, fanout_world_setup, fanout_world_teardown)
         T(a_link_that_lies_is_replaced),
         T(a_receiver_that_lies_fails_alone),
+        T(answers_that_are_not_taken_are_bounded),
         T(strangers_feed_nobody),
+        cmocka_unit_test(who_takes_from_beyond_the_end_is_not_fed),
         T(who_sends_more_than_a_copy_has_is_ended),
         T(who_is_not_welcome_has_nobody_fed),
     };
