@@ -150,6 +150,27 @@ case_narrow_way() { # the router's second link takes 1500 bytes; the hosts think
     echo "narrow way: $(grep '^# queue' "$work/a.statistics")"
 }
 
+case_many_processes() { # the kernel gives an ICMP message to one of those that share the port, whoever sent the packet
+    local others=() server
+    for port in 1 2 3 4 5 6 7; do
+        WEIR_STATISTICS=$work/other$port "$build/weir" run ibv_rc_pingpong -g 0 -p $((19000 + port)) >/dev/null 2>&1 &
+        others+=($!)
+    done
+    for port in 1 2 3 4 5 6 7; do # until each holds the port
+        until ss -ltn | grep -q ":$((19000 + port)) "; do sleep 0.05; done
+    done
+    on "$r" ip link set reb mtu 1500
+    for gid in 0 1; do # the kernel chooses anew for each
+        write_bw -m 4096 -s 65536 -n 50 -x $gid && fail "many processes, GID $gid" "4096 does not fit, and passes"
+        grep -q "Failed status 12: .* syndrom 0x5dc" "$work/a.out" || fail "many processes, GID $gid" "the completion does not name 1500"
+        grep -q "^# queue pair .*1 takes 1500 bytes" "$work/a.statistics" || fail "many processes, GID $gid" "no words"
+        echo "many processes, GID $gid: $(grep -c "^registry_complaints_handed_to_us [1-9]" "$work/a.statistics") by another"
+    done
+    on "$r" ip link set reb mtu 9000
+    kill "${others[@]}"
+    wait "${others[@]}" 2>/dev/null
+}
+
 case_shrinking_interface() { # under a running transfer
     sent() { ip -s link show vea | awk 'END { print $2 }'; }
     local before
@@ -202,7 +223,7 @@ case_marks() { # packets that leave as if a router had marked them
     echo "marks: $(grep -h "^np_\|^rp_" "$work"/[ab].statistics | tr '\n' ' ')"
 }
 
-for name in ${*:-segments class marks datagrams narrow_way shrinking_interface narrow_interface}; do
+for name in ${*:-segments class marks datagrams narrow_way many_processes shrinking_interface narrow_interface}; do
     case_$name
 done
 [ $failed = 0 ] || { echo "$failed failed"; exit 1; }

@@ -29,6 +29,7 @@
 enum handoff_kind {
     HANDOFF_PACKETS,
     HANDOFF_RELAYED,
+    HANDOFF_COMPLAINT,
 };
 
 /* Both ends are of one registry version, hence of one layout. */
@@ -229,6 +230,7 @@ static enum status try_send(struct handoff *handoff, uint32_t slot,
         handoff->waiting[slot].is_stopped = false;
         handoff->counters.packets_sent += header->kind == HANDOFF_PACKETS;
         handoff->counters.relayed += header->kind == HANDOFF_RELAYED;
+        handoff->counters.complaints_sent += header->kind == HANDOFF_COMPLAINT;
     }
     return status;
 }
@@ -286,6 +288,19 @@ enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t s
     }
     handoff->counters.dropped++;
     return status == STATUS_CLOSED ? STATUS_CLOSED : STATUS_OK;
+}
+
+void handoff_send_complaint(struct handoff *handoff, uint32_t slot,
+                            const struct complaint *complaint)
+{
+    struct handoff_header header = {
+        .magic = HANDOFF_MAGIC,
+        .kind = HANDOFF_COMPLAINT,
+        .from = handoff->registry->slot,
+    };
+    enum status status =
+        try_send(handoff, slot, &header, (const uint8_t *)complaint, sizeof *complaint);
+    handoff->counters.dropped += status == STATUS_FULL;
 }
 
 enum status handoff_send_relayed(struct handoff *handoff, struct instant now, uint32_t slot,
@@ -379,6 +394,21 @@ static bool take_relayed(struct handoff *handoff, const struct handoff_header *h
     return true;
 }
 
+/* Hearsay, whatever the other makes of it: what is certain concerns who has sent the packet. */
+static bool take_complaint(struct handoff *handoff, size_t length, struct udp_receiver *receiver)
+{
+    struct complaint complaint;
+    if (length != sizeof complaint || receiver->hear == NULL) {
+        return false;
+    }
+    memcpy(&complaint, handoff->bytes, sizeof complaint);
+    complaint.trouble.certain = false;
+    complaint.handed_on = true;
+    handoff->counters.complaints_received++;
+    receiver->hear(receiver, &complaint);
+    return true;
+}
+
 static bool take(struct handoff *handoff, const struct handoff_header *header, size_t length,
                  struct udp_receiver *receiver)
 {
@@ -388,6 +418,9 @@ static bool take(struct handoff *handoff, const struct handoff_header *header, s
     }
     if (header->kind == HANDOFF_RELAYED) {
         return take_relayed(handoff, header, (uint32_t)(length - sizeof *header));
+    }
+    if (header->kind == HANDOFF_COMPLAINT) {
+        return take_complaint(handoff, length - sizeof *header, receiver);
     }
     if (header->kind != HANDOFF_PACKETS || length == sizeof *header || header->segment == 0 ||
         header->family >= UDP_FAMILY_COUNT) {

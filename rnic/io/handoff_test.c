@@ -35,6 +35,8 @@ struct fixture {
     struct end ends[ENDS];
     struct udp_receiver packets;
     uint32_t packet_count;
+    struct complaint complaint; /* the last heard */
+    uint32_t complaint_count;
 };
 
 static void hear(struct handoff_relay_receiver *receiver, uint32_t from,
@@ -57,12 +59,21 @@ static void count_packets(struct udp_receiver *receiver, const struct udp_datagr
     fixture->packet_count++;
 }
 
+static void note_complaint(struct udp_receiver *receiver, const struct complaint *complaint)
+{
+    struct fixture *fixture =
+        (struct fixture *)((uint8_t *)receiver - offsetof(struct fixture, packets));
+    fixture->complaint = *complaint;
+    fixture->complaint_count++;
+}
+
 static int setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof *fixture);
     snprintf(fixture->path, sizeof fixture->path, "/tmp/weir-handoff-test-%ld", (long)getpid());
     unlink(fixture->path);
     fixture->packets.receive = count_packets;
+    fixture->packets.hear = note_complaint;
     for (uint32_t i = 0; i < ENDS; i++) {
         struct end *end = &fixture->ends[i];
         assert_int_equal(registry_open(fixture->path, &end->registry), STATUS_OK);
@@ -259,7 +270,45 @@ static void test_malformed_is_refused(void **state)
     close(stranger);
     assert_int_equal(fixture->ends[1].heard, 0);
     assert_int_equal(fixture->packet_count, 0);
+    assert_int_equal(fixture->complaint_count, 0);
     assert_true(handoff_counters(fixture->ends[1].handoff)->refused > 70);
+}
+
+/* Whatever its sender thinks of it. */
+static void test_complaint_arrives_as_hearsay(void **state)
+{
+    struct fixture *fixture = *state;
+    struct complaint complaint = {.trouble = {.certain = true, .mtu = 1500, .psn = {99}}};
+    handoff_send_complaint(fixture->ends[0].handoff, registry_slot(fixture->ends[1].registry),
+                           &complaint);
+    listen_to_all(fixture, 2);
+    assert_int_equal(fixture->complaint_count, 0);
+    listen_to_all(fixture, 1);
+    assert_int_equal(fixture->complaint_count, 1);
+    assert_int_equal(fixture->complaint.trouble.mtu, 1500);
+    assert_int_equal(fixture->complaint.trouble.psn.value, 99);
+    assert_false(fixture->complaint.trouble.certain);
+    assert_true(fixture->complaint.handed_on);
+    fixture->packets.hear = NULL;
+    handoff_send_complaint(fixture->ends[0].handoff, registry_slot(fixture->ends[1].registry),
+                           &complaint);
+    listen_to_all(fixture, 1);
+    assert_int_equal(handoff_counters(fixture->ends[1].handoff)->refused, 1);
+}
+
+/* Nothing is kept for who does not read. */
+static void test_complaints_wait_for_nobody(void **state)
+{
+    struct fixture *fixture = *state;
+    struct handoff *handoff = fixture->ends[0].handoff;
+    struct complaint complaint = {.length = 0};
+    for (uint32_t i = 0; i < 500; i++) {
+        handoff_send_complaint(handoff, registry_slot(fixture->ends[1].registry), &complaint);
+    }
+    assert_true(handoff_flush(handoff, clock_now()));
+    listen_to_all(fixture, 1);
+    assert_in_range(fixture->complaint_count, 1, 499);
+    assert_int_equal(fixture->complaint_count + handoff_counters(handoff)->dropped, 500);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -275,6 +324,8 @@ int main(void)
         TEST(test_stopped_receiver_costs_nothing),
         TEST(test_former_name_is_nobodys),
         TEST(test_malformed_is_refused),
+        TEST(test_complaint_arrives_as_hearsay),
+        TEST(test_complaints_wait_for_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

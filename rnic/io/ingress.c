@@ -171,13 +171,18 @@ static void hand_on(struct ingress *ingress, uint32_t slot, const struct udp_dat
     }
 }
 
-static bool may_tell_others(struct ingress *ingress)
+static bool may_tell_others(struct ingress_allowance *allowance, struct instant now)
 {
-    if (instant_elapsed_ns(ingress->telling_since, ingress->now) >= TOLD_PER_NS) {
-        ingress->telling_since = ingress->now;
-        ingress->told = 0;
+    if (instant_elapsed_ns(allowance->since, now) >= TOLD_PER_NS) {
+        *allowance = (struct ingress_allowance){.since = now};
     }
-    return ingress->told++ < TOLD_MAX;
+    return allowance->told++ < TOLD_MAX;
+}
+
+static bool is_others(const struct ingress *ingress, uint32_t slot)
+{
+    return slot != registry_slot(ingress->registry) &&
+           registry_slot_is_used(ingress->registry, slot);
 }
 
 static void tell_others(struct ingress *ingress, const struct udp_datagrams *datagrams,
@@ -189,10 +194,22 @@ static void tell_others(struct ingress *ingress, const struct udp_datagrams *dat
     one.segment = length;
     one.first_place = place;
     for (uint32_t slot = 0; slot < REGISTRY_SLOTS; slot++) {
-        if (slot != registry_slot(ingress->registry) &&
-            registry_slot_is_used(ingress->registry, slot)) {
+        if (is_others(ingress, slot)) {
             enum status status = handoff_send(ingress->handoff, ingress->now, slot, &one);
             (void)status; /* who is gone does not need it */
+        }
+    }
+}
+
+void ingress_hand_on_complaint(struct ingress *ingress, struct instant now,
+                               const struct complaint *complaint)
+{
+    if (!may_tell_others(&ingress->hearsay, now)) {
+        return;
+    }
+    for (uint32_t slot = 0; slot < REGISTRY_SLOTS; slot++) {
+        if (is_others(ingress, slot)) {
+            handoff_send_complaint(ingress->handoff, slot, complaint);
         }
     }
 }
@@ -244,7 +261,7 @@ static void receive(struct udp_receiver *receiver, const struct udp_datagrams *d
         }
         if (owner == own || owner == EVERYBODY) {
             bool sound = keep(ingress, &datagrams->arrival, bytes, length, place);
-            if (owner == EVERYBODY && sound && may_tell_others(ingress)) {
+            if (owner == EVERYBODY && sound && may_tell_others(&ingress->packets, ingress->now)) {
                 tell_others(ingress, datagrams, bytes, length, place);
             }
         } else if (foreign.length == 0) {
@@ -261,7 +278,13 @@ static void receive(struct udp_receiver *receiver, const struct udp_datagrams *d
     }
 }
 
+static void hear(struct udp_receiver *receiver, const struct complaint *complaint)
+{
+    complaints_add(((struct ingress *)receiver)->complaints, complaint);
+}
+
 void ingress_init(struct ingress *ingress)
 {
     ingress->receiver.receive = receive;
+    ingress->receiver.hear = hear;
 }

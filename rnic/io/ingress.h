@@ -1,5 +1,6 @@
 /* From datagrams to the device: finds each packet's owner among the processes, hands foreign ones
- * on, checks the ICRC of our own and gives them to the device. Under the engine's lock. */
+ * on, checks the ICRC of our own and gives them to the device. ICMP messages about packets of
+ * others are handed on, too. Under the engine's lock. */
 #ifndef WEIR_IO_INGRESS_H
 #define WEIR_IO_INGRESS_H
 
@@ -21,14 +22,23 @@ struct ingress {
     struct steering *steering;
     struct handoff *handoff;
     struct senders senders;
-    struct roce_series series;    /* of what comes */
-    struct instant now;           /* of the batch, set by the caller */
-    bool closing;                 /* hands on by what packets say, without asking the registry */
-    uint64_t foreign;             /* packets for other processes */
-    struct instant telling_since; /* with `told`: bounds what is handed to all of them */
-    uint32_t told;
+    struct roce_series series;     /* of what comes */
+    struct instant now;            /* of the batch, set by the caller */
+    bool closing;                  /* hands on by what packets say, without asking the registry */
+    uint64_t foreign;              /* packets for other processes */
+    struct complaints *complaints; /* where those that others hand on to us go */
+    struct ingress_allowance {     /* bounds what is handed to all of them */
+        struct instant since;
+        uint32_t told;
+    } packets, hearsay;
 };
 
 void ingress_init(struct ingress *ingress);
+
+/* The kernel has given us an ICMP message, for it gives them to any process of the port; it is
+ * about no packet of ours. `complaint` goes to all others, in bounds: a BTH does not say who has
+ * sent it. */
+void ingress_hand_on_complaint(struct ingress *ingress, struct instant now,
+                               const struct complaint *complaint);
 
 #endif

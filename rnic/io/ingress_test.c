@@ -31,6 +31,7 @@ static const struct path path = {
 
 struct process {
     struct ingress ingress;
+    struct complaints complaints;
     struct packet_sink sink;
     struct handoff *handoff;
 };
@@ -47,6 +48,7 @@ static void start(struct process *process, const char *file)
     struct ingress *ingress = &process->ingress;
     *process = (struct process){.sink = {swallow}};
     ingress_init(ingress);
+    ingress->complaints = &process->complaints;
     assert_int_equal(registry_open(file, &ingress->registry), STATUS_OK);
     assert_int_equal(handoff_create(ingress->registry, &ingress->handoff), STATUS_OK);
     uint32_t slot = registry_slot(ingress->registry);
@@ -366,6 +368,43 @@ static void a_flood_is_not_handed_to_everybody(void **state)
     unlink(file);
 }
 
+/* An ICMP message names no process: all others hear of it, but not without bound, for it may be
+ * forged. */
+static void a_complaint_finds_whom_it_concerns(void **state)
+{
+    (void)state;
+    char file[64];
+    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
+    unlink(file);
+    struct process all[3];
+    for (int i = 0; i < 3; i++) {
+        start(&all[i], file);
+    }
+    struct complaint complaint = {.trouble = {.kind = TROUBLE_TOO_LONG, .mtu = 1500}}, heard;
+    struct instant now = {1};
+    ingress_hand_on_complaint(&all[0].ingress, now, &complaint);
+    for (int i = 0; i < 3; i++) {
+        (void)handoff_receive(all[i].ingress.handoff, &all[i].ingress.receiver);
+        assert_int_equal(complaints_take(&all[i].complaints, &heard), i != 0);
+        assert_true(i == 0 || (heard.trouble.mtu == 1500 && heard.handed_on));
+    }
+    uint32_t count = 1;
+    for (int i = 0; i < 1000; i++) {
+        ingress_hand_on_complaint(&all[0].ingress, now, &complaint);
+        (void)handoff_receive(all[1].ingress.handoff, &all[1].ingress.receiver);
+        (void)handoff_receive(all[2].ingress.handoff, &all[2].ingress.receiver);
+        count += complaints_take(&all[2].complaints, &heard);
+    }
+    assert_in_range(count, 10, 100);
+    now.ns += 1000000000;
+    ingress_hand_on_complaint(&all[0].ingress, now, &complaint);
+    assert_int_equal(handoff_receive(all[2].ingress.handoff, &all[2].ingress.receiver), 1);
+    for (int i = 0; i < 3; i++) {
+        stop(&all[i]);
+    }
+    unlink(file);
+}
+
 static void receive_copy(struct process *process, const struct gid *destination, bool broadcast,
                          const uint8_t *bytes, uint32_t length)
 {
@@ -457,6 +496,7 @@ int main(void)
         cmocka_unit_test(strangers_teach_nothing),
         cmocka_unit_test(one_port_at_two_addresses),
         cmocka_unit_test(a_flood_is_not_handed_to_everybody),
+        cmocka_unit_test(a_complaint_finds_whom_it_concerns),
         cmocka_unit_test(what_is_sent_to_all_is_nobodys),
         cmocka_unit_test(damage_corrects_no_steering),
         cmocka_unit_test(a_reject_without_our_id_finds_the_request),

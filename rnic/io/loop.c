@@ -92,6 +92,7 @@ static struct instant next_deadline(struct loop *loop, struct instant now)
     } else if (udp_has_waiting(loop->steering.udp)) {
         deadline = instant_earlier(deadline, instant_after(now, DELAYED_NS));
     }
+    deadline = instant_earlier(deadline, loop_complaints_deadline(loop));
     if (!handoff_flush(loop->handoff, now)) {
         deadline = instant_earlier(deadline, instant_after(now, HANDOFF_RETRY_NS));
     }

@@ -4,6 +4,7 @@
 
 #include "rnic/device/device.h"
 #include "rnic/io/address.h"
+#include "rnic/io/complaints.h"
 #include "rnic/io/loop_private.h"
 #include "rnic/wire/roce.h"
 
@@ -25,7 +26,7 @@ static struct printed print(const struct gid *gid)
 }
 
 /* The host's own interface refuses: when it was asked to send, or later, by ICMP to itself. */
-static bool is_said_here(const struct udp_complaint *complaint)
+static bool is_said_here(const struct complaint *complaint)
 {
     struct address_table table;
     return complaint->trouble.certain || (address_read(&table) == STATUS_OK &&
@@ -33,7 +34,7 @@ static bool is_said_here(const struct udp_complaint *complaint)
 }
 
 /* `qp` is NULL for a datagram that our own interface does not take. */
-static void explain(struct loop *loop, const struct qp *qp, const struct udp_complaint *complaint)
+static void explain(struct loop *loop, const struct qp *qp, const struct complaint *complaint)
 {
     const struct trouble *trouble = &complaint->trouble;
     struct printed remote = print(&trouble->remote), reporter = print(&complaint->reporter);
@@ -61,18 +62,31 @@ static void explain(struct loop *loop, const struct qp *qp, const struct udp_com
              path_mtu_bytes(address_path_mtu(trouble->mtu)));
 }
 
+static void hear(struct loop *loop, struct instant now, const struct complaint *complaint)
+{
+    const struct qp *qp = device_hear(loop->engine.device, now, &complaint->trouble);
+    bool datagram = complaint->trouble.certain && loop->complaint[0] == '\0';
+    if (qp != NULL || datagram) {
+        explain(loop, qp, complaint);
+    } else if (complaint->trouble.certain || complaint->handed_on) {
+        loop->complaints_ignored++; /* nobody's, or of a queue pair that has failed already */
+    } else {
+        ingress_hand_on_complaint(&loop->ingress, now, complaint);
+    }
+}
+
 void loop_hear_complaints(struct loop *loop, struct instant now)
 {
-    struct udp_complaint complaint;
+    struct complaint complaint;
     while (instant_elapsed_ns(loop->complained, now) >= COMPLAINT_NS &&
-           udp_next_complaint(loop->steering.udp, &complaint)) {
+           complaints_take(udp_complaints(loop->steering.udp), &complaint)) {
         loop->complained = now;
-        const struct qp *qp = device_hear(loop->engine.device, now, &complaint.trouble);
-        bool datagram = complaint.trouble.certain && loop->complaint[0] == '\0';
-        if (qp != NULL || datagram) { /* else forged, or of a queue pair that has failed already */
-            explain(loop, qp, &complaint);
-        } else {
-            loop->complaints_ignored++;
-        }
+        hear(loop, now, &complaint);
     }
+}
+
+struct instant loop_complaints_deadline(const struct loop *loop)
+{
+    bool waits = complaints_wait(udp_complaints(loop->steering.udp));
+    return waits ? instant_after(loop->complained, COMPLAINT_NS) : INSTANT_NEVER;
 }

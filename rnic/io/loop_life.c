@@ -298,6 +298,7 @@ static enum status create_engine(struct loop *loop)
         .registry = loop->registry,
         .steering = &loop->steering,
         .handoff = loop->handoff,
+        .complaints = udp_complaints(loop->steering.udp),
     };
     ingress_init(&loop->ingress);
     return STATUS_OK;

@@ -121,6 +121,8 @@ bool loop_try_lock(struct loop *loop);
 
 /* Mutex held. Tells the device what the link has heard of packets that did not get through. */
 void loop_hear_complaints(struct loop *loop, struct instant now);
+/* When the next one is due. */
+struct instant loop_complaints_deadline(const struct loop *loop);
 /* The functions of `local`. */
 void loop_expect_local(struct inbox_receiver *receiver, const uint8_t *bytes);
 void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *arrival,

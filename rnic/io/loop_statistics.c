@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "rnic/device/device.h"
+#include "rnic/io/complaints.h"
 #include "rnic/io/loop_private.h"
 
 static void visit_udp(const struct udp_counters *udp, loop_statistics_visitor *visit, void *context)
@@ -21,7 +22,6 @@ static void visit_udp(const struct udp_counters *udp, loop_statistics_visitor *v
     visit(context, "udp_icmp_too_long", udp->icmp_too_long);
     visit(context, "udp_icmp_port_unreachable", udp->icmp_port_unreachable);
     visit(context, "udp_icmp_other", udp->icmp_other);
-    visit(context, "udp_complaints_lost", udp->complaints_lost);
     visit(context, "udp_truncated", udp->truncated);
     visit(context, "udp_faults_injected", udp->faults);
 }
@@ -47,6 +47,7 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     }
     visit_udp(udp_counters(loop->steering.udp), visit, context);
     const struct handoff_counters *handoff = handoff_counters(loop->handoff);
+    visit(context, "udp_complaints_lost", udp_complaints(loop->steering.udp)->lost);
     visit(context, "udp_complaints_ignored", loop->complaints_ignored);
     struct same_host_counters same_host;
     same_host_count(loop->same_host, &same_host);
@@ -72,6 +73,8 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     visit(context, "registry_handed_to_us", handoff->packets_received);
     visit(context, "registry_relayed", handoff->relayed);
     visit(context, "registry_relayed_to_us", handoff->relayed_to_us);
+    visit(context, "registry_complaints_handed_on", handoff->complaints_sent);
+    visit(context, "registry_complaints_handed_to_us", handoff->complaints_received);
     visit(context, "registry_handoff_delayed", handoff->delayed);
     visit(context, "registry_handoff_dropped", handoff->dropped);
     visit(context, "registry_handoff_refused", handoff->refused);

@@ -13,7 +13,6 @@
 #include "rnic/base/status.h"
 #include "rnic/base/time.h"
 #include "rnic/transport/port.h"
-#include "rnic/transport/trouble.h"
 #include "rnic/wire/path.h"
 
 enum udp_family {
@@ -22,6 +21,8 @@ enum udp_family {
     UDP_FAMILY_COUNT,
 };
 
+struct complaint;
+struct complaints;
 struct udp;
 
 /* One read: `length` bytes of UDP payload, datagrams of `segment` bytes each (the last may be
@@ -39,6 +40,9 @@ struct udp_datagrams {
 
 struct udp_receiver {
     void (*receive)(struct udp_receiver *receiver, const struct udp_datagrams *datagrams);
+    /* What another process has heard of a packet that may be ours; the link itself does not call
+     * it, see udp_complaints. NULL: nobody listens. */
+    void (*hear)(struct udp_receiver *receiver, const struct complaint *complaint);
 };
 
 struct udp_config {
@@ -56,7 +60,6 @@ struct udp_counters {
     uint64_t dropped_unreachable; /* no route, no such source address, forbidden */
     uint64_t dropped_other;
     uint64_t icmp_too_long, icmp_port_unreachable, icmp_other;
-    uint64_t complaints_lost; /* too many at a time */
     uint64_t truncated; /* datagrams received longer than the buffer, or without their address */
     uint64_t faults;    /* injected */
 };
@@ -93,15 +96,8 @@ struct instant udp_next_tidy(const struct udp *udp);
 /* Nobody has read for a while: the next udp_receive asks for as many as it can take. */
 void udp_expect_many(struct udp *udp);
 
-/* A packet of ours did not get through: the host refused to send it, or somebody on the way did
- * (ICMP). Not to be trusted blindly unless `certain`. */
-struct udp_complaint {
-    struct trouble trouble;
-    struct gid reporter; /* not of one that is certain */
-    uint32_t length;     /* of UDP payload; 0: not known */
-};
-/* The next one that waits. False: none. */
-bool udp_next_complaint(struct udp *udp, struct udp_complaint *ret_complaint);
+/* What is said of packets of ours that did not get through. */
+struct complaints *udp_complaints(struct udp *udp);
 /* Reads what the kernel holds for a family's socket: due when poll(2) says POLLERR, else done where
  * a call fails. Returns how many there were. */
 uint32_t udp_take_errors(struct udp *udp, enum udp_family family);

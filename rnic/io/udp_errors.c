@@ -17,27 +17,15 @@ static uint32_t big_endian_24(const uint8_t *bytes)
     return (uint32_t)bytes[0] << 16 | (uint32_t)bytes[1] << 8 | bytes[2];
 }
 
-void udp_complain(struct udp *udp, struct udp_complaint *complaint, const uint8_t *bth)
+void udp_quote(struct trouble *trouble, const uint8_t *bth)
 {
-    if (udp->complaint_count == UDP_COMPLAINTS) {
-        udp->counters.complaints_lost++; /* those that wait say the same, as a rule */
-        return;
-    }
-    complaint->trouble.destination = (struct qpn){big_endian_24(bth + 5)};
-    complaint->trouble.psn = (struct psn){big_endian_24(bth + 9)};
-    uint32_t at = (udp->complaint_first + udp->complaint_count++) % UDP_COMPLAINTS;
-    udp->complaints[at] = *complaint;
+    trouble->destination = (struct qpn){big_endian_24(bth + 5)};
+    trouble->psn = (struct psn){big_endian_24(bth + 9)};
 }
 
-bool udp_next_complaint(struct udp *udp, struct udp_complaint *ret_complaint)
+struct complaints *udp_complaints(struct udp *udp)
 {
-    if (udp->complaint_count == 0) {
-        return false;
-    }
-    *ret_complaint = udp->complaints[udp->complaint_first];
-    udp->complaint_first = (udp->complaint_first + 1) % UDP_COMPLAINTS;
-    udp->complaint_count--;
-    return true;
+    return &udp->complaints;
 }
 
 /* An error's record and who reports it; NULL: none of the network's. */
@@ -65,7 +53,7 @@ static const struct sock_extended_err *find_record(struct msghdr *message, struc
 
 static void take_error(struct udp *udp, struct msghdr *message, const uint8_t *quote, size_t length)
 {
-    struct udp_complaint complaint = {.length = 0};
+    struct complaint complaint = {.length = 0};
     uint16_t port;
     const struct sock_extended_err *record = find_record(message, &complaint.reporter);
     if (record == NULL) {
@@ -87,7 +75,8 @@ static void take_error(struct udp *udp, struct msghdr *message, const uint8_t *q
     }
     if (length >= BTH_LENGTH && message->msg_namelen > 0 &&
         address_from_socket(message->msg_name, &complaint.trouble.remote, &port) == STATUS_OK) {
-        udp_complain(udp, &complaint, quote);
+        udp_quote(&complaint.trouble, quote);
+        complaints_add(&udp->complaints, &complaint);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "rnic/base/time.h"
+#include "rnic/io/complaints.h"
 #include "rnic/io/fault.h"
 #include "rnic/io/udp.h"
 #include "rnic/wire/packet.h"
@@ -21,7 +22,6 @@
 #define UDP_DELAYED_MAX    16u
 #define UDP_LINK_LOCAL_MAX 8u
 #define UDP_CONTROL_BYTES  256u
-#define UDP_COMPLAINTS     16u
 #define UDP_PORTS          64u /* source ports besides our own */
 
 /* Packets of one path: all of `segment` bytes but the last, which may be shorter and closes it.
@@ -90,15 +90,14 @@ struct udp {
     struct udp_delayed *delayed; /* UDP_DELAYED_MAX of them, with a fault only */
     uint32_t delayed_count;
 
-    struct udp_complaint complaints[UDP_COMPLAINTS]; /* a ring */
-    uint32_t complaint_first, complaint_count;
+    struct complaints complaints;
 
     struct udp_counters counters;
     char message[160];
 };
 
-/* Puts it where udp_next_complaint finds it, with what the packet's BTH says. */
-void udp_complain(struct udp *udp, struct udp_complaint *complaint, const uint8_t *bth);
+/* What the packet's BTH says. */
+void udp_quote(struct trouble *trouble, const uint8_t *bth);
 
 /* A socket of the link, bound to `address` and `port`; one that only sends has no use for what
  * receiving needs. Returns 0 or an errno value. */

@@ -359,22 +359,20 @@ static void explain(struct udp *udp, const struct udp_run *run, int error)
 static void complain(struct udp *udp, const struct udp_run *run, const uint8_t *bytes,
                      uint32_t length)
 {
-    uint32_t last =
-        (udp->complaint_first + udp->complaint_count + UDP_COMPLAINTS - 1) % UDP_COMPLAINTS;
-    if (udp->complaint_count > 0 && udp->complaints[last].trouble.certain) {
-        udp->counters.complaints_lost++; /* others of the same run, as a rule */
-        return;
-    }
-    struct udp_complaint complaint = {
+    struct complaint complaint = {
         .trouble = {.kind = TROUBLE_TOO_LONG, .certain = true, .remote = run->path.remote},
         .length = length,
     };
+    udp_quote(&complaint.trouble, bytes);
+    if (complaints_has(&udp->complaints, &complaint.trouble)) {
+        return; /* of another packet of the run */
+    }
     struct address_table table;
     const struct address *address =
         address_read(&table) == STATUS_OK ? address_find(&table, &run->path.local) : NULL;
     if (address != NULL) {
         complaint.trouble.mtu = address->link_mtu;
-        udp_complain(udp, &complaint, bytes);
+        complaints_add(&udp->complaints, &complaint);
     }
 }
 
