@@ -9,7 +9,6 @@ import re
 import shutil
 import tempfile
 
-import files
 from stage import Missing
 
 PORT = 18515
@@ -191,4 +190,3 @@ for link, mtu in (("veth9000", 4096), ("veth1500", 1024), ("veth9000-plain", 409
     CASES += [(f"{link}: ib_write_bw 1 MiB", link, "GB/s", verbs_bandwidth("ib_write_bw", MIB, mtu=mtu)),
               (f"{link}: iperf3", link, "GB/s", iperf3)]
 CASES += [(f"loss {rate:g} %: ib_write_bw 1 MiB", "veth9000", "GB/s", loss(rate / 100)) for rate in (0.01, 0.1, 1, 5)]
-CASES += [(name, "files", "GB/s", run) for name, run in files.CASES]

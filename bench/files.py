@@ -1,115 +1,253 @@
-"""One file of some GiB copied within memory, by weir cp and by what people use otherwise: GB/s.
+#!/usr/bin/env python3
+"""Measures weir cp beside what people copy with otherwise, interleaved: each round runs every tool once, on each load.
 
-Files live in /dev/shm, which is filled once before anything is timed: the first touch of a page costs several times as
-much as the next."""
+Loads: file_loads.py. Tools: file_tools.py. What is demanded: marks.py. The sources are in the page cache, and what earlier copies
+left to be written to disk is written before a copy begins; memory is touched once before anything is timed. With
+--results, rounds are added to those of earlier runs, so that the whole can be measured in several short ones."""
+import argparse
+import json
 import os
-import shutil
-import signal
+import re
+import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
-from stage import PATIENCE_S, Missing
+import file_loads
+import file_tools
+import marks
+import plot
+import run as bench
+import stage as stages
 
-PORT = 18479
-NC_PORT = 18600
-
-
-class Files:
-    """The folder and the server, made when the first case asks for them."""
-    made = None
-
-    def __init__(self, stage, size):
-        self.size = size
-        self.dir = tempfile.mkdtemp(prefix="weir-bench.", dir="/dev/shm")
-        self.source, self.target = os.path.join(self.dir, "source"), os.path.join(self.dir, "target")
-        self.root = os.path.join(self.dir, "root")
-        os.mkdir(self.root)
-        with open(self.source, "wb") as file, open("/dev/urandom", "rb") as random:
-            block = random.read(min(size, 64 << 20))
-            for _ in range(size // len(block)):
-                file.write(block)
-        self.size = os.path.getsize(self.source)
-        shutil.copyfile(self.source, self.target)
-        os.unlink(self.target)
-        os.link(self.source, os.path.join(self.root, "served"))
-        self.server = subprocess.Popen([stage.weir, "serve", "--insecure", "--listen", f"127.0.0.1:{PORT}", "--root", self.root, "--fabric",
-                                        "soft"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if str(PORT).encode() not in self.server.stdout.readline():
-            raise RuntimeError("weir serve did not start")
-
-    def close(self):
-        self.server.send_signal(signal.SIGTERM)
-        self.server.wait(10)
-        shutil.rmtree(self.dir, ignore_errors=True)
-
-    def timed(self, run, target):
-        if os.path.exists(target):
-            os.unlink(target)
-        begin = time.monotonic()
-        run()
-        seconds = time.monotonic() - begin
-        if os.path.getsize(target) != self.size:
-            raise RuntimeError(f"{target} has the wrong size")
-        os.unlink(target)
-        return self.size / seconds / 1e9
+BEGIN, END = "<!-- ./dev copies: begin -->", "<!-- ./dev bench-files: end -->"
+MTU = 1500
+PLACES = ("tmpfs", "disk")
+LINKS = {"host": file_tools.TOOLS, "veth": file_tools.NETWORK}
+OTHERS_AT_MOST = 0.05  # of the processors' time, while a copy in tmpfs ran
 
 
-def prepared(stage):
-    if Files.made is None:
-        Files.made = Files(stage, max(1 << 20, int((4 << 30) * stage.scale)))
-    return Files.made
+def groups():
+    """What is held against each other: a load, where it lies, and whether both ends share a host."""
+    return [(load, place, link) for place in PLACES for link in LINKS for load in file_loads.LOADS]
 
 
-def close():
-    if Files.made is not None:
-        Files.made.close()
-        Files.made = None
+def case_name(group, tool):
+    return f"{', '.join(group)}: {tool}"
 
 
-def check(command, **kwargs):
-    if not os.path.isabs(command[0]) and not shutil.which(command[0]):
-        raise Missing(f"{command[0]} is not installed")
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S, **kwargs)
+def cases():
+    return [(case_name(group, tool), group, tool) for group in groups() for tool, _ in LINKS[group[2]]
+            if tool != "nc" or group[0] == "big"]
 
 
-def push(stage):
-    files = prepared(stage)
-    return files.timed(lambda: check([stage.weir, "cp", "-q", "--fabric", "soft", files.source,
-                                      f"weir://127.0.0.1:{PORT}/pushed"]), os.path.join(files.root, "pushed"))
+def busy_s():
+    """Of all processors, since the machine started: what ran, or would have if the host had let it."""
+    with open("/proc/stat") as file:
+        fields = [int(word) for word in file.readline().split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
-def pull(stage):
-    files = prepared(stage)
-    return files.timed(lambda: check([stage.weir, "cp", "-q", "--fabric", "soft", f"weir://127.0.0.1:{PORT}/served",
-                                      files.target]), files.target)
+class Ground:
+    """The folders of one place, with one load in it at a time."""
+
+    def __init__(self, folder, scale):
+        self.folder, self.scale, self.load = tempfile.mkdtemp(prefix="weir-bench.", dir=folder), scale, None
+        self.into, self.source = os.path.join(self.folder, "into"), None
+
+    def prepare(self, load):
+        if self.load != load:
+            if self.source:
+                file_loads.remove(self.source)
+            self.source = os.path.join(self.folder, load)
+            self.held = file_loads.make(load, self.folder, self.scale)
+            self.load = load
+        self.clear()
+
+    def clear(self):
+        file_loads.remove(self.into)
+        os.mkdir(self.into)
+        os.sync()
+
+    def check(self):
+        found = file_loads.count(os.path.join(self.into, self.load))
+        if found != self.held:
+            raise RuntimeError(f"{found[0]} files and {found[1]} bytes came of {self.held[0]} and {self.held[1]}")
+
+    def remove(self):
+        file_loads.remove(self.folder)
 
 
-def local(*command):
-    def run(stage):
-        files = prepared(stage)
-        return files.timed(lambda: check([*command, files.source, files.target]), files.target)
-    return run
+def copy_once(ground, link, tool, options):
+    """Wall and processor seconds; between namespaces by another process of this program."""
+    run = dict(LINKS[link])[tool]
+    if link == "host":
+        return file_tools.Copy(stages.Stage(options.build, options.scale), ground.source, ground.into, options.work).run(run)
+    command = [stages.NAMESPACES, "--mtu", str(MTU), sys.executable, os.path.realpath(__file__), options.build, "--inside", tool, "--source",
+               ground.source, "--work", options.work]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=2 * file_tools.PATIENCE_S)
+    if done.returncode == 77:
+        raise stages.Missing(done.stdout.strip() or "network namespaces are not allowed here")
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip()[-500:])
+    return tuple(json.loads(done.stdout))
 
 
-def netcat(stage):
-    files = prepared(stage)
-    if not shutil.which("nc"):
-        raise Missing("nc is not installed")
-
-    def run():
-        with open(files.target, "wb") as out, open(files.source, "rb") as source:
-            server = subprocess.Popen(["nc", "-l", "127.0.0.1", str(NC_PORT)], stdout=out, stdin=subprocess.DEVNULL)
-            try:
-                stage.wait_for_listener(NC_PORT, server)
-                check(["nc", "-N", "127.0.0.1", str(NC_PORT)], stdin=source)
-                server.wait(PATIENCE_S)
-            finally:
-                if server.poll() is None:
-                    server.kill()
-                    server.wait()
-    return files.timed(run, files.target)
+def run_inside(options):
+    stage = stages.inside_namespaces(options.build, 1, MTU, True)
+    copy = file_tools.Copy(stage, options.source, os.path.join(os.path.dirname(options.source), "into"), options.work)
+    try:
+        print(json.dumps(copy.run(dict(file_tools.NETWORK)[options.inside])))
+    except stages.Missing as missing:
+        print(missing)
+        return 77
+    return 0
 
 
-CASES = [("weir cp, push", push), ("weir cp, pull", pull), ("cp", local("cp")),
-         ("rsync", local("rsync", "--whole-file")), ("nc", netcat)]
+def run_tool(number, case, ground, results, options):
+    name, group, tool = case
+    ground.clear()
+    began, busy = time.monotonic(), busy_s()
+    wall, cpu = copy_once(ground, group[2], tool, options)
+    others = max(0, busy_s() - busy - cpu) / (time.monotonic() - began) / os.cpu_count()
+    ground.check()
+    for what, figure in (("wall", wall), ("cpu", cpu), ("others", others)):
+        results[what].setdefault(name, {})[str(number)] = figure
+    results["troubles"].pop(name, None)
+    print(f"{name}: {wall:.2f} s, processors {cpu:.2f} s, others {100 * others:.0f} %", file=sys.stderr)
+
+
+def run_round(number, chosen, ground, results, options):
+    """All tools of one group once. False: one failed."""
+    whole = True
+    for case in chosen:
+        try:
+            run_tool(number, case, ground, results, options)
+        except stages.Missing as missing:
+            results["troubles"][case[0]] = str(missing)
+        except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+            results["troubles"][case[0]], whole = str(error), False
+            print(f"{case[0]}: failed in round {number}: {error}", file=sys.stderr)
+    return whole
+
+
+def run_groups(chosen, results, options):
+    """Round by round within each group, so that the sources are made once. True: nothing failed."""
+    whole = True
+    file_loads.touch_memory(int((10 << 30) * options.scale))
+    for place in PLACES:
+        here = [group for group in groups() if group[1] == place and any(case[1] == group for case in chosen)]
+        if not here:
+            continue
+        ground = Ground("/dev/shm" if place == "tmpfs" else options.disk, options.scale)
+        try:
+            for group in sorted(here, key=lambda group: list(file_loads.LOADS).index(group[0])):
+                of_group = [case for case in chosen if case[1] == group]
+                ground.prepare(group[0])
+                before = max((int(n) for case in of_group for n in results["wall"].get(case[0], {})), default=0)
+                for number in range(before + 1, before + 1 + options.rounds):
+                    whole &= run_round(number, of_group, ground, results, options)
+                    keep_results(results, options.results)
+        finally:
+            ground.remove()
+    return whole
+
+
+def load_results(path, about):
+    """Those of earlier runs at the same commit and scale, to be added to."""
+    if path and os.path.exists(path):
+        with open(path) as file:
+            results = json.load(file)
+        if all(results["about"][word] == about[word] for word in ("commit", "scale", "kernel")):
+            return results
+        raise SystemExit(f"{path} has figures of commit {results['about']['commit']} at scale {results['about']['scale']:g}: name another file")
+    return {"about": about, "wall": {}, "cpu": {}, "others": {}, "troubles": {}}
+
+
+def keep_results(results, path):
+    if path:
+        with open(path, "w") as file:
+            json.dump(results, file, indent=1)
+
+
+def describe(options):
+    about = bench.describe(options, [])
+    return {word: about[word] for word in ("time", "processor", "processors", "kernel", "commit", "scale")}
+
+
+def group_table(group, results):
+    """Lines of Markdown; none where nothing of it was measured."""
+    load, place, link = group
+    where = "one host" if link == "host" else f"two namespaces, veth, MTU {MTU}"
+    lines = [f"**{file_loads.LOADS[load][0].upper() + file_loads.LOADS[load][1:]}, {place}, {where}**", "", "| | wall s | min | max | processors s | rounds |", "|---|---|---|---|---|---|"]
+    known = len(lines)
+    for tool, _ in LINKS[link]:
+        name = case_name(group, tool)
+        wall, cpu = list(results["wall"].get(name, {}).values()), list(results["cpu"].get(name, {}).values())
+        if wall:
+            lines.append(f"| {tool} | {statistics.median(wall):.2f} | {min(wall):.2f} | {max(wall):.2f} | {statistics.median(cpu):.2f} | {len(wall)} |")
+        elif name in results["troubles"]:
+            lines.append(f"| {tool} | {results['troubles'][name].splitlines()[0].replace('|', '/')[:80]} | | | | 0 |")
+    return lines + [""] if len(lines) > known else []
+
+
+def state_of_machine(results):
+    about = results["about"]
+    shares = [share for name, rounds in results["others"].items() if ", tmpfs," in name for share in rounds.values()]
+    lines = [f"{about['time']}, {about['processor']}, {about['processors']} processors, kernel {about['kernel']}, commit {about['commit']}. Others had "
+             f"{100 * max(shares, default=0):.0f} % of the processors' time at most while a copy in tmpfs ran, {100 * statistics.median(shares or [0]):.0f} % as a rule.", ""]
+    if about["scale"] != 1:
+        lines += [f"A trial at {about['scale']:g} of the full size: these figures prove the tool, not the speed.", ""]
+    if max(shares, default=0) > OTHERS_AT_MOST:
+        lines += ["**Something else was running: rely on the medians of ratios only.**", ""]
+    return lines
+
+
+def report(results):
+    """As Markdown."""
+    walls = {name: {} for name, _, _ in cases() if name in results["wall"] or name in results["troubles"]}
+    for name, rounds in results["wall"].items():
+        walls[name] = {int(number): seconds for number, seconds in rounds.items()}
+    lines = state_of_machine(results) + ["| wall time of | against | ratio | min | max | demanded | |", "|---|---|---|---|---|---|---|"]
+    lines += [bench.mark_line(row) for row in marks.judge(walls, marks.FILE_MARKS)] + [""]
+    for group in groups():
+        lines += group_table(group, results)
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("build")
+    parser.add_argument("--rounds", type=int, default=marks.ROUNDS_LEAST, help="0: only what --results has is shown")
+    parser.add_argument("--only", default="", help="cases whose names match this regular expression")
+    parser.add_argument("--scale", type=float, default=1, help="size of each load; below 1 for a trial")
+    parser.add_argument("--disk", default="/var/tmp", help="a folder on a disk")
+    parser.add_argument("--results", help="a file to which the figures are added")
+    parser.add_argument("--plot", help="an SVG of what --results has")
+    parser.add_argument("--write-doc", help="a document in which the tables take the place of the last ones")
+    parser.add_argument("--list", action="store_true")
+    for hidden in ("--inside", "--source", "--work"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.build = os.path.realpath(options.build)
+    if options.inside:
+        return run_inside(options)
+    chosen = [case for case in cases() if re.search(options.only, case[0])]
+    if options.list or not chosen:
+        print("\n".join(case[0] for case in chosen) or f"no case matches '{options.only}'")
+        return 0 if chosen else 2
+    results = load_results(options.results, describe(options))
+    with tempfile.TemporaryDirectory(prefix="weir-bench.") as options.work:
+        whole = run_groups(chosen, results, options) if options.rounds > 0 else True
+    text = report(results)
+    print(text)
+    if options.write_doc:
+        bench.write_document(options.write_doc, text, BEGIN, END)
+    if options.plot:
+        plot.write(options.plot, results, groups(), LINKS, file_loads.LOADS, case_name)
+    return 0 if whole else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""What is demanded of the figures: each mark holds one of ours against a peer's or a limit, as a ratio within one round
+"""What is demanded of the figures (of run.py and files.py): each mark holds one of ours against a peer's or a limit, as a ratio within one round
 of measuring, so that the machine's moods touch both.
 
 `at_most`: a latency, ours divided by theirs; else at least. Pure arithmetic, no measuring (cases.py)."""
@@ -33,11 +33,35 @@ MARKS = [  # ours, theirs (a case, or a number in ours' unit), at most?, demande
     ("10,000 queue pairs: connect", 5, True, 1),
     ("10,000 queue pairs: idle state of each", 1024, True, 1),
     ("10,000 queue pairs: idle, of a core", 0.5, True, 1),
-    ("weir cp, push", "cp", False, None),
-    ("weir cp, pull", "cp", False, None),
     ("weir bench request and reply 8 B", "Mercury na+sm rate", False, 1.3),
     ("weir bench put 1 MiB", "Mercury na+sm bulk 1 MiB", False, 2.0),
 ]
+# Of files.py: wall times.
+FILE_MARKS = [(f"{where}: {ours}", f"{where}: {theirs}", True, demanded) for where, ours, theirs, demanded in [
+    ("big, tmpfs, host", "weir cp", "cp", 1.3),
+    ("big, tmpfs, host", "weir cp", "rsync", 0.3),
+    ("tree, tmpfs, host", "weir cp", "tar, nc, tar", 1),
+    ("tree, tmpfs, host", "weir cp", "rsync", 1),
+    ("small, tmpfs, host", "weir cp", "tar, nc, tar", 1),
+    ("small, tmpfs, host", "weir cp", "rsync", 0.7),
+    ("big, tmpfs, host", "weir cp by ssh", "scp", 0.4),
+    ("big, tmpfs, host", "weir cp by ssh", "rsync by ssh", 0.4),
+    ("tree, tmpfs, host", "weir cp by ssh", "scp", 0.4),
+    ("tree, tmpfs, host", "weir cp by ssh", "rsync by ssh", 0.4),
+    ("small, tmpfs, host", "weir cp by ssh", "scp", 0.4),
+    ("small, tmpfs, host", "weir cp by ssh", "rsync by ssh", 0.4),
+    ("big, tmpfs, host", "weir cp --encrypt by ssh", "scp, AES-GCM", 0.67),
+    ("big, tmpfs, veth", "weir cp", "rsync daemon", 0.67),
+    ("big, tmpfs, veth", "weir cp", "nc", 0.4),
+    ("tree, tmpfs, veth", "weir cp", "rsync daemon", 1),
+    ("small, tmpfs, veth", "weir cp", "rsync daemon", 0.7),
+    ("big, disk, host", "weir cp", "cp", None),
+    ("big, disk, host", "weir cp", "rsync", None),
+    ("tree, disk, host", "weir cp", "tar, nc, tar", None),
+    ("tree, disk, host", "weir cp", "rsync", None),
+    ("small, disk, host", "weir cp", "tar, nc, tar", None),
+    ("small, disk, host", "weir cp", "rsync", None),
+]]
 # What is demanded and measured elsewhere, or not yet: said, so that nobody takes its absence for success.
 UNMEASURED = ["two flows and one TCP cubic flow on a rate-limited link, within 2x of each other"]
 ROUNDS_LEAST = 5
@@ -50,10 +74,10 @@ def ratios(ours, theirs):
     return [ours[n] / theirs[n] for n in sorted(ours) if n in theirs and theirs[n] > 0]
 
 
-def judge(figures):
+def judge(figures, demanded_of=MARKS):
     """figures: case -> {round: figure}, empty where it failed. A row for each mark of which a side was to be measured."""
     rows = []
-    for ours, theirs, at_most, demanded in MARKS:
+    for ours, theirs, at_most, demanded in demanded_of:
         held = figures.get(theirs, {}) if isinstance(theirs, str) else theirs
         if ours not in figures and theirs not in figures:
             continue

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """The arithmetic of marks: ratios within a round, medians, and which way is good."""
 import sys
+import tempfile
 import unittest
+import xml.etree.ElementTree
 
 import cases
+import file_loads
 import files
 import marks
+import plot
 
 
 class Marks(unittest.TestCase):
@@ -46,7 +50,7 @@ class Marks(unittest.TestCase):
     def test_what_failed_is_told_and_what_was_not_asked_for_is_not(self):
         ours = "10,000 queue pairs: connect"
         self.assertEqual([marks.verdict(r) for r in marks.judge({ours: {}})], ["not measured"])
-        self.assertEqual(marks.judge({"cp": {1: 1.0}, "rsync": {}})[0]["ours"], "weir cp, push")
+        self.assertEqual(marks.judge({"limit: cache line": {1: 1.0}}), [])
 
     def test_marks_name_cases_that_there_are(self):
         names = {case[0] for case in cases.CASES}
@@ -59,6 +63,44 @@ class Marks(unittest.TestCase):
         for ours, theirs, *_ in marks.MARKS:
             if isinstance(theirs, str):
                 self.assertEqual((units[ours], links[ours]), (units[theirs], links[theirs]), ours)
+
+
+class Files(unittest.TestCase):
+    def results(self, **walls):
+        names = {"ours": "big, tmpfs, host: weir cp", "cp": "big, tmpfs, host: cp", "rsync": "big, tmpfs, host: rsync"}
+        rounds = {names[who]: {str(n): s for n, s in enumerate(seconds)} for who, seconds in walls.items()}
+        return {"about": dict.fromkeys(("time", "processor", "processors", "kernel", "commit"), "-") | {"scale": 1}, "wall": rounds,
+                "cpu": rounds, "others": {}, "troubles": {}}
+
+    def test_marks_name_cases_that_there_are(self):
+        names = {name for name, _, _ in files.cases()}
+        for ours, theirs, *_ in marks.FILE_MARKS:
+            self.assertIn(ours, names)
+            self.assertIn(theirs, names)
+
+    def test_more_time_than_is_allowed_is_told(self):
+        for seconds, words in ((1.3, "met"), (1.31, "NOT MET")):
+            report = files.report(self.results(ours=[seconds] * 5, cp=[1.0] * 5, rsync=[5.0] * 5))
+            line = next(line for line in report.splitlines() if line.startswith("| big, tmpfs, host: weir cp | big, tmpfs, host: cp |"))
+            self.assertTrue(line.endswith(f"| at most 1.3 | {words} |"), line)
+
+    def test_the_tables_have_medians(self):
+        report = files.report(self.results(ours=[3.0, 1.0, 2.0], cp=[1.0] * 3))
+        self.assertIn("| weir cp | 2.00 | 1.00 | 3.00 | 2.00 | 3 |", report)
+        self.assertNotIn("disk, one host", report)
+
+    def test_the_trees_are_as_large_as_they_should(self):
+        self.assertEqual(len(file_loads.sizes("small", 1)), 100000)
+        self.assertEqual(len(file_loads.sizes("tree", 1)), 20000)
+        self.assertAlmostEqual(sum(file_loads.sizes("tree", 1)) / (1 << 30), 1, places=3)
+        self.assertEqual(file_loads.sizes("big", 1), [4 << 30])
+
+    def test_the_plot_is_drawn(self):
+        with tempfile.NamedTemporaryFile(suffix=".svg") as file:
+            plot.write(file.name, self.results(ours=[2.0], cp=[1.0]), files.groups(), files.LINKS, file_loads.LOADS, files.case_name)
+            root = xml.etree.ElementTree.parse(file.name).getroot()
+        bars = [float(e.get("width")) for e in root if e.tag.endswith("rect") and e.get("fill") in (plot.OURS, plot.THEIRS)]
+        self.assertAlmostEqual(max(bars) / min(bars), 2, places=1)
 
 
 if __name__ == "__main__":

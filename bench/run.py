@@ -4,7 +4,7 @@
 A case's figure is the median over the rounds, beside the least and the greatest; a mark is the median of the ratios
 within each round. Nothing else should run meanwhile: the load is written down with each round.
 
-Cases: cases.py, files.py. What is demanded: marks.py. Raw limits: limits.c."""
+Cases: cases.py. What is demanded: marks.py. Raw limits: limits.c."""
 import argparse
 import json
 import os
@@ -15,7 +15,6 @@ import sys
 import time
 
 import cases
-import files
 import marks
 import stage as stages
 
@@ -77,6 +76,12 @@ def describe(options, loads):
             "kernel": platform.release(), "commit": commit, "rounds": options.rounds, "scale": options.scale, "loads": loads}
 
 
+def mark_line(row):
+    found = [f"{row[k]:.3g}" for k in ("median", "least", "greatest")] if row["rounds"] else ["", "", ""]
+    demanded = "" if row["demanded"] is None else f"{'at most' if row['at_most'] else 'at least'} {row['demanded']:g}"
+    return f"| {row['ours']} | {row['theirs']} | {' | '.join(found)} | {demanded} | {marks.verdict(row)} |"
+
+
 def tables(chosen, figures, troubles, rows, about):
     """As Markdown."""
     lines = [f"{about['time']}, {about['processor']}, {about['processors']} processors, kernel {about['kernel']}, commit "
@@ -86,10 +91,7 @@ def tables(chosen, figures, troubles, rows, about):
     if max(about["loads"]) > 0.5:
         lines += ["**Something else was running: do not rely on these figures.**", ""]
     lines += ["| ours | against | ratio | min | max | demanded | |", "|---|---|---|---|---|---|---|"]
-    for row in rows:
-        found = [f"{row[k]:.3g}" for k in ("median", "least", "greatest")] if row["rounds"] else ["", "", ""]
-        demanded = "" if row["demanded"] is None else f"{'at most' if row['at_most'] else 'at least'} {row['demanded']:g}"
-        lines.append(f"| {row['ours']} | {row['theirs']} | {' | '.join(found)} | {demanded} | {marks.verdict(row)} |")
+    lines += [mark_line(row) for row in rows]
     lines += ["", "Not in this table: " + "; ".join(marks.UNMEASURED) + ".", "",
               "| case | unit | min | median | max | rounds |", "|---|---|---|---|---|---|"]
     for name, _, unit, _ in chosen:
@@ -102,12 +104,12 @@ def tables(chosen, figures, troubles, rows, about):
     return "\n".join(lines)
 
 
-def write_document(path, text):
+def write_document(path, text, begin=BEGIN, end=END):
     with open(path) as file:
-        before, rest = file.read().split(BEGIN)
-    after = rest.split(END)[1]
+        before, rest = file.read().split(begin)
+    after = rest.split(end)[1]
     with open(path, "w") as file:
-        file.write(f"{before}{BEGIN}\n{text}\n{END}{after}")
+        file.write(f"{before}{begin}\n{text}\n{end}{after}")
 
 
 def main():
@@ -128,10 +130,7 @@ def main():
     if options.list or not chosen:
         print("\n".join(case[0] for case in chosen) or f"no case has '{options.only}' in its name")
         return 0 if chosen else 2
-    try:
-        figures, troubles, loads = run_rounds(chosen, options)
-    finally:
-        files.close()
+    figures, troubles, loads = run_rounds(chosen, options)
     about, rows = describe(options, loads), marks.judge(figures)
     text = tables(chosen, figures, troubles, rows, about)
     print(text)
