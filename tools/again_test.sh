@@ -284,6 +284,17 @@ case_inplace() { # half of a file is older than its source: the same command goe
     [ "$(stat -c %Y here)" = 0 ] || fail "it is of $(stat -c %y here)"
     expect 0 '1 file, 16.0 MiB' "$weir" cp -u --inplace "$url/large" here
     cmp root/large here || fail "not the same"
+    touch -d @1000000000 root/large
+    echo old >other
+    begin -I --inplace "$url/large" other
+    until_true half_there other || fail "nothing is under way: $(cat c.log)"
+    kill -9 "$(cat "/proc/$client/task/$client/children")"
+    wait "$client" 2>/dev/null
+    if setfattr -n user.probe -v x root/large 2>/dev/null; then # what is half new is newer, and yet no reason to stay
+        [ "$(stat -c %Y other)" -gt 1000000000 ] || fail "it is of $(stat -c %y other)"
+        expect 0 '1 file, 16.0 MiB' "$weir" cp -u "$url/large" other
+        cmp root/large other || fail "not the same"
+    fi
     kill_server
 }
 

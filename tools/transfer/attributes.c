@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tools/transfer/compare.h"
+#include "tools/transfer/half_mark.h"
 
 #define ACL_PREFIX    "system.posix_acl_"
 #define NAMES_MAX     65536 /* what the kernel lists at most; a value is no longer either */
@@ -99,6 +100,9 @@ static bool has_prefix(const char *text, const char *prefix)
 /* rsync's rule: the system's are none of its, and only root has others than the user's. */
 static bool is_kept(const char *name, unsigned preserve, bool super)
 {
+    if (strcmp(name, HALF_MARK) == 0) {
+        return false;
+    }
     if (has_prefix(name, "system.")) {
         return (preserve & PRESERVE_ACLS) != 0 && has_prefix(name, ACL_PREFIX);
     }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tools/transfer/confine.h"
+#include "tools/transfer/half_mark.h"
 
 #define BLOCK_LENGTH 4096u /* what file systems keep or leave out */
 bool place_without_tmpfile;
@@ -125,6 +126,15 @@ static bool lend_permission(int directory, const char *name)
     return lent;
 }
 
+/* From its first change on the file is not what it was. */
+static void begin_half(struct place *place)
+{
+    if (place->inplace && !place->is_half) {
+        half_mark_set(place->fd);
+        place->is_half = true;
+    }
+}
+
 int place_begin_inplace(struct place *place, int directory, const char *name,
                         enum replacing replacing, time_t mtime_s)
 {
@@ -148,8 +158,10 @@ int place_begin_inplace(struct place *place, int directory, const char *name,
         return ESTALE;
     }
     place->fd = fd < 0 ? -1 : fd;
-    place->is_half = fd >= 0 && !exists;
     place->half_time_s = mtime_s > 0 ? 0 : mtime_s - day;
+    if (fd >= 0 && !exists) {
+        begin_half(place);
+    }
     return fd < 0 ? -fd : 0;
 }
 
@@ -212,7 +224,7 @@ int place_clear(struct place *place, uint64_t offset, uint64_t length)
     }
     uint64_t size = (uint64_t)status.st_size;
     uint64_t end = offset + length < size ? offset + length : size;
-    place->is_half = place->inplace;
+    begin_half(place);
     if (offset >= end || fallocate(place->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                    (off_t)offset, (off_t)(end - offset)) == 0) {
         return 0;
@@ -235,7 +247,7 @@ int place_write(struct place *place, const void *bytes, size_t length, uint64_t 
     if (offset + length > place->length) {
         place->length = offset + length;
     }
-    place->is_half = place->inplace;
+    begin_half(place);
     return write_all(place->fd, bytes, length, offset);
 }
 
@@ -254,7 +266,9 @@ void place_abandon(struct place *place)
 {
     if (place->is_half) {
         const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = place->half_time_s}};
-        futimens(place->fd, times); /* one who may not set it is told so by place_commit */
+        if (futimens(place->fd, times) == 0) { /* else place_commit says so */
+            half_mark_clear(place->fd);
+        }
         place->is_half = false;
     }
     if (place->named && place_name_is_of(place->directory, place->temporary, place->fd)) {
@@ -439,7 +453,10 @@ int place_commit(struct place *place, uint64_t length, const struct attributes *
     if (error == 0 && !place->inplace) {
         error = take_name(place);
     }
-    place->is_half &= error != 0;
+    if (error == 0 && place->inplace) {
+        half_mark_clear(place->fd);
+        place->is_half = false;
+    }
     if (error == 0 && attributes->fsync && fsync(place->directory) != 0) {
         error = errno;
     }

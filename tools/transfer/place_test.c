@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/transfer/half_mark.h"
 #include "tools/transfer/place.h"
 #include "tools/transfer/scratch.h"
 
@@ -250,6 +251,39 @@ static void links_are_placed_alike(void **state)
     assert_int_equal(scratch_count(scratch), 1);
 }
 
+/* Whoever writes in place may be killed at any moment. */
+static void what_is_written_in_place_is_marked_until_it_is_whole(void **state)
+{
+    const struct scratch *scratch = *state;
+    struct place place;
+    struct stat status;
+    scratch_write(scratch, "probe", "");
+    int fd = openat(scratch->fd, "probe", O_RDWR);
+    half_mark_set(fd);
+    if (!half_mark_is_on(scratch->fd, "probe")) {
+        close(fd);
+        skip(); /* the file system has no such attributes */
+    }
+    half_mark_clear(fd);
+    assert_false(half_mark_is_on(scratch->fd, "probe"));
+    close(fd);
+    for (unsigned there = 0; there < 2; there++) {
+        assert_int_equal(place_begin_inplace(&place, scratch->fd, "f", REPLACE_FILES, 1000), 0);
+        assert_int_equal(half_mark_is_on(scratch->fd, "f"), there == 0); /* a new one at once */
+        assert_int_equal(place_write(&place, "new", 3, 0), 0);
+        assert_true(half_mark_is_on(scratch->fd, "f"));
+        assert_int_equal(place_commit(&place, 3, &attributes), 0);
+        assert_false(half_mark_is_on(scratch->fd, "f"));
+    }
+    assert_int_equal(place_begin_inplace(&place, scratch->fd, "f", REPLACE_FILES, 1000), 0);
+    assert_int_equal(place_hole(&place, 0, 2), 0);
+    assert_true(half_mark_is_on(scratch->fd, "f"));
+    place_abandon(&place); /* it is old now, which says the same */
+    assert_false(half_mark_is_on(scratch->fd, "f"));
+    assert_int_equal(fstatat(scratch->fd, "f", &status, 0), 0);
+    assert_int_equal(status.st_mtim.tv_sec, 0);
+}
+
 static void names_of_255_bytes_fit(void **state)
 {
     char name[257];
@@ -277,6 +311,7 @@ int main(void)
         T(the_sweep_takes_the_dead_and_leaves_the_living),
         T(our_own_names_are_not_for_files),
         T(links_are_placed_alike),
+        T(what_is_written_in_place_is_marked_until_it_is_whole),
         T(names_of_255_bytes_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

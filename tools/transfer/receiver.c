@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/transfer/compare.h"
+#include "tools/transfer/half_mark.h"
 #include "tools/transfer/receiver_private.h"
 
 struct receiver *receiver_create(const struct receiver_options *options)
@@ -230,6 +232,28 @@ void receiver_count_untouched(struct receiver *receiver, uint32_t id, enum entry
 bool receiver_find(int directory, const char *name, struct stat *ret_status)
 {
     return directory >= 0 && fstatat(directory, name, ret_status, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Its time may be of its last write, and its size what it is to be: only one that has its source's
+ * time is whole. */
+static bool may_be_half(const struct stat *there, const struct timespec *mtime)
+{
+    return there != NULL && S_ISREG(there->st_mode) &&
+           (there->st_mtim.tv_sec != mtime->tv_sec || there->st_mtim.tv_nsec != mtime->tv_nsec);
+}
+
+enum answer receiver_compare(const struct receiver *receiver, int directory, const char *name,
+                             const struct stat *there, uint64_t size, const struct timespec *mtime,
+                             uint32_t *ret_left)
+{
+    enum answer answer = compare_file(receiver->options.wishes, there, size, mtime, ret_left);
+    bool by_time_or_size =
+        answer == ANSWER_SAME || (answer == ANSWER_LEFT && *ret_left == LEFT_NEWER);
+    if (by_time_or_size && may_be_half(there, mtime) && half_mark_is_on(directory, name)) {
+        *ret_left = 0;
+        return ANSWER_WANTED;
+    }
+    return answer;
 }
 
 /* What the entry is called here. NULL: the peer may not say this now. */

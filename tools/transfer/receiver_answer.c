@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/transfer/compare.h"
 #include "tools/transfer/confine.h"
 #include "tools/transfer/receiver_private.h"
 
@@ -125,8 +124,8 @@ static void answer_one(struct receiver *receiver, const struct question *questio
     struct stat status;
     uint32_t unused;
     bool exists = receiver_find(answering->directory, name, &status);
-    enum answer answer = compare_file(receiver->options.wishes, exists ? &status : NULL,
-                                      question->size, &mtime, &unused);
+    enum answer answer = receiver_compare(receiver, answering->directory, name,
+                                          exists ? &status : NULL, question->size, &mtime, &unused);
     if (answer != ANSWER_DIGEST) {
         add_answer(answering, answer, NULL);
     } else if (!begin_digest(answering, name, question->size)) {

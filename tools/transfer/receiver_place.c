@@ -335,9 +335,9 @@ void receiver_place_file(struct receiver *receiver, const struct message *messag
     const struct timespec mtime = {.tv_sec = message->entry.mtime_s,
                                    .tv_nsec = message->entry.mtime_ns};
     uint32_t left = 0;
-    enum answer answer =
-        compare_file(receiver->options.wishes, present.exists ? &present.status : NULL,
-                     message->entry.size, &mtime, &left);
+    enum answer answer = receiver_compare(receiver, tree_directory(&receiver->tree), name,
+                                          present.exists ? &present.status : NULL,
+                                          message->entry.size, &mtime, &left);
     bool kept = message->entry.content == CONTENT_NOT_SENT;
     if (answer == ANSWER_LEFT || (kept && answer == ANSWER_WANTED)) {
         refuse_file(receiver, message, left);

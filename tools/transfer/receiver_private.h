@@ -165,6 +165,10 @@ void receiver_tell(struct receiver *receiver, enum entry_kind kind, uint64_t siz
 void receiver_count_untouched(struct receiver *receiver, uint32_t id, enum entry_kind kind,
                               uint64_t size, uint64_t *counter);
 /* False: nothing. */
+/* compare_file, of which a file that was left half new is neither the same nor newer. */
+enum answer receiver_compare(const struct receiver *receiver, int directory, const char *name,
+                             const struct stat *there, uint64_t size, const struct timespec *mtime,
+                             uint32_t *ret_left);
 bool receiver_find(int directory, const char *name, struct stat *ret_status);
 static inline bool receiver_wishes(const struct receiver *receiver, uint32_t bits)
 {

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/transfer/half_mark.h"
 #include "tools/transfer/journal.h"
 #include "tools/transfer/place.h"
 #include "tools/transfer/session_world.h"
@@ -342,6 +343,50 @@ static void what_stays_half_new_is_old(void **state)
     }
 }
 
+/* Of a writer that was killed it has the mark and the time of its last write. */
+static void what_was_left_half_new_by_the_killed_is_sent(void **state)
+{
+    static const uint32_t ways[] = {WISH_UPDATE, WISH_UPDATE | WISH_INPLACE, WISH_SIZE_ONLY};
+    struct world *world = *state;
+    const struct timespec theirs[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    scratch_fill(world->scratch, "here/f", 3 * MIB, 1);
+    utimensat(world->scratch->fd, "here/f", theirs, 0);
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        for (unsigned marked = 0; marked < 2; marked++) {
+            scratch_fill(world->scratch, "root/f", 3 * MIB, 2);
+            int fd = openat(world->scratch->fd, "root/f", O_RDWR);
+            if (marked) {
+                half_mark_set(fd);
+            }
+            close(fd);
+            if (marked && !half_mark_is_on(world->scratch->fd, "root/f")) {
+                skip(); /* the file system has no such attributes */
+            }
+            world->request.wishes.bits = ways[i];
+            world->request.wishes.preserve = PRESERVE_XATTRS;
+            assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+            assert_int_equal(session_tally(world->client)->files, marked);
+            assert_false(half_mark_is_on(world->scratch->fd, "root/f"));
+        }
+        expect_whole(world, 0);
+    }
+}
+
+/* Who copies it further copies no mark. */
+static void a_mark_is_not_copied(void **state)
+{
+    struct world *world = *state;
+    scratch_write(world->scratch, "here/f", "half");
+    int fd = openat(world->scratch->fd, "here/f", O_RDWR);
+    half_mark_set(fd);
+    close(fd);
+    world->request.wishes.bits = 0;
+    world->request.wishes.preserve = PRESERVE_XATTRS;
+    assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->files, 1);
+    assert_false(half_mark_is_on(world->scratch->fd, "root/f"));
+}
+
 static void lies(struct world *world, const struct message *message)
 {
     world->request.wishes.bits |= WISH_RESUME;
@@ -471,6 +516,8 @@ int main(void)
         T(holes_and_trees_are_read_back),
         T(a_resumed_file_is_read_back),
         T(what_stays_half_new_is_old),
+        T(what_was_left_half_new_by_the_killed_is_sent),
+        T(a_mark_is_not_copied),
         T(nobody_keeps_what_was_not_offered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
