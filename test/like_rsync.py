@@ -179,16 +179,17 @@ def linked(path, top):
 
 
 def said(output, top):
-    """What -i said, as a set; left out are who sent, links' targets, what names of one file refer to, and what
-    rsync deletes for a file to take its place."""
+    """What -i said, as a set; left out are who sent, links' targets, what names of one file refer to, what rsync
+    deletes for a file to take its place, and the directories that its dry run both deletes and cannot delete."""
     found = set()
+    kept = {line.split(b": ", 1)[1] + b"/" for line in output.splitlines() if line.startswith(b"cannot delete non-empty directory: ")}
     for line in output.splitlines():
         match = LETTERS.match(line)
         if match:
             letters = match.group(1).replace(b"<", b">")
             letters = letters[:6] + b".." + letters[8:] if b"+" not in letters else letters  # rsync forgets some owners
             name = re.sub(rb" [-=]> .*", b"", match.group(2))
-            if not (letters.startswith(b"*") and makes_way(name, top)) and not linked(name, top):
+            if not (letters.startswith(b"*") and (makes_way(name, top) or name in kept)) and not linked(name, top):
                 found.add((letters, name))
     return found
 

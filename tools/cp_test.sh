@@ -609,6 +609,8 @@ case_mirror() { # --delete, --inplace, --bwlimit
     mkdir root/t/sub
     touch root/t/sub/keep root/t/sub/lose
     printf '%s\n' '# rules' 'P keep' '- *.o' >rules
+    expect 0 'deleting sub/lose' "$weir" cp -rvn --delete -f '. rules' t/ "$url/t"
+    ! grep -q 'deleting sub/$' out.txt || fail "a dry run deletes a directory in which something stays: $(cat out.txt)"
     expect 0 'deleting sub/lose' "$weir" cp -rv --delete --ignore-errors -f '. rules' t/ "$url/t"
     [ -e root/t/sub/keep ] && [ ! -e root/t/extra2 ] && [ ! -e root/t/extra ] || fail "not what was to go: $(ls root/t)"
     rm -r root/t/sub

@@ -87,6 +87,14 @@ static void touch(struct walk_folder *folder)
     }
 }
 
+/* Something in it stays. A dry run says of it what unlinkat would. */
+static void keep(struct walk_folder *folder)
+{
+    if (folder != NULL) {
+        walk_folder_mark(folder)->keeps = true;
+    }
+}
+
 static void delete (struct receiver *receiver, const struct walk_step *step, enum entry_kind kind,
                     const char *name)
 {
@@ -96,6 +104,7 @@ static void delete (struct receiver *receiver, const struct walk_step *step, enu
     if (receiver_wishes(receiver, WISH_MAX_DELETE) &&
         tally->deleted >= receiver->options.wishes->deletions_max) {
         tally->held_back++;
+        keep(step->folder);
         return;
     }
     if (!dry) {
@@ -117,6 +126,9 @@ static void enter(const struct walk_step *step, enum answer answer)
 {
     struct walk_mark *mark = walk_folder_mark(step->inside);
     mark->gone = answer == ANSWER_GONE;
+    if (!mark->gone) {
+        keep(step->folder);
+    }
     if (answer == ANSWER_LEFT) {
         walk_leave_out(step->inside);
     } else if (mark->gone && geteuid() != 0 && (step->status.st_mode & 0700) != 0700) {
@@ -127,7 +139,9 @@ static void enter(const struct walk_step *step, enum answer answer)
 static void leave(struct receiver *receiver, const struct walk_step *step)
 {
     const struct walk_mark *mark = walk_folder_mark(step->inside);
-    if (mark->gone) {
+    if (mark->gone && mark->keeps && receiver_wishes(receiver, WISH_DRY_RUN)) {
+        keep(step->folder);
+    } else if (mark->gone) {
         const char *slash = strrchr(step->relative, '/');
         delete (receiver, step, ENTRY_DIRECTORY, slash != NULL ? slash + 1 : step->relative);
     } else if (mark->touched) {
@@ -145,6 +159,8 @@ static void take_step(struct receiver *receiver, const struct look *look)
     case WALK_SPECIAL:
         if (look->answer == ANSWER_GONE) {
             delete (receiver, step, kind_of(step), step->name);
+        } else {
+            keep(step->folder);
         }
         return;
     case WALK_DIRECTORY:

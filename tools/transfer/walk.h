@@ -87,6 +87,7 @@ int walk_folder_fd(const struct walk_folder *folder);
 struct walk_mark {
     bool gone;             /* the directory is to go */
     bool touched;          /* something in it went */
+    bool keeps;            /* something in it stays */
     struct timespec mtime; /* before it did */
 };
 struct walk_mark *walk_folder_mark(struct walk_folder *folder);
