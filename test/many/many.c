@@ -7,8 +7,11 @@
  *
  * Reads:  connect ADDRESS PORT COUNT | mark | stop
  * Writes: listening
- *         up KEY, down KEY ROUNDS NS REASON   a connection that we made; REASON "done": as told
- *         in KEY, out KEY NS REASON           one that was made to us
+ *         up KEY    a connection that we made
+ *         in KEY    one that was made to us
+ *         down KEY ROUNDS DIGEST NS REASON, out KEY ROUNDS DIGEST NS REASON
+ *                   their ends; REASON "done": as told; DIGEST is of all rounds that ended, as
+ *                   this end has computed it from what it sent or received
  *         passed NS                           since `mark`, each that is up has ended another round
  *         stopped                             all that we made are down
  * KEY is NAME-NUMBER of whoever made it; NS a time of the monotonic clock. A digest that differs
@@ -48,9 +51,9 @@ struct link {
                       lost */
     uint8_t *buffer;
     struct ibv_mr *memory;
-    uint64_t *answer; /* behind the chunks: the digest that is sent or received */
-    uint64_t seed, digest;
-    uint32_t sent, completed; /* chunks of this round */
+    uint64_t *answer;             /* behind the chunks: the digest that is sent or received */
+    uint64_t seed, digest, whole; /* digests: of this round, and of all that ended */
+    uint32_t sent, completed;     /* chunks of this round */
     uint64_t rounds, rounds_at_mark;
     int64_t resume_ms; /* when the next round begins; 0: one is under way */
 };
@@ -130,10 +133,9 @@ static void fill(struct link *link, uint8_t *bytes)
 
 static void tell_end(const struct link *link, const char *reason)
 {
-    if (link->active) {
-        say("down %s %" PRIu64 " %" PRId64 " %s", link->key, link->rounds, now_ns(), reason);
-    } else if (link->up) {
-        say("out %s %" PRId64 " %s", link->key, now_ns(), reason);
+    if (link->active || link->up) {
+        say("%s %s %" PRIu64 " %016" PRIx64 " %" PRId64 " %s", link->active ? "down" : "out",
+            link->key, link->rounds, link->whole, now_ns(), reason);
     }
 }
 
@@ -219,6 +221,7 @@ static void end_round(struct link *link)
         exit(1);
     }
     link->rounds++;
+    link->whole = mix(link->whole, link->digest);
     link->resume_ms = now_ns() / 1000000 + here.pause_ms;
     if (here.pause_ms == 0) {
         begin_round(link);
@@ -256,6 +259,8 @@ static void complete_passive(struct link *link, const struct ibv_wc *wc)
     post_receive(link, place, CHUNK);
     if (said == ROUND_ENDS) {
         *link->answer = link->digest;
+        link->rounds++;
+        link->whole = mix(link->whole, link->digest);
         link->digest = 0;
         post_send(link, CHUNKS, sizeof *link->answer, 0);
     }
@@ -266,7 +271,7 @@ static void take_completions(void)
     struct ibv_cq *queue;
     void *context;
     struct ibv_wc wc;
-    if (ibv_get_cq_event(here.completions, &queue, &context) != 0) {
+    if (here.completions == NULL || ibv_get_cq_event(here.completions, &queue, &context) != 0) {
         return;
     }
     ibv_ack_cq_events(queue, 1);
@@ -429,6 +434,7 @@ static void take_event(void)
     }
     must(rdma_ack_cm_event(event) == 0, "rdma_ack_cm_event");
     if (ends != NULL) {
+        take_completions(); /* what the peer has said before */
         end(link, ends);
     }
 }
