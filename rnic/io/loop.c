@@ -125,8 +125,10 @@ static bool may_hold(const struct loop *loop, enum loop_turn kind, bool held_bef
 struct instant loop_turn(struct loop *loop, enum loop_turn kind)
 {
     struct instant now = clock_now();
+    uint64_t calls = udp_counters(loop->steering.udp)->send_calls;
     bool held_before = loop->held;
     loop->held = false;
+    loop->turn_began = loop->turn_ended = now;
     loop_count(&loop->counters.turns);
     if (atomic_load_explicit(&loop->has_errors, memory_order_relaxed)) {
         atomic_store(&loop->has_errors, false);
@@ -153,6 +155,9 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
         now = clock_now();
     }
     loop->blocked = !udp_flush(loop->steering.udp);
+    if (udp_counters(loop->steering.udp)->send_calls != calls) {
+        loop->turn_ended = clock_now(); /* only what calls the kernel takes long */
+    }
     loop_hear_complaints(loop, now);
     struct instant deadline = next_deadline(loop, now);
     return let_thread_sleep_on(loop) ? deadline : now;
@@ -186,10 +191,58 @@ void loop_after_unlock(struct loop *loop, struct instant deadline)
     }
 }
 
+/* The thread watches the sockets though somebody has polled for long enough: each packet would wake
+ * it, inside the kernel, to find that the poller has it. It is to look again whether to doze. */
+static void relieve_thread(struct loop *loop, uint64_t polled_ns)
+{
+    int watching = THREAD_WATCHING;
+    if (atomic_load_explicit(&loop->thread_state, memory_order_relaxed) == watching &&
+        polled_ns >= atomic_load_explicit(&loop->patience_ns, memory_order_relaxed) &&
+        atomic_compare_exchange_strong(&loop->thread_state, &watching, THREAD_AWAKE)) {
+        loop_wake_thread(loop);
+    }
+}
+
+/* Mutex held. After a poller's turn. */
+static void note_driven(struct loop *loop)
+{
+    struct instant before = {atomic_load_explicit(&loop->driven_ns, memory_order_relaxed)};
+    struct instant since = {atomic_load(&loop->polling_since_ns)};
+    bool gap = instant_elapsed_ns(before, loop->turn_began) > LOOP_POLLING_GAP_NS;
+    if (gap || since.ns == 0) {
+        atomic_store(&loop->polling_since_ns, loop->turn_began.ns);
+    } else {
+        relieve_thread(loop, instant_elapsed_ns(since, loop->turn_began));
+    }
+    atomic_store_explicit(&loop->driven_ns, loop->turn_ended.ns, memory_order_relaxed);
+}
+
+/* Mutex held. After a poster's turn: what it sent has kept it from polling. */
+static void note_posted(struct loop *loop)
+{
+    uint64_t before = atomic_load_explicit(&loop->driven_ns, memory_order_relaxed);
+    uint64_t took_ns = instant_elapsed_ns(loop->turn_began, loop->turn_ended);
+    atomic_store_explicit(&loop->driven_ns, before + took_ns, memory_order_relaxed);
+}
+
+/* Mutex held. A turn of an application's thread. */
+static struct instant application_turn(struct loop *loop, enum loop_turn kind)
+{
+    atomic_store_explicit(&loop->driving, true, memory_order_relaxed);
+    struct instant deadline = loop_turn(loop, kind);
+    if (kind == TURN_POLL) {
+        note_driven(loop);
+    } else {
+        note_posted(loop);
+    }
+    atomic_store_explicit(&loop->driving, false, memory_order_relaxed);
+    return deadline;
+}
+
 /* Sends what is ready. */
 static void turn_and_unlock(struct loop *loop)
 {
-    struct instant deadline = loop_turn(loop, TURN_SEND);
+    struct instant deadline = application_turn(loop, TURN_SEND);
     pthread_mutex_unlock(&loop->mutex);
     loop_after_unlock(loop, deadline);
 }
@@ -208,25 +261,13 @@ static void engine_unlock_operation(struct engine *engine)
     turn_and_unlock(loop_of(engine));
 }
 
-/* Mutex held. */
-static void note_driven(struct loop *loop, struct instant now)
-{
-    struct instant before = {atomic_load_explicit(&loop->driven_ns, memory_order_relaxed)};
-    bool gap = instant_elapsed_ns(before, now) > LOOP_POLLING_GAP_NS;
-    if (gap || atomic_load(&loop->polling_since_ns) == 0) {
-        atomic_store(&loop->polling_since_ns, now.ns);
-    }
-    atomic_store_explicit(&loop->driven_ns, now.ns, memory_order_relaxed); /* orders nothing */
-}
-
 static void engine_drive_operation(struct engine *engine)
 {
     struct loop *loop = loop_of(engine);
     if (!loop_try_lock(loop)) {
         return;
     }
-    struct instant deadline = loop_turn(loop, TURN_POLL);
-    note_driven(loop, loop->ingress.now);
+    struct instant deadline = application_turn(loop, TURN_POLL);
     pthread_mutex_unlock(&loop->mutex);
     loop_after_unlock(loop, deadline);
 }

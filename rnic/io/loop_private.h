@@ -77,10 +77,14 @@ struct loop {
     void (*cm_wake)(void *context);
     void *cm_wake_context;
 
-    /* Application threads' driving, as the background thread sees it. */
+    struct instant turn_began, turn_ended; /* the latest */
+
+    /* Application threads' driving, as the background thread sees it. Time that they spend sending
+     * is left out: it is no gap in their polling. */
+    _Atomic bool driving;              /* they are at it */
     _Atomic uint64_t driven_ns;        /* the last time */
     _Atomic uint64_t polling_since_ns; /* without a gap and without about_to_sleep; 0: not */
-    uint64_t patience_ns;              /* the thread's: how long they must have polled for a doze */
+    _Atomic uint64_t patience_ns;      /* the thread's: how long they must have polled for a doze */
     uint64_t doze_ns;                  /* the thread's: how long the next one lasts */
     struct stay stay;                  /* the thread's */
 

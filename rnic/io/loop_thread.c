@@ -45,13 +45,18 @@ void loop_wake_thread(struct loop *loop)
     atomic_fetch_add_explicit(&loop->counters.thread_signals, 1, memory_order_relaxed);
 }
 
+static uint64_t not_driven_for_ns(struct loop *loop, struct instant now)
+{
+    struct instant driven = {atomic_load(&loop->driven_ns)};
+    return atomic_load(&loop->driving) ? 0 : instant_elapsed_ns(driven, now);
+}
+
 static bool is_polled(struct loop *loop)
 {
     struct instant now = clock_now();
     struct instant since = {atomic_load(&loop->polling_since_ns)};
-    struct instant driven = {atomic_load(&loop->driven_ns)};
     return since.ns != 0 && instant_elapsed_ns(since, now) >= loop->patience_ns &&
-           instant_elapsed_ns(driven, now) <= LOOP_POLLING_GAP_NS;
+           not_driven_for_ns(loop, now) <= LOOP_POLLING_GAP_NS;
 }
 
 /* How many of them are ready. */
@@ -88,16 +93,16 @@ static int sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
 /* A doze was right if they still poll, and no mistake if they said that they would sleep. */
 static void learn(struct loop *loop)
 {
-    struct instant driven = {atomic_load(&loop->driven_ns)};
+    uint64_t patience_ns = loop->patience_ns;
     if (atomic_load(&loop->polling_since_ns) == 0) {
         return;
     }
-    if (instant_elapsed_ns(driven, clock_now()) * 2 < loop->doze_ns) {
+    if (not_driven_for_ns(loop, clock_now()) * 2 < loop->doze_ns) {
         loop->doze_ns = loop->doze_ns * 2 < DOZE_MAX_NS ? loop->doze_ns * 2 : DOZE_MAX_NS;
-        loop->patience_ns -= (loop->patience_ns - PATIENCE_MIN_NS) / 64;
+        loop->patience_ns = patience_ns - (patience_ns - PATIENCE_MIN_NS) / 64;
     } else {
         loop->doze_ns = DOZE_MIN_NS;
-        loop->patience_ns *= loop->patience_ns * 4 < PATIENCE_MAX_NS ? 4 : 1;
+        loop->patience_ns = patience_ns * 4 < PATIENCE_MAX_NS ? patience_ns * 4 : patience_ns;
     }
 }
 
