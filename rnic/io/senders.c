@@ -1,14 +1,15 @@
 #include "rnic/io/senders.h"
 
+#include <string.h>
+
 #define MILLISECOND_NS UINT64_C(1000000)
 
 static struct sender *place_of(struct senders *senders, const struct gid *gid)
 {
-    uint32_t hash = 0;
-    for (uint32_t i = 0; i < sizeof gid->bytes; i++) {
-        hash = hash * 31 + gid->bytes[i];
-    }
-    return &senders->places[hash % SENDERS_PLACES];
+    uint64_t halves[2];
+    memcpy(halves, gid->bytes, sizeof halves);
+    uint64_t hash = (halves[0] ^ halves[1]) * UINT64_C(0x9e3779b97f4a7c15);
+    return &senders->places[(hash >> 32) % SENDERS_PLACES];
 }
 
 static bool continues(uint16_t before, uint64_t idle_ns, uint16_t identification)

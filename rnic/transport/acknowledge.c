@@ -3,7 +3,7 @@
 #include "rnic/transport/acknowledge.h"
 
 /* A requester that asks for no acknowledgement gets one per so many packets. */
-#define UNANSWERED_MAX 32u
+#define UNANSWERED_MAX 64u
 
 void acknowledge_reset(struct acknowledge *acknowledge)
 {
