@@ -4,6 +4,8 @@
  * The next packets of a stream are there within microseconds. To sleep until then costs the sender,
  * which has to wake us, and ourselves even more. So the thread stays, and learns how long: where
  * nothing comes meanwhile (the sender may need this very processor), half as long the next time.
+ * Who has become too impatient for a sender's pace learns nothing any more, for nothing ever comes
+ * in time: so after many sleeps in a row that were over at once it is patient again, as a trial.
  * Pure arithmetic: no clock, no thread. */
 #ifndef WEIR_IO_STAY_H
 #define WEIR_IO_STAY_H
@@ -14,8 +16,9 @@
 
 struct stay {
     uint64_t patience_ns;
-    struct instant began, came;
+    struct instant began, came, left;
     uint64_t count; /* packets since `came` */
+    uint32_t naps;  /* short sleeps in a row */
 };
 
 void stay_init(struct stay *stay);
