@@ -164,12 +164,14 @@ void host_start(struct host *host)
     host->life++;
     host->wake_at = INSTANT_NEVER;
     uint64_t seed = host->simulator->seed * 31 + host->index * 7 + host->life;
+    direct_end_start(&host->direct, host);
     struct device_config config = {
         .allocator = &host->storage.allocator,
         .sink = network_sink(host->network, host->index),
         .events = &host->events,
         .relay_link = host->relay_link,
         .key = {{seed}},
+        .direct = &host->direct.link,
         .first_qpn = {(host->index + 1) * HOST_NUMBERS + host->life * 0x100},
         .qpn_count = host->config.qpn_count,
         .max_regions = host->config.max_regions,

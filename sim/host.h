@@ -7,6 +7,7 @@
 
 #include "rnic/cm/cm.h"
 #include "rnic/device/device.h"
+#include "sim/direct.h"
 #include "sim/network.h"
 #include "sim/storage.h"
 
@@ -47,6 +48,7 @@ struct host {
     struct host_config config;
     struct host_application *application;
     struct relay_link *relay_link; /* may be NULL */
+    struct direct_end direct;
 
     struct storage storage;
     struct device *device; /* NULL: dead */

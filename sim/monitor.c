@@ -232,8 +232,8 @@ void monitor_retry_exceeded(struct monitor *monitor, const struct end *end, cons
     struct world *world = monitor->world;
     const struct flow *flow = flow_of(monitor, end);
     uint32_t place = psn_place(end, op);
-    if (place >= FLOW_TIMES || !flow->seen) {
-        return;
+    if (place >= FLOW_TIMES || !flow->seen || world->profile.link.direct) {
+        return; /* what was done directly took no PSN, and is not known here */
     }
     uint64_t first_ns = flow->first_sent_ns[place];
     if (!flow->answered || flow->last_response.ns < first_ns) {

@@ -502,6 +502,22 @@ static void withdraw(struct packet_sink *sink, const struct path *path, struct q
     }
 }
 
+struct network_end *network_neighbour(const struct network *network, unsigned from,
+                                      const struct gid *gid)
+{
+    unsigned to = network_host_of(gid);
+    if (to == HOST_MAX || !network->links[from][to].config.direct ||
+        is_cut(network, &network->links[from][to])) {
+        return NULL;
+    }
+    return network->ports[to].end;
+}
+
+bool network_breaks(struct network *network, unsigned from, unsigned to)
+{
+    return dice_chance(&network->dice, network->links[from][to].config.breaks);
+}
+
 void network_pass(struct network *network, unsigned from, unsigned to, uint32_t length,
                   void (*arrive)(void *context, uint64_t argument), void *context,
                   uint64_t argument)

@@ -37,6 +37,8 @@ struct link_config {
     uint32_t reach;      /* bytes that a frame may have by reference; 0: none has any */
     uint32_t unreadable; /* of those by reference */
     bool carries;        /* requests bring acknowledgements */
+    bool direct;         /* the memory of the host there is reached without frames, see direct.h, */
+    uint32_t breaks;     /* which may stop in the middle */
 };
 
 /* What becomes of one frame. */
@@ -147,6 +149,11 @@ void network_attach(struct network *network, unsigned host, struct network_end *
 /* The two send from each other's addresses, too. What arrives goes to an address's own host. */
 void network_share(struct network *network, unsigned a, unsigned b);
 struct packet_sink *network_sink(struct network *network, unsigned host);
+
+/* The host of that address, if its memory is reached directly from `from` now; else NULL. */
+struct network_end *network_neighbour(const struct network *network, unsigned from,
+                                      const struct gid *gid);
+bool network_breaks(struct network *network, unsigned from, unsigned to);
 
 /* `length` bytes of something else take the link, to which `arrive` happens at the other end;
  * unless they are lost, by the link's own chance or because its queue is full. */

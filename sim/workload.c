@@ -339,7 +339,8 @@ void workload_reuse(struct world *world, const struct op *op)
 {
     bool sends =
         program_is_send(op->kind) || op->kind == WORK_WRITE || op->kind == WORK_WRITE_IMMEDIATE;
-    if (world->profile.link.reach == 0 || !sends || op->inline_data) {
+    if ((world->profile.link.reach == 0 && !world->profile.link.direct) || !sends ||
+        op->inline_data) {
         return;
     }
     for (uint32_t i = 0; i < op->span_count; i++) {

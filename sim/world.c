@@ -180,6 +180,10 @@ static void add_coverage(struct world *world)
     coverage->refusals += network->refusals;
     coverage->referred += network->referred;
     coverage->unread += network->unread;
+    for (uint32_t i = 0; i < world->host_count; i++) {
+        coverage->moved += world->hosts[i].direct.moved;
+        coverage->broken += world->hosts[i].direct.broken;
+    }
     for (uint32_t i = 0; i < world->queue_count; i++) {
         coverage->overruns += world->queues[i]->overrun;
     }

@@ -63,6 +63,7 @@ struct coverage {
     uint64_t early, reports, shots;
     uint64_t rnr_naks, connects, disconnects, overruns;
     uint64_t referred, unread;
+    uint64_t moved, broken; /* directly */
 };
 
 struct world {

@@ -88,6 +88,7 @@ enum status device_create(const struct device_config *config, struct device **re
         .sink = config->sink,
         .events = config->events,
         .relay_link = config->relay_link,
+        .direct = config->direct,
         .max_reads_in = or_default(config->max_reads_in, 1),
         .window_max = or_default(config->window_max, WINDOW_MAX_DEFAULT),
         .datagram_max = or_default(config->datagram_max, DATAGRAM_MAX_DEFAULT),
@@ -106,6 +107,7 @@ enum status device_create(const struct device_config *config, struct device **re
         free_device(device);
         return status;
     }
+    direct_init(&device->environment);
     *ret_device = device;
     return STATUS_OK;
 }

@@ -14,6 +14,7 @@
 #include "rnic/memory/memory.h"
 #include "rnic/queue/event.h"
 #include "rnic/transport/counters.h"
+#include "rnic/transport/direct.h"
 #include "rnic/transport/port.h"
 #include "rnic/transport/qp.h"
 #include "rnic/transport/relay.h"
@@ -36,6 +37,7 @@ struct device_config {
     struct event_sink *events;     /* may be NULL */
     struct relay_link *relay_link; /* to other processes of the host; may be NULL */
     struct siphash_key key;        /* of all that peers must not guess: QPNs, memory keys */
+    struct direct_link *direct;    /* to their memory; may be NULL */
     /* Numbers first_qpn .. first_qpn + qpn_count - 1 are ours, of queue pairs and of shared receive
      * queues of XRC. */
     struct qpn first_qpn;

@@ -83,6 +83,7 @@ struct pair {
 };
 
 struct pair_options {
+    struct direct_link *direct[2]; /* of each side; NULL: none */
     enum service service;
     enum path_mtu mtu;
     uint32_t first_psn;
@@ -297,6 +298,7 @@ static inline void pair_create_side(struct pair *pair, int index,
         .sink = &side->sink,
         .events = &side->events,
         .key = {{7 + (uint64_t)index}},
+        .direct = options->direct[index],
         .first_qpn = {0x100},
         .qpn_count = 256,
         .max_regions = 16,

@@ -30,6 +30,8 @@ struct lane {
 struct inbox {
     int descriptor;
     struct inbox_head *head;
+    struct direct_announcement *announcements;
+    struct direct_shown *shown;
     struct lane *lanes[INBOX_LANES]; /* NULL: never rung */
     uint32_t watched[INBOX_WATCHED];
     uint32_t watched_count;
@@ -45,15 +47,25 @@ static bool file_may_be_so_long(void)
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= INBOX_FILE_BYTES;
 }
 
-void *inbox_map(int file, uint64_t offset, size_t length)
+static void *map(int file, uint64_t offset, size_t length, int protection)
 {
-    void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)offset);
+    void *memory = mmap(NULL, length, protection, MAP_SHARED, file, (off_t)offset);
     if (memory == MAP_FAILED) {
         return NULL;
     }
     (void)madvise(memory, length, MADV_DONTFORK);
     (void)madvise(memory, length, MADV_DONTDUMP);
     return memory;
+}
+
+void *inbox_map(int file, uint64_t offset, size_t length)
+{
+    return map(file, offset, length, PROT_READ | PROT_WRITE);
+}
+
+const void *inbox_map_to_read(int file, uint64_t offset, size_t length)
+{
+    return map(file, offset, length, PROT_READ);
 }
 
 enum status inbox_create(uint64_t incarnation, struct inbox **ret_inbox)
@@ -71,7 +83,9 @@ enum status inbox_create(uint64_t incarnation, struct inbox **ret_inbox)
         return STATUS_UNSUPPORTED;
     }
     inbox->head = inbox_map(inbox->descriptor, 0, INBOX_HEAD_BYTES);
-    if (inbox->head == NULL) {
+    inbox->announcements = inbox_map(inbox->descriptor, INBOX_ANNOUNCED, INBOX_ANNOUNCED_BYTES);
+    inbox->shown = inbox_map(inbox->descriptor, INBOX_SHOWN, INBOX_SHOWN_BYTES);
+    if (inbox->head == NULL || inbox->announcements == NULL || inbox->shown == NULL) {
         inbox_destroy(inbox);
         return STATUS_NO_MEMORY;
     }
@@ -104,6 +118,12 @@ void inbox_destroy(struct inbox *inbox)
     if (inbox->head != NULL && ours) {
         munmap(inbox->head, INBOX_HEAD_BYTES);
     }
+    if (inbox->announcements != NULL && ours) {
+        munmap(inbox->announcements, INBOX_ANNOUNCED_BYTES);
+    }
+    if (inbox->shown != NULL && ours) {
+        munmap(inbox->shown, INBOX_SHOWN_BYTES);
+    }
     inbox_abandon(inbox);
     free(inbox);
 }
@@ -126,6 +146,33 @@ int inbox_descriptor(const struct inbox *inbox)
 const struct inbox_counters *inbox_counters(const struct inbox *inbox)
 {
     return &inbox->counters;
+}
+
+struct direct_shown *inbox_shown(const struct inbox *inbox)
+{
+    return inbox->shown;
+}
+
+struct waiting {
+    struct direct_patience patience; /* first */
+    const struct inbox *inbox;
+    inbox_goes_on *goes_on;
+    void *context;
+};
+
+static bool goes_on(struct direct_patience *patience, uint32_t index, uint64_t waited_ns)
+{
+    const struct waiting *waiting = (const struct waiting *)patience;
+    uint64_t sender = atomic_load(&waiting->inbox->head->senders[index]);
+    return sender != 0 && waiting->goes_on(waiting->context, sender, waited_ns);
+}
+
+void inbox_settle(const struct inbox *inbox, inbox_goes_on *may_go_on, void *context)
+{
+    struct waiting waiting = {{goes_on}, inbox, may_go_on, context};
+    uint32_t end = atomic_load(&inbox->head->lane_end);
+    direct_settle(inbox->shown, inbox->announcements, end < INBOX_LANES ? end : INBOX_LANES,
+                  &waiting.patience);
 }
 
 /* NULL: no memory for it. */

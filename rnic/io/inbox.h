@@ -77,6 +77,14 @@ void inbox_wake_up(struct inbox *inbox);
 /* False also after a sender has taken it upon himself to wake us. */
 bool inbox_is_asleep(const struct inbox *inbox);
 
+struct direct_shown;
+/* What senders see of the owner's queue pairs and keys, see direct.h; zeroed at first. */
+struct direct_shown *inbox_shown(const struct inbox *inbox);
+/* Waits until no sender is at what was hidden before the call. Asked of one who has been for
+ * longer than a millisecond: whether he may still come to an end. */
+typedef bool inbox_goes_on(void *context, uint64_t sender, uint64_t waited_ns);
+void inbox_settle(const struct inbox *inbox, inbox_goes_on *may_go_on, void *context);
+
 /* Frees the lanes of senders that are gone, once they are empty. */
 void inbox_reclaim(struct inbox *inbox, bool (*lives)(void *context, uint64_t incarnation),
                    void *context);

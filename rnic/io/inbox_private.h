@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "rnic/base/check.h"
+#include "rnic/io/direct.h"
 #include "rnic/io/pull.h"
 #include "rnic/io/ring.h"
 #include "rnic/transport/port.h"
@@ -95,11 +96,18 @@ BUILD_CHECK(sizeof(struct inbox_reference) == 16);
 BUILD_CHECK(sizeof(struct pull_piece) == 16);
 BUILD_CHECK(INBOX_ROUTES <= 256 && INBOX_WITHDRAWALS <= 256);
 BUILD_CHECK(OUTGOING_FRAGMENT_MAX <= PULL_PIECES_MAX);
+BUILD_CHECK(INBOX_LANES * sizeof(struct direct_announcement) % INBOX_PAGE == 0);
 
 /* A lane lies on pages of its own: its first page, then the ring. */
 #define INBOX_LANE_BYTES (2u * INBOX_PAGE + INBOX_RING_BYTES)
-#define INBOX_FILE_BYTES ((uint64_t)INBOX_HEAD_BYTES + (uint64_t)INBOX_LANES * INBOX_LANE_BYTES)
-#define INBOX_RECORD_MAX (sizeof(struct inbox_record) + PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 3u)
+/* Behind the lanes: one announcement for each (direct.h), and what the owner shows, which others
+ * map for reading only. */
+#define INBOX_ANNOUNCED       ((uint64_t)INBOX_HEAD_BYTES + (uint64_t)INBOX_LANES * INBOX_LANE_BYTES)
+#define INBOX_ANNOUNCED_BYTES (INBOX_LANES * sizeof(struct direct_announcement))
+#define INBOX_SHOWN           (INBOX_ANNOUNCED + INBOX_ANNOUNCED_BYTES)
+#define INBOX_SHOWN_BYTES     ((sizeof(struct direct_shown) + INBOX_PAGE - 1) / INBOX_PAGE * INBOX_PAGE)
+#define INBOX_FILE_BYTES      (INBOX_SHOWN + INBOX_SHOWN_BYTES)
+#define INBOX_RECORD_MAX      (sizeof(struct inbox_record) + PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 3u)
 
 static inline uint64_t inbox_lane_offset(uint32_t lane)
 {
@@ -114,5 +122,7 @@ static inline struct ring_memory *inbox_ring(void *lane_memory)
 /* A part of an inbox's file; NULL: no memory. Neither is a forked child to have it, nor a core
  * file. */
 void *inbox_map(int file, uint64_t offset, size_t length);
+/* The same, for reading only. */
+const void *inbox_map_to_read(int file, uint64_t offset, size_t length);
 
 #endif

@@ -173,6 +173,12 @@ static enum status choose_link(enum same_host_link *ret_link)
     return STATUS_OK;
 }
 
+static bool direct_access_is_wanted(void)
+{
+    const char *wanted = secure_getenv("WEIR_DIRECT");
+    return wanted == NULL || strcmp(wanted, "0") != 0;
+}
+
 static enum status open_links(struct loop *loop)
 {
     enum same_host_link link;
@@ -209,6 +215,7 @@ static enum status open_links(struct loop *loop)
         .bind = loop->is_bound ? loop->bind : NULL,
         .off = link == LINK_UDP,
         .copies = link == LINK_COPY,
+        .no_direct = !direct_access_is_wanted(),
     };
     status = same_host_create(&same_host, &loop->same_host);
     if (status != STATUS_OK) {
@@ -259,6 +266,7 @@ static enum status create_engine(struct loop *loop)
         .events = &loop->events,
         .relay_link = &loop->relays.link,
         .key = keys[0],
+        .direct = same_host_direct(loop->same_host),
         .first_qpn = registry_first_qpn(loop->registry),
         .qpn_count = registry_qpn_count(loop->registry),
         .max_regions = REGIONS_MAX,

@@ -14,6 +14,9 @@
 struct outbox {
     struct inbox_head *head;
     struct inbox_lane *lane;
+    struct direct_announcement *announcements;
+    const struct direct_shown *shown;
+    struct direct_reach reach;
     uint32_t number;
     struct ring_producer ring;
     struct inbox_route routes[INBOX_ROUTES]; /* what the lane says, in memory of our own */
@@ -57,6 +60,14 @@ static int open_inbox(pid_t process, int descriptor, enum status *ret_status)
     return file;
 }
 
+static bool map_all(struct outbox *outbox, int file)
+{
+    outbox->head = inbox_map(file, 0, INBOX_HEAD_BYTES);
+    outbox->announcements = inbox_map(file, INBOX_ANNOUNCED, INBOX_ANNOUNCED_BYTES);
+    outbox->shown = inbox_map_to_read(file, INBOX_SHOWN, INBOX_SHOWN_BYTES);
+    return outbox->head != NULL && outbox->announcements != NULL && outbox->shown != NULL;
+}
+
 static void raise_lane_end(struct inbox_head *head, uint32_t end)
 {
     uint32_t before = atomic_load(&head->lane_end);
@@ -96,10 +107,7 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
         return status;
     }
     struct outbox *outbox = calloc(1, sizeof *outbox);
-    if (outbox != NULL) {
-        outbox->head = inbox_map(file, 0, INBOX_HEAD_BYTES);
-    }
-    if (outbox == NULL || outbox->head == NULL) {
+    if (outbox == NULL || !map_all(outbox, file)) {
         status = STATUS_NO_MEMORY;
     } else if (outbox->head->magic != INBOX_MAGIC || outbox->head->incarnation != its_incarnation) {
         status = STATUS_NOT_FOUND;
@@ -114,6 +122,8 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
     if (identity != NULL) {
         outbox->lane->sender = *identity;
     }
+    direct_reach_init(&outbox->reach, outbox->shown, &outbox->announcements[outbox->number],
+                      (uint32_t)process);
     *ret_outbox = outbox;
     return STATUS_OK;
 }
@@ -128,6 +138,12 @@ void outbox_close(struct outbox *outbox)
     }
     if (outbox->head != NULL) {
         munmap(outbox->head, INBOX_HEAD_BYTES);
+    }
+    if (outbox->announcements != NULL) {
+        munmap(outbox->announcements, INBOX_ANNOUNCED_BYTES);
+    }
+    if (outbox->shown != NULL) {
+        munmap((void *)(uintptr_t)outbox->shown, INBOX_SHOWN_BYTES);
     }
     free(outbox);
 }
@@ -179,6 +195,11 @@ void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool respons
     uint32_t place = withdrawal_place(destination, responses);
     outbox->withdrawals[place]++;
     atomic_store(&outbox->lane->withdrawals[place], outbox->withdrawals[place]);
+}
+
+bool outbox_access(struct outbox *outbox, const struct direct_access *access)
+{
+    return direct_reach_access(&outbox->reach, access);
 }
 
 static uint8_t *append(uint8_t *to, const void *bytes, uint32_t length)

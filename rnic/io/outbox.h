@@ -8,6 +8,7 @@
 
 #include "rnic/base/status.h"
 #include "rnic/io/pull.h"
+#include "rnic/transport/direct_table.h"
 #include "rnic/transport/port.h"
 
 struct outbox;
@@ -32,6 +33,8 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing) M
 uint32_t outbox_reach(struct outbox *outbox, const struct path *path);
 /* What refers to a payload for that queue pair, put until now, is not to be read any more. */
 void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool responses);
+/* See struct direct_link: the owner's memory. */
+bool outbox_access(struct outbox *outbox, const struct direct_access *access);
 /* After FULL: there is room again. Its owner tells us of it, see inbox_tell_of_room. */
 bool outbox_has_room(struct outbox *outbox);
 /* After puts: shows the owner where to look. True: it sleeps, and is ours to wake. */

@@ -1,6 +1,7 @@
 #include "rnic/io/same_host.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,12 +10,17 @@
 #include "rnic/base/random.h"
 #include "rnic/io/address.h"
 #include "rnic/io/clock.h"
+#include "rnic/io/direct.h"
+#include "rnic/io/life.h"
 #include "rnic/io/outbox.h"
 #include "rnic/transport/acknowledge.h"
 #include "rnic/wire/packet.h"
 
-#define BIND_MAX        2u     /* one of each family */
-#define REFERENCE_LEAST 16384u /* below, two copies cost less than the system call */
+#define BIND_MAX          2u                   /* one of each family */
+#define STOPPED_NS        UINT64_C(100000000)  /* a stopped peer is waited for, */
+#define STUCK_NS          UINT64_C(5000000000) /* and one that does not move on */
+#define DIRECT_PART_BYTES (1u << 20)           /* others have their turns in between */
+#define REFERENCE_LEAST   16384u /* below, two copies cost less than the system call */
 
 /* A process of the host, by its slot. */
 struct peer {
@@ -26,6 +32,8 @@ struct peer {
 
 struct same_host {
     struct packet_sink sink;
+    struct direct_link direct;
+    struct direct_table table; /* what we show */
     struct inbox_room room;
     struct packet_sink *otherwise;
     struct registry *registry;
@@ -78,6 +86,21 @@ static bool let_refer(struct same_host *same_host, uint64_t seed)
     return true;
 }
 
+static bool access_directly(struct direct_link *link, const struct direct_access *access);
+static void settle(struct direct_link *link);
+
+/* Where memory can be read it can be written. */
+static void let_access(struct same_host *same_host)
+{
+    struct direct_shown *shown = inbox_shown(same_host->inbox);
+    shown->identity = same_host->identity;
+    same_host->table = direct_table_of(shown);
+    same_host->direct = (struct direct_link){.table = &same_host->table,
+                                             .part_bytes = DIRECT_PART_BYTES,
+                                             .access = access_directly,
+                                             .settle = settle};
+}
+
 enum status same_host_create(const struct same_host_config *config,
                              struct same_host **ret_same_host)
 {
@@ -119,6 +142,9 @@ enum status same_host_create(const struct same_host_config *config,
                              : !let_refer(same_host, config->seed)
                                  ? "memory, every payload copied: process_vm_readv is refused"
                                  : "memory, long payloads read from where they lie";
+    if (same_host->identity.address != 0 && !config->no_direct) {
+        let_access(same_host);
+    }
     *ret_same_host = same_host;
     return STATUS_OK;
 }
@@ -157,6 +183,7 @@ void same_host_destroy(struct same_host *same_host)
 
 void same_host_abandon(struct same_host *same_host)
 {
+    same_host->direct.table = NULL; /* it is not mapped here */
     if (same_host->inbox != NULL) {
         inbox_abandon(same_host->inbox);
     }
@@ -165,6 +192,18 @@ void same_host_abandon(struct same_host *same_host)
 struct packet_sink *same_host_sink(struct same_host *same_host)
 {
     return &same_host->sink;
+}
+
+struct direct_link *same_host_direct(struct same_host *same_host)
+{
+    return same_host->direct.table != NULL ? &same_host->direct : NULL;
+}
+
+void same_host_live(struct same_host *same_host)
+{
+    if (same_host->direct.table != NULL) {
+        (void)life_hold(&inbox_shown(same_host->inbox)->life);
+    }
 }
 
 static bool may_be_ours(const struct same_host *same_host, const struct gid *gid)
@@ -434,6 +473,51 @@ static bool lives(void *context, uint64_t incarnation)
     return registry_find_inbox(same_host->registry, (uint32_t)(incarnation % REGISTRY_SLOTS),
                                &inbox) &&
            inbox.incarnation == incarnation;
+}
+
+static bool access_directly(struct direct_link *link, const struct direct_access *access)
+{
+    struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
+    struct peer *peer = find_by_path(same_host, access->path, access->target);
+    return peer != NULL && outbox_access(peer->outbox, access);
+}
+
+/* By a signal, or for a debugger. */
+static bool is_stopped(uint32_t process)
+{
+    char name[64], text[256];
+    (void)snprintf(name, sizeof name, "/proc/%u/stat", process);
+    FILE *file = fopen(name, "re");
+    if (file == NULL) {
+        return false;
+    }
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[length] = '\0';
+    const char *behind_name = strrchr(text, ')');
+    return behind_name != NULL &&
+           (strncmp(behind_name, ") T", 3) == 0 || strncmp(behind_name, ") t", 3) == 0);
+}
+
+/* A system call ends before its thread is stopped; one that was stopped before it finds the guard
+ * changed. */
+static bool may_come_to_an_end(void *context, uint64_t sender, uint64_t waited_ns)
+{
+    struct same_host *same_host = context;
+    struct registry_inbox inbox;
+    uint32_t slot = (uint32_t)(sender % REGISTRY_SLOTS);
+    if (!lives(same_host, sender) || !registry_find_inbox(same_host->registry, slot, &inbox)) {
+        return false;
+    }
+    bool late = waited_ns >= STUCK_NS || (waited_ns >= STOPPED_NS && is_stopped(inbox.process));
+    same_host->counters.outwaited += late;
+    return !late;
+}
+
+static void settle(struct direct_link *link)
+{
+    struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
+    inbox_settle(same_host->inbox, may_come_to_an_end, same_host);
 }
 
 bool same_host_tidy(struct same_host *same_host)

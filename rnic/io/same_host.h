@@ -21,6 +21,7 @@
 #include "rnic/io/handoff.h"
 #include "rnic/io/inbox.h"
 #include "rnic/io/registry.h"
+#include "rnic/transport/direct.h"
 #include "rnic/transport/port.h"
 
 #define SAME_HOST_PATIENCE_NS 500000000u
@@ -35,6 +36,7 @@ struct same_host_config {
     const struct gid *bind; /* the addresses of this registry's processes, two; NULL: all */
     bool off;               /* no inbox: everything goes by UDP */
     bool copies;            /* no payload stays in its sender's memory */
+    bool no_direct;         /* nobody touches another's memory by himself, see transport/direct.h */
 };
 
 struct same_host_counters {
@@ -53,6 +55,7 @@ struct same_host_counters {
     uint64_t withdrawn;     /* packets by reference whose peer died as they were sent */
     uint64_t lanes;         /* of ours, taken now */
     uint64_t reclaimed;     /* of ours, of senders that died */
+    uint64_t outwaited;     /* peers at our memory that were not waited for to the end */
     uint64_t address_reads; /* how often the kernel was asked for the host's addresses */
 };
 
@@ -65,6 +68,10 @@ void same_host_destroy(struct same_host *same_host);
 void same_host_abandon(struct same_host *same_host);
 
 struct packet_sink *same_host_sink(struct same_host *same_host);
+/* NULL: there is none. */
+struct direct_link *same_host_direct(struct same_host *same_host);
+/* By a thread that lives as long as the engine does: from now on others may touch what is shown. */
+void same_host_live(struct same_host *same_host);
 /* Shows what was sent, and wakes who sleeps. False: a lane was full, come back soon. */
 bool same_host_flush(struct same_host *same_host);
 

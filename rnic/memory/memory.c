@@ -178,6 +178,29 @@ struct region *memory_take_key(struct memory *memory, enum key_kind kind,
     return region;
 }
 
+static struct memory_key key_of(const struct memory *memory, const struct region *region)
+{
+    uint32_t number = (uint32_t)(region - memory->regions);
+    return (struct memory_key){number << KEY_VARIANT_BITS | region->variant};
+}
+
+void memory_tell_opened(const struct memory *memory, const struct region *region)
+{
+    struct memory_observer *observer = memory->observer;
+    if (observer != NULL && region->kind != KEY_NULL) {
+        struct qpn qpn = region->kind == KEY_WINDOW_2 ? region->qpn : (struct qpn){0};
+        observer->opened(observer, key_of(memory, region), &region->attributes, qpn);
+    }
+}
+
+void memory_tell_closed(const struct memory *memory, const struct region *region)
+{
+    struct memory_observer *observer = memory->observer;
+    if (observer != NULL && region->kind != KEY_NULL) {
+        observer->closed(observer, key_of(memory, region));
+    }
+}
+
 void memory_give_key(struct memory *memory, struct region *region)
 {
     memory_domain_use(memory, region->attributes.domain, -1);
@@ -191,8 +214,12 @@ enum status memory_register(struct memory *memory, const struct region_attribute
     if (!is_sound(memory, attributes)) {
         return STATUS_INVALID;
     }
-    return memory_take_key(memory, KEY_REGION, attributes, ret_key) != NULL ? STATUS_OK
-                                                                            : STATUS_FULL;
+    const struct region *region = memory_take_key(memory, KEY_REGION, attributes, ret_key);
+    if (region == NULL) {
+        return STATUS_FULL;
+    }
+    memory_tell_opened(memory, region);
+    return STATUS_OK;
 }
 
 enum status memory_register_null(struct memory *memory, struct domain domain,
@@ -232,6 +259,7 @@ enum status memory_deregister(struct memory *memory, struct memory_key key)
     if (region->windows > 0) {
         return STATUS_BUSY;
     }
+    memory_tell_closed(memory, region);
     memory_give_key(memory, region);
     return STATUS_OK;
 }
@@ -249,9 +277,11 @@ enum status memory_reregister(struct memory *memory, struct memory_key key,
     if (region->windows > 0) {
         return STATUS_BUSY;
     }
+    memory_tell_closed(memory, region);
     memory_domain_use(memory, region->attributes.domain, -1);
     memory_domain_use(memory, attributes->domain, +1);
     region->attributes = *attributes;
+    memory_tell_opened(memory, region);
     return STATUS_OK;
 }
 
@@ -268,6 +298,11 @@ enum status memory_find_region(const struct memory *memory, struct domain domain
     *ret_key = (struct memory_key){number << KEY_VARIANT_BITS | region->variant};
     *ret_attributes = region->attributes;
     return STATUS_OK;
+}
+
+void memory_set_observer(struct memory *memory, struct memory_observer *observer)
+{
+    memory->observer = observer;
 }
 
 void memory_set_probe(struct memory *memory, struct memory_probe *probe)

@@ -74,6 +74,17 @@ struct memory_probe {
 };
 void memory_set_probe(struct memory *memory, struct memory_probe *probe);
 
+/* Told which keys open what to peers, and, before their end has returned to whoever asked for it,
+ * that they do not any more. Null regions and windows that are not bound open nothing. */
+struct memory_observer {
+    /* `qpn`: the only queue pair that may use it; 0: all of the domain. */
+    void (*opened)(struct memory_observer *observer, struct memory_key key,
+                   const struct region_attributes *attributes, struct qpn qpn);
+    void (*closed)(struct memory_observer *observer, struct memory_key key);
+};
+/* NULL: nobody. */
+void memory_set_observer(struct memory *memory, struct memory_observer *observer);
+
 struct memory_request {
     struct domain domain;
     struct memory_key key;

@@ -160,28 +160,51 @@ enum memory_verdict scatter_copy_in(struct scatter *scatter, const uint8_t *byte
     return MEMORY_GRANTED;
 }
 
-enum memory_verdict scatter_read_in(struct scatter *scatter, struct payload_reader *reader,
-                                    uint32_t length)
+/* Moves the cursor past them, unless they are not granted. */
+static enum memory_verdict find_places(struct scatter *scatter, uint32_t length, unsigned rights,
+                                       struct payload_place *places, uint32_t capacity,
+                                       uint32_t *ret_count)
 {
-    struct payload_place places[PLACES_MAX];
-    struct scatter at = *scatter;
     uint32_t count = 0;
     if (length > scatter_left(scatter)) {
         return MEMORY_OUT_OF_RANGE;
     }
     for (uint32_t left = length; left > 0; left -= places[count++].length) {
-        if (count == PLACES_MAX) {
+        if (count == capacity) {
             return MEMORY_OUT_OF_RANGE;
         }
         struct payload_place *place = &places[count];
         enum memory_verdict verdict =
-            next_piece(&at, left, ACCESS_LOCAL_WRITE, &place->bytes, &place->length);
+            next_piece(scatter, left, rights, &place->bytes, &place->length);
         if (verdict != MEMORY_GRANTED) {
             return verdict;
         }
         if (place->bytes == NULL) {
             return MEMORY_NOT_MAPPED;
         }
+    }
+    *ret_count = count;
+    return MEMORY_GRANTED;
+}
+
+enum memory_verdict scatter_find(const struct scatter *scatter, uint32_t length, unsigned rights,
+                                 struct payload_place *ret_places, uint32_t capacity,
+                                 uint32_t *ret_count)
+{
+    struct scatter at = *scatter;
+    return find_places(&at, length, rights, ret_places, capacity, ret_count);
+}
+
+enum memory_verdict scatter_read_in(struct scatter *scatter, struct payload_reader *reader,
+                                    uint32_t length)
+{
+    struct payload_place places[PLACES_MAX];
+    struct scatter at = *scatter;
+    uint32_t count;
+    enum memory_verdict verdict =
+        find_places(&at, length, ACCESS_LOCAL_WRITE, places, PLACES_MAX, &count);
+    if (verdict != MEMORY_GRANTED) {
+        return verdict;
     }
     if (!reader->read(reader, 0, places, count)) {
         return MEMORY_NOT_MAPPED;

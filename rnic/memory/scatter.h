@@ -54,6 +54,13 @@ struct fragment_list {
 enum memory_verdict scatter_gather(struct scatter *scatter, uint32_t length,
                                    struct fragment_list *list) MUST_USE;
 
+/* Where the next `length` bytes lie, without passing them: a place for each SGE that they touch, at
+ * most `capacity`; `rights` as of memory_check, none with inline bytes. NOT_MAPPED: memory that is
+ * no one's. OUT_OF_RANGE as scatter_gather. */
+enum memory_verdict scatter_find(const struct scatter *scatter, uint32_t length, unsigned rights,
+                                 struct payload_place *ret_places, uint32_t capacity,
+                                 uint32_t *ret_count) MUST_USE;
+
 /* Copies bytes to where the cursor stands (local write is needed) and passes them. Not granted:
  * the cursor has not moved, and a part of the bytes may have been written. OUT_OF_RANGE also where
  * fewer bytes are left: then nothing is written. */

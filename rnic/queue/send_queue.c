@@ -218,8 +218,10 @@ void send_queue_retire(struct send_queue *queue)
     slot->first_psn = (struct psn){0};
     slot->packet_count = 0;
     slot->received = 0;
+    slot->moved = 0;
     slot->status = COMPLETION_SUCCESS;
     slot->started = false;
+    slot->by_packets = false;
     slot->finished = false;
     atomic_store_explicit(&queue->head, head + 1, memory_order_release);
 }

@@ -31,12 +31,14 @@ struct send_slot {
 
     /* The transport's; all zero when the slot has just been posted. */
     enum completion_status status : 8;
-    bool started;         /* first_psn is assigned */
-    bool finished;        /* done, waiting for those before it */
+    bool started : 1;     /* first_psn is assigned */
+    bool finished : 1;    /* done, waiting for those before it */
+    bool by_packets : 1;  /* it does not go without, see transport/direct.h */
     uint8_t demand_shift; /* READ: log2 of the bytes that one request on the wire asks for */
     struct psn first_psn;
     uint32_t packet_count; /* PSNs it takes; for READ those of the response */
     uint32_t received;     /* bytes of a READ response placed so far */
+    uint32_t moved;        /* bytes moved without packets */
 };
 
 /* Behind the slot: the target, if it has one; then what is sent. */

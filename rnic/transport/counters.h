@@ -29,13 +29,16 @@ enum counter {
     COUNTER_SINK_FULL,
     COUNTER_CONGESTION_MARKS, /* packets that came with ECN CE */
     COUNTER_CNP_SENT,
-    COUNTER_CNP_HANDLED,              /* of a queue pair's own peer */
-    COUNTER_RELAYED_REQUESTS,         /* to other processes of the host, for their shared queues */
-    COUNTER_DEPUTY_REQUESTS,          /* from them */
-    COUNTER_REFERENCES_SENT,          /* packets whose payload stays in memory, to be read there */
-    COUNTER_REFERENCES_READ,          /* ... of peers, read */
-    COUNTER_REFERENCES_UNREADABLE,    /* ... asked for as bytes */
-    COUNTER_REFERENCES_UNFOLDED,      /* ... taken apart into ordinary packets */
+    COUNTER_CNP_HANDLED,           /* of a queue pair's own peer */
+    COUNTER_RELAYED_REQUESTS,      /* to other processes of the host, for their shared queues */
+    COUNTER_DEPUTY_REQUESTS,       /* from them */
+    COUNTER_REFERENCES_SENT,       /* packets whose payload stays in memory, to be read there */
+    COUNTER_REFERENCES_READ,       /* ... of peers, read */
+    COUNTER_REFERENCES_UNREADABLE, /* ... asked for as bytes */
+    COUNTER_REFERENCES_UNFOLDED,   /* ... taken apart into ordinary packets */
+    COUNTER_DIRECT_WRITES,         /* done without packets, see direct.h */
+    COUNTER_DIRECT_READS,
+    COUNTER_DIRECT_BYTES,             /* of both */
     COUNTER_EARLY_PACKETS,            /* that came before their turn and were kept */
     COUNTER_ACKNOWLEDGEMENTS_CARRIED, /* by requests of ours */
     COUNTER_REPORTS_SENT,             /* see selective.h */

@@ -10,6 +10,7 @@
 #include "rnic/queue/event.h"
 #include "rnic/transport/counters.h"
 #include "rnic/transport/cursors.h"
+#include "rnic/transport/direct.h"
 #include "rnic/transport/port.h"
 #include "rnic/transport/relay.h"
 #include "rnic/transport/selective.h"
@@ -19,10 +20,13 @@ struct environment {
     struct allocator *allocator;
     struct memory *memory;
     struct packet_sink *sink;
-    struct event_sink *events;     /* may be NULL */
-    struct watcher *watcher;       /* may be NULL, and is */
-    struct relay_link *relay_link; /* to other processes of the host; may be NULL */
-    uint64_t relay_lives;          /* given out to connections of targets */
+    struct event_sink *events;              /* may be NULL */
+    struct watcher *watcher;                /* may be NULL, and is */
+    struct relay_link *relay_link;          /* to other processes of the host; may be NULL */
+    struct direct_link *direct;             /* to their memory; may be NULL */
+    struct memory_observer memory_observer; /* ... which shows them keys */
+    uint32_t extra_packets; /* that the last one stands for in its turn; then it is 0 again */
+    uint64_t relay_lives;   /* given out to connections of targets */
     struct counters counters;
     struct timers timers;
     struct cursors cursors;

@@ -95,6 +95,7 @@ void qp_enter_error(struct qp *qp)
     /* With the fence of qp_post_receive: either we see the work now, or its poster sees the error
      * and rings. */
     atomic_thread_fence(memory_order_seq_cst);
+    direct_refresh(qp);
     timers_cancel(&qp->environment->timers, &qp->timer);
     reference_withdraw(qp, false);
     relay_end(qp, true);

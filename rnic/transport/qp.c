@@ -143,6 +143,7 @@ static void detach(struct qp *qp)
 
 void qp_destroy(struct qp *qp)
 {
+    direct_hide(qp);
     tag_forget(qp);
     relay_end(qp, false);
     detach(qp);
@@ -289,11 +290,7 @@ enum status qp_post_receive(struct qp *qp, const struct receive_request *request
 /* [IBA 10.3.1.5] What was begun is finished, then the application may be told. */
 static void check_drained(struct qp *qp)
 {
-    if (!qp->drain_pending || qp_state_now(qp) != QP_SQD) {
-        return;
-    }
-    uint64_t head = send_queue_head(qp->sends);
-    if (head == send_queue_tail(qp->sends) || !send_queue_slot(qp->sends, head)->started) {
+    if (qp->drain_pending && qp_state_now(qp) == QP_SQD && requester_is_drained(qp)) {
         qp->drain_pending = false;
         qp_raise(qp, EVENT_SQ_DRAINED);
     }
@@ -389,6 +386,7 @@ bool qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
     }
     if (state == QP_RTR && !qp->established_raised && begins_traffic(qp, packet, due)) {
         qp->established_raised = true;
+        direct_refresh(qp);
         qp_raise(qp, EVENT_COMMUNICATION_ESTABLISHED);
     }
     environment->counters.values[COUNTER_BYTES_RECEIVED] += packet->payload_length;
@@ -542,7 +540,7 @@ static bool may_have_some(const struct qp *qp, bool requests)
            qp->relay != NULL;
 }
 
-/* Answers, or requests, until there are none, the sink is full or the burst is over. */
+/* Until there are none, the sink is full or the burst is over. */
 static enum step transmit_phase(struct qp *qp, struct instant now, bool requests, uint32_t burst,
                                 uint32_t *sent)
 {
@@ -552,7 +550,8 @@ static enum step transmit_phase(struct qp *qp, struct instant now, bool requests
             return STEP_IDLE;
         }
         step = requests ? transmit_request(qp, now) : transmit_answer(qp, now);
-        *sent += step == STEP_SENT;
+        *sent += (step == STEP_SENT) + qp->environment->extra_packets;
+        qp->environment->extra_packets = 0;
     }
     return step;
 }

@@ -167,5 +167,6 @@ enum status qp_modify(struct qp *qp, const struct qp_attributes *attributes, uns
     }
     take_values(&qp->attributes, attributes, mask);
     enter(qp, from, to);
+    direct_refresh(qp);
     return STATUS_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "rnic/base/check.h"
 #include "rnic/memory/window.h"
+#include "rnic/transport/direct.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/reference.h"
 #include "rnic/transport/repair.h"
@@ -135,6 +136,16 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count)
     }
 }
 
+bool requester_is_drained(const struct qp *qp)
+{
+    uint64_t head = send_queue_head(qp->sends);
+    if (head == send_queue_tail(qp->sends)) {
+        return true;
+    }
+    const struct send_slot *slot = send_queue_slot(qp->sends, head);
+    return !slot->started && slot->moved == 0;
+}
+
 void requester_settle(struct qp *qp)
 {
     while (qp_state_now(qp) != QP_ERROR &&
@@ -225,7 +236,10 @@ struct send_slot *requester_next(struct qp *qp)
             continue;
         }
         if (!slot->started) {
-            if (qp_state_now(qp) == QP_SQD) {
+            if (qp_state_now(qp) == QP_SQD && slot->moved == 0) {
+                return NULL;
+            }
+            if (direct_is_worth_waiting(qp, slot)) {
                 return NULL;
             }
             if (!begin(qp, slot)) {
@@ -449,6 +463,9 @@ enum step requester_transmit(struct qp *qp, struct instant now)
     }
     if (repair_is_due(qp)) {
         return repair_transmit(qp, now);
+    }
+    if (direct_transmit(qp) == STEP_SENT) {
+        return STEP_SENT;
     }
     struct send_slot *slot = requester_next(qp);
     if (slot == NULL) {

@@ -73,6 +73,8 @@ bool requester_ends_demand(const struct qp *qp, const struct send_slot *slot, ui
 uint32_t requester_demand_left(const struct qp *qp, const struct send_slot *slot, uint32_t index);
 /* Brings the cursor to a request that has a packet to send; NULL if there is none now. */
 struct send_slot *requester_next(struct qp *qp);
+/* No request has been begun and not been finished. */
+bool requester_is_drained(const struct qp *qp);
 /* Completes the oldest requests as far as they are finished. */
 void requester_settle(struct qp *qp);
 

@@ -1,0 +1,335 @@
+/* WRITEs and READs without packets between two devices: when they go that way, what they leave as
+ * it was, and what happens when it is shut. */
+#include "rnic/device/pair_test.h"
+
+#define LENGTH 5000u
+#define PART   2000u
+#define HERE   0u
+#define THERE  (2u << 20)
+#define PLACES 64u
+
+struct end {
+    struct direct_link link; /* first */
+    struct direct_table table;
+    struct direct_entry qps[PLACES], keys[PLACES];
+    uint32_t accesses; /* of parts that hold something */
+    uint32_t settled;
+    uint32_t breaks_at; /* the access that stops after one byte; 0: none */
+};
+
+static struct end ends[2];
+static struct pair *pair;
+
+static bool access_directly(struct direct_link *link, const struct direct_access *access)
+{
+    struct end *end = (struct end *)link;
+    uint64_t there;
+    if (!direct_table_grants(&ends[end == &ends[0]].table, access, &there)) {
+        return false;
+    }
+    end->accesses += access->part > 0;
+    uint8_t *bytes = (uint8_t *)(uintptr_t)there;
+    for (uint32_t i = 0; i < access->place_count; i++) {
+        const struct payload_place *place = &access->places[i];
+        bool breaks = end->accesses == end->breaks_at;
+        uint32_t length = breaks ? 1 : place->length;
+        memcpy(access->write ? bytes : place->bytes, access->write ? place->bytes : bytes, length);
+        if (breaks) {
+            return false;
+        }
+        bytes += length;
+    }
+    return true;
+}
+
+static void settle(struct direct_link *link)
+{
+    ((struct end *)link)->settled++;
+}
+
+static void start(const struct pair_options *defaults)
+{
+    struct pair_options options = *defaults;
+    for (int i = 0; i < 2; i++) {
+        memset(&ends[i], 0, sizeof ends[i]);
+        ends[i].table = (struct direct_table){ends[i].qps, ends[i].keys, PLACES, PLACES};
+        ends[i].link = (struct direct_link){&ends[i].table, PART, access_directly, settle};
+        options.direct[i] = &ends[i].link;
+    }
+    pair = pair_create(&options);
+    for (int i = 0; i < 2; i++) {
+        pair_fill(&pair->sides[i], HERE, LENGTH, (uint32_t)i + 1);
+    }
+}
+
+static int begin(void **state)
+{
+    start(&pair_defaults);
+    return 0;
+}
+
+static int finish(void **state)
+{
+    pair_destroy(pair);
+    return 0;
+}
+
+static uint64_t count(enum counter counter)
+{
+    return device_counters(pair->sides[0].device)->values[counter];
+}
+
+static void post(enum work_kind kind, uint64_t id, uint32_t length)
+{
+    bool read = kind == WORK_READ;
+    pair_post_simple(&pair->sides[0], kind, id, read ? THERE : HERE, read ? HERE : THERE, length);
+}
+
+static struct completion expect(uint64_t id, enum completion_status status)
+{
+    return pair_expect(pair->sides[0].sends, id, status);
+}
+
+static void expect_same(int from, uint32_t length)
+{
+    assert_memory_equal(pair->sides[from].buffer + HERE, pair->sides[1 - from].buffer + THERE,
+                        length);
+}
+
+static void modify(int side, struct qp_attributes attributes, unsigned mask)
+{
+    assert_int_equal(device_modify_qp(pair->sides[side].device, pair->now, pair->sides[side].qp,
+                                      &attributes, mask, NULL),
+                     STATUS_OK);
+}
+
+static void no_packet_and_no_psn(void **state)
+{
+    post(WORK_WRITE, 1, LENGTH);
+    post(WORK_READ, 2, LENGTH);
+    pair_advance(pair);
+    expect(1, COMPLETION_SUCCESS);
+    assert_int_equal(expect(2, COMPLETION_SUCCESS).byte_length, LENGTH);
+    expect_same(0, LENGTH);
+    expect_same(1, LENGTH);
+    assert_int_equal(pair->sides[0].sent, 0);
+    assert_int_equal(count(COUNTER_DIRECT_WRITES), 1);
+    assert_int_equal(count(COUNTER_DIRECT_READS), 1);
+    assert_int_equal(count(COUNTER_DIRECT_BYTES), 2 * LENGTH);
+
+    pair_post_receive(&pair->sides[1], 7, THERE, LENGTH);
+    post(WORK_SEND, 4, LENGTH);
+    pair_run(pair);
+    expect(4, COMPLETION_SUCCESS);
+    pair_expect(pair->sides[1].receives, 7, COMPLETION_SUCCESS);
+    assert_int_equal(count(COUNTER_RETRANSMITTED_PACKETS), 0);
+}
+
+/* It asks the peer's engine whether it is there. */
+static void an_empty_one_is_a_packet(void **state)
+{
+    post(WORK_WRITE, 1, 0);
+    post(WORK_READ, 2, 0);
+    pair_run(pair);
+    expect(1, COMPLETION_SUCCESS);
+    expect(2, COMPLETION_SUCCESS);
+    assert_int_equal(pair->sides[0].sent, 2);
+}
+
+static void several_pieces_and_inline_bytes(void **state)
+{
+    struct pair_side *side = &pair->sides[0];
+    struct sge sges[3] = {pair_sge(side, HERE, 100), pair_sge(side, HERE + 100, 0),
+                          pair_sge(side, HERE + 100, 3000)};
+    struct send_request request = pair_request(side, WORK_WRITE, 1, sges, THERE);
+    request.sge_count = 3;
+    pair_post(side, &request);
+    pair_advance(pair);
+    expect(1, COMPLETION_SUCCESS);
+    expect_same(0, 3100);
+    struct sge bytes = {(uintptr_t) "inline bytes", 12, {0xdead}};
+    request = pair_request(side, WORK_WRITE, 2, &bytes, THERE);
+    request.inline_data = true;
+    pair_post(side, &request);
+    pair_advance(pair);
+    expect(2, COMPLETION_SUCCESS);
+    assert_memory_equal(pair->sides[1].buffer + THERE, "inline bytes", 12);
+    assert_int_equal(side->sent, 0);
+}
+
+/* A short one does not wait for what stands before it, but goes behind it. */
+static void behind_what_is_outstanding(void **state)
+{
+    pair_post_receive(&pair->sides[1], 7, THERE + 100000, LENGTH);
+    post(WORK_SEND, 1, 100);
+    post(WORK_WRITE, 2, 100);
+    pair_advance(pair);
+    assert_int_equal(pair->sides[0].sent, 2);
+    assert_int_equal(ends[0].accesses, 0);
+    pair_run(pair);
+    expect(1, COMPLETION_SUCCESS);
+    expect(2, COMPLETION_SUCCESS);
+
+    pair_post_receive(&pair->sides[1], 8, THERE + 100000, LENGTH);
+    post(WORK_SEND, 3, 100);
+    post(WORK_WRITE, 4, 20000);
+    post(WORK_SEND, 5, 100); /* is not overtaken either */
+    pair_advance(pair);
+    assert_int_equal(pair->sides[0].sent, 3);
+    assert_int_equal(ends[0].accesses, 0);
+    pair_post_receive(&pair->sides[1], 9, THERE + 100000, LENGTH);
+    pair_run(pair);
+    for (uint64_t id = 3; id < 6; id++) {
+        expect(id, COMPLETION_SUCCESS);
+    }
+    assert_int_equal(ends[0].accesses, 10);
+    expect_same(0, 20000);
+}
+
+static void what_stops_in_the_middle_goes_by_packets(void **state)
+{
+    for (uint32_t at = 1; at <= 3; at++) {
+        ends[0].accesses = 0;
+        ends[0].breaks_at = at;
+        memset(pair->sides[1].buffer + THERE, 0, LENGTH);
+        uint32_t sent = pair->sides[0].sent;
+        post(WORK_WRITE, at, LENGTH);
+        pair_run(pair);
+        expect(at, COMPLETION_SUCCESS);
+        expect_same(0, LENGTH);
+        assert_int_equal(pair->sides[0].sent - sent, 5);
+    }
+    ends[0].accesses = 0;
+    post(WORK_READ, 9, LENGTH);
+    pair_run(pair);
+    expect(9, COMPLETION_SUCCESS);
+    expect_same(1, LENGTH);
+    assert_int_equal(count(COUNTER_DIRECT_WRITES) + count(COUNTER_DIRECT_READS), 0);
+}
+
+static void errors_come_from_packets(void **state)
+{
+    struct sge sge = pair_sge(&pair->sides[0], HERE, 100);
+    struct send_request request = pair_request(&pair->sides[0], WORK_WRITE, 1, &sge, THERE);
+    request.remote_key.value ^= 1;
+    pair_post(&pair->sides[0], &request);
+    pair_run(pair);
+    expect(1, COMPLETION_REMOTE_ACCESS_ERROR);
+    assert_int_equal(pair->sides[1].raised[EVENT_QP_ACCESS_ERROR], 1);
+    assert_int_equal(count(COUNTER_NAK_ERROR_RECEIVED), 1);
+}
+
+static void a_local_error_too(void **state)
+{
+    struct sge sge = pair_sge(&pair->sides[0], HERE, 100);
+    sge.key.value ^= 1;
+    struct send_request request = pair_request(&pair->sides[0], WORK_WRITE, 1, &sge, THERE);
+    pair_post(&pair->sides[0], &request);
+    pair_run(pair);
+    expect(1, COMPLETION_LOCAL_PROTECTION_ERROR);
+    assert_int_equal(ends[0].accesses, 0);
+}
+
+static void what_is_taken_back_is_hidden_and_waited_for(void **state)
+{
+    struct pair_side *target = &pair->sides[1];
+    struct region_attributes region = {
+        .domain = target->domain,
+        .address = PAIR_BUFFER_ADDRESS,
+        .length = PAIR_BUFFER_LENGTH,
+        .bytes = target->buffer,
+        .access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_READ,
+    };
+    uint32_t before = ends[1].settled;
+    struct memory *memory = device_memory(target->device);
+    assert_int_equal(memory_reregister(memory, target->key, &region), STATUS_OK);
+    assert_int_equal(ends[1].settled, before + 1);
+    post(WORK_READ, 1, 100);
+    pair_advance(pair);
+    expect(1, COMPLETION_SUCCESS);
+    assert_int_equal(ends[0].accesses, 1);
+    assert_int_equal(memory_deregister(memory, target->key), STATUS_OK);
+    assert_int_equal(ends[1].settled, before + 2);
+    post(WORK_READ, 2, 100);
+    pair_run(pair);
+    expect(2, COMPLETION_REMOTE_ACCESS_ERROR);
+    assert_int_equal(ends[0].accesses, 1);
+    assert_int_equal(ends[1].settled, before + 3); /* the queue pair's error */
+    assert_int_equal(memory_register(memory, &region, &target->key), STATUS_OK);
+}
+
+static void a_right_that_the_queue_pair_loses(void **state)
+{
+    uint32_t before = ends[1].settled;
+    modify(1, (struct qp_attributes){.access = ACCESS_REMOTE_READ}, QP_SET_ACCESS);
+    assert_int_equal(ends[1].settled, before + 1);
+    post(WORK_WRITE, 1, 100);
+    pair_run(pair);
+    expect(1, COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
+    assert_int_equal(ends[0].accesses, 0);
+}
+
+static void a_queue_pair_that_is_reset(void **state)
+{
+    uint32_t before = ends[1].settled;
+    modify(1, (struct qp_attributes){.state = QP_RESET}, QP_SET_STATE);
+    assert_int_equal(ends[1].settled, before + 1);
+    post(WORK_WRITE, 1, 100);
+    pair_advance(pair);
+    assert_int_equal(ends[0].accesses, 0);
+    pair_expect_none(pair->sides[0].sends);
+}
+
+/* In between others have their turns, and what was begun ends though the queue is being drained. */
+static void a_long_one_goes_part_by_part(void **state)
+{
+    post(WORK_WRITE, 1, 4 * PART);
+    post(WORK_WRITE, 2, 100);
+    assert_true(device_advance(pair->sides[0].device, pair->now, 1));
+    assert_int_equal(ends[0].accesses, 1);
+    modify(0, (struct qp_attributes){.state = QP_SQD}, QP_SET_STATE);
+    assert_true(device_advance(pair->sides[0].device, pair->now, 1));
+    assert_int_equal(pair->sides[0].raised[EVENT_SQ_DRAINED], 0);
+    pair_run(pair);
+    expect(1, COMPLETION_SUCCESS);
+    expect_same(0, 4 * PART);
+    pair_expect_none(pair->sides[0].sends);
+    assert_int_equal(pair->sides[0].raised[EVENT_SQ_DRAINED], 1);
+    modify(0, (struct qp_attributes){.state = QP_RTS}, QP_SET_STATE);
+    pair_run(pair);
+    expect(2, COMPLETION_SUCCESS);
+    assert_int_equal(pair->sides[0].sent, 0);
+}
+
+static void the_key_ends_between_two_parts(void **state)
+{
+    struct pair_side *target = &pair->sides[1];
+    struct memory *memory = device_memory(target->device);
+    post(WORK_WRITE, 1, 3 * PART);
+    assert_true(device_advance(pair->sides[0].device, pair->now, 1));
+    assert_int_equal(memory_deregister(memory, target->key), STATUS_OK);
+    pair_run(pair);
+    expect(1, COMPLETION_REMOTE_ACCESS_ERROR);
+    assert_int_equal(ends[0].accesses, 1);
+    struct region_attributes none = {.domain = target->domain};
+    assert_int_equal(memory_register(memory, &none, &target->key), STATUS_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(no_packet_and_no_psn, begin, finish),
+        cmocka_unit_test_setup_teardown(an_empty_one_is_a_packet, begin, finish),
+        cmocka_unit_test_setup_teardown(several_pieces_and_inline_bytes, begin, finish),
+        cmocka_unit_test_setup_teardown(behind_what_is_outstanding, begin, finish),
+        cmocka_unit_test_setup_teardown(what_stops_in_the_middle_goes_by_packets, begin, finish),
+        cmocka_unit_test_setup_teardown(errors_come_from_packets, begin, finish),
+        cmocka_unit_test_setup_teardown(a_local_error_too, begin, finish),
+        cmocka_unit_test_setup_teardown(what_is_taken_back_is_hidden_and_waited_for, begin, finish),
+        cmocka_unit_test_setup_teardown(a_right_that_the_queue_pair_loses, begin, finish),
+        cmocka_unit_test_setup_teardown(a_queue_pair_that_is_reset, begin, finish),
+        cmocka_unit_test_setup_teardown(a_long_one_goes_part_by_part, begin, finish),
+        cmocka_unit_test_setup_teardown(the_key_ends_between_two_parts, begin, finish),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

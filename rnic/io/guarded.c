@@ -1,0 +1,102 @@
+/* By a restartable sequence (rseq(2)): the kernel leads a thread that was interrupted between the
+ * labels 1 and 2 to label 4. The call is the sequence's last instruction, so one that has begun is
+ * no part of it. */
+#include "rnic/io/guarded.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+
+#if defined __x86_64__ && __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#define HAS_SEQUENCE 1
+#endif
+
+#ifdef HAS_SEQUENCE
+
+bool guarded_is_exact(void)
+{
+    return __rseq_size > 0;
+}
+
+/* What the call returns; -EINTR: interrupted before; -ESTALE. The bytes before label 4 are what the
+ * kernel wants to find there, as an instruction that no one executes. */
+static long call(const _Atomic uint64_t *word, uint64_t expected, long number, long process,
+                 const struct iovec *here, long count, const struct iovec *there)
+{
+    long result = number;
+    register const struct iovec *fourth __asm__("r10") = there;
+    register long fifth __asm__("r8") = 1;
+    register long sixth __asm__("r9") = 0;
+    __asm__ volatile(".pushsection __rseq_cs, \"aw\"\n\t"
+                     ".balign 32\n\t"
+                     "3:\n\t"
+                     ".long 0, 0\n\t"
+                     ".quad 1f, 2f - 1f, 4f\n\t"
+                     ".popsection\n\t"
+                     "leaq 3b(%%rip), %%r11\n\t"
+                     "movq %%r11, %%fs:8(%[area])\n\t"
+                     "1:\n\t"
+                     "cmpq %[expected], (%[word])\n\t"
+                     "jne 5f\n\t"
+                     "syscall\n\t"
+                     "2:\n\t"
+                     "jmp 6f\n\t"
+                     ".byte 0x0f, 0xb9, 0x3d\n\t"
+                     ".long 0x53053053\n\t"
+                     "4:\n\t"
+                     "movq %[interrupted], %%rax\n\t"
+                     "jmp 6f\n\t"
+                     "5:\n\t"
+                     "movq %[stale], %%rax\n\t"
+                     "6:\n\t"
+                     "movq $0, %%fs:8(%[area])\n\t"
+                     : "+a"(result)
+                     : [area] "r"(__rseq_offset), [word] "r"(word), [expected] "r"(expected),
+                       [interrupted] "i"(-EINTR), [stale] "i"(-ESTALE), "D"(process), "S"(here),
+                       "d"(count), "r"(fourth), "r"(fifth), "r"(sixth)
+                     : "rcx", "r11", "memory", "cc");
+    return result;
+}
+
+static ssize_t move(const _Atomic uint64_t *word, uint64_t expected, long number, pid_t process,
+                    const struct iovec *here, uint32_t count, const struct iovec *there)
+{
+    long result;
+    do {
+        result = call(word, expected, number, process, here, count, there);
+    } while (result == -EINTR);
+    errno = result < 0 ? (int)-result : errno;
+    return result < 0 ? -1 : result;
+}
+
+#else
+
+bool guarded_is_exact(void)
+{
+    return false;
+}
+
+#endif
+
+static ssize_t look_and_move(const _Atomic uint64_t *word, uint64_t expected, long number,
+                             pid_t process, const struct iovec *here, uint32_t count,
+                             const struct iovec *there)
+{
+    if (atomic_load(word) != expected) {
+        errno = ESTALE;
+        return -1;
+    }
+    return syscall(number, process, here, (long)count, there, 1L, 0L);
+}
+
+ssize_t guarded_move(const _Atomic uint64_t *word, uint64_t expected, bool write, pid_t process,
+                     const struct iovec *here, uint32_t count, const struct iovec *there)
+{
+    long number = write ? SYS_process_vm_writev : SYS_process_vm_readv;
+#ifdef HAS_SEQUENCE
+    if (guarded_is_exact()) {
+        return move(word, expected, number, process, here, count, there);
+    }
+#endif
+    return look_and_move(word, expected, number, process, here, count, there);
+}

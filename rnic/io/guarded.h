@@ -1,0 +1,21 @@
+/* A system call that is made only if a word in memory says what it said before: whoever is kept
+ * from running between the look and the call (for another's turn, by a stop, for a debugger) looks
+ * again. So who has changed the word and finds us stopped knows that the call is over, or will not
+ * be made. */
+#ifndef WEIR_IO_GUARDED_H
+#define WEIR_IO_GUARDED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* process_vm_writev, or readv, with one piece there. -1 and errno; ESTALE: the word has changed. */
+ssize_t guarded_move(const _Atomic uint64_t *word, uint64_t expected, bool write, pid_t process,
+                     const struct iovec *here, uint32_t count, const struct iovec *there);
+/* False: this machine or C library cannot do it so; then there is a gap of a few instructions
+ * between look and call. */
+bool guarded_is_exact(void);
+
+#endif

@@ -1,0 +1,189 @@
+#include "rnic/transport/direct.h"
+
+#include "rnic/base/check.h"
+#include "rnic/base/container.h"
+#include "rnic/memory/scatter.h"
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/qp_state.h"
+
+#define WAIT_LEAST   16384u     /* what is shorter is not held back until it may go this way */
+#define PACKET_BYTES (1u << 16) /* a part takes as much of a turn as packets of these */
+
+static void key_opened(struct memory_observer *observer, struct memory_key key,
+                       const struct region_attributes *attributes, struct qpn qpn)
+{
+    struct environment *environment = CONTAINER_OF(observer, struct environment, memory_observer);
+    const struct direct_link *link = environment->direct;
+    unsigned rights = attributes->access & (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ);
+    if (link->table == NULL || rights == 0 || (attributes->access & ACCESS_ON_DEMAND) != 0) {
+        return;
+    }
+    struct direct_key shown = {
+        .key = key,
+        .domain = attributes->domain.value,
+        .address = attributes->address,
+        .length = attributes->length,
+        .bytes = (uintptr_t)attributes->bytes,
+        .rights = rights,
+        .qpn = qpn,
+    };
+    direct_table_show_key(link->table, &shown);
+}
+
+static void key_closed(struct memory_observer *observer, struct memory_key key)
+{
+    struct environment *environment = CONTAINER_OF(observer, struct environment, memory_observer);
+    struct direct_link *link = environment->direct;
+    if (link->table != NULL && direct_table_hide_key(link->table, key)) {
+        link->settle(link);
+    }
+}
+
+void direct_init(struct environment *environment)
+{
+    if (environment->direct != NULL) {
+        environment->memory_observer =
+            (struct memory_observer){.opened = key_opened, .closed = key_closed};
+        memory_set_observer(environment->memory, &environment->memory_observer);
+    }
+}
+
+/* One whose peer has sent nothing yet is told of it by the first packet. */
+static bool is_to_be_shown(const struct qp *qp)
+{
+    enum qp_state state = qp_state_now(qp);
+    return qp->service == SERVICE_RC && !qp->is_deputy && qp->matcher == NULL &&
+           qp->environment->watcher == NULL && qp_state_receives(state) &&
+           (state != QP_RTR || qp->established_raised);
+}
+
+void direct_hide(struct qp *qp)
+{
+    struct direct_link *link = qp->environment->direct;
+    if (link != NULL && link->table != NULL && direct_table_hide_qp(link->table, qp->number)) {
+        link->settle(link);
+    }
+}
+
+static unsigned rights_of(const struct qp *qp)
+{
+    unsigned rights = qp->attributes.access & ACCESS_REMOTE_WRITE;
+    return qp->attributes.max_reads_in > 0 ? rights | (qp->attributes.access & ACCESS_REMOTE_READ)
+                                           : rights;
+}
+
+void direct_refresh(struct qp *qp)
+{
+    direct_hide(qp);
+    const struct direct_link *link = qp->environment->direct;
+    if (link == NULL || link->table == NULL || !is_to_be_shown(qp)) {
+        return;
+    }
+    struct direct_qp shown = {
+        .number = qp->number,
+        .destination = qp->attributes.destination,
+        .local = qp->attributes.path.local,
+        .remote = qp->attributes.path.remote,
+        .domain = qp->domain.value,
+        .first_psn = qp->attributes.receive_psn,
+        .rights = (uint16_t)rights_of(qp),
+        .mtu_shift = qp->mtu_shift,
+    };
+    direct_table_show_qp(link->table, &shown);
+}
+
+static bool goes_directly(const struct qp *qp)
+{
+    const struct environment *environment = qp->environment;
+    return environment->direct != NULL && qp->service == SERVICE_RC && qp->matcher == NULL &&
+           environment->watcher == NULL;
+}
+
+/* One of no bytes is a question whether the peer is there: its engine answers. */
+static bool suits(const struct qp *qp, const struct send_slot *slot)
+{
+    return (slot->kind == WORK_WRITE ||
+            (slot->kind == WORK_READ && qp->attributes.max_reads_out > 0)) &&
+           slot->length > 0 && !slot->started && !slot->finished && !slot->by_packets &&
+           (qp_state_now(qp) == QP_RTS || slot->moved > 0);
+}
+
+/* The request at the cursor, if nothing is outstanding before it and it may go this way. */
+static struct send_slot *find_slot(struct qp *qp)
+{
+    uint64_t head = send_queue_head(qp->sends);
+    if (qp->requester.position != head || head == send_queue_tail(qp->sends)) {
+        return NULL;
+    }
+    struct send_slot *slot = send_queue_slot(qp->sends, head);
+    return suits(qp, slot) ? slot : NULL;
+}
+
+/* False: not here. */
+static bool move(struct qp *qp, const struct send_slot *slot, uint32_t part)
+{
+    struct payload_place places[OUTGOING_FRAGMENT_MAX];
+    struct scatter scatter;
+    bool write = slot->kind == WORK_WRITE;
+    if (slot->inline_data) {
+        scatter_init_inline(&scatter, send_slot_inline(slot), slot->length);
+    } else {
+        scatter_init(&scatter, qp->environment->memory, qp->domain, send_slot_sges(slot),
+                     slot->sge_count);
+    }
+    scatter_seek(&scatter, slot->moved);
+    struct direct_access access = {
+        .path = &qp->attributes.path,
+        .initiator = qp->number,
+        .target = qp->attributes.destination,
+        .first_psn = qp->attributes.send_psn,
+        .mtu_shift = qp->mtu_shift,
+        .write = write,
+        .key = slot->remote_key,
+        .address = slot->remote_address,
+        .length = slot->length,
+        .offset = slot->moved,
+        .part = part,
+        .places = places,
+    };
+    unsigned rights = write ? ACCESS_LOCAL_READ : ACCESS_LOCAL_WRITE;
+    struct direct_link *link = qp->environment->direct;
+    return scatter_find(&scatter, part, rights, places, OUTGOING_FRAGMENT_MAX,
+                        &access.place_count) == MEMORY_GRANTED &&
+           link->access(link, &access);
+}
+
+enum step direct_transmit(struct qp *qp)
+{
+    struct environment *environment = qp->environment;
+    if (!goes_directly(qp)) {
+        return STEP_IDLE;
+    }
+    struct send_slot *slot = find_slot(qp);
+    if (slot == NULL) {
+        return STEP_IDLE;
+    }
+    uint32_t rest = slot->length - slot->moved;
+    uint32_t most = environment->direct->part_bytes;
+    uint32_t part = rest < most ? rest : most;
+    if (!move(qp, slot, part)) {
+        slot->by_packets = true;
+        return STEP_IDLE;
+    }
+    slot->moved += part;
+    environment->counters.values[COUNTER_DIRECT_BYTES] += part;
+    environment->extra_packets = part / PACKET_BYTES;
+    if (slot->moved == slot->length) {
+        environment_count(environment,
+                          slot->kind == WORK_WRITE ? COUNTER_DIRECT_WRITES : COUNTER_DIRECT_READS);
+        qp->requester.position++;
+        qp_complete_send(qp, COMPLETION_SUCCESS);
+    }
+    return STEP_SENT;
+}
+
+bool direct_is_worth_waiting(struct qp *qp, const struct send_slot *slot)
+{
+    return goes_directly(qp) && slot->length >= WAIT_LEAST && suits(qp, slot) &&
+           qp->requester.position != send_queue_head(qp->sends) && move(qp, slot, 0);
+}

@@ -1,0 +1,48 @@
+/* WRITEs and READs that the initiator does by itself on the memory of a process of its host: no
+ * packet, no PSN, and no help of the target's.
+ *
+ * What the target would grant stands in a table that it shows (direct_table.h). A request goes this
+ * way when nothing of its queue pair is outstanding, so order and fences hold; it is done when it
+ * is completed, part by part where it is long. Whatever does not fit or does not work goes by
+ * packets, as if it had not been tried: errors come from there alone.
+ *
+ * The target hides what it takes back, and then waits until nobody is at it any more (settle): once
+ * a key, a right or a queue pair is gone nothing is touched through it. How the memory is reached,
+ * and how who is at it is known, is the link's matter. */
+#ifndef WEIR_TRANSPORT_DIRECT_H
+#define WEIR_TRANSPORT_DIRECT_H
+
+#include <stdbool.h>
+
+#include "rnic/transport/direct_table.h"
+#include "rnic/transport/step.h"
+
+struct environment;
+struct qp;
+struct send_slot;
+
+/* Of a host. */
+struct direct_link {
+    const struct direct_table *table; /* what we show; NULL: nothing */
+    uint32_t part_bytes;              /* of a message at most at once, not 0 */
+    /* Moves the part if the target grants it. False: it does not, or not all could be moved; a part
+     * may have been. */
+    bool (*access)(struct direct_link *link, const struct direct_access *access);
+    /* What was hidden until now is not touched any more when this returns. */
+    void (*settle)(struct direct_link *link);
+};
+
+/* Once, where the environment has a link. */
+void direct_init(struct environment *environment);
+/* Shows or hides the queue pair, as its state and attributes are now. */
+void direct_refresh(struct qp *qp);
+/* The queue pair is no more. */
+void direct_hide(struct qp *qp);
+/* Does the request at the cursor, or the next part of it. IDLE: it goes by packets, or must wait.
+ */
+enum step direct_transmit(struct qp *qp);
+/* The request at the cursor, which stands behind what is outstanding, gains by waiting for that
+ * instead of going by packets. */
+bool direct_is_worth_waiting(struct qp *qp, const struct send_slot *slot);
+
+#endif

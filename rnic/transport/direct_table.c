@@ -1,0 +1,131 @@
+/* Each entry is a sequence lock: version, content, version again. */
+#include "rnic/transport/direct_table.h"
+
+#include <string.h>
+
+#include "rnic/base/check.h"
+#include "rnic/memory/access.h"
+
+#define KEY_VARIANT_BITS 8u /* keys of one number, of which one is valid, share a place */
+#define CONTENT_WORDS    (DIRECT_ENTRY_WORDS - 1)
+
+union content {
+    uint64_t words[CONTENT_WORDS];
+    struct direct_qp qp;
+    struct direct_key key;
+};
+
+BUILD_CHECK(sizeof(struct direct_qp) <= CONTENT_WORDS * sizeof(uint64_t));
+BUILD_CHECK(sizeof(struct direct_key) <= CONTENT_WORDS * sizeof(uint64_t));
+BUILD_CHECK(sizeof(_Atomic uint64_t) == sizeof(uint64_t));
+
+static struct direct_entry *qp_entry(const struct direct_table *table, struct qpn number)
+{
+    return &table->qps[number.value % table->qp_count];
+}
+
+static struct direct_entry *key_entry(const struct direct_table *table, struct memory_key key)
+{
+    return &table->keys[(key.value >> KEY_VARIANT_BITS) % table->key_count];
+}
+
+static void write_entry(struct direct_entry *entry, const union content *content)
+{
+    uint64_t version = atomic_load_explicit(&entry->words[0], memory_order_relaxed);
+    atomic_store_explicit(&entry->words[0], version | 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    for (uint32_t i = 0; i < CONTENT_WORDS; i++) {
+        atomic_store_explicit(&entry->words[i + 1], content->words[i], memory_order_relaxed);
+    }
+    atomic_store_explicit(&entry->words[0], (version | 1) + 1, memory_order_release);
+}
+
+/* False: it is being written just now. */
+static bool read_entry(const struct direct_entry *entry, union content *ret_content)
+{
+    uint64_t before = atomic_load_explicit(&entry->words[0], memory_order_acquire);
+    for (uint32_t i = 0; i < CONTENT_WORDS; i++) {
+        ret_content->words[i] = atomic_load_explicit(&entry->words[i + 1], memory_order_relaxed);
+    }
+    atomic_thread_fence(memory_order_acquire);
+    uint64_t after = atomic_load_explicit(&entry->words[0], memory_order_relaxed);
+    return before == after && (before & 1) == 0;
+}
+
+void direct_table_show_qp(const struct direct_table *table, const struct direct_qp *qp)
+{
+    union content content = {.words = {0}};
+    content.qp = *qp;
+    write_entry(qp_entry(table, qp->number), &content);
+}
+
+bool direct_table_hide_qp(const struct direct_table *table, struct qpn number)
+{
+    struct direct_entry *entry = qp_entry(table, number);
+    union content content;
+    if (!read_entry(entry, &content) || !qpn_equal(content.qp.number, number)) {
+        return false;
+    }
+    write_entry(entry, &(union content){.words = {0}});
+    return true;
+}
+
+void direct_table_show_key(const struct direct_table *table, const struct direct_key *key)
+{
+    struct direct_entry *entry = key_entry(table, key->key);
+    union content content;
+    if (read_entry(entry, &content) && content.key.key.value == 0) {
+        content = (union content){.words = {0}};
+        content.key = *key;
+        write_entry(entry, &content);
+    }
+}
+
+bool direct_table_hide_key(const struct direct_table *table, struct memory_key key)
+{
+    struct direct_entry *entry = key_entry(table, key);
+    union content content;
+    if (!read_entry(entry, &content) || content.key.key.value != key.value) {
+        return false;
+    }
+    write_entry(entry, &(union content){.words = {0}});
+    return true;
+}
+
+/* What the responder asks of a packet before it looks at the key. */
+static bool takes(const struct direct_qp *qp, const struct direct_access *access)
+{
+    unsigned needed = access->write ? ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ;
+    return qpn_equal(qp->number, access->target) && qpn_equal(qp->destination, access->initiator) &&
+           gid_equal(&qp->local, &access->path->remote) &&
+           gid_equal(&qp->remote, &access->path->local) &&
+           psn_equal(qp->first_psn, access->first_psn) && qp->mtu_shift == access->mtu_shift &&
+           (qp->rights & needed) != 0;
+}
+
+static bool opens(const struct direct_key *key, const struct direct_qp *qp,
+                  const struct direct_access *access)
+{
+    unsigned needed = access->write ? ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ;
+    uint64_t offset = access->address - key->address;
+    return key->key.value == access->key.value && key->domain == qp->domain &&
+           (key->qpn.value == 0 || qpn_equal(key->qpn, qp->number)) && offset <= key->length &&
+           access->length <= key->length - offset && (key->rights & needed) != 0;
+}
+
+bool direct_table_grants(const struct direct_table *table, const struct direct_access *access,
+                         uint64_t *ret_bytes)
+{
+    union content qp, key;
+    *ret_bytes = 0;
+    if (access->target.value == 0 || !read_entry(qp_entry(table, access->target), &qp) ||
+        !takes(&qp.qp, access)) {
+        return false;
+    }
+    if (access->key.value == 0 || !read_entry(key_entry(table, access->key), &key) ||
+        !opens(&key.key, &qp.qp, access)) {
+        return false;
+    }
+    *ret_bytes = key.key.bytes + (access->address - key.key.address) + access->offset;
+    return true;
+}

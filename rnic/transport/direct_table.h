@@ -1,0 +1,81 @@
+/* What a process shows of its queue pairs and keys to the others of its host, so that they can do
+ * WRITEs and READs on its memory by themselves (direct.h).
+ *
+ * A queue pair and a key have one place each, by number; a key whose place is taken is not shown,
+ * and reached by packets. The owner writes, under its engine's lock; others look at any time, and
+ * find all of an entry or nothing. They trust none of it: what it says ends in addresses of the
+ * owner's, never of their own. Plain memory, zeroed: nothing is shown. */
+#ifndef WEIR_TRANSPORT_DIRECT_TABLE_H
+#define WEIR_TRANSPORT_DIRECT_TABLE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/wire/fragment.h"
+#include "rnic/wire/ids.h"
+#include "rnic/wire/path.h"
+#include "rnic/wire/psn.h"
+
+#define DIRECT_ENTRY_WORDS 8u
+
+struct direct_entry {
+    _Alignas(64) _Atomic uint64_t words[DIRECT_ENTRY_WORDS]; /* the first: a version, odd while the
+                                                              * others are being written */
+};
+
+struct direct_table {
+    struct direct_entry *qps, *keys;
+    uint32_t qp_count, key_count;
+};
+
+/* A queue pair that executes requests of its peer. */
+struct direct_qp {
+    struct qpn number;      /* not 0 */
+    struct qpn destination; /* its peer, */
+    struct gid local, remote;
+    uint32_t domain;
+    struct psn first_psn; /* that it has expected first */
+    uint16_t rights;      /* of enum access */
+    uint16_t mtu_shift;
+};
+
+/* A region, or a part of one that a window opens. */
+struct direct_key {
+    struct memory_key key; /* not 0 */
+    uint32_t domain;
+    uint64_t address, length; /* as peers name it */
+    uint64_t bytes;           /* where it lies in the owner's memory */
+    uint32_t rights;
+    struct qpn qpn; /* the only one that may use it; 0: all of the domain */
+};
+
+/* What an initiator wants: a message, of which a part is to be moved now. */
+struct direct_access {
+    const struct path *path; /* as the initiator sees it */
+    struct qpn initiator, target;
+    struct psn first_psn; /* that the initiator has sent first */
+    uint8_t mtu_shift;
+    bool write;
+    struct memory_key key;
+    uint64_t address;
+    uint32_t length;                    /* bytes of the message, not 0 */
+    uint32_t offset;                    /* of the part */
+    uint32_t part;                      /* bytes; 0: whether it is granted */
+    const struct payload_place *places; /* where the part comes from or goes to */
+    uint32_t place_count;
+};
+
+/* Shows it, instead of what was shown of that number before. */
+void direct_table_show_qp(const struct direct_table *table, const struct direct_qp *qp);
+/* False: it was not shown. */
+bool direct_table_hide_qp(const struct direct_table *table, struct qpn number);
+/* Does nothing where another has its place. */
+void direct_table_show_key(const struct direct_table *table, const struct direct_key *key);
+bool direct_table_hide_key(const struct direct_table *table, struct memory_key key);
+
+/* Whether the target would execute it, as a packet, now; then where its first byte lies there. */
+bool direct_table_grants(const struct direct_table *table, const struct direct_access *access,
+                         uint64_t *ret_bytes);
+
+#endif

@@ -1,0 +1,215 @@
+/* WRITEs and READs on the memory of another process without its help, as programs see them: two
+ * processes, of which one is forked before either opens a device. */
+#include "rnic/verbs/world_test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#define LENGTH (1u << 20)
+#define ROUNDS 20
+
+static uint8_t bytes[LENGTH];
+static int here, there; /* from the other process, and to it */
+static pid_t other;
+
+struct introduction {
+    uint32_t qpn, key;
+    uint64_t address;
+};
+
+static void tell(const void *what, size_t length)
+{
+    assert_int_equal(write(there, what, length), (ssize_t)length);
+}
+
+static void hear(void *what, size_t length)
+{
+    assert_int_equal(read(here, what, length), (ssize_t)length);
+}
+
+/* Both sides: a queue pair to the other's, ready to send; what the other tells of itself. */
+static struct introduction meet(struct world *w, const struct ibv_mr *mr)
+{
+    struct introduction peer;
+    struct ibv_qp_init_attr init = small(w->cq);
+    w->qps[0] = ibv_create_qp(w->pd, &init);
+    assert_non_null(w->qps[0]);
+    to_init(w->qps[0]);
+    struct introduction own = {w->qps[0]->qp_num, mr->rkey, (uintptr_t)mr->addr};
+    tell(&own, sizeof own);
+    hear(&peer, sizeof peer);
+    to_rts(w->qps[0], peer.qpn);
+    tell("", 1); /* nobody sends to who is not ready */
+    hear(&(char){0}, 1);
+    return peer;
+}
+
+static void part(struct world *w)
+{
+    assert_int_equal(ibv_destroy_qp(w->qps[0]), 0);
+    w->qps[0] = NULL;
+}
+
+static struct ibv_mr *offer(struct world *w)
+{
+    struct ibv_mr *mr =
+        ibv_reg_mr(w->pd, bytes, LENGTH,
+                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+    assert_non_null(mr);
+    return mr;
+}
+
+static enum ibv_wc_status move(struct world *w, const struct ibv_mr *mr, enum ibv_wr_opcode opcode,
+                               const struct introduction *peer)
+{
+    struct ibv_sge sge = {(uintptr_t)bytes, LENGTH, mr->lkey};
+    struct ibv_send_wr *bad, wr = {.sg_list = &sge,
+                                   .num_sge = 1,
+                                   .opcode = opcode,
+                                   .send_flags = IBV_SEND_SIGNALED,
+                                   .wr.rdma = {peer->address, peer->key}};
+    assert_int_equal(ibv_post_send(w->qps[0], &wr, &bad), 0);
+    return await(w->cq).status;
+}
+
+/* Runs `child` in a process of its own, at the other end. */
+static void start(void (*child)(struct world *w), struct world **ret_world)
+{
+    int down[2], up[2];
+    assert_int_equal(pipe(down), 0);
+    assert_int_equal(pipe(up), 0);
+    other = fork();
+    bool is_child = other == 0;
+    here = is_child ? down[0] : up[0];
+    there = is_child ? up[1] : down[1];
+    close(is_child ? down[1] : down[0]);
+    close(is_child ? up[0] : up[1]);
+    memset(bytes, 0, sizeof bytes);
+    assert_int_equal(open_world((void **)ret_world), 0);
+    if (is_child) {
+        child(*ret_world);
+        _exit(0);
+    }
+}
+
+static void finish(struct world *w)
+{
+    int status;
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+    assert_int_equal(close_world((void **)&w), 0);
+    close(here);
+    close(there);
+}
+
+/* Whether the kernel lets one process of ours touch another's memory. */
+static bool is_allowed(void)
+{
+    char byte;
+    struct iovec own = {&byte, 1}, its = {bytes, 1};
+    return process_vm_readv(other, &own, 1, &its, 1, 0) == 1;
+}
+
+static void stop(struct world *w)
+{
+    struct ibv_mr *mr = offer(w);
+    memset(bytes, 's', LENGTH);
+    (void)meet(w, mr);
+    raise(SIGSTOP);
+    hear(&(char){0}, 1);
+    assert_int_equal(bytes[0], 'p');
+    assert_int_equal(bytes[LENGTH - 1], 'p');
+}
+
+static void test_the_target_need_not_run(void **state)
+{
+    struct world *w;
+    int status;
+    start(stop, &w);
+    struct ibv_mr *mr = offer(w);
+    struct introduction peer = meet(w, mr);
+    assert_int_equal(waitpid(other, &status, WUNTRACED), other);
+    assert_true(WIFSTOPPED(status));
+    bool allowed = is_allowed();
+    if (allowed) {
+        assert_int_equal(move(w, mr, IBV_WR_RDMA_READ, &peer), IBV_WC_SUCCESS);
+        assert_int_equal(bytes[0], 's');
+        assert_int_equal(bytes[LENGTH - 1], 's');
+    }
+    memset(bytes, 'p', LENGTH);
+    if (allowed) {
+        assert_int_equal(move(w, mr, IBV_WR_RDMA_WRITE, &peer), IBV_WC_SUCCESS);
+    }
+    kill(other, SIGCONT);
+    if (!allowed) {
+        print_message("process_vm_readv is refused here: only packets were tried\n");
+        assert_int_equal(move(w, mr, IBV_WR_RDMA_WRITE, &peer), IBV_WC_SUCCESS);
+    }
+    tell("", 1);
+    part(w);
+    assert_int_equal(ibv_dereg_mr(mr), 0);
+    finish(w);
+}
+
+static void write_until_refused(struct world *w)
+{
+    struct ibv_mr *mr = offer(w);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct introduction peer = meet(w, mr);
+        enum ibv_wc_status status = IBV_WC_SUCCESS;
+        for (int i = 1; status == IBV_WC_SUCCESS; i++) {
+            memset(bytes, i, 16); /* and the last ones */
+            memset(bytes + LENGTH - 16, i, 16);
+            status = move(w, mr, IBV_WR_RDMA_WRITE, &peer);
+        }
+        assert_int_equal(status, IBV_WC_REM_ACCESS_ERR);
+        tell("", 1);
+        part(w);
+    }
+}
+
+static uint32_t ends(void)
+{
+    const volatile uint8_t *now = bytes;
+    return (uint32_t)now[0] << 8 | now[LENGTH - 1];
+}
+
+/* What was written is seen though nobody polls; and once ibv_dereg_mr has returned nothing comes
+ * any more, also of a WRITE that was under way, and of one whose process was stopped. */
+static void test_what_is_deregistered_is_left_alone(void **state)
+{
+    struct world *w;
+    start(write_until_refused, &w);
+    for (int round = 0; round < ROUNDS; round++) {
+        int status;
+        struct ibv_mr *mr = offer(w);
+        (void)meet(w, mr);
+        for (uint32_t before = ends(), changes = 0; changes < 20; changes += ends() != before) {
+        }
+        bool stops = round % 4 == 3;
+        if (stops) {
+            kill(other, SIGSTOP);
+            assert_int_equal(waitpid(other, &status, WUNTRACED), other);
+        }
+        assert_int_equal(ibv_dereg_mr(mr), 0);
+        uint32_t left = ends();
+        if (stops) {
+            kill(other, SIGCONT);
+        }
+        hear(&(char){0}, 1); /* it has been refused, by a packet that came after */
+        assert_int_equal(ends(), left);
+        part(w);
+    }
+    finish(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_target_need_not_run),
+        cmocka_unit_test(test_what_is_deregistered_is_left_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
