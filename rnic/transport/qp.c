@@ -562,8 +562,12 @@ static enum step transmit_phase(struct qp *qp, struct instant now, bool requests
 enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_t *ret_sent)
 {
     uint32_t sent = 0;
-    bool requests = qp->requests_first || (answer_may_ride(qp) && may_have_some(qp, true));
+    bool rides = !qp->requests_first && answer_may_ride(qp) && may_have_some(qp, true);
+    bool requests = qp->requests_first || rides;
     enum step step = transmit_phase(qp, now, requests, burst, &sent);
+    if (step == STEP_SENT && rides && answer_may_ride(qp)) {
+        step = transmit_answer(qp, now); /* what was done directly carries nothing */
+    }
     bool answered = !requests && sent > 0;
     if (step == STEP_IDLE) {
         requests = !requests;
