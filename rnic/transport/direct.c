@@ -6,7 +6,8 @@
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
 
-#define WAIT_LEAST   16384u     /* what is shorter is not held back until it may go this way */
+#define WAIT_LEAST                                                                                 \
+    16384u /* a shorter WRITE behind a SEND is not held back until it may go this way */
 #define PACKET_BYTES (1u << 16) /* a part takes as much of a turn as packets of these */
 
 static void key_opened(struct memory_observer *observer, struct memory_key key,
@@ -182,8 +183,17 @@ enum step direct_transmit(struct qp *qp)
     return STEP_SENT;
 }
 
+/* What is outstanding ends with one that would have gone directly: once it has ended all do. */
+static bool follows_its_like(const struct qp *qp)
+{
+    const struct send_slot *before = send_queue_slot(qp->sends, qp->requester.position - 1);
+    return before->kind == WORK_WRITE || before->kind == WORK_READ;
+}
+
 bool direct_is_worth_waiting(struct qp *qp, const struct send_slot *slot)
 {
-    return goes_directly(qp) && slot->length >= WAIT_LEAST && suits(qp, slot) &&
-           qp->requester.position != send_queue_head(qp->sends) && move(qp, slot, 0);
+    return goes_directly(qp) && suits(qp, slot) &&
+           qp->requester.position != send_queue_head(qp->sends) &&
+           (slot->length >= WAIT_LEAST || slot->kind == WORK_READ || follows_its_like(qp)) &&
+           move(qp, slot, 0);
 }
