@@ -2,62 +2,123 @@
 
 #include <string.h>
 
+#include "rnic/base/container.h"
 #include "sim/host.h"
 
 #define PART_BYTES 700u /* so that much happens between parts */
 
-static void move(const struct direct_access *access, uint8_t *there, uint32_t length)
+static struct direct_end *end_of(struct direct_mover *mover)
 {
-    for (uint32_t i = 0; i < access->place_count && length > 0; i++) {
-        const struct payload_place *place = &access->places[i];
-        uint32_t step = place->length < length ? place->length : length;
-        if (access->write) {
-            memmove(there, place->bytes, step);
-        } else {
-            memmove(place->bytes, there, step);
-        }
-        there += step;
-        length -= step;
+    return CONTAINER_OF(mover, struct direct_end, mover);
+}
+
+/* A host does nothing else while it touches memory, its own either. */
+static void reach(struct direct_end *own, enum direct_step step)
+{
+    struct host *peer = own->peer;
+    if (peer != own->host && host_is_alive(peer) && peer->application->touched != NULL) {
+        peer->application->touched(peer->application, peer, own->host, own->access, step);
     }
+}
+
+static bool is_there(struct direct_mover *mover, uint32_t life)
+{
+    struct direct_end *own = end_of(mover);
+    reach(own, DIRECT_STEP_ANNOUNCED);
+    return life == own->peer->life;
+}
+
+static void move_bytes(const struct direct_access *access, uint8_t *there, uint32_t from,
+                       uint32_t to)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < access->place_count; at += access->places[i++].length) {
+        const struct payload_place *place = &access->places[i];
+        uint32_t first = at < from ? from - at : 0;
+        uint32_t last = to < at + place->length ? (to > at ? to - at : 0) : place->length;
+        if (first >= last) {
+            continue;
+        }
+        uint8_t *here = place->bytes + first, *its = there + at + first;
+        memmove(access->write ? its : here, access->write ? here : its, last - first);
+    }
+}
+
+static enum direct_moved move(struct direct_mover *mover, uint64_t guard,
+                              const struct direct_access *access, uint64_t there)
+{
+    struct direct_end *own = end_of(mover);
+    struct host *host = own->host, *peer = own->peer;
+    struct network *network = host->network;
+    reach(own, DIRECT_STEP_LOOKED);
+    if (atomic_load(&peer->direct.guard.word) != guard) {
+        own->stale++;
+        return DIRECT_STALE;
+    }
+    if (access->part == 0) {
+        return DIRECT_MOVED;
+    }
+    bool breaks = network_breaks(network, host->index, peer->index);
+    uint32_t length = breaks ? dice_below(&network->dice, access->part) : access->part;
+    uint32_t half = dice_below(&network->dice, length + 1);
+    move_bytes(access, (uint8_t *)(uintptr_t)there, 0, half);
+    reach(own, DIRECT_STEP_MOVING);
+    move_bytes(access, (uint8_t *)(uintptr_t)there, half, length);
+    own->moved++;
+    own->broken += breaks;
+    simulator_mix(host->simulator, UINT64_C(0xd000) + length);
+    simulator_note(host->simulator, "%c %s %u bytes of %c%s", host->name,
+                   access->write ? "writes" : "reads", length, peer->name,
+                   breaks ? " and no more" : "");
+    return breaks ? DIRECT_NOT : DIRECT_MOVED;
 }
 
 static bool access_directly(struct direct_link *link, const struct direct_access *access)
 {
     struct direct_end *own = (struct direct_end *)link;
     struct host *host = own->host;
-    struct network *network = host->network;
-    const struct host *peer =
-        (const struct host *)network_neighbour(network, host->index, &access->path->remote);
-    uint64_t there;
-    if (peer == NULL || !direct_table_grants(&peer->direct.table, access, &there)) {
+    struct host *peer =
+        (struct host *)network_neighbour(host->network, host->index, &access->path->remote);
+    if (peer == NULL) {
         return false;
     }
-    bool breaks = access->part > 0 && network_breaks(network, host->index, peer->index);
-    uint32_t length = breaks ? dice_below(&network->dice, access->part) : access->part;
-    move(access, (uint8_t *)(uintptr_t)there, length);
-    own->moved += access->part > 0;
-    own->broken += breaks;
-    if (access->part > 0) {
-        simulator_mix(host->simulator, UINT64_C(0xd000) + length);
-        simulator_note(host->simulator, "%c %s %u bytes of %c%s", host->name,
-                       access->write ? "writes" : "reads", length, peer->name,
-                       breaks ? " and no more" : "");
+    own->peer = peer;
+    own->access = access;
+    struct direct_turn turn = {&peer->direct.table, &peer->direct.guard,
+                               &peer->direct.announcements[host->index], &own->mover};
+    bool done = direct_turn_take(&turn, access, host->index);
+    if (done && access->part > 0 && access->offset + access->part == access->length &&
+        host->application->moved != NULL) {
+        host->application->moved(host->application, host, access);
     }
-    return !breaks;
+    return done;
 }
 
-/* Nothing happens while an access is under way. */
-static void settle(struct direct_link *link)
+/* Nobody calls it: takeback.c waits in steps. */
+static bool settle(struct direct_link *link, struct qpn peer)
 {
+    return true;
 }
 
 void direct_end_start(struct direct_end *end, struct host *host)
 {
+    uint64_t moved = end->moved, broken = end->broken, stale = end->stale;
     memset(end, 0, sizeof *end);
     end->table = (struct direct_table){end->qps, end->keys, DIRECT_ENTRIES, DIRECT_ENTRIES};
     end->link = (struct direct_link){.table = &end->table,
                                      .part_bytes = PART_BYTES,
                                      .access = access_directly,
                                      .settle = settle};
+    end->mover = (struct direct_mover){is_there, move};
     end->host = host;
+    end->moved = moved;
+    end->broken = broken;
+    end->stale = stale;
+    atomic_store(&end->end, HOST_MAX);
+    atomic_store(&end->guard.life, host->life);
+}
+
+void direct_end_stop(struct direct_end *end)
+{
+    atomic_store(&end->guard.life, 0);
 }

@@ -7,6 +7,7 @@
 #include "sim/contact.h"
 #include "sim/inquiry.h"
 #include "sim/plan.h"
+#include "sim/takeback.h"
 
 static bool end_lives(const struct end *end)
 {
@@ -90,7 +91,7 @@ static void fail_event(void *context, uint64_t number)
     struct world *world = context;
     struct end *end = world->ends[number];
     if (end->started) {
-        workload_fail(world, end);
+        takeback_end(world, end, false);
     }
 }
 
@@ -147,7 +148,7 @@ static void destroy_event(void *context, uint64_t number)
     struct world *world = context;
     struct end *end = world->ends[number];
     if (end->started && end->intakes->shared == NULL) {
-        workload_destroy_end(world, end);
+        takeback_end(world, end, true);
     }
 }
 
@@ -169,22 +170,9 @@ static void deregister_event(void *context, uint64_t host_index)
             chosen = territory;
         }
     }
-    if (chosen == NULL) {
-        return;
+    if (chosen != NULL) {
+        takeback_region(world, chosen);
     }
-    simulator_note(&world->simulator, "%c deregisters key %x", host->name, chosen->key.value);
-    for (uint32_t i = 0; i < world->end_count; i++) {
-        struct end *end = world->ends[i];
-        for (uint32_t j = 0; j < end->op_count; j++) {
-            struct op *op = &end->ops[j];
-            if (op->has_target && op->target.territory == chosen && op->phase != OP_DONE) {
-                op->may |= op->length > 0 ? MAY(COMPLETION_REMOTE_ACCESS_ERROR) : 0;
-                end->pair->causes |= CAUSE_ILLEGAL;
-                end->pair->illegal_count += 2;
-            }
-        }
-    }
-    model_deregister(&world->scratch, chosen);
 }
 
 static void revive_event(void *context, uint64_t host_index)

@@ -198,6 +198,7 @@ void host_die(struct host *host)
 {
     simulator_note(host->simulator, "%c dies", host->name);
     network_attach(host->network, host->index, NULL);
+    direct_end_stop(&host->direct);
     storage_check(&host->storage);
     storage_forget(&host->storage);
     host->device = NULL;

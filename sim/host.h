@@ -21,6 +21,12 @@ struct host_application {
                   const struct event *event);
     void (*cm_event)(struct host_application *application, struct host *host,
                      const struct cm_event *event);
+    /* `by` touches the owner's memory, and has come to that step; nothing else runs meanwhile. */
+    void (*touched)(struct host_application *application, struct host *owner, const struct host *by,
+                    const struct direct_access *access, enum direct_step step);
+    /* The host has done all of a message so. */
+    void (*moved)(struct host_application *application, struct host *host,
+                  const struct direct_access *access);
 };
 
 struct host_config {

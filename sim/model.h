@@ -119,6 +119,7 @@ struct op {
     enum completion_status status;
     struct instant posted_at;
     bool received;          /* its receive has completed with success */
+    bool took_no_psn;       /* it was done on the peer's memory, without a packet */
     uint32_t receive_count; /* UD */
 };
 

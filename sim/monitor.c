@@ -146,9 +146,10 @@ static void sent(struct network_observer *observer, const struct frame *frame, e
     if (receiver == NULL || receiver->peer == NULL) {
         return;
     }
-    /* Late is harm too: what was overtaken by its successors makes the receiver drop these. */
+    /* Late is harm too, until it comes: the receiver drops what has overtaken it. */
     if (is_harm(fate)) {
-        harm(receiver->pair, monitor->world->simulator.now);
+        uint64_t late_ns = fate == FATE_DELAYED ? monitor->world->profile.link.reorder_ns : 0;
+        harm(receiver->pair, instant_after(monitor->world->simulator.now, late_ns));
     }
     if (packet.info->is_request) {
         request_sent(monitor, receiver->peer, &packet);
@@ -206,6 +207,7 @@ static uint32_t psn_place(const struct end *end, const struct op *op)
     for (const struct op *before = end->ops; before < op; before++) {
         bool one = before->kind == WORK_COMPARE_SWAP || before->kind == WORK_FETCH_ADD;
         bool none = before->kind == WORK_LOCAL_INVALIDATE || before->kind == WORK_BIND_WINDOW;
+        none |= before->took_no_psn;
         place += none ? 0 : one ? 1 : packets(before->length, end->mtu);
     }
     return place;
@@ -227,13 +229,35 @@ static void check_silence(struct world *world, const struct end *end, const stru
     }
 }
 
+/* Which request it was follows from what it touched, unless two touch the same. */
+void monitor_done_directly(struct monitor *monitor, struct end *end,
+                           const struct direct_access *access)
+{
+    struct op *found = NULL;
+    enum work_kind kind = access->write ? WORK_WRITE : WORK_READ;
+    for (uint32_t i = 0; i < end->posted; i++) {
+        struct op *op = &end->ops[i];
+        if (op->kind == kind && op->remote_address == access->address &&
+            op->remote_key.value == access->key.value && op->length == access->length &&
+            !op->took_no_psn && op->phase == OP_POSTED) {
+            flow_of(monitor, end)->is_unclear |= found != NULL;
+            found = found == NULL ? op : found;
+        }
+    }
+    if (found == NULL) {
+        flow_of(monitor, end)->is_unclear = true;
+    } else {
+        found->took_no_psn = true;
+    }
+}
+
 void monitor_retry_exceeded(struct monitor *monitor, const struct end *end, const struct op *op)
 {
     struct world *world = monitor->world;
     const struct flow *flow = flow_of(monitor, end);
     uint32_t place = psn_place(end, op);
-    if (place >= FLOW_TIMES || !flow->seen || world->profile.link.direct) {
-        return; /* what was done directly took no PSN, and is not known here */
+    if (place >= FLOW_TIMES || !flow->seen || flow->is_unclear) {
+        return;
     }
     uint64_t first_ns = flow->first_sent_ns[place];
     if (!flow->answered || flow->last_response.ns < first_ns) {

@@ -29,6 +29,7 @@ struct flow {
     struct instant rnr_until;
     struct psn rnr_psn;
     uint32_t rnr_naks; /* in a row, for rnr_psn */
+    bool is_unclear;   /* which of its requests have taken no PSN is not known */
 };
 
 struct monitor {
@@ -38,6 +39,9 @@ struct monitor {
 };
 
 void monitor_init(struct monitor *monitor, struct world *world);
+/* The end has done a WRITE or READ on its peer's memory, without a packet. */
+void monitor_done_directly(struct monitor *monitor, struct end *end,
+                           const struct direct_access *access);
 /* Oracles for the two exhaustions; called when the completion is seen. */
 void monitor_retry_exceeded(struct monitor *monitor, const struct end *end, const struct op *op);
 void monitor_rnr_exceeded(struct monitor *monitor, const struct end *end, const struct op *op);

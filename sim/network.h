@@ -38,7 +38,8 @@ struct link_config {
     uint32_t unreadable; /* of those by reference */
     bool carries;        /* requests bring acknowledgements */
     bool direct;         /* the memory of the host there is reached without frames, see direct.h, */
-    uint32_t breaks;     /* which may stop in the middle */
+    uint32_t breaks;     /* which may stop in the middle, */
+    uint32_t taken_back; /* and of what its owner takes back at one of the steps */
 };
 
 /* What becomes of one frame. */

@@ -10,6 +10,7 @@
 #include "sim/plan.h"
 #include "sim/provoke.h"
 #include "sim/stranger.h"
+#include "sim/takeback.h"
 #include "sim/workload.h"
 
 #define RUN_LIMIT_NS  UINT64_C(60000000000)
@@ -183,7 +184,9 @@ static void add_coverage(struct world *world)
     for (uint32_t i = 0; i < world->host_count; i++) {
         coverage->moved += world->hosts[i].direct.moved;
         coverage->broken += world->hosts[i].direct.broken;
+        coverage->stale += world->hosts[i].direct.stale;
     }
+    coverage->taken_back += world->takeback_count;
     for (uint32_t i = 0; i < world->queue_count; i++) {
         coverage->overruns += world->queues[i]->overrun;
     }
@@ -248,6 +251,7 @@ void world_run(uint64_t seed, const struct run_options *options, struct coverage
     take_reserve(&world);
     monitor_init(&world.monitor, &world);
     workload_init(&world);
+    takeback_init(&world);
     world.application.cm_event = cm_event;
     world.application.event = device_event;
     play(&world);

@@ -9,11 +9,12 @@
 #include "sim/model.h"
 #include "sim/monitor.h"
 
-#define PAIR_MAX    10u
-#define SINGLE_MAX  4u
-#define QUEUE_MAX   32u
-#define SHARED_MAX  4u
-#define PENDING_MAX 256u
+#define PAIR_MAX     10u
+#define SINGLE_MAX   4u
+#define QUEUE_MAX    32u
+#define SHARED_MAX   4u
+#define PENDING_MAX  256u
+#define TAKEBACK_MAX 8u
 
 struct world;
 struct run_options;
@@ -63,7 +64,18 @@ struct coverage {
     uint64_t early, reports, shots;
     uint64_t rnr_naks, connects, disconnects, overruns;
     uint64_t referred, unread;
-    uint64_t moved, broken; /* directly */
+    uint64_t moved, broken, stale, taken_back; /* directly */
+};
+
+/* See takeback.h. */
+struct takeback {
+    struct host *host; /* NULL: it is over */
+    uint32_t life;
+    struct territory *territory; /* NULL: it is a queue pair, that fails or is destroyed */
+    struct end *end;
+    bool destroys;
+    bool sees_stopped; /* does not wait for who stands outside of the call */
+    struct direct_wait wait;
 };
 
 struct world {
@@ -96,6 +108,8 @@ struct world {
     uint32_t cell_count;
     struct contact *contacts[PAIR_MAX]; /* pairs that meet through cm */
     uint32_t contact_count;
+    struct takeback takebacks[TAKEBACK_MAX];
+    uint32_t takeback_count;
     struct inquiry *inquiries[PAIR_MAX];
     uint32_t inquiry_count;
 

@@ -214,6 +214,30 @@ enum status device_modify_qp(struct device *device, struct instant now, struct q
     return qp_modify(qp, attributes, mask, ret_offending);
 }
 
+bool device_hold_region(struct device *device, struct memory_key key)
+{
+    direct_hide_key(&device->environment, key);
+    return device->environment.direct != NULL;
+}
+
+bool device_hold_qp(struct device *device, struct qp *qp, struct qpn *ret_peer)
+{
+    *ret_peer = qp->attributes.destination;
+    direct_hold(qp);
+    return qp->was_shown;
+}
+
+void device_let_go_qp(struct device *device, struct qp *qp, bool settled)
+{
+    direct_let_go(qp, settled);
+}
+
+bool device_settle(struct device *device, struct qpn peer)
+{
+    struct direct_link *link = device->environment.direct;
+    return link == NULL || link->settle(link, peer);
+}
+
 struct qp *device_find_qp(const struct device *device, struct qpn qpn)
 {
     return device_qp(device, qpn.value);

@@ -3,19 +3,22 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "rnic/base/check.h"
 #include "rnic/io/clock.h"
 #include "rnic/io/guarded.h"
 #include "rnic/io/life.h"
+#include "rnic/io/whole.h"
 #include "rnic/transport/port.h"
 
-#define TRIES    8u       /* where the owner hides this and that all the time */
-#define SPIN_NS  100000u  /* then the waiting sleeps in between */
-#define PAUSE_NS 20000u   /* for so long, */
-#define ASK_NS   1000000u /* and asks so often */
+#define SPIN_NS     100000u  /* then who waits sleeps in between */
+#define PAUSE_NS    20000u   /* for so long, */
+#define ASK_NS      1000000u /* and asks so often */
+#define WHOLE_BYTES 8u
 
 struct direct_table direct_table_of(const struct direct_shown *shown)
 {
@@ -23,91 +26,111 @@ struct direct_table direct_table_of(const struct direct_shown *shown)
     return (struct direct_table){own->qps, own->keys, DIRECT_QPS, DIRECT_KEYS};
 }
 
-void direct_reach_init(struct direct_reach *reach, const struct direct_shown *shown,
-                       struct direct_announcement *announcement, uint32_t process)
+bool direct_is_possible(void)
 {
-    *reach =
-        (struct direct_reach){.shown = shown, .announcement = announcement, .process = process};
-    uint32_t count = atomic_load(&announcement->count);
-    atomic_store(&announcement->count, (count | 1) + 1); /* whoever had it before is gone */
+    return guarded_is_possible();
+}
+
+/* A forked child has its parent's variables. */
+static uint32_t own_thread(uint32_t own_process)
+{
+    static _Thread_local uint32_t process, thread;
+    if (process != own_process) {
+        process = own_process;
+        thread = (uint32_t)syscall(SYS_gettid);
+    }
+    return thread;
 }
 
 /* The process of that number is the owner, as long as the owner's life is held. */
-static bool prove(struct direct_reach *reach)
+static bool is_there(struct direct_mover *mover, uint32_t life)
 {
-    struct pull_identity identity = reach->shown->identity;
-    if (!reach->proven) {
+    struct direct_reach *reach = (struct direct_reach *)mover;
+    if (!reach->proven && life_is_held(life)) {
+        struct pull_identity identity = reach->shown->identity;
         reach->proven = identity.process == reach->process &&
                         pull(&identity, NULL, 0, 0, NULL, 0) &&
-                        life_is_held(atomic_load(&reach->shown->life));
+                        life_is_held(atomic_load(&reach->shown->guard.life));
         reach->hopeless = !reach->proven;
     }
-    return reach->proven;
+    return reach->proven && life_is_held(life);
 }
 
-static uint32_t life_in(uint64_t guard)
+static uint32_t *refusal(struct direct_reach *reach, struct memory_key key)
 {
-    uint32_t life;
-    memcpy(&life, &guard, sizeof life);
-    return life;
+    return &reach->refused[(key.value >> 8) % DIRECT_REFUSED];
 }
 
-/* -1 and errno, as guarded_move. */
-static ssize_t move(const struct direct_reach *reach, uint64_t guard,
-                    const struct direct_access *access, uint64_t there)
+/* Programs wait for a word to change, and take it for all that was written. A gathered one is
+ * copied piece by piece. */
+static bool stays_whole(const struct direct_access *access, uint64_t there)
 {
+    uint32_t length = access->length;
+    return length > WHOLE_BYTES || length == 1 || (length & (length - 1)) != 0 ||
+           there % length != 0 || (access->place_count <= 1 && whole_is_moved(length));
+}
+
+static void note_refusal(struct direct_reach *reach, const struct direct_access *access,
+                         ssize_t moved, int error)
+{
+    if (moved < 0 && (error == EPERM || error == ENOSYS)) {
+        reach->hopeless = true;
+    } else if (moved >= 0 || error == EFAULT) {
+        *refusal(reach, access->key) = access->key.value;
+    }
+}
+
+static enum direct_moved move(struct direct_mover *mover, uint64_t guard,
+                              const struct direct_access *access, uint64_t there)
+{
+    struct direct_reach *reach = (struct direct_reach *)mover;
     struct iovec here[OUTGOING_FRAGMENT_MAX];
     struct iovec remote = {(void *)(uintptr_t)there, access->part};
     CHECK(access->place_count <= OUTGOING_FRAGMENT_MAX);
+    if (*refusal(reach, access->key) == access->key.value || !stays_whole(access, there)) {
+        return DIRECT_NOT;
+    }
     if (access->part == 0) {
-        return 0;
+        return DIRECT_MOVED;
     }
     for (uint32_t i = 0; i < access->place_count; i++) {
         here[i] = (struct iovec){access->places[i].bytes, access->places[i].length};
     }
-    return guarded_move(&reach->shown->guard, guard, access->write, (pid_t)reach->process, here,
-                        access->place_count, &remote);
+    ssize_t moved = guarded_move(&reach->shown->guard.word, guard, access->write,
+                                 (pid_t)reach->process, here, access->place_count, &remote);
+    if (moved == (ssize_t)access->part) {
+        return DIRECT_MOVED;
+    }
+    if (moved < 0 && errno == ESTALE) {
+        return DIRECT_STALE;
+    }
+    note_refusal(reach, access, moved, errno);
+    return DIRECT_NOT;
 }
 
-/* Announced. */
-static bool access_announced(struct direct_reach *reach, const struct direct_access *access)
+void direct_reach_init(struct direct_reach *reach, const struct direct_shown *shown,
+                       struct direct_announcement *announcement, uint32_t process)
 {
-    struct direct_table table = direct_table_of(reach->shown);
-    for (uint32_t tries = 0; tries < TRIES; tries++) {
-        uint64_t there, guard = atomic_load(&reach->shown->guard);
-        if (!life_is_held(life_in(guard)) || !direct_table_grants(&table, access, &there) ||
-            !prove(reach)) {
-            return false;
-        }
-        ssize_t moved = move(reach, guard, access, there);
-        if (moved == (ssize_t)access->part) {
-            return true;
-        }
-        if (moved >= 0 || errno != ESTALE) {
-            reach->hopeless |= moved < 0 && (errno == EPERM || errno == ENOSYS);
-            return false;
-        }
-    }
-    return false;
+    *reach = (struct direct_reach){
+        .mover = {is_there, move},
+        .table = direct_table_of(shown),
+        .shown = shown,
+        .process = process,
+        .own_process = (uint32_t)getpid(),
+    };
+    reach->turn = (struct direct_turn){&reach->table, &shown->guard, announcement, &reach->mover};
+    direct_turn_init(&reach->turn);
 }
 
 bool direct_reach_access(struct direct_reach *reach, const struct direct_access *access)
 {
-    if (reach->hopeless) {
-        return false;
-    }
-    _Atomic uint32_t *count = &reach->announcement->count;
-    uint32_t before = atomic_load_explicit(count, memory_order_relaxed);
-    atomic_exchange(count, before + 1);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with direct_settle */
-    bool done = access_announced(reach, access);
-    atomic_store_explicit(count, before + 2, memory_order_release);
-    return done;
+    return !reach->hopeless &&
+           direct_turn_take(&reach->turn, access, own_thread(reach->own_process));
 }
 
-static void pause_for(struct instant since, struct instant now)
+static void pause_for(uint64_t waited_ns)
 {
-    if (instant_elapsed_ns(since, now) < SPIN_NS) {
+    if (waited_ns < SPIN_NS) {
         sched_yield();
         return;
     }
@@ -115,31 +138,43 @@ static void pause_for(struct instant since, struct instant now)
     nanosleep(&time, NULL);
 }
 
-static void wait_for(const struct direct_announcement *announcement, uint32_t index,
-                     uint32_t before, struct direct_patience *patience)
+/* Until he at wait->index is not at it. False: given up. */
+static bool wait_for(struct direct_wait *wait, struct direct_waiter *waiter)
 {
+    uint32_t index = wait->index;
     struct instant since = clock_now(), asked = since;
-    while (atomic_load_explicit(&announcement->count, memory_order_acquire) == before) {
+    while (!direct_wait_is_over(wait) && wait->index == index) {
         struct instant now = clock_now();
+        uint64_t waited_ns = instant_elapsed_ns(since, now);
+        enum direct_patience patience = DIRECT_WAIT;
         if (instant_elapsed_ns(asked, now) >= ASK_NS) {
             asked = now;
-            if (!patience->goes_on(patience, index, instant_elapsed_ns(since, now))) {
-                return;
-            }
+            patience = waiter->ask(waiter, index, atomic_load(&wait->announcements[index].thread),
+                                   waited_ns);
         }
-        pause_for(since, now);
+        if (patience == DIRECT_PASS) {
+            direct_wait_pass(wait);
+        } else if (patience == DIRECT_GIVE_UP) {
+            return false;
+        } else {
+            pause_for(waited_ns);
+        }
     }
+    return true;
 }
 
-void direct_settle(struct direct_shown *shown, const struct direct_announcement *announcements,
-                   uint32_t count, struct direct_patience *patience)
+bool direct_settle(struct direct_shown *shown, const struct direct_announcement *announcements,
+                   const _Atomic uint32_t *end, uint32_t most, struct direct_waiter *waiter)
 {
-    atomic_fetch_add(&shown->hidden, 1);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with direct_reach_access */
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t before = atomic_load_explicit(&announcements[i].count, memory_order_acquire);
-        if ((before & 1) != 0) {
-            wait_for(&announcements[i], i, before, patience);
+    struct direct_wait wait;
+    direct_wait_begin(&wait, &shown->guard, announcements, end);
+    wait.count = wait.count < most ? wait.count : most;
+    while (!direct_wait_is_over(&wait)) {
+        if (!waiter->is_concerned(waiter, wait.index)) {
+            direct_wait_pass(&wait);
+        } else if (!wait_for(&wait, waiter)) {
+            return false;
         }
     }
+    return true;
 }

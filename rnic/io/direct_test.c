@@ -16,10 +16,12 @@
 #include <cmocka.h>
 
 #include "rnic/io/life.h"
+#include "rnic/io/whole.h"
 #include "rnic/memory/access.h"
 
-#define LENGTH (1u << 20)
-#define KEY    0x105u
+#define LENGTH    (1u << 20)
+#define KEY       0x105u
+#define NO_MEMORY 0x205u
 
 struct shared {
     struct direct_shown shown;
@@ -28,9 +30,11 @@ struct shared {
 };
 
 static struct shared *shared;
-static uint8_t bytes[LENGTH]; /* the owner's copy of it is what is touched */
+static _Alignas(64) uint8_t bytes[LENGTH]; /* the owner's copy of it is what is touched */
 static pid_t owner;
 static struct direct_reach reach;
+static struct memory_key key = {KEY}; /* that is used, */
+static uint32_t length = LENGTH;      /* by a message so long */
 
 static const struct path path = {
     .local = {{[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}},
@@ -39,7 +43,7 @@ static const struct path path = {
 
 static void *hold(void *argument)
 {
-    assert_true(life_hold(&shared->shown.life));
+    assert_true(life_hold(&shared->shown.guard.life));
     pause();
     return NULL;
 }
@@ -55,7 +59,7 @@ static void own(int ready)
         .domain = 1,
         .rights = ACCESS_REMOTE_READ | ACCESS_REMOTE_WRITE,
     };
-    struct direct_key key = {
+    struct direct_key shown = {
         .key = {KEY},
         .domain = 1,
         .length = LENGTH,
@@ -65,10 +69,10 @@ static void own(int ready)
     memset(bytes, 'o', sizeof bytes);
     assert_int_equal(pull_identity_create(3, &shared->shown.identity), STATUS_OK);
     direct_table_show_qp(&table, &qp);
-    direct_table_show_key(&table, &key);
+    direct_table_show_key(&table, &shown);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, hold, NULL), 0);
-    while (!life_is_held(atomic_load(&shared->shown.life))) {
+    while (!life_is_held(atomic_load(&shared->shown.guard.life))) {
         usleep(100);
     }
     assert_int_equal(write(ready, "", 1), 1);
@@ -103,23 +107,31 @@ static int stop(void **state)
     return 0;
 }
 
-static bool touch(struct direct_reach *by, bool write, uint32_t offset, uint8_t *from,
-                  uint32_t length)
+static bool touch_by(struct direct_reach *by, bool write, uint32_t offset, uint8_t *from,
+                     uint32_t part, uint32_t place_count)
 {
-    struct payload_place places[2] = {{from, length / 2}, {from + length / 2, length - length / 2}};
+    uint32_t first = place_count == 1 ? part : part / 2;
+    struct payload_place places[2] = {{from, first}, {from + first, part - first}};
     struct direct_access access = {
         .path = &path,
         .initiator = {8},
         .target = {7},
         .write = write,
-        .key = {KEY},
-        .length = LENGTH,
-        .offset = offset,
-        .part = length,
+        .key = key,
+        .address = length <= 8 ? offset : 0,
+        .length = length,
+        .offset = length <= 8 ? 0 : offset,
+        .part = part,
         .places = places,
-        .place_count = length > 0 ? 2 : 0,
+        .place_count = part > 0 ? place_count : 0,
     };
     return direct_reach_access(by, &access);
+}
+
+static bool touch(struct direct_reach *by, bool write, uint32_t offset, uint8_t *from,
+                  uint32_t part)
+{
+    return touch_by(by, write, offset, from, part, 2);
 }
 
 static void memory_of_another_is_written_and_read(void **state)
@@ -145,14 +157,37 @@ static void what_is_not_granted_is_not_touched(void **state)
     assert_int_equal(atomic_load(&shared->announcements[0].count) % 2, 0);
 }
 
+/* It is found out once for a key; others are as they were. */
 static void memory_that_is_not_there(void **state)
 {
-    uint8_t *none = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(none, MAP_FAILED);
-    assert_false(touch(&reach, true, 0, none, 12));
+    struct direct_table table = direct_table_of(&shared->shown);
+    struct direct_key none = {
+        .key = {NO_MEMORY},
+        .domain = 1,
+        .length = LENGTH,
+        .bytes = (uintptr_t)bytes,
+        .rights = ACCESS_REMOTE_WRITE,
+    };
+    none.bytes = 4096; /* nothing lies there */
+    direct_table_show_key(&table, &none);
+    key = (struct memory_key){NO_MEMORY};
+    assert_true(touch(&reach, true, 0, NULL, 0));
+    assert_false(touch(&reach, true, 0, bytes, 12));
     assert_false(reach.hopeless);
+    assert_false(touch(&reach, true, 0, NULL, 0));
+    key = (struct memory_key){KEY};
     assert_true(touch(&reach, true, 0, bytes, 12));
-    munmap(none, 4096);
+}
+
+static void a_word_stays_whole_or_is_not_moved(void **state)
+{
+    uint8_t word[8] = "aligned";
+    for (length = 2; length <= 8; length *= 2) {
+        assert_int_equal(touch_by(&reach, true, 64, word, length, 1), whole_is_moved(length));
+        assert_false(touch_by(&reach, true, 64, word, length, 2));    /* piece by piece */
+        assert_true(touch_by(&reach, true, 64 + 1, word, length, 1)); /* nobody's promise */
+    }
+    length = LENGTH;
 }
 
 static void who_is_not_the_owner_is_not_touched(void **state)
@@ -178,7 +213,7 @@ static void the_dead_are_not_touched(void **state)
     assert_true(touch(&reach, true, 0, bytes, 12));
     kill(owner, SIGKILL);
     waitpid(owner, NULL, 0);
-    assert_false(life_is_held(atomic_load(&shared->shown.life)));
+    assert_false(life_is_held(atomic_load(&shared->shown.guard.life)));
     reach.process = (uint32_t)getpid();
     memset(bytes, 'i', 12);
     assert_false(touch(&reach, true, 0, (uint8_t *)"from outside", 12));
@@ -187,40 +222,64 @@ static void the_dead_are_not_touched(void **state)
 
 static void nobody_before_a_life_is_held(void **state)
 {
-    atomic_store(&shared->shown.life, 0);
+    atomic_store(&shared->shown.guard.life, 0);
     assert_false(touch(&reach, true, 0, bytes, 12));
     assert_false(reach.hopeless);
 }
 
 struct waiter {
-    struct direct_patience patience; /* first */
+    struct direct_waiter waiter; /* first */
     uint32_t asked;
-    bool gives_up;
+    enum direct_patience answer;
+    bool is_concerned;
 };
 
-static bool goes_on(struct direct_patience *patience, uint32_t index, uint64_t waited_ns)
+static bool is_concerned(struct direct_waiter *waiter, uint32_t index)
 {
-    struct waiter *waiter = (struct waiter *)patience;
     assert_int_equal(index, 1);
+    return ((struct waiter *)waiter)->is_concerned;
+}
+
+static enum direct_patience ask(struct direct_waiter *direct_waiter, uint32_t index,
+                                uint32_t thread, uint64_t waited_ns)
+{
+    struct waiter *waiter = (struct waiter *)direct_waiter;
+    assert_int_equal(index, 1);
+    assert_int_equal(thread, 99);
     assert_true(waited_ns >= 1000000);
-    if (++waiter->asked == 3 && !waiter->gives_up) {
+    if (++waiter->asked == 3 && waiter->answer == DIRECT_WAIT) {
         atomic_fetch_add(&shared->announcements[1].count, 1);
     }
-    return !waiter->gives_up;
+    return waiter->answer;
+}
+
+static bool settle(uint32_t count, enum direct_patience answer, bool concerns, uint32_t *ret_asked)
+{
+    _Atomic uint32_t end = 1000; /* nobody's to believe */
+    struct waiter waiter = {
+        .waiter = {is_concerned, ask}, .answer = answer, .is_concerned = concerns};
+    atomic_store(&shared->announcements[1].count, count);
+    atomic_store(&shared->announcements[1].thread, 99);
+    uint32_t hidden = atomic_load(&shared->shown.guard.hidden);
+    bool settled = direct_settle(&shared->shown, shared->announcements, &end, 2, &waiter.waiter);
+    assert_int_equal(atomic_load(&shared->shown.guard.hidden), hidden + 1);
+    *ret_asked = waiter.asked;
+    return settled;
 }
 
 static void who_is_at_it_is_waited_for(void **state)
 {
-    struct waiter waiter = {.patience = {goes_on}};
-    direct_settle(&shared->shown, shared->announcements, 2, &waiter.patience);
-    assert_int_equal(waiter.asked, 0);
-    atomic_store(&shared->announcements[1].count, 5);
-    direct_settle(&shared->shown, shared->announcements, 2, &waiter.patience);
-    assert_int_equal(waiter.asked, 3);
-    atomic_store(&shared->announcements[1].count, 5);
-    waiter = (struct waiter){.patience = {goes_on}, .gives_up = true};
-    direct_settle(&shared->shown, shared->announcements, 2, &waiter.patience);
-    assert_int_equal(waiter.asked, 1);
+    uint32_t asked;
+    assert_true(settle(4, DIRECT_WAIT, true, &asked));
+    assert_int_equal(asked, 0);
+    assert_true(settle(5, DIRECT_WAIT, true, &asked));
+    assert_int_equal(asked, 3);
+    assert_true(settle(5, DIRECT_PASS, true, &asked));
+    assert_int_equal(asked, 1);
+    assert_false(settle(5, DIRECT_GIVE_UP, true, &asked));
+    assert_int_equal(asked, 1);
+    assert_true(settle(5, DIRECT_GIVE_UP, false, &asked));
+    assert_int_equal(asked, 0);
 }
 
 /* What a dead one has left announced is not its successor's. */
@@ -237,6 +296,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(memory_of_another_is_written_and_read, start, stop),
         cmocka_unit_test_setup_teardown(what_is_not_granted_is_not_touched, start, stop),
         cmocka_unit_test_setup_teardown(memory_that_is_not_there, start, stop),
+        cmocka_unit_test_setup_teardown(a_word_stays_whole_or_is_not_moved, start, stop),
         cmocka_unit_test_setup_teardown(who_is_not_the_owner_is_not_touched, start, stop),
         cmocka_unit_test_setup_teardown(the_dead_are_not_touched, start, stop),
         cmocka_unit_test_setup_teardown(nobody_before_a_life_is_held, start, stop),

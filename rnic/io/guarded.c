@@ -1,21 +1,40 @@
 /* By a restartable sequence (rseq(2)): the kernel leads a thread that was interrupted between the
  * labels 1 and 2 to label 4. The call is the sequence's last instruction, so one that has begun is
- * no part of it. */
+ * no part of it. Where the C library keeps its registration is asked at run time, so that the
+ * library loads with one that knows nothing of it. */
 #include "rnic/io/guarded.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
 #include <sys/syscall.h>
 
-#if defined __x86_64__ && __has_include(<sys/rseq.h>)
-#include <sys/rseq.h>
-#define HAS_SEQUENCE 1
-#endif
+#ifdef __x86_64__
 
-#ifdef HAS_SEQUENCE
+/* struct rseq, of which these offsets are the kernel's ABI. */
+#define PROCESSOR_OFFSET 4 /* negative: this thread is not registered */
 
-bool guarded_is_exact(void)
+static pthread_once_t asked = PTHREAD_ONCE_INIT;
+static ptrdiff_t area; /* from the thread pointer; 0: there is none */
+
+static void ask(void)
 {
-    return __rseq_size > 0;
+    const unsigned *size = dlsym(RTLD_DEFAULT, "__rseq_size");
+    const ptrdiff_t *offset = dlsym(RTLD_DEFAULT, "__rseq_offset");
+    area = size != NULL && offset != NULL && *size > 0 ? *offset : 0;
+}
+
+bool guarded_is_possible(void)
+{
+    int32_t processor = -1;
+    (void)pthread_once(&asked, ask);
+    if (area != 0) {
+        __asm__("movl %%fs:%c[at](%[area]), %[processor]"
+                : [processor] "=r"(processor)
+                : [area] "r"(area), [at] "i"(PROCESSOR_OFFSET));
+    }
+    return processor >= 0;
 }
 
 /* What the call returns; -EINTR: interrupted before; -ESTALE. The bytes before label 4 are what the
@@ -51,52 +70,40 @@ static long call(const _Atomic uint64_t *word, uint64_t expected, long number, l
                      "6:\n\t"
                      "movq $0, %%fs:8(%[area])\n\t"
                      : "+a"(result)
-                     : [area] "r"(__rseq_offset), [word] "r"(word), [expected] "r"(expected),
+                     : [area] "r"(area), [word] "r"(word), [expected] "r"(expected),
                        [interrupted] "i"(-EINTR), [stale] "i"(-ESTALE), "D"(process), "S"(here),
                        "d"(count), "r"(fourth), "r"(fifth), "r"(sixth)
                      : "rcx", "r11", "memory", "cc");
     return result;
 }
 
-static ssize_t move(const _Atomic uint64_t *word, uint64_t expected, long number, pid_t process,
-                    const struct iovec *here, uint32_t count, const struct iovec *there)
-{
-    long result;
-    do {
-        result = call(word, expected, number, process, here, count, there);
-    } while (result == -EINTR);
-    errno = result < 0 ? (int)-result : errno;
-    return result < 0 ? -1 : result;
-}
-
 #else
 
-bool guarded_is_exact(void)
+bool guarded_is_possible(void)
 {
     return false;
 }
 
-#endif
-
-static ssize_t look_and_move(const _Atomic uint64_t *word, uint64_t expected, long number,
-                             pid_t process, const struct iovec *here, uint32_t count,
-                             const struct iovec *there)
+static long call(const _Atomic uint64_t *word, uint64_t expected, long number, long process,
+                 const struct iovec *here, long count, const struct iovec *there)
 {
-    if (atomic_load(word) != expected) {
-        errno = ESTALE;
-        return -1;
-    }
-    return syscall(number, process, here, (long)count, there, 1L, 0L);
+    return -ENOTSUP;
 }
+
+#endif
 
 ssize_t guarded_move(const _Atomic uint64_t *word, uint64_t expected, bool write, pid_t process,
                      const struct iovec *here, uint32_t count, const struct iovec *there)
 {
     long number = write ? SYS_process_vm_writev : SYS_process_vm_readv;
-#ifdef HAS_SEQUENCE
-    if (guarded_is_exact()) {
-        return move(word, expected, number, process, here, count, there);
+    long result;
+    if (!guarded_is_possible()) {
+        errno = ENOTSUP;
+        return -1;
     }
-#endif
-    return look_and_move(word, expected, number, process, here, count, there);
+    do {
+        result = call(word, expected, number, process, here, count, there);
+    } while (result == -EINTR);
+    errno = result < 0 ? (int)-result : errno;
+    return result < 0 ? -1 : result;
 }

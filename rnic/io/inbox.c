@@ -41,10 +41,10 @@ struct inbox {
     struct inbox_counters counters;
 };
 
-static bool file_may_be_so_long(void)
+static bool file_may_be_so_long(uint64_t bytes)
 {
     struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= INBOX_FILE_BYTES;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= bytes;
 }
 
 static void *map(int file, uint64_t offset, size_t length, int protection)
@@ -68,24 +68,33 @@ const void *inbox_map_to_read(int file, uint64_t offset, size_t length)
     return map(file, offset, length, PROT_READ);
 }
 
-enum status inbox_create(uint64_t incarnation, struct inbox **ret_inbox)
+static bool map_all(struct inbox *inbox, bool direct)
+{
+    inbox->head = inbox_map(inbox->descriptor, 0, INBOX_HEAD_BYTES);
+    if (inbox->head != NULL && direct) {
+        inbox->announcements = inbox_map(inbox->descriptor, INBOX_ANNOUNCED, INBOX_ANNOUNCED_BYTES);
+        inbox->shown = inbox_map(inbox->descriptor, INBOX_SHOWN, INBOX_SHOWN_BYTES);
+    }
+    return inbox->head != NULL &&
+           (!direct || (inbox->announcements != NULL && inbox->shown != NULL));
+}
+
+enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_inbox)
 {
     CHECK(incarnation != 0);
+    uint64_t bytes = direct ? INBOX_DIRECT_BYTES : INBOX_FILE_BYTES;
     struct inbox *inbox = calloc(1, sizeof *inbox);
     if (inbox == NULL) {
         return STATUS_NO_MEMORY;
     }
     inbox->descriptor =
-        file_may_be_so_long() ? memfd_create(INBOX_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
-    if (inbox->descriptor < 0 || ftruncate(inbox->descriptor, (off_t)INBOX_FILE_BYTES) != 0 ||
+        file_may_be_so_long(bytes) ? memfd_create(INBOX_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
+    if (inbox->descriptor < 0 || ftruncate(inbox->descriptor, (off_t)bytes) != 0 ||
         fcntl(inbox->descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         inbox_destroy(inbox);
         return STATUS_UNSUPPORTED;
     }
-    inbox->head = inbox_map(inbox->descriptor, 0, INBOX_HEAD_BYTES);
-    inbox->announcements = inbox_map(inbox->descriptor, INBOX_ANNOUNCED, INBOX_ANNOUNCED_BYTES);
-    inbox->shown = inbox_map(inbox->descriptor, INBOX_SHOWN, INBOX_SHOWN_BYTES);
-    if (inbox->head == NULL || inbox->announcements == NULL || inbox->shown == NULL) {
+    if (!map_all(inbox, direct)) {
         inbox_destroy(inbox);
         return STATUS_NO_MEMORY;
     }
@@ -153,26 +162,34 @@ struct direct_shown *inbox_shown(const struct inbox *inbox)
     return inbox->shown;
 }
 
-struct waiting {
-    struct direct_patience patience; /* first */
+struct waiter {
+    struct direct_waiter waiter; /* first */
     const struct inbox *inbox;
-    inbox_goes_on *goes_on;
+    uint64_t only;
+    inbox_patience *ask;
     void *context;
 };
 
-static bool goes_on(struct direct_patience *patience, uint32_t index, uint64_t waited_ns)
+static bool is_concerned(struct direct_waiter *direct_waiter, uint32_t index)
 {
-    const struct waiting *waiting = (const struct waiting *)patience;
-    uint64_t sender = atomic_load(&waiting->inbox->head->senders[index]);
-    return sender != 0 && waiting->goes_on(waiting->context, sender, waited_ns);
+    const struct waiter *waiter = (const struct waiter *)direct_waiter;
+    uint64_t sender = atomic_load(&waiter->inbox->head->senders[index]);
+    return sender != 0 && (waiter->only == 0 || sender == waiter->only);
 }
 
-void inbox_settle(const struct inbox *inbox, inbox_goes_on *may_go_on, void *context)
+static enum direct_patience ask(struct direct_waiter *direct_waiter, uint32_t index,
+                                uint32_t thread, uint64_t waited_ns)
 {
-    struct waiting waiting = {{goes_on}, inbox, may_go_on, context};
-    uint32_t end = atomic_load(&inbox->head->lane_end);
-    direct_settle(inbox->shown, inbox->announcements, end < INBOX_LANES ? end : INBOX_LANES,
-                  &waiting.patience);
+    const struct waiter *waiter = (const struct waiter *)direct_waiter;
+    uint64_t sender = atomic_load(&waiter->inbox->head->senders[index]);
+    return sender == 0 ? DIRECT_PASS : waiter->ask(waiter->context, sender, thread, waited_ns);
+}
+
+bool inbox_settle(const struct inbox *inbox, uint64_t only, inbox_patience *patience, void *context)
+{
+    struct waiter waiter = {{is_concerned, ask}, inbox, only, patience, context};
+    return direct_settle(inbox->shown, inbox->announcements, &inbox->head->lane_end, INBOX_LANES,
+                         &waiter.waiter);
 }
 
 /* NULL: no memory for it. */

@@ -14,7 +14,7 @@
  * only if the owner has said that it sleeps. Not here: which process has which inbox (registry.h),
  * the wake-up itself (handoff.h).
  *
- * Under the engine's lock, all of it. */
+ * Under the engine's lock, but inbox_settle. */
 #ifndef WEIR_IO_INBOX_H
 #define WEIR_IO_INBOX_H
 
@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "rnic/base/status.h"
+#include "rnic/io/direct.h"
 #include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
 
@@ -54,8 +55,9 @@ struct inbox_counters {
     uint64_t malformed; /* records that none of ours writes: their lane is closed */
 };
 
-/* `incarnation` is random and not 0. UNSUPPORTED: the kernel has no sealed files in memory. */
-enum status inbox_create(uint64_t incarnation, struct inbox **ret_inbox) MUST_USE;
+/* `incarnation` is random and not 0; `direct`: senders may be let touch our memory (direct.h).
+ * UNSUPPORTED: the kernel has no sealed files in memory. */
+enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_inbox) MUST_USE;
 /* From now on payloads may stay in the memory of senders where that can be read: it is tried when
  * the first packet of a lane is taken. */
 void inbox_let_refer(struct inbox *inbox);
@@ -77,13 +79,16 @@ void inbox_wake_up(struct inbox *inbox);
 /* False also after a sender has taken it upon himself to wake us. */
 bool inbox_is_asleep(const struct inbox *inbox);
 
-struct direct_shown;
-/* What senders see of the owner's queue pairs and keys, see direct.h; zeroed at first. */
+/* What senders see of the owner's queue pairs and keys, see direct.h; zeroed at first. NULL: it is
+ * not `direct`. */
 struct direct_shown *inbox_shown(const struct inbox *inbox);
-/* Waits until no sender is at what was hidden before the call. Asked of one who has been for
- * longer than a millisecond: whether he may still come to an end. */
-typedef bool inbox_goes_on(void *context, uint64_t sender, uint64_t waited_ns);
-void inbox_settle(const struct inbox *inbox, inbox_goes_on *may_go_on, void *context);
+/* Any thread: waits until no sender is at what was hidden before the call; `only` not 0: not that
+ * one. Asked of one who has been for longer than a millisecond, with his thread: see direct_waiter.
+ * False: given up. */
+typedef enum direct_patience inbox_patience(void *context, uint64_t sender, uint32_t thread,
+                                            uint64_t waited_ns);
+bool inbox_settle(const struct inbox *inbox, uint64_t only, inbox_patience *ask,
+                  void *context) MUST_USE;
 
 /* Frees the lanes of senders that are gone, once they are empty. */
 void inbox_reclaim(struct inbox *inbox, bool (*lives)(void *context, uint64_t incarnation),

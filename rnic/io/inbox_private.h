@@ -96,17 +96,19 @@ BUILD_CHECK(sizeof(struct inbox_reference) == 16);
 BUILD_CHECK(sizeof(struct pull_piece) == 16);
 BUILD_CHECK(INBOX_ROUTES <= 256 && INBOX_WITHDRAWALS <= 256);
 BUILD_CHECK(OUTGOING_FRAGMENT_MAX <= PULL_PIECES_MAX);
+BUILD_CHECK(INBOX_PAGE % sizeof(struct direct_announcement) == 0);
 BUILD_CHECK(INBOX_LANES * sizeof(struct direct_announcement) % INBOX_PAGE == 0);
 
 /* A lane lies on pages of its own: its first page, then the ring. */
 #define INBOX_LANE_BYTES (2u * INBOX_PAGE + INBOX_RING_BYTES)
-/* Behind the lanes: one announcement for each (direct.h), and what the owner shows, which others
- * map for reading only. */
-#define INBOX_ANNOUNCED       ((uint64_t)INBOX_HEAD_BYTES + (uint64_t)INBOX_LANES * INBOX_LANE_BYTES)
+#define INBOX_FILE_BYTES ((uint64_t)INBOX_HEAD_BYTES + (uint64_t)INBOX_LANES * INBOX_LANE_BYTES)
+/* Behind the lanes, where the owner's memory may be touched directly: one announcement for each of
+ * them, and what the owner shows (direct.h), which others map for reading only. */
+#define INBOX_ANNOUNCED       INBOX_FILE_BYTES
 #define INBOX_ANNOUNCED_BYTES (INBOX_LANES * sizeof(struct direct_announcement))
 #define INBOX_SHOWN           (INBOX_ANNOUNCED + INBOX_ANNOUNCED_BYTES)
 #define INBOX_SHOWN_BYTES     ((sizeof(struct direct_shown) + INBOX_PAGE - 1) / INBOX_PAGE * INBOX_PAGE)
-#define INBOX_FILE_BYTES      (INBOX_SHOWN + INBOX_SHOWN_BYTES)
+#define INBOX_DIRECT_BYTES    (INBOX_SHOWN + INBOX_SHOWN_BYTES) /* of such a file */
 #define INBOX_RECORD_MAX      (sizeof(struct inbox_record) + PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 3u)
 
 static inline uint64_t inbox_lane_offset(uint32_t lane)

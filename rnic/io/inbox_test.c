@@ -57,7 +57,7 @@ static struct inbox *open_inbox(struct catcher *catcher)
 {
     struct inbox *inbox;
     *catcher = (struct catcher){.receiver = {catch}};
-    assert_int_equal(inbox_create(OWNER, &inbox), STATUS_OK);
+    assert_int_equal(inbox_create(OWNER, true, &inbox), STATUS_OK);
     return inbox;
 }
 
@@ -65,7 +65,7 @@ static struct outbox *open_outbox(const struct inbox *inbox, uint64_t incarnatio
 {
     struct outbox *outbox;
     assert_int_equal(
-        outbox_open(getpid(), inbox_descriptor(inbox), OWNER, incarnation, NULL, &outbox),
+        outbox_open(getpid(), inbox_descriptor(inbox), OWNER, incarnation, NULL, true, &outbox),
         STATUS_OK);
     return outbox;
 }
@@ -246,11 +246,13 @@ static void strangers_find_no_inbox(void **state)
     struct inbox *inbox = open_inbox(&catcher);
     struct outbox *outbox;
     int number = inbox_descriptor(inbox);
-    assert_int_equal(outbox_open(getpid(), number, OWNER + 1, SENDER, NULL, &outbox),
+    assert_int_equal(outbox_open(getpid(), number, OWNER + 1, SENDER, NULL, true, &outbox),
                      STATUS_NOT_FOUND);
-    assert_int_equal(outbox_open(getpid(), 0, OWNER, SENDER, NULL, &outbox), STATUS_NOT_FOUND);
-    assert_int_equal(outbox_open(getpid(), 9999, OWNER, SENDER, NULL, &outbox), STATUS_NOT_FOUND);
-    assert_int_equal(outbox_open(0x7ffffff0, number, OWNER, SENDER, NULL, &outbox),
+    assert_int_equal(outbox_open(getpid(), 0, OWNER, SENDER, NULL, true, &outbox),
+                     STATUS_NOT_FOUND);
+    assert_int_equal(outbox_open(getpid(), 9999, OWNER, SENDER, NULL, true, &outbox),
+                     STATUS_NOT_FOUND);
+    assert_int_equal(outbox_open(0x7ffffff0, number, OWNER, SENDER, NULL, true, &outbox),
                      STATUS_NOT_FOUND);
     inbox_destroy(inbox);
 }
@@ -264,7 +266,8 @@ static void what_is_no_inbox_is_not_even_opened(void **state)
     char event[4096];
     struct outbox *outbox;
     assert_true(file >= 0 && inotify_add_watch(watch, name, IN_OPEN) >= 0);
-    assert_int_equal(outbox_open(getpid(), file, OWNER, SENDER, NULL, &outbox), STATUS_NOT_FOUND);
+    assert_int_equal(outbox_open(getpid(), file, OWNER, SENDER, NULL, true, &outbox),
+                     STATUS_NOT_FOUND);
     assert_int_equal(read(watch, event, sizeof event), -1);
     close(watch);
     close(file);
@@ -286,7 +289,7 @@ static void bury_a_sender(uint32_t puts, bool rings)
     if (child == 0) {
         struct outbox *outbox;
         struct path path = path_of(0);
-        if (outbox_open(owner, number, OWNER, SENDER, NULL, &outbox) != STATUS_OK) {
+        if (outbox_open(owner, number, OWNER, SENDER, NULL, true, &outbox) != STATUS_OK) {
             _exit(1);
         }
         for (uint32_t i = 0; i < puts; i++) {

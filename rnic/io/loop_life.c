@@ -331,6 +331,7 @@ static enum status start_thread(struct loop *loop)
     sigdelset(&all, SIGFPE);
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    sem_init(&loop->is_alive, 0, 0);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&loop->thread, &attributes, loop_thread_main, loop);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -340,6 +341,8 @@ static enum status start_thread(struct loop *loop)
         return STATUS_NO_MEMORY;
     }
     pthread_setname_np(loop->thread, "weir");
+    while (sem_wait(&loop->is_alive) != 0) { /* by a signal */
+    }
     return STATUS_OK;
 }
 

@@ -7,6 +7,7 @@
 #define WEIR_IO_LOOP_PRIVATE_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "rnic/base/time.h"
@@ -89,6 +90,7 @@ struct loop {
     struct stay stay;                  /* the thread's */
 
     pthread_t thread;
+    sem_t is_alive; /* the thread holds our life, see same_host_live */
     int wake_descriptor;
     int address_descriptor; /* see address_watch.h */
     _Atomic int thread_state;

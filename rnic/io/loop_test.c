@@ -114,6 +114,7 @@ static void count(void *context, const char *name, uint64_t value)
     sum[2] += strcmp(name, "same_host_packets_received") == 0 ? value : 0;
     sum[3] += strcmp(name, "references_read") == 0 ? value : 0;
     sum[4] += strcmp(name, "peers_died") == 0 ? value : 0;
+    sum[5] += strcmp(name, "direct_writes") == 0 ? value : 0;
 }
 
 /* For engines made from now on. Returns what was in force. */
@@ -128,20 +129,25 @@ static const char *use_link(const char *link)
     return before;
 }
 
-/* By copies through memory, or by UDP; only where both are allowed to meet is a payload read from
- * where it lies, once they have. */
+/* Directly, by copies through memory, or by UDP; only where both are allowed to meet is a payload
+ * read from where it lies, once they have. */
 static void statistics_tell_what_was_sent(void **state)
 {
-    const char *link = *state, *before = use_link(link);
+    bool direct = strcmp(*state, "direct") == 0;
+    const char *link = direct ? "memory" : *state, *before = use_link(link);
+    setenv("WEIR_DIRECT", direct ? "1" : "0", 1);
     struct end *a = create_end(), *b = create_end();
     struct introduction of_b = introduce(b);
-    uint64_t counted[5] = {0};
+    uint64_t counted[6] = {0};
     connect_both(a, b);
     post(a, WORK_WRITE, BUFFER_BYTES, &of_b);
     poll_one(a);
     loop_statistics(a->engine, count, counted);
     bool by_udp = strcmp(link, "udp") == 0, refers = strcmp(link, "memory") == 0;
-    if (refers) {
+    assert_int_equal(counted[5], direct);
+    if (direct) {
+        assert_int_equal(counted[0], 0);
+    } else if (refers) {
         post(a, WORK_WRITE, BUFFER_BYTES, &of_b);
         poll_one(a);
         loop_statistics(a->engine, count, counted);
@@ -154,6 +160,7 @@ static void statistics_tell_what_was_sent(void **state)
     assert_int_equal(counted[by_udp ? 2 : 1], 0);
     destroy_end(a);
     destroy_end(b);
+    unsetenv("WEIR_DIRECT");
     (void)use_link(before);
 }
 
@@ -358,7 +365,7 @@ static void peer_of_the_memory_link_is_known_to_be_gone(void **state)
     const char *link_before = use_link("memory");
     struct target target = start_target(false);
     struct end *end = create_end();
-    uint64_t counted[5] = {0};
+    uint64_t counted[6] = {0};
     reach_target(end, &target);
     kill(target.pid, SIGSTOP);
     assert_int_equal(waitpid(target.pid, NULL, WUNTRACED), target.pid);
@@ -473,6 +480,7 @@ int main(void)
         cmocka_unit_test(polling_threads_drive),
         cmocka_unit_test(who_polls_lets_the_watching_thread_doze),
         cmocka_unit_test(sleeping_receiver_is_woken_every_time),
+        cmocka_unit_test_prestate(statistics_tell_what_was_sent, "direct"),
         cmocka_unit_test_prestate(statistics_tell_what_was_sent, "memory"),
         cmocka_unit_test_prestate(statistics_tell_what_was_sent, "copy"),
         cmocka_unit_test_prestate(statistics_tell_what_was_sent, "udp"),

@@ -263,6 +263,7 @@ void *loop_thread_main(void *argument)
     struct loop *loop = argument;
     ask_for_short_slices();
     same_host_live(loop->same_host);
+    sem_post(&loop->is_alive);
     loop->patience_ns = PATIENCE_MIN_NS;
     loop->doze_ns = DOZE_MIN_NS;
     stay_init(&loop->stay);

@@ -14,8 +14,8 @@
 struct outbox {
     struct inbox_head *head;
     struct inbox_lane *lane;
-    struct direct_announcement *announcements;
-    const struct direct_shown *shown;
+    void *announcements;              /* the page with ours; NULL: */
+    const struct direct_shown *shown; /* the owner's memory is not touched */
     struct direct_reach reach;
     uint32_t number;
     struct ring_producer ring;
@@ -34,7 +34,7 @@ static bool is_inbox_by_name(const char *name)
 
 /* -1: not there, or not a file that no one can cut short. What the number names in another
  * namespace of processes may be anything, and opening a terminal or a device has effects. */
-static int open_inbox(pid_t process, int descriptor, enum status *ret_status)
+static int open_inbox(pid_t process, int descriptor, bool *ret_direct, enum status *ret_status)
 {
     char name[64];
     struct stat stat;
@@ -50,22 +50,16 @@ static int open_inbox(pid_t process, int descriptor, enum status *ret_status)
         return -1;
     }
     int seals = fcntl(file, F_GET_SEALS);
-    bool sound = fstat(file, &stat) == 0 && stat.st_size == (off_t)INBOX_FILE_BYTES && seals >= 0 &&
-                 (seals & F_SEAL_SHRINK) != 0;
+    bool sound =
+        fstat(file, &stat) == 0 && seals >= 0 && (seals & F_SEAL_SHRINK) != 0 &&
+        (stat.st_size == (off_t)INBOX_FILE_BYTES || stat.st_size == (off_t)INBOX_DIRECT_BYTES);
+    *ret_direct = sound && stat.st_size == (off_t)INBOX_DIRECT_BYTES;
     if (!sound || stat.st_uid != geteuid()) {
         *ret_status = sound ? STATUS_DENIED : STATUS_NOT_FOUND;
         close(file);
         return -1;
     }
     return file;
-}
-
-static bool map_all(struct outbox *outbox, int file)
-{
-    outbox->head = inbox_map(file, 0, INBOX_HEAD_BYTES);
-    outbox->announcements = inbox_map(file, INBOX_ANNOUNCED, INBOX_ANNOUNCED_BYTES);
-    outbox->shown = inbox_map_to_read(file, INBOX_SHOWN, INBOX_SHOWN_BYTES);
-    return outbox->head != NULL && outbox->announcements != NULL && outbox->shown != NULL;
 }
 
 static void raise_lane_end(struct inbox_head *head, uint32_t end)
@@ -96,23 +90,57 @@ static enum status take_lane(struct outbox *outbox, int file, uint64_t incarnati
     return STATUS_FULL;
 }
 
+static void end_access(struct outbox *outbox)
+{
+    if (outbox->announcements != NULL) {
+        munmap(outbox->announcements, INBOX_PAGE);
+    }
+    if (outbox->shown != NULL) {
+        munmap((void *)(uintptr_t)outbox->shown, INBOX_SHOWN_BYTES);
+    }
+    outbox->announcements = NULL;
+    outbox->shown = NULL;
+}
+
+/* Without it everything goes by packets. */
+static void let_access(struct outbox *outbox, int file, pid_t process)
+{
+    uint64_t offset = outbox->number * sizeof(struct direct_announcement);
+    outbox->announcements =
+        inbox_map(file, INBOX_ANNOUNCED + offset / INBOX_PAGE * INBOX_PAGE, INBOX_PAGE);
+    outbox->shown = inbox_map_to_read(file, INBOX_SHOWN, INBOX_SHOWN_BYTES);
+    if (outbox->announcements == NULL || outbox->shown == NULL) {
+        end_access(outbox);
+        return;
+    }
+    void *own = (uint8_t *)outbox->announcements + offset % INBOX_PAGE;
+    direct_reach_init(&outbox->reach, outbox->shown, own, (uint32_t)process);
+}
+
 enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
-                        uint64_t our_incarnation, const struct pull_identity *identity,
+                        uint64_t our_incarnation, const struct pull_identity *identity, bool direct,
                         struct outbox **ret_outbox)
 {
     CHECK(our_incarnation != 0);
     enum status status = STATUS_OK;
-    int file = open_inbox(process, descriptor, &status);
+    bool may_be_direct;
+    int file = open_inbox(process, descriptor, &may_be_direct, &status);
     if (file < 0) {
         return status;
     }
     struct outbox *outbox = calloc(1, sizeof *outbox);
-    if (outbox == NULL || !map_all(outbox, file)) {
+    if (outbox != NULL) {
+        outbox->head = inbox_map(file, 0, INBOX_HEAD_BYTES);
+    }
+    if (outbox == NULL || outbox->head == NULL) {
         status = STATUS_NO_MEMORY;
     } else if (outbox->head->magic != INBOX_MAGIC || outbox->head->incarnation != its_incarnation) {
         status = STATUS_NOT_FOUND;
     } else {
         status = take_lane(outbox, file, our_incarnation);
+    }
+    if (status == STATUS_OK && direct && may_be_direct) {
+        let_access(outbox, file, process);
     }
     close(file);
     if (status != STATUS_OK) {
@@ -122,8 +150,6 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
     if (identity != NULL) {
         outbox->lane->sender = *identity;
     }
-    direct_reach_init(&outbox->reach, outbox->shown, &outbox->announcements[outbox->number],
-                      (uint32_t)process);
     *ret_outbox = outbox;
     return STATUS_OK;
 }
@@ -139,12 +165,7 @@ void outbox_close(struct outbox *outbox)
     if (outbox->head != NULL) {
         munmap(outbox->head, INBOX_HEAD_BYTES);
     }
-    if (outbox->announcements != NULL) {
-        munmap(outbox->announcements, INBOX_ANNOUNCED_BYTES);
-    }
-    if (outbox->shown != NULL) {
-        munmap((void *)(uintptr_t)outbox->shown, INBOX_SHOWN_BYTES);
-    }
+    end_access(outbox);
     free(outbox);
 }
 
@@ -199,7 +220,7 @@ void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool respons
 
 bool outbox_access(struct outbox *outbox, const struct direct_access *access)
 {
-    return direct_reach_access(&outbox->reach, access);
+    return outbox->shown != NULL && direct_reach_access(&outbox->reach, access);
 }
 
 static uint8_t *append(uint8_t *to, const void *bytes, uint32_t length)

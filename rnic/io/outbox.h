@@ -13,12 +13,12 @@
 
 struct outbox;
 
-/* `identity`: ours, for who may read our memory; NULL: nobody may.
- * Opens the inbox behind `descriptor` of `process` and takes a lane there for the sender
+/* `identity`: ours, for who may read our memory; NULL: nobody may. `direct`: outbox_access is
+ * wanted. Opens the inbox behind `descriptor` of `process` and takes a lane there for the sender
  * `our_incarnation`. NOT_FOUND: no such file, or not the inbox of `its_incarnation` (it died, or
  * lives where we cannot see it). DENIED: it belongs to somebody else. FULL: all lanes are taken. */
 enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
-                        uint64_t our_incarnation, const struct pull_identity *identity,
+                        uint64_t our_incarnation, const struct pull_identity *identity, bool direct,
                         struct outbox **ret_outbox) MUST_USE;
 /* Gives the lane back when the owner has emptied it. NULL is allowed. */
 void outbox_close(struct outbox *outbox);
@@ -33,7 +33,7 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing) M
 uint32_t outbox_reach(struct outbox *outbox, const struct path *path);
 /* What refers to a payload for that queue pair, put until now, is not to be read any more. */
 void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool responses);
-/* See struct direct_link: the owner's memory. */
+/* See struct direct_link: the owner's memory. False also where that is not to be touched so. */
 bool outbox_access(struct outbox *outbox, const struct direct_access *access);
 /* After FULL: there is room again. Its owner tells us of it, see inbox_tell_of_room. */
 bool outbox_has_room(struct outbox *outbox);

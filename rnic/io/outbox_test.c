@@ -112,12 +112,12 @@ static struct pulling *start_pulling(bool may_refer)
     }
     pulling->puller.receiver.receive = pull_in;
     assert_int_equal(pull_identity_create(3, &pulling->identity), STATUS_OK);
-    assert_int_equal(inbox_create(OWNER, &pulling->inbox), STATUS_OK);
+    assert_int_equal(inbox_create(OWNER, true, &pulling->inbox), STATUS_OK);
     if (may_refer) {
         inbox_let_refer(pulling->inbox);
     }
     assert_int_equal(outbox_open(getpid(), inbox_descriptor(pulling->inbox), OWNER, SENDER,
-                                 &pulling->identity, &pulling->outbox),
+                                 &pulling->identity, true, &pulling->outbox),
                      STATUS_OK);
     assert_int_equal(outbox_reach(pulling->outbox, &path), 0); /* nobody has tried yet */
     put(pulling->outbox, &path);
@@ -199,7 +199,7 @@ static void who_cannot_be_read_is_known(void **state)
     struct pull_identity stranger = pulling->identity;
     stranger.words[0]++;
     assert_int_equal(outbox_open(getpid(), inbox_descriptor(pulling->inbox), OWNER, SENDER + 1,
-                                 &stranger, &other),
+                                 &stranger, true, &other),
                      STATUS_OK);
     put(other, &path);
     show(other);

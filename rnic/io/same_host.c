@@ -17,8 +17,7 @@
 #include "rnic/wire/packet.h"
 
 #define BIND_MAX          2u                   /* one of each family */
-#define STOPPED_NS        UINT64_C(100000000)  /* a stopped peer is waited for, */
-#define STUCK_NS          UINT64_C(5000000000) /* and one that does not move on */
+#define STUCK_NS          UINT64_C(5000000000) /* a peer that does not move on is waited for */
 #define DIRECT_PART_BYTES (1u << 20)           /* others have their turns in between */
 #define REFERENCE_LEAST   16384u /* below, two copies cost less than the system call */
 
@@ -87,7 +86,7 @@ static bool let_refer(struct same_host *same_host, uint64_t seed)
 }
 
 static bool access_directly(struct direct_link *link, const struct direct_access *access);
-static void settle(struct direct_link *link);
+static bool settle(struct direct_link *link, struct qpn peer);
 
 /* Where memory can be read it can be written. */
 static void let_access(struct same_host *same_host)
@@ -122,9 +121,10 @@ enum status same_host_create(const struct same_host_config *config,
     }
     same_host->incarnation = make_incarnation(config->seed, registry_slot(config->registry));
     atomic_init(&same_host->addresses_are_old, true);
+    bool direct = !config->copies && !config->no_direct && direct_is_possible();
     enum status status = STATUS_UNSUPPORTED;
     if (!config->off) {
-        status = inbox_create(same_host->incarnation, &same_host->inbox);
+        status = inbox_create(same_host->incarnation, direct, &same_host->inbox);
     }
     if (status == STATUS_OK) {
         struct registry_inbox ours = {same_host->incarnation, (uint32_t)getpid(),
@@ -142,7 +142,7 @@ enum status same_host_create(const struct same_host_config *config,
                              : !let_refer(same_host, config->seed)
                                  ? "memory, every payload copied: process_vm_readv is refused"
                                  : "memory, long payloads read from where they lie";
-    if (same_host->identity.address != 0 && !config->no_direct) {
+    if (same_host->identity.address != 0 && direct) {
         let_access(same_host);
     }
     *ret_same_host = same_host;
@@ -202,7 +202,7 @@ struct direct_link *same_host_direct(struct same_host *same_host)
 void same_host_live(struct same_host *same_host)
 {
     if (same_host->direct.table != NULL) {
-        (void)life_hold(&inbox_shown(same_host->inbox)->life);
+        (void)life_hold(&inbox_shown(same_host->inbox)->guard.life);
     }
 }
 
@@ -268,7 +268,8 @@ static struct peer *find_peer(struct same_host *same_host, uint32_t slot)
     forget_peer(same_host, slot);
     peer->incarnation = inbox.incarnation;
     if (outbox_open((pid_t)inbox.process, inbox.descriptor, inbox.incarnation,
-                    same_host->incarnation, &same_host->identity, &peer->outbox) == STATUS_OK) {
+                    same_host->incarnation, &same_host->identity, same_host->direct.table != NULL,
+                    &peer->outbox) == STATUS_OK) {
         same_host->counters.peers++;
     } else {
         same_host->counters.unreachable++;
@@ -482,11 +483,13 @@ static bool access_directly(struct direct_link *link, const struct direct_access
     return peer != NULL && outbox_access(peer->outbox, access);
 }
 
-/* By a signal, or for a debugger. */
-static bool is_stopped(uint32_t process)
+/* By a signal: it stands outside of any system call then, and what it was about to call it finds
+ * out again is not to be called. One that a debugger has stopped may stand at a call's beginning.
+ */
+static bool is_stopped(uint32_t process, uint32_t thread)
 {
     char name[64], text[256];
-    (void)snprintf(name, sizeof name, "/proc/%u/stat", process);
+    (void)snprintf(name, sizeof name, "/proc/%u/task/%u/stat", process, thread);
     FILE *file = fopen(name, "re");
     if (file == NULL) {
         return false;
@@ -495,29 +498,34 @@ static bool is_stopped(uint32_t process)
     (void)fclose(file);
     text[length] = '\0';
     const char *behind_name = strrchr(text, ')');
-    return behind_name != NULL &&
-           (strncmp(behind_name, ") T", 3) == 0 || strncmp(behind_name, ") t", 3) == 0);
+    return behind_name != NULL && strncmp(behind_name, ") T", 3) == 0;
 }
 
-/* A system call ends before its thread is stopped; one that was stopped before it finds the guard
- * changed. */
-static bool may_come_to_an_end(void *context, uint64_t sender, uint64_t waited_ns)
+static enum direct_patience wait_for(void *context, uint64_t sender, uint32_t thread,
+                                     uint64_t waited_ns)
 {
     struct same_host *same_host = context;
     struct registry_inbox inbox;
     uint32_t slot = (uint32_t)(sender % REGISTRY_SLOTS);
-    if (!lives(same_host, sender) || !registry_find_inbox(same_host->registry, slot, &inbox)) {
-        return false;
+    if (!lives(same_host, sender) || !registry_find_inbox(same_host->registry, slot, &inbox) ||
+        is_stopped(inbox.process, thread)) {
+        return DIRECT_PASS;
     }
-    bool late = waited_ns >= STUCK_NS || (waited_ns >= STOPPED_NS && is_stopped(inbox.process));
-    same_host->counters.outwaited += late;
-    return !late;
+    return waited_ns < STUCK_NS ? DIRECT_WAIT : DIRECT_GIVE_UP;
 }
 
-static void settle(struct direct_link *link)
+static bool settle(struct direct_link *link, struct qpn peer)
 {
     struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
-    inbox_settle(same_host->inbox, may_come_to_an_end, same_host);
+    struct registry_inbox inbox = {0};
+    if (same_host->direct.table == NULL) {
+        return true; /* in a forked child */
+    }
+    if (peer.value != 0 &&
+        !registry_find_inbox(same_host->registry, registry_slot_of_qpn(peer), &inbox)) {
+        return true;
+    }
+    return inbox_settle(same_host->inbox, inbox.incarnation, wait_for, same_host);
 }
 
 bool same_host_tidy(struct same_host *same_host)

@@ -9,7 +9,7 @@
  * the queue pairs that send there for SAME_HOST_PATIENCE_NS, then their packets are lost, as on a
  * wire, until it takes some again.
  *
- * Under the engine's lock, but same_host_addresses_changed. */
+ * Under the engine's lock, but same_host_addresses_changed and the direct link's settle. */
 #ifndef WEIR_IO_SAME_HOST_H
 #define WEIR_IO_SAME_HOST_H
 
@@ -55,7 +55,6 @@ struct same_host_counters {
     uint64_t withdrawn;     /* packets by reference whose peer died as they were sent */
     uint64_t lanes;         /* of ours, taken now */
     uint64_t reclaimed;     /* of ours, of senders that died */
-    uint64_t outwaited;     /* peers at our memory that were not waited for to the end */
     uint64_t address_reads; /* how often the kernel was asked for the host's addresses */
 };
 

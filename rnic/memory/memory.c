@@ -178,26 +178,21 @@ struct region *memory_take_key(struct memory *memory, enum key_kind kind,
     return region;
 }
 
-static struct memory_key key_of(const struct memory *memory, const struct region *region)
-{
-    uint32_t number = (uint32_t)(region - memory->regions);
-    return (struct memory_key){number << KEY_VARIANT_BITS | region->variant};
-}
-
-void memory_tell_opened(const struct memory *memory, const struct region *region)
+static void tell_opened(const struct memory *memory, const struct region *region,
+                        struct memory_key key)
 {
     struct memory_observer *observer = memory->observer;
-    if (observer != NULL && region->kind != KEY_NULL) {
-        struct qpn qpn = region->kind == KEY_WINDOW_2 ? region->qpn : (struct qpn){0};
-        observer->opened(observer, key_of(memory, region), &region->attributes, qpn);
+    if (observer != NULL) {
+        observer->opened(observer, key, &region->attributes);
     }
 }
 
-void memory_tell_closed(const struct memory *memory, const struct region *region)
+static void tell_closed(const struct memory *memory, const struct region *region,
+                        struct memory_key key)
 {
     struct memory_observer *observer = memory->observer;
     if (observer != NULL && region->kind != KEY_NULL) {
-        observer->closed(observer, key_of(memory, region));
+        observer->closed(observer, key);
     }
 }
 
@@ -218,7 +213,7 @@ enum status memory_register(struct memory *memory, const struct region_attribute
     if (region == NULL) {
         return STATUS_FULL;
     }
-    memory_tell_opened(memory, region);
+    tell_opened(memory, region, *ret_key);
     return STATUS_OK;
 }
 
@@ -259,7 +254,7 @@ enum status memory_deregister(struct memory *memory, struct memory_key key)
     if (region->windows > 0) {
         return STATUS_BUSY;
     }
-    memory_tell_closed(memory, region);
+    tell_closed(memory, region, key);
     memory_give_key(memory, region);
     return STATUS_OK;
 }
@@ -277,11 +272,11 @@ enum status memory_reregister(struct memory *memory, struct memory_key key,
     if (region->windows > 0) {
         return STATUS_BUSY;
     }
-    memory_tell_closed(memory, region);
+    tell_closed(memory, region, key);
     memory_domain_use(memory, region->attributes.domain, -1);
     memory_domain_use(memory, attributes->domain, +1);
     region->attributes = *attributes;
-    memory_tell_opened(memory, region);
+    tell_opened(memory, region, key);
     return STATUS_OK;
 }
 

@@ -74,12 +74,11 @@ struct memory_probe {
 };
 void memory_set_probe(struct memory *memory, struct memory_probe *probe);
 
-/* Told which keys open what to peers, and, before their end has returned to whoever asked for it,
- * that they do not any more. Null regions and windows that are not bound open nothing. */
+/* Told which regions there are, and, before their end has returned to whoever asked for it, that
+ * they are no more. Not of null regions, nor of windows. */
 struct memory_observer {
-    /* `qpn`: the only queue pair that may use it; 0: all of the domain. */
     void (*opened)(struct memory_observer *observer, struct memory_key key,
-                   const struct region_attributes *attributes, struct qpn qpn);
+                   const struct region_attributes *attributes);
     void (*closed)(struct memory_observer *observer, struct memory_key key);
 };
 /* NULL: nobody. */

@@ -72,8 +72,4 @@ enum memory_verdict memory_check_range(const struct region_attributes *attribute
 /* Whether whoever asks may use the key at all: windows are for peers, and some for one only. */
 enum memory_verdict window_check(const struct region *window, const struct memory_request *request);
 
-/* The key of a region or window begins or ends to open what its attributes say. */
-void memory_tell_opened(const struct memory *memory, const struct region *region);
-void memory_tell_closed(const struct memory *memory, const struct region *region);
-
 #endif

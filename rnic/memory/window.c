@@ -42,7 +42,6 @@ static void unbind(struct memory *memory, struct region *window)
     }
     struct region *target = &memory->regions[window->target];
     CHECK(target->windows > 0);
-    memory_tell_closed(memory, window);
     target->windows--;
     window->target = 0;
     window->attributes = (struct region_attributes){.domain = window->attributes.domain};
@@ -133,7 +132,6 @@ enum status window_bind(struct memory *memory, struct domain domain, struct qpn 
             window->qpn = qpn;
             list_append(&memory->bound, &window->bound);
         }
-        memory_tell_opened(memory, window);
     }
     return STATUS_OK;
 }

@@ -10,8 +10,10 @@
     16384u /* a shorter WRITE behind a SEND is not held back until it may go this way */
 #define PACKET_BYTES (1u << 16) /* a part takes as much of a turn as packets of these */
 
-static void key_opened(struct memory_observer *observer, struct memory_key key,
-                       const struct region_attributes *attributes, struct qpn qpn)
+/* Windows are not shown: what opens and closes them (requests of either side, in the middle of a
+ * queue) could not wait for who is at it. */
+static void region_opened(struct memory_observer *observer, struct memory_key key,
+                          const struct region_attributes *attributes)
 {
     struct environment *environment = CONTAINER_OF(observer, struct environment, memory_observer);
     const struct direct_link *link = environment->direct;
@@ -26,25 +28,28 @@ static void key_opened(struct memory_observer *observer, struct memory_key key,
         .length = attributes->length,
         .bytes = (uintptr_t)attributes->bytes,
         .rights = rights,
-        .qpn = qpn,
     };
     direct_table_show_key(link->table, &shown);
 }
 
-static void key_closed(struct memory_observer *observer, struct memory_key key)
+void direct_hide_key(struct environment *environment, struct memory_key key)
 {
-    struct environment *environment = CONTAINER_OF(observer, struct environment, memory_observer);
-    struct direct_link *link = environment->direct;
-    if (link->table != NULL && direct_table_hide_key(link->table, key)) {
-        link->settle(link);
+    const struct direct_link *link = environment->direct;
+    if (link != NULL && link->table != NULL) {
+        (void)direct_table_hide_key(link->table, key);
     }
+}
+
+static void region_closed(struct memory_observer *observer, struct memory_key key)
+{
+    direct_hide_key(CONTAINER_OF(observer, struct environment, memory_observer), key);
 }
 
 void direct_init(struct environment *environment)
 {
     if (environment->direct != NULL) {
         environment->memory_observer =
-            (struct memory_observer){.opened = key_opened, .closed = key_closed};
+            (struct memory_observer){.opened = region_opened, .closed = region_closed};
         memory_set_observer(environment->memory, &environment->memory_observer);
     }
 }
@@ -53,17 +58,30 @@ void direct_init(struct environment *environment)
 static bool is_to_be_shown(const struct qp *qp)
 {
     enum qp_state state = qp_state_now(qp);
-    return qp->service == SERVICE_RC && !qp->is_deputy && qp->matcher == NULL &&
+    return qp->service == SERVICE_RC && !qp->is_deputy && qp->matcher == NULL && !qp->is_held &&
            qp->environment->watcher == NULL && qp_state_receives(state) &&
            (state != QP_RTR || qp->established_raised);
 }
 
-void direct_hide(struct qp *qp)
+static void hide(struct qp *qp)
 {
-    struct direct_link *link = qp->environment->direct;
-    if (link != NULL && link->table != NULL && direct_table_hide_qp(link->table, qp->number)) {
-        link->settle(link);
+    const struct direct_link *link = qp->environment->direct;
+    if (link != NULL && link->table != NULL) {
+        qp->was_shown |= direct_table_hide_qp(link->table, qp->number);
     }
+}
+
+void direct_hold(struct qp *qp)
+{
+    qp->is_held = true;
+    hide(qp);
+}
+
+void direct_let_go(struct qp *qp, bool settled)
+{
+    qp->is_held = false;
+    qp->was_shown &= !settled;
+    direct_refresh(qp);
 }
 
 static unsigned rights_of(const struct qp *qp)
@@ -75,8 +93,8 @@ static unsigned rights_of(const struct qp *qp)
 
 void direct_refresh(struct qp *qp)
 {
-    direct_hide(qp);
     const struct direct_link *link = qp->environment->direct;
+    hide(qp);
     if (link == NULL || link->table == NULL || !is_to_be_shown(qp)) {
         return;
     }

@@ -7,8 +7,9 @@
  * packets, as if it had not been tried: errors come from there alone.
  *
  * The target hides what it takes back, and then waits until nobody is at it any more (settle): once
- * a key, a right or a queue pair is gone nothing is touched through it. How the memory is reached,
- * and how who is at it is known, is the link's matter. */
+ * ibv_dereg_mr, or the end of a queue pair that the application asked for, has returned nothing is
+ * touched through it. Where a queue pair fails by itself nobody waits: what its peer had begun
+ * still comes. How the memory is reached is the link's matter; the protocol is direct_turn.h. */
 #ifndef WEIR_TRANSPORT_DIRECT_H
 #define WEIR_TRANSPORT_DIRECT_H
 
@@ -28,16 +29,23 @@ struct direct_link {
     /* Moves the part if the target grants it. False: it does not, or not all could be moved; a part
      * may have been. */
     bool (*access)(struct direct_link *link, const struct direct_access *access);
-    /* What was hidden until now is not touched any more when this returns. */
-    void (*settle)(struct direct_link *link);
+    /* Any thread, without the engine's lock. Waits until nobody is at what was hidden before the
+     * call; `peer` not 0: not that queue pair's process. False: somebody still is, after seconds.
+     */
+    bool (*settle)(struct direct_link *link, struct qpn peer);
 };
 
 /* Once, where the environment has a link. */
 void direct_init(struct environment *environment);
+/* Nobody finds the key from now on; it ends otherwise than by memory_deregister's own doing only
+ * where somebody must be waited for first. */
+void direct_hide_key(struct environment *environment, struct memory_key key);
 /* Shows or hides the queue pair, as its state and attributes are now. */
 void direct_refresh(struct qp *qp);
-/* The queue pair is no more. */
-void direct_hide(struct qp *qp);
+/* Nobody finds it from now on, whatever happens to it, until it is let go of. */
+void direct_hold(struct qp *qp);
+/* `settled`: nobody has been at it since it was hidden. */
+void direct_let_go(struct qp *qp, bool settled);
 /* Does the request at the cursor, or the next part of it. IDLE: it goes by packets, or must wait.
  */
 enum step direct_transmit(struct qp *qp);

@@ -143,7 +143,7 @@ static void detach(struct qp *qp)
 
 void qp_destroy(struct qp *qp)
 {
-    direct_hide(qp);
+    direct_hold(qp);
     tag_forget(qp);
     relay_end(qp, false);
     detach(qp);

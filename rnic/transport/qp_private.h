@@ -49,6 +49,8 @@ struct qp {
     bool has_references[2]; /* sent, see reference.h: in requests, in responses */
     bool blocks_own_multicast;
     bool peer_is_near; /* its latest packet came by such a link, see arrival */
+    bool is_held;      /* it is not to be shown, see direct.h */
+    bool was_shown;    /* ... it was since somebody has waited for who may be at it */
     struct send_queue *sends;
     struct tag_matcher *matcher; /* NULL: the receives are in posting order */
     struct doorbell_link doorbell;

@@ -312,19 +312,29 @@ static enum verdict execute_read(struct qp *qp, const struct packet *packet)
     return VERDICT_EXECUTED;
 }
 
-/* [IBA 9.4.5] Atomic with respect to everything that this device does; the engine's lock is held.
- */
+typedef uint64_t __attribute__((may_alias)) shared_word;
+
+/* [IBA 9.4.5] Atomic with respect to everything that this device does, for the engine's lock is
+ * held, and to WRITEs that peers do by themselves (direct.h): a lock is given back by one of those
+ * while others try to take it. Memory need not be aligned as its address for peers is; then such
+ * WRITEs are not whole either. */
 static uint64_t execute_in_memory(const struct packet *packet, uint8_t *bytes)
 {
-    uint64_t original;
-    memcpy(&original, bytes, sizeof original);
-    uint64_t result = original;
-    if (packet->info->operation == OPERATION_FETCH_ADD) {
-        result = original + packet->swap_or_add;
-    } else if (original == packet->compare) {
-        result = packet->swap_or_add;
+    shared_word *word = (shared_word *)(void *)bytes;
+    uint64_t original = packet->compare;
+    if ((uintptr_t)bytes % sizeof original != 0) {
+        memcpy(&original, bytes, sizeof original);
+        bool adds = packet->info->operation == OPERATION_FETCH_ADD;
+        uint64_t result = adds                          ? original + packet->swap_or_add
+                          : original == packet->compare ? packet->swap_or_add
+                                                        : original;
+        memcpy(bytes, &result, sizeof result);
+    } else if (packet->info->operation == OPERATION_FETCH_ADD) {
+        original = __atomic_fetch_add(word, packet->swap_or_add, __ATOMIC_SEQ_CST);
+    } else {
+        (void)__atomic_compare_exchange_n(word, &original, packet->swap_or_add, false,
+                                          __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     }
-    memcpy(bytes, &result, sizeof result);
     return original;
 }
 

@@ -2,15 +2,19 @@
  * processes, of which one is forked before either opens a device. */
 #include "rnic/verbs/world_test.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
 #define LENGTH (1u << 20)
 #define ROUNDS 20
+#define WORDS  20000
 
-static uint8_t bytes[LENGTH];
+static _Alignas(4096) uint8_t bytes[LENGTH];
 static int here, there; /* from the other process, and to it */
 static pid_t other;
 
@@ -30,20 +34,25 @@ static void hear(void *what, size_t length)
 }
 
 /* Both sides: a queue pair to the other's, ready to send; what the other tells of itself. */
-static struct introduction meet(struct world *w, const struct ibv_mr *mr)
+static struct introduction meet_by(struct world *w, int index, const struct ibv_mr *mr)
 {
     struct introduction peer;
     struct ibv_qp_init_attr init = small(w->cq);
-    w->qps[0] = ibv_create_qp(w->pd, &init);
-    assert_non_null(w->qps[0]);
-    to_init(w->qps[0]);
-    struct introduction own = {w->qps[0]->qp_num, mr->rkey, (uintptr_t)mr->addr};
+    struct ibv_qp *qp = w->qps[index] = ibv_create_qp(w->pd, &init);
+    assert_non_null(qp);
+    to_init(qp);
+    struct introduction own = {qp->qp_num, mr->rkey, (uintptr_t)mr->addr};
     tell(&own, sizeof own);
     hear(&peer, sizeof peer);
-    to_rts(w->qps[0], peer.qpn);
+    to_rts(qp, peer.qpn);
     tell("", 1); /* nobody sends to who is not ready */
     hear(&(char){0}, 1);
     return peer;
+}
+
+static struct introduction meet(struct world *w, const struct ibv_mr *mr)
+{
+    return meet_by(w, 0, mr);
 }
 
 static void part(struct world *w)
@@ -54,9 +63,9 @@ static void part(struct world *w)
 
 static struct ibv_mr *offer(struct world *w)
 {
-    struct ibv_mr *mr =
-        ibv_reg_mr(w->pd, bytes, LENGTH,
-                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+    struct ibv_mr *mr = ibv_reg_mr(w->pd, bytes, LENGTH,
+                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
     assert_non_null(mr);
     return mr;
 }
@@ -205,11 +214,113 @@ static void test_what_is_deregistered_is_left_alone(void **state)
     finish(w);
 }
 
+/* Runs `other` until it is about to make the call; then it is left there. */
+static void stop_at_call(long number)
+{
+    int status;
+    struct __ptrace_syscall_info info = {0};
+    assert_int_equal(ptrace(PTRACE_SEIZE, other, NULL, (void *)PTRACE_O_TRACESYSGOOD), 0);
+    assert_int_equal(ptrace(PTRACE_INTERRUPT, other, NULL, NULL), 0);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    do {
+        assert_int_equal(ptrace(PTRACE_SYSCALL, other, NULL, NULL), 0);
+        assert_int_equal(waitpid(other, &status, 0), other);
+        assert_true(WIFSTOPPED(status));
+        assert_true(ptrace(PTRACE_GET_SYSCALL_INFO, other, (void *)sizeof info, &info) > 0);
+    } while (info.op != PTRACE_SYSCALL_INFO_ENTRY || (long)info.entry.nr != number);
+}
+
+/* A debugger may stop it where it will touch the memory as soon as it goes on. */
+static void test_who_will_touch_it_is_not_ignored(void **state)
+{
+    struct world *w;
+    start(write_until_refused, &w);
+    bool allowed = is_allowed();
+    for (int round = 0; round < ROUNDS; round++) {
+        struct ibv_mr *mr = offer(w);
+        (void)meet(w, mr);
+        if (round == 1 && allowed) {
+            stop_at_call(SYS_process_vm_writev);
+            assert_int_equal(ibv_dereg_mr(mr), EBUSY);
+            uint32_t before = ends();
+            assert_int_equal(ptrace(PTRACE_DETACH, other, NULL, NULL), 0);
+            while (ends() == before) { /* it is written, and still registered */
+            }
+        }
+        assert_int_equal(ibv_dereg_mr(mr), 0);
+        uint32_t left = ends();
+        hear(&(char){0}, 1);
+        assert_int_equal(ends(), left);
+        part(w);
+    }
+    finish(w);
+}
+
+static void post_word(struct ibv_qp *qp, const struct ibv_mr *mr, enum ibv_wr_opcode opcode,
+                      const struct introduction *peer, uint64_t *word)
+{
+    struct ibv_sge sge = {(uintptr_t)word, sizeof *word, mr->lkey};
+    struct ibv_send_wr *bad, wr = {.sg_list = &sge,
+                                   .num_sge = 1,
+                                   .opcode = opcode,
+                                   .send_flags = IBV_SEND_SIGNALED,
+                                   .wr.rdma = {peer->address, peer->key}};
+    if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+        wr.wr.atomic.remote_addr = peer->address;
+        wr.wr.atomic.compare_add = UINT64_MAX; /* never */
+        wr.wr.atomic.rkey = peer->key;
+    }
+    assert_int_equal(ibv_post_send(qp, &wr, &bad), 0);
+}
+
+static void write_beside_an_atomic(struct world *w)
+{
+    struct ibv_mr *mr = offer(w);
+    struct introduction by_packets = meet_by(w, 0, mr), direct = meet_by(w, 1, mr);
+    uint64_t *words = (uint64_t *)(void *)bytes; /* found, written, read */
+    for (uint64_t i = 1; i <= WORDS; i++) {
+        words[1] = i;
+        post_word(w->qps[0], mr, IBV_WR_ATOMIC_CMP_AND_SWP, &by_packets, &words[0]);
+        post_word(w->qps[1], mr, IBV_WR_RDMA_WRITE, &direct, &words[1]);
+        assert_int_equal(await(w->cq).status, IBV_WC_SUCCESS);
+        assert_int_equal(await(w->cq).status, IBV_WC_SUCCESS);
+        post_word(w->qps[1], mr, IBV_WR_RDMA_READ, &direct, &words[2]);
+        assert_int_equal(await(w->cq).status, IBV_WC_SUCCESS);
+        assert_int_equal(words[2], i);
+        assert_true(words[0] == i || words[0] == i - 1);
+    }
+    tell("", 1);
+    hear(&(char){0}, 1);
+}
+
+/* One that finds another value leaves the word as it is, also if it is written at that moment: so
+ * locks are given back. */
+static void test_an_atomic_does_not_undo_a_write(void **state)
+{
+    struct world *w;
+    struct pollfd end;
+    start(write_beside_an_atomic, &w);
+    struct ibv_mr *mr = offer(w);
+    (void)meet_by(w, 0, mr);
+    (void)meet_by(w, 1, mr);
+    end = (struct pollfd){here, POLLIN, 0};
+    while (poll(&end, 1, 0) == 0) {
+        assert_int_equal(ibv_poll_cq(w->cq, 1, &(struct ibv_wc){0}), 0);
+    }
+    hear(&(char){0}, 1);
+    tell("", 1);
+    assert_int_equal(bytes[0] | bytes[1] << 8, WORDS);
+    assert_int_equal(ibv_dereg_mr(mr), 0);
+    finish(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_target_need_not_run),
         cmocka_unit_test(test_what_is_deregistered_is_left_alone),
+        cmocka_unit_test(test_who_will_touch_it_is_not_ignored),
+        cmocka_unit_test(test_an_atomic_does_not_undo_a_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

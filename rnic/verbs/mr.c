@@ -14,6 +14,7 @@
 #include "rnic/verbs/host.h"
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
+#include "rnic/verbs/take_back.h"
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
@@ -34,8 +35,12 @@ static enum status register_region(struct ibv_pd *pd, const struct region_attrib
 static enum status deregister_region(struct engine *engine, struct memory_key key,
                                      const struct region_attributes *attributes)
 {
+    enum status status = take_back_region(engine, key, attributes->access);
+    if (status != STATUS_OK) {
+        return status;
+    }
     engine_lock(engine);
-    enum status status = memory_deregister(device_memory(engine->device), key);
+    status = memory_deregister(device_memory(engine->device), key);
     if (status == STATUS_OK && strict_is_on()) {
         strict_deregistered(key.value, attributes->bytes, attributes->length);
     }
@@ -310,8 +315,11 @@ static enum status reregister(struct soft_mr *mr, const struct region_attributes
     if (pinned && !strict_lock(attributes->bytes, attributes->length)) {
         return STATUS_NO_MEMORY;
     }
+    enum status status = take_back_region(engine, key, mr->attributes.access);
     engine_lock(engine);
-    enum status status = memory_reregister(device_memory(engine->device), key, attributes);
+    if (status == STATUS_OK) {
+        status = memory_reregister(device_memory(engine->device), key, attributes);
+    }
     if (status == STATUS_OK && strict_is_on()) {
         strict_deregistered(key.value, mr->attributes.bytes, mr->attributes.length);
         strict_registered(key.value, attributes->address, attributes->length);

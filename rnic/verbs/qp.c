@@ -10,6 +10,7 @@
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
+#include "rnic/verbs/take_back.h"
 
 #define INLINE_GRANTED 60u /* bytes */
 
@@ -406,6 +407,14 @@ static enum status modify_locked(struct soft_qp *qp, const struct ibv_qp_attr *a
     return status;
 }
 
+/* From a peer that may be using it. */
+static bool takes_something_back(const struct ibv_qp_attr *attributes, int mask)
+{
+    bool ends = (mask & IBV_QP_STATE) != 0 &&
+                (attributes->qp_state == IBV_QPS_RESET || attributes->qp_state == IBV_QPS_ERR);
+    return ends || (mask & IBV_QP_ACCESS_FLAGS) != 0;
+}
+
 PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int mask)
 {
     HOST_FORWARD(ibv->context, ibv_modify_qp, ibv, attributes, mask);
@@ -430,6 +439,10 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
         !port_takes(ibv->context, &attributes->ah_attr, &core.path, core.path_mtu)) {
         return EINVAL;
     }
+    bool takes_back = ibv->qp_type == IBV_QPT_RC && takes_something_back(attributes, mask);
+    if (takes_back && take_back_qp(qp->engine, qp->qp) != STATUS_OK) {
+        return EBUSY;
+    }
     /* Else not: a program may modify while it holds a completion queue between two polls. */
     bool resets = (mask & IBV_QP_STATE) != 0 && attributes->qp_state == IBV_QPS_RESET;
     if (resets) {
@@ -438,6 +451,9 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
         engine_lock(qp->engine);
     }
     enum status status = modify_locked(qp, attributes, mask, &core, set);
+    if (takes_back) {
+        take_back_done(qp->engine, qp->qp);
+    }
     if (strict_is_on() && (mask & IBV_QP_STATE) != 0 && attributes->qp_state == IBV_QPS_ERR) {
         strict_sends_give_up(qp_number(qp->qp));
     }
@@ -495,8 +511,12 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
 {
     HOST_FORWARD(ibv->context, ibv_destroy_qp, ibv);
     struct soft_qp *qp = soft_qp(ibv);
+    if (ibv->qp_type == IBV_QPT_RC && take_back_qp(qp->engine, qp->qp) != STATUS_OK) {
+        return EBUSY;
+    }
     lock_with_queues(qp);
     if (qp_is_attached(qp->qp)) {
+        take_back_done(qp->engine, qp->qp);
         unlock_with_queues(qp);
         return EBUSY;
     }

@@ -1,0 +1,21 @@
+/* Taking memory back from processes of the host that may be touching it at this moment without our
+ * help (transport/direct.h). Nobody touches it through what is taken back after these have
+ * succeeded; BUSY: somebody still does, after five seconds (it hangs, or a debugger has stopped it
+ * in the middle of a system call), and nothing has changed. They wait without the engine's lock,
+ * which the caller must not hold. */
+#ifndef WEIR_VERBS_TAKE_BACK_H
+#define WEIR_VERBS_TAKE_BACK_H
+
+#include "rnic/base/status.h"
+#include "rnic/device/device.h"
+#include "rnic/device/engine.h"
+
+/* Before the key ends or opens something else; `access`: what it has opened. */
+enum status take_back_region(struct engine *engine, struct memory_key key,
+                             unsigned access) MUST_USE;
+/* Before the queue pair ends, fails or gives less; take_back_done comes after that. */
+enum status take_back_qp(struct engine *engine, struct qp *qp) MUST_USE;
+/* With the engine's lock: the queue pair is as it is to be. */
+void take_back_done(struct engine *engine, struct qp *qp);
+
+#endif
