@@ -251,8 +251,9 @@ def udp_sockets(port):
     return max(found)
 
 
-# What each counted thing is at least: payload by the byte, and a packet by its base transport header.
-THROUGH_MEMORY = {"same_host_bytes_sent": 1, "same_host_packets_sent": 12}
+# What each counted thing is at least: payload by the byte, and a packet, or a request that took none, by a base transport header.
+THROUGH_MEMORY = {"same_host_bytes_sent": 1, "same_host_packets_sent": 12,
+                  "direct_bytes": 1, "direct_writes": 12, "direct_reads": 12}
 
 
 def bytes_through_memory(stage):
