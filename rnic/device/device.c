@@ -232,10 +232,10 @@ void device_let_go_qp(struct device *device, struct qp *qp, bool settled)
     direct_let_go(qp, settled);
 }
 
-bool device_settle(struct device *device, struct qpn peer)
+bool device_settle(struct device *device, struct qpn peer, bool waits)
 {
     struct direct_link *link = device->environment.direct;
-    return link == NULL || link->settle(link, peer);
+    return link == NULL || link->settle(link, peer, waits);
 }
 
 struct qp *device_find_qp(const struct device *device, struct qpn qpn)

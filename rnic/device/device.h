@@ -138,16 +138,16 @@ enum status device_modify_qp(struct device *device, struct instant now, struct q
 struct qp *device_find_qp(const struct device *device, struct qpn qpn);
 
 /* Processes of the host may touch memory by themselves (transport/direct.h). To take something back
- * from them: hold it, then, where that says so, device_settle without the engine's lock, then
- * change or end it. A region that is held is reached by packets until it ends; a queue pair until
- * it is let go of. */
+ * from them: hold it, then, where that says so, device_settle, then change or end it. What is held
+ * is reached by packets: a region until it ends, a queue pair until it is let go of. */
 bool device_hold_region(struct device *device, struct memory_key key);
 bool device_hold_qp(struct device *device, struct qp *qp, struct qpn *ret_peer);
 /* `settled`: device_settle has said so since. */
 void device_let_go_qp(struct device *device, struct qp *qp, bool settled);
-/* Any thread. Until nobody is at what was held; `peer` not 0: nobody of that queue pair's process.
- * False: somebody still is, after seconds. */
-bool device_settle(struct device *device, struct qpn peer) MUST_USE;
+/* Any thread: whether nobody is at what was held; `peer` not 0: nobody of that queue pair's
+ * process. `waits`: until it is so, without the engine's lock; then false says that seconds have
+ * passed. */
+bool device_settle(struct device *device, struct qpn peer, bool waits) MUST_USE;
 
 /* Extended reliable connections. A domain of this device's own; none is given twice. */
 struct xrc_domain device_allocate_xrc_domain(struct device *device);

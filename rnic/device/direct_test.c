@@ -43,7 +43,7 @@ static bool access_directly(struct direct_link *link, const struct direct_access
     return true;
 }
 
-static bool settle(struct direct_link *link, struct qpn peer)
+static bool settle(struct direct_link *link, struct qpn peer, bool waits)
 {
     ((struct end *)link)->settled++;
     return true;
@@ -259,7 +259,7 @@ static void a_region_that_is_taken_back(void **state)
     expect(3, COMPLETION_REMOTE_ACCESS_ERROR);
     assert_int_equal(ends[0].accesses, 1);
     assert_int_equal(ends[1].settled, 0); /* that is the caller's, without the engine's lock */
-    assert_true(device_settle(target->device, (struct qpn){0}));
+    assert_true(device_settle(target->device, (struct qpn){0}, false));
     assert_int_equal(ends[1].settled, 1);
     assert_int_equal(memory_register(memory, &region, &target->key), STATUS_OK);
 }

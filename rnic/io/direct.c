@@ -142,13 +142,13 @@ static void pause_for(uint64_t waited_ns)
 static bool wait_for(struct direct_wait *wait, struct direct_waiter *waiter)
 {
     uint32_t index = wait->index;
-    struct instant since = clock_now(), asked = since;
+    struct instant since = clock_now(), ask_at = since;
     while (!direct_wait_is_over(wait) && wait->index == index) {
         struct instant now = clock_now();
         uint64_t waited_ns = instant_elapsed_ns(since, now);
         enum direct_patience patience = DIRECT_WAIT;
-        if (instant_elapsed_ns(asked, now) >= ASK_NS) {
-            asked = now;
+        if (!instant_before(now, ask_at)) {
+            ask_at = instant_after(now, ASK_NS);
             patience = waiter->ask(waiter, index, atomic_load(&wait->announcements[index].thread),
                                    waited_ns);
         }

@@ -50,8 +50,8 @@ void direct_reach_init(struct direct_reach *reach, const struct direct_shown *sh
 /* See struct direct_link. */
 bool direct_reach_access(struct direct_reach *reach, const struct direct_access *access);
 
-/* The owner's: waits for all who may be at what was hidden before the call. Asks from time to time,
- * after a millisecond, about him at `index`. */
+/* The owner's: waits for all who may be at what was hidden before the call. Asks at once about him
+ * at `index`, and then each millisecond. */
 enum direct_patience {
     DIRECT_WAIT,
     DIRECT_PASS, /* he is not at it any more, whatever his word says */

@@ -83,8 +83,7 @@ bool inbox_is_asleep(const struct inbox *inbox);
  * not `direct`. */
 struct direct_shown *inbox_shown(const struct inbox *inbox);
 /* Any thread: waits until no sender is at what was hidden before the call; `only` not 0: not that
- * one. Asked of one who has been for longer than a millisecond, with his thread: see direct_waiter.
- * False: given up. */
+ * one. Asked of one who is, with his thread: see direct_waiter. False: given up. */
 typedef enum direct_patience inbox_patience(void *context, uint64_t sender, uint32_t thread,
                                             uint64_t waited_ns);
 bool inbox_settle(const struct inbox *inbox, uint64_t only, inbox_patience *ask,

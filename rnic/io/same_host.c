@@ -86,7 +86,7 @@ static bool let_refer(struct same_host *same_host, uint64_t seed)
 }
 
 static bool access_directly(struct direct_link *link, const struct direct_access *access);
-static bool settle(struct direct_link *link, struct qpn peer);
+static bool settle(struct direct_link *link, struct qpn peer, bool waits);
 
 /* Where memory can be read it can be written. */
 static void let_access(struct same_host *same_host)
@@ -514,7 +514,13 @@ static enum direct_patience wait_for(void *context, uint64_t sender, uint32_t th
     return waited_ns < STUCK_NS ? DIRECT_WAIT : DIRECT_GIVE_UP;
 }
 
-static bool settle(struct direct_link *link, struct qpn peer)
+static enum direct_patience do_not_wait(void *context, uint64_t sender, uint32_t thread,
+                                        uint64_t waited_ns)
+{
+    return DIRECT_GIVE_UP;
+}
+
+static bool settle(struct direct_link *link, struct qpn peer, bool waits)
 {
     struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
     struct registry_inbox inbox = {0};
@@ -525,7 +531,8 @@ static bool settle(struct direct_link *link, struct qpn peer)
         !registry_find_inbox(same_host->registry, registry_slot_of_qpn(peer), &inbox)) {
         return true;
     }
-    return inbox_settle(same_host->inbox, inbox.incarnation, wait_for, same_host);
+    return inbox_settle(same_host->inbox, inbox.incarnation, waits ? wait_for : do_not_wait,
+                        same_host);
 }
 
 bool same_host_tidy(struct same_host *same_host)

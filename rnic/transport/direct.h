@@ -29,10 +29,9 @@ struct direct_link {
     /* Moves the part if the target grants it. False: it does not, or not all could be moved; a part
      * may have been. */
     bool (*access)(struct direct_link *link, const struct direct_access *access);
-    /* Any thread, without the engine's lock. Waits until nobody is at what was hidden before the
-     * call; `peer` not 0: not that queue pair's process. False: somebody still is, after seconds.
-     */
-    bool (*settle)(struct direct_link *link, struct qpn peer);
+    /* Whether nobody is at what was hidden before the call; `peer` not 0: not that queue pair's
+     * process. `waits`: any thread, without the engine's lock; false only after seconds. */
+    bool (*settle)(struct direct_link *link, struct qpn peer, bool waits);
 };
 
 /* Once, where the environment has a link. */

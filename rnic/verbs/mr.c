@@ -35,12 +35,11 @@ static enum status register_region(struct ibv_pd *pd, const struct region_attrib
 static enum status deregister_region(struct engine *engine, struct memory_key key,
                                      const struct region_attributes *attributes)
 {
-    enum status status = take_back_region(engine, key, attributes->access);
-    if (status != STATUS_OK) {
-        return status;
-    }
     engine_lock(engine);
-    status = memory_deregister(device_memory(engine->device), key);
+    enum status status = take_back_region(engine, key, attributes->access);
+    if (status == STATUS_OK) {
+        status = memory_deregister(device_memory(engine->device), key);
+    }
     if (status == STATUS_OK && strict_is_on()) {
         strict_deregistered(key.value, attributes->bytes, attributes->length);
     }
@@ -315,8 +314,8 @@ static enum status reregister(struct soft_mr *mr, const struct region_attributes
     if (pinned && !strict_lock(attributes->bytes, attributes->length)) {
         return STATUS_NO_MEMORY;
     }
-    enum status status = take_back_region(engine, key, mr->attributes.access);
     engine_lock(engine);
+    enum status status = take_back_region(engine, key, mr->attributes.access);
     if (status == STATUS_OK) {
         status = memory_reregister(device_memory(engine->device), key, attributes);
     }

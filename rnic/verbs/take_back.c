@@ -1,14 +1,24 @@
 #include "rnic/verbs/take_back.h"
 
+/* Locked; unlocked while somebody is waited for. */
+static bool settle(struct engine *engine, struct qpn peer)
+{
+    if (device_settle(engine->device, peer, false)) {
+        return true;
+    }
+    engine_unlock(engine);
+    bool settled = device_settle(engine->device, peer, true);
+    engine_lock(engine);
+    return settled;
+}
+
 enum status take_back_region(struct engine *engine, struct memory_key key, unsigned access)
 {
     if ((access & (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ)) == 0) {
         return STATUS_OK; /* nobody else has ever seen it */
     }
-    engine_lock(engine);
     bool wait = device_hold_region(engine->device, key);
-    engine_unlock(engine);
-    return !wait || device_settle(engine->device, (struct qpn){0}) ? STATUS_OK : STATUS_BUSY;
+    return !wait || settle(engine, (struct qpn){0}) ? STATUS_OK : STATUS_BUSY;
 }
 
 enum status take_back_qp(struct engine *engine, struct qp *qp)
@@ -16,14 +26,12 @@ enum status take_back_qp(struct engine *engine, struct qp *qp)
     struct qpn peer;
     engine_lock(engine);
     bool wait = device_hold_qp(engine->device, qp, &peer);
-    engine_unlock(engine);
-    if (!wait || device_settle(engine->device, peer)) {
-        return STATUS_OK;
+    enum status status = !wait || settle(engine, peer) ? STATUS_OK : STATUS_BUSY;
+    if (status != STATUS_OK) {
+        device_let_go_qp(engine->device, qp, false);
     }
-    engine_lock(engine);
-    device_let_go_qp(engine->device, qp, false);
     engine_unlock(engine);
-    return STATUS_BUSY;
+    return status;
 }
 
 void take_back_done(struct engine *engine, struct qp *qp)

@@ -1,8 +1,7 @@
 /* Taking memory back from processes of the host that may be touching it at this moment without our
  * help (transport/direct.h). Nobody touches it through what is taken back after these have
  * succeeded; BUSY: somebody still does, after five seconds (it hangs, or a debugger has stopped it
- * in the middle of a system call), and nothing has changed. They wait without the engine's lock,
- * which the caller must not hold. */
+ * in the middle of a system call), and nothing has changed. */
 #ifndef WEIR_VERBS_TAKE_BACK_H
 #define WEIR_VERBS_TAKE_BACK_H
 
@@ -10,12 +9,14 @@
 #include "rnic/device/device.h"
 #include "rnic/device/engine.h"
 
-/* Before the key ends or opens something else; `access`: what it has opened. */
+/* Before the key ends or opens something else; `access`: what it has opened. With the engine's
+ * lock, which is let go of where somebody must be waited for. */
 enum status take_back_region(struct engine *engine, struct memory_key key,
                              unsigned access) MUST_USE;
-/* Before the queue pair ends, fails or gives less; take_back_done comes after that. */
+/* Before the queue pair ends, fails or gives less; take_back_done comes after that. Without the
+ * lock. */
 enum status take_back_qp(struct engine *engine, struct qp *qp) MUST_USE;
-/* With the engine's lock: the queue pair is as it is to be. */
+/* With the lock: the queue pair is as it is to be. */
 void take_back_done(struct engine *engine, struct qp *qp);
 
 #endif
