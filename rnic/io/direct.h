@@ -43,8 +43,9 @@ struct direct_reach {
     uint32_t refused[DIRECT_REFUSED];
 };
 
-/* Whether this process can touch another's memory so at all. */
-bool direct_is_possible(void);
+/* Whether this process can touch another's memory so at all, and is not told not to (WEIR_DIRECT).
+ */
+bool direct_is_on(void);
 void direct_reach_init(struct direct_reach *reach, const struct direct_shown *shown,
                        struct direct_announcement *announcement, uint32_t process);
 /* See struct direct_link. */

@@ -173,12 +173,6 @@ static enum status choose_link(enum same_host_link *ret_link)
     return STATUS_OK;
 }
 
-static bool direct_access_is_wanted(void)
-{
-    const char *wanted = secure_getenv("WEIR_DIRECT");
-    return wanted == NULL || strcmp(wanted, "0") != 0;
-}
-
 static enum status open_links(struct loop *loop)
 {
     enum same_host_link link;
@@ -215,7 +209,6 @@ static enum status open_links(struct loop *loop)
         .bind = loop->is_bound ? loop->bind : NULL,
         .off = link == LINK_UDP,
         .copies = link == LINK_COPY,
-        .no_direct = !direct_access_is_wanted(),
     };
     status = same_host_create(&same_host, &loop->same_host);
     if (status != STATUS_OK) {

@@ -121,7 +121,7 @@ enum status same_host_create(const struct same_host_config *config,
     }
     same_host->incarnation = make_incarnation(config->seed, registry_slot(config->registry));
     atomic_init(&same_host->addresses_are_old, true);
-    bool direct = !config->copies && !config->no_direct && direct_is_possible();
+    bool direct = !config->copies && direct_is_on();
     enum status status = STATUS_UNSUPPORTED;
     if (!config->off) {
         status = inbox_create(same_host->incarnation, direct, &same_host->inbox);

@@ -36,7 +36,6 @@ struct same_host_config {
     const struct gid *bind; /* the addresses of this registry's processes, two; NULL: all */
     bool off;               /* no inbox: everything goes by UDP */
     bool copies;            /* no payload stays in its sender's memory */
-    bool no_direct;         /* nobody touches another's memory by himself, see transport/direct.h */
 };
 
 struct same_host_counters {
