@@ -15,6 +15,22 @@ static bool end_lives(const struct end *end)
     return !end->gone && end->qp != NULL && end->host->life == end->life;
 }
 
+/* What names it and has not ended. */
+static void may_be_refused(struct world *world, const struct territory *territory)
+{
+    for (uint32_t i = 0; i < world->end_count; i++) {
+        struct end *end = world->ends[i];
+        for (uint32_t j = 0; j < end->op_count; j++) {
+            struct op *op = &end->ops[j];
+            if (op->has_target && op->target.territory == territory && op->phase != OP_DONE) {
+                op->may |= op->length > 0 ? MAY(COMPLETION_REMOTE_ACCESS_ERROR) : 0;
+                end->pair->causes |= CAUSE_ILLEGAL;
+                end->pair->illegal_count += 2;
+            }
+        }
+    }
+}
+
 static void act(struct world *world, struct takeback *takeback)
 {
     struct end *end = takeback->end;
@@ -22,6 +38,7 @@ static void act(struct world *world, struct takeback *takeback)
     if (takeback->territory != NULL) {
         simulator_note(&world->simulator, "%c deregisters key %x",
                        takeback->territory->space->host->name, takeback->territory->key.value);
+        may_be_refused(world, takeback->territory); /* by one planned since it was begun, too */
         model_deregister(&world->scratch, takeback->territory);
     } else if (end_lives(end) && takeback->destroys) {
         workload_destroy_end(world, end);
@@ -83,17 +100,7 @@ void takeback_region(struct world *world, struct territory *territory)
     }
     simulator_note(&world->simulator, "%c takes key %x back", takeback->host->name,
                    territory->key.value);
-    for (uint32_t i = 0; i < world->end_count; i++) {
-        struct end *end = world->ends[i];
-        for (uint32_t j = 0; j < end->op_count; j++) {
-            struct op *op = &end->ops[j];
-            if (op->has_target && op->target.territory == territory && op->phase != OP_DONE) {
-                op->may |= op->length > 0 ? MAY(COMPLETION_REMOTE_ACCESS_ERROR) : 0;
-                end->pair->causes |= CAUSE_ILLEGAL;
-                end->pair->illegal_count += 2;
-            }
-        }
-    }
+    may_be_refused(world, territory);
     takeback->territory = territory;
     (void)device_hold_region(takeback->host->device, territory->key);
     wait(world, takeback);
