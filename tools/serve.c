@@ -30,6 +30,8 @@
 #define STRANGERS_MAX 64
 /* A session whose client does not come is over. */
 #define SESSION_PATIENCE_S 120
+/* Between two looks at what nobody tells: limits of time, and a session's pipe while it copies. */
+#define LOOK_INTERVAL_MS 250
 
 /* Without the port. */
 static bool is_same_host(const char *one, const char *other)
@@ -334,12 +336,21 @@ static bool is_wanted(const struct serve *serve, double began_s)
            (serve->had_session || progress_now_s() - began_s < SESSION_PATIENCE_S);
 }
 
+/* A session without a client ends with its pipe, at once: its client waits for that. */
+static void wait_for_more(struct serve *serve, bool more)
+{
+    if (!serve->options.session || serve->transfers != NULL) {
+        weir_poll(serve->poller, more ? 0 : LOOK_INTERVAL_MS);
+    } else if (weir_poll(serve->poller, 0) == 0) {
+        pipe_wait(weir_poller_fd(serve->poller), LOOK_INTERVAL_MS);
+    }
+}
+
 static void run_loop(struct serve *serve)
 {
     double began_s = progress_now_s();
     while (is_wanted(serve, began_s)) {
-        bool more = pump_all(serve);
-        weir_poll(serve->poller, more ? 0 : 250);
+        wait_for_more(serve, pump_all(serve));
     }
     for (struct served *served = serve->transfers; served != NULL; served = served->next) {
         if (!is_over(served)) {

@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tools/location.h"
 #include "tools/remote/greeting.h"
+#include "tools/remote/pipe.h"
 #include "tools/remote/shell.h"
 
 #define SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
@@ -125,6 +127,40 @@ static void a_command_ends_with_its_pipe(void **state)
     assert_int_equal(shell_end(&shell, 10), -1);
 }
 
+static double monotonic_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Not when the time is over, which is 20 s here. */
+static void who_waits_for_the_end_of_a_pipe_sees_it(void **state)
+{
+    int ends[2], other[2], before = dup(STDIN_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(pipe(other), 0);
+    assert_int_equal(dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
+    pipe_wait(other[0], 1);
+    assert_false(pipe_has_ended());
+    double begun_s = monotonic_s();
+    assert_int_equal(write(other[1], "x", 1), 1);
+    pipe_wait(other[0], 20000);
+    assert_int_equal(read(other[0], &(char){0}, 1), 1);
+    assert_int_equal(write(ends[1], "x", 1), 1); /* what is said there is no end */
+    pipe_wait(other[0], 20000);
+    assert_false(pipe_has_ended());
+    close(ends[1]);
+    pipe_wait(other[0], 20000);
+    assert_true(pipe_has_ended());
+    assert_true(monotonic_s() - begun_s < 15);
+    dup2(before, STDIN_FILENO);
+    close(before);
+    close(ends[0]);
+    close(other[0]);
+    close(other[1]);
+}
+
 static void names_lead_where_scp_and_rsync_would_go(void **state)
 {
     static const struct {
@@ -180,6 +216,7 @@ int main(void)
         cmocka_unit_test(the_best_address_comes_first),
         cmocka_unit_test(commands_are_split_at_blanks),
         cmocka_unit_test(a_command_ends_with_its_pipe),
+        cmocka_unit_test(who_waits_for_the_end_of_a_pipe_sees_it),
         cmocka_unit_test(names_lead_where_scp_and_rsync_would_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,5 @@
 #include "tools/remote/pipe.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,11 +41,4 @@ bool pipe_greet(const struct weir_fabric *fabric, struct weir_listener *const li
     crypto_wipe(&greeting, sizeof(greeting));
     crypto_wipe(text, sizeof(text));
     return good;
-}
-
-bool pipe_has_ended(void)
-{
-    char bytes[256];
-    struct pollfd look = {.fd = STDIN_FILENO, .events = POLLIN};
-    return poll(&look, 1, 0) > 0 && read(STDIN_FILENO, bytes, sizeof(bytes)) <= 0;
 }

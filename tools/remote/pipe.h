@@ -14,5 +14,7 @@ bool pipe_greet(const struct weir_fabric *fabric, struct weir_listener *const li
                 const struct secret *secret);
 /* Whoever started this is gone. */
 bool pipe_has_ended(void);
+/* Until then, until `fd` is readable or until the time is over. */
+void pipe_wait(int fd, int timeout_ms);
 
 #endif
