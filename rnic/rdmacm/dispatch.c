@@ -26,12 +26,22 @@ static bool fits(const struct cma_id *listener, const struct cm_event *event)
     return cma_is_datagram(listener) == (event->kind == CM_EVENT_SERVICE_REQUEST);
 }
 
+/* What rdma_cm says of itself in the private data, and whether that is so: the address that was
+ * asked for is the one that the request came to. */
+static bool parse_header(struct cma_device *device, const struct cm_event *event,
+                         struct rdma_cm_header *ret_header)
+{
+    return device->core->rdma_cm_header_parse(event->parameters.private_data, ret_header) ==
+               STATUS_OK &&
+           gid_equal(&ret_header->destination, &event->path.local);
+}
+
 /* A new id for a request; the application sees it with the event. */
 static void route_request(struct cma_device *device, const struct cm_event *event)
 {
     struct rdma_cm_header header;
-    if (device->core->rdma_cm_header_parse(event->parameters.private_data, &header) != STATUS_OK) {
-        refuse(device, event, CM_REJECT_INVALID_SERVICE_ID);
+    if (!parse_header(device, event, &header)) {
+        refuse(device, event, CM_REJECT_CONSUMER); /* as Linux does */
         return;
     }
     pthread_mutex_lock(&cma_lock);

@@ -10,6 +10,9 @@
 #define OUTCOME_TEXT 64
 #define STEPS_MAX    6
 
+/* The path MTU of a tour; the lengths that stand in packet_cases.c are for this one. */
+#define TOUR_MTU 1024u
+
 enum key {
     KEY_RIGHT,
     KEY_UNKNOWN,
@@ -31,6 +34,12 @@ enum receives {
     RECEIVES_LATE, /* the first is posted when the requester has been told to wait nine times */
     RECEIVES_SHORT,
     RECEIVES_BAD_KEY,
+};
+
+enum mtus { /* path MTUs of the two queue pairs: the tour's, or half of it */
+    MTU_SAME,
+    MTU_HALF_OF_RESPONDER,
+    MTU_HALF_OF_REQUESTER,
 };
 
 enum readiness { /* in what state the responder's queue pair is when the request comes */
@@ -90,14 +99,14 @@ struct tour_case {
     bool gives_up; /* short timer, few retries: nobody will answer */
     bool to_itself;
     unsigned rnr_retry; /* one more than the attribute; 0: 7 */
-    enum ibv_mtu mtu;   /* 0: 1024 */
     bool as_receives;   /* as many requests as overrun the responder's completion queue */
     struct step script[STEPS_MAX]; /* instead of a request */
     /* the responder */
     unsigned region_lacks, qp_lacks; /* access flags */
     enum receives receives;
     enum readiness readiness;
-    enum ibv_mtu responder_mtu;
+    enum mtus mtus;   /* not MTU_SAME: a request is as long as the larger one */
+    bool at_each_mtu; /* depends on the path MTU: played in tours of another one, too */
     bool no_read_resources;
     bool shared_queue;
     bool limit; /* of the shared queue, reached by the request */

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "test/interop/tour/cm_forge.h"
 #include "test/interop/tour/link.h"
 
 #define TEXT_MAX    160
@@ -38,6 +39,7 @@ struct cm_case {
     bool datagrams;               /* the active end asks a datagram service instead */
     bool migrates;                /* each end moves its id to another channel, twice */
     bool bursts;                  /* BURST connections at once */
+    enum forgery forgery;         /* the active end sends this request past its own manager */
     bool is_deaf;                 /* the passive end looks at no request for QUIET_MS */
     unsigned private_length;      /* of the request */
     unsigned answer_length;       /* of the acceptance or the rejection */

@@ -22,6 +22,7 @@
 
 #define RESOLVE_MS   5000
 #define QUIET_MS     1000
+#define SURPRISE_MS  50 /* for what should not come */
 #define PORT         18700
 #define OTHER_PORT   18701
 #define NAME_TEXT    48
@@ -68,6 +69,21 @@ static const struct cm_case cases[] = {
     {"migrated", .migrates = true, .active = AS_ONE, .passive = AS_TWO},
     {"migrated_passive_disconnects", .migrates = true, .ending = PASSIVE_LEAVES, .active = AS_ONE,
      .passive = AS_TWO},
+    {"forged_request", .forgery = FORGED_RIGHT, .answer = LEAVES, .active = "REJ(28)",
+     .passive = "CONNECT_REQUEST"},
+    {"header_of_next_version", .forgery = FORGED_MAJOR_VERSION, .active = "REJ(28)",
+     .passive = "-"},
+    {"header_of_next_minor_version", .forgery = FORGED_MINOR_VERSION, .active = "REJ(28)",
+     .passive = "-"},
+    {"header_without_ip_version", .forgery = FORGED_IP_VERSION_0, .active = "REJ(28)",
+     .passive = "-"},
+    {"header_of_ip_version_5", .forgery = FORGED_IP_VERSION_5, .active = "REJ(28)", .passive = "-"},
+    {"header_of_other_ip_version", .forgery = FORGED_OTHER_FAMILY, .active = "REJ(28)",
+     .passive = "-"},
+    {"header_to_another_address", .forgery = FORGED_OTHER_ADDRESS, .active = "REJ(28)",
+     .passive = "-"},
+    {"header_of_zeros", .forgery = FORGED_ZEROS, .active = "REJ(28)", .passive = "-"},
+    {"request_cut_in_its_header", .forgery = FORGED_CUT, .active = "-", .passive = "-"},
     {"backlog_of_what_was_taken", .bursts = true, .active = BURST_OF_ONE, .passive = BURST_OF_TWO},
     {"backlog_full", .bursts = true, .is_deaf = true, .active = BURST_OF_ONE,
      .passive = BURST_OF_TWO},
@@ -172,6 +188,15 @@ static void burst(struct party *party)
     for (int i = 0; i < BURST; i++) {
         await(party);
     }
+    link_meet(party->link);
+}
+
+static void forge(struct party *party)
+{
+    char answers[48];
+    link_meet(party->link);
+    cm_forge(party->link, party->row->forgery, PORT, QUIET_MS, answers, sizeof answers);
+    note(party, answers);
     link_meet(party->link);
 }
 
@@ -283,9 +308,15 @@ static void take_burst(struct party *party)
     }
 }
 
+static bool is_broken(const struct cm_case *row)
+{
+    return row->forgery != FORGED_NOT && row->forgery != FORGED_RIGHT;
+}
+
 static bool is_asked(const struct cm_case *row)
 {
-    return !row->no_listener && !row->datagrams && row->private_length <= REQUEST_MOST;
+    return !row->no_listener && !row->datagrams && row->private_length <= REQUEST_MOST &&
+           !is_broken(row);
 }
 
 static void leave(struct party *party)
@@ -318,6 +349,9 @@ static void be_passive(struct party *party)
         }
     }
     link_meet(party->link);
+    if (is_broken(party->row) && has_event(party, SURPRISE_MS)) {
+        await(party);
+    }
     rdma_destroy_id(party->listener);
 }
 
@@ -332,6 +366,8 @@ static void play(struct party *party, bool is_active)
     name_stack(party->report);
     if (is_active && party->row->bursts) {
         burst(party);
+    } else if (is_active && party->row->forgery != FORGED_NOT) {
+        forge(party);
     } else if (is_active) {
         be_active(party);
     } else {
@@ -450,6 +486,19 @@ static void lead_all(const struct link *link, struct report *report, char **chos
     printf("%u differences\n", differences);
 }
 
+static const struct cm_case *find(const char *name)
+{
+    const struct cm_case *row = cases;
+    while (row->name != NULL && strcmp(row->name, name) != 0) {
+        row++;
+    }
+    if (row->name == NULL) {
+        errno = 0;
+        tour_die("%s is no case", name);
+    }
+    return row;
+}
+
 static void follow(const struct link *link, struct report *report)
 {
     for (;;) {
@@ -460,15 +509,7 @@ static void follow(const struct link *link, struct report *report)
             return;
         }
         order.name[NAME_TEXT - 1] = '\0';
-        const struct cm_case *row = cases;
-        while (row->name != NULL && strcmp(row->name, order.name) != 0) {
-            row++;
-        }
-        if (row->name == NULL) {
-            errno = 0;
-            tour_die("%s is no case", order.name);
-        }
-        visit(row, link, !order.leader_connects, report);
+        visit(find(order.name), link, !order.leader_connects, report);
         link_swap(link, report, &theirs, sizeof theirs);
     }
 }
@@ -480,6 +521,9 @@ int main(int argc, char **argv)
         return 2;
     }
     bool serves = argc == 3 && strcmp(argv[1], "serve") == 0;
+    for (char **name = argv + 2; !serves && *name != NULL; name++) {
+        (void)find(*name);
+    }
     struct link link = serves ? link_accept(argv[2]) : link_connect(argv[1]);
     struct report *report =
         mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

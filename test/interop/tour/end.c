@@ -161,13 +161,33 @@ static struct ibv_ah_attr way_to(const struct end *end, const struct introductio
     };
 }
 
+uint32_t end_scaled(const struct end *end, uint32_t length)
+{
+    bool is_packet = length >= TOUR_MTU / 2 && length <= 4 * TOUR_MTU;
+    return is_packet ? length * end->mtu / TOUR_MTU : length;
+}
+
+bool end_can_play(const struct end *end, const struct tour_case *row)
+{
+    return row->mtus == MTU_SAME || end->mtu > 256;
+}
+
+static enum ibv_mtu path_mtu(const struct end *end, const struct tour_case *row, bool is_responder)
+{
+    bool half = row->mtus == (is_responder ? MTU_HALF_OF_RESPONDER : MTU_HALF_OF_REQUESTER);
+    enum ibv_mtu code = IBV_MTU_256;
+    for (unsigned mtu = end->mtu / (half ? 2 : 1); mtu > 256; mtu /= 2) {
+        code++;
+    }
+    return code;
+}
+
 static int to_rtr(struct end *end, const struct tour_case *row, bool is_responder,
                   const struct introduction *peer)
 {
-    enum ibv_mtu mtu = is_responder && row->responder_mtu != 0 ? row->responder_mtu : row->mtu;
     struct ibv_qp_attr attributes = {
         .qp_state = IBV_QPS_RTR,
-        .path_mtu = mtu != 0 ? mtu : IBV_MTU_1024,
+        .path_mtu = path_mtu(end, row, is_responder),
         .dest_qp_num = peer->qpn,
         .rq_psn = peer->psn,
         .max_dest_rd_atomic = is_responder && row->no_read_resources ? 0 : 4,
@@ -340,7 +360,11 @@ int end_post_request(struct end *end, const struct tour_case *row, const struct 
 {
     bool atomic =
         row->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || row->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
-    uint32_t length = atomic ? 8 : row->length == EMPTY ? 0 : row->length == 0 ? 64 : row->length;
+    uint32_t length = atomic                  ? 8
+                      : row->mtus != MTU_SAME ? end->mtu
+                      : row->length == EMPTY  ? 0
+                      : row->length == 0      ? 64
+                                              : row->length;
     struct ibv_sge sge = {
         .addr = (uintptr_t)end->buffer->addr,
         .length = length,

@@ -34,7 +34,14 @@ struct end {
     uint8_t *pages; /* guard, target, guard, buffer */
     uint32_t psn;
     unsigned cqe; /* of the receives */
+    unsigned mtu; /* path MTU of the tour in bytes; set by who plays it */
 };
+
+/* A length of a script in a tour of this path MTU: what is of the order of a packet grows with it.
+ */
+uint32_t end_scaled(const struct end *end, uint32_t length);
+/* False where half of the tour's path MTU is wanted and is none. */
+bool end_can_play(const struct end *end, const struct tour_case *row);
 
 /* The device that has the link's own address among its GIDs. */
 void end_open(struct end *end, const struct link *link);

@@ -3,7 +3,9 @@
  * other way round. Against standard verbs only, so that either may stand on any device.
  *
  *     error_tour serve ADDRESS                        waits for the other end, is led by it
- *     error_tour [--role ROLE] ADDRESS [CASE...]      leads; ROLE of this end: requester, responder
+ *     error_tour [--role ROLE] [--mtu MTU] ADDRESS [CASE...]     leads
+ * ROLE of this end: requester, responder. MTU is the path's; only with that of the tables, 1024,
+ * are those cases played that do not depend on it.
  *
  * Prints a line per case and direction, and one per field that is not as the specification has it:
  *     differs CASE REQUESTER-STACK RESPONDER-STACK FIELD SPECIFIED SEEN
@@ -23,6 +25,7 @@
 
 #define ANSWER_MS     20000 /* until a completion that must come */
 #define SETTLE_MS     1000  /* until what is expected has come; longer only where it differs */
+#define EVENT_MS      200   /* likewise, for an event that belongs to what has come */
 #define SURPRISE_MS   20    /* for what should not come */
 #define NAME_MAX_TEXT 48
 #define WAITS_WANTED  9
@@ -30,6 +33,7 @@
 struct order { /* from who leads */
     char name[NAME_MAX_TEXT];
     bool leader_requests;
+    uint32_t mtu;
 };
 
 /* What each end has seen; the requester's or the responder's half is filled. */
@@ -267,11 +271,35 @@ static const char *second_state(const struct outcome *expected)
     return strchr(states, '/') + 1;
 }
 
-static bool is_as_expected(const struct outcome *expected, const struct report *report)
+static bool is_event_expected(const struct outcome *expected, const struct report *report)
+{
+    return strcmp(or_nothing(expected->event), report->event) == 0;
+}
+
+static bool is_rest_expected(const struct outcome *expected, const struct report *report)
 {
     return strcmp(or_nothing(expected->responder), report->responder) == 0 &&
-           strcmp(or_nothing(expected->event), report->event) == 0 &&
            strcmp(second_state(expected), report->state) == 0;
+}
+
+/* Until all has come, or for so long. */
+static void settle(struct visit *visit, struct report *report)
+{
+    const struct outcome *expected = &visit->row->expected;
+    long deadline = tour_now_ms() + SETTLE_MS;
+    bool awaits_event = false;
+    for (;;) {
+        look(visit, report);
+        bool rest = is_rest_expected(expected, report);
+        if ((rest && is_event_expected(expected, report)) || tour_now_ms() >= deadline) {
+            return;
+        }
+        if (rest && !awaits_event && deadline > tour_now_ms() + EVENT_MS) {
+            deadline = tour_now_ms() + EVENT_MS;
+        }
+        awaits_event = rest;
+        poll(NULL, 0, 1);
+    }
 }
 
 static void await_fence(struct visit *visit, struct report *report)
@@ -299,12 +327,7 @@ static void be_responder(struct visit *visit, struct report *report)
     if (fenced && visit->row->receives != RECEIVES_NONE) {
         await_fence(visit, report);
     }
-    long deadline = tour_now_ms() + SETTLE_MS;
-    look(visit, report);
-    while (!is_as_expected(&visit->row->expected, report) && tour_now_ms() < deadline) {
-        poll(NULL, 0, 1);
-        look(visit, report);
-    }
+    settle(visit, report);
     poll(NULL, 0, SURPRISE_MS);
     look(visit, report);
     snprintf(report->memory, sizeof report->memory, "%s", end_memory(visit->end, true));
@@ -430,7 +453,7 @@ static const struct tour_case *find(const char *name)
 static void lead(struct end *end, const struct link *link, const struct tour_case *row,
                  bool is_requester)
 {
-    struct order order = {.leader_requests = is_requester}, nothing;
+    struct order order = {.leader_requests = is_requester, .mtu = end->mtu}, nothing;
     struct report mine, theirs;
     struct introduction peer;
     char stacks[40];
@@ -459,6 +482,7 @@ static void follow(struct end *end, const struct link *link)
             errno = 0;
             tour_die("%s is no case", order.name);
         }
+        end->mtu = order.mtu;
         visit_case(end, link, row, !order.leader_requests, &mine, &peer);
         link_swap(link, &mine, &theirs, sizeof mine);
     }
@@ -477,7 +501,8 @@ static void lead_all(struct end *end, const struct link *link, const char *role,
     const struct tour_case *const tables[] = {verbs_cases, packet_cases};
     for (int table = 0; table < 2; table++) {
         for (const struct tour_case *row = tables[table]; row->name != NULL; row++) {
-            if (!is_chosen(row->name, chosen)) {
+            bool belongs = (end->mtu == TOUR_MTU || row->at_each_mtu) && end_can_play(end, row);
+            if (!belongs || !is_chosen(row->name, chosen)) {
                 continue;
             }
             if (strcmp(role, "responder") != 0) {
@@ -492,21 +517,40 @@ static void lead_all(struct end *end, const struct link *link, const char *role,
     link_swap(link, &farewell, &nothing, sizeof farewell);
 }
 
+/* The arguments behind the options, or NULL. */
+static char **parse(char **arguments, const char **ret_role, unsigned *ret_mtu)
+{
+    for (; *arguments != NULL && arguments[0][0] == '-'; arguments += 2) {
+        if (strcmp(*arguments, "--role") == 0 && arguments[1] != NULL) {
+            *ret_role = arguments[1];
+        } else if (strcmp(*arguments, "--mtu") == 0 && arguments[1] != NULL) {
+            *ret_mtu = (unsigned)atoi(arguments[1]);
+        } else {
+            return NULL;
+        }
+    }
+    bool is_mtu = *ret_mtu >= 256 && *ret_mtu <= 4096 && (*ret_mtu & (*ret_mtu - 1)) == 0;
+    return *arguments != NULL && is_mtu ? arguments : NULL;
+}
+
 int main(int argc, char **argv)
 {
     bool serves = argc == 3 && strcmp(argv[1], "serve") == 0;
     const char *role = "both";
-    char **arguments = argv + 1;
-    if (argc >= 3 && strcmp(*arguments, "--role") == 0) {
-        role = arguments[1];
-        arguments += 2;
-    }
-    if (*arguments == NULL) {
-        fprintf(stderr, "usage: error_tour serve ADDRESS | [--role ROLE] ADDRESS [CASE...]\n");
+    struct end end = {.mtu = TOUR_MTU};
+    char **arguments = parse(argv + 1, &role, &end.mtu);
+    if (arguments == NULL) {
+        fprintf(stderr, "usage: error_tour serve ADDRESS\n"
+                        "       error_tour [--role ROLE] [--mtu MTU] ADDRESS [CASE...]\n");
         return 2;
     }
+    for (char **name = arguments + 1; !serves && *name != NULL; name++) {
+        if (find(*name) == NULL) {
+            errno = 0;
+            tour_die("%s is no case", *name);
+        }
+    }
     struct link link = serves ? link_accept(argv[2]) : link_connect(*arguments);
-    struct end end = {0};
     end_open(&end, &link);
     int flags = fcntl(end.context->async_fd, F_GETFL);
     fcntl(end.context->async_fd, F_SETFL, flags | O_NONBLOCK);

@@ -4,7 +4,7 @@
 
 #define RC(form) .used = true, .opcode = OPCODE(SERVICE_RC, form)
 #define UC(form) .used = true, .opcode = OPCODE(SERVICE_UC, form)
-#define MTU      1024
+#define MTU      TOUR_MTU
 #define AWAITED_SEND(at)                                                                           \
     {                                                                                              \
         RC(FORM_SEND_ONLY), .psn = (at), .payload = 64, .awaited = true                            \
@@ -36,18 +36,18 @@
 
 const struct tour_case packet_cases[] = {
     /* the order of opcodes */
-    {"middle_without_first", "9.7.4.1.2", .script = {{RC(FORM_SEND_MIDDLE), .payload = MTU}},
-     .expected = INVALID},
+    {"middle_without_first", "9.7.4.1.2", .at_each_mtu = true,
+     .script = {{RC(FORM_SEND_MIDDLE), .payload = MTU}}, .expected = INVALID},
     {"last_without_first", "9.7.4.1.2", .script = {{RC(FORM_WRITE_LAST), .payload = 64}},
      .expected = INVALID},
-    {"only_after_first", "9.7.4.1.2",
+    {"only_after_first", "9.7.4.1.2", .at_each_mtu = true,
      .script = {{RC(FORM_SEND_FIRST), .payload = MTU, .silent = true}, GOOD_SEND(1)},
      .expected = INVALID},
-    {"last_of_another_operation", "9.7.4.1.2",
+    {"last_of_another_operation", "9.7.4.1.2", .at_each_mtu = true,
      .script = {{RC(FORM_SEND_FIRST), .payload = MTU, .silent = true},
                 {RC(FORM_WRITE_LAST), .psn = 1, .payload = 64}},
      .expected = INVALID},
-    {"read_within_a_message", "9.7.4.1.2",
+    {"read_within_a_message", "9.7.4.1.2", .at_each_mtu = true,
      .script = {{RC(FORM_SEND_FIRST), .payload = MTU, .silent = true},
                 {RC(FORM_READ_REQUEST), .psn = 1, .dma_length = 64}},
      .expected = INVALID},
@@ -82,17 +82,17 @@ const struct tour_case packet_cases[] = {
      .expected = {.responder = "SUCCESS", .answers = "SEQ,ACK"}},
 
     /* lengths */
-    {"first_longer_than_mtu", "9.7.4.1.6", .responder_mtu = IBV_MTU_256,
+    {"first_longer_than_mtu", "9.7.4.1.6", .at_each_mtu = true, .mtus = MTU_HALF_OF_RESPONDER,
      .script = {{RC(FORM_SEND_FIRST), .payload = MTU}}, .expected = INVALID_LENGTH},
-    {"only_longer_than_mtu", "9.7.4.1.6", .responder_mtu = IBV_MTU_256,
+    {"only_longer_than_mtu", "9.7.4.1.6", .at_each_mtu = true, .mtus = MTU_HALF_OF_RESPONDER,
      .script = {{RC(FORM_WRITE_ONLY), .payload = MTU}}, .expected = INVALID_ACCESS},
-    {"first_shorter_than_mtu", "9.7.4.1.6", .script = {{RC(FORM_SEND_FIRST), .payload = 512}},
-     .expected = INVALID_LENGTH},
-    {"middle_shorter_than_mtu", "9.7.4.1.6",
+    {"first_shorter_than_mtu", "9.7.4.1.6", .at_each_mtu = true,
+     .script = {{RC(FORM_SEND_FIRST), .payload = 512}}, .expected = INVALID_LENGTH},
+    {"middle_shorter_than_mtu", "9.7.4.1.6", .at_each_mtu = true,
      .script = {{RC(FORM_SEND_FIRST), .payload = MTU, .silent = true},
                 {RC(FORM_SEND_MIDDLE), .psn = 1, .payload = 512}},
      .expected = INVALID_LENGTH},
-    {"empty_last", "9.7.4.1.6",
+    {"empty_last", "9.7.4.1.6", .at_each_mtu = true,
      .script = {{RC(FORM_SEND_FIRST), .payload = MTU, .silent = true},
                 {RC(FORM_SEND_LAST), .psn = 1}},
      .expected = INVALID_LENGTH},
@@ -102,7 +102,7 @@ const struct tour_case packet_cases[] = {
     {"write_announces_less", "9.7.4.1.6",
      .script = {{RC(FORM_WRITE_ONLY), .payload = 64, .dma_length = 32}},
      .expected = INVALID_ACCESS},
-    {"write_ends_early", "9.7.4.1.6",
+    {"write_ends_early", "9.7.4.1.6", .at_each_mtu = true,
      .script = {{RC(FORM_WRITE_FIRST), .payload = MTU, .dma_length = 3000, .silent = true},
                 {RC(FORM_WRITE_LAST), .psn = 1, .payload = 64}},
      .expected = {.responder = "WR_FLUSH_ERR",
@@ -110,7 +110,7 @@ const struct tour_case packet_cases[] = {
                   .states = "RTS/ERR",
                   .answers = "INV",
                   .memory = "written"}},
-    {"write_goes_on", "9.7.4.1.6",
+    {"write_goes_on", "9.7.4.1.6", .at_each_mtu = true,
      .script = {{RC(FORM_WRITE_FIRST), .payload = MTU, .dma_length = 1500, .silent = true},
                 {RC(FORM_WRITE_MIDDLE), .psn = 1, .payload = MTU}},
      .expected = {.responder = "WR_FLUSH_ERR",
@@ -120,7 +120,7 @@ const struct tour_case packet_cases[] = {
                   .memory = "written"}},
     {"read_longer_than_2_31", "9.7.4.1.6",
      .script = {{RC(FORM_READ_REQUEST), .dma_length = 0x80000001u}}, .expected = INVALID_ACCESS},
-    {"write_longer_than_2_31", "9.7.4.1.6",
+    {"write_longer_than_2_31", "9.7.4.1.6", .at_each_mtu = true,
      .script = {{RC(FORM_WRITE_FIRST), .payload = MTU, .dma_length = 0x80000001u}},
      .expected = INVALID_ACCESS},
 

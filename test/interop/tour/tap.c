@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "rnic/base/bytes.h"
+#include "rnic/wire/mad.h"
 #include "rnic/wire/packet.h"
 #include "rnic/wire/roce.h"
 #include "test/interop/tour/link.h"
@@ -48,7 +49,7 @@ static int interface_of(const struct in6_addr *wanted)
 
 struct tap tap_open(const struct link *link, uint32_t qpn, bool with_successes)
 {
-    struct tap tap = {.qpn = qpn, .with_successes = with_successes, .last = ""};
+    struct tap tap = {.qpn = qpn, .with_successes = with_successes};
     int one = 1, size = BUFFER_SIZE;
     /* Segments that travel as one are told by the header that comes before the frame. */
     tap.socket = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, htons(ETH_P_ALL));
@@ -78,7 +79,24 @@ static void list(struct tap *tap, const char *name)
     }
     size_t used = strlen(tap->seen);
     snprintf(tap->seen + used, sizeof tap->seen - used, "%s%s", used > 0 ? "," : "", name);
-    tap->last = name;
+    snprintf(tap->last, sizeof tap->last, "%s", name);
+}
+
+/* False for what is no answer to the transaction. */
+static bool name_message(const struct tap *tap, const struct packet *packet, char *ret_name,
+                         size_t size)
+{
+    struct cm_message message;
+    if (cm_message_parse(packet->payload, packet->payload_length, &message) != STATUS_OK ||
+        message.transaction != tap->transaction || message.kind == CM_MESSAGE_MRA) {
+        return false;
+    }
+    if (message.kind == CM_MESSAGE_REJ) {
+        snprintf(ret_name, size, "REJ(%u)", message.reject_reason);
+    } else {
+        snprintf(ret_name, size, "%s", cm_message_kind_name(message.kind));
+    }
+    return true;
 }
 
 static const char *name_of(const struct packet *packet)
@@ -109,7 +127,11 @@ static void see(struct tap *tap, const uint8_t *bytes, size_t length)
         packet.destination.value != tap->qpn) {
         return;
     }
+    char message[16];
     const char *name = name_of(&packet);
+    if (tap->transaction != 0) {
+        name = name_message(tap, &packet, message, sizeof message) ? message : NULL;
+    }
     if (name == NULL) {
         return;
     }

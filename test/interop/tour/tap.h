@@ -1,5 +1,6 @@
 /* What arrives for one queue pair, seen beside the device: which acknowledgements, NAKs and
- * responses the peer answered with. Needs CAP_NET_RAW. */
+ * responses the peer answered with; for queue pair 1, which messages of connection management.
+ * Needs CAP_NET_RAW. */
 #ifndef WEIR_TOUR_TAP_H
 #define WEIR_TOUR_TAP_H
 
@@ -14,9 +15,11 @@ struct tap {
     int socket;
     uint32_t qpn;
     bool with_successes; /* acknowledgements and responses are listed, too */
+    /* Of queue pair 1: what answers are listed to. Not MRAs. */
+    uint64_t transaction;
     unsigned not_ready;  /* RNR NAKs so far */
     unsigned answers;    /* all that was listed */
-    const char *last;    /* equal ones in a row are listed once */
+    char last[16];       /* equal ones in a row are listed once */
     char seen[TAP_TEXT]; /* "RNR*3", "SEQ,ACK", "-" */
 };
 
