@@ -115,15 +115,22 @@ class Runner:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def refuse_pattern(arguments, reason):
+    """A name that is misspelt must not pass for rows that pass."""
+    sys.stderr.write(f"compat: --only '{arguments.only}': {reason} (--list names the rows)\n")
+    sys.exit(2)
+
+
 def chosen(arguments, every):
-    for row in every:
-        if arguments.only and not re.search(arguments.only, rows.full_name(row)):
-            continue
-        if arguments.quick and not row.quick:
-            continue
-        if arguments.valgrind and not row.valgrind:
-            continue
-        yield row
+    try:
+        wanted = re.compile(arguments.only or "")
+    except re.error as failure:
+        refuse_pattern(arguments, f"no regular expression: {failure}")
+    found = [row for row in every if wanted.search(rows.full_name(row))
+             and (row.quick or not arguments.quick) and (row.valgrind or not arguments.valgrind)]
+    if not found:
+        refuse_pattern(arguments, "no row of this form matches")
+    return found
 
 
 def parse():

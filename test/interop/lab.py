@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 
 import guest as guest_module
+import harm
 import image
 from model import Failed
 
@@ -24,17 +25,6 @@ TAP_MAC = "52:54:00:77:00:01"
 # A link's MTU for a RoCE MTU: rxe and rdma_cm take the largest that fits. IPv6 demands 1,280 of every link.
 LINK_MTU = {256: 400, 1024: 1500, 4096: 4500}
 IPV6_LEAST = 1280
-
-# What may happen to packets, both ways. `netem` words of tc(8).
-IMPAIRMENTS = {
-    "loss": "loss 2%",
-    "reorder": "delay 4ms reorder 75% 50%",
-    "duplicate": "duplicate 10%",
-    "everything": "delay 2ms reorder 90% loss 1% duplicate 5%",
-}
-# Each second packet to queue pair 1, of each direction; the pair's number stands behind IP, UDP and four bytes.
-CM_LOSS = "every second CM message lost"
-TO_QP1 = {"ip": 20 + 8 + 4, "ipv6": 40 + 8 + 4}
 
 
 def ip(*words):
@@ -51,7 +41,7 @@ class Lab:
     def __init__(self, build, image_folder, accelerator):
         self.build, self.image, self.wanted = build, image_folder, accelerator
         self.folder = tempfile.mkdtemp(prefix="weir-interop.", dir="/tmp")
-        self.guest, self.link_mtu, self.impaired = None, None, None
+        self.guest, self.link_mtu, self.harm = None, None, None
         self.guest_gids, self.host_gids = {}, {}
 
     # --- start
@@ -77,6 +67,8 @@ class Lab:
 
     def boot(self):
         own = image.of_this_build(self.build)
+        if self.harm:
+            self.harm.close()
         choices = self.accelerators()
         for accelerator in choices:
             try:
@@ -87,12 +79,14 @@ class Lab:
                     raise
                 with open(f"{self.image}/kvm-refused", "w") as file:
                     file.write(str(failure))
-        self.link_mtu = self.impaired = None
+        self.link_mtu, self.harm = None, None
 
     def alive(self):
         return self.guest is not None and not self.guest.dead
 
     def close(self):
+        if self.harm:
+            self.harm.close()
         if self.guest:
             self.guest.close()
         subprocess.run(["rm", "-rf", self.folder])
@@ -106,8 +100,13 @@ class Lab:
             self.boot()
         if link_mtu != self.link_mtu:
             self.set_mtu(link_mtu)
-        if impairment != self.impaired:
-            self.impair(impairment)
+        if self.harm is None or impairment != self.harm.name:
+            self.set_harm(impairment)
+
+    def set_harm(self, name):
+        if self.harm:
+            self.harm.close()
+        self.harm = harm.Harm(self.guest, TAP, name, self.link_mtu)
 
     def set_mtu(self, mtu):
         """Below IPv6's least MTU the kernel takes the IPv6 addresses away, so all are set anew."""
@@ -133,30 +132,6 @@ class Lab:
                               env=dict(os.environ, WEIR_LIBRARY_DIR=f"{self.build}/dropin"))
         table = re.findall(r"GID\[ *(\d+)\]:\s+([0-9a-f:.]+)", done.stdout)
         return "\n".join(f"{number} {packed(gid)}" for number, gid in table)
-
-    def impair(self, name):
-        """For CM_LOSS, filters. Else netem on the guest's interface for what it sends, on an ifb (`back`) behind it for what it receives: the
-        host's kernel need not know netem."""
-        self.guest.run("tc qdisc del dev eth0 root; tc qdisc del dev eth0 ingress; tc qdisc del dev eth0 clsact;"
-                       " ip link del back; true")
-        if name == CM_LOSS:
-            self.guest.run(" && ".join(["tc qdisc add dev eth0 clsact"] + [
-                f"tc filter add dev eth0 {way} protocol {version} prio {priority} u32 match u32 1 0x00ffffff at {offset}"
-                " action gact pass random determ drop 2"
-                for way in ("ingress", "egress") for priority, (version, offset) in enumerate(TO_QP1.items(), 1)]))
-        elif name:
-            netem = IMPAIRMENTS[name]
-            self.guest.run(
-                f"ip link add back type ifb && ip link set back up mtu {self.link_mtu}"
-                " && tc qdisc add dev eth0 ingress && tc filter add dev eth0 parent ffff: matchall"
-                " action mirred egress redirect dev back"
-                f" && tc qdisc add dev back root netem {netem} && tc qdisc add dev eth0 root netem {netem}")
-        self.impaired = name
-
-    def dropped(self):
-        """By the filters of CM_LOSS, per direction."""
-        return {way: sum(int(count) for count in re.findall(
-            r"dropped (\d+)", self.guest.run(f"tc -s filter show dev eth0 {way}"))) for way in ("ingress", "egress")}
 
     def rxe_repetitions(self):
         """How often the guest's queue pairs have sent anew."""

@@ -4,13 +4,15 @@ import json
 from row import FAMILIES, MTUS, ROLES
 
 WORDS = {"pass": "ok  ", "fail": "FAIL", "skip": "skip"}
+# What it may take on two quiet cores. Others may load the machine: only what takes twice as long fails.
+BOUNDS_S = {"short form": 300, "matrix": 960}
 COLUMNS = [(role, family, mtu) for role in ROLES for family in FAMILIES for mtu in MTUS]
 
 
 def show(cell, result):
     first, _, rest = result["reason"].partition("\n")
     print(f"{WORDS[result['status']]} {cell.name()} ({result['seconds']:.1f} s){': ' if first else ''}{first}")
-    for line in rest.splitlines():
+    for line in [*rest.splitlines(), *result.get("notes", [])]:
         print(f"     {line}")
 
 
@@ -40,10 +42,23 @@ def write_json(path, played):
                                   family=cell.family, mtu=cell.mtu) for cell, result in played]}, file, indent=1)
 
 
-def conclude(played):
+def took(whole, seconds):
+    """Says how long it was; true if that is too long."""
+    bound = BOUNDS_S[whole]
+    print(f"The {whole} took {seconds:.0f} s; its bound is {bound} s")
+    if bound < seconds <= 2 * bound:
+        print("WARNING: that is too long, unless others use this machine")
+    return seconds > 2 * bound
+
+
+def conclude(played, whole, seconds):
+    """`whole`: which form was played from its first cell to its last, if one was."""
     states = [result["status"] for _, result in played]
     for cell, result in played:
         if result["status"] == "fail":
             print(f"FAILED: {cell.name()}")
+    if whole and took(whole, seconds):
+        print(f"FAILED: the {whole} takes more than twice its time")
+        states.append("fail")
     print(f"{states.count('pass')} passed, {states.count('fail')} failed, {states.count('skip')} skipped")
     return 1 if "fail" in states or "pass" not in states else 0

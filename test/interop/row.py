@@ -12,20 +12,26 @@ import time
 
 import lab as lab_module
 from model import Evidence, Failed, Skipped, shorten
-from stage import REFUSED, Stage
+from stage import LISTENS_WITHIN_S, REFUSED, Stage
 
 ROLES = ("serve", "connect")  # what our RNIC does
 FAMILIES = (4, 6)
 MTUS = (256, 1024, 4096)
-# What a client says when the server is not there yet; of datagrams, SIDR's
-# status 1: no such service. riostream's server listens before it sets the option that lets its peer map memory.
-NOT_YET = REFUSED + r"|RDMA_CM_EVENT_UNREACHABLE, error: 1$|^riomap: Cannot allocate memory$"
+# What a client says when the server is not there yet; of datagrams, SIDR's status 1: no such service.
+NOT_YET = REFUSED + r"|RDMA_CM_EVENT_UNREACHABLE, error: 1$"
+# riostream's server listens before it sets the option that lets its peer map memory.
+TOO_EARLY = r"^riomap: Cannot allocate memory$"
 # What a pingpong's server says when the last acknowledgement was lost, and who sent it has ended since.
 LAST_ACK_LOST = r"transport retry counter exceeded \(12\) for wr_id 2$"
 # A pingpong's retries are 7, which rxe takes for "for ever" (rxe_comp.c): the same server there repeats to nobody until
 # it is killed. So long after its client it has ended if it ever will: 70 of its ACK timeouts.
 ENDS_AFTER_CLIENT_S = 5
-PLAYS = 5  # of a cell whose last acknowledgement is lost each time, or whose client is too early each time
+PLAYS = 5  # of a cell whose last acknowledgement is lost each time, or where nothing was harmed
+# The same where nobody repeats what is lost: each second play or so stops for ever, and each second meets no harm. (Two
+# copies of a message that come at once are one to a pingpong, whose next one is not sent then: it stops, too.)
+PLAYS_UNRELIABLE = 16
+STOPPED_S = 1  # so long without a byte on the link
+SERVERS = 8  # started for one client that comes too early each time
 # For a server to be ready. Group addresses: 01:00:5e is IPv4's, 33:33:00:77 that of lab.GROUP.
 WAITS = {"tcp": 'until cat /proc/net/tcp /proc/net/tcp6 | grep -q " 0A "; do sleep 0.02; done',
          "member": 'until grep -q -e 01005e4d0001 -e 333300770001 /proc/net/dev_mcast; do sleep 0.02; done'}
@@ -36,9 +42,9 @@ class Row:
     """In the commands {address} is the server's address, {control} its IPv4 address (for what is agreed over TCP),
     {own} the address of the end that runs it, {gid} the index of its GID, {mtu} the RoCE MTU (without it in a
     command, the link's MTU alone decides), {family} 4 or 6, {own_programs} where those of this folder are.
-    `ready` says when the server is: "tcp" once it listens, "member" once it is in a multicast group, "cm" never (the
-    client asks again while it is refused), "device" as "cm", but once it has a device, and with a new server for each
-    client. `body(scene)` plays the row by itself, where two commands are not
+    `ready` says when the server is: "tcp" once it listens, "member" once it is in a multicast group, "cm" once the kernel
+    says that it listens, or, if it is ours, never: the client asks again while it is refused, for LISTENS_WITHIN_S. "device"
+    as "cm", but with a new server for each client, which may be refused by the kernel, too. `body(scene)` plays the row by itself, where two commands are not
     enough; it returns an Evidence, or None when it has proven all, or raises Failed. `wire`: so many bytes
     crossed the link."""
     name: str
@@ -50,7 +56,9 @@ class Row:
     roles: tuple = ROLES
     families: tuple = FAMILIES
     mtus: tuple = MTUS
-    impairment: str = ""  # one of lab.IMPAIRMENTS, or lab.CM_LOSS
+    some: tuple = ()  # (role, family, MTU) of its cells, where all of them would take too long
+    impairment: str = ""  # one of harm.IMPAIRMENTS, or harm.CM_LOSS
+    unreliable: bool = False  # its service repeats nothing: the program may wait for ever for what was lost
     timeout_s: int = 30
     short: int = 2  # so many of its cells run in CI
     server_ends: bool = True  # False: it is killed once the client is done
@@ -65,7 +73,7 @@ class Row:
             raise ValueError(f"{self.name}: a row needs a proof")
 
     def cells(self):
-        return [Cell(self, *words) for words in itertools.product(self.roles, self.families, self.mtus)
+        return [Cell(self, *words) for words in self.some or itertools.product(self.roles, self.families, self.mtus)
                 if lab_module.has_ipv6(link_mtu(self, words[2])) or words[1] == 4]
 
     def title(self):
@@ -95,7 +103,7 @@ def link_mtu(row, mtu):
 class HostEnd:
     """Programs on our RNIC."""
     name = "our RNIC"
-    has_device = 'until grep -q ":12B7 " /proc/net/udp; do sleep 0.02; done'  # port 4791
+    is_up = 'until grep -q ":12B7 " /proc/net/udp; do sleep 0.02; done'  # port 4791; it may not listen yet
 
     def __init__(self, lab, stage):
         self.stage, self.address, self.gids = stage, lab_module.HOST, lab.host_gids
@@ -111,7 +119,7 @@ class HostEnd:
 class GuestEnd:
     """Programs on rdma-core and rxe."""
     name = "rxe"
-    has_device = 'until rdma resource show cm_id | grep -q " state LISTEN "; do sleep 0.02; done'
+    is_up = 'until rdma resource show cm_id | grep -q " state LISTEN "; do sleep 0.02; done'
     folder, own_programs, weir = "/tmp", "/bin", "weir"
 
     def __init__(self, lab, stage):
@@ -133,6 +141,8 @@ class Scene:
         self.host, self.guest = HostEnd(lab, self.stage), GuestEnd(lab, self.stage)
         ours_serves = cell.role == "serve"
         self.server, self.client = (self.host, self.guest) if ours_serves else (self.guest, self.host)
+        self.notes = []  # what a reader of the result should know
+        self.before = {}  # this play: what had been harmed
 
     def fill(self, command, end):
         """A command line as this end types it."""
@@ -149,13 +159,24 @@ class Scene:
     def wait(self, process):
         return process.wait(self.stage.until)
 
+    def wait_or_stop(self, process):
+        """None: the link is silent, and something was harmed; of a row without unreliable services, never."""
+        carried, since = self.lab.bytes_carried(), time.monotonic()
+        while self.cell.row.unreliable and process.running() and since < self.stage.until:
+            time.sleep(0.05)
+            now = time.monotonic()
+            if self.lab.bytes_carried() != carried:
+                carried, since = self.lab.bytes_carried(), now
+            elif now - since > STOPPED_S * self.stage.settings["slow"]:
+                if self.lab.harm.happened(self.before):
+                    return None
+                since = now
+        return self.wait(process)
+
     def start_server(self, command, ready):
         """Started, and ready as far as can be told from outside."""
         server = self.start(self.server, command)
-        if ready == "device":
-            self.wait_for(self.server, self.server.has_device, server)
-        elif ready != "cm":
-            self.wait_for(self.server, WAITS[ready], server)
+        self.wait_for(self.server, WAITS.get(ready, self.server.is_up), server)
         return server
 
     def wait_for(self, end, shell_words, process):
@@ -164,22 +185,37 @@ class Scene:
         self.stage.wait_until(lambda: not waiting.running() or not process.running(), shell_words, process)
         waiting.stop()
 
+    def was_refused(self, row, client):
+        """Whatever it ended with: some programs end well. By a server that cannot be early any more, that is a fault."""
+        kernel_listens = row.ready == "cm" and self.server is self.guest
+        if row.ready in WAITS or not re.search(f"{NOT_YET}|{TOO_EARLY}", client.text(), re.MULTILINE):
+            return False
+        if kernel_listens and not re.search(TOO_EARLY, client.text(), re.MULTILINE):
+            raise Failed("the client was refused by a server that listens")
+        return True
+
     def run_pair(self, row):
-        """By rdma_cm there is no telling from outside when a server listens: the client asks again while refused. Who
-        comes in between, and is refused in part, may end the server: there is a new one, but not for ever."""
-        server, starts = self.start_server(row.server, row.ready), 1
+        """Of ours there is no telling from outside when a server listens: the client asks again while refused, but not
+        for ever. Who comes in between, and is refused in part, may end the server: there is a new one, likewise."""
+        server, starts, refused = self.start_server(row.server, row.ready), 1, 0
+        listens_by = time.monotonic() + LISTENS_WITHIN_S * self.stage.settings["slow"]
         while True:
             client = self.start(self.client, row.client)
-            status = self.wait(client)
-            if status == 0 or not re.search(NOT_YET, client.text(), re.MULTILINE):
-                return server, client, status
-            if row.ready == "device" or not server.running():
-                starts += row.ready != "device"
-                if starts > PLAYS:
-                    return server, client, status
+            status = self.wait_or_stop(client)
+            if not self.was_refused(row, client):
+                break
+            refused += 1
+            renewed = row.ready == "device" or not server.running()
+            if starts == SERVERS or (not renewed and time.monotonic() > listens_by):
+                raise Failed(f"the client was refused {refused} times, by {starts} server(s)")
+            if renewed:
+                starts += 1
                 server.stop()
                 server = self.start_server(row.server, row.ready)
             time.sleep(0.05)
+        if refused:
+            self.notes.append(f"refused {refused} times before a server listened")
+        return server, client, status
 
     def said(self):
         """What both ends have printed, for who has to find out."""
@@ -219,16 +255,25 @@ def last_ack_lost(scene, server):
 
 
 def play_once(scene):
-    """None: the acknowledgement of the last message was lost. Nobody's fault: the client had all it wanted."""
+    """None: the acknowledgement of the last message was lost, or a message that nobody repeats. Nobody's fault: the
+    client had all it wanted, or could not have."""
     row = scene.cell.row
+    scene.before = scene.lab.harm.counts() if row.unreliable else {}
     server, client, status = scene.run_pair(row)
+    if status is None:
+        client.stop()
+        server.stop()
+        return None
     if status != row.client_status:
         raise Failed(f"the client ({scene.client.name}) ended with {status}")
     ended = None
     if row.server_ends:
-        if last_ack_lost(scene, server):
+        if not row.unreliable and last_ack_lost(scene, server):
             return None
-        ended = scene.wait(server)
+        ended = scene.wait_or_stop(server)
+        if ended is None:
+            server.stop()
+            return None
         if ended != row.server_status:
             raise Failed(f"the server ({scene.server.name}) ended with {ended}")
     else:
@@ -237,18 +282,37 @@ def play_once(scene):
 
 
 def play_commands(scene):
-    for _ in range(PLAYS):
-        evidence = play_once(scene)
-        if evidence:
+    """Until it has gone through once, and what should be harmed has been."""
+    evidence, before = None, scene.lab.harm.counts()
+    plays = PLAYS_UNRELIABLE if scene.cell.row.unreliable else PLAYS
+    for _ in range(plays):
+        evidence = play_once(scene) or evidence
+        missing = scene.lab.harm.missing(before)
+        if evidence and not missing:
             return evidence
         scene.stage.begin_again()
-    raise Failed(f"{PLAYS} times in a row the server ({scene.server.name}) missed the last acknowledgement")
+    if evidence:
+        raise idle(scene, missing)
+    raise Failed(f"{plays} times in a row the last acknowledgement, or a message that nobody repeats, was lost")
+
+
+def idle(scene, missing):
+    return Failed(f"\"{scene.cell.row.impairment}\" did nothing: no packet was {' or '.join(missing)}")
+
+
+def play_body(scene):
+    before = scene.lab.harm.counts()
+    evidence = scene.cell.row.body(scene)
+    missing = scene.lab.harm.missing(before)
+    if missing:
+        raise idle(scene, missing)
+    return evidence
 
 
 def judge(scene):
     before = scene.lab.bytes_carried()
     row = scene.cell.row
-    evidence = row.body(scene) if row.body else play_commands(scene)
+    evidence = play_body(scene) if row.body else play_commands(scene)
     carried = scene.lab.bytes_carried() - before
     if evidence:
         evidence.wire_bytes = carried
@@ -277,4 +341,5 @@ def play(lab, cell, settings):
             except Failed as failure:
                 result = {"status": "fail", "reason": f"{result['reason']}\nat the end: {failure}"}
     result["seconds"] = time.monotonic() - begin
+    result["notes"] = scene.notes if scene else []
     return result

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, "..", "compat"))  # model and stage: checks, and programs on our libraries
@@ -55,11 +56,17 @@ def parse():
 
 def chosen(arguments, rows_and_cells):
     """In the order of the link's settings: changing them takes longer than a cell."""
+    try:
+        wanted = re.compile(arguments.only or "")
+    except re.error as failure:
+        refuse_pattern(arguments, f"no regular expression: {failure}")
     found = []
     for number, (row, cells) in enumerate(rows_and_cells):
         if arguments.short:
             cells = short_form(number, row, cells)
-        found += [cell for cell in cells if not arguments.only or re.search(arguments.only, cell.name())]
+        found += [cell for cell in cells if wanted.search(cell.name())]
+    if not found:
+        refuse_pattern(arguments, "no cell of the short form matches" if arguments.short else "no cell matches")
     return sorted(found, key=lambda cell: (cell.link_mtu(), cell.row.impairment))
 
 
@@ -106,6 +113,12 @@ def make_image(arguments):
         no_guest(failure)
 
 
+def refuse_pattern(arguments, reason):
+    """A name that is misspelt must not pass for cells that pass."""
+    sys.stderr.write(f"interop: --only '{arguments.only}': {reason} (--list names the cells)\n")
+    sys.exit(2)
+
+
 def start(arguments):
     """The lab, in the namespaces."""
     subprocess.run(["mount", "-t", "tmpfs", "none", "/dev/shm"], check=True)
@@ -133,6 +146,7 @@ def main():
         return 0
     if INSIDE not in os.environ:
         enter_namespaces(make_image(arguments))
+    begin = time.monotonic()
     sys.stdout.reconfigure(line_buffering=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     lab = start(arguments)
@@ -145,7 +159,8 @@ def main():
     matrix.show_matrix(rows_and_cells, {id(cell): result for cell, result in played})
     if arguments.json:
         matrix.write_json(arguments.json, played)
-    return matrix.conclude(played)
+    whole = "" if arguments.only or arguments.repeat > 1 else "short form" if arguments.short else "matrix"
+    return matrix.conclude(played, whole, time.monotonic() - begin)
 
 
 if __name__ == "__main__":

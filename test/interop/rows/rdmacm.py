@@ -1,5 +1,5 @@
 """The programs of rdmacm-utils: connected by the communication manager."""
-from lab import CM_LOSS
+from harm import CM_LOSS
 from model import above, line
 from row import Row
 
@@ -36,6 +36,9 @@ def multicast(options="", **more):
                 line("joined dgid", where=0)], ready="member", families=(4,), **more)
 
 
+# Each of these costs seconds; together they meet each IP version and role.
+HARMED = {"loss": (4,), "reorder": (6,), "duplicate": (4,), "everything": (4, 6)}
+
 ROWS = [
     rping("-V -S 1000", 20, 1000),
     rping("-V -S 65535", 5, 65535),
@@ -50,6 +53,13 @@ ROWS = [
     stream("riostream", "-T v -S 4096 -C 20", wire=20 * 4096),
     *[rping("-V -S 4000", 20, 4000, impairment=name, timeout_s=90, mtus=(1024,), short=1)
       for name in ("loss", "reorder", "duplicate", "everything")],
+    *[exchange("ucmatose", "-c 3 -C 20 -S 5001", wire=2 * 3 * 20 * 5001, impairment=name, timeout_s=90, mtus=(1024,),
+               families=families, short=1 if name == "everything" else 0) for name, families in HARMED.items()],
+    *[stream("rstream", "-T v -S 4096 -C 20", wire=20 * 4096, impairment=name, timeout_s=90, mtus=(1024,),
+             families=families, short=1 if name == "everything" else 0) for name, families in HARMED.items()],
+    # Over datagrams: nobody repeats a message, only the request for the service.
+    *[exchange("udaddy", "-S 100 -C 15", impairment=name, unreliable=True, timeout_s=60, mtus=(1024,), families=families,
+               short=1 if name == "duplicate" else 0) for name, families in HARMED.items() if name != "everything"],
     # The client ends at once after its DREQ, which is lost half of the times.
     rping("-V -S 100", 2, 100, impairment=CM_LOSS, timeout_s=60, mtus=(1024,), short=1),
 ]

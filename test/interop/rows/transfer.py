@@ -2,6 +2,7 @@
 device. Each row copies both ways."""
 import functools
 import re
+import shlex
 
 from model import Failed
 from row import Row
@@ -41,17 +42,26 @@ def bracketed(address):
     return f"[{address}]" if ":" in address else address
 
 
-def copy_both_ways(longest, scene):
-    """A tree with files up to `longest` bytes there and back, and its longest file."""
+def know_each_other(scene):
+    """A key for the client, its line for the server."""
+    key = shell(scene, scene.client, f"rm -f cp.key && {scene.client.weir} key --name interop cp.key && cat cp.key")
+    shell(scene, scene.server, f"umask 077 && rm -f cp.keys && echo {shlex.quote(key.strip())} >cp.keys")
+
+
+def copy_both_ways(longest, trust, scene):
+    """A tree with files up to `longest` bytes there and back, and its longest file. `trust`: options of the client, none
+    for a server that serves anybody."""
     family = scene.cell.family
     listen, server, client = scene.server.address[family], scene.server, scene.client
     for end in (server, client):
         shell(scene, end, MAKE.format(longest))
-    serving = server.start(f"cd {server.folder} && exec {weir(scene, server).format('serve')} --insecure"
-                           f" --root cp --listen '{bracketed(listen)}'", native=True)
+    if trust:
+        know_each_other(scene)
+    serving = server.start(f"cd {server.folder} && exec {weir(scene, server).format('serve')}"
+                           f" {'--keys cp.keys' if trust else '--insecure'} --root cp --listen '{bracketed(listen)}'", native=True)
     scene.stage.wait_until(lambda: " at weir:" in serving.text(), "the server", serving)
     url = f"weir://{bracketed(listen)}"
-    cp = weir(scene, client).format("cp")
+    cp = f"{weir(scene, client).format('cp')} {trust}"
     shell(scene, client, f"{cp} -r cp/tree '{url}/served/sent'")
     shell(scene, client, f"{cp} -r '{url}/tree' cp/fetched")
     shell(scene, client, f"{cp} '{url}/tree/a/f{longest}' cp/one")
@@ -66,12 +76,15 @@ def copy_both_ways(longest, scene):
     serving.stop()
 
 
-def copying(longest, **more):
-    return Row("a tree and a file, both ways", body=functools.partial(copy_both_ways, longest), wire=3 * longest, **more)
+def copying(longest, trust="", **more):
+    return Row(f"a tree and a file, both ways {trust}".strip(), body=functools.partial(copy_both_ways, longest, trust),
+               wire=3 * longest, **more)
 
 
 ROWS = [
     copying(3000001, timeout_s=60, short=4),
+    copying(1000001, "--key cp.key", timeout_s=60, short=1, mtus=(1024,)),
+    copying(1000001, "--key cp.key --encrypt", timeout_s=60, short=1, mtus=(1024,)),
     # rxe recovers from 10% of the packets out of order at 30 to 60 KB/s, see README.md.
     copying(300001, timeout_s=90, short=1, mtus=(1024,), impairment="everything"),
 ]
