@@ -36,6 +36,8 @@ def main():
     far = subprocess.Popen(["far", program, "serve", THERE], env=values)
     near = subprocess.run([program, THERE, *sys.argv[3:]], env=values, text=True,
                           stdout=subprocess.PIPE, timeout=PATIENCE_S)
+    if near.returncode not in (0, 1):
+        far.terminate()  # nobody has called it, perhaps
     status = far.wait(timeout=30)
     played, complaints = judge(near.stdout.splitlines())
     if near.returncode not in (0, 1) or status != 0:
