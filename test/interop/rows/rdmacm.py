@@ -53,7 +53,7 @@ ROWS = [
     stream("riostream", "-T v -S 4096 -C 20", wire=20 * 4096),
     *[rping("-V -S 4000", 20, 4000, impairment=name, timeout_s=90, mtus=(1024,), short=1)
       for name in ("loss", "reorder", "duplicate", "everything")],
-    *[exchange("ucmatose", "-c 3 -C 20 -S 5001", wire=2 * 3 * 20 * 5001, impairment=name, timeout_s=90, mtus=(1024,),
+    *[exchange("ucmatose", "-c 3 -C 10 -S 5001", wire=2 * 3 * 10 * 5001, impairment=name, timeout_s=90, mtus=(1024,),
                families=families, short=1 if name == "everything" else 0) for name, families in HARMED.items()],
     *[stream("rstream", "-T v -S 4096 -C 20", wire=20 * 4096, impairment=name, timeout_s=90, mtus=(1024,),
              families=families, short=1 if name == "everything" else 0) for name, families in HARMED.items()],
