@@ -261,6 +261,15 @@ static bool keep(struct handoff *handoff, struct instant now, uint32_t slot,
     return true;
 }
 
+static void count_dropped(struct handoff *handoff, const struct handoff_header *header,
+                          uint32_t length)
+{
+    handoff->counters.dropped++;
+    if (header->kind == HANDOFF_PACKETS) {
+        handoff->counters.packets_dropped += (length + header->segment - 1) / header->segment;
+    }
+}
+
 enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t slot,
                          const struct udp_datagrams *datagrams)
 {
@@ -286,7 +295,7 @@ enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t s
         handoff->counters.delayed++;
         return STATUS_OK;
     }
-    handoff->counters.dropped++;
+    count_dropped(handoff, &header, datagrams->length);
     return status == STATUS_CLOSED ? STATUS_CLOSED : STATUS_OK;
 }
 
@@ -318,7 +327,7 @@ enum status handoff_send_relayed(struct handoff *handoff, struct instant now, ui
         return STATUS_CLOSED;
     }
     if (!keep(handoff, now, slot, &header, bytes, length)) {
-        handoff->counters.dropped++;
+        count_dropped(handoff, &header, length);
     }
     return STATUS_OK;
 }
@@ -348,7 +357,9 @@ static void flush_slot(struct handoff *handoff, struct instant now, uint32_t slo
         if (status == STATUS_CLOSED && kept->header.kind == HANDOFF_RELAYED) {
             waiting->gone = now;
         }
-        handoff->counters.dropped += status != STATUS_OK;
+        if (status != STATUS_OK) {
+            count_dropped(handoff, &kept->header, kept->length);
+        }
         forget_first(handoff, slot);
     }
 }

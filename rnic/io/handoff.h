@@ -20,10 +20,11 @@ struct handoff_counters {
     uint64_t packets_sent, packets_received; /* datagrams: each holds one run of packets */
     uint64_t relayed, relayed_to_us;         /* messages of the relay */
     uint64_t complaints_sent, complaints_received;
-    uint64_t delayed;  /* the peer's queue was full: kept */
-    uint64_t dropped;  /* ... for too long, or the peer is gone */
-    uint64_t refused;  /* of another user, or malformed */
-    uint64_t wake_ups; /* received */
+    uint64_t delayed;         /* the peer's queue was full: kept */
+    uint64_t dropped;         /* ... for too long, or the peer is gone */
+    uint64_t packets_dropped; /* in runs of those */
+    uint64_t refused;         /* of another user, or malformed */
+    uint64_t wake_ups;        /* received */
 };
 
 enum status handoff_create(const struct registry *registry, struct handoff **ret_handoff) MUST_USE;

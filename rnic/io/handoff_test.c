@@ -202,6 +202,10 @@ static void test_stopped_receiver_delays_nobody(void **state)
     assert_int_equal(counters->delayed, 3);
     listen_to_all(fixture, 2);
     assert_int_equal(fixture->packet_count, 5);
+    struct instant later = instant_after(clock_now(), UINT64_C(1000000000));
+    assert_true(handoff_flush(fixture->ends[0].handoff, later));
+    assert_int_equal(counters->dropped, 3);
+    assert_int_equal(counters->packets_dropped, 3 * 15);
 }
 
 /* Who has kept one message waiting in vain gets what there is room for at once, until it reads. */

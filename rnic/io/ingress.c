@@ -197,6 +197,7 @@ static void tell_others(struct ingress *ingress, const struct udp_datagrams *dat
         if (is_others(ingress, slot)) {
             enum status status = handoff_send(ingress->handoff, ingress->now, slot, &one);
             (void)status; /* who is gone does not need it */
+            ingress->copies++;
         }
     }
 }

@@ -26,6 +26,7 @@ struct ingress {
     struct instant now;            /* of the batch, set by the caller */
     bool closing;                  /* hands on by what packets say, without asking the registry */
     uint64_t foreign;              /* packets for other processes */
+    uint64_t copies;               /* handed to others of packets that we have kept, too */
     struct complaints *complaints; /* where those that others hand on to us go */
     struct ingress_allowance {     /* bounds what is handed to all of them */
         struct instant since;

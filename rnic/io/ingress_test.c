@@ -350,6 +350,7 @@ static void a_flood_is_not_handed_to_everybody(void **state)
         heard += handoff_receive(all[1].ingress.handoff, &all[1].ingress.receiver);
     }
     assert_in_range(heard, 1, 100);
+    assert_int_equal(all[0].ingress.copies, heard);
     assert_int_equal(counters->refused[REFUSED_MANAGEMENT], 1000); /* each is counted */
     all[0].ingress.now.ns += 1000000000;
     uint8_t bytes[DATAGRAM] = {[0] = OPCODE(SERVICE_UD, FORM_SEND_ONLY), [7] = 1};

@@ -69,6 +69,7 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     visit(context, "same_host_address_reads", same_host.address_reads);
     visit(context, "registry_slot", registry_slot(loop->registry));
     visit(context, "registry_foreign_packets", loop->ingress.foreign);
+    visit(context, "registry_copied_packets", loop->ingress.copies);
     visit(context, "registry_handed_on", handoff->packets_sent);
     visit(context, "registry_handed_to_us", handoff->packets_received);
     visit(context, "registry_relayed", handoff->relayed);
@@ -77,6 +78,7 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     visit(context, "registry_complaints_handed_to_us", handoff->complaints_received);
     visit(context, "registry_handoff_delayed", handoff->delayed);
     visit(context, "registry_handoff_dropped", handoff->dropped);
+    visit(context, "registry_handoff_packets_dropped", handoff->packets_dropped);
     visit(context, "registry_handoff_refused", handoff->refused);
     visit(context, "registry_steering_corrections", loop->steering.corrections);
     visit(context, "registry_deaths_buried", loop->burial.deaths);

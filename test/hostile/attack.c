@@ -29,7 +29,7 @@
 
 static struct scene scene;
 static uint8_t frames[BATCH][FRAME_MAX];
-static uint64_t sent[SHOT_KINDS], waits;
+static uint64_t sent[SHOT_KINDS], heard_by[AUDIENCES], waits;
 
 static void need(bool truth, const char *what)
 {
@@ -148,6 +148,7 @@ static void attack(const char *interface, const char *process, uint64_t seed, ui
         for (; batch < BATCH && number < count; batch++, number++) {
             forge(seed, number, &scene, &shot);
             sent[shot.kind]++;
+            heard_by[shot_audience(&shot)]++;
             aim(&shot, own, peer, &messages[batch], &places[batch], batch);
         }
         send_batch(descriptor, messages, batch);
@@ -195,6 +196,10 @@ static void report(void)
         printf("attack: %10" PRIu64 " %s\n", sent[kind], shot_kind_name((enum shot_kind)kind));
         roce += kind == SHOT_ADDRESS ? 0 : sent[kind];
     }
+    printf("attack: %" PRIu64 " broadcast, %" PRIu64 " to the group of both, %" PRIu64
+           " to that of the first, %" PRIu64 " to those of nobody\n",
+           heard_by[AUDIENCE_BROADCAST], heard_by[AUDIENCE_GROUP_IPV4],
+           heard_by[AUDIENCE_GROUP_IPV6], heard_by[AUDIENCE_OTHER]);
     printf("attack: %" PRIu64 " to the RoCE port, %" PRIu64 " elsewhere, %" PRIu64 " waits\n", roce,
            sent[SHOT_ADDRESS], waits);
 }

@@ -25,10 +25,13 @@
 #define VISIT       8u    /* exchanges of one who comes and goes */
 
 enum kind {
-    STREAM,    /* RC: write, read back, count up, send */
-    VISITOR,   /* the same, connecting anew each time */
+    STREAM,   /* RC: write, read back, count up, send */
+    VISITOR,  /* the same, connecting anew each time */
+    WINDOW,   /* as STREAM, through a window that each send ends and each echo says is bound anew */
+    EXTENDED, /* XRC: as STREAM, without an echo */
     UNCERTAIN, /* UC: sends */
     DATAGRAM,  /* UD: sends, having asked for the service */
+    GROUP,     /* UD: sends to a group */
     SOCKET,    /* an rsocket's echo */
 };
 
@@ -37,15 +40,25 @@ static const struct client {
     enum kind kind;
     const char *from, *to;
     bool sheltered;
+    uint16_t ports_after; /* NEIGHBOUR: of the second process */
 } clients[] = {
-    {"stream", STREAM, "10.78.0.3", "10.78.0.1", true},
-    {"stream IPv6", STREAM, "fd78::3", "fd78::1", true},
-    {"visitor", VISITOR, "10.78.0.3", "10.78.0.1", true},
-    {"rsocket", SOCKET, "10.78.0.3", "10.78.0.1", true},
-    {"exposed stream", STREAM, "10.78.0.2", "10.78.0.1", false},
-    {"exposed stream IPv6", STREAM, "fd78::2", "fd78::1", false},
-    {"exposed uncertain", UNCERTAIN, "10.78.0.2", "10.78.0.1", false},
-    {"exposed datagrams", DATAGRAM, "10.78.0.2", "10.78.0.1", false},
+    {"stream", STREAM, "10.78.0.3", SERVER_IPV4, true, 0},
+    {"stream IPv6", STREAM, "fd78::3", SERVER_IPV6, true, 0},
+    {"visitor", VISITOR, "10.78.0.3", SERVER_IPV4, true, 0},
+    {"window", WINDOW, "10.78.0.3", SERVER_IPV4, true, 0},
+    {"extended", EXTENDED, "10.78.0.3", SERVER_IPV4, true, 0},
+    {"rsocket", SOCKET, "10.78.0.3", SERVER_IPV4, true, 0},
+    {"neighbour's stream", STREAM, "10.78.0.3", SERVER_IPV4, true, NEIGHBOUR},
+    {"neighbour's window", WINDOW, "fd78::3", SERVER_IPV6, true, NEIGHBOUR},
+    {"neighbour's extended", EXTENDED, "fd78::3", SERVER_IPV6, true, NEIGHBOUR},
+    {"exposed stream", STREAM, "10.78.0.2", SERVER_IPV4, false, 0},
+    {"exposed stream IPv6", STREAM, "fd78::2", SERVER_IPV6, false, 0},
+    {"exposed window", WINDOW, "10.78.0.2", SERVER_IPV4, false, 0},
+    {"exposed extended", EXTENDED, "fd78::2", SERVER_IPV6, false, 0},
+    {"exposed uncertain", UNCERTAIN, "10.78.0.2", SERVER_IPV4, false, 0},
+    {"exposed datagrams", DATAGRAM, "10.78.0.2", SERVER_IPV4, false, 0},
+    {"exposed group", GROUP, "10.78.0.2", GROUP_IPV4, false, 0},
+    {"exposed neighbour", STREAM, "10.78.0.2", SERVER_IPV4, false, NEIGHBOUR},
 };
 #define CLIENTS (sizeof clients / sizeof clients[0])
 
@@ -83,22 +96,6 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-static struct sockaddr_storage address_of(const char *text, uint16_t port)
-{
-    struct sockaddr_storage storage = {0};
-    struct sockaddr_in *v4 = (struct sockaddr_in *)&storage;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&storage;
-    if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons(port);
-    } else {
-        inet_pton(AF_INET6, text, &v6->sin6_addr);
-        v6->sin6_family = AF_INET6;
-        v6->sin6_port = htons(port);
-    }
-    return storage;
-}
-
 /* Sessions */
 
 static void end_session(struct session *session)
@@ -108,7 +105,9 @@ static void end_session(struct session *session)
         ibv_destroy_ah(session->way);
     }
     if (id != NULL && id->qp != NULL) {
-        rdma_disconnect(id);
+        if (session->client->kind != GROUP) {
+            rdma_disconnect(id);
+        }
         rdma_destroy_qp(id);
     }
     if (session->region != NULL) {
@@ -140,6 +139,9 @@ static int make_objects(struct session *session, enum ibv_qp_type type)
         .qp_type = type,
         .cap = {.max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
     };
+    if (type == IBV_QPT_XRC_SEND) {
+        init.cap.max_recv_wr = init.cap.max_recv_sge = 0;
+    }
     if (rdma_create_qp(id, NULL, &init) != 0) {
         return -1;
     }
@@ -152,30 +154,73 @@ static int make_objects(struct session *session, enum ibv_qp_type type)
 static int set_patience(struct session *session)
 {
     uint8_t timeout = 10; /* 4 ms a try */
-    return session->client->sheltered || session->client->kind != STREAM
+    const struct client *client = session->client;
+    bool acknowledges =
+        client->kind == STREAM || client->kind == WINDOW || client->kind == EXTENDED;
+    return client->sheltered || !acknowledges
                ? 0
                : rdma_set_option(session->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
                                  sizeof timeout);
 }
 
+static const struct {
+    enum ibv_qp_type type;
+    char wants; /* in the request */
+} ways[] = {
+    [STREAM] = {IBV_QPT_RC, WANTS_RELIABLE},
+    [VISITOR] = {IBV_QPT_RC, WANTS_RELIABLE},
+    [WINDOW] = {IBV_QPT_RC, WANTS_WINDOW},
+    [EXTENDED] = {IBV_QPT_XRC_SEND, WANTS_EXTENDED},
+    [UNCERTAIN] = {IBV_QPT_UC, WANTS_UNRELIABLE},
+    [DATAGRAM] = {IBV_QPT_UD, 0},
+    [GROUP] = {IBV_QPT_UD, 0},
+};
+
+static int learn_datagram_way(struct session *session, const struct rdma_ud_param *said)
+{
+    struct ibv_ah_attr attributes = said->ah_attr;
+    session->way = ibv_create_ah(session->id->pd, &attributes);
+    session->qpn = said->qp_num;
+    session->qkey = said->qkey;
+    return session->way == NULL ? -1 : 0;
+}
+
+static int join_group(struct session *session)
+{
+    struct sockaddr_storage from = address_of(session->client->from, 0);
+    struct sockaddr_storage group = address_of(session->client->to, 0);
+    struct rdma_cm_join_mc_attr_ex join = {
+        .comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS,
+        .join_flags = RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER,
+        .addr = (struct sockaddr *)&group,
+    };
+    if (rdma_create_id(NULL, &session->id, NULL, RDMA_PS_UDP) != 0 ||
+        rdma_bind_addr(session->id, (struct sockaddr *)&from) != 0 ||
+        make_objects(session, IBV_QPT_UD) != 0 ||
+        rdma_join_multicast_ex(session->id, &join, NULL) != 0) {
+        return -1;
+    }
+    return learn_datagram_way(session, &session->id->event->param.ud);
+}
+
 static int make_connection(struct session *session)
 {
-    static const enum ibv_qp_type types[] = {[STREAM] = IBV_QPT_RC,
-                                             [VISITOR] = IBV_QPT_RC,
-                                             [UNCERTAIN] = IBV_QPT_UC,
-                                             [DATAGRAM] = IBV_QPT_UD};
     const struct client *client = session->client;
     bool datagram = client->kind == DATAGRAM;
+    uint16_t port = (uint16_t)((datagram ? DATAGRAM_PORT : STREAM_PORT) + client->ports_after);
     struct sockaddr_storage from = address_of(client->from, 0);
-    struct sockaddr_storage to = address_of(client->to, datagram ? DATAGRAM_PORT : STREAM_PORT);
+    struct sockaddr_storage to = address_of(client->to, port);
+    if (client->kind == GROUP) {
+        return join_group(session);
+    }
     if (rdma_create_id(NULL, &session->id, NULL, datagram ? RDMA_PS_UDP : RDMA_PS_TCP) != 0 ||
         rdma_resolve_addr(session->id, (struct sockaddr *)&from, (struct sockaddr *)&to, 5000) !=
             0 ||
         rdma_resolve_route(session->id, 5000) != 0 || set_patience(session) != 0 ||
-        make_objects(session, types[client->kind]) != 0) {
+        make_objects(session, ways[client->kind].type) != 0) {
         return -1;
     }
-    struct rdma_conn_param said = {.private_data = client->kind == UNCERTAIN ? "U" : "R",
+    struct rdma_conn_param said = {.private_data = &ways[client->kind].wants,
                                    .private_data_len = 1,
                                    .responder_resources = 4,
                                    .initiator_depth = 4,
@@ -186,11 +231,7 @@ static int make_connection(struct session *session)
     }
     const struct rdma_cm_event *event = session->id->event;
     if (datagram) {
-        struct ibv_ah_attr attributes = event->param.ud.ah_attr;
-        session->way = ibv_create_ah(session->id->pd, &attributes);
-        session->qpn = event->param.ud.qp_num;
-        session->qkey = event->param.ud.qkey;
-        return session->way == NULL ? -1 : 0;
+        return learn_datagram_way(session, &event->param.ud);
     }
     if (event->param.conn.private_data_len < sizeof session->place) {
         errno = EPROTO;
@@ -266,6 +307,9 @@ static int run(struct session *session, struct ibv_send_wr *wr, uint32_t at, uin
     wr->sg_list = &sge;
     wr->num_sge = 1;
     wr->send_flags = IBV_SEND_SIGNALED;
+    if (session->client->kind == EXTENDED) {
+        wr->qp_type.xrc.remote_srqn = session->place.queue;
+    }
     if (ibv_post_send(session->id->qp, wr, &bad) != 0 || await(session, &status) != 0) {
         return -1;
     }
@@ -293,14 +337,18 @@ static int count_up(struct session *session, uint64_t expected)
     return 0;
 }
 
-/* Sends, and hears the echo. */
-static int converse(struct session *session, uint32_t length)
+/* Sends, and hears the echo. `ends_window`: the send ends the window; then there is a new one. */
+static int converse(struct session *session, uint32_t length, bool ends_window)
 {
     enum ibv_wc_status status;
     uint8_t *echo = session->bytes + 2 * MESSAGE_MAX;
     struct ibv_sge sge = {(uintptr_t)echo, ECHO_LENGTH, session->region->lkey};
     struct ibv_recv_wr *bad, receive = {.sg_list = &sge, .num_sge = 1};
     struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
+    if (ends_window) {
+        wr.opcode = IBV_WR_SEND_WITH_INV;
+        wr.invalidate_rkey = session->place.key;
+    }
     /* Two completions, in either order. */
     if (ibv_post_recv(session->id->qp, &receive, &bad) != 0 || run(session, &wr, 0, length) != 0 ||
         await(session, &status) != 0 || status != IBV_WC_SUCCESS) {
@@ -309,30 +357,55 @@ static int converse(struct session *session, uint32_t length)
     if (session->client->sheltered && memcmp(echo, session->bytes, ECHO_LENGTH) != 0) {
         fault(session->client, "the echo is not what was said");
     }
+    if (ends_window) {
+        session->place.key = message_next_key(session->place.key);
+    }
     return 0;
 }
 
-/* Writes, reads back and compares, counts, sends. 0: all well. */
-static int exchange(struct session *session, uint64_t sequence)
+/* Writes, reads back, compares, counts. 0: all well. */
+static int use_memory(struct session *session, uint64_t count, uint32_t length)
 {
-    uint32_t length = 32 + (uint32_t)(sequence * 977 % (MESSAGE_MAX - 32));
     struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE};
     wr.wr.rdma.remote_addr = session->place.address;
     wr.wr.rdma.rkey = session->place.key;
-    message_fill(session->bytes, length, sequence);
     memset(session->bytes + MESSAGE_MAX, 0, length);
     if (run(session, &wr, 0, length) != 0) {
         return -1;
     }
     wr.opcode = IBV_WR_RDMA_READ;
-    if (run(session, &wr, MESSAGE_MAX, length) != 0 || count_up(session, sequence) != 0) {
+    if (run(session, &wr, MESSAGE_MAX, length) != 0 || count_up(session, count) != 0) {
         return -1;
     }
     if (session->client->sheltered &&
         memcmp(session->bytes, session->bytes + MESSAGE_MAX, length) != 0) {
         fault(session->client, "what was written is not what is read");
     }
-    return converse(session, length);
+    return 0;
+}
+
+/* 0: all well. */
+static int exchange(struct session *session, uint64_t sequence)
+{
+    uint32_t length = 32 + (uint32_t)(sequence * 977 % (MESSAGE_MAX - 32));
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
+    switch (session->client->kind) {
+    case WINDOW: /* the first message asks for one */
+        message_fill(session->bytes, length, sequence);
+        return (sequence > 0 && use_memory(session, sequence - 1, length) != 0) ||
+                       converse(session, length, sequence > 0) != 0
+                   ? -1
+                   : 0;
+    case EXTENDED:
+        message_fill(session->bytes, length, sequence);
+        return use_memory(session, sequence, length) != 0 || run(session, &wr, 0, length) != 0 ? -1
+                                                                                               : 0;
+    default:
+        message_fill(session->bytes, length, sequence);
+        return use_memory(session, sequence, length) != 0 || converse(session, length, false) != 0
+                   ? -1
+                   : 0;
+    }
 }
 
 static int send_one(struct session *session, uint64_t sequence)
@@ -355,7 +428,7 @@ static void serve_session(const struct client *client)
     if (session == NULL) {
         return;
     }
-    bool reliable = client->kind == STREAM || client->kind == VISITOR;
+    bool reliable = ways[client->kind].type == IBV_QPT_RC || client->kind == EXTENDED;
     for (uint64_t sequence = 0; !stopping; sequence++) {
         if ((reliable ? exchange(session, sequence) : send_one(session, sequence)) != 0) {
             result->broken++;

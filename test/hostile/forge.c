@@ -1,50 +1,40 @@
-#include "test/hostile/forge.h"
-
 #include "rnic/base/bytes.h"
-#include "rnic/base/random.h"
 #include "rnic/wire/psn.h"
 #include "rnic/wire/report.h"
 #include "rnic/wire/roce.h"
+#include "test/hostile/forge_private.h"
 #include "test/hostile/message.h"
 
-#define PORT_SPACE_TCP 0x0106u
-#define PORT_SPACE_UDP 0x0111u
-#define FAR            (UINT32_C(1) << 20) /* outside every PSN window */
-#define EARLY          512u                /* before its turn, and no such turn comes soon */
-#define UDP_QKEY       0x01234567u         /* RDMA_UDP_QKEY */
+#define FAR      (UINT32_C(1) << 20) /* outside every PSN window */
+#define EARLY    512u                /* before its turn, and no such turn comes soon */
+#define UDP_QKEY 0x01234567u         /* RDMA_UDP_QKEY */
 
 static const char *const names[SHOT_KINDS] = {
     "replay",   "damaged",   "flipped",   "edited", "grammar",         "answer",
     "stranger", "off-path",  "cnp",       "mad",    "mad, blind",      "request",
-    "stale",    "truncated", "oversized", "noise",  "rsocket address",
+    "stale",    "truncated", "oversized", "noise",  "rsocket address", "group",
 };
 
 /* How often each, of their sum. */
-static const uint8_t weights[SHOT_KINDS] = {8, 6, 8, 10, 12, 8, 8, 12, 2, 6, 4, 3, 1, 2, 2, 4, 1};
+static const uint8_t weights[SHOT_KINDS] = {8, 6, 8, 10, 12, 8, 8, 12, 2,
+                                            6, 4, 3, 1,  2,  2, 4, 1,  6};
 
 const char *shot_kind_name(enum shot_kind kind)
 {
     return names[kind];
 }
 
-struct forger {
-    struct random random;
-    const struct scene *scene;
-    struct shot *shot;
-    uint16_t source_port; /* of what is not a copy */
-};
-
-static uint32_t below(struct forger *forger, uint32_t bound)
+uint32_t below(struct forger *forger, uint32_t bound)
 {
     return (uint32_t)random_below(&forger->random, bound);
 }
 
-static bool one_in(struct forger *forger, uint32_t count)
+bool one_in(struct forger *forger, uint32_t count)
 {
     return below(forger, count) == 0;
 }
 
-static uint32_t any(struct forger *forger)
+uint32_t any(struct forger *forger)
 {
     return (uint32_t)random_u64(&forger->random);
 }
@@ -59,7 +49,7 @@ static struct gid ipv6(uint8_t seventh, uint8_t last)
     return (struct gid){{0xfd, 0x78, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, seventh, 0, last}};
 }
 
-static struct path from_anywhere(struct forger *forger)
+struct path from_anywhere(struct forger *forger)
 {
     uint8_t third = (uint8_t)(1 + below(forger, 200)), fourth = (uint8_t)(4 + below(forger, 250));
     if (one_in(forger, 3)) {
@@ -68,7 +58,7 @@ static struct path from_anywhere(struct forger *forger)
     return (struct path){.local = ipv4(third, fourth), .remote = ipv4(0, 1)};
 }
 
-static struct path from_peer(struct forger *forger, bool sheltered)
+struct path from_peer(struct forger *forger, bool sheltered)
 {
     uint8_t last = sheltered ? 3 : 2;
     if (one_in(forger, 2)) {
@@ -100,8 +90,27 @@ static const struct sample *pick_sample(struct forger *forger)
     return scene->sample_count == 0 ? NULL : &scene->samples[below(forger, scene->sample_count)];
 }
 
+/* A key, an address and a queue of XRC: as `near` has named them, or a sheltered peer's, or that
+ * key as it was or will be when its window is bound anew. */
+static void aim(struct forger *forger, const struct flow *near, struct packet *packet)
+{
+    const struct flow *other = one_in(forger, 4) ? pick_flow(forger, true) : NULL;
+    const struct flow *flow = other != NULL && other->key != 0 ? other : near;
+    uint32_t key = flow == NULL ? any(forger) : flow->key;
+    uint64_t address = flow == NULL ? random_u64(&forger->random) : flow->address;
+    if (one_in(forger, 4)) {
+        key = (key & 0xffffff00u) | (uint8_t)(key + below(forger, 5) - 2);
+    }
+    packet->remote_address = address + (one_in(forger, 2) ? 0 : below(forger, 40000) - 20000);
+    packet->remote_key.value = one_in(forger, 4) ? key ^ 1u << below(forger, 32) : key;
+    packet->invalidate.value = key;
+    if (flow != NULL && flow->xrc_srq != 0) {
+        packet->xrc_srq = flow->xrc_srq ^ (one_in(forger, 4) ? 1u << below(forger, 24) : 0);
+    }
+}
+
 /* Right for what stands in the shot now. */
-static void add_icrc(struct forger *forger)
+void add_icrc(struct forger *forger)
 {
     struct shot *shot = forger->shot;
     struct roce_ip ip = {shot->identification, true};
@@ -231,8 +240,6 @@ static struct packet make_up(struct forger *forger, uint8_t opcode, uint32_t qpn
 {
     static const uint32_t lengths[] = {0, 1, 4, 8, 100, 1024, 1024, 4096, 4096, 4097, 5000};
     const struct opcode_info *info = opcode_lookup(opcode);
-    uint64_t address = near == NULL ? random_u64(&forger->random) : near->address;
-    uint32_t key = near == NULL ? any(forger) : near->key;
     struct packet packet = {
         .opcode = opcode,
         .pkey = PKEY_DEFAULT,
@@ -240,20 +247,18 @@ static struct packet make_up(struct forger *forger, uint8_t opcode, uint32_t qpn
         .solicited = one_in(forger, 4),
         .destination = {qpn & PSN_MASK},
         .psn = psn_make(psn),
-        .remote_address = address + (one_in(forger, 2) ? 0 : below(forger, 40000) - 20000),
-        .remote_key = {one_in(forger, 4) ? key ^ 1u << below(forger, 32) : key},
         .dma_length = lengths[below(forger, 11)] * (1 + below(forger, 5)),
         .swap_or_add = random_u64(&forger->random),
         .aeth = {.kind = (enum aeth_kind)below(forger, 4),
                  .value = (uint8_t)below(forger, 32),
                  .msn = any(forger) & PSN_MASK},
         .original = random_u64(&forger->random),
-        .invalidate = {key},
         .qkey = {one_in(forger, 4) ? any(forger) : UDP_QKEY},
         .source = {any(forger) & PSN_MASK},
         .xrc_srq = any(forger) & PSN_MASK,
         .payload_length = info->has_payload ? lengths[below(forger, 11)] : 0,
     };
+    aim(forger, near, &packet);
     return packet;
 }
 
@@ -321,133 +326,37 @@ static void shoot_cnp(struct forger *forger)
     finish(forger, &packet);
 }
 
-/* Management datagrams */
-
-static void send_mad(struct forger *forger, const uint8_t mad[MAD_LENGTH])
+/* To all: groups that the server is in or not, and broadcasts. What stands in them is mostly for a
+ * group, else for a queue pair of one process. */
+static void shoot_group(struct forger *forger)
 {
-    struct packet packet = {
-        .opcode = OPCODE(SERVICE_UD, FORM_SEND_ONLY),
-        .pkey = PKEY_DEFAULT,
-        .destination = QPN_MANAGEMENT,
-        .psn = psn_make(any(forger)),
-        .qkey = QKEY_MANAGEMENT,
-        .source = QPN_MANAGEMENT,
-        .payload_length = MAD_LENGTH,
+    static const struct gid all_ipv4[] = {
+        {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 78, 0, 1}}, /* GROUP_IPV4 */
+        {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 78, 0, 1}},
+        {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 224, 0, 0, 1}}, /* all hosts */
+        {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 78, 0, 255}},
+        {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 255, 255, 255, 255}},
     };
-    struct shot *shot = forger->shot;
-    uint32_t header = packet_build(&packet, shot->bytes);
-    memcpy(shot->bytes + header, mad, MAD_LENGTH);
-    shot->length = header + MAD_LENGTH;
-    add_icrc(forger);
-}
-
-static struct cm_message any_message(struct forger *forger)
-{
-    return (struct cm_message){
-        .kind = (enum cm_message_kind)(CM_MESSAGE_REQ + below(forger, 9)),
-        .transaction = random_u64(&forger->random),
-        .local_id = any(forger),
-        .remote_id = one_in(forger, 4) ? 0 : any(forger),
-        .service_id =
-            rdma_cm_service_id(PORT_SPACE_TCP, (uint16_t)(STREAM_PORT + below(forger, 4))),
-        .local_qpn = {any(forger) & PSN_MASK},
-        .starting_psn = psn_make(any(forger)),
-        .responder_resources = (uint8_t)any(forger),
-        .initiator_depth = (uint8_t)any(forger),
-        .path_mtu = (enum path_mtu)below(forger, 8),
-        .max_cm_retries = 15,
-        .local_response_timeout = (uint8_t)below(forger, 32),
-        .remote_response_timeout = (uint8_t)below(forger, 32),
-        .ack_timeout = (uint8_t)below(forger, 32),
-        .transport_service = (uint8_t)below(forger, 4),
-        .pkey = PKEY_DEFAULT,
-        .path = forger->shot->path,
-        .service_timeout = (uint8_t)below(forger, 32),
-        .answered = (uint8_t)below(forger, 4),
-        .reject_reason = (uint16_t)below(forger, 40),
-        .reject_info_length = (uint8_t)any(forger),
+    static const struct gid all_ipv6[] = {
+        {{0xff, 0x05, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x78, 0, 1}}, /* GROUP_IPV6 */
+        {{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},    /* all nodes */
     };
-}
-
-static void know_ids(struct forger *forger, struct cm_message *message)
-{
-    const struct scene *scene = forger->scene;
-    if (scene->id_count > 0) {
-        const struct ids *ids = &scene->ids[below(forger, scene->id_count)];
-        forger->shot->path = (struct path){.local = ids->from, .remote = ids->to};
-        message->path = forger->shot->path;
-        message->local_id = ids->local;
-        message->remote_id = ids->remote;
-        message->transaction = one_in(forger, 2) ? ids->transaction : message->transaction;
+    const struct flow *flow = pick_flow(forger, one_in(forger, 2));
+    struct path *path = &forger->shot->path;
+    *path = one_in(forger, 2) ? from_anywhere(forger) : from_peer(forger, one_in(forger, 2));
+    path->remote =
+        gid_is_ipv4(&path->local) ? all_ipv4[below(forger, 5)] : all_ipv6[below(forger, 2)];
+    bool to_pair = flow != NULL && one_in(forger, 4);
+    uint8_t service = to_pair && one_in(forger, 2) ? flow->service : SERVICE_UD;
+    struct packet packet = make_up(
+        forger, one_in(forger, 8) ? any_opcode(forger, SERVICE_RC) : any_opcode(forger, service),
+        to_pair ? flow->qpn : QPN_MULTICAST.value, flow == NULL ? any(forger) : flow->psn + 1,
+        flow);
+    if (one_in(forger, 4)) {
+        packet.destination = QPN_MANAGEMENT;
+        packet.qkey = QKEY_MANAGEMENT;
     }
-}
-
-static void shoot_mad(struct forger *forger)
-{
-    uint8_t mad[MAD_LENGTH];
-    forger->shot->path = from_peer(forger, false);
-    if (one_in(forger, 3)) {
-        forger->shot->path = from_anywhere(forger);
-    }
-    struct cm_message message = any_message(forger);
-    if (one_in(forger, 2)) {
-        know_ids(forger, &message);
-    }
-    cm_message_build(&message, mad);
-    while (one_in(forger, 2)) {
-        mad[below(forger, MAD_LENGTH)] = (uint8_t)any(forger);
-    }
-    send_mad(forger, mad);
-}
-
-static void shoot_mad_blind(struct forger *forger)
-{
-    uint8_t mad[MAD_LENGTH];
-    forger->shot->path = from_peer(forger, true);
-    struct cm_message message = any_message(forger);
-    cm_message_build(&message, mad);
-    send_mad(forger, mad);
-}
-
-static void request(struct forger *forger, const struct path *path, uint32_t qpn)
-{
-    uint8_t mad[MAD_LENGTH];
-    forger->shot->path = *path;
-    struct cm_message message = any_message(forger);
-    message.kind = one_in(forger, 4) ? CM_MESSAGE_SIDR_REQ : CM_MESSAGE_REQ;
-    message.path_mtu = PATH_MTU_1024;
-    message.transport_service = (uint8_t)below(forger, 2);
-    message.local_qpn.value = qpn & PSN_MASK;
-    if (message.kind == CM_MESSAGE_SIDR_REQ) {
-        message.service_id = rdma_cm_service_id(PORT_SPACE_UDP, DATAGRAM_PORT);
-    }
-    struct rdma_cm_header header = {.ip_version = gid_is_ipv4(&path->local) ? 4 : 6,
-                                    .port = (uint16_t)any(forger),
-                                    .source = path->local,
-                                    .destination = path->remote};
-    rdma_cm_header_build(&header, message.private_data);
-    cm_message_build(&message, mad);
-    send_mad(forger, mad);
-}
-
-static void shoot_request(struct forger *forger)
-{
-    struct path path = from_anywhere(forger);
-    request(forger, &path, any(forger));
-}
-
-/* The peer's queue pair is where the server's packets to it go. */
-static void shoot_stale(struct forger *forger)
-{
-    const struct scene *scene = forger->scene;
-    for (uint32_t i = 0; i < scene->flow_count; i++) {
-        const struct flow *flow = &scene->flows[below(forger, scene->flow_count)];
-        if (!flow->toward_server && flow->sheltered && flow->service == SERVICE_RC) {
-            struct path path = {.local = flow->to, .remote = flow->from};
-            request(forger, &path, flow->qpn);
-            return;
-        }
-    }
+    finish(forger, &packet);
 }
 
 /* Bytes */
@@ -463,7 +372,7 @@ static void fill(struct forger *forger, uint32_t length)
 static void shoot_address(struct forger *forger)
 {
     forger->shot->path = from_anywhere(forger);
-    forger->shot->port = SOCKET_DATAGRAMS;
+    forger->shot->port = SOCKET_DATAGRAMS + (one_in(forger, 2) ? NEIGHBOUR : 0);
     forger->shot->path.source_port = forger->source_port;
     fill(forger, below(forger, 64));
     if (forger->shot->length >= 16 && !one_in(forger, 4)) { /* as rsockets begin */
@@ -511,6 +420,7 @@ static void (*const shooters[SHOT_KINDS])(struct forger *) = {
     [SHOT_OVERSIZED] = shoot_oversized,
     [SHOT_NOISE] = shoot_noise,
     [SHOT_ADDRESS] = shoot_address,
+    [SHOT_GROUP] = shoot_group,
 };
 
 static struct forger begin(uint64_t seed, uint64_t number, const struct scene *scene,

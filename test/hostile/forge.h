@@ -11,7 +11,7 @@
 #include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
 
-#define FLOWS_MAX      64u
+#define FLOWS_MAX      128u
 #define SAMPLES_MAX    16u
 #define SAMPLE_BYTES   1152u
 #define IDS_MAX        16u
@@ -23,6 +23,7 @@ struct flow {
     struct gid from, to;
     uint32_t qpn, psn; /* the last one seen */
     uint32_t key;
+    uint32_t xrc_srq; /* as its packets name it */
     uint64_t address; /* what the last RETH named */
     uint16_t source_port;
     uint8_t service;
@@ -65,11 +66,22 @@ enum shot_kind {
     SHOT_TRUNCATED,
     SHOT_OVERSIZED,
     SHOT_NOISE,
-    SHOT_ADDRESS, /* to rsockets' UDP port: not RoCE, and not counted by the engine */
+    SHOT_ADDRESS, /* to rsockets' UDP ports: not RoCE, and not counted by the engine */
+    SHOT_GROUP,   /* to multicast groups and broadcast addresses */
     SHOT_KINDS,
 };
 
 const char *shot_kind_name(enum shot_kind kind);
+
+/* Who gets it: of what is not for one process alone, the kernel gives each its copy. */
+enum audience {
+    AUDIENCE_ONE,
+    AUDIENCE_BROADCAST,  /* every process */
+    AUDIENCE_GROUP_IPV4, /* both, */
+    AUDIENCE_GROUP_IPV6, /* the first alone, */
+    AUDIENCE_OTHER,      /* and nobody: the kernel says that it ignored it */
+    AUDIENCES,
+};
 
 struct shot {
     enum shot_kind kind;
@@ -84,6 +96,7 @@ void forge(uint64_t seed, uint64_t number, const struct scene *scene, struct sho
 /* The same, all of one kind. */
 void forge_kind(uint64_t seed, uint64_t number, const struct scene *scene, enum shot_kind kind,
                 struct shot *ret_shot);
+enum audience shot_audience(const struct shot *shot);
 /* Ethernet, IP and UDP around it; returns the frame's length. */
 uint32_t forge_frame(const struct shot *shot, const uint8_t from[6], const uint8_t to[6],
                      uint8_t ret_frame[FRAME_MAX]);

@@ -51,12 +51,47 @@ static uint32_t build_ipv6(const struct shot *shot, uint32_t length, uint8_t *ip
     return IPV6;
 }
 
+static bool is_broadcast(const struct gid *to)
+{
+    return gid_is_ipv4(to) && to->bytes[15] == 255;
+}
+
+enum audience shot_audience(const struct shot *shot)
+{
+    const struct gid *to = &shot->path.remote;
+    if (is_broadcast(to)) {
+        return AUDIENCE_BROADCAST;
+    }
+    if (!gid_is_multicast(to)) {
+        return AUDIENCE_ONE;
+    }
+    if (gid_is_ipv4(to)) {
+        return to->bytes[12] == 239 ? AUDIENCE_GROUP_IPV4 : AUDIENCE_OTHER;
+    }
+    return to->bytes[1] == 5 ? AUDIENCE_GROUP_IPV6 : AUDIENCE_OTHER;
+}
+
+/* The link's address for it: a group's, everybody's, or its one receiver's. */
+static void address_frame(const struct gid *destination, const uint8_t to[6],
+                          uint8_t ret_address[6])
+{
+    const uint8_t *bytes = destination->bytes;
+    const uint8_t ipv4[6] = {0x01, 0x00, 0x5e, bytes[13] & 0x7f, bytes[14], bytes[15]};
+    const uint8_t ipv6[6] = {0x33, 0x33, bytes[12], bytes[13], bytes[14], bytes[15]};
+    memcpy(ret_address, to, 6);
+    if (is_broadcast(destination)) {
+        memset(ret_address, 0xff, 6);
+    } else if (gid_is_multicast(destination)) {
+        memcpy(ret_address, gid_is_ipv4(destination) ? ipv4 : ipv6, 6);
+    }
+}
+
 uint32_t forge_frame(const struct shot *shot, const uint8_t from[6], const uint8_t to[6],
                      uint8_t ret_frame[FRAME_MAX])
 {
     bool v4 = gid_is_ipv4(&shot->path.local);
     uint32_t length = UDP + shot->length;
-    memcpy(ret_frame, to, 6);
+    address_frame(&shot->path.remote, to, ret_frame);
     memcpy(ret_frame + 6, from, 6);
     bytes_store_u16(ret_frame + 12, v4 ? 0x0800 : 0x86dd);
     uint8_t *ip = ret_frame + ETHERNET;
@@ -170,6 +205,9 @@ void scene_hear(struct scene *scene, const uint8_t *frame, uint32_t length)
     if (packet.info->has_reth || packet.info->has_atomic) {
         flow->address = packet.remote_address;
         flow->key = packet.remote_key.value;
+    }
+    if (packet.info->service == SERVICE_XRC) {
+        flow->xrc_srq = packet.xrc_srq != 0 ? packet.xrc_srq : flow->xrc_srq;
     }
     if (flow->toward_server && !flow->sheltered && count <= SAMPLE_BYTES) {
         struct sample *sample = &scene->samples[packet.psn.value % SAMPLES_MAX];

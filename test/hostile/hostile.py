@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A live engine under fire: server.c, its honest clients (client.c) and an attacker (attack.c).
+"""Live engines under fire: server.c, two of it behind one address, their honest clients (client.c) and an attacker
+(attack.c). RC, UC, UD and XRC, memory windows, groups and broadcasts.
 
 usage: hostile.py BUILD_DIR [--packets N] [--seed S] [--keep DIR]
 
 Two hosts made of namespaces. Every packet that was sent must be accounted for: taken by the engine,
-refused by it under a reason, or lost in the kernel under a counter. The server's memory is watched;
-that it writes nowhere it may not is for the server to say, that it leaks nothing for the sanitizer
+refused by it under a reason, or lost in the kernel under a counter; of what is for several, the kernel
+makes a copy for each. The servers' memory is watched; that it writes nowhere it may not is for the server to say, that it leaks nothing for the sanitizer
 it is built with. Exit status 77: namespaces are not allowed here.
 """
 import argparse
@@ -72,7 +73,7 @@ def refused_by_kernel(pid):
         name, number = line.split()
         values[name] = int(number)
     wanted = ("IpInHdrErrors", "IpInAddrErrors", "IpInDiscards", "IpReasmFails", "UdpNoPorts",
-              "UdpInCsumErrors", "Ip6InHdrErrors", "Ip6InAddrErrors", "Ip6InDiscards",
+              "UdpInCsumErrors", "UdpIgnoredMulti", "Udp6IgnoredMulti", "Ip6InHdrErrors", "Ip6InAddrErrors", "Ip6InDiscards",
               "Udp6NoPorts", "Udp6InCsumErrors")
     result = {name: values.get(name, 0) for name in wanted if values.get(name, 0) != 0}
     for line in open(f"/proc/{pid}/net/dev"):
@@ -86,41 +87,57 @@ def refused_by_kernel(pid):
 INTERFACE = "weir0"
 
 
-def statistics(path):
+def statistics(paths):
     values = {}
-    for line in open(path):
-        if not line.startswith("#"):
-            name, value = line.split()
-            values[name] = values.get(name, 0) + int(value)
+    for path in paths:
+        for line in open(path):
+            if not line.startswith("#"):
+                name, value = line.split()
+                values[name] = values.get(name, 0) + int(value)
     return values
 
 
-def account(shots, client, server, lost, kernel):
-    """sent = accepted + refused by reason + lost"""
-    honest = client["udp_packets_sent"]
+def copies(said, members):
+    """What the kernel makes of packets for several: each of the processes gets its own."""
+    line = next(line for line in said.splitlines() if "to the group of both" in line)
+    broadcast, both, first, nobody = (int(word) for word in line.split() if word.isdigit())
+    for name, count in (("broadcast", broadcast), ("to both", both), ("to one", first), ("to nobody", nobody)):
+        if count == 0:
+            fail(f"no shot was {name}")
+    return broadcast + both + members
+
+
+def account(sent, client, server, lost, kernel):
+    """sent = accepted + refused by reason + lost. `sent`: (shots, copies of packets for several)."""
+    honest, (shots, copied) = client["udp_packets_sent"], sent
     received = server["udp_packets_received"] + server.get("udp_truncated", 0)
     missing = lost + sum(kernel.values())
     refused = {name[8:]: value for name, value in server.items() if name.startswith("refused_")}
-    accepted = received - sum(refused.values()) - server.get("udp_truncated", 0)
-    print(f"account: {shots} shots + {honest} honest packets = {accepted} accepted"
-          f" + {sum(refused.values())} refused + {missing} lost in the kernel"
-          f" + {shots + honest - received - missing} unaccounted for")
+    # Between the two processes: handed on, copied for the other because nobody can tell whose it is, lost on that way.
+    told, dropped = server.get("registry_copied_packets", 0), server.get("registry_handoff_packets_dropped", 0)
+    accepted = received + told - dropped - sum(refused.values()) - server.get("udp_truncated", 0)
+    unaccounted = shots + copied + honest - received - missing
+    print(f"account: {shots} shots + {copied} second copies + {honest} honest packets + {told} told to the other process"
+          f" = {accepted} accepted + {sum(refused.values())} refused + {server.get('udp_truncated', 0)} cut off"
+          f" + {missing} lost in the kernel + {dropped} lost between processes + {unaccounted} unaccounted for")
     for name, value in sorted(refused.items(), key=lambda item: -item[1]):
         print(f"account: {value:10} refused: {name}")
     for name, value in kernel.items():
         print(f"account: {value:10} lost: {name}")
     print(f"account: {lost:10} lost: full sockets")
     # An honest sender's segments are one datagram to a full socket's counter.
-    unaccounted = shots + honest - received - missing
     if unaccounted < 0 or unaccounted > lost * 63:
         fail(f"{unaccounted} packets are not accounted for")
     by_link = sum(refused.get(reason, 0) for reason in ("icrc", "identification", "broadcast"))
-    short = server["udp_packets_received"] - server["packets_received"] - by_link
+    by_device = server["packets_received"] - server.get("same_host_packets_received", 0)
+    short = server["udp_packets_received"] + told - dropped - by_device - by_link
     if not 0 <= short <= refused.get("truncated", 0):
         fail(f"{short} packets came in by the link, were not refused there, and reached no device")
-    if sum(refused.values()) == 0 or accepted <= 0:
-        fail("nothing was refused, or nothing accepted: this was no attack")
-    return accepted
+    for reason in ("broadcast", "qkey", "psn", "address", "icrc", "identification"):
+        if refused.get(reason, 0) == 0:
+            fail(f"nothing was refused for its {reason}: this was no attack")
+    if accepted <= 0 or told == 0:
+        fail("nothing was accepted, or the processes told each other nothing")
 
 
 def outside_world():
@@ -128,6 +145,7 @@ def outside_world():
         far ip addr add 10.78.0.3/24 dev weir0
         far ip addr add fd78::3/64 dev weir0 nodad
         for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f 2>/dev/null || true; done
+        far ip route add 239.78.0.0/16 dev weir0
         ip route add default via 10.78.0.2
         ip -6 route add default via fd78::2""", shell=True)
 
@@ -154,61 +172,104 @@ def flood(programs, environment, seed):
     return requests
 
 
+class Server:
+    """One of two processes behind the address; its ports are `after` those of message.h."""
+
+    def __init__(self, programs, folder, name, after):
+        self.name, self.statistics = name, folder / f"{name}.statistics"
+        self.process = subprocess.Popen([programs / "hostile_server", str(after)], stdout=subprocess.PIPE, text=True,
+                                        env=dict(os.environ, WEIR_STATISTICS=str(self.statistics)))
+        self.pid = self.process.pid
+        wait_for(self.process, "server: ready")
+        self.before = self.most = 0
+
+    def lives(self):
+        return self.process.poll() is None
+
+    def look(self):
+        if self.lives():
+            self.most = max(self.most, resident(self.pid))
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        print(self.process.communicate(timeout=200)[0], end="")
+        if self.process.returncode != 0:
+            fail(f"the {self.name} ended with {self.process.returncode}")
+
+    def judge_memory(self, bound):
+        print(f"memory: {self.name}: {self.before >> 20} MiB resident before, {self.most >> 20} MiB at most")
+        if self.most - self.before > bound:
+            fail(f"the memory of the {self.name} grew without bound")
+
+
+def settle(servers):
+    """Until their sockets are empty."""
+    quiet = time.monotonic() + 30
+    while all(server.lives() for server in servers) and sockets(servers[0].pid)[0] > 0 and time.monotonic() < quiet:
+        time.sleep(0.1)
+    time.sleep(0.2)  # what they hand to each other
+
+
+def attack(programs, servers, arguments):
+    """What the attacker said; None: a server has died."""
+    attacker = subprocess.Popen(["far", programs / "hostile_attack", INTERFACE, str(servers[0].pid), *arguments],
+                                stdout=subprocess.PIPE, text=True)
+    while attacker.poll() is None and all(server.lives() for server in servers):
+        time.sleep(0.2)
+        for server in servers:
+            server.look()
+    for server in servers:
+        if not server.lives():
+            attacker.kill()
+            fail(f"the {server.name} died: status {server.process.returncode}")
+    said = attacker.communicate()[0]
+    print(said, end="")
+    if attacker.returncode != 0:
+        fail(f"the attacker ended with {attacker.returncode}")
+    return said if all(server.lives() for server in servers) else None
+
+
+def exchanges(said, name):
+    """Of an honest client, as it says at its end."""
+    line = next(line for line in said.splitlines() if line.startswith(f"client: {name} "))
+    return int(line[len(f"client: {name} "):].split()[0])
+
+
 def run(build, packets, seed, folder):
     programs = build / "test" / "hostile"
     outside_world()
-    environment = dict(os.environ, WEIR_STATISTICS=str(folder / "server.statistics"))
-    server = subprocess.Popen([programs / "hostile_server"], env=environment,
-                              stdout=subprocess.PIPE, text=True)
-    wait_for(server, "server: ready")
-    environment["WEIR_STATISTICS"] = str(folder / "client.statistics")
+    servers = [Server(programs, folder, "server", 0), Server(programs, folder, "neighbour", 10)]
+    environment = dict(os.environ, WEIR_STATISTICS=str(folder / "client.statistics"))
     client = subprocess.Popen(["far", programs / "hostile_client"], env=environment,
                               stdout=subprocess.PIPE, text=True)
     wait_for(client, "client: ready")
-    before = most = resident(server.pid)
+    for server in servers:
+        server.before = resident(server.pid)
     begun = time.monotonic()
-    attack = subprocess.Popen(["far", programs / "hostile_attack", INTERFACE, str(server.pid),
-                               str(seed), str(packets), folder / "trace"],
-                              stdout=subprocess.PIPE, text=True)
-    while attack.poll() is None and server.poll() is None:
-        time.sleep(0.2)
-        most = max(most, resident(server.pid) if server.poll() is None else 0)
-    if server.poll() is not None:
-        attack.kill()
-        fail(f"the server died: status {server.returncode}")
-    shots = attack.communicate()[0]
+    shots = attack(programs, servers, [str(seed), str(packets), folder / "trace"])
     took = time.monotonic() - begun
-    print(shots, end="")
-    if attack.returncode != 0:
-        fail(f"the attacker ended with {attack.returncode}")
-    quiet = time.monotonic() + 30
-    while server.poll() is None and sockets(server.pid)[0] > 0 and time.monotonic() < quiet:
-        time.sleep(0.1)
+    settle(servers)
     time.sleep(1)  # clients go on for a moment in peace; nothing hangs on how long
     client.send_signal(signal.SIGTERM)
-    print(client.communicate(timeout=200)[0], end="")
+    said = client.communicate(timeout=200)[0]
+    print(said, end="")
     if client.returncode != 0:
         fail(f"an honest client was wronged: status {client.returncode}")
-    if server.poll() is not None:
+    if shots is None:
         return
     flooded = flood(programs, environment, seed)
-    quiet = time.monotonic() + 30
-    while sockets(server.pid)[0] > 0 and time.monotonic() < quiet:
-        time.sleep(0.1)
-    lost, kernel = sockets(server.pid)[1], refused_by_kernel(server.pid)
-    most = max(most, resident(server.pid))
-    server.send_signal(signal.SIGTERM)
-    print(server.communicate(timeout=200)[0], end="")
-    if server.returncode != 0:
-        fail(f"the server ended with {server.returncode}")
+    settle(servers)
+    lost, kernel = sockets(servers[0].pid)[1], refused_by_kernel(servers[0].pid)
+    for server in servers:
+        server.look()
+        server.end()
     to_port = int(shots.splitlines()[-1].split()[1]) + flooded
-    account(to_port, statistics(folder / "client.statistics"),
-            statistics(folder / "server.statistics"), lost, kernel)
+    account((to_port, copies(shots, exchanges(said, "exposed group"))), statistics([folder / "client.statistics"]),
+            statistics([server.statistics for server in servers]), lost, kernel)
     sanitized = b"__asan_init" in (programs / "hostile_server").read_bytes()
-    print(f"memory: {before >> 20} MiB resident before, {most >> 20} MiB at most;"
-          f" {packets / took:.0f} shots/s; seed {seed}; {'sanitized' if sanitized else 'plain'}")
-    if most - before > (GROWTH_SANITIZED if sanitized else GROWTH_MAX):
-        fail("the server's memory grew without bound")
+    print(f"{packets / took:.0f} shots/s; seed {seed}; {'sanitized' if sanitized else 'plain'}")
+    for server in servers:
+        server.judge_memory(GROWTH_SANITIZED if sanitized else GROWTH_MAX)
 
 
 def main():

@@ -2,11 +2,17 @@
 #ifndef WEIR_TEST_HOSTILE_MESSAGE_H
 #define WEIR_TEST_HOSTILE_MESSAGE_H
 
+#include <arpa/inet.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-#define STREAM_PORT      7001 /* rdma_cm: RC and UC */
+#define SERVER_IPV4      "10.78.0.1"
+#define SERVER_IPV6      "fd78::1"
+#define GROUP_IPV4       "239.78.0.1" /* both processes are in it, */
+#define GROUP_IPV6       "ff05::78:1" /* and the first is in this one */
+#define NEIGHBOUR        10 /* the second process behind the address: each port is so much higher */
+#define STREAM_PORT      7001 /* rdma_cm: RC, UC and XRC */
 #define DATAGRAM_PORT    7002 /* rdma_cm: UD */
 #define SOCKET_PORT      7003 /* rsockets: a stream */
 #define SOCKET_DATAGRAMS 7004 /* and datagrams, whose first way is UDP */
@@ -17,11 +23,40 @@
 #define DATAGRAM_LENGTH  512u
 #define COUNTER_AT       (PLACE_BYTES - 8) /* the last eight bytes of a place are counted up */
 
+/* The first byte of a request's private data. */
+#define WANTS_RELIABLE   'R'
+#define WANTS_UNRELIABLE 'U'
+#define WANTS_WINDOW     'W' /* RC; the place is opened by a window, and anew by each message */
+#define WANTS_EXTENDED   'X' /* XRC */
+
 /* Private data of an accept: where the client may write. */
 struct place_name {
     uint64_t address;
     uint32_t key;
+    uint32_t queue; /* XRC: of receives */
 };
+
+/* A window's key after it has been bound anew. */
+static inline uint32_t message_next_key(uint32_t key)
+{
+    return (key & 0xffffff00u) | (uint8_t)(key + 1);
+}
+
+static inline struct sockaddr_storage address_of(const char *text, uint16_t port)
+{
+    struct sockaddr_storage storage = {0};
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&storage;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&storage;
+    if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(port);
+    } else {
+        inet_pton(AF_INET6, text, &v6->sin6_addr);
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons(port);
+    }
+    return storage;
+}
 
 struct message_head {
     uint64_t magic, sequence;

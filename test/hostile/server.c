@@ -2,19 +2,19 @@
  *
  * It holds places: memory that one client may write to, between guards that nobody may touch, and
  * beside memory without remote rights. Every message of a client at a sheltered address (see
- * client.c) must come whole and in its order. It ends on SIGTERM: 0 if all of that held.
+ * client.c) must come whole and in its order. It ends on SIGTERM: 0 if all of that held. With an
+ * argument it is the second process behind the address, and that is added to its ports.
  *
  * Not here: what a stranger may do to a connection whose packets it reads. Those may break, and
  * their clients come back. */
+#include "test/hostile/server.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
-#include <rdma/rdma_cma.h>
-#include <rdma/rsocket.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -27,7 +27,6 @@
 #define RECEIVES    16u
 #define INBOX_BYTES (RECEIVES * MESSAGE_MAX)
 #define SENT        0xffffu /* in place of a receive's index */
-#define DATAGRAMS   256u
 
 struct memory {
     uint8_t before[GUARD_BYTES];
@@ -41,10 +40,15 @@ struct place {
     struct memory *memory;
     struct ibv_pd *pd;
     struct ibv_mr *open, *inbox;
-    struct rdma_cm_id *id; /* NULL: free */
-    uint32_t generation;   /* of its user: completions of former ones are told apart by it */
-    uint64_t born;         /* order of arrival */
-    bool established, sheltered, unreliable;
+    struct ibv_mr *extended; /* `open` in the domain of XRC; NULL: its user needs none */
+    struct ibv_mw *window;   /* NULL: its user needs none */
+    uint32_t window_key;     /* the next one, */
+    uint32_t bound_key;      /* and what it is bound under; 0: it is not */
+    struct rdma_cm_id *id;   /* NULL: free */
+    uint32_t generation;     /* of its user: completions of former ones are told apart by it */
+    uint64_t born;           /* order of arrival */
+    bool established, sheltered;
+    char wants;        /* as its user said */
     uint64_t sequence; /* expected next */
 };
 
@@ -52,32 +56,30 @@ static struct rdma_event_channel *channel;
 static struct rdma_cm_id *listener, *datagrams;
 static struct ibv_comp_channel *wakes;
 static struct ibv_cq *queue;
-static struct ibv_srq *shared; /* of datagrams */
-static struct rdma_cm_id *datagram_id;
-static uint8_t datagram_inbox[DATAGRAMS][40 + DATAGRAM_LENGTH];
-static struct ibv_pd *datagram_pd;
-static struct ibv_mr *datagram_region;
 static struct place places[PLACES];
 static uint64_t born;
-static volatile sig_atomic_t stopping;
-static struct {
-    uint64_t requests, turned_away, messages, sheltered_messages, datagrams, forged, errors;
-    uint64_t accepted_streams;
-} seen;
+static uint16_t ports_after;
 static uint64_t faults;
+volatile sig_atomic_t stopping;
+struct seen seen;
 
-static void fault(const char *what, uint64_t value)
+void fault(const char *what, uint64_t value)
 {
     fprintf(stderr, "server: FAULT: %s (%" PRIu64 ")\n", what, value);
     faults++;
 }
 
-static void need(bool truth, const char *what)
+void need(bool truth, const char *what)
 {
     if (!truth) {
         fprintf(stderr, "server: no %s: %s\n", what, strerror(errno));
         exit(2);
     }
+}
+
+uint16_t own_port(uint16_t port)
+{
+    return (uint16_t)(port + ports_after);
 }
 
 static void stop(int number)
@@ -108,6 +110,13 @@ static void check_guards(void)
     }
 }
 
+static struct ibv_mr *open_memory(const struct place *place, struct ibv_pd *pd)
+{
+    return ibv_reg_mr(pd, place->memory->open, PLACE_BYTES,
+                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                          IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND);
+}
+
 static void make_place(struct place *place, struct ibv_context *context)
 {
     place->memory = malloc(sizeof *place->memory);
@@ -115,9 +124,7 @@ static void make_place(struct place *place, struct ibv_context *context)
     memset(place->memory, GUARD, sizeof *place->memory);
     place->pd = ibv_alloc_pd(context);
     need(place->pd != NULL, "protection domain");
-    place->open = ibv_reg_mr(place->pd, place->memory->open, PLACE_BYTES,
-                             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                                 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+    place->open = open_memory(place, place->pd);
     place->inbox = ibv_reg_mr(place->pd, place->memory->inbox, INBOX_BYTES + ECHO_LENGTH,
                               IBV_ACCESS_LOCAL_WRITE);
     need(place->open != NULL && place->inbox != NULL, "region");
@@ -152,6 +159,14 @@ static void leave(struct place *place)
         rdma_destroy_qp(id);
     }
     rdma_destroy_id(id);
+    if (place->window != NULL) {
+        ibv_dealloc_mw(place->window);
+        place->window = NULL;
+    }
+    if (place->extended != NULL) {
+        ibv_dereg_mr(place->extended);
+        place->extended = NULL;
+    }
 }
 
 /* Who gives way first: who has not finished connecting for longest, then who was shot at. */
@@ -209,53 +224,99 @@ static int post_echo(struct place *place, const uint8_t *message)
     return ibv_post_send(place->id->qp, &wr, &bad);
 }
 
-static bool make_qp(struct place *place, struct rdma_cm_id *id, bool unreliable)
+/* The message has ended the window that there was, if any; its echo says that there is one again.
+ */
+static int bind_window(struct place *place)
 {
+    struct ibv_send_wr *bad, wr = {.wr_id = receive_name(place, SENT),
+                                   .opcode = IBV_WR_BIND_MW,
+                                   .send_flags = IBV_SEND_SIGNALED};
+    wr.bind_mw.mw = place->window;
+    wr.bind_mw.rkey = place->bound_key = place->window_key;
+    wr.bind_mw.bind_info = (struct ibv_mw_bind_info){.mr = place->open,
+                                                     .addr = (uintptr_t)place->memory->open,
+                                                     .length = PLACE_BYTES,
+                                                     .mw_access_flags = IBV_ACCESS_REMOTE_WRITE |
+                                                                        IBV_ACCESS_REMOTE_READ |
+                                                                        IBV_ACCESS_REMOTE_ATOMIC};
+    place->window_key = message_next_key(place->window_key);
+    seen.windows++;
+    return ibv_post_send(place->id->qp, &wr, &bad);
+}
+
+static void check_window(const struct place *place, const struct ibv_wc *wc)
+{
+    bool ended = (wc->wc_flags & IBV_WC_WITH_INV) != 0 && wc->invalidated_rkey == place->bound_key;
+    if (place->sheltered && place->bound_key != 0 && !ended) {
+        fault("a sheltered message did not end its window, flags", wc->wc_flags);
+    }
+}
+
+static bool make_window(struct place *place)
+{
+    place->window = ibv_alloc_mw(place->pd, IBV_MW_TYPE_2);
+    if (place->window == NULL) {
+        return false;
+    }
+    place->window_key = ibv_inc_rkey(place->window->rkey);
+    place->bound_key = 0;
+    return true;
+}
+
+static bool make_qp(struct place *place, struct rdma_cm_id *id)
+{
+    place->id = id;
+    if (place->wants == WANTS_EXTENDED) {
+        place->extended = open_memory(place, shared_target_domain(place->sheltered));
+        return place->extended != NULL && shared_make_target(id, place->sheltered) == 0;
+    }
     struct ibv_qp_init_attr init = {
         .send_cq = queue,
         .recv_cq = queue,
-        .qp_type = unreliable ? IBV_QPT_UC : IBV_QPT_RC,
-        .cap = {.max_send_wr = 2, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
+        .qp_type = place->wants == WANTS_UNRELIABLE ? IBV_QPT_UC : IBV_QPT_RC,
+        .cap = {.max_send_wr = 4, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
     };
     if (rdma_create_qp(id, place->pd, &init) != 0) {
         return false;
     }
-    place->id = id;
     for (uint32_t i = 0; i < RECEIVES; i++) {
         if (post_receive(place, i) != 0) {
             return false;
         }
     }
-    return true;
+    return place->wants != WANTS_WINDOW || make_window(place);
 }
 
 static void take_request(const struct rdma_cm_event *event)
 {
     struct rdma_cm_id *id = event->id;
     const uint8_t *said = event->param.conn.private_data;
-    bool unreliable = event->param.conn.private_data_len > 0 && said[0] == 'U';
     struct place *place = find_place();
     seen.requests++;
-    if (place == NULL || !make_qp(place, id, unreliable)) {
-        if (place != NULL) {
-            place->id = NULL;
-            place->generation++;
-        }
-        if (id->qp != NULL) {
-            rdma_destroy_qp(id);
-        }
+    if (place == NULL) {
         rdma_reject(id, NULL, 0);
         rdma_destroy_id(id);
         return;
     }
+    place->sheltered = is_sheltered(id);
+    place->wants = event->param.conn.private_data_len > 0 ? (char)said[0] : WANTS_RELIABLE;
+    if (!make_qp(place, id)) {
+        rdma_reject(id, NULL, 0);
+        leave(place);
+        return;
+    }
     memset(place->memory->open, 0, PLACE_BYTES);
     place->established = false;
-    place->unreliable = unreliable;
-    place->sheltered = is_sheltered(id);
     place->born = ++born;
     place->sequence = 0;
     id->context = place;
-    struct place_name name = {(uintptr_t)place->memory->open, place->open->rkey};
+    struct place_name name = {
+        (uintptr_t)place->memory->open,
+        place->window != NULL     ? place->window_key
+        : place->extended != NULL ? place->extended->rkey
+                                  : place->open->rkey,
+        shared_target_queue(place->sheltered),
+    };
     struct rdma_conn_param answer = {.private_data = &name,
                                      .private_data_len = sizeof name,
                                      .responder_resources = 4,
@@ -264,28 +325,6 @@ static void take_request(const struct rdma_cm_event *event)
     if (rdma_accept(id, &answer) != 0) {
         leave(place); /* the peer has taken its request back */
     }
-}
-
-/* Datagrams have one queue pair, of the first that asks; the others are told its number. */
-static void take_question(const struct rdma_cm_event *event)
-{
-    struct rdma_conn_param answer = {.qp_num = datagram_id != NULL ? datagram_id->qp->qp_num : 0};
-    if (datagram_id == NULL) {
-        struct ibv_qp_init_attr init = {
-            .send_cq = queue,
-            .recv_cq = queue,
-            .srq = shared,
-            .qp_type = IBV_QPT_UD,
-            .cap = {.max_send_wr = 1, .max_send_sge = 1},
-        };
-        need(rdma_create_qp(event->id, datagram_pd, &init) == 0, "queue pair for datagrams");
-        datagram_id = event->id;
-        answer.qp_num = datagram_id->qp->qp_num;
-        need(rdma_accept(event->id, &answer) == 0, "accepting datagrams");
-        return;
-    }
-    (void)rdma_accept(event->id, &answer); /* who asked and went away is not answered */
-    rdma_destroy_id(event->id);
 }
 
 static void take_event(void)
@@ -301,7 +340,7 @@ static void take_event(void)
         if (event->listen_id == listener) {
             take_request(&request);
         } else {
-            take_question(&request);
+            shared_answer(&request);
         }
     } else if (id->context != NULL && ((struct place *)id->context)->id == id) {
         struct place *place = id->context;
@@ -323,30 +362,6 @@ static void take_event(void)
 }
 
 /* Messages */
-
-static void repost_datagram(uint32_t index)
-{
-    struct ibv_sge sge = {(uintptr_t)datagram_inbox[index], sizeof datagram_inbox[index],
-                          datagram_region->lkey};
-    struct ibv_recv_wr wr = {.wr_id = UINT64_MAX - index, .sg_list = &sge, .num_sge = 1};
-    struct ibv_recv_wr *bad;
-    need(ibv_post_srq_recv(shared, &wr, &bad) == 0, "room for a datagram's receive");
-}
-
-static void take_datagram(const struct ibv_wc *wc)
-{
-    uint32_t index = (uint32_t)(UINT64_MAX - wc->wr_id);
-    uint64_t sequence;
-    if (wc->status != IBV_WC_SUCCESS) {
-        return; /* flushed: we are ending */
-    }
-    if (message_is_whole(datagram_inbox[index] + 40, wc->byte_len - 40, &sequence)) {
-        seen.datagrams++;
-    } else {
-        seen.forged++;
-    }
-    repost_datagram(index);
-}
 
 static void take_message(const struct ibv_wc *wc)
 {
@@ -379,7 +394,11 @@ static void take_message(const struct ibv_wc *wc)
     } else if (!whole) {
         seen.forged++;
     }
-    if (whole && !place->unreliable) {
+    if (whole && place->window != NULL) {
+        check_window(place, wc);
+        (void)bind_window(place);
+    }
+    if (whole && place->wants != WANTS_UNRELIABLE) {
         (void)post_echo(place, place->memory->inbox + index * MESSAGE_MAX);
     }
     (void)post_receive(place, index); /* both fail where the queue pair has */
@@ -391,9 +410,7 @@ static void take_completions(void)
     int count;
     while ((count = ibv_poll_cq(queue, 64, wcs)) > 0) {
         for (int i = 0; i < count; i++) {
-            if (wcs[i].wr_id > UINT64_MAX - DATAGRAMS) {
-                take_datagram(&wcs[i]);
-            } else {
+            if (!shared_take(&wcs[i])) {
                 take_message(&wcs[i]);
             }
         }
@@ -411,64 +428,11 @@ static void take_wake(void)
     }
 }
 
-/* rsockets */
-
-static int open_rsocket(int type, uint16_t port)
-{
-    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-    int descriptor = rsocket(AF_INET6, type, 0);
-    need(descriptor >= 0 && rbind(descriptor, (struct sockaddr *)&any, sizeof any) == 0, "rsocket");
-    rfcntl(descriptor, F_SETFL, O_NONBLOCK);
-    return descriptor;
-}
-
-/* Echoes what the latest client of the stream says, and every datagram. */
-static void *serve_rsockets(void *unused)
-{
-    int stream = open_rsocket(SOCK_STREAM, SOCKET_PORT), client = -1;
-    int packets = open_rsocket(SOCK_DGRAM, SOCKET_DATAGRAMS);
-    need(rlisten(stream, 4) == 0, "listening rsocket");
-    while (!stopping) {
-        uint8_t bytes[2048];
-        struct pollfd polled[3] = {{stream, POLLIN, 0}, {packets, POLLIN, 0}, {client, POLLIN, 0}};
-        rpoll(polled, client >= 0 ? 3 : 2, 100);
-        int next = raccept(stream, NULL, NULL);
-        if (next >= 0) {
-            if (client >= 0) {
-                rclose(client);
-            }
-            client = next;
-            rfcntl(client, F_SETFL, O_NONBLOCK);
-            seen.accepted_streams++;
-        }
-        ssize_t length = client >= 0 ? rrecv(client, bytes, sizeof bytes, 0) : -1;
-        if (length > 0) {
-            (void)!rsend(client, bytes, (size_t)length, 0);
-        } else if (length == 0 || (client >= 0 && errno != EAGAIN && errno != EWOULDBLOCK)) {
-            rclose(client);
-            client = -1;
-        }
-        struct sockaddr_storage from;
-        socklen_t size = sizeof from;
-        length = rrecvfrom(packets, bytes, sizeof bytes, 0, (struct sockaddr *)&from, &size);
-        if (length > 0) {
-            (void)!rsendto(packets, bytes, (size_t)length, MSG_DONTWAIT, (struct sockaddr *)&from,
-                           size);
-        }
-    }
-    rclose(stream);
-    rclose(packets);
-    if (client >= 0) {
-        rclose(client);
-    }
-    return NULL;
-}
-
 /* The whole */
 
 static struct rdma_cm_id *listen_at(enum rdma_port_space space, uint16_t port)
 {
-    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(own_port(port))};
     struct rdma_cm_id *id;
     need(rdma_create_id(channel, &id, NULL, space) == 0 &&
              rdma_bind_addr(id, (struct sockaddr *)&any) == 0 && rdma_listen(id, 64) == 0,
@@ -480,22 +444,15 @@ static void set_up(struct ibv_context *context)
 {
     wakes = ibv_create_comp_channel(context);
     need(wakes != NULL, "completion channel");
-    queue = ibv_create_cq(context, PLACES * (RECEIVES + 2) + DATAGRAMS + 16, NULL, wakes, 0);
+    int length = (int)(PLACES * (RECEIVES + 4) + shared_receives() + 16);
+    queue = ibv_create_cq(context, length, NULL, wakes, 0);
     need(queue != NULL && ibv_req_notify_cq(queue, 0) == 0, "completion queue");
     for (uint32_t i = 0; i < PLACES; i++) {
         make_place(&places[i], context);
     }
-    datagram_pd = ibv_alloc_pd(context);
-    datagram_region =
-        ibv_reg_mr(datagram_pd, datagram_inbox, sizeof datagram_inbox, IBV_ACCESS_LOCAL_WRITE);
-    struct ibv_srq_init_attr init = {.attr = {.max_wr = DATAGRAMS, .max_sge = 1}};
-    shared = ibv_create_srq(datagram_pd, &init);
-    need(datagram_region != NULL && shared != NULL, "shared receive queue");
-    for (uint32_t i = 0; i < DATAGRAMS; i++) {
-        repost_datagram(i);
-    }
     channel = rdma_create_event_channel();
     need(channel != NULL, "event channel");
+    shared_set_up(channel, context, queue);
     listener = listen_at(RDMA_PS_TCP, STREAM_PORT);
     datagrams = listen_at(RDMA_PS_UDP, DATAGRAM_PORT);
     fcntl(channel->fd, F_SETFL, O_NONBLOCK);
@@ -509,20 +466,14 @@ static void tear_down(void)
             leave(&places[i]);
         }
     }
-    if (datagram_id != NULL) {
-        rdma_destroy_qp(datagram_id);
-        rdma_destroy_id(datagram_id);
-    }
     rdma_destroy_id(listener);
     rdma_destroy_id(datagrams);
+    shared_tear_down();
     rdma_destroy_event_channel(channel);
     check_guards();
     for (uint32_t i = 0; i < PLACES; i++) {
         free_place(&places[i]);
     }
-    ibv_destroy_srq(shared);
-    ibv_dereg_mr(datagram_region);
-    ibv_dealloc_pd(datagram_pd);
     ibv_destroy_cq(queue);
     ibv_destroy_comp_channel(wakes);
 }
@@ -530,15 +481,18 @@ static void tear_down(void)
 static void report(void)
 {
     printf("server: %" PRIu64 " requests, %" PRIu64 " made room for others; %" PRIu64
-           " messages, %" PRIu64 " of them sheltered; %" PRIu64 " datagrams; %" PRIu64
+           " messages, %" PRIu64 " of them sheltered; %" PRIu64 " to XRC targets; %" PRIu64
+           " windows bound; %" PRIu64 " datagrams, %" PRIu64 " to groups; %" PRIu64
            " rsocket streams; %" PRIu64 " forged messages in exposed connections, %" PRIu64
            " receives failed; %" PRIu64 " faults\n",
-           seen.requests, seen.turned_away, seen.messages, seen.sheltered_messages, seen.datagrams,
-           seen.accepted_streams, seen.forged, seen.errors, faults);
+           seen.requests, seen.turned_away, seen.messages, seen.sheltered_messages, seen.extended,
+           seen.windows, seen.datagrams, seen.group_datagrams, seen.accepted_streams, seen.forged,
+           seen.errors, faults);
 }
 
-int main(void)
+int main(int arguments_count, char **arguments)
 {
+    ports_after = arguments_count > 1 ? (uint16_t)atoi(arguments[1]) : 0;
     struct sigaction action = {.sa_handler = stop};
     sigaction(SIGTERM, &action, NULL);
     int count;
