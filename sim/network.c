@@ -7,45 +7,9 @@
 #include "sim/describe.h"
 
 #define ECN_BITS   3u
-#define BEFORE_BTH 42u /* Ethernet, IPv4, UDP */
+#define ETHERNET   14u
+#define BEFORE_BTH (ETHERNET + 20u + 8u) /* IPv4, UDP */
 #define FRAME_MAX  (PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 4u)
-
-struct gid network_gid(unsigned index, bool ipv6)
-{
-    struct gid gid = {{0}};
-    if (ipv6) {
-        gid.bytes[0] = 0xfd;
-        gid.bytes[1] = 0x77;
-        gid.bytes[15] = (uint8_t)(index + 1);
-        return gid;
-    }
-    gid.bytes[10] = 0xff;
-    gid.bytes[11] = 0xff;
-    gid.bytes[12] = 10;
-    gid.bytes[13] = 77;
-    gid.bytes[15] = (uint8_t)(index + 1);
-    return gid;
-}
-
-struct path network_path(unsigned from, unsigned to, bool ipv6, uint16_t source_port)
-{
-    return (struct path){
-        .local = network_gid(from, ipv6),
-        .remote = network_gid(to, ipv6),
-        .source_port = source_port,
-        .hop_limit = 64,
-    };
-}
-
-unsigned network_host_of(const struct gid *gid)
-{
-    unsigned index = gid->bytes[15] - 1u;
-    if (index >= HOST_MAX) {
-        return HOST_MAX;
-    }
-    struct gid ours = network_gid(index, !gid_is_ipv4(gid));
-    return gid_equal(gid, &ours) ? index : HOST_MAX;
-}
 
 static bool is_cut(const struct network *network, const struct network_link *link)
 {
@@ -445,6 +409,18 @@ static void emit_to_all(struct network_port *port, const struct outgoing *outgoi
     }
 }
 
+/* The sender's own interface is too narrow for it, and says so if asked. */
+static bool is_too_long(const struct link_config *config, const struct outgoing *outgoing)
+{
+    uint32_t length = BEFORE_BTH - ETHERNET + outgoing->header_length + outgoing->payload_length +
+                      packet_pad(outgoing->payload_length) + ICRC_LENGTH;
+    bool refused = config->takes != 0 && length > config->takes && outgoing->reference_shift == 0;
+    if (refused && outgoing->ret_takes != NULL) {
+        *outgoing->ret_takes = config->takes;
+    }
+    return refused;
+}
+
 static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
 {
     struct network_port *port = (struct network_port *)sink;
@@ -457,6 +433,10 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
     }
     if (!is_ours || to == HOST_MAX) {
         network->unroutable++;
+        return true;
+    }
+    if (is_too_long(&network->links[port->index][to].config, outgoing)) {
+        network->refused_too_long++;
         return true;
     }
     struct network_link *link = &network->links[port->index][to];

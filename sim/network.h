@@ -34,6 +34,7 @@ struct link_config {
     uint32_t mark;       /* ECN, of frames whose sender is capable */
     uint32_t mark_above; /* always with so many frames queued; 0: never */
     uint32_t corrupt;    /* flips one to three bits */
+    uint32_t takes;      /* bytes of an IPv4 packet that the sender's interface takes; 0: any */
     uint32_t reach;      /* bytes that a frame may have by reference; 0: none has any */
     uint32_t unreadable; /* of those by reference */
     bool carries;        /* requests bring acknowledgements */
@@ -132,7 +133,8 @@ struct network {
     void *script_context;
 
     uint64_t referred, unread; /* frames sent by reference, and that could not be read */
-    uint64_t sent, marked, lost, corrupted, duplicated, delayed, refusals, unroutable;
+    uint64_t sent, marked, lost, corrupted, duplicated, delayed, refusals, unroutable,
+        refused_too_long;
     uint64_t corrupted_delivered[HOST_MAX]; /* corrupted frames that reached a living host */
     uint32_t in_flight;
 };

@@ -1,14 +1,17 @@
-/* Sends twenty datagrams along an address vector made of the arguments, to nobody.
- * Usage: wire_send GID_INDEX DESTINATION_GID FLOW_LABEL TRAFFIC_CLASS HOP_LIMIT LENGTH */
+/* Sends twenty datagrams along an address vector made of the arguments, to nobody; then waits for
+ * the event that the way is too narrow for them, if asked to.
+ * Usage: wire_send GID_INDEX DESTINATION_GID FLOW_LABEL TRAFFIC_CLASS HOP_LIMIT LENGTH [event] */
 #include <arpa/inet.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <infiniband/verbs.h>
 
-#define COUNT 20
-#define BYTES 4000
+#define COUNT       20
+#define BYTES       4000
+#define PATIENCE_MS 10000
 
 static void need(int done, const char *what)
 {
@@ -39,10 +42,22 @@ static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *cq)
     return qp;
 }
 
+static void expect_event(struct ibv_context *context, const struct ibv_qp *qp)
+{
+    struct ibv_async_event event;
+    struct pollfd ready = {.fd = context->async_fd, .events = POLLIN};
+    need(poll(&ready, 1, PATIENCE_MS) == 1, "an event");
+    need(ibv_get_async_event(context, &event) == 0, "ibv_get_async_event");
+    printf("event: %s\n", ibv_event_type_str(event.event_type));
+    need(event.event_type == IBV_EVENT_PATH_MIG_ERR && event.element.qp == qp, "that event");
+    ibv_ack_async_event(&event);
+    need(poll(&ready, 1, 0) == 0, "no other event");
+}
+
 int main(int argc, char **argv)
 {
     static uint8_t bytes[BYTES];
-    need(argc == 7, "six arguments");
+    need(argc == 7 || argc == 8, "six arguments or seven");
     struct ibv_ah_attr vector = {
         .is_global = 1,
         .port_num = 1,
@@ -79,8 +94,15 @@ int main(int argc, char **argv)
     struct ibv_wc wc;
     for (int done = 0; done < COUNT;) {
         int polled = ibv_poll_cq(cq, 1, &wc);
-        need(polled >= 0 && (polled == 0 || wc.status == IBV_WC_SUCCESS), "a completion");
+        need(polled >= 0, "ibv_poll_cq");
+        if (polled == 1 && wc.status != IBV_WC_SUCCESS) {
+            printf("%s, vendor_err %u\n", ibv_wc_status_str(wc.status), wc.vendor_err);
+            return 1;
+        }
         done += polled;
+    }
+    if (argc == 8) {
+        expect_event(context, qp);
     }
     ibv_destroy_qp(qp);
     ibv_destroy_ah(ah);

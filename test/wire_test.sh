@@ -204,14 +204,29 @@ case_narrow_interface() { # is refused before a packet is sent
     echo "narrow interface: $(grep Failed "$work/a.out")"
 }
 
-case_datagrams() { # too long for the interface: nobody waits for an answer that could fail, but there are words
-    ip link set vea mtu 1500
-    rm -f "$work"/*.statistics
-    datagrams 0 ::ffff:10.79.2.2 0 0 0 4000 || fail datagrams "they cannot be sent"
-    ip link set vea mtu 9000
-    grep -Eq "^# datagrams of 4052 bytes to 10.79.2.2 .* the interface here takes 1500 bytes" "$work/a.statistics" || fail datagrams "no words"
-    grep -q "^udp_dropped_too_long 20" "$work/a.statistics" || fail datagrams "not counted"
-    echo "datagrams: $(grep '^# datagrams' "$work/a.statistics")"
+case_datagrams() { # nobody answers them: what the interface refuses fails, what somebody on the way refuses raises an event
+    local gid=0
+    for to in ::ffff:10.79.2.2 fd79:2::2; do
+        ip link set vea mtu 1500
+        rm -f "$work"/*.statistics
+        WEIR_STRICT=1 datagrams $gid $to 0 0 0 4000 && fail "datagrams to $to" "4000 bytes leave by an interface of 1500"
+        ip link set vea mtu 9000
+        grep -q "^local length error, vendor_err 1500" "$work/a.out" || fail "datagrams to $to" "the completion does not name 1500"
+        grep -q "path-mtu: queue pair [0-9]* failed since its packets are longer than the 1500 bytes" "$work/a.out" ||
+            fail "datagrams to $to" "strict mode does not warn"
+        grep -Eq "^# queue pair [0-9]+: packets of 40[57]2 bytes to ${to##*:ffff:} .* the interface here takes 1500 bytes" "$work/a.statistics" ||
+            fail "datagrams to $to" "no words"
+        grep -q "^udp_dropped_too_long 1$" "$work/a.statistics" || fail "datagrams to $to" "not counted"
+        echo "datagrams: $(grep '^# queue' "$work/a.statistics")"
+        datagrams $gid $to 0 0 0 4000 || fail "datagrams to $to" "they do not leave by an interface of 9000"
+        on "$r" ip link set reb mtu 1500
+        rm -f "$work"/*.statistics
+        datagrams $gid $to 0 0 0 4000 event || fail "datagrams to $to" "no event of a narrow way"
+        on "$r" ip link set reb mtu 9000
+        grep -Eq "^# queue pair [0-9]+: packets to ${to##*:ffff:} .*1 takes 1500 bytes" "$work/a.statistics" || fail "datagrams to $to" "no words of the way"
+        echo "datagrams: $(tail -1 "$work/a.out"); $(grep '^# queue' "$work/a.statistics")"
+        gid=1
+    done
 }
 
 case_marks() { # packets that leave as if a router had marked them

@@ -125,6 +125,108 @@ static void old_news_and_refusals_change_nothing(void **state)
     pair_destroy(pair);
 }
 
+static void post_packet(struct pair *pair, uint64_t id)
+{
+    struct datagram_target target = {
+        .path = pair_path(0), .qpn = qp_number(pair->sides[1].qp), .qkey = {0x1234}};
+    struct sge sge = pair_sge(&pair->sides[0], 0, 1024);
+    struct send_request request = pair_request(&pair->sides[0], WORK_SEND, id, &sge, 0);
+    request.target = &target;
+    pair_post(&pair->sides[0], &request);
+}
+
+/* Of a service that nobody answers, with a packet of 1024 bytes sent: what ICMP says of it. */
+static struct pair *start_unanswered(enum service service, struct trouble *ret_trouble)
+{
+    struct pair_options options = pair_defaults;
+    options.service = service;
+    struct pair *pair = pair_create(&options);
+    pair->script = lose_all;
+    post_packet(pair, 1);
+    pair_run(pair);
+    (void)pair_expect(pair->sides[0].sends, 1, COMPLETION_SUCCESS);
+    *ret_trouble = (struct trouble){
+        .kind = TROUBLE_TOO_LONG,
+        .mtu = 900,
+        .remote = pair_gid(1),
+        .source = service == SERVICE_UD ? qp_number(pair->sides[0].qp) : (struct qpn){0},
+        .destination = qp_number(pair->sides[1].qp),
+        .psn = psn_make(options.first_psn),
+    };
+    return pair;
+}
+
+static void check_unanswered(enum service service)
+{
+    struct trouble trouble;
+    struct pair *pair = start_unanswered(service, &trouble);
+    struct pair_side *a = &pair->sides[0];
+    const uint32_t *events = &a->raised[EVENT_PATH_ERROR];
+    struct trouble bad = trouble;
+    bad.psn = psn_add(trouble.psn, 1); /* not sent yet */
+    assert_null(hear(pair, &bad));
+    bad = trouble;
+    bad.mtu = 4200;
+    assert_null(hear(pair, &bad));
+    bad = trouble;
+    bad.source.value++;
+    assert_null(hear(pair, &bad));
+    assert_int_equal(*events, 0);
+    for (int i = 0; i < 3; i++) { /* once */
+        assert_ptr_equal(hear(pair, &trouble), a->qp);
+        assert_int_equal(*events, 1);
+    }
+    trouble.mtu = 800;
+    assert_ptr_equal(hear(pair, &trouble), a->qp);
+    assert_int_equal(*events, 2);
+    assert_int_equal(qp_current_state(a->qp), QP_RTS); /* it may have been forged */
+    trouble.kind = TROUBLE_REFUSED;
+    assert_ptr_equal(hear(pair, &trouble), a->qp);
+    assert_int_equal(*events, 2);
+    pair_destroy(pair);
+}
+
+static void nobody_answers_but_the_path_has_an_event(void **state)
+{
+    (void)state;
+    check_unanswered(SERVICE_UC);
+    check_unanswered(SERVICE_UD);
+}
+
+static bool refuse_all(struct packet_sink *sink, const struct outgoing *outgoing)
+{
+    (void)sink;
+    *outgoing->ret_takes = 900;
+    return true;
+}
+
+/* The completion says it, and the same complaint of the link's is for the words only. */
+static void check_refusal(enum service service)
+{
+    struct trouble trouble;
+    struct pair *pair = start_unanswered(service, &trouble);
+    struct pair_side *a = &pair->sides[0];
+    a->sink.emit = refuse_all;
+    post_packet(pair, 2);
+    post_packet(pair, 3);
+    pair_run(pair);
+    assert_int_equal(pair_expect(a->sends, 2, COMPLETION_LOCAL_LENGTH_ERROR).detail, 900);
+    assert_int_equal(pair_expect(a->sends, 3, COMPLETION_FLUSHED).detail, 0);
+    assert_int_equal(qp_current_state(a->qp), QP_SQE);
+    trouble.certain = true;
+    trouble.psn = psn_add(trouble.psn, 1);
+    assert_ptr_equal(hear(pair, &trouble), a->qp);
+    assert_int_equal(a->raised[EVENT_PATH_ERROR], 0);
+    pair_destroy(pair);
+}
+
+static void what_the_interface_refuses_fails(void **state)
+{
+    (void)state;
+    check_refusal(SERVICE_UC);
+    check_refusal(SERVICE_UD);
+}
+
 static bool is_of_everybody(struct device_death *death, const struct path *path,
                             struct qpn destination)
 {
@@ -214,6 +316,8 @@ int main(void)
         cmocka_unit_test(a_death_ends_what_is_outstanding),
         cmocka_unit_test(what_is_posted_after_a_death_fails),
         cmocka_unit_test(who_awaits_a_goodbye_fails_behind_it),
+        cmocka_unit_test(nobody_answers_but_the_path_has_an_event),
+        cmocka_unit_test(what_the_interface_refuses_fails),
         cmocka_unit_test(a_goodbye_without_a_death_ends_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

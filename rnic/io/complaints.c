@@ -3,7 +3,7 @@
 static bool is_alike(const struct trouble *a, const struct trouble *b)
 {
     return a->kind == b->kind && gid_equal(&a->remote, &b->remote) &&
-           qpn_equal(a->destination, b->destination);
+           qpn_equal(a->destination, b->destination) && qpn_equal(a->source, b->source);
 }
 
 bool complaints_has(const struct complaints *complaints, const struct trouble *trouble)

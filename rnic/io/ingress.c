@@ -208,7 +208,10 @@ void ingress_hand_on_complaint(struct ingress *ingress, struct instant now,
     if (!may_tell_others(&ingress->hearsay, now)) {
         return;
     }
-    for (uint32_t slot = 0; slot < REGISTRY_SLOTS; slot++) {
+    bool is_datagram = complaint->trouble.source.value != 0;
+    uint32_t first = is_datagram ? registry_slot_of_qpn(complaint->trouble.source) : 0;
+    uint32_t end = is_datagram ? first + 1 : REGISTRY_SLOTS;
+    for (uint32_t slot = first; slot < end; slot++) {
         if (is_others(ingress, slot)) {
             handoff_send_complaint(ingress->handoff, slot, complaint);
         }

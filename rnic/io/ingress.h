@@ -37,8 +37,8 @@ struct ingress {
 void ingress_init(struct ingress *ingress);
 
 /* The kernel has given us an ICMP message, for it gives them to any process of the port; it is
- * about no packet of ours. `complaint` goes to all others, in bounds: a BTH does not say who has
- * sent it. */
+ * about no packet of ours. `complaint` goes to whose datagram it quotes, or else, in bounds, to all
+ * others: a BTH does not say who has sent it. */
 void ingress_hand_on_complaint(struct ingress *ingress, struct instant now,
                                const struct complaint *complaint);
 

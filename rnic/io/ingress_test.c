@@ -369,8 +369,8 @@ static void a_flood_is_not_handed_to_everybody(void **state)
     unlink(file);
 }
 
-/* An ICMP message names no process: all others hear of it, but not without bound, for it may be
- * forged. */
+/* An ICMP message names no process, unless it quotes a datagram: all others hear of it, but not
+ * without bound, for it may be forged. */
 static void a_complaint_finds_whom_it_concerns(void **state)
 {
     (void)state;
@@ -398,7 +398,9 @@ static void a_complaint_finds_whom_it_concerns(void **state)
     }
     assert_in_range(count, 10, 100);
     now.ns += 1000000000;
+    complaint.trouble.source = registry_first_qpn(all[2].ingress.registry);
     ingress_hand_on_complaint(&all[0].ingress, now, &complaint);
+    assert_int_equal(handoff_receive(all[1].ingress.handoff, &all[1].ingress.receiver), 0);
     assert_int_equal(handoff_receive(all[2].ingress.handoff, &all[2].ingress.receiver), 1);
     for (int i = 0; i < 3; i++) {
         stop(&all[i]);

@@ -33,7 +33,7 @@ static bool is_said_here(const struct complaint *complaint)
                                           address_find(&table, &complaint->reporter) != NULL);
 }
 
-/* `qp` is NULL for a datagram that our own interface does not take. */
+/* `qp` is NULL for a datagram of QP1's that our own interface does not take. */
 static void explain(struct loop *loop, const struct qp *qp, const struct complaint *complaint)
 {
     const struct trouble *trouble = &complaint->trouble;

@@ -6,26 +6,50 @@
 
 #include <linux/errqueue.h> /* needs time.h */
 
+#include "rnic/base/bytes.h"
 #include "rnic/io/address.h"
 #include "rnic/io/udp_private.h"
 
-#define QUOTE_BYTES 64u /* of the packet, from the BTH */
-#define ERRORS_MAX  32u /* in one go */
+#define HEADERS_IPV4 (20u + 8u)
+#define HEADERS_IPV6 (40u + 8u)
+#define QUOTE_BYTES  64u /* of the packet, from the BTH */
+#define ERRORS_MAX   32u /* in one go */
 
-static uint32_t big_endian_24(const uint8_t *bytes)
+void udp_quote(struct trouble *trouble, const uint8_t *bytes, size_t length)
 {
-    return (uint32_t)bytes[0] << 16 | (uint32_t)bytes[1] << 8 | bytes[2];
-}
-
-void udp_quote(struct trouble *trouble, const uint8_t *bth)
-{
-    trouble->destination = (struct qpn){big_endian_24(bth + 5)};
-    trouble->psn = (struct psn){big_endian_24(bth + 9)};
+    const struct opcode_info *info = opcode_lookup(bytes[0]);
+    trouble->destination = packet_destination(bytes);
+    trouble->psn = (struct psn){bytes_load_u24(bytes + 9)};
+    if (info != NULL && info->service == SERVICE_UD && length >= BTH_LENGTH + DETH_LENGTH) {
+        trouble->source = (struct qpn){bytes_load_u24(bytes + BTH_LENGTH + 5)};
+    }
 }
 
 struct complaints *udp_complaints(struct udp *udp)
 {
     return &udp->complaints;
+}
+
+uint32_t udp_interface_mtu(const struct path *path, uint32_t length)
+{
+    uint32_t refused = length + (gid_is_ipv4(&path->remote) ? HEADERS_IPV4 : HEADERS_IPV6);
+    struct address_table table;
+    const struct address *address =
+        address_read(&table) == STATUS_OK ? address_find(&table, &path->local) : NULL;
+    return address != NULL && address->link_mtu < refused ? address->link_mtu : refused - 1;
+}
+
+void udp_complain(struct udp *udp, const struct path *path, const uint8_t *bytes, uint32_t length)
+{
+    struct complaint complaint = {
+        .trouble = {.kind = TROUBLE_TOO_LONG, .certain = true, .remote = path->remote},
+        .length = length,
+    };
+    udp_quote(&complaint.trouble, bytes, length);
+    if (!complaints_has(&udp->complaints, &complaint.trouble)) { /* of another packet of the run */
+        complaint.trouble.mtu = udp_interface_mtu(path, length);
+        complaints_add(&udp->complaints, &complaint);
+    }
 }
 
 /* An error's record and who reports it; NULL: none of the network's. */
@@ -75,7 +99,7 @@ static void take_error(struct udp *udp, struct msghdr *message, const uint8_t *q
     }
     if (length >= BTH_LENGTH && message->msg_namelen > 0 &&
         address_from_socket(message->msg_name, &complaint.trouble.remote, &port) == STATUS_OK) {
-        udp_quote(&complaint.trouble, quote);
+        udp_quote(&complaint.trouble, quote, length);
         complaints_add(&udp->complaints, &complaint);
     }
 }

@@ -22,6 +22,7 @@
 #define UDP_DELAYED_MAX    16u
 #define UDP_LINK_LOCAL_MAX 8u
 #define UDP_CONTROL_BYTES  256u
+#define UDP_WAYS           64u
 #define UDP_PORTS          64u /* source ports besides our own */
 
 /* Packets of one path: all of `segment` bytes but the last, which may be shorter and closes it.
@@ -45,6 +46,13 @@ struct udp_delayed {
     uint32_t packets_to_go; /* before it leaves */
     bool used, seen_flush;  /* it leaves with the second flush at the latest */
     uint8_t bytes[UDP_DATAGRAM_MAX];
+};
+
+/* Datagrams so long have passed this host's own interface. */
+struct udp_way {
+    struct gid local, remote;
+    uint32_t length; /* of the longest, UDP payload */
+    struct instant passed;
 };
 
 struct udp_port {
@@ -91,13 +99,19 @@ struct udp {
     uint32_t delayed_count;
 
     struct complaints complaints;
+    struct udp_way ways[UDP_WAYS];
 
     struct udp_counters counters;
     char message[160];
 };
 
-/* What the packet's BTH says. */
-void udp_quote(struct trouble *trouble, const uint8_t *bth);
+/* The host's own interface has refused the packet at `bytes`, of `length` bytes of UDP payload. */
+void udp_complain(struct udp *udp, const struct path *path, const uint8_t *bytes, uint32_t length);
+/* How much that interface takes: the one with the source address, unless packets leave by another,
+ * of which is known only what it does not take. */
+uint32_t udp_interface_mtu(const struct path *path, uint32_t length);
+/* What the packet's headers say, of which `length` bytes are known: a BTH at least. */
+void udp_quote(struct trouble *trouble, const uint8_t *bytes, size_t length);
 
 /* A socket of the link, bound to `address` and `port`; one that only sends has no use for what
  * receiving needs. Returns 0 or an errno value. */

@@ -20,6 +20,8 @@
 #define HOP_LIMIT_DEFAULT 64
 #define HOP_LIMIT_GROUP   1 /* a multicast stays on its network unless told otherwise */
 #define ASK_AGAIN_NS      UINT64_C(1000000000) /* for an interface that was not there */
+#define PASSES_NS         UINT64_C(1000000000) /* what passed an interface still does, so long */
+#define UNASKED           1200u                /* bytes that pass any interface worth the name */
 
 struct control_buffer {
     uint8_t bytes[UDP_CONTROL_BYTES] __attribute__((aligned(__alignof__(struct cmsghdr))));
@@ -217,6 +219,56 @@ static bool emit_faulty(struct udp *udp, const struct path *path, const struct o
     return taken;
 }
 
+/* False: no room. */
+static bool append(struct udp *udp, const struct path *path, const struct outgoing *outgoing,
+                   uint32_t length)
+{
+    struct udp_run *run;
+    uint8_t *room = make_room(udp, path, block_of(outgoing->header), length, &run);
+    if (room == NULL) {
+        return false;
+    }
+    flatten(outgoing, room);
+    seal(udp, run, length);
+    send_if_full(udp, run);
+    return true;
+}
+
+static struct udp_way *way_of(struct udp *udp, const struct path *path)
+{
+    const uint8_t *bytes = path->remote.bytes;
+    return &udp->ways[(bytes[13] * 7u + bytes[14] * 3u + bytes[15]) % UDP_WAYS];
+}
+
+static bool has_passed(struct udp *udp, const struct path *path, uint32_t length)
+{
+    const struct udp_way *way = way_of(udp, path);
+    return length <= way->length && gid_equal(&way->remote, &path->remote) &&
+           gid_equal(&way->local, &path->local) &&
+           instant_elapsed_ns(way->passed, clock_now()) < PASSES_NS;
+}
+
+/* Who sends this one hears of its loss in no other way: it leaves at once and alone, for the kernel
+ * to say whether the interface takes it. False: no room. */
+static bool emit_watched(struct udp *udp, const struct path *path, const struct outgoing *outgoing,
+                         uint32_t length)
+{
+    if (!send_all(udp)) {
+        return false;
+    }
+    uint64_t refused = udp->counters.dropped_too_long;
+    if (!append(udp, path, outgoing, length)) {
+        return false;
+    }
+    bool sent = send_all(udp);
+    if (udp->counters.dropped_too_long != refused) {
+        *outgoing->ret_takes = udp_interface_mtu(path, length);
+    } else if (sent) {
+        *way_of(udp, path) = (struct udp_way){path->local, path->remote, length, clock_now()};
+    }
+    return true;
+}
+
 bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing)
 {
     struct udp *udp = (struct udp *)((char *)sink - offsetof(struct udp, sink));
@@ -234,15 +286,9 @@ bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing)
     if (udp->has_fault) {
         return emit_faulty(udp, &path, outgoing, length);
     }
-    struct udp_run *run;
-    uint8_t *room = make_room(udp, &path, block_of(outgoing->header), length, &run);
-    if (room == NULL) {
-        return false;
-    }
-    flatten(outgoing, room);
-    seal(udp, run, length);
-    send_if_full(udp, run);
-    return true;
+    bool watched = outgoing->ret_takes != NULL && length > UNASKED;
+    return watched && !has_passed(udp, &path, length) ? emit_watched(udp, &path, outgoing, length)
+                                                      : append(udp, &path, outgoing, length);
 }
 
 /* Link-local sources need their interface named; so do IPv6 multicasts, which no route tells where
@@ -355,27 +401,6 @@ static void explain(struct udp *udp, const struct udp_run *run, int error)
     }
 }
 
-/* The host's own interface is too narrow for the run's packet at `bytes`. */
-static void complain(struct udp *udp, const struct udp_run *run, const uint8_t *bytes,
-                     uint32_t length)
-{
-    struct complaint complaint = {
-        .trouble = {.kind = TROUBLE_TOO_LONG, .certain = true, .remote = run->path.remote},
-        .length = length,
-    };
-    udp_quote(&complaint.trouble, bytes);
-    if (complaints_has(&udp->complaints, &complaint.trouble)) {
-        return; /* of another packet of the run */
-    }
-    struct address_table table;
-    const struct address *address =
-        address_read(&table) == STATUS_OK ? address_find(&table, &run->path.local) : NULL;
-    if (address != NULL) {
-        complaint.trouble.mtu = address->link_mtu;
-        complaints_add(&udp->complaints, &complaint);
-    }
-}
-
 /* A packet of the run that the kernel refused. */
 static void count_dropped(struct udp *udp, const struct udp_run *run, const uint8_t *bytes,
                           uint32_t length, int error)
@@ -383,7 +408,7 @@ static void count_dropped(struct udp *udp, const struct udp_run *run, const uint
     switch (error) {
     case EMSGSIZE:
         udp->counters.dropped_too_long++;
-        complain(udp, run, bytes, length);
+        udp_complain(udp, &run->path, bytes, length);
         break;
     case ENETUNREACH:
     case EHOSTUNREACH:

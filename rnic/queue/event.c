@@ -7,6 +7,7 @@ const char *event_kind_name(enum event_kind kind)
         [EVENT_CQ_ERROR] = "cq_error",
         [EVENT_QP_FATAL] = "qp_fatal",
         [EVENT_QP_REQUEST_ERROR] = "qp_request_error",
+        [EVENT_PATH_ERROR] = "path_error",
         [EVENT_QP_ACCESS_ERROR] = "qp_access_error",
         [EVENT_COMMUNICATION_ESTABLISHED] = "communication_established",
         [EVENT_SQ_DRAINED] = "sq_drained",

@@ -9,6 +9,7 @@ enum event_kind {
     EVENT_QP_FATAL,
     EVENT_QP_REQUEST_ERROR,          /* the responder met an invalid request */
     EVENT_QP_ACCESS_ERROR,           /* the responder met an access violation */
+    EVENT_PATH_ERROR,                /* somebody on the way says that packets are too long for it */
     EVENT_COMMUNICATION_ESTABLISHED, /* first packet while ready to receive only */
     EVENT_SQ_DRAINED,
     EVENT_QP_LAST_RECEIVE_REACHED,

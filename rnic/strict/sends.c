@@ -261,7 +261,9 @@ void strict_polled(const struct completion *completion)
     if (completion->kind >= COMPLETED_RECEIVE && completion->status == COMPLETION_SUCCESS) {
         return;
     }
-    if (completion->status == COMPLETION_RETRY_EXCEEDED && completion->detail != 0) {
+    bool too_long = completion->status == COMPLETION_RETRY_EXCEEDED ||
+                    completion->status == COMPLETION_LOCAL_LENGTH_ERROR;
+    if (too_long && completion->detail != 0) {
         pitfall_warn(PITFALL_PATH_MTU, NULL, "polled at",
                      "queue pair %u failed since its packets are longer than the %u bytes that the "
                      "way to its peer takes",

@@ -43,8 +43,9 @@ enum step datagram_transmit(struct qp *qp)
         qp_fail_send(qp, COMPLETION_LOCAL_PROTECTION_ERROR);
         return STEP_IDLE;
     }
-    if (!qp_emit(qp, &target->path, &packet, &payload)) {
-        return STEP_FULL;
+    enum step step = qp_emit_unanswered(qp, &target->path, &packet, &payload);
+    if (step != STEP_SENT) {
+        return step;
     }
     if (qpn_equal(packet.destination, QPN_MULTICAST)) {
         qp->multicast_source = target->path.local;

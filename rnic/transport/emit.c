@@ -3,7 +3,7 @@
 #include "rnic/transport/qp_private.h"
 
 static bool emit(struct qp *qp, const struct path *path, const struct packet *packet,
-                 const struct fragment_list *payload, bool acknowledges)
+                 const struct fragment_list *payload, bool acknowledges, uint32_t *ret_takes)
 {
     struct environment *environment = qp->environment;
     uint8_t header[PACKET_HEADER_MAX];
@@ -15,6 +15,7 @@ static bool emit(struct qp *qp, const struct path *path, const struct packet *pa
         .fragment_count = payload != NULL ? payload->count : 0,
         .payload_length = packet->payload_length,
         .reference_shift = packet->segment_shift,
+        .ret_takes = ret_takes,
     };
     if (qp->selective != NULL) {
         packet_put_tag(header, qp->selective->peer_tag);
@@ -31,6 +32,9 @@ static bool emit(struct qp *qp, const struct path *path, const struct packet *pa
         environment_count(environment, COUNTER_SINK_FULL);
         return false;
     }
+    if (ret_takes != NULL && *ret_takes != 0) {
+        return true;
+    }
     if (packet->segment_shift != 0) {
         qp->has_references[outgoing.is_response] = true;
         environment_count(environment, COUNTER_REFERENCES_SENT);
@@ -43,14 +47,29 @@ static bool emit(struct qp *qp, const struct path *path, const struct packet *pa
 bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet,
              const struct fragment_list *payload)
 {
-    return emit(qp, path, packet, payload, false);
+    return emit(qp, path, packet, payload, false, NULL);
+}
+
+enum step qp_emit_unanswered(struct qp *qp, const struct path *path, const struct packet *packet,
+                             const struct fragment_list *payload)
+{
+    uint32_t takes = 0;
+    if (!emit(qp, path, packet, payload, false, &takes)) {
+        return STEP_FULL;
+    }
+    if (takes == 0) {
+        return STEP_SENT;
+    }
+    qp->requester.interface_takes = takes;
+    qp_fail_send(qp, COMPLETION_LOCAL_LENGTH_ERROR);
+    return STEP_IDLE;
 }
 
 bool qp_emit_request(struct qp *qp, const struct packet *packet,
                      const struct fragment_list *payload)
 {
     bool acknowledges = answer_may_ride(qp);
-    if (!emit(qp, &qp->attributes.path, packet, payload, acknowledges)) {
+    if (!emit(qp, &qp->attributes.path, packet, payload, acknowledges, NULL)) {
         return false;
     }
     if (acknowledges) {

@@ -27,6 +27,19 @@ void qp_push(struct qp *qp, struct completion_queue *queue, struct completion *c
     }
 }
 
+/* How many bytes the way takes, where a packet was longer; else 0. */
+static uint32_t detail(struct requester *requester, enum completion_status status)
+{
+    uint32_t takes = 0;
+    if (status == COMPLETION_RETRY_EXCEEDED) {
+        takes = requester->way_takes;
+    } else if (status == COMPLETION_LOCAL_LENGTH_ERROR) {
+        takes = requester->interface_takes;
+        requester->interface_takes = 0;
+    }
+    return takes;
+}
+
 void qp_complete_send(struct qp *qp, enum completion_status status)
 {
     static const enum completion_kind kinds[WORK_KIND_COUNT] = {
@@ -50,7 +63,7 @@ void qp_complete_send(struct qp *qp, enum completion_status status)
         .kind = kinds[slot->kind],
         .byte_length = slot->length,
         .qpn = qp->number,
-        .detail = status == COMPLETION_RETRY_EXCEEDED ? qp->requester.way_takes : 0,
+        .detail = detail(&qp->requester, status),
     };
     watch_send_ends(qp, slot);
     send_queue_retire(qp->sends);

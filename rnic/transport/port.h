@@ -31,12 +31,16 @@ struct outgoing {
     bool acknowledges;
     struct psn acknowledged;
     uint32_t acknowledged_msn;
+    /* Of a packet that nobody answers, else NULL: where the host's own interface refuses it, for it
+     * is too long, the sink reports it as taken and leaves here how many bytes of an IP packet that
+     * interface takes. */
+    uint32_t *ret_takes;
 };
 
 struct packet_sink {
     /* False: full; the device stops and goes on at its next device_advance. A packet that can never
      * be sent (no route, too long for the link) is counted by the link and reported as taken:
-     * the transport's timers deal with the loss. */
+     * the transport's timers deal with the loss, or ret_takes where there are none. */
     bool (*emit)(struct packet_sink *sink, const struct outgoing *outgoing);
     /* Requests to who is near (arrival) may bring acknowledgements. */
     bool carries_acknowledgements;

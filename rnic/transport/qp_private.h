@@ -132,6 +132,10 @@ bool qp_may_send_data(struct qp *qp, struct instant now);
 /* Hands a packet to the sink along `path`. False: full. */
 bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet,
              const struct fragment_list *payload);
+/* One that nobody answers: where the host's own interface is too narrow for it, its message fails
+ * (STEP_IDLE) with LOCAL_LENGTH_ERROR and the bytes that the interface takes as its detail. */
+enum step qp_emit_unanswered(struct qp *qp, const struct path *path, const struct packet *packet,
+                             const struct fragment_list *payload);
 /* A request to the peer; it takes along what is owed as an acknowledgement, where it can. */
 bool qp_emit_request(struct qp *qp, const struct packet *packet,
                      const struct fragment_list *payload);

@@ -38,7 +38,10 @@ struct requester {
     bool doubts; /* what is before `doubted` may have been lost: it is repeated as bytes */
     struct psn doubted;
 
-    uint32_t way_takes; /* bytes, said of an unanswered packet that was longer; 0: all is well */
+    /* Bytes, said of an unanswered packet that was longer, or of any of a queue pair that nobody
+     * answers; 0: all is well. */
+    uint32_t way_takes;
+    uint32_t interface_takes; /* bytes, for the completion of a message that it has refused */
 
     uint8_t rnr_retries;       /* since progress */
     struct instant rnr_resume; /* NEVER: not told to wait */

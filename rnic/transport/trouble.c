@@ -24,10 +24,39 @@ static bool is_recent(struct psn psn, struct psn next)
 }
 
 /* The longest packet of this queue pair fits after all. */
-static bool all_fit(const struct qp *qp, uint32_t mtu)
+static bool all_fit(const struct qp *qp, const struct trouble *trouble)
 {
-    uint32_t before = gid_is_ipv4(&qp->attributes.path.remote) ? IP_AND_UDP_IPV4 : IP_AND_UDP_IPV6;
-    return mtu >= before + BTH_LENGTH + RETH_LENGTH + IMMDT_LENGTH + qp_mtu(qp) + ICRC_LENGTH;
+    uint32_t before = gid_is_ipv4(&trouble->remote) ? IP_AND_UDP_IPV4 : IP_AND_UDP_IPV6;
+    uint32_t longest = RETH_LENGTH + qp_mtu(qp);
+    if (qp->service == SERVICE_UD) {
+        longest = DETH_LENGTH + qp->environment->datagram_max;
+    }
+    return trouble->mtu >= before + BTH_LENGTH + IMMDT_LENGTH + longest + ICRC_LENGTH;
+}
+
+static bool is_of(const struct qp *qp, const struct trouble *trouble)
+{
+    if (qp->service == SERVICE_UD || trouble->source.value != 0) {
+        return qp->service == SERVICE_UD && qpn_equal(trouble->source, qp->number);
+    }
+    return qpn_equal(trouble->destination, qp->attributes.destination) &&
+           gid_equal(&trouble->remote, &qp->attributes.path.remote);
+}
+
+/* A message that the interface has refused has failed already, with the PSN that is next. */
+static bool hear_of_unanswered(struct qp *qp, const struct trouble *trouble)
+{
+    struct requester *requester = &qp->requester;
+    bool refused = trouble->certain && psn_equal(trouble->psn, requester->frontier);
+    if (!refused && !is_recent(trouble->psn, requester->frontier)) {
+        return false;
+    }
+    bool news = requester->way_takes == 0 || trouble->mtu < requester->way_takes;
+    if (trouble->kind == TROUBLE_TOO_LONG && qp_state_now(qp) != QP_SQE && news) {
+        requester->way_takes = trouble->mtu;
+        qp_raise(qp, EVENT_PATH_ERROR);
+    }
+    return true;
 }
 
 bool trouble_ends(struct qp *qp)
@@ -65,11 +94,12 @@ void trouble_peer_died(struct qp *qp)
 
 bool trouble_hear(struct qp *qp, const struct trouble *trouble)
 {
-    if (qp->service == SERVICE_UD || qp_state_now(qp) < QP_RTR || qp_state_now(qp) == QP_ERROR ||
-        !qpn_equal(trouble->destination, qp->attributes.destination) ||
-        !gid_equal(&trouble->remote, &qp->attributes.path.remote) ||
-        (trouble->kind == TROUBLE_TOO_LONG && all_fit(qp, trouble->mtu))) {
+    if (qp_state_now(qp) < QP_RTR || qp_state_now(qp) == QP_ERROR || !is_of(qp, trouble) ||
+        (trouble->kind == TROUBLE_TOO_LONG && all_fit(qp, trouble))) {
         return false;
+    }
+    if (!service_is_reliable(qp->service)) {
+        return hear_of_unanswered(qp, trouble);
     }
     if (!is_unanswered(qp, trouble->psn)) {
         return is_recent(trouble->psn, qp->responder.expected) ||

@@ -9,6 +9,10 @@
  * the way takes as its detail (verbs: vendor_err). Port unreachable changes nothing, a peer may be
  * about to start; it is told.
  *
+ * UC and UD have no answers. What the host's own interface refuses fails as it is sent, see port.h.
+ * Hearsay can be neither proven nor waited for, so it fails nothing: the event PATH_ERROR is
+ * raised, at the first and whenever the way turns out to be still narrower.
+ *
  * That the peer's process has died is certain too, where the link knows it: what is outstanding
  * fails at once, and what is posted later. But who has a connection of cm is to hear of its end
  * first, by the peer's goodbye, which the dead one's heir sends: a fifth of a second before. */
@@ -30,7 +34,8 @@ struct trouble {
     bool certain; /* our own host says so */
     uint32_t mtu; /* TOO_LONG: bytes of IP packets that the way takes */
     struct gid remote;
-    struct qpn destination; /* of the packet, from its BTH */
+    struct qpn source;      /* of the packet, where it is a datagram (its DETH says it); else 0 */
+    struct qpn destination; /* from its BTH */
     struct psn psn;
 };
 

@@ -20,8 +20,9 @@ enum step unreliable_transmit(struct qp *qp, struct instant now)
         qp_fail_send(qp, COMPLETION_LOCAL_PROTECTION_ERROR);
         return STEP_IDLE;
     }
-    if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
-        return STEP_FULL;
+    enum step step = qp_emit_unanswered(qp, &qp->attributes.path, &packet, &payload);
+    if (step != STEP_SENT) {
+        return step;
     }
     rate_sent(&qp->rate, now, packet.payload_length);
     requester->packet++;

@@ -199,6 +199,43 @@ static void ud_too_long(void **state)
                      "1us B receive 1 success length=139\n");
 }
 
+/* The sender's interface takes less than a whole packet: nobody else would say so. */
+static void uc_interface_too_narrow(void **state)
+{
+    (void)state;
+    start_uc();
+    s.network.links[0][1].config.takes = 28 + 12 + 256 + 4 - 1;
+    scenario_receive(&s.b, 1, 600);
+    post((struct work){.kind = WORK_SEND, .id = 1, .length = 252});
+    post((struct work){.kind = WORK_SEND, .id = 2, .length = 600});
+    post((struct work){.kind = WORK_SEND, .id = 3, .length = 10});
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B UC_SEND_ONLY psn=7\n"
+                     "0us A send 1 success\n"
+                     "0us A send 2 local length error\n"
+                     "0us A send 3 flushed\n"
+                     "1us B receive 1 success length=252\n");
+    assert_int_equal(qp_current_state(s.a.qp), QP_SQE);
+}
+
+static void ud_interface_too_narrow(void **state)
+{
+    (void)state;
+    start_ud();
+    s.network.links[0][1].config.takes = 28 + 12 + 8 + 100 + 4 - 1;
+    scenario_receive(&s.b, 1, 140);
+    post((struct work){.kind = WORK_SEND, .id = 1, .length = 96});
+    post((struct work){.kind = WORK_SEND, .id = 2, .length = 97});
+    post((struct work){.kind = WORK_SEND, .id = 3, .length = 96});
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B UD_SEND_ONLY psn=7\n"
+                     "0us A send 1 success\n"
+                     "0us A send 2 local length error\n"
+                     "0us A send 3 flushed\n"
+                     "1us B receive 1 success length=136\n");
+    assert_int_equal(qp_current_state(s.a.qp), QP_SQE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +249,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(ud_wrong_qkey, start, stop),
         cmocka_unit_test_setup_teardown(ud_no_receive, start, stop),
         cmocka_unit_test_setup_teardown(ud_too_long, start, stop),
+        cmocka_unit_test_setup_teardown(uc_interface_too_narrow, start, stop),
+        cmocka_unit_test_setup_teardown(ud_interface_too_narrow, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
