@@ -78,34 +78,6 @@ static uint32_t owner_of(const struct ingress *ingress, const struct path *path,
     return ours ? own : slot;
 }
 
-/* For some identification and DF, those that are expected of the packet at `place` among others. */
-static bool icrc_fits(struct ingress *ingress, const struct path *sender, const uint8_t *bytes,
-                      uint32_t body, uint32_t place, struct roce_ip *ret_ip)
-{
-    struct roce_ip hint = {.identification = (uint16_t)place, .dont_fragment = true};
-    return roce_icrc_verify_in_series(&ingress->series, sender, &hint, bytes, body,
-                                      roce_icrc_load(bytes + body), ret_ip);
-}
-
-/* The ICRC fits, for an identification and DF that its sender may have used. */
-static enum packet_refusal check(struct ingress *ingress, const struct path *sender,
-                                 const uint8_t *bytes, uint32_t body, uint32_t place,
-                                 struct roce_ip *ret_ip)
-{
-    if (!icrc_fits(ingress, sender, bytes, body, place, ret_ip)) {
-        return REFUSED_ICRC;
-    }
-    if (!gid_is_ipv4(&sender->local)) {
-        return REFUSED_NOT;
-    }
-    /* What fits just as expected needs no habit: it has the whole CRC-32 behind it. */
-    uint16_t identification = ret_ip->identification;
-    bool believed =
-        identification == (uint16_t)place ||
-        senders_believe(&ingress->senders, ingress->now, &sender->local, identification);
-    return ret_ip->dont_fragment && believed ? REFUSED_NOT : REFUSED_IDENTIFICATION;
-}
-
 /* True: it was sound, and the device has it. */
 static bool keep(struct ingress *ingress, const struct arrival *arrival, const uint8_t *bytes,
                  uint32_t length, uint32_t place)
@@ -117,14 +89,15 @@ static bool keep(struct ingress *ingress, const struct arrival *arrival, const u
     uint32_t body = length - ICRC_LENGTH;
     struct path sender = path_reverse(&arrival->path);
     struct roce_ip ip = {0};
-    enum packet_refusal refusal = check(ingress, &sender, bytes, body, place, &ip);
+    enum packet_refusal refusal =
+        integrity_check(&ingress->integrity, ingress->now, &sender, bytes, body, place, &ip);
     if (refusal != REFUSED_NOT) {
         device_refuse(ingress->device, refusal);
         return false;
     }
     bool of_peer = device_receive(ingress->device, ingress->now, arrival, bytes, body);
-    if (of_peer && gid_is_ipv4(&sender.local)) {
-        senders_learn(&ingress->senders, ingress->now, &sender.local, ip.identification);
+    if (of_peer) {
+        integrity_learn(&ingress->integrity, ingress->now, &sender, &ip);
     }
     return true;
 }
@@ -146,8 +119,8 @@ static bool first_is_sound(struct ingress *ingress, const struct udp_datagrams *
     struct roce_ip ip;
     uint32_t length =
         datagrams->length < datagrams->segment ? datagrams->length : datagrams->segment;
-    return icrc_fits(ingress, &sender, datagrams->bytes, length - ICRC_LENGTH,
-                     datagrams->first_place, &ip);
+    return integrity_fits(&ingress->integrity, &sender, datagrams->bytes, length - ICRC_LENGTH,
+                          datagrams->first_place, &ip);
 }
 
 /* Packets that follow each other and have one owner travel together. The kernel chose us by the

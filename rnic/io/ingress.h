@@ -6,10 +6,9 @@
 
 #include "rnic/io/clock.h"
 #include "rnic/io/handoff.h"
-#include "rnic/io/senders.h"
+#include "rnic/io/integrity.h"
 #include "rnic/io/steering.h"
 #include "rnic/io/udp.h"
-#include "rnic/wire/roce.h"
 
 struct device;
 struct cm;
@@ -21,8 +20,7 @@ struct ingress {
     struct registry *registry;
     struct steering *steering;
     struct handoff *handoff;
-    struct senders senders;
-    struct roce_series series;     /* of what comes */
+    struct integrity integrity;
     struct instant now;            /* of the batch, set by the caller */
     bool closing;                  /* hands on by what packets say, without asking the registry */
     uint64_t foreign;              /* packets for other processes */

@@ -12,6 +12,10 @@
  *     not known yet, or any other     any                      2^16                 2^-16
  *     over IPv6                       none                     1                    2^-32
  *
+ * These are the chances of damage at random. Of bursts, where those of two bits are as frequent as
+ * those of sixty, in packets of up to 600 bytes, more pass with an identification unsolved for, by
+ * a factor of 1.6 (derived place by place, and tried, in integrity_test.c); single bits never do.
+ *
  * rxe takes its identifications from the kernel's counter for the pair of addresses, which skips at
  * random up to one for each timer tick since it was last used. A packet that breaks the habit is
  * refused, to the transport a loss; a second one that continues it is no damage but a new habit: a
