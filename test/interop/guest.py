@@ -143,7 +143,7 @@ class Guest:
         self.send(f"run {number} {len(content)}\n", content)
         return started
 
-    def run(self, command, timeout_s=20):
+    def run(self, command, timeout_s=60):
         """To its end, which must be a good one; returns what it printed."""
         started = self.start(command)
         try:
