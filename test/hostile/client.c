@@ -2,46 +2,28 @@
  *
  * Those at 10.78.0.3 and fd78::3 are sheltered: nobody reads their packets, so their connections
  * must live to the end with every byte right, and who comes anew must get in. Those at 10.78.0.2
- * and fd78::2 are exposed to an eavesdropper, who may end their connections: they come back. 0 if
+ * and fd78::2 are exposed to an eavesdropper, who may end their connections: they come back. Among
+ * those are intruders, who must not get at what belongs to the sheltered. 0 if
  * all of that held and every client got something done. With the name of one as its argument, that
  * one alone, which says how long it had to wait for a connection. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
-#include <rdma/rsocket.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "test/hostile/client.h"
 #include "test/hostile/message.h"
 
 #define PATIENCE_MS 60000 /* for a completion; the machine may be busy */
 #define EXPOSED_MS  2000  /* of those whose packets may be stolen by a forged answer */
 #define VISIT       8u    /* exchanges of one who comes and goes */
 
-enum kind {
-    STREAM,   /* RC: write, read back, count up, send */
-    VISITOR,  /* the same, connecting anew each time */
-    WINDOW,   /* as STREAM, through a window that each send ends and each echo says is bound anew */
-    EXTENDED, /* XRC: as STREAM, without an echo */
-    UNCERTAIN, /* UC: sends */
-    DATAGRAM,  /* UD: sends, having asked for the service */
-    GROUP,     /* UD: sends to a group */
-    SOCKET,    /* an rsocket's echo */
-};
-
-static const struct client {
-    const char *name;
-    enum kind kind;
-    const char *from, *to;
-    bool sheltered;
-    uint16_t ports_after; /* NEIGHBOUR: of the second process */
-} clients[] = {
+const struct client clients[] = {
     {"stream", STREAM, "10.78.0.3", SERVER_IPV4, true, 0},
     {"stream IPv6", STREAM, "fd78::3", SERVER_IPV6, true, 0},
     {"visitor", VISITOR, "10.78.0.3", SERVER_IPV4, true, 0},
@@ -59,6 +41,9 @@ static const struct client {
     {"exposed datagrams", DATAGRAM, "10.78.0.2", SERVER_IPV4, false, 0},
     {"exposed group", GROUP, "10.78.0.2", GROUP_IPV4, false, 0},
     {"exposed neighbour", STREAM, "10.78.0.2", SERVER_IPV4, false, NEIGHBOUR},
+    {"intruder", INTRUDER, "10.78.0.2", SERVER_IPV4, false, 0},
+    {"intruder by XRC", INTRUDER_EXTENDED, "fd78::2", SERVER_IPV6, false, 0},
+    {"neighbour's intruder", INTRUDER, "fd78::2", SERVER_IPV6, false, NEIGHBOUR},
 };
 #define CLIENTS (sizeof clients / sizeof clients[0])
 
@@ -74,24 +59,23 @@ struct session {
     uint8_t bytes[3 * MESSAGE_MAX]; /* sent, read back, the counter's old value */
 };
 
-static struct result {
-    uint64_t exchanges, connections, refused, broken, faults;
-    uint64_t slowest_ms; /* to connect, the tries that were refused included */
-} results[CLIENTS];
-static volatile sig_atomic_t stopping;
+struct result results[CLIENTS];
+volatile sig_atomic_t stopping;
+static struct place_name places[CLIENTS]; /* of the sheltered; intruders know them */
+static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void stop(int number)
 {
     stopping = 1;
 }
 
-static void fault(const struct client *client, const char *what)
+void fault(const struct client *client, const char *what)
 {
     fprintf(stderr, "client: FAULT: %s: %s: %s\n", client->name, what, strerror(errno));
     results[client - clients].faults++;
 }
 
-static void pause_ms(long ms)
+void pause_ms(long ms)
 {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
@@ -174,6 +158,8 @@ static const struct {
     [UNCERTAIN] = {IBV_QPT_UC, WANTS_UNRELIABLE},
     [DATAGRAM] = {IBV_QPT_UD, 0},
     [GROUP] = {IBV_QPT_UD, 0},
+    [INTRUDER] = {IBV_QPT_RC, WANTS_RELIABLE},
+    [INTRUDER_EXTENDED] = {IBV_QPT_XRC_SEND, WANTS_EXTENDED},
 };
 
 static int learn_datagram_way(struct session *session, const struct rdma_ud_param *said)
@@ -248,6 +234,15 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+static void publish(const struct session *session)
+{
+    if (session->client->sheltered) {
+        pthread_mutex_lock(&places_lock);
+        places[session->client - clients] = session->place;
+        pthread_mutex_unlock(&places_lock);
+    }
+}
+
 /* Under fire it may take some tries. NULL: we are to stop. */
 static struct session *begin_session(const struct client *client)
 {
@@ -263,6 +258,7 @@ static struct session *begin_session(const struct client *client)
             uint64_t took = now_ms() - begun;
             result->slowest_ms = took > result->slowest_ms ? took : result->slowest_ms;
             result->connections++;
+            publish(session);
             return session;
         }
         end_session(session);
@@ -307,7 +303,7 @@ static int run(struct session *session, struct ibv_send_wr *wr, uint32_t at, uin
     wr->sg_list = &sge;
     wr->num_sge = 1;
     wr->send_flags = IBV_SEND_SIGNALED;
-    if (session->client->kind == EXTENDED) {
+    if (ways[session->client->kind].type == IBV_QPT_XRC_SEND) {
         wr->qp_type.xrc.remote_srqn = session->place.queue;
     }
     if (ibv_post_send(session->id->qp, wr, &bad) != 0 || await(session, &status) != 0) {
@@ -359,6 +355,7 @@ static int converse(struct session *session, uint32_t length, bool ends_window)
     }
     if (ends_window) {
         session->place.key = message_next_key(session->place.key);
+        publish(session);
     }
     return 0;
 }
@@ -397,6 +394,7 @@ static int exchange(struct session *session, uint64_t sequence)
                    ? -1
                    : 0;
     case EXTENDED:
+    case INTRUDER_EXTENDED:
         message_fill(session->bytes, length, sequence);
         return use_memory(session, sequence, length) != 0 || run(session, &wr, 0, length) != 0 ? -1
                                                                                                : 0;
@@ -406,6 +404,52 @@ static int exchange(struct session *session, uint64_t sequence)
                    ? -1
                    : 0;
     }
+}
+
+/* Somebody sheltered of the same process. */
+static bool find_victim(const struct client *client, uint64_t turn, struct place_name *ret_place)
+{
+    for (size_t i = 0; i < CLIENTS; i++) {
+        const struct client *one = &clients[(turn + i) % CLIENTS];
+        pthread_mutex_lock(&places_lock);
+        *ret_place = places[one - clients];
+        pthread_mutex_unlock(&places_lock);
+        if (one->ports_after == client->ports_after && ret_place->address != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Knows the keys, windows and queues of others, and uses them in a connection of its own. 0: it was
+ * not let. */
+static int intrude(struct session *session, uint64_t turn)
+{
+    static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+                                                 IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND_WITH_INV};
+    struct place_name place;
+    bool extended = session->client->kind == INTRUDER_EXTENDED;
+    struct ibv_send_wr wr = {.opcode = opcodes[turn / CLIENTS % 4]};
+    if (exchange(session, 0) != 0 || !find_victim(session->client, turn, &place)) {
+        return -1;
+    }
+    if (wr.opcode == IBV_WR_SEND_WITH_INV) {
+        wr.opcode = extended ? IBV_WR_SEND : wr.opcode;
+        wr.invalidate_rkey = place.key;
+    } else if (wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+        wr.wr.atomic.remote_addr = place.address + COUNTER_AT;
+        wr.wr.atomic.rkey = place.key;
+    } else {
+        wr.wr.rdma.remote_addr = place.address;
+        wr.wr.rdma.rkey = place.key;
+    }
+    if (extended && (wr.opcode == IBV_WR_SEND || turn % 2 == 0)) {
+        session->place.queue = place.queue;
+    }
+    if (run(session, &wr, 0, 8) == 0) {
+        fault(session->client, "what is somebody else's was open to it");
+    }
+    return 0;
 }
 
 static int send_one(struct session *session, uint64_t sequence)
@@ -419,6 +463,19 @@ static int send_one(struct session *session, uint64_t sequence)
     }
     message_fill(session->bytes, length, sequence);
     return run(session, &wr, 0, length);
+}
+
+static void serve_intruder(const struct client *client)
+{
+    struct result *result = &results[client - clients];
+    struct session *session = begin_session(client);
+    if (session != NULL) {
+        uint64_t *count =
+            intrude(session, result->connections) == 0 ? &result->exchanges : &result->broken;
+        __atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
+        end_session(session);
+        pause_ms(20);
+    }
 }
 
 static void serve_session(const struct client *client)
@@ -446,58 +503,14 @@ static void serve_session(const struct client *client)
     end_session(session);
 }
 
-/* rsockets */
-
-static int receive_all(int descriptor, uint8_t *bytes, size_t length)
-{
-    for (size_t done = 0; done < length;) {
-        ssize_t part = rrecv(descriptor, bytes + done, length - done, 0);
-        if (part <= 0) {
-            return -1;
-        }
-        done += (size_t)part;
-    }
-    return 0;
-}
-
-static void serve_socket(const struct client *client)
-{
-    struct result *result = &results[client - clients];
-    struct sockaddr_storage from = address_of(client->from, 0);
-    struct sockaddr_storage to = address_of(client->to, SOCKET_PORT);
-    uint8_t sent[512], received[512];
-    int descriptor = rsocket(AF_INET, SOCK_STREAM, 0);
-    if (rbind(descriptor, (struct sockaddr *)&from, sizeof(struct sockaddr_in)) != 0 ||
-        rconnect(descriptor, (struct sockaddr *)&to, sizeof(struct sockaddr_in)) != 0) {
-        result->refused++;
-        rclose(descriptor);
-        pause_ms(20);
-        return;
-    }
-    result->connections++;
-    for (uint64_t sequence = 0; !stopping; sequence++) {
-        message_fill(sent, sizeof sent, sequence);
-        if (rsend(descriptor, sent, sizeof sent, 0) != sizeof sent ||
-            receive_all(descriptor, received, sizeof received) != 0) {
-            fault(client, "an rsocket broke");
-            result->broken++;
-            break;
-        }
-        if (memcmp(sent, received, sizeof sent) != 0) {
-            fault(client, "the echo is not what was said");
-        }
-        result->exchanges++;
-        pause_ms(1);
-    }
-    rclose(descriptor);
-}
-
 static void *serve(void *which)
 {
     const struct client *client = which;
     while (!stopping) {
         if (client->kind == SOCKET) {
             serve_socket(client);
+        } else if (client->kind == INTRUDER || client->kind == INTRUDER_EXTENDED) {
+            serve_intruder(client);
         } else {
             serve_session(client);
         }

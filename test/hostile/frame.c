@@ -104,7 +104,7 @@ uint32_t forge_frame(const struct shot *shot, const uint8_t from[6], const uint8
     memcpy(udp + UDP, shot->bytes, shot->length);
     if (shot->port != ROCE_UDP_PORT && !v4) { /* only a RoCE socket takes that */
         uint32_t sum = add_up(ip + 8, 32) + add_up(udp, length) + length + 17;
-        bytes_store_u16(udp + 6, checksum(sum));
+        bytes_store_u16(udp + 6, checksum(sum) != 0 ? checksum(sum) : 0xffff); /* 0 is none */
     }
     return ETHERNET + at + length;
 }

@@ -25,6 +25,7 @@
 #define GUARD_BYTES 4096u
 #define GUARD       0xa5
 #define RECEIVES    16u
+#define SENDS       32u /* two for each message; their acknowledgements may be lost for a while */
 #define INBOX_BYTES (RECEIVES * MESSAGE_MAX)
 #define SENT        0xffffu /* in place of a receive's index */
 
@@ -274,7 +275,10 @@ static bool make_qp(struct place *place, struct rdma_cm_id *id)
         .send_cq = queue,
         .recv_cq = queue,
         .qp_type = place->wants == WANTS_UNRELIABLE ? IBV_QPT_UC : IBV_QPT_RC,
-        .cap = {.max_send_wr = 4, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
+        .cap = {.max_send_wr = SENDS,
+                .max_recv_wr = RECEIVES,
+                .max_send_sge = 1,
+                .max_recv_sge = 1},
     };
     if (rdma_create_qp(id, place->pd, &init) != 0) {
         return false;
@@ -394,12 +398,16 @@ static void take_message(const struct ibv_wc *wc)
     } else if (!whole) {
         seen.forged++;
     }
+    int error = 0;
     if (whole && place->window != NULL) {
         check_window(place, wc);
-        (void)bind_window(place);
+        error = bind_window(place);
     }
-    if (whole && place->wants != WANTS_UNRELIABLE) {
-        (void)post_echo(place, place->memory->inbox + index * MESSAGE_MAX);
+    if (error == 0 && whole && place->wants != WANTS_UNRELIABLE) {
+        error = post_echo(place, place->memory->inbox + index * MESSAGE_MAX);
+    }
+    if (error != 0 && place->sheltered) {
+        fault("a sheltered message cannot be answered", (uint64_t)error);
     }
     (void)post_receive(place, index); /* both fail where the queue pair has */
 }
@@ -444,7 +452,7 @@ static void set_up(struct ibv_context *context)
 {
     wakes = ibv_create_comp_channel(context);
     need(wakes != NULL, "completion channel");
-    int length = (int)(PLACES * (RECEIVES + 4) + shared_receives() + 16);
+    int length = (int)(PLACES * (RECEIVES + SENDS) + shared_receives() + 16);
     queue = ibv_create_cq(context, length, NULL, wakes, 0);
     need(queue != NULL && ibv_req_notify_cq(queue, 0) == 0, "completion queue");
     for (uint32_t i = 0; i < PLACES; i++) {
