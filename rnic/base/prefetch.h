@@ -12,4 +12,14 @@ static inline void prefetch(const void *from, size_t bytes)
     }
 }
 
+/* The line is going to be written to, and another core has it. */
+static inline void prefetch_to_write(const void *line)
+{
+#if defined __x86_64__
+    __asm__ volatile("prefetchw %0" : : "m"(*(const uint8_t *)line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
 #endif

@@ -4,10 +4,14 @@
 #include "rnic/io/ring.h"
 
 #include "rnic/base/check.h"
+#include "rnic/base/prefetch.h"
 
 #define HEADER_SHOWN   (UINT64_C(1) << 63)
 #define HEADER_WRAPPED (UINT64_C(1) << 62)
 #define HEADER_LENGTH  UINT64_C(0xffffffff)
+
+#define AHEAD (4u * RING_LINE) /* a short record is put in less time than its line takes to come   \
+                                */
 
 BUILD_CHECK(sizeof(_Atomic uint64_t) == RING_HEADER);
 BUILD_CHECK(sizeof(struct ring_memory) == RING_LINE);
@@ -111,6 +115,9 @@ void ring_publish(struct ring_producer *producer, uint32_t length)
     }
     producer->produced = first + lines;
     producer->reserved = 0;
+    if (lines == RING_LINE) {
+        prefetch_to_write(producer->memory->lines + ((producer->produced + AHEAD) & mask));
+    }
 }
 
 bool ring_has_room(struct ring_producer *producer, uint32_t length)
