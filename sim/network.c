@@ -517,12 +517,15 @@ void network_init(struct network *network, struct simulator *simulator, uint64_t
     memset(network, 0, sizeof *network);
     network->simulator = simulator;
     network->dice = dice_split(seed, 1);
+    uint32_t run_packets = (dice_split(seed, 15).state >> 32) % 4 * 4; /* 0: none */
     for (unsigned i = 0; i < HOST_MAX; i++) {
         network->ports[i] = (struct network_port){
             .sink = {.emit = emit,
                      .carries_acknowledgements = true,
                      .reach = reach,
-                     .withdraw = withdraw},
+                     .withdraw = withdraw,
+                     .run_packets = run_packets,
+                     .run_bytes = 16 * FRAME_MAX},
             .network = network,
             .index = i,
             .addresses = 1u << i,

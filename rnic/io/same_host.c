@@ -111,7 +111,9 @@ enum status same_host_create(const struct same_host_config *config,
                                            .carries_acknowledgements = true,
                                            .reach = reach,
                                            .withdraw = withdraw,
-                                           .reference_least = REFERENCE_LEAST};
+                                           .reference_least = REFERENCE_LEAST,
+                                           .run_packets = config->otherwise->run_packets,
+                                           .run_bytes = config->otherwise->run_bytes};
     same_host->otherwise = config->otherwise;
     same_host->registry = config->registry;
     same_host->handoff = config->handoff;

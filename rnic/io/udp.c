@@ -159,6 +159,8 @@ enum status udp_create(const struct udp_config *config, struct udp **ret_udp,
         return STATUS_NO_MEMORY;
     }
     udp->sink.emit = udp_emit;
+    udp->sink.run_packets = UDP_RUN_SEGMENTS;
+    udp->sink.run_bytes = UDP_RUN_BYTES;
     udp->port = config->port;
     udp->segmentation = true;
     udp->reads_wanted = 1;

@@ -42,6 +42,9 @@ struct packet_sink {
      * be sent (no route, too long for the link) is counted by the link and reported as taken:
      * the transport's timers deal with the loss, or ret_takes where there are none. */
     bool (*emit)(struct packet_sink *sink, const struct outgoing *outgoing);
+    /* Packets of one path and length leave together, up to so many and so many bytes; 0: each by
+     * itself. */
+    uint32_t run_packets, run_bytes;
     /* Requests to who is near (arrival) may bring acknowledgements. */
     bool carries_acknowledgements;
     /* Set by a refusal: only packets to that peer find no room, those to others may be tried. */

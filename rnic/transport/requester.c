@@ -288,6 +288,27 @@ static bool may_leave(const struct qp *qp, const struct turn *turn, uint32_t pac
     return under_way == 0 || under_way + packets <= window;
 }
 
+/* A link that joins packets sends few as dearly as many: where the window has room for less than a
+ * run, and most of it is under way and will be acknowledged, the next run waits for the rest of its
+ * room. */
+static bool waits_for_run(struct qp *qp, const struct turn *turn)
+{
+    struct requester *requester = &qp->requester;
+    const struct packet_sink *sink = qp->environment->sink;
+    if (requester->run_left > 0 || sink->run_packets == 0 || qp->peer_is_near || turn->again) {
+        return false;
+    }
+    uint32_t run = sink->run_bytes / (qp_mtu(qp) + BTH_LENGTH + ICRC_LENGTH);
+    run = run < sink->run_packets ? run : sink->run_packets;
+    uint32_t window = window_packets(qp), under_way = in_flight(qp);
+    uint32_t rest = turn->slot->packet_count - turn->index;
+    if (4 * run <= window && under_way + (run < rest ? run : rest) > window) {
+        return true;
+    }
+    requester->run_left = run < rest ? run : rest;
+    return false;
+}
+
 /* Whether a packet asks for an acknowledgement: what is sent again, at the end of a message, when
  * the window closes, at least each quarter of a window, and each two milliseconds of a limited
  * rate, or the silence before a slow message's end would look like a loss. */
@@ -329,6 +350,7 @@ static void passed(struct qp *qp, struct instant now, const struct turn *turn, u
     retransmit_sent(&qp->retransmit, now, psn, fresh && answered && !repairing);
     qp_set_deadline(qp, qp->retransmit.deadline);
     requester->unrequested = answered ? 0 : requester->unrequested + 1;
+    requester->run_left -= requester->run_left > 0;
     if (repairing) {
         scoreboard_sent(&qp->selective->board, now, psn, packets, demand);
     }
@@ -379,7 +401,8 @@ static enum step send_packets(struct qp *qp, struct instant now, const struct tu
                               uint32_t count)
 {
     bool by_reference = count > 1;
-    if (!may_leave(qp, turn, count, by_reference) || !qp_may_send_data(qp, now)) {
+    if (!may_leave(qp, turn, count, by_reference) || (!by_reference && waits_for_run(qp, turn)) ||
+        !qp_may_send_data(qp, now)) {
         return STEP_IDLE;
     }
     struct packet packet;

@@ -34,6 +34,7 @@ struct requester {
     uint32_t answered;    /* packets of the head slot that are before `unacked` */
     uint32_t reads_out;   /* READ chunks and atomics in unacked .. cursor */
     uint32_t unrequested; /* packets sent since an acknowledgement was last asked for */
+    uint32_t run_left;    /* packets that the run which was begun has room for */
 
     bool doubts; /* what is before `doubted` may have been lost: it is repeated as bytes */
     struct psn doubted;
