@@ -224,12 +224,12 @@ static int set_owner(int fd, const struct stat *status, const struct attributes 
     uid_t uid = (uid_t)-1;
     gid_t gid = (gid_t)-1;
     bool user = keeps_user(attributes);
-    bool group = keeps_group(attributes);
+    bool group = attributes->gid != status->st_gid && keeps_group(attributes);
     if ((user && attributes->uid == ID_UNKNOWN) || (group && attributes->gid == ID_UNKNOWN)) {
         return EINVAL | FAILURE_UNKNOWN;
     }
     uid = user && attributes->uid != status->st_uid ? attributes->uid : uid;
-    gid = group && attributes->gid != status->st_gid ? attributes->gid : gid;
+    gid = group ? attributes->gid : gid;
     if (uid == (uid_t)-1 && gid == (gid_t)-1) {
         return 0;
     }
@@ -349,7 +349,7 @@ uint32_t attributes_changes(int fd, const struct stat *status, const struct attr
     if (keeps_user(attributes) && attributes->uid != status->st_uid) {
         changes |= CHANGE_OWNER;
     }
-    if (keeps_group(attributes) && attributes->gid != status->st_gid) {
+    if (attributes->gid != status->st_gid && keeps_group(attributes)) {
         changes |= CHANGE_GROUP;
     }
     if (!attributes_show_in_status(attributes)) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tools/transfer/digest.h"
+#include "tools/transfer/receiver.h"
 #include "tools/transfer/session_world.h"
 
 ssize_t __real_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
@@ -24,7 +25,7 @@ static off_t spoiled = -1;
 
 ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset)
 {
-    for (size_t at = 0; scribble_at != NULL && at < 8 * MIB; at += 4096) {
+    for (size_t at = 0; scribble_at != NULL && at < RECEIVER_CHUNK_COUNT * MIB; at += 4096) {
         scribble_at[at] ^= 0xff;
     }
     ssize_t written = __real_pwrite64(fd, bytes, length, offset);
@@ -82,8 +83,12 @@ static void data_out_of_bounds_is_refused(void **state)
         uint64_t size;
         uint32_t notice;
         size_t length;
-    } cases[] = {{MIB, 0, MIB + 1},        {100, 0, 101}, {MIB, 8, 100}, {MIB, 0xffff, 100},
-                 {MIB, 1u << 16 | 0, 100}, {MIB, 0, 0}};
+    } cases[] = {{MIB, 0, MIB + 1},
+                 {100, 0, 101},
+                 {MIB, RECEIVER_CHUNK_COUNT, 100},
+                 {MIB, 0xffff, 100},
+                 {MIB, 1u << 16 | 0, 100},
+                 {MIB, 0, 0}};
     struct world *world = *state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         world_begin_lies(world, false);

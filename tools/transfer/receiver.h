@@ -16,7 +16,7 @@
 #include "tools/transfer/target.h"
 
 #define RECEIVER_CHUNK_LENGTH (1u << 20)
-#define RECEIVER_CHUNK_COUNT  8
+#define RECEIVER_CHUNK_COUNT  16
 
 struct receiver;
 
