@@ -239,6 +239,8 @@ static void summarize(const struct cp *cp, enum exit_code code)
     print_count(tally->left, "left as they are");
     print_count(tally->deleted, "deleted");
     print_count(tally->failed, "not copied");
+    print_count(tally->retransmissions,
+                tally->retransmissions == 1 ? "retransmission" : "retransmissions");
     if (cp->again.count > 0) {
         printf("; connected again %u time%s, %.1f s without a connection", cp->again.count,
                cp->again.count == 1 ? "" : "s", cp->again.seconds);

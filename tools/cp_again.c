@@ -91,6 +91,8 @@ struct tally cp_again_total(const struct cp *cp, const struct tally *now)
     total.same += past->same;
     total.left += past->left;
     total.deleted += past->deleted;
+    total.retransmissions += past->retransmissions;
+    total.retransmissions_known |= past->retransmissions_known;
     total.warnings += less(past->warnings, cp->again.repeated);
     if (past->totals_known && !now->totals_known) {
         total.totals_known = true;
@@ -128,6 +130,8 @@ static void add_past(struct again *again, const struct tally *now)
     past->spared += less(now->spared, now->again_bytes);
     past->kept += less(now->kept, now->kept_in_part);
     past->deleted += now->deleted;
+    past->retransmissions += now->retransmissions;
+    past->retransmissions_known |= now->retransmissions_known;
     past->warnings += less(now->warnings, again->repeated);
     if (now->totals_known) {
         past->totals_known = true;

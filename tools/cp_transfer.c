@@ -84,6 +84,8 @@ static void add_tally(struct tally *sum, const struct tally *one)
     sum->undeleted |= one->undeleted;
     sum->failed += one->failed;
     sum->warnings += one->warnings;
+    sum->retransmissions += one->retransmissions;
+    sum->retransmissions_known |= one->retransmissions_known;
 }
 
 /* The choice that was made, for whoever looks on. */

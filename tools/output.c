@@ -46,6 +46,10 @@ void output_json_tally(json_t *object, const struct tally *tally)
     json_object_set_new(object, "not_deleted", json_integer((json_int_t)tally->held_back));
     json_object_set_new(object, "failed", json_integer((json_int_t)tally->failed));
     json_object_set_new(object, "warnings", json_integer((json_int_t)tally->warnings));
+    if (tally->retransmissions_known) {
+        json_object_set_new(object, "retransmissions",
+                            json_integer((json_int_t)tally->retransmissions));
+    }
     if (tally->totals_known) {
         json_object_set_new(object, "total_files", json_integer((json_int_t)tally->total_files));
         json_object_set_new(object, "total_bytes", json_integer((json_int_t)tally->total_bytes));

@@ -72,15 +72,30 @@ void progress_update(struct progress *progress, const struct tally *tally)
     progress->last_bytes = tally->bytes;
 }
 
+/* The device, and what it had to send again. */
+static void name_carrier(const struct tally *tally, const char *device, char *ret_text,
+                         size_t length)
+{
+    char count[PROGRESS_TEXT];
+    progress_count(tally->retransmissions, count);
+    if (tally->retransmissions_known) {
+        snprintf(ret_text, length, "%.80s, %s retransmitted", device, count);
+    } else {
+        snprintf(ret_text, length, "%.80s", device);
+    }
+}
+
 void progress_line(const struct progress *progress, const struct tally *tally, const char *device,
                    char *ret_line, size_t length)
 {
     char files[PROGRESS_TEXT], bytes[PROGRESS_TEXT], rate[PROGRESS_TEXT];
+    char carrier[128];
+    name_carrier(tally, device, carrier, sizeof(carrier));
     progress_count(tally->files, files);
     progress_size(tally->bytes, bytes);
     progress_size((uint64_t)progress->rate, rate);
     if (!tally->totals_known) {
-        snprintf(ret_line, length, "%s files, %s, %s/s, %s", files, bytes, rate, device);
+        snprintf(ret_line, length, "%s files, %s, %s/s, %s", files, bytes, rate, carrier);
         return;
     }
     char total_files[PROGRESS_TEXT], total_bytes[PROGRESS_TEXT], left[PROGRESS_TEXT] = "?";
@@ -96,5 +111,5 @@ void progress_line(const struct progress *progress, const struct tally *tally, c
                            ? (unsigned)(100 * (double)done / (double)tally->total_bytes)
                            : 100;
     snprintf(ret_line, length, "%s of %s files, %s of %s (%u%%), %s/s, %s left, %s", files,
-             total_files, bytes, total_bytes, percent, rate, left, device);
+             total_files, bytes, total_bytes, percent, rate, left, carrier);
 }

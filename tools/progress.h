@@ -26,7 +26,8 @@ struct progress {
 double progress_now_s(void);
 void progress_start(struct progress *progress);
 void progress_update(struct progress *progress, const struct tally *tally);
-/* "12 of 2,000 files, 1.5 GiB of 5.0 GiB (30%), 1.2 GiB/s, 0:03 left, weir0" */
+/* "12 of 2,000 files, 1.5 GiB of 5.0 GiB (30%), 1.2 GiB/s, 0:03 left, weir0, 12 retransmitted";
+ * what is not known is left out */
 void progress_line(const struct progress *progress, const struct tally *tally, const char *device,
                    char *ret_line, size_t length);
 

@@ -158,6 +158,13 @@ static void the_line_tells_what_is_left(void **state)
     progress_line(&progress, &tally, "weir0", line, sizeof(line));
     assert_string_equal(
         line, "3 of 2,000 files, 10.0 MiB of 70.0 MiB (14%), 1.0 MiB/s, 1:00 left, weir0");
+    tally.retransmissions_known = true;
+    progress_line(&progress, &tally, "weir0", line, sizeof(line));
+    assert_non_null(strstr(line, ", 1:00 left, weir0, 0 retransmitted"));
+    tally.retransmissions = 1234;
+    tally.totals_known = false;
+    progress_line(&progress, &tally, "weir0", line, sizeof(line));
+    assert_string_equal(line, "3 files, 10.0 MiB, 1.0 MiB/s, weir0, 1,234 retransmitted");
 }
 
 int main(void)

@@ -9,8 +9,7 @@
 
 #include "weir/domain.h"
 #include "weir/error_private.h"
-
-#define SYSFS "/sys/class/infiniband"
+#include "weir/sysfs.h"
 
 /* NAME[:PORT[:GID_INDEX]] */
 struct wish {
@@ -59,7 +58,7 @@ static enum weir_status parse_wish(const char *text, struct wish *ret_wish,
 
 static bool has_real_device(void)
 {
-    DIR *directory = opendir(SYSFS);
+    DIR *directory = opendir(SYSFS_DEVICES);
     if (directory == NULL) {
         return false;
     }
@@ -251,7 +250,8 @@ static enum weir_status open_chosen(struct weir_fabric *fabric,
         snprintf(fabric->reason, sizeof(fabric->reason), "asked for");
         return open_soft(fabric, options, wish, ret_error);
     }
-    struct weir_error why = {WEIR_NO_DEVICE, "no RDMA device on this machine (" SYSFS " is empty)"};
+    struct weir_error why = {WEIR_NO_DEVICE,
+                             "no RDMA device on this machine (" SYSFS_DEVICES " is empty)"};
     if (has_real_device()) {
         fabric->kind = WEIR_FABRIC_RDMA;
         if (open_in(fabric, NULL, wish, &why) == WEIR_OK) {

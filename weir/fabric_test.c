@@ -17,6 +17,7 @@
 #include <weir/fabric.h>
 
 #include "weir/library.h"
+#include "weir/sysfs.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HAS_SANITIZER true
@@ -271,6 +272,46 @@ static void test_memory(void **state)
     weir_fabric_close(fabric);
 }
 
+static void write_counter(const char *folder, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* Folders as the drivers of several makes fill them. */
+static void test_retransmissions_of_real_devices(void **state)
+{
+    char top[] = "/tmp/weir-test-XXXXXX", folder[256], command[PATH_MAX];
+    uint64_t count = 0;
+    assert_non_null(mkdtemp(top));
+    snprintf(folder, sizeof(folder), "%s/one_0/ports/2/hw_counters", top);
+    snprintf(command, sizeof(command), "mkdir -p %s", folder);
+    assert_int_equal(system(command), 0);
+    assert_false(sysfs_retransmissions(top, "one_0", 2, &count));
+    write_counter(folder, "duplicate_request", "99\n");
+    write_counter(folder, "rcvd_seq_err", "7\n"); /* each leads to one of the next */
+    assert_false(sysfs_retransmissions(top, "one_0", 2, &count));
+    write_counter(folder, "completer_retry_err", "5\n");
+    assert_true(sysfs_retransmissions(top, "one_0", 2, &count));
+    assert_int_equal(count, 5);
+    assert_false(sysfs_retransmissions(top, "one_0", 1, &count));
+    assert_false(sysfs_retransmissions(top, "two_0", 2, &count));
+    snprintf(folder, sizeof(folder), "%s/two_0/ports/1/hw_counters", top);
+    snprintf(command, sizeof(command), "mkdir -p %s", folder);
+    assert_int_equal(system(command), 0);
+    write_counter(folder, "packet_seq_err", "4\n");
+    write_counter(folder, "local_ack_timeout_err", "18446744070000000000\n");
+    write_counter(folder, "implied_nak_seq_err", "nonsense");
+    assert_true(sysfs_retransmissions(top, "two_0", 1, &count));
+    assert_true(count == 18446744070000000004ull);
+    snprintf(command, sizeof(command), "rm -r %s", top);
+    assert_int_equal(system(command), 0);
+}
+
 int main(int argc, char **argv)
 {
     for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -287,6 +328,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_preloaded),
         cmocka_unit_test(test_system_is_there),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_retransmissions_of_real_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

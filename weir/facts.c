@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "weir/fabric_private.h"
+#include "weir/sysfs.h"
 
 static unsigned mtu_length(enum ibv_mtu mtu)
 {
@@ -24,6 +25,11 @@ const char *weir_fabric_same_host(const struct weir_fabric *fabric)
     return fabric->library.verbs.same_host == NULL
                ? NULL
                : fabric->library.verbs.same_host(fabric->context);
+}
+
+bool weir_fabric_retransmissions(const struct weir_fabric *fabric, uint64_t *ret_count)
+{
+    return sysfs_retransmissions(SYSFS_DEVICES, fabric->device, fabric->port, ret_count);
 }
 
 bool weir_fabric_gid(const struct weir_fabric *fabric, unsigned index,

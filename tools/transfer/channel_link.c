@@ -235,6 +235,11 @@ static void channel_wake(struct link *link)
     weir_wake(channel_of(link)->poller);
 }
 
+static bool channel_retransmissions(struct link *link, uint64_t *ret_count)
+{
+    return weir_fabric_retransmissions(weir_poller_fabric(channel_of(link)->poller), ret_count);
+}
+
 static const struct link_operations operations = {
     .send = channel_send,
     .flush = channel_flush,
@@ -242,6 +247,7 @@ static const struct link_operations operations = {
     .allocate = channel_allocate,
     .close = channel_close,
     .abort = channel_abort,
+    .retransmissions = channel_retransmissions,
     .wake = channel_wake,
 };
 

@@ -444,6 +444,15 @@ static void link_abort(struct link *link, const char *reason)
     }
 }
 
+/* The first one's, which carries what the source sends. */
+static bool link_retransmissions(struct link *link, uint64_t *ret_count)
+{
+    const struct fanout *fanout = (const struct fanout *)link;
+    struct link *first = fanout->feed != NULL ? feed_link(fanout->feed) : NULL;
+    return first != NULL && first->operations->retransmissions != NULL &&
+           first->operations->retransmissions(first, ret_count);
+}
+
 static const struct link_operations operations = {
     .send = link_send,
     .flush = link_flush,
@@ -451,6 +460,7 @@ static const struct link_operations operations = {
     .allocate = link_allocate,
     .close = link_close,
     .abort = link_abort,
+    .retransmissions = link_retransmissions,
 };
 
 enum session_outcome fanout_outcome(const struct fanout *fanout, unsigned member)

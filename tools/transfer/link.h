@@ -51,6 +51,9 @@ struct link_operations {
                       struct weir_remote *ret_remote, struct weir_error *ret_error);
     void (*close)(struct link *link);
     void (*abort)(struct link *link, const char *reason);
+    /* How often the device that carries the link has sent something again, since it was there.
+     * False: it does not say. NULL: there is no device. */
+    bool (*retransmissions)(struct link *link, uint64_t *ret_count);
     /* From any thread, while the link is open: its owner is to pump its session again. NULL: nobody
      * is to be woken. */
     void (*wake)(struct link *link);

@@ -34,6 +34,8 @@ struct memory_pair {
     struct side sides[2];
     struct event *first, **last;
     bool ending;
+    bool counts; /* as a device does */
+    uint64_t retransmissions;
     char abort_reason[256];
 };
 
@@ -151,6 +153,12 @@ static void memory_abort(struct link *link, const char *reason)
     end(side->pair, WEIR_OK, WEIR_PEER_LOST, side->number, reason);
 }
 
+static bool memory_retransmissions(struct link *link, uint64_t *ret_count)
+{
+    *ret_count = side_of(link)->pair->retransmissions;
+    return side_of(link)->pair->counts;
+}
+
 static const struct link_operations operations = {
     .send = memory_send,
     .flush = memory_flush,
@@ -158,6 +166,7 @@ static const struct link_operations operations = {
     .allocate = memory_allocate,
     .close = memory_close,
     .abort = memory_abort,
+    .retransmissions = memory_retransmissions,
 };
 
 /* Who pumps all the time sleeps never. */
@@ -174,6 +183,12 @@ static const struct link_operations operations_of_one_who_pumps = {
     .abort = memory_abort,
     .wake = memory_wake,
 };
+
+void memory_pair_retransmitted(struct memory_pair *pair, uint64_t count)
+{
+    pair->counts = true;
+    pair->retransmissions = count;
+}
 
 void memory_pair_go_on_pumping(struct memory_pair *pair)
 {

@@ -12,6 +12,8 @@ struct memory_pair;
 struct memory_pair *memory_pair_create(void);
 void memory_pair_destroy(struct memory_pair *pair);
 struct link *memory_pair_link(struct memory_pair *pair, unsigned side);
+/* What is sent goes by a device, which says that it has sent something again so often. */
+void memory_pair_retransmitted(struct memory_pair *pair, uint64_t count);
 /* Before both are opened: their sessions are pumped again and again, so that threads may work for
  * them meanwhile. */
 void memory_pair_go_on_pumping(struct memory_pair *pair);

@@ -306,6 +306,10 @@ static void parse_piece(struct reader *reader, struct message *message)
         message->keep.length = reader_number(reader, 8);
         return;
     }
+    if (message->type == MESSAGE_RETRANSMITTED) {
+        message->retransmitted.count = reader_number(reader, 8);
+        return;
+    }
     message->proven.id = reader_number(reader, 4);
     if (message->type == MESSAGE_PROVEN_ALL) {
         return;
@@ -483,6 +487,7 @@ static void parse_body(struct reader *reader, struct message *message)
     case MESSAGE_PROVEN_ALL:
     case MESSAGE_KEEP:
     case MESSAGE_READ_BACK:
+    case MESSAGE_RETRANSMITTED:
         parse_piece(reader, message);
         return;
     case MESSAGE_LEAVE:

@@ -19,9 +19,10 @@
  * piece that its file still has with KEEP, and any other with data. An END may say that the file
  * comes again. One that the receiver has goes without bytes, for its attributes. A directory is
  * followed by its entries and closed by LEAVE. SKIPPED for what could not be read, TOTALS when they
- * are known, FINISHED at the end. Nothing needs a round trip for each file. Where the receiver is
- * to delete what the source has not, it then ASKs about all it has, and the sender answers. ALIVE
- * from one who is busy with a large file for long.
+ * are known, RETRANSMITTED when its device had to send something again, FINISHED at the end.
+ * Nothing needs a round trip for each file. Where the receiver is to delete what the source has
+ * not, it then ASKs about all it has, and the sender answers. ALIVE from one who is busy with a
+ * large file for long.
  *
  * Bytes: one octet of type, then fields in big-endian without padding; a text or name is preceded
  * by its length in 16 bits. A message with bytes left over is malformed. How several of them share
@@ -36,7 +37,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     10
+#define PROTOCOL_VERSION     11
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -84,6 +85,7 @@ enum message_type {
     MESSAGE_PROVEN_ALL,
     MESSAGE_KEEP,
     MESSAGE_READ_BACK,
+    MESSAGE_RETRANSMITTED,
 };
 
 /* Bytes that belong to somebody else: in a parsed message, to the received buffer. */
@@ -346,6 +348,9 @@ struct message {
         struct {
             uint64_t files, bytes;
         } totals;
+        struct {
+            uint64_t count; /* by the sender's device since the session began */
+        } retransmitted;
         struct {
             uint64_t entries; /* that came whole, directories not counted */
             uint16_t sources; /* that were not left out */

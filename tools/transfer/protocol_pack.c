@@ -130,6 +130,10 @@ static void pack_piece(uint8_t **at, const struct message *message)
         put_number(at, 8, message->keep.length);
         return;
     }
+    if (message->type == MESSAGE_RETRANSMITTED) {
+        put_number(at, 8, message->retransmitted.count);
+        return;
+    }
     put_number(at, 4, message->proven.id);
     if (message->type == MESSAGE_PROVEN) {
         put_number(at, 8, message->proven.offset);
@@ -228,6 +232,7 @@ static void pack_body(uint8_t **at, const struct message *message)
     case MESSAGE_PROVEN_ALL:
     case MESSAGE_KEEP:
     case MESSAGE_READ_BACK:
+    case MESSAGE_RETRANSMITTED:
         pack_piece(at, message);
         return;
     case MESSAGE_SKIPPED:

@@ -94,6 +94,7 @@ static const struct message samples[] = {
     [MESSAGE_PROVEN_ALL] = {.proven = {.id = 3}},
     [MESSAGE_KEEP] = {.keep = {.length = 4 << 20}},
     [MESSAGE_READ_BACK] = {.read_back = {.id = 3}},
+    [MESSAGE_RETRANSMITTED] = {.retransmitted = {.count = 1ull << 40}},
 };
 
 static struct message sample(enum message_type type)

@@ -581,6 +581,10 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
         tally->total_files = message->totals.files;
         tally->total_bytes = message->totals.bytes;
         return true;
+    case MESSAGE_RETRANSMITTED:
+        tally->retransmissions_known = true;
+        tally->retransmissions = message->retransmitted.count;
+        return true;
     case MESSAGE_FINISHED:
         return receive_finished(receiver, message, ret_reason);
     default:

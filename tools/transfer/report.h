@@ -48,6 +48,8 @@ struct tally {
     uint64_t failed, warnings;
     bool totals_known;
     uint64_t total_files, total_bytes;
+    bool retransmissions_known; /* the device of who sends counts them */
+    uint64_t retransmissions;
 };
 
 #endif

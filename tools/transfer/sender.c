@@ -107,6 +107,7 @@ static void finish(struct sender *sender)
     struct message message = {.type = MESSAGE_FINISHED};
     message.finished.entries = sender->entries;
     message.finished.sources = (uint16_t)sender->sources;
+    sender_look_at_device(sender, true);
     sender_send_plain(sender, &message);
     sender->state = SENDER_FINISHED;
 }
@@ -389,6 +390,7 @@ static enum progress make_progress(struct sender *sender)
 bool sender_pump(struct sender *sender)
 {
     bool more = false;
+    sender_look_at_device(sender, false);
     if (sender->state != SENDER_FINISHED && sender->state != SENDER_DONE) {
         more = scan(sender);
         if (sender->link->backlog_length < SENDER_BACKLOG) {
@@ -519,6 +521,7 @@ static bool receive_summary(struct sender *sender, const struct message *message
         *ret_reason = "a summary that leaves out files";
         return false;
     }
+    sender_look_at_device(sender, true);
     tally->files = message->summary.files;
     tally->directories = message->summary.directories;
     tally->symlinks = message->summary.symlinks;

@@ -62,6 +62,14 @@ struct source_root {
     ino_t inode;
 };
 
+/* What its device has sent again. */
+struct again_at_device {
+    uint64_t before; /* the session began */
+    uint64_t said;
+    bool is_said;
+    uint64_t looked_ns;
+};
+
 struct sender {
     struct sender_options options;
     struct link *link;
@@ -79,6 +87,7 @@ struct sender {
     struct pieces pieces;
     struct digest *digest;
     struct pace pace;
+    struct again_at_device again;
     struct owners owners;
     struct hard_links links;
 
@@ -137,6 +146,8 @@ bool sender_answer(struct sender *sender, const struct message *message, const c
 bool sender_remember_root(struct sender *sender, const struct walk_step *step);
 /* Of a directory that sender_remember_root remembers; of another 0. */
 uint64_t sender_identity(const struct sender *sender, const struct walk_step *step);
+/* sender_device.c: tells ours and the peer what it had to send again, if it is time. */
+void sender_look_at_device(struct sender *sender, bool is_end);
 /* The file is not open any more. */
 void sender_close_file(struct sender *sender);
 

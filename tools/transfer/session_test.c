@@ -350,6 +350,44 @@ static void a_cut_line_leaves_no_name(void **state)
     }
 }
 
+static void lose_some(struct world *world, unsigned step)
+{
+    if (session_tally(world->client)->retransmissions_known ||
+        session_tally(world->server)->retransmissions_known) {
+        memory_pair_retransmitted(world->pair, 150);
+    }
+}
+
+static void expect_retransmissions(const struct world *world, bool known, uint64_t count)
+{
+    const struct session *const both[] = {world->client, world->server};
+    assert_int_equal(session_outcome(world->client), SESSION_COMPLETE);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(session_tally(both[i])->retransmissions_known, known);
+        assert_int_equal(session_tally(both[i])->retransmissions, count);
+    }
+}
+
+/* Both sides know what the sender's device had to send again for them, and not what it had before.
+ */
+static void retransmissions_are_told(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 8 * MIB, 1);
+    world->between = lose_some;
+    world_begin_push(world, "f", "/f");
+    memory_pair_retransmitted(world->pair, 100);
+    world_run(world);
+    expect_retransmissions(world, true, 50);
+    world_begin_pull(world, "/f", "g");
+    memory_pair_retransmitted(world->pair, 100);
+    world_run(world);
+    expect_retransmissions(world, true, 50);
+    world->between = NULL;
+    world_push(world, "f", "/f"); /* by something that does not count them */
+    expect_retransmissions(world, false, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,6 +397,7 @@ int main(void)
         T(durable_names_are_those_at_the_top_too),
         T(a_link_in_the_way_is_replaced_and_not_followed),
         T(refusals_say_why),
+        T(retransmissions_are_told),
         T(a_pull_from_nowhere_fails_that_source),
         T(a_source_that_changes_once_comes_again),
         T(a_source_that_keeps_changing_is_not_placed),
