@@ -468,6 +468,22 @@ case_interrupted() { # SIGINT: status 130, the server knows at once, and --resum
     stop "$pid"
 }
 
+case_retransmissions() { # on a bad wire: who copies is told how much came again, whichever side sends
+    mkdir root
+    make_file f 8
+    export WEIR_FAULT=loss=0.02,seed=7
+    serve a root
+    expect 0 'weir0.*; [0-9,]* retransmissions' "$weir" cp f "$url/"
+    expect 0 '"retransmissions":[1-9]' "$weir" cp --json f "$url/g"
+    expect 0 'weir0.*; [0-9,]* retransmissions' "$weir" cp "$url/g" h
+    same f h
+    unset WEIR_FAULT
+    stop "$pid"
+    serve b root
+    expect 0 '"retransmissions":[0-9]' "$weir" cp --json f "$url/i"
+    stop "$pid"
+}
+
 case_many_clients() { # at once, both directions
     mkdir root
     make_file f 30

@@ -29,6 +29,10 @@ const char *weir_fabric_same_host(const struct weir_fabric *fabric)
 
 bool weir_fabric_retransmissions(const struct weir_fabric *fabric, uint64_t *ret_count)
 {
+    if (fabric->library.verbs.retransmissions != NULL) {
+        *ret_count = fabric->library.verbs.retransmissions(fabric->context);
+        return true;
+    }
     return sysfs_retransmissions(SYSFS_DEVICES, fabric->device, fabric->port, ret_count);
 }
 

@@ -27,8 +27,9 @@ struct verbs {
     int (*query_gid)(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid);
     int (*query_gid_entry)(struct ibv_context *context, uint32_t port, uint32_t index,
                            struct ibv_gid_entry *entry, uint32_t flags,
-                           size_t size);                   /* may be NULL */
-    const char *(*same_host)(struct ibv_context *context); /* of ours; may be NULL */
+                           size_t size);                      /* may be NULL */
+    const char *(*same_host)(struct ibv_context *context);    /* of ours; may be NULL */
+    uint64_t (*retransmissions)(struct ibv_context *context); /* likewise */
     struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
     int (*dealloc_pd)(struct ibv_pd *domain);
     struct ibv_mr *(*reg_mr)(struct ibv_pd *domain, void *address, size_t length, int access);

@@ -48,8 +48,9 @@ const char *weir_fabric_library(const struct weir_fabric *fabric);
  * from where they lie". NULL: the device does, as to any other. */
 const char *weir_fabric_same_host(const struct weir_fabric *fabric);
 
-/* How often the device has sent something again since it was there, for all programs: packets, or
- * occasions where its driver counts these. False: it does not say. */
+/* How often the device has sent something again since it was there: packets, or occasions where it
+ * counts no packets. Of the software RNIC only what this process sent, of a real one what all
+ * programs did. False: it does not say. */
 bool weir_fabric_retransmissions(const struct weir_fabric *fabric, uint64_t *ret_count);
 
 /* The port in use: its number, MTU in bytes, size of its GID table. */

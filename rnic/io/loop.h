@@ -54,6 +54,8 @@ void loop_set_event_sink(struct engine *engine, struct event_sink *sink);
  * loop_is_ours says no. */
 const char *loop_describe_same_host(struct engine *engine);
 
+/* Packets that were sent again since the engine began; 0 where loop_is_ours says no. */
+uint64_t loop_retransmissions(struct engine *engine);
 /* Every counter there is: the device's, the link's, the registry's, the thread's. Names are static
  * and lower case ("udp_packets_sent"). */
 typedef void loop_statistics_visitor(void *context, const char *name, uint64_t value);

@@ -95,6 +95,17 @@ void loop_statistics(struct engine *engine, loop_statistics_visitor *visit, void
     engine_unlock(engine);
 }
 
+uint64_t loop_retransmissions(struct engine *engine)
+{
+    if (!loop_is_ours(engine)) {
+        return 0;
+    }
+    engine_lock(engine);
+    uint64_t count = device_counters(engine->device)->values[COUNTER_RETRANSMITTED_PACKETS];
+    engine_unlock(engine);
+    return count;
+}
+
 /* Zeroes say nothing to a reader. */
 static void print(void *context, const char *name, uint64_t value)
 {

@@ -53,3 +53,8 @@ PUBLIC const char *weir_same_host(struct ibv_context *context)
 {
     return loop_describe_same_host(context_engine(context));
 }
+
+PUBLIC uint64_t weir_retransmissions(struct ibv_context *context)
+{
+    return loop_retransmissions(context_engine(context));
+}

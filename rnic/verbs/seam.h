@@ -71,5 +71,7 @@ struct weir_seam {
 const struct weir_seam *weir_seam(void);
 /* For people, through libweir: what carries packets to processes of this host, and why. */
 const char *weir_same_host(struct ibv_context *context);
+/* The same way: packets that this process's device has sent again. */
+uint64_t weir_retransmissions(struct ibv_context *context);
 
 #endif
