@@ -10,9 +10,8 @@
 #define HEADER_WRAPPED (UINT64_C(1) << 62)
 #define HEADER_LENGTH  UINT64_C(0xffffffff)
 
-#define AHEAD                                                                                      \
-    (4u * RING_LINE) /* a short record is put in less time than its line takes to come             \
-                      */
+/* A short record is put in less time than the line that it goes to takes to come. */
+#define AHEAD (4u * RING_LINE)
 
 BUILD_CHECK(sizeof(_Atomic uint64_t) == RING_HEADER);
 BUILD_CHECK(sizeof(struct ring_memory) == RING_LINE);
