@@ -285,10 +285,12 @@ def play_commands(scene):
     """Until it has gone through once, and what should be harmed has been."""
     evidence, before = None, scene.lab.harm.counts()
     plays = PLAYS_UNRELIABLE if scene.cell.row.unreliable else PLAYS
-    for _ in range(plays):
+    for count in range(1, plays + 1):
         evidence = play_once(scene) or evidence
         missing = scene.lab.harm.missing(before)
         if evidence and not missing:
+            if count > 1:
+                scene.notes.append(f"played {count} times")
             return evidence
         scene.stage.begin_again()
     if evidence:
