@@ -470,7 +470,7 @@ case_interrupted() { # SIGINT: status 130, the server knows at once, and --resum
 
 case_retransmissions() { # on a bad wire: who copies is told how much came again, whichever side sends
     mkdir root
-    make_file f 8
+    make_file f 40 # more than the receiver has memory for: what was lost at first has come before the end is said
     export WEIR_FAULT=loss=0.02,seed=7
     serve a root
     expect 0 'weir0.*; [0-9,]* retransmissions' "$weir" cp f "$url/"
