@@ -2,9 +2,10 @@
  *
  * Those at 10.78.0.3 and fd78::3 are sheltered: nobody reads their packets, so their connections
  * must live to the end with every byte right, and who comes anew must get in. Those at 10.78.0.2
- * and fd78::2 are exposed to an eavesdropper, who may end their connections: they come back. Among
- * those are intruders, who must not get at what belongs to the sheltered. 0 if
- * all of that held and every client got something done. With the name of one as its argument, that
+ * and fd78::2 are exposed to an eavesdropper, who may end their connections: they come back. Those
+ * at 10.78.0.4 and fd78::4 are intruders: nobody reads their packets either (or he could have his
+ * own acknowledged in their name), and they must not get at what belongs to the sheltered. 0 if all
+ * of that held and every client got something done. With the name of one as its argument, that
  * one alone, which says how long it had to wait for a connection. */
 #include <errno.h>
 #include <inttypes.h>
@@ -41,9 +42,9 @@ const struct client clients[] = {
     {"exposed datagrams", DATAGRAM, "10.78.0.2", SERVER_IPV4, false, 0},
     {"exposed group", GROUP, "10.78.0.2", GROUP_IPV4, false, 0},
     {"exposed neighbour", STREAM, "10.78.0.2", SERVER_IPV4, false, NEIGHBOUR},
-    {"intruder", INTRUDER, "10.78.0.2", SERVER_IPV4, false, 0},
-    {"intruder by XRC", INTRUDER_EXTENDED, "fd78::2", SERVER_IPV6, false, 0},
-    {"neighbour's intruder", INTRUDER, "fd78::2", SERVER_IPV6, false, NEIGHBOUR},
+    {"intruder", INTRUDER, "10.78.0.4", SERVER_IPV4, false, 0},
+    {"intruder by XRC", INTRUDER_EXTENDED, "fd78::4", SERVER_IPV6, false, 0},
+    {"neighbour's intruder", INTRUDER, "fd78::4", SERVER_IPV6, false, NEIGHBOUR},
 };
 #define CLIENTS (sizeof clients / sizeof clients[0])
 
@@ -61,7 +62,7 @@ struct session {
 
 struct result results[CLIENTS];
 volatile sig_atomic_t stopping;
-static struct place_name places[CLIENTS]; /* of the sheltered; intruders know them */
+static struct place_name places[CLIENTS]; /* of who stays and is sheltered; intruders know them */
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void stop(int number)
@@ -236,7 +237,7 @@ static uint64_t now_ms(void)
 
 static void publish(const struct session *session)
 {
-    if (session->client->sheltered) {
+    if (session->client->sheltered && session->client->kind != VISITOR) {
         pthread_mutex_lock(&places_lock);
         places[session->client - clients] = session->place;
         pthread_mutex_unlock(&places_lock);
@@ -430,8 +431,8 @@ static int intrude(struct session *session, uint64_t turn)
     struct place_name place;
     bool extended = session->client->kind == INTRUDER_EXTENDED;
     struct ibv_send_wr wr = {.opcode = opcodes[turn / CLIENTS % 4]};
-    if (exchange(session, 0) != 0 || !find_victim(session->client, turn, &place)) {
-        return -1;
+    if (exchange(session, 0) != 0 || !find_victim(session->client, turn, &place) || stopping) {
+        return -1; /* or it may be ours now: the others end */
     }
     if (wr.opcode == IBV_WR_SEND_WITH_INV) {
         wr.opcode = extended ? IBV_WR_SEND : wr.opcode;

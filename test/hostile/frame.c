@@ -142,6 +142,12 @@ static uint32_t open_frame(const uint8_t *frame, uint32_t length, struct path *r
     return length - at - UDP;
 }
 
+/* Whose packets the attacker does not read: 10.78.0.3, fd78::3, and 4 (client.c). */
+static bool is_sheltered(const struct gid *gid)
+{
+    return gid->bytes[14] == 0 && (gid->bytes[15] == 3 || gid->bytes[15] == 4);
+}
+
 static struct flow *find_flow(struct scene *scene, const struct path *path, uint32_t qpn)
 {
     for (uint32_t i = 0; i < scene->flow_count; i++) {
@@ -158,12 +164,11 @@ static struct flow *find_flow(struct scene *scene, const struct path *path, uint
         scene->sample_count = 0; /* they name flows by place */
     }
     struct flow *flow = &scene->flows[scene->flow_count++];
-    uint8_t from = path->local.bytes[15], to = path->remote.bytes[15];
     *flow = (struct flow){.from = path->local,
                           .to = path->remote,
                           .qpn = qpn,
-                          .toward_server = to == 1,
-                          .sheltered = from == 3 || to == 3};
+                          .toward_server = path->remote.bytes[15] == 1,
+                          .sheltered = is_sheltered(&path->local) || is_sheltered(&path->remote)};
     return flow;
 }
 

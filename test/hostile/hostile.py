@@ -143,7 +143,9 @@ def account(sent, client, server, lost, kernel):
 def outside_world():
     subprocess.check_call("""set -e
         far ip addr add 10.78.0.3/24 dev weir0
+        far ip addr add 10.78.0.4/24 dev weir0
         far ip addr add fd78::3/64 dev weir0 nodad
+        far ip addr add fd78::4/64 dev weir0 nodad
         for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f 2>/dev/null || true; done
         far ip route add 239.78.0.0/16 dev weir0
         ip route add default via 10.78.0.2
