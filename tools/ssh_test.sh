@@ -198,7 +198,7 @@ goes_on() { # NAME FAR
     wait "$client" || fail "exit status $?: $(cat "$1.log")"
     same big "home/$1"
     grep -q 'connected again after' "$1.log" || fail "not said: $(cat "$1.log")"
-    grep -q '1 file, 16.0 MiB.*MiB of it had come before; connected again 1 time' "$1.out" ||
+    grep -q '1 file, 16.0 MiB.*MiB of it had come before;.* connected again 1 time' "$1.out" ||
         fail "not resumed: $(cat "$1.out")"
     [ "$2" = other ] || [ "$(cat far.pid)" = "$2" ] || fail "the far side was started again"
     [ "$2" != other ] || [ "$(cat far.pid)" != "$far" ] || fail "the far side was not started again"
