@@ -254,6 +254,13 @@ def last_ack_lost(scene, server):
     return bool(re.search(LAST_ACK_LOST, server.text(), re.MULTILINE))
 
 
+def reply_lost(scene, server, client):
+    """The answer to a SIDR_REQ, which comes once: who has answered takes the same request for another one, and its
+    program, which has the one that it waited for, does not look."""
+    return (scene.cell.row.unreliable and server.running() and not scene.lab.harm.missing(scene.before)
+            and re.search(r"RDMA_CM_EVENT_UNREACHABLE, error: -110", client.text()))
+
+
 def play_once(scene):
     """None: the acknowledgement of the last message was lost, or a message that nobody repeats. Nobody's fault: the
     client had all it wanted, or could not have."""
@@ -262,6 +269,9 @@ def play_once(scene):
     server, client, status = scene.run_pair(row)
     if status is None:
         client.stop()
+        server.stop()
+        return None
+    if status != row.client_status and reply_lost(scene, server, client):
         server.stop()
         return None
     if status != row.client_status:
