@@ -196,6 +196,47 @@ static void a_peer_that_began_anew(void **state)
     world_end(world, NULL, world->hosts[1].connection);
 }
 
+/* Ids are drawn at random: one may come again while B remembers a connection that had it. */
+static void the_id_of_an_ended_connection_is_free_again(void **state)
+{
+    struct cm_connection *a, *b;
+    struct world *world = connected(&a, &b);
+    assert_int_equal(cm_disconnect(a, world_now(world)), STATUS_OK);
+    world_run(world, 1008);
+    assert_int_equal(b->state, CM_TIME_WAIT);
+    forget_trace(world);
+    struct cm_message request = request_of(seen_id[0], 555);
+    inject(world, 0, &request);
+    inject(world, 0, &request);
+    expect_trace(world, "1008ms B event request\n"
+                        "1008ms B>A REP\n"
+                        "1008ms B>A REP\n");
+    cm_release(a, world_now(world));
+    world_end(world, world->hosts[1].connection, b);
+}
+
+/* B asked that time, and took back the connection that A had agreed to. */
+static void the_id_of_a_rejected_reply_is_free_again(void **state)
+{
+    struct world *world = world_create(1, 8);
+    struct cm_listener *listener;
+    assert_int_equal(cm_listen(world->hosts[0].cm, SERVICE, NULL, 0, NULL, &listener), STATUS_OK);
+    world_listen(world, 0);
+    world->hosts[1].keep_quiet = true;
+    struct cm_connect_request asked = world_request(100);
+    asked.path = (struct path){.local = world_gid(1), .remote = world_gid(0)};
+    struct cm_connection *b;
+    assert_int_equal(cm_connect(world->hosts[1].cm, world_now(world), &asked, &b), STATUS_OK);
+    world_run(world, 1003);
+    struct cm_message request = request_of(world->hosts[0].connection->local_id, 555);
+    cm_release(b, world_now(world));
+    assert_int_equal(b->state, CM_REJ_SENT);
+    forget_trace(world);
+    inject(world, 0, &request);
+    expect_trace(world, "1003ms B event request\n");
+    world_end(world, world->hosts[0].connection, world->hosts[1].connection);
+}
+
 /* Requests from the peer's address that name its queue pair, and are not the peer's. */
 static void a_forged_request_ends_nothing(void **state)
 {
@@ -387,6 +428,8 @@ int main(void)
         cmocka_unit_test(strangers_are_answered_without_state),
         cmocka_unit_test(the_dead_are_answered_for),
         cmocka_unit_test(a_peer_that_began_anew),
+        cmocka_unit_test(the_id_of_an_ended_connection_is_free_again),
+        cmocka_unit_test(the_id_of_a_rejected_reply_is_free_again),
         cmocka_unit_test(a_forged_request_ends_nothing),
         cmocka_unit_test(a_guessed_id_ends_no_attempt),
         cmocka_unit_test(a_late_ready_learns_of_the_end),

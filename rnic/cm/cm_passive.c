@@ -99,13 +99,39 @@ static void receive_new_request(struct cm *cm, const struct arrival *arrival,
     cm_event_raise(connection, CM_EVENT_REQUEST, message);
 }
 
+static bool is_repetition(const struct cm_connection *old, const struct cm_message *message)
+{
+    return !old->active && old->request_transaction == message->transaction &&
+           qpn_equal(old->remote_qpn, message->local_qpn);
+}
+
+/* It lives on for the caller or for late messages only. */
+static bool has_ended(const struct cm_connection *connection)
+{
+    return connection->state == CM_OVER || connection->state == CM_REJ_SENT ||
+           connection->state == CM_TIME_WAIT;
+}
+
+/* The connection that the peer means by the id of its request. One that has ended does not stand in
+ * the way of a new one by the same id, as little as by the same queue pair: a peer that draws ids
+ * at random may have one again long before we forget the first, up to ten seconds after a REJ. */
+static struct cm_connection *find_by_id(struct cm *cm, const struct gid *peer,
+                                        const struct cm_message *message)
+{
+    struct cm_connection *old;
+    while ((old = cm_table_find_by_remote_id(cm, peer, message->local_id)) != NULL &&
+           has_ended(old) && !is_repetition(old, message)) {
+        cm_table_forget_id(old);
+    }
+    return old;
+}
+
 void cm_passive_receive_request(struct cm *cm, const struct arrival *arrival,
                                 const struct cm_message *message)
 {
     const struct gid *peer = &arrival->path.remote;
-    struct cm_connection *old = cm_table_find_by_remote_id(cm, peer, message->local_id);
-    if (old != NULL && !old->active && old->request_transaction == message->transaction &&
-        qpn_equal(old->remote_qpn, message->local_qpn)) {
+    struct cm_connection *old = find_by_id(cm, peer, message);
+    if (old != NULL && is_repetition(old, message)) {
         repeat_answer(old, arrival, message);
         return;
     }

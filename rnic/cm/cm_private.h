@@ -156,6 +156,7 @@ bool cm_table_is_ours(const struct cm *cm, uint32_t local_id);
 
 void cm_table_name_by_id(struct cm_connection *connection, uint32_t remote_id);
 void cm_table_name_by_qpn(struct cm_connection *connection, struct qpn remote_qpn);
+void cm_table_forget_id(struct cm_connection *connection);
 void cm_table_forget_qpn(struct cm_connection *connection);
 struct cm_connection *cm_table_find_by_remote_id(const struct cm *cm, const struct gid *peer,
                                                  uint32_t remote_id);

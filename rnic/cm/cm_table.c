@@ -83,7 +83,7 @@ static struct hash *ids_of_peers(struct cm_connection *connection)
     return connection->is_resolution ? &cm->by_request_id : &cm->by_remote_id;
 }
 
-static void forget_id(struct cm_connection *connection)
+void cm_table_forget_id(struct cm_connection *connection)
 {
     if (connection->named_by_id) {
         hash_remove(ids_of_peers(connection), &connection->by_remote_id);
@@ -93,7 +93,7 @@ static void forget_id(struct cm_connection *connection)
 
 void cm_table_name_by_id(struct cm_connection *connection, uint32_t remote_id)
 {
-    forget_id(connection);
+    cm_table_forget_id(connection);
     connection->remote_id = remote_id;
     connection->remote_known = true;
     connection->by_remote_id.hash = hash_name(connection->cm, &connection->path.remote, remote_id);
@@ -164,7 +164,7 @@ void cm_table_give(struct cm_connection *connection)
     cm_event_withdraw(connection);
     cm_listener_remove(connection);
     timers_cancel(&cm->timers, &connection->timer);
-    forget_id(connection);
+    cm_table_forget_id(connection);
     cm_table_forget_qpn(connection);
     list_remove(&connection->unsent);
     cm_send_settled(connection);
