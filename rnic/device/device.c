@@ -89,6 +89,7 @@ enum status device_create(const struct device_config *config, struct device **re
         .events = config->events,
         .relay_link = config->relay_link,
         .direct = config->direct,
+        .no_reads = {.replay = REPLAY_OF_NONE},
         .max_reads_in = or_default(config->max_reads_in, 1),
         .window_max = or_default(config->window_max, WINDOW_MAX_DEFAULT),
         .datagram_max = or_default(config->datagram_max, DATAGRAM_MAX_DEFAULT),

@@ -63,7 +63,7 @@ static bool find_bytes(const struct qp *qp, const struct replay_entry *entry, ui
 
 static enum step transmit_read(struct qp *qp, struct instant now, struct replay_entry *entry)
 {
-    struct pace *pace = &qp->responder.pace;
+    struct pace *pace = &qp->responder.reads->pace;
     uint32_t count = span(qp, entry);
     bool paced = count == 1 && answer_is_paced(qp, entry);
     if (paced && !pace_may_send(pace, now)) {
@@ -78,7 +78,7 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
     uint32_t length = segment_span_length(entry->length, index, count, qp->mtu_shift);
     uint8_t *bytes = NULL;
     if (!find_bytes(qp, entry, length, &bytes)) {
-        replay_reset(&qp->responder.replay, qp->responder.replay.limit);
+        replay_reset(&qp->responder.reads->replay, qp->responder.reads->replay.limit);
         responder_fail(qp, NAK_REMOTE_ACCESS, psn);
         return STEP_SENT;
     }
@@ -92,7 +92,7 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
     if (!qp_emit(qp, &qp->attributes.path, &packet, &payload)) {
         return STEP_FULL;
     }
-    rate_sent(&qp->rate, now, length);
+    qp_sent_data(qp, now, length);
     if (paced) {
         pace_sent(pace, now, length);
     }
@@ -107,7 +107,7 @@ struct psn answer_acknowledges(const struct qp *qp)
 {
     const struct responder *responder = &qp->responder;
     struct psn last = psn_add(responder->expected, PSN_MASK);
-    return qp->is_deputy ? last : replay_before(&responder->replay, last);
+    return qp->is_deputy ? last : replay_before(&responder->reads->replay, last);
 }
 
 bool answer_may_ride(const struct qp *qp)
@@ -115,7 +115,7 @@ bool answer_may_ride(const struct qp *qp)
     const struct responder *responder = &qp->responder;
     return responder->acknowledge.owed == OWED_ACK && qp->peer_is_near &&
            qp->environment->sink->carries_acknowledgements &&
-           !replay_may_be_pending(&responder->replay) && qp->relay == NULL && !qp->is_deputy &&
+           !replay_may_be_pending(&responder->reads->replay) && qp->relay == NULL && !qp->is_deputy &&
            !qp->notice.owed && !qp->agreement.owes && qp->selective == NULL;
 }
 
@@ -181,10 +181,10 @@ enum step answer_transmit(struct qp *qp, struct instant now)
     if (qp->relay != NULL && relay_holds_answers(qp)) {
         return STEP_IDLE;
     }
-    struct replay_entry *entry = replay_pending(&qp->responder.replay);
+    struct replay_entry *entry = replay_pending(&qp->responder.reads->replay);
     if (entry == NULL && qp->relay != NULL) {
         relay_resume(qp); /* what had to wait for our own responses */
-        entry = replay_pending(&qp->responder.replay);
+        entry = replay_pending(&qp->responder.reads->replay);
     }
     if (entry == NULL && qp->agreement.owes) {
         return selective_transmit(qp); /* it acknowledges, too: no response may be behind it */

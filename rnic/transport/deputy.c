@@ -73,7 +73,7 @@ static void skip(struct qp *qp, const struct relay_message *message)
 static void answer_again(struct qp *qp)
 {
     acknowledge_duplicate(&qp->responder.acknowledge);
-    if (replay_pending(&qp->responder.replay) != NULL) {
+    if (replay_pending(&qp->responder.reads->replay) != NULL) {
         struct relay_message message = message_of(qp, RELAY_WAIT);
         send(qp, &message);
     }
@@ -123,7 +123,7 @@ void deputy_receive(struct qp *qp, uint32_t from, const struct relay_message *me
 static bool is_idle(struct qp *qp)
 {
     return qp->responder.inbound == INBOUND_NONE && !qp->responder.receive_taken &&
-           replay_pending(&qp->responder.replay) == NULL;
+           replay_pending(&qp->responder.reads->replay) == NULL;
 }
 
 bool deputy_is_forgettable(struct qp *qp)

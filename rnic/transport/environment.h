@@ -13,6 +13,7 @@
 #include "rnic/transport/direct.h"
 #include "rnic/transport/port.h"
 #include "rnic/transport/relay.h"
+#include "rnic/transport/responder.h"
 #include "rnic/transport/selective.h"
 #include "rnic/transport/watcher.h"
 
@@ -31,6 +32,7 @@ struct environment {
     struct timers timers;
     struct cursors cursors;
     struct selective_stock selective; /* of no queue pairs: nothing but go-back-N */
+    struct reads no_reads;            /* room for none; of all queue pairs that need none */
     struct map xrc_queues;            /* number -> struct xrc_queue */
     struct instant now;               /* of the entry point that runs, or ran last */
     struct list active;    /* queue pairs that have something to send, in the order of turns */

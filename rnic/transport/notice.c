@@ -13,9 +13,9 @@ void notice_marked(struct qp *qp, struct instant now)
     }
 }
 
-bool notice_may_come(const struct qp *qp)
+bool notice_may_come(const struct path *path)
 {
-    return (qp->attributes.path.traffic_class & ECN_BITS) != 0;
+    return (path->traffic_class & ECN_BITS) != 0;
 }
 
 enum step notice_transmit(struct qp *qp, struct instant now)
@@ -39,5 +39,5 @@ enum step notice_transmit(struct qp *qp, struct instant now)
 void notice_receive(struct qp *qp, struct instant now)
 {
     environment_count(qp->environment, COUNTER_CNP_HANDLED);
-    rate_congested(&qp->rate, now, qp->retransmit.smoothed_ns);
+    rate_congested(qp->rate, now, qp->retransmit.smoothed_ns);
 }

@@ -17,6 +17,7 @@
 
 #include "rnic/base/time.h"
 #include "rnic/transport/step.h"
+#include "rnic/wire/path.h"
 
 #define NOTICE_NS UINT64_C(50000)
 
@@ -30,8 +31,8 @@ struct notice {
 
 /* A packet of the peer came with the mark. */
 void notice_marked(struct qp *qp, struct instant now);
-/* Whether the network may mark what we send. */
-bool notice_may_come(const struct qp *qp);
+/* Whether the network may mark what is sent along it. */
+bool notice_may_come(const struct path *path);
 /* The CNP that is owed. */
 enum step notice_transmit(struct qp *qp, struct instant now);
 /* The peer's CNP came. */

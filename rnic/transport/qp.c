@@ -49,7 +49,8 @@ static void free_parts(struct qp *qp)
 {
     struct allocator *allocator = qp->environment->allocator;
     relay_destroy(qp->environment, qp->relay);
-    replay_fini(&qp->responder.replay, allocator);
+    responder_free_reads(qp);
+    allocator->release(allocator, qp->rate);
     allocator->release(allocator, qp->responder.receive_sges);
     if (!qp->receives_are_shared) {
         receive_queue_destroy(qp->receives);
@@ -108,10 +109,11 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
     qp->signal_all = init->signal_all;
     qp->send_completions = init->send_completions;
     qp->receive_completions = init->receive_completions;
+    qp->responder.reads = &environment->no_reads;
     enum status status = create_queues(qp, init);
     if (status == STATUS_OK) {
         uint32_t entries = qp->is_deputy ? environment->max_reads_in : 0; /* else see qp_modify */
-        status = replay_init(&qp->responder.replay, environment->allocator, entries);
+        status = responder_reserve_reads(qp, entries);
     }
     bool relays = xrc_domain_is_shared(qp->xrc_domain) && environment->relay_link != NULL;
     if (status == STATUS_OK && relays && !qp->is_deputy) {
@@ -338,7 +340,7 @@ static bool begins_traffic(const struct qp *qp, const struct packet *packet, boo
 /* [RoCEv2 annex A17.9.3] A network marks only what says that it heeds marks. */
 static void receive_notice(struct qp *qp, struct instant now)
 {
-    if (notice_may_come(qp)) {
+    if (notice_may_come(&qp->attributes.path)) {
         notice_receive(qp, now);
     } else {
         environment_refuse(qp->environment, REFUSED_SEQUENCE);
@@ -434,9 +436,9 @@ void qp_look(struct qp *qp)
 
 bool qp_may_send_data(struct qp *qp, struct instant now)
 {
-    bool may = rate_may_send(&qp->rate, now);
+    bool may = qp->rate == NULL || rate_may_send(qp->rate, now);
     if (!may) {
-        qp_set_deadline(qp, qp->rate.throttle.resume);
+        qp_set_deadline(qp, qp->rate->throttle.resume);
     }
     return may;
 }
@@ -456,8 +458,10 @@ static void resume(struct qp *qp, const struct throttle *throttle, struct instan
 
 void qp_expire(struct qp *qp, struct instant now)
 {
-    resume(qp, &qp->responder.pace.throttle, now);
-    resume(qp, &qp->rate.throttle, now);
+    resume(qp, &qp->responder.reads->pace.throttle, now);
+    if (qp->rate != NULL) {
+        resume(qp, &qp->rate->throttle, now);
+    }
     if (qp->relay != NULL) {
         relay_expire(qp, now);
     }
@@ -536,7 +540,7 @@ static bool may_have_some(const struct qp *qp, bool requests)
     }
     const struct responder *responder = &qp->responder;
     return responder->acknowledge.owed != OWED_NOTHING ||
-           replay_may_be_pending(&responder->replay) || qp->notice.owed || qp->agreement.owes ||
+           replay_may_be_pending(&responder->reads->replay) || qp->notice.owed || qp->agreement.owes ||
            qp->relay != NULL;
 }
 
@@ -576,7 +580,7 @@ enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_
         answered |= !requests && sent > before;
     }
     /* Where the rate lets one packet pass at a time, a turn is that packet. */
-    qp->requests_first = (step != STEP_IDLE && !requests) || (answered && qp->rate.current != 0);
+    qp->requests_first = (step != STEP_IDLE && !requests) || (answered && qp_rate(qp) != 0);
     check_drained(qp);
     *ret_sent = sent;
     return step;

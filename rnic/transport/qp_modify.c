@@ -90,7 +90,9 @@ static void enter_ready_to_receive(struct qp *qp)
 {
     qp_set_mtu(qp);
     responder_reset(qp, qp->attributes.receive_psn);
-    rate_reset(&qp->rate);
+    if (qp->rate != NULL) {
+        rate_reset(qp->rate);
+    }
     selective_end(qp);
     qp->notice = (struct notice){.owed = false};
 }
@@ -114,7 +116,7 @@ static void enter(struct qp *qp, enum qp_state from, enum qp_state to)
         return;
     case QP_ERROR:
         /* The application ends it: what was still to be answered is not. */
-        replay_reset(&qp->responder.replay, qp->responder.replay.limit);
+        replay_reset(&qp->responder.reads->replay, qp->responder.reads->replay.limit);
         acknowledge_reset(&qp->responder.acknowledge);
         reference_withdraw(qp, true);
         qp_enter_error(qp);
@@ -133,6 +135,24 @@ static void enter(struct qp *qp, enum qp_state from, enum qp_state to)
         break;
     }
     atomic_store(&qp->state, (int)to);
+}
+
+/* The memory that the attributes ask for. */
+static enum status reserve(struct qp *qp, const struct qp_attributes *attributes, unsigned mask,
+                           enum qp_state to)
+{
+    struct allocator *allocator = qp->environment->allocator;
+    if ((mask & QP_SET_PATH) != 0 && notice_may_come(&attributes->path) && qp->rate == NULL) {
+        qp->rate = allocator->allocate(allocator, sizeof *qp->rate);
+        if (qp->rate == NULL) {
+            return STATUS_NO_MEMORY;
+        }
+        rate_reset(qp->rate);
+    }
+    if (to == QP_RTR && (mask & QP_SET_MAX_READS_IN) != 0) {
+        return responder_reserve_reads(qp, attributes->max_reads_in);
+    }
+    return STATUS_OK;
 }
 
 enum status qp_modify(struct qp *qp, const struct qp_attributes *attributes, unsigned mask,
@@ -158,12 +178,9 @@ enum status qp_modify(struct qp *qp, const struct qp_attributes *attributes, uns
         }
         return STATUS_INVALID;
     }
-    if (to == QP_RTR && (mask & QP_SET_MAX_READS_IN) != 0) {
-        status = replay_reserve(&qp->responder.replay, qp->environment->allocator,
-                                attributes->max_reads_in);
-        if (status != STATUS_OK) {
-            return status;
-        }
+    status = reserve(qp, attributes, mask, to);
+    if (status != STATUS_OK) {
+        return status;
     }
     take_values(&qp->attributes, attributes, mask);
     enter(qp, from, to);

@@ -72,7 +72,7 @@ struct qp {
     struct relay *relay;            /* NULL: every request is our own */
     struct agreement agreement;
     struct notice notice;
-    struct rate rate;
+    struct rate *rate; /* NULL: the network may not mark what it sends */
 
     void *context;
     struct instant death_counts_from; /* the peer's; NEVER: not before a goodbye */
@@ -128,6 +128,19 @@ static inline void qp_set_deadline(struct qp *qp, struct instant deadline)
 
 /* Whether data may leave now; else the timer is set for when they may. */
 bool qp_may_send_data(struct qp *qp, struct instant now);
+
+/* Bytes per millisecond; 0: no limit. */
+static inline uint64_t qp_rate(const struct qp *qp)
+{
+    return qp->rate == NULL ? 0 : qp->rate->current;
+}
+
+static inline void qp_sent_data(struct qp *qp, struct instant now, uint32_t bytes)
+{
+    if (qp->rate != NULL) {
+        rate_sent(qp->rate, now, bytes);
+    }
+}
 
 /* Hands a packet to the sink along `path`. False: full. */
 bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet,

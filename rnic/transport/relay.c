@@ -163,7 +163,7 @@ static bool hand_over(struct qp *qp, uint32_t owner, const struct packet *packet
     if (relay->sent > 0 && owner != relay->owner) {
         return false;
     }
-    if (relay->sent == 0 && replay_pending(&qp->responder.replay) != NULL) {
+    if (relay->sent == 0 && replay_pending(&qp->responder.reads->replay) != NULL) {
         return false; /* our own responses leave first */
     }
     if (!send_request(qp, owner, packet, false)) {

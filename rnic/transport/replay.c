@@ -7,14 +7,13 @@
 
 enum status replay_init(struct replay *replay, struct allocator *allocator, uint32_t capacity)
 {
-    *replay = (struct replay){.entries = NULL};
+    *replay = REPLAY_OF_NONE;
     return replay_reserve(replay, allocator, capacity);
 }
 
 enum status replay_reserve(struct replay *replay, struct allocator *allocator, uint32_t capacity)
 {
     if (capacity == 0 && replay->entries == NULL) {
-        replay->mask = UINT32_MAX; /* room for none */
         return STATUS_OK;
     }
     uint32_t storage = 1;

@@ -43,6 +43,9 @@ struct replay {
     uint64_t turn;  /* the first that may be under way, counted alike */
 };
 
+/* Remembers nothing, and takes no memory. */
+#define REPLAY_OF_NONE ((struct replay){.mask = UINT32_MAX})
+
 enum status replay_init(struct replay *replay, struct allocator *allocator,
                         uint32_t capacity) MUST_USE;
 /* Room for `capacity` entries; those that there were are forgotten where more room is taken. */

@@ -316,7 +316,8 @@ static bool asks_acknowledgement(const struct qp *qp, const struct turn *turn)
 {
     uint32_t window = window_packets(qp);
     uint64_t unrequested = (qp->requester.unrequested + UINT64_C(1)) << qp->mtu_shift;
-    if (qp->rate.current != 0 && unrequested >= 2 * qp->rate.current) {
+    uint64_t rate = qp_rate(qp);
+    if (rate != 0 && unrequested >= 2 * rate) {
         return true;
     }
     return turn->again || turn->index + 1 == turn->slot->packet_count ||
@@ -421,7 +422,7 @@ static enum step send_packets(struct qp *qp, struct instant now, const struct tu
     if (!qp_emit_request(qp, &packet, &payload)) {
         return STEP_FULL;
     }
-    rate_sent(&qp->rate, now, packet.payload_length);
+    qp_sent_data(qp, now, packet.payload_length);
     passed(qp, now, turn, count, packet.ack_request);
     return STEP_SENT;
 }

@@ -13,6 +13,42 @@
 
 #define MSN_MASK 0xffffffu
 
+enum status responder_reserve_reads(struct qp *qp, uint32_t count)
+{
+    struct responder *responder = &qp->responder;
+    struct allocator *allocator = qp->environment->allocator;
+    struct reads *none = &qp->environment->no_reads;
+    if (count == 0) {
+        return STATUS_OK;
+    }
+    if (responder->reads != none) {
+        return replay_reserve(&responder->reads->replay, allocator, count);
+    }
+    struct reads *reads = allocator->allocate(allocator, sizeof *reads);
+    if (reads == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    enum status status = replay_init(&reads->replay, allocator, count);
+    if (status != STATUS_OK) {
+        allocator->release(allocator, reads);
+        return status;
+    }
+    pace_reset(&reads->pace);
+    responder->reads = reads;
+    return STATUS_OK;
+}
+
+void responder_free_reads(struct qp *qp)
+{
+    struct reads *reads = qp->responder.reads;
+    struct allocator *allocator = qp->environment->allocator;
+    if (reads != &qp->environment->no_reads) {
+        replay_fini(&reads->replay, allocator);
+        allocator->release(allocator, reads);
+        qp->responder.reads = &qp->environment->no_reads;
+    }
+}
+
 void responder_reset(struct qp *qp, struct psn expected)
 {
     struct responder *responder = &qp->responder;
@@ -20,13 +56,13 @@ void responder_reset(struct qp *qp, struct psn expected)
     relay_end(qp, false);
     responder_abandon(qp);
     tag_forget(qp);
-    struct replay replay = responder->replay;
+    struct reads *reads = responder->reads;
     struct sge *sges = responder->receive_sges;
     *responder = (struct responder){
-        .expected = expected, .receive_sges = sges, .replay = replay, .domain = qp->domain};
-    replay_reset(&responder->replay, qp->attributes.max_reads_in);
+        .expected = expected, .receive_sges = sges, .reads = reads, .domain = qp->domain};
+    replay_reset(&reads->replay, qp->attributes.max_reads_in);
+    pace_reset(&reads->pace);
     acknowledge_reset(&responder->acknowledge);
-    pace_reset(&responder->pace);
 }
 
 static enum verdict check_sequence(const struct qp *qp, const struct packet *packet)
@@ -295,7 +331,7 @@ static void owe_response(struct responder *responder, struct replay_entry *entry
 static enum verdict execute_read(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
-    struct replay_entry *entry = replay_add(&responder->replay);
+    struct replay_entry *entry = replay_add(&responder->reads->replay);
     uint8_t *bytes;
     if (entry == NULL) {
         return VERDICT_UNFIT;
@@ -341,7 +377,7 @@ static uint64_t execute_in_memory(const struct packet *packet, uint8_t *bytes)
 static enum verdict execute_atomic(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
-    struct replay_entry *entry = replay_add(&responder->replay);
+    struct replay_entry *entry = replay_add(&responder->reads->replay);
     uint8_t *bytes;
     if (entry == NULL || packet->remote_address % sizeof(uint64_t) != 0) {
         return VERDICT_UNFIT;
@@ -361,7 +397,7 @@ static enum verdict execute_atomic(struct qp *qp, const struct packet *packet)
 static enum verdict execute_atomic_write(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
-    struct replay_entry *entry = replay_add(&responder->replay);
+    struct replay_entry *entry = replay_add(&responder->reads->replay);
     uint64_t value;
     uint8_t *bytes;
     if (entry == NULL || packet->remote_address % sizeof value != 0 ||
@@ -500,12 +536,12 @@ static void receive_duplicate(struct qp *qp, const struct packet *packet)
         acknowledge_duplicate(&responder->acknowledge);
         return;
     }
-    struct replay_entry *entry = replay_find(&responder->replay, packet->psn);
+    struct replay_entry *entry = replay_find(&responder->reads->replay, packet->psn);
     if (entry == NULL || entry->is_atomic != (operation != OPERATION_READ_REQUEST)) {
         return;
     }
     if (entry->is_atomic) {
-        replay_restart(&responder->replay, entry, 0, 1);
+        replay_restart(&responder->reads->replay, entry, 0, 1);
         return;
     }
     uint32_t start = (uint32_t)psn_distance(entry->first_psn, packet->psn);
@@ -519,9 +555,9 @@ static void receive_duplicate(struct qp *qp, const struct packet *packet)
     }
     uint32_t count = segment_packet_count(packet->dma_length, qp->mtu_shift);
     if (answer_is_paced(qp, entry)) {
-        pace_complaint(&responder->pace);
+        pace_complaint(&responder->reads->pace);
     }
-    replay_restart(&responder->replay, entry, start, start + count);
+    replay_restart(&responder->reads->replay, entry, start, start + count);
 }
 
 enum verdict responder_take(struct qp *qp, const struct packet *packet)

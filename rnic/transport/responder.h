@@ -26,6 +26,12 @@ enum inbound {
     INBOUND_WRITE,
 };
 
+/* For the peer's READs and atomics. */
+struct reads {
+    struct replay replay;
+    struct pace pace;
+};
+
 struct responder {
     struct psn expected;
     uint32_t msn; /* 24 bits */
@@ -46,8 +52,7 @@ struct responder {
     struct sge *receive_sges;
     struct tag_message tagged; /* which receive that is, on a queue of tag matching */
 
-    struct replay replay;
-    struct pace pace;
+    struct reads *reads; /* those of environment->no_reads where none were agreed upon */
 };
 
 /* What came of the checks and the execution of one request packet. */
@@ -63,6 +68,9 @@ enum verdict {
     VERDICT_OPERATION, /* the receive itself is wrong */
 };
 
+/* Room for so many READs and atomics of the peer. */
+enum status responder_reserve_reads(struct qp *qp, uint32_t count) MUST_USE;
+void responder_free_reads(struct qp *qp);
 void responder_reset(struct qp *qp, struct psn expected);
 /* What has come of a message so far is all that comes. */
 void responder_abandon(struct qp *qp);

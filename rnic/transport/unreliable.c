@@ -24,7 +24,7 @@ enum step unreliable_transmit(struct qp *qp, struct instant now)
     if (step != STEP_SENT) {
         return step;
     }
-    rate_sent(&qp->rate, now, packet.payload_length);
+    qp_sent_data(qp, now, packet.payload_length);
     requester->packet++;
     requester->frontier = psn_next(requester->frontier);
     requester->unacked = requester->cursor = requester->frontier;
