@@ -85,7 +85,7 @@ void deputies_receive(struct deputies *deputies, struct environment *environment
     }
     environment_count(environment, COUNTER_DEPUTY_REQUESTS);
     struct qp *qp = map_find(&deputies->by_number, message->target.value);
-    if (qp != NULL && !xrc_domain_equal(qp->xrc_domain, message->domain)) {
+    if (qp != NULL && !xrc_domain_equal(qp->rare.xrc_domain, message->domain)) {
         destroy(deputies, qp); /* the number has a new target */
         qp = NULL;
     }

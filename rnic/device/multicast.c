@@ -111,7 +111,7 @@ static void remove_member(struct multicast *multicast, struct multicast_group *g
                           struct member *member)
 {
     list_remove(&member->node);
-    member->qp->multicast_groups--;
+    member->qp->rare.multicast_groups--;
     multicast->allocator->release(multicast->allocator, member);
     if (--group->count == 0) {
         remove_group(multicast, group);
@@ -145,7 +145,7 @@ enum status multicast_attach(struct multicast *multicast, struct qp *qp, const s
     member->qp = qp;
     list_append(&group->members, &member->node);
     group->count++;
-    qp->multicast_groups++;
+    qp->rare.multicast_groups++;
     return STATUS_OK;
 }
 
@@ -162,14 +162,17 @@ enum status multicast_detach(struct multicast *multicast, struct qp *qp, const s
 
 void multicast_forget(struct multicast *multicast, struct qp *qp)
 {
-    for (uint32_t i = multicast->count; i > 0 && qp->multicast_groups > 0; i--) {
+    if (qp->service != SERVICE_UD) {
+        return;
+    }
+    for (uint32_t i = multicast->count; i > 0 && qp->rare.multicast_groups > 0; i--) {
         struct multicast_group *group = multicast->groups[i - 1];
         struct member *member = find_member(group, qp);
         if (member != NULL) {
             remove_member(multicast, group, member);
         }
     }
-    CHECK(qp->multicast_groups == 0);
+    CHECK(qp->rare.multicast_groups == 0);
 }
 
 /* Its own datagram comes back to a sender that is attached, unless it asked not to be told what it
@@ -177,7 +180,7 @@ void multicast_forget(struct multicast *multicast, struct qp *qp)
 static bool is_own(const struct qp *qp, const struct arrival *arrival, const struct packet *packet)
 {
     return qpn_equal(packet->source, qp->number) &&
-           gid_equal(&arrival->path.remote, &qp->multicast_source);
+           gid_equal(&arrival->path.remote, &qp->rare.multicast_source);
 }
 
 /* Each member's Q_Key, state and receives are its own: one that drops the datagram does not keep

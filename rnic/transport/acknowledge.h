@@ -23,7 +23,7 @@ enum owed {
 };
 
 struct acknowledge {
-    enum owed owed;
+    enum owed owed : 8;
     bool demanded;      /* a NAK asked for the expected PSN: later ones are dropped silently */
     bool failed;        /* a fatal NAK was made: fatal_code at fatal_psn */
     uint8_t fatal_code; /* enum nak_code */

@@ -115,8 +115,8 @@ bool answer_may_ride(const struct qp *qp)
     const struct responder *responder = &qp->responder;
     return responder->acknowledge.owed == OWED_ACK && qp->peer_is_near &&
            qp->environment->sink->carries_acknowledgements &&
-           !replay_may_be_pending(&responder->reads->replay) && qp->relay == NULL && !qp->is_deputy &&
-           !qp->notice.owed && !qp->agreement.owes && qp->selective == NULL;
+           !replay_may_be_pending(&responder->reads->replay) && qp_relay(qp) == NULL &&
+           !qp->is_deputy && !qp->notice.owed && !qp->agreement.owes && qp->selective == NULL;
 }
 
 static enum step pay_with_report(struct qp *qp)
@@ -178,11 +178,11 @@ static enum step transmit_owed(struct qp *qp)
 
 enum step answer_transmit(struct qp *qp, struct instant now)
 {
-    if (qp->relay != NULL && relay_holds_answers(qp)) {
+    if (qp_relay(qp) != NULL && relay_holds_answers(qp)) {
         return STEP_IDLE;
     }
     struct replay_entry *entry = replay_pending(&qp->responder.reads->replay);
-    if (entry == NULL && qp->relay != NULL) {
+    if (entry == NULL && qp_relay(qp) != NULL) {
         relay_resume(qp); /* what had to wait for our own responses */
         entry = replay_pending(&qp->responder.reads->replay);
     }

@@ -17,7 +17,7 @@ void congestion_reset(struct congestion *congestion, uint32_t mtu, uint32_t limi
         .window = WINDOW_START_BYTES < limit ? WINDOW_START_BYTES : limit,
         .threshold = limit,
         .limit = limit,
-        .mtu = mtu,
+        .mtu = (uint16_t)mtu,
     };
 }
 

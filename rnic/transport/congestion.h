@@ -14,7 +14,7 @@ struct congestion {
     uint32_t threshold; /* bytes; below it the window doubles per round trip */
     uint32_t credit;    /* bytes acknowledged towards the next step above the threshold */
     uint32_t limit;     /* bytes */
-    uint32_t mtu;       /* bytes */
+    uint16_t mtu;       /* bytes */
     bool recovering;    /* a loss has been answered; others before recover_psn are the same one */
     struct psn recover_psn;
     uint32_t collapsed_from; /* window before a timeout, until that proves right; else 0 */

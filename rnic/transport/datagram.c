@@ -48,7 +48,7 @@ enum step datagram_transmit(struct qp *qp)
         return step;
     }
     if (qpn_equal(packet.destination, QPN_MULTICAST)) {
-        qp->multicast_source = target->path.local;
+        qp->rare.multicast_source = target->path.local;
     }
     requester->frontier = psn_next(requester->frontier);
     requester->unacked = requester->cursor = requester->frontier;
@@ -141,7 +141,7 @@ void datagram_receive(struct qp *qp, const struct arrival *arrival, const struct
         return;
     }
     struct completion completion = {
-        .id = responder->receive.id,
+        .id = responder->receive_id,
         .status = place(qp, arrival, packet),
         .kind = COMPLETED_RECEIVE,
         .byte_length = GRH_LENGTH + packet->payload_length,

@@ -11,16 +11,17 @@ static struct relay_message message_of(const struct qp *qp, enum relay_kind kind
     return (struct relay_message){
         .kind = (uint8_t)kind,
         .target = qp->number,
-        .life = qp->deputy.life,
-        .repeats = qp->deputy.repeats,
-        .domain = qp->xrc_domain,
+        .life = qp->rare.deputy.life,
+        .repeats = qp->rare.deputy.repeats,
+        .domain = qp->rare.xrc_domain,
     };
 }
 
 static void send(struct qp *qp, const struct relay_message *message)
 {
     struct relay_link *link = qp->environment->relay_link;
-    (void)link->send(link, qp->deputy.principal, message, NULL, 0); /* the timer sees who is gone */
+    (void)link->send(link, qp->rare.deputy.principal, message, NULL,
+                     0); /* the timer sees who is gone */
 }
 
 void deputy_acknowledge(struct qp *qp, const struct packet *packet)
@@ -34,7 +35,7 @@ void deputy_acknowledge(struct qp *qp, const struct packet *packet)
 
 bool deputy_is_of(const struct qp *qp, uint32_t process, uint64_t life)
 {
-    return qp->deputy.principal == process && qp->deputy.life == life;
+    return qp->rare.deputy.principal == process && qp->rare.deputy.life == life;
 }
 
 static void take_attributes(struct qp *qp, const struct relay_message *message)
@@ -50,8 +51,8 @@ static void take_attributes(struct qp *qp, const struct relay_message *message)
 static void begin(struct qp *qp, uint32_t from, const struct relay_message *message)
 {
     uint32_t limit = qp->environment->max_reads_in;
-    qp->deputy.principal = from;
-    qp->deputy.life = message->life;
+    qp->rare.deputy.principal = from;
+    qp->rare.deputy.life = message->life;
     qp->attributes.max_reads_in =
         message->max_reads_in < limit ? message->max_reads_in : (uint8_t)limit;
     atomic_store(&qp->state, QP_RTR);
@@ -97,7 +98,7 @@ void deputy_receive(struct qp *qp, uint32_t from, const struct relay_message *me
     if (!deputy_is_of(qp, from, message->life)) {
         begin(qp, from, message);
     }
-    qp->deputy.heard = qp->environment->now;
+    qp->rare.deputy.heard = qp->environment->now;
     qp_schedule(qp);
     qp_set_deadline(qp, instant_after(qp->environment->now, LOOK_NS));
     if (qp_state_now(qp) == QP_ERROR) {
@@ -108,7 +109,7 @@ void deputy_receive(struct qp *qp, uint32_t from, const struct relay_message *me
     skip(qp, message);
     bool was_executed = psn_distance(qp->responder.expected, packet->psn) < 0;
     if (message->is_repeat) {
-        qp->deputy.repeats = message->repeats;
+        qp->rare.deputy.repeats = message->repeats;
         if (was_executed) {
             responder_receive(qp, packet);
         }
@@ -129,7 +130,7 @@ static bool is_idle(struct qp *qp)
 bool deputy_is_forgettable(struct qp *qp)
 {
     return is_idle(qp) &&
-           instant_elapsed_ns(qp->deputy.heard, qp->environment->now) >= 2 * RELAY_PATIENCE_NS;
+           instant_elapsed_ns(qp->rare.deputy.heard, qp->environment->now) >= 2 * RELAY_PATIENCE_NS;
 }
 
 bool deputy_expire(struct qp *qp)
@@ -139,5 +140,5 @@ bool deputy_expire(struct qp *qp)
         return true;
     }
     qp_set_deadline(qp, instant_after(qp->environment->now, LOOK_NS));
-    return link->lives(link, qp->deputy.principal);
+    return link->lives(link, qp->rare.deputy.principal);
 }

@@ -33,25 +33,43 @@ static enum status create_queues(struct qp *qp, const struct qp_init *init)
         status = receive_queue_create(allocator, init->max_receive, init->max_receive_sge,
                                       &qp->receives);
     }
-    if (status != STATUS_OK) {
-        return status;
+    return status;
+}
+
+/* SGEs of a receive at most. */
+static uint32_t max_receive_sge(const struct qp_init *init)
+{
+    const struct receive_queue *receives =
+        init->shared_receives != NULL ? init->shared_receives : init->receives;
+    if (init->service == SERVICE_XRC) {
+        return xrc_domain_is_none(init->xrc_domain) ? 0 : XRC_SGE_MAX;
     }
-    uint32_t max_sge = qp->receives == NULL ? XRC_SGE_MAX : receive_queue_max_sge(qp->receives);
-    if (qp->matcher != NULL && max_sge < tag_matcher_max_sge(qp->matcher)) {
-        max_sge = tag_matcher_max_sge(qp->matcher);
+    uint32_t max_sge = receives != NULL ? receive_queue_max_sge(receives) : init->max_receive_sge;
+    if (init->matcher != NULL && max_sge < tag_matcher_max_sge(init->matcher)) {
+        max_sge = tag_matcher_max_sge(init->matcher);
     }
-    size_t size = (max_sge == 0 ? 1 : max_sge) * sizeof(struct sge);
-    qp->responder.receive_sges = allocator->allocate(allocator, size);
-    return qp->responder.receive_sges != NULL ? STATUS_OK : STATUS_NO_MEMORY;
+    return max_sge;
+}
+
+static struct qp *allocate(struct allocator *allocator, const struct qp_init *init)
+{
+    bool is_rare =
+        init->service == SERVICE_XRC || init->service == SERVICE_UD || init->matcher != NULL;
+    size_t own = is_rare ? sizeof(struct qp) : offsetof(struct qp, rare);
+    struct qp *qp =
+        allocator->allocate(allocator, own + max_receive_sge(init) * sizeof(struct sge));
+    if (qp != NULL) {
+        qp->sges_at = (uint16_t)own;
+    }
+    return qp;
 }
 
 static void free_parts(struct qp *qp)
 {
     struct allocator *allocator = qp->environment->allocator;
-    relay_destroy(qp->environment, qp->relay);
+    relay_destroy(qp->environment, qp_relay(qp));
     responder_free_reads(qp);
     allocator->release(allocator, qp->rate);
-    allocator->release(allocator, qp->responder.receive_sges);
     if (!qp->receives_are_shared) {
         receive_queue_destroy(qp->receives);
     }
@@ -88,10 +106,11 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
     if ((!service_is_reliable(init->service) && init->service != SERVICE_UC &&
          init->service != SERVICE_UD) ||
         (init->service != SERVICE_XRC && !xrc_domain_is_none(init->xrc_domain)) ||
-        !suits_matcher(init) || init->send.max_sge > OUTGOING_FRAGMENT_MAX) {
+        !suits_matcher(init) || init->send.max_sge > OUTGOING_FRAGMENT_MAX ||
+        init->max_receive_sge > QUEUE_SGE_MAX) {
         return STATUS_INVALID;
     }
-    struct qp *qp = environment->allocator->allocate(environment->allocator, sizeof *qp);
+    struct qp *qp = allocate(environment->allocator, init);
     if (qp == NULL) {
         return STATUS_NO_MEMORY;
     }
@@ -101,8 +120,10 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
     qp->domain = init->domain;
     bool foreign = init->shared_receives != NULL && init->shared_domain.value != 0;
     qp->receive_domain = foreign ? init->shared_domain : init->domain;
-    qp->xrc_domain = init->xrc_domain;
     qp->is_target = !xrc_domain_is_none(init->xrc_domain);
+    if (qp->is_target) {
+        qp->rare.xrc_domain = init->xrc_domain;
+    }
     qp->is_deputy = init->is_deputy;
     qp->context = init->context;
     qp->matcher = init->matcher;
@@ -115,10 +136,10 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
         uint32_t entries = qp->is_deputy ? environment->max_reads_in : 0; /* else see qp_modify */
         status = responder_reserve_reads(qp, entries);
     }
-    bool relays = xrc_domain_is_shared(qp->xrc_domain) && environment->relay_link != NULL;
+    bool relays = xrc_domain_is_shared(init->xrc_domain) && environment->relay_link != NULL;
     if (status == STATUS_OK && relays && !qp->is_deputy) {
-        qp->relay = relay_create(environment);
-        status = qp->relay != NULL ? STATUS_OK : STATUS_NO_MEMORY;
+        qp->rare.relay = relay_create(environment);
+        status = qp->rare.relay != NULL ? STATUS_OK : STATUS_NO_MEMORY;
     }
     if (status != STATUS_OK) {
         qp->sends = init->sends != NULL ? NULL : qp->sends;
@@ -183,7 +204,7 @@ const struct receive_queue *qp_receive_queue(const struct qp *qp)
 {
     if (qp->is_target) {
         const struct xrc_queue *queue =
-            xrc_find(qp->environment, qp->xrc_domain, qp->responder.xrc_srq);
+            xrc_find(qp->environment, qp->rare.xrc_domain, qp->rare.xrc_srq);
         return queue == NULL ? NULL : queue->receives;
     }
     return qp->receives;
@@ -201,7 +222,7 @@ void qp_block_own_multicast(struct qp *qp)
 
 bool qp_is_attached(const struct qp *qp)
 {
-    return qp->multicast_groups > 0;
+    return qp->service == SERVICE_UD && qp->rare.multicast_groups > 0;
 }
 
 void qp_query(const struct qp *qp, struct qp_attributes *ret_attributes)
@@ -462,7 +483,7 @@ void qp_expire(struct qp *qp, struct instant now)
     if (qp->rate != NULL) {
         resume(qp, &qp->rate->throttle, now);
     }
-    if (qp->relay != NULL) {
+    if (qp_relay(qp) != NULL) {
         relay_expire(qp, now);
     }
     struct requester *requester = &qp->requester;
@@ -540,8 +561,8 @@ static bool may_have_some(const struct qp *qp, bool requests)
     }
     const struct responder *responder = &qp->responder;
     return responder->acknowledge.owed != OWED_NOTHING ||
-           replay_may_be_pending(&responder->reads->replay) || qp->notice.owed || qp->agreement.owes ||
-           qp->relay != NULL;
+           replay_may_be_pending(&responder->reads->replay) || qp->notice.owed ||
+           qp->agreement.owes || qp_relay(qp) != NULL;
 }
 
 /* Until there are none, the sink is full or the burst is over. */

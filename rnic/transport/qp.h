@@ -81,13 +81,11 @@ enum qp_attribute {
 };
 
 struct qp_attributes {
-    enum qp_state state;
-    enum qp_state current_state;
     struct path path;
-    enum path_mtu path_mtu;
     struct qpn destination;
-    struct psn receive_psn;  /* first PSN expected from the peer */
-    struct psn send_psn;     /* first PSN of our own */
+    struct psn receive_psn; /* first PSN expected from the peer */
+    struct psn send_psn;    /* first PSN of our own */
+    struct qkey qkey;
     unsigned access;         /* of enum access; REMOTE_* bits count */
     uint8_t max_reads_out;   /* READs and atomics we may have outstanding (max_rd_atomic) */
     uint8_t max_reads_in;    /* those the peer may (max_dest_rd_atomic) */
@@ -97,7 +95,9 @@ struct qp_attributes {
     uint8_t rnr_retry_count; /* 0..7, 7 is for ever */
     uint16_t pkey_index;
     uint8_t port;
-    struct qkey qkey;
+    enum path_mtu path_mtu : 8;
+    enum qp_state state : 8;
+    enum qp_state current_state : 8;
 };
 
 /* INVALID: attributes missing, not allowed in this transition or out of range, with the offending

@@ -65,8 +65,9 @@ static void enter_reset(struct qp *qp)
     while (send_queue_head(qp->sends) != send_queue_tail(qp->sends)) {
         send_queue_retire(qp->sends);
     }
+    struct receive_slot receive;
     while (!qp->receives_are_shared &&
-           receive_queue_take(qp->receives, &qp->responder.receive, qp->responder.receive_sges)) {
+           receive_queue_take(qp->receives, &receive, qp_receive_sges(qp))) {
     }
     qp->attributes = (struct qp_attributes){.port = 0};
     qp->established_raised = false;

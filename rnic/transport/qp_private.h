@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "rnic/base/check.h"
 #include "rnic/base/list.h"
 #include "rnic/base/prefetch.h"
 #include "rnic/base/timers.h"
@@ -31,26 +32,29 @@ struct deputy {
 };
 
 /* In the order of use: where there are thousands of these, each line that a message touches is one
- * that the processor waits for. */
+ * that the processor waits for. What only some kinds of queue pairs have is `rare`: the others have
+ * memory up to it. Behind it are the SGEs of the receive under way. */
 struct qp {
     struct environment *environment;
     struct qpn number;
     _Atomic int state; /* enum qp_state; written under the engine's lock, read by posters */
-    enum service service;
+    enum service service : 8;
     bool signal_all;
     bool is_target; /* XRC: executes requests and sends none */
     bool is_deputy; /* a target that acts for one of another process */
     bool receives_are_shared;
-    uint8_t mtu_shift; /* of attributes.path_mtu, in force */
-    bool established_raised;
-    bool drain_pending;     /* SQD was entered and EVENT_SQ_DRAINED is due */
-    bool requests_first;    /* answers filled the last turn, so requests begin the next */
-    bool peer_died;         /* see trouble.h */
+    uint8_t mtu_shift;      /* of attributes.path_mtu, in force */
+    uint16_t sges_at;       /* where the SGEs begin, in bytes */
     bool has_references[2]; /* sent, see reference.h: in requests, in responses */
-    bool blocks_own_multicast;
-    bool peer_is_near; /* its latest packet came by such a link, see arrival */
-    bool is_held;      /* it is not to be shown, see direct.h */
-    bool was_shown;    /* ... it was since somebody has waited for who may be at it */
+    bool established_raised : 1;
+    bool drain_pending : 1;  /* SQD was entered and EVENT_SQ_DRAINED is due */
+    bool requests_first : 1; /* answers filled the last turn, so requests begin the next */
+    bool peer_died : 1;      /* see trouble.h */
+    bool peer_is_near : 1;   /* its latest packet came by such a link, see arrival */
+    bool is_held : 1;        /* it is not to be shown, see direct.h */
+    bool was_shown : 1;      /* ... it was since somebody has waited for who may be at it */
+    bool blocks_own_multicast : 1;
+    struct domain domain;
     struct send_queue *sends;
     struct tag_matcher *matcher; /* NULL: the receives are in posting order */
     struct doorbell_link doorbell;
@@ -61,26 +65,36 @@ struct qp {
 
     struct requester requester;
     struct qp_attributes attributes;
-    struct congestion congestion;
-    struct retransmit retransmit;
     struct responder responder;
+    struct retransmit retransmit;
+    struct congestion congestion;
+    struct domain receive_domain; /* of the receives' buffers */
     struct completion_queue *send_completions;
     struct completion_queue *receive_completions;
-    struct domain domain;
-    struct domain receive_domain;   /* of the receives' buffers */
     struct receive_queue *receives; /* NULL: XRC */
-    struct relay *relay;            /* NULL: every request is our own */
     struct agreement agreement;
     struct notice notice;
     struct rate *rate; /* NULL: the network may not mark what it sends */
 
     void *context;
     struct instant death_counts_from; /* the peer's; NEVER: not before a goodbye */
-    struct xrc_domain xrc_domain;     /* of a target */
-    struct deputy deputy;
-    struct gid multicast_source; /* of its latest datagram to a group */
-    uint32_t multicast_groups;   /* that it is attached to; the device's */
+
+    union {
+        struct tag_message tagged;        /* with a matcher: the receive of the message under way */
+        struct {                          /* of XRC */
+            struct xrc_domain xrc_domain; /* of a target */
+            struct relay *relay;          /* NULL: every request is our own */
+            uint32_t xrc_srq;             /* of the message under way */
+            struct deputy deputy;
+        };
+        struct {                         /* of UD */
+            struct gid multicast_source; /* of its latest datagram to a group */
+            uint32_t multicast_groups;   /* that it is attached to; the device's */
+        };
+    } rare;
 };
+
+BUILD_CHECK(offsetof(struct qp, rare) % sizeof(uint64_t) == 0);
 
 /* A packet for it comes soon, or its turn. */
 static inline void qp_prefetch(const struct qp *qp)
@@ -106,6 +120,17 @@ static inline uint32_t qp_mtu(const struct qp *qp)
 
 /* From attributes.path_mtu. */
 void qp_set_mtu(struct qp *qp);
+
+static inline struct sge *qp_receive_sges(const struct qp *qp)
+{
+    return (struct sge *)((uint8_t *)(uintptr_t)qp + qp->sges_at);
+}
+
+/* NULL: every request is our own. */
+static inline struct relay *qp_relay(const struct qp *qp)
+{
+    return qp->is_target ? qp->rare.relay : NULL;
+}
 
 /* Puts the queue pair in line for a turn. */
 static inline void qp_schedule(struct qp *qp)

@@ -6,7 +6,7 @@
 /* Where a target takes receives from now; NULL: it went away during the message. */
 static const struct xrc_queue *xrc_queue_now(const struct qp *qp)
 {
-    return xrc_find(qp->environment, qp->xrc_domain, qp->responder.xrc_srq);
+    return xrc_find(qp->environment, qp->rare.xrc_domain, qp->rare.xrc_srq);
 }
 
 bool responder_take_receive(struct qp *qp)
@@ -17,9 +17,12 @@ bool responder_take_receive(struct qp *qp)
         receives = xrc_queue_now(qp)->receives; /* check_shared_queue has found it */
     }
     if (!responder->receive_taken) {
-        if (!receive_queue_take(receives, &responder->receive, responder->receive_sges)) {
+        struct receive_slot receive;
+        if (!receive_queue_take(receives, &receive, qp_receive_sges(qp))) {
             return false;
         }
+        responder->receive_id = receive.id;
+        responder->receive_sge_count = (uint16_t)receive.sge_count;
         responder->receive_taken = true;
     }
     responder_begin_receive(qp);
@@ -31,8 +34,8 @@ void responder_begin_receive(struct qp *qp)
     const struct responder *responder = &qp->responder;
     struct cursor *cursor = &qp->environment->cursors.receive;
     struct domain domain = qp->is_target ? responder->domain : qp->receive_domain;
-    scatter_init(&cursor->scatter, qp->environment->memory, domain, responder->receive_sges,
-                 responder->receive.sge_count);
+    scatter_init(&cursor->scatter, qp->environment->memory, domain, qp_receive_sges(qp),
+                 responder->receive_sge_count);
     cursor->owner = qp;
 }
 
@@ -51,7 +54,7 @@ void responder_complete_receive(struct qp *qp, enum completion_status status,
 {
     struct responder *responder = &qp->responder;
     struct completion completion = {
-        .id = responder->receive.id,
+        .id = responder->receive_id,
         .status = status,
         .kind = COMPLETED_RECEIVE,
         .byte_length = responder->done,
@@ -71,7 +74,7 @@ void responder_complete_receive(struct qp *qp, enum completion_status status,
     if (packet == NULL) {
         tag_forget(qp);
     }
-    responder->tagged = (struct tag_message){.course = TAG_PLAIN};
+    tag_end(qp);
     responder->receive_taken = false;
     struct completion_queue *queue = qp->receive_completions;
     if (qp->is_target) {

@@ -81,14 +81,14 @@ static struct relay_message message_of(const struct qp *qp, enum relay_kind kind
     return (struct relay_message){
         .kind = (uint8_t)kind,
         .target = qp->number,
-        .life = qp->relay->life,
-        .domain = qp->xrc_domain,
+        .life = qp_relay(qp)->life,
+        .domain = qp->rare.xrc_domain,
     };
 }
 
 void relay_end(struct qp *qp, bool has_failed)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     if (relay == NULL) {
         return;
     }
@@ -111,7 +111,7 @@ void relay_end(struct qp *qp, bool has_failed)
  * executor to refuse. */
 static uint32_t owner_of(const struct qp *qp, const struct packet *packet)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     struct relay_link *link = qp->environment->relay_link;
     if (relay->sent > 0 ? leaves_open(&held_at(relay, relay->sent - 1)->packet)
                         : relay->under_way) {
@@ -123,7 +123,7 @@ static uint32_t owner_of(const struct qp *qp, const struct packet *packet)
 
 static bool send_request(struct qp *qp, uint32_t owner, const struct packet *packet, bool is_repeat)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     struct relay_link *link = qp->environment->relay_link;
     const struct qp_attributes *attributes = &qp->attributes;
     uint8_t bytes[PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX];
@@ -150,7 +150,7 @@ static bool send_request(struct qp *qp, uint32_t owner, const struct packet *pac
 
 static void start_timer(struct qp *qp)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     uint32_t shift = relay->tries < RETRY_SHIFTS ? relay->tries : RETRY_SHIFTS;
     relay->retry = instant_after(qp->environment->now, RETRY_NS << shift);
     qp_set_deadline(qp, relay->retry);
@@ -159,7 +159,7 @@ static void start_timer(struct qp *qp)
 /* The next that is not with its owner yet. False: it must wait. */
 static bool hand_over(struct qp *qp, uint32_t owner, const struct packet *packet)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     if (relay->sent > 0 && owner != relay->owner) {
         return false;
     }
@@ -182,7 +182,7 @@ static bool hand_over(struct qp *qp, uint32_t owner, const struct packet *packet
 /* The oldest, which is our own. False: it ended what is held. */
 static bool execute_first(struct qp *qp)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     if (responder_take(qp, &held_at(relay, 0)->packet) != VERDICT_EXECUTED) {
         forget(relay);
         return false;
@@ -193,7 +193,7 @@ static bool execute_first(struct qp *qp)
 
 void relay_resume(struct qp *qp)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     bool goes_on = true;
     while (goes_on && relay->sent < relay->count) {
         const struct packet *packet = &held_at(relay, relay->sent)->packet;
@@ -212,7 +212,7 @@ void relay_resume(struct qp *qp)
 
 bool relay_takes(struct qp *qp, const struct packet *packet)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     if (relay == NULL || (relay->count == 0 && owner_of(qp, packet) == RELAY_NOBODY)) {
         return false;
     }
@@ -237,7 +237,7 @@ bool relay_takes(struct qp *qp, const struct packet *packet)
 
 bool relay_takes_again(struct qp *qp, const struct packet *packet)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     if (relay == NULL) {
         return false;
     }
@@ -260,7 +260,7 @@ bool relay_takes_again(struct qp *qp, const struct packet *packet)
 
 bool relay_takes_gap(struct qp *qp)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     if (relay == NULL || relay->count == 0) {
         return false;
     }
@@ -270,19 +270,19 @@ bool relay_takes_gap(struct qp *qp)
 
 struct psn relay_next(const struct qp *qp)
 {
-    const struct relay *relay = qp->relay;
+    const struct relay *relay = qp_relay(qp);
     return relay == NULL || relay->count == 0 ? qp->responder.expected : relay->next;
 }
 
 bool relay_holds_answers(const struct qp *qp)
 {
-    return qp->relay->repeats != qp->relay->repeats_answered;
+    return qp_relay(qp)->repeats != qp_relay(qp)->repeats_answered;
 }
 
 /* Everything until `last`. */
 static void confirm(struct qp *qp, struct psn last)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     while (relay->sent > 0) {
         struct held *held = held_at(relay, 0);
         if (psn_distance(psn_add(held->packet.psn, held->psns - 1), last) < 0) {
@@ -303,7 +303,7 @@ static void confirm(struct qp *qp, struct psn last)
 /* The deputy's NAK of the oldest. */
 static void refuse(struct qp *qp, const struct relay_message *message)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     if (message->aeth_kind == AETH_RNR_NAK) {
         forget(relay);
         acknowledge_receiver_not_ready(&qp->responder.acknowledge);
@@ -318,7 +318,7 @@ static void refuse(struct qp *qp, const struct relay_message *message)
 
 void relay_answered(struct qp *qp, uint32_t from, const struct relay_message *message)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     if (relay == NULL || message->life != relay->life) {
         return;
     }
@@ -344,7 +344,7 @@ void relay_answered(struct qp *qp, uint32_t from, const struct relay_message *me
 
 void relay_expire(struct qp *qp, struct instant now)
 {
-    struct relay *relay = qp->relay;
+    struct relay *relay = qp_relay(qp);
     if (relay_holds_answers(qp)) {
         if (instant_before(now, relay->repeat_until)) {
             qp_set_deadline(qp, relay->repeat_until);

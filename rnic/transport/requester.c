@@ -305,7 +305,7 @@ static bool waits_for_run(struct qp *qp, const struct turn *turn)
     if (4 * run <= window && under_way + (run < rest ? run : rest) > window) {
         return true;
     }
-    requester->run_left = run < rest ? run : rest;
+    requester->run_left = (uint16_t)(run < rest ? run : rest);
     return false;
 }
 

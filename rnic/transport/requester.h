@@ -29,13 +29,15 @@ struct requester {
     struct psn unacked;
     struct psn cursor;
     struct psn frontier;
+    uint32_t packet;      /* that of the request at `position` which the cursor is at */
     uint64_t position;    /* send queue position that the cursor lies in */
-    uint32_t packet;      /* its packet at the cursor */
     uint32_t answered;    /* packets of the head slot that are before `unacked` */
-    uint32_t reads_out;   /* READ chunks and atomics in unacked .. cursor */
     uint32_t unrequested; /* packets sent since an acknowledgement was last asked for */
-    uint32_t run_left;    /* packets that the run which was begun has room for */
+    uint16_t reads_out;   /* READ chunks and atomics in unacked .. cursor */
+    uint16_t run_left;    /* packets that the run which was begun has room for */
 
+    uint8_t rnr_retries;   /* since progress */
+    uint8_t gaps_answered; /* how often a gap in responses made us go back, since progress */
     bool doubts; /* what is before `doubted` may have been lost: it is repeated as bytes */
     struct psn doubted;
 
@@ -44,11 +46,8 @@ struct requester {
     uint32_t way_takes;
     uint32_t interface_takes; /* bytes, for the completion of a message that it has refused */
 
-    uint8_t rnr_retries;       /* since progress */
-    struct instant rnr_resume; /* NEVER: not told to wait */
-
+    struct instant rnr_resume;   /* NEVER: not told to wait */
     struct instant gap_answered; /* when a gap in responses last made us go back */
-    uint32_t gaps_answered;      /* how often one did, since progress */
 };
 
 void requester_reset(struct qp *qp, struct psn first);

@@ -57,9 +57,7 @@ void responder_reset(struct qp *qp, struct psn expected)
     responder_abandon(qp);
     tag_forget(qp);
     struct reads *reads = responder->reads;
-    struct sge *sges = responder->receive_sges;
-    *responder = (struct responder){
-        .expected = expected, .receive_sges = sges, .reads = reads, .domain = qp->domain};
+    *responder = (struct responder){.expected = expected, .reads = reads, .domain = qp->domain};
     replay_reset(&reads->replay, qp->attributes.max_reads_in);
     pace_reset(&reads->pace);
     acknowledge_reset(&responder->acknowledge);
@@ -89,12 +87,12 @@ static enum verdict check_shared_queue(struct qp *qp, const struct packet *packe
     if (!qp->is_target) {
         return VERDICT_EXECUTED;
     }
-    const struct xrc_queue *queue = xrc_find(qp->environment, qp->xrc_domain, packet->xrc_srq);
+    const struct xrc_queue *queue = xrc_find(qp->environment, qp->rare.xrc_domain, packet->xrc_srq);
     if (queue == NULL ||
-        (responder->inbound != INBOUND_NONE && packet->xrc_srq != responder->xrc_srq)) {
+        (responder->inbound != INBOUND_NONE && packet->xrc_srq != qp->rare.xrc_srq)) {
         return VERDICT_INVALID;
     }
-    responder->xrc_srq = queue->number;
+    qp->rare.xrc_srq = queue->number;
     responder->domain = queue->memory_domain;
     return VERDICT_EXECUTED;
 }
@@ -188,7 +186,7 @@ static enum verdict execute_send(struct qp *qp, const struct packet *packet)
     struct scatter *place = responder_place(qp);
     const uint8_t *payload;
     uint32_t length;
-    tag_strip(&responder->tagged, packet, &payload, &length);
+    tag_strip(qp, packet, &payload, &length);
     if (length > MESSAGE_LENGTH_MAX - responder->done) {
         return VERDICT_LENGTH; /* [IBA 9.7.4.1.6] */
     }

@@ -34,11 +34,13 @@ struct reads {
 
 struct responder {
     struct psn expected;
-    uint32_t msn; /* 24 bits */
-    enum inbound inbound;
-    uint32_t done;        /* bytes of the message under way */
-    uint32_t xrc_srq;     /* XRC: of the message under way */
-    struct domain domain; /* that the keys of requests must be of */
+    uint32_t msn;  /* 24 bits */
+    uint32_t done; /* bytes of the message under way */
+    enum inbound inbound : 8;
+    bool receive_taken;         /* the receive that a SEND goes to: at its first packet */
+    uint16_t receive_sge_count; /* of that receive */
+    uint64_t receive_id;
+    struct reads *reads; /* those of environment->no_reads where none were agreed upon */
     struct acknowledge acknowledge;
 
     /* WRITE under way */
@@ -46,13 +48,7 @@ struct responder {
     uint64_t address; /* of the next byte */
     uint32_t length;  /* of the whole message */
 
-    /* The receive that a SEND goes to, taken from the queue at its first packet. */
-    bool receive_taken;
-    struct receive_slot receive;
-    struct sge *receive_sges;
-    struct tag_message tagged; /* which receive that is, on a queue of tag matching */
-
-    struct reads *reads; /* those of environment->no_reads where none were agreed upon */
+    struct domain domain; /* that the keys of requests must be of */
 };
 
 /* What came of the checks and the execution of one request packet. */

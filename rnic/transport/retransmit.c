@@ -11,6 +11,7 @@
 #define PATIENCE_FACTOR   4u                   /* what a timer may take longer than its attribute */
 #define WAIT_FOREVER_NS   UINT64_C(1000000000) /* longest wait where the attribute sets none */
 #define BACKOFF_MAX       10u
+#define SAMPLE_MAX_NS     UINT32_C(4000000000)
 #define RNR_TIMER_UNIT_NS UINT64_C(10000)
 
 uint64_t retransmit_timeout_ns(uint8_t code)
@@ -36,7 +37,7 @@ uint64_t retransmit_rnr_timer_ns(uint8_t code)
 void retransmit_reset(struct retransmit *retransmit)
 {
     *retransmit = (struct retransmit){
-        .timeout_ns = retransmit->timeout_ns,
+        .timeout_code = retransmit->timeout_code,
         .retry_count = retransmit->retry_count,
         .deadline = INSTANT_NEVER,
     };
@@ -44,27 +45,28 @@ void retransmit_reset(struct retransmit *retransmit)
 
 void retransmit_set(struct retransmit *retransmit, uint8_t timeout_code, uint8_t retry_count)
 {
-    retransmit->timeout_ns = retransmit_timeout_ns(timeout_code);
+    retransmit->timeout_code = timeout_code;
     retransmit->retry_count = retry_count;
 }
 
 static uint64_t wait_ns(const struct retransmit *retransmit)
 {
-    uint64_t most = retransmit->timeout_ns != 0 ? retransmit->timeout_ns : WAIT_FOREVER_NS;
+    uint64_t timeout_ns = retransmit_timeout_ns(retransmit->timeout_code);
+    uint64_t most = timeout_ns != 0 ? timeout_ns : WAIT_FOREVER_NS;
     if (most <= WAIT_SHORT_NS) {
         return most;
     }
     uint64_t wait = WAIT_UNKNOWN_NS;
     if (retransmit->smoothed_ns != 0) {
-        uint64_t more = 4 * retransmit->variation_ns;
+        uint64_t more = UINT64_C(4) * retransmit->variation_ns;
         if (retransmit->timed_elsewhere && more < retransmit->smoothed_ns) {
             more = retransmit->smoothed_ns; /* queues grow while nothing is lost */
         }
-        wait = retransmit->smoothed_ns + more;
+        wait = more + retransmit->smoothed_ns;
         uint64_t least = retransmit->lossy > 0 ? WAIT_MIN_LOSSY_NS : WAIT_MIN_NS;
         wait = wait < least ? least : wait;
     }
-    wait <<= retransmit->backoff < BACKOFF_MAX ? retransmit->backoff : BACKOFF_MAX;
+    wait <<= retransmit->backoff;
     return wait < most ? wait : most;
 }
 
@@ -92,19 +94,21 @@ void retransmit_time_elsewhere(struct retransmit *retransmit)
 void retransmit_sample(struct retransmit *retransmit, uint64_t sample_ns)
 {
     retransmit->backoff = 0;
-    sample_ns = sample_ns == 0 ? 1 : sample_ns;
-    if (retransmit->shortest_ns == 0 || sample_ns < retransmit->shortest_ns) {
-        retransmit->shortest_ns = sample_ns;
+    uint32_t sample = sample_ns > SAMPLE_MAX_NS ? SAMPLE_MAX_NS : (uint32_t)sample_ns;
+    sample = sample == 0 ? 1 : sample;
+    if (retransmit->shortest_ns == 0 || sample < retransmit->shortest_ns) {
+        retransmit->shortest_ns = sample;
     }
     if (retransmit->smoothed_ns == 0) {
-        retransmit->smoothed_ns = sample_ns;
-        retransmit->variation_ns = sample_ns / 2;
+        retransmit->smoothed_ns = sample;
+        retransmit->variation_ns = sample / 2;
         return;
     }
-    uint64_t smoothed = retransmit->smoothed_ns;
-    uint64_t deviation = sample_ns > smoothed ? sample_ns - smoothed : smoothed - sample_ns;
-    retransmit->variation_ns = retransmit->variation_ns * 3 / 4 + deviation / 4;
-    retransmit->smoothed_ns = smoothed - smoothed / 8 + (sample_ns + 7) / 8;
+    uint32_t smoothed = retransmit->smoothed_ns;
+    uint32_t deviation = sample > smoothed ? sample - smoothed : smoothed - sample;
+    retransmit->variation_ns =
+        (uint32_t)(retransmit->variation_ns * UINT64_C(3) / 4) + deviation / 4;
+    retransmit->smoothed_ns = smoothed - smoothed / 8 + (sample + 7) / 8;
 }
 
 void retransmit_progress(struct retransmit *retransmit, struct instant now, struct psn unacked,
@@ -146,8 +150,9 @@ void retransmit_suspend(struct retransmit *retransmit, struct instant resume)
 
 static uint64_t patience_ns(const struct retransmit *retransmit)
 {
-    uint64_t asked = (retransmit->retry_count + 1u) * retransmit->timeout_ns;
-    if (retransmit->timeout_ns <= WAIT_SHORT_NS || asked >= PATIENCE_CALM_NS) {
+    uint64_t timeout_ns = retransmit_timeout_ns(retransmit->timeout_code);
+    uint64_t asked = (retransmit->retry_count + 1u) * timeout_ns;
+    if (timeout_ns <= WAIT_SHORT_NS || asked >= PATIENCE_CALM_NS) {
         return asked;
     }
     uint64_t most = asked * PATIENCE_FACTOR;
@@ -156,14 +161,14 @@ static uint64_t patience_ns(const struct retransmit *retransmit)
 
 bool retransmit_is_exhausted(const struct retransmit *retransmit, struct instant now)
 {
-    return retransmit->timeout_ns != 0 && retransmit->expiries > retransmit->retry_count &&
+    return retransmit->timeout_code != 0 && retransmit->expiries > retransmit->retry_count &&
            instant_elapsed_ns(retransmit->last_progress, now) >= patience_ns(retransmit);
 }
 
 bool retransmit_expired(struct retransmit *retransmit, struct instant now)
 {
-    retransmit->expiries++;
-    retransmit->backoff++;
+    retransmit->expiries += retransmit->expiries < UINT8_MAX;
+    retransmit->backoff += retransmit->backoff < BACKOFF_MAX;
     retransmit->sampling = false;
     /* The next wait begins when the repetition has left, which a full sink may delay. */
     retransmit->deadline = INSTANT_NEVER;

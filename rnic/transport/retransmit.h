@@ -18,23 +18,23 @@
 #include "rnic/wire/psn.h"
 
 struct retransmit {
-    uint64_t timeout_ns; /* the attribute; 0 is for ever */
-    uint8_t retry_count;
-
-    uint64_t smoothed_ns; /* round trip; 0: not measured yet */
-    uint64_t variation_ns;
-    uint64_t shortest_ns; /* of all measured; 0: none was */
-    bool sampling;
-    struct psn sample_psn;
-    struct instant sample_start;
-
-    uint32_t lossy; /* how many waits may prove too short before the last gap is forgotten */
-
     struct instant deadline;      /* NEVER: nothing is waited for */
     struct instant last_progress; /* the peer's last sign of life, or when waiting began */
-    uint32_t expiries;            /* since last_progress */
-    uint32_t backoff;             /* the wait is doubled so often */
-    bool timed_elsewhere;         /* round trips come from retransmit_sample alone */
+
+    /* Round trips; those above four seconds count as that. */
+    uint32_t smoothed_ns; /* 0: not measured yet */
+    uint32_t variation_ns;
+    uint32_t shortest_ns; /* of all measured; 0: none was */
+    struct psn sample_psn;
+    struct instant sample_start;
+    bool sampling;
+    bool timed_elsewhere; /* they come from retransmit_sample alone */
+
+    uint8_t lossy;        /* how many waits may prove too short before the last gap is forgotten */
+    uint8_t expiries;     /* since last_progress */
+    uint8_t backoff;      /* the wait is doubled so often */
+    uint8_t timeout_code; /* the attributes */
+    uint8_t retry_count;
 };
 
 /* 4.096 us * 2^code; 0 for code 0, which means for ever. */

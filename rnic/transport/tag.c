@@ -227,7 +227,7 @@ static bool begin_unmatched(struct qp *qp, const struct tag_message *message)
     if (!responder_take_receive(qp)) {
         return false;
     }
-    qp->responder.tagged = *message;
+    qp->rare.tagged = *message;
     if (message->course == TAG_UNEXPECTED && !taken_before) {
         qp->matcher->unexpected++;
     }
@@ -259,15 +259,11 @@ bool tag_begin(struct qp *qp, const struct packet *packet)
             return false; /* later, as if there were no receive */
         }
     }
-    responder->tagged = message;
-    responder->receive = (struct receive_slot){
-        .id = entry->id,
-        .length = entry->length,
-        .sge_count = entry->sge_count,
-        .sges = responder->receive_sges,
-    };
+    qp->rare.tagged = message;
+    responder->receive_id = entry->id;
+    responder->receive_sge_count = (uint16_t)entry->sge_count;
     if (entry->sge_count > 0) {
-        memcpy(responder->receive_sges, sges_of(qp->matcher, entry),
+        memcpy(qp_receive_sges(qp), sges_of(qp->matcher, entry),
                entry->sge_count * sizeof(struct sge));
     }
     responder->receive_taken = true;
@@ -276,14 +272,15 @@ bool tag_begin(struct qp *qp, const struct packet *packet)
     return true;
 }
 
-void tag_strip(const struct tag_message *message, const struct packet *packet,
-               const uint8_t **ret_bytes, uint32_t *ret_length)
+void tag_strip(const struct qp *qp, const struct packet *packet, const uint8_t **ret_bytes,
+               uint32_t *ret_length)
 {
     *ret_bytes = packet->payload;
     *ret_length = packet->payload_length;
-    if (!packet->info->first) {
+    if (qp->matcher == NULL || !packet->info->first) {
         return;
     }
+    const struct tag_message *message = &qp->rare.tagged;
     if (message->course == TAG_EAGER) {
         *ret_bytes += TAG_HEADER_LENGTH;
         *ret_length -= TAG_HEADER_LENGTH;
@@ -300,14 +297,14 @@ static void fetch(struct qp *qp, const struct packet *packet)
     uint32_t left = rendezvous_length(packet);
     uint32_t count = 0;
     while (left > 0) { /* the buffer is long enough: tag_begin has looked */
-        struct sge *sge = &responder->receive_sges[count++];
+        struct sge *sge = &qp_receive_sges(qp)[count++];
         sge->length = sge->length < left ? sge->length : left;
         left -= sge->length;
     }
     struct send_request read = {
-        .id = responder->receive.id,
+        .id = responder->receive_id,
         .kind = WORK_READ,
-        .sges = responder->receive_sges,
+        .sges = qp_receive_sges(qp),
         .sge_count = count,
         .remote_address = bytes_load_u64(packet->payload + 16),
         .remote_key = {bytes_load_u32(packet->payload + 24)},
@@ -334,35 +331,44 @@ static void fetch(struct qp *qp, const struct packet *packet)
 void tag_executed(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
-    if (responder->tagged.course == TAG_RENDEZVOUS) {
+    if (qp->matcher == NULL) {
+        return;
+    }
+    if (qp->rare.tagged.course == TAG_RENDEZVOUS) {
         fetch(qp, packet);
-    } else if (responder->tagged.course == TAG_EAGER && packet->info->first &&
-               !packet->info->last) {
+    } else if (qp->rare.tagged.course == TAG_EAGER && packet->info->first && !packet->info->last) {
         struct completion completion = {
-            .id = responder->receive.id,
+            .id = responder->receive_id,
             .kind = COMPLETED_TAG_RECEIVE,
             .qpn = qp->number,
             .source = qp->attributes.destination,
-            .tag = responder->tagged.tag,
-            .tag_context = responder->tagged.context,
+            .tag = qp->rare.tagged.tag,
+            .tag_context = qp->rare.tagged.context,
             .tag_flags = TAG_MATCHED,
         };
         qp_push(qp, qp->receive_completions, &completion, false);
     }
 }
 
+void tag_end(struct qp *qp)
+{
+    if (qp->matcher != NULL) {
+        qp->rare.tagged = (struct tag_message){.course = TAG_PLAIN};
+    }
+}
+
 void tag_forget(struct qp *qp)
 {
-    if (qp->responder.tagged.course == TAG_UNEXPECTED) {
+    if (qp->matcher != NULL && qp->rare.tagged.course == TAG_UNEXPECTED) {
         qp->matcher->unexpected--; /* the application will never have handled it */
     }
-    qp->responder.tagged = (struct tag_message){.course = TAG_PLAIN};
+    tag_end(qp);
 }
 
 void tag_describe(struct qp *qp, const struct packet *packet, struct completion *completion)
 {
-    const struct tag_message *message = &qp->responder.tagged;
-    if (message->course == TAG_PLAIN) {
+    const struct tag_message *message = &qp->rare.tagged;
+    if (qp->matcher == NULL || message->course == TAG_PLAIN) {
         return;
     }
     completion->kind = message->course == TAG_NONE ? COMPLETED_TAG_NONE : COMPLETED_TAG_RECEIVE;

@@ -92,12 +92,14 @@ struct tag_message {
  */
 bool tag_begin(struct qp *qp, const struct packet *packet);
 /* Which of the packet's bytes go to that place. */
-void tag_strip(const struct tag_message *message, const struct packet *packet,
-               const uint8_t **ret_bytes, uint32_t *ret_length);
+void tag_strip(const struct qp *qp, const struct packet *packet, const uint8_t **ret_bytes,
+               uint32_t *ret_length);
 /* A packet of it was executed: what is to be said or done before its end. */
 void tag_executed(struct qp *qp, const struct packet *packet);
 /* What a receive's completion says of tags. `packet` is the message's last, NULL on failure. */
 void tag_describe(struct qp *qp, const struct packet *packet, struct completion *completion);
+/* The message under way has ended with its receive's completion. */
+void tag_end(struct qp *qp);
 /* The message under way, if there is one, ends without a completion. */
 void tag_forget(struct qp *qp);
 /* A READ or FIN of ours has ended. */
