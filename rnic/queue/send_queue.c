@@ -1,9 +1,11 @@
 /* The send queue's ring. Memory orders: queue_private.h.
  *
- * One allocation: the queue, then slots of a fixed stride, each a struct send_slot followed by its
- * target and its SGEs or inline bytes, whichever need more. A large queue costs nothing until it is
- * used; a queue of one slot, of which there may be thousands, has it right behind its head. The
- * transport's notes are cleared at retire, on the side that has them in its cache. */
+ * One allocation: what never changes; the application's position; the engine's; then slots of a
+ * fixed stride, each a struct send_slot followed by its target and its SGEs or inline bytes,
+ * whichever need more. A large queue costs nothing until it is used, and each of the first three
+ * has a cache line of its own; in a queue of one slot, of which there may be thousands, all is
+ * close together. The transport's notes are cleared at retire, on the side that has them in its
+ * cache. */
 #include "rnic/queue/send_queue.h"
 
 #include <stdalign.h>
@@ -15,27 +17,50 @@
 
 struct send_queue {
     struct allocator *allocator;
-    struct send_queue_limits limits;
+    uint32_t capacity;
+    uint32_t max_inline; /* bytes */
+    uint16_t max_sge;
+    bool takes_datagrams;
+    uint8_t posted_at; /* where they are, in bytes behind the beginning */
+    uint8_t head_at;
+    uint8_t slots_at;
     uint32_t mask;
     uint32_t stride; /* bytes */
-    uint8_t *slots;
-
-    alignas(CACHE_LINE) _Atomic uint64_t tail; /* written by the application */
-    uint64_t head_seen;                        /* the application's: head is at least this */
-
-    alignas(CACHE_LINE) _Atomic uint64_t head; /* written by the engine */
 };
 
-#define SMALL_ALIGNMENT 16u
+struct posted {
+    _Atomic uint64_t tail; /* written by the application */
+    uint64_t head_seen;    /* the application's: head is at least this */
+};
 
-BUILD_CHECK(offsetof(struct send_slot, has_target) < CACHE_LINE);
+#define SMALL_ALIGNMENT 8u
+
+BUILD_CHECK(sizeof(struct send_slot) == CACHE_LINE);
 BUILD_CHECK(sizeof(struct send_slot) % alignof(struct sge) == 0);
 BUILD_CHECK(sizeof(struct datagram_target) % alignof(struct sge) == 0);
+BUILD_CHECK(sizeof(struct send_queue) % SMALL_ALIGNMENT == 0);
 BUILD_CHECK(QUEUE_SGE_MAX <= UINT16_MAX);
+
+static uint8_t *at(const struct send_queue *queue, size_t offset)
+{
+    return (uint8_t *)(uintptr_t)queue + offset;
+}
+
+static struct posted *posted_of(const struct send_queue *queue)
+{
+    return (struct posted *)at(queue, queue->posted_at);
+}
+
+/* Written by the engine. */
+static _Atomic uint64_t *head_of(const struct send_queue *queue)
+{
+    return (_Atomic uint64_t *)at(queue, queue->head_at);
+}
 
 static struct send_slot *slot_at(const struct send_queue *queue, uint64_t position)
 {
-    return (struct send_slot *)(queue->slots + (position & queue->mask) * (size_t)queue->stride);
+    size_t index = position & queue->mask;
+    return (struct send_slot *)at(queue, queue->slots_at + index * queue->stride);
 }
 
 static size_t larger(size_t a, size_t b)
@@ -48,6 +73,14 @@ static size_t round_up(size_t size, size_t unit)
     return (size + unit - 1) / unit * unit;
 }
 
+/* What may have to stand behind a slot. */
+static size_t data_size(const struct send_queue_limits *limits)
+{
+    size_t size = limits->max_sge * sizeof(struct sge) + sizeof(struct atomic_operands);
+    size = larger(larger(size, limits->max_inline), sizeof(struct window_bind));
+    return size + (limits->takes_datagrams ? sizeof(struct datagram_target) : 0);
+}
+
 enum status send_queue_create(struct allocator *allocator, const struct send_queue_limits *limits,
                               struct send_queue **ret_queue)
 {
@@ -55,28 +88,28 @@ enum status send_queue_create(struct allocator *allocator, const struct send_que
         limits->max_inline > QUEUE_INLINE_MAX) {
         return STATUS_INVALID;
     }
-    size_t data = larger(limits->max_sge * sizeof(struct sge), limits->max_inline);
-    data = larger(data, sizeof(struct window_bind));
-    data += limits->takes_datagrams ? sizeof(struct datagram_target) : 0;
-    size_t stride = queue_round_to_line(sizeof(struct send_slot) + data);
     uint32_t storage = queue_storage(limits->capacity);
-    size_t start = sizeof(struct send_queue);
-    if (storage == 1) {
-        size_t end_of_head = offsetof(struct send_queue, head) + sizeof(uint64_t);
-        start = round_up(end_of_head, SMALL_ALIGNMENT);
-        stride = round_up(sizeof(struct send_slot) + data, SMALL_ALIGNMENT);
-    }
-
-    uint8_t *memory = allocator->allocate(allocator, start + storage * stride);
-    if (memory == NULL) {
+    size_t unit = storage == 1 ? SMALL_ALIGNMENT : CACHE_LINE;
+    size_t posted = round_up(sizeof(struct send_queue), unit);
+    size_t head = round_up(posted + sizeof(struct posted), unit);
+    size_t slots = round_up(head + sizeof(_Atomic uint64_t), unit);
+    size_t stride = round_up(sizeof(struct send_slot) + data_size(limits), unit);
+    struct send_queue *queue = allocator->allocate(allocator, slots + storage * stride);
+    if (queue == NULL) {
         return STATUS_NO_MEMORY;
     }
-    struct send_queue *queue = (struct send_queue *)memory;
-    queue->allocator = allocator;
-    queue->limits = *limits;
-    queue->mask = storage - 1;
-    queue->stride = (uint32_t)stride;
-    queue->slots = memory + start;
+    *queue = (struct send_queue){
+        .allocator = allocator,
+        .capacity = limits->capacity,
+        .max_inline = limits->max_inline,
+        .max_sge = (uint16_t)limits->max_sge,
+        .takes_datagrams = limits->takes_datagrams,
+        .posted_at = (uint8_t)posted,
+        .head_at = (uint8_t)head,
+        .slots_at = (uint8_t)slots,
+        .mask = storage - 1,
+        .stride = (uint32_t)stride,
+    };
     *ret_queue = queue;
     return STATUS_OK;
 }
@@ -103,21 +136,25 @@ static bool sends_data(enum work_kind kind)
     }
 }
 
+static bool brings_operands(enum work_kind kind)
+{
+    return kind == WORK_COMPARE_SWAP || kind == WORK_FETCH_ADD || kind == WORK_ATOMIC_WRITE;
+}
+
 static enum status check_request(const struct send_queue *queue, const struct send_request *request,
                                  uint32_t *ret_length)
 {
-    if ((unsigned)request->kind >= WORK_KIND_COUNT || request->sge_count > queue->limits.max_sge ||
+    if ((unsigned)request->kind >= WORK_KIND_COUNT || request->sge_count > queue->max_sge ||
         (request->inline_data && !sends_data(request->kind)) ||
         (request->kind == WORK_BIND_WINDOW) != (request->bind != NULL) ||
-        (queue->limits.takes_datagrams && request->target == NULL)) {
+        (queue->takes_datagrams && request->target == NULL)) {
         return STATUS_INVALID;
     }
     uint64_t length = 0;
     for (uint32_t i = 0; i < request->sge_count; i++) {
         length += request->sges[i].length;
     }
-    if (length > MESSAGE_LENGTH_MAX ||
-        (request->inline_data && length > queue->limits.max_inline)) {
+    if (length > MESSAGE_LENGTH_MAX || (request->inline_data && length > queue->max_inline)) {
         return STATUS_TOO_LONG;
     }
     *ret_length = (uint32_t)length;
@@ -141,6 +178,17 @@ static void copy_inline(uint8_t *to, const struct send_request *request)
     }
 }
 
+static void copy_sges(struct sge *to, const struct send_request *request)
+{
+    if (request->sge_count > 0) {
+        memcpy(to, request->sges, request->sge_count * sizeof(struct sge));
+    }
+    if (brings_operands(request->kind)) {
+        *(struct atomic_operands *)(to + request->sge_count) =
+            (struct atomic_operands){request->compare, request->swap_or_add};
+    }
+}
+
 static void fill_slot(struct send_slot *slot, const struct send_request *request, uint32_t length,
                       bool has_target)
 {
@@ -157,8 +205,6 @@ static void fill_slot(struct send_slot *slot, const struct send_request *request
     slot->immediate = request->immediate;
     slot->invalidate = request->invalidate;
     slot->remote_address = request->remote_address;
-    slot->compare = request->compare;
-    slot->swap_or_add = request->swap_or_add;
     slot->remote_key = request->remote_key;
     slot->xrc_srq = request->xrc_srq;
     uint8_t *data = (uint8_t *)(slot + 1);
@@ -170,8 +216,8 @@ static void fill_slot(struct send_slot *slot, const struct send_request *request
         memcpy(data, request->bind, sizeof *request->bind);
     } else if (request->inline_data) {
         copy_inline(data, request);
-    } else if (request->sge_count > 0) {
-        memcpy(data, request->sges, request->sge_count * sizeof(struct sge));
+    } else {
+        copy_sges((struct sge *)data, request);
     }
 }
 
@@ -182,31 +228,32 @@ enum status send_queue_post(struct send_queue *queue, const struct send_request 
     if (status != STATUS_OK) {
         return status;
     }
-    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
-    if (tail - queue->head_seen >= queue->limits.capacity) {
-        queue->head_seen = atomic_load_explicit(&queue->head, memory_order_acquire);
-        if (tail - queue->head_seen >= queue->limits.capacity) {
+    struct posted *posted = posted_of(queue);
+    uint64_t tail = atomic_load_explicit(&posted->tail, memory_order_relaxed);
+    if (tail - posted->head_seen >= queue->capacity) {
+        posted->head_seen = atomic_load_explicit(head_of(queue), memory_order_acquire);
+        if (tail - posted->head_seen >= queue->capacity) {
             return STATUS_FULL;
         }
     }
-    fill_slot(slot_at(queue, tail), request, length, queue->limits.takes_datagrams);
-    atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
+    fill_slot(slot_at(queue, tail), request, length, queue->takes_datagrams);
+    atomic_store_explicit(&posted->tail, tail + 1, memory_order_release);
     return STATUS_OK;
 }
 
 uint64_t send_queue_head(const struct send_queue *queue)
 {
-    return atomic_load_explicit(&queue->head, memory_order_relaxed);
+    return atomic_load_explicit(head_of(queue), memory_order_relaxed);
 }
 
 uint64_t send_queue_tail(const struct send_queue *queue)
 {
-    return atomic_load_explicit(&queue->tail, memory_order_acquire);
+    return atomic_load_explicit(&posted_of(queue)->tail, memory_order_acquire);
 }
 
 struct send_slot *send_queue_slot(struct send_queue *queue, uint64_t position)
 {
-    CHECK(position - send_queue_head(queue) < queue->limits.capacity);
+    CHECK(position - send_queue_head(queue) < queue->capacity);
     return slot_at(queue, position);
 }
 
@@ -223,10 +270,10 @@ void send_queue_retire(struct send_queue *queue)
     slot->started = false;
     slot->by_packets = false;
     slot->finished = false;
-    atomic_store_explicit(&queue->head, head + 1, memory_order_release);
+    atomic_store_explicit(head_of(queue), head + 1, memory_order_release);
 }
 
-const struct send_queue_limits *send_queue_limits(const struct send_queue *queue)
+uint32_t send_queue_capacity(const struct send_queue *queue)
 {
-    return &queue->limits;
+    return queue->capacity;
 }

@@ -12,13 +12,16 @@
 
 struct send_queue;
 
-/* A posted request and what the transport notes on it. Ordered so that posting to a connected queue
- * pair writes the first 64 bytes and the data behind the slot only. */
+/* What an atomic brings. */
+struct atomic_operands {
+    uint64_t compare;
+    uint64_t swap_or_add;
+};
+
+/* A posted request and what the transport notes on it: one line, and the data are behind it. */
 struct send_slot {
     uint64_t id;
     uint64_t remote_address;
-    uint64_t compare;
-    uint64_t swap_or_add;
     uint32_t length; /* bytes of the message, all SGEs together */
     uint32_t immediate;
     struct memory_key invalidate;
@@ -41,7 +44,7 @@ struct send_slot {
     uint32_t moved;        /* bytes moved without packets */
 };
 
-/* Behind the slot: the target, if it has one; then what is sent. */
+/* Behind the slot: the target, if it has one; then what is sent; then an atomic's operands. */
 static inline const struct datagram_target *send_slot_target(const struct send_slot *slot)
 {
     return (const struct datagram_target *)(slot + 1);
@@ -63,6 +66,12 @@ static inline const struct sge *send_slot_sges(const struct send_slot *slot)
 static inline const uint8_t *send_slot_inline(const struct send_slot *slot)
 {
     return send_slot_data(slot);
+}
+
+/* Of COMPARE_SWAP and FETCH_ADD, and of an ATOMIC_WRITE of no SGEs. */
+static inline const struct atomic_operands *send_slot_operands(const struct send_slot *slot)
+{
+    return (const struct atomic_operands *)(send_slot_sges(slot) + slot->sge_count);
 }
 
 /* Of BIND_WINDOW. */
@@ -103,6 +112,7 @@ uint64_t send_queue_tail(const struct send_queue *queue);
 struct send_slot *send_queue_slot(struct send_queue *queue, uint64_t position);
 /* Gives the slot at the head back to the application. */
 void send_queue_retire(struct send_queue *queue);
-const struct send_queue_limits *send_queue_limits(const struct send_queue *queue);
+/* Requests that it takes. */
+uint32_t send_queue_capacity(const struct send_queue *queue);
 
 #endif

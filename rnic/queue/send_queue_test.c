@@ -66,8 +66,6 @@ static void check_copies(uint32_t capacity)
                                    .invalidate = {3},
                                    .remote_address = 0x1000,
                                    .remote_key = {4},
-                                   .compare = 11,
-                                   .swap_or_add = 12,
                                    .target = &target};
     assert_int_equal(send_queue_post(queue, &request), STATUS_OK);
     struct sge posted[2] = {sges[0], sges[1]};
@@ -85,8 +83,6 @@ static void check_copies(uint32_t capacity)
     assert_int_equal(slot->invalidate.value, 3);
     assert_int_equal(slot->remote_address, 0x1000);
     assert_int_equal(slot->remote_key.value, 4);
-    assert_int_equal(slot->compare, 11);
-    assert_int_equal(slot->swap_or_add, 12);
     assert_int_equal(send_slot_target(slot)->qpn.value, 0x123);
     assert_int_equal(send_slot_target(slot)->qkey.value, 0x456);
     assert_int_equal(send_slot_target(slot)->path.hop_limit, 9);
@@ -109,6 +105,26 @@ static void everything_is_copied(void **state)
 {
     check_copies(1);
     check_copies(2);
+}
+
+/* Behind as many SGEs as there can be. */
+static void operands_are_copied(void **state)
+{
+    struct send_queue *queue = create(1, 3, 0);
+    struct sge sges[3] = {{100, 4, {7}}, {200, 4, {8}}, {300, 0, {9}}};
+    struct send_request request = {
+        .kind = WORK_COMPARE_SWAP, .sges = sges, .sge_count = 3, .compare = 11, .swap_or_add = 12};
+    assert_int_equal(send_queue_post(queue, &request), STATUS_OK);
+    struct send_slot *slot = send_queue_slot(queue, 0);
+    assert_memory_equal(send_slot_sges(slot), sges, sizeof sges);
+    assert_int_equal(send_slot_operands(slot)->compare, 11);
+    assert_int_equal(send_slot_operands(slot)->swap_or_add, 12);
+    send_queue_retire(queue);
+    request.kind = WORK_ATOMIC_WRITE;
+    request.sge_count = 0;
+    assert_int_equal(send_queue_post(queue, &request), STATUS_OK);
+    assert_int_equal(send_slot_operands(send_queue_slot(queue, 1))->swap_or_add, 12);
+    send_queue_destroy(queue);
 }
 
 /* Where there is room for no SGE, and whatever is said of them. */
@@ -201,8 +217,7 @@ static void limits_are_limited(void **state)
     }
     assert_null(queue);
     queue = create(5, 4, 77);
-    assert_int_equal(send_queue_limits(queue)->capacity, 5);
-    assert_int_equal(send_queue_limits(queue)->max_inline, 77);
+    assert_int_equal(send_queue_capacity(queue), 5);
     send_queue_destroy(queue);
 }
 
@@ -246,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_capacity_and_order),
         cmocka_unit_test(everything_is_copied),
+        cmocka_unit_test(operands_are_copied),
         cmocka_unit_test(binds_are_copied),
         cmocka_unit_test(notes_of_the_transport_are_cleared),
         cmocka_unit_test(inline_bytes_are_taken_at_once),

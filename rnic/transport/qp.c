@@ -294,7 +294,7 @@ enum status qp_post_send(struct qp *qp, const struct send_request *request)
 uint32_t qp_send_room(const struct qp *qp)
 {
     uint64_t used = send_queue_tail(qp->sends) - send_queue_head(qp->sends);
-    return send_queue_limits(qp->sends)->capacity - (uint32_t)used;
+    return send_queue_capacity(qp->sends) - (uint32_t)used;
 }
 
 enum status qp_post_receive(struct qp *qp, const struct receive_request *request)

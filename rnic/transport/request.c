@@ -48,8 +48,9 @@ void request_describe_atomic(const struct qp *qp, const struct send_slot *slot,
     start_packet(qp, slot, 0, ret_packet);
     ret_packet->opcode =
         OPCODE(qp->service, slot->kind == WORK_COMPARE_SWAP ? FORM_COMPARE_SWAP : FORM_FETCH_ADD);
-    ret_packet->swap_or_add = slot->swap_or_add;
-    ret_packet->compare = slot->compare;
+    const struct atomic_operands *operands = send_slot_operands(slot);
+    ret_packet->swap_or_add = operands->swap_or_add;
+    ret_packet->compare = operands->compare;
 }
 
 enum memory_verdict request_describe_atomic_write(struct qp *qp, const struct send_slot *slot,
@@ -58,10 +59,10 @@ enum memory_verdict request_describe_atomic_write(struct qp *qp, const struct se
 {
     start_packet(qp, slot, 0, ret_packet);
     ret_packet->opcode = OPCODE(SERVICE_RC, FORM_ATOMIC_WRITE);
-    ret_packet->dma_length = ret_packet->payload_length = sizeof slot->swap_or_add;
+    const uint64_t *value = &send_slot_operands(slot)->swap_or_add;
+    ret_packet->dma_length = ret_packet->payload_length = sizeof *value;
     if (slot->length == 0) {
-        list->fragments[list->count++] =
-            (struct fragment){(const uint8_t *)&slot->swap_or_add, sizeof slot->swap_or_add};
+        list->fragments[list->count++] = (struct fragment){(const uint8_t *)value, sizeof *value};
         return MEMORY_GRANTED;
     }
     return request_gather(qp, slot, position, 0, ret_packet->payload_length, list);

@@ -30,7 +30,7 @@ static void timeout_codes_double(void **state)
 
 static struct retransmit fresh(uint8_t timeout, uint8_t retries)
 {
-    struct retransmit retransmit = {.timeout_ns = 0};
+    struct retransmit retransmit = {.deadline = {0}};
     retransmit_set(&retransmit, timeout, retries);
     retransmit_reset(&retransmit);
     return retransmit;

@@ -255,7 +255,7 @@ bool tag_begin(struct qp *qp, const struct packet *packet)
         uint32_t length = rendezvous_length(packet);
         if (entry->length < length || length > MESSAGE_LENGTH_MAX) {
             message.course = TAG_INCOMPLETE;
-        } else if (used + 2 > send_queue_limits(qp->sends)->capacity) {
+        } else if (used + 2 > send_queue_capacity(qp->sends)) {
             return false; /* later, as if there were no receive */
         }
     }
