@@ -6,7 +6,8 @@
 #include <stddef.h>
 
 struct allocator {
-    /* Zeroed memory aligned to 64 bytes, or NULL. */
+    /* Zeroed memory, or NULL; aligned to 64 bytes where its size is a multiple of that, as every
+     * type's is that needs it, else to 16. */
     void *(*allocate)(struct allocator *allocator, size_t size);
     /* NULL is allowed. */
     void (*release)(struct allocator *allocator, void *memory);

@@ -116,7 +116,7 @@ bool answer_may_ride(const struct qp *qp)
     return responder->acknowledge.owed == OWED_ACK && qp->peer_is_near &&
            qp->environment->sink->carries_acknowledgements &&
            !replay_may_be_pending(&responder->reads->replay) && qp_relay(qp) == NULL &&
-           !qp->is_deputy && !qp->notice.owed && !qp->agreement.owes && qp->selective == NULL;
+           !qp->is_deputy && !qp->owes_notice && !qp->agreement.owes && qp->selective == NULL;
 }
 
 static enum step pay_with_report(struct qp *qp)

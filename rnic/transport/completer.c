@@ -151,7 +151,7 @@ static struct scatter *place_of(struct qp *qp, const struct send_slot *slot)
     uint64_t position = send_queue_head(qp->sends);
     if (!cursor_is_of(cursor, qp, position)) {
         /* What tag matching READs goes to a buffer of the shared receive queue. */
-        struct domain domain = qp->matcher != NULL ? qp->receive_domain : qp->domain;
+        struct domain domain = qp->matches_tags ? qp->receive_domain : qp->domain;
         scatter_init(&cursor->scatter, qp->environment->memory, domain, send_slot_sges(slot),
                      slot->sge_count);
         scatter_seek(&cursor->scatter, slot->received);

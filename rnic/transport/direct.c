@@ -58,7 +58,7 @@ void direct_init(struct environment *environment)
 static bool is_to_be_shown(const struct qp *qp)
 {
     enum qp_state state = qp_state_now(qp);
-    return qp->service == SERVICE_RC && !qp->is_deputy && qp->matcher == NULL && !qp->is_held &&
+    return qp->service == SERVICE_RC && !qp->is_deputy && !qp->matches_tags && !qp->is_held &&
            qp->environment->watcher == NULL && qp_state_receives(state) &&
            (state != QP_RTR || qp->established_raised);
 }
@@ -114,7 +114,7 @@ void direct_refresh(struct qp *qp)
 static bool goes_directly(const struct qp *qp)
 {
     const struct environment *environment = qp->environment;
-    return environment->direct != NULL && qp->service == SERVICE_RC && qp->matcher == NULL &&
+    return environment->direct != NULL && qp->service == SERVICE_RC && !qp->matches_tags &&
            environment->watcher == NULL;
 }
 

@@ -6,9 +6,9 @@
 
 void notice_marked(struct qp *qp, struct instant now)
 {
-    struct notice *notice = &qp->notice;
-    if (!notice->sent_before || instant_elapsed_ns(notice->sent, now) >= NOTICE_NS) {
-        notice->owed = true;
+    if (instant_is_never(qp->notice_sent) ||
+        instant_elapsed_ns(qp->notice_sent, now) >= NOTICE_NS) {
+        qp->owes_notice = true;
         qp_schedule(qp);
     }
 }
@@ -32,7 +32,8 @@ enum step notice_transmit(struct qp *qp, struct instant now)
         return STEP_FULL;
     }
     environment_count(qp->environment, COUNTER_CNP_SENT);
-    qp->notice = (struct notice){.sent_before = true, .sent = now};
+    qp->owes_notice = false;
+    qp->notice_sent = now;
     return STEP_SENT;
 }
 

@@ -23,12 +23,6 @@
 
 struct qp;
 
-struct notice {
-    bool owed;
-    bool sent_before;
-    struct instant sent;
-};
-
 /* A packet of the peer came with the mark. */
 void notice_marked(struct qp *qp, struct instant now);
 /* Whether the network may mark what is sent along it. */

@@ -67,7 +67,7 @@ void qp_complete_send(struct qp *qp, enum completion_status status)
     };
     watch_send_ends(qp, slot);
     send_queue_retire(qp->sends);
-    if (qp->matcher != NULL) {
+    if (qp->matches_tags) {
         tag_sent(qp, &completion);
     } else if (told) {
         qp_push(qp, qp->send_completions, &completion, status != COMPLETION_SUCCESS);

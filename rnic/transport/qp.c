@@ -59,7 +59,7 @@ static struct qp *allocate(struct allocator *allocator, const struct qp_init *in
     struct qp *qp =
         allocator->allocate(allocator, own + max_receive_sge(init) * sizeof(struct sge));
     if (qp != NULL) {
-        qp->sges_at = (uint16_t)own;
+        qp->is_rare = is_rare;
     }
     return qp;
 }
@@ -126,7 +126,10 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
     }
     qp->is_deputy = init->is_deputy;
     qp->context = init->context;
-    qp->matcher = init->matcher;
+    qp->matches_tags = init->matcher != NULL;
+    if (qp->matches_tags) {
+        qp->rare.matcher = init->matcher;
+    }
     qp->signal_all = init->signal_all;
     qp->send_completions = init->send_completions;
     qp->receive_completions = init->receive_completions;
@@ -257,7 +260,7 @@ static bool is_atomic(enum work_kind kind)
 /* All that can be said of a request without looking at the queue. */
 static enum status check_send(const struct qp *qp, const struct send_request *request)
 {
-    if (qp->is_target || qp->matcher != NULL) {
+    if (qp->is_target || qp->matches_tags) {
         return STATUS_INVALID;
     }
     if (qp_current_state(qp) < QP_RTS) {
@@ -545,7 +548,7 @@ static bool may_answer(const struct qp *qp)
 
 static enum step transmit_answer(struct qp *qp, struct instant now)
 {
-    if (qp->notice.owed && qp_state_receives(qp_state_now(qp))) {
+    if (qp->owes_notice && qp_state_receives(qp_state_now(qp))) {
         return notice_transmit(qp, now);
     }
     return may_answer(qp) ? answer_transmit(qp, now) : STEP_IDLE;
@@ -561,7 +564,7 @@ static bool may_have_some(const struct qp *qp, bool requests)
     }
     const struct responder *responder = &qp->responder;
     return responder->acknowledge.owed != OWED_NOTHING ||
-           replay_may_be_pending(&responder->reads->replay) || qp->notice.owed ||
+           replay_may_be_pending(&responder->reads->replay) || qp->owes_notice ||
            qp->agreement.owes || qp_relay(qp) != NULL;
 }
 

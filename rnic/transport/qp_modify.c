@@ -95,7 +95,8 @@ static void enter_ready_to_receive(struct qp *qp)
         rate_reset(qp->rate);
     }
     selective_end(qp);
-    qp->notice = (struct notice){.owed = false};
+    qp->owes_notice = false;
+    qp->notice_sent = INSTANT_NEVER;
 }
 
 static void enter_ready_to_send(struct qp *qp, enum qp_state from)

@@ -44,7 +44,8 @@ struct qp {
     bool is_deputy; /* a target that acts for one of another process */
     bool receives_are_shared;
     uint8_t mtu_shift;      /* of attributes.path_mtu, in force */
-    uint16_t sges_at;       /* where the SGEs begin, in bytes */
+    bool matches_tags;      /* else the receives are in posting order */
+    bool is_rare;           /* has the last part */
     bool has_references[2]; /* sent, see reference.h: in requests, in responses */
     bool established_raised : 1;
     bool drain_pending : 1;  /* SQD was entered and EVENT_SQ_DRAINED is due */
@@ -54,9 +55,9 @@ struct qp {
     bool is_held : 1;        /* it is not to be shown, see direct.h */
     bool was_shown : 1;      /* ... it was since somebody has waited for who may be at it */
     bool blocks_own_multicast : 1;
+    bool owes_notice;
     struct domain domain;
     struct send_queue *sends;
-    struct tag_matcher *matcher; /* NULL: the receives are in posting order */
     struct doorbell_link doorbell;
 
     struct list_node active;     /* in environment->active: it may have something to send */
@@ -73,14 +74,17 @@ struct qp {
     struct completion_queue *receive_completions;
     struct receive_queue *receives; /* NULL: XRC */
     struct agreement agreement;
-    struct notice notice;
-    struct rate *rate; /* NULL: the network may not mark what it sends */
+    struct instant notice_sent; /* NEVER: none was */
+    struct rate *rate;          /* NULL: the network may not mark what it sends */
 
     void *context;
     struct instant death_counts_from; /* the peer's; NEVER: not before a goodbye */
 
     union {
-        struct tag_message tagged;        /* with a matcher: the receive of the message under way */
+        struct {
+            struct tag_matcher *matcher;
+            struct tag_message tagged; /* the receive of the message under way */
+        };
         struct {                          /* of XRC */
             struct xrc_domain xrc_domain; /* of a target */
             struct relay *relay;          /* NULL: every request is our own */
@@ -123,7 +127,8 @@ void qp_set_mtu(struct qp *qp);
 
 static inline struct sge *qp_receive_sges(const struct qp *qp)
 {
-    return (struct sge *)((uint8_t *)(uintptr_t)qp + qp->sges_at);
+    return (struct sge *)((uint8_t *)(uintptr_t)qp +
+                          (qp->is_rare ? sizeof *qp : offsetof(struct qp, rare)));
 }
 
 /* NULL: every request is our own. */

@@ -56,7 +56,7 @@ void reference_withdraw(struct qp *qp, bool responses)
 /* Tag matching looks into payloads, a watcher keeps them, and PSNs are counted by our own MTU. */
 bool reference_wants_unfolding(const struct qp *qp, const struct packet *packet)
 {
-    return packet->reader != NULL && (qp->matcher != NULL || qp->environment->watcher != NULL ||
+    return packet->reader != NULL && (qp->matches_tags || qp->environment->watcher != NULL ||
                                       packet->segment_shift != qp->mtu_shift);
 }
 

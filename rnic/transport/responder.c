@@ -130,7 +130,7 @@ static enum verdict check_resources(struct qp *qp, const struct packet *packet)
     const struct opcode_info *info = packet->info;
     bool needs_receive = (info->operation == OPERATION_SEND && info->first) ||
                          (info->operation == OPERATION_WRITE && info->has_immediate);
-    bool sorts = qp->matcher != NULL && info->operation == OPERATION_SEND;
+    bool sorts = qp->matches_tags && info->operation == OPERATION_SEND;
     if (!needs_receive || (sorts ? tag_begin(qp, packet) : responder_take_receive(qp))) {
         return VERDICT_EXECUTED;
     }

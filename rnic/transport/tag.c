@@ -229,7 +229,7 @@ static bool begin_unmatched(struct qp *qp, const struct tag_message *message)
     }
     qp->rare.tagged = *message;
     if (message->course == TAG_UNEXPECTED && !taken_before) {
-        qp->matcher->unexpected++;
+        qp->rare.matcher->unexpected++;
     }
     return true;
 }
@@ -245,7 +245,7 @@ bool tag_begin(struct qp *qp, const struct packet *packet)
     struct tag_message message = {.course = TAG_PLAIN};
     message.course = read_header(packet, &message);
     bool wants_buffer = message.course == TAG_EAGER || message.course == TAG_RENDEZVOUS;
-    struct entry *entry = wants_buffer ? find(qp->matcher, message.tag) : NULL;
+    struct entry *entry = wants_buffer ? find(qp->rare.matcher, message.tag) : NULL;
     if (entry == NULL) {
         message.course = wants_buffer ? TAG_UNEXPECTED : message.course;
         return begin_unmatched(qp, &message);
@@ -263,12 +263,12 @@ bool tag_begin(struct qp *qp, const struct packet *packet)
     responder->receive_id = entry->id;
     responder->receive_sge_count = (uint16_t)entry->sge_count;
     if (entry->sge_count > 0) {
-        memcpy(qp_receive_sges(qp), sges_of(qp->matcher, entry),
+        memcpy(qp_receive_sges(qp), sges_of(qp->rare.matcher, entry),
                entry->sge_count * sizeof(struct sge));
     }
     responder->receive_taken = true;
     responder_begin_receive(qp);
-    retire(qp->matcher, entry);
+    retire(qp->rare.matcher, entry);
     return true;
 }
 
@@ -277,7 +277,7 @@ void tag_strip(const struct qp *qp, const struct packet *packet, const uint8_t *
 {
     *ret_bytes = packet->payload;
     *ret_length = packet->payload_length;
-    if (qp->matcher == NULL || !packet->info->first) {
+    if (!qp->matches_tags || !packet->info->first) {
         return;
     }
     const struct tag_message *message = &qp->rare.tagged;
@@ -331,7 +331,7 @@ static void fetch(struct qp *qp, const struct packet *packet)
 void tag_executed(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
-    if (qp->matcher == NULL) {
+    if (!qp->matches_tags) {
         return;
     }
     if (qp->rare.tagged.course == TAG_RENDEZVOUS) {
@@ -352,15 +352,15 @@ void tag_executed(struct qp *qp, const struct packet *packet)
 
 void tag_end(struct qp *qp)
 {
-    if (qp->matcher != NULL) {
+    if (qp->matches_tags) {
         qp->rare.tagged = (struct tag_message){.course = TAG_PLAIN};
     }
 }
 
 void tag_forget(struct qp *qp)
 {
-    if (qp->matcher != NULL && qp->rare.tagged.course == TAG_UNEXPECTED) {
-        qp->matcher->unexpected--; /* the application will never have handled it */
+    if (qp->matches_tags && qp->rare.tagged.course == TAG_UNEXPECTED) {
+        qp->rare.matcher->unexpected--; /* the application will never have handled it */
     }
     tag_end(qp);
 }
@@ -368,7 +368,7 @@ void tag_forget(struct qp *qp)
 void tag_describe(struct qp *qp, const struct packet *packet, struct completion *completion)
 {
     const struct tag_message *message = &qp->rare.tagged;
-    if (qp->matcher == NULL || message->course == TAG_PLAIN) {
+    if (!qp->matches_tags || message->course == TAG_PLAIN) {
         return;
     }
     completion->kind = message->course == TAG_NONE ? COMPLETED_TAG_NONE : COMPLETED_TAG_RECEIVE;

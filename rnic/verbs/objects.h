@@ -157,6 +157,16 @@ struct soft_xrcd {
     unsigned char tail[FOREIGN_TAIL];
 };
 
+/* What a queue pair has room for: struct ibv_qp_cap in eight bytes. */
+struct granted {
+    uint16_t send_wr, receive_wr;
+    uint16_t inline_data; /* bytes */
+    uint8_t send_sge, receive_sge;
+};
+
+_Static_assert(QUEUE_LENGTH_MAX <= UINT16_MAX && INLINE_MAX <= UINT16_MAX && SGE_MAX <= UINT8_MAX,
+               "struct granted");
+
 /* The public struct stands last, for there are many of these: one made without SEND_OPS_FLAGS has
  * memory up to the end of `extended.qp_base` only. */
 struct soft_qp {
@@ -164,18 +174,23 @@ struct soft_qp {
     struct qp *qp;
     struct lock send_lock;
     struct lock receive_lock;
-    struct ibv_qp_cap cap;
+    struct granted granted;
     bool signal_all;
     bool has_send_operations; /* created with SEND_OPS_FLAGS */
     bool drain_notify; /* under the engine's lock: the application wants IBV_EVENT_SQ_DRAINED */
     bool draining;     /* likewise: SQD was entered, and what was begun is not finished */
     uint32_t async_delivered;
     struct ibv_ah_attr ah;
-    struct soft_xrcd *xrcd;    /* NULL: not a target of XRC */
-    struct list_node target;   /* in its domain's list */
     struct ibv_qp_ex extended; /* its head is the struct ibv_qp */
     struct wr_batch batch;     /* between wr_start and wr_complete */
     unsigned char tail[FOREIGN_TAIL];
+};
+
+/* A handle of a target of XRC. */
+struct soft_target {
+    struct soft_xrcd *xrcd;
+    struct list_node node; /* in its domain's list */
+    struct soft_qp qp;
 };
 
 struct soft_ah {
@@ -211,6 +226,13 @@ static inline struct soft_srq *soft_srq(struct ibv_srq *srq)
 static inline struct soft_qp *soft_qp(struct ibv_qp *qp)
 {
     return CONTAINER_OF(qp, struct soft_qp, extended.qp_base);
+}
+
+/* NULL: it is none. */
+static inline struct soft_target *soft_target(struct soft_qp *qp)
+{
+    bool is_target = qp->extended.qp_base.qp_type == IBV_QPT_XRC_RECV;
+    return is_target ? CONTAINER_OF(qp, struct soft_target, qp) : NULL;
 }
 
 static inline struct soft_xrcd *soft_xrcd(struct ibv_xrcd *domain)

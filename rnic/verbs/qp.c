@@ -117,18 +117,42 @@ static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd,
     return status;
 }
 
+static void grant(struct soft_qp *qp, const struct ibv_qp_cap *cap)
+{
+    qp->granted = (struct granted){
+        .send_wr = (uint16_t)cap->max_send_wr,
+        .receive_wr = (uint16_t)cap->max_recv_wr,
+        .inline_data = (uint16_t)cap->max_inline_data,
+        .send_sge = (uint8_t)cap->max_send_sge,
+        .receive_sge = (uint8_t)cap->max_recv_sge,
+    };
+}
+
+static struct ibv_qp_cap granted_cap(const struct soft_qp *qp)
+{
+    return (struct ibv_qp_cap){
+        .max_send_wr = qp->granted.send_wr,
+        .max_recv_wr = qp->granted.receive_wr,
+        .max_send_sge = qp->granted.send_sge,
+        .max_recv_sge = qp->granted.receive_sge,
+        .max_inline_data = qp->granted.inline_data,
+    };
+}
+
 struct soft_qp *qp_allocate(struct ibv_context *context, struct ibv_pd *pd,
                             const struct ibv_qp_init_attr *init, bool has_send_operations)
 {
+    size_t before = init->qp_type == IBV_QPT_XRC_RECV ? offsetof(struct soft_target, qp) : 0;
     size_t plain = offsetof(struct soft_qp, extended) + sizeof(struct ibv_qp);
     if (!limits_take(COUNT_QP)) {
         return NULL;
     }
-    struct soft_qp *qp = calloc(1, has_send_operations ? sizeof *qp : plain);
-    if (qp == NULL) {
+    uint8_t *memory = calloc(1, before + (has_send_operations ? sizeof(struct soft_qp) : plain));
+    if (memory == NULL) {
         limits_give(COUNT_QP);
         return NULL;
     }
+    struct soft_qp *qp = (struct soft_qp *)(memory + before);
     qp->engine = context_engine(context);
     /* Events may name it as soon as the core knows it. */
     struct ibv_qp *ibv = &qp->extended.qp_base;
@@ -142,7 +166,7 @@ struct soft_qp *qp_allocate(struct ibv_context *context, struct ibv_pd *pd,
     ibv->state = IBV_QPS_RESET;
     pthread_mutex_init(&ibv->mutex, NULL);
     pthread_cond_init(&ibv->cond, NULL);
-    qp->cap = init->cap;
+    grant(qp, &init->cap);
     qp->signal_all = init->sq_sig_all != 0;
     qp->has_send_operations = has_send_operations;
     if (has_send_operations) {
@@ -168,7 +192,8 @@ void qp_free(struct soft_qp *qp)
     pthread_mutex_destroy(&qp->extended.qp_base.mutex);
     pthread_cond_destroy(&qp->extended.qp_base.cond);
     limits_give(COUNT_QP);
-    free(qp);
+    struct soft_target *target = soft_target(qp);
+    free(target != NULL ? (void *)target : qp);
 }
 
 /* Adapters have room for a little whether it was asked for or not, and programs count on it. */
@@ -462,7 +487,7 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
         return errno_of(status);
     }
     if (status == STATUS_OK) {
-        if (strict_is_on() && qp->xrcd == NULL) {
+        if (strict_is_on() && soft_target(qp) == NULL) {
             warn_of_unseen(qp);
             strict_sends_reset(qp_number(qp->qp));
             strict_receives_end(ibv->srq == NULL ? qp_receive_queue(qp->qp) : NULL);
@@ -487,13 +512,13 @@ PUBLIC int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *ret_attributes, 
     ret_attributes->en_sqd_async_notify = qp->drain_notify;
     ret_attributes->sq_draining = core.state == QP_SQD && qp->draining;
     engine_unlock(qp->engine);
-    ret_attributes->cap = qp->cap;
+    ret_attributes->cap = granted_cap(qp);
     *ret_init = (struct ibv_qp_init_attr){
         .qp_context = ibv->qp_context,
         .send_cq = ibv->send_cq,
         .recv_cq = ibv->recv_cq,
         .srq = ibv->srq,
-        .cap = qp->cap,
+        .cap = ret_attributes->cap,
         .qp_type = ibv->qp_type,
         .sq_sig_all = qp->signal_all,
     };
@@ -520,12 +545,12 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
         unlock_with_queues(qp);
         return EBUSY;
     }
-    if (strict_is_on() && qp->xrcd == NULL) {
+    if (strict_is_on() && soft_target(qp) == NULL) {
         warn_of_unseen(qp);
         strict_sends_end(qp_number(qp->qp));
         strict_receives_end(ibv->srq == NULL ? qp_receive_queue(qp->qp) : NULL);
     }
-    if (qp->xrcd == NULL || xrc_remove_target(qp)) {
+    if (soft_target(qp) == NULL || xrc_remove_target(qp)) {
         device_destroy_qp(qp->engine->device, qp->qp);
     }
     if (ibv->srq != NULL) {

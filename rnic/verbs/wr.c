@@ -196,7 +196,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *qp, size_t count, const struct ibv
     if (entry == NULL) {
         return;
     }
-    if (count > soft_qp(&qp->qp_base)->cap.max_send_sge && !entry->request.inline_data) {
+    if (count > soft_qp(&qp->qp_base)->granted.send_sge && !entry->request.inline_data) {
         fail(batch, EINVAL);
         return;
     }
@@ -228,7 +228,7 @@ static void wr_set_inline_list(struct ibv_qp_ex *qp, size_t count, const struct 
     for (size_t i = 0; i < count && length <= INLINE_MAX; i++) {
         length += list[i].length <= INLINE_MAX ? list[i].length : INLINE_MAX + 1;
     }
-    if (length > soft_qp(&qp->qp_base)->cap.max_inline_data) {
+    if (length > soft_qp(&qp->qp_base)->granted.inline_data) {
         fail(batch, EINVAL);
         return;
     }

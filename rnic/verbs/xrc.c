@@ -27,7 +27,7 @@ struct shared_domain {
     struct xrc_domain domain;
     int file; /* ours, so that no other gets its inode; -1: none */
     uint32_t handles;
-    struct list targets; /* struct soft_qp: every handle of every target */
+    struct list targets; /* struct soft_target: every handle of every target */
 };
 
 static struct list domains = {{&domains.head, &domains.head}};
@@ -195,9 +195,9 @@ struct xrc_domain xrc_domain_of(const struct soft_xrcd *handle)
 
 void xrc_add_target(struct soft_qp *qp, struct soft_xrcd *handle)
 {
-    qp->xrcd = handle;
+    soft_target(qp)->xrcd = handle;
     handle->users++;
-    list_append(&handle->shared->targets, &qp->target);
+    list_append(&handle->shared->targets, &soft_target(qp)->node);
 }
 
 /* Any handle of the target of that number. */
@@ -205,9 +205,9 @@ static struct soft_qp *find_target(const struct shared_domain *domain, uint32_t 
 {
     LIST_FOR_EACH(node, &domain->targets)
     {
-        struct soft_qp *qp = CONTAINER_OF(node, struct soft_qp, target);
-        if (qp_number(qp->qp).value == number) {
-            return qp;
+        struct soft_target *target = CONTAINER_OF(node, struct soft_target, node);
+        if (qp_number(target->qp.qp).value == number) {
+            return &target->qp;
         }
     }
     return NULL;
@@ -215,9 +215,10 @@ static struct soft_qp *find_target(const struct shared_domain *domain, uint32_t 
 
 bool xrc_remove_target(struct soft_qp *qp)
 {
-    list_remove(&qp->target);
-    qp->xrcd->users--;
-    struct soft_qp *other = find_target(qp->xrcd->shared, qp_number(qp->qp).value);
+    struct soft_target *target = soft_target(qp);
+    list_remove(&target->node);
+    target->xrcd->users--;
+    struct soft_qp *other = find_target(target->xrcd->shared, qp_number(qp->qp).value);
     if (other != NULL && qp_context(qp->qp) == &qp->extended.qp_base) {
         qp_set_context(qp->qp, &other->extended.qp_base);
     }
