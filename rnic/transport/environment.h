@@ -12,8 +12,8 @@
 #include "rnic/transport/cursors.h"
 #include "rnic/transport/direct.h"
 #include "rnic/transport/port.h"
+#include "rnic/transport/reads.h"
 #include "rnic/transport/relay.h"
-#include "rnic/transport/responder.h"
 #include "rnic/transport/selective.h"
 #include "rnic/transport/watcher.h"
 

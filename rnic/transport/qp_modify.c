@@ -152,7 +152,7 @@ static enum status reserve(struct qp *qp, const struct qp_attributes *attributes
         rate_reset(qp->rate);
     }
     if (to == QP_RTR && (mask & QP_SET_MAX_READS_IN) != 0) {
-        return responder_reserve_reads(qp, attributes->max_reads_in);
+        return reads_reserve(&qp->responder.reads, qp->environment, attributes->max_reads_in);
     }
     return STATUS_OK;
 }

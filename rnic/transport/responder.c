@@ -13,42 +13,6 @@
 
 #define MSN_MASK 0xffffffu
 
-enum status responder_reserve_reads(struct qp *qp, uint32_t count)
-{
-    struct responder *responder = &qp->responder;
-    struct allocator *allocator = qp->environment->allocator;
-    struct reads *none = &qp->environment->no_reads;
-    if (count == 0) {
-        return STATUS_OK;
-    }
-    if (responder->reads != none) {
-        return replay_reserve(&responder->reads->replay, allocator, count);
-    }
-    struct reads *reads = allocator->allocate(allocator, sizeof *reads);
-    if (reads == NULL) {
-        return STATUS_NO_MEMORY;
-    }
-    enum status status = replay_init(&reads->replay, allocator, count);
-    if (status != STATUS_OK) {
-        allocator->release(allocator, reads);
-        return status;
-    }
-    pace_reset(&reads->pace);
-    responder->reads = reads;
-    return STATUS_OK;
-}
-
-void responder_free_reads(struct qp *qp)
-{
-    struct reads *reads = qp->responder.reads;
-    struct allocator *allocator = qp->environment->allocator;
-    if (reads != &qp->environment->no_reads) {
-        replay_fini(&reads->replay, allocator);
-        allocator->release(allocator, reads);
-        qp->responder.reads = &qp->environment->no_reads;
-    }
-}
-
 void responder_reset(struct qp *qp, struct psn expected)
 {
     struct responder *responder = &qp->responder;

@@ -12,8 +12,7 @@
 #include "rnic/base/time.h"
 #include "rnic/queue/receive_queue.h"
 #include "rnic/transport/acknowledge.h"
-#include "rnic/transport/pace.h"
-#include "rnic/transport/replay.h"
+#include "rnic/transport/reads.h"
 #include "rnic/transport/tag.h"
 #include "rnic/wire/packet.h"
 
@@ -24,12 +23,6 @@ enum inbound {
     INBOUND_NONE,
     INBOUND_SEND,
     INBOUND_WRITE,
-};
-
-/* For the peer's READs and atomics. */
-struct reads {
-    struct replay replay;
-    struct pace pace;
 };
 
 struct responder {
@@ -64,9 +57,6 @@ enum verdict {
     VERDICT_OPERATION, /* the receive itself is wrong */
 };
 
-/* Room for so many READs and atomics of the peer. */
-enum status responder_reserve_reads(struct qp *qp, uint32_t count) MUST_USE;
-void responder_free_reads(struct qp *qp);
 void responder_reset(struct qp *qp, struct psn expected);
 /* What has come of a message so far is all that comes. */
 void responder_abandon(struct qp *qp);
