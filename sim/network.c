@@ -42,7 +42,7 @@ static enum fate choose_fate(struct network *network, struct network_link *link,
     if (dice_chance(&network->dice, config->corrupt)) {
         return FATE_CORRUPTED;
     }
-    if (frame->referred > 0 && dice_chance(&network->dice, config->unreadable)) {
+    if (frame->referred > frame->carried && dice_chance(&network->dice, config->unreadable)) {
         return FATE_UNREADABLE;
     }
     if (dice_chance(&network->dice, config->duplicate)) {
@@ -103,11 +103,16 @@ struct frame_reader {
     const struct frame *frame;
 };
 
-/* Copies what lies from `offset` on in the fragments. */
+/* Copies what lies from `offset` on in the fragments, or behind the frame's bytes. */
 static void read_fragments(const struct frame *frame, uint32_t offset,
                            const struct payload_place *place)
 {
     uint32_t done = 0;
+    if (frame->carried > 0) {
+        CHECK(offset <= frame->carried && place->length <= frame->carried - offset);
+        memcpy(place->bytes, frame->bytes + frame->length + offset, place->length);
+        return;
+    }
     for (uint32_t i = 0; i < frame->fragment_count && done < place->length; i++) {
         const struct fragment *fragment = &frame->fragments[i];
         if (offset >= fragment->length) {
@@ -129,8 +134,9 @@ static bool read_payload(struct payload_reader *reader, uint32_t offset,
     const struct frame *frame = ((struct frame_reader *)reader)->frame;
     struct network *network = frame->network;
     const struct network_port *sender = &network->ports[frame->from];
-    if (frame->unreadable || sender->end == NULL || sender->life != frame->sender ||
-        withdrawals_now(frame) != frame->withdrawal) {
+    bool is_shown = sender->end != NULL && sender->life == frame->sender &&
+                    withdrawals_now(frame) == frame->withdrawal && !frame->unreadable;
+    if (frame->carried == 0 && !is_shown) {
         network->unread++;
         return false;
     }
@@ -243,7 +249,7 @@ static struct instant serialise(struct network *network, unsigned from, unsigned
 
 static struct frame *frame_copy(const struct frame *frame)
 {
-    size_t size = sizeof *frame + frame->length;
+    size_t size = sizeof *frame + frame->length + frame->carried;
     struct frame *copy = malloc(size);
     CHECK(copy != NULL);
     memcpy(copy, frame, size);
@@ -265,8 +271,8 @@ static void launch(struct network *network, struct network_link *link, struct fr
         free(frame);
         return;
     }
-    struct instant arrives =
-        serialise(network, frame->from, frame->to, frame->length + ICRC_LENGTH + BEFORE_BTH);
+    struct instant arrives = serialise(network, frame->from, frame->to,
+                                       frame->length + frame->carried + ICRC_LENGTH + BEFORE_BTH);
     switch (fate) {
     case FATE_LOST:
         network->lost++;
@@ -324,17 +330,33 @@ static void refer(struct frame *frame, const struct outgoing *outgoing)
     network->referred++;
 }
 
+static uint32_t append_fragments(uint8_t *bytes, const struct outgoing *outgoing)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
+        const struct fragment *fragment = &outgoing->fragments[i];
+        CHECK(fragment->length <= outgoing->payload_length - at);
+        if (fragment->length > 0) {
+            memcpy(bytes + at, fragment->bytes, fragment->length);
+        }
+        at += fragment->length;
+    }
+    return at;
+}
+
 /* Header, fragments and pad in one piece, as they stand on the wire. */
 static struct frame *frame_make(struct network_port *port, unsigned to,
                                 const struct outgoing *outgoing)
 {
     struct network *network = port->network;
+    const struct link_config *config = &network->links[port->index][to].config;
     bool by_reference = outgoing->reference_shift != 0;
-    uint32_t carried = by_reference ? 0 : outgoing->payload_length;
-    uint32_t pad = packet_pad(carried);
-    uint32_t length = outgoing->header_length + carried + pad;
+    uint32_t within = by_reference ? 0 : outgoing->payload_length;
+    uint32_t behind = by_reference && config->carried ? outgoing->payload_length : 0;
+    uint32_t pad = packet_pad(within);
+    uint32_t length = outgoing->header_length + within + pad;
     CHECK(length <= FRAME_MAX);
-    struct frame *frame = malloc(sizeof *frame + length);
+    struct frame *frame = malloc(sizeof *frame + length + behind);
     CHECK(frame != NULL);
     *frame = (struct frame){
         .network = network,
@@ -342,9 +364,9 @@ static struct frame *frame_make(struct network_port *port, unsigned to,
         .to = to,
         .path = *outgoing->path,
         .length = length,
+        .carried = behind,
         .receiver = network->ports[to].life,
-        .near = network->links[port->index][to].config.carries &&
-                !qpn_equal(packet_destination(outgoing->header), QPN_MANAGEMENT),
+        .near = config->carries && !qpn_equal(packet_destination(outgoing->header), QPN_MANAGEMENT),
         .acknowledges = outgoing->acknowledges,
         .acknowledged = outgoing->acknowledged,
         .ip = {.identification = (uint16_t)dice_next(&network->dice), .dont_fragment = true},
@@ -353,21 +375,14 @@ static struct frame *frame_make(struct network_port *port, unsigned to,
         frame->ip = (struct roce_ip){0};
     }
     memcpy(frame->bytes, outgoing->header, outgoing->header_length);
-    uint32_t at = outgoing->header_length;
-    uint32_t end = outgoing->header_length + carried;
-    for (uint32_t i = 0; i < outgoing->fragment_count && !by_reference; i++) {
-        const struct fragment *fragment = &outgoing->fragments[i];
-        CHECK(fragment->length <= end - at);
-        if (fragment->length > 0) {
-            memcpy(frame->bytes + at, fragment->bytes, fragment->length);
-        }
-        at += fragment->length;
-    }
-    CHECK(at == end);
-    memset(frame->bytes + at, 0, pad);
     if (by_reference) {
         refer(frame, outgoing);
     }
+    if (!by_reference || behind > 0) {
+        CHECK(append_fragments(frame->bytes + outgoing->header_length, outgoing) ==
+              within + behind);
+    }
+    memset(frame->bytes + outgoing->header_length + within, 0, pad);
     frame->icrc = roce_icrc(&frame->path, &frame->ip, frame->bytes, length);
     return frame;
 }

@@ -3,8 +3,9 @@
  * Here: what happens to a frame between emit and delivery: rate, delay, a bounded queue, loss,
  * burst loss, duplication, reordering, corruption, partition. A frame carries a real ICRC, made
  * when it is sent and verified when it arrives; a frame that fails is refused, never delivered.
- * Where a link says so payloads go by reference, and are read when the frame is used.
- * Not here: what frames mean (monitor.h) and how they are written down (describe.h).
+ * Where a link says so payloads go by reference, and are read when the frame is used, or are
+ * brought along in one piece however long they are. Not here: what frames mean (monitor.h) and how
+ * they are written down (describe.h).
  *
  * All chances are per million, drawn from the network's own dice. */
 #ifndef WEIR_SIM_NETWORK_H
@@ -36,7 +37,8 @@ struct link_config {
     uint32_t corrupt;    /* flips one to three bits */
     uint32_t takes;      /* bytes of an IPv4 packet that the sender's interface takes; 0: any */
     uint32_t reach;      /* bytes that a frame may have by reference; 0: none has any */
-    uint32_t unreadable; /* of those by reference */
+    bool carried;        /* ... and brings along as they are when it is sent */
+    uint32_t unreadable; /* of those by reference that do not */
     bool carries;        /* requests bring acknowledgements */
     bool direct;         /* the memory of the host there is reached without frames, see direct.h, */
     uint32_t breaks;     /* which may stop in the middle, */
@@ -70,6 +72,7 @@ struct frame {
 
     /* By reference: where the payload lies in the sender's memory, and whether it may be read. */
     uint32_t referred; /* bytes; 0: it is among `bytes` */
+    uint32_t carried;  /* ... so many of them all the same, behind `length` */
     uint8_t segment_shift;
     bool is_response;
     struct fragment fragments[OUTGOING_FRAGMENT_MAX];

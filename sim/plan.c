@@ -200,6 +200,7 @@ void plan_profile(struct world *world)
     link->reorder = vary(dice, link->reorder);
     link->refuse = vary(dice, link->refuse);
     link->unreadable = vary(dice, link->unreadable);
+    link->carried = link->reach > 0 && world->simulator.seed / PROFILE_COUNT % 2 == 0;
     if (world->profile.tiny) {
         link->queue_limit = dice_range(dice, 1, 4);
     } else if (dice_percent(dice, 50)) {

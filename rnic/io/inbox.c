@@ -239,11 +239,12 @@ static void meet(struct inbox *inbox, struct lane *lane)
     }
 }
 
-/* A payload in the sender's memory. */
+/* A payload in the sender's memory, or in the record. */
 struct lane_reader {
     struct payload_reader reader; /* first */
     const struct lane *lane;
     struct inbox_reference reference;
+    const uint8_t *carried;
     struct pull_piece pieces[PULL_PIECES_MAX];
 };
 
@@ -264,6 +265,30 @@ static bool read_payload(struct payload_reader *payload_reader, uint32_t offset,
            !is_withdrawn(reader);
 }
 
+static bool copy_carried(struct payload_reader *payload_reader, uint32_t offset,
+                         const struct payload_place *places, uint32_t count)
+{
+    const struct lane_reader *reader = (const struct lane_reader *)payload_reader;
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK(offset <= reader->reference.length &&
+              places[i].length <= reader->reference.length - offset);
+        memcpy(places[i].bytes, reader->carried + offset, places[i].length);
+        offset += places[i].length;
+    }
+    return true;
+}
+
+/* Behind the headers, to the record's end. */
+static bool find_carried(const uint8_t *bytes, uint32_t length, struct lane_reader *reader)
+{
+    const struct inbox_reference *reference = &reader->reference;
+    uint32_t begin = INBOX_CARRIED(reference->header_length) - sizeof(struct inbox_record);
+    reader->reader.read = copy_carried;
+    reader->carried = bytes + begin;
+    return reference->length > 0 && reference->length <= INBOX_CARRIED_MAX &&
+           length == begin + reference->length;
+}
+
 /* What stands behind the record's first bytes, copied once. False: none of ours writes that. */
 static bool find_reference(const struct lane *lane, const uint8_t *bytes, uint32_t length,
                            struct lane_reader *ret_reader, uint32_t *ret_taken)
@@ -271,13 +296,18 @@ static bool find_reference(const struct lane *lane, const uint8_t *bytes, uint32
     struct inbox_reference *reference = &ret_reader->reference;
     ret_reader->reader.read = read_payload;
     ret_reader->lane = lane;
-    if (!lane->pulls || length < sizeof *reference) {
+    if (length < sizeof *reference) {
         return false;
     }
     memcpy(reference, bytes, sizeof *reference);
     uint32_t taken =
         (uint32_t)(sizeof *reference + reference->piece_count * sizeof ret_reader->pieces[0]);
-    if (reference->piece_count > PULL_PIECES_MAX || taken > length) {
+    *ret_taken = taken;
+    if (reference->piece_count == 0) {
+        return find_carried(bytes, length, ret_reader);
+    }
+    if (!lane->pulls || reference->piece_count > PULL_PIECES_MAX ||
+        length - sizeof *reference < taken - sizeof *reference + reference->header_length) {
         return false;
     }
     memcpy(ret_reader->pieces, bytes + sizeof *reference, taken - sizeof *reference);
@@ -285,7 +315,6 @@ static bool find_reference(const struct lane *lane, const uint8_t *bytes, uint32
     for (uint32_t i = 0; i < reference->piece_count; i++) {
         sum += ret_reader->pieces[i].length;
     }
-    *ret_taken = taken;
     return sum == reference->length && sum > 0 && sum <= REFERENCE_MAX;
 }
 
@@ -303,7 +332,7 @@ static bool pass_reference(const struct lane *lane, struct inbox_receiver *recei
         .length = reader.reference.length,
         .segment_shift = reader.reference.segment_shift,
     };
-    receiver->receive(receiver, arrival, bytes + taken, length - taken, &reference);
+    receiver->receive(receiver, arrival, bytes + taken, reader.reference.header_length, &reference);
     *ret_packets = 1 + reference.length / PACKET_PAYLOAD_MAX;
     return true;
 }

@@ -5,9 +5,10 @@
  * packets there (outbox.h); nobody is asked. Packets of one lane stay in order and none is lost
  * while both live. There is no ICRC: nothing crosses a wire.
  *
- * A long payload may stay where it is: the record says where, and the receiver reads it from the
- * sender's memory (pull.h) while the packet is passed on, if it has not been withdrawn before or
- * meanwhile.
+ * A packet may stand for several (port.h). A long payload then stays where it is: the record says
+ * where, and the receiver reads it from the sender's memory (pull.h) while the packet is passed on,
+ * if it has not been withdrawn before or meanwhile. A shorter one, and any where the kernel refuses
+ * that, stands in the record, and is copied from there to its place.
  *
  * Who looks where: up to INBOX_WATCHED lanes that were busy lately are looked at directly, for the
  * price of one cache line each; a sender to another lane sets a bit. A sender makes a system call

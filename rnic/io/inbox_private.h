@@ -19,7 +19,7 @@
 #include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
 
-#define INBOX_MAGIC      UINT64_C(0x57656972496e4233) /* "WeirInB3" */
+#define INBOX_MAGIC      UINT64_C(0x57656972496e4234) /* "WeirInB4" */
 #define INBOX_LANES      1024u
 #define INBOX_RING_BYTES (256u * 1024)
 #define INBOX_ROUTES     64u /* of one lane */
@@ -78,17 +78,36 @@ struct inbox_record {
 #define INBOX_REFERS       0x80u
 #define INBOX_ACKNOWLEDGES 0x40u
 
-/* ... then, where the payload stays in the sender's memory: this, the pieces of it, and the
- * packet's headers. */
+/* ... then, where the packet stands for several: this; the pieces of its payload, which stays in
+ * the sender's memory; and the packet's headers. Or no pieces, and the payload stands in the record
+ * behind the headers, from where a line begins. */
 struct inbox_reference {
     uint32_t length;     /* of the payload */
     uint32_t withdrawal; /* the count, */
     uint8_t place;       /* and its place */
     uint8_t segment_shift;
-    uint8_t piece_count;
-    uint8_t reserved[5];
+    uint8_t piece_count; /* 0: the payload stands in the record */
+    uint8_t header_length;
+    uint8_t reserved[4];
 };
 
+/* Where it stands in a record with headers of that length. */
+#define INBOX_CARRIED(header_length)                                                               \
+    ((RING_HEADER + (uint32_t)(sizeof(struct inbox_record) + sizeof(struct inbox_reference)) +     \
+      (header_length) + RING_LINE - 1) /                                                           \
+         RING_LINE * RING_LINE -                                                                   \
+     RING_HEADER)
+
+#define INBOX_CARRIED_MAX 32768u /* bytes of payload in one record */
+#define INBOX_RECORD_MAX  (INBOX_CARRIED(PACKET_HEADER_MAX) + INBOX_CARRIED_MAX)
+
+BUILD_CHECK(INBOX_RECORD_MAX >= sizeof(struct inbox_record) + sizeof(struct inbox_reference) +
+                                    PULL_PIECES_MAX * sizeof(struct pull_piece) +
+                                    PACKET_HEADER_MAX);
+BUILD_CHECK(INBOX_RECORD_MAX >=
+            sizeof(struct inbox_record) + PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 3u);
+BUILD_CHECK(INBOX_RECORD_MAX <= INBOX_RING_BYTES / 4 - RING_HEADER);
+BUILD_CHECK(PACKET_HEADER_MAX <= UINT8_MAX);
 BUILD_CHECK(sizeof(struct inbox_head) <= INBOX_HEAD_BYTES);
 BUILD_CHECK(sizeof(struct inbox_lane) <= INBOX_PAGE);
 BUILD_CHECK(sizeof(struct inbox_record) == 12);
@@ -109,7 +128,6 @@ BUILD_CHECK(INBOX_LANES * sizeof(struct direct_announcement) % INBOX_PAGE == 0);
 #define INBOX_SHOWN           (INBOX_ANNOUNCED + INBOX_ANNOUNCED_BYTES)
 #define INBOX_SHOWN_BYTES     ((sizeof(struct direct_shown) + INBOX_PAGE - 1) / INBOX_PAGE * INBOX_PAGE)
 #define INBOX_DIRECT_BYTES    (INBOX_SHOWN + INBOX_SHOWN_BYTES) /* of such a file */
-#define INBOX_RECORD_MAX      (sizeof(struct inbox_record) + PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 3u)
 
 static inline uint64_t inbox_lane_offset(uint32_t lane)
 {

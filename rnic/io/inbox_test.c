@@ -333,7 +333,7 @@ static void senders_that_die_leave_nothing(void **state)
 
 static void a_liar_loses_its_lane_only(void **state)
 {
-    for (uint32_t lie = 0; lie < 3; lie++) {
+    for (uint32_t lie = 0; lie < 5; lie++) {
         struct catcher catcher;
         struct inbox *inbox = open_inbox(&catcher);
         struct outbox *liar = open_outbox(inbox, SENDER);
@@ -347,8 +347,15 @@ static void a_liar_loses_its_lane_only(void **state)
         assert_ptr_not_equal(lane, MAP_FAILED);
         uint8_t *line = lane + INBOX_PAGE + sizeof(struct ring_memory);
         uint64_t words[] = {UINT64_C(1) << 63 | 2, UINT64_C(1) << 63 | UINT16_MAX, INBOX_ROUTES};
-        memcpy(line + (lie == 2 ? RING_HEADER : 0), &words[lie],
-               lie == 2 ? sizeof(uint32_t) : sizeof words[lie]);
+        if (lie < 3) {
+            memcpy(line + (lie == 2 ? RING_HEADER : 0), &words[lie],
+                   lie == 2 ? sizeof(uint32_t) : sizeof words[lie]);
+        } else { /* a payload in the record that would end behind it, or headers that would */
+            struct inbox_reference reference = {.length = lie == 3 ? 8 : 1};
+            line[RING_HEADER + 3] = INBOX_REFERS;
+            reference.header_length = lie == 3 ? BTH_LENGTH : UINT8_MAX;
+            memcpy(line + RING_HEADER + sizeof(struct inbox_record), &reference, sizeof reference);
+        }
         show(liar);
         show(honest);
         assert_int_equal(inbox_receive(inbox, &catcher.receiver, 16), 1);

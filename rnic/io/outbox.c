@@ -11,6 +11,8 @@
 
 #include "rnic/io/inbox_private.h"
 
+#define REFERENCE_LEAST 16384u /* bytes; below, two copies cost less than the system call */
+
 struct outbox {
     struct inbox_head *head;
     struct inbox_lane *lane;
@@ -202,7 +204,8 @@ static bool find_route(struct outbox *outbox, const struct path *path)
 uint32_t outbox_reach(struct outbox *outbox, const struct path *path)
 {
     bool pulls = atomic_load_explicit(&outbox->lane->pulls, memory_order_acquire) != 0;
-    return pulls && find_route(outbox, path) ? REFERENCE_MAX : 0;
+    uint32_t most = pulls ? REFERENCE_MAX : INBOX_CARRIED_MAX;
+    return find_route(outbox, path) ? most : 0;
 }
 
 static uint32_t withdrawal_place(struct qpn destination, bool responses)
@@ -229,12 +232,35 @@ static uint8_t *append(uint8_t *to, const void *bytes, uint32_t length)
     return to + length;
 }
 
-static uint32_t body_length(const struct outgoing *outgoing)
+/* How a payload travels. */
+enum way {
+    WAY_PLAIN,    /* with the packet, which stands for itself only */
+    WAY_CARRIED,  /* in the record */
+    WAY_REFERRED, /* not at all */
+};
+
+static enum way choose_way(const struct outbox *outbox, const struct outgoing *outgoing)
 {
-    return outgoing->reference_shift != 0
-               ? (uint32_t)(sizeof(struct inbox_reference) +
-                            outgoing->fragment_count * sizeof(struct pull_piece))
-               : outgoing->payload_length + packet_pad(outgoing->payload_length);
+    if (outgoing->reference_shift == 0) {
+        return WAY_PLAIN;
+    }
+    bool pulls = atomic_load_explicit(&outbox->lane->pulls, memory_order_relaxed) != 0;
+    bool is_short = outgoing->payload_length < (pulls ? REFERENCE_LEAST : INBOX_CARRIED_MAX + 1);
+    return is_short ? WAY_CARRIED : WAY_REFERRED;
+}
+
+/* Of the record. */
+static uint32_t record_length(const struct outgoing *outgoing, enum way way)
+{
+    uint32_t headers = (uint32_t)sizeof(struct inbox_record) + outgoing->header_length;
+    if (way == WAY_CARRIED) {
+        return INBOX_CARRIED(outgoing->header_length) + outgoing->payload_length;
+    }
+    if (way == WAY_PLAIN) {
+        return headers + outgoing->payload_length + packet_pad(outgoing->payload_length);
+    }
+    return headers + (uint32_t)(sizeof(struct inbox_reference) +
+                                outgoing->fragment_count * sizeof(struct pull_piece));
 }
 
 static void put_reference(const struct outbox *outbox, const struct outgoing *outgoing,
@@ -247,6 +273,7 @@ static void put_reference(const struct outbox *outbox, const struct outgoing *ou
         .place = (uint8_t)place,
         .segment_shift = outgoing->reference_shift,
         .piece_count = (uint8_t)outgoing->fragment_count,
+        .header_length = (uint8_t)outgoing->header_length,
     };
     bytes = append(bytes, &reference, sizeof reference);
     for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
@@ -257,13 +284,32 @@ static void put_reference(const struct outbox *outbox, const struct outgoing *ou
     (void)append(bytes, outgoing->header, outgoing->header_length);
 }
 
-static void put_bytes(const struct outgoing *outgoing, uint8_t *bytes)
+static uint8_t *append_payload(uint8_t *bytes, const struct outgoing *outgoing)
 {
-    bytes = append(bytes, outgoing->header, outgoing->header_length);
     for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
         const struct fragment *fragment = &outgoing->fragments[i];
         bytes = append(bytes, fragment->bytes, fragment->length);
     }
+    return bytes;
+}
+
+static void put_carried(const struct outgoing *outgoing, uint8_t *bytes)
+{
+    struct inbox_reference reference = {
+        .length = outgoing->payload_length,
+        .segment_shift = outgoing->reference_shift,
+        .header_length = (uint8_t)outgoing->header_length,
+    };
+    uint8_t *payload = bytes + INBOX_CARRIED(outgoing->header_length) - sizeof(struct inbox_record);
+    bytes = append(bytes, &reference, sizeof reference);
+    (void)append(bytes, outgoing->header, outgoing->header_length);
+    (void)append_payload(payload, outgoing);
+}
+
+static void put_plain(const struct outgoing *outgoing, uint8_t *bytes)
+{
+    bytes = append(bytes, outgoing->header, outgoing->header_length);
+    bytes = append_payload(bytes, outgoing);
     memset(bytes, 0, packet_pad(outgoing->payload_length));
 }
 
@@ -290,9 +336,8 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
     if (!find_route(outbox, path)) {
         return STATUS_OUT_OF_RANGE;
     }
-    bool refers = outgoing->reference_shift != 0;
-    uint32_t length =
-        (uint32_t)sizeof(struct inbox_record) + outgoing->header_length + body_length(outgoing);
+    enum way way = choose_way(outbox, outgoing);
+    uint32_t length = record_length(outgoing, way);
     CHECK(length <= INBOX_RECORD_MAX);
     uint8_t *bytes = reserve(outbox, length);
     if (bytes == NULL) {
@@ -302,17 +347,20 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
         .route = (uint8_t)outbox->route,
         .traffic_class = path->traffic_class,
         .hop_limit = path->hop_limit,
-        .flow_label_high = (uint8_t)((path->flow_label >> 16 & 0xf) | (refers ? INBOX_REFERS : 0) |
-                                     (outgoing->acknowledges ? INBOX_ACKNOWLEDGES : 0)),
+        .flow_label_high =
+            (uint8_t)((path->flow_label >> 16 & 0xf) | (way != WAY_PLAIN ? INBOX_REFERS : 0) |
+                      (outgoing->acknowledges ? INBOX_ACKNOWLEDGES : 0)),
         .flow_label_low = (uint16_t)path->flow_label,
         .source_port = path->source_port,
         .acknowledged = outgoing->acknowledged.value,
     };
     bytes = append(bytes, &record, sizeof record);
-    if (refers) {
+    if (way == WAY_REFERRED) {
         put_reference(outbox, outgoing, bytes);
+    } else if (way == WAY_CARRIED) {
+        put_carried(outgoing, bytes);
     } else {
-        put_bytes(outgoing, bytes);
+        put_plain(outgoing, bytes);
     }
     ring_publish(&outbox->ring, length);
     return STATUS_OK;

@@ -29,7 +29,8 @@ void outbox_abandon(struct outbox *outbox);
  * as long as outbox_reach says. FULL: no room now. OUT_OF_RANGE: too many pairs of addresses;
  * another link must carry it. */
 enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing) MUST_USE;
-/* How many bytes of payload a packet along `path` may have by reference, see port.h. */
+/* How many bytes of payload a packet along `path` may have by reference, see port.h: not 0, unless
+ * there are too many pairs of addresses. */
 uint32_t outbox_reach(struct outbox *outbox, const struct path *path);
 /* What refers to a payload for that queue pair, put until now, is not to be read any more. */
 void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool responses);

@@ -19,6 +19,8 @@
 #define OWNER  UINT64_C(0x1111)
 #define SENDER UINT64_C(0x2222)
 
+#define CARRIED_MAX 32768u
+
 static struct path path_of(uint32_t sender)
 {
     return (struct path){
@@ -119,7 +121,7 @@ static struct pulling *start_pulling(bool may_refer)
     assert_int_equal(outbox_open(getpid(), inbox_descriptor(pulling->inbox), OWNER, SENDER,
                                  &pulling->identity, true, &pulling->outbox),
                      STATUS_OK);
-    assert_int_equal(outbox_reach(pulling->outbox, &path), 0); /* nobody has tried yet */
+    assert_int_equal(outbox_reach(pulling->outbox, &path), CARRIED_MAX); /* nobody has tried yet */
     put(pulling->outbox, &path);
     show(pulling->outbox);
     assert_int_equal(inbox_receive(pulling->inbox, &pulling->puller.receiver, 16), 1);
@@ -179,11 +181,51 @@ static void what_is_withdrawn_is_not_read(void **state)
     end_pulling(pulling);
 }
 
+/* Each byte once, at each place of the ring, whatever becomes of the memory meanwhile. */
+static void what_is_not_read_there_is_brought_along(void **state)
+{
+    struct pulling *pulling = start_pulling(false);
+    struct puller *puller = &pulling->puller;
+    uint8_t *bytes = malloc(CARRIED_MAX);
+    for (uint32_t round = 0; round < 100; round++) {
+        uint32_t length = round % 2 == 0 ? CARRIED_MAX : CARRIED_MAX - 17 * round;
+        memcpy(bytes, pulling->bytes + round, length);
+        assert_int_equal(refer(pulling->outbox, bytes, length), STATUS_OK);
+        outbox_withdraw(pulling->outbox, (struct qpn){77}, false);
+        memset(bytes, 0, length);
+        show(pulling->outbox);
+        assert_int_equal(inbox_receive(pulling->inbox, &puller->receiver, 16), 1 + length / 4096);
+        assert_int_equal(puller->header_length, BTH_LENGTH);
+        assert_int_equal(puller->length, length);
+        assert_true(puller->read);
+        assert_memory_equal(puller->bytes, pulling->bytes + round, length);
+    }
+    assert_int_equal(inbox_counters(pulling->inbox)->malformed, 0);
+    free(bytes);
+    end_pulling(pulling);
+}
+
+/* Two copies cost less than the call that reads them. */
+static void what_is_short_is_brought_along(void **state)
+{
+    struct pulling *pulling = start_pulling(true);
+    for (uint32_t length = 8192; length <= 16384; length += 8192) {
+        uint8_t first = pulling->bytes[0]++;
+        assert_int_equal(refer(pulling->outbox, pulling->bytes, length), STATUS_OK);
+        pulling->bytes[0] = first;
+        show(pulling->outbox);
+        (void)inbox_receive(pulling->inbox, &pulling->puller.receiver, 16);
+        assert_true(pulling->puller.read);
+        assert_int_equal(pulling->puller.bytes[0], length == 8192 ? first + 1 : first);
+    }
+    end_pulling(pulling);
+}
+
 static void who_does_not_read_is_not_referred_to(void **state)
 {
     struct pulling *pulling = start_pulling(false);
     struct path path = path_of(0);
-    assert_int_equal(outbox_reach(pulling->outbox, &path), 0);
+    assert_int_equal(outbox_reach(pulling->outbox, &path), CARRIED_MAX);
     assert_int_equal(refer(pulling->outbox, pulling->bytes, 50000), STATUS_OK); /* a liar */
     show(pulling->outbox);
     assert_int_equal(inbox_receive(pulling->inbox, &pulling->puller.receiver, 16), 0);
@@ -204,19 +246,20 @@ static void who_cannot_be_read_is_known(void **state)
     put(other, &path);
     show(other);
     assert_int_equal(inbox_receive(pulling->inbox, &pulling->puller.receiver, 16), 1);
-    assert_int_equal(outbox_reach(other, &path), 0);
+    assert_int_equal(outbox_reach(other, &path), CARRIED_MAX);
     assert_int_equal(inbox_counters(pulling->inbox)->opaque, 1);
     outbox_close(other);
     end_pulling(pulling);
 }
 
-/* Lengths that do not add up, more pieces than there is room for. */
+/* Lengths that do not add up, more pieces than there is room for, of a payload that stays where it
+ * is. */
 static void lies_about_a_payload_close_the_lane(void **state)
 {
     for (uint32_t lie = 0; lie < 3; lie++) {
         struct pulling *pulling = start_pulling(true);
         uint8_t header[BTH_LENGTH] = {4, [7] = 77};
-        struct fragment fragment = {pulling->bytes, lie == 0 ? 999 : 0};
+        struct fragment fragment = {pulling->bytes, lie == 0 ? 19999 : 0};
         struct path path = path_of(0);
         struct outgoing outgoing = {
             .path = &path,
@@ -224,7 +267,7 @@ static void lies_about_a_payload_close_the_lane(void **state)
             .header_length = sizeof header,
             .fragments = &fragment,
             .fragment_count = 1,
-            .payload_length = lie == 0 ? 1000 : 0,
+            .payload_length = lie == 0 ? 20000 : 0,
             .reference_shift = 10,
         };
         if (lie == 2) {
@@ -313,6 +356,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(payload_stays_where_it_is_until_it_is_read),
         cmocka_unit_test(what_is_withdrawn_is_not_read),
+        cmocka_unit_test(what_is_not_read_there_is_brought_along),
+        cmocka_unit_test(what_is_short_is_brought_along),
         cmocka_unit_test(who_does_not_read_is_not_referred_to),
         cmocka_unit_test(who_cannot_be_read_is_known),
         cmocka_unit_test(lies_about_a_payload_close_the_lane),

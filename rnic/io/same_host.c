@@ -19,7 +19,6 @@
 #define BIND_MAX          2u                   /* one of each family */
 #define STUCK_NS          UINT64_C(5000000000) /* a peer that does not move on is waited for */
 #define DIRECT_PART_BYTES (1u << 20)           /* others have their turns in between */
-#define REFERENCE_LEAST   16384u /* below, two copies cost less than the system call */
 
 /* A process of the host, by its slot. */
 struct peer {
@@ -111,7 +110,6 @@ enum status same_host_create(const struct same_host_config *config,
                                            .carries_acknowledgements = true,
                                            .reach = reach,
                                            .withdraw = withdraw,
-                                           .reference_least = REFERENCE_LEAST,
                                            .run_packets = config->otherwise->run_packets,
                                            .run_bytes = config->otherwise->run_bytes};
     same_host->otherwise = config->otherwise;
@@ -338,6 +336,15 @@ static bool emit_otherwise(struct same_host *same_host, const struct outgoing *o
     return otherwise->emit(otherwise, outgoing);
 }
 
+static void flush_to(struct same_host *same_host, uint32_t slot, struct peer *peer)
+{
+    if (outbox_flush(peer->outbox)) {
+        same_host->counters.wake_ups++;
+        handoff_wake(same_host->handoff, slot);
+    }
+}
+
+/* A long one is shown at once, so that its receiver copies while we put the next. */
 static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
                 const struct outgoing *outgoing)
 {
@@ -354,6 +361,9 @@ static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
         return given_up;
     }
     note_room(same_host, peer);
+    if (outgoing->reference_shift != 0) {
+        flush_to(same_host, slot, peer);
+    }
     same_host->counters.packets_sent++;
     same_host->counters.bytes_sent += outgoing->payload_length;
     return true;
@@ -377,7 +387,7 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
     struct qpn qpn = packet_destination(outgoing->header);
     struct peer *peer = find_by_path(same_host, outgoing->path, qpn);
     if (outgoing->reference_shift != 0 &&
-        (peer == NULL || outbox_reach(peer->outbox, outgoing->path) == 0)) {
+        (peer == NULL || outbox_reach(peer->outbox, outgoing->path) < outgoing->payload_length)) {
         same_host->counters.withdrawn++; /* it was somebody else's a moment ago */
         return true;
     }
@@ -413,9 +423,8 @@ bool same_host_flush(struct same_host *same_host)
         uint32_t slot = same_host->unflushed[i];
         struct peer *peer = same_host->peers[slot];
         peer->unflushed = false;
-        if (peer->outbox != NULL && outbox_flush(peer->outbox)) {
-            same_host->counters.wake_ups++;
-            handoff_wake(same_host->handoff, slot);
+        if (peer->outbox != NULL) {
+            flush_to(same_host, slot, peer);
         }
     }
     same_host->unflushed_count = 0;

@@ -116,10 +116,11 @@ static int teardown(void **state)
     return 0;
 }
 
-/* From end 0; false: refused. */
-static bool send(struct fixture *fixture, struct qpn to, const struct gid *address, uint32_t length)
+/* From end 0; false: refused. `shift` as reference_shift. */
+static bool send_as(struct fixture *fixture, struct qpn to, const struct gid *address,
+                    uint32_t length, uint8_t shift)
 {
-    static const uint8_t bytes[PACKET_PAYLOAD_MAX];
+    static const uint8_t bytes[1 << 20];
     uint8_t header[BTH_LENGTH] = {
         4, 0, 0, 0, 0, (uint8_t)(to.value >> 16), (uint8_t)(to.value >> 8), (uint8_t)to.value};
     struct path path = {.local = loopback, .remote = *address, .source_port = 50000};
@@ -129,9 +130,15 @@ static bool send(struct fixture *fixture, struct qpn to, const struct gid *addre
                                 .header_length = sizeof header,
                                 .fragments = &fragment,
                                 .fragment_count = 1,
-                                .payload_length = length};
+                                .payload_length = length,
+                                .reference_shift = shift};
     struct packet_sink *sink = same_host_sink(fixture->ends[0].same_host);
     return sink->emit(sink, &outgoing);
+}
+
+static bool send(struct fixture *fixture, struct qpn to, const struct gid *address, uint32_t length)
+{
+    return send_as(fixture, to, address, length, 0);
 }
 
 static struct qpn number_of(struct fixture *fixture, uint32_t index)
@@ -186,6 +193,39 @@ static void by_memory_only_where_there_is_an_inbox(void **state)
                         "memory, long payloads read from where they lie");
     assert_non_null(strstr(same_host_describe(fixture->ends[2].same_host), "UDP: "));
     assert_int_equal(count(fixture, 0).packets_sent, 2);
+}
+
+/* ... so that its receiver copies while the next is put. */
+static void what_stands_for_several_is_shown_at_once(void **state)
+{
+    struct fixture *fixture = *state;
+    struct qpn to = number_of(fixture, 1);
+    assert_true(send(fixture, to, &loopback, 64));
+    receive_all(&fixture->ends[1]);
+    assert_int_equal(fixture->ends[1].by_memory, 0);
+    assert_true(send_as(fixture, to, &loopback, 8192, 10));
+    receive_all(&fixture->ends[1]);
+    assert_int_equal(fixture->ends[1].by_memory, 2);
+    (void)same_host_flush(fixture->ends[0].same_host);
+}
+
+/* As a loss: whoever comes after who has taken references may not take them yet. */
+static void what_is_too_long_for_its_lane_is_lost(void **state)
+{
+    struct fixture *fixture = *state;
+    struct qpn to = number_of(fixture, 1);
+    struct path path = {.local = loopback, .remote = loopback};
+    struct packet_sink *sink = same_host_sink(fixture->ends[0].same_host);
+    uint32_t most = sink->reach(sink, &path, to); /* nobody there has looked yet */
+    assert_in_range(most, 8192, REFERENCE_MAX - 1);
+    assert_true(send_as(fixture, to, &loopback, most + 1024, 10));
+    assert_int_equal(count(fixture, 0).withdrawn, 1);
+    assert_int_equal(count(fixture, 0).packets_sent, 0);
+    assert_true(send_as(fixture, to, &loopback, most, 10));
+    assert_int_equal(count(fixture, 0).packets_sent, 1);
+    (void)same_host_flush(fixture->ends[0].same_host);
+    receive_all(&fixture->ends[1]);
+    assert_int_equal(sink->reach(sink, &path, to), REFERENCE_MAX);
 }
 
 static void by_the_other_link_an_acknowledgement_goes_alone(void **state)
@@ -345,6 +385,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(by_memory_only_where_there_is_an_inbox),
+        TEST(what_stands_for_several_is_shown_at_once),
+        TEST(what_is_too_long_for_its_lane_is_lost),
         TEST(by_the_other_link_an_acknowledgement_goes_alone),
         TEST(who_is_bound_is_not_at_other_addresses),
         TEST(many_peers_cost_no_questions_to_the_kernel),

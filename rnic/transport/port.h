@@ -49,9 +49,9 @@ struct packet_sink {
     bool carries_acknowledgements;
     /* Set by a refusal: only packets to that peer find no room, those to others may be tried. */
     bool others_may_go;
-    /* How many bytes a packet to there may have by reference; 0: none. NULL: to nowhere any. */
+    /* How many bytes a packet to there may have by reference, be they left where they are or, as
+     * the sink thinks best, copied as it is emitted; 0: none. NULL: to nowhere any. */
     uint32_t (*reach)(struct packet_sink *sink, const struct path *path, struct qpn destination);
-    uint32_t reference_least; /* bytes; what is shorter is better copied */
     /* What was emitted to there by reference, in requests or in responses, and has not been read
      * yet never is. */
     void (*withdraw)(struct packet_sink *sink, const struct path *path, struct qpn destination,

@@ -19,7 +19,7 @@ static uint32_t reach(const struct qp *qp)
 uint32_t reference_span(const struct qp *qp, uint32_t length)
 {
     const struct packet_sink *sink = qp->environment->sink;
-    if (sink->reach == NULL || length < sink->reference_least) {
+    if (sink->reach == NULL || length <= qp_mtu(qp)) {
         return 1;
     }
     uint32_t most = reach(qp) >> qp->mtu_shift;
