@@ -5,7 +5,8 @@
 #include "rnic/base/container.h"
 #include "sim/host.h"
 
-#define PART_BYTES 700u /* so that much happens between parts */
+#define PART_BYTES 700u  /* of one host, so that much happens between parts; */
+#define LONG_BYTES 6000u /* of others, so that many go together */
 
 static struct direct_end *end_of(struct direct_mover *mover)
 {
@@ -44,23 +45,15 @@ static void move_bytes(const struct direct_access *access, uint8_t *there, uint3
     }
 }
 
-static enum direct_moved move(struct direct_mover *mover, uint64_t guard,
-                              const struct direct_access *access, uint64_t there)
+/* False: not the whole part. */
+static bool move_part(struct direct_end *own, const struct direct_access *access, uint64_t there)
 {
-    struct direct_end *own = end_of(mover);
     struct host *host = own->host, *peer = own->peer;
     struct network *network = host->network;
-    reach(own, DIRECT_STEP_LOOKED);
-    if (atomic_load(&peer->direct.guard.word) != guard) {
-        own->stale++;
-        return DIRECT_STALE;
-    }
-    if (access->part == 0) {
-        return DIRECT_MOVED;
-    }
     bool breaks = network_breaks(network, host->index, peer->index);
     uint32_t length = breaks ? dice_below(&network->dice, access->part) : access->part;
     uint32_t half = dice_below(&network->dice, length + 1);
+    own->access = access;
     move_bytes(access, (uint8_t *)(uintptr_t)there, 0, half);
     reach(own, DIRECT_STEP_MOVING);
     move_bytes(access, (uint8_t *)(uintptr_t)there, half, length);
@@ -70,26 +63,46 @@ static enum direct_moved move(struct direct_mover *mover, uint64_t guard,
     simulator_note(host->simulator, "%c %s %u bytes of %c%s", host->name,
                    access->write ? "writes" : "reads", length, peer->name,
                    breaks ? " and no more" : "");
-    return breaks ? DIRECT_NOT : DIRECT_MOVED;
+    return !breaks;
 }
 
-static bool access_directly(struct direct_link *link, const struct direct_access *access)
+static bool move(struct direct_mover *mover, uint64_t guard, const struct direct_access *accesses,
+                 uint32_t count, const uint64_t *there, uint32_t *ret_moved)
+{
+    struct direct_end *own = end_of(mover);
+    reach(own, DIRECT_STEP_LOOKED);
+    if (atomic_load(&own->peer->direct.guard.word) != guard) {
+        own->stale++;
+        return false;
+    }
+    *ret_moved = 0;
+    while (*ret_moved < count && (accesses[*ret_moved].part == 0 ||
+                                  move_part(own, &accesses[*ret_moved], there[*ret_moved]))) {
+        ++*ret_moved;
+    }
+    own->batches += *ret_moved > 1;
+    return true;
+}
+
+static uint32_t access_directly(struct direct_link *link, const struct direct_access *accesses,
+                                uint32_t count)
 {
     struct direct_end *own = (struct direct_end *)link;
     struct host *host = own->host;
     struct host *peer =
-        (struct host *)network_neighbour(host->network, host->index, &access->path->remote);
+        (struct host *)network_neighbour(host->network, host->index, &accesses->path->remote);
     if (peer == NULL) {
-        return false;
+        return 0;
     }
     own->peer = peer;
-    own->access = access;
+    own->access = &accesses[dice_below(&host->network->dice, count)];
     struct direct_turn turn = {&peer->direct.table, &peer->direct.guard,
                                &peer->direct.announcements[host->index], &own->mover};
-    bool done = direct_turn_take(&turn, access, host->index);
-    if (done && access->part > 0 && access->offset + access->part == access->length &&
-        host->application->moved != NULL) {
-        host->application->moved(host->application, host, access);
+    uint32_t done = direct_turn_take(&turn, accesses, count, host->index);
+    for (uint32_t i = 0; i < done && host->application->moved != NULL; i++) {
+        if (accesses[i].part > 0 && accesses[i].offset + accesses[i].part == accesses[i].length) {
+            host->application->moved(host->application, host, &accesses[i]);
+        }
     }
     return done;
 }
@@ -102,11 +115,11 @@ static bool settle(struct direct_link *link, struct qpn peer, bool waits)
 
 void direct_end_start(struct direct_end *end, struct host *host)
 {
-    uint64_t moved = end->moved, broken = end->broken, stale = end->stale;
+    uint64_t moved = end->moved, broken = end->broken, stale = end->stale, batches = end->batches;
     memset(end, 0, sizeof *end);
     end->table = (struct direct_table){end->qps, end->keys, DIRECT_ENTRIES, DIRECT_ENTRIES};
     end->link = (struct direct_link){.table = &end->table,
-                                     .part_bytes = PART_BYTES,
+                                     .part_bytes = host->index == 0 ? PART_BYTES : LONG_BYTES,
                                      .access = access_directly,
                                      .settle = settle};
     end->mover = (struct direct_mover){is_there, move};
@@ -114,6 +127,7 @@ void direct_end_start(struct direct_end *end, struct host *host)
     end->moved = moved;
     end->broken = broken;
     end->stale = stale;
+    end->batches = batches;
     atomic_store(&end->end, HOST_MAX);
     atomic_store(&end->guard.life, host->life);
 }

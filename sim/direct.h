@@ -34,6 +34,7 @@ struct direct_end {
     const struct direct_access *access;
     uint64_t moved, broken, stale; /* parts of messages; those that stopped in the middle, or had to
                                     * look again */
+    uint64_t batches;              /* of more than one */
 };
 
 /* A host begins a life: it shows nothing. */

@@ -183,6 +183,7 @@ static void add_coverage(struct world *world)
     coverage->unread += network->unread;
     for (uint32_t i = 0; i < world->host_count; i++) {
         coverage->moved += world->hosts[i].direct.moved;
+        coverage->batches += world->hosts[i].direct.batches;
         coverage->broken += world->hosts[i].direct.broken;
         coverage->stale += world->hosts[i].direct.stale;
     }

@@ -64,7 +64,7 @@ struct coverage {
     uint64_t early, reports, shots;
     uint64_t rnr_naks, connects, disconnects, overruns;
     uint64_t referred, unread;
-    uint64_t moved, broken, stale, taken_back; /* directly */
+    uint64_t moved, batches, broken, stale, taken_back; /* directly */
 };
 
 /* See takeback.h. */

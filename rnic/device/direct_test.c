@@ -13,7 +13,8 @@ struct end {
     struct direct_link link; /* first */
     struct direct_table table;
     struct direct_entry qps[PLACES], keys[PLACES];
-    uint32_t accesses; /* of parts that hold something */
+    uint32_t accesses; /* of parts that hold something, */
+    uint32_t calls;    /* in so many batches */
     uint32_t settled;
     uint32_t breaks_at; /* the access that stops after one byte; 0: none */
 };
@@ -21,13 +22,8 @@ struct end {
 static struct end ends[2];
 static struct pair *pair;
 
-static bool access_directly(struct direct_link *link, const struct direct_access *access)
+static bool move_part(struct end *end, const struct direct_access *access, uint64_t there)
 {
-    struct end *end = (struct end *)link;
-    uint64_t there;
-    if (!direct_table_grants(&ends[end == &ends[0]].table, access, &there)) {
-        return false;
-    }
     end->accesses += access->part > 0;
     uint8_t *bytes = (uint8_t *)(uintptr_t)there;
     for (uint32_t i = 0; i < access->place_count; i++) {
@@ -41,6 +37,26 @@ static bool access_directly(struct direct_link *link, const struct direct_access
         bytes += length;
     }
     return true;
+}
+
+static uint32_t access_directly(struct direct_link *link, const struct direct_access *accesses,
+                                uint32_t count)
+{
+    struct end *end = (struct end *)link;
+    uint64_t there[DIRECT_BATCH];
+    uint32_t moved = 0, bytes = 0;
+    uint32_t granted = direct_table_grants(&ends[end == &ends[0]].table, accesses, count, there);
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += accesses[i].part;
+        assert_int_equal(accesses[i].write, accesses->write);
+    }
+    assert_in_range(count, 1, DIRECT_BATCH);
+    assert_true(bytes <= PART);
+    end->calls += bytes > 0;
+    while (moved < granted && move_part(end, &accesses[moved], there[moved])) {
+        moved++;
+    }
+    return moved;
 }
 
 static bool settle(struct direct_link *link, struct qpn peer, bool waits)
@@ -157,6 +173,81 @@ static void several_pieces_and_inline_bytes(void **state)
     expect(2, COMPLETION_SUCCESS);
     assert_memory_equal(pair->sides[1].buffer + THERE, "inline bytes", 12);
     assert_int_equal(side->sent, 0);
+}
+
+static void expect_all(uint64_t first, uint64_t last)
+{
+    for (uint64_t id = first; id <= last; id++) {
+        expect(id, COMPLETION_SUCCESS);
+    }
+    pair_expect_none(pair->sides[0].sends);
+}
+
+static void short_ones_go_together(void **state)
+{
+    for (uint32_t i = 0; i < 5; i++) {
+        pair_post_simple(&pair->sides[0], WORK_WRITE, i, HERE + 100 * i, THERE + 100 * i, 100);
+    }
+    pair_advance(pair);
+    expect_all(0, 4);
+    expect_same(0, 500);
+    assert_int_equal(ends[0].calls, 1);
+    assert_int_equal(count(COUNTER_DIRECT_WRITES), 5);
+    assert_int_equal(count(COUNTER_DIRECT_BYTES), 500);
+    post(WORK_WRITE, 5, 100);
+    post(WORK_READ, 6, 100); /* what has just been written */
+    post(WORK_READ, 7, 100);
+    post(WORK_WRITE, 8, 100);
+    pair_advance(pair);
+    expect_all(5, 8);
+    assert_int_equal(ends[0].calls, 4);
+    for (uint32_t i = 0; i < 5; i++) {
+        post(WORK_WRITE, i, PART / 2); /* no more at once than of a long one */
+    }
+    pair_advance(pair);
+    expect_all(0, 4);
+    assert_int_equal(ends[0].calls, 7);
+    assert_int_equal(pair->sides[0].sent, 0);
+}
+
+static void one_that_fails_between_others(void **state)
+{
+    for (uint32_t kind = 0; kind < 2; kind++) {
+        uint32_t sent = pair->sides[0].sent;
+        ends[0].accesses = ends[0].calls = 0;
+        ends[0].breaks_at = 3;
+        for (uint32_t i = 0; i < 3; i++) {
+            post(kind == 0 ? WORK_WRITE : WORK_READ, i, 100);
+        }
+        pair_advance(pair);
+        assert_int_equal(ends[0].calls, 2); /* once more, by itself */
+        assert_int_equal(pair->sides[0].sent, sent);
+        ends[0].breaks_at = 5;
+        for (uint32_t i = 3; i < 5; i++) {
+            post(kind == 0 ? WORK_WRITE : WORK_READ, i, 100);
+        }
+        ends[0].accesses = 4;
+        pair_advance(pair); /* at once, and once more */
+        ends[0].breaks_at = 0;
+        pair_run(pair);
+        expect_all(0, 4);
+        expect_same(kind == 0 ? 0 : 1, 100);
+    }
+}
+
+static void what_a_batch_is_not_granted(void **state)
+{
+    struct sge sge = pair_sge(&pair->sides[0], HERE, 100);
+    struct send_request request = pair_request(&pair->sides[0], WORK_WRITE, 2, &sge, THERE);
+    request.remote_key.value ^= 1;
+    post(WORK_WRITE, 1, 100);
+    pair_post(&pair->sides[0], &request);
+    post(WORK_WRITE, 3, 100);
+    pair_run(pair);
+    expect(1, COMPLETION_SUCCESS);
+    expect(2, COMPLETION_REMOTE_ACCESS_ERROR);
+    expect(3, COMPLETION_FLUSHED);
+    assert_int_equal(ends[0].accesses, 1);
 }
 
 /* A short one does not wait for what stands before it, but goes behind it. */
@@ -379,6 +470,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_packet_and_no_psn, begin, finish),
         cmocka_unit_test_setup_teardown(an_empty_one_is_a_packet, begin, finish),
         cmocka_unit_test_setup_teardown(several_pieces_and_inline_bytes, begin, finish),
+        cmocka_unit_test_setup_teardown(short_ones_go_together, begin, finish),
+        cmocka_unit_test_setup_teardown(one_that_fails_between_others, begin, finish),
+        cmocka_unit_test_setup_teardown(what_a_batch_is_not_granted, begin, finish),
         cmocka_unit_test_setup_teardown(behind_what_is_outstanding, begin, finish),
         cmocka_unit_test_setup_teardown(what_stops_in_the_middle_goes_by_packets, begin, finish),
         cmocka_unit_test_setup_teardown(errors_come_from_packets, begin, finish),

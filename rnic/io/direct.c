@@ -82,32 +82,50 @@ static void note_refusal(struct direct_reach *reach, const struct direct_access 
     }
 }
 
-static enum direct_moved move(struct direct_mover *mover, uint64_t guard,
-                              const struct direct_access *access, uint64_t there)
+static bool may_be_moved(struct direct_reach *reach, const struct direct_access *access,
+                         uint64_t there)
+{
+    return *refusal(reach, access->key) != access->key.value && stays_whole(access, there);
+}
+
+static uint32_t count_whole(const struct direct_access *accesses, uint32_t count, uint64_t bytes)
+{
+    uint32_t whole = 0;
+    for (; whole < count && accesses[whole].part <= bytes; whole++) {
+        bytes -= accesses[whole].part;
+    }
+    return whole;
+}
+
+static bool move(struct direct_mover *mover, uint64_t guard, const struct direct_access *accesses,
+                 uint32_t count, const uint64_t *there, uint32_t *ret_moved)
 {
     struct direct_reach *reach = (struct direct_reach *)mover;
-    struct iovec here[OUTGOING_FRAGMENT_MAX];
-    struct iovec remote = {(void *)(uintptr_t)there, access->part};
-    CHECK(access->place_count <= OUTGOING_FRAGMENT_MAX);
-    if (*refusal(reach, access->key) == access->key.value || !stays_whole(access, there)) {
-        return DIRECT_NOT;
+    struct iovec here[DIRECT_PLACES], remote[DIRECT_BATCH];
+    uint32_t places = 0, chosen = 0;
+    for (; chosen < count && may_be_moved(reach, &accesses[chosen], there[chosen]); chosen++) {
+        const struct direct_access *access = &accesses[chosen];
+        CHECK(chosen < DIRECT_BATCH && access->place_count <= DIRECT_PLACES - places);
+        for (uint32_t i = 0; i < access->place_count; i++) {
+            here[places++] = (struct iovec){access->places[i].bytes, access->places[i].length};
+        }
+        remote[chosen] = (struct iovec){(void *)(uintptr_t)there[chosen], access->part};
     }
-    if (access->part == 0) {
-        return DIRECT_MOVED;
+    *ret_moved = chosen;
+    if (places == 0) {
+        return true;
     }
-    for (uint32_t i = 0; i < access->place_count; i++) {
-        here[i] = (struct iovec){access->places[i].bytes, access->places[i].length};
+    ssize_t bytes = guarded_move(&reach->shown->guard.word, guard, accesses->write,
+                                 (pid_t)reach->process, here, places, remote, chosen);
+    int error = errno;
+    if (bytes < 0 && error == ESTALE) {
+        return false;
     }
-    ssize_t moved = guarded_move(&reach->shown->guard.word, guard, access->write,
-                                 (pid_t)reach->process, here, access->place_count, &remote);
-    if (moved == (ssize_t)access->part) {
-        return DIRECT_MOVED;
+    *ret_moved = count_whole(accesses, chosen, bytes < 0 ? 0 : (uint64_t)bytes);
+    if (*ret_moved < chosen) {
+        note_refusal(reach, &accesses[*ret_moved], bytes, error);
     }
-    if (moved < 0 && errno == ESTALE) {
-        return DIRECT_STALE;
-    }
-    note_refusal(reach, access, moved, errno);
-    return DIRECT_NOT;
+    return true;
 }
 
 void direct_reach_init(struct direct_reach *reach, const struct direct_shown *shown,
@@ -124,10 +142,12 @@ void direct_reach_init(struct direct_reach *reach, const struct direct_shown *sh
     direct_turn_init(&reach->turn);
 }
 
-bool direct_reach_access(struct direct_reach *reach, const struct direct_access *access)
+uint32_t direct_reach_access(struct direct_reach *reach, const struct direct_access *accesses,
+                             uint32_t count)
 {
-    return !reach->hopeless &&
-           direct_turn_take(&reach->turn, access, own_thread(reach->own_process));
+    return reach->hopeless
+               ? 0
+               : direct_turn_take(&reach->turn, accesses, count, own_thread(reach->own_process));
 }
 
 static void pause_for(uint64_t waited_ns)

@@ -49,7 +49,8 @@ bool direct_is_on(void);
 void direct_reach_init(struct direct_reach *reach, const struct direct_shown *shown,
                        struct direct_announcement *announcement, uint32_t process);
 /* See struct direct_link. */
-bool direct_reach_access(struct direct_reach *reach, const struct direct_access *access);
+uint32_t direct_reach_access(struct direct_reach *reach, const struct direct_access *accesses,
+                             uint32_t count);
 
 /* The owner's: waits for all who may be at what was hidden before the call. Asks at once about him
  * at `index`, and then each millisecond. */

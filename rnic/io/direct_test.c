@@ -125,7 +125,7 @@ static bool touch_by(struct direct_reach *by, bool write, uint32_t offset, uint8
         .places = places,
         .place_count = part > 0 ? place_count : 0,
     };
-    return direct_reach_access(by, &access);
+    return direct_reach_access(by, &access, 1) == 1;
 }
 
 static bool touch(struct direct_reach *by, bool write, uint32_t offset, uint8_t *from,
@@ -177,6 +177,46 @@ static void memory_that_is_not_there(void **state)
     assert_false(touch(&reach, true, 0, NULL, 0));
     key = (struct memory_key){KEY};
     assert_true(touch(&reach, true, 0, bytes, 12));
+}
+
+/* One call moves them in order, until one cannot be moved. */
+static void several_are_moved_at_once(void **state)
+{
+    struct direct_table table = direct_table_of(&shared->shown);
+    uint8_t from[4][6] = {"first", "secnd", "third", "forth"}, found[24];
+    struct payload_place places[8];
+    struct direct_access accesses[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        places[2 * i] = (struct payload_place){from[i], 2};
+        places[2 * i + 1] = (struct payload_place){from[i] + 2, 4};
+        accesses[i] = (struct direct_access){
+            .path = &path,
+            .initiator = {8},
+            .target = {7},
+            .write = true,
+            .key = {KEY},
+            .address = 100 + 6 * i,
+            .length = 6,
+            .part = 6,
+            .places = &places[2 * i],
+            .place_count = 2,
+        };
+    }
+    assert_int_equal(direct_reach_access(&reach, accesses, 4), 4);
+    assert_true(touch(&reach, false, 100, found, 24));
+    assert_memory_equal(found, from, 24);
+
+    struct direct_key none = {
+        .key = {NO_MEMORY}, .domain = 1, .length = LENGTH, .rights = ACCESS_REMOTE_WRITE};
+    none.bytes = 4096;
+    direct_table_show_key(&table, &none);
+    memset(from, 'x', sizeof from);
+    accesses[2].key = none.key;
+    assert_int_equal(direct_reach_access(&reach, accesses, 4), 2);
+    assert_int_equal(direct_reach_access(&reach, accesses, 4), 2); /* that is known now */
+    assert_int_equal(direct_reach_access(&reach, accesses + 2, 2), 0);
+    assert_true(touch(&reach, false, 100, found, 24));
+    assert_memory_equal(found, "xxxxxxxxxxxxthird\0forth", 24);
 }
 
 static void a_word_stays_whole_or_is_not_moved(void **state)
@@ -296,6 +336,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(memory_of_another_is_written_and_read, start, stop),
         cmocka_unit_test_setup_teardown(what_is_not_granted_is_not_touched, start, stop),
         cmocka_unit_test_setup_teardown(memory_that_is_not_there, start, stop),
+        cmocka_unit_test_setup_teardown(several_are_moved_at_once, start, stop),
         cmocka_unit_test_setup_teardown(a_word_stays_whole_or_is_not_moved, start, stop),
         cmocka_unit_test_setup_teardown(who_is_not_the_owner_is_not_touched, start, stop),
         cmocka_unit_test_setup_teardown(the_dead_are_not_touched, start, stop),

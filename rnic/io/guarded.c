@@ -40,11 +40,12 @@ bool guarded_is_possible(void)
 /* What the call returns; -EINTR: interrupted before; -ESTALE. The bytes before label 4 are what the
  * kernel wants to find there, as an instruction that no one executes. */
 static long call(const _Atomic uint64_t *word, uint64_t expected, long number, long process,
-                 const struct iovec *here, long count, const struct iovec *there)
+                 const struct iovec *here, long here_count, const struct iovec *there,
+                 long there_count)
 {
     long result = number;
     register const struct iovec *fourth __asm__("r10") = there;
-    register long fifth __asm__("r8") = 1;
+    register long fifth __asm__("r8") = there_count;
     register long sixth __asm__("r9") = 0;
     __asm__ volatile(".pushsection __rseq_cs, \"aw\"\n\t"
                      ".balign 32\n\t"
@@ -72,7 +73,7 @@ static long call(const _Atomic uint64_t *word, uint64_t expected, long number, l
                      : "+a"(result)
                      : [area] "r"(area), [word] "r"(word), [expected] "r"(expected),
                        [interrupted] "i"(-EINTR), [stale] "i"(-ESTALE), "D"(process), "S"(here),
-                       "d"(count), "r"(fourth), "r"(fifth), "r"(sixth)
+                       "d"(here_count), "r"(fourth), "r"(fifth), "r"(sixth)
                      : "rcx", "r11", "memory", "cc");
     return result;
 }
@@ -85,7 +86,8 @@ bool guarded_is_possible(void)
 }
 
 static long call(const _Atomic uint64_t *word, uint64_t expected, long number, long process,
-                 const struct iovec *here, long count, const struct iovec *there)
+                 const struct iovec *here, long here_count, const struct iovec *there,
+                 long there_count)
 {
     return -ENOTSUP;
 }
@@ -93,7 +95,8 @@ static long call(const _Atomic uint64_t *word, uint64_t expected, long number, l
 #endif
 
 ssize_t guarded_move(const _Atomic uint64_t *word, uint64_t expected, bool write, pid_t process,
-                     const struct iovec *here, uint32_t count, const struct iovec *there)
+                     const struct iovec *here, uint32_t here_count, const struct iovec *there,
+                     uint32_t there_count)
 {
     long number = write ? SYS_process_vm_writev : SYS_process_vm_readv;
     long result;
@@ -102,7 +105,7 @@ ssize_t guarded_move(const _Atomic uint64_t *word, uint64_t expected, bool write
         return -1;
     }
     do {
-        result = call(word, expected, number, process, here, count, there);
+        result = call(word, expected, number, process, here, here_count, there, there_count);
     } while (result == -EINTR);
     errno = result < 0 ? (int)-result : errno;
     return result < 0 ? -1 : result;

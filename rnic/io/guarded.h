@@ -11,10 +11,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* process_vm_writev, or readv, with one piece there. -1 and errno; ESTALE: the word has changed;
+/* process_vm_writev, or readv. -1 and errno; ESTALE: the word has changed;
  * ENOTSUP: it cannot be done so by this thread. */
 ssize_t guarded_move(const _Atomic uint64_t *word, uint64_t expected, bool write, pid_t process,
-                     const struct iovec *here, uint32_t count, const struct iovec *there);
+                     const struct iovec *here, uint32_t here_count, const struct iovec *there,
+                     uint32_t there_count);
 /* By the calling thread: false on other machines than x86-64, and where the C library has not
  * registered restartable sequences (glibc before 2.35, others, or told not to). */
 bool guarded_is_possible(void);

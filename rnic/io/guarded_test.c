@@ -19,7 +19,7 @@
 static ssize_t move(const _Atomic uint64_t *word, uint64_t expected, char *from, char *to)
 {
     struct iovec here = {from, 8}, there = {to, 8};
-    return guarded_move(word, expected, true, getpid(), &here, 1, &there);
+    return guarded_move(word, expected, true, getpid(), &here, 1, &there, 1);
 }
 
 static void moves_if_the_word_is_as_expected(void **state)
@@ -30,7 +30,7 @@ static void moves_if_the_word_is_as_expected(void **state)
     assert_int_equal(move(&word, 5, from, to), 8);
     assert_string_equal(to, "written");
     from[0] = 'W';
-    assert_int_equal(guarded_move(&word, 5, false, getpid(), &here, 1, &there), 8);
+    assert_int_equal(guarded_move(&word, 5, false, getpid(), &here, 1, &there, 1), 8);
     assert_string_equal(to, "Written");
 }
 

@@ -221,9 +221,9 @@ void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool respons
     atomic_store(&outbox->lane->withdrawals[place], outbox->withdrawals[place]);
 }
 
-bool outbox_access(struct outbox *outbox, const struct direct_access *access)
+uint32_t outbox_access(struct outbox *outbox, const struct direct_access *accesses, uint32_t count)
 {
-    return outbox->shown != NULL && direct_reach_access(&outbox->reach, access);
+    return outbox->shown == NULL ? 0 : direct_reach_access(&outbox->reach, accesses, count);
 }
 
 static uint8_t *append(uint8_t *to, const void *bytes, uint32_t length)

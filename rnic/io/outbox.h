@@ -34,8 +34,8 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing) M
 uint32_t outbox_reach(struct outbox *outbox, const struct path *path);
 /* What refers to a payload for that queue pair, put until now, is not to be read any more. */
 void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool responses);
-/* See struct direct_link: the owner's memory. False also where that is not to be touched so. */
-bool outbox_access(struct outbox *outbox, const struct direct_access *access);
+/* See struct direct_link: the owner's memory. 0 also where that is not to be touched so. */
+uint32_t outbox_access(struct outbox *outbox, const struct direct_access *accesses, uint32_t count);
 /* After FULL: there is room again. Its owner tells us of it, see inbox_tell_of_room. */
 bool outbox_has_room(struct outbox *outbox);
 /* After puts: shows the owner where to look. True: it sleeps, and is ours to wake. */

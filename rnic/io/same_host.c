@@ -84,7 +84,8 @@ static bool let_refer(struct same_host *same_host, uint64_t seed)
     return true;
 }
 
-static bool access_directly(struct direct_link *link, const struct direct_access *access);
+static uint32_t access_directly(struct direct_link *link, const struct direct_access *accesses,
+                                uint32_t count);
 static bool settle(struct direct_link *link, struct qpn peer, bool waits);
 
 /* Where memory can be read it can be written. */
@@ -487,11 +488,12 @@ static bool lives(void *context, uint64_t incarnation)
            inbox.incarnation == incarnation;
 }
 
-static bool access_directly(struct direct_link *link, const struct direct_access *access)
+static uint32_t access_directly(struct direct_link *link, const struct direct_access *accesses,
+                                uint32_t count)
 {
     struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
-    struct peer *peer = find_by_path(same_host, access->path, access->target);
-    return peer != NULL && outbox_access(peer->outbox, access);
+    struct peer *peer = find_by_path(same_host, accesses->path, accesses->target);
+    return peer == NULL ? 0 : outbox_access(peer->outbox, accesses, count);
 }
 
 /* By a signal: it stands outside of any system call then, and what it was about to call it finds

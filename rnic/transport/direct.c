@@ -9,6 +9,7 @@
 #define WAIT_LEAST                                                                                 \
     16384u /* a shorter WRITE behind a SEND is not held back until it may go this way */
 #define PACKET_BYTES (1u << 16) /* a part takes as much of a turn as packets of these */
+#define BATCH_BYTES  (1u << 17) /* together; at more the call itself costs next to nothing */
 
 /* Windows are not shown: what opens and closes them (requests of either side, in the middle of a
  * queue) could not wait for who is at it. */
@@ -138,10 +139,24 @@ static struct send_slot *find_slot(struct qp *qp)
     return suits(qp, slot) ? slot : NULL;
 }
 
-/* False: not here. */
-static bool move(struct qp *qp, const struct send_slot *slot, uint32_t part)
+/* What is moved at once. */
+struct batch {
+    uint32_t count, place_count;
+    uint32_t bytes;
+    struct direct_access accesses[DIRECT_BATCH];
+    struct payload_place places[DIRECT_PLACES];
+};
+
+static void begin_batch(struct batch *ret_batch)
 {
-    struct payload_place places[OUTGOING_FRAGMENT_MAX];
+    ret_batch->count = ret_batch->place_count = ret_batch->bytes = 0;
+}
+
+/* Adds the next part of a request. False: there is no room for it, or it is not to be moved so. */
+static bool add(struct batch *batch, struct qp *qp, const struct send_slot *slot, uint32_t part)
+{
+    struct payload_place *places = &batch->places[batch->place_count];
+    uint32_t room = DIRECT_PLACES - batch->place_count, place_count;
     struct scatter scatter;
     bool write = slot->kind == WORK_WRITE;
     if (slot->inline_data) {
@@ -151,7 +166,11 @@ static bool move(struct qp *qp, const struct send_slot *slot, uint32_t part)
                      slot->sge_count);
     }
     scatter_seek(&scatter, slot->moved);
-    struct direct_access access = {
+    unsigned rights = write ? ACCESS_LOCAL_READ : ACCESS_LOCAL_WRITE;
+    if (scatter_find(&scatter, part, rights, places, room, &place_count) != MEMORY_GRANTED) {
+        return false;
+    }
+    batch->accesses[batch->count++] = (struct direct_access){
         .path = &qp->attributes.path,
         .initiator = qp->number,
         .target = qp->attributes.destination,
@@ -164,17 +183,53 @@ static bool move(struct qp *qp, const struct send_slot *slot, uint32_t part)
         .offset = slot->moved,
         .part = part,
         .places = places,
+        .place_count = place_count,
     };
-    unsigned rights = write ? ACCESS_LOCAL_READ : ACCESS_LOCAL_WRITE;
-    struct direct_link *link = qp->environment->direct;
-    return scatter_find(&scatter, part, rights, places, OUTGOING_FRAGMENT_MAX,
-                        &access.place_count) == MEMORY_GRANTED &&
-           link->access(link, &access);
+    batch->place_count += place_count;
+    batch->bytes += part;
+    return true;
+}
+
+/* The next part of the first request; where that is its end, those that follow, of its kind and
+ * short. */
+static void fill(struct batch *batch, struct qp *qp, const struct send_slot *first)
+{
+    uint32_t rest = first->length - first->moved;
+    uint32_t most = qp->environment->direct->part_bytes;
+    uint64_t position = qp->requester.position + 1, tail = send_queue_tail(qp->sends);
+    begin_batch(batch);
+    if (!add(batch, qp, first, rest < most ? rest : most) || rest > most) {
+        return;
+    }
+    most = most < BATCH_BYTES ? most : BATCH_BYTES;
+    for (; position != tail && batch->count < DIRECT_BATCH; position++) {
+        const struct send_slot *slot = send_queue_slot(qp->sends, position);
+        if (!suits(qp, slot) || slot->kind != first->kind || batch->bytes >= most ||
+            slot->length > most - batch->bytes || !add(batch, qp, slot, slot->length)) {
+            return;
+        }
+    }
+}
+
+static void moved(struct qp *qp, const struct direct_access *access)
+{
+    struct environment *environment = qp->environment;
+    struct send_slot *slot = send_queue_slot(qp->sends, qp->requester.position);
+    slot->moved += access->part;
+    environment->counters.values[COUNTER_DIRECT_BYTES] += access->part;
+    if (slot->moved == slot->length) {
+        environment_count(environment,
+                          access->write ? COUNTER_DIRECT_WRITES : COUNTER_DIRECT_READS);
+        qp->requester.position++;
+        qp_complete_send(qp, COMPLETION_SUCCESS);
+    }
 }
 
 enum step direct_transmit(struct qp *qp)
 {
     struct environment *environment = qp->environment;
+    struct direct_link *link = environment->direct;
+    struct batch batch;
     if (!goes_directly(qp)) {
         return STEP_IDLE;
     }
@@ -182,21 +237,16 @@ enum step direct_transmit(struct qp *qp)
     if (slot == NULL) {
         return STEP_IDLE;
     }
-    uint32_t rest = slot->length - slot->moved;
-    uint32_t most = environment->direct->part_bytes;
-    uint32_t part = rest < most ? rest : most;
-    if (!move(qp, slot, part)) {
+    fill(&batch, qp, slot);
+    uint32_t count = batch.count > 0 ? link->access(link, batch.accesses, batch.count) : 0;
+    if (count == 0) {
         slot->by_packets = true;
         return STEP_IDLE;
     }
-    slot->moved += part;
-    environment->counters.values[COUNTER_DIRECT_BYTES] += part;
-    environment->extra_packets = part / PACKET_BYTES;
-    if (slot->moved == slot->length) {
-        environment_count(environment,
-                          slot->kind == WORK_WRITE ? COUNTER_DIRECT_WRITES : COUNTER_DIRECT_READS);
-        qp->requester.position++;
-        qp_complete_send(qp, COMPLETION_SUCCESS);
+    environment->extra_packets = count - 1 + batch.bytes / PACKET_BYTES;
+    /* A completion may find its queue full: then the rest has been flushed. */
+    for (uint32_t i = 0; i < count && qp_state_now(qp) != QP_ERROR; i++) {
+        moved(qp, &batch.accesses[i]);
     }
     return STEP_SENT;
 }
@@ -208,10 +258,18 @@ static bool follows_its_like(const struct qp *qp)
     return before->kind == WORK_WRITE || before->kind == WORK_READ;
 }
 
+static bool is_granted(struct qp *qp, const struct send_slot *slot)
+{
+    struct direct_link *link = qp->environment->direct;
+    struct batch batch;
+    begin_batch(&batch);
+    return add(&batch, qp, slot, 0) && link->access(link, batch.accesses, 1) == 1;
+}
+
 bool direct_is_worth_waiting(struct qp *qp, const struct send_slot *slot)
 {
     return goes_directly(qp) && suits(qp, slot) &&
            qp->requester.position != send_queue_head(qp->sends) &&
            (slot->length >= WAIT_LEAST || slot->kind == WORK_READ || follows_its_like(qp)) &&
-           move(qp, slot, 0);
+           is_granted(qp, slot);
 }

@@ -3,8 +3,9 @@
  *
  * What the target would grant stands in a table that it shows (direct_table.h). A request goes this
  * way when nothing of its queue pair is outstanding, so order and fences hold; it is done when it
- * is completed, part by part where it is long. Whatever does not fit or does not work goes by
- * packets, as if it had not been tried: errors come from there alone.
+ * is completed, part by part where it is long, several at once where they are short. Whatever does
+ * not fit or does not work goes by packets, as if it had not been tried: errors come from there
+ * alone.
  *
  * The target hides what it takes back, and then waits until nobody is at it any more (settle): once
  * ibv_dereg_mr, or the end of a queue pair that the application asked for, has returned nothing is
@@ -26,9 +27,10 @@ struct send_slot;
 struct direct_link {
     const struct direct_table *table; /* what we show; NULL: nothing */
     uint32_t part_bytes;              /* of a message at most at once, not 0 */
-    /* Moves the part if the target grants it. False: it does not, or not all could be moved; a part
-     * may have been. */
-    bool (*access)(struct direct_link *link, const struct direct_access *access);
+    /* Moves the parts, at most DIRECT_BATCH, in order, as far as the target grants them and they
+     * can be moved. Returns how many were moved whole; of the next a part may have been. */
+    uint32_t (*access)(struct direct_link *link, const struct direct_access *accesses,
+                       uint32_t count);
     /* Whether nobody is at what was hidden before the call; `peer` not 0: not that queue pair's
      * process. `waits`: any thread, without the engine's lock; false only after seconds. */
     bool (*settle)(struct direct_link *link, struct qpn peer, bool waits);
@@ -45,8 +47,8 @@ void direct_refresh(struct qp *qp);
 void direct_hold(struct qp *qp);
 /* `settled`: nobody has been at it since it was hidden. */
 void direct_let_go(struct qp *qp, bool settled);
-/* Does the request at the cursor, or the next part of it. IDLE: it goes by packets, or must wait.
- */
+/* Does the request at the cursor and some that follow it, or the next part of it. IDLE: it goes by
+ * packets, or must wait. */
 enum step direct_transmit(struct qp *qp);
 /* The request at the cursor, which stands behind what is outstanding, gains by waiting for that
  * instead of going by packets. */

@@ -113,19 +113,25 @@ static bool opens(const struct direct_key *key, const struct direct_qp *qp,
            access->length <= key->length - offset && (key->rights & needed) != 0;
 }
 
-bool direct_table_grants(const struct direct_table *table, const struct direct_access *access,
-                         uint64_t *ret_bytes)
+uint32_t direct_table_grants(const struct direct_table *table, const struct direct_access *accesses,
+                             uint32_t count, uint64_t *ret_bytes)
 {
-    union content qp, key;
-    *ret_bytes = 0;
-    if (access->target.value == 0 || !read_entry(qp_entry(table, access->target), &qp) ||
-        !takes(&qp.qp, access)) {
-        return false;
+    union content qp, key = {.words = {0}};
+    ret_bytes[0] = 0;
+    if (accesses->target.value == 0 || !read_entry(qp_entry(table, accesses->target), &qp) ||
+        !takes(&qp.qp, accesses)) {
+        return 0;
     }
-    if (access->key.value == 0 || !read_entry(key_entry(table, access->key), &key) ||
-        !opens(&key.key, &qp.qp, access)) {
-        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct direct_access *access = &accesses[i];
+        bool known = access->key.value != 0 && key.key.key.value == access->key.value;
+        ret_bytes[i] = 0;
+        if (access->key.value == 0 ||
+            (!known && !read_entry(key_entry(table, access->key), &key)) ||
+            !opens(&key.key, &qp.qp, access)) {
+            return i;
+        }
+        ret_bytes[i] = key.key.bytes + (access->address - key.key.address) + access->offset;
     }
-    *ret_bytes = key.key.bytes + (access->address - key.key.address) + access->offset;
-    return true;
+    return count;
 }

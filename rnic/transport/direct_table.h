@@ -50,7 +50,11 @@ struct direct_key {
     struct qpn qpn; /* the only one that may use it; 0: all of the domain */
 };
 
-/* What an initiator wants: a message, of which a part is to be moved now. */
+#define DIRECT_BATCH  32u /* what is wanted at once, at most, */
+#define DIRECT_PLACES 64u /* of so many places together */
+
+/* What an initiator wants: a message, of which a part is to be moved now. Those of a batch are of
+ * one queue pair, and all WRITEs or all READs. */
 struct direct_access {
     const struct path *path; /* as the initiator sees it */
     struct qpn initiator, target;
@@ -61,7 +65,7 @@ struct direct_access {
     uint64_t address;
     uint32_t length;                    /* bytes of the message, not 0 */
     uint32_t offset;                    /* of the part */
-    uint32_t part;                      /* bytes; 0: whether it is granted */
+    uint32_t part;                      /* bytes; 0, of one by itself: whether it is granted */
     const struct payload_place *places; /* where the part comes from or goes to */
     uint32_t place_count;
 };
@@ -74,8 +78,9 @@ bool direct_table_hide_qp(const struct direct_table *table, struct qpn number);
 void direct_table_show_key(const struct direct_table *table, const struct direct_key *key);
 bool direct_table_hide_key(const struct direct_table *table, struct memory_key key);
 
-/* Whether the target would execute it, as a packet, now; then where its first byte lies there. */
-bool direct_table_grants(const struct direct_table *table, const struct direct_access *access,
-                         uint64_t *ret_bytes);
+/* How many of them, from the first on, the target would execute, as packets, now; where the first
+ * byte of each lies there, 0 of one that it would not. */
+uint32_t direct_table_grants(const struct direct_table *table, const struct direct_access *accesses,
+                             uint32_t count, uint64_t *ret_bytes);
 
 #endif

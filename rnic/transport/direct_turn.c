@@ -1,5 +1,7 @@
 #include "rnic/transport/direct_turn.h"
 
+#include "rnic/base/check.h"
+
 #define TRIES 8u /* where the owner takes this and that back all the time */
 
 static uint32_t life_in(uint64_t word)
@@ -15,34 +17,36 @@ void direct_turn_init(const struct direct_turn *turn)
     atomic_store(&turn->announcement->count, (count | 1) + 1);
 }
 
-/* Announced. */
-static enum direct_moved look_and_move(const struct direct_turn *turn,
-                                       const struct direct_access *access)
+/* Announced. False: the owner has taken something back meanwhile. */
+static bool look_and_move(const struct direct_turn *turn, const struct direct_access *accesses,
+                          uint32_t count, uint32_t *ret_moved)
 {
-    uint64_t there, guard = atomic_load(&turn->guard->word);
+    uint64_t there[DIRECT_BATCH], guard = atomic_load(&turn->guard->word);
     uint32_t life = life_in(guard);
-    if (life == 0 || !turn->mover->is_there(turn->mover, life) ||
-        !direct_table_grants(turn->table, access, &there)) {
-        return DIRECT_NOT;
+    *ret_moved = 0;
+    if (life == 0 || !turn->mover->is_there(turn->mover, life)) {
+        return true;
     }
-    return turn->mover->move(turn->mover, guard, access, there);
+    uint32_t granted = direct_table_grants(turn->table, accesses, count, there);
+    return granted == 0 ||
+           turn->mover->move(turn->mover, guard, accesses, granted, there, ret_moved);
 }
 
 /* In the one order of all accesses to the words and the guard (both sequentially consistent) the
  * announcement comes before the owner's look at it, or his count before our look at the guard. */
-bool direct_turn_take(const struct direct_turn *turn, const struct direct_access *access,
-                      uint32_t thread)
+uint32_t direct_turn_take(const struct direct_turn *turn, const struct direct_access *accesses,
+                          uint32_t count, uint32_t thread)
 {
     struct direct_announcement *own = turn->announcement;
-    enum direct_moved moved = DIRECT_STALE;
+    uint32_t moved = 0, tries = 0;
     uint32_t before = atomic_load_explicit(&own->count, memory_order_relaxed);
+    CHECK(count <= DIRECT_BATCH);
     atomic_store_explicit(&own->thread, thread, memory_order_relaxed);
     atomic_exchange(&own->count, before + 1);
-    for (uint32_t tries = 0; moved == DIRECT_STALE && tries < TRIES; tries++) {
-        moved = look_and_move(turn, access);
+    while (!look_and_move(turn, accesses, count, &moved) && ++tries < TRIES) {
     }
     atomic_store_explicit(&own->count, before + 2, memory_order_release);
-    return moved == DIRECT_MOVED;
+    return tries < TRIES ? moved : 0;
 }
 
 void direct_wait_begin(struct direct_wait *wait, struct direct_guard *guard,

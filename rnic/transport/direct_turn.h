@@ -35,20 +35,16 @@ struct direct_announcement {
     _Atomic uint32_t thread; /* by which; set before */
 };
 
-enum direct_moved {
-    DIRECT_MOVED,
-    DIRECT_STALE, /* the guard has changed, nothing was moved */
-    DIRECT_NOT,   /* not all of it, or nothing */
-};
-
 /* How the owner's memory is reached. */
 struct direct_mover {
     /* Announced. False: nobody of that life is there. */
     bool (*is_there)(struct direct_mover *mover, uint32_t life);
-    /* The part, whose first byte lies at `there` in the owner's memory, if the guard is still
-     * `guard` when it begins. A part of no bytes: whether any could be moved. */
-    enum direct_moved (*move)(struct direct_mover *mover, uint64_t guard,
-                              const struct direct_access *access, uint64_t there);
+    /* The parts, whose first bytes lie at `there` in the owner's memory, in order, if the guard is
+     * still `guard` when the first begins; false: it has changed, and nothing was moved. Leaves how
+     * many were moved whole; of the next a part may have been. A part of no bytes: whether any
+     * could be moved. */
+    bool (*move)(struct direct_mover *mover, uint64_t guard, const struct direct_access *accesses,
+                 uint32_t count, const uint64_t *there, uint32_t *ret_moved);
 };
 
 /* One who touches, and an owner. */
@@ -62,8 +58,8 @@ struct direct_turn {
 /* His word may have been another's, who is gone: nobody is at it now. */
 void direct_turn_init(const struct direct_turn *turn);
 /* See access in direct.h; `thread` is for who waits. */
-bool direct_turn_take(const struct direct_turn *turn, const struct direct_access *access,
-                      uint32_t thread);
+uint32_t direct_turn_take(const struct direct_turn *turn, const struct direct_access *accesses,
+                          uint32_t count, uint32_t thread);
 
 /* The owner's: waits, in steps, for all who may be at what was hidden before it began. Any thread,
  * any number of them. */

@@ -63,17 +63,18 @@ static bool is_there(struct direct_mover *mover, uint32_t life)
     return true;
 }
 
-static enum direct_moved move(struct direct_mover *mover, uint64_t guard,
-                              const struct direct_access *access, uint64_t there)
+static bool move(struct direct_mover *mover, uint64_t guard, const struct direct_access *accesses,
+                 uint32_t count, const uint64_t *there, uint32_t *ret_moved)
 {
-    assert_int_equal(there, 0x500000 + 8);
+    assert_int_equal(*there, 0x500000 + 8);
     reach(LOOKED);
     if (atomic_load(&world.guard.word) != guard) {
-        return DIRECT_STALE;
+        return false;
     }
     reach(MOVING);
-    world.moves += !world.fails;
-    return world.fails ? DIRECT_NOT : DIRECT_MOVED;
+    *ret_moved = world.fails ? 0 : count;
+    world.moves += *ret_moved;
+    return true;
 }
 
 static int begin(void **state)
@@ -114,7 +115,7 @@ static bool take(void)
                                    .length = 8,
                                    .part = 8};
     reach(BEFORE);
-    return direct_turn_take(&world.turn, &access, THREAD);
+    return direct_turn_take(&world.turn, &access, 1, THREAD) == 1;
 }
 
 static bool is_at_it(void)
