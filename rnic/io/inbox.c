@@ -318,9 +318,9 @@ static bool find_reference(const struct lane *lane, const uint8_t *bytes, uint32
     return sum == reference->length && sum > 0 && sum <= REFERENCE_MAX;
 }
 
-static bool pass_reference(const struct lane *lane, struct inbox_receiver *receiver,
-                           const struct arrival *arrival, const uint8_t *bytes, uint32_t length,
-                           uint32_t *ret_packets)
+static bool pass_reference(struct inbox *inbox, const struct lane *lane,
+                           struct inbox_receiver *receiver, const struct arrival *arrival,
+                           const uint8_t *bytes, uint32_t length, uint32_t *ret_packets)
 {
     struct lane_reader reader;
     uint32_t taken;
@@ -333,13 +333,14 @@ static bool pass_reference(const struct lane *lane, struct inbox_receiver *recei
         .segment_shift = reader.reference.segment_shift,
     };
     receiver->receive(receiver, arrival, bytes + taken, reader.reference.header_length, &reference);
+    inbox->counters.long_records += reader.reference.piece_count == 0;
     *ret_packets = 1 + reference.length / PACKET_PAYLOAD_MAX;
     return true;
 }
 
 /* False: it is what none of ours writes. */
-static bool pass_on(struct lane *lane, struct inbox_receiver *receiver, const uint8_t *bytes,
-                    uint32_t length, uint32_t *ret_packets)
+static bool pass_on(struct inbox *inbox, struct lane *lane, struct inbox_receiver *receiver,
+                    const uint8_t *bytes, uint32_t length, uint32_t *ret_packets)
 {
     struct inbox_record record;
     if (length < sizeof record || length > INBOX_RECORD_MAX) {
@@ -364,7 +365,7 @@ static bool pass_on(struct lane *lane, struct inbox_receiver *receiver, const ui
     bytes += sizeof record;
     length -= (uint32_t)sizeof record;
     if ((record.flow_label_high & INBOX_REFERS) != 0) {
-        return pass_reference(lane, receiver, &arrival, bytes, length, ret_packets);
+        return pass_reference(inbox, lane, receiver, &arrival, bytes, length, ret_packets);
     }
     *ret_packets = 1;
     receiver->receive(receiver, &arrival, bytes, length, NULL);
@@ -417,7 +418,7 @@ static uint32_t drain(struct inbox *inbox, uint32_t number, struct inbox_receive
         if (status == STATUS_OK) {
             expect_next(lane, receiver, records);
         }
-        if (status != STATUS_OK || !pass_on(lane, receiver, bytes, length, &packets)) {
+        if (status != STATUS_OK || !pass_on(inbox, lane, receiver, bytes, length, &packets)) {
             lane->closed = true;
             inbox->counters.malformed++;
             break;

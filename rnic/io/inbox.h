@@ -49,11 +49,12 @@ struct inbox_room {
 
 struct inbox_counters {
     uint64_t packets_received;
-    uint64_t lanes;     /* taken now, as far as known */
-    uint64_t reclaimed; /* of senders that died */
-    uint64_t readable;  /* senders ever whose memory we may read, */
-    uint64_t opaque;    /* and those who would have it read, but the kernel refuses */
-    uint64_t malformed; /* records that none of ours writes: their lane is closed */
+    uint64_t long_records; /* ... that stand for several, and hold their bytes */
+    uint64_t lanes;        /* taken now, as far as known */
+    uint64_t reclaimed;    /* of senders that died */
+    uint64_t readable;     /* senders ever whose memory we may read, */
+    uint64_t opaque;       /* and those who would have it read, but the kernel refuses */
+    uint64_t malformed;    /* records that none of ours writes: their lane is closed */
 };
 
 /* `incarnation` is random and not 0; `direct`: senders may be let touch our memory (direct.h).

@@ -61,6 +61,7 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     visit(context, "same_host_full", same_host.full);
     visit(context, "same_host_dropped", same_host.dropped);
     visit(context, "same_host_refused", same_host.refused);
+    visit(context, "same_host_long_records", same_host.long_records);
     visit(context, "same_host_readable", same_host.readable);
     visit(context, "same_host_opaque", same_host.opaque);
     visit(context, "same_host_withdrawn", same_host.withdrawn);

@@ -592,6 +592,7 @@ void same_host_count(const struct same_host *same_host, struct same_host_counter
         const struct inbox_counters *inbox = inbox_counters(same_host->inbox);
         ret_counters->packets_received = inbox->packets_received;
         ret_counters->refused = inbox->malformed;
+        ret_counters->long_records = inbox->long_records;
         ret_counters->readable = inbox->readable;
         ret_counters->opaque = inbox->opaque;
         ret_counters->lanes = inbox->lanes;

@@ -42,6 +42,7 @@ struct same_host_counters {
     uint64_t packets_sent;
     uint64_t bytes_sent; /* payload */
     uint64_t packets_received;
+    uint64_t long_records;  /* ... that stand for several, and have brought their bytes along */
     uint64_t peers;         /* processes whose inbox we have opened, now */
     uint64_t unreachable;   /* ... whose inbox we could not open: theirs goes by UDP */
     uint64_t elsewhere;     /* packets that went by UDP, for too many pairs of addresses */
