@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "rnic/io/inbox_private.h"
+#include "rnic/io/payload_here.h"
 
 #define LANE_BURST  32u    /* packets in a row from one lane */
 #define UNEXPECTED  4u     /* records of a batch before others are looked out for */
@@ -45,27 +46,6 @@ static bool file_may_be_so_long(uint64_t bytes)
 {
     struct rlimit limit;
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= bytes;
-}
-
-static void *map(int file, uint64_t offset, size_t length, int protection)
-{
-    void *memory = mmap(NULL, length, protection, MAP_SHARED, file, (off_t)offset);
-    if (memory == MAP_FAILED) {
-        return NULL;
-    }
-    (void)madvise(memory, length, MADV_DONTFORK);
-    (void)madvise(memory, length, MADV_DONTDUMP);
-    return memory;
-}
-
-void *inbox_map(int file, uint64_t offset, size_t length)
-{
-    return map(file, offset, length, PROT_READ | PROT_WRITE);
-}
-
-const void *inbox_map_to_read(int file, uint64_t offset, size_t length)
-{
-    return map(file, offset, length, PROT_READ);
 }
 
 static bool map_all(struct inbox *inbox, bool direct)
@@ -244,7 +224,7 @@ struct lane_reader {
     struct payload_reader reader; /* first */
     const struct lane *lane;
     struct inbox_reference reference;
-    const uint8_t *carried;
+    struct payload_here carried;
     struct pull_piece pieces[PULL_PIECES_MAX];
 };
 
@@ -265,26 +245,12 @@ static bool read_payload(struct payload_reader *payload_reader, uint32_t offset,
            !is_withdrawn(reader);
 }
 
-static bool copy_carried(struct payload_reader *payload_reader, uint32_t offset,
-                         const struct payload_place *places, uint32_t count)
-{
-    const struct lane_reader *reader = (const struct lane_reader *)payload_reader;
-    for (uint32_t i = 0; i < count; i++) {
-        CHECK(offset <= reader->reference.length &&
-              places[i].length <= reader->reference.length - offset);
-        memcpy(places[i].bytes, reader->carried + offset, places[i].length);
-        offset += places[i].length;
-    }
-    return true;
-}
-
 /* Behind the headers, to the record's end. */
 static bool find_carried(const uint8_t *bytes, uint32_t length, struct lane_reader *reader)
 {
     const struct inbox_reference *reference = &reader->reference;
     uint32_t begin = INBOX_CARRIED(reference->header_length) - sizeof(struct inbox_record);
-    reader->reader.read = copy_carried;
-    reader->carried = bytes + begin;
+    payload_here_init(&reader->carried, bytes + begin, reference->length);
     return reference->length > 0 && reference->length <= INBOX_CARRIED_MAX &&
            length == begin + reference->length;
 }
@@ -327,13 +293,14 @@ static bool pass_reference(struct inbox *inbox, const struct lane *lane,
     if (!find_reference(lane, bytes, length, &reader, &taken)) {
         return false;
     }
+    bool in_record = reader.reference.piece_count == 0;
     struct payload_reference reference = {
-        .reader = &reader.reader,
+        .reader = in_record ? &reader.carried.reader : &reader.reader,
         .length = reader.reference.length,
         .segment_shift = reader.reference.segment_shift,
     };
     receiver->receive(receiver, arrival, bytes + taken, reader.reference.header_length, &reference);
-    inbox->counters.long_records += reader.reference.piece_count == 0;
+    inbox->counters.long_records += in_record;
     *ret_packets = 1 + reference.length / PACKET_PAYLOAD_MAX;
     return true;
 }

@@ -106,6 +106,8 @@ static void sleeping_receiver_is_woken_every_time(void **state)
     destroy_end(b);
 }
 
+#define COUNTED 7
+
 static void count(void *context, const char *name, uint64_t value)
 {
     uint64_t *sum = context;
@@ -139,7 +141,7 @@ static void statistics_tell_what_was_sent(void **state)
     setenv("WEIR_DIRECT", direct ? "1" : "0", 1);
     struct end *a = create_end(), *b = create_end();
     struct introduction of_b = introduce(b);
-    uint64_t counted[7] = {0};
+    uint64_t counted[COUNTED] = {0};
     connect_both(a, b);
     post(a, WORK_WRITE, BUFFER_BYTES, &of_b);
     poll_one(a);
@@ -370,7 +372,7 @@ static void peer_of_the_memory_link_is_known_to_be_gone(void **state)
     const char *link_before = use_link("memory");
     struct target target = start_target(false);
     struct end *end = create_end();
-    uint64_t counted[6] = {0};
+    uint64_t counted[COUNTED] = {0};
     reach_target(end, &target);
     kill(target.pid, SIGSTOP);
     assert_int_equal(waitpid(target.pid, NULL, WUNTRACED), target.pid);

@@ -339,7 +339,7 @@ static bool emit_otherwise(struct same_host *same_host, const struct outgoing *o
 
 static void flush_to(struct same_host *same_host, uint32_t slot, struct peer *peer)
 {
-    if (outbox_flush(peer->outbox)) {
+    if (peer->outbox != NULL && outbox_flush(peer->outbox)) {
         same_host->counters.wake_ups++;
         handoff_wake(same_host->handoff, slot);
     }
@@ -424,9 +424,7 @@ bool same_host_flush(struct same_host *same_host)
         uint32_t slot = same_host->unflushed[i];
         struct peer *peer = same_host->peers[slot];
         peer->unflushed = false;
-        if (peer->outbox != NULL) {
-            flush_to(same_host, slot, peer);
-        }
+        flush_to(same_host, slot, peer);
     }
     same_host->unflushed_count = 0;
     return !stalled;
