@@ -287,26 +287,35 @@ def check_tree(work, weir, server, seed, root):
     return wrong, count, losses
 
 
-def main():
-    parser = argparse.ArgumentParser()
+def arguments(parser):
+    """What the programs that have rsync for an oracle are told."""
     parser.add_argument("build")
     parser.add_argument("--trees", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--user", action="store_true")
     options = parser.parse_args()
-    for program in ["rsync"]:
-        if not shutil.which(program):
-            sys.exit(f"there is no {program} (./dev names the package)")
+    if not shutil.which("rsync"):
+        sys.exit("there is no rsync (./dev names the package)")
+    return options
+
+
+def begin(options, name):
+    """The program, a folder to work in, and whether it is root who does; with --user it is not from here on."""
     build = os.path.realpath(options.build)
     os.environ["WEIR_LIBRARY_DIR"] = os.path.join(build, "dropin")
     root = os.getuid() == 0 and not options.user
-    work = os.fsencode(tempfile.mkdtemp(prefix="weir-fidelity-", dir=os.environ.get("TMPDIR", "/var/tmp")))
+    work = os.fsencode(tempfile.mkdtemp(prefix=f"weir-{name}-", dir=os.environ.get("TMPDIR", "/var/tmp")))
     if os.getuid() == 0 and options.user:
         os.chown(work, 65534, 65534)
         os.setgroups([])
         os.setgid(65534)
         os.setuid(65534)
-    weir = os.path.join(build, "weir")
+    return os.path.join(build, "weir"), work, root
+
+
+def main():
+    options = arguments(argparse.ArgumentParser())
+    weir, work, root = begin(options, "fidelity")
     server = Server(weir, os.fsdecode(work))
     failed = files = losses = 0
     try:

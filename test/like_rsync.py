@@ -12,13 +12,11 @@ import argparse
 import os
 import random
 import re
-import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 
-from fidelity import Maker, Server, compare, execute, remove, survey
+from fidelity import Maker, Server, arguments, begin, compare, execute, remove, survey
 
 WORDS = [b"a", b"b", b"c", b"d", b"core", b"x.o", b"y.o", b"z.c", b".hid", b"sp ace", b"br[1]", b"star*"]
 TIME = 1_500_000_000
@@ -265,24 +263,9 @@ def check_case(work, weir, server, seed, root):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("build")
-    parser.add_argument("--trees", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--user", action="store_true")
     parser.add_argument("--keep", action="store_true", help="the first case that fails is left where it is")
-    options = parser.parse_args()
-    if not shutil.which("rsync"):
-        sys.exit("there is no rsync (./dev names the package)")
-    build = os.path.realpath(options.build)
-    os.environ["WEIR_LIBRARY_DIR"] = os.path.join(build, "dropin")
-    root = os.getuid() == 0 and not options.user
-    work = os.fsencode(tempfile.mkdtemp(prefix="weir-like-rsync-", dir=os.environ.get("TMPDIR", "/var/tmp")))
-    if os.getuid() == 0 and options.user:
-        os.chown(work, 65534, 65534)
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-    weir = os.path.join(build, "weir")
+    options = arguments(parser)
+    weir, work, root = begin(options, "like-rsync")
     server = Server(weir, os.fsdecode(work))
     failed = files = lost = 0
     try:

@@ -17,18 +17,6 @@ shift
 . "$(dirname "$script")/whole_program.sh"
 url=weir://$WEIR_TEST_HOST:7473
 
-until_true() { # COMMAND...: 30 s at most
-    local began=$SECONDS
-    until "$@"; do
-        [ $((SECONDS - began)) -lt 30 ] || return 1
-        sleep 0.02
-    done
-}
-
-says() { # FILE PATTERN
-    grep -q -- "$2" "$1" 2>/dev/null
-}
-
 serve() { # LOG [OPTION...]: of the folder root, always at the same address; sets $server
     local log=$1
     shift

@@ -13,18 +13,6 @@ shift
 sshd=$(PATH=$PATH:/usr/sbin command -v sshd) || { echo "there is no sshd"; exit 77; }
 . "$(dirname "$script")/whole_program.sh"
 
-until_true() { # COMMAND...: 15 s at most
-    local began=$SECONDS
-    until "$@"; do
-        [ $((SECONDS - began)) -lt 15 ] || return 1
-        sleep 0.02
-    done
-}
-
-says() { # FILE PATTERN
-    grep -q -- "$2" "$1" 2>/dev/null
-}
-
 is_gone() { # PID
     ! kill -0 "$1" 2>/dev/null
 }

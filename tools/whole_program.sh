@@ -38,6 +38,18 @@ same() { # PATH PATH
     diff -r --no-dereference "$1" "$2" >diff.txt 2>&1 || fail "differ: $(head -3 diff.txt)"
 }
 
+until_true() { # COMMAND...: 30 s at most
+    local began=$SECONDS
+    until "$@"; do
+        [ $((SECONDS - began)) -lt 30 ] || return 1
+        sleep 0.02
+    done
+}
+
+says() { # FILE PATTERN
+    grep -q -- "$2" "$1" 2>/dev/null
+}
+
 # run_cases [NAME]: the function case_NAME, or each that there is, by a run of $script and so in a folder of its own.
 run_cases() {
     local name began

@@ -23,24 +23,7 @@ ip link add name one type veth peer name two netns "$second" || exit 77
 ip addr add 10.79.0.1/24 dev one && ip link set one up
 nsenter -t "$second" -n sh -c 'ip link set lo up; ip addr add 10.79.0.2/24 dev two; ip link set two up'
 
-failed=0
-expect() { # WHAT COMMAND...
-    local what=$1
-    shift
-    if "$@"; then
-        echo "ok   $what"
-    else
-        echo "FAIL $what"
-        failed=1
-    fi
-}
-within() { # COMMAND...  is true soon
-    for _ in $(seq 400); do
-        "$@" && return 0
-        sleep 0.05
-    done
-    return 1
-}
+. "$here/expect.sh"
 container() { # HOST own|shared|all COMMAND...  HOST is a process in its network, own or shared is its /dev/shm; all: and its processes
     local host=$1 memory=$2 processes=(--pid --fork --mount-proc --kill-child)
     shift 2

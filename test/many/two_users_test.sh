@@ -21,29 +21,12 @@ ip addr add 10.79.0.2/32 dev lo
 ip addr add 10.79.0.3/32 dev lo
 work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT
-failed=0
+. "$here/expect.sh"
 
 user() { # NUMBER COMMAND...
     local number=$1
     shift
     setpriv --reuid "$number" --regid "$number" --clear-groups env LD_LIBRARY_PATH="$build/dropin" "$@"
-}
-expect() { # WHAT COMMAND...
-    local what=$1
-    shift
-    if "$@"; then
-        echo "ok   $what"
-    else
-        echo "FAIL $what"
-        failed=1
-    fi
-}
-within() { # COMMAND...  is true soon
-    for _ in $(seq 400); do
-        "$@" && return 0
-        sleep 0.05
-    done
-    return 1
 }
 start() { # USER PORT NAME [VARIABLE...]
     local number=$1 port=$2 name=$3

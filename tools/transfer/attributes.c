@@ -25,6 +25,26 @@ static const char *handle_of(int fd, char ret_handle[HANDLE_LENGTH])
     return ret_handle;
 }
 
+enum entry_kind entry_kind_of(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFDIR:
+        return ENTRY_DIRECTORY;
+    case S_IFLNK:
+        return ENTRY_SYMLINK;
+    case S_IFIFO:
+        return ENTRY_FIFO;
+    case S_IFSOCK:
+        return ENTRY_SOCKET;
+    case S_IFCHR:
+        return ENTRY_CHARACTER_DEVICE;
+    case S_IFBLK:
+        return ENTRY_BLOCK_DEVICE;
+    default:
+        return ENTRY_FILE;
+    }
+}
+
 void xattrs_clear(struct xattrs *xattrs)
 {
     for (unsigned i = 0; i < xattrs->count; i++) {

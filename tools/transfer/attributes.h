@@ -1,6 +1,6 @@
 /* What a file has besides its contents: owner, mode, time, extended attributes, ACLs.
  *
- * Here: reading them off a file, and giving them to one. Not here: names of owners (owners.h).
+ * Here: its kind, reading the others off a file, and giving them to one. Not here: names of owners (owners.h).
  * ACLs are extended attributes of the system's, "system.posix_acl_access" and "..._default", and
  * travel as such; the kernel checks them when they are set.
  * The one who gives them decides: what was not asked for, or takes a privilege that is not to be
@@ -44,6 +44,9 @@ struct attributes {
     uint32_t uid, gid;           /* where they are preserved; ID_UNKNOWN is a failure then */
     const struct xattrs *xattrs; /* NULL: none */
 };
+
+/* Of a file's mode. */
+enum entry_kind entry_kind_of(mode_t mode);
 
 void xattrs_clear(struct xattrs *xattrs);
 /* Takes a piece of a value, which comes in order. 0, E2BIG, EINVAL or ENOMEM. */

@@ -3,6 +3,7 @@
 
 #include "tools/transfer/fanout_private.h"
 #include "tools/transfer/sender.h"
+#include "tools/transfer/summary.h"
 
 static bool add(struct givens *givens, const struct given *given)
 {
@@ -79,30 +80,16 @@ static void hear_item(struct member *member, const struct message *message)
 static void hear_summary(struct member *member, const struct message *message)
 {
     const struct fanout *fanout = member->fanout;
-    struct tally *tally = &member->tally;
-    uint64_t entries = message->summary.files + message->summary.symlinks + message->summary.same +
-                       message->summary.left;
     if (!fanout->finished || member->summed) {
         fanout_fail(member, SESSION_BROKEN, "it broke the protocol: a summary before the end");
         return;
     }
-    if (message->summary.failed == 0 && entries < fanout->entries) {
+    if (message->summary.failed == 0 && summary_entries(message) < fanout->entries) {
         fanout_fail(member, SESSION_BROKEN,
                     "it broke the protocol: a summary that leaves out files");
         return;
     }
-    tally->files = message->summary.files;
-    tally->directories = message->summary.directories;
-    tally->symlinks = message->summary.symlinks;
-    tally->bytes = message->summary.bytes;
-    tally->same = message->summary.same;
-    tally->left = message->summary.left;
-    tally->deleted = message->summary.deleted;
-    tally->kept = message->summary.kept;
-    tally->held_back = message->summary.held_back;
-    tally->undeleted = message->summary.undeleted;
-    tally->failed =
-        tally->failed > message->summary.failed ? tally->failed : message->summary.failed;
+    summary_take(message, &member->tally);
     member->summary = *message;
     member->summed = true;
     member->outcome = SESSION_COMPLETE;

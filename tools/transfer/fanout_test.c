@@ -71,6 +71,23 @@ static void expect_complete(const struct fanout_world *world)
     assert_int_equal(session_outcome(world->client), SESSION_COMPLETE);
 }
 
+/* All that a copy to so many leaves behind. */
+static void expect_whole_everywhere(const struct fanout_world *world)
+{
+    expect_complete(world);
+    for (unsigned i = 0; i < world->count; i++) {
+        expect_whole(world, i);
+    }
+}
+
+/* A copy of the tree to so many, which is to be run. */
+static void begin_tree(struct fanout_world *world, unsigned count)
+{
+    make_tree(world->scratch);
+    world->request.wishes.bits |= WISH_RECURSIVE;
+    fanout_world_begin(world, "t", count);
+}
+
 static void each_receiver_gets_all_and_the_source_puts_it_once(void **state)
 {
     struct fanout_world *world = *state;
@@ -79,10 +96,7 @@ static void each_receiver_gets_all_and_the_source_puts_it_once(void **state)
     for (unsigned count = 1; count <= NODES_MAX; count++) {
         fanout_world_begin(world, "t", count);
         fanout_world_run(world);
-        expect_complete(world);
-        for (unsigned i = 0; i < count; i++) {
-            expect_whole(world, i);
-        }
+        expect_whole_everywhere(world);
         assert_int_equal(session_tally(world->client)->files, FILE_COUNT);
         assert_int_equal(fanout_bytes_put(world->fanout), 640 * KIB);
         assert_int_equal(fanout_feeds(world->fanout), 1);
@@ -135,9 +149,7 @@ static void expect_others_whole(const struct fanout_world *world)
 static void a_receiver_may_die_at_each_event(void **state)
 {
     struct fanout_world *world = *state;
-    make_tree(world->scratch);
-    world->request.wishes.bits = WISH_RECURSIVE;
-    fanout_world_begin(world, "t", 3);
+    begin_tree(world, 3);
     unsigned steps = fanout_world_run(world);
     assert_true(steps > 100);
     world->between = die;
@@ -155,9 +167,7 @@ static void a_receiver_may_die_at_each_event(void **state)
 static void two_of_five_may_die(void **state)
 {
     struct fanout_world *world = *state;
-    make_tree(world->scratch);
-    world->request.wishes.bits = WISH_RECURSIVE;
-    fanout_world_begin(world, "t", 5);
+    begin_tree(world, 5);
     unsigned steps = fanout_world_run(world);
     world->between = die;
     for (unsigned i = 0; i < 200; i++) {
@@ -203,17 +213,12 @@ static void cut(struct fanout_world *world, unsigned step)
 static void a_line_that_breaks_is_joined_again(void **state)
 {
     struct fanout_world *world = *state;
-    make_tree(world->scratch);
-    world->request.wishes.bits = WISH_RECURSIVE;
     world->between = cut;
     cuts = 2;
-    fanout_world_begin(world, "t", 3);
+    begin_tree(world, 3);
     fanout_world_run(world);
     assert_int_equal(cuts, 0);
-    expect_complete(world);
-    for (unsigned i = 0; i < 3; i++) {
-        expect_whole(world, i);
-    }
+    expect_whole_everywhere(world);
     assert_int_equal(fanout_bytes_put(world->fanout), 640 * KIB);
 }
 
@@ -237,9 +242,7 @@ static void a_line_that_breaks_often_is_joined_again(void **state)
 static void two_may_die_before_one_that_lags(void **state)
 {
     struct fanout_world *world = *state;
-    make_tree(world->scratch);
-    world->request.wishes.bits = WISH_RECURSIVE;
-    fanout_world_begin(world, "t", 4);
+    begin_tree(world, 4);
     world->nodes[3].lags = true;
     fanout_world_run(world);
     fanout_world_kill(world, 1);
@@ -256,12 +259,10 @@ static void two_may_die_before_one_that_lags(void **state)
 static void who_cannot_be_fed_is_given_up(void **state)
 {
     struct fanout_world *world = *state;
-    make_tree(world->scratch);
-    world->request.wishes.bits = WISH_RECURSIVE;
     world->nodes[1].deaf = true;
     world->nodes[2].unreachable = true;
     world->nodes[3].refuses = true;
-    fanout_world_begin(world, "t", 5);
+    begin_tree(world, 5);
     fanout_world_run(world);
     expect_complete(world);
     expect_whole(world, 0);
@@ -288,10 +289,8 @@ static void expect_given_up_after(struct fanout_world *world, unsigned node, uns
 static void who_says_nothing_is_given_up(void **state)
 {
     struct fanout_world *world = *state;
-    make_tree(world->scratch);
-    world->request.wishes.bits = WISH_RECURSIVE;
     world->nodes[1].mute = true;
-    fanout_world_begin(world, "t", 3);
+    begin_tree(world, 3);
     fanout_world_run(world);
     expect_given_up_after(world, 1, 10, "no answer to the greeting for 10 s");
     expect_whole(world, 0);
@@ -302,20 +301,15 @@ static void who_says_nothing_is_given_up(void **state)
 static void who_could_not_be_heard_has_its_time(void **state)
 {
     struct fanout_world *world = *state;
-    make_tree(world->scratch);
-    world->request.wishes.bits = WISH_RECURSIVE;
     world->nodes[1].mute = true;
-    fanout_world_begin(world, "t", 3);
+    begin_tree(world, 3);
     fanout_world_run(world);
     world->now_s += 1000;
     fanout_world_run(world);
     fanout_world_wait(world, 9);
     world->nodes[1].mute = false;
     fanout_world_run(world);
-    expect_complete(world);
-    for (unsigned i = 0; i < 3; i++) {
-        expect_whole(world, i);
-    }
+    expect_whole_everywhere(world);
 }
 
 /* Its line breaks, and it does not say by what token another one may come. */
@@ -339,10 +333,8 @@ static void who_awaits_nobody_is_given_up(void **state)
 static void who_is_not_come_to_is_given_up(void **state)
 {
     struct fanout_world *world = *state;
-    make_tree(world->scratch);
-    world->request.wishes.bits = WISH_RECURSIVE;
     world->nodes[1].lags = true;
-    fanout_world_begin(world, "t", 3);
+    begin_tree(world, 3);
     fanout_world_run(world);
     fanout_world_wait(world, 2 * 40);
     expect_given_up_after(world, 1, 39, "a cannot feed it: they did not come together for 39 s");
@@ -371,17 +363,12 @@ static void flip(struct fanout_world *world, unsigned step)
 static void a_chunk_that_changed_on_its_way_is_put_again(void **state)
 {
     struct fanout_world *world = *state;
-    make_tree(world->scratch);
-    world->request.wishes.bits = WISH_RECURSIVE;
     world->between = flip;
     flips = 1;
-    fanout_world_begin(world, "t", 3);
+    begin_tree(world, 3);
     fanout_world_run(world);
     assert_int_equal(flips, 0);
-    expect_complete(world);
-    for (unsigned i = 0; i < 3; i++) {
-        expect_whole(world, i);
-    }
+    expect_whole_everywhere(world);
     bool twice = false;
     for (unsigned i = 0, feeds = 0; i < world->wire_count; i++) {
         feeds += world->wires[i].to_feed && world->wires[i].server == &world->nodes[1];
@@ -394,18 +381,13 @@ static void what_one_has_others_still_get(void **state)
 {
     struct fanout_world *world = *state;
     struct stat before, after;
-    make_tree(world->scratch);
-    world->request.wishes.bits = WISH_RECURSIVE;
-    fanout_world_begin(world, "t", 1);
+    begin_tree(world, 1);
     fanout_world_run(world);
     expect_whole(world, 0);
     assert_int_equal(fstatat(world->scratch->fd, "root0/t/big", &before, 0), 0);
     fanout_world_begin(world, "t", 3);
     fanout_world_run(world);
-    expect_complete(world);
-    for (unsigned i = 0; i < 3; i++) {
-        expect_whole(world, i);
-    }
+    expect_whole_everywhere(world);
     assert_int_equal(fanout_tally(world->fanout, 0)->same, FILE_COUNT);
     assert_int_equal(fanout_tally(world->fanout, 1)->files, FILE_COUNT);
     assert_int_equal(fstatat(world->scratch->fd, "root0/t/big", &after, 0), 0);
@@ -419,10 +401,7 @@ static void what_one_has_others_still_get(void **state)
     scratch_fill(world->scratch, "root1/t/z", 40 * KIB, 9);
     fanout_world_begin(world, "t", 3);
     fanout_world_run(world);
-    expect_complete(world);
-    for (unsigned i = 0; i < 3; i++) {
-        expect_whole(world, i);
-    }
+    expect_whole_everywhere(world);
     assert_int_equal(fanout_bytes_put(world->fanout), 40 * KIB);
 }
 
@@ -438,10 +417,7 @@ static void each_deletes_what_the_source_has_not(void **state)
     scratch_write(world->scratch, "root2/t/more/extra", "x");
     fanout_world_begin(world, "t", 3);
     fanout_world_run(world);
-    expect_complete(world);
-    for (unsigned i = 0; i < 3; i++) {
-        expect_whole(world, i);
-    }
+    expect_whole_everywhere(world);
     assert_false(scratch_exists(world->scratch, "root1/t/extra"));
     assert_false(scratch_exists(world->scratch, "root2/t/more"));
     assert_int_equal(fanout_tally(world->fanout, 0)->deleted, 0);

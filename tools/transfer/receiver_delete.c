@@ -56,26 +56,6 @@ void receiver_end_deleting(struct receiver *receiver)
     deleting->sources = NULL;
 }
 
-static enum entry_kind kind_of(const struct walk_step *step)
-{
-    switch (step->status.st_mode & S_IFMT) {
-    case S_IFDIR:
-        return ENTRY_DIRECTORY;
-    case S_IFLNK:
-        return ENTRY_SYMLINK;
-    case S_IFIFO:
-        return ENTRY_FIFO;
-    case S_IFSOCK:
-        return ENTRY_SOCKET;
-    case S_IFCHR:
-        return ENTRY_CHARACTER_DEVICE;
-    case S_IFBLK:
-        return ENTRY_BLOCK_DEVICE;
-    default:
-        return ENTRY_FILE;
-    }
-}
-
 /* The directory keeps the time that it was given. */
 static void touch(struct walk_folder *folder)
 {
@@ -158,7 +138,7 @@ static void take_step(struct receiver *receiver, const struct look *look)
     case WALK_SYMLINK:
     case WALK_SPECIAL:
         if (look->answer == ANSWER_GONE) {
-            delete (receiver, step, kind_of(step), step->name);
+            delete (receiver, step, entry_kind_of(step->status.st_mode), step->name);
         } else {
             keep(step->folder);
         }

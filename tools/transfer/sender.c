@@ -5,6 +5,7 @@
 
 #include "tools/transfer/compare.h"
 #include "tools/transfer/sender_private.h"
+#include "tools/transfer/summary.h"
 
 /* Between two looks at the link. */
 #define STEPS_AT_ONCE 64
@@ -509,35 +510,16 @@ static bool receive_item(struct sender *sender, const struct message *message,
 static bool receive_summary(struct sender *sender, const struct message *message,
                             const char **ret_reason)
 {
-    struct tally *tally = sender->options.tally;
     if (sender->state != SENDER_FINISHED) {
         *ret_reason = "a summary before the end";
         return false;
     }
-    uint64_t entries = message->summary.files + message->summary.symlinks + message->summary.same +
-                       message->summary.left;
-    entries += message->summary.again_files + message->summary.again_symlinks;
-    if (message->summary.failed == 0 && entries != sender->entries) {
+    if (message->summary.failed == 0 && summary_entries(message) != sender->entries) {
         *ret_reason = "a summary that leaves out files";
         return false;
     }
     sender_look_at_device(sender, true);
-    tally->files = message->summary.files;
-    tally->directories = message->summary.directories;
-    tally->symlinks = message->summary.symlinks;
-    tally->bytes = message->summary.bytes;
-    tally->same = message->summary.same;
-    tally->left = message->summary.left;
-    tally->deleted = message->summary.deleted;
-    tally->kept = message->summary.kept;
-    tally->held_back = message->summary.held_back;
-    tally->again_files = message->summary.again_files;
-    tally->again_symlinks = message->summary.again_symlinks;
-    tally->again_bytes = message->summary.again_bytes;
-    tally->undeleted = message->summary.undeleted;
-    if (tally->failed < message->summary.failed) {
-        tally->failed = message->summary.failed;
-    }
+    summary_take(message, sender->options.tally);
     sender->state = SENDER_DONE;
     return true;
 }

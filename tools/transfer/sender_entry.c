@@ -445,27 +445,11 @@ void sender_leave_directory(struct sender *sender)
     sender_send_plain(sender, &(struct message){.type = MESSAGE_LEAVE});
 }
 
-static enum entry_kind kind_of(mode_t mode)
-{
-    switch (mode & S_IFMT) {
-    case S_IFLNK:
-        return ENTRY_SYMLINK;
-    case S_IFIFO:
-        return ENTRY_FIFO;
-    case S_IFSOCK:
-        return ENTRY_SOCKET;
-    case S_IFCHR:
-        return ENTRY_CHARACTER_DEVICE;
-    default:
-        return ENTRY_BLOCK_DEVICE;
-    }
-}
-
 /* A symbolic link, device, FIFO or socket. */
 void sender_send_node(struct sender *sender, const struct look *look)
 {
     const struct walk_step *step = &look->step;
-    enum entry_kind kind = kind_of(step->status.st_mode);
+    enum entry_kind kind = entry_kind_of(step->status.st_mode);
     if (send_hard_link(sender, step, &step->status) || !send_attributes_of_step(sender, step)) {
         return;
     }

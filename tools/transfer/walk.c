@@ -314,6 +314,26 @@ static bool is_excluded(const struct walk *walk, const struct walk_step *step)
            filter_excludes(walk->options.filter, step->relative, S_ISDIR(step->status.st_mode));
 }
 
+/* Its status is known, and a link is `name` in `directory`. */
+static void look_at(struct walk *walk, struct walk_step *step, int directory, const char *name,
+                    int special)
+{
+    mode_t mode = step->status.st_mode;
+    if (is_excluded(walk, step)) {
+        step->kind = WALK_EXCLUDED;
+    } else if (S_ISLNK(mode)) {
+        read_link(walk, step, directory, name);
+    } else if (S_ISDIR(mode)) {
+        enter_directory(walk, step);
+    } else if (S_ISREG(mode)) {
+        step->kind = WALK_FILE;
+    } else if (is_wanted(walk, mode)) {
+        step->kind = WALK_SPECIAL;
+    } else {
+        fail(step, special);
+    }
+}
+
 static void look_at_source(struct walk *walk, struct walk_step *step)
 {
     int fd = open_source(walk, step->source, O_PATH);
@@ -323,18 +343,8 @@ static void look_at_source(struct walk *walk, struct walk_step *step)
     }
     if (fstat(fd, &step->status) != 0) {
         fail(step, errno);
-    } else if (is_excluded(walk, step)) {
-        step->kind = WALK_EXCLUDED;
-    } else if (S_ISLNK(step->status.st_mode)) {
-        read_link(walk, step, fd, "");
-    } else if (S_ISDIR(step->status.st_mode)) {
-        enter_directory(walk, step);
-    } else if (S_ISREG(step->status.st_mode)) {
-        step->kind = WALK_FILE;
-    } else if (is_wanted(walk, step->status.st_mode)) {
-        step->kind = WALK_SPECIAL;
     } else {
-        fail(step, WALK_ERROR_SPECIAL_SOURCE);
+        look_at(walk, step, fd, "", WALK_ERROR_SPECIAL_SOURCE);
     }
     close(fd);
 }
@@ -346,18 +356,8 @@ static void look_at_entry(struct walk *walk, struct walk_step *step)
         fail(step, WALK_ERROR_TEMPORARY);
     } else if (fstatat(directory, step->name, &step->status, AT_SYMLINK_NOFOLLOW) != 0) {
         fail(step, errno);
-    } else if (is_excluded(walk, step)) {
-        step->kind = WALK_EXCLUDED;
-    } else if (S_ISLNK(step->status.st_mode)) {
-        read_link(walk, step, directory, step->name);
-    } else if (S_ISDIR(step->status.st_mode)) {
-        enter_directory(walk, step);
-    } else if (S_ISREG(step->status.st_mode)) {
-        step->kind = WALK_FILE;
-    } else if (is_wanted(walk, step->status.st_mode)) {
-        step->kind = WALK_SPECIAL;
     } else {
-        fail(step, WALK_ERROR_SPECIAL);
+        look_at(walk, step, directory, step->name, WALK_ERROR_SPECIAL);
     }
 }
 
