@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """What `weir cp` makes of a target that is there already, with rsync and the same options as the oracle.
 
-Usage: like_rsync.py BUILD [--trees N] [--seed N] [--user]
+Usage: like_rsync.py BUILD [--trees N] [--seed N] [--user] [--merging]
 
 For each seed: a random tree, a target that was a copy of it until both changed at random, and random
-options (which files are sent, what is left out, what is deleted). rsync, a push and a pull of weir cp each
-bring a copy of that target up to date; then the three are compared, and what they said of it with -i. Then
-the same again: there must be nothing left to do, unless the options ask for it. A case that fails is made
-again by --seed."""
+options (which files are sent, what is left out, what is deleted), some with files of rules in the
+directories of both. rsync, a push and a pull of weir cp each bring a copy of that target up to date; then
+the three are compared, and what they said of it with -i. Then the same again: there must be nothing left
+to do, unless the options ask for it. A case that fails is made again by --seed."""
 import argparse
 import os
 import random
@@ -20,6 +20,9 @@ from fidelity import Maker, Server, arguments, begin, compare, execute, remove, 
 
 WORDS = [b"a", b"b", b"c", b"d", b"core", b"x.o", b"y.o", b"z.c", b".hid", b"sp ace", b"br[1]", b"star*"]
 TIME = 1_500_000_000
+# Files of rules in directories, by what is in them: rules, rules that name no side, patterns; and what names such files.
+MERGED = {".rules": [":", ":n", ":e", ":p", "dir-merge", "dir-merge,en"], ".rsync-filter": [":"],
+          ".plain": [":s", ":r", ":sn", "dir-merge,r"], ".patterns": [":-", ":+", ":-n", ":-s", ":+r", "dir-merge,-e"]}
 
 
 class PlainMaker(Maker):
@@ -65,6 +68,8 @@ class Changer:
     def change(self, path):
         mode = os.lstat(path).st_mode
         kind = self.random.randrange(6)
+        if os.fsdecode(os.path.basename(path)) in MERGED and kind in (1, 4, 5):  # what is no rule ends rsync
+            kind = 3
         if kind == 0:
             self.delete(path)
         elif kind == 1:
@@ -117,8 +122,7 @@ class Changer:
         self.touch(path)
 
     def add(self):
-        directories = [self.top] + [path for path in entries(self.top) if os.path.isdir(path) and not os.path.islink(path)]
-        self.make(os.path.join(self.random.choice(directories), self.random.choice(WORDS) + b"9"))
+        self.make(os.path.join(self.random.choice(directories(self.top)), self.random.choice(WORDS) + b"9"))
 
 
 def pattern(rng):
@@ -130,12 +134,50 @@ def pattern(rng):
 
 
 def rule(rng):
+    """As --filter takes it."""
     kind = rng.choice(["-", "+", "-", "H", "S", "P", "R", "P", "-s", "-r", "+s", "+r", "-p", "-!", "P!", "Hp", "exclude", "hide,p",
                        "protect", "risk,!", "include,r"])
-    return f"--filter={kind}{rng.choice([' ', '_'])}{pattern(rng)}"
+    return f"{kind}{rng.choice([' ', '_'])}{pattern(rng)}"
 
 
-def choose_options(rng):
+def merging(rng):
+    """An option that has files of rules in directories read."""
+    if rng.random() < 0.25:
+        return "-F"
+    name = rng.choice(list(MERGED))
+    return f"--filter={rng.choice(MERGED[name])}{rng.choice([' ', '_'])}{rng.choice(['', '', '/'])}{name}"
+
+
+def merges(options):
+    return any(option == "-F" or option.startswith(("--filter=:", "--filter=dir-merge")) for option in options)
+
+
+def line_of(name, rng):
+    if name == ".patterns":
+        return pattern(rng)
+    return f"{rng.choice('-+')} {pattern(rng)}" if name == ".plain" else rng.choice([rule(rng)] * 8 + ["!", "# none", ""])
+
+
+def directories(top):
+    return [top] + [path for path in entries(top) if os.path.isdir(path) and not os.path.islink(path)]
+
+
+def add_files_of_rules(paths, rng):
+    """In some directories. A pattern with a slash at its start is none in a directory whose name rsync takes for a part
+    of that pattern."""
+    for path in paths:
+        before = os.lstat(path)
+        for name in MERGED:
+            if rng.random() < 0.25 and not os.path.lexists(os.path.join(path, name.encode())):
+                lines = [line_of(name, rng) for _ in range(rng.randrange(4))]
+                if set(path) & set(b"[*?\\"):
+                    lines = [line for line in lines if not re.search(r"(^|[ _])/", line)]
+                with open(os.path.join(path, name.encode()), "wb") as file:
+                    file.write("\n".join(lines).encode())
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def choose_options(rng, merging_each):
     """Those of both programs."""
     options = ["-a"] + [o for o in ["-H", "-X"] if rng.random() < 0.3]
     for option, likely in [("-c", 0.2), ("-u", 0.2), ("-I", 0.1), ("--size-only", 0.15), ("--inplace", 0.2), ("--existing", 0.12),
@@ -149,12 +191,22 @@ def choose_options(rng):
     if "--ignore-existing" in options and "-n" in options:  # rsync then sees into directories that are none there
         options.remove("-n")
     # rsync looks at these before it makes way for a file, weir then does not make it
-    if rng.random() < 0.5 and "--force" not in options and "--delete" not in options:
+    if rng.random() < 0.5 and not merging_each and "--force" not in options and "--delete" not in options:
         options += [f"--{rng.choice(['exclude', 'exclude', 'include'])}={pattern(rng)}"
                     for _ in range(rng.randrange(1, 5))]
-    elif rng.random() < 0.5:
-        options = [option for option in options if option != "--force"] + [rule(rng) for _ in range(rng.randrange(1, 6))]
+    elif rng.random() < 0.6 or merging_each:
+        rules = [f"--filter={rule(rng)}" for _ in range(rng.randrange(1, 6))]
+        if rng.random() < 0.6 or merging_each:
+            rules += [merging(rng) for _ in range(rng.randrange(1, 4))]
+            rng.shuffle(rules)
+        options = [option for option in options if option != "--force"] + rules
     return options
+
+
+def for_rsync(options):
+    """weir deletes at the end, with what each directory of the target then has for rules."""
+    deletes = any(option.startswith("--delete") for option in options)
+    return options + ["--delete-after"] if deletes and merges(options) else options
 
 
 LETTERS = re.compile(rb"^([<>ch.*][fdLDS][^ ]{9}|\*deleting  |\.[fdLDS]         ) (.*)$")
@@ -192,10 +244,13 @@ def said(output, top):
     return found
 
 
-def prepare(work, seed, root, links):
+def prepare(work, seed, root, links, ruled):
     """tree, and the target in three copies, whose files have one name each where links are none of it."""
     PlainMaker(os.path.join(work, b"tree"), seed, root)
     subprocess.run(["cp", "-a", "tree", "target"], cwd=work, check=True)
+    if ruled:
+        add_files_of_rules([work] + directories(os.path.join(work, b"tree")), random.Random(seed * 3))
+        add_files_of_rules(directories(os.path.join(work, b"target")), random.Random(seed * 3 + seed % 3))
     Changer(os.path.join(work, b"target"), seed * 2 + 1)
     Changer(os.path.join(work, b"tree"), seed * 2)
     for copy in ["rsync", "push", "pull"]:
@@ -221,20 +276,20 @@ def counts(path, key, source, window, one, other):
     return not window or one["mtime"] // 10**9 != other["mtime"] // 10**9
 
 
-def check_case(work, weir, server, seed, root):
+def check_case(work, weir, server, seed, root, merging_each):
     rng = random.Random(seed)
-    options = choose_options(rng)
+    options = choose_options(rng, merging_each)
     # -1, which is what weir does unless told otherwise, makes rsync's -u a second wrong
     window = [] if rng.random() < 0.6 and "-u" not in options else ["--modify-window=0"]
     into = rng.random() < 0.7  # the contents of the tree; else the tree itself
     source, sub = ("tree/", "") if into else ("tree", "/tree")
-    prepare(work, seed, root, "-H" in options and "--inplace" not in options)
+    prepare(work, seed, root, "-H" in options and "--inplace" not in options, merges(options))
     if not into:
         for copy in ["rsync", "push", "pull"]:
             os.rename(os.path.join(work, os.fsencode(copy)), os.path.join(work, b"moved"))
             os.mkdir(os.path.join(work, os.fsencode(copy)))
             os.rename(os.path.join(work, b"moved"), os.path.join(work, os.fsencode(copy), b"tree"))
-    commands = {"rsync": ["rsync", "-i"] + (window or ["--modify-window=-1"]) + options + [source, "rsync/"],
+    commands = {"rsync": ["rsync", "-i"] + (window or ["--modify-window=-1"]) + for_rsync(options) + [source, "rsync/"],
                 "push": [weir, "cp", "-i"] + window + options + [source, server.url + "/push/"],
                 "pull": [weir, "cp", "-i"] + window + options + [server.url + "/" + source, "pull/"]}
     wrong, trees, words, codes, complaints = [], {}, {}, {}, {}
@@ -257,20 +312,21 @@ def check_case(work, weir, server, seed, root):
     # 2: its own protocol, with names of one file that are in the way of nothing
     lost = codes["rsync"] not in (0, 23) or (codes["rsync"] != 0 and codes["push"] == codes["pull"] == 0)
     # weir makes way for nothing where rules protect something
-    lost |= any(option.startswith("--filter") for option in options) and b"(--force replaces it)" in complaints["push"]
+    lost |= any(option.startswith(("--filter", "-F")) for option in options) and b"(--force replaces it)" in complaints["push"]
     return [] if lost else wrong, len(trees["rsync"]), window + options + [source], lost
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", action="store_true", help="the first case that fails is left where it is")
+    parser.add_argument("--merging", action="store_true", help="files of rules in directories in each case")
     options = arguments(parser)
     weir, work, root = begin(options, "like-rsync")
     server = Server(weir, os.fsdecode(work))
     failed = files = lost = 0
     try:
         for seed in range(options.seed, options.seed + options.trees):
-            wrong, count, used, gave_up = check_case(work, weir, server, seed, root)
+            wrong, count, used, gave_up = check_case(work, weir, server, seed, root, options.merging)
             files += count
             lost += gave_up
             if wrong:

@@ -42,7 +42,9 @@ const char cp_usage[] =
     "                     leave out what matches, or do not; the first rule that matches decides\n"
     "  -f, --filter RULE  a rule of rsync's: '- PATTERN', '+ PATTERN', of what is sent only (H, "
     "S)\n"
-    "                     or of what is deleted only (P, R), or '. FILE' with such rules\n"
+    "                     or of what is deleted only (P, R), '. FILE' with such rules, or\n"
+    "                     ': NAME', a file of that name with such rules in each directory\n"
+    "  -F                 ': /.rsync-filter'; twice: and do not copy these files\n"
     "\n"
     "What is replaced, where the target has the file already (see the manual page):\n"
     "  (none of these)    what differs in size or time\n"
@@ -374,6 +376,14 @@ static bool take_way(struct cp_options *options, int option)
     }
 }
 
+/* -F, the first time and the second. */
+static int take_directory_rules(const struct command *command, struct cp_options *options)
+{
+    static const char *const rules[] = {"dir-merge /.rsync-filter", "exclude .rsync-filter"};
+    unsigned before = options->directory_rules++;
+    return before < 2 ? cp_take_rule(command, &options->filter, rules[before]) : -1;
+}
+
 /* -1: go on. */
 static int take_option(const struct command *command, struct cp_options *options, int option)
 {
@@ -411,6 +421,8 @@ static int take_option(const struct command *command, struct cp_options *options
                                 option == OPTION_INCLUDE_FROM ? RULE_INCLUDE : 0, optarg);
     case 'f':
         return cp_take_rule(command, &options->filter, optarg);
+    case 'F':
+        return take_directory_rules(command, options);
     case OPTION_MAX_DELETE:
         return take_deletions(command, options);
     case OPTION_TO:
@@ -434,7 +446,7 @@ int cp_take_options(const struct command *command, int argc, char **argv,
                     struct cp_options *ret_options)
 {
     *ret_options = (struct cp_options){.timeout_s = CP_TIMEOUT_S};
-    for (int option; (option = getopt_long(argc, argv, "arlptgoDHAXScuIn@:e:f:iqvh", long_options,
+    for (int option; (option = getopt_long(argc, argv, "arlptgoDHAXScuIn@:e:f:Fiqvh", long_options,
                                            NULL)) != -1;) {
         int code = take_option(command, ret_options, option);
         if (code >= 0) {

@@ -15,7 +15,8 @@ struct cp_options {
     unsigned verbose; /* how often */
     struct wishes wishes;
     struct owner_choice owners[2];
-    struct filter *filter; /* NULL: no rule was given */
+    struct filter *filter;    /* NULL: no rule was given */
+    unsigned directory_rules; /* how often -F */
     struct weir_fabric_options fabric;
     const char *rsh, *weir_path; /* NULL: as they are unless given */
     const char *key;             /* a file; NULL: none */

@@ -217,7 +217,8 @@ case_usage() { # exit statuses, and words
     expect 2 'pattern' "$weir" cp --exclude '' f "$url/"
     expect 2 'a rule begins with' "$weir" cp -f 'x y' f "$url/"
     expect 2 "'/' is not known here behind 'exclude'" "$weir" cp -f '-/ y' f "$url/"
-    expect 2 'not known here; ' "$weir" cp -f ': .rules' f "$url/"
+    expect 2 'a name without a slash' "$weir" cp -f ': d/rules' f "$url/"
+    expect 2 "'w' is not known here behind 'dir-merge'" "$weir" cp -f ':w rules' f "$url/"
     expect 2 'nothing behind' "$weir" cp --filter=P f "$url/"
     expect 6 'nosuchfile: No such file' "$weir" cp -f '. nosuchfile' f "$url/"
     echo 'merge rules' >rules
@@ -614,6 +615,19 @@ case_mirror() { # --delete, --inplace, --bwlimit
     ln root/t/d/f root/other
     expect 0 '1 file' "$weir" cp -a --inplace t/ "$url/t"
     same t/d/f root/other
+    echo '- *.tmp' >t/.rsync-filter
+    touch t/d/a.tmp root/t/d/b.tmp root/t/extra
+    expect 0 '; 1 deleted' "$weir" cp -aF --delete t "$url/"
+    [ ! -e root/t/d/a.tmp ] && [ -e root/t/d/b.tmp ] && [ -e root/t/.rsync-filter ] || fail "not as the file says: $(find root)"
+    rm root/t/.rsync-filter
+    expect 0 '; 1 deleted' "$weir" cp -aFF --delete t "$url/"
+    [ ! -e root/t/d/b.tmp ] && [ ! -e root/t/.rsync-filter ] || fail "-FF: not as without the file: $(find root)"
+    expect 0 '; 1 deleted' "$weir" cp -aF --delete "$url/t" .
+    [ ! -e t/.rsync-filter ] && [ -e t/d/a.tmp ] || fail "a pull: not as the file says: $(find t)"
+    rm t/d/a.tmp
+    echo nonsense >t/.rsync-filter
+    expect 1 't: cannot read: its rules cannot be had.*: .rsync-filter, line 1: a rule begins' "$weir" cp -aF t "$url/"
+    rm t/.rsync-filter
     ln -s /proc/self/status t/d/unreadable
     expect 1 'nothing was deleted, since a source' sh -c "echo x >root/t/extra
         '$weir' cp -r --delete t nowhere '$url/'"

@@ -1,10 +1,10 @@
 /* What a file has besides its contents: owner, mode, time, extended attributes, ACLs.
  *
- * Here: its kind, reading the others off a file, and giving them to one. Not here: names of owners (owners.h).
- * ACLs are extended attributes of the system's, "system.posix_acl_access" and "..._default", and
- * travel as such; the kernel checks them when they are set.
- * The one who gives them decides: what was not asked for, or takes a privilege that is not to be
- * used (`super`), is left out, as rsync does without root. */
+ * Here: its kind, reading the others off a file, and giving them to one. Not here: names of owners
+ * (owners.h). ACLs are extended attributes of the system's, "system.posix_acl_access" and
+ * "..._default", and travel as such; the kernel checks them when they are set. The one who gives
+ * them decides: what was not asked for, or takes a privilege that is not to be used (`super`), is
+ * left out, as rsync does without root. */
 #ifndef TOOLS_TRANSFER_ATTRIBUTES_H
 #define TOOLS_TRANSFER_ATTRIBUTES_H
 

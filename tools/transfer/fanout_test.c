@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tools/transfer/fanout_world.h"
+#include "tools/transfer/filter.h"
 
 #define KIB (1u << 10)
 
@@ -329,6 +330,33 @@ static void who_awaits_nobody_is_given_up(void **state)
     assert_true(scratch_same(world->scratch, "here/t", "root2/t"));
 }
 
+/* Its neighbours come together then, from where they had got to, and it is they who do. */
+static void the_neighbours_of_one_dropped_are_linked(void **state)
+{
+    struct fanout_world *world = *state;
+    const uint64_t size = 60 * HOP_CHUNK_LENGTH;
+    scratch_fill(world->scratch, "here/t", size, 4);
+    fanout_world_begin(world, "t", 4);
+    while (fanout_world_memory(world, 3) == NULL) {
+        fanout_world_step(world);
+    }
+    assert_ptr_equal(fanout_world_feeder(world, 2), &world->nodes[1]);
+    world->nodes[1].mute = true;
+    assert_true(fanout_world_cut(world, 1));
+    fanout_world_run(world);
+    expect_given_up_after(world, 1, 15, "it was not ready to be fed again for 15 s");
+    assert_ptr_equal(fanout_world_feeder(world, 2), &world->nodes[0]);
+    assert_ptr_equal(fanout_world_feeder(world, 3), &world->nodes[2]); /* as before */
+    assert_int_equal(fanout_bytes_put(world->fanout), size);
+    for (unsigned i = 0; i < 4; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "root%u/t", i);
+        assert_int_equal(scratch_exists(world->scratch, name) &&
+                             scratch_same(world->scratch, "here/t", name),
+                         i != 1);
+    }
+}
+
 /* Whoever is to feed it connects, and gets nothing through, however often. */
 static void who_is_not_come_to_is_given_up(void **state)
 {
@@ -425,6 +453,32 @@ static void each_deletes_what_the_source_has_not(void **state)
     assert_int_equal(fanout_tally(world->fanout, 2)->deleted, 2);
 }
 
+static void each_keeps_what_its_own_rules_keep(void **state)
+{
+    struct fanout_world *world = *state;
+    struct filter *filter = filter_create();
+    assert_true(filter_add(filter, RULE_MERGES, (struct span){".rules", 6}));
+    assert_true(filter_add(filter, 0, (struct span){".rules", 6}));
+    world->request.filter = filter;
+    for (unsigned i = 0; i < 3; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "root%u/t", i);
+        scratch_directory(world->scratch, name);
+        snprintf(name, sizeof(name), "root%u/t/extra", i);
+        scratch_write(world->scratch, name, "x");
+    }
+    scratch_write(world->scratch, "root1/t/.rules", "P extra\n");
+    world->request.wishes.bits = WISH_DELETE;
+    begin_tree(world, 3);
+    fanout_world_run(world);
+    expect_whole_everywhere(world);
+    assert_false(scratch_exists(world->scratch, "root0/t/extra"));
+    assert_true(scratch_exists(world->scratch, "root1/t/extra"));
+    assert_false(scratch_exists(world->scratch, "root2/t/extra"));
+    world->request.filter = NULL;
+    filter_destroy(filter);
+}
+
 static void a_file_that_fails_at_one_is_told_of_that_one(void **state)
 {
     struct fanout_world *world = *state;
@@ -460,10 +514,12 @@ int main(void)
         T(who_says_nothing_is_given_up),
         T(who_could_not_be_heard_has_its_time),
         T(who_awaits_nobody_is_given_up),
+        T(the_neighbours_of_one_dropped_are_linked),
         T(who_is_not_come_to_is_given_up),
         T(a_chunk_that_changed_on_its_way_is_put_again),
         T(what_one_has_others_still_get),
         T(each_deletes_what_the_source_has_not),
+        T(each_keeps_what_its_own_rules_keep),
         T(a_file_that_fails_at_one_is_told_of_that_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -311,3 +311,14 @@ uint8_t *fanout_world_memory(struct fanout_world *world, unsigned node)
     struct wire *wire = inlet_of(world, node);
     return wire != NULL ? memory_pair_memory(wire->pair, 1) : NULL;
 }
+
+struct node *fanout_world_feeder(const struct fanout_world *world, unsigned node)
+{
+    for (unsigned i = world->wire_count; i > 0; i--) {
+        const struct wire *wire = &world->wires[i - 1];
+        if (wire->to_feed && wire->server == &world->nodes[node]) {
+            return wire->client;
+        }
+    }
+    abort();
+}

@@ -75,5 +75,7 @@ void fanout_world_kill(struct fanout_world *world, unsigned node);
 bool fanout_world_cut(struct fanout_world *world, unsigned node);
 /* The memory that it gives to whom feeds it; NULL: to nobody. */
 uint8_t *fanout_world_memory(struct fanout_world *world, unsigned node);
+/* Who connected last to feed it; NULL: the source. Somebody has. */
+struct node *fanout_world_feeder(const struct fanout_world *world, unsigned node);
 
 #endif

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/transfer/filter_scope.h"
+
 enum token_kind {
     TOKEN_BYTE,
     TOKEN_ANY,      /* "?" */
@@ -30,6 +32,7 @@ enum reach {
 struct rule {
     uint8_t bits; /* of enum rule_bits */
     bool directories_only, wild;
+    bool anchored;                   /* REACH_PATH because of a slash at its start */
     bool slash_before, slash_behind; /* of a path, of a directory: for a leading or trailing "**" */
     enum reach reach;
     unsigned slashes;
@@ -43,6 +46,8 @@ struct filter {
     struct rule *rules;
     unsigned count;
     size_t length;
+    unsigned merges[FILTER_MERGES_MAX]; /* of the rules, those with RULE_MERGES */
+    unsigned merge_count;
 };
 
 struct filter *filter_create(void)
@@ -204,11 +209,14 @@ static void choose_reach(struct rule *rule, bool anchored)
 static bool make_rule(struct rule *rule, unsigned bits, struct span text)
 {
     bool anchored = ((const char *)text.bytes)[0] == '/';
-    *rule = (struct rule){.bits = (uint8_t)bits};
+    *rule = (struct rule){.bits = (uint8_t)bits, .anchored = anchored};
     rule->text = strndup(text.bytes, text.length);
     rule->pattern = strndup((const char *)text.bytes + anchored, text.length - anchored);
     if (rule->text == NULL || rule->pattern == NULL) {
         return false;
+    }
+    if ((bits & RULE_MERGES) != 0) {
+        return true;
     }
     size_t length = strlen(rule->pattern);
     if (length > 0 && rule->pattern[length - 1] == '/') {
@@ -223,8 +231,42 @@ static bool make_rule(struct rule *rule, unsigned bits, struct span text)
     return !rule->wild || read_tokens(rule);
 }
 
+unsigned filter_merges(const struct filter *filter)
+{
+    return filter->merge_count;
+}
+
+void filter_merge(const struct filter *filter, unsigned index, struct filter_merge *ret_merge)
+{
+    const struct rule *rule = &filter->rules[filter->merges[index]];
+    *ret_merge = (struct filter_merge){
+        .index = index, .name = rule->pattern, .bits = rule->bits, .above = rule->anchored};
+}
+
+static bool is_merged(const struct filter *filter, struct span name)
+{
+    const char *bytes = name.bytes;
+    struct filter_merge merge;
+    size_t slash = bytes[0] == '/';
+    for (unsigned i = 0; i < filter->merge_count; i++) {
+        filter_merge(filter, i, &merge);
+        if (strlen(merge.name) == name.length - slash &&
+            memcmp(merge.name, bytes + slash, name.length - slash) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool filter_add(struct filter *filter, unsigned bits, struct span pattern)
 {
+    bool merges = (bits & RULE_MERGES) != 0;
+    if (!protocol_is_rule(bits, pattern) || (merges && filter->merge_count == FILTER_MERGES_MAX)) {
+        return false;
+    }
+    if (merges && is_merged(filter, pattern)) {
+        return true;
+    }
     if (pattern.length == 0 || pattern.length > PATH_LENGTH_MAX ||
         memchr(pattern.bytes, 0, pattern.length) != NULL || filter->count == FILTER_RULES_MAX ||
         filter->length + pattern.length > FILTER_LENGTH_MAX) {
@@ -242,6 +284,9 @@ bool filter_add(struct filter *filter, unsigned bits, struct span pattern)
     if (!make_rule(rule, bits, pattern)) {
         clear_rule(rule);
         return false;
+    }
+    if (merges) {
+        filter->merges[filter->merge_count++] = filter->count;
     }
     filter->count++;
     filter->length += pattern.length;
@@ -330,8 +375,35 @@ static const char *last_components(const char *path, unsigned count)
     return count == 1 ? path : NULL;
 }
 
-/* `text` has a slash before it and room for one behind it. */
-static bool rule_matches(const struct rule *rule, char *text, bool is_directory)
+/* A pattern from the root of `scope`, against `length` bytes of the path. */
+static bool match_from(const struct rule *rule, const struct filter_scope *scope, const char *text,
+                       size_t length)
+{
+    size_t outside = scope != NULL && scope->outside != NULL ? strlen(scope->outside) : 0;
+    if (outside > 0) {
+        char path[2 * PATH_LENGTH_MAX + 4];
+        if (outside + 1 + length > sizeof(path)) {
+            return false;
+        }
+        memcpy(path, scope->outside, outside);
+        path[outside] = '/';
+        memcpy(path + outside + 1, text, length);
+        return match(rule, path, outside + 1 + length);
+    }
+    for (unsigned i = 0; scope != NULL && i < scope->depth; i++) {
+        const char *slash = memchr(text, '/', length);
+        if (slash == NULL) {
+            return false;
+        }
+        length -= (size_t)(slash + 1 - text);
+        text = slash + 1;
+    }
+    return match(rule, text, length);
+}
+
+/* `text` has a slash before it and room for one behind it; `scope` is where the rule stands. */
+static bool rule_matches(const struct rule *rule, const struct filter_scope *scope, char *text,
+                         bool is_directory)
 {
     size_t length = strlen(text);
     if (rule->directories_only && !is_directory) {
@@ -349,7 +421,8 @@ static bool rule_matches(const struct rule *rule, char *text, bool is_directory)
         return from != NULL && match(rule, from, strlen(from));
     case REACH_PATH:
         from -= rule->slash_before;
-        matches = match(rule, from, length + behind + rule->slash_before);
+        matches = rule->anchored ? match_from(rule, scope, text, length + behind)
+                                 : match(rule, from, length + behind + rule->slash_before);
         break;
     case REACH_AFTER:
         matches = match(rule, text, length + behind);
@@ -378,17 +451,59 @@ static bool is_asked(const struct rule *rule, const struct question_of *question
     return (sides & question->side) != 0 && !perished;
 }
 
-static bool excludes(const struct filter *filter, const struct question_of *question, char *text,
-                     bool is_directory)
+enum verdict {
+    VERDICT_NONE,
+    VERDICT_IN,
+    VERDICT_OUT,
+};
+
+/* What is asked. */
+struct asked_path {
+    const struct question_of *question;
+    char *text;
+    bool is_directory;
+};
+
+static enum verdict judge_rule(const struct rule *rule, const struct filter_scope *scope,
+                               const struct asked_path *asked)
 {
-    for (unsigned i = 0; i < filter->count; i++) {
-        const struct rule *rule = &filter->rules[i];
-        bool negated = (rule->bits & RULE_NEGATED) != 0;
-        if (is_asked(rule, question) && rule_matches(rule, text, is_directory) != negated) {
-            return (rule->bits & RULE_INCLUDE) == 0;
+    bool negated = (rule->bits & RULE_NEGATED) != 0;
+    if (!is_asked(rule, asked->question) ||
+        rule_matches(rule, scope, asked->text, asked->is_directory) == negated) {
+        return VERDICT_NONE;
+    }
+    return (rule->bits & RULE_INCLUDE) != 0 ? VERDICT_IN : VERDICT_OUT;
+}
+
+/* What that file of rules says, in the directory at hand and then in those above. */
+static enum verdict judge_scopes(unsigned merge, bool alone, const struct filter_scope *scope,
+                                 const struct asked_path *asked)
+{
+    enum verdict verdict = VERDICT_NONE;
+    for (; scope != NULL && verdict == VERDICT_NONE; scope = scope->above) {
+        const struct scope_list *list = &scope->lists[merge];
+        unsigned count = list->rules != NULL ? list->rules->count : 0;
+        for (unsigned i = 0; i < count && verdict == VERDICT_NONE; i++) {
+            verdict = judge_rule(&list->rules->rules[i], scope, asked);
+        }
+        if (list->cleared || alone) {
+            break;
         }
     }
-    return false;
+    return verdict;
+}
+
+static bool excludes(const struct filter *filter, const struct filter_scope *scope,
+                     const struct asked_path *asked)
+{
+    enum verdict verdict = VERDICT_NONE;
+    for (unsigned i = 0, merge = 0; i < filter->count && verdict == VERDICT_NONE; i++) {
+        const struct rule *rule = &filter->rules[i];
+        verdict = (rule->bits & RULE_MERGES) != 0
+                      ? judge_scopes(merge++, (rule->bits & RULE_ALONE) != 0, scope, asked)
+                      : judge_rule(rule, NULL, asked);
+    }
+    return verdict == VERDICT_OUT;
 }
 
 static const struct question_of what_is_sent = {.side = RULE_HIDES};
@@ -405,20 +520,21 @@ static char *prepare(const char *path, char buffer[PATH_LENGTH_MAX + 3])
     return buffer + 1;
 }
 
-bool filter_excludes(const struct filter *filter, const char *path, bool is_directory)
+bool filter_excludes(const struct filter *filter, const struct filter_scope *scope,
+                     const char *path, bool is_directory)
 {
     char buffer[PATH_LENGTH_MAX + 3];
-    char *text = prepare(path, buffer);
-    return text != NULL && excludes(filter, &what_is_sent, text, is_directory);
+    const struct asked_path asked = {&what_is_sent, prepare(path, buffer), is_directory};
+    return asked.text != NULL && excludes(filter, scope, &asked);
 }
 
-bool filter_protects(const struct filter *filter, const char *path, bool is_directory,
-                     struct filter_loss loss)
+bool filter_protects(const struct filter *filter, const struct filter_scope *scope,
+                     const char *path, bool is_directory, struct filter_loss loss)
 {
     char buffer[PATH_LENGTH_MAX + 3];
-    char *text = prepare(path, buffer);
     const struct question_of question = {RULE_PROTECTS, loss};
-    return text != NULL && excludes(filter, &question, text, is_directory);
+    const struct asked_path asked = {&question, prepare(path, buffer), is_directory};
+    return asked.text != NULL && excludes(filter, scope, &asked);
 }
 
 bool filter_protects_some(const struct filter *filter, bool delete_excluded)
@@ -426,7 +542,8 @@ bool filter_protects_some(const struct filter *filter, bool delete_excluded)
     const struct question_of question = {RULE_PROTECTS, {.delete_excluded = delete_excluded}};
     for (unsigned i = 0; i < filter->count; i++) {
         const struct rule *rule = &filter->rules[i];
-        if ((rule->bits & RULE_INCLUDE) == 0 && is_asked(rule, &question)) {
+        bool merges = (rule->bits & RULE_MERGES) != 0;
+        if (merges || ((rule->bits & RULE_INCLUDE) == 0 && is_asked(rule, &question))) {
             return true;
         }
     }
@@ -436,13 +553,14 @@ bool filter_protects_some(const struct filter *filter, bool delete_excluded)
 bool filter_cuts_off(const struct filter *filter, const char *path, bool is_directory)
 {
     char buffer[PATH_LENGTH_MAX + 3];
-    char *text = prepare(path, buffer);
-    for (char *slash = text; text != NULL && (slash = strchr(slash, '/')) != NULL; slash++) {
+    struct asked_path asked = {&what_is_sent, prepare(path, buffer), true};
+    for (char *slash = asked.text; slash != NULL && (slash = strchr(slash, '/')) != NULL; slash++) {
         *slash = 0;
-        if (excludes(filter, &what_is_sent, text, true)) {
+        if (excludes(filter, NULL, &asked)) {
             return true;
         }
         *slash = '/';
     }
-    return text != NULL && excludes(filter, &what_is_sent, text, is_directory);
+    asked.is_directory = is_directory;
+    return asked.text != NULL && excludes(filter, NULL, &asked);
 }

@@ -20,13 +20,16 @@
 #include "tools/transfer/protocol.h"
 
 #define FILTER_LENGTH_MAX (64u << 10) /* of all patterns together */
+#define FILTER_MERGES_MAX 16          /* files of rules in each directory */
 
 struct filter;
+struct filter_scope; /* what the files of rules in directories say; see filter_scope.h */
 
 struct filter *filter_create(void); /* NULL: no memory */
 void filter_destroy(struct filter *filter);
-/* `bits` are of enum rule_bits. Behind those that are there. False: no memory, an empty pattern,
- * one with a NUL, or too many. */
+/* `bits` are of enum rule_bits. Behind those that are there; a file of rules in each directory that
+ * is there already is not named twice. False: no memory, an empty pattern, one with a NUL, bits
+ * that do not go together, or too many. */
 bool filter_add(struct filter *filter, unsigned bits, struct span pattern);
 /* Forgets them all. */
 void filter_clear(struct filter *filter);
@@ -34,9 +37,21 @@ unsigned filter_count(const struct filter *filter);
 /* Rule number `index`. */
 struct span filter_rule(const struct filter *filter, unsigned index, uint8_t *ret_bits);
 
-/* What is sent: `path` is not empty and begins and ends with no slash. */
-bool filter_excludes(const struct filter *filter, const char *path, bool is_directory);
-/* The same for the path or a directory that it is in. */
+/* A file of rules that each directory may have. */
+struct filter_merge {
+    unsigned index;   /* among these */
+    const char *name; /* without a slash */
+    unsigned bits;
+    bool above; /* the directories above the transfer may have it, too */
+};
+unsigned filter_merges(const struct filter *filter);
+void filter_merge(const struct filter *filter, unsigned index, struct filter_merge *ret_merge);
+
+/* What is sent: `path` is not empty and begins and ends with no slash. `scope` is that of the
+ * directory that it is in; NULL: no directory above it has a file of rules. */
+bool filter_excludes(const struct filter *filter, const struct filter_scope *scope,
+                     const char *path, bool is_directory);
+/* The same for the path or a directory that it is in, where there are no files of rules. */
 bool filter_cuts_off(const struct filter *filter, const char *path, bool is_directory);
 
 /* What of that which is not sent stays where it is. */
@@ -44,9 +59,9 @@ struct filter_loss {
     bool delete_excluded; /* so it was wished */
     bool inside;          /* the directory that it is in goes, too */
 };
-bool filter_protects(const struct filter *filter, const char *path, bool is_directory,
-                     struct filter_loss loss);
-/* There is a rule that may. */
+bool filter_protects(const struct filter *filter, const struct filter_scope *scope,
+                     const char *path, bool is_directory, struct filter_loss loss);
+/* There is a rule that may, or a file may have one. */
 bool filter_protects_some(const struct filter *filter, bool delete_excluded);
 
 #endif

@@ -20,7 +20,7 @@ static bool excludes(const char *pattern, const char *path, bool is_directory)
 {
     struct filter *filter = filter_create();
     assert_true(add(filter, false, pattern));
-    bool result = filter_excludes(filter, path, is_directory);
+    bool result = filter_excludes(filter, NULL, path, is_directory);
     filter_destroy(filter);
     return result;
 }
@@ -93,19 +93,19 @@ static void patterns_match_as_in_rsync(void **state)
 static void the_first_rule_that_matches_decides(void **state)
 {
     struct filter *filter = filter_create();
-    assert_false(filter_excludes(filter, "a", false));
+    assert_false(filter_excludes(filter, NULL, "a", false));
     assert_true(add(filter, true, "*/"));
     assert_true(add(filter, true, "*.c"));
     assert_true(add(filter, false, "*"));
-    assert_false(filter_excludes(filter, "d/e", true));
-    assert_false(filter_excludes(filter, "d/a.c", false));
-    assert_true(filter_excludes(filter, "d/a.o", false));
+    assert_false(filter_excludes(filter, NULL, "d/e", true));
+    assert_false(filter_excludes(filter, NULL, "d/a.c", false));
+    assert_true(filter_excludes(filter, NULL, "d/a.o", false));
     filter_clear(filter);
-    assert_false(filter_excludes(filter, "d/a.o", false));
+    assert_false(filter_excludes(filter, NULL, "d/a.o", false));
     assert_true(add(filter, false, "d"));
     assert_true(filter_cuts_off(filter, "a/d/b/c", false));
     assert_false(filter_cuts_off(filter, "a/b/c", false));
-    assert_false(filter_excludes(filter, "a/d/b/c", false));
+    assert_false(filter_excludes(filter, NULL, "a/d/b/c", false));
     filter_destroy(filter);
 }
 
@@ -116,20 +116,20 @@ static void a_rule_may_be_for_one_side(void **state)
     assert_true(add(filter, RULE_HIDES, "hidden"));
     assert_true(add(filter, RULE_PROTECTS, "kept"));
     assert_true(add(filter, RULE_PERISHABLE, "perishable"));
-    assert_true(filter_excludes(filter, "hidden", false));
-    assert_false(filter_protects(filter, "hidden", false, loss));
-    assert_false(filter_excludes(filter, "kept", false));
-    assert_true(filter_protects(filter, "kept", false, loss));
-    assert_true(filter_protects(filter, "kept", false, all));
+    assert_true(filter_excludes(filter, NULL, "hidden", false));
+    assert_false(filter_protects(filter, NULL, "hidden", false, loss));
+    assert_false(filter_excludes(filter, NULL, "kept", false));
+    assert_true(filter_protects(filter, NULL, "kept", false, loss));
+    assert_true(filter_protects(filter, NULL, "kept", false, all));
     assert_true(filter_protects_some(filter, true));
-    assert_true(filter_excludes(filter, "d/perishable", false));
-    assert_true(filter_protects(filter, "d/perishable", false, loss));
-    assert_false(filter_protects(filter, "d/perishable", false, inside));
-    assert_false(filter_protects(filter, "d/perishable", false, all));
+    assert_true(filter_excludes(filter, NULL, "d/perishable", false));
+    assert_true(filter_protects(filter, NULL, "d/perishable", false, loss));
+    assert_false(filter_protects(filter, NULL, "d/perishable", false, inside));
+    assert_false(filter_protects(filter, NULL, "d/perishable", false, all));
     filter_clear(filter);
     assert_true(add(filter, RULE_NEGATED, "*/"));
-    assert_true(filter_excludes(filter, "d", false));
-    assert_false(filter_excludes(filter, "d", true));
+    assert_true(filter_excludes(filter, NULL, "d", false));
+    assert_false(filter_excludes(filter, NULL, "d", true));
     assert_true(filter_protects_some(filter, false));
     assert_false(filter_protects_some(filter, true));
     filter_destroy(filter);

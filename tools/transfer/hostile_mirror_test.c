@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/transfer/filter.h"
 #include "tools/transfer/session_world.h"
 
 /* The server asks what the client has; the client answers, about its target and nothing else. */
@@ -198,6 +199,58 @@ static void a_sender_tells_of_its_sources_only(void **state)
     world_expect_broken(world);
 }
 
+/* The same where the answer takes the rules of each directory on the way. */
+static void nor_with_files_of_rules(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    struct filter *filter = filter_create();
+    assert_true(filter_add(filter, RULE_MERGES, (struct span){"/.rules", 7}));
+    world->request.filter = filter;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "here/t/d");
+    scratch_directory(s, "here/t/d/e");
+    scratch_directory(s, "here/t/out");
+    scratch_write(s, "here/t/.rules", "- hidden\n- /out\n");
+    scratch_write(s, "here/t/d/.rules", "+ /hidden\n");
+    scratch_write(s, "here/t/d/f", "x");
+    scratch_write(s, "here/t/d/hidden", "x");
+    scratch_write(s, "here/t/d/e/hidden", "x");
+    scratch_write(s, "here/t/out/f", "x");
+    scratch_write(s, "here/secret", "x");
+    symlinkat("..", s->fd, "here/t/up");
+    expect_gone(world, "d", "f", ANSWER_SAME);
+    expect_gone(world, "d", "g", ANSWER_GONE);
+    expect_gone(world, "d", "hidden", ANSWER_SAME);
+    expect_gone(world, "d/e", "hidden", ANSWER_GONE); /* whether that is kept there is not ours */
+    expect_gone(world, "out", "f", ANSWER_GONE);
+    expect_gone(world, "out/of", "f", ANSWER_GONE);
+    expect_gone(world, "d/nothing/there", "f", ANSWER_GONE);
+    expect_gone(world, "up", "secret", ANSWER_GONE);
+    expect_gone(world, "..", "secret", ANSWER_LEFT);
+    expect_gone(world, "d/../..", "secret", ANSWER_LEFT);
+    expect_gone(world, "/etc", "passwd", ANSWER_LEFT);
+    scratch_write(s, "here/t/d/.rules", "nonsense\n");
+    expect_gone(world, "d/e", "g", ANSWER_LEFT);
+    world->request.filter = NULL;
+    filter_destroy(filter);
+}
+
+/* Rules are for a server that deletes, before all else, and are what they say they are. */
+static void rules_come_when_they_may(void **state)
+{
+    struct world *world = *state;
+    struct message message = {.type = MESSAGE_RULE};
+    message.rule.bits = RULE_MERGES;
+    message.rule.pattern = (struct span){".rules", 6};
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE;
+    world_begin_pull(world, "/x", ""); /* the client has its own */
+    while (memory_pair_step(world->pair)) {
+    }
+    world_inject(world, &message);
+    world_expect_broken(world);
+}
+
 /* A server says that all is gone, before anybody asked. */
 static void nothing_is_deleted_unasked(void **state)
 {
@@ -226,6 +279,7 @@ int main(void)
         T(questions_stay_in_the_target),   T(questions_are_counted),
         T(answers_to_nothing_are_refused), T(what_was_not_sent_must_be_here),
         T(what_is_to_be_left_is_left),     T(a_sender_tells_of_its_sources_only),
+        T(nor_with_files_of_rules),        T(rules_come_when_they_may),
         T(nothing_is_deleted_unasked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -275,6 +275,39 @@ static void what_the_source_has_not_is_deleted(void **state)
     assert_false(scratch_exists(s, "here/t/kept.o"));
 }
 
+/* Each side goes by its own files of rules: with the source's, what is sent, with those that the
+ * target has then, what stays there. */
+static void files_of_rules_are_those_of_each_side(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    struct filter *filter = filter_create();
+    make_old_tree(s);
+    assert_true(filter_add(filter, RULE_MERGES, (struct span){".here", 5}));
+    assert_true(filter_add(filter, 0, (struct span){".there", 6}));
+    assert_true(filter_add(filter, RULE_MERGES, (struct span){".there", 6}));
+    scratch_write(s, "here/t/secret", "x");
+    scratch_write(s, "here/t/.here", "- secret\n- old/\n");
+    scratch_write(s, "root/t/.there", "P /link\n");
+    scratch_write(s, "root/t/both/.there", "-r g\n");
+    world->request.filter = filter;
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    assert_false(scratch_exists(s, "root/t/secret"));
+    assert_true(scratch_exists(s, "root/t/.here"));
+    assert_true(scratch_exists(s, "root/t/link"));
+    assert_true(scratch_exists(s, "root/t/both/g"));
+    assert_true(scratch_exists(s, "root/t/both/old/deep/f")); /* the file that says so was copied */
+    assert_false(scratch_exists(s, "root/t/fifo"));
+    scratch_write(s, "here/t/.here", "- secret\n- old/\nnonsense\n");
+    scratch_write(s, "root/t/more", "x");
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->failed, 1);
+    assert_true(scratch_exists(s, "root/t/more")); /* nothing is deleted for a source not read */
+    world->request.filter = NULL;
+    filter_destroy(filter);
+}
+
 static void what_is_left_out_is_not_deleted(void **state)
 {
     struct world *world = *state;
@@ -442,6 +475,7 @@ int main(void)
         T(a_dry_run_changes_nothing),
         T(other_kinds_are_replaced),
         T(what_the_source_has_not_is_deleted),
+        T(files_of_rules_are_those_of_each_side),
         T(what_is_left_out_is_not_deleted),
         T(a_directory_that_is_none_at_the_source_is_left),
         T(nothing_is_deleted_where_the_source_failed),

@@ -431,6 +431,19 @@ enum answer protocol_next_answer(struct span *answers, uint8_t ret_digest[DIGEST
     return answer;
 }
 
+bool protocol_is_rule(unsigned bits, struct span pattern)
+{
+    const unsigned of_files = RULE_ALONE | RULE_PATTERNS;
+    const char *name = pattern.bytes;
+    size_t slash = pattern.length > 0 && name[0] == '/';
+    if ((bits & RULE_MERGES) == 0) {
+        return (bits & of_files) == 0;
+    }
+    return (bits & RULE_NEGATED) == 0 &&
+           ((bits & RULE_INCLUDE) == 0 || (bits & RULE_PATTERNS) != 0) && pattern.length > 0 &&
+           name_is_valid(name + slash, pattern.length - slash);
+}
+
 static void parse_handshake(struct reader *reader, struct message *message)
 {
     switch (message->type) {
@@ -451,8 +464,8 @@ static void parse_handshake(struct reader *reader, struct message *message)
         return;
     case MESSAGE_RULE:
         message->rule.bits = reader_number(reader, 1);
-        reader->failed |= message->rule.bits > RULE_EVERYTHING;
         message->rule.pattern = reader_path(reader);
+        reader->failed |= !protocol_is_rule(message->rule.bits, message->rule.pattern);
         return;
     case MESSAGE_REGION:
         parse_region(reader, message);

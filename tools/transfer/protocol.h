@@ -21,7 +21,9 @@
  * followed by its entries and closed by LEAVE. SKIPPED for what could not be read, TOTALS when they
  * are known, RETRANSMITTED when its device had to send something again, FINISHED at the end.
  * Nothing needs a round trip for each file. Where the receiver is to delete what the source has
- * not, it then ASKs about all it has, and the sender answers. ALIVE from one who is busy with a
+ * not, it then ASKs about all it has, and the sender answers. It keeps what the rules protect by
+ * itself where they name files of rules in directories, which it has its own of: a client that
+ * pushes says the RULES then, before all entries. ALIVE from one who is busy with a
  * large file for long.
  *
  * Bytes: one octet of type, then fields in big-endian without padding; a text or name is preceded
@@ -37,7 +39,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     11
+#define PROTOCOL_VERSION     12
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -180,7 +182,14 @@ enum rule_bits {
     RULE_PROTECTS = 1 << 2,   /* the receiver's: what of that which is not sent is not deleted */
     RULE_NEGATED = 1 << 3,    /* for what the pattern does not match */
     RULE_PERISHABLE = 1 << 4, /* not for what is in a directory that is to go itself */
-    RULE_EVERYTHING = (1 << 5) - 1,
+    /* No pattern but the name of a file in which each directory may have rules: for itself and what
+     * is below it, or by RULE_ALONE for itself. By RULE_PATTERNS each line is the pattern of an
+     * exclusion or, with RULE_INCLUDE, of an inclusion; else a rule. The sides and RULE_PERISHABLE
+     * are given to each of its rules. A slash at the start: the directories above the transfer may
+     * have it, too. */
+    RULE_MERGES = 1 << 5,
+    RULE_ALONE = 1 << 6,
+    RULE_PATTERNS = 1 << 7,
 };
 
 /* What of a file goes with its ENTRY. */
@@ -416,6 +425,9 @@ static inline bool protocol_is_resumed(const struct wishes *wishes, uint64_t siz
 
 /* A name that may be created in a directory: one component, neither "." nor "..". */
 bool name_is_valid(const void *name, size_t length);
+
+/* Bits of enum rule_bits that go together, and with that pattern. */
+bool protocol_is_rule(unsigned bits, struct span pattern);
 
 /* The notice of a put: which chunk, and which put it is, so that one out of order is noticed. */
 uint32_t notice_pack(uint16_t chunk, uint16_t sequence);

@@ -181,6 +181,25 @@ static void names_are_one_component(void **state)
     assert_false(name_is_valid("", 0));
 }
 
+static void rules_are_of_bits_that_go_together(void **state)
+{
+    struct message message = sample(MESSAGE_RULE);
+    message.rule.bits = RULE_ALONE;
+    assert_false(parses(&message));
+    message.rule.bits = RULE_MERGES | RULE_NEGATED;
+    assert_false(parses(&message));
+    message.rule.bits = RULE_MERGES | RULE_INCLUDE;
+    assert_false(parses(&message));
+    message.rule.bits = RULE_MERGES | RULE_ALONE | RULE_PATTERNS | RULE_INCLUDE | RULE_HIDES;
+    assert_true(parses(&message));
+    message.rule.pattern = (struct span){"../x", 4};
+    assert_false(parses(&message));
+    message.rule.pattern = (struct span){"/..", 3};
+    assert_false(parses(&message));
+    message.rule.pattern = (struct span){"/x", 2};
+    assert_true(parses(&message));
+}
+
 static void values_out_of_range_are_refused(void **state)
 {
     struct message message = sample(MESSAGE_ENTRY);
@@ -218,9 +237,6 @@ static void values_out_of_range_are_refused(void **state)
     assert_false(parses(&message));
     message = sample(MESSAGE_HELLO);
     message.hello.rules = FILTER_RULES_MAX + 1;
-    assert_false(parses(&message));
-    message = sample(MESSAGE_RULE);
-    message.rule.bits = RULE_EVERYTHING + 1;
     assert_false(parses(&message));
     message = sample(MESSAGE_ENTRY);
     message.entry.content = CONTENT_COUNT;
@@ -330,6 +346,7 @@ int main(void)
         cmocka_unit_test(noise_is_refused_or_sound),
         cmocka_unit_test(names_are_one_component),
         cmocka_unit_test(values_out_of_range_are_refused),
+        cmocka_unit_test(rules_are_of_bits_that_go_together),
         cmocka_unit_test(other_versions_are_known_as_such),
         cmocka_unit_test(questions_and_answers_are_sound_and_bounded),
         cmocka_unit_test(long_texts_are_cut),

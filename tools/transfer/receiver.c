@@ -564,6 +564,8 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
         return true;
     case MESSAGE_ATTRIBUTE:
         return receive_attribute(receiver, message, ret_reason);
+    case MESSAGE_RULE:
+        return receiver_receive_rule(receiver, message, ret_reason);
     case MESSAGE_HOLE:
         return receive_hole(receiver, message->hole.length, ret_reason);
     case MESSAGE_KEEP:

@@ -31,6 +31,8 @@ struct receiver_options {
     const char *const *names;
     const struct wishes *wishes;       /* borrowed */
     bool rules;                        /* something may have been left out at the peer */
+    const struct filter *filter;       /* borrowed; NULL: none, or the peer says it (a push) */
+    int rules_root;                    /* as the walk's */
     bool super;                        /* may do what only root may */
     const struct owner_choice *owners; /* by enum owner_kind */
     const struct report *report;
@@ -43,7 +45,7 @@ struct receiver *receiver_create(const struct receiver_options *options);
 void receiver_destroy(struct receiver *receiver);
 /* Gets memory for chunks and tells the peer, unless the link carries data. False: see ret_error. */
 bool receiver_start(struct receiver *receiver, struct weir_error *ret_error);
-/* ASK, ENTRY, HOLE, KEEP, END, LEAVE, SKIPPED, TOTALS or FINISHED. False: the peer broke the
+/* RULE, ASK, ENTRY, HOLE, KEEP, END, LEAVE, SKIPPED, TOTALS or FINISHED. False: the peer broke the
  * protocol, and ret_reason says how. */
 bool receiver_receive(struct receiver *receiver, const struct message *message,
                       const char **ret_reason);

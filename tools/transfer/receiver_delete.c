@@ -5,33 +5,64 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/transfer/filter.h"
 #include "tools/transfer/receiver_private.h"
 
 /* Steps between two looks at the link. */
 #define STEPS_AT_ONCE 64
 
-bool receiver_remember_source(struct receiver *receiver, unsigned source, const char *name)
+static bool remember(char ***list, unsigned count, unsigned source, struct span text)
 {
-    struct deleting *deleting = &receiver->deleting;
-    if (deleting->sources == NULL) {
-        deleting->sources = calloc(receiver->options.source_count, sizeof(*deleting->sources));
+    if (*list == NULL) {
+        *list = calloc(count, sizeof(**list));
     }
-    if (deleting->sources == NULL) {
+    if (*list == NULL) {
         return false;
     }
-    free(deleting->sources[source]);
-    deleting->sources[source] = strdup(name[0] != 0 ? name : ".");
-    return deleting->sources[source] != NULL;
+    free((*list)[source]);
+    (*list)[source] = strndup(text.bytes, text.length);
+    return (*list)[source] != NULL;
+}
+
+bool receiver_remember_source(struct receiver *receiver, unsigned source, const char *name,
+                              struct span said)
+{
+    struct deleting *deleting = &receiver->deleting;
+    const char *here = name[0] != 0 ? name : ".";
+    unsigned count = receiver->options.source_count;
+    return remember(&deleting->names, count, source, said) &&
+           remember(&deleting->sources, count, source, (struct span){here, strlen(here)});
+}
+
+bool receiver_receive_rule(struct receiver *receiver, const struct message *message,
+                           const char **ret_reason)
+{
+    struct deleting *deleting = &receiver->deleting;
+    bool may = receiver->options.filter == NULL && receiver->options.names == NULL &&
+               receiver->last_source < 0 && receiver_wishes(receiver, WISH_DELETE);
+    if (may && deleting->said == NULL) {
+        deleting->said = filter_create();
+    }
+    *ret_reason = "a rule that is none, or when none may come";
+    return may && deleting->said != NULL &&
+           filter_add(deleting->said, message->rule.bits, message->rule.pattern);
 }
 
 bool receiver_begin_deleting(struct receiver *receiver)
 {
     struct deleting *deleting = &receiver->deleting;
+    const struct filter *filter =
+        receiver->options.filter != NULL ? receiver->options.filter : deleting->said;
+    deleting->filter = filter != NULL && filter_merges(filter) > 0 ? filter : NULL;
     const struct walk_options options = {.root = receiver->tree.top,
                                          .confined = true,
                                          .recursive = true,
                                          .devices = true,
                                          .specials = true,
+                                         .filter = deleting->filter,
+                                         .rules_root = receiver->options.rules_root,
+                                         .sees_all = true,
+                                         .filter_names = (const char *const *)deleting->names,
                                          .depth_max = receiver->options.depth_max};
     struct walk *walk = walk_create(&options, (const char *const *)deleting->sources,
                                     receiver->options.source_count);
@@ -44,16 +75,22 @@ bool receiver_begin_deleting(struct receiver *receiver)
     return deleting->lookahead != NULL;
 }
 
+static void forget(char **list, unsigned count)
+{
+    for (unsigned i = 0; i < count && list != NULL; i++) {
+        free(list[i]);
+    }
+    free(list);
+}
+
 void receiver_end_deleting(struct receiver *receiver)
 {
     struct deleting *deleting = &receiver->deleting;
     lookahead_destroy(deleting->lookahead);
-    deleting->lookahead = NULL;
-    for (unsigned i = 0; i < receiver->options.source_count && deleting->sources != NULL; i++) {
-        free(deleting->sources[i]);
-    }
-    free(deleting->sources);
-    deleting->sources = NULL;
+    forget(deleting->sources, receiver->options.source_count);
+    forget(deleting->names, receiver->options.source_count);
+    filter_destroy(deleting->said);
+    *deleting = (struct deleting){.lookahead = NULL};
 }
 
 /* The directory keeps the time that it was given. */
@@ -130,21 +167,36 @@ static void leave(struct receiver *receiver, const struct walk_step *step)
     }
 }
 
+/* What the sources have not and the rules of this side keep stays. */
+static enum answer with_rules(const struct receiver *receiver, const struct look *look)
+{
+    const struct walk_step *step = &look->step;
+    if (look->answer != ANSWER_GONE || receiver->deleting.filter == NULL || step->folder == NULL) {
+        return look->answer;
+    }
+    const struct filter_loss loss = {.delete_excluded =
+                                         receiver_wishes(receiver, WISH_DELETE_EXCLUDED),
+                                     .inside = walk_folder_mark(step->folder)->gone};
+    return walk_protects(lookahead_walk(receiver->deleting.lookahead), step, &loss) ? ANSWER_LEFT
+                                                                                    : ANSWER_GONE;
+}
+
 static void take_step(struct receiver *receiver, const struct look *look)
 {
     const struct walk_step *step = &look->step;
+    enum answer answer = with_rules(receiver, look);
     switch (step->kind) {
     case WALK_FILE:
     case WALK_SYMLINK:
     case WALK_SPECIAL:
-        if (look->answer == ANSWER_GONE) {
+        if (answer == ANSWER_GONE) {
             delete (receiver, step, entry_kind_of(step->status.st_mode), step->name);
         } else {
             keep(step->folder);
         }
         return;
     case WALK_DIRECTORY:
-        enter(step, look->answer);
+        enter(step, answer);
         return;
     case WALK_LEAVE:
         leave(receiver, step);
@@ -152,7 +204,7 @@ static void take_step(struct receiver *receiver, const struct look *look)
     case WALK_FAILED:
         if (step->error != WALK_ERROR_TEMPORARY && step->error != ENOENT) {
             receiver_fail_path(receiver, 0, problem_code_of_errno(step->error), step->relative,
-                               walk_error_text(step->error));
+                               walk_failure_text(step));
         }
         return;
     case WALK_EXCLUDED:

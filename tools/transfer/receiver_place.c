@@ -154,7 +154,8 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
         xattrs_clear(&entry.xattrs);
     }
     bool deletes = receiver_wishes(receiver, WISH_DELETE) && receiver->tree.depth == 1;
-    if (error == 0 && deletes && !receiver_remember_source(receiver, message->entry.source, name)) {
+    if (error == 0 && deletes &&
+        !receiver_remember_source(receiver, message->entry.source, name, message->entry.name)) {
         receiver->source_failures++;
     }
     if (error == 0) {

@@ -94,7 +94,10 @@ struct answering {
 };
 
 struct deleting {
-    char **sources; /* what each is called here that is a directory; else NULL */
+    char **sources;              /* what each is called here that is a directory; else NULL */
+    char **names;                /* and what the peer calls it */
+    const struct filter *filter; /* with files of rules in directories; else NULL */
+    struct filter *said;         /* by the peer */
     struct lookahead *lookahead;
 };
 
@@ -242,8 +245,12 @@ const char *receiver_source_name(const struct receiver *receiver, unsigned sourc
                                  const char *name);
 
 /* receiver_delete.c: what the sources have not goes, after everything has come. */
-/* A source that is a directory is called so here. False: no memory. */
-bool receiver_remember_source(struct receiver *receiver, unsigned source, const char *name);
+/* A source that is a directory is called so here, and so by the peer. False: no memory. */
+bool receiver_remember_source(struct receiver *receiver, unsigned source, const char *name,
+                              struct span said);
+/* False: it comes when none may. */
+bool receiver_receive_rule(struct receiver *receiver, const struct message *message,
+                           const char **ret_reason);
 bool receiver_begin_deleting(struct receiver *receiver);
 /* A slice of it; true: there is more to do without waiting for anything. */
 bool receiver_delete(struct receiver *receiver, bool *ret_done);

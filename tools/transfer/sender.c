@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "tools/transfer/compare.h"
+#include "tools/transfer/filter.h"
 #include "tools/transfer/sender_private.h"
 #include "tools/transfer/summary.h"
 
@@ -388,9 +389,23 @@ static enum progress make_progress(struct sender *sender)
     return PROGRESS_BLOCKED;
 }
 
+/* Before all else. */
+static void tell_rules(struct sender *sender)
+{
+    const struct filter *filter = sender->options.walk.filter;
+    unsigned count = sender->options.tells_rules ? filter_count(filter) : 0;
+    for (unsigned i = 0; i < count; i++) {
+        struct message message = {.type = MESSAGE_RULE};
+        message.rule.pattern = filter_rule(filter, i, &message.rule.bits);
+        sender_send_plain(sender, &message);
+    }
+    sender->options.tells_rules = false;
+}
+
 bool sender_pump(struct sender *sender)
 {
     bool more = false;
+    tell_rules(sender);
     sender_look_at_device(sender, false);
     if (sender->state != SENDER_FINISHED && sender->state != SENDER_DONE) {
         more = scan(sender);

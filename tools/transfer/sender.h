@@ -27,6 +27,7 @@ struct sender_options {
     struct walk_options walk;
     const char *const *sources; /* borrowed */
     unsigned source_count;
+    bool tells_rules;            /* of walk.filter, which the receiver is to have */
     uint32_t before;             /* as the receiver's */
     uint64_t *identities;        /* see session_copy; borrowed, may be NULL */
     const struct wishes *wishes; /* borrowed */

@@ -6,15 +6,16 @@
 #include <unistd.h>
 
 #include "tools/transfer/confine.h"
-#include "tools/transfer/filter.h"
+#include "tools/transfer/filter_scope.h"
 #include "tools/transfer/sender_private.h"
 
 /* The directory that questions are about. */
 struct place_asked {
-    int fd;        /* -1: there is none */
-    bool unknown;  /* or it cannot be looked at, and nothing is said to be gone */
-    bool cut_off;  /* it is below something that is left out */
-    size_t length; /* of its path, with the slash behind it */
+    int fd;                     /* -1: there is none */
+    bool unknown;               /* or it cannot be looked at, and nothing is said to be gone */
+    bool cut_off;               /* it is below something that is left out */
+    struct filter_scope *scope; /* with those above it; NULL: the filter names no files of rules */
+    size_t length;              /* of its path, with the slash behind it */
     char path[NAME_LENGTH_MAX + PATH_LENGTH_MAX + NAME_LENGTH_MAX + 4]; /* as the filter knows it */
 };
 
@@ -82,33 +83,98 @@ static void tell_path(struct place_asked *asked, const char *source, struct span
                                      (const char *)path.bytes, path.length > 0 ? "/" : "");
 }
 
+static void leave(struct place_asked *asked)
+{
+    if (asked->fd >= 0) {
+        close(asked->fd);
+    }
+    filter_scope_free_up(asked->scope, NULL);
+    *asked = (struct place_asked){.fd = -1};
+}
+
+/* Into the next directory on the way, `name`, or into that itself where it is NULL. */
+static int step_down(const struct sender *sender, struct place_asked *asked, const char *name,
+                     unsigned depth)
+{
+    const struct filter *filter = sender->options.walk.filter;
+    struct filter_scope *scope = NULL;
+    char why[SCOPE_WHY_LENGTH]; /* it is said where the directory is walked */
+    if (name != NULL) {
+        int fd = confine_open(asked->fd, name, O_PATH | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS);
+        close(asked->fd);
+        asked->fd = fd >= 0 ? fd : -1;
+        if (fd < 0) {
+            return fd;
+        }
+    }
+    int error = filter_scope_read(filter, asked->scope, asked->fd, depth, &scope, why);
+    if (error != 0) {
+        return -EIO; /* not that it is absent */
+    }
+    asked->scope = scope;
+    return 0;
+}
+
+/* The same with the rules of each directory on the way. `path` begins in the source. */
+static int descend(const struct sender *sender, struct place_asked *asked, const char *base,
+                   char *path)
+{
+    const struct walk_options *walk = &sender->options.walk;
+    char why[SCOPE_WHY_LENGTH];
+    unsigned depth = base[0] != 0;
+    size_t at = depth > 0 ? strlen(base) + 1 : 0; /* in asked->path */
+    int error = filter_scope_read_outside(walk->filter, walk->rules_root, asked->fd, base[0] != 0,
+                                          &asked->scope, why);
+    asked->cut_off = base[0] != 0 && filter_excludes(walk->filter, NULL, base, true);
+    if (error != 0) {
+        return -EIO;
+    }
+    error = *path == '/' ? -EXDEV : step_down(sender, asked, NULL, depth);
+    while (error == 0 && *path != 0 && !asked->cut_off) {
+        size_t length = strcspn(path, "/");
+        bool last = path[length] == 0;
+        path[length] = 0;
+        asked->path[at + length] = 0;
+        asked->cut_off = filter_excludes(walk->filter, asked->scope, asked->path, true);
+        asked->path[at + length] = '/';
+        error = asked->cut_off ? 0 : step_down(sender, asked, path, ++depth);
+        at += length + 1;
+        path += length + !last;
+    }
+    return error;
+}
+
 static void enter(const struct sender *sender, const struct question *question,
                   struct place_asked *asked)
 {
     const struct filter *filter = sender->options.walk.filter;
-    char path[PATH_LENGTH_MAX + 1];
+    const char *source = sender->options.sources[question->source];
+    bool merges = filter != NULL && filter_merges(filter) > 0;
+    char path[PATH_LENGTH_MAX + 1], base[256] = "";
     memcpy(path, question->path.bytes, question->path.length);
     path[question->path.length] = 0;
-    if (asked->fd >= 0) {
-        close(asked->fd);
-    }
-    *asked = (struct place_asked){.fd = -1};
-    tell_path(asked, sender->options.sources[question->source], question->path);
-    if (filter != NULL && asked->length > 1) {
+    leave(asked);
+    tell_path(asked, source, question->path);
+    if (filter != NULL && !merges && asked->length > 1) {
         asked->path[asked->length - 1] = 0;
         asked->cut_off = filter_cuts_off(filter, asked->path, true);
         asked->path[asked->length - 1] = '/';
     }
-    int root = open_root(sender, question->source);
-    int fd = root < 0 ? root
-                      : confine_open(root, path[0] != 0 ? path : ".", O_PATH | O_DIRECTORY, 0,
-                                     CONFINE_NO_SYMLINKS);
-    bool absent = fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP;
-    asked->unknown = root < 0 || (fd < 0 && !absent);
-    asked->fd = fd >= 0 ? fd : -1;
-    if (root >= 0) {
-        close(root);
+    int fd = open_root(sender, question->source), error = fd < 0 ? fd : 0;
+    bool no_root = fd < 0;
+    asked->fd = fd;
+    if (error == 0 && merges) {
+        walk_base_name(source, base);
+        error = descend(sender, asked, base, path);
+    } else if (error == 0) {
+        asked->fd = confine_open(fd, path[0] != 0 ? path : ".", O_PATH | O_DIRECTORY, 0,
+                                 CONFINE_NO_SYMLINKS);
+        error = asked->fd < 0 ? asked->fd : 0;
+        close(fd);
     }
+    bool absent = error == -ENOENT || error == -ENOTDIR || error == -ELOOP;
+    asked->unknown = no_root || (error != 0 && !absent);
+    asked->fd = asked->fd >= 0 ? asked->fd : -1;
 }
 
 static enum answer answer_one(const struct sender *sender, const struct question *question,
@@ -124,7 +190,8 @@ static enum answer answer_one(const struct sender *sender, const struct question
     name[question->name.length] = 0;
     bool is_directory = question->names_directory;
     bool excluded =
-        filter != NULL && (asked->cut_off || filter_excludes(filter, asked->path, is_directory));
+        filter != NULL &&
+        (asked->cut_off || filter_excludes(filter, asked->scope, asked->path, is_directory));
     if (asked->unknown) {
         return ANSWER_LEFT;
     }
@@ -137,7 +204,9 @@ static enum answer answer_one(const struct sender *sender, const struct question
             return ANSWER_LEFT;
         }
     }
-    bool stays = filter != NULL && filter_protects(filter, asked->path, is_directory, loss);
+    /* with files of rules, the receiver protects by its own */
+    bool stays = filter != NULL && filter_merges(filter) == 0 &&
+                 filter_protects(filter, NULL, asked->path, is_directory, loss);
     return stays ? ANSWER_LEFT : ANSWER_GONE;
 }
 
@@ -167,9 +236,7 @@ bool sender_answer(struct sender *sender, const struct message *message, const c
                 protocol_pack_answer(answer_one(sender, &question, &asked), NULL, answers + length);
         }
     }
-    if (asked.fd >= 0) {
-        close(asked.fd);
-    }
+    leave(&asked);
     if (!sound) {
         *ret_reason = "a question that it may not ask";
         return false;

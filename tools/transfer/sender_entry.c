@@ -75,7 +75,8 @@ void sender_skip(struct sender *sender, enum problem_code code, const char *path
 
 void sender_skip_step(struct sender *sender, const struct walk_step *step, int error)
 {
-    sender_skip(sender, code_of_walk_error(error), step->path, walk_error_text(error));
+    const char *text = error == WALK_ERROR_RULES ? walk_failure_text(step) : walk_error_text(error);
+    sender_skip(sender, code_of_walk_error(error), step->path, text);
 }
 
 static bool may_have_names(const struct sender *sender, const struct stat *status)

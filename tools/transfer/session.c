@@ -200,6 +200,9 @@ bool session_start_sender(struct session *session, const struct walk_options *wa
         .walk = *walk,
         .sources = sources,
         .source_count = session->request.source_count,
+        .tells_rules = !session->is_server && walk->filter != NULL &&
+                       filter_merges(walk->filter) > 0 &&
+                       (session->request.wishes.bits & WISH_DELETE) != 0,
         .before = session->request.copy.before,
         .identities = session->request.copy.identities,
         .wishes = &session->request.wishes,
@@ -210,6 +213,11 @@ bool session_start_sender(struct session *session, const struct walk_options *wa
     };
     session->sender = sender_create(&options);
     return session->sender != NULL;
+}
+
+static int rules_root(const struct session *session)
+{
+    return session->is_server && !session->service.free_paths ? session->service.root : AT_FDCWD;
 }
 
 /* What a walk hands out besides files, directories and symbolic links. */
@@ -224,6 +232,7 @@ struct walk_options session_walk(const struct session *session)
         .devices = (request->wishes.preserve & PRESERVE_DEVICES) != 0,
         .specials = (request->wishes.preserve & PRESERVE_SPECIALS) != 0,
         .filter = request->filter,
+        .rules_root = rules_root(session),
         .depth_max = session->service.depth_max,
     };
 }
@@ -241,6 +250,8 @@ bool session_start_receiver(struct session *session, struct target *target,
         .names = names,
         .wishes = &session->request.wishes,
         .rules = session->request.filter != NULL || session->is_server,
+        .filter = session->request.filter,
+        .rules_root = rules_root(session),
         .super = geteuid() == 0 && (!session->is_server || session->service.super),
         .owners = session->request.owners,
         .report = session->report,

@@ -10,32 +10,8 @@
 #include <unistd.h>
 
 #include "tools/transfer/confine.h"
-#include "tools/transfer/filter.h"
 #include "tools/transfer/place.h"
-
-struct walk_folder {
-    struct walk *walk;
-    struct walk_folder *parent; /* held */
-    DIR *stream;
-    unsigned references;
-    size_t path_length; /* of the directory itself */
-    bool pruned, left_out;
-    bool ours; /* nobody else puts anything into it */
-    struct walk_mark mark;
-};
-
-struct walk {
-    struct walk_options options;
-    const char *const *sources;
-    unsigned source_count, source; /* the next one */
-    struct walk_folder *folder;    /* the one it is in; held */
-    struct walk_folder *left;      /* by the last step; held */
-    unsigned folders;              /* open */
-    size_t relative, below;        /* where in the path a step's begin */
-    char base[256];
-    char target[PATH_MAX];
-    char path[2 * PATH_MAX];
-};
+#include "tools/transfer/walk_private.h"
 
 struct walk *walk_create(const struct walk_options *options, const char *const *sources,
                          unsigned count)
@@ -63,6 +39,8 @@ static void release(struct walk_folder *folder)
         struct walk_folder *parent = folder->parent;
         folder->walk->folders--;
         closedir(folder->stream);
+        filter_scope_free(folder->scope);
+        filter_scope_free_up(folder->outside, NULL);
         free(folder);
         folder = parent;
     }
@@ -286,6 +264,15 @@ static void enter_directory(struct walk *walk, struct walk_step *step)
         fail(step, error);
         return;
     }
+    error = walk_read_rules(walk, walk->folder, step);
+    if (error != 0) {
+        struct walk_folder *folder = walk->folder;
+        walk->folder = hold(folder->parent);
+        release(folder);
+        fail(step, error);
+        step->target = walk->why;
+        return;
+    }
     step->kind = WALK_DIRECTORY;
     step->inside = walk->folder;
 }
@@ -308,18 +295,12 @@ static bool is_wanted(const struct walk *walk, mode_t mode)
     return device ? walk->options.devices : walk->options.specials;
 }
 
-static bool is_excluded(const struct walk *walk, const struct walk_step *step)
-{
-    return walk->options.filter != NULL && step->relative[0] != 0 &&
-           filter_excludes(walk->options.filter, step->relative, S_ISDIR(step->status.st_mode));
-}
-
 /* Its status is known, and a link is `name` in `directory`. */
 static void look_at(struct walk *walk, struct walk_step *step, int directory, const char *name,
                     int special)
 {
     mode_t mode = step->status.st_mode;
-    if (is_excluded(walk, step)) {
+    if (walk_excludes(walk, step)) {
         step->kind = WALK_EXCLUDED;
     } else if (S_ISLNK(mode)) {
         read_link(walk, step, directory, name);
@@ -535,6 +516,11 @@ int walk_hold(struct walk *walk, const struct walk_step *step)
     return open_of_step(walk, step, O_PATH | O_NOFOLLOW);
 }
 
+const char *walk_failure_text(const struct walk_step *step)
+{
+    return step->target != NULL ? step->target : walk_error_text(step->error);
+}
+
 const char *walk_error_text(int error)
 {
     switch (error) {
@@ -542,6 +528,8 @@ const char *walk_error_text(int error)
         return "left out: a device, FIFO or socket (-D copies them)";
     case WALK_ERROR_SPECIAL_SOURCE:
         return "is a device, FIFO or socket (-D copies them)";
+    case WALK_ERROR_RULES:
+        return "its rules cannot be had, and so it is left alone";
     case WALK_ERROR_TEMPORARY:
         return "left out: its name stands for a file under way";
     case WALK_ERROR_NOT_RECURSIVE:

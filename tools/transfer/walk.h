@@ -22,6 +22,12 @@ struct walk_options {
     bool devices, specials;      /* also these; specials are FIFOs and sockets */
     unsigned depth_max;          /* of directories in each other; 0: any */
     const struct filter *filter; /* borrowed; what it excludes is not seen. NULL: none */
+    int rules_root; /* no file of rules above that directory is read; AT_FDCWD: any may be */
+    bool sees_all;  /* what it excludes is seen nevertheless: it is for walk_protects only */
+    /* What the filter knows the sources by, NULL among them too; NULL: by their own names.
+     * Borrowed.
+     */
+    const char *const *filter_names;
 };
 
 enum walk_kind {
@@ -46,7 +52,7 @@ struct walk_step {
     struct walk_folder *folder; /* the directory it is in; NULL: it is a source */
     struct walk_folder *inside; /* WALK_DIRECTORY, WALK_LEAVE: the directory itself */
     struct stat status;
-    const char *target; /* WALK_SYMLINK */
+    const char *target; /* WALK_SYMLINK; WALK_FAILED: why, or NULL where the error says it */
     int error;          /* WALK_FAILED: errno, or a WALK_ERROR below */
 };
 
@@ -57,6 +63,7 @@ enum {
     WALK_ERROR_NOT_RECURSIVE,   /* a directory, and recursive is not asked for */
     WALK_ERROR_DEEP,            /* a directory in more others than depth_max */
     WALK_ERROR_PARENT,          /* the path of a confined source has ".." in it */
+    WALK_ERROR_RULES,           /* a directory whose files of rules cannot be had */
 };
 
 /* `sources` are borrowed, and those that are NULL left out, until the walk is destroyed. NULL: no
@@ -101,6 +108,13 @@ void walk_leave_out(struct walk_folder *folder);
 bool walk_is_unwanted(const struct walk_step *step);
 
 const char *walk_error_text(int error);
+/* Of a step that is WALK_FAILED. */
+const char *walk_failure_text(const struct walk_step *step);
+
+/* See filter.h; not for a source. */
+struct filter_loss;
+bool walk_protects(const struct walk *walk, const struct walk_step *step,
+                   const struct filter_loss *loss);
 
 /* The last component of a path, into 256 bytes: empty for ".", ".." and what ends with a slash,
  * which means a directory's contents, as for rsync. False when it is longer than a name can be. */
