@@ -34,6 +34,11 @@ def write(path, size, block, begin):
             begin = 0
 
 
+def make_file(path, length):
+    write(path, length, memoryview(random.Random("big").randbytes(BLOCK_LENGTH)), 0)
+    return path
+
+
 def make(load, folder, scale):
     """`folder`/`load`, and how many files and bytes are in it."""
     path, all_sizes = os.path.join(folder, load), sizes(load, scale)

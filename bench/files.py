@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures weir cp beside what people copy with otherwise, interleaved: each round runs every tool once, on each load.
 
-Loads: file_loads.py. Tools: file_tools.py. What is demanded: marks.py. The sources are in the page cache, and what earlier copies
+Loads: file_loads.py. Tools: file_tools.py. Copies to several at once: fan_out.py. What is demanded: marks.py. The sources are in the page cache, and what earlier copies
 left to be written to disk is written before a copy begins; memory is touched once before anything is timed. With
 --results, rounds are added to those of earlier runs, so that the whole can be measured in several short ones."""
 import argparse
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+import fan_out
 import file_loads
 import file_tools
 import marks
@@ -21,7 +22,7 @@ import plot
 import run as bench
 import stage as stages
 
-BEGIN, END = "<!-- ./dev copies: begin -->", "<!-- ./dev bench-files: end -->"
+BEGIN, END = "<!-- ./dev copies: begin -->", "<!-- ./dev copies: end -->"
 MTU = 1500
 PLACES = ("tmpfs", "disk")
 LINKS = {"host": file_tools.TOOLS, "veth": file_tools.NETWORK}
@@ -79,6 +80,19 @@ class Ground:
         file_loads.remove(self.folder)
 
 
+def keep(results, name, number, wall, cpu, others):
+    for what, figure in (("wall", wall), ("cpu", cpu), ("others", others)):
+        results[what].setdefault(name, {})[str(number)] = figure
+    results["troubles"].pop(name, None)
+    print(f"{name}: {wall:.2f} s, processors {cpu:.2f} s, others {100 * others:.0f} %", file=sys.stderr)
+
+
+def rounds_to_come(names, results, options):
+    """Behind those that there are of any of them."""
+    before = max((int(n) for name in names for n in results["wall"].get(name, {})), default=0)
+    return range(before + 1, before + 1 + options.rounds)
+
+
 def copy_once(ground, link, tool, options):
     """Wall and processor seconds; between namespaces by another process of this program."""
     run = dict(LINKS[link])[tool]
@@ -112,10 +126,7 @@ def run_tool(number, case, ground, results, options):
     wall, cpu = copy_once(ground, group[2], tool, options)
     others = max(0, busy_s() - busy - cpu) / (time.monotonic() - began) / os.cpu_count()
     ground.check()
-    for what, figure in (("wall", wall), ("cpu", cpu), ("others", others)):
-        results[what].setdefault(name, {})[str(number)] = figure
-    results["troubles"].pop(name, None)
-    print(f"{name}: {wall:.2f} s, processors {cpu:.2f} s, others {100 * others:.0f} %", file=sys.stderr)
+    keep(results, name, number, wall, cpu, others)
 
 
 def run_round(number, chosen, ground, results, options):
@@ -145,12 +156,30 @@ def run_groups(chosen, results, options):
             for group in sorted(here, key=lambda group: list(file_loads.LOADS).index(group[0])):
                 of_group = [case for case in chosen if case[1] == group]
                 ground.prepare(group[0])
-                before = max((int(n) for case in of_group for n in results["wall"].get(case[0], {})), default=0)
-                for number in range(before + 1, before + 1 + options.rounds):
+                for number in rounds_to_come([case[0] for case in of_group], results, options):
                     whole &= run_round(number, of_group, ground, results, options)
                     keep_results(results, options.results)
         finally:
             ground.remove()
+    return whole
+
+
+def run_fan_out(names, results, options):
+    """To one and to several in turn, in tmpfs. True: nothing failed."""
+    whole, length = True, int(fan_out.LENGTH * options.scale)
+    with tempfile.TemporaryDirectory(prefix="weir-bench.", dir="/dev/shm") as folder:
+        source = file_loads.make_file(os.path.join(folder, "file"), length)
+        for number in rounds_to_come(names, results, options):
+            for name in names:
+                into = tempfile.mkdtemp(dir=folder)
+                try:
+                    wall, cpu = fan_out.run(name, into, source, length, options)
+                    keep(results, name, number, wall, cpu, 0)
+                except (stages.Missing, RuntimeError, OSError, subprocess.SubprocessError) as error:
+                    results["troubles"][name], whole = str(error), False
+                    print(f"{name}: failed in round {number}: {error}", file=sys.stderr)
+                file_loads.remove(into)
+            keep_results(results, options.results)
     return whole
 
 
@@ -192,6 +221,23 @@ def group_table(group, results):
     return lines + [""] if len(lines) > known else []
 
 
+def fan_out_table(results):
+    """The source's cost. Lines of Markdown; none where nothing of it was measured."""
+    rows = []
+    for name in fan_out.NAMES:
+        wall, cpu = list(results["wall"].get(name, {}).values()), list(results["cpu"].get(name, {}).values())
+        if wall:
+            rows.append(f"| {name.removeprefix('fan-out: ')} | {statistics.median(cpu):.2f} | {min(cpu):.2f} | {max(cpu):.2f} | {statistics.median(wall):.2f} | {len(wall)} |")
+    if not rows:
+        return []
+    costs = {name: {int(number): seconds for number, seconds in results["cpu"].get(name, {}).items()} for name in fan_out.NAMES}
+    judged = marks.judge(costs, [(name, next(iter(fan_out.NAMES)), True, fan_out.COST_AT_MOST) for name, count in fan_out.NAMES.items() if count > 0])
+    return [f"**One file of {fan_out.LENGTH * results['about']['scale'] / (1 << 20):g} MiB to several targets on this host, tmpfs: what the source pays**", "",
+            "| | processors s, source | min | max | wall s, all | rounds |", "|---|---|---|---|---|---|", *rows, "",
+            "| processors' time of the source | against | ratio | min | max | demanded | |", "|---|---|---|---|---|---|---|",
+            *[bench.mark_line(row) for row in judged], ""]
+
+
 def state_of_machine(results):
     about = results["about"]
     shares = [share for name, rounds in results["others"].items() if ", tmpfs," in name for share in rounds.values()]
@@ -209,10 +255,13 @@ def report(results):
     walls = {name: {} for name, _, _ in cases() if name in results["wall"] or name in results["troubles"]}
     for name, rounds in results["wall"].items():
         walls[name] = {int(number): seconds for number, seconds in rounds.items()}
-    lines = state_of_machine(results) + ["| wall time of | against | ratio | min | max | demanded | |", "|---|---|---|---|---|---|---|"]
-    lines += [bench.mark_line(row) for row in marks.judge(walls, marks.FILE_MARKS)] + [""]
+    judged = [bench.mark_line(row) for row in marks.judge(walls, marks.FILE_MARKS)]
+    lines = state_of_machine(results)
+    if judged:
+        lines += ["| wall time of | against | ratio | min | max | demanded | |", "|---|---|---|---|---|---|---|", *judged, ""]
     for group in groups():
         lines += group_table(group, results)
+    lines += fan_out_table(results)
     return "\n".join(lines)
 
 
@@ -234,12 +283,14 @@ def main():
     if options.inside:
         return run_inside(options)
     chosen = [case for case in cases() if re.search(options.only, case[0])]
-    if options.list or not chosen:
-        print("\n".join(case[0] for case in chosen) or f"no case matches '{options.only}'")
-        return 0 if chosen else 2
+    spread = [name for name in fan_out.NAMES if re.search(options.only, name)]
+    if options.list or not chosen + spread:
+        print("\n".join([case[0] for case in chosen] + spread) or f"no case matches '{options.only}'")
+        return 0 if chosen + spread else 2
     results = load_results(options.results, describe(options))
     with tempfile.TemporaryDirectory(prefix="weir-bench.") as options.work:
-        whole = run_groups(chosen, results, options) if options.rounds > 0 else True
+        whole = run_groups(chosen, results, options) if options.rounds > 0 and chosen else True
+        whole &= run_fan_out(spread, results, options) if options.rounds > 0 and spread else True
     text = report(results)
     print(text)
     if options.write_doc:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The arithmetic of marks: ratios within a round, medians, and which way is good."""
+import os
 import sys
 import tempfile
 import unittest
@@ -10,6 +11,7 @@ import file_loads
 import files
 import marks
 import plot
+import run
 
 
 class Marks(unittest.TestCase):
@@ -51,6 +53,12 @@ class Marks(unittest.TestCase):
         ours = "10,000 queue pairs: connect"
         self.assertEqual([marks.verdict(r) for r in marks.judge({ours: {}})], ["not measured"])
         self.assertEqual(marks.judge({"limit: cache line": {1: 1.0}}), [])
+
+    def test_the_document_has_a_place_for_the_tables(self):
+        with open(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "docs", "performance.md")) as file:
+            text = file.read()
+        for begin, end in ((run.BEGIN, run.END), (files.BEGIN, files.END)):
+            self.assertEqual((text.count(begin), text.count(end), text.find(begin) < text.find(end)), (1, 1, True), begin)
 
     def test_marks_name_cases_that_there_are(self):
         names = {case[0] for case in cases.CASES}
