@@ -195,30 +195,6 @@ static void release_delayed(struct udp *udp, bool flush)
     }
 }
 
-static bool emit_faulty(struct udp *udp, const struct path *path, const struct outgoing *outgoing,
-                        uint32_t length)
-{
-    struct fault_verdict verdict = fault_decide(&udp->fault);
-    udp->counters.faults +=
-        (uint64_t)(verdict.lose || verdict.delay || verdict.duplicate || verdict.corrupt);
-    struct udp_delayed *delayed = verdict.delay && !verdict.lose ? delay(udp) : NULL;
-    if (delayed != NULL) {
-        delayed->path = *path;
-        delayed->length = length - ICRC_LENGTH;
-        flatten(outgoing, delayed->bytes);
-        return true;
-    }
-    uint8_t bytes[UDP_DATAGRAM_MAX];
-    flatten(outgoing, bytes);
-    bool taken =
-        verdict.lose || append_flat(udp, path, bytes, length - ICRC_LENGTH, verdict.corrupt);
-    if (taken && verdict.duplicate && !verdict.lose) {
-        (void)append_flat(udp, path, bytes, length - ICRC_LENGTH, false);
-    }
-    release_delayed(udp, false);
-    return taken;
-}
-
 /* False: no room. */
 static bool append(struct udp *udp, const struct path *path, const struct outgoing *outgoing,
                    uint32_t length)
@@ -232,6 +208,44 @@ static bool append(struct udp *udp, const struct path *path, const struct outgoi
     seal(udp, run, length);
     send_if_full(udp, run);
     return true;
+}
+
+/* Makes the packet that `verdict` is about apart from the runs. False: no room. */
+static bool damage(struct udp *udp, const struct path *path, const struct outgoing *outgoing,
+                   uint32_t length, struct fault_verdict verdict)
+{
+    struct udp_delayed *delayed = verdict.delay && !verdict.lose ? delay(udp) : NULL;
+    if (delayed != NULL) {
+        delayed->path = *path;
+        delayed->length = length - ICRC_LENGTH;
+        flatten(outgoing, delayed->bytes);
+        return true;
+    }
+    if (verdict.lose) {
+        return true;
+    }
+    uint8_t bytes[UDP_DATAGRAM_MAX];
+    flatten(outgoing, bytes);
+    bool taken = append_flat(udp, path, bytes, length - ICRC_LENGTH, verdict.corrupt);
+    if (taken && verdict.duplicate) {
+        (void)append_flat(udp, path, bytes, length - ICRC_LENGTH, false);
+    }
+    return taken;
+}
+
+/* Who meets no fault costs what it would cost without: losses are to be measured, not this. */
+static bool emit_faulty(struct udp *udp, const struct path *path, const struct outgoing *outgoing,
+                        uint32_t length)
+{
+    struct fault_verdict verdict = fault_decide(&udp->fault);
+    bool faulty = verdict.lose || verdict.delay || verdict.duplicate || verdict.corrupt;
+    udp->counters.faults += faulty;
+    bool taken =
+        faulty ? damage(udp, path, outgoing, length, verdict) : append(udp, path, outgoing, length);
+    if (udp->delayed_count > 0) {
+        release_delayed(udp, false);
+    }
+    return taken;
 }
 
 static struct udp_way *way_of(struct udp *udp, const struct path *path)
