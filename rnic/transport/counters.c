@@ -37,6 +37,7 @@ static const char *const names[COUNTER_COUNT] = {
     [COUNTER_DIRECT_BYTES] = "direct_bytes",
     [COUNTER_EARLY_PACKETS] = "early_packets",
     [COUNTER_ACKNOWLEDGEMENTS_CARRIED] = "acknowledgements_carried",
+    [COUNTER_PROBES] = "tail_probes",
     [COUNTER_REPORTS_SENT] = "reports_sent",
     [COUNTER_REPORTS_RECEIVED] = "reports_received",
 };

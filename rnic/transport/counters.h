@@ -41,6 +41,7 @@ enum counter {
     COUNTER_DIRECT_BYTES,             /* of both */
     COUNTER_EARLY_PACKETS,            /* that came before their turn and were kept */
     COUNTER_ACKNOWLEDGEMENTS_CARRIED, /* by requests of ours */
+    COUNTER_PROBES,                   /* see repair.h */
     COUNTER_REPORTS_SENT,             /* see selective.h */
     COUNTER_REPORTS_RECEIVED,
     COUNTER_COUNT,

@@ -340,6 +340,9 @@ void qp_expire(struct qp *qp, struct instant now)
         qp_set_deadline(qp, retransmit->deadline);
         return;
     }
+    if (repair_probe(qp, now)) {
+        return;
+    }
     environment_count(qp->environment, COUNTER_TIMEOUTS);
     if (retransmit_expired(retransmit, now) || requester->way_takes != 0) {
         environment_count(qp->environment, COUNTER_RETRIES_EXCEEDED);
@@ -351,6 +354,7 @@ void qp_expire(struct qp *qp, struct instant now)
         return;
     }
     congestion_timed_out(&qp->congestion, requester->frontier);
+    selective_want(qp); /* a probe would have come sooner */
     requester_repeat(qp);
 }
 

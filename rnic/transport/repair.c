@@ -10,6 +10,7 @@
 
 /* Of what reports can speak of; the rest is for what waits to be repeated. */
 #define SPAN_SHARE (REPORT_SPAN / 4 * 3)
+#define DRAWN_NS   UINT64_C(1000000)
 
 bool repair_is_on(const struct qp *qp)
 {
@@ -78,7 +79,7 @@ void repair_begin(struct qp *qp, struct instant now)
                qp->environment->window_max, SPAN_SHARE << qp->mtu_shift);
     qp->selective->repair_position = send_queue_head(qp->sends);
     qp->selective->repairing = true;
-    retransmit_time_elsewhere(&qp->retransmit);
+    retransmit_probe_first(&qp->retransmit);
 }
 
 /* Something may have arrived that tells how long the way is. */
@@ -106,7 +107,6 @@ static void lost(struct qp *qp, struct instant now, uint32_t packets, uint64_t w
 {
     struct instant left = {now.ns > waited_ns ? now.ns - waited_ns : 0};
     share_lost(&qp->selective->share, now, packets << qp->mtu_shift, left);
-    retransmit_gap(&qp->retransmit);
     qp_schedule(qp);
 }
 
@@ -163,6 +163,32 @@ void repair_receive_report(struct qp *qp, struct instant now, const struct repor
     }
     look(qp, now);
     qp_set_deadline(qp, qp->retransmit.deadline);
+}
+
+/* A probe that draws more than a packet is dear, and its answer may only be slow. */
+static bool is_worth_probing(const struct qp *qp, struct instant now, struct psn psn)
+{
+    const struct scoreboard *board = &qp->selective->board;
+    struct psn next = psn_next(psn);
+    bool draws = !psn_equal(next, board->end) && scoreboard_is_drawn(board, next);
+    return !draws || instant_elapsed_ns(qp->retransmit.last_progress, now) >= DRAWN_NS;
+}
+
+bool repair_probe(struct qp *qp, struct instant now)
+{
+    if (!repair_is_on(qp) || !retransmit_probe(&qp->retransmit, now)) {
+        return false;
+    }
+    struct scoreboard *board = &qp->selective->board;
+    struct psn psn = board->first;
+    bool found = scoreboard_last_in_doubt(board, &psn);
+    if (board->lost_count > 0 || (found && is_worth_probing(qp, now, psn))) {
+        environment_count(qp->environment, COUNTER_PROBES);
+        scoreboard_probe(board, psn);
+        qp_schedule(qp);
+    }
+    qp_set_deadline(qp, qp->retransmit.deadline);
+    return true;
 }
 
 void repair_silence(struct qp *qp, struct instant now)

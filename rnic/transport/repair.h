@@ -21,6 +21,10 @@ void repair_receive_report(struct qp *qp, struct instant now, const struct repor
 /* Everything that is not known to be held is to be sent again; or only the first packet. */
 void repair_all(struct qp *qp);
 void repair_head(struct qp *qp);
+/* The retransmission timer's deadline has passed. True: it was a probe's. Then the last packet is
+ * sent again: a loss among the last ones shows only in what arrives later, and an answer that was
+ * lost comes again. */
+bool repair_probe(struct qp *qp, struct instant now);
 /* Nothing was heard for too long. */
 void repair_silence(struct qp *qp, struct instant now);
 /* The first lost packet leaves. IDLE: there is none, or no window for it. */

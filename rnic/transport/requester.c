@@ -284,6 +284,9 @@ static bool may_leave(const struct qp *qp, const struct turn *turn, uint32_t pac
     if (repair_is_on(qp) && !turn->again && span + packets > REPORT_SPAN) {
         return false;
     }
+    if (turn->again && qp->selective->board.probing) {
+        return true; /* only what it tells opens the window */
+    }
     uint32_t window = by_reference ? reference_window(qp) : window_packets(qp);
     return under_way == 0 || under_way + packets <= window;
 }

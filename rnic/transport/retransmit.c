@@ -5,6 +5,8 @@
 #define WAIT_MIN_NS       UINT64_C(12000000) /* a receiver that was not scheduled is not a loss */
 #define WAIT_MIN_LOSSY_NS UINT64_C(1000000)
 #define WAIT_SHORT_NS     UINT64_C(4200000) /* a timeout up to this is taken as it is */
+#define PROBE_MIN_NS      UINT64_C(100000)
+#define PROBES_MAX        16u
 #define GAP_MEMORY        8u
 #define WAIT_UNKNOWN_NS   UINT64_C(50000000)
 #define PATIENCE_CALM_NS  UINT64_C(2000000000) /* a peer may be off the CPU for half a second */
@@ -49,25 +51,57 @@ void retransmit_set(struct retransmit *retransmit, uint8_t timeout_code, uint8_t
     retransmit->retry_count = retry_count;
 }
 
-static uint64_t wait_ns(const struct retransmit *retransmit)
+/* By then an answer should have come. */
+static uint64_t expected_ns(const struct retransmit *retransmit)
+{
+    uint64_t more = UINT64_C(4) * retransmit->variation_ns;
+    if (retransmit->probes && more < retransmit->smoothed_ns) {
+        more = retransmit->smoothed_ns; /* queues grow while nothing is lost */
+    }
+    return more + retransmit->smoothed_ns;
+}
+
+static uint64_t most_ns(const struct retransmit *retransmit)
 {
     uint64_t timeout_ns = retransmit_timeout_ns(retransmit->timeout_code);
-    uint64_t most = timeout_ns != 0 ? timeout_ns : WAIT_FOREVER_NS;
+    return timeout_ns != 0 ? timeout_ns : WAIT_FOREVER_NS;
+}
+
+static uint64_t wait_ns(const struct retransmit *retransmit)
+{
+    uint64_t most = most_ns(retransmit);
     if (most <= WAIT_SHORT_NS) {
         return most;
     }
     uint64_t wait = WAIT_UNKNOWN_NS;
     if (retransmit->smoothed_ns != 0) {
-        uint64_t more = UINT64_C(4) * retransmit->variation_ns;
-        if (retransmit->timed_elsewhere && more < retransmit->smoothed_ns) {
-            more = retransmit->smoothed_ns; /* queues grow while nothing is lost */
-        }
-        wait = more + retransmit->smoothed_ns;
-        uint64_t least = retransmit->lossy > 0 ? WAIT_MIN_LOSSY_NS : WAIT_MIN_NS;
+        bool short_waits = retransmit->lossy > 0 && !retransmit->probes;
+        uint64_t least = short_waits ? WAIT_MIN_LOSSY_NS : WAIT_MIN_NS;
+        wait = expected_ns(retransmit);
+        wait = retransmit->probes ? 2 * wait : wait; /* a probe is to be answered before */
         wait = wait < least ? least : wait;
     }
     wait <<= retransmit->backoff;
     return wait < most ? wait : most;
+}
+
+static bool may_probe(const struct retransmit *retransmit)
+{
+    return retransmit->probes && retransmit->smoothed_ns != 0 && retransmit->expiries == 0 &&
+           most_ns(retransmit) > WAIT_SHORT_NS;
+}
+
+/* Waiting began at last_progress; `now` is that, or when a probe was due. */
+static struct instant next_deadline(const struct retransmit *retransmit, struct instant now)
+{
+    uint64_t wait = wait_ns(retransmit);
+    if (!may_probe(retransmit)) {
+        return instant_after(now, wait);
+    }
+    uint64_t probe = expected_ns(retransmit);
+    probe = (probe < PROBE_MIN_NS ? PROBE_MIN_NS : probe) << retransmit->probed;
+    return instant_earlier(instant_after(now, probe),
+                           instant_after(retransmit->last_progress, wait));
 }
 
 void retransmit_sent(struct retransmit *retransmit, struct instant now, struct psn psn, bool fresh)
@@ -75,8 +109,9 @@ void retransmit_sent(struct retransmit *retransmit, struct instant now, struct p
     if (instant_is_never(retransmit->deadline)) {
         if (retransmit->expiries == 0) {
             retransmit->last_progress = now;
+            retransmit->probed = 0;
         }
-        retransmit->deadline = instant_after(now, wait_ns(retransmit));
+        retransmit->deadline = next_deadline(retransmit, now);
     }
     if (fresh && !retransmit->sampling) {
         retransmit->sampling = true;
@@ -85,10 +120,10 @@ void retransmit_sent(struct retransmit *retransmit, struct instant now, struct p
     }
 }
 
-void retransmit_time_elsewhere(struct retransmit *retransmit)
+void retransmit_probe_first(struct retransmit *retransmit)
 {
     retransmit->sampling = false;
-    retransmit->timed_elsewhere = true;
+    retransmit->probes = true;
 }
 
 void retransmit_sample(struct retransmit *retransmit, uint64_t sample_ns)
@@ -119,9 +154,22 @@ void retransmit_progress(struct retransmit *retransmit, struct instant now, stru
         retransmit_sample(retransmit, instant_elapsed_ns(retransmit->sample_start, now));
     }
     retransmit->expiries = 0;
-    retransmit->backoff = retransmit->timed_elsewhere ? retransmit->backoff : 0;
+    retransmit->probed = 0;
+    retransmit->backoff = retransmit->probes ? retransmit->backoff : 0;
     retransmit->last_progress = now;
-    retransmit->deadline = waiting ? instant_after(now, wait_ns(retransmit)) : INSTANT_NEVER;
+    retransmit->deadline = waiting ? next_deadline(retransmit, now) : INSTANT_NEVER;
+}
+
+bool retransmit_probe(struct retransmit *retransmit, struct instant now)
+{
+    uint64_t waited_ns = instant_elapsed_ns(retransmit->last_progress, now);
+    if (!may_probe(retransmit) || retransmit->probed >= PROBES_MAX ||
+        waited_ns >= wait_ns(retransmit)) {
+        return false;
+    }
+    retransmit->probed++;
+    retransmit->deadline = next_deadline(retransmit, now);
+    return true;
 }
 
 void retransmit_rewound(struct retransmit *retransmit)

@@ -3,7 +3,8 @@
  * The wait follows the measured round trip and doubles with each expiry, but is never longer than
  * the local ACK timeout attribute, which is taken as it is where it is short. It is never so short
  * that a peer off the CPU for a moment looks like a loss, unless gaps tell that packets do get lost
- * and waiting for the last one of a message would cost. Giving up follows the
+ * and waiting for the last one of a message would cost. Where probes go before it, the wait stays
+ * long. Giving up follows the
  * attribute's meaning: not before retry_count + 1 expiries and not before (retry_count + 1) *
  * timeout without progress; up to four times that, which the specification allows, where it would
  * be less than two seconds: a busy peer may take as long to look. [IBA 9.7.6.1.3] Also here: the
@@ -28,10 +29,11 @@ struct retransmit {
     struct psn sample_psn;
     struct instant sample_start;
     bool sampling;
-    bool timed_elsewhere; /* they come from retransmit_sample alone */
+    bool probes; /* and they come from retransmit_sample alone, see retransmit_probe_first */
 
     uint8_t lossy;        /* how many waits may prove too short before the last gap is forgotten */
-    uint8_t expiries;     /* since last_progress */
+    uint8_t probed;       /* probes that were due since last_progress */
+    uint8_t expiries;     /* likewise */
     uint8_t backoff;      /* the wait is doubled so often */
     uint8_t timeout_code; /* the attributes */
     uint8_t retry_count;
@@ -50,9 +52,10 @@ void retransmit_sent(struct retransmit *retransmit, struct instant now, struct p
 /* Everything before `unacked` is answered; `waiting`: there is more to wait for. */
 void retransmit_progress(struct retransmit *retransmit, struct instant now, struct psn unacked,
                          bool waiting);
-/* From now on somebody else measures round trips, of packets that were sent once only: until one
- * is, progress does not shorten a wait that was too short. [Karn] */
-void retransmit_time_elsewhere(struct retransmit *retransmit);
+/* From now on the deadline may be a probe's, and somebody else measures round trips
+ * (retransmit_sample), of packets that were sent once only: until one is, progress does not shorten
+ * a wait that was too short. [Karn] */
+void retransmit_probe_first(struct retransmit *retransmit);
 /* A round trip was measured. */
 void retransmit_sample(struct retransmit *retransmit, uint64_t sample_ns);
 /* The peer lives, but asks for patience or repetition: what was timed means nothing now. */
@@ -64,7 +67,10 @@ void retransmit_too_early(struct retransmit *retransmit);
 /* The peer is alive and busy (RNR): patience starts again at `resume`. */
 void retransmit_suspend(struct retransmit *retransmit, struct instant resume);
 
-/* The deadline has passed. True: give up. False: repeat; the next wait begins with what is sent. */
+/* The deadline has passed. True: it was a probe's, and the next is set; false: the wait is over. */
+bool retransmit_probe(struct retransmit *retransmit, struct instant now);
+/* The deadline has passed, and was no probe's. True: give up. False: repeat; the next wait begins
+ * with what is sent. */
 bool retransmit_expired(struct retransmit *retransmit, struct instant now);
 /* Neither progress nor patience left, whatever the timer says. */
 bool retransmit_is_exhausted(const struct retransmit *retransmit, struct instant now);

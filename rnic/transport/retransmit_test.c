@@ -105,6 +105,33 @@ static void the_wait_outlasts_the_scheduler(void **state)
     assert_in_range(wait_after_fast_answers(&retransmit, &now), 10000000, 20000000);
 }
 
+/* Two or three round trips after the last answer, then rarer, and after 12 ms it is a timeout. */
+static void probes_go_before_the_timeout(void **state)
+{
+    (void)state;
+    struct retransmit retransmit = fresh(14, 7);
+    struct instant start = {1000}, now;
+    retransmit_probe_first(&retransmit);
+    for (uint32_t i = 0; i < 50; i++) {
+        retransmit_sample(&retransmit, 50000);
+    }
+    retransmit_sent(&retransmit, start, psn_make(0), true);
+    assert_in_range(retransmit.deadline.ns - start.ns, 100000, 150000);
+    uint32_t probes = 0;
+    for (now = retransmit.deadline; retransmit_probe(&retransmit, now); now = retransmit.deadline) {
+        probes++;
+        assert_true(instant_before(now, retransmit.deadline));
+        retransmit_sent(&retransmit, now, psn_make(0), false); /* moves nothing */
+    }
+    assert_in_range(probes, 4, 8);
+    assert_in_range(now.ns - start.ns, 10000000, 20000000);
+    assert_false(retransmit_expired(&retransmit, now));
+    retransmit_sent(&retransmit, now, psn_make(0), false);
+    assert_true(retransmit.deadline.ns - now.ns >= 10000000); /* who hears nothing probes no more */
+    retransmit_progress(&retransmit, now, psn_make(0), true);
+    assert_in_range(retransmit.deadline.ns - now.ns, 100000, 150000);
+}
+
 /* What was sent twice is not timed: the answer may be to either. */
 static void repeated_packets_are_not_measured(void **state)
 {
@@ -154,6 +181,7 @@ int main(void)
         cmocka_unit_test(the_wait_follows_the_round_trip),
         cmocka_unit_test(the_wait_is_bounded_by_the_attribute),
         cmocka_unit_test(the_wait_outlasts_the_scheduler),
+        cmocka_unit_test(probes_go_before_the_timeout),
         cmocka_unit_test(repeated_packets_are_not_measured),
         cmocka_unit_test(one_late_expiry_is_not_the_end),
         cmocka_unit_test(patience_outlasts_a_busy_peer),

@@ -10,6 +10,7 @@
 #define PATIENCE_MAX UINT64_C(2000000)
 #define LENIENCY_MAX 256u
 #define CALM_LOSSES  64u
+#define PROBES_MAX   4u
 
 static uint32_t ticks(struct instant now)
 {
@@ -68,6 +69,7 @@ void scoreboard_sent(struct scoreboard *board, struct instant now, struct psn ps
         }
         set(board->repeated, index, !fresh);
     }
+    board->probing &= fresh;
     if (fresh) {
         board->end = psn_add(psn, count);
         CHECK((uint32_t)psn_distance(board->first, board->end) <= REPORT_SPAN);
@@ -117,6 +119,7 @@ uint32_t scoreboard_answered(struct scoreboard *board, struct instant now, uint3
         set_lost(board, index, false);
         board->first = psn_next(board->first);
     }
+    board->probing = false;
     return news;
 }
 
@@ -134,8 +137,14 @@ static uint32_t hold(struct scoreboard *board, struct instant now, struct psn ps
 
 static void heed_duplicates(struct scoreboard *board, uint16_t duplicates)
 {
-    if ((int16_t)(uint16_t)(duplicates - board->duplicates) > 0) {
-        board->duplicates = duplicates;
+    int16_t more = (int16_t)(uint16_t)(duplicates - board->duplicates);
+    if (more <= 0) {
+        return;
+    }
+    board->duplicates = duplicates;
+    int16_t forgiven = more < board->probes ? more : board->probes;
+    board->probes = (uint8_t)(board->probes - forgiven);
+    if (more > forgiven) {
         board->leniency = board->leniency < LENIENCY_MAX ? board->leniency * 2 : LENIENCY_MAX;
         board->calm = 0;
     }
@@ -230,6 +239,30 @@ void scoreboard_mark_lost(struct scoreboard *board, struct psn psn)
     uint32_t index = psn.value % REPORT_SPAN;
     set_held(board, index, false);
     set_lost(board, index, true);
+}
+
+void scoreboard_probe(struct scoreboard *board, struct psn psn)
+{
+    if (board->lost_count == 0) {
+        scoreboard_mark_lost(board, psn);
+    }
+    board->probing = true;
+    board->probes += board->probes < PROBES_MAX;
+}
+
+bool scoreboard_last_in_doubt(const struct scoreboard *board, struct psn *ret_psn)
+{
+    uint32_t known = (uint32_t)psn_distance(board->first, board->end);
+    for (uint32_t i = known; i > 0; i--) {
+        struct psn psn = psn_add(board->first, i - 1);
+        uint32_t index = psn.value % REPORT_SPAN;
+        bool drawn = get(board->drawn, index) && i > 1; /* the first stands for its demand */
+        if (!drawn && !get(board->held, index) && !get(board->lost, index)) {
+            *ret_psn = psn;
+            return true;
+        }
+    }
+    return false;
 }
 
 void scoreboard_all_lost(struct scoreboard *board)

@@ -40,6 +40,8 @@ struct scoreboard {
     uint32_t leniency;    /* factor of the patience */
     uint32_t calm;        /* losses since it grew */
     uint16_t duplicates;  /* as last reported */
+    bool probing;         /* what leaves again next is a probe */
+    uint8_t probes;       /* duplicates that are no sign of impatience */
 };
 
 /* `round_trip_ns`: the shortest known; 0: none is. */
@@ -68,6 +70,12 @@ struct scoreboard_losses scoreboard_find_lost(struct scoreboard *board, struct i
 /* No answer came at all: everything that is not held counts as lost, and every demand. */
 void scoreboard_all_lost(struct scoreboard *board);
 void scoreboard_mark_lost(struct scoreboard *board, struct psn psn);
+/* Something is to be sent again, to learn what has become of the rest: what counts as lost, or else
+ * `psn`, which may come in vain. */
+void scoreboard_probe(struct scoreboard *board, struct psn psn);
+/* The last packet that the peer is not known to hold, but for those that count as lost. False:
+ * there is none. */
+bool scoreboard_last_in_doubt(const struct scoreboard *board, struct psn *ret_psn);
 /* The first that counts as lost; false: none. */
 bool scoreboard_first_lost(const struct scoreboard *board, struct psn *ret_psn);
 /* How long a packet may be overtaken before it counts as lost. */

@@ -135,6 +135,41 @@ static void what_a_demand_draws_is_not_in_doubt(void **state)
     assert_int_equal(board.lost_count, 4);
 }
 
+/* The last that may be lost; what it costs in vain is no sign that losses were found too soon. */
+static void a_probe_is_the_last_that_may_be_lost(void **state)
+{
+    (void)state;
+    send(4);
+    (void)report(103, 10, 0x8); /* 13 */
+    struct psn psn;
+    assert_true(scoreboard_last_in_doubt(&board, &psn));
+    assert_int_equal(psn.value, 12);
+    scoreboard_probe(&board, psn);
+    assert_int_equal(board.lost_count, 1);
+    assert_true(board.probing);
+    scoreboard_sent(&board, at(200), psn, 1, false);
+    assert_false(board.probing);
+    uint64_t patience_ns = scoreboard_patience_ns(&board, 100 * US);
+    struct report in_vain = {.expected = psn_make(14), .duplicates = 1};
+    assert_int_equal(scoreboard_report(&board, at(300), &in_vain), 3);
+    assert_int_equal(scoreboard_patience_ns(&board, 100 * US), patience_ns);
+    in_vain.duplicates = 2;
+    (void)scoreboard_report(&board, at(300), &in_vain);
+    assert_true(scoreboard_patience_ns(&board, 100 * US) > patience_ns);
+    assert_false(scoreboard_last_in_doubt(&board, &psn));
+}
+
+/* What counts as lost already serves as well, whatever the window. */
+static void what_is_lost_is_a_probe_too(void **state)
+{
+    (void)state;
+    send(4);
+    scoreboard_mark_lost(&board, psn_make(11));
+    scoreboard_probe(&board, psn_make(13));
+    assert_int_equal(board.lost_count, 1);
+    assert_true(board.probing);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +181,8 @@ int main(void)
         cmocka_unit_test(patience_grows_with_what_was_in_vain),
         cmocka_unit_test(what_is_expected_is_not_held),
         cmocka_unit_test(what_a_demand_draws_is_not_in_doubt),
+        cmocka_unit_test(a_probe_is_the_last_that_may_be_lost),
+        cmocka_unit_test(what_is_lost_is_a_probe_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

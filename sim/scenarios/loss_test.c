@@ -56,6 +56,33 @@ static void goodput_under_random_loss(void **state)
     }
 }
 
+/* One message at a time: nothing follows a lost last packet that would show the loss. */
+static uint64_t one_at_a_time(uint32_t message, uint32_t loss)
+{
+    struct crowd_config config = lan(true);
+    config.message = message;
+    config.depth = 1;
+    config.link.loss = loss;
+    struct crowd *crowd = crowd_make(&config);
+    (void)crowd_run(crowd, 100);
+    uint64_t rate = crowd_run(crowd, 200);
+    assert_true(crowd_end(crowd));
+    return rate;
+}
+
+static void the_tail_of_a_message_is_not_waited_for(void **state)
+{
+    (void)state;
+    static const uint32_t messages[] = {4096, 65536};
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t whole = one_at_a_time(messages[i], 0);
+        uint64_t rate = one_at_a_time(messages[i], 10000);
+        printf("messages of %u bytes, one at a time, loss of 1%%: %llu%%\n", messages[i],
+               (unsigned long long)(rate * 100 / whole));
+        assert_true(rate * 100 >= whole * 80);
+    }
+}
+
 /* Four megabytes must be under way to fill it, and nothing is ever lost. */
 static void a_long_way_is_filled(void **state)
 {
@@ -142,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goodput_under_random_loss),
+        cmocka_unit_test(the_tail_of_a_message_is_not_waited_for),
         cmocka_unit_test(a_long_way_is_filled),
         cmocka_unit_test(reordering_is_not_loss),
         cmocka_unit_test(a_link_is_shared_with_tcp),

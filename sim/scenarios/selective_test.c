@@ -114,6 +114,28 @@ static void only_what_is_lost_is_repeated(void **state)
     expect_equal_bytes(&s.a, &s.b, 0, 1024);
 }
 
+/* Nothing arrives behind it that could tell: it is sent again some round trips later. */
+static void a_lost_last_packet_is_probed_for(void **state)
+{
+    (void)state;
+    s.a.attributes.timeout = 14; /* a short one is taken as it is */
+    agree();
+    post(WORK_WRITE, 2, 512); /* what it takes is measured */
+    scenario_run(&s);
+    forget_trace(&s);
+    scenario_lose(&s, "A>B WRITE_LAST psn=12");
+    post(WORK_WRITE, 3, 512);
+    scenario_run(&s);
+    expect_trace(&s, "A>B WRITE_FIRST psn=11 length=512\n"
+                     "A>B WRITE_LAST psn=12 lost\n"
+                     "A>B WRITE_LAST psn=12\n"
+                     "B>A ACK psn=12\n"
+                     "A send 3 success\n");
+    assert_int_equal(count(&s.a, COUNTER_PROBES), 1);
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
+    expect_equal_bytes(&s.a, &s.b, 0, 512);
+}
+
 /* They wait for what comes before them, and complete in their order. */
 static void messages_complete_in_order(void **state)
 {
@@ -317,6 +339,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_loss_makes_them_agree, start, stop),
         cmocka_unit_test_setup_teardown(an_end_that_only_receives_agrees_too, start, stop),
         cmocka_unit_test_setup_teardown(only_what_is_lost_is_repeated, start, stop),
+        cmocka_unit_test_setup_teardown(a_lost_last_packet_is_probed_for, start, stop),
         cmocka_unit_test_setup_teardown(messages_complete_in_order, start, stop),
         cmocka_unit_test_setup_teardown(what_is_overtaken_is_not_lost, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_repetition_is_repeated, start, stop),
