@@ -61,13 +61,13 @@ void scoreboard_sent(struct scoreboard *board, struct instant now, struct psn ps
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = psn_add(psn, i).value % REPORT_SPAN;
         board->left[index] = ticks(now);
-        set_lost(board, index, false);
-        if (fresh) {
-            set_held(board, index, false);
+        set(board->repeated, index, !fresh);
+        if (fresh) { /* neither held nor lost, as all that is not known */
             set(board->demand, index, demand);
             set(board->drawn, index, demand && i > 0);
+        } else {
+            set_lost(board, index, false);
         }
-        set(board->repeated, index, !fresh);
     }
     board->probing &= fresh;
     if (fresh) {
@@ -99,6 +99,29 @@ static void arrived(struct scoreboard *board, struct instant now, struct psn psn
     }
 }
 
+/* Those of 64 packets from `base` on whose bits are set. Of what left once, the last says all. */
+static void all_arrived(struct scoreboard *board, struct instant now, struct psn base,
+                        uint64_t bits)
+{
+    uint64_t repeated = bits & board->repeated[base.value % REPORT_SPAN / 64];
+    uint64_t once = bits & ~repeated;
+    if (once != 0) {
+        arrived(board, now, psn_add(base, 63 - (uint32_t)__builtin_clzll(once)));
+    }
+    for (; repeated != 0; repeated &= repeated - 1) {
+        arrived(board, now, psn_add(base, (uint32_t)__builtin_ctzll(repeated)));
+    }
+}
+
+/* They are neither held nor lost. */
+static void forget(struct scoreboard *board, uint32_t word, uint64_t bits)
+{
+    board->held_count -= (uint32_t)__builtin_popcountll(board->held[word] & bits);
+    board->lost_count -= (uint32_t)__builtin_popcountll(board->lost[word] & bits);
+    board->held[word] &= ~bits;
+    board->lost[word] &= ~bits;
+}
+
 void scoreboard_entered(struct scoreboard *board)
 {
     memset(board->repeated, 0xff, sizeof board->repeated);
@@ -107,17 +130,16 @@ void scoreboard_entered(struct scoreboard *board)
 uint32_t scoreboard_answered(struct scoreboard *board, struct instant now, uint32_t count)
 {
     uint32_t news = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = board->first.value % REPORT_SPAN;
-        if (!get(board->held, index)) {
-            news++;
-            if (!get(board->drawn, index)) {
-                arrived(board, now, board->first);
-            }
-        }
-        set_held(board, index, false);
-        set_lost(board, index, false);
-        board->first = psn_next(board->first);
+    while (count > 0) {
+        uint32_t word = board->first.value % REPORT_SPAN / 64, offset = board->first.value % 64;
+        uint32_t some = 64 - offset < count ? 64 - offset : count;
+        uint64_t bits = ~UINT64_C(0) >> (64 - some) << offset;
+        uint64_t came = bits & ~board->held[word];
+        news += (uint32_t)__builtin_popcountll(came);
+        all_arrived(board, now, psn_make(board->first.value - offset), came & ~board->drawn[word]);
+        forget(board, word, bits);
+        board->first = psn_add(board->first, some);
+        count -= some;
     }
     board->probing = false;
     return news;

@@ -135,6 +135,35 @@ static void what_a_demand_draws_is_not_in_doubt(void **state)
     assert_int_equal(board.lost_count, 4);
 }
 
+/* Answers take words of 64 at a time, wherever they begin and end. */
+static void answers_span_words(void **state)
+{
+    (void)state;
+    for (uint32_t start = 0; start < 130; start += 13) {
+        for (uint32_t count = 1; count < 200; count += 7) {
+            struct psn first = psn_make(0xffffc0 + start);
+            scoreboard_reset(&board, first, 0);
+            for (uint32_t i = 0; i < 256; i++) {
+                scoreboard_sent(&board, at(i), psn_add(first, i), 1, false);
+            }
+            scoreboard_mark_lost(&board, psn_add(first, 255));
+            scoreboard_mark_lost(&board, first);
+            uint8_t bitmap[32] = {[16] = 0xff}; /* 128 to 135 */
+            struct report early = {.expected = first, .bitmap = bitmap, .bitmap_length = 32};
+            assert_int_equal(scoreboard_report(&board, at(300), &early), 8);
+            uint32_t held = count <= 128 ? 0 : count >= 136 ? 8 : count - 128;
+            assert_int_equal(scoreboard_answered(&board, at(400), count), count - held);
+            assert_int_equal(board.held_count, 8 - held);
+            assert_int_equal(board.lost_count, 1);
+            assert_true(psn_equal(board.first, psn_add(first, count)));
+            assert_int_equal(scoreboard_in_flight(&board), 256 - count - (8 - held) - 1);
+            if (count > 136) {
+                assert_int_equal(board.took_ns / 1000, 400 - (count - 1)); /* the youngest's */
+            }
+        }
+    }
+}
+
 /* The last that may be lost; what it costs in vain is no sign that losses were found too soon. */
 static void a_probe_is_the_last_that_may_be_lost(void **state)
 {
@@ -181,6 +210,7 @@ int main(void)
         cmocka_unit_test(patience_grows_with_what_was_in_vain),
         cmocka_unit_test(what_is_expected_is_not_held),
         cmocka_unit_test(what_a_demand_draws_is_not_in_doubt),
+        cmocka_unit_test(answers_span_words),
         cmocka_unit_test(a_probe_is_the_last_that_may_be_lost),
         cmocka_unit_test(what_is_lost_is_a_probe_too),
     };
