@@ -60,7 +60,7 @@ enum step qp_emit_unanswered(struct qp *qp, const struct path *path, const struc
     if (takes == 0) {
         return STEP_SENT;
     }
-    qp->requester.interface_takes = takes;
+    qp->requester.interface_takes = (uint16_t)takes;
     qp_fail_send(qp, COMPLETION_LOCAL_LENGTH_ERROR);
     return STEP_IDLE;
 }

@@ -43,8 +43,8 @@ struct requester {
 
     /* Bytes, said of an unanswered packet that was longer, or of any of a queue pair that nobody
      * answers; 0: all is well. */
-    uint32_t way_takes;
-    uint32_t interface_takes; /* bytes, for the completion of a message that it has refused */
+    uint16_t way_takes;
+    uint16_t interface_takes; /* bytes, for the completion of a message that it has refused */
 
     struct instant rnr_resume;   /* NEVER: not told to wait */
     struct instant gap_answered; /* when a gap in responses last made us go back */

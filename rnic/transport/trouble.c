@@ -53,7 +53,7 @@ static bool hear_of_unanswered(struct qp *qp, const struct trouble *trouble)
     }
     bool news = requester->way_takes == 0 || trouble->mtu < requester->way_takes;
     if (trouble->kind == TROUBLE_TOO_LONG && qp_state_now(qp) != QP_SQE && news) {
-        requester->way_takes = trouble->mtu;
+        requester->way_takes = (uint16_t)trouble->mtu; /* or all would fit */
         qp_raise(qp, EVENT_PATH_ERROR);
     }
     return true;
@@ -106,7 +106,7 @@ bool trouble_hear(struct qp *qp, const struct trouble *trouble)
                is_recent(trouble->psn, qp->requester.frontier);
     }
     if (trouble->kind == TROUBLE_TOO_LONG) {
-        qp->requester.way_takes = trouble->mtu;
+        qp->requester.way_takes = (uint16_t)trouble->mtu;
         if (trouble->certain) {
             environment_count(qp->environment, COUNTER_RETRIES_EXCEEDED);
             qp_fail_send(qp, COMPLETION_RETRY_EXCEEDED);
