@@ -349,9 +349,57 @@ static void test_capabilities_are_true(void **state)
     assert_int_equal(post_receive(w, w->qps[0], 0, 0, 8), ENOMEM);
 }
 
+/* To RTR along it, and back to RESET. */
+static void check_vector(struct ibv_qp *qp, const struct ibv_ah_attr *vector)
+{
+    struct ibv_qp_attr attributes = {
+        .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = 77, .ah_attr = *vector};
+    to_init(qp);
+    assert_int_equal(ibv_modify_qp(qp, &attributes,
+                                   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                                       IBV_QP_MIN_RNR_TIMER),
+                     0);
+    struct ibv_qp_attr queried = {.qp_state = IBV_QPS_ERR};
+    struct ibv_qp_init_attr init;
+    assert_int_equal(ibv_query_qp(qp, &queried, IBV_QP_AV, &init), 0);
+    assert_memory_equal(&queried.ah_attr.grh, &vector->grh, sizeof vector->grh);
+    assert_int_equal(queried.ah_attr.dlid, vector->dlid);
+    assert_int_equal(queried.ah_attr.sl, vector->sl);
+    assert_int_equal(queried.ah_attr.src_path_bits, vector->src_path_bits);
+    assert_int_equal(queried.ah_attr.static_rate, vector->static_rate);
+    assert_int_equal(queried.ah_attr.is_global, vector->is_global);
+    assert_int_equal(queried.ah_attr.port_num, vector->port_num);
+    attributes.qp_state = IBV_QPS_RESET;
+    assert_int_equal(ibv_modify_qp(qp, &attributes, IBV_QP_STATE), 0);
+}
+
+/* Whether all of it is part of the path or not. */
+static void test_vector_is_told_as_it_was_set(void **state)
+{
+    struct world *w = *state;
+    struct ibv_qp_init_attr init = small(w->cq);
+    w->qps[0] = ibv_create_qp(w->pd, &init);
+    assert_non_null(w->qps[0]);
+    struct ibv_ah_attr vector = {.is_global = 1,
+                                 .port_num = 1,
+                                 .dlid = 5,
+                                 .sl = 3,
+                                 .src_path_bits = 1,
+                                 .static_rate = 2,
+                                 .grh = {.hop_limit = 9, .traffic_class = 106}};
+    assert_int_equal(ibv_query_gid(w->context, 1, 0, &vector.grh.dgid), 0);
+    check_vector(w->qps[0], &vector);
+    vector.grh.flow_label = 0xfff12345;
+    check_vector(w->qps[0], &vector);
+    vector.grh.flow_label = 0x12345;
+    check_vector(w->qps[0], &vector);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        IN_WORLD(test_vector_is_told_as_it_was_set),
         IN_WORLD(test_moderation_by_count),
         IN_WORLD(test_moderation_by_period),
         IN_WORLD(test_time_stamps),
