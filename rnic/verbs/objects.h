@@ -23,6 +23,7 @@
 #include "rnic/transport/qp.h"
 #include "rnic/verbs/devices.h"
 #include "rnic/verbs/lock.h"
+#include "rnic/verbs/vector.h"
 #include "rnic/verbs/wr.h"
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -167,12 +168,6 @@ struct granted {
 _Static_assert(QUEUE_LENGTH_MAX <= UINT16_MAX && INLINE_MAX <= UINT16_MAX && SGE_MAX <= UINT8_MAX,
                "struct granted");
 
-/* What struct ibv_ah_attr says besides the path. */
-struct vector {
-    uint16_t dlid;
-    uint8_t sgid_index, sl, src_path_bits, static_rate, is_global, port_num;
-};
-
 /* The public struct stands last, for there are many of these: one made without SEND_OPS_FLAGS has
  * memory up to the end of `extended.qp_base` only. */
 struct soft_qp {
@@ -187,9 +182,8 @@ struct soft_qp {
     bool draining;     /* likewise: SQD was entered, and what was begun is not finished */
     uint32_t async_delivered;
     struct vector vector;
-    struct ibv_ah_attr *whole_vector; /* NULL: the rest of it is the core's path */
-    struct ibv_qp_ex extended;        /* its head is the struct ibv_qp */
-    struct wr_batch batch;            /* between wr_start and wr_complete */
+    struct ibv_qp_ex extended; /* its head is the struct ibv_qp */
+    struct wr_batch batch;     /* between wr_start and wr_complete */
     unsigned char tail[FOREIGN_TAIL];
 };
 

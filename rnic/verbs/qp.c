@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
@@ -192,7 +191,7 @@ void qp_free(struct soft_qp *qp)
     }
     pthread_mutex_destroy(&qp->extended.qp_base.mutex);
     pthread_cond_destroy(&qp->extended.qp_base.cond);
-    free(qp->whole_vector);
+    vector_end(&qp->vector);
     limits_give(COUNT_QP);
     struct soft_target *target = soft_target(qp);
     free(target != NULL ? (void *)target : qp);
@@ -408,63 +407,6 @@ static int without_other_half(enum ibv_qp_type type, int mask)
     }
 }
 
-/* Of what was set. Most of it is in the core's path; `ret_whole` is a copy for where not all is,
- * NULL elsewhere. False: no memory. */
-static bool copy_vector(const struct ibv_ah_attr *set, const struct path *path,
-                        struct ibv_ah_attr **ret_whole)
-{
-    *ret_whole = NULL;
-    if (memcmp(set->grh.dgid.raw, path->remote.bytes, sizeof path->remote.bytes) == 0 &&
-        set->grh.flow_label == path->flow_label && set->grh.hop_limit == path->hop_limit &&
-        set->grh.traffic_class == path->traffic_class) {
-        return true;
-    }
-    *ret_whole = malloc(sizeof **ret_whole);
-    if (*ret_whole == NULL) {
-        return false;
-    }
-    **ret_whole = *set;
-    return true;
-}
-
-/* Takes `whole`. */
-static void keep_vector(struct soft_qp *qp, const struct ibv_ah_attr *set,
-                        struct ibv_ah_attr *whole)
-{
-    qp->vector = (struct vector){
-        .dlid = set->dlid,
-        .sgid_index = set->grh.sgid_index,
-        .sl = set->sl,
-        .src_path_bits = set->src_path_bits,
-        .static_rate = set->static_rate,
-        .is_global = set->is_global,
-        .port_num = set->port_num,
-    };
-    free(qp->whole_vector);
-    qp->whole_vector = whole;
-}
-
-static struct ibv_ah_attr vector_of(const struct soft_qp *qp, const struct path *path)
-{
-    if (qp->whole_vector != NULL) {
-        return *qp->whole_vector;
-    }
-    struct ibv_ah_attr vector = {
-        .grh = {.flow_label = path->flow_label,
-                .sgid_index = qp->vector.sgid_index,
-                .hop_limit = path->hop_limit,
-                .traffic_class = path->traffic_class},
-        .dlid = qp->vector.dlid,
-        .sl = qp->vector.sl,
-        .src_path_bits = qp->vector.src_path_bits,
-        .static_rate = qp->vector.static_rate,
-        .is_global = qp->vector.is_global,
-        .port_num = qp->vector.port_num,
-    };
-    memcpy(vector.grh.dgid.raw, path->remote.bytes, sizeof path->remote.bytes);
-    return vector;
-}
-
 /* With the engine's lock held. What concerns draining is noted first: the event comes from inside.
  */
 static enum status modify_locked(struct soft_qp *qp, const struct ibv_qp_attr *attributes, int mask,
@@ -497,6 +439,23 @@ static bool takes_something_back(const struct ibv_qp_attr *attributes, int mask)
     return ends || (mask & IBV_QP_ACCESS_FLAGS) != 0;
 }
 
+/* What is named by index, and the path; false: there is no such. */
+static bool find_path(const struct ibv_qp *ibv, const struct ibv_qp_attr *attributes, int mask,
+                      struct qp_attributes *core)
+{
+    if (((mask & IBV_QP_PORT) != 0 &&
+         devices_gids(ibv->context->device, attributes->port_num) == NULL) ||
+        ((mask & IBV_QP_PKEY_INDEX) != 0 && attributes->pkey_index != 0) ||
+        ((mask & IBV_QP_AV) != 0 &&
+         !port_path(ibv->context, &attributes->ah_attr, ibv->qp_num * 31 + attributes->dest_qp_num,
+                    &core->path))) {
+        return false;
+    }
+    int both = IBV_QP_AV | IBV_QP_PATH_MTU;
+    return (mask & both) != both ||
+           port_takes(ibv->context, &attributes->ah_attr, &core->path, core->path_mtu);
+}
+
 PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int mask)
 {
     HOST_FORWARD(ibv->context, ibv_modify_qp, ibv, attributes, mask);
@@ -508,26 +467,16 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
     if (error != 0) {
         return error;
     }
-    if (((mask & IBV_QP_PORT) != 0 &&
-         devices_gids(ibv->context->device, attributes->port_num) == NULL) ||
-        ((mask & IBV_QP_PKEY_INDEX) != 0 && attributes->pkey_index != 0) ||
-        ((mask & IBV_QP_AV) != 0 &&
-         !port_path(ibv->context, &attributes->ah_attr, ibv->qp_num * 31 + attributes->dest_qp_num,
-                    &core.path))) {
+    struct vector vector = {.whole = NULL};
+    if (!find_path(ibv, attributes, mask, &core)) {
         return EINVAL;
     }
-    int both = IBV_QP_AV | IBV_QP_PATH_MTU;
-    if ((mask & both) == both &&
-        !port_takes(ibv->context, &attributes->ah_attr, &core.path, core.path_mtu)) {
-        return EINVAL;
-    }
-    struct ibv_ah_attr *whole = NULL;
-    if ((mask & IBV_QP_AV) != 0 && !copy_vector(&attributes->ah_attr, &core.path, &whole)) {
+    if ((mask & IBV_QP_AV) != 0 && !vector_copy(&attributes->ah_attr, &core.path, &vector)) {
         return ENOMEM;
     }
     bool takes_back = ibv->qp_type == IBV_QPT_RC && takes_something_back(attributes, mask);
     if (takes_back && take_back_qp(qp->engine, qp->qp) != STATUS_OK) {
-        free(whole);
+        vector_end(&vector);
         return EBUSY;
     }
     /* Else not: a program may modify while it holds a completion queue between two polls. */
@@ -539,10 +488,11 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
     }
     enum status status = modify_locked(qp, attributes, mask, &core, set);
     if ((mask & IBV_QP_AV) != 0 && status == STATUS_OK) {
-        keep_vector(qp, &attributes->ah_attr, whole);
-        whole = NULL;
+        struct vector former = qp->vector;
+        qp->vector = vector;
+        vector = former;
     }
-    free(whole);
+    vector_end(&vector);
     if (takes_back) {
         take_back_done(qp->engine, qp->qp);
     }
@@ -575,7 +525,7 @@ PUBLIC int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *ret_attributes, 
     qp_query(qp->qp, &core);
     ibv->state = (enum ibv_qp_state)core.state;
     convert_attributes_back(&core, ret_attributes);
-    ret_attributes->ah_attr = vector_of(qp, &core.path);
+    ret_attributes->ah_attr = vector_of(&qp->vector, &core.path);
     ret_attributes->en_sqd_async_notify = qp->drain_notify;
     ret_attributes->sq_draining = core.state == QP_SQD && qp->draining;
     engine_unlock(qp->engine);
