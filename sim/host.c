@@ -68,6 +68,13 @@ static void host_run(struct host *host)
     }
 }
 
+void host_kick(struct host *host, struct qp *qp)
+{
+    host->storage.packets_flow = true;
+    (void)device_advance_one(host->device, host->simulator->now, qp);
+    host->storage.packets_flow = false;
+}
+
 static void wake_event(void *context, uint64_t life)
 {
     struct host *host = context;

@@ -446,7 +446,10 @@ static void turn(void *context, uint64_t argument)
     if (dice_percent(&world->play, 2)) {
         provoke_post(world, end);
     }
-    if (device_ring(end->host->device, end->qp)) {
+    if (dice_percent(&world->play, 40)) {
+        host_kick(end->host, end->qp);
+        host_wake(end->host, dice_below(&world->play, 1000));
+    } else if (device_ring(end->host->device, end->qp)) {
         host_wake(end->host, dice_below(&world->play, 1000));
     }
     bool posted = before != end->posted + end->intakes->posted;

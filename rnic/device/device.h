@@ -101,6 +101,9 @@ void device_receive_relayed(struct device *device, struct instant now, uint32_t 
  * is left to send, the sink is full, or `budget` packets went out. True: there is more to
  * send now, call again (after making room in the sink). */
 bool device_advance(struct device *device, struct instant now, uint32_t budget);
+/* Says who holds the device and has just posted to this queue pair, when device_advance had nothing
+ * more to send: its turn. True: device_advance comes next. */
+bool device_advance_one(struct device *device, struct instant now, struct qp *qp);
 /* When device_advance is to be called at the latest, given that no doorbell rings, no packet
  * arrives and no control call is made: those want an advance soon after. */
 struct instant device_next_deadline(const struct device *device);

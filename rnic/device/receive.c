@@ -2,6 +2,7 @@
  * that goes no further is counted under its reason. */
 #include "rnic/device/device_private.h"
 #include "rnic/transport/reference.h"
+#include "rnic/transport/short_way.h"
 #include "rnic/transport/trouble.h"
 
 #define PKEY_MASK 0x7fffu /* without the membership bit */
@@ -121,6 +122,10 @@ bool device_receive(struct device *device, struct instant now, const struct arri
                     const uint8_t *bytes, uint32_t length)
 {
     struct packet packet;
+    struct qp *qp = length < BTH_LENGTH ? NULL : device_qp(device, packet_destination(bytes).value);
+    if (qp != NULL && short_way_receive(qp, now, arrival, bytes, length)) {
+        return true;
+    }
     if (report_is_one(bytes, length) && device->environment.selective.capacity > 0) {
         receive_report(device, now, arrival, bytes, length);
         return false;

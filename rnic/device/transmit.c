@@ -5,6 +5,7 @@
 #include "rnic/base/container.h"
 #include "rnic/device/device_private.h"
 #include "rnic/transport/qp_state.h"
+#include "rnic/transport/short_way.h"
 
 #define BURST_PACKETS 16u
 
@@ -108,6 +109,35 @@ bool device_advance(struct device *device, struct instant now, uint32_t budget)
     device_answer_doorbells(device);
     expire_timers(device, now);
     return take_turns(device, now, budget);
+}
+
+static bool is_alone(const struct list *active, const struct qp *qp)
+{
+    const struct list_node *first = list_first(active);
+    return first == NULL || (first == &qp->active && list_next(active, first) == NULL);
+}
+
+bool device_advance_one(struct device *device, struct instant now, struct qp *qp)
+{
+    struct list *active = &device->environment.active;
+    if (!qp_state_sends(qp_state_now(qp)) || !is_alone(active, qp)) {
+        device_look(device, qp);
+        return true;
+    }
+    device->environment.now = now;
+    enum step step = STEP_SENT;
+    for (uint32_t sent = 0; step == STEP_SENT && sent < BURST_PACKETS; sent++) {
+        step = short_way_transmit(qp, now);
+    }
+    if (step == STEP_IDLE) {
+        uint32_t packets;
+        list_remove(&qp->active);
+        step = qp_transmit(qp, now, BURST_PACKETS, &packets);
+    }
+    if (step != STEP_IDLE) {
+        qp_schedule(qp);
+    }
+    return !list_is_empty(active);
 }
 
 void device_set_alarm(struct device *device, struct device_alarm *alarm, struct instant deadline)

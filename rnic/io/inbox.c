@@ -10,23 +10,12 @@
 #include <unistd.h>
 
 #include "rnic/io/inbox_private.h"
-#include "rnic/io/payload_here.h"
+#include "rnic/io/lane.h"
 
-#define LANE_BURST  32u    /* packets in a row from one lane */
-#define UNEXPECTED  4u     /* records of a batch before others are looked out for */
+#define LANE_BURST  32u /* packets in a row from one lane */
+#define UNEXPECTED  4u  /* records of a batch before others are looked out for */
+#define GLANCES     4u
 #define IDLE_ROUNDS 65536u /* then another lane may be watched in its place */
-
-struct lane {
-    struct inbox_lane *memory;
-    struct ring_consumer ring;
-    struct inbox_route routes[INBOX_ROUTES]; /* copies, for the sender can write to its own */
-    uint32_t route_count;
-    struct pull_identity sender; /* a copy, too */
-    uint32_t idle;               /* rounds without a packet */
-    bool closed;                 /* it held what none of ours writes */
-    bool met;                    /* a packet has come */
-    bool pulls;                  /* what lies in the sender's memory */
-};
 
 struct inbox {
     int descriptor;
@@ -37,7 +26,15 @@ struct inbox {
     uint32_t watched[INBOX_WATCHED];
     uint32_t watched_count;
     bool may_refer;
-    bool cut_short; /* a lane had more than its share */
+    bool cut_short;  /* a lane had more than its share */
+    bool was_empty;  /* in the latest look: nothing was there */
+    uint32_t streak; /* records that inbox_receive_next takes from a lane */
+    uint32_t most;   /* ... that whoever looks now does; not 0 */
+    /* For inbox_is_quiet: where all watched lanes show what comes next. More lanes than that, or
+     * lanes that are not watched, are not looked after so. */
+    _Atomic uint32_t glance_count;
+    _Atomic(const _Atomic uint64_t *) glances[GLANCES];
+    void *places[INBOX_LANES]; /* where a lane is or was mapped: see free_lane */
     struct inbox_room *room;
     struct inbox_counters counters;
 };
@@ -78,6 +75,7 @@ enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_i
         inbox_destroy(inbox);
         return STATUS_NO_MEMORY;
     }
+    inbox->was_empty = true;
     inbox->head->incarnation = incarnation;
     inbox->head->magic = INBOX_MAGIC;
     *ret_inbox = inbox;
@@ -99,8 +97,8 @@ void inbox_destroy(struct inbox *inbox)
     }
     bool ours = inbox->descriptor >= 0; /* else it was the parent's, and is not mapped here */
     for (uint32_t i = 0; i < INBOX_LANES; i++) {
-        if (inbox->lanes[i] != NULL && ours) {
-            munmap(inbox->lanes[i]->memory, INBOX_LANE_BYTES);
+        if (inbox->places[i] != NULL && ours) {
+            munmap(inbox->places[i], INBOX_LANE_BYTES);
         }
         free(inbox->lanes[i]);
     }
@@ -183,27 +181,17 @@ static struct lane *find_lane(struct inbox *inbox, uint32_t number)
     if (lane == NULL) {
         return NULL;
     }
-    lane->memory = inbox_map(inbox->descriptor, inbox_lane_offset(number), INBOX_LANE_BYTES);
+    lane->memory = inbox_map_at(inbox->places[number], inbox->descriptor, inbox_lane_offset(number),
+                                INBOX_LANE_BYTES);
     if (lane->memory == NULL) {
         free(lane);
         return NULL;
     }
+    inbox->places[number] = lane->memory;
     ring_consume(&lane->ring, inbox_ring(lane->memory), INBOX_RING_BYTES);
     inbox->lanes[number] = lane;
     inbox->counters.lanes++;
     return lane;
-}
-
-static const struct inbox_route *find_route(struct lane *lane, uint32_t index)
-{
-    if (index >= lane->route_count) {
-        uint32_t count = atomic_load_explicit(&lane->memory->route_count, memory_order_acquire);
-        count = count < INBOX_ROUTES ? count : INBOX_ROUTES;
-        for (; lane->route_count < count; lane->route_count++) {
-            lane->routes[lane->route_count] = lane->memory->routes[lane->route_count];
-        }
-    }
-    return index < lane->route_count ? &lane->routes[index] : NULL;
 }
 
 /* The first packet of a lane has come: what its sender says of itself stands. */
@@ -217,126 +205,6 @@ static void meet(struct inbox *inbox, struct lane *lane)
         inbox->counters.opaque += !lane->pulls;
         atomic_store_explicit(&lane->memory->pulls, lane->pulls, memory_order_release);
     }
-}
-
-/* A payload in the sender's memory, or in the record. */
-struct lane_reader {
-    struct payload_reader reader; /* first */
-    const struct lane *lane;
-    struct inbox_reference reference;
-    struct payload_here carried;
-    struct pull_piece pieces[PULL_PIECES_MAX];
-};
-
-static bool is_withdrawn(const struct lane_reader *reader)
-{
-    const struct inbox_reference *reference = &reader->reference;
-    return atomic_load(&reader->lane->memory->withdrawals[reference->place]) !=
-           reference->withdrawal;
-}
-
-static bool read_payload(struct payload_reader *payload_reader, uint32_t offset,
-                         const struct payload_place *places, uint32_t count)
-{
-    const struct lane_reader *reader = (const struct lane_reader *)payload_reader;
-    return !is_withdrawn(reader) &&
-           pull(&reader->lane->sender, reader->pieces, reader->reference.piece_count, offset,
-                places, count) &&
-           !is_withdrawn(reader);
-}
-
-/* Behind the headers, to the record's end. */
-static bool find_carried(const uint8_t *bytes, uint32_t length, struct lane_reader *reader)
-{
-    const struct inbox_reference *reference = &reader->reference;
-    uint32_t begin = INBOX_CARRIED(reference->header_length) - sizeof(struct inbox_record);
-    payload_here_init(&reader->carried, bytes + begin, reference->length);
-    return reference->length > 0 && reference->length <= INBOX_CARRIED_MAX &&
-           length == begin + reference->length;
-}
-
-/* What stands behind the record's first bytes, copied once. False: none of ours writes that. */
-static bool find_reference(const struct lane *lane, const uint8_t *bytes, uint32_t length,
-                           struct lane_reader *ret_reader, uint32_t *ret_taken)
-{
-    struct inbox_reference *reference = &ret_reader->reference;
-    ret_reader->reader.read = read_payload;
-    ret_reader->lane = lane;
-    if (length < sizeof *reference) {
-        return false;
-    }
-    memcpy(reference, bytes, sizeof *reference);
-    uint32_t taken =
-        (uint32_t)(sizeof *reference + reference->piece_count * sizeof ret_reader->pieces[0]);
-    *ret_taken = taken;
-    if (reference->piece_count == 0) {
-        return find_carried(bytes, length, ret_reader);
-    }
-    if (!lane->pulls || reference->piece_count > PULL_PIECES_MAX ||
-        length - sizeof *reference < taken - sizeof *reference + reference->header_length) {
-        return false;
-    }
-    memcpy(ret_reader->pieces, bytes + sizeof *reference, taken - sizeof *reference);
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < reference->piece_count; i++) {
-        sum += ret_reader->pieces[i].length;
-    }
-    return sum == reference->length && sum > 0 && sum <= REFERENCE_MAX;
-}
-
-static bool pass_reference(struct inbox *inbox, const struct lane *lane,
-                           struct inbox_receiver *receiver, const struct arrival *arrival,
-                           const uint8_t *bytes, uint32_t length, uint32_t *ret_packets)
-{
-    struct lane_reader reader;
-    uint32_t taken;
-    if (!find_reference(lane, bytes, length, &reader, &taken)) {
-        return false;
-    }
-    bool in_record = reader.reference.piece_count == 0;
-    struct payload_reference reference = {
-        .reader = in_record ? &reader.carried.reader : &reader.reader,
-        .length = reader.reference.length,
-        .segment_shift = reader.reference.segment_shift,
-    };
-    receiver->receive(receiver, arrival, bytes + taken, reader.reference.header_length, &reference);
-    inbox->counters.long_records += in_record;
-    *ret_packets = 1 + reference.length / PACKET_PAYLOAD_MAX;
-    return true;
-}
-
-/* False: it is what none of ours writes. */
-static bool pass_on(struct inbox *inbox, struct lane *lane, struct inbox_receiver *receiver,
-                    const uint8_t *bytes, uint32_t length, uint32_t *ret_packets)
-{
-    struct inbox_record record;
-    if (length < sizeof record || length > INBOX_RECORD_MAX) {
-        return false;
-    }
-    memcpy(&record, bytes, sizeof record);
-    const struct inbox_route *route = find_route(lane, record.route);
-    if (route == NULL) {
-        return false;
-    }
-    struct arrival arrival = {
-        .path = {.local = route->remote,
-                 .remote = route->local,
-                 .source_port = record.source_port,
-                 .traffic_class = record.traffic_class,
-                 .hop_limit = record.hop_limit,
-                 .flow_label = (record.flow_label_high & 0xfu) << 16 | record.flow_label_low},
-        .is_near = true,
-        .acknowledges = (record.flow_label_high & INBOX_ACKNOWLEDGES) != 0,
-        .acknowledged = psn_make(record.acknowledged),
-    };
-    bytes += sizeof record;
-    length -= (uint32_t)sizeof record;
-    if ((record.flow_label_high & INBOX_REFERS) != 0) {
-        return pass_reference(inbox, lane, receiver, &arrival, bytes, length, ret_packets);
-    }
-    *ret_packets = 1;
-    receiver->receive(receiver, &arrival, bytes, length, NULL);
-    return true;
 }
 
 /* After room was given back; `all`: there is nothing more to take. A sender that waits is told of a
@@ -369,10 +237,11 @@ static uint32_t drain(struct inbox *inbox, uint32_t number, struct inbox_receive
                       uint32_t budget)
 {
     struct lane *lane = inbox->lanes[number];
-    uint32_t count = 0, records = 0, packets;
+    struct lane_passed passed;
+    uint32_t count = 0, records = 0;
     const uint8_t *bytes;
     uint32_t length;
-    while (count < budget && !lane->closed) {
+    while (count < budget && records < inbox->most && !lane->closed) {
         enum status status = ring_peek(&lane->ring, &bytes, &length);
         if (status == STATUS_EMPTY) {
             ring_settle(&lane->ring);
@@ -385,16 +254,18 @@ static uint32_t drain(struct inbox *inbox, uint32_t number, struct inbox_receive
         if (status == STATUS_OK) {
             expect_next(lane, receiver, records);
         }
-        if (status != STATUS_OK || !pass_on(inbox, lane, receiver, bytes, length, &packets)) {
+        if (status != STATUS_OK || !lane_pass_on(lane, receiver, bytes, length, &passed)) {
             lane->closed = true;
             inbox->counters.malformed++;
             break;
         }
         ring_release(&lane->ring);
         give_room(inbox, number, false);
-        count += packets;
+        count += passed.packets;
+        inbox->counters.long_records += passed.is_long;
         records++;
     }
+    inbox->was_empty &= records == 0;
     inbox->cut_short |= count >= budget;
     lane->idle = count > 0 ? 0 : lane->idle + 1;
     inbox->counters.packets_received += records;
@@ -481,9 +352,38 @@ static uint32_t receive_rung(struct inbox *inbox, struct inbox_receiver *receive
     return count;
 }
 
-uint32_t inbox_receive(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget)
+/* Told without the lock, and so may be what was a moment ago. */
+static void note_glances(struct inbox *inbox)
+{
+    uint32_t count = inbox->watched_count;
+    if (count > GLANCES || rung_words(inbox) > 1) {
+        count = 0;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const struct lane *lane = inbox->lanes[inbox->watched[i]];
+        atomic_store_explicit(&inbox->glances[i], ring_next(&lane->ring), memory_order_relaxed);
+    }
+    atomic_store_explicit(&inbox->glance_count, count, memory_order_release);
+}
+
+bool inbox_is_quiet(const struct inbox *inbox)
+{
+    uint32_t count = atomic_load_explicit(&inbox->glance_count, memory_order_acquire);
+    uint64_t any = atomic_load_explicit(&inbox->head->rung[0], memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        const _Atomic uint64_t *next =
+            atomic_load_explicit(&inbox->glances[i], memory_order_relaxed);
+        any |= atomic_load_explicit(next, memory_order_relaxed);
+    }
+    return count > 0 && any == 0;
+}
+
+static uint32_t receive(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget,
+                        uint32_t most)
 {
     uint32_t count = 0;
+    inbox->most = most;
+    inbox->was_empty = true;
     do {
         inbox->cut_short = false;
         for (uint32_t i = 0; i < inbox->watched_count && count < budget; i++) {
@@ -498,7 +398,20 @@ uint32_t inbox_receive(struct inbox *inbox, struct inbox_receiver *receiver, uin
             }
         }
     } while (inbox->cut_short && count < budget);
+    note_glances(inbox);
     return count;
+}
+
+uint32_t inbox_receive(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget)
+{
+    return receive(inbox, receiver, budget, UINT32_MAX);
+}
+
+uint32_t inbox_receive_next(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget)
+{
+    uint32_t longer = inbox->streak * 2;
+    inbox->streak = inbox->was_empty ? 1 : longer < LANE_BURST ? longer : LANE_BURST;
+    return receive(inbox, receiver, budget, inbox->streak);
 }
 
 static bool has_any_packet(const struct inbox *inbox)
@@ -537,6 +450,8 @@ void inbox_wake_up(struct inbox *inbox)
     atomic_store_explicit(&inbox->head->asleep, 0, memory_order_relaxed);
 }
 
+/* Who looks without the lock (inbox_is_quiet) may still look there, and a lane of that number will
+ * be there again. */
 static void forget_lane(struct inbox *inbox, uint32_t number)
 {
     for (uint32_t i = 0; i < inbox->watched_count; i++) {
@@ -547,7 +462,7 @@ static void forget_lane(struct inbox *inbox, uint32_t number)
     }
     struct lane *lane = inbox->lanes[number];
     if (lane != NULL) {
-        munmap(lane->memory, INBOX_LANE_BYTES);
+        inbox_leave_place(lane->memory, INBOX_LANE_BYTES);
         free(lane);
         inbox->lanes[number] = NULL;
         inbox->counters.lanes--;

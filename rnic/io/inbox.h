@@ -15,7 +15,7 @@
  * only if the owner has said that it sleeps. Not here: which process has which inbox (registry.h),
  * the wake-up itself (handoff.h).
  *
- * Under the engine's lock, but inbox_settle. */
+ * Under the engine's lock, but inbox_settle and inbox_is_quiet. */
 #ifndef WEIR_IO_INBOX_H
 #define WEIR_IO_INBOX_H
 
@@ -75,6 +75,12 @@ int inbox_descriptor(const struct inbox *inbox);
 /* Passes on up to `budget` packets, fair between lanes; returns how many. One that refers to a
  * payload counts as those that it stands for. */
 uint32_t inbox_receive(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget);
+/* For who polls: the same, but where one packet at a time has come lately it does not look whether
+ * there is another, for that would take from the sender the line that it writes to next. */
+uint32_t inbox_receive_next(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget);
+/* Any thread: nothing has come since the latest inbox_receive, as far as can be told by a glance.
+ */
+bool inbox_is_quiet(const struct inbox *inbox);
 /* Senders wake us from now on. False: there is something to receive, do not sleep. */
 bool inbox_fall_asleep(struct inbox *inbox);
 void inbox_wake_up(struct inbox *inbox);

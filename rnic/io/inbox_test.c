@@ -126,6 +126,79 @@ static void a_packet_comes_with_its_path(void **state)
     inbox_destroy(inbox);
 }
 
+static void put_and_show(struct outbox *outbox, const struct path *path, uint32_t first,
+                         uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(put(outbox, path, first + i, 8), STATUS_OK);
+    }
+    show(outbox);
+}
+
+static void a_poller_takes_one_where_one_at_a_time_comes(void **state)
+{
+    struct catcher catcher;
+    struct inbox *inbox = open_inbox(&catcher);
+    struct outbox *outbox = open_outbox(inbox, SENDER);
+    struct path path = path_of(0);
+    put_and_show(outbox, &path, 0, 8);
+    for (uint32_t share = 1; share < 8; share *= 2) {
+        assert_int_equal(inbox_receive_next(inbox, &catcher.receiver, 100), share);
+    }
+    assert_int_equal(inbox_receive_next(inbox, &catcher.receiver, 100), 1);
+    assert_int_equal(inbox_receive_next(inbox, &catcher.receiver, 100), 0);
+    put_and_show(outbox, &path, 8, 2);
+    assert_int_equal(inbox_receive_next(inbox, &catcher.receiver, 100), 1);
+    outbox_close(outbox);
+    inbox_destroy(inbox);
+}
+
+static bool is_gone(void *context, uint64_t incarnation)
+{
+    return incarnation != SENDER;
+}
+
+static void a_glance_tells_that_nothing_has_come(void **state)
+{
+    struct catcher catcher;
+    struct inbox *inbox = open_inbox(&catcher);
+    struct outbox *outbox = open_outbox(inbox, SENDER);
+    struct path path = path_of(0), other = path_of(1);
+    assert_false(inbox_is_quiet(inbox)); /* nobody has looked */
+    put_and_show(outbox, &path, 0, 1);
+    assert_int_equal(inbox_receive(inbox, &catcher.receiver, 16), 1);
+    assert_true(inbox_is_quiet(inbox));
+    assert_int_equal(put(outbox, &path, 1, 8), STATUS_OK);
+    assert_true(inbox_is_quiet(inbox)); /* not shown */
+    show(outbox);
+    assert_false(inbox_is_quiet(inbox));
+    assert_int_equal(inbox_receive(inbox, &catcher.receiver, 16), 1);
+    assert_true(inbox_is_quiet(inbox));
+
+    struct outbox *second = open_outbox(inbox, SENDER + 1);
+    put_and_show(second, &other, 0, 1); /* nobody watches its lane */
+    assert_false(inbox_is_quiet(inbox));
+    assert_int_equal(inbox_receive(inbox, &catcher.receiver, 16), 1);
+    assert_true(inbox_is_quiet(inbox));
+    put_and_show(second, &other, 1, 1);
+    assert_false(inbox_is_quiet(inbox));
+    assert_int_equal(inbox_receive(inbox, &catcher.receiver, 16), 1);
+
+    /* Who looked a moment ago at a lane that is given away may look again. */
+    outbox_close(outbox);
+    inbox_reclaim(inbox, is_gone, NULL);
+    assert_int_equal(inbox_counters(inbox)->reclaimed, 1);
+    assert_true(inbox_is_quiet(inbox));
+    catcher.next[0] = 0;
+    outbox = open_outbox(inbox, SENDER); /* it gets the same lane */
+    put_and_show(outbox, &path, 0, 1);
+    assert_false(inbox_is_quiet(inbox));
+    assert_int_equal(inbox_receive(inbox, &catcher.receiver, 16), 1);
+    outbox_close(outbox);
+    outbox_close(second);
+    inbox_destroy(inbox);
+}
+
 static void a_full_lane_says_so_and_goes_on(void **state)
 {
     struct catcher catcher;
@@ -430,6 +503,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_packet_comes_with_its_path),
+        cmocka_unit_test(a_poller_takes_one_where_one_at_a_time_comes),
+        cmocka_unit_test(a_glance_tells_that_nothing_has_come),
         cmocka_unit_test(a_full_lane_says_so_and_goes_on),
         cmocka_unit_test(more_senders_than_are_watched),
         cmocka_unit_test(one_wake_up_for_one_sleep),

@@ -3,6 +3,8 @@
 #include "rnic/io/life.h"
 
 #include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,4 +28,19 @@ bool life_hold(_Atomic uint32_t *word)
 bool life_is_held(uint32_t value)
 {
     return (value & FUTEX_TID_MASK) != 0;
+}
+
+bool life_is_stopped(uint32_t process, uint32_t thread)
+{
+    char name[64], text[256];
+    (void)snprintf(name, sizeof name, "/proc/%u/task/%u/stat", process, thread);
+    FILE *file = fopen(name, "re");
+    if (file == NULL) {
+        return false;
+    }
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[length] = '\0';
+    const char *behind_name = strrchr(text, ')');
+    return behind_name != NULL && strncmp(behind_name, ") T", 3) == 0;
 }

@@ -15,7 +15,12 @@
 #define LOCAL_LATELY_NS   100000u /* then the sockets are the quiet ones */
 #define DELAYED_NS        200000u /* when a fault's delayed packets are let go */
 #define HANDOFF_RETRY_NS  50000u
-#define ARREARS_MAX       64u      /* reads for the sake of a timer that is due */
+#define ARREARS_MAX       64u    /* reads for the sake of a timer that is due */
+#define HELD_NS           20000u /* so long acknowledgements wait at most while more comes, */
+#define HELD_MAX          16u    /* and for so many completions */
+#define GLANCES_MAX       32u
+#define DENSE_NS          8000u /* in so long GLANCES_MAX polls pass of who does nothing else */
+#define LOOK_NS           10000u
 #define BLOCKED_RETRY_NS  1000000u /* should no event tell that the kernel takes packets again */
 
 void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *arrival,
@@ -36,11 +41,21 @@ void loop_expect_local(struct inbox_receiver *receiver, const uint8_t *bytes)
     device_expect(CONTAINER_OF(receiver, struct loop, local)->engine.device, bytes);
 }
 
+/* How much of what has arrived. */
+enum share {
+    SHARE_NEXT, /* what one may expect, see inbox_receive_next */
+    SHARE_SOME,
+    SHARE_ALL,
+};
+
 /* From processes of this host. True: so lately that the sockets can wait. */
-static bool receive_local(struct loop *loop, struct instant now, bool all)
+static bool receive_local(struct loop *loop, struct instant now, enum share share)
 {
-    uint32_t budget = all ? LOCAL_ARREARS_MAX : LOCAL_BUDGET;
-    if (same_host_receive(loop->same_host, &loop->local, budget) > 0) {
+    struct same_host *same_host = loop->same_host;
+    uint32_t budget = share == SHARE_ALL ? LOCAL_ARREARS_MAX : LOCAL_BUDGET;
+    uint32_t count = share == SHARE_NEXT ? same_host_receive_next(same_host, &loop->local, budget)
+                                         : same_host_receive(same_host, &loop->local, budget);
+    if (count > 0) {
         loop->local_received = now;
     }
     return instant_elapsed_ns(loop->local_received, now) < LOCAL_LATELY_NS &&
@@ -48,13 +63,14 @@ static bool receive_local(struct loop *loop, struct instant now, bool all)
 }
 
 /* The busy family each time; the other and the hand-on socket now and then, for a system call each
- * is what polling costs. `all`: everything that has arrived. */
-static void receive(struct loop *loop, struct instant now, bool all)
+ * is what polling costs. */
+static void receive(struct loop *loop, struct instant now, enum share share)
 {
+    bool all = share == SHARE_ALL;
     struct udp *udp = loop->steering.udp;
     struct udp_receiver *receiver = &loop->ingress.receiver;
     loop->ingress.now = now;
-    if (receive_local(loop, now, all) && !all) {
+    if (receive_local(loop, now, share) && !all) {
         return;
     }
     uint32_t count = udp_receive(udp, loop->busy_family, receiver);
@@ -73,7 +89,7 @@ static void receive(struct loop *loop, struct instant now, bool all)
 
 void loop_receive_all(struct loop *loop, struct instant now)
 {
-    receive(loop, now, true);
+    receive(loop, now, SHARE_ALL);
 }
 
 static struct instant timer_deadline(const struct loop *loop)
@@ -114,20 +130,64 @@ static uint64_t completions(const struct loop *loop)
 }
 
 /* A poller that has got completions works on them at once; the acknowledgements that are owed leave
- * with what it posts in answer or with its next poll, or else when the thread's doze ends; before
- * any control call, for that may end who owes them. */
-static bool may_hold(const struct loop *loop, enum loop_turn kind, bool held_before)
+ * with what it posts in answer, or with a poll that finds no more, or else when the thread's doze
+ * ends; before any control call, for that may end who owes them. While more comes they wait for
+ * some more completions, and not for long. */
+static bool may_hold(struct loop *loop, enum loop_turn kind, struct instant now, bool held_before)
 {
-    return kind == TURN_POLL && !held_before &&
-           atomic_load_explicit(&loop->thread_state, memory_order_relaxed) == THREAD_DOZING;
+    if (kind != TURN_POLL ||
+        atomic_load_explicit(&loop->thread_state, memory_order_relaxed) != THREAD_DOZING) {
+        return false;
+    }
+    if (!held_before) {
+        loop->held_since = now;
+        loop->held_from = completions(loop);
+        return true;
+    }
+    return instant_elapsed_ns(loop->held_since, now) < HELD_NS &&
+           completions(loop) - loop->held_from < HELD_MAX;
+}
+
+/* Whoever polls without a pause finds nothing, most times. Where packets come from this host only,
+ * and the latest full turn has left nothing to do, its next polls may look at the lanes alone. */
+static void allow_glances(struct loop *loop, struct instant now)
+{
+    bool lately = instant_elapsed_ns(loop->local_received, now) < LOCAL_LATELY_NS;
+    bool rests = !loop->more && !loop->blocked && !loop->stalled && !loop->held &&
+                 !udp_has_waiting(loop->steering.udp);
+    loop->looked = now;
+    loop->rests = lately && rests;
+}
+
+/* Under no lock. */
+static bool finds_nothing(struct loop *loop)
+{
+    uint32_t left = atomic_load_explicit(&loop->glances_left, memory_order_relaxed);
+    if (left == 0 || !same_host_is_quiet(loop->same_host)) {
+        return false;
+    }
+    atomic_store_explicit(&loop->glances_left, left - 1, memory_order_relaxed);
+    return true;
+}
+
+/* Mutex held. So often that it may glance some more times before somebody looks at a clock again.
+ */
+static void note_pace(struct loop *loop, struct instant now)
+{
+    bool is_dense = instant_elapsed_ns(loop->polled, now) < DENSE_NS;
+    loop->polled = now;
+    atomic_store_explicit(&loop->glances_left, is_dense && loop->rests ? GLANCES_MAX : 0,
+                          memory_order_relaxed);
 }
 
 struct instant loop_turn(struct loop *loop, enum loop_turn kind)
 {
-    struct instant now = clock_now();
+    struct instant now = quick_clock_now(&loop->clock);
     uint64_t calls = udp_counters(loop->steering.udp)->send_calls;
     bool held_before = loop->held;
     loop->held = false;
+    loop->rests = false;
+    atomic_store_explicit(&loop->glances_left, 0, memory_order_relaxed);
     loop->turn_began = loop->turn_ended = now;
     loop_count(&loop->counters.turns);
     if (atomic_load_explicit(&loop->has_errors, memory_order_relaxed)) {
@@ -140,8 +200,9 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
         bool due = !instant_before(now, timer_deadline(loop));
         if (due || (kind != TURN_SEND && round == 0)) {
             uint64_t before = completions(loop);
-            receive(loop, now, due);
-            loop->held = !due && completions(loop) != before && may_hold(loop, kind, held_before);
+            receive(loop, now, due ? SHARE_ALL : kind == TURN_POLL ? SHARE_NEXT : SHARE_SOME);
+            loop->held =
+                !due && completions(loop) != before && may_hold(loop, kind, now, held_before);
             if (loop->held) {
                 return next_deadline(loop, now);
             }
@@ -152,13 +213,17 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
         if (!loop->more || loop->stalled) {
             break;
         }
-        now = clock_now();
+        now = quick_clock_now(&loop->clock);
     }
     loop->blocked = !udp_flush(loop->steering.udp);
     if (udp_counters(loop->steering.udp)->send_calls != calls) {
-        loop->turn_ended = clock_now(); /* only what calls the kernel takes long */
+        loop->turn_ended =
+            quick_clock_now(&loop->clock); /* only what calls the kernel takes long */
     }
     loop_hear_complaints(loop, now);
+    if (kind != TURN_SEND) {
+        allow_glances(loop, now);
+    }
     struct instant deadline = next_deadline(loop, now);
     return let_thread_sleep_on(loop) ? deadline : now;
 }
@@ -264,27 +329,54 @@ static void engine_unlock_operation(struct engine *engine)
 static void engine_drive_operation(struct engine *engine)
 {
     struct loop *loop = loop_of(engine);
-    if (!loop_try_lock(loop)) {
+    if (finds_nothing(loop) || !loop_try_lock(loop)) {
         return;
     }
-    struct instant deadline = application_turn(loop, TURN_POLL);
+    struct instant deadline = INSTANT_NEVER;
+    bool is_quiet = loop->rests && same_host_is_quiet(loop->same_host);
+    struct instant now = is_quiet ? quick_clock_now(&loop->clock) : INSTANT_NEVER;
+    if (!is_quiet || instant_elapsed_ns(loop->looked, now) >= LOOK_NS) {
+        deadline = application_turn(loop, TURN_POLL);
+        now = loop->turn_began;
+    }
+    note_pace(loop, now);
     pthread_mutex_unlock(&loop->mutex);
     loop_after_unlock(loop, deadline);
+}
+
+/* Nothing but a post to this queue pair has happened since a turn that left nothing to do, or held
+ * back what may travel with it. */
+static struct instant send_posted(struct loop *loop, struct qp *qp)
+{
+    struct device *device = loop->engine.device;
+    bool alone = !loop->more && !loop->blocked && !loop->stalled;
+    struct instant now = quick_clock_now(&loop->clock);
+    if (!alone || device_advance_one(device, now, qp)) {
+        device_look(device, qp);
+        return application_turn(loop, TURN_SEND);
+    }
+    loop->held = false;
+    loop->stalled = !same_host_flush(loop->same_host);
+    if (loop->stalled || udp_has_waiting(loop->steering.udp)) {
+        return application_turn(loop, TURN_SEND);
+    }
+    loop_count(&loop->counters.turns);
+    return device_next_deadline(device);
 }
 
 /* Who finds the engine free needs no doorbell. */
 static void engine_kick_operation(struct engine *engine, struct qp *qp)
 {
     struct loop *loop = loop_of(engine);
-    bool locked = loop_try_lock(loop);
-    if (locked) {
-        device_look(engine->device, qp);
-    } else {
-        (void)device_ring(engine->device, qp);
-        atomic_thread_fence(memory_order_seq_cst);
-        locked = loop_try_lock(loop); /* it may have been let go before we rang */
+    if (loop_try_lock(loop)) {
+        struct instant deadline = send_posted(loop, qp);
+        pthread_mutex_unlock(&loop->mutex);
+        loop_after_unlock(loop, deadline);
+        return;
     }
-    if (locked) {
+    (void)device_ring(engine->device, qp);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (loop_try_lock(loop)) { /* it may have been let go before we rang */
         turn_and_unlock(loop);
     }
 }

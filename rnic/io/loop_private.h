@@ -12,6 +12,7 @@
 
 #include "rnic/base/time.h"
 #include "rnic/io/burial.h"
+#include "rnic/io/clock.h"
 #include "rnic/io/groups.h"
 #include "rnic/io/ingress.h"
 #include "rnic/io/loop.h"
@@ -66,6 +67,12 @@ struct loop {
     bool stalled; /* it left packets because a peer's lane was full */
     bool more;    /* the device has more to send */
     bool held;    /* the last turn brought completions and sent nothing: the next sends */
+    struct instant held_since;
+    uint64_t held_from; /* completions that had been made by then */
+    bool rests;         /* the last turn left nothing to do before a deadline or a packet */
+    struct instant looked, polled; /* by whoever received last; by an application */
+    _Atomic uint32_t glances_left; /* polls that may do without the mutex, see finds_nothing */
+    struct quick_clock clock;
 
     char complaint[256]; /* the last that concerned a queue pair, in words */
     struct instant complained;

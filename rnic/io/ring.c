@@ -3,6 +3,8 @@
  * before anything in front of it is shown, so at least one line is always free. */
 #include "rnic/io/ring.h"
 
+#include <string.h>
+
 #include "rnic/base/check.h"
 #include "rnic/base/prefetch.h"
 
@@ -74,6 +76,12 @@ uint8_t *ring_reserve(struct ring_producer *producer, uint32_t length)
         return NULL;
     }
     producer->reserved = lines;
+    if (producer->held == NULL) {
+        producer->is_apart = lines == RING_LINE;
+        if (producer->is_apart) {
+            return producer->apart + RING_HEADER;
+        }
+    }
     uint64_t place = skipped > 0 ? 0 : producer->produced & (producer->size - 1);
     return producer->memory->lines + place + RING_HEADER;
 }
@@ -94,6 +102,10 @@ static void mark(struct ring_producer *producer, _Atomic uint64_t *header, uint6
 void ring_show(struct ring_producer *producer)
 {
     if (producer->held != NULL) {
+        if (producer->is_apart) {
+            memcpy((uint8_t *)producer->held + RING_HEADER, producer->apart + RING_HEADER,
+                   RING_LINE - RING_HEADER);
+        }
         atomic_store_explicit(producer->held, producer->held_value, memory_order_release);
         producer->held = NULL;
     }

@@ -2,8 +2,10 @@
  *
  * A record lies in whole cache lines, without a gap, its header in the first: a short record is one
  * line that moves from one core to the other, and nothing else is touched. What stands in a
- * header says whether the record is there: the producer ends the ring behind a record before it
- * shows the record, so bytes of former rounds are never taken for a header.
+ * header says whether the record is there, and the consumer may look at it all the time, so a short
+ * record that nothing hides yet is written at once, when it is shown; else its line would be taken
+ * away while it is being written. The producer ends the ring behind a record before it shows the
+ * record, so bytes of former rounds are never taken for a header.
  *
  * The other side may die at any instant, which leaves a record shown or not shown. What it wrote is
  * not trusted: a header that cannot be is STATUS_MALFORMED, now and for ever. Both ends of a
@@ -39,6 +41,8 @@ struct ring_producer {
     uint64_t consumed;      /* as last looked up */
     _Atomic uint64_t *held; /* the header that hides all that was put since ring_show; NULL: none */
     uint64_t held_value;
+    bool is_apart; /* the record behind that header, or the one that is reserved, is in `apart` */
+    _Alignas(RING_LINE) uint8_t apart[RING_LINE];
 };
 
 struct ring_consumer {
@@ -85,12 +89,17 @@ void ring_release(struct ring_consumer *consumer);
 void ring_settle(struct ring_consumer *consumer);
 /* The same of a part worth telling of, an eighth of the ring; false: there is less. */
 bool ring_settle_part(struct ring_consumer *consumer);
+/* Where the next record will show itself: by another value than 0, then or before. */
+static inline const _Atomic uint64_t *ring_next(const struct ring_consumer *consumer)
+{
+    uint64_t place = consumer->consumed & (consumer->size - 1);
+    return (const _Atomic uint64_t *)(const void *)(consumer->memory->lines + place);
+}
 /* Whether ring_peek would answer something else than EMPTY; touches one line. */
 static inline bool ring_has_record(const struct ring_consumer *consumer)
 {
-    uint64_t place = consumer->consumed & (consumer->size - 1);
-    _Atomic uint64_t *header = (_Atomic uint64_t *)(void *)(consumer->memory->lines + place);
-    return consumer->corrupt || atomic_load_explicit(header, memory_order_relaxed) != 0;
+    return consumer->corrupt ||
+           atomic_load_explicit(ring_next(consumer), memory_order_relaxed) != 0;
 }
 
 #endif

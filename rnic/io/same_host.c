@@ -436,6 +436,17 @@ uint32_t same_host_receive(struct same_host *same_host, struct inbox_receiver *r
     return same_host->inbox != NULL ? inbox_receive(same_host->inbox, receiver, budget) : 0;
 }
 
+uint32_t same_host_receive_next(struct same_host *same_host, struct inbox_receiver *receiver,
+                                uint32_t budget)
+{
+    return same_host->inbox != NULL ? inbox_receive_next(same_host->inbox, receiver, budget) : 0;
+}
+
+bool same_host_is_quiet(const struct same_host *same_host)
+{
+    return same_host->inbox != NULL && inbox_is_quiet(same_host->inbox);
+}
+
 /* A full lane has been emptied since its owner last looked whether we sleep. */
 static bool has_new_room(struct same_host *same_host)
 {
@@ -494,24 +505,6 @@ static uint32_t access_directly(struct direct_link *link, const struct direct_ac
     return peer == NULL ? 0 : outbox_access(peer->outbox, accesses, count);
 }
 
-/* By a signal: it stands outside of any system call then, and what it was about to call it finds
- * out again is not to be called. One that a debugger has stopped may stand at a call's beginning.
- */
-static bool is_stopped(uint32_t process, uint32_t thread)
-{
-    char name[64], text[256];
-    (void)snprintf(name, sizeof name, "/proc/%u/task/%u/stat", process, thread);
-    FILE *file = fopen(name, "re");
-    if (file == NULL) {
-        return false;
-    }
-    size_t length = fread(text, 1, sizeof text - 1, file);
-    (void)fclose(file);
-    text[length] = '\0';
-    const char *behind_name = strrchr(text, ')');
-    return behind_name != NULL && strncmp(behind_name, ") T", 3) == 0;
-}
-
 static enum direct_patience wait_for(void *context, uint64_t sender, uint32_t thread,
                                      uint64_t waited_ns)
 {
@@ -519,7 +512,7 @@ static enum direct_patience wait_for(void *context, uint64_t sender, uint32_t th
     struct registry_inbox inbox;
     uint32_t slot = (uint32_t)(sender % REGISTRY_SLOTS);
     if (!lives(same_host, sender) || !registry_find_inbox(same_host->registry, slot, &inbox) ||
-        is_stopped(inbox.process, thread)) {
+        life_is_stopped(inbox.process, thread)) {
         return DIRECT_PASS;
     }
     return waited_ns < STUCK_NS ? DIRECT_WAIT : DIRECT_GIVE_UP;

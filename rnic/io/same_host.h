@@ -9,7 +9,8 @@
  * the queue pairs that send there for SAME_HOST_PATIENCE_NS, then their packets are lost, as on a
  * wire, until it takes some again.
  *
- * Under the engine's lock, but same_host_addresses_changed and the direct link's settle. */
+ * Under the engine's lock, but same_host_is_quiet, same_host_addresses_changed and the direct
+ * link's settle. */
 #ifndef WEIR_IO_SAME_HOST_H
 #define WEIR_IO_SAME_HOST_H
 
@@ -77,6 +78,9 @@ bool same_host_flush(struct same_host *same_host);
 /* See inbox.h. */
 uint32_t same_host_receive(struct same_host *same_host, struct inbox_receiver *receiver,
                            uint32_t budget);
+uint32_t same_host_receive_next(struct same_host *same_host, struct inbox_receiver *receiver,
+                                uint32_t budget);
+bool same_host_is_quiet(const struct same_host *same_host);
 bool same_host_fall_asleep(struct same_host *same_host);
 void same_host_wake_up(struct same_host *same_host);
 bool same_host_is_asleep(const struct same_host *same_host);

@@ -101,6 +101,16 @@ const struct receive_slot *receive_queue_peek(const struct receive_queue *queue)
     return slot_at(queue, head);
 }
 
+void receive_queue_drop(struct receive_queue *queue)
+{
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    atomic_store_explicit(&queue->head, head + 1, memory_order_release);
+    if (queue->limit != 0 && receive_queue_depth(queue) < queue->limit) {
+        queue->limit = 0;
+        queue->notifier->low(queue->notifier, queue);
+    }
+}
+
 bool receive_queue_take(struct receive_queue *queue, struct receive_slot *ret_slot,
                         struct sge *ret_sges)
 {
@@ -113,12 +123,7 @@ bool receive_queue_take(struct receive_queue *queue, struct receive_slot *ret_sl
     if (slot->sge_count > 0) {
         memcpy(ret_sges, slot->sges, slot->sge_count * sizeof(struct sge));
     }
-    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
-    atomic_store_explicit(&queue->head, head + 1, memory_order_release);
-    if (queue->limit != 0 && receive_queue_depth(queue) < queue->limit) {
-        queue->limit = 0;
-        queue->notifier->low(queue->notifier, queue);
-    }
+    receive_queue_drop(queue);
     return true;
 }
 

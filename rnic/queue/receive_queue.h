@@ -33,6 +33,8 @@ const struct receive_slot *receive_queue_peek(const struct receive_queue *queue)
  * where a message is under way and, on a shared queue, others go on taking. False if empty. */
 bool receive_queue_take(struct receive_queue *queue, struct receive_slot *ret_slot,
                         struct sge *ret_sges);
+/* Frees the slot at the head, which is there. */
+void receive_queue_drop(struct receive_queue *queue);
 /* With the engine's lock held: when fewer than `limit` receives are left after one was taken, the
  * notifier is told, once, under that lock; it must not call back. 0: never. */
 struct receive_queue_notifier {

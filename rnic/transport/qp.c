@@ -7,6 +7,7 @@
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
 #include "rnic/transport/repair.h"
+#include "rnic/transport/short_way.h"
 #include "rnic/transport/trouble.h"
 #include "rnic/transport/unreliable.h"
 
@@ -360,11 +361,14 @@ void qp_expire(struct qp *qp, struct instant now)
 
 static enum step transmit_request(struct qp *qp, struct instant now)
 {
+    enum step step;
     if (!qp_state_sends(qp_state_now(qp))) {
         return STEP_IDLE;
     }
     switch (qp->service) {
     case SERVICE_RC:
+        step = short_way_transmit(qp, now);
+        return step != STEP_IDLE ? step : requester_transmit(qp, now);
     case SERVICE_XRC:
         return requester_transmit(qp, now);
     case SERVICE_UC:

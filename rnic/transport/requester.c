@@ -364,6 +364,17 @@ static void passed(struct qp *qp, struct instant now, const struct turn *turn, u
     }
 }
 
+void requester_sent_short(struct qp *qp, struct instant now, struct send_slot *slot)
+{
+    struct requester *requester = &qp->requester;
+    slot->first_psn = requester->frontier;
+    slot->packet_count = 1;
+    slot->started = true;
+    qp_sent_data(qp, now, slot->length);
+    struct turn turn = {.slot = slot, .position = requester->position};
+    passed(qp, now, &turn, 1, true);
+}
+
 /* No key grants what the request is to send. */
 static void fail_locally(struct qp *qp, struct send_slot *slot)
 {

@@ -443,6 +443,14 @@ void responder_confirm(struct qp *qp, const struct packet *packet)
     accept(qp, packet);
 }
 
+void responder_executed_short(struct qp *qp, bool ack_request)
+{
+    struct responder *responder = &qp->responder;
+    finish_message(responder);
+    responder->expected = psn_next(responder->expected);
+    acknowledge_executed(&responder->acknowledge, ack_request);
+}
+
 static void fail(struct qp *qp, enum nak_code code, struct psn psn)
 {
     acknowledge_fail(&qp->responder.acknowledge, code, psn);

@@ -72,6 +72,8 @@ void responder_fail(struct qp *qp, enum nak_code code, struct psn psn);
 enum verdict responder_take(struct qp *qp, const struct packet *packet);
 /* A request at the expected PSN was executed by a deputy. */
 void responder_confirm(struct qp *qp, const struct packet *packet);
+/* A SEND of one packet at the expected PSN was executed elsewhere, see short_way.h. */
+void responder_executed_short(struct qp *qp, bool ack_request);
 /* PSNs that a request takes. */
 uint32_t responder_psn_count(const struct qp *qp, const struct packet *packet);
 

@@ -1,0 +1,235 @@
+#include "rnic/transport/short_way.h"
+
+#include <string.h>
+
+#include "rnic/base/bytes.h"
+#include "rnic/memory/memory.h"
+#include "rnic/transport/answer.h"
+#include "rnic/transport/completer.h"
+#include "rnic/transport/qp_private.h"
+#include "rnic/wire/packet.h"
+
+/* The BTH, where it says nothing unusual. [IBA 9.2] */
+#define SOLICITED   0x80u /* second byte */
+#define PAD_SHIFT   4
+#define PAD_MASK    3u
+#define VERSION     0x0fu
+#define ACK_REQUEST 0x80u /* ninth; its other bits, and the fifth byte, are 0 */
+#define PKEY_MASK   0x7fffu
+
+struct short_packet {
+    const uint8_t *payload;
+    uint32_t length;
+    struct psn psn;
+    uint32_t immediate; /* opaque bytes */
+    bool has_immediate, solicited, ack_request;
+};
+
+static bool parse(const uint8_t *bytes, uint32_t length, struct short_packet *ret_packet)
+{
+    bool has_immediate = bytes[0] == OPCODE(SERVICE_RC, FORM_SEND_ONLY_IMMEDIATE);
+    uint32_t header = BTH_LENGTH + (has_immediate ? IMMDT_LENGTH : 0);
+    if ((bytes[0] != OPCODE(SERVICE_RC, FORM_SEND_ONLY) && !has_immediate) || length < header ||
+        (length & 3u) != 0 || (bytes[1] & VERSION) != 0 || bytes[4] != 0 ||
+        (bytes[8] & ~ACK_REQUEST & 0xffu) != 0 ||
+        (bytes_load_u16(bytes + 2) & PKEY_MASK) != (PKEY_DEFAULT.value & PKEY_MASK)) {
+        return false;
+    }
+    uint32_t pad = bytes[1] >> PAD_SHIFT & PAD_MASK;
+    if (pad > length - header) {
+        return false;
+    }
+    ret_packet->payload = bytes + header;
+    ret_packet->length = length - header - pad;
+    ret_packet->psn = (struct psn){bytes_load_u24(bytes + 9)};
+    ret_packet->has_immediate = has_immediate;
+    ret_packet->immediate = 0;
+    if (has_immediate) {
+        memcpy(&ret_packet->immediate, bytes + BTH_LENGTH, IMMDT_LENGTH);
+    }
+    ret_packet->solicited = (bytes[1] & SOLICITED) != 0;
+    ret_packet->ack_request = (bytes[8] & ACK_REQUEST) != 0;
+    return true;
+}
+
+static bool is_ordinary(const struct qp *qp)
+{
+    return qp->service == SERVICE_RC && qp_state_now(qp) == QP_RTS && !qp->matches_tags &&
+           qp->selective == NULL && qp->environment->watcher == NULL;
+}
+
+static bool comes_from_peer(const struct qp *qp, const struct arrival *arrival)
+{
+    const struct path *path = &qp->attributes.path;
+    return !arrival->congestion_experienced && gid_equal(&arrival->path.remote, &path->remote) &&
+           gid_equal(&arrival->path.local, &path->local);
+}
+
+static bool is_next(const struct qp *qp, const struct short_packet *packet)
+{
+    const struct responder *responder = &qp->responder;
+    return psn_equal(packet->psn, responder->expected) && responder->inbound == INBOUND_NONE &&
+           !responder->receive_taken && packet->length <= qp_mtu(qp);
+}
+
+/* Where the first bytes of an SGE are. False: it has fewer, or why not is for the general way to
+ * find out. */
+static bool find_bytes(const struct qp *qp, struct domain domain, const struct sge *sge,
+                       uint32_t length, unsigned rights, uint8_t **ret_bytes)
+{
+    struct memory_request request = {
+        .domain = domain,
+        .key = sge->key,
+        .address = sge->address,
+        .length = length,
+        .rights = rights,
+    };
+    return length <= sge->length &&
+           memory_check(qp->environment->memory, &request, ret_bytes) == MEMORY_GRANTED &&
+           *ret_bytes != NULL;
+}
+
+static bool put(const struct qp *qp, const struct short_packet *packet,
+                const struct receive_slot *slot)
+{
+    uint8_t *bytes;
+    if (packet->length == 0) {
+        return true;
+    }
+    if (slot->sge_count == 0 || !find_bytes(qp, qp->receive_domain, slot->sges, packet->length,
+                                            ACCESS_LOCAL_WRITE, &bytes)) {
+        return false;
+    }
+    memcpy(bytes, packet->payload, packet->length);
+    return true;
+}
+
+static void execute(struct qp *qp, const struct short_packet *packet, uint64_t id)
+{
+    struct completion completion = {
+        .id = id,
+        .status = COMPLETION_SUCCESS,
+        .kind = COMPLETED_RECEIVE,
+        .byte_length = packet->length,
+        .qpn = qp->number,
+        .source = qp->attributes.destination,
+        .has_immediate = packet->has_immediate,
+        .immediate = packet->immediate,
+    };
+    qp_schedule(qp);
+    receive_queue_drop(qp->receives);
+    qp_push(qp, qp->receive_completions, &completion, packet->solicited);
+    responder_executed_short(qp, packet->ack_request);
+}
+
+bool short_way_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
+                       const uint8_t *bytes, uint32_t length)
+{
+    struct environment *environment = qp->environment;
+    struct short_packet packet;
+    if (!parse(bytes, length, &packet) || !is_ordinary(qp) || !comes_from_peer(qp, arrival) ||
+        !is_next(qp, &packet)) {
+        return false;
+    }
+    environment->now = now;
+    qp->peer_is_near = arrival->is_near;
+    if (arrival->acknowledges) {
+        completer_acknowledged(qp, now, arrival->acknowledged);
+    }
+    /* Which may have ended the queue pair. */
+    const struct receive_slot *slot =
+        qp_state_now(qp) == QP_RTS ? receive_queue_peek(qp->receives) : NULL;
+    if (slot == NULL || !put(qp, &packet, slot)) {
+        return false;
+    }
+    environment_count(environment, COUNTER_PACKETS_RECEIVED);
+    environment->counters.values[COUNTER_BYTES_RECEIVED] += packet.length;
+    execute(qp, &packet, slot->id);
+    return true;
+}
+
+/* The request that is next, if it is of the kind. */
+static struct send_slot *next(const struct qp *qp)
+{
+    const struct requester *requester = &qp->requester;
+    if (requester->position == send_queue_tail(qp->sends)) {
+        return NULL;
+    }
+    struct send_slot *slot = send_queue_slot(qp->sends, requester->position);
+    bool sends = slot->kind == WORK_SEND || slot->kind == WORK_SEND_IMMEDIATE;
+    bool is_short = slot->length <= SHORT_WAY_BYTES && slot->sge_count <= 1;
+    return sends && is_short && !slot->started && !slot->fence ? slot : NULL;
+}
+
+static bool may_leave(const struct qp *qp)
+{
+    const struct requester *requester = &qp->requester;
+    const struct responder *responder = &qp->responder;
+    uint32_t in_flight = (uint32_t)psn_distance(requester->unacked, requester->cursor);
+    bool owes = responder->acknowledge.owed != OWED_NOTHING || qp->owes_notice ||
+                qp->agreement.owes || replay_may_be_pending(&responder->reads->replay);
+    return psn_equal(requester->cursor, requester->frontier) && requester->packet == 0 &&
+           requester->run_left == 0 && instant_is_never(requester->rnr_resume) &&
+           in_flight < qp->congestion.window >> qp->mtu_shift && qp->peer_is_near &&
+           !qp->peer_died && !qp->requests_first && qp_rate(qp) == 0 &&
+           (!owes || answer_may_ride(qp));
+}
+
+static void build(const struct qp *qp, const struct send_slot *slot, uint8_t *header)
+{
+    bool has_immediate = slot->kind == WORK_SEND_IMMEDIATE;
+    header[0] = has_immediate ? OPCODE(SERVICE_RC, FORM_SEND_ONLY_IMMEDIATE)
+                              : OPCODE(SERVICE_RC, FORM_SEND_ONLY);
+    header[1] =
+        (uint8_t)((slot->solicited ? SOLICITED : 0) | packet_pad(slot->length) << PAD_SHIFT);
+    bytes_store_u16(header + 2, PKEY_DEFAULT.value);
+    bytes_store_u32(header + 4, qp->attributes.destination.value);
+    bytes_store_u32(header + 8, (uint32_t)ACK_REQUEST << 24 | qp->requester.cursor.value);
+    if (has_immediate) {
+        memcpy(header + BTH_LENGTH, &slot->immediate, IMMDT_LENGTH);
+    }
+}
+
+enum step short_way_transmit(struct qp *qp, struct instant now)
+{
+    struct environment *environment = qp->environment;
+    struct send_slot *slot = is_ordinary(qp) && may_leave(qp) ? next(qp) : NULL;
+    if (slot == NULL) {
+        return STEP_IDLE;
+    }
+    uint8_t *bytes = NULL;
+    if (slot->inline_data) {
+        bytes = (uint8_t *)(uintptr_t)send_slot_inline(slot);
+    } else if (slot->length > 0 &&
+               !find_bytes(qp, qp->domain, send_slot_sges(slot), slot->length, 0, &bytes)) {
+        return STEP_IDLE;
+    }
+    uint8_t header[BTH_LENGTH + IMMDT_LENGTH];
+    build(qp, slot, header);
+    struct fragment fragment = {bytes, slot->length};
+    struct outgoing outgoing = {
+        .path = &qp->attributes.path,
+        .header = header,
+        .header_length = BTH_LENGTH + (slot->kind == WORK_SEND_IMMEDIATE ? IMMDT_LENGTH : 0),
+        .fragments = &fragment,
+        .fragment_count = slot->length > 0,
+        .payload_length = slot->length,
+    };
+    if (qp->responder.acknowledge.owed == OWED_ACK) {
+        outgoing.acknowledges = true;
+        outgoing.acknowledged = answer_acknowledges(qp);
+        outgoing.acknowledged_msn = qp->responder.msn;
+    }
+    if (!environment->sink->emit(environment->sink, &outgoing)) {
+        environment_count(environment, COUNTER_SINK_FULL);
+        return STEP_FULL;
+    }
+    environment_count(environment, COUNTER_PACKETS_SENT);
+    environment->counters.values[COUNTER_BYTES_SENT] += slot->length;
+    if (outgoing.acknowledges) {
+        acknowledge_paid(&qp->responder.acknowledge);
+        environment_count(environment, COUNTER_ACKNOWLEDGEMENTS_CARRIED);
+    }
+    requester_sent_short(qp, now, slot);
+    return STEP_SENT;
+}

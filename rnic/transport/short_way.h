@@ -1,0 +1,38 @@
+/* The usual case by itself: a SEND of one packet from one connected queue pair to another where
+ * neither is doing anything else. Both functions do what the general way (qp_receive, qp_transmit)
+ * would do, and nothing where anything is out of the ordinary: then that does it. All rules stand
+ * there; here is what remains of them once the following is taken for granted.
+ *
+ * Of the receiver: an RC queue pair in RTS (established, not draining), no tag matching, no target,
+ * no selective repeat, nobody who watches; no message under way; the packet comes from the peer's
+ * address, unmarked by the network, at the expected PSN, and fits the first SGE of a receive that
+ * is there, whose key grants it.
+ *
+ * Of the sender: the same of the queue pair and its process; the request is a SEND, with immediate
+ * or without, of at most SHORT_WAY_BYTES, inline or of one SGE whose key grants it; nothing is
+ * being repeated or waited for, no rate is limited, the window has room, and whatever is owed to
+ * the peer can travel with it. */
+#ifndef WEIR_TRANSPORT_SHORT_WAY_H
+#define WEIR_TRANSPORT_SHORT_WAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rnic/base/time.h"
+#include "rnic/transport/step.h"
+#include "rnic/wire/path.h"
+
+#define SHORT_WAY_BYTES 256u /* fits every path MTU */
+
+struct qp;
+
+/* `length` bytes from the BTH to before the ICRC, addressed to the queue pair. True: it has been
+ * received, and is surely of the peer. False: the general way, to which nothing has happened yet
+ * but that an acknowledgement that came along may have been taken; that does nothing twice. */
+bool short_way_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
+                       const uint8_t *bytes, uint32_t length);
+
+/* The request at the cursor. IDLE: there is none, or it is for the general way. */
+enum step short_way_transmit(struct qp *qp, struct instant now);
+
+#endif
