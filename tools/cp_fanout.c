@@ -133,13 +133,6 @@ int cp_check_targets(const struct cp *cp, char **sources, unsigned count)
                                    "more than %d sources; copy their directory with -r",
                                    TRANSFER_SOURCES_MAX);
     }
-    if ((wishes->bits & WISH_RESUME) != 0) {
-        return command_usage_error(
-            cp->command,
-            "--resume goes on with one target at a time, since what "
-            "each has left differs: leave it out (files that are whole are not sent again), or "
-            "copy to each by itself");
-    }
     if ((wishes->bits & (WISH_EXISTING | WISH_IGNORE_EXISTING)) != 0 &&
         (wishes->preserve & PRESERVE_HARD_LINKS) != 0) {
         return command_usage_error(cp->command,

@@ -350,21 +350,37 @@ void fanout_pump(struct fanout *fanout)
 
 /* What the session says goes to all, but for the greeting, which each gets when it is there, and an
  * answer to one of them. */
-static void look_at(struct fanout *fanout, const struct message *message)
+static void look_at(struct fanout *fanout, const void *bytes, size_t length)
 {
-    if (message->type == MESSAGE_ASK) {
-        fanout->asked += message->ask.names;
-    } else if (message->type == MESSAGE_FINISHED) {
-        fanout->finished = true;
-        fanout->entries = message->finished.entries;
+    struct message message;
+    bool counts = *(const uint8_t *)bytes == MESSAGE_ASK ||
+                  *(const uint8_t *)bytes == MESSAGE_FINISHED || fanout->resumes;
+    if (!counts || !protocol_parse(bytes, length, &message)) {
+        return;
     }
+    if (message.type == MESSAGE_ASK) {
+        fanout->asked += message.ask.names;
+    } else if (message.type == MESSAGE_FINISHED) {
+        fanout->finished = true;
+        fanout->entries = message.finished.entries;
+    } else {
+        fanout_look_at_file(fanout, &message);
+    }
+}
+
+static void keep_hello(struct fanout *fanout, const void *bytes, size_t length)
+{
+    struct message message;
+    fanout->hello_length = length;
+    memcpy(fanout->hello, bytes, length);
+    fanout->resumes =
+        protocol_parse(bytes, length, &message) && (message.hello.wishes.bits & WISH_RESUME) != 0;
 }
 
 static bool link_send(struct link *link, const struct weir_piece *pieces, unsigned count)
 {
     struct fanout *fanout = (struct fanout *)link;
     uint8_t bytes[MESSAGE_LENGTH_MAX];
-    struct message message;
     size_t length = 0;
     if (fanout->asker != NULL) {
         struct link *to = fanout->asker->link;
@@ -378,14 +394,10 @@ static bool link_send(struct link *link, const struct weir_piece *pieces, unsign
         length += pieces[i].length;
     }
     if (bytes[0] == MESSAGE_HELLO) {
-        fanout->hello_length = length;
-        memcpy(fanout->hello, bytes, length);
+        keep_hello(fanout, bytes, length);
         return true;
     }
-    if ((bytes[0] == MESSAGE_ASK || bytes[0] == MESSAGE_FINISHED) &&
-        protocol_parse(bytes, length, &message)) {
-        look_at(fanout, &message);
-    }
+    look_at(fanout, bytes, length);
     bool added = stream_add_message(&fanout->stream, bytes, length);
     link->backlog_length = fanout->stream.messages_length;
     return added;
@@ -403,6 +415,7 @@ static bool link_put(struct link *link, const struct link_put *put)
     const uint8_t *bytes = fanout->memory + put->offset;
     uint64_t mark = (uint64_t)notice_chunk(put->notice) << 48 | put->offset;
     digest_of(bytes, put->length, digest);
+    fanout->proving.position += put->length;
     return stream_add_chunk(&fanout->stream, bytes, put->length, digest, mark);
 }
 

@@ -133,6 +133,10 @@ void fanout_hear(struct member *member, const struct message *message)
             fanout_fail(member, SESSION_BROKEN, "it broke the protocol: a question too early");
         }
         return;
+    case MESSAGE_PROVEN:
+    case MESSAGE_PROVEN_ALL:
+        fanout_hear_proven(member, message);
+        return;
     case MESSAGE_ALIVE:
         return;
     default:
@@ -256,6 +260,7 @@ static void merge_summaries(struct fanout *fanout)
 void fanout_merge(struct fanout *fanout)
 {
     merge_answers(fanout);
+    fanout_merge_proven(fanout);
     merge_read_back(fanout);
     merge_summaries(fanout);
 }

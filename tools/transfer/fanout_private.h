@@ -1,11 +1,12 @@
 /* What the parts of the source's end share: fanout.c (the session's link, and the
- * receivers'), fanout_chain.c (who feeds whom) and fanout_merge.c (what the receivers answer
- * becomes one answer). */
+ * receivers'), fanout_chain.c (who feeds whom), fanout_merge.c (what the receivers answer becomes
+ * one answer) and fanout_proven.c (what interrupted copies have left them becomes what is left). */
 #ifndef TOOLS_TRANSFER_FANOUT_PRIVATE_H
 #define TOOLS_TRANSFER_FANOUT_PRIVATE_H
 
 #include "tools/transfer/fanout.h"
 #include "tools/transfer/feed.h"
+#include "tools/transfer/pieces.h"
 #include "tools/transfer/stream.h"
 
 /* To a question, as one receiver gave it. */
@@ -18,6 +19,24 @@ struct given {
 struct givens {
     struct given *list;
     size_t capacity, begin, count;
+};
+
+/* Pieces of the file under way that one has proven and that have not been joined yet: a ring. */
+struct proven {
+    struct piece list[CLAIMS_MAX];
+    unsigned first, count;
+    uint64_t end; /* of the last */
+    bool all;     /* it has said */
+};
+
+/* The file under way, as the stream has it. */
+struct proving {
+    uint32_t id;
+    uint64_t size, position;
+    bool open;                    /* it goes by chunks, and has not ended */
+    bool told_all;                /* to the session, as well as so many pieces, which begin here */
+    uint64_t offsets[CLAIMS_MAX]; /* a ring */
+    unsigned first, told;
 };
 
 /* Nobody, as the one that feeds a receiver, and the source itself. */
@@ -39,6 +58,7 @@ struct member {
     struct givens givens;
     uint64_t answered;  /* questions, since the begin */
     uint32_t read_back; /* the last entry that it has read back */
+    struct proven proven;
 
     bool awaits; /* somebody with this token */
     struct hop_token token;
@@ -66,6 +86,9 @@ struct fanout {
     uint64_t asked;  /* questions, since the begin */
     uint64_t entries;
     bool finished; /* that was said, and so many entries */
+    bool resumes;  /* interrupted copies are gone on with */
+    uint32_t last_id;
+    struct proving proving;
     struct member *asker;
     uint32_t read_back; /* that the session was told of */
     bool summed;
@@ -99,5 +122,12 @@ void fanout_hear(struct member *member, const struct message *message);
 /* What all that live have said goes to the session. */
 void fanout_merge(struct fanout *fanout);
 void fanout_forget(struct member *member);
+
+/* fanout_proven.c */
+/* The session says it to all. */
+void fanout_look_at_file(struct fanout *fanout, const struct message *message);
+/* PROVEN or PROVEN_ALL. */
+void fanout_hear_proven(struct member *member, const struct message *message);
+void fanout_merge_proven(struct fanout *fanout);
 
 #endif

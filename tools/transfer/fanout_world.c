@@ -179,7 +179,7 @@ static void begin_node(struct fanout_world *world, unsigned number)
     struct node *node = &world->nodes[number];
     node->world = world;
     node->number = number;
-    node->dead = false;
+    node->dead = node->frozen = false;
     node->problems[0] = 0;
     node->host = (struct relay_host){
         .dialer = {.dial = dial_by_node, .drop = drop, .user = node},
@@ -250,6 +250,9 @@ bool fanout_world_step(struct fanout_world *world)
     }
     for (unsigned i = 0; i < world->wire_count; i++) {
         struct wire *wire = &world->wires[i];
+        if (wire->server->frozen) {
+            continue;
+        }
         if (wire->session != NULL && session_is_closed(wire->session)) {
             session_destroy(wire->session);
             wire->session = NULL;
@@ -284,6 +287,18 @@ void fanout_world_kill(struct fanout_world *world, unsigned node)
 {
     world->nodes[node].dead = true;
     end_node(world, &world->nodes[node]);
+}
+
+void fanout_world_freeze(struct fanout_world *world, unsigned node)
+{
+    world->nodes[node].frozen = true;
+    for (unsigned i = 0; i < world->wire_count; i++) {
+        const struct wire *wire = &world->wires[i];
+        if (wire->client == &world->nodes[node] || wire->server == &world->nodes[node]) {
+            bool serves = wire->server == &world->nodes[node];
+            memory_pair_link(wire->pair, serves)->events = &link_unheard;
+        }
+    }
 }
 
 static struct wire *inlet_of(struct fanout_world *world, unsigned node)

@@ -22,9 +22,10 @@ struct node {
     unsigned number;
     int root;
     bool dead, unreachable, refuses;
-    bool lags; /* whoever feeds it gets nothing through */
-    bool deaf; /* nobody can connect to feed it */
-    bool mute; /* it and the source hear nothing of each other, though they are connected */
+    bool lags;   /* whoever feeds it gets nothing through */
+    bool deaf;   /* nobody can connect to feed it */
+    bool mute;   /* it and the source hear nothing of each other, though they are connected */
+    bool frozen; /* see fanout_world_freeze */
     struct relay_host host;
     struct report report; /* the source's, of it */
     struct report own;
@@ -71,6 +72,8 @@ unsigned fanout_world_run(struct fanout_world *world);
 void fanout_world_wait(struct fanout_world *world, unsigned seconds);
 /* Without a word. */
 void fanout_world_kill(struct fanout_world *world, unsigned node);
+/* It does nothing and hears nothing any more, and its lines stay as they are. */
+void fanout_world_freeze(struct fanout_world *world, unsigned node);
 /* The line by which it is fed breaks. False: there is none. */
 bool fanout_world_cut(struct fanout_world *world, unsigned node);
 /* The memory that it gives to whom feeds it; NULL: to nobody. */

@@ -19,6 +19,7 @@
 /* What a test does once, when the large file is under way. */
 static void (*lie)(struct fanout_world *world);
 static bool lied;
+static uint32_t also; /* wishes */
 
 static void lie_once(struct fanout_world *world, unsigned step)
 {
@@ -34,7 +35,7 @@ static void begin(struct fanout_world *world, void (*how)(struct fanout_world *w
         scratch_directory(world->scratch, "here/t");
         scratch_fill(world->scratch, "here/t/big", 8 * MIB, 1);
     }
-    world->request.wishes.bits = WISH_RECURSIVE;
+    world->request.wishes.bits = WISH_RECURSIVE | also;
     world->between = lie_once;
     lie = how;
     lied = false;
@@ -156,6 +157,37 @@ static void forward_to_the_source(struct fanout_world *world)
     say(wire_of(world, 1, false), 1, &(struct hop_message){.type = HOP_FORWARD});
 }
 
+/* Of the file that is under way, which is the second entry: from the second piece on, so much. */
+static void prove(struct fanout_world *world, uint32_t id, uint64_t length)
+{
+    struct message message = {.type = MESSAGE_PROVEN};
+    message.proven.id = id;
+    message.proven.offset = 4 * MIB;
+    message.proven.length = length;
+    inject(world, 1, &message);
+}
+
+static void prove_unasked(struct fanout_world *world)
+{
+    prove(world, 2, 4 * MIB);
+}
+
+static void prove_too_much(struct fanout_world *world)
+{
+    prove(world, 2, 4 * MIB + 1);
+}
+
+static void prove_what_was_not_sent(struct fanout_world *world)
+{
+    prove(world, 3, 4 * MIB);
+}
+
+static void prove_twice(struct fanout_world *world)
+{
+    prove(world, 2, 4 * MIB);
+    prove(world, 2, 4 * MIB);
+}
+
 static void stammer(struct fanout_world *world)
 {
     memory_pair_inject(wire_of(world, 1, false)->pair, 1, "\xe1 ready?", 8);
@@ -164,17 +196,33 @@ static void stammer(struct fanout_world *world)
 /* A receiver that lies to the source fails, and the others have all. */
 static void a_receiver_that_lies_fails_alone(void **state)
 {
-    static void (*const lies[])(struct fanout_world *) = {
-        sum_up_too_early, answer_unasked, welcome_again, forward_to_the_source, stammer};
+    static const struct {
+        void (*lie)(struct fanout_world *);
+        uint32_t also;
+    } lies[] = {{sum_up_too_early, 0},
+                {answer_unasked, 0},
+                {welcome_again, 0},
+                {forward_to_the_source, 0},
+                {stammer, 0},
+                {prove_unasked, 0},
+                {prove_too_much, WISH_RESUME},
+                {prove_what_was_not_sent, WISH_RESUME},
+                {prove_twice, WISH_RESUME}};
     struct fanout_world *world = *state;
     for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
-        begin(world, lies[i]);
+        if (also != lies[i].also) { /* so large that it is under way when it is lied about */
+            scratch_fill(world->scratch, "here/t/big", 3ull * HOP_CHUNK_COUNT * HOP_CHUNK_LENGTH,
+                         1);
+        }
+        also = lies[i].also;
+        begin(world, lies[i].lie);
         expect_whole(world, 0);
         expect_failed(world, 1, "broke the protocol");
         expect_whole(world, 2);
         unlinkat(world->nodes[0].root, "t/big", 0);
         unlinkat(world->nodes[2].root, "t/big", 0);
     }
+    also = 0;
 }
 
 /* So many questions, which all may be asked, and none of whose answers are taken. */
