@@ -1,11 +1,11 @@
 /* The send queue's ring. Memory orders: queue_private.h.
  *
- * One allocation: what never changes; the application's position; the engine's; then slots of a
- * fixed stride, each a struct send_slot followed by its target and its SGEs or inline bytes,
- * whichever need more. A large queue costs nothing until it is used, and each of the first three
- * has a cache line of its own; in a queue of one slot, of which there may be thousands, all is
- * close together. The transport's notes are cleared at retire, on the side that has them in its
- * cache. */
+ * One allocation: what never changes and the application's position, which the engine reads
+ * together; the engine's position; then slots of a fixed stride, each a struct send_slot followed
+ * by its target and its SGEs or inline bytes, whichever need more. A large queue costs nothing
+ * until it is used, and the engine's position has a cache line of its own; in a queue of one slot,
+ * of which there may be thousands, all is close together. The transport's notes are cleared at
+ * retire, on the side that has them in its cache. */
 #include "rnic/queue/send_queue.h"
 
 #include <stdalign.h>
@@ -21,14 +21,11 @@ struct send_queue {
     uint32_t max_inline; /* bytes */
     uint16_t max_sge;
     bool takes_datagrams;
-    uint8_t posted_at; /* where they are, in bytes behind the beginning */
-    uint8_t head_at;
+    uint8_t head_at; /* where they are, in bytes behind the beginning */
     uint8_t slots_at;
     uint32_t mask;
     uint32_t stride; /* bytes */
-};
 
-struct posted {
     _Atomic uint64_t tail; /* written by the application */
     uint64_t head_seen;    /* the application's: head is at least this */
 };
@@ -44,11 +41,6 @@ BUILD_CHECK(QUEUE_SGE_MAX <= UINT16_MAX);
 static uint8_t *at(const struct send_queue *queue, size_t offset)
 {
     return (uint8_t *)(uintptr_t)queue + offset;
-}
-
-static struct posted *posted_of(const struct send_queue *queue)
-{
-    return (struct posted *)at(queue, queue->posted_at);
 }
 
 /* Written by the engine. */
@@ -90,8 +82,7 @@ enum status send_queue_create(struct allocator *allocator, const struct send_que
     }
     uint32_t storage = queue_storage(limits->capacity);
     size_t unit = storage == 1 ? SMALL_ALIGNMENT : CACHE_LINE;
-    size_t posted = round_up(sizeof(struct send_queue), unit);
-    size_t head = round_up(posted + sizeof(struct posted), unit);
+    size_t head = round_up(sizeof(struct send_queue), unit);
     size_t slots = round_up(head + sizeof(_Atomic uint64_t), unit);
     size_t stride = round_up(sizeof(struct send_slot) + data_size(limits), unit);
     struct send_queue *queue = allocator->allocate(allocator, slots + storage * stride);
@@ -104,7 +95,6 @@ enum status send_queue_create(struct allocator *allocator, const struct send_que
         .max_inline = limits->max_inline,
         .max_sge = (uint16_t)limits->max_sge,
         .takes_datagrams = limits->takes_datagrams,
-        .posted_at = (uint8_t)posted,
         .head_at = (uint8_t)head,
         .slots_at = (uint8_t)slots,
         .mask = storage - 1,
@@ -228,16 +218,15 @@ enum status send_queue_post(struct send_queue *queue, const struct send_request 
     if (status != STATUS_OK) {
         return status;
     }
-    struct posted *posted = posted_of(queue);
-    uint64_t tail = atomic_load_explicit(&posted->tail, memory_order_relaxed);
-    if (tail - posted->head_seen >= queue->capacity) {
-        posted->head_seen = atomic_load_explicit(head_of(queue), memory_order_acquire);
-        if (tail - posted->head_seen >= queue->capacity) {
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    if (tail - queue->head_seen >= queue->capacity) {
+        queue->head_seen = atomic_load_explicit(head_of(queue), memory_order_acquire);
+        if (tail - queue->head_seen >= queue->capacity) {
             return STATUS_FULL;
         }
     }
     fill_slot(slot_at(queue, tail), request, length, queue->takes_datagrams);
-    atomic_store_explicit(&posted->tail, tail + 1, memory_order_release);
+    atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
     return STATUS_OK;
 }
 
@@ -248,7 +237,7 @@ uint64_t send_queue_head(const struct send_queue *queue)
 
 uint64_t send_queue_tail(const struct send_queue *queue)
 {
-    return atomic_load_explicit(&posted_of(queue)->tail, memory_order_acquire);
+    return atomic_load_explicit(&queue->tail, memory_order_acquire);
 }
 
 struct send_slot *send_queue_slot(struct send_queue *queue, uint64_t position)
