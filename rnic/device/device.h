@@ -101,6 +101,8 @@ void device_receive_relayed(struct device *device, struct instant now, uint32_t 
  * is left to send, the sink is full, or `budget` packets went out. True: there is more to
  * send now, call again (after making room in the sink). */
 bool device_advance(struct device *device, struct instant now, uint32_t budget);
+/* Whether device_advance_one needs to know the time; else that of the latest call will do. */
+bool device_wants_time(const struct qp *qp);
 /* Says who holds the device and has just posted to this queue pair, when device_advance had nothing
  * more to send: its turn. True: device_advance comes next. */
 bool device_advance_one(struct device *device, struct instant now, struct qp *qp);

@@ -117,6 +117,13 @@ static bool is_alone(const struct list *active, const struct qp *qp)
     return first == NULL || (first == &qp->active && list_next(active, first) == NULL);
 }
 
+/* A retransmission is timed by the oldest packet, a round trip by one of a flight. */
+bool device_wants_time(const struct qp *qp)
+{
+    return qp->service != SERVICE_RC || instant_is_never(qp->retransmit.deadline) ||
+           !qp->retransmit.sampling || qp->rate != NULL || qp->selective != NULL;
+}
+
 bool device_advance_one(struct device *device, struct instant now, struct qp *qp)
 {
     struct list *active = &device->environment.active;
@@ -125,13 +132,13 @@ bool device_advance_one(struct device *device, struct instant now, struct qp *qp
         return true;
     }
     device->environment.now = now;
-    enum step step = STEP_SENT;
-    for (uint32_t sent = 0; step == STEP_SENT && sent < BURST_PACKETS; sent++) {
+    enum step step;
+    do {
         step = short_way_transmit(qp, now);
-    }
-    if (step == STEP_IDLE) {
+    } while (step == STEP_SENT);
+    list_remove(&qp->active);
+    if (step == STEP_IDLE && qp_has_turn(qp)) {
         uint32_t packets;
-        list_remove(&qp->active);
         step = qp_transmit(qp, now, BURST_PACKETS, &packets);
     }
     if (step != STEP_IDLE) {

@@ -204,7 +204,7 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
             loop->held =
                 !due && completions(loop) != before && may_hold(loop, kind, now, held_before);
             if (loop->held) {
-                return next_deadline(loop, now);
+                return INSTANT_NEVER; /* the thread dozes, and looks by itself */
             }
         }
         cm_advance(loop->engine.cm, now);
@@ -237,17 +237,16 @@ void loop_send_held(struct loop *loop)
 
 bool loop_try_lock(struct loop *loop)
 {
-    return atomic_load(&loop->waiting) == 0 && pthread_mutex_trylock(&loop->mutex) == 0;
+    return atomic_load(&loop->waiting) == 0 && lock_try(&loop->lock);
 }
 
-/* Pairs with the fence in kick: either the poster takes the mutex, or we see its doorbell. */
+/* Either the poster, who rings and then tries to take the lock, does take it, or we, who have given
+ * it and then look, see its doorbell: all four are sequentially consistent. */
 void loop_after_unlock(struct loop *loop, struct instant deadline)
 {
-    atomic_thread_fence(memory_order_seq_cst);
     while (device_has_doorbell(loop->engine.device) && loop_try_lock(loop)) {
         deadline = loop_turn(loop, TURN_SEND);
-        pthread_mutex_unlock(&loop->mutex);
-        atomic_thread_fence(memory_order_seq_cst);
+        lock_give(&loop->lock);
     }
     uint64_t until = atomic_load(&loop->sleeping_until_ns);
     if (deadline.ns < until && atomic_load(&loop->thread_state) == THREAD_WATCHING &&
@@ -308,7 +307,7 @@ static struct instant application_turn(struct loop *loop, enum loop_turn kind)
 static void turn_and_unlock(struct loop *loop)
 {
     struct instant deadline = application_turn(loop, TURN_SEND);
-    pthread_mutex_unlock(&loop->mutex);
+    lock_give(&loop->lock);
     loop_after_unlock(loop, deadline);
 }
 
@@ -316,7 +315,7 @@ static void engine_lock_operation(struct engine *engine)
 {
     struct loop *loop = loop_of(engine);
     atomic_fetch_add(&loop->waiting, 1);
-    pthread_mutex_lock(&loop->mutex);
+    lock_take(&loop->lock);
     atomic_fetch_sub(&loop->waiting, 1);
     loop_send_held(loop);
 }
@@ -340,7 +339,7 @@ static void engine_drive_operation(struct engine *engine)
         now = loop->turn_began;
     }
     note_pace(loop, now);
-    pthread_mutex_unlock(&loop->mutex);
+    lock_give(&loop->lock);
     loop_after_unlock(loop, deadline);
 }
 
@@ -350,7 +349,7 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
 {
     struct device *device = loop->engine.device;
     bool alone = !loop->more && !loop->blocked && !loop->stalled;
-    struct instant now = quick_clock_now(&loop->clock);
+    struct instant now = device_wants_time(qp) ? quick_clock_now(&loop->clock) : loop->clock.given;
     if (!alone || device_advance_one(device, now, qp)) {
         device_look(device, qp);
         return application_turn(loop, TURN_SEND);
@@ -370,12 +369,11 @@ static void engine_kick_operation(struct engine *engine, struct qp *qp)
     struct loop *loop = loop_of(engine);
     if (loop_try_lock(loop)) {
         struct instant deadline = send_posted(loop, qp);
-        pthread_mutex_unlock(&loop->mutex);
+        lock_give(&loop->lock);
         loop_after_unlock(loop, deadline);
         return;
     }
     (void)device_ring(engine->device, qp);
-    atomic_thread_fence(memory_order_seq_cst);
     if (loop_try_lock(loop)) { /* it may have been let go before we rang */
         turn_and_unlock(loop);
     }

@@ -28,7 +28,8 @@
 #define CONNECTIONS_MAX   65536u
 #define WINDOW_MAX        (512u << 10)
 #define STACK_BYTES       (512u << 10)
-#define EXIT_PATIENCE_S   1 /* how long exit waits for whoever holds the engine */
+#define EXIT_LOOK_NS      100000
+#define EXIT_LOOKS        10000u /* exit waits so often for whoever holds the engine */
 #define GOODBYE_LOOK_NS   1000000u
 #define GOODBYE_NS        UINT64_C(2000000000) /* cm gives up sooner */
 
@@ -360,7 +361,6 @@ static void destroy_loop(struct loop *loop)
     if (loop->address_descriptor >= 0) {
         close(loop->address_descriptor);
     }
-    pthread_mutex_destroy(&loop->mutex);
     free(loop);
 }
 
@@ -371,7 +371,6 @@ static enum status create_loop(struct loop **ret_loop)
         snprintf(house.error, sizeof house.error, "out of memory");
         return STATUS_NO_MEMORY;
     }
-    pthread_mutex_init(&loop->mutex, NULL);
     loop->engine.operations = &loop_operations;
     loop->events.raise = raise_event;
     loop->local.receive = loop_receive_local;
@@ -485,10 +484,12 @@ const char *loop_last_error(void)
 
 static bool lock_with_patience(struct loop *loop)
 {
-    struct timespec patience;
-    clock_gettime(CLOCK_REALTIME, &patience);
-    patience.tv_sec += EXIT_PATIENCE_S;
-    return pthread_mutex_timedlock(&loop->mutex, &patience) == 0;
+    bool locked = lock_try(&loop->lock);
+    for (uint32_t looks = 0; !locked && looks < EXIT_LOOKS; looks++) {
+        nanosleep(&(struct timespec){.tv_nsec = EXIT_LOOK_NS}, NULL);
+        locked = lock_try(&loop->lock);
+    }
+    return locked;
 }
 
 /* A kernel repeats the disconnects of a process that has ended. Another process of ours does, where
@@ -502,7 +503,7 @@ static void take_leave(struct loop *loop)
     struct instant end = instant_after(now, GOODBYE_NS);
     cm_say_goodbyes(loop->engine.cm, now);
     uint32_t unanswered = cm_goodbyes_unanswered(loop->engine.cm);
-    pthread_mutex_unlock(&loop->mutex);
+    lock_give(&loop->lock);
     loop_wake_thread(loop);
     while (unanswered > 0 && instant_before(clock_now(), end)) {
         nanosleep(&(struct timespec){.tv_nsec = GOODBYE_LOOK_NS}, NULL);
@@ -510,7 +511,7 @@ static void take_leave(struct loop *loop)
             return;
         }
         unanswered = cm_goodbyes_unanswered(loop->engine.cm);
-        pthread_mutex_unlock(&loop->mutex);
+        lock_give(&loop->lock);
     }
 }
 
@@ -594,6 +595,6 @@ __attribute__((destructor)) static void at_exit(void)
     if (lock_with_patience(loop)) {
         loop_send_held(loop);
         loop_report(loop);
-        pthread_mutex_unlock(&loop->mutex);
+        lock_give(&loop->lock);
     }
 }

@@ -15,6 +15,7 @@
 #include "rnic/io/clock.h"
 #include "rnic/io/groups.h"
 #include "rnic/io/ingress.h"
+#include "rnic/io/lock.h"
 #include "rnic/io/loop.h"
 #include "rnic/io/relays.h"
 #include "rnic/io/same_host.h"
@@ -45,8 +46,8 @@ struct loop {
     struct engine engine;
     uint32_t users; /* under the house's mutex in loop_life.c */
 
-    pthread_mutex_t mutex;    /* the engine's lock: device, cm, links */
-    _Atomic uint32_t waiting; /* threads that block for the mutex: drivers keep out of their way */
+    struct lock lock;         /* the engine's: device, cm, links; below "the mutex" */
+    _Atomic uint32_t waiting; /* threads that block for it: drivers keep out of their way */
 
     struct registry *registry;
     struct steering steering;

@@ -395,9 +395,9 @@ static void peer_of_the_memory_link_is_known_to_be_gone(void **state)
 static bool holds(const struct end *end)
 {
     struct loop *loop = loop_of(end->engine);
-    pthread_mutex_lock(&loop->mutex);
+    lock_take(&loop->lock);
     bool held = loop->held;
-    pthread_mutex_unlock(&loop->mutex);
+    lock_give(&loop->lock);
     return held;
 }
 
@@ -459,7 +459,7 @@ static void timers_expire_after_reading_only(void **state)
     struct send_request nothing = {.id = 1, .kind = WORK_WRITE, .signaled = true};
     struct pollfd answered = {.fd = udp_descriptor(loop->steering.udp, UDP_IPV4), .events = POLLIN};
     assert_int_equal(qp_post_send(end->qp, &nothing), STATUS_OK);
-    assert_int_equal(pthread_mutex_lock(&loop->mutex), 0);
+    lock_take(&loop->lock);
     uint64_t before = device_counters(device)->values[COUNTER_TIMEOUTS];
     device_ring(device, end->qp);
     loop_turn(loop, TURN_SEND);
@@ -468,7 +468,7 @@ static void timers_expire_after_reading_only(void **state)
     }
     loop_turn(loop, TURN_SEND);
     uint64_t after = device_counters(device)->values[COUNTER_TIMEOUTS];
-    pthread_mutex_unlock(&loop->mutex);
+    lock_give(&loop->lock);
     assert_true(came);
     assert_int_equal(after, before);
     poll_one(end);

@@ -150,7 +150,7 @@ static uint64_t serve(struct loop *loop)
     }
     struct instant deadline;
     uint64_t count = receive(loop, &deadline);
-    pthread_mutex_unlock(&loop->mutex);
+    lock_give(&loop->lock);
     loop_after_unlock(loop, deadline);
     return count;
 }
@@ -198,14 +198,14 @@ static void watch(struct loop *loop)
 {
     struct udp *udp = loop->steering.udp;
     struct instant deadline;
-    pthread_mutex_lock(&loop->mutex);
+    lock_take(&loop->lock);
     udp_expect_many(udp);
     uint64_t count = receive(loop, &deadline);
     if (stay_begin(&loop->stay, clock_now(), count)) {
-        pthread_mutex_unlock(&loop->mutex);
+        lock_give(&loop->lock);
         loop_after_unlock(loop, deadline);
         stay(loop);
-        pthread_mutex_lock(&loop->mutex);
+        lock_take(&loop->lock);
         (void)receive(loop, &deadline);
     }
     deadline = instant_earlier(deadline, burial_next_deadline(&loop->burial));
@@ -225,7 +225,7 @@ static void watch(struct loop *loop)
     }
     atomic_store(&loop->sleeping_until_ns, deadline.ns);
     atomic_store(&loop->thread_state, THREAD_WATCHING);
-    pthread_mutex_unlock(&loop->mutex);
+    lock_give(&loop->lock);
     loop_after_unlock(loop, deadline);
 
     struct pollfd watched[WATCH_COUNT] = {

@@ -192,6 +192,19 @@ uint32_t completion_queue_poll(struct completion_queue *queue, uint32_t count,
     return taken;
 }
 
+const struct completion *completion_queue_look(const struct completion_queue *queue, uint32_t ahead)
+{
+    uint64_t position = atomic_load_explicit(&queue->head, memory_order_relaxed) + ahead;
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_seq_cst);
+    return tail - position - 1 < UINT64_MAX / 2 ? &queue->records[position & queue->mask] : NULL;
+}
+
+void completion_queue_drop(struct completion_queue *queue, uint32_t count)
+{
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    atomic_store_explicit(&queue->head, head + count, memory_order_release);
+}
+
 bool completion_queue_is_empty(const struct completion_queue *queue)
 {
     uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);

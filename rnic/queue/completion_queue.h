@@ -41,6 +41,12 @@ bool completion_queue_push(struct completion_queue *queue, const struct completi
 /* Application side: takes up to `count`; returns how many. */
 uint32_t completion_queue_poll(struct completion_queue *queue, uint32_t count,
                                struct completion *ret_completions);
+/* The record that is `ahead` records from being polled, and stays until as many are dropped; NULL:
+ * there are fewer. */
+const struct completion *completion_queue_look(const struct completion_queue *queue,
+                                               uint32_t ahead);
+/* Takes `count` records that have been looked at. */
+void completion_queue_drop(struct completion_queue *queue, uint32_t count);
 /* Any thread; as good as a poll that finds nothing. */
 bool completion_queue_is_empty(const struct completion_queue *queue);
 /* Arming for any completion overrides an earlier arming for solicited ones only. */

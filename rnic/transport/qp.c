@@ -408,6 +408,11 @@ static bool may_have_some(const struct qp *qp, bool requests)
            qp->agreement.owes || qp_relay(qp) != NULL;
 }
 
+bool qp_has_turn(const struct qp *qp)
+{
+    return may_have_some(qp, true) || may_have_some(qp, false);
+}
+
 /* Until there are none, the sink is full or the burst is over. */
 static enum step transmit_phase(struct qp *qp, struct instant now, bool requests, uint32_t burst,
                                 uint32_t *sent)

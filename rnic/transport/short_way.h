@@ -10,8 +10,8 @@
  *
  * Of the sender: the same of the queue pair and its process; the request is a SEND, with immediate
  * or without, of at most SHORT_WAY_BYTES, inline or of one SGE whose key grants it; nothing is
- * being repeated or waited for, no rate is limited, the window has room, and whatever is owed to
- * the peer can travel with it. */
+ * being repeated or waited for, no rate is limited, the peer is near, and whatever is owed to it
+ * can travel with the request. */
 #ifndef WEIR_TRANSPORT_SHORT_WAY_H
 #define WEIR_TRANSPORT_SHORT_WAY_H
 

@@ -9,8 +9,6 @@
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
-#define POLL_BATCH 16u
-
 static void completed(struct completion_queue_notifier *notifier, struct completion_queue *queue)
 {
     struct soft_cq *cq = CONTAINER_OF(notifier, struct soft_cq, notifier);
@@ -92,7 +90,6 @@ static struct soft_cq *create(struct ibv_context *context,
     cq->ibv.channel = attributes->channel;
     cq->ibv.cq_context = attributes->cq_context;
     cq->ibv.cqe = (int)completion_queue_capacity(cq->queue);
-    pthread_mutex_init(&cq->lock, NULL);
     pthread_mutex_init(&cq->ibv.mutex, NULL);
     pthread_cond_init(&cq->ibv.cond, NULL);
     hold_channel(attributes->channel, 1);
@@ -181,14 +178,14 @@ PUBLIC int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
     if (records == NULL) {
         return ENOMEM;
     }
-    pthread_mutex_lock(&cq->lock);
+    lock_take(&cq->lock);
     engine_lock(cq->engine);
     enum status status = completion_queue_resize_into(cq->queue, (uint32_t)cqe, &records);
     if (status == STATUS_OK) {
         ibv->cqe = (int)completion_queue_capacity(cq->queue);
     }
     engine_unlock(cq->engine);
-    pthread_mutex_unlock(&cq->lock);
+    lock_give(&cq->lock);
     allocator->release(allocator, records);
     pd_collect(cq->parent);
     return errno_of(status);
@@ -244,7 +241,6 @@ PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
     pd_drop(cq->parent);
     context_drop(ibv->context);
     if (is_done) {
-        pthread_mutex_destroy(&cq->lock);
         pthread_mutex_destroy(&ibv->mutex);
         pthread_cond_destroy(&ibv->cond);
         free(cq);
@@ -255,27 +251,21 @@ PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
 /* Takes up to `count` records that are there now. Who finds none has taken no lock. */
 static int take(struct soft_cq *cq, int count, struct ibv_wc *ret_completions)
 {
-    struct completion batch[POLL_BATCH];
+    const struct completion *completion;
     int taken = 0;
     if (completion_queue_is_empty(cq->queue)) {
         return 0;
     }
-    pthread_mutex_lock(&cq->lock);
-    while (taken < count) {
-        uint32_t wanted = (uint32_t)(count - taken);
-        uint32_t got =
-            completion_queue_poll(cq->queue, wanted < POLL_BATCH ? wanted : POLL_BATCH, batch);
-        for (uint32_t i = 0; i < got; i++) {
-            if (strict_is_on()) {
-                strict_polled(&batch[i]);
-            }
-            convert_completion(&batch[i], &ret_completions[taken++]);
+    lock_take(&cq->lock);
+    while (taken < count &&
+           (completion = completion_queue_look(cq->queue, (uint32_t)taken)) != NULL) {
+        if (strict_is_on()) {
+            strict_polled(completion);
         }
-        if (got < POLL_BATCH) {
-            break;
-        }
+        convert_completion(completion, &ret_completions[taken++]);
     }
-    pthread_mutex_unlock(&cq->lock);
+    completion_queue_drop(cq->queue, (uint32_t)taken);
+    lock_give(&cq->lock);
     return taken;
 }
 

@@ -37,14 +37,14 @@ static int poll_one(struct soft_cq *cq)
 static void lock(struct soft_cq *cq)
 {
     if (!cq->single_threaded) {
-        pthread_mutex_lock(&cq->lock);
+        lock_take(&cq->lock);
     }
 }
 
 static void unlock(struct soft_cq *cq)
 {
     if (!cq->single_threaded) {
-        pthread_mutex_unlock(&cq->lock);
+        lock_give(&cq->lock);
     }
 }
 

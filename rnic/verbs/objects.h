@@ -15,6 +15,7 @@
 #include "rnic/base/list.h"
 #include "rnic/device/device.h"
 #include "rnic/device/engine.h"
+#include "rnic/io/lock.h"
 #include "rnic/io/notify.h"
 #include "rnic/memory/memory.h"
 #include "rnic/queue/completion_queue.h"
@@ -22,7 +23,6 @@
 #include "rnic/queue/receive_queue.h"
 #include "rnic/transport/qp.h"
 #include "rnic/verbs/devices.h"
-#include "rnic/verbs/lock.h"
 #include "rnic/verbs/vector.h"
 #include "rnic/verbs/wr.h"
 
@@ -122,7 +122,7 @@ struct soft_cq {
     struct engine *engine;
     struct completion_queue *queue;
     struct completion_queue_notifier notifier;
-    pthread_mutex_t lock; /* the consumer's */
+    struct lock lock;     /* the consumer's */
     bool single_threaded; /* start_poll takes no lock */
     struct completion current;
     struct ibv_pd *parent;     /* NULL: none was named */

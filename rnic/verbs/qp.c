@@ -339,10 +339,10 @@ static void lock_with_queues(struct soft_qp *qp)
     struct soft_cq *first = one < other ? one : other;
     struct soft_cq *second = one < other ? other : one;
     if (first != NULL) {
-        pthread_mutex_lock(&first->lock);
+        lock_take(&first->lock);
     }
     if (second != NULL && second != first) {
-        pthread_mutex_lock(&second->lock);
+        lock_take(&second->lock);
     }
     engine_lock(qp->engine);
 }
@@ -353,10 +353,10 @@ static void unlock_with_queues(struct soft_qp *qp)
     struct soft_cq *other = soft_cq(qp->extended.qp_base.recv_cq);
     engine_unlock(qp->engine);
     if (one != NULL) {
-        pthread_mutex_unlock(&one->lock);
+        lock_give(&one->lock);
     }
     if (other != NULL && other != one) {
-        pthread_mutex_unlock(&other->lock);
+        lock_give(&other->lock);
     }
 }
 
