@@ -22,8 +22,8 @@ WIDTH, HEIGHT, MARGIN = 8.43, 18, 14  # of a character of 14 px; around them
 
 
 class Terminal:
-    def __init__(self, folder):
-        self.command = ["tmux", "-L", f"weir-pictures-{os.getpid()}", "-f", "/dev/null"]
+    def __init__(self, folder, name):
+        self.command = ["tmux", "-L", f"weir-pictures-{os.getpid()}-{name}", "-f", "/dev/null"]  # the last one's may not have ended
         self.run("new-session", "-d", "-x", str(COLUMNS), "-y", str(ROWS), "-c", folder, "bash --norc --noprofile")
         self.type("PS1='$ '; clear")
         self.wait(PROMPT)
@@ -140,7 +140,7 @@ def main():
     try:
         here, home = prepare(work, os.path.realpath(sys.argv[1]))
         for scene in (first, resume, error):
-            terminal = Terminal(here)
+            terminal = Terminal(here, scene.__name__)
             try:
                 picture(scene(terminal, home), os.path.join(os.path.dirname(os.path.realpath(__file__)), scene.__name__ + ".svg"))
             finally:
