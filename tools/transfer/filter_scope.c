@@ -220,18 +220,40 @@ static bool path_of(int fd, char ret_path[PATH_MAX])
     return ret_path[0] == '/';
 }
 
-/* Of the directory whose path ends at `end`. */
-static int read_one_outside(const struct filter *filter, char *path, char *end, bool named,
+/* A way from a root to the directory at its end. */
+struct way {
+    int root; /* AT_FDCWD: the system's */
+    bool named;
+    char path[PATH_MAX]; /* as the system names it */
+    size_t start;        /* the root's part of it */
+};
+
+/* The directory whose path ends at `end`: a descriptor, or -errno. */
+static int open_on_way(struct way *way, char *end)
+{
+    const char *below = way->path + way->start + 1;
+    char byte = *end;
+    *end = 0;
+    int fd;
+    if (way->root == AT_FDCWD) {
+        fd = open(way->path[0] != 0 ? way->path : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        fd = fd >= 0 ? fd : -errno;
+    } else {
+        fd = confine_open(way->root, end >= below ? below : ".", O_PATH | O_DIRECTORY, 0,
+                          CONFINE_NO_SYMLINKS);
+    }
+    *end = byte;
+    return fd;
+}
+
+static int read_one_outside(const struct filter *filter, struct way *way, char *end,
                             struct filter_scope **scope, char ret_why[SCOPE_WHY_LENGTH])
 {
-    char byte = *end;
-    const char *below = end + (byte == '/'); /* to the directory */
+    const char *below = end + 1; /* from there to the directory */
     struct filter_scope *one = NULL;
-    *end = 0;
-    int fd = open(path[0] != 0 ? path : "/", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    *end = byte;
+    int fd = open_on_way(way, end);
     if (fd < 0) {
-        return refuse(errno, "a directory above it", 0, strerror(errno), ret_why);
+        return refuse(-fd, "a directory above it", 0, strerror(-fd), ret_why);
     }
     int error = read_scope(filter, *scope, fd, true, &one, ret_why);
     close(fd);
@@ -239,7 +261,7 @@ static int read_one_outside(const struct filter *filter, char *path, char *end, 
         return error;
     }
     const char *last = strrchr(below, '/');
-    size_t length = !named ? strlen(below) : last != NULL ? (size_t)(last - below) : 0;
+    size_t length = !way->named ? strlen(below) : last != NULL ? (size_t)(last - below) : 0;
     one->outside = strndup(below, length);
     *scope = one;
     return one->outside != NULL ? 0 : refuse(ENOMEM, "directory", 0, "not enough memory", ret_why);
@@ -248,20 +270,22 @@ static int read_one_outside(const struct filter *filter, char *path, char *end, 
 int filter_scope_read_outside(const struct filter *filter, int root, int directory, bool named,
                               struct filter_scope **ret_scope, char ret_why[SCOPE_WHY_LENGTH])
 {
-    char top[PATH_MAX] = "", path[PATH_MAX];
+    struct way way = {.root = root, .named = named};
+    char top[PATH_MAX] = "";
     struct filter_scope *scope = NULL;
     int error = 0;
     *ret_scope = NULL;
     if (!looks_above(filter) || (root != AT_FDCWD && !path_of(root, top)) ||
-        !path_of(directory, path)) {
+        !path_of(directory, way.path)) {
         return 0;
     }
-    size_t start = strcmp(top, "/") == 0 ? 0 : strlen(top);
-    if (strncmp(path, top, start) != 0 || path[start] != '/' || path[start + 1] == 0) {
+    way.start = strcmp(top, "/") == 0 ? 0 : strlen(top);
+    char *at = way.path + way.start;
+    if (strncmp(way.path, top, way.start) != 0 || at[0] != '/' || at[1] == 0) {
         return 0; /* the root itself, or not in it */
     }
-    for (char *at = path + start; at != NULL && error == 0; at = strchr(at + 1, '/')) {
-        error = read_one_outside(filter, path, at, named, &scope, ret_why);
+    for (; at != NULL && error == 0; at = strchr(at + 1, '/')) {
+        error = read_one_outside(filter, &way, at, &scope, ret_why);
     }
     if (error != 0) {
         filter_scope_free_up(scope, NULL);

@@ -253,6 +253,11 @@ static void directories_above_are_looked_at(void **state)
         filter_scope_read_outside(world->filter, fd, root, true, &world->scope, world->why), 0);
     assert_null(world->scope); /* not in it */
     assert_int_equal(
+        filter_scope_read_outside(world->filter, s->fd, fd, true, &world->scope, world->why), 0);
+    assert_true(out(world, "d/everything") && out(world, "d/b") && !out(world, "d/c"));
+    filter_scope_free_up(world->scope, NULL);
+    world->scope = NULL;
+    assert_int_equal(
         filter_scope_read_outside(world->filter, AT_FDCWD, fd, true, &world->scope, world->why), 0);
     assert_true(out(world, "d/everything"));
     scratch_write(s, "t/.rules", "nothing\n");
