@@ -115,7 +115,7 @@ case_resume() { # what all have of a file is not sent again; what one has lost i
     for i in 1 2 3; do
         serve "$i" --insecure
     done
-    "$weir" cp -a --bwlimit 16M "${to[@]}" t >out.txt 2>&1 &
+    "$weir" cp -a --bwlimit 8M "${to[@]}" t >out.txt 2>&1 &
     local copy=$!
     pids+=("$copy")
     until_true has_records 3 || fail "nothing is under way: $(cat out.txt)"
