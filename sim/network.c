@@ -539,6 +539,7 @@ void network_init(struct network *network, struct simulator *simulator, uint64_t
                      .carries_acknowledgements = true,
                      .reach = reach,
                      .withdraw = withdraw,
+                     .emit_train = train_emit_singly,
                      .run_packets = run_packets,
                      .run_bytes = 16 * FRAME_MAX},
             .network = network,

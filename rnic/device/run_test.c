@@ -1,13 +1,31 @@
-/* Packets that the link would join: a window that opens a little waits for the rest of a run. */
+/* Packets that the link would join: a window that opens a little waits for the rest of a run, and
+ * what is alike leaves as a train. */
 #include "rnic/device/pair_test.h"
 
 #define RUN     7u
 #define PACKETS (RUN * 140u)
 
+static struct {
+    uint32_t count, packets, room; /* of one */
+} trains;
+
+static uint32_t emit_train(struct packet_sink *sink, const struct train *train)
+{
+    struct train part = *train;
+    part.count = part.count < trains.room ? part.count : trains.room;
+    uint32_t taken = train_emit_singly(sink, &part);
+    trains.count++;
+    trains.packets += taken;
+    return taken;
+}
+
 static struct pair *create(void)
 {
     struct pair *pair = pair_create(&pair_defaults);
+    memset(&trains, 0, sizeof trains);
+    trains.room = TRAIN_MAX;
     for (int i = 0; i < 2; i++) {
+        pair->sides[i].sink.emit_train = emit_train;
         pair->sides[i].sink.run_packets = 64;
         pair->sides[i].sink.run_bytes = RUN * (1024 + BTH_LENGTH + ICRC_LENGTH) + 100;
     }
@@ -69,11 +87,104 @@ static void small_windows_are_used_up(void **state)
     pair_destroy(pair);
 }
 
+/* In pieces, the last of which is not a multiple of a packet. */
+static void move_pieces(struct pair *pair, uint32_t length)
+{
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    uint32_t first = 100 * 1024 + 300, second = 40 * 1024;
+    struct sge sges[3] = {pair_sge(a, 0, first), pair_sge(a, first + 4096, second),
+                          pair_sge(a, first + second, length - first - second)};
+    struct send_request request = pair_request(a, WORK_WRITE, 1, sges, 0);
+    request.sge_count = 3;
+    pair_fill(a, 0, length, length);
+    pair_post(a, &request);
+    pair_run(pair);
+    (void)pair_expect(a->sends, 1, COMPLETION_SUCCESS);
+    assert_memory_equal(a->buffer, b->buffer, first);
+    assert_memory_equal(a->buffer + first + 4096, b->buffer + first, second);
+    assert_memory_equal(a->buffer + first + second, b->buffer + first + second,
+                        length - first - second);
+}
+
+static struct pair *trace_of(uint32_t room, uint32_t lose)
+{
+    struct pair *pair = create();
+    trains.room = room;
+    pair->script = watch;
+    pair->knob = lose;
+    move_pieces(pair, 1000000);
+    return pair;
+}
+
+/* What is seen on the wire is the same, whether the sink takes trains or one packet of each. */
+static void a_train_is_its_packets(void **state)
+{
+    (void)state;
+    for (uint32_t lose = 0; lose < 300; lose += 37) {
+        struct pair *one = trace_of(1, lose);
+        assert_int_equal(trains.packets, trains.count);
+        struct pair *other = trace_of(TRAIN_MAX, lose);
+        assert_true(trains.packets > trains.count);
+        assert_string_equal(one->trace, other->trace);
+        pair_destroy(one);
+        pair_destroy(other);
+    }
+}
+
+/* The sink becomes full in the middle of trains. */
+static void a_train_is_taken_in_parts(void **state)
+{
+    (void)state;
+    struct pair *pair = create();
+    for (trains.room = 0; trains.room < 5; trains.room++) {
+        move_pieces(pair, 700000 + trains.room);
+    }
+    pair_destroy(pair);
+}
+
+static const uint8_t *missing;
+
+static bool is_mapped(struct memory_probe *probe, uint8_t *bytes, uint64_t length, bool write)
+{
+    return bytes + length <= missing;
+}
+
+/* Pages may be missing of any that a train would bring. */
+static void a_train_is_of_pages_that_are_there(void **state)
+{
+    (void)state;
+    struct pair *pair = create();
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct memory_probe probe = {is_mapped};
+    struct memory *memory = device_memory(a->device);
+    struct region_attributes region = {.domain = a->domain,
+                                       .address = PAIR_BUFFER_ADDRESS,
+                                       .length = PAIR_BUFFER_LENGTH,
+                                       .bytes = a->buffer,
+                                       .access = ACCESS_LOCAL_WRITE | ACCESS_ON_DEMAND};
+    assert_int_equal(memory_deregister(memory, a->key), STATUS_OK);
+    assert_int_equal(memory_register(memory, &region, &a->key), STATUS_OK);
+    memory_set_probe(memory, &probe);
+    missing = a->buffer + 54 * 1024;
+    memset(a->buffer, 1, 100 * 1024);
+    memset(b->buffer, 0, 100 * 1024);
+    pair_post_simple(a, WORK_WRITE, 1, 0, 0, 100 * 1024);
+    pair_run(pair);
+    (void)pair_expect(a->sends, 1, COMPLETION_LOCAL_PROTECTION_ERROR);
+    assert_true(trains.count > 0);
+    assert_int_equal(b->buffer[50 * 1024], 1);
+    assert_int_equal(b->buffer[54 * 1024], 0);
+    pair_destroy(pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_whole_runs_leave),
         cmocka_unit_test(small_windows_are_used_up),
+        cmocka_unit_test(a_train_is_its_packets),
+        cmocka_unit_test(a_train_is_taken_in_parts),
+        cmocka_unit_test(a_train_is_of_pages_that_are_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 #include "rnic/io/same_host.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -63,6 +62,7 @@ static uint64_t make_incarnation(uint64_t seed, uint32_t slot)
 }
 
 static bool emit(struct packet_sink *sink, const struct outgoing *outgoing);
+static uint32_t emit_train(struct packet_sink *sink, const struct train *train);
 static void room_given(struct inbox_room *room, uint64_t sender);
 static uint32_t reach(struct packet_sink *sink, const struct path *path, struct qpn destination);
 static void withdraw(struct packet_sink *sink, const struct path *path, struct qpn destination,
@@ -108,6 +108,7 @@ enum status same_host_create(const struct same_host_config *config,
         return STATUS_NO_MEMORY;
     }
     same_host->sink = (struct packet_sink){.emit = emit,
+                                           .emit_train = emit_train,
                                            .carries_acknowledgements = true,
                                            .reach = reach,
                                            .withdraw = withdraw,
@@ -392,10 +393,17 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
         same_host->counters.withdrawn++; /* it was somebody else's a moment ago */
         return true;
     }
-    if (peer != NULL) {
-        return put(same_host, registry_slot_of_qpn(qpn), peer, outgoing);
-    }
-    return emit_otherwise(same_host, outgoing);
+    return peer != NULL ? put(same_host, registry_slot_of_qpn(qpn), peer, outgoing)
+                        : emit_otherwise(same_host, outgoing);
+}
+
+static uint32_t emit_train(struct packet_sink *sink, const struct train *train)
+{
+    struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
+    struct packet_sink *otherwise = same_host->otherwise;
+    bool near = find_by_path(same_host, train->path, packet_destination(train->header)) != NULL;
+    sink->others_may_go = false;
+    return near ? train_emit_singly(sink, train) : otherwise->emit_train(otherwise, train);
 }
 
 static uint32_t reach(struct packet_sink *sink, const struct path *path, struct qpn destination)

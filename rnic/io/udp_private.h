@@ -1,5 +1,5 @@
-/* What udp.c (sockets, receiving), udp_send.c (runs, sending), udp_ports.c (source ports) and
- * udp_errors.c (what did not get through) share. */
+/* What udp.c (sockets, receiving), udp_gather.c (packets into runs), udp_send.c (runs to the
+ * kernel), udp_ports.c (source ports) and udp_errors.c (what did not get through) share. */
 #ifndef WEIR_IO_UDP_PRIVATE_H
 #define WEIR_IO_UDP_PRIVATE_H
 
@@ -105,6 +105,27 @@ struct udp {
     char message[160];
 };
 
+static inline enum udp_family udp_family_of(const struct gid *gid)
+{
+    return gid_is_ipv4(gid) ? UDP_IPV4 : UDP_IPV6;
+}
+
+static inline uint32_t udp_run_slot(const struct udp *udp, uint32_t index)
+{
+    return (udp->run_first + index) % UDP_RUNS;
+}
+
+static inline uint8_t *udp_run_end(struct udp *udp, const struct udp_run *run)
+{
+    return udp->run_bytes[run - udp->runs] + run->length;
+}
+
+/* The ICRC of the packet at `bytes`, put behind its `length_before` bytes. */
+void udp_put_icrc(struct udp *udp, const struct path *path, uint32_t identification, uint8_t *bytes,
+                  uint32_t length_before);
+/* Hands the runs to the kernel. False: its buffers are full. */
+bool udp_send_all(struct udp *udp);
+
 /* The host's own interface has refused the packet at `bytes`, of `length` bytes of UDP payload. */
 void udp_complain(struct udp *udp, const struct path *path, const uint8_t *bytes, uint32_t length);
 /* How much that interface takes: the one with the source address, unless packets leave by another,
@@ -126,5 +147,6 @@ int udp_sending_socket(struct udp *udp, enum udp_family family, uint16_t source_
 void udp_close_ports(struct udp *udp);
 
 bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing);
+uint32_t udp_emit_train(struct packet_sink *sink, const struct train *train);
 
 #endif

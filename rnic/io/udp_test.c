@@ -62,8 +62,7 @@ static void take_packet(struct inbox *inbox, const struct udp_datagrams *datagra
         return;
     }
     inbox->identification_hints += ip.identification == place;
-    uint32_t number;
-    memcpy(&number, bytes + 8, sizeof number);
+    uint32_t number = packet_psn(bytes).value;
     uint8_t expected[PACKET_PAYLOAD_MAX];
     uint32_t payload = body - HEADER - (bytes[1] >> 4 & 3);
     fill(expected, payload, number);
@@ -107,7 +106,7 @@ static bool emit(struct udp *udp, const struct path *path, uint32_t number, uint
     uint8_t header[HEADER] = {0x04, 0x40 | (uint8_t)(packet_pad(payload) << 4)};
     uint8_t bytes[PACKET_PAYLOAD_MAX];
     bytes_store_u24(header + 5, destination.value);
-    memcpy(header + 8, &number, sizeof number);
+    packet_put_psn(header, (struct psn){number});
     fill(bytes, payload, number);
     struct fragment fragments[2] = {{bytes, payload / 3},
                                     {bytes + payload / 3, payload - payload / 3}};
@@ -194,6 +193,42 @@ static void equal_packets_leave_in_one_send(void **state)
     if (udp_counters(udp)->segmented_sends > 0) { /* else the kernel has no UDP_SEGMENT */
         assert_true(udp_counters(udp)->segmented_sends <= 5);
         assert_int_equal(udp_counters(udp)->send_calls, 3);
+    }
+    udp_destroy(udp);
+}
+
+static void emit_train(struct udp *udp, const struct path *path, uint32_t first, uint32_t count,
+                       uint32_t payload)
+{
+    static uint8_t bytes[PACKETS_MAX * 1024];
+    uint8_t header[HEADER] = {0x07};
+    for (uint32_t i = 0; i < count; i++) {
+        fill(bytes + (size_t)i * payload, payload, first + i);
+    }
+    packet_put_psn(header, (struct psn){first});
+    struct train train = {path, header, HEADER, bytes, payload, count};
+    assert_int_equal(udp_sink(udp)->emit_train(udp_sink(udp), &train), count);
+}
+
+/* Across the ends of runs; a shorter train closes the run that it follows, packet by packet. */
+static void trains_are_their_packets(void **state)
+{
+    struct udp *udp = create(NULL);
+    struct inbox inbox = {.receiver = {receive}};
+    struct path path = path_to(&ipv4_loopback);
+    emit_train(udp, &path, 0, 3, 1024);
+    emit_train(udp, &path, 3, 150, 1024);
+    emit_train(udp, &path, 153, 20, 512);
+    emit_train(udp, &path, 173, 2, 1024);
+    assert_true(udp_flush(udp));
+    drain(udp, &inbox);
+    assert_int_equal(inbox.count, 175);
+    assert_int_equal(inbox.bad_icrc + inbox.wrong, 0);
+    for (uint32_t i = 0; i < 175; i++) {
+        assert_int_equal(inbox.numbers[i], i);
+    }
+    if (udp_counters(udp)->segmented_sends > 0) {
+        assert_in_range(udp_counters(udp)->segmented_sends, 5, 6);
     }
     udp_destroy(udp);
 }
@@ -543,6 +578,7 @@ int main(void)
         cmocka_unit_test(ipv4_carries_packets_in_order),
         cmocka_unit_test(ipv6_carries_packets_in_order),
         cmocka_unit_test(equal_packets_leave_in_one_send),
+        cmocka_unit_test(trains_are_their_packets),
         cmocka_unit_test(one_is_asked_for_and_more_as_more_come),
         cmocka_unit_test(no_more_are_asked_for_than_there_is_room),
         cmocka_unit_test(paths_that_alternate_still_gather),

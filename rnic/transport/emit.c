@@ -50,6 +50,29 @@ bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet
     return emit(qp, path, packet, payload, false, NULL);
 }
 
+uint32_t qp_emit_train(struct qp *qp, const struct packet *packet, const uint8_t *bytes,
+                       uint32_t count)
+{
+    struct environment *environment = qp->environment;
+    uint8_t header[PACKET_HEADER_MAX];
+    struct train train = {
+        .path = &qp->attributes.path,
+        .header = header,
+        .header_length = packet_build(packet, header),
+        .bytes = bytes,
+        .payload_length = packet->payload_length,
+        .count = count,
+    };
+    if (qp->selective != NULL) {
+        packet_put_tag(header, qp->selective->peer_tag);
+    }
+    uint32_t taken = environment->sink->emit_train(environment->sink, &train);
+    environment->counters.values[COUNTER_SINK_FULL] += taken < count;
+    environment->counters.values[COUNTER_PACKETS_SENT] += taken;
+    environment->counters.values[COUNTER_BYTES_SENT] += (uint64_t)taken * packet->payload_length;
+    return taken;
+}
+
 enum step qp_emit_unanswered(struct qp *qp, const struct path *path, const struct packet *packet,
                              const struct fragment_list *payload)
 {

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rnic/transport/train.h"
 #include "rnic/wire/fragment.h"
 #include "rnic/wire/path.h"
 #include "rnic/wire/psn.h"
@@ -45,6 +46,9 @@ struct packet_sink {
     /* Packets of one path and length leave together, up to so many and so many bytes; 0: each by
      * itself. */
     uint32_t run_packets, run_bytes;
+    /* Takes packets of a train, from the first on, and returns how many: fewer means full. Not
+     * called where run_packets is 0. */
+    uint32_t (*emit_train)(struct packet_sink *sink, const struct train *train);
     /* Requests to who is near (arrival) may bring acknowledgements. */
     bool carries_acknowledgements;
     /* Set by a refusal: only packets to that peer find no room, those to others may be tried. */

@@ -175,6 +175,10 @@ static inline void qp_sent_data(struct qp *qp, struct instant now, uint32_t byte
 /* Hands a packet to the sink along `path`. False: full. */
 bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet,
              const struct fragment_list *payload);
+/* A train that begins with `packet`, whose payloads begin at `bytes`, to the peer. Returns how many
+ * of its packets the sink has taken. */
+uint32_t qp_emit_train(struct qp *qp, const struct packet *packet, const uint8_t *bytes,
+                       uint32_t count);
 /* One that nobody answers: where the host's own interface is too narrow for it, its message fails
  * (STEP_IDLE) with LOCAL_LENGTH_ERROR and the bytes that the interface takes as its detail. */
 enum step qp_emit_unanswered(struct qp *qp, const struct path *path, const struct packet *packet,

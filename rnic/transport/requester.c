@@ -252,6 +252,11 @@ struct send_slot *requester_next(struct qp *qp)
     return NULL;
 }
 
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
 static uint32_t window_packets(const struct qp *qp)
 {
     uint32_t window = repair_is_on(qp) ? qp->selective->share.window : qp->congestion.window;
@@ -302,7 +307,7 @@ static bool waits_for_run(struct qp *qp, const struct turn *turn)
         return false;
     }
     uint32_t run = sink->run_bytes / (qp_mtu(qp) + BTH_LENGTH + ICRC_LENGTH);
-    run = run < sink->run_packets ? run : sink->run_packets;
+    run = smaller(run, sink->run_packets);
     uint32_t window = window_packets(qp), under_way = in_flight(qp);
     uint32_t rest = turn->slot->packet_count - turn->index;
     if (4 * run <= window && under_way + (run < rest ? run : rest) > window) {
@@ -353,8 +358,8 @@ static void passed(struct qp *qp, struct instant now, const struct turn *turn, u
     }
     retransmit_sent(&qp->retransmit, now, psn, fresh && answered && !repairing);
     qp_set_deadline(qp, qp->retransmit.deadline);
-    requester->unrequested = answered ? 0 : requester->unrequested + 1;
-    requester->run_left -= requester->run_left > 0;
+    requester->unrequested = answered ? 0 : requester->unrequested + packets;
+    requester->run_left -= smaller(packets, requester->run_left);
     if (repairing) {
         scoreboard_sent(&qp->selective->board, now, psn, packets, demand);
     }
@@ -412,6 +417,68 @@ static bool gather(struct qp *qp, const struct turn *turn, uint32_t length,
     return true;
 }
 
+/* How many packets from the turn's on may leave as a train: new ones in the middle of their
+ * message, within the run and the windows, none of which asks for an acknowledgement. */
+static uint32_t train_span(const struct qp *qp, const struct turn *turn)
+{
+    const struct requester *requester = &qp->requester;
+    if (requester->run_left == 0 || turn->again || turn->index == 0 || qp_rate(qp) != 0 ||
+        !psn_equal(requester->cursor, requester->frontier)) {
+        return 0;
+    }
+    uint32_t window = window_packets(qp), before_asking = in_flight(qp) + 1;
+    uint32_t quarter = window / 4, unasked = requester->unrequested + 1;
+    uint32_t span = smaller(turn->slot->packet_count - 1 - turn->index, TRAIN_MAX);
+    span = smaller(span, requester->run_left);
+    span = smaller(span, window > before_asking ? window - before_asking : 0);
+    span = smaller(span, quarter > unasked ? quarter - unasked : 0);
+    uint32_t speakable = (uint32_t)psn_distance(requester->unacked, requester->frontier);
+    return repair_is_on(qp) ? smaller(span, REPORT_SPAN - smaller(speakable, REPORT_SPAN)) : span;
+}
+
+/* Where the payloads of so many packets lie, or of the first of them that lie one behind the other;
+ * returns how many. Asks in pieces: only of those is it said whether their pages are there. */
+static uint32_t gather_train(struct qp *qp, const struct turn *turn, uint32_t span,
+                             const uint8_t **ret_bytes)
+{
+    uint32_t piece = PACKET_PAYLOAD_MAX >> qp->mtu_shift, done = 0, count;
+    for (; done < span; done += count) {
+        struct fragment fragment;
+        struct fragment_list list = {&fragment, 1, 0};
+        count = smaller(piece, span - done);
+        if (request_gather(qp, turn->slot, turn->position, turn->index + done,
+                           count << qp->mtu_shift, &list) != MEMORY_GRANTED) {
+            break;
+        }
+        if (done == 0) {
+            *ret_bytes = fragment.bytes;
+        } else if (fragment.bytes != *ret_bytes + ((size_t)done << qp->mtu_shift)) {
+            break;
+        }
+    }
+    return done;
+}
+
+/* False: the packet at the turn has to go by itself. */
+static bool send_train(struct qp *qp, struct instant now, const struct turn *turn)
+{
+    uint32_t span = train_span(qp, turn);
+    const uint8_t *bytes;
+    span = span < 2 ? 0 : gather_train(qp, turn, span, &bytes);
+    if (span < 2) {
+        return false;
+    }
+    struct packet packet;
+    request_describe_data(qp, turn->slot, turn->index, 1, &packet);
+    uint32_t taken = qp_emit_train(qp, &packet, bytes, span);
+    if (taken == 0) {
+        return false;
+    }
+    passed(qp, now, turn, taken, false);
+    qp->environment->extra_packets = taken - 1;
+    return true;
+}
+
 static enum step send_packets(struct qp *qp, struct instant now, const struct turn *turn,
                               uint32_t count)
 {
@@ -419,6 +486,9 @@ static enum step send_packets(struct qp *qp, struct instant now, const struct tu
     if (!may_leave(qp, turn, count, by_reference) || (!by_reference && waits_for_run(qp, turn)) ||
         !qp_may_send_data(qp, now)) {
         return STEP_IDLE;
+    }
+    if (!by_reference && send_train(qp, now, turn)) {
+        return STEP_SENT;
     }
     struct packet packet;
     request_describe_data(qp, turn->slot, turn->index, count, &packet);

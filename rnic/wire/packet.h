@@ -146,6 +146,17 @@ static inline struct qpn packet_destination(const uint8_t *bytes)
     return (struct qpn){bytes_load_u24(bytes + 5)};
 }
 
+/* Its place in the sequence, likewise. */
+static inline struct psn packet_psn(const uint8_t *bytes)
+{
+    return (struct psn){bytes_load_u24(bytes + 9)};
+}
+
+static inline void packet_put_psn(uint8_t *bytes, struct psn psn)
+{
+    bytes_store_u24(bytes + 9, psn.value);
+}
+
 /* Pad bytes that bring `payload_length` to a multiple of 4: 0..3. */
 static inline uint32_t packet_pad(uint32_t payload_length)
 {
