@@ -1,10 +1,13 @@
 #include "sim/host.h"
 
+#include <string.h>
+
 #include "rnic/base/check.h"
 
 /* An engine that is told "more" comes back after this long. */
 #define HOLD_NS  60000u /* below: within a host who polls goes on first, as io/loop has it */
 #define AGAIN_NS 200u   /* where the configuration says nothing */
+#define JOIN_NS  1500u  /* packets that come within this are received in a row */
 
 static void wake_event(void *context, uint64_t life);
 
@@ -41,9 +44,12 @@ static uint64_t again_ns(const struct host *host)
     return host->config.again_ns != 0 ? host->config.again_ns : AGAIN_NS;
 }
 
+static void receive_row(struct host *host);
+
 static void host_run(struct host *host)
 {
     struct instant now = host->simulator->now;
+    receive_row(host); /* nothing leaves before what has come is received */
     host->wake_at = INSTANT_NEVER;
     host->storage.packets_flow = true;
     if (host->cm != NULL) {
@@ -70,6 +76,7 @@ static void host_run(struct host *host)
 
 void host_kick(struct host *host, struct qp *qp)
 {
+    receive_row(host);
     host->storage.packets_flow = true;
     (void)device_advance_one(host->device, host->simulator->now, qp);
     host->storage.packets_flow = false;
@@ -84,9 +91,19 @@ static void wake_event(void *context, uint64_t life)
     host_run(host);
 }
 
-/* `reference` NULL: the payload is among the bytes. */
-static void take(struct host *host, const struct arrival *arrival, const uint8_t *bytes,
-                 uint32_t length, const struct payload_reference *reference)
+static void note_refusals(const struct host *host, const struct counters *before)
+{
+    const struct counters *after = device_counters(host->device);
+    for (enum packet_refusal r = REFUSED_NOT; r < REFUSED_COUNT; r++) {
+        if (after->refused[r] != before->refused[r]) {
+            simulator_note(host->simulator, "%c drops %s", host->name, packet_refusal_name(r));
+        }
+    }
+}
+
+/* What has come by a link is received: `reference` NULL: the payload is among the bytes. `follow`
+ * tells what has come right before it, the same way. */
+static void take(struct host *host, const struct host_packet *packet, struct follow *follow)
 {
     struct counters before;
     struct instant now = host->simulator->now;
@@ -94,34 +111,82 @@ static void take(struct host *host, const struct arrival *arrival, const uint8_t
         before = *device_counters(host->device);
     }
     host->storage.packets_flow = true;
-    if (reference == NULL) {
-        device_receive(host->device, now, arrival, bytes, length);
+    if (follow_fits(follow, packet->bytes, packet->length)) {
+        follow_receive(follow, packet->bytes);
     } else {
-        device_receive_reference(host->device, now, arrival, bytes, length, reference);
+        device_receive_in_row(host->device, now, &packet->arrival, packet->bytes, packet->length,
+                              follow);
     }
     host->storage.packets_flow = false;
     if (host->simulator->trace != NULL) {
-        const struct counters *after = device_counters(host->device);
-        for (enum packet_refusal r = REFUSED_NOT; r < REFUSED_COUNT; r++) {
-            if (after->refused[r] != before.refused[r]) {
-                simulator_note(host->simulator, "%c drops %s", host->name, packet_refusal_name(r));
-            }
-        }
+        note_refusals(host, &before);
     }
-    host_wake(host, arrival->is_near ? now.ns % HOLD_NS : 0);
+    host_wake(host, packet->arrival.is_near ? now.ns % HOLD_NS : 0);
+}
+
+static bool comes_as(const struct arrival *arrival, const struct arrival *before)
+{
+    return memcmp(&arrival->path, &before->path, sizeof arrival->path) == 0 &&
+           arrival->congestion_experienced == before->congestion_experienced &&
+           arrival->is_near == before->is_near && arrival->acknowledges == before->acknowledges;
+}
+
+static void receive_row(struct host *host)
+{
+    struct follow follow = {.qp = NULL};
+    uint32_t count = host->row_count;
+    host->row_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct host_packet *packet = &host->row[i];
+        if (i > 0 && !comes_as(&packet->arrival, &packet[-1].arrival)) {
+            follow.qp = NULL;
+        }
+        take(host, packet, &follow);
+    }
+}
+
+static void row_event(void *context, uint64_t life)
+{
+    struct host *host = context;
+    if (life == host->life && host_is_alive(host)) {
+        receive_row(host);
+    }
 }
 
 static void deliver(struct network_end *end, const struct arrival *arrival, const uint8_t *bytes,
                     uint32_t length)
 {
-    take((struct host *)end, arrival, bytes, length, NULL);
+    struct host *host = (struct host *)end;
+    struct host_packet *packet = &host->row[host->row_count++];
+    CHECK(length <= sizeof packet->bytes);
+    packet->arrival = *arrival;
+    packet->length = length;
+    memcpy(packet->bytes, bytes, length);
+    if (!host->config.joins || host->row_count == HOST_ROW) {
+        receive_row(host);
+    } else if (host->row_count == 1) {
+        simulator_after(host->simulator, JOIN_NS, row_event, host, host->life);
+    }
 }
 
 static void deliver_reference(struct network_end *end, const struct arrival *arrival,
                               const uint8_t *bytes, uint32_t length,
                               const struct payload_reference *reference)
 {
-    take((struct host *)end, arrival, bytes, length, reference);
+    struct host *host = (struct host *)end;
+    struct counters before;
+    struct instant now = host->simulator->now;
+    receive_row(host);
+    if (host->simulator->trace != NULL) {
+        before = *device_counters(host->device);
+    }
+    host->storage.packets_flow = true;
+    device_receive_reference(host->device, now, arrival, bytes, length, reference);
+    host->storage.packets_flow = false;
+    if (host->simulator->trace != NULL) {
+        note_refusals(host, &before);
+    }
+    host_wake(host, arrival->is_near ? now.ns % HOLD_NS : 0);
 }
 
 static void refuse(struct network_end *end, enum packet_refusal refusal)
@@ -170,6 +235,7 @@ void host_start(struct host *host)
     CHECK(!host_is_alive(host));
     host->life++;
     host->wake_at = INSTANT_NEVER;
+    host->row_count = 0;
     uint64_t seed = host->simulator->seed * 31 + host->index * 7 + host->life;
     direct_end_start(&host->direct, host);
     struct device_config config = {

@@ -39,6 +39,15 @@ struct host_config {
     uint32_t max_connections;
     uint32_t window_max;                       /* 0: the device's own */
     uint32_t selective_qps, selective_packets; /* as of the device */
+    bool joins; /* packets that come close behind each other are received in a row */
+};
+
+#define HOST_ROW 8u
+
+struct host_packet {
+    struct arrival arrival;
+    uint32_t length;
+    uint8_t bytes[PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX + 4];
 };
 
 /* Numbers of a host's queue pairs begin at a multiple of this, that of its index and one. */
@@ -61,6 +70,8 @@ struct host {
     struct cm *cm;         /* may be NULL */
     uint32_t life;         /* counts starts; stale events know theirs */
     struct instant wake_at;
+    struct host_packet row[HOST_ROW]; /* what has come and is to be received in a row */
+    uint32_t row_count;
 };
 
 void host_init(struct host *host, struct simulator *simulator, struct network *network,

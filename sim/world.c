@@ -46,6 +46,7 @@ static bool speaks_selective(struct world *world)
 static void start_hosts(struct world *world)
 {
     bool slow = world->profile.tiny || dice_percent(&world->play, 20);
+    struct dice rows = dice_split(world->simulator.seed, 16);
     struct host_config config = {
         .qpn_count = 64,
         .max_regions = 128,
@@ -54,6 +55,7 @@ static void start_hosts(struct world *world)
         .again_ns = slow ? dice_range(&world->play, 200, 20000) : 0,
         .with_cm = true,
         .max_connections = 32,
+        .joins = dice_percent(&rows, 70),
     };
     for (uint32_t i = 0; i < world->host_count; i++) {
         struct host *host = &world->hosts[i];

@@ -15,6 +15,7 @@
 #include "rnic/queue/event.h"
 #include "rnic/transport/counters.h"
 #include "rnic/transport/direct.h"
+#include "rnic/transport/follow.h"
 #include "rnic/transport/port.h"
 #include "rnic/transport/qp.h"
 #include "rnic/transport/relay.h"
@@ -64,6 +65,10 @@ void device_destroy(struct device *device);
  * pair expects of its peer. */
 bool device_receive(struct device *device, struct instant now, const struct arrival *arrival,
                     const uint8_t *bytes, uint32_t length);
+/* The same where others that came with it are to be received next: tells which of them may then be
+ * received by follow_receive instead, as long as nothing else is done with the device. */
+bool device_receive_in_row(struct device *device, struct instant now, const struct arrival *arrival,
+                           const uint8_t *bytes, uint32_t length, struct follow *ret_follow);
 /* The same of one whose payload is to be read elsewhere, as long as the call lasts; `bytes` are its
  * headers. */
 bool device_receive_reference(struct device *device, struct instant now,

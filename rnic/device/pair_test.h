@@ -78,6 +78,8 @@ struct pair {
     pair_script *script;
     struct random random;
     uint32_t knob; /* the script's */
+    bool apart;    /* what comes together is received packet by packet, not in a row */
+    uint32_t followed;
     char trace[PAIR_TRACE_MAX];
     size_t trace_length;
 };
@@ -387,6 +389,7 @@ static inline void pair_deliver(struct pair_side *from)
 {
     struct pair *pair = from->pair;
     struct pair_side *to = &pair->sides[1 - from->index];
+    struct follow follow = {.qp = NULL};
     for (int next; (next = pair_next_arrival(from)) >= 0;) {
         struct pair_flight *flight = &from->flight[next];
         if (instant_before(pair->now, flight->due)) {
@@ -396,9 +399,14 @@ static inline void pair_deliver(struct pair_side *from)
         struct pair_reader reader = {{pair_read}, from, flight->fragments};
         struct payload_reference reference = {&reader.reader, flight->referred,
                                               flight->segment_shift};
-        if (flight->referred == 0) {
-            device_receive(to->device, pair->now, &arrival, flight->bytes, flight->length);
+        if (!pair->apart && follow_fits(&follow, flight->bytes, flight->length)) {
+            follow_receive(&follow, flight->bytes);
+            pair->followed++;
+        } else if (flight->referred == 0) {
+            device_receive_in_row(to->device, pair->now, &arrival, flight->bytes, flight->length,
+                                  &follow);
         } else {
+            follow.qp = NULL;
             device_receive_reference(to->device, pair->now, &arrival, flight->bytes, flight->length,
                                      &reference);
         }

@@ -121,7 +121,15 @@ void device_expect(struct device *device, const uint8_t *bytes)
 bool device_receive(struct device *device, struct instant now, const struct arrival *arrival,
                     const uint8_t *bytes, uint32_t length)
 {
+    struct follow none;
+    return device_receive_in_row(device, now, arrival, bytes, length, &none);
+}
+
+bool device_receive_in_row(struct device *device, struct instant now, const struct arrival *arrival,
+                           const uint8_t *bytes, uint32_t length, struct follow *ret_follow)
+{
     struct packet packet;
+    ret_follow->qp = NULL;
     struct qp *qp = length < BTH_LENGTH ? NULL : device_qp(device, packet_destination(bytes).value);
     if (qp != NULL && short_way_receive(qp, now, arrival, bytes, length)) {
         return true;
@@ -131,7 +139,11 @@ bool device_receive(struct device *device, struct instant now, const struct arri
         return false;
     }
     enum packet_refusal refusal = packet_parse(bytes, length, &packet);
-    return take(device, now, arrival, &packet, refusal);
+    bool of_peer = take(device, now, arrival, &packet, refusal);
+    if (of_peer) {
+        follow_begin(ret_follow, qp, arrival, &packet, bytes, length);
+    }
+    return of_peer;
 }
 
 bool device_receive_reference(struct device *device, struct instant now,

@@ -78,37 +78,75 @@ static uint32_t owner_of(const struct ingress *ingress, const struct path *path,
     return ours ? own : slot;
 }
 
+/* Packets that have come in one read, as far as they are ours. */
+struct row {
+    const struct arrival *arrival;
+    struct path sender; /* its path, as they see it */
+    struct follow follow;
+};
+
+static void begin_row(struct row *row, const struct arrival *arrival)
+{
+    row->arrival = arrival;
+    row->sender = path_reverse(&arrival->path);
+    row->follow.qp = NULL;
+}
+
+static bool is_sound(struct ingress *ingress, const struct row *row, const uint8_t *bytes,
+                     uint32_t body, uint32_t place, struct roce_ip *ret_ip)
+{
+    enum packet_refusal refusal = integrity_check(&ingress->integrity, ingress->now, &row->sender,
+                                                  bytes, body, place, ret_ip);
+    if (refusal != REFUSED_NOT) {
+        device_refuse(ingress->device, refusal);
+    }
+    return refusal == REFUSED_NOT;
+}
+
 /* True: it was sound, and the device has it. */
-static bool keep(struct ingress *ingress, const struct arrival *arrival, const uint8_t *bytes,
-                 uint32_t length, uint32_t place)
+static bool keep(struct ingress *ingress, struct row *row, const uint8_t *bytes, uint32_t length,
+                 uint32_t place)
 {
     if (length < BTH_LENGTH + ICRC_LENGTH) {
         device_refuse(ingress->device, REFUSED_TRUNCATED);
         return false;
     }
     uint32_t body = length - ICRC_LENGTH;
-    struct path sender = path_reverse(&arrival->path);
     struct roce_ip ip = {0};
-    enum packet_refusal refusal =
-        integrity_check(&ingress->integrity, ingress->now, &sender, bytes, body, place, &ip);
-    if (refusal != REFUSED_NOT) {
-        device_refuse(ingress->device, refusal);
+    if (!is_sound(ingress, row, bytes, body, place, &ip)) {
         return false;
     }
-    bool of_peer = device_receive(ingress->device, ingress->now, arrival, bytes, body);
+    bool of_peer = device_receive_in_row(ingress->device, ingress->now, row->arrival, bytes, body,
+                                         &row->follow);
     if (of_peer) {
-        integrity_learn(&ingress->integrity, ingress->now, &sender, &ip);
+        integrity_learn(&ingress->integrity, ingress->now, &row->sender, &ip);
     }
     return true;
+}
+
+/* The same of one that follows the one before. An identification as expected teaches nothing that
+ * the row's first packets have not taught. */
+static void keep_following(struct ingress *ingress, struct row *row, const uint8_t *bytes,
+                           uint32_t length, uint32_t place)
+{
+    struct roce_ip ip = {0};
+    if (is_sound(ingress, row, bytes, length - ICRC_LENGTH, place, &ip)) {
+        follow_receive(&row->follow, bytes);
+        if (ip.identification != (uint16_t)place) {
+            integrity_learn(&ingress->integrity, ingress->now, &row->sender, &ip);
+        }
+    }
 }
 
 /* Their owner was found dead: then they are ours to answer. */
 static void keep_all(struct ingress *ingress, const struct udp_datagrams *datagrams)
 {
     uint32_t place = datagrams->first_place;
+    struct row row;
+    begin_row(&row, &datagrams->arrival);
     for (uint32_t at = 0; at < datagrams->length; at += datagrams->segment, place++) {
         uint32_t rest = datagrams->length - at;
-        (void)keep(ingress, &datagrams->arrival, datagrams->bytes + at,
+        (void)keep(ingress, &row, datagrams->bytes + at,
                    rest < datagrams->segment ? rest : datagrams->segment, place);
     }
 }
@@ -221,11 +259,17 @@ static void receive(struct udp_receiver *receiver, const struct udp_datagrams *d
         refuse_all(ingress, datagrams);
         return;
     }
+    struct row row;
+    begin_row(&row, &datagrams->arrival);
     for (uint32_t at = 0; at < datagrams->length; at += datagrams->segment, place++) {
         const uint8_t *bytes = datagrams->bytes + at;
         uint32_t rest = datagrams->length - at;
         uint32_t length = rest < datagrams->segment ? rest : datagrams->segment;
         uint32_t owner = own;
+        if (follow_fits(&row.follow, bytes, length - ICRC_LENGTH)) {
+            keep_following(ingress, &row, bytes, length, place);
+            continue;
+        }
         if (rest >= 2 * datagrams->segment + BTH_LENGTH) {
             device_expect(ingress->device, bytes + 2 * (size_t)datagrams->segment);
         }
@@ -237,7 +281,7 @@ static void receive(struct udp_receiver *receiver, const struct udp_datagrams *d
             foreign.length = 0;
         }
         if (owner == own || owner == EVERYBODY) {
-            bool sound = keep(ingress, &datagrams->arrival, bytes, length, place);
+            bool sound = keep(ingress, &row, bytes, length, place);
             if (owner == EVERYBODY && sound && may_tell_others(&ingress->packets, ingress->now)) {
                 tell_others(ingress, datagrams, bytes, length, place);
             }

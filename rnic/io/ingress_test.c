@@ -492,6 +492,77 @@ static void damage_corrects_no_steering(void **state)
     unlink(file);
 }
 
+#define ROW    10u
+#define LENGTH (BTH_LENGTH + 1024u + ICRC_LENGTH)
+
+/* The packet of a message that stands `place` in a row of them. */
+static void put_in_row(uint8_t *bytes, const struct peer *peer, uint32_t place)
+{
+    struct path sender = path_reverse(&path);
+    struct roce_ip ip = {.identification = (uint16_t)place, .dont_fragment = true};
+    uint8_t form = place == 0 ? FORM_SEND_FIRST : FORM_SEND_MIDDLE, header[PACKET_HEADER_MAX];
+    struct packet packet = {.opcode = OPCODE(SERVICE_RC, form),
+                            .pkey = PKEY_DEFAULT,
+                            .destination = qp_number(peer->qp),
+                            .psn = {place},
+                            .payload_length = 1024};
+    memcpy(bytes, header, packet_build(&packet, header));
+    memset(bytes + BTH_LENGTH, (int)place + 1, 1024);
+    uint32_t body = LENGTH - ICRC_LENGTH;
+    roce_icrc_store(bytes + body, roce_icrc(&sender, &ip, bytes, body));
+}
+
+/* One that is damaged, or another's, is not taken for one that follows; what stands behind it has
+ * come too early. */
+static void a_row_is_taken_up_to_what_is_damaged(void **state)
+{
+    (void)state;
+    char file[64];
+    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
+    unlink(file);
+    struct process process;
+    start(&process, file);
+    struct device *device = process.ingress.device;
+    const struct counters *counters = device_counters(device);
+    struct peer peer = connect_peer(&process);
+    static uint8_t buffer[ROW * 1024], row[ROW * LENGTH];
+    struct region_attributes region = {.domain = peer.domain,
+                                       .address = 4096,
+                                       .length = sizeof buffer,
+                                       .bytes = buffer,
+                                       .access = ACCESS_LOCAL_WRITE};
+    struct memory_key key;
+    assert_int_equal(memory_register(device_memory(device), &region, &key), STATUS_OK);
+    struct sge sge = {4096, sizeof buffer, key};
+    struct receive_request receive = {.id = 1, .sges = &sge, .sge_count = 1};
+    assert_int_equal(qp_post_receive(peer.qp, &receive), STATUS_OK);
+    for (uint32_t i = 0; i < ROW; i++) {
+        put_in_row(row + (size_t)i * LENGTH, &peer, i);
+    }
+    row[4 * LENGTH + 500] ^= 1; /* damaged */
+    row[6 * LENGTH + 7] ^= 1;   /* ... where it says whose it is */
+    struct udp_datagrams datagrams = {
+        .arrival = {.path = path}, .bytes = row, .length = sizeof row, .segment = LENGTH};
+    process.ingress.receiver.receive(&process.ingress.receiver, &datagrams);
+    for (uint32_t i = 0; i < ROW; i++) {
+        assert_int_equal(buffer[i * 1024 + 1023], i < 4 ? i + 1 : 0);
+    }
+    assert_int_equal(counters->refused[REFUSED_ICRC], 2);
+    assert_int_equal(counters->values[COUNTER_PACKETS_RECEIVED], 8);
+    assert_int_equal(counters->values[COUNTER_OUT_OF_SEQUENCE], 4);
+    row[4 * LENGTH + 500] ^= 1;
+    row[6 * LENGTH + 7] ^= 1;
+    process.ingress.receiver.receive(&process.ingress.receiver, &datagrams);
+    for (uint32_t i = 0; i < ROW; i++) {
+        assert_int_equal(buffer[i * 1024 + 1023], i + 1);
+    }
+    assert_int_equal(counters->values[COUNTER_DUPLICATE_REQUESTS], 4);
+    assert_int_equal(memory_deregister(device_memory(device), key), STATUS_OK);
+    disconnect_peer(&peer);
+    stop(&process);
+    unlink(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -502,6 +573,7 @@ int main(void)
         cmocka_unit_test(a_complaint_finds_whom_it_concerns),
         cmocka_unit_test(what_is_sent_to_all_is_nobodys),
         cmocka_unit_test(damage_corrects_no_steering),
+        cmocka_unit_test(a_row_is_taken_up_to_what_is_damaged),
         cmocka_unit_test(a_reject_without_our_id_finds_the_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

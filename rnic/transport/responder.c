@@ -530,9 +530,8 @@ static void receive_duplicate(struct qp *qp, const struct packet *packet)
     replay_restart(&responder->reads->replay, entry, start, start + count);
 }
 
-enum verdict responder_take(struct qp *qp, const struct packet *packet)
+static enum verdict answer(struct qp *qp, const struct packet *packet, enum verdict verdict)
 {
-    enum verdict verdict = responder_execute(qp, packet);
     if (verdict == VERDICT_EXECUTED) {
         accept(qp, packet);
     } else if (verdict == VERDICT_NOT_READY) {
@@ -544,6 +543,16 @@ enum verdict responder_take(struct qp *qp, const struct packet *packet)
         refuse(qp, verdict, packet->psn);
     }
     return verdict;
+}
+
+enum verdict responder_take(struct qp *qp, const struct packet *packet)
+{
+    return answer(qp, packet, responder_execute(qp, packet));
+}
+
+enum verdict responder_go_on(struct qp *qp, const struct packet *packet)
+{
+    return answer(qp, packet, execute(qp, packet));
 }
 
 void responder_receive(struct qp *qp, const struct packet *packet)

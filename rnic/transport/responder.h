@@ -70,6 +70,8 @@ void responder_fail(struct qp *qp, enum nak_code code, struct psn psn);
 
 /* A request at the expected PSN: executed and owed an acknowledgement, or refused. */
 enum verdict responder_take(struct qp *qp, const struct packet *packet);
+/* The same of one that passes all checks but those of what it brings, see follow.h. */
+enum verdict responder_go_on(struct qp *qp, const struct packet *packet);
 /* A request at the expected PSN was executed by a deputy. */
 void responder_confirm(struct qp *qp, const struct packet *packet);
 /* A SEND of one packet at the expected PSN was executed elsewhere, see short_way.h. */
