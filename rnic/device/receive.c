@@ -130,9 +130,11 @@ bool device_receive_in_row(struct device *device, struct instant now, const stru
 {
     struct packet packet;
     ret_follow->qp = NULL;
-    struct qp *qp = length < BTH_LENGTH ? NULL : device_qp(device, packet_destination(bytes).value);
-    if (qp != NULL && short_way_receive(qp, now, arrival, bytes, length)) {
-        return true;
+    if (short_way_may_take(bytes, length)) {
+        struct qp *qp = device_qp(device, packet_destination(bytes).value);
+        if (qp != NULL && short_way_receive(qp, now, arrival, bytes, length)) {
+            return true;
+        }
     }
     if (report_is_one(bytes, length) && device->environment.selective.capacity > 0) {
         receive_report(device, now, arrival, bytes, length);
@@ -141,7 +143,8 @@ bool device_receive_in_row(struct device *device, struct instant now, const stru
     enum packet_refusal refusal = packet_parse(bytes, length, &packet);
     bool of_peer = take(device, now, arrival, &packet, refusal);
     if (of_peer) {
-        follow_begin(ret_follow, qp, arrival, &packet, bytes, length);
+        follow_begin(ret_follow, device_qp(device, packet.destination.value), arrival, &packet,
+                     bytes, length);
     }
     return of_peer;
 }

@@ -7,9 +7,11 @@
 #include "rnic/io/loop_private.h"
 
 #define SEND_BUDGET       64u
-#define SEND_ROUNDS       4u       /* in one turn, so that nobody is kept for long */
-#define OTHERS_NS         20000u   /* how often the sources that have been quiet are read */
-#define STALLED_NS        1000000u /* should the owner of a full lane not tell of room */
+#define SEND_ROUNDS       4u        /* in one turn, so that nobody is kept for long */
+#define OTHERS_NS         20000u    /* how often the sources that have been quiet are read, */
+#define SILENT_NS         100000u   /* and the sockets where they have been so for longer, */
+#define HEARD_NS          10000000u /* that is so long, while packets come through memory */
+#define STALLED_NS        1000000u  /* should the owner of a full lane not tell of room */
 #define LOCAL_BUDGET      256u
 #define LOCAL_ARREARS_MAX 16384u
 #define LOCAL_LATELY_NS   100000u /* then the sockets are the quiet ones */
@@ -58,8 +60,9 @@ static bool receive_local(struct loop *loop, struct instant now, enum share shar
     if (count > 0) {
         loop->local_received = now;
     }
+    bool heard = instant_elapsed_ns(loop->others_heard, now) < HEARD_NS;
     return instant_elapsed_ns(loop->local_received, now) < LOCAL_LATELY_NS &&
-           instant_elapsed_ns(loop->others_read, now) < OTHERS_NS;
+           instant_elapsed_ns(loop->others_read, now) < (heard ? OTHERS_NS : SILENT_NS);
 }
 
 /* The busy family each time; the other and the hand-on socket now and then, for a system call each
@@ -79,12 +82,13 @@ static void receive(struct loop *loop, struct instant now, enum share share)
     }
     if (all || instant_elapsed_ns(loop->others_read, now) >= OTHERS_NS) {
         enum udp_family other = loop->busy_family == UDP_IPV4 ? UDP_IPV6 : UDP_IPV4;
+        uint32_t handed = handoff_receive(loop->handoff, receiver);
+        uint32_t others = udp_receive(udp, other, receiver);
         loop->others_read = now;
-        handoff_receive(loop->handoff, receiver);
-        if (udp_receive(udp, other, receiver) > count) {
-            loop->busy_family = other;
-        }
+        loop->busy_family = others > count ? other : loop->busy_family;
+        count += handed + others;
     }
+    loop->others_heard = count > 0 ? now : loop->others_heard;
 }
 
 void loop_receive_all(struct loop *loop, struct instant now)

@@ -62,7 +62,8 @@ struct loop {
     struct ingress ingress;
     struct burial burial; /* the thread's */
     struct relays relays;
-    struct instant others_read; /* when all sources were read, not only the busy one */
+    struct instant others_read;  /* when all sources were read, not only the busy one */
+    struct instant others_heard; /* when one of them had something */
     enum udp_family busy_family;
     bool blocked; /* the last flush left packets because the kernel was full */
     bool stalled; /* it left packets because a peer's lane was full */

@@ -33,8 +33,7 @@ static bool parse(const uint8_t *bytes, uint32_t length, struct short_packet *re
 {
     bool has_immediate = bytes[0] == OPCODE(SERVICE_RC, FORM_SEND_ONLY_IMMEDIATE);
     uint32_t header = BTH_LENGTH + (has_immediate ? IMMDT_LENGTH : 0);
-    if ((bytes[0] != OPCODE(SERVICE_RC, FORM_SEND_ONLY) && !has_immediate) || length < header ||
-        (length & 3u) != 0 || (bytes[1] & VERSION) != 0 || bytes[4] != 0 ||
+    if (length < header || (length & 3u) != 0 || (bytes[1] & VERSION) != 0 || bytes[4] != 0 ||
         (bytes[8] & ~ACK_REQUEST & 0xffu) != 0 ||
         (bytes_load_u16(bytes + 2) & PKEY_MASK) != (PKEY_DEFAULT.value & PKEY_MASK)) {
         return false;

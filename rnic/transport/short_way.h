@@ -20,15 +20,25 @@
 
 #include "rnic/base/time.h"
 #include "rnic/transport/step.h"
+#include "rnic/wire/opcode.h"
+#include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
 
 #define SHORT_WAY_BYTES 256u /* fits every path MTU */
 
 struct qp;
 
-/* `length` bytes from the BTH to before the ICRC, addressed to the queue pair. True: it has been
- * received, and is surely of the peer. False: the general way, to which nothing has happened yet
- * but that an acknowledgement that came along may have been taken; that does nothing twice. */
+/* Packets of other kinds need not be asked about. */
+static inline bool short_way_may_take(const uint8_t *bytes, uint32_t length)
+{
+    return length >= BTH_LENGTH && (bytes[0] == OPCODE(SERVICE_RC, FORM_SEND_ONLY) ||
+                                    bytes[0] == OPCODE(SERVICE_RC, FORM_SEND_ONLY_IMMEDIATE));
+}
+
+/* `length` bytes from the BTH to before the ICRC, of such a packet, addressed to the queue pair.
+ * True: it has been received, and is surely of the peer. False: the general way, to which nothing
+ * has happened yet but that an acknowledgement that came along may have been taken; that does
+ * nothing twice. */
 bool short_way_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
                        const uint8_t *bytes, uint32_t length);
 
