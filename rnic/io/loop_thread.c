@@ -24,8 +24,6 @@
 #define SLICE_NS        100000u
 #define TIDY_NS         1000000000u
 
-#define LONG_RECORD_PACKETS 8u /* as many, or more: a stream of them begins with one */
-
 enum {
     WATCH_WAKE,
     WATCH_ADDRESS,
@@ -126,21 +124,13 @@ static void doze(struct loop *loop)
     learn(loop);
 }
 
-/* Packets that came by UDP, or in long records through memory. */
-static uint64_t count_received(const struct loop *loop)
-{
-    struct same_host_counters same_host;
-    same_host_count(loop->same_host, &same_host);
-    return udp_counters(loop->steering.udp)->packets_received +
-           same_host.long_records * LONG_RECORD_PACKETS;
-}
-
-/* Mutex held. Returns how many of those came. */
+/* Mutex held. Returns how many packets came by UDP. */
 static uint64_t receive(struct loop *loop, struct instant *ret_deadline)
 {
-    uint64_t before = count_received(loop);
+    const struct udp_counters *counters = udp_counters(loop->steering.udp);
+    uint64_t before = counters->packets_received;
     *ret_deadline = loop_turn(loop, TURN_RECEIVE);
-    return count_received(loop) - before;
+    return counters->packets_received - before;
 }
 
 static uint64_t serve(struct loop *loop)
