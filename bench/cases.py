@@ -33,10 +33,10 @@ def verbs_latency(program, size, *words):
     return lambda stage: perftest(stage, program, "-s", str(size), "-n", stage.count(20000), *words, column=4)
 
 
-def verbs_bandwidth(program, size, environment=None, refuse=False, mtu=None):
-    """GB/s."""
+def verbs_bandwidth(program, size, environment=None, refuse=False, mtu=None, full=None):
+    """GB/s. `full`: iterations."""
     def run(stage):
-        words = ["-s", str(size), "-n", stage.count(2000 if size > 65536 else 20000), "--report_gbits"]
+        words = ["-s", str(size), "-n", stage.count(full or (2000 if size > 65536 else 20000)), "--report_gbits"]
         words += ["-m", str(mtu)] if mtu else []
         wrap = [stage.limits, "refuse-pvm"] if refuse else []
         return perftest(stage, program, *words, column=3, environment=environment, wrap=wrap) / 8
@@ -135,8 +135,10 @@ def mercury(program, size, full, column, scale):
     return run
 
 
-def loss(rate):
-    return verbs_bandwidth("ib_write_bw", 1 << 20, {"WEIR_FAULT": f"loss={rate},seed=7"}, mtu=4096)
+def loss(percent, selective):
+    """Both ends lose so much of what they send, before it joins a run. Go-back-N may be slow: then less is moved."""
+    environment = {"WEIR_FAULT": f"loss={percent / 100:g},seed=7", "WEIR_SELECTIVE": str(int(selective))}
+    return verbs_bandwidth("ib_write_bw", 1 << 20, environment, mtu=4096, full=200 if percent >= 1 and not selective else None)
 
 
 MIB = 1 << 20
@@ -189,4 +191,6 @@ CASES += [
 for link, mtu in (("veth9000", 4096), ("veth1500", 1024), ("veth9000-plain", 4096), ("veth1500-plain", 1024)):
     CASES += [(f"{link}: ib_write_bw 1 MiB", link, "GB/s", verbs_bandwidth("ib_write_bw", MIB, mtu=mtu)),
               (f"{link}: iperf3", link, "GB/s", iperf3)]
-CASES += [(f"loss {rate:g} %: ib_write_bw 1 MiB", "veth9000", "GB/s", loss(rate / 100)) for rate in (0.01, 0.1, 1, 5)]
+for percent in (0.01, 0.1, 1, 5):
+    CASES += [(f"loss {percent:g} %: ib_write_bw 1 MiB", "veth9000", "GB/s", loss(percent, True)),
+              (f"loss {percent:g} %, go-back-N: ib_write_bw 1 MiB", "veth9000", "GB/s", loss(percent, False))]
