@@ -112,14 +112,14 @@ def udp_limit(stage):
 _left = {}  # figures of the last run of queue_pairs that no case has taken yet
 
 
-def queue_pairs(count, key):
-    """One run gives all figures of that many queue pairs: the first case of a round pays for it."""
+def queue_pairs(count, key, *how):
+    """One run gives all figures of that many queue pairs, connected by rdma_cm or as `how` says: the first case of a round pays for it."""
     def run(stage):
-        if (count, key) not in _left:
+        if (count, how, key) not in _left:
             program = os.path.join(stage.build, "bench", "queue_pairs")
-            output = stage.client([stage.weir, "run", program, stage.address, str(count)])
-            _left.update({(count, name): float(value) for name, value in map(str.split, output.splitlines())})
-        return _left.pop((count, key))
+            output = stage.client([stage.weir, "run", program, stage.address, str(count), *how])
+            _left.update({(count, how, name): float(value) for name, value in map(str.split, output.splitlines())})
+        return _left.pop((count, how, key))
     return run
 
 
@@ -185,7 +185,8 @@ CASES += [
     ("10,000 queue pairs: rate 8 B, one at work", "host", "M/s", queue_pairs(10000, "rate_same_mps")),
     ("10,000 queue pairs: rate 8 B, another each time", "host", "M/s", queue_pairs(10000, "rate_mps")),
     ("10,000 queue pairs: connect", "host", "s", queue_pairs(10000, "connect_s")),
-    ("10,000 queue pairs: idle state of each", "host", "B", queue_pairs(10000, "idle_bytes")),
+    ("10,000 queue pairs: idle state of each", "host", "B", queue_pairs(10000, "idle_bytes", "verbs")),
+    ("10,000 queue pairs: idle state of each with its rdma_cm id", "host", "B", queue_pairs(10000, "idle_bytes")),
     ("10,000 queue pairs: idle, of a core", "host", "%", queue_pairs(10000, "idle_cpu_percent")),
 ]
 for link, mtu in (("veth9000", 4096), ("veth1500", 1024), ("veth9000-plain", 4096), ("veth1500-plain", 1024)):

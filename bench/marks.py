@@ -32,6 +32,7 @@ MARKS = [  # ours, theirs (a case, or a number in ours' unit), at most?, demande
     ("10,000 queue pairs: rate 8 B, another each time", "1 queue pair: rate 8 B", False, 0.9),
     ("10,000 queue pairs: connect", 5, True, 1),
     ("10,000 queue pairs: idle state of each", 1024, True, 1),
+    ("10,000 queue pairs: idle state of each with its rdma_cm id", 1024, True, 1),
     ("10,000 queue pairs: idle, of a core", 0.5, True, 1),
     ("weir bench request and reply 8 B", "Mercury na+sm rate", False, 1.3),
     ("weir bench put 1 MiB", "Mercury na+sm bulk 1 MiB", False, 2.0),
