@@ -1,12 +1,16 @@
 /* Event channels.
  *
  * Programs (rping) destroy a channel while a thread of theirs waits for its events, or is about to.
- * With a kernel such a thread waits on, and one that comes later finds a descriptor that is closed.
- * So a channel that is waited for keeps what is waited with, and the memory of a destroyed one
- * serves channels only: who comes too late finds EBADF there, or a younger channel, never rubble.
+ * With a kernel such a thread waits on, until the process ends; so a channel that is waited for
+ * keeps what is waited with. One that comes a moment too late, having been held up by our locks,
+ * waits as if it had been in time: an error would end rping as failed. EBADF is for who destroyed
+ * the channel himself, or does not want to wait. The memory of a destroyed channel serves channels
+ * only: who comes too late may find a younger one, never rubble.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "rnic/rdmacm/cma.h"
 
@@ -57,13 +61,19 @@ PUBLIC struct rdma_event_channel *rdma_create_event_channel(void)
     return &channel->ibv;
 }
 
-bool cma_channel_enter(struct cma_channel *channel)
+int cma_channel_enter(struct cma_channel *channel)
 {
     pthread_mutex_lock(&cma_lock);
     bool stands = !channel->is_destroyed;
+    bool is_late =
+        !stands && channel->blocked && !pthread_equal(channel->destroyer, pthread_self());
     channel->waiters += stands;
     pthread_mutex_unlock(&cma_lock);
-    return stands;
+    if (is_late) {
+        (void)pause();
+        return EINTR;
+    }
+    return stands ? 0 : EBADF;
 }
 
 bool cma_channel_leave(struct cma_channel *channel)
@@ -81,8 +91,11 @@ bool cma_channel_leave(struct cma_channel *channel)
 PUBLIC void rdma_destroy_event_channel(struct rdma_event_channel *ibv)
 {
     struct cma_channel *channel = cma_channel(ibv);
+    int flags = fcntl(ibv->fd, F_GETFL);
     pthread_mutex_lock(&cma_lock);
     channel->is_destroyed = true;
+    channel->destroyer = pthread_self();
+    channel->blocked = flags >= 0 && (flags & O_NONBLOCK) == 0;
     if (channel->waiters == 0) {
         bury(channel);
     }

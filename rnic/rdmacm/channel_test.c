@@ -7,8 +7,12 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -65,10 +69,57 @@ static void test_destroyed_while_waited_for(void **state)
     close(lowest);
 }
 
+struct late {
+    struct rdma_event_channel *channel;
+    int error;
+    atomic_bool came_back;
+};
+
+static void *come_late(void *argument)
+{
+    struct late *late = argument;
+    struct rdma_cm_event *event;
+    late->error = rdma_get_cm_event(late->channel, &event) == 0 ? 0 : errno;
+    atomic_store(&late->came_back, true);
+    return NULL;
+}
+
+static void be_interrupted(int number)
+{
+}
+
+/* What a thread is told that comes when another has destroyed the channel. */
+static int answer_to_late_thread(int flags)
+{
+    struct late late = {.channel = rdma_create_event_channel()};
+    assert_int_equal(fcntl(late.channel->fd, F_SETFL, flags), 0);
+    rdma_destroy_event_channel(late.channel);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, come_late, &late), 0);
+    while (!atomic_load(&late.came_back)) {
+        (void)pthread_kill(thread, SIGUSR1);
+        usleep(1000);
+    }
+    pthread_join(thread, NULL);
+    return late.error;
+}
+
+/* rping's thread takes the last event, and is slower to come back than main is to end: main's exit
+ * code counts, and would not if the thread were told of an error. */
+static void test_late_waits(void **state)
+{
+    (void)state;
+    struct sigaction action = {.sa_handler = be_interrupted};
+    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+    assert_int_equal(answer_to_late_thread(0), EINTR);
+    assert_int_equal(answer_to_late_thread(O_NONBLOCK), EBADF);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_destroyed_while_waited_for),
+        cmocka_unit_test(test_late_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

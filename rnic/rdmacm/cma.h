@@ -38,7 +38,9 @@ struct cma_channel {
     struct list events;
     /* Under cma_lock, see channel.c. */
     bool is_destroyed;
-    unsigned waiters; /* inside rdma_get_cm_event */
+    bool blocked;        /* who waited, when it was destroyed, */
+    pthread_t destroyer; /* by him */
+    unsigned waiters;    /* inside rdma_get_cm_event */
     struct cma_channel *next_spare;
 };
 
@@ -124,8 +126,9 @@ static inline struct cma_channel *cma_channel(struct rdma_event_channel *channel
     return (struct cma_channel *)channel;
 }
 
-/* channel.c: a thread looks for events. False: the channel is destroyed. */
-bool cma_channel_enter(struct cma_channel *channel);
+/* channel.c: a thread looks for events. Not 0, an errno value: the channel is destroyed; who may
+ * have meant to wait for it in time waits here, until a signal comes. A cancellation point. */
+int cma_channel_enter(struct cma_channel *channel);
 /* It has looked; with cma_lock held. False: the channel was destroyed meanwhile. */
 bool cma_channel_leave(struct cma_channel *channel);
 

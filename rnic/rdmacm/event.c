@@ -75,10 +75,10 @@ PUBLIC int rdma_get_cm_event(struct rdma_event_channel *ibv, struct rdma_cm_even
         if (device != NULL) {
             engine_about_to_sleep(device->engine);
         }
-        if (!cma_channel_enter(channel)) {
-            return cma_error(EBADF);
+        int error = cma_channel_enter(channel);
+        if (error != 0) {
+            return cma_error(error);
         }
-        int error;
         pthread_cleanup_push(stop_waiting, channel);
         error = weir_seam()->notify_wait(channel->notify, &record);
         pthread_cleanup_pop(0);
