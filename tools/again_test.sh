@@ -46,6 +46,10 @@ in_the_middle() { # FOLDER
     until_true has_records "$1" || fail "nothing is under way: $(cat c.log)"
 }
 
+interrupt() { # the client, once: timeout would hand it on twice, and the second time ends it at once
+    kill -INT "$(cat "/proc/$client/task/$client/children")"
+}
+
 ends() { # CODE: the client does
     wait "$client"
     local got=$?
@@ -243,7 +247,7 @@ case_interrupted() { # in the pause, too
     in_the_middle root
     kill_server
     until_true says c.log 'trying again' || fail "the loss is not said: $(cat c.log)"
-    kill -INT "$client" # which hands it on
+    interrupt
     ends 130
     expect_said 'interrupted; the same command with --resume goes on'
     has_records root || fail "nothing is left to go on with"
@@ -266,7 +270,7 @@ case_inplace() { # half of a file is older than its source: the same command goe
     serve a.log
     begin -u --inplace "$url/large" here
     until_true half_there here || fail "nothing is under way: $(cat c.log)"
-    kill -INT "$(cat "/proc/$client/task/$client/children")" # once: timeout would hand it on twice
+    interrupt
     ends 130
     expect_said 'interrupted; the same command goes on'
     [ "$(stat -c %Y here)" = 0 ] || fail "it is of $(stat -c %y here)"
