@@ -1,6 +1,7 @@
 /* Packets that the link would join: a window that opens a little waits for the rest of a run, and
  * what is alike leaves as a train. */
 #include "rnic/device/pair_test.h"
+#include "rnic/transport/qp_private.h"
 
 #define RUN     7u
 #define PACKETS (RUN * 140u)
@@ -131,6 +132,30 @@ static void a_train_is_its_packets(void **state)
     }
 }
 
+/* What the rate would go by if the network began to complain. */
+static uint64_t measured(uint32_t room, uint32_t length)
+{
+    struct pair *pair = create();
+    struct qp *qp = pair->sides[0].qp;
+    struct allocator *allocator = qp->environment->allocator;
+    qp->rate = allocator->allocate(allocator, sizeof *qp->rate);
+    assert_non_null(qp->rate);
+    rate_reset(qp->rate);
+    trains.room = room;
+    move_pieces(pair, length);
+    uint64_t bytes = qp->rate->span_bytes;
+    pair_destroy(pair);
+    return bytes;
+}
+
+static void a_train_counts_for_the_rate(void **state)
+{
+    (void)state;
+    assert_int_equal(measured(1, 300000), 300000);
+    assert_int_equal(measured(TRAIN_MAX, 300000), 300000);
+    assert_true(trains.packets > trains.count);
+}
+
 /* The sink becomes full in the middle of trains. */
 static void a_train_is_taken_in_parts(void **state)
 {
@@ -183,6 +208,7 @@ int main(void)
         cmocka_unit_test(only_whole_runs_leave),
         cmocka_unit_test(small_windows_are_used_up),
         cmocka_unit_test(a_train_is_its_packets),
+        cmocka_unit_test(a_train_counts_for_the_rate),
         cmocka_unit_test(a_train_is_taken_in_parts),
         cmocka_unit_test(a_train_is_of_pages_that_are_there),
     };

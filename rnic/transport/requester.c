@@ -474,6 +474,7 @@ static bool send_train(struct qp *qp, struct instant now, const struct turn *tur
     if (taken == 0) {
         return false;
     }
+    qp_sent_data(qp, now, taken << qp->mtu_shift);
     passed(qp, now, turn, taken, false);
     qp->environment->extra_packets = taken - 1;
     return true;
