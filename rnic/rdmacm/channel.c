@@ -3,16 +3,19 @@
  * Programs (rping) destroy a channel while a thread of theirs waits for its events, or is about to.
  * With a kernel such a thread waits on, until the process ends; so a channel that is waited for
  * keeps what is waited with. One that comes a moment too late, having been held up by our locks,
- * waits as if it had been in time: an error would end rping as failed. EBADF is for who destroyed
- * the channel himself, or does not want to wait. The memory of a destroyed channel serves channels
- * only: who comes too late may find a younger one, never rubble.
+ * waits as if it had been in time, long enough for rping to end, which an error would end as
+ * failed. EBADF at once is for who destroyed the channel himself, or does not want to wait. The
+ * memory of a destroyed channel serves channels only: who comes too late may find a younger one,
+ * never rubble.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "rnic/rdmacm/cma.h"
+
+#define LATE_MS 5000 /* not for ever: whoever joins the thread shall see it end */
 
 static struct cma_channel *spare; /* under cma_lock */
 
@@ -70,8 +73,7 @@ int cma_channel_enter(struct cma_channel *channel)
     channel->waiters += stands;
     pthread_mutex_unlock(&cma_lock);
     if (is_late) {
-        (void)pause();
-        return EINTR;
+        return poll(NULL, 0, LATE_MS) < 0 ? EINTR : EBADF;
     }
     return stands ? 0 : EBADF;
 }

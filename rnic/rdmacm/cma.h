@@ -127,7 +127,7 @@ static inline struct cma_channel *cma_channel(struct rdma_event_channel *channel
 }
 
 /* channel.c: a thread looks for events. Not 0, an errno value: the channel is destroyed; who may
- * have meant to wait for it in time waits here, until a signal comes. A cancellation point. */
+ * have meant to wait for it in time waits here, some seconds. A cancellation point. */
 int cma_channel_enter(struct cma_channel *channel);
 /* It has looked; with cma_lock held. False: the channel was destroyed meanwhile. */
 bool cma_channel_leave(struct cma_channel *channel);
