@@ -170,7 +170,8 @@ static bool finds_nothing(struct loop *loop)
     if (left == 0 || !same_host_is_quiet(loop->same_host)) {
         return false;
     }
-    atomic_store_explicit(&loop->glances_left, left - 1, memory_order_relaxed);
+    (void)atomic_compare_exchange_strong_explicit(&loop->glances_left, &left, left - 1,
+                                                  memory_order_relaxed, memory_order_relaxed);
     return true;
 }
 

@@ -204,7 +204,7 @@ static void fill_slot(struct send_slot *slot, const struct send_request *request
     }
     if (request->bind != NULL) {
         memcpy(data, request->bind, sizeof *request->bind);
-    } else if (request->inline_data) {
+    } else if (request->inline_data && request->sge_count > 0) {
         copy_inline(data, request);
     } else {
         copy_sges((struct sge *)data, request);

@@ -97,6 +97,7 @@ static void enter_ready_to_receive(struct qp *qp)
     selective_end(qp);
     qp->owes_notice = false;
     qp->notice_sent = INSTANT_NEVER;
+    qp->peer_is_near = false;
 }
 
 static void enter_ready_to_send(struct qp *qp, enum qp_state from)

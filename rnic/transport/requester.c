@@ -372,6 +372,7 @@ static void passed(struct qp *qp, struct instant now, const struct turn *turn, u
 void requester_sent_short(struct qp *qp, struct instant now, struct send_slot *slot)
 {
     struct requester *requester = &qp->requester;
+    requester->doubts = false; /* nothing is repeated: `doubted` may be long ago */
     slot->first_psn = requester->frontier;
     slot->packet_count = 1;
     slot->started = true;
