@@ -275,14 +275,20 @@ int filter_scope_read_outside(const struct filter *filter, int root, int directo
     struct filter_scope *scope = NULL;
     int error = 0;
     *ret_scope = NULL;
-    if (!looks_above(filter) || (root != AT_FDCWD && !path_of(root, top)) ||
-        !path_of(directory, way.path)) {
+    if (!looks_above(filter)) {
         return 0;
+    }
+    if ((root != AT_FDCWD && !path_of(root, top)) || !path_of(directory, way.path)) {
+        return refuse(ENOENT, "a directory above it", 0, "the system does not say its path",
+                      ret_why);
     }
     way.start = strcmp(top, "/") == 0 ? 0 : strlen(top);
     char *at = way.path + way.start;
-    if (strncmp(way.path, top, way.start) != 0 || at[0] != '/' || at[1] == 0) {
-        return 0; /* the root itself, or not in it */
+    if (strncmp(way.path, top, way.start) != 0 || (at[0] != '/' && at[0] != 0)) {
+        return refuse(EXDEV, "a directory above it", 0, "it is not in the root", ret_why);
+    }
+    if (at[0] == 0 || at[1] == 0) {
+        return 0; /* the root itself */
     }
     for (; at != NULL && error == 0; at = strchr(at + 1, '/')) {
         error = read_one_outside(filter, &way, at, &scope, ret_why);

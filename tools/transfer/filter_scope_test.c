@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,8 +251,8 @@ static void directories_above_are_looked_at(void **state)
         filter_scope_read_outside(world->filter, root, root, true, &world->scope, world->why), 0);
     assert_null(world->scope); /* the root itself */
     assert_int_equal(
-        filter_scope_read_outside(world->filter, fd, root, true, &world->scope, world->why), 0);
-    assert_null(world->scope); /* not in it */
+        filter_scope_read_outside(world->filter, fd, root, true, &world->scope, world->why), EXDEV);
+    assert_null(world->scope);
     assert_int_equal(
         filter_scope_read_outside(world->filter, s->fd, fd, true, &world->scope, world->why), 0);
     assert_true(out(world, "d/everything") && out(world, "d/b") && !out(world, "d/c"));
@@ -266,6 +267,44 @@ static void directories_above_are_looked_at(void **state)
                      EINVAL);
     assert_null(scope);
     close(fd);
+    close(root);
+}
+
+/* The system names no path that is too long: what the rules above say is not known. */
+static void a_directory_without_a_path_is_refused(void **state)
+{
+    struct world *world = *state;
+    char name[NAME_MAX + 1];
+    int root = openat(world->scratch->fd, "t", O_PATH | O_DIRECTORY);
+    int fds[PATH_MAX / NAME_MAX + 2];
+    unsigned count = sizeof(fds) / sizeof(fds[0]);
+    memset(name, 'n', NAME_MAX);
+    name[NAME_MAX] = 0;
+    fds[0] = dup(root);
+    for (unsigned i = 1; i < count; i++) {
+        assert_int_equal(mkdirat(fds[i - 1], name, 0700), 0);
+        fds[i] = openat(fds[i - 1], name, O_PATH | O_DIRECTORY);
+        assert_true(fds[i] >= 0);
+    }
+    int last = fds[count - 1];
+    add(world, ": .below");
+    for (unsigned i = 0; i < 2; i++) { /* first nobody looks above */
+        int error =
+            filter_scope_read_outside(world->filter, root, last, true, &world->scope, world->why);
+        assert_int_equal(error, i == 0 ? 0 : ENOENT);
+        error = filter_scope_read_outside(world->filter, AT_FDCWD, last, true, &world->scope,
+                                          world->why);
+        assert_int_equal(error, i == 0 ? 0 : ENOENT);
+        error =
+            filter_scope_read_outside(world->filter, last, root, true, &world->scope, world->why);
+        assert_int_equal(error, i == 0 ? 0 : ENOENT);
+        assert_null(world->scope);
+        add(world, ": /.rules");
+    }
+    for (unsigned i = count; i-- > 0;) {
+        close(fds[i]);
+        assert_true(i == 0 || unlinkat(fds[i - 1], name, AT_REMOVEDIR) == 0);
+    }
     close(root);
 }
 
@@ -307,6 +346,7 @@ int main(void)
         T(a_file_that_cannot_be_had_whole_is_refused),
         T(rules_are_bounded_on_the_whole_way),
         T(directories_above_are_looked_at),
+        T(a_directory_without_a_path_is_refused),
         T(any_bytes_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
