@@ -508,7 +508,7 @@ static bool excludes(const struct filter *filter, const struct filter_scope *sco
 
 static const struct question_of what_is_sent = {.side = RULE_HIDES};
 
-/* Into a buffer as rule_matches wants it; NULL: too long to match anything. */
+/* Into a buffer as rule_matches wants it; NULL: too long for the rules. */
 static char *prepare(const char *path, char buffer[PATH_LENGTH_MAX + 3])
 {
     size_t length = strlen(path);
@@ -534,7 +534,7 @@ bool filter_protects(const struct filter *filter, const struct filter_scope *sco
     char buffer[PATH_LENGTH_MAX + 3];
     const struct question_of question = {RULE_PROTECTS, loss};
     const struct asked_path asked = {&question, prepare(path, buffer), is_directory};
-    return asked.text != NULL && excludes(filter, scope, &asked);
+    return asked.text == NULL || excludes(filter, scope, &asked);
 }
 
 bool filter_protects_some(const struct filter *filter, bool delete_excluded)

@@ -54,7 +54,8 @@ bool filter_excludes(const struct filter *filter, const struct filter_scope *sco
 /* The same for the path or a directory that it is in, where there are no files of rules. */
 bool filter_cuts_off(const struct filter *filter, const char *path, bool is_directory);
 
-/* What of that which is not sent stays where it is. */
+/* What of that which is not sent stays where it is; so does what has too long a path to be asked
+ * for. */
 struct filter_loss {
     bool delete_excluded; /* so it was wished */
     bool inside;          /* the directory that it is in goes, too */

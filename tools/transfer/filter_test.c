@@ -135,6 +135,20 @@ static void a_rule_may_be_for_one_side(void **state)
     filter_destroy(filter);
 }
 
+/* No rule can be held against it, and so nobody knows that it may go. */
+static void what_has_too_long_a_path_stays(void **state)
+{
+    const struct filter_loss loss = {0};
+    struct filter *filter = filter_create();
+    char path[PATH_LENGTH_MAX + 2] = "";
+    assert_true(add(filter, 0, "*.o"));
+    memset(path, 'x', PATH_LENGTH_MAX);
+    assert_false(filter_protects(filter, NULL, path, false, loss));
+    path[PATH_LENGTH_MAX] = 'x';
+    assert_true(filter_protects(filter, NULL, path, false, loss));
+    filter_destroy(filter);
+}
+
 static void rules_are_bounded(void **state)
 {
     char longest[PATH_LENGTH_MAX + 2];
@@ -174,6 +188,7 @@ int main(void)
         cmocka_unit_test(patterns_match_as_in_rsync),
         cmocka_unit_test(the_first_rule_that_matches_decides),
         cmocka_unit_test(a_rule_may_be_for_one_side),
+        cmocka_unit_test(what_has_too_long_a_path_stays),
         cmocka_unit_test(rules_are_bounded),
         cmocka_unit_test(no_pattern_takes_long),
     };

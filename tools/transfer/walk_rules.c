@@ -31,9 +31,9 @@ bool walk_protects(const struct walk *walk, const struct walk_step *step,
     char buffer[2 * PATH_MAX];
     const char *path = filter_path(walk, step, buffer);
     const struct walk_folder *folder = step->kind == WALK_LEAVE ? NULL : step->folder;
-    return folder != NULL && path != NULL && walk->options.filter != NULL &&
-           filter_protects(walk->options.filter, folder->scope, path, step->kind == WALK_DIRECTORY,
-                           *loss);
+    return folder != NULL && walk->options.filter != NULL &&
+           (path == NULL || filter_protects(walk->options.filter, folder->scope, path,
+                                            step->kind == WALK_DIRECTORY, *loss));
 }
 
 int walk_read_rules(struct walk *walk, struct walk_folder *folder, const struct walk_step *step)
