@@ -202,6 +202,9 @@ static void take_step(struct receiver *receiver, const struct look *look)
         leave(receiver, step);
         return;
     case WALK_FAILED:
+        if (step->error != ENOENT) {
+            keep(step->folder);
+        }
         if (step->error != WALK_ERROR_TEMPORARY && step->error != ENOENT) {
             receiver_fail_path(receiver, 0, problem_code_of_errno(step->error), step->relative,
                                walk_failure_text(step));
