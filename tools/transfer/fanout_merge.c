@@ -249,6 +249,9 @@ static void merge_summaries(struct fanout *fanout)
     struct message message = best->summary;
     message.summary.failed = worst;
     message.summary.undeleted = undeleted;
+    /* each member's own, and bounded by nothing that is known here */
+    message.summary.again_files = message.summary.again_symlinks = 0;
+    message.summary.again_bytes = 0;
     if (worst == 0) { /* what changed at the source and came again can be counted twice */
         message.summary.files = fanout->entries - message.summary.symlinks - message.summary.same -
                                 message.summary.left;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/transfer/fanout_private.h"
 #include "tools/transfer/fanout_world.h"
 #include "tools/transfer/feed.h"
 #include "tools/transfer/sender.h"
@@ -223,6 +224,37 @@ static void a_receiver_that_lies_fails_alone(void **state)
         unlinkat(world->nodes[2].root, "t/big", 0);
     }
     also = 0;
+}
+
+/* Its numbers add up to all that was asked for, but only by running over. */
+static void sum_up_beyond_all(struct fanout_world *world, unsigned step)
+{
+    const struct fanout *fanout = world->fanout;
+    if (step == 0 || lied || !fanout->finished || fanout->members[0].summed) {
+        return;
+    }
+    struct message message = {.type = MESSAGE_SUMMARY};
+    message.summary.files = fanout->entries + 1;
+    message.summary.again_files = UINT64_MAX;
+    lied = true;
+    inject(world, 0, &message);
+}
+
+/* The first of those that say the same speaks for all. */
+static void a_summary_that_runs_over_harms_nobody_else(void **state)
+{
+    struct fanout_world *world = *state;
+    scratch_directory(world->scratch, "here/t");
+    scratch_fill(world->scratch, "here/t/big", 8 * MIB, 1);
+    world->request.wishes.bits = WISH_RECURSIVE;
+    world->between = sum_up_beyond_all;
+    lied = false;
+    fanout_world_begin(world, "t", 3);
+    fanout_world_run(world);
+    assert_true(lied);
+    expect_whole(world, 1);
+    expect_whole(world, 2);
+    assert_int_equal(session_outcome(world->client), SESSION_COMPLETE);
 }
 
 /* So many questions, which all may be asked, and none of whose answers are taken. */
@@ -506,6 +538,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, fanout_world_setup, fanout_world_teardown)
         T(a_link_that_lies_is_replaced),
         T(a_receiver_that_lies_fails_alone),
+        T(a_summary_that_runs_over_harms_nobody_else),
         T(answers_that_are_not_taken_are_bounded),
         T(strangers_feed_nobody),
         cmocka_unit_test(who_takes_from_beyond_the_end_is_not_fed),
