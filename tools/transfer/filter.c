@@ -321,8 +321,8 @@ static bool is_star(const struct token *token)
 }
 
 /* All ways through the pattern at once: bit i says that the text so far took the tokens before i.
- */
-static bool match_text(const struct rule *rule, const char *text, size_t length)
+ * `anew`: what follows any of the slashes may match, too. */
+static bool match_text(const struct rule *rule, const char *text, size_t length, bool anew)
 {
     bool at[2][PATH_LENGTH_MAX + 1];
     bool *now = at[0], *next = at[1];
@@ -336,8 +336,9 @@ static bool match_text(const struct rule *rule, const char *text, size_t length)
         if (i == length) {
             return now[count];
         }
-        bool alive = false;
+        bool alive = anew;
         memset(next, 0, count + 1);
+        next[0] = anew && text[i] == '/';
         for (unsigned t = 0; t < count; t++) {
             const struct token *token = &rule->tokens[t];
             if (now[t] && token_takes(token, (unsigned char)text[i])) {
@@ -357,7 +358,7 @@ static bool match_text(const struct rule *rule, const char *text, size_t length)
 static bool match(const struct rule *rule, const char *text, size_t length)
 {
     if (rule->wild) {
-        return match_text(rule, text, length);
+        return match_text(rule, text, length, false);
     }
     return strlen(rule->pattern) == length && memcmp(rule->pattern, text, length) == 0;
 }
@@ -425,10 +426,7 @@ static bool rule_matches(const struct rule *rule, const struct filter_scope *sco
                                  : match(rule, from, length + behind + rule->slash_before);
         break;
     case REACH_AFTER:
-        matches = match(rule, text, length + behind);
-        for (size_t i = 0; i < length && !matches; i++) {
-            matches = text[i] == '/' && match(rule, text + i + 1, length + behind - i - 1);
-        }
+        matches = match_text(rule, text, length + behind, true); /* it is wild */
         break;
     }
     text[length] = 0;

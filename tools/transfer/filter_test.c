@@ -55,6 +55,11 @@ static const struct {
     {"a**b", "a/x/b", false, true},
     {"a**b", "x/a/x/b", false, true},
     {"/a**b", "x/a/x/b", false, false},
+    {"a/**c", "xa/b/c", false, false},
+    {"a/**c", "xa/a/b/c", false, true},
+    {"a/**c", "a/b/a/c/d", false, false},
+    {"a/***", "x/a", true, true},
+    {"a/***", "x/a", false, false},
     {"**/b", "b", false, true},
     {"**/b", "a/b", false, true},
     {"**b", "a/xb", false, true},
@@ -182,6 +187,26 @@ static void no_pattern_takes_long(void **state)
     assert_true(clock() - began < 5 * CLOCKS_PER_SEC);
 }
 
+/* Nor many, nor a path of many components, behind each of which a pattern may begin: work for the
+ * path's length times the patterns', and not once more for each component. */
+static void no_number_of_components_takes_long(void **state)
+{
+    char pattern[PATH_LENGTH_MAX + 1] = "", path[PATH_LENGTH_MAX + 1] = "";
+    struct filter *filter = filter_create();
+    for (size_t i = 0; i + 4 < sizeof(pattern); i += 3) {
+        memcpy(pattern + i, "a**", 3);
+    }
+    pattern[strlen(pattern) - 1] = 'b';
+    for (size_t i = 0; i < PATH_LENGTH_MAX; i++) {
+        path[i] = i % 2 == 0 ? 'a' : '/';
+    }
+    while (add(filter, 0, pattern)) {
+    }
+    assert_true(filter_count(filter) >= FILTER_LENGTH_MAX / sizeof(pattern));
+    assert_false(filter_excludes(filter, NULL, path, false));
+    filter_destroy(filter);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +216,7 @@ int main(void)
         cmocka_unit_test(what_has_too_long_a_path_stays),
         cmocka_unit_test(rules_are_bounded),
         cmocka_unit_test(no_pattern_takes_long),
+        cmocka_unit_test(no_number_of_components_takes_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
