@@ -15,5 +15,8 @@ enum confinement {
 /* `flags` as for openat(2); O_CLOEXEC and O_NOCTTY are added. */
 int confine_open(int directory, const char *path, int flags, mode_t mode,
                  enum confinement confinement);
+/* For reading what `path`, a descriptor of O_PATH, holds on to, without waiting for it. ENOENT:
+ * there is no /proc here. */
+int confine_reopen(int path);
 
 #endif

@@ -23,43 +23,69 @@ static int refuse(int error, const char *name, unsigned line, const char *text,
     return error;
 }
 
+static int check_plain(int fd)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0) {
+        return errno;
+    }
+    return S_ISREG(status.st_mode) ? 0 : S_ISLNK(status.st_mode) ? ELOOP : EINVAL;
+}
+
+/* A plain file for reading, or -errno; EINVAL: it is something else. Looked at before it is opened:
+ * opening a device or a FIFO does something. */
+static int open_plain(int directory, const char *name)
+{
+    int path = confine_open(directory, name, O_PATH | O_NOFOLLOW, 0, CONFINE_NO_SYMLINKS);
+    if (path < 0) {
+        return path;
+    }
+    int error = check_plain(path);
+    int fd = error == 0 ? confine_reopen(path) : -error;
+    close(path);
+    if (fd == -ENOENT) { /* there is no /proc here */
+        fd = confine_open(directory, name, O_RDONLY | O_NONBLOCK, 0, CONFINE_NO_SYMLINKS);
+        error = fd >= 0 ? check_plain(fd) : 0;
+        if (error != 0) {
+            close(fd);
+            return -error;
+        }
+    }
+    return fd;
+}
+
 /* All of it, with a NUL behind; NULL with 0: there is no such file. */
 static int read_whole(int directory, const char *name, char **ret_text, size_t *ret_length,
                       char ret_why[SCOPE_WHY_LENGTH])
 {
-    struct stat status;
-    int fd = confine_open(directory, name, O_RDONLY | O_NONBLOCK, 0, CONFINE_NO_SYMLINKS);
+    int error = 0;
+    int fd = open_plain(directory, name);
     *ret_text = NULL;
     if (fd == -ENOENT) {
         return 0;
     }
-    if (fd == -ELOOP) {
-        return refuse(ELOOP, name, 0, "a symbolic link is not followed", ret_why);
-    }
     if (fd < 0) {
-        return refuse(-fd, name, 0, strerror(-fd), ret_why);
+        return refuse(-fd, name, 0,
+                      fd == -ELOOP    ? "a symbolic link is not followed"
+                      : fd == -EINVAL ? "not a plain file"
+                                      : strerror(-fd),
+                      ret_why);
     }
-    int error = fstat(fd, &status) != 0 ? errno : 0;
-    if (error == 0 && !S_ISREG(status.st_mode)) {
-        error = refuse(EINVAL, name, 0, "not a plain file", ret_why);
-    } else if (error != 0) {
-        refuse(error, name, 0, strerror(error), ret_why);
-    }
-    char *text = error == 0 ? malloc(FILTER_LENGTH_MAX + 2) : NULL;
+    char *text = malloc(FILTER_LENGTH_MAX + 2);
     size_t length = 0;
     ssize_t count = 1;
     while (text != NULL && count > 0 && length <= FILTER_LENGTH_MAX) {
         count = read(fd, text + length, FILTER_LENGTH_MAX + 1 - length);
         length += count > 0 ? (size_t)count : 0;
     }
-    if (error == 0 && text == NULL) {
+    if (text == NULL) {
         error = refuse(ENOMEM, name, 0, "not enough memory", ret_why);
-    } else if (error == 0 && count < 0) {
+    } else if (count < 0) {
         error = errno;
         refuse(error, name, 0, strerror(error), ret_why);
-    } else if (error == 0 && length > FILTER_LENGTH_MAX) {
+    } else if (length > FILTER_LENGTH_MAX) {
         error = refuse(E2BIG, name, 0, "more than 64 KiB", ret_why);
-    } else if (error == 0 && memchr(text, 0, length) != NULL) {
+    } else if (memchr(text, 0, length) != NULL) {
         error = refuse(EINVAL, name, 0, "it has a byte 0", ret_why);
     }
     close(fd);

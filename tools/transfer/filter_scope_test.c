@@ -179,6 +179,9 @@ static void a_file_that_cannot_be_had_whole_is_refused(void **state)
     assert_int_equal(mkfifoat(s->fd, "t/.rules", 0600), 0);
     assert_int_equal(enter(world, "t", 1), EINVAL);
     unlinkat(s->fd, "t/.rules", 0);
+    assert_int_equal(mknodat(s->fd, "t/.rules", S_IFSOCK | 0600, 0), 0);
+    assert_int_equal(enter(world, "t", 1), EINVAL); /* not what opening it says */
+    unlinkat(s->fd, "t/.rules", 0);
     scratch_directory(s, "t/.rules");
     assert_int_equal(enter(world, "t", 1), EINVAL);
     unlinkat(s->fd, "t/.rules", AT_REMOVEDIR);

@@ -463,15 +463,6 @@ void walk_next(struct walk *walk, struct walk_step *ret_step)
     } while (ret_step->kind == WALK_EXCLUDED);
 }
 
-/* Opens for reading what `path` holds on to. */
-static int reopen(int path)
-{
-    char name[40];
-    snprintf(name, sizeof(name), "/proc/self/fd/%d", path);
-    int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    return fd >= 0 ? fd : -errno;
-}
-
 int walk_open_at_once(struct walk *walk, const struct walk_step *step)
 {
     bool ours = step->folder != NULL && step->folder->ours;
@@ -495,7 +486,7 @@ int walk_open_file(struct walk *walk, const struct walk_step *step, struct stat 
         return path;
     }
     int error = fstat(path, ret_status) != 0 ? errno : S_ISREG(ret_status->st_mode) ? 0 : ESTALE;
-    int fd = error == 0 ? reopen(path) : -error;
+    int fd = error == 0 ? confine_reopen(path) : -error;
     close(path);
     if (fd == -ENOENT) { /* there is no /proc here */
         fd = open_of_step(walk, step, O_RDONLY | O_NONBLOCK);
