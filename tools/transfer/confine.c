@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -19,6 +20,21 @@ static const unsigned long long resolve_of[] = {
     [CONFINE_BENEATH] = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
     [CONFINE_NO_SYMLINKS] = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS,
 };
+
+/* Whether what failed with `error` is worth another try, of which there were `again`; waits. */
+static bool try_again(int error, unsigned *again)
+{
+    if (error == EINTR) {
+        return true;
+    }
+    if (error != EAGAIN || (*again)++ == AGAIN_MAX) {
+        return false;
+    }
+    if (*again > AGAIN_AT_ONCE) {
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    return true;
+}
 
 int confine_open(int directory, const char *path, int flags, mode_t mode,
                  enum confinement confinement)
@@ -41,14 +57,8 @@ int confine_open(int directory, const char *path, int flags, mode_t mode,
         if (fd >= 0) {
             return (int)fd;
         }
-        if (errno == EINTR) {
-            continue;
-        }
-        if (errno != EAGAIN || again++ == AGAIN_MAX) {
+        if (!try_again(errno, &again)) {
             return -errno;
-        }
-        if (again > AGAIN_AT_ONCE) {
-            nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
         }
     }
 }
@@ -57,6 +67,13 @@ int confine_reopen(int path)
 {
     char name[40];
     snprintf(name, sizeof(name), "/proc/self/fd/%d", path);
-    int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    return fd >= 0 ? fd : -errno;
+    for (unsigned again = 0;;) {
+        int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+        if (fd >= 0) {
+            return fd;
+        }
+        if (!try_again(errno, &again)) {
+            return -errno;
+        }
+    }
 }
