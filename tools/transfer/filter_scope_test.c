@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,30 @@ static void a_file_that_cannot_be_had_whole_is_refused(void **state)
     close(fd);
 }
 
+static int leased;
+
+static void give_back(int number)
+{
+    (void)number;
+    fcntl(leased, F_SETLEASE, F_UNLCK);
+}
+
+static void a_lease_is_waited_for(void **state)
+{
+    struct world *world = *state;
+    add(world, ": .rules");
+    scratch_write(world->scratch, "t/.rules", "- a\n");
+    leased = openat(world->scratch->fd, "t/.rules", O_RDWR);
+    signal(SIGIO, give_back);
+    if (fcntl(leased, F_SETLEASE, F_WRLCK) != 0) {
+        print_message("no leases here\n");
+    }
+    assert_int_equal(enter(world, "t", 1), 0);
+    assert_true(out(world, "t/a"));
+    signal(SIGIO, SIG_DFL);
+    close(leased);
+}
+
 /* One file may have as many as there can be, but no more on the whole way. */
 static void rules_are_bounded_on_the_whole_way(void **state)
 {
@@ -347,6 +372,7 @@ int main(void)
         T(a_slash_is_the_directory_of_the_file),
         T(lines_may_be_patterns),
         T(a_file_that_cannot_be_had_whole_is_refused),
+        T(a_lease_is_waited_for),
         T(rules_are_bounded_on_the_whole_way),
         T(directories_above_are_looked_at),
         T(a_directory_without_a_path_is_refused),
