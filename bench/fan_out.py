@@ -6,7 +6,6 @@ Not here: when it is measured (files.py)."""
 import contextlib
 import os
 import resource
-import time
 
 import file_loads
 import file_tools
@@ -34,16 +33,16 @@ def targets_of(count, copy, folder, stack):
 def run(name, ground, source, length, options):
     """Wall and processor seconds of the source."""
     count = NAMES[name]
-    copy = file_tools.Copy(stages.Stage(options.build, options.scale), source, ground, options.work)
+    copy = file_tools.Copy(stages.Stage(options.build, options.scale), source, ground, options.work, max(1, count))
     with contextlib.ExitStack() as stack:
         targets = targets_of(count, copy, ground, stack)
         words = [word for target in targets for word in ("--to", target)] if count else []
         command = [copy.stage.weir, "cp", "-aq", "--fabric", "soft", *words, source, *([] if count else targets)]
-        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         copy.timed(command) # the servers have not ended yet: what this adds is the source's
-        wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
     for number in range(len(targets)):
         found = file_loads.count(os.path.join(ground, f"target{number}", os.path.basename(source)))
         if found != (1, length):
             raise RuntimeError(f"target {number} has {found[1]} bytes of {length}")
-    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return copy.wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

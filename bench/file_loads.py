@@ -72,7 +72,8 @@ def remove(path):
 
 
 def touch_memory(length):
-    """Whoever runs this machine gives it a page at its first touch, which costs several times the rest."""
+    """Whoever runs this machine gives it a page at its first touch, which costs several times the rest, and takes back what was freed
+    seconds ago (free page reporting). What was freed last is used first, so call this right before memory is needed."""
     path = f"/dev/shm/weir-bench-fill.{os.getpid()}"
     zeros = bytes(16 << 20)
     with open("/proc/meminfo") as file:

@@ -13,22 +13,33 @@ import subprocess
 import threading
 import time
 
+import file_loads
 from stage import Missing
 
 PATIENCE_S = 900
 WEIR_PORT, NC_PORT, RSYNC_PORT, SSH_PORT = 18479, 18600, 18873, 18822
 PR_SET_CHILD_SUBREAPER = 36
+MEMORY_OF_COPY = 1.25  # of its bytes
+
+
+def busy_s():
+    """Of all processors, since the machine started: what ran, or would have if the host had let it."""
+    with open("/proc/stat") as file:
+        fields = [int(word) for word in file.readline().split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 class Copy:
-    """One copy that is timed: `wall` and, once it is over, `cpu` of all that took part, in seconds."""
+    """One copy that is timed: `wall` seconds, and `busy` seconds of all processors within them."""
 
-    def __init__(self, stage, source, into, work):
+    def __init__(self, stage, source, into, work, targets=1):
+        self.targets = targets
         self.stage, self.source, self.into, self.work = stage, source, into, work
         self.name, self.is_tree = os.path.basename(source), os.path.isdir(source)
-        self.wall = None
+        self.wall = self.busy = None
 
     def run(self, tool):
+        """Wall seconds, processor seconds of all that took part, and the share of the processors that others had meanwhile, if not more."""
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         tool(self)
@@ -36,11 +47,13 @@ class Copy:
             while True: # what a server left behind
                 os.wait()
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return self.wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return self.wall, cpu, max(0, self.busy - cpu) / self.wall / os.cpu_count()
 
     def timed(self, *commands, source=None, beside=()):
         """Commands joined by pipes, until all have ended and those `beside`, too."""
-        began, processes, last = time.monotonic(), [], source
+        file_loads.touch_memory(int(MEMORY_OF_COPY * self.targets * file_loads.count(self.source)[1]))
+        busy, began, processes, last = busy_s(), time.monotonic(), [], source
         for number, command in enumerate(commands):
             out = subprocess.PIPE if number + 1 < len(commands) else subprocess.DEVNULL
             processes.append(start(command, stdin=last or subprocess.DEVNULL, stdout=out))
@@ -48,7 +61,7 @@ class Copy:
                 last.close()
             last = processes[-1].stdout
         statuses = wait_for([*processes, *beside])
-        self.wall = time.monotonic() - began
+        self.wall, self.busy = time.monotonic() - began, busy_s() - busy
         if any(statuses):
             raise RuntimeError(f"{commands[-1]}: status {statuses}")
 

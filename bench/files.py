@@ -2,7 +2,7 @@
 """Measures weir cp beside what people copy with otherwise, interleaved: each round runs every tool once, on each load.
 
 Loads: file_loads.py. Tools: file_tools.py. Copies to several at once: fan_out.py. What is demanded: marks.py. The sources are in the page cache, and what earlier copies
-left to be written to disk is written before a copy begins; memory is touched once before anything is timed. With
+left to be written to disk is written before a copy begins; memory is touched right before, for all tools alike. With
 --results, rounds are added to those of earlier runs, so that the whole can be measured in several short ones."""
 import argparse
 import json
@@ -12,7 +12,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import fan_out
 import file_loads
@@ -41,13 +40,6 @@ def case_name(group, tool):
 def cases():
     return [(case_name(group, tool), group, tool) for group in groups() for tool, _ in LINKS[group[2]]
             if tool != "nc" or group[0] == "big"]
-
-
-def busy_s():
-    """Of all processors, since the machine started: what ran, or would have if the host had let it."""
-    with open("/proc/stat") as file:
-        fields = [int(word) for word in file.readline().split()[1:9]]
-    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 class Ground:
@@ -94,7 +86,7 @@ def rounds_to_come(names, results, options):
 
 
 def copy_once(ground, link, tool, options):
-    """Wall and processor seconds; between namespaces by another process of this program."""
+    """Wall seconds, processor seconds, the share of others; between namespaces by another process of this program."""
     run = dict(LINKS[link])[tool]
     if link == "host":
         return file_tools.Copy(stages.Stage(options.build, options.scale), ground.source, ground.into, options.work).run(run)
@@ -122,9 +114,7 @@ def run_inside(options):
 def run_tool(number, case, ground, results, options):
     name, group, tool = case
     ground.clear()
-    began, busy = time.monotonic(), busy_s()
-    wall, cpu = copy_once(ground, group[2], tool, options)
-    others = max(0, busy_s() - busy - cpu) / (time.monotonic() - began) / os.cpu_count()
+    wall, cpu, others = copy_once(ground, group[2], tool, options)
     ground.check()
     keep(results, name, number, wall, cpu, others)
 
@@ -146,7 +136,6 @@ def run_round(number, chosen, ground, results, options):
 def run_groups(chosen, results, options):
     """Round by round within each group, so that the sources are made once. True: nothing failed."""
     whole = True
-    file_loads.touch_memory(int((10 << 30) * options.scale))
     for place in PLACES:
         here = [group for group in groups() if group[1] == place and any(case[1] == group for case in chosen)]
         if not here:
