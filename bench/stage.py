@@ -88,8 +88,19 @@ class Stage:
         raise RuntimeError(f"nobody listens on {port}")
 
 
+def wait_for_link(prefix):
+    """Until the kernel calls it up, which may take a second: libfabric uses no other."""
+    deadline = time.monotonic() + PATIENCE_S
+    while "state UP" not in subprocess.run(prefix + ["ip", "link", "show", "weir0"], stdout=subprocess.PIPE, text=True, check=True).stdout:
+        if time.monotonic() > deadline:
+            raise RuntimeError("weir0 does not come up")
+        time.sleep(0.02)
+
+
 def inside_namespaces(build, scale, mtu, offloads):
     """Within test/namespaces.sh; turns the offloads off where asked."""
+    for prefix in ([], ["far"]):
+        wait_for_link(prefix)
     if not offloads:
         if not shutil.which("ethtool"):
             raise Missing("ethtool is not installed")
