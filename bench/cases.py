@@ -9,6 +9,7 @@ import re
 import shutil
 import tempfile
 
+import share
 from stage import Missing
 
 PORT = 18515
@@ -195,3 +196,5 @@ for link, mtu in (("veth9000", 4096), ("veth1500", 1024), ("veth9000-plain", 409
 for percent in (0.01, 0.1, 1, 5):
     CASES += [(f"loss {percent:g} %: ib_write_bw 1 MiB", "veth9000", "GB/s", loss(percent, True)),
               (f"loss {percent:g} %, go-back-N: ib_write_bw 1 MiB", "veth9000", "GB/s", loss(percent, False))]
+for queue in (32, 128, 512):
+    CASES.append((f"shared link, queue of {queue} KiB: greatest of two flows and TCP over the least", "veth1500", "x", share.unevenness(queue)))

@@ -14,19 +14,12 @@ import threading
 import time
 
 import file_loads
-from stage import Missing
+from stage import Missing, busy_s
 
 PATIENCE_S = 900
 WEIR_PORT, NC_PORT, RSYNC_PORT, SSH_PORT = 18479, 18600, 18873, 18822
 PR_SET_CHILD_SUBREAPER = 36
 MEMORY_OF_COPY = 1.25  # of its bytes
-
-
-def busy_s():
-    """Of all processors, since the machine started: what ran, or would have if the host had let it."""
-    with open("/proc/stat") as file:
-        fields = [int(word) for word in file.readline().split()[1:9]]
-    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 class Copy:

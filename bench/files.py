@@ -25,7 +25,6 @@ BEGIN, END = "<!-- ./dev copies: begin -->", "<!-- ./dev copies: end -->"
 MTU = 1500
 PLACES = ("tmpfs", "disk")
 LINKS = {"host": file_tools.TOOLS, "veth": file_tools.NETWORK}
-OTHERS_AT_MOST = 0.05  # of the processors' time, while a copy in tmpfs ran
 
 
 def groups():
@@ -234,7 +233,7 @@ def state_of_machine(results):
              f"{100 * max(shares, default=0):.0f} % of the processors' time at most while a copy in tmpfs ran, {100 * statistics.median(shares or [0]):.0f} % as a rule.", ""]
     if about["scale"] != 1:
         lines += [f"A trial at {about['scale']:g} of the full size: these figures prove the tool, not the speed.", ""]
-    if max(shares, default=0) > OTHERS_AT_MOST:
+    if max(shares, default=0) > stages.OTHERS_AT_MOST:
         lines += ["**Something else was running: rely on the medians of ratios only.**", ""]
     return lines
 

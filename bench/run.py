@@ -49,10 +49,10 @@ def run_inside(options):
 
 
 def run_rounds(chosen, options):
-    """case -> {round: figure}, case -> why it has none, and the load at the beginning of each round."""
-    figures, troubles, loads = {case[0]: {} for case in chosen}, {}, []
+    """case -> {round: figure}, case -> why it has none, and the share of the processors that others had in the second before each round."""
+    figures, troubles, others = {case[0]: {} for case in chosen}, {}, []
     for number in range(1, options.rounds + 1):
-        loads.append(os.getloadavg()[0])
+        others.append(stages.share_at_work(1))
         for name, link, _, run in chosen:
             if isinstance(troubles.get(name), stages.Missing):
                 continue
@@ -63,17 +63,17 @@ def run_rounds(chosen, options):
             except (RuntimeError, subprocess.SubprocessError, ValueError, KeyError, IndexError, AttributeError) as error:
                 troubles[name] = error
                 print(f"{name}: failed in round {number}: {error}", file=sys.stderr)
-        print(f"round {number} of {options.rounds} done, load {loads[-1]:.1f}", file=sys.stderr)
-    return figures, troubles, loads
+        print(f"round {number} of {options.rounds} done, others had {100 * others[-1]:.0f} % before it", file=sys.stderr)
+    return figures, troubles, others
 
 
-def describe(options, loads):
+def describe(options, others):
     with open("/proc/cpuinfo") as file:
         model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), platform.machine())
     commit = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], stdout=subprocess.PIPE,
                             stderr=subprocess.DEVNULL, text=True).stdout.strip()
     return {"time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "processor": model, "processors": os.cpu_count(),
-            "kernel": platform.release(), "commit": commit, "rounds": options.rounds, "scale": options.scale, "loads": loads}
+            "kernel": platform.release(), "commit": commit, "rounds": options.rounds, "scale": options.scale, "others": others}
 
 
 def mark_line(row):
@@ -85,15 +85,14 @@ def mark_line(row):
 def tables(chosen, figures, troubles, rows, about):
     """As Markdown."""
     lines = [f"{about['time']}, {about['processor']}, {about['processors']} processors, kernel {about['kernel']}, commit "
-             f"{about['commit']}; {about['rounds']} rounds, load at their beginning {min(about['loads']):.1f} to {max(about['loads']):.1f}.", ""]
+             f"{about['commit']}; {about['rounds']} rounds; others had {100 * max(about['others']):.0f} % of the processors' time at most in the second before each.", ""]
     if about["scale"] != 1:
         lines += [f"A trial at {about['scale']:g} of the full length: these figures prove the tool, not the speed.", ""]
-    if max(about["loads"]) > 0.5:
+    if max(about["others"]) > stages.OTHERS_AT_MOST:
         lines += ["**Something else was running: do not rely on these figures.**", ""]
     lines += ["| ours | against | ratio | min | max | demanded | |", "|---|---|---|---|---|---|---|"]
     lines += [mark_line(row) for row in rows]
-    lines += ["", "Not in this table: " + "; ".join(marks.UNMEASURED) + ".", "",
-              "| case | unit | min | median | max | rounds |", "|---|---|---|---|---|---|"]
+    lines += ["", "| case | unit | min | median | max | rounds |", "|---|---|---|---|---|---|"]
     for name, _, unit, _ in chosen:
         values = list(figures[name].values())
         if values:
@@ -130,8 +129,8 @@ def main():
     if options.list or not chosen:
         print("\n".join(case[0] for case in chosen) or f"no case has '{options.only}' in its name")
         return 0 if chosen else 2
-    figures, troubles, loads = run_rounds(chosen, options)
-    about, rows = describe(options, loads), marks.judge(figures)
+    figures, troubles, others = run_rounds(chosen, options)
+    about, rows = describe(options, others), marks.judge(figures)
     text = tables(chosen, figures, troubles, rows, about)
     print(text)
     if options.write_doc:

@@ -10,11 +10,26 @@ import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 NAMESPACES = os.path.join(HERE, "..", "test", "namespaces.sh")
+OTHERS_AT_MOST = 0.05  # of the processors' time, where figures are to be relied upon
 PATIENCE_S = 90
 
 
 class Missing(Exception):
     """A program that is not installed, or something this machine does not allow."""
+
+
+def busy_s():
+    """Of all processors, since the machine started: what ran, or would have if the host had let it."""
+    with open("/proc/stat") as file:
+        fields = [int(word) for word in file.readline().split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def share_at_work(seconds):
+    """Of all processors, while this process waits."""
+    before = busy_s()
+    time.sleep(seconds)
+    return (busy_s() - before) / seconds / os.cpu_count()
 
 
 class Stage:
