@@ -251,7 +251,7 @@ void loop_after_unlock(struct loop *loop, struct instant deadline)
 {
     while (device_has_doorbell(loop->engine.device) && loop_try_lock(loop)) {
         deadline = loop_turn(loop, TURN_SEND);
-        lock_give(&loop->lock);
+        lock_give_in_order(&loop->lock);
     }
     uint64_t until = atomic_load(&loop->sleeping_until_ns);
     if (deadline.ns < until && atomic_load(&loop->thread_state) == THREAD_WATCHING &&
@@ -312,7 +312,7 @@ static struct instant application_turn(struct loop *loop, enum loop_turn kind)
 static void turn_and_unlock(struct loop *loop)
 {
     struct instant deadline = application_turn(loop, TURN_SEND);
-    lock_give(&loop->lock);
+    lock_give_in_order(&loop->lock);
     loop_after_unlock(loop, deadline);
 }
 
@@ -344,7 +344,7 @@ static void engine_drive_operation(struct engine *engine)
         now = loop->turn_began;
     }
     note_pace(loop, now);
-    lock_give(&loop->lock);
+    lock_give_in_order(&loop->lock);
     loop_after_unlock(loop, deadline);
 }
 
@@ -374,7 +374,7 @@ static void engine_kick_operation(struct engine *engine, struct qp *qp)
     struct loop *loop = loop_of(engine);
     if (loop_try_lock(loop)) {
         struct instant deadline = send_posted(loop, qp);
-        lock_give(&loop->lock);
+        lock_give_in_order(&loop->lock);
         loop_after_unlock(loop, deadline);
         return;
     }

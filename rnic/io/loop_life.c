@@ -503,7 +503,7 @@ static void take_leave(struct loop *loop)
     struct instant end = instant_after(now, GOODBYE_NS);
     cm_say_goodbyes(loop->engine.cm, now);
     uint32_t unanswered = cm_goodbyes_unanswered(loop->engine.cm);
-    lock_give(&loop->lock);
+    lock_give_in_order(&loop->lock);
     loop_wake_thread(loop);
     while (unanswered > 0 && instant_before(clock_now(), end)) {
         nanosleep(&(struct timespec){.tv_nsec = GOODBYE_LOOK_NS}, NULL);
@@ -511,7 +511,7 @@ static void take_leave(struct loop *loop)
             return;
         }
         unanswered = cm_goodbyes_unanswered(loop->engine.cm);
-        lock_give(&loop->lock);
+        lock_give_in_order(&loop->lock);
     }
 }
 
@@ -595,6 +595,6 @@ __attribute__((destructor)) static void at_exit(void)
     if (lock_with_patience(loop)) {
         loop_send_held(loop);
         loop_report(loop);
-        lock_give(&loop->lock);
+        lock_give_in_order(&loop->lock);
     }
 }

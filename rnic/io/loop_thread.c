@@ -140,7 +140,7 @@ static uint64_t serve(struct loop *loop)
     }
     struct instant deadline;
     uint64_t count = receive(loop, &deadline);
-    lock_give(&loop->lock);
+    lock_give_in_order(&loop->lock);
     loop_after_unlock(loop, deadline);
     return count;
 }
@@ -192,7 +192,7 @@ static void watch(struct loop *loop)
     udp_expect_many(udp);
     uint64_t count = receive(loop, &deadline);
     if (stay_begin(&loop->stay, clock_now(), count)) {
-        lock_give(&loop->lock);
+        lock_give_in_order(&loop->lock);
         loop_after_unlock(loop, deadline);
         stay(loop);
         lock_take(&loop->lock);
@@ -215,7 +215,7 @@ static void watch(struct loop *loop)
     }
     atomic_store(&loop->sleeping_until_ns, deadline.ns);
     atomic_store(&loop->thread_state, THREAD_WATCHING);
-    lock_give(&loop->lock);
+    lock_give_in_order(&loop->lock);
     loop_after_unlock(loop, deadline);
 
     struct pollfd watched[WATCH_COUNT] = {
