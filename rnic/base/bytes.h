@@ -54,6 +54,39 @@ static inline void bytes_store_u64(uint8_t *bytes, uint64_t value)
     bytes_store_u32(bytes + 4, (uint32_t)value);
 }
 
+/* memcpy for what is short as a rule, without a call: two copies of a fixed length that meet or
+ * overlap. `from` may be NULL where `length` is 0. */
+static inline void bytes_copy_short(void *to, const void *from, size_t length)
+{
+    uint8_t *out = to;
+    const uint8_t *in = from;
+    if (length > 32) {
+        memcpy(out, in, length);
+    } else if (length >= 16) {
+        uint8_t first[16], last[16];
+        memcpy(first, in, 16);
+        memcpy(last, in + length - 16, 16);
+        memcpy(out, first, 16);
+        memcpy(out + length - 16, last, 16);
+    } else if (length >= 8) {
+        uint64_t first, last;
+        memcpy(&first, in, 8);
+        memcpy(&last, in + length - 8, 8);
+        memcpy(out, &first, 8);
+        memcpy(out + length - 8, &last, 8);
+    } else if (length >= 4) {
+        uint32_t first, last;
+        memcpy(&first, in, 4);
+        memcpy(&last, in + length - 4, 4);
+        memcpy(out, &first, 4);
+        memcpy(out + length - 4, &last, 4);
+    } else {
+        for (size_t i = 0; i < length; i++) {
+            out[i] = in[i];
+        }
+    }
+}
+
 struct bytes_reader {
     const uint8_t *position;
     const uint8_t *end;

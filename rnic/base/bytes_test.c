@@ -53,11 +53,26 @@ static void stays_failed_at_the_end(void **state)
     assert_memory_equal(bytes, "\1\2\3\4", 4);
 }
 
+static void copies_what_is_short(void **state)
+{
+    uint8_t from[48], to[50];
+    for (size_t length = 0; length <= sizeof from; length++) {
+        for (size_t i = 0; i < sizeof from; i++) {
+            from[i] = (uint8_t)(length + i + 1);
+        }
+        memset(to, 0, sizeof to);
+        bytes_copy_short(to + 1, length == 0 ? NULL : from, length);
+        assert_int_equal(to[0] | to[length + 1], 0);
+        assert_memory_equal(to + 1, from, length);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_and_reads_back_big_endian),
         cmocka_unit_test(stays_failed_at_the_end),
+        cmocka_unit_test(copies_what_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

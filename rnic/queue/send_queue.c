@@ -211,6 +211,24 @@ static void fill_slot(struct send_slot *slot, const struct send_request *request
     }
 }
 
+struct send_slot *send_queue_open(struct send_queue *queue, uint32_t ahead)
+{
+    uint64_t position = atomic_load_explicit(&queue->tail, memory_order_relaxed) + ahead;
+    if (position - queue->head_seen >= queue->capacity) {
+        queue->head_seen = atomic_load_explicit(head_of(queue), memory_order_acquire);
+        if (position - queue->head_seen >= queue->capacity) {
+            return NULL;
+        }
+    }
+    return slot_at(queue, position);
+}
+
+void send_queue_post_opened(struct send_queue *queue, uint32_t count)
+{
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    atomic_store_explicit(&queue->tail, tail + count, memory_order_release);
+}
+
 enum status send_queue_post(struct send_queue *queue, const struct send_request *request)
 {
     uint32_t length;
@@ -218,15 +236,12 @@ enum status send_queue_post(struct send_queue *queue, const struct send_request 
     if (status != STATUS_OK) {
         return status;
     }
-    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
-    if (tail - queue->head_seen >= queue->capacity) {
-        queue->head_seen = atomic_load_explicit(head_of(queue), memory_order_acquire);
-        if (tail - queue->head_seen >= queue->capacity) {
-            return STATUS_FULL;
-        }
+    struct send_slot *slot = send_queue_open(queue, 0);
+    if (slot == NULL) {
+        return STATUS_FULL;
     }
-    fill_slot(slot_at(queue, tail), request, length, queue->takes_datagrams);
-    atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
+    fill_slot(slot, request, length, queue->takes_datagrams);
+    send_queue_post_opened(queue, 1);
     return STATUS_OK;
 }
 

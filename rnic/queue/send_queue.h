@@ -62,6 +62,12 @@ static inline const struct sge *send_slot_sges(const struct send_slot *slot)
     return send_slot_data(slot);
 }
 
+/* The same for who fills a slot that has no target (send_queue_open). */
+static inline void *send_slot_room(struct send_slot *slot)
+{
+    return slot + 1;
+}
+
 /* `length` of them, where inline_data. */
 static inline const uint8_t *send_slot_inline(const struct send_slot *slot)
 {
@@ -101,6 +107,13 @@ void send_queue_destroy(struct send_queue *queue);
  * or `target` where one belongs, or inline data with a kind that sends none; TOO_LONG: inline data
  * above max_inline, or a message above MESSAGE_LENGTH_MAX. */
 enum status send_queue_post(struct send_queue *queue, const struct send_request *request) MUST_USE;
+
+/* Application side, for who builds a request where it is to lie: the slot that is `ahead` places
+ * behind those posted. What stands before the transport's notes in it is the caller's to fill, and
+ * what belongs behind it. NULL: full. */
+struct send_slot *send_queue_open(struct send_queue *queue, uint32_t ahead);
+/* Posts the first `count` slots that were opened. */
+void send_queue_post_opened(struct send_queue *queue, uint32_t count);
 
 /* What send_queue_post would say if there were room. */
 enum status send_queue_check(const struct send_queue *queue,

@@ -47,6 +47,39 @@ static void exact_capacity_and_order(void **state)
     send_queue_destroy(NULL);
 }
 
+/* The engine sees none of what is built in its place before it is posted. */
+static void requests_are_built_in_their_places(void **state)
+{
+    struct send_queue *queue = create(3, 2, 16);
+    for (int round = 0; round < 5; round++) {
+        uint64_t tail = send_queue_tail(queue);
+        for (uint32_t ahead = 0; ahead < 3; ahead++) {
+            struct send_slot *slot = send_queue_open(queue, ahead);
+            assert_non_null(slot);
+            assert_false(slot->started || slot->finished || slot->by_packets);
+            assert_int_equal(slot->packet_count, 0);
+            slot->id = tail + ahead;
+            slot->length = 1;
+            *(uint8_t *)send_slot_room(slot) = (uint8_t)(tail + ahead);
+        }
+        assert_null(send_queue_open(queue, 3));
+        assert_int_equal(send_queue_tail(queue), tail);
+        send_queue_post_opened(queue, 2); /* the third is given up */
+        assert_int_equal(send_queue_tail(queue), tail + 2);
+        assert_non_null(send_queue_open(queue, 0));
+        assert_null(send_queue_open(queue, 1));
+        for (uint64_t position = tail; position < tail + 2; position++) {
+            struct send_slot *slot = send_queue_slot(queue, position);
+            assert_int_equal(slot->id, position);
+            assert_int_equal(*send_slot_inline(slot), (uint8_t)position);
+            slot->packet_count = 1;
+            slot->started = true;
+            send_queue_retire(queue);
+        }
+    }
+    send_queue_destroy(queue);
+}
+
 static void check_copies(uint32_t capacity)
 {
     struct send_queue_limits limits = {.capacity = capacity, .max_sge = 2, .takes_datagrams = true};
@@ -260,6 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_capacity_and_order),
+        cmocka_unit_test(requests_are_built_in_their_places),
         cmocka_unit_test(everything_is_copied),
         cmocka_unit_test(operands_are_copied),
         cmocka_unit_test(binds_are_copied),

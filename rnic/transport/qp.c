@@ -127,6 +127,21 @@ enum status qp_post_send(struct qp *qp, const struct send_request *request)
     return status != STATUS_OK ? status : send_queue_post(qp->sends, request);
 }
 
+struct send_slot *qp_open_send(struct qp *qp, uint32_t ahead)
+{
+    bool plain = qp->service == SERVICE_RC && !qp->matches_tags && qp_state_now(qp) >= QP_RTS;
+    return plain ? send_queue_open(qp->sends, ahead) : NULL;
+}
+
+enum status qp_post_opened(struct qp *qp, uint32_t count)
+{
+    if (qp_current_state(qp) < QP_RTS) {
+        return STATUS_STATE;
+    }
+    send_queue_post_opened(qp->sends, count);
+    return STATUS_OK;
+}
+
 uint32_t qp_send_room(const struct qp *qp)
 {
     uint64_t used = send_queue_tail(qp->sends) - send_queue_head(qp->sends);

@@ -130,6 +130,10 @@ bool qp_is_attached(const struct qp *qp); /* to a group */
  * be flushed. */
 enum status qp_post_send(struct qp *qp, const struct send_request *request) MUST_USE;
 enum status qp_post_receive(struct qp *qp, const struct receive_request *request) MUST_USE;
+/* By whoever posts sends: the slot of a SEND, WRITE or READ that is built in its place, see
+ * send_queue_open. NULL: qp_post_send says why, or takes it. */
+struct send_slot *qp_open_send(struct qp *qp, uint32_t ahead);
+enum status qp_post_opened(struct qp *qp, uint32_t count) MUST_USE;
 /* By whoever posts sends: what qp_post_send would say if there were room. */
 enum status qp_check_send(const struct qp *qp, const struct send_request *request) MUST_USE;
 /* By whoever posts sends: how many can be posted now, at least. */

@@ -7,6 +7,7 @@
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/in_place.h"
 #include "rnic/verbs/limits.h"
 
 uint32_t post_room(struct soft_qp *qp)
@@ -78,8 +79,58 @@ int post_request(struct soft_qp *qp, const struct send_request *request)
     return error;
 }
 
+static int fill_in_place(const struct soft_qp *qp, struct send_slot *slot,
+                         const struct ibv_send_wr *wr)
+{
+    slot->immediate = wr->imm_data;
+    slot->remote_address = wr->wr.rdma.remote_addr;
+    slot->remote_key = (struct memory_key){wr->wr.rdma.rkey};
+    if ((wr->send_flags & IBV_SEND_INLINE) == 0) {
+        return in_place_sges(qp, slot, wr->sg_list, (size_t)wr->num_sge);
+    }
+    bool fits = slot->kind != WORK_READ && wr->num_sge <= (int)qp->granted.send_sge;
+    int error = fits ? 0 : EINVAL;
+    slot->inline_data = true;
+    for (int i = 0; i < wr->num_sge && error == 0; i++) {
+        struct sge sge;
+        convert_sges(wr->sg_list + i, 1, &sge);
+        error = in_place_append(qp, slot, (const void *)(uintptr_t)sge.address, sge.length);
+    }
+    return error;
+}
+
+/* False: it is not posted so. */
+static bool post_in_place(struct soft_qp *qp, const struct ibv_send_wr *wr, int *ret_error)
+{
+    static const struct {
+        bool known;
+        enum work_kind kind;
+    } kinds[] = {
+        [IBV_WR_RDMA_WRITE] = {true, WORK_WRITE},
+        [IBV_WR_RDMA_WRITE_WITH_IMM] = {true, WORK_WRITE_IMMEDIATE},
+        [IBV_WR_SEND] = {true, WORK_SEND},
+        [IBV_WR_SEND_WITH_IMM] = {true, WORK_SEND_IMMEDIATE},
+        [IBV_WR_RDMA_READ] = {true, WORK_READ},
+    };
+    bool known = (size_t)wr->opcode < sizeof kinds / sizeof *kinds && kinds[wr->opcode].known;
+    struct send_slot *slot = NULL;
+    if (known && wr->num_sge >= 0) {
+        slot = in_place_open(qp, 0, kinds[wr->opcode].kind, wr->wr_id, wr->send_flags);
+    }
+    if (slot == NULL) {
+        return false;
+    }
+    int error = fill_in_place(qp, slot, wr);
+    *ret_error = error != 0 ? error : errno_of_post(qp_post_opened(qp->qp, 1));
+    return true;
+}
+
 static int post_one_send(struct soft_qp *qp, const struct ibv_send_wr *wr)
 {
+    int error;
+    if (post_in_place(qp, wr, &error)) {
+        return error;
+    }
     struct sge sges[SGE_MAX];
     struct datagram_target target;
     struct window_bind bind;
@@ -90,7 +141,7 @@ static int post_one_send(struct soft_qp *qp, const struct ibv_send_wr *wr)
     convert_sges(wr->sg_list, (size_t)wr->num_sge, sges);
     request.sge_count = (uint32_t)wr->num_sge;
     convert_send_flags(wr->send_flags, &request);
-    int error = convert_operation(wr, &request);
+    error = convert_operation(wr, &request);
     if (error == 0 && request.kind == WORK_BIND_WINDOW) {
         const struct ibv_mw *mw = wr->bind_mw.mw;
         error = mw->type != IBV_MW_TYPE_2

@@ -5,6 +5,7 @@
 
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
+#include "rnic/verbs/in_place.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/post.h"
 
@@ -50,14 +51,15 @@ static void *reserve(struct wr_batch *batch, void *array, uint32_t *room, uint32
     return grown;
 }
 
-/* The entry that setters speak of; NULL after an error. */
+/* The entry that setters speak of; NULL after an error, and of a request in its place. */
 static struct wr_entry *current(struct ibv_qp_ex *qp)
 {
     struct wr_batch *batch = batch_of(qp);
-    if (batch->error == 0 && batch->entry_count == 0) {
+    if (batch->error == 0 && batch->entry_count == 0 && batch->slot == NULL) {
         fail(batch, EINVAL);
     }
-    return batch->error != 0 ? NULL : &batch->entries[batch->entry_count - 1];
+    return batch->error != 0 || batch->slot != NULL ? NULL
+                                                    : &batch->entries[batch->entry_count - 1];
 }
 
 /* Begins a request with what the application left in wr_id and wr_flags. */
@@ -65,6 +67,7 @@ static struct send_request *begin(struct ibv_qp_ex *qp, enum work_kind kind)
 {
     static _Thread_local struct send_request refused; /* written after an error, never read */
     struct wr_batch *batch = batch_of(qp);
+    batch->slot = NULL;
     struct wr_entry *entries = batch->error != 0
                                    ? NULL
                                    : reserve(batch, batch->entries, &batch->entry_room,
@@ -84,14 +87,34 @@ static struct send_request *begin(struct ibv_qp_ex *qp, enum work_kind kind)
     return &entry->request;
 }
 
+/* The same in its place; NULL: it is to begin as an entry. */
+static struct send_slot *open_slot(struct ibv_qp_ex *extended, enum work_kind kind)
+{
+    struct soft_qp *qp = soft_qp(&extended->qp_base);
+    struct wr_batch *batch = &qp->batch;
+    batch->slot =
+        batch->error != 0 || batch->entry_count != 0
+            ? NULL
+            : in_place_open(qp, batch->slot_count, kind, extended->wr_id, extended->wr_flags);
+    batch->slot_count += batch->slot != NULL;
+    return batch->slot;
+}
+
 static void wr_send(struct ibv_qp_ex *qp)
 {
-    begin(qp, WORK_SEND);
+    if (open_slot(qp, WORK_SEND) == NULL) {
+        begin(qp, WORK_SEND);
+    }
 }
 
 static void wr_send_immediate(struct ibv_qp_ex *qp, __be32 immediate)
 {
-    begin(qp, WORK_SEND_IMMEDIATE)->immediate = immediate;
+    struct send_slot *slot = open_slot(qp, WORK_SEND_IMMEDIATE);
+    if (slot != NULL) {
+        slot->immediate = immediate;
+    } else {
+        begin(qp, WORK_SEND_IMMEDIATE)->immediate = immediate;
+    }
 }
 
 static void wr_send_invalidate(struct ibv_qp_ex *qp, uint32_t key)
@@ -113,20 +136,33 @@ static struct send_request *begin_remote(struct ibv_qp_ex *qp, enum work_kind ki
     return request;
 }
 
+static void begin_access(struct ibv_qp_ex *qp, enum work_kind kind, uint32_t key, uint64_t address,
+                         __be32 immediate)
+{
+    struct send_slot *slot = open_slot(qp, kind);
+    if (slot != NULL) {
+        slot->immediate = immediate;
+        slot->remote_key = (struct memory_key){key};
+        slot->remote_address = address;
+    } else {
+        begin_remote(qp, kind, key, address)->immediate = immediate;
+    }
+}
+
 static void wr_read(struct ibv_qp_ex *qp, uint32_t key, uint64_t address)
 {
-    begin_remote(qp, WORK_READ, key, address);
+    begin_access(qp, WORK_READ, key, address, 0);
 }
 
 static void wr_write(struct ibv_qp_ex *qp, uint32_t key, uint64_t address)
 {
-    begin_remote(qp, WORK_WRITE, key, address);
+    begin_access(qp, WORK_WRITE, key, address, 0);
 }
 
 static void wr_write_immediate(struct ibv_qp_ex *qp, uint32_t key, uint64_t address,
                                __be32 immediate)
 {
-    begin_remote(qp, WORK_WRITE_IMMEDIATE, key, address)->immediate = immediate;
+    begin_access(qp, WORK_WRITE_IMMEDIATE, key, address, immediate);
 }
 
 static void wr_compare_swap(struct ibv_qp_ex *qp, uint32_t key, uint64_t address, uint64_t compare,
@@ -189,7 +225,15 @@ static void wr_set_target(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn,
     }
 }
 
-static void wr_set_sge_list(struct ibv_qp_ex *qp, size_t count, const struct ibv_sge *list)
+/* What a setter of a request in its place has said. */
+static void heed(struct wr_batch *batch, int error)
+{
+    if (error != 0) {
+        fail(batch, error);
+    }
+}
+
+static void set_sge_list(struct ibv_qp_ex *qp, size_t count, const struct ibv_sge *list)
 {
     struct wr_batch *batch = batch_of(qp);
     struct wr_entry *entry = current(qp);
@@ -211,13 +255,29 @@ static void wr_set_sge_list(struct ibv_qp_ex *qp, size_t count, const struct ibv
     entry->request.sge_count = (uint32_t)count;
 }
 
-static void wr_set_sge(struct ibv_qp_ex *qp, uint32_t key, uint64_t address, uint32_t length)
+static void wr_set_sge_list(struct ibv_qp_ex *extended, size_t count, const struct ibv_sge *list)
 {
-    struct ibv_sge sge = {.addr = address, .length = length, .lkey = key};
-    wr_set_sge_list(qp, 1, &sge);
+    struct soft_qp *qp = soft_qp(&extended->qp_base);
+    if (qp->batch.slot != NULL) {
+        heed(&qp->batch, in_place_sges(qp, qp->batch.slot, list, count));
+    } else {
+        set_sge_list(extended, count, list);
+    }
 }
 
-static void wr_set_inline_list(struct ibv_qp_ex *qp, size_t count, const struct ibv_data_buf *list)
+static void wr_set_sge(struct ibv_qp_ex *extended, uint32_t key, uint64_t address, uint32_t length)
+{
+    struct soft_qp *qp = soft_qp(&extended->qp_base);
+    if (qp->batch.slot != NULL) {
+        struct sge sge = {.address = address, .length = length, .key = {key}};
+        heed(&qp->batch, in_place_sge(qp, qp->batch.slot, &sge));
+    } else {
+        struct ibv_sge sge = {.addr = address, .length = length, .lkey = key};
+        set_sge_list(extended, 1, &sge);
+    }
+}
+
+static void set_inline_list(struct ibv_qp_ex *qp, size_t count, const struct ibv_data_buf *list)
 {
     struct wr_batch *batch = batch_of(qp);
     struct wr_entry *entry = current(qp);
@@ -246,19 +306,41 @@ static void wr_set_inline_list(struct ibv_qp_ex *qp, size_t count, const struct 
     }
     struct ibv_sge sge = {.length = (uint32_t)length};
     entry->request.inline_data = true;
-    wr_set_sge_list(qp, length == 0 ? 0 : 1, &sge);
+    set_sge_list(qp, length == 0 ? 0 : 1, &sge);
 }
 
-static void wr_set_inline(struct ibv_qp_ex *qp, void *address, size_t length)
+static void wr_set_inline_list(struct ibv_qp_ex *extended, size_t count,
+                               const struct ibv_data_buf *list)
 {
-    struct ibv_data_buf buffer = {.addr = address, .length = length};
-    wr_set_inline_list(qp, 1, &buffer);
+    struct soft_qp *qp = soft_qp(&extended->qp_base);
+    if (qp->batch.slot != NULL) {
+        qp->batch.slot->length = 0;
+        for (size_t i = 0; i < count; i++) {
+            heed(&qp->batch, in_place_append(qp, qp->batch.slot, list[i].addr, list[i].length));
+        }
+    } else {
+        set_inline_list(extended, count, list);
+    }
+}
+
+static void wr_set_inline(struct ibv_qp_ex *extended, void *address, size_t length)
+{
+    struct soft_qp *qp = soft_qp(&extended->qp_base);
+    if (qp->batch.slot != NULL) {
+        qp->batch.slot->length = 0;
+        heed(&qp->batch, in_place_append(qp, qp->batch.slot, address, length));
+    } else {
+        struct ibv_data_buf buffer = {.addr = address, .length = length};
+        set_inline_list(extended, 1, &buffer);
+    }
 }
 
 static void wr_start(struct ibv_qp_ex *extended)
 {
     struct soft_qp *qp = soft_qp(&extended->qp_base);
     lock_take(&qp->send_lock);
+    qp->batch.slot = NULL;
+    qp->batch.slot_count = 0;
     qp->batch.entry_count = 0;
     qp->batch.sge_count = 0;
     qp->batch.inline_length = 0;
@@ -284,7 +366,7 @@ static int check_batch(struct soft_qp *qp)
 {
     struct wr_batch *batch = &qp->batch;
     int error = batch->error;
-    if (error == 0 && batch->entry_count > post_room(qp)) {
+    if (error == 0 && batch->slot_count + batch->entry_count > post_room(qp)) {
         error = ENOMEM;
     }
     for (uint32_t i = 0; error == 0 && i < batch->entry_count; i++) {
@@ -299,17 +381,21 @@ static int wr_complete(struct ibv_qp_ex *extended)
     struct wr_batch *batch = &qp->batch;
     uint32_t posted = 0;
     int error = batch->error;
-    if (error == 0 && batch->entry_count == 1) {
+    if (error == 0 && batch->slot_count == 0 && batch->entry_count == 1) {
         (void)settle(batch, batch->entries); /* posting it is the check */
-    } else {
+    } else if (error == 0 && batch->entry_count != 0) {
         error = check_batch(qp);
     }
+    /* From here on it fails only where another thread resets the queue pair just now. */
+    if (error == 0 && batch->slot_count != 0) {
+        error = errno_of_post(qp_post_opened(qp->qp, batch->slot_count));
+    }
+    bool any = error == 0 && batch->slot_count != 0;
     while (error == 0 && posted < batch->entry_count) {
-        /* Fails only where another thread resets the queue pair just now. */
         error = post_request(qp, &batch->entries[posted].request);
         posted += error == 0;
     }
-    if (posted != 0) {
+    if (posted != 0 || any) {
         post_ring(qp);
     }
     lock_give(&qp->send_lock);
