@@ -111,6 +111,7 @@ BUILD_CHECK(PACKET_HEADER_MAX <= UINT8_MAX);
 BUILD_CHECK(sizeof(struct inbox_head) <= INBOX_HEAD_BYTES);
 BUILD_CHECK(sizeof(struct inbox_lane) <= INBOX_PAGE);
 BUILD_CHECK(sizeof(struct inbox_record) == 12);
+BUILD_CHECK(RING_HEADER % _Alignof(struct inbox_record) == 0);
 BUILD_CHECK(sizeof(struct inbox_reference) == 16);
 BUILD_CHECK(sizeof(struct pull_piece) == 16);
 BUILD_CHECK(INBOX_ROUTES <= 256 && INBOX_WITHDRAWALS <= 256);

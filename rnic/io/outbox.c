@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rnic/base/bytes.h"
 #include "rnic/io/inbox_private.h"
 
 #define REFERENCE_LEAST 16384u /* bytes; below, two copies cost less than the system call */
@@ -330,20 +331,11 @@ bool outbox_has_room(struct outbox *outbox)
     return ring_has_room(&outbox->ring, INBOX_RECORD_MAX);
 }
 
-enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
+static struct inbox_record describe(const struct outbox *outbox, const struct outgoing *outgoing,
+                                    enum way way)
 {
     const struct path *path = outgoing->path;
-    if (!find_route(outbox, path)) {
-        return STATUS_OUT_OF_RANGE;
-    }
-    enum way way = choose_way(outbox, outgoing);
-    uint32_t length = record_length(outgoing, way);
-    CHECK(length <= INBOX_RECORD_MAX);
-    uint8_t *bytes = reserve(outbox, length);
-    if (bytes == NULL) {
-        return STATUS_FULL;
-    }
-    struct inbox_record record = {
+    return (struct inbox_record){
         .route = (uint8_t)outbox->route,
         .traffic_class = path->traffic_class,
         .hop_limit = path->hop_limit,
@@ -354,6 +346,57 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
         .source_port = path->source_port,
         .acknowledged = outgoing->acknowledged.value,
     };
+}
+
+/* What is written in small pieces and read in large ones is waited for, so the pieces go where they
+ * belong at once. */
+static void put_short(const struct outgoing *outgoing, uint8_t *bytes)
+{
+    for (uint32_t i = 0; i < outgoing->header_length; i += sizeof(uint32_t)) {
+        memcpy(bytes + i, outgoing->header + i, sizeof(uint32_t));
+    }
+    bytes += outgoing->header_length;
+    if (packet_pad(outgoing->payload_length) > 0) {
+        memset(bytes + (outgoing->payload_length & ~3u), 0, sizeof(uint32_t));
+    }
+    if (outgoing->fragment_count > 0) {
+        bytes_copy_short(bytes, outgoing->fragments->bytes, outgoing->payload_length);
+    }
+}
+
+/* One packet that nothing follows, short enough for a line. False: it is not put so. */
+static bool put_line(struct outbox *outbox, const struct outgoing *outgoing)
+{
+    if (!outgoing->is_last || outgoing->reference_shift != 0 || outgoing->fragment_count > 1 ||
+        record_length(outgoing, WAY_PLAIN) > RING_LINE_MAX) {
+        return false;
+    }
+    uint8_t *bytes = ring_open_line(&outbox->ring);
+    if (bytes == NULL) {
+        return false;
+    }
+    *(struct inbox_record *)(void *)bytes = describe(outbox, outgoing, WAY_PLAIN);
+    put_short(outgoing, bytes + sizeof(struct inbox_record));
+    ring_show_line(&outbox->ring, record_length(outgoing, WAY_PLAIN));
+    return true;
+}
+
+enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
+{
+    if (!find_route(outbox, outgoing->path)) {
+        return STATUS_OUT_OF_RANGE;
+    }
+    if (put_line(outbox, outgoing)) {
+        return STATUS_OK;
+    }
+    enum way way = choose_way(outbox, outgoing);
+    uint32_t length = record_length(outgoing, way);
+    CHECK(length <= INBOX_RECORD_MAX);
+    uint8_t *bytes = reserve(outbox, length);
+    if (bytes == NULL) {
+        return STATUS_FULL;
+    }
+    struct inbox_record record = describe(outbox, outgoing, way);
     bytes = append(bytes, &record, sizeof record);
     if (way == WAY_REFERRED) {
         put_reference(outbox, outgoing, bytes);

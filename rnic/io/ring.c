@@ -132,6 +132,28 @@ void ring_publish(struct ring_producer *producer, uint32_t length)
     }
 }
 
+/* What ends the ring comes first, so that the line itself is written in one go. */
+uint8_t *ring_open_line(struct ring_producer *producer)
+{
+    if (producer->held != NULL || !has_room(producer, RING_LINE)) {
+        return NULL;
+    }
+    uint32_t mask = producer->size - 1;
+    _Atomic uint64_t *behind = header_at(producer->memory, (producer->produced + RING_LINE) & mask);
+    atomic_store_explicit(behind, 0, memory_order_relaxed);
+    return producer->memory->lines + (producer->produced & mask) + RING_HEADER;
+}
+
+void ring_show_line(struct ring_producer *producer, uint32_t length)
+{
+    CHECK(length <= RING_LINE_MAX);
+    uint32_t mask = producer->size - 1;
+    _Atomic uint64_t *header = header_at(producer->memory, producer->produced & mask);
+    atomic_store_explicit(header, HEADER_SHOWN | length, memory_order_release);
+    producer->produced += RING_LINE;
+    prefetch_to_write(producer->memory->lines + ((producer->produced + AHEAD) & mask));
+}
+
 bool ring_has_room(struct ring_producer *producer, uint32_t length)
 {
     uint32_t lines = lines_of(length);

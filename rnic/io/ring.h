@@ -23,6 +23,7 @@
 
 #define RING_LINE      64u
 #define RING_HEADER    8u
+#define RING_LINE_MAX  (RING_LINE - RING_HEADER)
 #define RING_BYTES_MIN (64u * RING_LINE)
 #define RING_BYTES_MAX (1u << 30)
 
@@ -74,6 +75,10 @@ uint8_t *ring_reserve(struct ring_producer *producer, uint32_t length);
 void ring_publish(struct ring_producer *producer, uint32_t length);
 /* Shows all that was put since the last time, at once. */
 void ring_show(struct ring_producer *producer);
+/* A record in one line that nothing hides, put and shown at once: where its bytes go, up to
+ * RING_LINE_MAX; NULL: there is no room, or something is hidden. Then its length. */
+uint8_t *ring_open_line(struct ring_producer *producer);
+void ring_show_line(struct ring_producer *producer, uint32_t length);
 /* There would be room for a record of `length` bytes. */
 bool ring_has_room(struct ring_producer *producer, uint32_t length);
 

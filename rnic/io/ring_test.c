@@ -101,6 +101,45 @@ static void put_bytes(struct world *world, uint32_t length, uint8_t value)
     ring_show(&world->producer);
 }
 
+/* As long as nothing is hidden: until then it would be seen behind a record that is not. */
+static void a_line_is_shown_at_once(void **state)
+{
+    struct world world;
+    const uint8_t *got;
+    uint32_t length, put = 0, taken = 0;
+    open_world(&world);
+    while (put < 3 * SIZE / RING_LINE) {
+        uint8_t *bytes = ring_open_line(&world.producer);
+        if (bytes == NULL) { /* a line is always free */
+            assert_int_equal(put - taken, SIZE / RING_LINE - 1);
+            for (; taken < put; taken++) {
+                assert_int_equal(ring_peek(&world.consumer, &got, &length), STATUS_OK);
+                assert_int_equal(length, 1 + taken % RING_LINE_MAX);
+                assert_int_equal(*got, taken % 251);
+                ring_release(&world.consumer);
+            }
+            assert_int_equal(ring_peek(&world.consumer, &got, &length), STATUS_EMPTY);
+            ring_settle(&world.consumer);
+            continue;
+        }
+        assert_int_equal(ring_has_record(&world.consumer), taken < put);
+        memset(bytes, put % 251, RING_LINE_MAX);
+        ring_show_line(&world.producer, 1 + put++ % RING_LINE_MAX);
+    }
+    while (ring_peek(&world.consumer, &got, &length) == STATUS_OK) {
+        ring_release(&world.consumer);
+    }
+    ring_settle(&world.consumer);
+    uint8_t *hidden = ring_reserve(&world.producer, 100);
+    memset(hidden, 1, 100);
+    ring_publish(&world.producer, 100);
+    assert_null(ring_open_line(&world.producer));
+    assert_false(ring_has_record(&world.consumer));
+    ring_show(&world.producer);
+    assert_non_null(ring_open_line(&world.producer));
+    free(world.memory);
+}
+
 /* Where all are of a length the guess is right; else it is NULL, or within the ring. */
 static void what_comes_after_the_next_is_guessed(void **state)
 {
@@ -279,6 +318,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_come_whole_and_in_order),
+        cmocka_unit_test(a_line_is_shown_at_once),
         cmocka_unit_test(what_comes_after_the_next_is_guessed),
         cmocka_unit_test(a_full_ring_takes_no_more_and_loses_nothing),
         cmocka_unit_test(old_bytes_are_no_headers),

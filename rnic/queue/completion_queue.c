@@ -152,20 +152,19 @@ static bool has_room(struct completion_queue *queue, uint64_t tail)
     return tail - queue->head_seen < queue->capacity;
 }
 
-bool completion_queue_push(struct completion_queue *queue, const struct completion *completion,
-                           bool solicited)
+struct completion *completion_queue_open(struct completion_queue *queue)
 {
     uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
-    if (atomic_load_explicit(&queue->overrun, memory_order_relaxed)) {
-        return false;
-    }
-    if (!has_room(queue, tail)) {
-        return refuse_overrun(queue);
-    }
-    queue->records[tail & queue->mask] = *completion;
+    bool over = atomic_load_explicit(&queue->overrun, memory_order_relaxed);
+    return !over && has_room(queue, tail) ? &queue->records[tail & queue->mask] : NULL;
+}
+
+void completion_queue_push_opened(struct completion_queue *queue, bool solicited)
+{
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
     if (queue->never_armed) {
         atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
-        return true;
+        return;
     }
     atomic_store_explicit(&queue->tail, tail + 1, memory_order_seq_cst);
 
@@ -173,6 +172,18 @@ bool completion_queue_push(struct completion_queue *queue, const struct completi
     if (armed == ARMED_ANY || (armed == ARMED_SOLICITED && solicited)) {
         hold_or_announce(queue);
     }
+}
+
+bool completion_queue_push(struct completion_queue *queue, const struct completion *completion,
+                           bool solicited)
+{
+    struct completion *record = completion_queue_open(queue);
+    if (record == NULL) {
+        bool over = atomic_load_explicit(&queue->overrun, memory_order_relaxed);
+        return !over && refuse_overrun(queue);
+    }
+    *record = *completion;
+    completion_queue_push_opened(queue, solicited);
     return true;
 }
 

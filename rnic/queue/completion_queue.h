@@ -38,6 +38,11 @@ void completion_queue_destroy(struct completion_queue *queue);
 bool completion_queue_push(struct completion_queue *queue, const struct completion *completion,
                            bool solicited);
 
+/* The same for who writes the record where it is to lie; NULL: it is for completion_queue_push. */
+struct completion *completion_queue_open(struct completion_queue *queue);
+/* Pushes the one that was opened last. */
+void completion_queue_push_opened(struct completion_queue *queue, bool solicited);
+
 /* Application side: takes up to `count`; returns how many. */
 uint32_t completion_queue_poll(struct completion_queue *queue, uint32_t count,
                                struct completion *ret_completions);

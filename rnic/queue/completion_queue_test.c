@@ -53,6 +53,36 @@ static bool push(struct completion_queue *queue, uint64_t id, bool solicited)
     return completion_queue_push(queue, &completion, solicited);
 }
 
+/* A record that is written in its place is one like any other; where there is none, pushing says
+ * why. */
+static void records_are_written_in_their_places(void **state)
+{
+    struct watcher watcher;
+    struct completion_queue *queue = create(&watcher, 2);
+    struct completion got[2];
+    completion_queue_arm(queue, true);
+    for (uint64_t id = 1; id <= 2; id++) {
+        struct completion *record = completion_queue_open(queue);
+        assert_non_null(record);
+        assert_true(completion_queue_open(queue) == record);
+        *record = (struct completion){.id = id};
+        assert_int_equal(completion_queue_depth(queue), id - 1);
+        completion_queue_push_opened(queue, id == 2);
+        assert_int_equal(watcher.completed, id == 2);
+    }
+    assert_null(completion_queue_open(queue));
+    assert_int_equal(watcher.overruns, 0);
+    assert_int_equal(completion_queue_poll(queue, 2, got), 2);
+    assert_true(got[0].id == 1 && got[1].id == 2);
+    assert_non_null(completion_queue_open(queue));
+    assert_true(push(queue, 3, false) && push(queue, 4, false));
+    assert_false(push(queue, 5, false));
+    assert_int_equal(watcher.overruns, 1);
+    assert_int_equal(completion_queue_poll(queue, 2, got), 2);
+    assert_null(completion_queue_open(queue)); /* it stays so */
+    completion_queue_destroy(queue);
+}
+
 static void order_capacity_and_overrun(void **state)
 {
     struct watcher watcher;
@@ -314,6 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_capacity_and_overrun),
+        cmocka_unit_test(records_are_written_in_their_places),
         cmocka_unit_test(never_armed),
         cmocka_unit_test(arming),
         cmocka_unit_test(moderation_announces_by_count_or_when_told),

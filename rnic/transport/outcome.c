@@ -57,20 +57,27 @@ void qp_complete_send(struct qp *qp, enum completion_status status)
     };
     const struct send_slot *slot = send_queue_slot(qp->sends, send_queue_head(qp->sends));
     bool told = status != COMPLETION_SUCCESS || slot->signaled || qp->signal_all;
-    struct completion completion = {
-        .id = slot->id,
-        .status = status,
-        .kind = kinds[slot->kind],
-        .byte_length = slot->length,
-        .qpn = qp->number,
-        .detail = detail(&qp->requester, status),
-    };
+    struct completion spare, *completion = &spare;
     watch_send_ends(qp, slot);
+    if (told && !qp->matches_tags) {
+        completion = qp_open_completion(qp->send_completions, &spare);
+    }
+    if (told || qp->matches_tags) {
+        *completion = (struct completion){
+            .id = slot->id,
+            .status = status,
+            .kind = kinds[slot->kind],
+            .byte_length = slot->length,
+            .qpn = qp->number,
+            .detail = detail(&qp->requester, status),
+        };
+    }
     send_queue_retire(qp->sends);
     if (qp->matches_tags) {
-        tag_sent(qp, &completion);
+        tag_sent(qp, completion);
     } else if (told) {
-        qp_push(qp, qp->send_completions, &completion, status != COMPLETION_SUCCESS);
+        qp_push_opened(qp, qp->send_completions, completion, completion == &spare,
+                       status != COMPLETION_SUCCESS);
     }
 }
 

@@ -27,6 +27,7 @@ struct outgoing {
      * not. */
     uint8_t reference_shift;
     bool is_response; /* such a packet, from a responder */
+    bool is_last;     /* none follows at once, so it need not wait for them */
     /* A request that brings an acknowledgement, which is taken before it: see
      * carries_acknowledgements. */
     bool acknowledges;

@@ -9,6 +9,7 @@
 #include "rnic/base/list.h"
 #include "rnic/base/prefetch.h"
 #include "rnic/base/timers.h"
+#include "rnic/queue/completion_queue.h"
 #include "rnic/transport/acknowledge.h"
 #include "rnic/transport/congestion.h"
 #include "rnic/transport/doorbell.h"
@@ -192,6 +193,27 @@ void qp_raise(struct qp *qp, enum event_kind kind);
 /* Pushes and, if the queue has overrun, fails the queue pair. */
 void qp_push(struct qp *qp, struct completion_queue *queue, struct completion *completion,
              bool solicited);
+
+/* The same in two steps: the record where it is to lie, to be written whole, or `spare` if that
+ * must be found out while pushing. What is written in small pieces and copied in large ones is
+ * waited for. */
+static inline struct completion *qp_open_completion(struct completion_queue *queue,
+                                                    struct completion *spare)
+{
+    struct completion *record = completion_queue_open(queue);
+    return record != NULL ? record : spare;
+}
+static inline void qp_push_opened(struct qp *qp, struct completion_queue *queue,
+                                  struct completion *completion, bool is_spare, bool solicited)
+{
+    if (is_spare) {
+        qp_push(qp, queue, completion, solicited);
+        return;
+    }
+    completion->time = qp->environment->now;
+    environment_count(qp->environment, COUNTER_COMPLETIONS);
+    completion_queue_push_opened(queue, solicited);
+}
 
 /* Completes the oldest send, successfully if `status` is SUCCESS, and gives its slot back. */
 void qp_complete_send(struct qp *qp, enum completion_status status);

@@ -103,13 +103,14 @@ static bool put(const struct qp *qp, const struct short_packet *packet,
                                             ACCESS_LOCAL_WRITE, &bytes)) {
         return false;
     }
-    memcpy(bytes, packet->payload, packet->length);
+    bytes_copy_short(bytes, packet->payload, packet->length);
     return true;
 }
 
 static void execute(struct qp *qp, const struct short_packet *packet, uint64_t id)
 {
-    struct completion completion = {
+    struct completion spare, *completion = qp_open_completion(qp->receive_completions, &spare);
+    *completion = (struct completion){
         .id = id,
         .status = COMPLETION_SUCCESS,
         .kind = COMPLETED_RECEIVE,
@@ -121,7 +122,8 @@ static void execute(struct qp *qp, const struct short_packet *packet, uint64_t i
     };
     qp_schedule(qp);
     receive_queue_drop(qp->receives);
-    qp_push(qp, qp->receive_completions, &completion, packet->solicited);
+    qp_push_opened(qp, qp->receive_completions, completion, completion == &spare,
+                   packet->solicited);
     responder_executed_short(qp, packet->ack_request);
 }
 
@@ -180,11 +182,10 @@ static bool may_leave(const struct qp *qp)
 static void build(const struct qp *qp, const struct send_slot *slot, uint8_t *header)
 {
     bool has_immediate = slot->kind == WORK_SEND_IMMEDIATE;
-    header[0] = has_immediate ? OPCODE(SERVICE_RC, FORM_SEND_ONLY_IMMEDIATE)
-                              : OPCODE(SERVICE_RC, FORM_SEND_ONLY);
-    header[1] =
-        (uint8_t)((slot->solicited ? SOLICITED : 0) | packet_pad(slot->length) << PAD_SHIFT);
-    bytes_store_u16(header + 2, PKEY_DEFAULT.value);
+    uint32_t opcode = has_immediate ? OPCODE(SERVICE_RC, FORM_SEND_ONLY_IMMEDIATE)
+                                    : OPCODE(SERVICE_RC, FORM_SEND_ONLY);
+    uint32_t flags = (slot->solicited ? SOLICITED : 0) | packet_pad(slot->length) << PAD_SHIFT;
+    bytes_store_u32(header, opcode << 24 | flags << 16 | PKEY_DEFAULT.value);
     bytes_store_u32(header + 4, qp->attributes.destination.value);
     bytes_store_u32(header + 8, (uint32_t)ACK_REQUEST << 24 | qp->requester.cursor.value);
     if (has_immediate) {
@@ -216,6 +217,7 @@ enum step short_way_transmit(struct qp *qp, struct instant now)
         .fragments = &fragment,
         .fragment_count = slot->length > 0,
         .payload_length = slot->length,
+        .is_last = qp->requester.position + 1 == send_queue_tail(qp->sends),
     };
     if (qp->responder.acknowledge.owed == OWED_ACK) {
         outgoing.acknowledges = true;
