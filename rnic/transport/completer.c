@@ -49,6 +49,13 @@ bool completer_answer_before(struct qp *qp, struct instant now, struct psn psn)
     while (psn_before(requester->unacked, psn)) {
         struct send_slot *slot = head_slot(qp);
         CHECK(slot->started);
+        uint32_t most = (uint32_t)psn_distance(requester->unacked, psn);
+        if (requester_answered_row(qp, now, most) > 0) {
+            if (qp_state_now(qp) == QP_ERROR) {
+                return false;
+            }
+            continue;
+        }
         if (requester_awaits_response(slot->kind)) {
             if (repair_is_on(qp)) {
                 repair_await_response(qp, now, psn);
@@ -57,9 +64,8 @@ bool completer_answer_before(struct qp *qp, struct instant now, struct psn psn)
             }
             return false;
         }
-        uint32_t count = (uint32_t)psn_distance(requester->unacked, psn);
         uint32_t rest = slot->packet_count - requester->answered;
-        requester_answered(qp, now, count < rest ? count : rest);
+        requester_answered(qp, now, most < rest ? most : rest);
         if (qp_state_now(qp) == QP_ERROR) {
             return false;
         }

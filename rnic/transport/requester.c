@@ -15,7 +15,6 @@
 /* Response bytes of one READ request on the wire, and where the response comes by reference. */
 #define READ_CHUNK_SHIFT     16u
 #define READ_REFERENCE_SHIFT 20u
-#define LONG_WAY_NS          UINT64_C(500000) /* round trip */
 
 BUILD_CHECK(1u << READ_REFERENCE_SHIFT == REFERENCE_MAX);
 
@@ -82,88 +81,6 @@ uint32_t requester_demand_packets(const struct qp *qp, const struct send_slot *s
     uint32_t left = requester_demand_left(qp, slot, index);
     uint32_t rest = slot->packet_count - index;
     return left < rest ? left : rest;
-}
-
-/* More would fit on the way than go-back-N may have in flight. */
-static bool way_is_longer(const struct qp *qp)
-{
-    return qp->congestion.window == qp->congestion.limit &&
-           qp->retransmit.shortest_ns >= LONG_WAY_NS;
-}
-
-void requester_answered(struct qp *qp, struct instant now, uint32_t count)
-{
-    struct requester *requester = &qp->requester;
-    struct send_slot *slot = send_queue_slot(qp->sends, send_queue_head(qp->sends));
-    requester->unacked = psn_add(requester->unacked, count);
-    requester->answered += count;
-    CHECK(requester->answered <= slot->packet_count);
-
-    bool done = requester->answered == slot->packet_count;
-    bool was_behind = psn_before(requester->cursor, requester->unacked);
-    if (!was_behind && requester_awaits_response(slot->kind) &&
-        requester_ends_demand(qp, slot, requester->answered)) {
-        CHECK(requester->reads_out > 0);
-        requester->reads_out--;
-    }
-    requester->rnr_retries = 0;
-    requester->gaps_answered = 0;
-    requester->way_takes = 0;
-    if (was_behind) {
-        congestion_not_lost(&qp->congestion);
-        retransmit_too_early(&qp->retransmit);
-    }
-    if (repair_is_on(qp)) {
-        repair_answered(qp, now, count);
-    } else {
-        congestion_acknowledged(&qp->congestion, count << qp->mtu_shift, requester->unacked);
-        if (way_is_longer(qp)) {
-            selective_want(qp);
-        }
-    }
-    retransmit_progress(&qp->retransmit, now, requester->unacked,
-                        !psn_equal(requester->unacked, requester->frontier));
-    if (done) {
-        requester->answered = 0;
-        qp_complete_send(qp, COMPLETION_SUCCESS);
-        requester_settle(qp);
-    }
-    if (was_behind && qp_state_now(qp) != QP_ERROR) {
-        requester_go_back(qp); /* what was to be repeated has been answered in the meantime */
-    }
-    if (requester->position != send_queue_tail(qp->sends) || repair_is_due(qp)) {
-        qp_schedule(qp); /* a window or a fence may have opened */
-    }
-}
-
-bool requester_is_drained(const struct qp *qp)
-{
-    uint64_t head = send_queue_head(qp->sends);
-    if (head == send_queue_tail(qp->sends)) {
-        return true;
-    }
-    const struct send_slot *slot = send_queue_slot(qp->sends, head);
-    return !slot->started && slot->moved == 0;
-}
-
-void requester_settle(struct qp *qp)
-{
-    while (qp_state_now(qp) != QP_ERROR &&
-           send_queue_head(qp->sends) != send_queue_tail(qp->sends)) {
-        struct send_slot *slot = send_queue_slot(qp->sends, send_queue_head(qp->sends));
-        if (!slot->finished) {
-            return;
-        }
-        if (slot->status != COMPLETION_SUCCESS) {
-            qp_fail_send(qp, slot->status);
-            return;
-        }
-        /* Local work that was done before what stands before it had to be repeated. */
-        if (qp->requester.position == send_queue_head(qp->sends)) {
-            qp->requester.position++;
-        }
-        qp_complete_send(qp, COMPLETION_SUCCESS);
-    }
 }
 
 /* Assigns PSNs to the request at the cursor. False: it must wait, or has failed. */

@@ -69,6 +69,10 @@ uint32_t requester_demand_packets(const struct qp *qp, const struct send_slot *s
 /* `count` packets at `unacked` are answered; they belong to the head slot. */
 void requester_answered(struct qp *qp, struct instant now, uint32_t count);
 
+/* Of up to `most` packets at `unacked`, all answered by acknowledgement, those of requests that are
+ * one packet each, together; returns how many. 0: they are for requester_answered. */
+uint32_t requester_answered_row(struct qp *qp, struct instant now, uint32_t most);
+
 /* Whether responses answer it, and no acknowledgement can. An atomic write's brings nothing: it is
  * a READ response of length 0. */
 bool requester_awaits_response(enum work_kind kind);

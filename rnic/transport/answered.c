@@ -1,0 +1,134 @@
+/* What answers do to the requester's window. Declared in requester.h. */
+#include "rnic/base/check.h"
+#include "rnic/transport/qp_private.h"
+#include "rnic/transport/repair.h"
+#include "rnic/transport/requester.h"
+
+#define LONG_WAY_NS UINT64_C(500000) /* round trip */
+
+/* More would fit on the way than go-back-N may have in flight. */
+static bool way_is_longer(const struct qp *qp)
+{
+    return qp->congestion.window == qp->congestion.limit &&
+           qp->retransmit.shortest_ns >= LONG_WAY_NS;
+}
+
+/* `count` packets were answered. */
+static void progress(struct qp *qp, struct instant now, uint32_t count)
+{
+    struct requester *requester = &qp->requester;
+    if (repair_is_on(qp)) {
+        repair_answered(qp, now, count);
+    } else {
+        congestion_acknowledged(&qp->congestion, count << qp->mtu_shift, requester->unacked);
+        if (way_is_longer(qp)) {
+            selective_want(qp);
+        }
+    }
+    retransmit_progress(&qp->retransmit, now, requester->unacked,
+                        !psn_equal(requester->unacked, requester->frontier));
+}
+
+static uint32_t row(const struct qp *qp, uint32_t most)
+{
+    uint64_t head = send_queue_head(qp->sends);
+    uint64_t left = qp->requester.position - head;
+    uint32_t count = 0;
+    while (count < most && count < left) {
+        const struct send_slot *slot = send_queue_slot(qp->sends, head + count);
+        if (slot->packet_count != 1 || requester_awaits_response(slot->kind)) {
+            break;
+        }
+        count++;
+    }
+    return count;
+}
+
+uint32_t requester_answered_row(struct qp *qp, struct instant now, uint32_t most)
+{
+    struct requester *requester = &qp->requester;
+    bool goes_on = requester->answered == 0 && psn_equal(requester->cursor, requester->frontier);
+    uint32_t count = goes_on && !repair_is_on(qp) ? row(qp, most) : 0;
+    if (count == 0) {
+        return 0;
+    }
+    requester->unacked = psn_add(requester->unacked, count);
+    requester->rnr_retries = 0;
+    requester->gaps_answered = 0;
+    requester->way_takes = 0;
+    progress(qp, now, count);
+    for (uint32_t i = 0; i < count && qp_state_now(qp) != QP_ERROR; i++) {
+        qp_complete_send(qp, COMPLETION_SUCCESS);
+    }
+    requester_settle(qp);
+    if (requester->position != send_queue_tail(qp->sends)) {
+        qp_schedule(qp); /* a window or a fence may have opened */
+    }
+    return count;
+}
+
+void requester_answered(struct qp *qp, struct instant now, uint32_t count)
+{
+    struct requester *requester = &qp->requester;
+    struct send_slot *slot = send_queue_slot(qp->sends, send_queue_head(qp->sends));
+    requester->unacked = psn_add(requester->unacked, count);
+    requester->answered += count;
+    CHECK(requester->answered <= slot->packet_count);
+
+    bool done = requester->answered == slot->packet_count;
+    bool was_behind = psn_before(requester->cursor, requester->unacked);
+    if (!was_behind && requester_awaits_response(slot->kind) &&
+        requester_ends_demand(qp, slot, requester->answered)) {
+        CHECK(requester->reads_out > 0);
+        requester->reads_out--;
+    }
+    requester->rnr_retries = 0;
+    requester->gaps_answered = 0;
+    requester->way_takes = 0;
+    if (was_behind) {
+        congestion_not_lost(&qp->congestion);
+        retransmit_too_early(&qp->retransmit);
+    }
+    progress(qp, now, count);
+    if (done) {
+        requester->answered = 0;
+        qp_complete_send(qp, COMPLETION_SUCCESS);
+        requester_settle(qp);
+    }
+    if (was_behind && qp_state_now(qp) != QP_ERROR) {
+        requester_go_back(qp); /* what was to be repeated has been answered in the meantime */
+    }
+    if (requester->position != send_queue_tail(qp->sends) || repair_is_due(qp)) {
+        qp_schedule(qp); /* a window or a fence may have opened */
+    }
+}
+
+bool requester_is_drained(const struct qp *qp)
+{
+    uint64_t head = send_queue_head(qp->sends);
+    if (head == send_queue_tail(qp->sends)) {
+        return true;
+    }
+    const struct send_slot *slot = send_queue_slot(qp->sends, head);
+    return !slot->started && slot->moved == 0;
+}
+
+void requester_settle(struct qp *qp)
+{
+    while (qp_state_now(qp) != QP_ERROR &&
+           send_queue_head(qp->sends) != send_queue_tail(qp->sends)) {
+        struct send_slot *slot = send_queue_slot(qp->sends, send_queue_head(qp->sends));
+        if (!slot->finished) {
+            return;
+        }
+        if (slot->status != COMPLETION_SUCCESS) {
+            qp_fail_send(qp, slot->status);
+            return;
+        }
+        /* Local work that was done before what stands before it had to be repeated. */
+        if (qp->requester.position == send_queue_head(qp->sends)) {
+            qp->requester.position++;
+        }
+        qp_complete_send(qp, COMPLETION_SUCCESS);
+    }
+}
