@@ -118,13 +118,30 @@ static bool is_alone(const struct list *active, const struct qp *qp)
 }
 
 /* A retransmission is timed by the oldest packet, a round trip by one of a flight. */
-bool device_wants_time(const struct qp *qp)
+enum device_time device_wants_time(const struct qp *qp)
 {
-    return qp->service != SERVICE_RC || instant_is_never(qp->retransmit.deadline) ||
-           !qp->retransmit.sampling || qp->rate != NULL || qp->selective != NULL;
+    const struct retransmit *retransmit = &qp->retransmit;
+    if (qp->service != SERVICE_RC || qp->rate != NULL || qp->selective != NULL) {
+        return DEVICE_TIME_EXACT;
+    }
+    if (!instant_is_never(retransmit->deadline) && retransmit->sampling) {
+        return DEVICE_TIME_ANY;
+    }
+    return qp->peer_is_near && retransmit_is_patient(retransmit) ? DEVICE_TIME_VAGUE
+                                                                 : DEVICE_TIME_EXACT;
 }
 
-bool device_advance_one(struct device *device, struct instant now, struct qp *qp)
+void device_tell_exact_times(struct device *device)
+{
+    device->environment.wants_exact_times = true;
+}
+
+bool device_tells_exact_times(const struct device *device)
+{
+    return device->environment.wants_exact_times;
+}
+
+bool device_advance_one(struct device *device, struct instant now, bool is_vague, struct qp *qp)
 {
     struct list *active = &device->environment.active;
     if (!qp_state_sends(qp_state_now(qp)) || !is_alone(active, qp)) {
@@ -132,6 +149,7 @@ bool device_advance_one(struct device *device, struct instant now, struct qp *qp
         return true;
     }
     device->environment.now = now;
+    device->environment.is_vague = is_vague;
     enum step step;
     do {
         step = short_way_transmit(qp, now);
@@ -144,6 +162,7 @@ bool device_advance_one(struct device *device, struct instant now, struct qp *qp
     if (step != STEP_IDLE) {
         qp_schedule(qp);
     }
+    device->environment.is_vague = false;
     return !list_is_empty(active);
 }
 

@@ -133,14 +133,20 @@ static uint64_t completions(const struct loop *loop)
     return device_counters(loop->engine.device)->values[COUNTER_COMPLETIONS];
 }
 
+/* The thread dozes: it looks at everything by itself, within a millisecond, and no reading of the
+ * clock was longer ago. */
+static bool thread_looks_soon(const struct loop *loop)
+{
+    return atomic_load_explicit(&loop->thread_state, memory_order_relaxed) == THREAD_DOZING;
+}
+
 /* A poller that has got completions works on them at once; the acknowledgements that are owed leave
  * with what it posts in answer, or with a poll that finds no more, or else when the thread's doze
  * ends; before any control call, for that may end who owes them. While more comes they wait for
  * some more completions, and not for long. */
 static bool may_hold(struct loop *loop, enum loop_turn kind, struct instant now, bool held_before)
 {
-    if (kind != TURN_POLL ||
-        atomic_load_explicit(&loop->thread_state, memory_order_relaxed) != THREAD_DOZING) {
+    if (kind != TURN_POLL || !thread_looks_soon(loop)) {
         return false;
     }
     if (!held_before) {
@@ -170,8 +176,8 @@ static bool finds_nothing(struct loop *loop)
     if (left == 0 || !same_host_is_quiet(loop->same_host)) {
         return false;
     }
-    (void)atomic_compare_exchange_strong_explicit(&loop->glances_left, &left, left - 1,
-                                                  memory_order_relaxed, memory_order_relaxed);
+    /* Two who do this at once count one, or some glances that a turn has taken back: so many. */
+    atomic_store_explicit(&loop->glances_left, left - 1, memory_order_relaxed);
     return true;
 }
 
@@ -330,14 +336,47 @@ static void engine_unlock_operation(struct engine *engine)
     turn_and_unlock(loop_of(engine));
 }
 
+/* What is new since a turn that left nothing to do is a packet in a lane, and it brings
+ * completions: all that a turn would do then, without a look at the clock. The next turn is a whole
+ * one. False: this is to be one. */
+static bool take_packet(struct loop *loop)
+{
+    const struct device *device = loop->engine.device;
+    if (!thread_looks_soon(loop) || device_tells_exact_times(device) ||
+        atomic_load_explicit(&loop->has_errors, memory_order_relaxed)) {
+        return false;
+    }
+    uint64_t before = completions(loop);
+    loop->ingress.now = loop->clock.given;
+    if (same_host_receive_next(loop->same_host, &loop->local, LOCAL_BUDGET) > 0) {
+        loop->local_received = loop->clock.given;
+    }
+    if (completions(loop) == before) {
+        return false;
+    }
+    loop_count(&loop->counters.turns);
+    atomic_store_explicit(&loop->glances_left, 0, memory_order_relaxed);
+    loop->rests = false;
+    loop->held = true;
+    loop->held_since = loop->clock.given;
+    loop->held_from = completions(loop);
+    return true;
+}
+
 static void engine_drive_operation(struct engine *engine)
 {
     struct loop *loop = loop_of(engine);
     if (finds_nothing(loop) || !loop_try_lock(loop)) {
         return;
     }
-    struct instant deadline = INSTANT_NEVER;
     bool is_quiet = loop->rests && same_host_is_quiet(loop->same_host);
+    struct instant deadline = INSTANT_NEVER;
+    if (loop->rests && !is_quiet && take_packet(loop)) {
+        /* A doorbell that is rung just now may be missed: the next turn sees it, or the thread. */
+        lock_give(&loop->lock);
+        loop_after_unlock(loop, deadline);
+        return;
+    }
     struct instant now = is_quiet ? quick_clock_now(&loop->clock) : INSTANT_NEVER;
     if (!is_quiet || instant_elapsed_ns(loop->looked, now) >= LOOK_NS) {
         deadline = application_turn(loop, TURN_POLL);
@@ -354,8 +393,11 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
 {
     struct device *device = loop->engine.device;
     bool alone = !loop->more && !loop->blocked && !loop->stalled;
-    struct instant now = device_wants_time(qp) ? quick_clock_now(&loop->clock) : loop->clock.given;
-    if (!alone || device_advance_one(device, now, qp)) {
+    enum device_time wanted = device_wants_time(qp);
+    bool exact =
+        wanted == DEVICE_TIME_EXACT || (wanted == DEVICE_TIME_VAGUE && !thread_looks_soon(loop));
+    struct instant now = exact ? quick_clock_now(&loop->clock) : loop->clock.given;
+    if (!alone || device_advance_one(device, now, !exact, qp)) {
         device_look(device, qp);
         return application_turn(loop, TURN_SEND);
     }

@@ -273,7 +273,8 @@ static void passed(struct qp *qp, struct instant now, const struct turn *turn, u
     if (!fresh) {
         environment_count(qp->environment, COUNTER_RETRANSMITTED_PACKETS);
     }
-    retransmit_sent(&qp->retransmit, now, psn, fresh && answered && !repairing);
+    bool timed = fresh && answered && !repairing && !qp->environment->is_vague;
+    retransmit_sent(&qp->retransmit, now, psn, timed);
     qp_set_deadline(qp, qp->retransmit.deadline);
     requester->unrequested = answered ? 0 : requester->unrequested + packets;
     requester->run_left -= smaller(packets, requester->run_left);

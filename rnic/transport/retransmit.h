@@ -58,6 +58,12 @@ void retransmit_progress(struct retransmit *retransmit, struct instant now, stru
 void retransmit_probe_first(struct retransmit *retransmit);
 /* A round trip was measured. */
 void retransmit_sample(struct retransmit *retransmit, uint64_t sample_ns);
+/* It waits so long that some milliseconds do not matter. */
+static inline bool retransmit_is_patient(const struct retransmit *retransmit)
+{
+    bool is_long = retransmit->timeout_code == 0 || retransmit->timeout_code >= 14; /* 67 ms */
+    return is_long && retransmit->lossy == 0 && !retransmit->probes;
+}
 /* The peer lives, but asks for patience or repetition: what was timed means nothing now. */
 void retransmit_rewound(struct retransmit *retransmit);
 /* A gap was seen: this path loses packets. */

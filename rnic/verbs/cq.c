@@ -162,6 +162,12 @@ struct ibv_cq_ex *cq_create_extended(struct ibv_context *context,
     if ((flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0) {
         completion_queue_ignore_overrun(cq->queue); /* nobody pushes yet */
     }
+    if ((attributes->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                                 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) != 0) {
+        engine_lock(cq->engine);
+        device_tell_exact_times(cq->engine->device);
+        engine_unlock(cq->engine);
+    }
     cq_extended_fill(&cq->extended);
     return &cq->extended;
 }
