@@ -65,6 +65,18 @@ struct fault_verdict fault_decide(struct fault *fault)
     };
 }
 
+uint32_t fault_spares(struct fault *fault, uint32_t count, struct fault_verdict *ret_verdict)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct fault_verdict verdict = fault_decide(fault);
+        if (fault_befalls(&verdict)) {
+            *ret_verdict = verdict;
+            return i;
+        }
+    }
+    return count;
+}
+
 void fault_corrupt(struct fault *fault, uint8_t *bytes, size_t length)
 {
     uint64_t bit = random_below(&fault->random, length * 8);

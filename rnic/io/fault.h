@@ -23,9 +23,17 @@ struct fault_verdict {
     bool lose, delay, duplicate, corrupt;
 };
 
+static inline bool fault_befalls(const struct fault_verdict *verdict)
+{
+    return verdict->lose || verdict->delay || verdict->duplicate || verdict->corrupt;
+}
+
 /* INVALID: the text names something unknown or a probability outside 0..1. */
 enum status fault_parse(const char *text, struct fault *ret_fault) MUST_USE;
 struct fault_verdict fault_decide(struct fault *fault);
+/* Decides on `count` packets, or fewer: returns how many from the first on nothing befalls. Where
+ * that is not all, *ret_verdict is what befalls the next. */
+uint32_t fault_spares(struct fault *fault, uint32_t count, struct fault_verdict *ret_verdict);
 /* Flips one bit. `length` is not 0. */
 void fault_corrupt(struct fault *fault, uint8_t *bytes, size_t length);
 /* After how many later packets a delayed one goes out: 1..8. */

@@ -187,11 +187,10 @@ static bool damage(struct udp *udp, const struct path *path, const struct outgoi
 }
 
 /* Who meets no fault costs what it would cost without: losses are to be measured, not this. */
-static bool emit_faulty(struct udp *udp, const struct path *path, const struct outgoing *outgoing,
-                        uint32_t length)
+static bool emit_decided(struct udp *udp, const struct path *path, const struct outgoing *outgoing,
+                         uint32_t length, struct fault_verdict verdict)
 {
-    struct fault_verdict verdict = fault_decide(&udp->fault);
-    bool faulty = verdict.lose || verdict.delay || verdict.duplicate || verdict.corrupt;
+    bool faulty = fault_befalls(&verdict);
     udp->counters.faults += faulty;
     bool taken =
         faulty ? damage(udp, path, outgoing, length, verdict) : append(udp, path, outgoing, length);
@@ -251,7 +250,7 @@ bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing)
     path.source_port = udp_source_port(udp, udp_family_of(&path.remote), &path,
                                        packet_destination(outgoing->header));
     if (udp->has_fault) {
-        return emit_faulty(udp, &path, outgoing, length);
+        return emit_decided(udp, &path, outgoing, length, fault_decide(&udp->fault));
     }
     bool watched = outgoing->ret_takes != NULL && length > UNASKED;
     return watched && !has_passed(udp, &path, length) ? emit_watched(udp, &path, outgoing, length)
@@ -265,31 +264,68 @@ static uint32_t places_left(const struct udp_run *run, uint32_t length)
     return length < run->segment ? 1 : most < fit ? most : fit;
 }
 
+/* Packets of the train from `first` on; returns how many were taken. */
+static uint32_t append_train(struct udp *udp, const struct path *path, const struct train *train,
+                             uint32_t first, uint32_t count)
+{
+    uint32_t length = train->header_length + train->payload_length + ICRC_LENGTH;
+    uint32_t block = block_of(train->header), next = first, end = first + count;
+    struct psn psn = packet_psn(train->header);
+    struct udp_run *run;
+    uint8_t *room;
+    while (next < end && (room = make_room(udp, path, block, length, &run)) != NULL) {
+        uint32_t left = places_left(run, length);
+        for (uint32_t stop = end - next < left ? end : next + left; next < stop; next++) {
+            memcpy(room, train->header, train->header_length);
+            packet_put_psn(room, psn_add(psn, next));
+            memcpy(room + train->header_length, train->bytes + (size_t)next * train->payload_length,
+                   train->payload_length);
+            seal(udp, run, length);
+            room += length;
+        }
+        send_if_full(udp, run);
+    }
+    return next - first;
+}
+
+/* What meets a fault goes by itself, as does what lets delayed packets go; the others stay a train.
+ */
+static uint32_t append_train_faulty(struct udp *udp, const struct path *path,
+                                    const struct train *train)
+{
+    uint32_t length = train->header_length + train->payload_length + ICRC_LENGTH;
+    for (uint32_t next = 0; next < train->count; next++) {
+        uint32_t rest = udp->delayed_count > 0 ? 1 : train->count - next;
+        struct fault_verdict verdict = {.lose = false};
+        uint32_t spared = fault_spares(&udp->fault, rest, &verdict);
+        uint32_t together = udp->delayed_count > 0 ? 0 : spared;
+        uint32_t taken = append_train(udp, path, train, next, together);
+        next += taken;
+        if (taken < together || next == train->count) {
+            return next;
+        }
+        uint8_t header[PACKET_HEADER_MAX];
+        struct fragment payload;
+        struct outgoing outgoing;
+        train_packet(train, next, header, &payload, &outgoing);
+        if (!emit_decided(udp, path, &outgoing, length, verdict)) {
+            return next;
+        }
+    }
+    return train->count;
+}
+
 uint32_t udp_emit_train(struct packet_sink *sink, const struct train *train)
 {
     struct udp *udp = (struct udp *)((char *)sink - offsetof(struct udp, sink));
     enum udp_family family = udp_family_of(&train->path->remote);
-    if (udp->has_fault || udp->sockets[family] < 0) {
+    if (udp->sockets[family] < 0) {
         return train_emit_singly(sink, train);
     }
-    uint32_t length = train->header_length + train->payload_length + ICRC_LENGTH;
-    uint32_t block = block_of(train->header), done = 0;
     struct path path = *train->path;
     path.source_port = udp_source_port(udp, family, &path, packet_destination(train->header));
-    struct udp_run *run;
-    uint8_t *room;
-    while (done < train->count && (room = make_room(udp, &path, block, length, &run)) != NULL) {
-        uint32_t end = done + places_left(run, length);
-        for (end = end < train->count ? end : train->count; done < end; done++, room += length) {
-            memcpy(room, train->header, train->header_length);
-            packet_put_psn(room, psn_add(packet_psn(train->header), done));
-            memcpy(room + train->header_length, train->bytes + (size_t)done * train->payload_length,
-                   train->payload_length);
-            seal(udp, run, length);
-        }
-        send_if_full(udp, run);
-    }
-    return done;
+    return udp->has_fault ? append_train_faulty(udp, &path, train)
+                          : append_train(udp, &path, train, 0, train->count);
 }
 
 bool udp_flush(struct udp *udp)

@@ -1,133 +1,13 @@
-/* The link, sending to itself over loopback: what comes in is what went out, ICRC included. Uses a
- * port of its own. */
+/* The link, sending to itself over loopback: what comes in is what went out, ICRC included. */
 #include "rnic/io/udp.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include "rnic/base/bytes.h"
-#include "rnic/io/fault.h"
-#include "rnic/wire/packet.h"
-#include "rnic/wire/roce.h"
-
-#define HEADER      12u
-#define PACKETS_MAX 512u
-
-static const struct gid ipv4_loopback = {{[10] = 0xff, 0xff, 127, 0, 0, 1}};
-static const struct gid ipv6_loopback = {{[15] = 1}};
-
-/* Everything that came in, with the number that stood in each packet. */
-struct inbox {
-    struct udp_receiver receiver;
-    uint32_t count;
-    uint32_t bad_icrc;
-    uint32_t broadcasts;           /* datagrams that say so */
-    bool wants_class;              /* the number is the traffic class */
-    uint32_t wrong;                /* content is not what was sent */
-    uint32_t identification_hints; /* where the place in the read was the IPv4 identification */
-    uint32_t numbers[PACKETS_MAX];
-    struct arrival arrival;
-};
-
-static void fill(uint8_t *bytes, uint32_t length, uint32_t number)
-{
-    for (uint32_t i = 0; i < length; i++) {
-        bytes[i] = (uint8_t)(number * 7 + i);
-    }
-}
-
-static void take_packet(struct inbox *inbox, const struct udp_datagrams *datagrams,
-                        const uint8_t *bytes, uint32_t length, uint32_t place)
-{
-    uint32_t body = length - ICRC_LENGTH, icrc = 0;
-    for (uint32_t i = 0; i < ICRC_LENGTH; i++) {
-        icrc |= (uint32_t)bytes[body + i] << 8 * i;
-    }
-    struct path path = path_reverse(&datagrams->arrival.path);
-    struct roce_ip ip, hint = {.identification = (uint16_t)place, .dont_fragment = true};
-    if (!roce_icrc_verify(&path, &hint, bytes, body, icrc, &ip)) {
-        inbox->bad_icrc++;
-        return;
-    }
-    inbox->identification_hints += ip.identification == place;
-    uint32_t number = packet_psn(bytes).value;
-    uint8_t expected[PACKET_PAYLOAD_MAX];
-    uint32_t payload = body - HEADER - (bytes[1] >> 4 & 3);
-    fill(expected, payload, number);
-    inbox->wrong += memcmp(expected, bytes + HEADER, payload) != 0;
-    inbox->wrong += inbox->wants_class && number != datagrams->arrival.path.traffic_class;
-    assert_true(inbox->count < PACKETS_MAX);
-    inbox->numbers[inbox->count++] = number;
-    inbox->arrival = datagrams->arrival;
-}
-
-static void receive(struct udp_receiver *receiver, const struct udp_datagrams *datagrams)
-{
-    struct inbox *inbox = (struct inbox *)receiver;
-    uint32_t place = 0;
-    for (uint32_t at = 0; at < datagrams->length; at += datagrams->segment, place++) {
-        uint32_t rest = datagrams->length - at;
-        take_packet(inbox, datagrams, datagrams->bytes + at,
-                    rest < datagrams->segment ? rest : datagrams->segment, place);
-    }
-}
-
-static struct udp *create(const char *fault)
-{
-    struct udp *udp;
-    const char *message = "";
-    struct udp_config config = {.port = (uint16_t)(20000 + getpid() % 10000), .fault = fault};
-    assert_int_equal(udp_create(&config, &udp, &message), STATUS_OK);
-    return udp;
-}
-
-static struct path path_to(const struct gid *gid)
-{
-    return (struct path){.local = *gid, .remote = *gid, .traffic_class = 2};
-}
-
-static struct qpn destination; /* of what is emitted */
-
-/* In two fragments, as a gather list would come. */
-static bool emit(struct udp *udp, const struct path *path, uint32_t number, uint32_t payload)
-{
-    uint8_t header[HEADER] = {0x04, 0x40 | (uint8_t)(packet_pad(payload) << 4)};
-    uint8_t bytes[PACKET_PAYLOAD_MAX];
-    bytes_store_u24(header + 5, destination.value);
-    packet_put_psn(header, (struct psn){number});
-    fill(bytes, payload, number);
-    struct fragment fragments[2] = {{bytes, payload / 3},
-                                    {bytes + payload / 3, payload - payload / 3}};
-    struct outgoing outgoing = {
-        .path = path,
-        .header = header,
-        .header_length = HEADER,
-        .fragments = fragments,
-        .fragment_count = 2,
-        .payload_length = payload,
-    };
-    return udp_sink(udp)->emit(udp_sink(udp), &outgoing);
-}
-
-static void drain(struct udp *udp, struct inbox *inbox)
-{
-    for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
-        while (udp_receive(udp, family, &inbox->receiver) > 0) {
-        }
-    }
-}
+#include "rnic/io/udp_self_test.h"
 
 static void check_carries(const struct gid *gid)
 {
@@ -195,19 +75,6 @@ static void equal_packets_leave_in_one_send(void **state)
         assert_int_equal(udp_counters(udp)->send_calls, 3);
     }
     udp_destroy(udp);
-}
-
-static void emit_train(struct udp *udp, const struct path *path, uint32_t first, uint32_t count,
-                       uint32_t payload)
-{
-    static uint8_t bytes[PACKETS_MAX * 1024];
-    uint8_t header[HEADER] = {0x07};
-    for (uint32_t i = 0; i < count; i++) {
-        fill(bytes + (size_t)i * payload, payload, first + i);
-    }
-    packet_put_psn(header, (struct psn){first});
-    struct train train = {path, header, HEADER, bytes, payload, count};
-    assert_int_equal(udp_sink(udp)->emit_train(udp_sink(udp), &train), count);
 }
 
 /* Across the ends of runs; a shorter train closes the run that it follows, packet by packet. */
@@ -496,82 +363,6 @@ static void granted_buffer_is_told(void **state)
     udp_destroy(udp);
 }
 
-static void faults_text_is_checked(void **state)
-{
-    struct fault fault;
-    assert_int_equal(fault_parse("", &fault), STATUS_OK);
-    assert_int_equal(fault_parse("loss=0.5,seed=9,corrupt=1", &fault), STATUS_OK);
-    assert_int_equal(fault.loss, UINT64_C(1) << 31);
-    struct random seeded;
-    random_seed(&seeded, 9);
-    assert_memory_equal(&fault.random, &seeded, sizeof seeded);
-    static const char *const wrong[] = {"loss",    "loss=",  "loss=2",
-                                        "loss=-1", "gain=1", "loss=0.1x"};
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        assert_int_equal(fault_parse(wrong[i], &fault), STATUS_INVALID);
-    }
-    struct udp *udp;
-    const char *message = "";
-    struct udp_config config = {.port = 20000, .fault = "nonsense"};
-    assert_int_equal(udp_create(&config, &udp, &message), STATUS_INVALID);
-    assert_true(strlen(message) > 0);
-}
-
-/* Sends 500 packets through a shim and returns what came. */
-static struct inbox send_through(const char *fault, uint32_t *ret_faults)
-{
-    struct udp *udp = create(fault);
-    struct inbox inbox = {.receiver = {receive}};
-    struct path path = path_to(&ipv4_loopback);
-    for (uint32_t i = 0; i < 400; i++) {
-        assert_true(emit(udp, &path, i, 64));
-        if (i % 20 == 19) {
-            assert_true(udp_flush(udp));
-            drain(udp, &inbox);
-        }
-    }
-    while (udp_has_waiting(udp)) {
-        assert_true(udp_flush(udp));
-    }
-    drain(udp, &inbox);
-    *ret_faults = (uint32_t)udp_counters(udp)->faults;
-    udp_destroy(udp);
-    return inbox;
-}
-
-static uint32_t count_backward_steps(const struct inbox *inbox)
-{
-    uint32_t steps = 0;
-    for (uint32_t i = 1; i < inbox->count; i++) {
-        steps += inbox->numbers[i] < inbox->numbers[i - 1];
-    }
-    return steps;
-}
-
-static void shim_loses_duplicates_reorders_and_corrupts(void **state)
-{
-    uint32_t faults;
-    struct inbox inbox = send_through("loss=0.1,seed=3", &faults);
-    assert_true(faults > 10 && faults < 100);
-    assert_int_equal(inbox.count, 400 - faults);
-
-    inbox = send_through("duplicate=0.1,seed=3", &faults);
-    assert_true(faults > 10 && faults < 100);
-    assert_int_equal(inbox.count, 400 + faults);
-
-    inbox = send_through("reorder=0.1,seed=3", &faults);
-    assert_true(faults > 10 && faults < 100);
-    assert_int_equal(inbox.count, 400);
-    assert_true(count_backward_steps(&inbox) > 10);
-
-    inbox = send_through("corrupt=0.1,seed=3", &faults);
-    assert_true(faults > 10 && faults < 100);
-    /* Some hits change bits that the ICRC leaves out, as a router might. */
-    assert_true(inbox.bad_icrc > 10 && inbox.bad_icrc <= faults);
-    assert_int_equal(inbox.count, 400 - inbox.bad_icrc);
-    assert_int_equal(inbox.wrong, 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -591,8 +382,6 @@ int main(void)
         cmocka_unit_test(classes_are_not_joined),
         cmocka_unit_test(unreachable_peer_is_counted_and_named),
         cmocka_unit_test(granted_buffer_is_told),
-        cmocka_unit_test(faults_text_is_checked),
-        cmocka_unit_test(shim_loses_duplicates_reorders_and_corrupts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

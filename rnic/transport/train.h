@@ -7,6 +7,8 @@
 
 #include "rnic/wire/path.h"
 
+struct fragment;
+struct outgoing;
 struct packet_sink;
 
 #define TRAIN_MAX 16u /* packets: a turn's, so that others wait no longer than they do without */
@@ -21,6 +23,10 @@ struct train {
     uint32_t count;
 };
 
+/* One of them by itself: `header`, of PACKET_HEADER_MAX bytes, and `payload` are what *ret_outgoing
+ * is made of. */
+void train_packet(const struct train *train, uint32_t index, uint8_t *header,
+                  struct fragment *payload, struct outgoing *ret_outgoing);
 /* For sinks that take packets one by one. Returns how many were taken, from the first on. */
 uint32_t train_emit_singly(struct packet_sink *sink, const struct train *train);
 

@@ -135,20 +135,32 @@ uint32_t roce_icrc(const struct path *path, const struct roce_ip *ip, const uint
     return roce_crc_finish(&crc);
 }
 
-/* What each bit of an IPv4 identification changes in the CRC of the prefix. Recomputed by test. */
-static const uint32_t identification_bit[16] = {
-    0x9b73ead4, 0xed96d3e9, 0x005ca193, 0x00b94326, 0x0172864c, 0x02e50c98, 0x05ca1930, 0x0b943260,
-    0x81256527, 0xd93bcc0f, 0x69069e5f, 0xd20d3cbe, 0x7f6b7f3d, 0xfed6fe7a, 0x26dcfab5, 0x4db9f56a,
-};
+/* What the bits of an IPv4 identification change in the CRC of the prefix, from the lowest on, and
+ * so what any does: that of the set bits' xor. Recomputed by test. */
+#define DOUBLED_1(x, a, ...) (x), (x) ^ (a)
+#define DOUBLED_2(x, a, ...) DOUBLED_1(x, __VA_ARGS__), DOUBLED_1((x) ^ (a), __VA_ARGS__)
+#define DOUBLED_3(x, a, ...) DOUBLED_2(x, __VA_ARGS__), DOUBLED_2((x) ^ (a), __VA_ARGS__)
+#define DOUBLED_4(x, a, ...) DOUBLED_3(x, __VA_ARGS__), DOUBLED_3((x) ^ (a), __VA_ARGS__)
+#define DOUBLED_5(x, a, ...) DOUBLED_4(x, __VA_ARGS__), DOUBLED_4((x) ^ (a), __VA_ARGS__)
+#define DOUBLED_6(x, a, ...) DOUBLED_5(x, __VA_ARGS__), DOUBLED_5((x) ^ (a), __VA_ARGS__)
+#define DOUBLED_7(x, a, ...) DOUBLED_6(x, __VA_ARGS__), DOUBLED_6((x) ^ (a), __VA_ARGS__)
+#define DOUBLED_8(x, a, ...) DOUBLED_7(x, __VA_ARGS__), DOUBLED_7((x) ^ (a), __VA_ARGS__)
+/* Of all values of a byte; the highest bit's comes first. */
+#define OF_BYTE(...)                                                                               \
+    {                                                                                              \
+        DOUBLED_8(UINT32_C(0), __VA_ARGS__, 0)                                                     \
+    }
+
+static const uint32_t of_lower_byte[256] = OF_BYTE(0x0b943260, 0x05ca1930, 0x02e50c98, 0x0172864c,
+                                                   0x00b94326, 0x005ca193, 0xed96d3e9, 0x9b73ead4);
+static const uint32_t of_upper_byte[256] = OF_BYTE(0x4db9f56a, 0x26dcfab5, 0xfed6fe7a, 0x7f6b7f3d,
+                                                   0xd20d3cbe, 0x69069e5f, 0xd93bcc0f, 0x81256527);
 
 static uint32_t of_identification(const struct path *path, uint16_t identification)
 {
-    uint32_t difference = 0;
-    uint32_t bits = gid_is_ipv4(&path->local) ? identification : 0;
-    for (int i = 0; bits != 0; i++, bits >>= 1) {
-        difference ^= identification_bit[i] & -(bits & 1);
-    }
-    return difference;
+    return gid_is_ipv4(&path->local)
+               ? of_lower_byte[identification & 0xff] ^ of_upper_byte[identification >> 8]
+               : 0;
 }
 
 /* CRC-32 is affine: packets of one length whose prefixes differ in the identification alone, or
