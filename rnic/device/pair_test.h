@@ -22,6 +22,7 @@
 #include "rnic/device/device.h"
 #include "rnic/queue/completion_queue.h"
 #include "rnic/wire/psn.h"
+#include "rnic/wire/report.h"
 
 #define PAIR_BUFFER_LENGTH  (4u << 20)
 #define PAIR_BUFFER_ADDRESS UINT64_C(0x7000000000)
@@ -63,6 +64,7 @@ struct pair_side {
     struct qp *qp;
     uint8_t *buffer;
     uint32_t sent;
+    uint32_t reports, report_length; /* sent, none of which the script sees; of the latest */
     uint32_t sink_room; /* packets that emit takes before it says full; refilled by pair_step */
     uint32_t raised[EVENT_KIND_COUNT];
     struct pair_flight *flight; /* on the way to the other side */
@@ -95,6 +97,7 @@ struct pair_options {
     uint32_t send_capacity, receive_capacity;
     uint32_t completion_capacity;
     bool signal_all;
+    bool selective;
 };
 
 static const struct pair_options pair_defaults = {
@@ -205,6 +208,11 @@ static inline bool pair_emit(struct packet_sink *sink, const struct outgoing *ou
     pair_put(side, due, outgoing);
     struct pair_flight *flight = &side->flight[side->flight_count - 1];
     struct packet packet;
+    if (report_is_one(flight->bytes, flight->length)) {
+        side->reports++;
+        side->report_length = flight->length;
+        return true;
+    }
     assert_int_equal(pair_parse(flight, &packet), REFUSED_NOT);
 
     enum fate fate =
@@ -305,6 +313,8 @@ static inline void pair_create_side(struct pair *pair, int index,
         .qpn_count = 256,
         .max_regions = 16,
         .max_reads_in = 16,
+        .selective_qps = options->selective ? 4 : 0,
+        .selective_packets = options->selective ? 64 : 0,
     };
     assert_int_equal(device_create(&config, &side->device), STATUS_OK);
     struct memory *memory = device_memory(side->device);

@@ -4,7 +4,9 @@
 
 #include "rnic/transport/deputy.h"
 #include "rnic/transport/qp_private.h"
+#include "rnic/transport/qp_state.h"
 #include "rnic/transport/reference.h"
+#include "rnic/transport/request.h"
 #include "rnic/transport/segment.h"
 #include "rnic/transport/selective.h"
 
@@ -119,9 +121,22 @@ bool answer_may_ride(const struct qp *qp)
            !qp->is_deputy && !qp->owes_notice && !qp->agreement.owes && qp->selective == NULL;
 }
 
-static enum step pay_with_report(struct qp *qp)
+/* How long the new request is that may leave right behind an acknowledgement, where the link joins
+ * packets; 0: there is none, or it is not short. */
+static uint32_t request_behind(const struct qp *qp)
 {
-    if (!selective_acknowledge(qp)) {
+    uint64_t position = qp->requester.position;
+    if (qp->environment->sink->run_packets == 0 || qp->peer_is_near || qp->service != SERVICE_RC ||
+        !qp_state_sends(qp_state_now(qp)) || position == send_queue_tail(qp->sends)) {
+        return 0;
+    }
+    const struct send_slot *slot = send_queue_slot(qp->sends, position);
+    return slot->started ? 0 : request_short_length(slot);
+}
+
+static enum step pay_with_report(struct qp *qp, uint32_t length)
+{
+    if (!selective_acknowledge(qp, length)) {
         return STEP_FULL;
     }
     acknowledge_paid(&qp->responder.acknowledge);
@@ -135,12 +150,14 @@ static enum step transmit_owed(struct qp *qp)
     struct packet packet = start_answer(qp, OPCODE(qp->service, FORM_ACKNOWLEDGE),
                                         responder->expected, responder->msn);
     enum counter counter = COUNTER_COUNT;
+    uint32_t behind;
     switch (acknowledge->owed) {
     case OWED_NOTHING:
         return STEP_IDLE;
     case OWED_ACK:
-        if (selective_has_news(qp)) {
-            return pay_with_report(qp);
+        behind = request_behind(qp);
+        if (selective_leads(qp, behind) || selective_has_news(qp)) {
+            return pay_with_report(qp, behind);
         }
         packet.psn = answer_acknowledges(qp);
         break;

@@ -91,3 +91,28 @@ enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, 
     }
     return scatter_gather(&cursor->scatter, length, list);
 }
+
+uint32_t request_short_length(const struct send_slot *slot)
+{
+    uint32_t length = BTH_LENGTH + slot->length + packet_pad(slot->length);
+    if (slot->kind == WORK_READ) {
+        return BTH_LENGTH + RETH_LENGTH;
+    }
+    if (slot->length > REQUEST_SHORT) {
+        return 0;
+    }
+    switch (slot->kind) {
+    case WORK_SEND:
+        return length;
+    case WORK_SEND_IMMEDIATE:
+        return length + IMMDT_LENGTH;
+    case WORK_SEND_INVALIDATE:
+        return length + IETH_LENGTH;
+    case WORK_WRITE:
+        return length + RETH_LENGTH;
+    case WORK_WRITE_IMMEDIATE:
+        return length + RETH_LENGTH + IMMDT_LENGTH;
+    default:
+        return 0;
+    }
+}

@@ -20,6 +20,11 @@ void request_describe_read(const struct qp *qp, const struct send_slot *slot, ui
 void request_describe_atomic(const struct qp *qp, const struct send_slot *slot,
                              struct packet *ret_packet);
 
+#define REQUEST_SHORT 128u /* bytes of payload, of one packet for every path MTU */
+
+/* From BTH to before the ICRC, of a request that is one short packet on the wire; 0: it is not. */
+uint32_t request_short_length(const struct send_slot *slot);
+
 /* Headers and the eight bytes. */
 enum memory_verdict request_describe_atomic_write(struct qp *qp, const struct send_slot *slot,
                                                   uint64_t position, struct packet *ret_packet,

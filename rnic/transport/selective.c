@@ -10,7 +10,7 @@
 #include "rnic/transport/reference.h"
 #include "rnic/transport/repair.h"
 
-#define REASONS_MAX 32768u
+#define REASONS_MAX (32768u * SELECTIVE_SMALL_REASONS)
 #define BEHIND_MAX  65536 /* packets of the peer's that may be unanswered */
 
 enum status selective_stock_init(struct selective_stock *stock, struct allocator *allocator,
@@ -53,17 +53,36 @@ static bool is_possible(const struct qp *qp)
            qp_state_receives(qp_state_now(qp)) && !reference_is_possible(qp);
 }
 
-void selective_want(struct qp *qp)
+static void want(struct qp *qp, uint32_t small_reasons)
 {
     struct agreement *agreement = &qp->agreement;
     if (!is_possible(qp) || agreement->owes || agreement->reasons >= REASONS_MAX) {
         return;
     }
-    agreement->reasons++;
-    if ((agreement->reasons & (agreement->reasons - 1)) == 0) {
+    uint32_t before = agreement->reasons / SELECTIVE_SMALL_REASONS;
+    agreement->reasons += small_reasons;
+    uint32_t reasons = agreement->reasons / SELECTIVE_SMALL_REASONS;
+    if (reasons != before && (reasons & (reasons - 1)) == 0) {
         agreement->owes = agreement->asks = true;
         qp_schedule(qp);
     }
+}
+
+void selective_want(struct qp *qp)
+{
+    want(qp, SELECTIVE_SMALL_REASONS);
+}
+
+bool selective_leads(struct qp *qp, uint32_t length)
+{
+    const struct selective_stock *stock = &qp->environment->selective;
+    if (length == 0 || length > REPORT_LENGTH + REPORT_BITMAP_MAX) {
+        return false;
+    }
+    if (qp->selective == NULL && stock->touched < stock->capacity / 2) {
+        want(qp, 1); /* the other half is for those with losses */
+    }
+    return qp->selective != NULL;
 }
 
 void selective_end(struct qp *qp)
@@ -129,7 +148,7 @@ static uint16_t own_tag(struct qp *qp)
     return qp->agreement.tag;
 }
 
-static bool emit(struct qp *qp, bool asks)
+static bool emit(struct qp *qp, uint32_t length)
 {
     struct environment *environment = qp->environment;
     struct selective *selective = qp->selective;
@@ -141,12 +160,15 @@ static bool emit(struct qp *qp, bool asks)
         .expected = qp->responder.expected,
         .unacked = qp->requester.unacked,
         .only_receives = !qp_state_sends(qp_state_now(qp)),
-        .asks = asks,
+        .asks = qp->agreement.asks,
         .duplicates = selective != NULL ? selective->duplicates : 0,
         .tag = own_tag(qp),
     };
     if (selective != NULL) {
         report.bitmap_length = early_describe(&selective->requests, report.expected, bitmap);
+        if (length > REPORT_LENGTH + report.bitmap_length) {
+            report.bitmap_length = length - REPORT_LENGTH; /* of nothing more that is held */
+        }
     }
     report_build(&report, header);
     struct fragment fragment = {bitmap, report.bitmap_length};
@@ -173,12 +195,12 @@ static bool emit(struct qp *qp, bool asks)
 
 enum step selective_transmit(struct qp *qp)
 {
-    return emit(qp, qp->agreement.asks) ? STEP_SENT : STEP_FULL;
+    return emit(qp, 0) ? STEP_SENT : STEP_FULL;
 }
 
-bool selective_acknowledge(struct qp *qp)
+bool selective_acknowledge(struct qp *qp, uint32_t length)
 {
-    return emit(qp, qp->agreement.asks);
+    return emit(qp, length);
 }
 
 bool selective_has_news(const struct qp *qp)

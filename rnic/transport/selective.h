@@ -8,6 +8,11 @@
  * the logarithm of its reasons: a peer that does not answer gets few packets, all of which it
  * drops.
  *
+ * A report may also lead: it takes an acknowledgement's place before a short request that is ready
+ * to leave, and is made as long, so that a link that joins packets of one length, the last of which
+ * may be shorter, sends both at once. The order stays: whoever gets both has first what completes
+ * its own request. To have that is a reason, too, but a small one.
+ *
  * Here: agreement, reports out, early requests. Not here: reports in as answers (repair). */
 #ifndef WEIR_TRANSPORT_SELECTIVE_H
 #define WEIR_TRANSPORT_SELECTIVE_H
@@ -44,7 +49,7 @@ struct agreement {
     bool owes;        /* a report is due, whatever the acknowledgements do */
     bool asks;        /* ... that wants an answer */
     uint16_t tag;     /* of the peer's packets, once it knows; 0: not drawn yet */
-    uint32_t reasons; /* to ask that there were */
+    uint32_t reasons; /* to ask that there were, in SELECTIVE_SMALL_REASONS of one */
 };
 
 /* Of a device. */
@@ -61,16 +66,22 @@ enum status selective_stock_init(struct selective_stock *stock, struct allocator
                                  const struct siphash_key *key) MUST_USE;
 void selective_stock_fini(struct selective_stock *stock, struct allocator *allocator);
 
+#define SELECTIVE_SMALL_REASONS 64u
+
 /* There is a reason to want selective repeat. */
 void selective_want(struct qp *qp);
+/* An acknowledgement is due and a request of `length` bytes, from its BTH to before its ICRC, is
+ * ready; 0: none. True: a report is to lead it; else there is a small reason to want that. */
+bool selective_leads(struct qp *qp, uint32_t length);
 /* The connection is over, or has not begun. */
 void selective_end(struct qp *qp);
 /* A report, addressed to this queue pair, from its peer's address. Refused, or heeded. */
 void selective_receive(struct qp *qp, struct instant now, const struct report *report);
 /* A report that is owed beside the acknowledgements leaves. */
 enum step selective_transmit(struct qp *qp);
-/* A report leaves in place of an acknowledgement. False: the sink is full. */
-bool selective_acknowledge(struct qp *qp);
+/* A report of `length` bytes at least, counted like a request's, leaves in place of an
+ * acknowledgement. False: the sink is full. */
+bool selective_acknowledge(struct qp *qp, uint32_t length);
 /* Whether an acknowledgement has more to say than an ACK can. */
 bool selective_has_news(const struct qp *qp);
 
