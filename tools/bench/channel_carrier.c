@@ -11,6 +11,7 @@
 
 #define SLEEP_MS 100
 #define SPINS    4096
+#define COPIED   8192 /* bytes; messages of up to so many the channel copies in any case */
 
 struct channel_carrier {
     struct carrier carrier;
@@ -39,7 +40,11 @@ static enum weir_status post_one(struct channel_carrier *channel)
     size_t size = channel->carrier.item.size;
     channel->posted++;
     if (channel->carrier.item.operation == PLAN_MESSAGE) {
-        return weir_send(channel->connection, channel->bytes, size, done, channel);
+        /* Of a request its answer tells. */
+        bool is_answered = channel->carrier.item.measure == PLAN_LATENCY && size <= COPIED;
+        channel->completed += is_answered;
+        return weir_send(channel->connection, channel->bytes, size, is_answered ? NULL : done,
+                         channel);
     }
     const struct weir_transfer transfer = {.memory = channel->memory,
                                            .length = size,
@@ -176,18 +181,22 @@ static bool one_by_one(struct channel_carrier *channel, uint64_t count, struct h
 {
     bool is_message = channel->carrier.item.operation == PLAN_MESSAGE;
     const uint64_t *counter = is_message ? &channel->received : &channel->completed;
-    uint64_t base = *counter, last_ns = carrier_now_ns();
+    uint64_t base = *counter, last_ns = carrier_now_ns(), took_ns = 0;
     for (uint64_t i = 1; i <= count; i++) {
         if (post_one(channel) != WEIR_OK) {
             return control_error(ret_error, WEIR_STATE, "the channel takes no more");
+        }
+        if (i > 1) {
+            histogram_add(samples, took_ns); /* of the one before, while there is time */
         }
         if (!wait_until(channel, counter, base + i, ret_error)) {
             return false;
         }
         uint64_t now_ns = carrier_now_ns();
-        histogram_add(samples, now_ns - last_ns);
+        took_ns = now_ns - last_ns;
         last_ns = now_ns;
     }
+    histogram_add(samples, took_ns);
     return wait_until(channel, &channel->completed, channel->posted, ret_error);
 }
 
@@ -276,6 +285,7 @@ static struct weir_channel_options options_for(const struct carrier *carrier)
 {
     size_t size = carrier->item.size;
     return (struct weir_channel_options){
+        .eager_length = COPIED,
         .message_length_max = size > WEIR_REMOTE_LENGTH ? size : WEIR_REMOTE_LENGTH,
         .connect_timeout_ms = PATIENCE_S * 1000,
         .silence_timeout_ms = PATIENCE_S * 1000,
