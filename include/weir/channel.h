@@ -34,10 +34,11 @@ enum weir_status weir_poller_create(struct weir_fabric *fabric, struct weir_poll
 void weir_poller_destroy(struct weir_poller *poller);
 /* Runs callbacks that are due, waits up to timeout_ms (0: not at all, -1: without end) for the
  * first. Spins a little before it sleeps. Returns the number of callbacks run, or -1 on a signal.
- */
+ * While it does not sleep it looks at sockets, and hears weir_wake, every 0.1 ms. */
 int weir_poll(struct weir_poller *poller, int timeout_ms);
 /* Readable when weir_poll has something to do, for programs with an event loop of their own. Call
- * weir_poll(poller, 0) until it returns 0 before sleeping on it. */
+ * weir_poll(poller, 0) until it returns 0 before sleeping on it. Once somebody has asked for it,
+ * that costs some system calls each time: who only spins does without. */
 int weir_poller_fd(struct weir_poller *poller);
 /* Has weir_poll return soon, whether it sleeps now or is called later. The one call that any thread
  * may make, as long as the poller lives. */

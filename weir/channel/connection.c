@@ -165,7 +165,7 @@ enum weir_status connection_post_receives(struct weir_connection *connection,
                                           struct weir_error *ret_error)
 {
     for (uint32_t i = 0; i < connection->buffers.receive_count; i++) {
-        if (!lane_post_receive(&connection->lanes[0], i)) {
+        if (!lane_post_receives(&connection->lanes[0], &i, 1)) {
             return error_set(ret_error, connection->reason.status, "%s",
                              connection->reason.message);
         }

@@ -64,7 +64,6 @@ struct weir_connection {
     char peer_name[ADDRESS_TEXT_MAX];
     char local_name[ADDRESS_TEXT_MAX];
     uint64_t started_ns;
-    uint64_t heard_ns; /* last completion */
     struct timer life; /* limit of the state: connecting, closing, aborting */
     uint64_t progress; /* what of ours has left; closing is given up when this stands still */
     uint64_t progress_seen;

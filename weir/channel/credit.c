@@ -42,9 +42,9 @@ bool credit_receive(struct credit *credit)
     return true;
 }
 
-void credit_return(struct credit *credit)
+void credit_return(struct credit *credit, uint32_t count)
 {
-    credit->granted++;
+    credit->granted += count;
 }
 
 uint32_t credit_tell(struct credit *credit)

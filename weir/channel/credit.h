@@ -32,8 +32,8 @@ bool credit_learn(struct credit *credit, uint32_t limit);
 
 /* A message that needs credit arrived; false: the peer had none left. */
 bool credit_receive(struct credit *credit);
-/* Its receive was posted again. */
-void credit_return(struct credit *credit);
+/* The receives of so many were posted again. */
+void credit_return(struct credit *credit, uint32_t count);
 /* The limit to put into the header that goes out now. */
 uint32_t credit_tell(struct credit *credit);
 /* Enough was given back for a message of its own. */

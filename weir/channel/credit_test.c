@@ -20,7 +20,7 @@ static void test_window_is_spent_and_given_back(void **state)
     assert_false(credit_can_send(&sender));
     assert_false(credit_receive(&receiver));
     assert_false(credit_is_due(&receiver));
-    credit_return(&receiver);
+    credit_return(&receiver, 1);
     assert_true(credit_is_due(&receiver));
     assert_true(credit_learn(&sender, credit_tell(&receiver)));
     assert_false(credit_is_due(&receiver));
@@ -55,31 +55,43 @@ static void test_counts_wrap(void **state)
         assert_true(credit_can_send(&sender));
         credit_spend(&sender);
         assert_true(credit_receive(&receiver));
-        credit_return(&receiver);
+        credit_return(&receiver, 1);
         assert_true(credit_learn(&sender, credit_tell(&receiver)));
     }
     assert_int_equal(sender.sent, 17);
 }
 
-/* However the messages of both sides are interleaved, a side that does not read holds no more
- * messages without credit than the reserve. */
+/* However the messages of both sides are interleaved, and however many receives are posted again at
+ * once, a side that does not read holds no more messages without credit than the reserve, and is
+ * told of some credit before it has none. */
+static void check_reserve(uint32_t window, uint32_t batch)
+{
+    struct credit stalled, busy;
+    credit_init(&stalled, 1, window);
+    credit_init(&busy, window, 1);
+    unsigned unread = 0, unposted = 0;
+    while (credit_can_send(&stalled)) { /* and never learns */
+        credit_spend(&stalled);
+        assert_true(credit_receive(&busy));
+        if (++unposted == batch) {
+            credit_return(&busy, unposted);
+            unposted = 0;
+        }
+        if (credit_is_due(&busy)) {
+            credit_tell(&busy);
+            unread++;
+        }
+    }
+    assert_in_range(unread, 1, CREDIT_RESERVE - CREDIT_PULLS_MAX - 2);
+}
+
 static void test_reserve_suffices(void **state)
 {
-    for (uint32_t window = 1; window <= 40; window++) {
-        struct credit stalled, busy;
-        credit_init(&stalled, 1, window);
-        credit_init(&busy, window, 1);
-        unsigned unread = 0;
-        while (credit_can_send(&stalled)) { /* and never learns */
-            credit_spend(&stalled);
-            assert_true(credit_receive(&busy));
-            credit_return(&busy);
-            if (credit_is_due(&busy)) {
-                credit_tell(&busy);
-                unread++;
-            }
+    for (uint32_t window = 1; window <= 80; window++) {
+        check_reserve(window, 1);
+        for (uint32_t batch = 2; batch <= window / 8; batch++) {
+            check_reserve(window, batch);
         }
-        assert_in_range(unread, 1, CREDIT_RESERVE - CREDIT_PULLS_MAX - 2);
     }
 }
 

@@ -34,14 +34,18 @@ static void tick(struct timer *timer)
     if (connection->state != CONNECTION_OPEN && connection->state != CONNECTION_CLOSING) {
         return;
     }
-    uint64_t since_ns =
-        connection->heard_ns > keepalive->asked_ns ? connection->heard_ns : keepalive->asked_ns;
+    if (keepalive->has_heard) {
+        keepalive->has_heard = false;
+        keepalive->heard_ns = now_ns;
+    }
+    uint64_t heard_ns = keepalive->heard_ns;
+    uint64_t since_ns = heard_ns > keepalive->asked_ns ? heard_ns : keepalive->asked_ns;
     if (keepalive->is_asking && now_ns - since_ns >= silence_ns * 3 / TICKS) {
         connection_fail(connection, WEIR_PEER_LOST, "no sign of the peer for %.1f s",
-                        (double)(now_ns - connection->heard_ns) / 1e9);
+                        (double)(now_ns - heard_ns) / 1e9);
         return;
     }
-    if (!keepalive->is_asking && now_ns - connection->heard_ns >= silence_ns / 2) {
+    if (!keepalive->is_asking && now_ns - heard_ns >= silence_ns / 2) {
         ask(connection);
     }
     poller_set_timer(connection->poller, timer, connection->options.silence_timeout_ms / TICKS);
@@ -49,7 +53,7 @@ static void tick(struct timer *timer)
 
 void keepalive_start(struct weir_connection *connection)
 {
-    connection->heard_ns = clock_now_ns();
+    connection->keepalive.heard_ns = clock_now_ns();
     connection->keepalive.timer.fire = tick;
     poller_set_timer(connection->poller, &connection->keepalive.timer,
                      connection->options.silence_timeout_ms / TICKS);

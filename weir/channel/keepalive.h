@@ -14,6 +14,8 @@
 
 struct keepalive {
     struct timer timer;
+    bool has_heard;    /* a completion came since the last tick */
+    uint64_t heard_ns; /* the tick that found one last */
     bool is_asking;
     uint64_t asked_ns;
 };

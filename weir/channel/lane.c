@@ -15,6 +15,7 @@
 #define ACK_TIMEOUT_LEAST 14 /* 67 ms */
 #define ACK_TIMEOUT_MOST  20 /* 4.3 s */
 #define RECEIVE_FLAG      ((uint64_t)1 << 63)
+#define INLINE_WISHED     64u /* a small message and its header: one cache line */
 
 /* Work request id: receive flag, 31 bits of count or buffer index, generation, slot. */
 static uint64_t work_id(const struct lane *lane, uint32_t count)
@@ -55,10 +56,9 @@ static void unmake_pair(struct lane *lane)
     lane->pair = NULL;
 }
 
-static enum weir_status make_pair(struct lane *lane, struct weir_error *ret_error)
+static bool try_pair(struct lane *lane, uint32_t inline_length)
 {
-    struct weir_poller *poller = lane->connection->poller;
-    const struct verbs *verbs = &poller->fabric->library.verbs;
+    const struct verbs *verbs = &lane->connection->poller->fabric->library.verbs;
     struct ibv_pd *domain = lane->connection->domain->pd;
     struct ibv_qp_init_attr attributes = {
         .send_cq = lane->share->queue,
@@ -66,7 +66,8 @@ static enum weir_status make_pair(struct lane *lane, struct weir_error *ret_erro
         .cap = {.max_send_wr = lane->send_depth,
                 .max_recv_wr = lane->receive_depth > 0 ? lane->receive_depth : 1,
                 .max_send_sge = 1,
-                .max_recv_sge = 1},
+                .max_recv_sge = 1,
+                .max_inline_data = inline_length},
         .qp_type = IBV_QPT_RC,
     };
     errno = 0;
@@ -77,7 +78,17 @@ static enum weir_status make_pair(struct lane *lane, struct weir_error *ret_erro
     } else {
         lane->pair = verbs->create_qp(domain, &attributes);
     }
-    if (lane->pair == NULL) {
+    lane->inline_max = attributes.cap.max_inline_data < inline_length
+                           ? attributes.cap.max_inline_data
+                           : inline_length;
+    return lane->pair != NULL;
+}
+
+static enum weir_status make_pair(struct lane *lane, struct weir_error *ret_error)
+{
+    struct weir_poller *poller = lane->connection->poller;
+    /* Not every device takes data inline, or so much of it in so many requests. */
+    if (!(lane->index == 0 && try_pair(lane, INLINE_WISHED)) && !try_pair(lane, 0)) {
         return error_set(ret_error, errno == ENOMEM ? WEIR_NO_MEMORY : WEIR_SYSTEM,
                          "%s: queue pair of %u sends, %u receives: %m", poller->fabric->device,
                          lane->send_depth, lane->receive_depth);
@@ -175,21 +186,27 @@ bool lane_post(struct lane *lane, struct ibv_send_wr *request, bool wants_signal
     return true;
 }
 
-bool lane_post_receive(struct lane *lane, uint32_t index)
+bool lane_post_receives(struct lane *lane, const uint32_t *indexes, unsigned count)
 {
     struct weir_connection *connection = lane->connection;
-    struct ibv_sge piece = {
-        .addr = (uintptr_t)buffers_receive(&connection->buffers, index),
-        .length = connection->buffers.size,
-        .lkey = memory_local_key(connection->buffers.memory),
-    };
-    struct ibv_recv_wr request = {
-        .wr_id = work_id(lane, index) | RECEIVE_FLAG,
-        .sg_list = &piece,
-        .num_sge = 1,
-    };
+    uint32_t key = memory_local_key(connection->buffers.memory);
+    struct ibv_sge pieces[LANE_RECEIVES_MAX];
+    struct ibv_recv_wr requests[LANE_RECEIVES_MAX];
     struct ibv_recv_wr *bad;
-    int error = ibv_post_recv(lane->pair, &request, &bad);
+    for (unsigned i = 0; i < count; i++) {
+        pieces[i] = (struct ibv_sge){
+            .addr = (uintptr_t)buffers_receive(&connection->buffers, indexes[i]),
+            .length = connection->buffers.size,
+            .lkey = key,
+        };
+        requests[i] = (struct ibv_recv_wr){
+            .wr_id = work_id(lane, indexes[i]) | RECEIVE_FLAG,
+            .next = i + 1 < count ? &requests[i + 1] : NULL,
+            .sg_list = &pieces[i],
+            .num_sge = 1,
+        };
+    }
+    int error = ibv_post_recv(lane->pair, requests, &bad);
     if (error != 0) {
         connection_fail(connection, WEIR_SYSTEM, "a receive could not be posted: %s",
                         strerror(error));
@@ -269,7 +286,7 @@ void lane_complete(struct lane *lane, const struct ibv_wc *completion)
 {
     struct weir_connection *connection = lane->connection;
     if (completion->status == IBV_WC_SUCCESS) {
-        connection->heard_ns = connection->poller->now_ns;
+        connection->keepalive.has_heard = true;
     }
     connection->retiring = lane;
     if ((completion->wr_id & RECEIVE_FLAG) == 0) {

@@ -38,6 +38,7 @@ struct lane {
     uint32_t unsignalled_bytes;
     uint32_t slot, generation;
     uint32_t send_depth, receive_depth;
+    uint32_t inline_max; /* bytes that may travel in the request itself */
     struct posted *book; /* a ring; its length is a power of two, so counts may wrap */
     uint32_t book_mask;
     uint32_t oldest, next; /* running counts */
@@ -64,8 +65,10 @@ uint8_t lane_ack_timeout(const struct weir_connection *connection);
  * wants it, and by itself every so often. False: the connection has failed. */
 bool lane_post(struct lane *lane, struct ibv_send_wr *request, bool wants_signal,
                const struct posted *posted);
-/* Posts receive buffer `index` of the connection's pool. */
-bool lane_post_receive(struct lane *lane, uint32_t index);
+/* Posts receive buffers of the connection's pool, at most LANE_RECEIVES_MAX at once. False: the
+ * connection has failed. */
+#define LANE_RECEIVES_MAX 8
+bool lane_post_receives(struct lane *lane, const uint32_t *indexes, unsigned count);
 
 void lane_complete(struct lane *lane, const struct ibv_wc *completion);
 

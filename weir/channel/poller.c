@@ -214,6 +214,10 @@ void weir_poller_destroy(struct weir_poller *poller)
 
 int weir_poller_fd(struct weir_poller *poller)
 {
+    if (!poller->is_slept_on) {
+        poller->is_slept_on = true;
+        weir_wake(poller); /* no queue is armed that nobody sleeps on */
+    }
     return poller->epoll_fd;
 }
 
@@ -309,9 +313,6 @@ unsigned poller_drain(struct weir_poller *poller, unsigned budget)
         int count;
         do {
             count = ibv_poll_cq(share->queue, 16, completions);
-            if (count > 0) {
-                poller->now_ns = clock_now_ns();
-            }
             for (int i = 0; i < count; i++) {
                 dispatch(poller, &completions[i]);
             }
@@ -445,11 +446,13 @@ static void reap(struct weir_poller *poller)
     }
 }
 
-/* One round without sleeping. True if anything happened. */
+/* One round without sleeping. True if anything happened. Whoever waits for something to come has
+ * time to look at the clock, who works on it has not, unless that is all that ever happens. */
 static bool run_round(struct weir_poller *poller, bool must_look)
 {
     unsigned done = poller_drain(poller, DRAIN_BUDGET);
-    if (done == 0) {
+    poller->is_late = done > 0 && !poller->is_late;
+    if (!poller->is_late) {
         poller->now_ns = clock_now_ns();
     }
     if (must_look || poller->now_ns - poller->looked_ns >= LOOK_NS) {
@@ -476,9 +479,18 @@ static int milliseconds_until(uint64_t deadline_ns, uint64_t now_ns)
     return wait_ms > INT32_MAX ? INT32_MAX : (int)wait_ms;
 }
 
-int weir_poll(struct weir_poller *poller, int timeout_ms)
+/* For who comes again soon and is not to be woken: so nothing is armed, which would have each
+ * completion announced to nobody, and no fd looked at but now and then. */
+static int glance(struct weir_poller *poller)
 {
-    poller->callbacks = 0;
+    unsigned extra = 0;
+    while (extra++ < EXTRA_ROUNDS && run_round(poller, false) && poller->callbacks == 0) {
+    }
+    return poller->callbacks;
+}
+
+static int wait_for_some(struct weir_poller *poller, int timeout_ms)
+{
     uint64_t started_ns = clock_now_ns();
     uint64_t deadline_ns =
         timeout_ms < 0 ? TIMER_NEVER : started_ns + (uint64_t)timeout_ms * MILLISECOND_NS;
@@ -512,4 +524,14 @@ int weir_poll(struct weir_poller *poller, int timeout_ms)
             return poller->callbacks;
         }
     }
+}
+
+int weir_poll(struct weir_poller *poller, int timeout_ms)
+{
+    poller->callbacks = 0;
+    if (timeout_ms == 0 && !poller->is_slept_on) {
+        return glance(poller);
+    }
+    run_round(poller, false);
+    return poller->callbacks > 0 ? poller->callbacks : wait_for_some(poller, timeout_ms);
 }

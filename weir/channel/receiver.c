@@ -63,23 +63,42 @@ static bool is_live(const struct weir_connection *connection)
 
 /* --- delivery --- */
 
+static void deliver_message(struct weir_connection *connection, const uint8_t *bytes,
+                            uint32_t length)
+{
+    connection->statistics.messages_received++;
+    connection->statistics.bytes_received += length;
+    if (connection->handler.received != NULL) {
+        connection->poller->callbacks++;
+        connection->handler.received(connection, bytes, length, connection->user);
+    }
+}
+
 static void deliver(struct weir_connection *connection, const struct arrival *arrival)
 {
-    struct weir_poller *poller = connection->poller;
-    if (arrival->kind == ARRIVAL_NOTICE) {
-        if (connection->handler.noticed != NULL) {
-            poller->callbacks++;
-            connection->handler.noticed(connection, arrival->value, arrival->length,
-                                        connection->user);
-        }
+    if (arrival->kind != ARRIVAL_NOTICE) {
+        deliver_message(connection, arrival->bytes, arrival->length);
+    } else if (connection->handler.noticed != NULL) {
+        connection->poller->callbacks++;
+        connection->handler.noticed(connection, arrival->value, arrival->length, connection->user);
+    }
+}
+
+/* The buffer of a message that has used up credit is free again. An eighth of the window may lack
+ * credit without the peer's standing still: it is told more before half is gone. */
+static void give_back(struct weir_connection *connection, uint32_t buffer)
+{
+    struct receiver *receiver = &connection->receiver;
+    unsigned batch = connection->local.window / 8;
+    receiver->unposted[receiver->unposted_count++] = buffer;
+    if (receiver->unposted_count < LANE_RECEIVES_MAX && receiver->unposted_count < batch) {
         return;
     }
-    connection->statistics.messages_received++;
-    connection->statistics.bytes_received += arrival->length;
-    if (connection->handler.received != NULL) {
-        poller->callbacks++;
-        connection->handler.received(connection, arrival->bytes, arrival->length, connection->user);
+    if (connection->state != CONNECTION_ENDED &&
+        lane_post_receives(&connection->lanes[0], receiver->unposted, receiver->unposted_count)) {
+        credit_return(&connection->credit, receiver->unposted_count);
     }
+    receiver->unposted_count = 0;
 }
 
 static void release(struct weir_connection *connection, struct arrival *arrival)
@@ -94,9 +113,8 @@ static void release(struct weir_connection *connection, struct arrival *arrival)
     bool is_bye = arrival->kind == ARRIVAL_BYE;
     arrival->next = receiver->spare;
     receiver->spare = arrival;
-    if (!is_bye && connection->state != CONNECTION_ENDED &&
-        lane_post_receive(&connection->lanes[0], buffer)) {
-        credit_return(&connection->credit);
+    if (!is_bye) {
+        give_back(connection, buffer);
     }
 }
 
@@ -229,6 +247,13 @@ static void take_message(struct weir_connection *connection, uint32_t buffer,
     }
     switch (message->kind) {
     case MESSAGE_EAGER:
+        if (receiver_is_idle(connection) && is_live(connection)) {
+            deliver_message(connection, message->payload, message->length);
+            give_back(connection, buffer);
+            break;
+        }
+        take_in_line(connection, buffer, message);
+        break;
     case MESSAGE_ANNOUNCE:
     case MESSAGE_NOTICE:
         take_in_line(connection, buffer, message);
@@ -249,11 +274,11 @@ static void take_message(struct weir_connection *connection, uint32_t buffer,
             connection_abort(connection, WEIR_PROTOCOL, "an answer to nothing that was announced");
             return;
         }
-        lane_post_receive(&connection->lanes[0], buffer);
+        lane_post_receives(&connection->lanes[0], &buffer, 1);
         break;
     case MESSAGE_CREDIT:
     case MESSAGE_KIND_END:
-        lane_post_receive(&connection->lanes[0], buffer);
+        lane_post_receives(&connection->lanes[0], &buffer, 1);
         break;
     }
     sender_advance(connection);

@@ -2,7 +2,8 @@
  *
  * Invariants: arrivals are delivered in the order they came; one that is not whole yet holds back
  * those behind it, and with them their credit; memory for messages that are being read is bounded
- * by the longest message this side takes. */
+ * by the longest message this side takes. Credit is granted for receives that are posted: some at
+ * a time, so that neither a lock nor a doorbell is paid for each message. */
 #ifndef WEIR_CHANNEL_RECEIVER_H
 #define WEIR_CHANNEL_RECEIVER_H
 
@@ -13,14 +14,18 @@
 
 #include <weir/channel.h>
 
+#include "weir/channel/lane.h"
+
 struct arrival;
 
 struct receiver {
     struct arrival *first, **end;
     struct arrival *spare;
-    size_t pulling;     /* bytes of memory held for messages being read */
-    unsigned announced; /* by the peer, not answered yet */
-    bool has_bye;       /* the last message is in line or delivered */
+    size_t pulling;                       /* bytes of memory held for messages being read */
+    unsigned announced;                   /* by the peer, not answered yet */
+    bool has_bye;                         /* the last message is in line or delivered */
+    uint32_t unposted[LANE_RECEIVES_MAX]; /* buffers whose messages were delivered */
+    unsigned unposted_count;
 };
 
 void receiver_init(struct weir_connection *connection);

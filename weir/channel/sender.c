@@ -5,120 +5,13 @@
 #include <string.h>
 
 #include "weir/channel/connection.h"
-
-#define PIECES_FEW 4
-
-enum outgoing_kind {
-    OUTGOING_EAGER,
-    OUTGOING_ANNOUNCE,  /* long: the peer reads it */
-    OUTGOING_IMMEDIATE, /* a put whose notice travels with its data */
-    OUTGOING_NOTICE,    /* the notice of a put, as a message behind its data */
-};
-
-struct outgoing {
-    struct outgoing *next;
-    enum outgoing_kind kind;
-    bool has_left;  /* its completion came */
-    bool is_pulled; /* ANNOUNCE: the peer has read it */
-    enum weir_status status;
-    size_t length;
-    weir_done_callback *done;
-    void *argument;
-    uint32_t buffer; /* while its header or bytes are sent from it */
-    uint32_t identifier;
-    struct transfer *transfer;
-    struct weir_memory *memory; /* what the peer reads */
-    uint8_t *copy;              /* the bytes, if they are ours */
-    struct weir_piece *pieces;  /* few, or allocated */
-    unsigned piece_count;
-    struct weir_piece few[PIECES_FEW];
-};
+#include "weir/channel/outgoing.h"
 
 void sender_init(struct weir_connection *connection)
 {
     struct sender *sender = &connection->sender;
     sender->waiting_end = &sender->waiting;
     sender->flying_end = &sender->flying;
-}
-
-/* --- one outgoing message --- */
-
-static struct outgoing *outgoing_create(struct sender *sender, enum outgoing_kind kind)
-{
-    struct outgoing *outgoing = sender->spare;
-    if (outgoing != NULL) {
-        sender->spare = outgoing->next;
-    } else {
-        outgoing = malloc(sizeof(*outgoing));
-        if (outgoing == NULL) {
-            return NULL;
-        }
-    }
-    *outgoing = (struct outgoing){.kind = kind, .buffer = BUFFER_NONE};
-    outgoing->pieces = outgoing->few;
-    return outgoing;
-}
-
-/* Lets go of the message's bytes. */
-static void drop_bytes(struct outgoing *outgoing)
-{
-    weir_memory_deregister(outgoing->memory);
-    outgoing->memory = NULL;
-    free(outgoing->copy);
-    outgoing->copy = NULL;
-    if (outgoing->pieces != outgoing->few) {
-        free(outgoing->pieces);
-    }
-    outgoing->pieces = outgoing->few;
-    outgoing->piece_count = 0;
-}
-
-static bool set_pieces(struct outgoing *outgoing, const struct weir_piece *pieces, unsigned count)
-{
-    if (count > PIECES_FEW) {
-        outgoing->pieces = malloc(count * sizeof(*pieces));
-        if (outgoing->pieces == NULL) {
-            outgoing->pieces = outgoing->few;
-            return false;
-        }
-    }
-    if (count > 0) {
-        memcpy(outgoing->pieces, pieces, count * sizeof(*pieces));
-    }
-    outgoing->piece_count = count;
-    return true;
-}
-
-static void outgoing_release(struct sender *sender, struct outgoing *outgoing)
-{
-    drop_bytes(outgoing);
-    outgoing->next = sender->spare;
-    sender->spare = outgoing;
-}
-
-static void gather(const struct outgoing *outgoing, uint8_t *ret_bytes)
-{
-    for (unsigned i = 0; i < outgoing->piece_count; i++) {
-        if (outgoing->pieces[i].length > 0) {
-            memcpy(ret_bytes, outgoing->pieces[i].bytes, outgoing->pieces[i].length);
-            ret_bytes += outgoing->pieces[i].length;
-        }
-    }
-}
-
-/* Makes the bytes its own and one piece. */
-static bool own_bytes(struct outgoing *outgoing)
-{
-    uint8_t *copy = malloc(outgoing->length > 0 ? outgoing->length : 1);
-    if (copy == NULL) {
-        return false;
-    }
-    gather(outgoing, copy);
-    drop_bytes(outgoing);
-    outgoing->copy = copy;
-    outgoing->few[0] = (struct weir_piece){copy, outgoing->length};
-    outgoing->piece_count = 1;
-    return true;
 }
 
 /* --- lines --- */
@@ -147,7 +40,7 @@ static void complete(struct weir_connection *connection, struct outgoing *outgoi
     void *argument = outgoing->argument;
     enum weir_status status = outgoing->status;
     struct transfer *transfer = outgoing->transfer;
-    outgoing_release(&connection->sender, outgoing);
+    outgoing_release(&connection->sender.spare, outgoing);
     if (transfer != NULL) {
         transfer_end(connection, transfer, status);
     } else if (done != NULL && !poller->is_destroyed) {
@@ -210,8 +103,14 @@ static bool post_buffer(struct weir_connection *connection, uint32_t buffer, siz
         .length = (uint32_t)length,
         .lkey = memory_local_key(connection->buffers.memory),
     };
-    struct ibv_send_wr request = {.opcode = IBV_WR_SEND, .sg_list = &piece, .num_sge = 1};
-    return lane_post(&connection->lanes[0], &request, wants_signal, posted);
+    struct lane *lane = &connection->lanes[0];
+    struct ibv_send_wr request = {
+        .opcode = IBV_WR_SEND,
+        .send_flags = length <= lane->inline_max ? IBV_SEND_INLINE : 0,
+        .sg_list = &piece,
+        .num_sge = 1,
+    };
+    return lane_post(lane, &request, wants_signal, posted);
 }
 
 static void message_left(struct weir_connection *connection, void *argument,
@@ -290,7 +189,7 @@ static bool prepare_announce(struct weir_connection *connection, struct outgoing
                                WEIR_REMOTE_READ, &outgoing->memory, NULL) == WEIR_OK) {
         return true;
     }
-    if (outgoing->copy == NULL && own_bytes(outgoing)) {
+    if (outgoing->copy == NULL && outgoing_own_bytes(outgoing)) {
         return prepare_announce(connection, outgoing);
     }
     connection_abort(connection, WEIR_NO_MEMORY, "a message of %zu bytes could not be registered",
@@ -309,7 +208,7 @@ static size_t write_message(struct weir_connection *connection, struct outgoing 
     if (outgoing->kind == OUTGOING_EAGER) {
         message.kind = MESSAGE_EAGER;
         size_t header = message_pack(&message, bytes);
-        gather(outgoing, bytes + header);
+        pieces_gather(outgoing->pieces, outgoing->piece_count, bytes + header);
         return header + outgoing->length;
     }
     if (outgoing->kind == OUTGOING_NOTICE) {
@@ -323,6 +222,43 @@ static size_t write_message(struct weir_connection *connection, struct outgoing 
     message.address = remote.address;
     message.key = remote.key;
     return message_pack(&message, bytes);
+}
+
+static size_t eager_max(const struct weir_connection *connection)
+{
+    return connection->local.eager_length < connection->peer.eager_length
+               ? connection->local.eager_length
+               : connection->peer.eager_length;
+}
+
+/* A message whose bytes are copied in any case, and of whose end nobody wants to know: nothing is
+ * left of it but its buffer. */
+static bool may_leave_at_once(const struct weir_connection *connection, size_t length)
+{
+    const struct sender *sender = &connection->sender;
+    return connection->state == CONNECTION_OPEN && sender->waiting == NULL &&
+           sender->pulled_count == 0 && length <= eager_max(connection) &&
+           credit_can_send(&connection->credit) && connection->buffers.free_count > SENDER_RESERVE;
+}
+
+static void post_at_once(struct weir_connection *connection, const struct weir_piece *pieces,
+                         unsigned count, size_t length)
+{
+    uint32_t buffer = buffers_take(&connection->buffers);
+    uint8_t *bytes = buffers_send(&connection->buffers, buffer);
+    struct message message = {
+        .kind = MESSAGE_EAGER,
+        .credit_limit = credit_tell(&connection->credit),
+        .length = (uint32_t)length,
+    };
+    size_t header = message_pack(&message, bytes);
+    pieces_gather(pieces, count, bytes + header);
+    credit_spend(&connection->credit);
+    connection->progress++;
+    connection->statistics.messages_sent++;
+    connection->statistics.bytes_sent += length;
+    struct posted posted = {control_left, (void *)(uintptr_t)buffer, "a message"};
+    post_buffer(connection, buffer, header + length, false, &posted);
 }
 
 static bool post_message(struct weir_connection *connection, struct outgoing *outgoing)
@@ -363,10 +299,7 @@ static bool can_leave(struct weir_connection *connection, struct outgoing *outgo
 /* Messages sent before the peer's bounds were known. False: it was too long. */
 static bool classify(struct weir_connection *connection, struct outgoing *outgoing)
 {
-    size_t eager_max = connection->local.eager_length < connection->peer.eager_length
-                           ? connection->local.eager_length
-                           : connection->peer.eager_length;
-    if (outgoing->kind == OUTGOING_EAGER && outgoing->length > eager_max) {
+    if (outgoing->kind == OUTGOING_EAGER && outgoing->length > eager_max(connection)) {
         outgoing->kind = OUTGOING_ANNOUNCE;
     }
     if (outgoing->kind != OUTGOING_ANNOUNCE ||
@@ -402,7 +335,7 @@ static void advance_messages(struct weir_connection *connection)
             return;
         }
         if (outgoing->kind == OUTGOING_EAGER) {
-            drop_bytes(outgoing); /* they are in the buffer */
+            outgoing_drop_bytes(outgoing); /* they are in the buffer */
         }
     }
 }
@@ -425,12 +358,9 @@ static void advance_bye(struct weir_connection *connection)
     }
 }
 
-void sender_advance(struct weir_connection *connection)
+static void advance(struct weir_connection *connection)
 {
     struct sender *sender = &connection->sender;
-    if (!is_live(connection)) {
-        return;
-    }
     while (sender->pulled_count > 0) {
         struct message message = {.kind = MESSAGE_PULLED, .value = sender->pulled[0]};
         if (!post_control(connection, &message, NULL, control_left, "an answer")) {
@@ -447,6 +377,16 @@ void sender_advance(struct weir_connection *connection)
     }
     if (connection->state == CONNECTION_CLOSING) {
         advance_bye(connection);
+    }
+}
+
+void sender_advance(struct weir_connection *connection)
+{
+    const struct sender *sender = &connection->sender;
+    bool is_due = sender->waiting != NULL || sender->pulled_count > 0 ||
+                  connection->state == CONNECTION_CLOSING || credit_is_due(&connection->credit);
+    if (is_due && is_live(connection)) {
+        advance(connection);
     }
 }
 
@@ -478,7 +418,7 @@ static enum weir_status submit(struct weir_connection *connection, struct outgoi
     }
     connection->statistics.waits_for_credit++;
     if (outgoing->transfer == NULL && outgoing->done == NULL && outgoing->copy == NULL &&
-        !own_bytes(outgoing)) {
+        !outgoing_own_bytes(outgoing)) {
         connection_fail(connection, WEIR_NO_MEMORY, "no memory for a message that waits");
         return WEIR_NO_MEMORY;
     }
@@ -488,8 +428,8 @@ static enum weir_status submit(struct weir_connection *connection, struct outgoi
 enum weir_status sender_add_put(struct weir_connection *connection, struct transfer *transfer,
                                 bool is_immediate)
 {
-    struct outgoing *outgoing =
-        outgoing_create(&connection->sender, is_immediate ? OUTGOING_IMMEDIATE : OUTGOING_NOTICE);
+    struct outgoing *outgoing = outgoing_create(
+        &connection->sender.spare, is_immediate ? OUTGOING_IMMEDIATE : OUTGOING_NOTICE);
     if (outgoing == NULL) {
         return WEIR_NO_MEMORY;
     }
@@ -510,7 +450,7 @@ bool sender_take_pulled(struct weir_connection *connection, uint32_t identifier)
         return false;
     }
     outgoing->is_pulled = true;
-    drop_bytes(outgoing);
+    outgoing_drop_bytes(outgoing);
     sender->announced--;
     connection->progress++;
     deliver_done(connection);
@@ -543,12 +483,16 @@ enum weir_status weir_send_pieces(struct weir_connection *connection,
     if (connection->state == CONNECTION_OPEN && length > connection->peer.message_length_max) {
         return WEIR_TOO_LONG;
     }
-    struct outgoing *outgoing = outgoing_create(&connection->sender, OUTGOING_EAGER);
+    if (done == NULL && may_leave_at_once(connection, length)) {
+        post_at_once(connection, pieces, count, length);
+        return WEIR_OK;
+    }
+    struct outgoing *outgoing = outgoing_create(&connection->sender.spare, OUTGOING_EAGER);
     if (outgoing == NULL) {
         return WEIR_NO_MEMORY;
     }
-    if (!set_pieces(outgoing, pieces, count)) {
-        outgoing_release(&connection->sender, outgoing);
+    if (!outgoing_set_pieces(outgoing, pieces, count)) {
+        outgoing_release(&connection->sender.spare, outgoing);
         return WEIR_NO_MEMORY;
     }
     outgoing->length = length;

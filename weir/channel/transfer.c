@@ -104,7 +104,7 @@ static void take_place(struct weir_connection *connection, struct lane *lane)
 static void leave_place(struct weir_connection *connection, struct lane *lane)
 {
     lane->busy--;
-    stride_ended(&connection->transfers.stride, connection->poller->now_ns);
+    stride_ended(&connection->transfers.stride, clock_now_ns());
 }
 
 static void piece_left(struct weir_connection *connection, void *argument, enum weir_status status)
