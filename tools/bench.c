@@ -221,6 +221,7 @@ static void print_intro(struct bench *bench, const json_t *server)
     printf("device    %s\nother end %s\n"
            "each case %u runs of %g s after a warm-up whose bytes were compared; one clock\n\n",
            device, theirs, bench->plan.runs, bench->plan.seconds);
+    fflush(stdout); /* the first figures may take long */
 }
 
 static bool report(struct bench *bench, json_t *server, const char *address)

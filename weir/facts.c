@@ -36,6 +36,16 @@ bool weir_fabric_retransmissions(const struct weir_fabric *fabric, uint64_t *ret
     return sysfs_retransmissions(SYSFS_DEVICES, fabric->device, fabric->port, ret_count);
 }
 
+bool weir_fabric_carried(const struct weir_fabric *fabric, struct weir_fabric_carried *ret_carried)
+{
+    *ret_carried = (struct weir_fabric_carried){0};
+    if (fabric->library.verbs.carried == NULL) {
+        return false;
+    }
+    fabric->library.verbs.carried(fabric->context, &ret_carried->network, &ret_carried->memory);
+    return true;
+}
+
 bool weir_fabric_gid(const struct weir_fabric *fabric, unsigned index,
                      char ret_text[WEIR_GID_LENGTH])
 {

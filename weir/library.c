@@ -41,6 +41,7 @@ static const struct entry entries[] = {
     {"_ibv_query_gid_ex", offsetof(struct verbs, query_gid_entry), false, true},
     {"weir_same_host", offsetof(struct verbs, same_host), false, true},
     {"weir_retransmissions", offsetof(struct verbs, retransmissions), false, true},
+    {"weir_carried", offsetof(struct verbs, carried), false, true},
     IB(alloc_pd),
     IB(dealloc_pd),
     {"ibv_reg_mr", offsetof(struct verbs, reg_mr), false, false},

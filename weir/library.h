@@ -30,6 +30,8 @@ struct verbs {
                            size_t size);                      /* may be NULL */
     const char *(*same_host)(struct ibv_context *context);    /* of ours; may be NULL */
     uint64_t (*retransmissions)(struct ibv_context *context); /* likewise */
+    void (*carried)(struct ibv_context *context, uint64_t *ret_network,
+                    uint64_t *ret_memory); /* likewise */
     struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
     int (*dealloc_pd)(struct ibv_pd *domain);
     struct ibv_mr *(*reg_mr)(struct ibv_pd *domain, void *address, size_t length, int access);

@@ -53,6 +53,14 @@ const char *weir_fabric_same_host(const struct weir_fabric *fabric);
  * programs did. False: it does not say. */
 bool weir_fabric_retransmissions(const struct weir_fabric *fabric, uint64_t *ret_count);
 
+/* How many packets have gone and come in this process, by what carried them; what was done in the
+ * memory of a process of this host without a packet counts as one. False: a real device does not
+ * say. */
+struct weir_fabric_carried {
+    uint64_t network, memory;
+};
+bool weir_fabric_carried(const struct weir_fabric *fabric, struct weir_fabric_carried *ret_carried);
+
 /* The port in use: its number, MTU in bytes, size of its GID table. */
 struct weir_fabric_facts {
     unsigned port;

@@ -56,6 +56,9 @@ const char *loop_describe_same_host(struct engine *engine);
 
 /* Packets that were sent again since the engine began; 0 where loop_is_ours says no. */
 uint64_t loop_retransmissions(struct engine *engine);
+/* Packets that went and came by the network, and through this host's memory, where what was done in
+ * a peer's memory without a packet counts as one. 0 where loop_is_ours says no. */
+void loop_count_carried(struct engine *engine, uint64_t *ret_network, uint64_t *ret_memory);
 /* Every counter there is: the device's, the link's, the registry's, the thread's. Names are static
  * and lower case ("udp_packets_sent"). */
 typedef void loop_statistics_visitor(void *context, const char *name, uint64_t value);

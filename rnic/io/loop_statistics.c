@@ -107,6 +107,24 @@ uint64_t loop_retransmissions(struct engine *engine)
     return count;
 }
 
+void loop_count_carried(struct engine *engine, uint64_t *ret_network, uint64_t *ret_memory)
+{
+    *ret_network = *ret_memory = 0;
+    if (!loop_is_ours(engine)) {
+        return;
+    }
+    struct loop *loop = loop_of(engine);
+    struct same_host_counters same_host;
+    engine_lock(engine);
+    const uint64_t *device = device_counters(engine->device)->values;
+    const struct udp_counters *udp = udp_counters(loop->steering.udp);
+    same_host_count(loop->same_host, &same_host);
+    *ret_network = udp->packets_sent + udp->packets_received;
+    *ret_memory = same_host.packets_sent + same_host.packets_received +
+                  device[COUNTER_DIRECT_WRITES] + device[COUNTER_DIRECT_READS];
+    engine_unlock(engine);
+}
+
 /* Zeroes say nothing to a reader. */
 static void print(void *context, const char *name, uint64_t value)
 {

@@ -58,3 +58,8 @@ PUBLIC uint64_t weir_retransmissions(struct ibv_context *context)
 {
     return loop_retransmissions(context_engine(context));
 }
+
+PUBLIC void weir_carried(struct ibv_context *context, uint64_t *ret_network, uint64_t *ret_memory)
+{
+    loop_count_carried(context_engine(context), ret_network, ret_memory);
+}

@@ -73,5 +73,7 @@ const struct weir_seam *weir_seam(void);
 const char *weir_same_host(struct ibv_context *context);
 /* The same way: packets that this process's device has sent again. */
 uint64_t weir_retransmissions(struct ibv_context *context);
+/* The same way: what has carried this process's packets, see loop_count_carried. */
+void weir_carried(struct ibv_context *context, uint64_t *ret_network, uint64_t *ret_memory);
 
 #endif

@@ -50,6 +50,7 @@ def check_report(report):
     assert len(found) == len(set(found)) and set(found) == wanted, wanted ^ set(found)
     for case in cases:
         assert case["verified"] is True and len(case["runs"]) == 1, case
+        assert case["link"] == "memory", case
         count = case["runs"][0]["count"]
         if case["measure"] == "latency":
             latency = case["latency_us"]
@@ -73,6 +74,16 @@ def test_alone(folder):
     embedded = re.search(r'id="results">(.*?)</script>', open(page).read(), re.S).group(1)
     assert [c["operation"] for c in json.loads(embedded)["results"]] == [c["operation"] for c in report["results"]]
     return page, report
+
+
+def test_link():
+    """What carried it: not what it would be, were it not for an environment variable."""
+    os.environ["WEIR_LINK"] = "udp"
+    try:
+        done = weir(*SHORT, "--size", "8,64k", "--op", "send,write,read,message", "--mode", "poll", "--json")
+    finally:
+        del os.environ["WEIR_LINK"]
+    assert {case["link"] for case in json.loads(done.stdout)["results"]} == {"UDP"}, done.stdout
 
 
 def test_two_ends():
@@ -179,6 +190,7 @@ def test_page(page, report, picture):
 def main():
     with tempfile.TemporaryDirectory(prefix="weir-bench.") as folder:
         page, report = test_alone(folder)
+        test_link()
         test_failures()
         test_two_ends()
         if not browser.find():

@@ -90,6 +90,22 @@ static uint64_t warm_up(struct carrier *carrier, double seconds, struct histogra
     return wanted < 1 ? 1 : wanted > COUNT_MAX ? COUNT_MAX : (uint64_t)wanted;
 }
 
+/* By what the packets of the runs went: of each operation there is one at least. */
+static const char *link_of(const struct weir_fabric *fabric,
+                           const struct weir_fabric_carried *before, const struct result *result)
+{
+    struct weir_fabric_carried after;
+    uint64_t operations = 0;
+    if (!weir_fabric_carried(fabric, &after)) {
+        return weir_fabric_kind(fabric) == WEIR_FABRIC_RDMA ? "RDMA" : NULL;
+    }
+    for (unsigned i = 0; i < result->run_count; i++) {
+        operations += result->runs[i].count;
+    }
+    uint64_t network = after.network - before->network, memory = after.memory - before->memory;
+    return 2 * network >= operations && network > memory ? "UDP" : "memory";
+}
+
 /* The carrier here, told of the one there; NULL with `ret_result->unsupported`: one end has no
  * such operation. */
 static struct carrier *join(struct control *control, struct weir_fabric *fabric,
@@ -132,6 +148,7 @@ bool ends_measure(struct control *control, struct weir_fabric *fabric, const str
     ret_result->item = *item;
     ret_result->run_count = 0;
     ret_result->unsupported[0] = '\0';
+    ret_result->link = NULL;
     histogram_clear(&ret_result->latency);
     struct carrier *carrier = join(control, fabric, ret_result, ret_error);
     if (carrier == NULL) {
@@ -140,12 +157,17 @@ bool ends_measure(struct control *control, struct weir_fabric *fabric, const str
     struct histogram *samples = malloc(sizeof(*samples));
     uint64_t count = samples != NULL ? warm_up(carrier, plan->seconds, samples, ret_error) : 0;
     bool is_good = count > 0;
+    struct weir_fabric_carried before;
+    weir_fabric_carried(fabric, &before);
     for (unsigned i = 0; is_good && i < plan->runs; i++) {
         struct result_run run;
         is_good = run_once(carrier, count, samples, &run, ret_error);
         if (is_good) {
             result_add(ret_result, &run, samples);
         }
+    }
+    if (is_good) {
+        ret_result->link = link_of(fabric, &before, ret_result);
     }
     free(samples);
     carrier->operations->destroy(carrier);

@@ -165,6 +165,8 @@ json_t *result_to_json(const struct result *result)
     const char *doubt = result_doubt(result);
     json_object_set_new(object, "method", json_string(plan_method(item)));
     json_object_set_new(object, "verified", json_true()); /* else there would be no result */
+    json_object_set_new(object, "link",
+                        result->link != NULL ? json_string(result->link) : json_null());
     json_object_set_new(object, "doubt", doubt != NULL ? json_string(doubt) : json_null());
     if (item->measure == PLAN_LATENCY) {
         json_object_set_new(object, "latency_us", latency_to_json(result));

@@ -22,6 +22,7 @@ struct result_run {
 struct result {
     struct plan_case item;
     char unsupported[200]; /* why there is nothing; else "" */
+    const char *link;      /* what carried it: "memory", "UDP", "RDMA"; NULL: not known */
     unsigned run_count;
     struct result_run runs[RESULT_RUNS_MAX];
     struct histogram latency; /* of all runs, as measured: a ping-pong's is the round trip */

@@ -45,14 +45,14 @@ static void print_header(struct table *table, enum plan_measure measure)
     if (measure == PLAN_LATENCY) {
         fprintf(stream,
                 "Latency in us, medians over the runs; in brackets the median's spread\n\n"
-                "%-13s %-5s %8s %8s %8s %15s %8s %8s %8s %8s %13s\n",
-                "operation", "mode", "size", "min", "p50", "(spread)", "p90", "p99", "p99.9", "max",
-                "CPU us c+s");
+                "%-13s %-6s %-5s %8s %8s %8s %15s %8s %8s %8s %8s %13s\n",
+                "operation", "link", "mode", "size", "min", "p50", "(spread)", "p90", "p99",
+                "p99.9", "max", "CPU us c+s");
     } else {
         fprintf(stream,
                 "Bandwidth and rate, medians over the runs\n\n"
-                "%-13s %-9s %-5s %8s %8s %15s %10s %13s\n",
-                "operation", "direction", "mode", "size", "MB/s", "(spread)", "1000/s",
+                "%-13s %-6s %-9s %-5s %8s %8s %15s %10s %13s\n",
+                "operation", "link", "direction", "mode", "size", "MB/s", "(spread)", "1000/s",
                 "CPU us c+s");
     }
     table->has_header = true;
@@ -92,7 +92,8 @@ void table_add(struct table *table, const struct result *result)
         print_header(table, item->measure);
     }
     plan_size_text(item->size, size);
-    fprintf(stream, "%-13s ", plan_operation_name(item->operation));
+    fprintf(stream, "%-13s %-6s ", plan_operation_name(item->operation),
+            result->link != NULL ? result->link : "-");
     if (item->measure == PLAN_BANDWIDTH) {
         fprintf(stream, "%-9s ", plan_direction_name(item->both_ways));
     }
