@@ -1,45 +1,15 @@
 #include "tools/transfer/filter.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/transfer/filter_scope.h"
-
-enum token_kind {
-    TOKEN_BYTE,
-    TOKEN_ANY,      /* "?" */
-    TOKEN_CLASS,    /* "[...]" */
-    TOKEN_STAR,     /* "*" */
-    TOKEN_STARS,    /* "**" and more of them */
-    TOKEN_MISTAKEN, /* matches nothing: a class without its end */
-};
-
-struct token {
-    enum token_kind kind;
-    unsigned char byte;
-    const char *class; /* behind its "[" */
-};
-
-/* Against what a pattern is held. */
-enum reach {
-    REACH_NAME,  /* the last component */
-    REACH_PATH,  /* the whole path */
-    REACH_TAIL,  /* as many components as the pattern has */
-    REACH_AFTER, /* the path, or what follows any of its slashes */
-};
+#include "tools/transfer/pattern.h"
 
 struct rule {
     uint8_t bits; /* of enum rule_bits */
-    bool directories_only, wild;
-    bool anchored;                   /* REACH_PATH because of a slash at its start */
-    bool slash_before, slash_behind; /* of a path, of a directory: for a leading or trailing "**" */
-    enum reach reach;
-    unsigned slashes;
-    char *text;    /* as it was given */
-    char *pattern; /* without the slashes at its ends */
-    struct token *tokens;
-    unsigned count;
+    char *text;   /* as it was given */
+    struct pattern pattern;
 };
 
 struct filter {
@@ -58,8 +28,7 @@ struct filter *filter_create(void)
 static void clear_rule(struct rule *rule)
 {
     free(rule->text);
-    free(rule->pattern);
-    free(rule->tokens);
+    pattern_clear(&rule->pattern);
 }
 
 void filter_clear(struct filter *filter)
@@ -91,144 +60,10 @@ struct span filter_rule(const struct filter *filter, unsigned index, uint8_t *re
     return (struct span){rule->text, strlen(rule->text)};
 }
 
-/* --- classes ---------------------------------------------------------------------------------- */
-
-static bool is_named(const char *name, size_t length, unsigned char byte)
-{
-    static const struct {
-        const char *name;
-        int (*is)(int byte);
-    } kinds[] = {{"alnum", isalnum}, {"alpha", isalpha}, {"blank", isblank}, {"cntrl", iscntrl},
-                 {"digit", isdigit}, {"graph", isgraph}, {"lower", islower}, {"print", isprint},
-                 {"punct", ispunct}, {"space", isspace}, {"upper", isupper}, {"xdigit", isxdigit}};
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (strlen(kinds[i].name) == length && memcmp(kinds[i].name, name, length) == 0) {
-            return kinds[i].is(byte) != 0;
-        }
-    }
-    return false;
-}
-
-/* One byte of a class, which a backslash may quote; NULL at the pattern's end. */
-static const char *class_byte(const char *at, unsigned char *ret_byte)
-{
-    at += *at == '\\';
-    *ret_byte = (unsigned char)*at;
-    return *at != 0 ? at + 1 : NULL;
-}
-
-/* One item of a class: a byte, a range, or a name in "[:" and ":]". Returns what is behind it. */
-static const char *class_item(const char *at, unsigned char byte, bool *ret_matches)
-{
-    unsigned char first, last;
-    if (at[0] == '[' && at[1] == ':') {
-        const char *end = strstr(at + 2, ":]");
-        *ret_matches = end != NULL && is_named(at + 2, (size_t)(end - at - 2), byte);
-        return end != NULL ? end + 2 : NULL;
-    }
-    at = class_byte(at, &first);
-    last = first;
-    if (at != NULL && at[0] == '-' && at[1] != 0 && at[1] != ']') {
-        at = class_byte(at + 1, &last);
-    }
-    *ret_matches = first <= byte && byte <= last;
-    return at;
-}
-
-/* From behind the "["; returns what is behind the "]", or NULL where there is none. */
-static const char *class_match(const char *at, unsigned char byte, bool *ret_matches)
-{
-    bool negated = *at == '!' || *at == '^';
-    bool found = false;
-    at += negated;
-    do { /* a "]" that comes first is one of the bytes */
-        bool matches = false;
-        at = class_item(at, byte, &matches);
-        found |= matches;
-    } while (at != NULL && *at != 0 && *at != ']');
-    *ret_matches = found != negated && byte != '/';
-    return at != NULL && *at == ']' ? at + 1 : NULL;
-}
-
-/* --- patterns --------------------------------------------------------------------------------- */
-
-/* The token at `at`, and what is behind it. */
-static const char *read_token(const char *at, struct token *ret_token)
-{
-    bool unused;
-    *ret_token = (struct token){.kind = TOKEN_BYTE, .byte = (unsigned char)*at};
-    if (*at == '?') {
-        ret_token->kind = TOKEN_ANY;
-        return at + 1;
-    }
-    if (*at == '*') {
-        size_t stars = strspn(at, "*");
-        ret_token->kind = stars > 1 ? TOKEN_STARS : TOKEN_STAR;
-        return at + stars;
-    }
-    if (*at == '[') {
-        const char *end = class_match(at + 1, 0, &unused);
-        ret_token->kind = end != NULL ? TOKEN_CLASS : TOKEN_MISTAKEN;
-        ret_token->class = at + 1;
-        return end != NULL ? end : at + strlen(at);
-    }
-    if (*at == '\\') {
-        ret_token->kind = at[1] != 0 ? TOKEN_BYTE : TOKEN_MISTAKEN;
-        ret_token->byte = (unsigned char)at[1];
-        return at[1] != 0 ? at + 2 : at + 1;
-    }
-    return at + 1;
-}
-
-static bool read_tokens(struct rule *rule)
-{
-    rule->tokens = malloc((strlen(rule->pattern) + 1) * sizeof(*rule->tokens));
-    for (const char *at = rule->pattern; rule->tokens != NULL && *at != 0;) {
-        at = read_token(at, &rule->tokens[rule->count++]);
-    }
-    return rule->tokens != NULL;
-}
-
-static void choose_reach(struct rule *rule, bool anchored)
-{
-    const char *stars = rule->wild ? strstr(rule->pattern, "**") : NULL;
-    bool begins = stars == rule->pattern && stars != NULL && !anchored;
-    size_t length = strlen(rule->pattern);
-    rule->slash_before = begins;
-    rule->slash_behind =
-        stars != NULL && length >= 3 && strcmp(rule->pattern + length - 3, "***") == 0;
-    if (anchored || begins) {
-        rule->reach = REACH_PATH;
-    } else if (stars != NULL) {
-        rule->reach = REACH_AFTER;
-    } else {
-        rule->reach = rule->slashes > 0 ? REACH_TAIL : REACH_NAME;
-    }
-}
-
 static bool make_rule(struct rule *rule, unsigned bits, struct span text)
 {
-    bool anchored = ((const char *)text.bytes)[0] == '/';
-    *rule = (struct rule){.bits = (uint8_t)bits, .anchored = anchored};
-    rule->text = strndup(text.bytes, text.length);
-    rule->pattern = strndup((const char *)text.bytes + anchored, text.length - anchored);
-    if (rule->text == NULL || rule->pattern == NULL) {
-        return false;
-    }
-    if ((bits & RULE_MERGES) != 0) {
-        return true;
-    }
-    size_t length = strlen(rule->pattern);
-    if (length > 0 && rule->pattern[length - 1] == '/') {
-        rule->pattern[length - 1] = 0;
-        rule->directories_only = true;
-    }
-    for (const char *at = rule->pattern; *at != 0; at++) {
-        rule->slashes += *at == '/';
-    }
-    rule->wild = strpbrk(rule->pattern, "*[?") != NULL;
-    choose_reach(rule, anchored);
-    return !rule->wild || read_tokens(rule);
+    *rule = (struct rule){.bits = (uint8_t)bits, .text = strndup(text.bytes, text.length)};
+    return rule->text != NULL && ((bits & RULE_MERGES) != 0 || pattern_make(text, &rule->pattern));
 }
 
 unsigned filter_merges(const struct filter *filter)
@@ -239,8 +74,9 @@ unsigned filter_merges(const struct filter *filter)
 void filter_merge(const struct filter *filter, unsigned index, struct filter_merge *ret_merge)
 {
     const struct rule *rule = &filter->rules[filter->merges[index]];
+    bool above = rule->text[0] == '/';
     *ret_merge = (struct filter_merge){
-        .index = index, .name = rule->pattern, .bits = rule->bits, .above = rule->anchored};
+        .index = index, .name = rule->text + above, .bits = rule->bits, .above = above};
 }
 
 static bool is_merged(const struct filter *filter, struct span name)
@@ -295,144 +131,6 @@ bool filter_add(struct filter *filter, unsigned bits, struct span pattern)
 
 /* --- matching --------------------------------------------------------------------------------- */
 
-static bool token_takes(const struct token *token, unsigned char byte)
-{
-    bool matches = false;
-    switch (token->kind) {
-    case TOKEN_BYTE:
-        return byte == token->byte;
-    case TOKEN_ANY:
-    case TOKEN_STAR:
-        return byte != '/';
-    case TOKEN_STARS:
-        return true;
-    case TOKEN_CLASS:
-        class_match(token->class, byte, &matches);
-        return matches;
-    case TOKEN_MISTAKEN:
-        return false;
-    }
-    return false;
-}
-
-static bool is_star(const struct token *token)
-{
-    return token->kind == TOKEN_STAR || token->kind == TOKEN_STARS;
-}
-
-/* All ways through the pattern at once: bit i says that the text so far took the tokens before i.
- * `anew`: what follows any of the slashes may match, too. */
-static bool match_text(const struct rule *rule, const char *text, size_t length, bool anew)
-{
-    bool at[2][PATH_LENGTH_MAX + 1];
-    bool *now = at[0], *next = at[1];
-    unsigned count = rule->count;
-    memset(now, 0, count + 1);
-    now[0] = true;
-    for (size_t i = 0;; i++) {
-        for (unsigned t = 0; t < count; t++) { /* a star may take nothing */
-            now[t + 1] |= now[t] && is_star(&rule->tokens[t]);
-        }
-        if (i == length) {
-            return now[count];
-        }
-        bool alive = anew;
-        memset(next, 0, count + 1);
-        next[0] = anew && text[i] == '/';
-        for (unsigned t = 0; t < count; t++) {
-            const struct token *token = &rule->tokens[t];
-            if (now[t] && token_takes(token, (unsigned char)text[i])) {
-                next[is_star(token) ? t : t + 1] = true;
-                alive = true;
-            }
-        }
-        if (!alive) {
-            return false;
-        }
-        bool *swap = now;
-        now = next;
-        next = swap;
-    }
-}
-
-static bool match(const struct rule *rule, const char *text, size_t length)
-{
-    if (rule->wild) {
-        return match_text(rule, text, length, false);
-    }
-    return strlen(rule->pattern) == length && memcmp(rule->pattern, text, length) == 0;
-}
-
-/* The last `count` components; NULL where there are fewer. */
-static const char *last_components(const char *path, unsigned count)
-{
-    const char *at = path + strlen(path);
-    while (at > path) {
-        if (at[-1] == '/' && --count == 0) {
-            return at;
-        }
-        at--;
-    }
-    return count == 1 ? path : NULL;
-}
-
-/* A pattern from the root of `scope`, against `length` bytes of the path. */
-static bool match_from(const struct rule *rule, const struct filter_scope *scope, const char *text,
-                       size_t length)
-{
-    size_t outside = scope != NULL && scope->outside != NULL ? strlen(scope->outside) : 0;
-    if (outside > 0) {
-        char path[2 * PATH_LENGTH_MAX + 4];
-        if (outside + 1 + length > sizeof(path)) {
-            return false;
-        }
-        memcpy(path, scope->outside, outside);
-        path[outside] = '/';
-        memcpy(path + outside + 1, text, length);
-        return match(rule, path, outside + 1 + length);
-    }
-    for (unsigned i = 0; scope != NULL && i < scope->depth; i++) {
-        const char *slash = memchr(text, '/', length);
-        if (slash == NULL) {
-            return false;
-        }
-        length -= (size_t)(slash + 1 - text);
-        text = slash + 1;
-    }
-    return match(rule, text, length);
-}
-
-/* `text` has a slash before it and room for one behind it; `scope` is where the rule stands. */
-static bool rule_matches(const struct rule *rule, const struct filter_scope *scope, char *text,
-                         bool is_directory)
-{
-    size_t length = strlen(text);
-    if (rule->directories_only && !is_directory) {
-        return false;
-    }
-    size_t behind = is_directory && rule->slash_behind ? 1 : 0; /* "/" stands there */
-    text[length] = '/';
-    const char *from = text;
-    bool matches = false;
-    switch (rule->reach) {
-    case REACH_NAME:
-    case REACH_TAIL:
-        text[length] = 0;
-        from = last_components(text, rule->slashes + 1);
-        return from != NULL && match(rule, from, strlen(from));
-    case REACH_PATH:
-        from -= rule->slash_before;
-        matches = rule->anchored ? match_from(rule, scope, text, length + behind)
-                                 : match(rule, from, length + behind + rule->slash_before);
-        break;
-    case REACH_AFTER:
-        matches = match_text(rule, text, length + behind, true); /* it is wild */
-        break;
-    }
-    text[length] = 0;
-    return matches;
-}
-
 /* The rules about what is sent, or about what is deleted. */
 struct question_of {
     enum rule_bits side;
@@ -466,8 +164,12 @@ static enum verdict judge_rule(const struct rule *rule, const struct filter_scop
                                const struct asked_path *asked)
 {
     bool negated = (rule->bits & RULE_NEGATED) != 0;
+    struct pattern_root root = {.depth = 0};
+    if (scope != NULL) {
+        root = (struct pattern_root){.outside = scope->outside, .depth = scope->depth};
+    }
     if (!is_asked(rule, asked->question) ||
-        rule_matches(rule, scope, asked->text, asked->is_directory) == negated) {
+        pattern_matches(&rule->pattern, &root, asked->text, asked->is_directory) == negated) {
         return VERDICT_NONE;
     }
     return (rule->bits & RULE_INCLUDE) != 0 ? VERDICT_IN : VERDICT_OUT;
@@ -548,17 +250,36 @@ bool filter_protects_some(const struct filter *filter, bool delete_excluded)
     return false;
 }
 
+/* The first rule that matches decides of each. True: of one that it is out. */
+static bool excludes_one(const struct filter *filter, struct asked_path *asked,
+                         const struct prefixes *prefixes)
+{
+    bool matches[PATH_LENGTH_MAX + 1], decided[PATH_LENGTH_MAX + 1] = {false};
+    for (unsigned i = 0; i < filter->count; i++) {
+        const struct rule *rule = &filter->rules[i];
+        bool negated = (rule->bits & RULE_NEGATED) != 0;
+        if ((rule->bits & RULE_MERGES) != 0 || !is_asked(rule, asked->question)) {
+            continue;
+        }
+        pattern_match_prefixes(&rule->pattern, asked->text, asked->is_directory, prefixes, matches);
+        for (unsigned j = 0; j < prefixes->count; j++) {
+            if (matches[j] != negated && !decided[j] && (rule->bits & RULE_INCLUDE) == 0) {
+                return true;
+            }
+            decided[j] |= matches[j] != negated;
+        }
+    }
+    return false;
+}
+
 bool filter_cuts_off(const struct filter *filter, const char *path, bool is_directory)
 {
     char buffer[PATH_LENGTH_MAX + 3];
-    struct asked_path asked = {&what_is_sent, prepare(path, buffer), true};
-    for (char *slash = asked.text; slash != NULL && (slash = strchr(slash, '/')) != NULL; slash++) {
-        *slash = 0;
-        if (excludes(filter, NULL, &asked)) {
-            return true;
-        }
-        *slash = '/';
+    struct prefixes prefixes;
+    struct asked_path asked = {&what_is_sent, prepare(path, buffer), is_directory};
+    if (asked.text == NULL) {
+        return false;
     }
-    asked.is_directory = is_directory;
-    return asked.text != NULL && excludes(filter, NULL, &asked);
+    pattern_find_prefixes(asked.text, &prefixes);
+    return excludes_one(filter, &asked, &prefixes);
 }

@@ -204,7 +204,63 @@ static void no_number_of_components_takes_long(void **state)
     }
     assert_true(filter_count(filter) >= FILTER_LENGTH_MAX / sizeof(pattern));
     assert_false(filter_excludes(filter, NULL, path, false));
+    assert_false(filter_cuts_off(filter, path, false)); /* with all that lead there */
     filter_destroy(filter);
+}
+
+/* As if each were asked for. */
+static bool cuts_off_one_by_one(const struct filter *filter, const char *path, bool is_directory)
+{
+    char prefix[64];
+    for (size_t i = 0; path[i] != 0; i++) {
+        snprintf(prefix, sizeof(prefix), "%.*s", (int)i, path);
+        if (path[i] == '/' && filter_excludes(filter, NULL, prefix, true)) {
+            return true;
+        }
+    }
+    return filter_excludes(filter, NULL, path, is_directory);
+}
+
+static unsigned choose(unsigned *seed, unsigned count)
+{
+    *seed = *seed * 1103515245 + 12345;
+    return (*seed >> 16) % count;
+}
+
+/* Of random pieces, that often match. */
+static void compose(unsigned *seed, const char *const *pieces, unsigned count, char text[64])
+{
+    text[0] = 0;
+    for (unsigned left = 1 + choose(seed, 6); left > 0; left--) {
+        strcat(text, pieces[choose(seed, count)]);
+    }
+}
+
+static void a_path_is_cut_off_where_a_directory_above_it_is_left_out(void **state)
+{
+    static const char *const parts[] = {"a", "b", "/",   "*",    "**",    "?",   "[ab]",
+                                        "/", "a", "***", "[!a]", "[a/]b", "\\*", "[/"};
+    static const char *const names[] = {"a", "b", "ab", "a/", "b/", "ab/"};
+    unsigned seed = 1, cut_off = 0;
+    for (unsigned i = 0; i < 20000; i++) {
+        struct filter *filter = filter_create();
+        char pattern[64], path[64];
+        for (unsigned rules = 1 + choose(&seed, 3); rules > 0; rules--) {
+            static const unsigned bits[] = {0, 0, 0, RULE_INCLUDE, RULE_NEGATED, RULE_PROTECTS};
+            compose(&seed, parts, sizeof(parts) / sizeof(parts[0]), pattern);
+            add(filter, bits[choose(&seed, 6)], pattern);
+        }
+        compose(&seed, names, sizeof(names) / sizeof(names[0]), path);
+        strcat(path, "a");
+        bool is_directory = choose(&seed, 2) == 0;
+        bool found = filter_cuts_off(filter, path, is_directory);
+        if (found != cuts_off_one_by_one(filter, path, is_directory)) {
+            fail_msg("'%s', the last rule '%s'", path, pattern);
+        }
+        cut_off += found;
+        filter_destroy(filter);
+    }
+    assert_in_range(cut_off, 4000, 16000);
 }
 
 int main(void)
@@ -217,6 +273,7 @@ int main(void)
         cmocka_unit_test(rules_are_bounded),
         cmocka_unit_test(no_pattern_takes_long),
         cmocka_unit_test(no_number_of_components_takes_long),
+        cmocka_unit_test(a_path_is_cut_off_where_a_directory_above_it_is_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
