@@ -98,10 +98,12 @@ struct session_request cp_request(const struct cp *cp, enum direction direction)
         .direction = direction,
         .wishes = options->wishes,
         .filter = options->filter,
+        .listing = (options->wishes.bits & WISH_LISTED) != 0 ? &cp->listing : NULL,
         .owners = {options->owners[0], options->owners[1]},
+        .modes = options->modes.count > 0 ? &options->modes : NULL,
     };
     bool tells = options->verbose > 0 || options->itemize;
-    request.wishes.bits |= cp->tty || options->json ? WISH_TOTALS : 0;
+    request.wishes.bits |= cp->tty || options->progress || options->json ? WISH_TOTALS : 0;
     if ((options->wishes.bits & WISH_DELETE) != 0) { /* and what is in the way */
         request.wishes.bits |= WISH_FORCE;
     }
@@ -168,6 +170,7 @@ static enum exit_code pull(struct cp *cp, char **sources, unsigned count, const 
         .root = AT_FDCWD,
         .path = path,
         .source_count = count,
+        .listed = (cp->options.wishes.bits & WISH_LISTED) != 0,
         .recursive = (cp->options.wishes.bits & WISH_RECURSIVE) != 0,
         .dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0,
     };
@@ -248,17 +251,52 @@ static void summarize(const struct cp *cp, enum exit_code code)
     putchar('\n');
 }
 
-static enum exit_code copy(struct cp *cp, char **names, unsigned count)
+static void say_number(const char *what, uint64_t count, const char *unit)
+{
+    char text[PROGRESS_TEXT];
+    progress_count(count, text);
+    printf("%s: %s%s\n", what, text, unit);
+}
+
+/* rsync's --stats, in its words where it has them. */
+static void say_numbers(const struct cp *cp)
+{
+    const struct tally *tally = &cp->total;
+    uint64_t links = tally->symlinks + tally->untouched_symlinks;
+    uint64_t files = tally->files + tally->same + tally->left - tally->untouched_symlinks;
+    char all[PROGRESS_TEXT], regular[PROGRESS_TEXT], folders[PROGRESS_TEXT], linked[PROGRESS_TEXT];
+    progress_count(files + links + tally->directories, all);
+    progress_count(files, regular);
+    progress_count(tally->directories, folders);
+    progress_count(links, linked);
+    printf("Number of files: %s (files: %s, dir: %s, link: %s)\n", all, regular, folders, linked);
+    say_number("Number of deleted files", tally->deleted, "");
+    say_number("Number of regular files transferred", tally->files, "");
+    say_number("Number of files left as they are", tally->left, "");
+    say_number("Number of files not copied", tally->failed, "");
+    say_number("Total file size", tally->bytes + tally->spared, " bytes");
+    say_number("Total transferred file size", tally->bytes, " bytes");
+    say_number("Of it, what had come before", tally->kept, " bytes");
+    if (tally->retransmissions_known) {
+        say_number("Retransmissions", tally->retransmissions, "");
+    }
+    say_number("Connections made again", cp->again.count, "");
+}
+
+static enum exit_code copy(struct cp *cp, char **names, unsigned count, const char *target_name)
 {
     struct weir_error error;
     struct location target;
     bool several = cp->options.targets.count > 0;
-    location_parse(names[count - 1], &target);
+    location_parse(target_name, &target);
     cp->is_push = several || target.kind != LOCATION_LOCAL;
     cp->output =
         (struct output){.command = cp->command, .json = cp->options.json, .peer = cp->peer};
     cp->report = (struct report){.problem = on_problem, .item = on_item, .user = cp};
     cp->tty = !cp->options.json && !cp->options.quiet && isatty(STDERR_FILENO);
+    if (cp->options.note != NULL && !cp->options.quiet && !cp->options.json) {
+        command_error(cp->command, "note: %s", cp->options.note);
+    }
     if (fabric_open(&cp->options.fabric, &cp->fabric, &error) != WEIR_OK ||
         weir_poller_create(cp->fabric, &cp->poller, &error) != WEIR_OK) {
         command_error(cp->command, "%s", error.message);
@@ -268,8 +306,8 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count)
         return EXIT_SETUP;
     }
     enum exit_code code = several       ? cp_fanout(cp, names, count)
-                          : cp->is_push ? push(cp, names, count - 1, names[count - 1])
-                                        : pull(cp, names, count - 1, names[count - 1]);
+                          : cp->is_push ? push(cp, names, count, target_name)
+                                        : pull(cp, names, count, target_name);
     const struct tally *total = &cp->total;
     bool nothing_happened =
         total->files + total->directories + total->same + total->left + total->failed == 0;
@@ -279,6 +317,9 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count)
     if (total->held_back > 0) {
         command_error(cp->command, "not deleted because of --max-delete: %llu more",
                       (unsigned long long)total->held_back);
+    }
+    if (cp->options.stats && !cp->options.json) {
+        say_numbers(cp);
     }
     if (cp->options.json || (!cp->options.quiet && (code == EXIT_DONE || !nothing_happened))) {
         summarize(cp, code);
@@ -363,23 +404,26 @@ int command_cp(const struct command *command, int argc, char **argv)
     code = several ? cp_check_targets(&cp, argv + optind, sources)
                    : check_sides(command, argv + optind, count);
     if (code == EXIT_DONE) {
-        code = cp_check_names(command, argv + optind, sources);
+        code = cp_list_take(command, &cp.options, argv + optind, &sources, &cp.listing);
     }
     if (code != EXIT_DONE) {
         return code;
     }
-    code = check_deletion(&cp, argv + optind, sources);
-    if (code != EXIT_DONE) {
-        return code;
+    code = cp_check_names(command, argv + optind, sources);
+    if (code == EXIT_DONE) {
+        code = check_deletion(&cp, argv + optind, sources);
     }
-    code = cp_take_trust(&cp, argv + optind, count);
+    if (code == EXIT_DONE) {
+        code = cp_take_trust(&cp, argv + optind, count);
+    }
     if (code != EXIT_DONE) {
         return code;
     }
     stop_prepare();
-    code = copy(&cp, argv + optind, (unsigned)count);
+    code = copy(&cp, argv + optind, sources, argv[argc - 1]);
     filter_destroy(cp.options.filter);
     cp_targets_free(&cp.options.targets);
+    cp_list_free(&cp.options, argv + optind, &cp.listing);
     cp_free_trust(&cp);
     return code;
 }

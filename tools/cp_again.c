@@ -154,7 +154,7 @@ static bool is_worth_another(const struct cp *cp, const struct session *session,
     }
     switch (session_outcome(session)) {
     case SESSION_LOST:
-        return channel_link_was_lost(link);
+        return channel_link_was_lost(link) && !link_is_verdict(session_reason(session));
     case SESSION_UNREACHED:
         return was_lost && channel_link_was_lost(link);
     case SESSION_REFUSED:
@@ -331,7 +331,7 @@ bool cp_again_knows_problem(struct cp *cp, const struct problem *problem)
 /* One that nothing happened to, and that had its turn. */
 bool cp_again_knows_item(struct cp *cp, const struct item *item)
 {
-    const uint32_t nothing_done = LEFT_NEWER | LEFT_EXISTS | LEFT_MISSING;
     struct again *again = &cp->again;
-    return again->items++ < again->items_before && (item->changes & ~nothing_done) == 0;
+    return again->items++ < again->items_before &&
+           (item->changes & ~(uint32_t)LEFT_EVERYTHING) == 0;
 }

@@ -1,108 +1,18 @@
 #include "tools/cp_options.h"
 
-#include <ctype.h>
 #include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
+#include "tools/cp_foreign.h"
 #include "tools/cp_rules.h"
+#include "tools/units.h"
 
 #define CP_TIMEOUT_S 30
-
-const char cp_usage[] =
-    "usage: weir cp [OPTION...] SOURCE... [USER@]HOST:PATH     to a host that ssh reaches\n"
-    "       weir cp [OPTION...] [USER@]HOST:PATH... TARGET     or from it\n"
-    "       weir cp [OPTION...] SOURCE... weir://HOST[:PORT]/PATH     to or from 'weir serve'\n"
-    "       weir cp [OPTION...] SOURCE... --to TARGET --to TARGET...     to several at once\n"
-    "\n"
-    "Copies files over RDMA. One side is local. The other is written as for scp and rsync: weir "
-    "is\n"
-    "started there through ssh, which brings a secret of this one session and where to connect;\n"
-    "the data goes over RDMA. PATH is relative to the home there. Or it is what a standing 'weir\n"
-    "serve' serves, with PATH relative to its folder, taken as it stands, without "
-    "percent-encoding.\n"
-    "\n"
-    "What is copied:\n"
-    "  -r, --recursive    copy directories and what is below them\n"
-    "  -a, --archive      -rlptgoD: everything but -H, -A, -X\n"
-    "  -p, --perms        the whole mode, set-user-ID and set-group-ID bits too\n"
-    "  -g, --group        groups; as rsync, without root those one belongs to\n"
-    "  -o, --owner        owners (root only)\n"
-    "  -D                 devices (root only), FIFOs and sockets: --devices --specials\n"
-    "  -H, --hard-links   names of one file stay names of one file\n"
-    "  -A, --acls         ACLs\n"
-    "  -X, --xattrs       extended attributes; without root those of the user's\n"
-    "  -S, --sparse       blocks of zeros become holes, too\n"
-    "      --numeric-ids  owners and groups by number, not by name\n"
-    "      --chown USER:GROUP  whose the copies are, by names of the receiving side or numbers\n"
-    "  -l, -t             links and times: kept in any case\n"
-    "      --exclude PATTERN, --include PATTERN, --exclude-from FILE, --include-from FILE\n"
-    "                     leave out what matches, or do not; the first rule that matches decides\n"
-    "  -f, --filter RULE  a rule of rsync's: '- PATTERN', '+ PATTERN', of what is sent only (H, "
-    "S)\n"
-    "                     or of what is deleted only (P, R), '. FILE' with such rules, or\n"
-    "                     ': NAME', a file of that name with such rules in each directory\n"
-    "  -F                 ': /.rsync-filter'; twice: and do not copy these files\n"
-    "\n"
-    "What is replaced, where the target has the file already (see the manual page):\n"
-    "  (none of these)    what differs in size or time\n"
-    "  -c, --checksum     what differs in contents, by digest\n"
-    "  -u, --update       nothing that is newer there\n"
-    "  -I, --ignore-times everything\n"
-    "      --size-only    what differs in size\n"
-    "      --modify-window SECONDS  times so far apart are the same\n"
-    "      --existing     make no new files; --ignore-existing: replace none\n"
-    "      --force        a directory in the way of a file goes with all that is in it\n"
-    "      --delete       at the end, delete what the source directories have not;\n"
-    "                     --delete-excluded: also what was left out\n"
-    "      --max-delete N delete N at most; --ignore-errors: also when a source cannot be read\n"
-    "\n"
-    "How:\n"
-    "  -n, --dry-run      only say what would be done (with -v or -i: of each file)\n"
-    "      --bwlimit RATE no more than so many KiB a second, or with K, M, G, KB, MB, GB, B\n"
-    "      --inplace      write into the files that are there, which are not whole meanwhile\n"
-    "      --timeout SECONDS  a connection that is lost is made again within so long (30; 0: it\n"
-    "                     is not), and the copy goes on\n"
-    "      --resume       go on with the files that an interrupted copy was in the middle of\n"
-    "      --verify       read each file back from storage before it gets its name\n"
-    "      --fsync        have each file on stable storage before it gets its name\n"
-    "  -q, --quiet        print errors only\n"
-    "  -v, --verbose      print each name that is copied; twice: those left as they are, too\n"
-    "  -i, --itemize-changes  print what changes of each, in rsync's letters\n"
-    "      --json         print events to standard output, one JSON object a line\n"
-    "  -e, --rsh COMMAND  instead of ssh (or $WEIR_RSH): 'ssh -p 2222'\n"
-    "      --weir-path PATH  where weir is there, if its shell does not find it\n"
-    "      --to TARGET    one of several targets: the source is read and sent once, and they hand "
-    "it\n"
-    "                     on to each other; --hosts FILE: one target a line\n"
-    "      --key FILE     proves to a standing server who one is (see weir key)\n"
-    "      --ca FILE      proves who a standing server is by its certificate, of these "
-    "authorities\n"
-    "      --certificate FILE  is shown to it; --certificate-key FILE: with this key\n"
-    "      --encrypt      seal file data, too; names and small files of a session with a key or\n"
-    "                     through ssh are sealed in any case\n"
-    "      --fabric KIND  auto: the machine's RDMA device, else the software RNIC (default);\n"
-    "                     rdma: a device or nothing (also --require-rdma); soft: the software "
-    "RNIC\n"
-    "  -h, --help         print this text\n"
-    "\n"
-    "If TARGET is a directory, sources go into it under their own names, and of a source that "
-    "ends\n"
-    "with a slash what is in it; else a single source gets TARGET's name. Permissions and\n"
-    "modification times are kept, symbolic links are copied as links, holes as holes. A file\n"
-    "appears under its name only when it is whole and its digest is proven at the receiving side.\n"
-    "\n"
-    "  weir cp -r results server:                   the tree 'results' into the home at server\n"
-    "  weir cp -a results/ me@server:results        the same; what has not changed is not sent\n"
-    "  weir cp server:/data/run7.h5 .               one file back\n"
-    "  weir cp -a --key my.key src weir://server/   to a standing server\n"
-    "\n"
-    "Exit status: 0 all copied, 1 some files or targets were not, 2 usage, 3 no connection, 4 "
-    "connection "
-    "lost,\n"
-    "5 refused by the other side, 6 cannot begin here, 130 interrupted.\n";
 
 enum {
     OPTION_FSYNC = 256,
@@ -138,6 +48,19 @@ enum {
     OPTION_CA,
     OPTION_CERTIFICATE,
     OPTION_CERTIFICATE_KEY,
+    OPTION_HELP,
+    OPTION_PROGRESS,
+    OPTION_NO_PROGRESS,
+    OPTION_PARTIAL,
+    OPTION_NO_PARTIAL,
+    OPTION_INFO,
+    OPTION_STATS,
+    OPTION_MAX_SIZE,
+    OPTION_MIN_SIZE,
+    OPTION_CHMOD,
+    OPTION_FILES_FROM,
+    OPTION_NO_RELATIVE,
+    OPTION_TAKEN_BACK, /* and more: the last */
 };
 
 static const struct option long_options[] = {
@@ -170,6 +93,10 @@ static const struct option long_options[] = {
     {"verify", no_argument, NULL, OPTION_VERIFY},
     {"bwlimit", required_argument, NULL, OPTION_BWLIMIT},
     {"delete", no_argument, NULL, OPTION_DELETE},
+    {"del", no_argument, NULL, OPTION_DELETE},
+    {"delete-before", no_argument, NULL, OPTION_DELETE},
+    {"delete-during", no_argument, NULL, OPTION_DELETE},
+    {"delete-delay", no_argument, NULL, OPTION_DELETE},
     {"delete-after", no_argument, NULL, OPTION_DELETE},
     {"delete-excluded", no_argument, NULL, OPTION_DELETE_EXCLUDED},
     {"max-delete", required_argument, NULL, OPTION_MAX_DELETE},
@@ -197,13 +124,70 @@ static const struct option long_options[] = {
     {"ca", required_argument, NULL, OPTION_CA},
     {"certificate", required_argument, NULL, OPTION_CERTIFICATE},
     {"certificate-key", required_argument, NULL, OPTION_CERTIFICATE_KEY},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+    {"progress", no_argument, NULL, OPTION_PROGRESS},
+    {"no-progress", no_argument, NULL, OPTION_NO_PROGRESS},
+    {"partial", no_argument, NULL, OPTION_PARTIAL},
+    {"partial-dir", required_argument, NULL, OPTION_PARTIAL},
+    {"no-partial", no_argument, NULL, OPTION_NO_PARTIAL},
+    {"info", required_argument, NULL, OPTION_INFO},
+    {"stats", no_argument, NULL, OPTION_STATS},
+    {"max-size", required_argument, NULL, OPTION_MAX_SIZE},
+    {"min-size", required_argument, NULL, OPTION_MIN_SIZE},
+    {"one-file-system", no_argument, NULL, 'x'},
+    {"chmod", required_argument, NULL, OPTION_CHMOD},
+    {"relative", no_argument, NULL, 'R'},
+    {"no-relative", no_argument, NULL, OPTION_NO_RELATIVE},
+    {"no-R", no_argument, NULL, OPTION_NO_RELATIVE},
+    {"files-from", required_argument, NULL, OPTION_FILES_FROM},
+    {"from0", no_argument, NULL, '0'},
+    {"help", no_argument, NULL, OPTION_HELP},
 };
+
+/* What takes an option back, or what -a brings of it. */
+static const struct {
+    const char *name;
+    int option;
+} taken_back[] = {
+    {"no-recursive", 'r'},
+    {"no-r", 'r'},
+    {"no-owner", 'o'},
+    {"no-o", 'o'},
+    {"no-group", 'g'},
+    {"no-g", 'g'},
+    {"no-devices", OPTION_DEVICES},
+    {"no-specials", OPTION_SPECIALS},
+    {"no-D", 'D'},
+    {"no-hard-links", 'H'},
+    {"no-H", 'H'},
+    {"no-acls", 'A'},
+    {"no-A", 'A'},
+    {"no-xattrs", 'X'},
+    {"no-X", 'X'},
+    {"no-sparse", 'S'},
+    {"no-S", 'S'},
+    {"no-numeric-ids", OPTION_NUMERIC_IDS},
+    {"no-checksum", 'c'},
+    {"no-c", 'c'},
+    {"no-update", 'u'},
+    {"no-u", 'u'},
+    {"no-ignore-times", 'I'},
+    {"no-I", 'I'},
+    {"no-size-only", OPTION_SIZE_ONLY},
+    {"no-inplace", OPTION_INPLACE},
+    {"no-force", OPTION_FORCE},
+    {"no-dry-run", 'n'},
+    {"no-n", 'n'},
+    {"no-one-file-system", 'x'},
+    {"no-x", 'x'},
+    {"no-fsync", OPTION_FSYNC},
+};
+
+#define LONG_OPTIONS_MAX 320
 
 #define PRESERVE_D (PRESERVE_DEVICES | PRESERVE_SPECIALS)
 
-/* What an option says is to be kept; as in rsync, -A takes the whole mode with it. */
+/* What an option says is to be kept, and then what comes with it: as in rsync, -A takes the whole
+ * mode with it. */
 static const struct {
     int option;
     unsigned preserve;
@@ -218,7 +202,8 @@ static const struct {
     {OPTION_DEVICES, PRESERVE_DEVICES},
     {OPTION_SPECIALS, PRESERVE_SPECIALS},
     {'H', PRESERVE_HARD_LINKS},
-    {'A', PRESERVE_ACLS | PRESERVE_SET_IDS},
+    {'A', PRESERVE_ACLS},
+    {'A', PRESERVE_SET_IDS},
     {'X', PRESERVE_XATTRS},
     {'S', PRESERVE_SPARSE},
     {OPTION_NUMERIC_IDS, PRESERVE_NUMBERS},
@@ -238,6 +223,7 @@ static const struct {
     {'u', WISH_UPDATE},
     {'I', WISH_IGNORE_TIMES},
     {'n', WISH_DRY_RUN},
+    {'x', WISH_ONE_FILE_SYSTEM},
     {OPTION_SIZE_ONLY, WISH_SIZE_ONLY},
     {OPTION_EXISTING, WISH_EXISTING},
     {OPTION_IGNORE_EXISTING, WISH_IGNORE_EXISTING},
@@ -268,6 +254,23 @@ static bool take_bits(struct cp_options *options, int option)
         }
     }
     return taken;
+}
+
+/* What is kept because of -A stays kept. */
+static void take_back(struct cp_options *options, int option)
+{
+    size_t preserves = sizeof(preserve_of) / sizeof(preserve_of[0]);
+    for (size_t i = 0; i < preserves; i++) {
+        if (preserve_of[i].option == option) {
+            options->wishes.preserve &= (uint16_t)~preserve_of[i].preserve;
+            break;
+        }
+    }
+    for (size_t i = 0; i < sizeof(wishes_of) / sizeof(wishes_of[0]); i++) {
+        if (wishes_of[i].option == option && option != 'A') {
+            options->wishes.bits &= ~wishes_of[i].wishes;
+        }
+    }
 }
 
 /* Implies -o and -g, each where it is given. */
@@ -302,32 +305,81 @@ static int take_window(const struct command *command, struct cp_options *options
     return -1;
 }
 
-/* rsync's units: without a letter KiB, "K", "KiB" and so on by 1024, "KB" by 1000, "B" by 1. */
+/* As for rsync, KiB where there is no letter. */
 static int take_rate(const struct command *command, struct cp_options *options)
 {
-    static const char letters[] = "BKMGTP";
-    char *end;
-    double rate = optarg[0] >= '0' && optarg[0] <= '9' ? strtod(optarg, &end) : -1;
-    if (rate >= 0) {
-        const char *letter =
-            *end != 0 ? strchr(letters, toupper((unsigned char)*end)) : letters + 1;
-        const char *rest = *end != 0 ? end + 1 : end;
-        bool thousands = strcasecmp(rest, "B") == 0;
-        bool known =
-            letter != NULL &&
-            (*rest == 0 || (letter > letters && (thousands || strcasecmp(rest, "iB") == 0)));
-        for (const char *at = letters; known && at < letter; at++) {
-            rate *= thousands ? 1000 : 1024;
-        }
-        rate = known ? rate : -1;
-    }
-    if (rate < 0 || (rate > 0 && rate < 512) || rate > 1e18) {
+    double rate;
+    if (!units_parse(optarg, 'K', &rate) || (rate > 0 && rate < 512) || rate > 1e18) {
         return command_usage_error(command,
                                    "--bwlimit takes KiB a second, or a number with K, M, G, KB, "
                                    "MB, GB or B, from 512 B on, or 0 for no limit; not '%s'",
                                    optarg);
     }
     options->wishes.rate = (uint64_t)rate;
+    return -1;
+}
+
+/* "+1" or "-1" may be at the end, for sizes that are not to be met themselves. */
+static int take_size(const struct command *command, struct cp_options *options, bool is_max)
+{
+    char text[64];
+    double size;
+    size_t length = strlen(optarg);
+    bool beside = length > 2 && (strcmp(optarg + length - 2, "+1") == 0 ||
+                                 strcmp(optarg + length - 2, "-1") == 0);
+    int by = !beside ? 0 : optarg[length - 2] == '+' ? 1 : -1;
+    snprintf(text, sizeof(text), "%.*s", (int)(length - (beside ? 2 : 0)), optarg);
+    if (length >= sizeof(text) || !units_parse(text, 'B', &size) || size > 9e18 ||
+        (by < 0 && size < 1)) {
+        return command_usage_error(command,
+                                   "--%s-size takes bytes, or a number with K, M, G, KB, MB or GB, "
+                                   "not '%s'",
+                                   is_max ? "max" : "min", optarg);
+    }
+    uint64_t bytes = (uint64_t)size + (uint64_t)by;
+    if (is_max) {
+        options->wishes.bits |= WISH_MAX_SIZE;
+        options->wishes.size_max = bytes;
+    } else {
+        options->wishes.size_min = bytes;
+    }
+    return -1;
+}
+
+static int take_modes(const struct command *command, struct cp_options *options)
+{
+    mode_t mask = umask(0);
+    umask(mask);
+    if (!modes_parse(optarg, mask, &options->modes)) {
+        return command_usage_error(command,
+                                   "--chmod takes modes as chmod does, with D or F before those of "
+                                   "directories or files alone ('D755,F644', 'go-w'), not '%s'",
+                                   optarg);
+    }
+    return -1;
+}
+
+/* rsync's --info: what of it there is has options of its own. */
+static int take_info(const struct command *command, struct cp_options *options)
+{
+    for (const char *at = optarg; *at != 0; at += strspn(at, ",")) {
+        size_t length = strcspn(at, ",");
+        size_t word = strcspn(at, ",0123456789");
+        bool off = length > word && at[word] == '0';
+        if (word == 8 && strncasecmp(at, "progress", word) == 0) {
+            options->progress = !off;
+        } else if (word == 5 && strncasecmp(at, "stats", word) == 0) {
+            options->stats = !off;
+        } else if (word == 4 && strncasecmp(at, "name", word) == 0) {
+            options->verbose = off ? 0 : at[word] == '2' ? 2 : 1;
+        } else {
+            return command_usage_error(command,
+                                       "--info takes progress, stats and name, not '%.*s': -v, -i "
+                                       "and --json say all there is to say",
+                                       (int)length, at);
+        }
+        at += length;
+    }
     return -1;
 }
 
@@ -343,7 +395,7 @@ static int take_deletions(const struct command *command, struct cp_options *opti
     return -1;
 }
 
-/* Of how the other side is reached. True: it was one of these. */
+/* Of how the other side is reached, and what is copied. True: it was one of these. */
 static bool take_way(struct cp_options *options, int option)
 {
     switch (option) {
@@ -358,6 +410,9 @@ static bool take_way(struct cp_options *options, int option)
         return true;
     case OPTION_KEY:
         options->key = optarg;
+        return true;
+    case OPTION_FILES_FROM:
+        options->files_from = optarg;
         return true;
     case OPTION_ENCRYPT:
         options->encrypt = true;
@@ -376,6 +431,39 @@ static bool take_way(struct cp_options *options, int option)
     }
 }
 
+/* Options that say yes or no, and no more. */
+static const struct {
+    int option;
+    size_t flag;
+    bool value;
+} flags_of[] = {
+    {'q', offsetof(struct cp_options, quiet), true},
+    {'i', offsetof(struct cp_options, itemize), true},
+    {'P', offsetof(struct cp_options, partial), true},
+    {'P', offsetof(struct cp_options, progress), true},
+    {'R', offsetof(struct cp_options, relative), true},
+    {'0', offsetof(struct cp_options, zeros), true},
+    {OPTION_JSON, offsetof(struct cp_options, json), true},
+    {OPTION_STATS, offsetof(struct cp_options, stats), true},
+    {OPTION_PARTIAL, offsetof(struct cp_options, partial), true},
+    {OPTION_NO_PARTIAL, offsetof(struct cp_options, partial), false},
+    {OPTION_PROGRESS, offsetof(struct cp_options, progress), true},
+    {OPTION_NO_PROGRESS, offsetof(struct cp_options, progress), false},
+    {OPTION_NO_RELATIVE, offsetof(struct cp_options, relative), false},
+};
+
+static bool take_flag(struct cp_options *options, int option)
+{
+    bool taken = false;
+    for (size_t i = 0; i < sizeof(flags_of) / sizeof(flags_of[0]); i++) {
+        if (flags_of[i].option == option) {
+            *(bool *)((char *)options + flags_of[i].flag) = flags_of[i].value;
+            taken = true;
+        }
+    }
+    return taken;
+}
+
 /* -F, the first time and the second. */
 static int take_directory_rules(const struct command *command, struct cp_options *options)
 {
@@ -387,18 +475,12 @@ static int take_directory_rules(const struct command *command, struct cp_options
 /* -1: go on. */
 static int take_option(const struct command *command, struct cp_options *options, int option)
 {
-    if (take_bits(options, option) || take_way(options, option)) {
+    if (take_bits(options, option) || take_way(options, option) || take_flag(options, option)) {
         return -1;
     }
     switch (option) {
-    case 'q':
-        options->quiet = true;
-        return -1;
     case 'v':
         options->verbose++;
-        return -1;
-    case 'i':
-        options->itemize = true;
         return -1;
     case '@':
         return take_window(command, options);
@@ -429,12 +511,18 @@ static int take_option(const struct command *command, struct cp_options *options
         return cp_targets_add(command, &options->targets, optarg);
     case OPTION_HOSTS:
         return cp_targets_read(command, &options->targets, optarg);
-    case OPTION_JSON:
-        options->json = true;
-        return -1;
     case OPTION_FABRIC:
         return fabric_kind_take(command, optarg, &options->fabric.kind) ? -1 : EXIT_USAGE;
-    case 'h':
+    case 'h': /* sizes are for humans anyway */
+        return -1;
+    case OPTION_INFO:
+        return take_info(command, options);
+    case OPTION_MAX_SIZE:
+    case OPTION_MIN_SIZE:
+        return take_size(command, options, option == OPTION_MAX_SIZE);
+    case OPTION_CHMOD:
+        return take_modes(command, options);
+    case OPTION_HELP:
         fputs(cp_usage, stdout);
         return EXIT_DONE;
     default:
@@ -442,24 +530,69 @@ static int take_option(const struct command *command, struct cp_options *options
     }
 }
 
+/* All long names, with those of rsync that are none of ours. */
+static void list_long_options(struct option ret_options[LONG_OPTIONS_MAX])
+{
+    unsigned count = sizeof(long_options) / sizeof(long_options[0]);
+    memcpy(ret_options, long_options, sizeof(long_options));
+    for (size_t i = 0; i < sizeof(taken_back) / sizeof(taken_back[0]); i++) {
+        ret_options[count++] = (struct option){
+            .name = taken_back[i].name, .has_arg = no_argument, .val = OPTION_TAKEN_BACK + (int)i};
+    }
+    count += cp_foreign_options(ret_options + count, LONG_OPTIONS_MAX - 1 - count);
+    ret_options[count] = (struct option){0};
+}
+
+/* What they say together. */
+static int settle(const struct command *command, struct cp_options *options)
+{
+    if (options->files_from != NULL && !options->recursive) { /* as for rsync: -a is not enough */
+        options->wishes.bits &= ~(uint32_t)WISH_RECURSIVE;
+    }
+    if (options->files_from != NULL || options->relative) {
+        options->wishes.bits |= WISH_LISTED;
+    }
+    const uint32_t both = WISH_RESUME | WISH_INPLACE;
+    if ((options->wishes.bits & both) == both) {
+        return command_usage_error(command, "--inplace keeps nothing that --resume could go on "
+                                            "with; give one of them");
+    }
+    if (options->partial && (options->wishes.bits & WISH_INPLACE) == 0) {
+        options->wishes.bits |= WISH_RESUME;
+    }
+    if ((options->wishes.bits & WISH_IGNORE_EXISTING) != 0) { /* there is nothing to write to */
+        options->wishes.bits &= ~(uint32_t)WISH_INPLACE;
+    }
+    return -1;
+}
+
 int cp_take_options(const struct command *command, int argc, char **argv,
                     struct cp_options *ret_options)
 {
+    struct option names[LONG_OPTIONS_MAX];
+    list_long_options(names);
     *ret_options = (struct cp_options){.timeout_s = CP_TIMEOUT_S};
-    for (int option; (option = getopt_long(argc, argv, "arlptgoDHAXScuIn@:e:f:Fiqvh", long_options,
-                                           NULL)) != -1;) {
-        int code = take_option(command, ret_options, option);
+    if (argc == 2 && strcmp(argv[1], "-h") == 0) { /* as for rsync: alone it is --help */
+        fputs(cp_usage, stdout);
+        return EXIT_DONE;
+    }
+    for (int option;
+         (option = getopt_long(argc, argv, "arlptgoDHAXScuInx@:e:f:FiqvhPR0" CP_FOREIGN_LETTERS,
+                               names, NULL)) != -1;) {
+        int code = -1;
+        if (cp_is_foreign(option)) {
+            const char *note;
+            code = cp_take_foreign(command, option, &note);
+            ret_options->note = note != NULL ? note : ret_options->note;
+        } else if (option >= OPTION_TAKEN_BACK) {
+            take_back(ret_options, taken_back[option - OPTION_TAKEN_BACK].option);
+        } else {
+            code = take_option(command, ret_options, option);
+            ret_options->recursive |= option == 'r';
+        }
         if (code >= 0) {
             return code;
         }
     }
-    const uint32_t both = WISH_RESUME | WISH_INPLACE;
-    if ((ret_options->wishes.bits & both) == both) {
-        return command_usage_error(command, "--inplace keeps nothing that --resume could go on "
-                                            "with; give one of them");
-    }
-    if ((ret_options->wishes.bits & WISH_IGNORE_EXISTING) != 0) { /* there is nothing to write to */
-        ret_options->wishes.bits &= ~(uint32_t)WISH_INPLACE;
-    }
-    return -1;
+    return settle(command, ret_options);
 }

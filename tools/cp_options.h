@@ -7,14 +7,22 @@
 #include "tools/command.h"
 #include "tools/cp_fanout.h"
 #include "tools/transfer/filter.h"
+#include "tools/transfer/modes.h"
 #include "tools/transfer/owners.h"
 #include "tools/trust/certificates.h"
 
 struct cp_options {
-    bool quiet, json, itemize;
-    unsigned verbose; /* how often */
+    bool quiet, json, itemize, stats;
+    bool relative;          /* the paths of the sources are kept */
+    const char *files_from; /* a file with what to copy; NULL: none */
+    bool zeros;             /* its lines, and those of patterns, end with a byte 0 */
+    bool recursive;         /* by itself, not with -a */
+    bool progress;          /* also where there is no terminal */
+    bool partial;           /* what an interrupt leaves of a file is of use */
+    unsigned verbose;       /* how often */
     struct wishes wishes;
     struct owner_choice owners[2];
+    struct mode_changes modes;
     struct filter *filter;    /* NULL: no rule was given */
     unsigned directory_rules; /* how often -F */
     struct weir_fabric_options fabric;
@@ -24,6 +32,7 @@ struct cp_options {
     bool encrypt;
     struct cp_targets targets; /* several, instead of the last name */
     unsigned timeout_s;        /* to connect again within; 0: that is not tried */
+    const char *note;          /* on an option that was taken and does nothing; NULL: none */
 };
 
 /* Takes them off the command line; optind is then where the names begin. -1, or the exit status. */

@@ -4,6 +4,7 @@
 
 #include "tools/command.h"
 #include "tools/cp_again.h"
+#include "tools/cp_list.h"
 #include "tools/cp_options.h"
 #include "tools/location.h"
 #include "tools/output.h"
@@ -17,6 +18,7 @@
 struct cp {
     const struct command *command;
     struct cp_options options;
+    struct listing listing; /* with --relative and --files-from */
     struct weir_fabric *fabric;
     struct weir_poller *poller;
     struct output output;
@@ -27,6 +29,7 @@ struct cp {
     struct far_side *far;                    /* that we started; NULL: none */
     struct again again;
     char address[LOCATION_ADDRESS_LENGTH]; /* that is tried, or carries the transfer */
+    struct weir_fabric_carried carried;    /* before it */
     char tried[1024];                      /* of addresses that led nowhere: why */
     bool tty, is_push;
     struct progress progress;

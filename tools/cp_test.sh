@@ -746,6 +746,13 @@ case_flips() { # a bit that nobody has noticed on the way is noticed, and told
     will_flip copy:$packet:700
     flipped 4 got "a sealed chunk was changed on its way" "${flip[@]}" "$weir" cp --key keys --encrypt "$url/f" got
     stop "$pid"
+    rm root/f
+    will_flip copy:$packet:700
+    start_server a "${flip[@]}" "$weir" serve --keys keys --listen 127.0.0.1:0 --root root || fail "no server"
+    WEIR_LINK=udp flipped 4 root/f "a sealed chunk was changed on its way" "$weir" cp --key keys --encrypt f "$url/"
+    says out.txt 'trying again' && fail "what the server found wrong is tried again"
+    stop "$pid"
+    cp f root
     serve a root --json
     will_flip storage:$private:9
     flipped 1 got "got: cannot write: $stored" "${flip[@]}" "$weir" cp --verify "$url/f" got

@@ -47,7 +47,7 @@ const char *cp_whose(const struct cp *cp)
 void cp_draw(struct cp *cp, const struct session *session)
 {
     double now = progress_now_s();
-    if (now - cp->drawn_s < (cp->options.json ? 1.0 : 0.2)) {
+    if (now - cp->drawn_s < (cp->tty ? 0.2 : 1.0)) {
         return;
     }
     cp->drawn_s = now;
@@ -59,14 +59,14 @@ void cp_draw(struct cp *cp, const struct session *session)
                       now - cp->progress.started_s, "bytes_per_second", cp->progress.rate);
         output_json_tally(object, tally);
         output_json(object);
-    } else if (cp->tty) {
+    } else if (cp->tty || (cp->options.progress && !cp->options.quiet)) {
         char line[LOCATION_ADDRESS_LENGTH + 64];
         if (!session_is_running(session) && cp->address[0] != 0) {
             snprintf(line, sizeof(line), "connecting to %s", cp->address);
         } else {
             progress_line(&cp->progress, tally, weir_fabric_device(cp->fabric), line, sizeof(line));
         }
-        fprintf(stderr, "\r%.*s\033[K", line_width(), line);
+        fprintf(stderr, cp->tty ? "\r%.*s\033[K" : "%.*s\n", cp->tty ? line_width() : 1000, line);
     }
 }
 
@@ -79,6 +79,8 @@ static void add_tally(struct tally *sum, const struct tally *one)
     sum->kept += one->kept;
     sum->same += one->same;
     sum->left += one->left;
+    sum->untouched_symlinks += one->untouched_symlinks;
+    sum->spared += one->spared;
     sum->deleted += one->deleted;
     sum->held_back += one->held_back;
     sum->undeleted |= one->undeleted;
@@ -93,9 +95,9 @@ static void say_connected(const struct cp *cp)
 {
     const struct greeting *there = cp->far != NULL ? &cp->far->greeting : NULL;
     bool is_soft = weir_fabric_kind(cp->fabric) == WEIR_FABRIC_SOFT;
-    const char *same_host = weir_fabric_same_host(cp->fabric);
-    bool in_memory = there != NULL && cp->far->is_here && same_host != NULL &&
-                     strncmp(same_host, "memory", strlen("memory")) == 0;
+    struct weir_fabric_carried carried;
+    weir_fabric_carried(cp->fabric, &carried);
+    bool in_memory = carried.memory > cp->carried.memory; /* the greeting */
     const char *carrier = !is_soft ? "RDMA" : in_memory ? "this host's memory" : "UDP";
     char device[256] = "";
     if (there != NULL) {
@@ -289,6 +291,7 @@ static enum exit_code transfer_at(struct cp *cp, const char *address, struct gua
     bool in_turn = cp->far != NULL || cp->again.lost_s > 0;
     channel.connect_timeout_ms = in_turn ? (unsigned)(patience_s * 1000) : 0;
     snprintf(cp->address, sizeof(cp->address), "%s", address);
+    weir_fabric_carried(cp->fabric, &cp->carried);
     struct link *link = channel_link_create(guard, NULL);
     struct session *session =
         link != NULL ? session_create_client(link, request, &cp->report) : NULL;

@@ -66,6 +66,8 @@ const char *item_reason(const struct item *item)
         return "exists";
     case LEFT_MISSING:
         return "missing";
+    case LEFT_SIZE:
+        return "size";
     default:
         return NULL;
     }

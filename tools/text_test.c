@@ -10,6 +10,8 @@
 #include "tools/location.h"
 #include "tools/printable.h"
 #include "tools/progress.h"
+#include "tools/transfer/modes.h"
+#include "tools/units.h"
 
 static void addresses(void **state)
 {
@@ -167,6 +169,67 @@ static void the_line_tells_what_is_left(void **state)
     assert_string_equal(line, "3 files, 10.0 MiB, 1.0 MiB/s, weir0, 1,234 retransmitted");
 }
 
+static void numbers_with_units(void **state)
+{
+    static const struct {
+        const char *text;
+        char unit;
+        double value;
+    } good[] = {{"0", 'B', 0},          {"10", 'B', 10},         {"10", 'K', 10240},
+                {"1.5k", 'B', 1536},    {"2KiB", 'B', 2048},     {"2kb", 'B', 2000},
+                {"3MB", 'K', 3000000},  {"1G", 'B', 1073741824}, {"512b", 'K', 512},
+                {"1T", 'B', 1ull << 40}};
+    static const char *const bad[] = {"",    "K",    "-1",  "1X",  "1KK", "1Ki", "1BB",
+                                      "1 K", "0x10", "inf", "nan", ".",   "+1"};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        double value = -1;
+        assert_true(units_parse(good[i].text, good[i].unit, &value));
+        assert_true(value == good[i].value);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        double value;
+        if (units_parse(bad[i], 'K', &value)) {
+            fail_msg("'%s' is taken for %f", bad[i], value);
+        }
+    }
+}
+
+/* tools/everyday_test.sh asks rsync. */
+static void changes_of_modes(void **state)
+{
+    static const struct {
+        const char *changes;
+        unsigned before, of_file, of_directory;
+    } good[] = {
+        {"D755,F644", 07777, 0644, 0755},  {"go-w", 0666, 0644, 0644},
+        {"u=rwX,go=rX", 0600, 0644, 0755}, {"u=rwX,go=rX", 0700, 0755, 0755},
+        {"a+X", 0644, 0644, 0755},         {"a-X", 0654, 0644, 0644},
+        {"+w", 0444, 0644, 0644},          {"=r", 0777, 0444, 0444},
+        {"Dg+s,ug+w", 0444, 0664, 02664},  {"u+s,o+t", 0, 05000, 05000},
+        {"g=", 0777, 0707, 0707},          {"Fo-rwx,D0", 0777, 0770, 0},
+    };
+    static const char *const bad[] = {"",         ",",    "u",  "u+q",    "8", "D",
+                                      "12345678", "u+r,", "ur", "D17777", "D9"};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        struct mode_changes changes = {.count = 0};
+        assert_true(modes_parse(good[i].changes, 022, &changes));
+        assert_int_equal(modes_apply(&changes, good[i].before, false), good[i].of_file);
+        assert_int_equal(modes_apply(&changes, good[i].before, true), good[i].of_directory);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct mode_changes changes = {.count = 0};
+        if (modes_parse(bad[i], 022, &changes)) {
+            fail_msg("'%s' is taken", bad[i]);
+        }
+    }
+    struct mode_changes changes = {.count = 0};
+    for (unsigned i = 0; i < MODE_CHANGES_MAX; i++) {
+        assert_true(modes_parse("u+r", 022, &changes));
+    }
+    assert_false(modes_parse("u+r", 022, &changes));
+    assert_int_equal(modes_apply(NULL, 0123, true), 0123);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +240,8 @@ int main(void)
         cmocka_unit_test(names_for_a_terminal),
         cmocka_unit_test(sizes_and_times),
         cmocka_unit_test(the_line_tells_what_is_left),
+        cmocka_unit_test(numbers_with_units),
+        cmocka_unit_test(changes_of_modes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,16 @@
 #include "tools/transfer/compare.h"
 
+static bool has_sizes(const struct wishes *wishes)
+{
+    return wishes->size_min > 0 || (wishes->bits & WISH_MAX_SIZE) != 0;
+}
+
 bool compare_is_wanted(const struct wishes *wishes)
 {
     const uint32_t about_names = WISH_EXISTING | WISH_IGNORE_EXISTING | WISH_UPDATE;
     const uint32_t not_by_time = WISH_CHECKSUM | WISH_SIZE_ONLY;
     return (wishes->bits & (about_names | not_by_time)) != 0 ||
-           (wishes->bits & WISH_IGNORE_TIMES) == 0;
+           (wishes->bits & WISH_IGNORE_TIMES) == 0 || has_sizes(wishes);
 }
 
 /* Below 0: the first is older. */
@@ -46,6 +51,11 @@ enum answer compare_file(const struct wishes *wishes, const struct stat *there, 
                          const struct timespec *mtime, uint32_t *ret_left)
 {
     enum answer answer = compare_other(wishes, there, false, ret_left);
+    if (size < wishes->size_min ||
+        ((wishes->bits & WISH_MAX_SIZE) != 0 && size > wishes->size_max)) {
+        *ret_left = LEFT_SIZE;
+        return ANSWER_LEFT;
+    }
     if (answer != ANSWER_WANTED || there == NULL || !S_ISREG(there->st_mode)) {
         return answer;
     }

@@ -12,7 +12,7 @@
 bool compare_is_wanted(const struct wishes *wishes);
 
 /* `there` is what has the name at the receiver; NULL: nothing. With ANSWER_LEFT, ret_left is why:
- * one of LEFT_NEWER, LEFT_EXISTS, LEFT_MISSING. */
+ * one of LEFT_EVERYTHING. */
 enum answer compare_file(const struct wishes *wishes, const struct stat *there, uint64_t size,
                          const struct timespec *mtime, uint32_t *ret_left);
 /* The same for what is no regular file, whose contents need no thought: ANSWER_LEFT or

@@ -1,5 +1,7 @@
 #include "tools/transfer/link.h"
 
+#include <string.h>
+
 static void hear_nothing(void *user)
 {
 }
@@ -27,3 +29,9 @@ const struct link_events link_unheard = {
     .put_done = end_no_put,
     .closed = close_nothing,
 };
+
+bool link_is_verdict(const char *reason)
+{
+    return strstr(reason, "broke the protocol") != NULL ||
+           strstr(reason, "was changed on its way") != NULL;
+}

@@ -32,6 +32,11 @@ struct link_events {
 /* For a link that nobody uses any more, or does not use yet: nothing is done. */
 extern const struct link_events link_unheard;
 
+/* The reason that a link was ended for is one that another connection would end for, too: the peer
+ * has found that we break the protocol, or that what we sent is not what came. libweir hands on the
+ * words alone, so it is by them that they are known. */
+bool link_is_verdict(const char *reason);
+
 struct link_put {
     size_t offset; /* in the memory that allocate() gave */
     size_t length;

@@ -101,7 +101,7 @@ static void ask(struct lookahead *lookahead, struct look *look)
     uint8_t directory[QUESTION_LENGTH_MAX], name[QUESTION_LENGTH_MAX];
     const struct question question = {
         .name = {step->name, strlen(step->name)},
-        .names_directory = step->kind == WALK_DIRECTORY,
+        .names_directory = step->kind == WALK_DIRECTORY || step->kind == WALK_FAILED,
         .size = step->kind == WALK_FILE ? (uint64_t)step->status.st_size : 0,
         .mtime_s = step->status.st_mtim.tv_sec,
         .mtime_ns = (uint32_t)step->status.st_mtim.tv_nsec,
@@ -146,6 +146,9 @@ static bool is_asked(const struct lookahead *lookahead, const struct walk_step *
         return lookahead->asking >= ASK_NODES && step->name[0] != 0;
     case WALK_DIRECTORY:
         return lookahead->asking == ASK_ALL && step->folder != NULL;
+    case WALK_FAILED: /* without its rules; it may be that it stays in any case */
+        return lookahead->asking == ASK_ALL && step->folder != NULL &&
+               step->error == WALK_ERROR_RULES;
     default:
         return false;
     }

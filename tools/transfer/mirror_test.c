@@ -308,6 +308,35 @@ static void files_of_rules_are_those_of_each_side(void **state)
     filter_destroy(filter);
 }
 
+/* What a directory's broken rules would keep does not matter where all of it stays anyway. */
+static void of_what_stays_anyway_no_rules_are_wanted(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    struct filter *filter = filter_create();
+    make_old_tree(s);
+    assert_true(filter_add(filter, RULE_MERGES, (struct span){".there", 6}));
+    scratch_write(s, "root/t/.there", "P kept/\nP .there\n");
+    scratch_directory(s, "root/t/kept");
+    scratch_write(s, "root/t/kept/.there", "nonsense\n");
+    scratch_write(s, "root/t/kept/g", "x");
+    world->request.filter = filter;
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->failed, 0);
+    assert_true(scratch_exists(s, "root/t/kept/g"));
+    assert_false(scratch_exists(s, "root/t/link"));
+    scratch_directory(s, "root/t/other"); /* this one would go, */
+    scratch_write(s, "root/t/other/.there", "nonsense\n");
+    scratch_directory(s, "here/t/kept"); /* and in that one something may */
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->failed, 2);
+    assert_true(scratch_exists(s, "root/t/other/.there"));
+    assert_true(scratch_exists(s, "root/t/kept/g"));
+    world->request.filter = NULL;
+    filter_destroy(filter);
+}
+
 static void what_is_left_out_is_not_deleted(void **state)
 {
     struct world *world = *state;
@@ -476,6 +505,7 @@ int main(void)
         T(other_kinds_are_replaced),
         T(what_the_source_has_not_is_deleted),
         T(files_of_rules_are_those_of_each_side),
+        T(of_what_stays_anyway_no_rules_are_wanted),
         T(what_is_left_out_is_not_deleted),
         T(a_directory_that_is_none_at_the_source_is_left),
         T(nothing_is_deleted_where_the_source_failed),

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tools/transfer/listing.h"
+
 /* One cursor for both directions would hide the difference that matters: reading can fail. */
 struct reader {
     const uint8_t *at, *end;
@@ -106,11 +108,14 @@ static void parse_hello(struct reader *reader, struct message *message)
     wishes->window_s = reader_number(reader, 4);
     wishes->rate = reader_number(reader, 8);
     wishes->deletions_max = reader_number(reader, 4);
+    wishes->size_min = reader_number(reader, 8);
+    wishes->size_max = reader_number(reader, 8);
     message->hello.sources = reader_number(reader, 2);
     message->hello.rules = reader_number(reader, 2);
+    message->hello.listed = reader_number(reader, 4);
     if (wishes->bits > WISH_EVERYTHING || wishes->preserve > PRESERVE_EVERYTHING ||
         message->hello.sources == 0 || message->hello.sources > TRANSFER_SOURCES_MAX ||
-        message->hello.rules > FILTER_RULES_MAX) {
+        message->hello.rules > FILTER_RULES_MAX || message->hello.listed > LISTED_MAX) {
         reader->failed = true;
     }
     memcpy(message->hello.copy, reader_take(reader, COPY_ID_LENGTH), COPY_ID_LENGTH);
@@ -453,6 +458,10 @@ static void parse_handshake(struct reader *reader, struct message *message)
     case MESSAGE_SOURCE:
         message->source.path = reader_path(reader);
         return;
+    case MESSAGE_LISTED:
+        message->listed.path = reader_path(reader);
+        reader->failed |= !listing_is_path(message->listed.path);
+        return;
     case MESSAGE_WELCOME:
         message->welcome.version = reader_number(reader, 2);
         message->welcome.target = reader_target(reader);
@@ -470,6 +479,9 @@ static void parse_handshake(struct reader *reader, struct message *message)
     case MESSAGE_REGION:
         parse_region(reader, message);
         return;
+    case MESSAGE_GRANT:
+        message->grant.chunk = reader_number(reader, 2);
+        return;
     default:
         return;
     }
@@ -480,14 +492,13 @@ static void parse_body(struct reader *reader, struct message *message)
     switch (message->type) {
     case MESSAGE_HELLO:
     case MESSAGE_SOURCE:
+    case MESSAGE_LISTED:
     case MESSAGE_RULE:
     case MESSAGE_WELCOME:
     case MESSAGE_REFUSED:
     case MESSAGE_REGION:
-        parse_handshake(reader, message);
-        return;
     case MESSAGE_GRANT:
-        message->grant.chunk = reader_number(reader, 2);
+        parse_handshake(reader, message);
         return;
     case MESSAGE_ENTRY:
         parse_entry(reader, message);

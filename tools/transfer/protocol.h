@@ -5,25 +5,25 @@
  * receiver's memory and announced by a put's notice.
  *
  * The client says HELLO, with the number of its copy, by which it is known where it comes again
- * after its connection was lost, and for a pull the RULES of what is left out and the SOURCES it
- * wants; the server answers WELCOME or REFUSED. Then, whichever side sends: receiver: REGION once,
- * all chunks granted by it; GRANT for each chunk that is free again; FAILED for each entry that
- * could not be placed; WARNED for what its owner is to know; ITEM for each that changed, where that
- * is wished; SUMMARY at the end. sender: ASK about many files at a time, far ahead of their turn,
- * which the receiver answers in order with ANSWERS: which of them it has already. ENTRY for each
- * file, directory and symbolic link, device and further name of a file; before it its extended
- * attributes, in pieces of ATTRIBUTE. A small file's bytes ride along. A larger one goes on with
- * puts (data, in order) and HOLE messages, closed by END. Where an interrupted copy is to be
- * resumed (protocol_is_resumed) the receiver first says what it has of it: PROVEN for each piece
- * (pieces.h) that it has read and found as it was noted, then PROVEN_ALL; the sender answers a
- * piece that its file still has with KEEP, and any other with data. An END may say that the file
- * comes again. One that the receiver has goes without bytes, for its attributes. A directory is
- * followed by its entries and closed by LEAVE. SKIPPED for what could not be read, TOTALS when they
- * are known, RETRANSMITTED when its device had to send something again, FINISHED at the end.
- * Nothing needs a round trip for each file. Where the receiver is to delete what the source has
- * not, it then ASKs about all it has, and the sender answers. It keeps what the rules protect by
- * itself where they name files of rules in directories, which it has its own of: a client that
- * pushes says the RULES then, before all entries. ALIVE from one who is busy with a
+ * after its connection was lost, and for a pull the RULES of what is left out, what alone is LISTED
+ * of the source, and the SOURCES it wants; the server answers WELCOME or REFUSED. Then, whichever
+ * side sends: receiver: REGION once, all chunks granted by it; GRANT for each chunk that is free
+ * again; FAILED for each entry that could not be placed; WARNED for what its owner is to know; ITEM
+ * for each that changed, where that is wished; SUMMARY at the end. sender: ASK about many files at
+ * a time, far ahead of their turn, which the receiver answers in order with ANSWERS: which of them
+ * it has already. ENTRY for each file, directory and symbolic link, device and further name of a
+ * file; before it its extended attributes, in pieces of ATTRIBUTE. A small file's bytes ride along.
+ * A larger one goes on with puts (data, in order) and HOLE messages, closed by END. Where an
+ * interrupted copy is to be resumed (protocol_is_resumed) the receiver first says what it has of
+ * it: PROVEN for each piece (pieces.h) that it has read and found as it was noted, then PROVEN_ALL;
+ * the sender answers a piece that its file still has with KEEP, and any other with data. An END may
+ * say that the file comes again. One that the receiver has goes without bytes, for its attributes.
+ * A directory is followed by its entries and closed by LEAVE. SKIPPED for what could not be read,
+ * TOTALS when they are known, RETRANSMITTED when its device had to send something again, FINISHED
+ * at the end. Nothing needs a round trip for each file. Where the receiver is to delete what the
+ * source has not, it then ASKs about all it has, and the sender answers. It keeps what the rules
+ * protect by itself where they name files of rules in directories, which it has its own of: a
+ * client that pushes says the RULES then, before all entries. ALIVE from one who is busy with a
  * large file for long.
  *
  * Bytes: one octet of type, then fields in big-endian without padding; a text or name is preceded
@@ -39,7 +39,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     12
+#define PROTOCOL_VERSION     13
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -51,6 +51,7 @@
 #define MESSAGE_LENGTH_MAX   (EAGER_LENGTH_MAX + 1024)
 #define TRANSFER_SOURCES_MAX 4096
 #define FILTER_RULES_MAX     4096
+#define LISTED_MAX           (1u << 20)
 #define ASK_NAMES_MAX        512
 #define ASK_LENGTH_MAX       (16u << 10) /* of the questions in one ASK */
 #define ASKS_MAX             8           /* whose answers have not all come */
@@ -88,6 +89,7 @@ enum message_type {
     MESSAGE_KEEP,
     MESSAGE_READ_BACK,
     MESSAGE_RETRANSMITTED,
+    MESSAGE_LISTED,
 };
 
 /* Bytes that belong to somebody else: in a parsed message, to the received buffer. */
@@ -133,11 +135,14 @@ enum wish {
     WISH_DELETE = 1 << 15,
     WISH_DELETE_EXCLUDED = 1 << 16,
     WISH_INPLACE = 1 << 17,
-    WISH_RESUME = 1 << 18,        /* what an interrupted copy left is gone on with */
-    WISH_VERIFY = 1 << 19,        /* what was written is read back from storage */
-    WISH_MAX_DELETE = 1 << 20,    /* deletions_max counts */
-    WISH_IGNORE_ERRORS = 1 << 21, /* what could not be read holds up no deletion */
-    WISH_EVERYTHING = (1 << 22) - 1,
+    WISH_RESUME = 1 << 18,          /* what an interrupted copy left is gone on with */
+    WISH_VERIFY = 1 << 19,          /* what was written is read back from storage */
+    WISH_MAX_DELETE = 1 << 20,      /* deletions_max counts */
+    WISH_IGNORE_ERRORS = 1 << 21,   /* what could not be read holds up no deletion */
+    WISH_MAX_SIZE = 1 << 22,        /* size_max counts */
+    WISH_ONE_FILE_SYSTEM = 1 << 23, /* what is mounted below a source is an empty directory */
+    WISH_LISTED = 1 << 24, /* of the one source only what a list names, and what leads there */
+    WISH_EVERYTHING = (1 << 25) - 1,
 };
 
 /* What is kept besides contents, permissions and times: bits, as the client asks in its HELLO. The
@@ -172,6 +177,8 @@ struct wishes {
     uint32_t window_s;      /* with WISH_WINDOW: times that differ by so much are the same */
     uint64_t rate;          /* of contents, in bytes a second; 0: as fast as it goes */
     uint32_t deletions_max; /* with WISH_MAX_DELETE */
+    uint64_t size_min;      /* smaller files are left as they are, */
+    uint64_t size_max;      /* and with WISH_MAX_SIZE larger ones */
 };
 
 /* A rule about names: bits. Of the two sides it is for both where none is said, or, with
@@ -241,8 +248,10 @@ enum change {
     CHANGE_DELETED = 1 << 11,
     LEFT_NEWER = 1 << 12, /* nothing was done: the receiver's is newer, */
     LEFT_EXISTS = 1 << 13,
-    LEFT_MISSING = 1 << 14, /* or it has none, and none is to be made */
-    CHANGE_EVERYTHING = (1 << 15) - 1,
+    LEFT_MISSING = 1 << 14, /* or it has none, and none is to be made, */
+    LEFT_SIZE = 1 << 15,    /* or no file of this size is to be sent */
+    LEFT_EVERYTHING = LEFT_NEWER | LEFT_EXISTS | LEFT_MISSING | LEFT_SIZE,
+    CHANGE_EVERYTHING = (1 << 16) - 1,
 };
 
 /* Why something could not be copied, for programs. WARNING does not make the transfer fail. */
@@ -285,6 +294,7 @@ struct message {
             struct wishes wishes;
             uint16_t sources;             /* 1 at least */
             uint16_t rules;               /* pull: of what is left out */
+            uint32_t listed;              /* pull, with WISH_LISTED: paths in the list */
             uint8_t copy[COPY_ID_LENGTH]; /* chosen at random */
             enum target_is target;        /* push */
             uint32_t before;  /* push: entries up to here have been said on earlier connections */
@@ -293,6 +303,9 @@ struct message {
         struct {
             struct span path;
         } source;
+        struct {
+            struct span path; /* below the source */
+        } listed;
         struct {
             uint16_t version;
             enum target_is target; /* push */

@@ -39,8 +39,11 @@ static void pack_hello(uint8_t **at, const struct message *message)
     put_number(at, 4, message->hello.wishes.window_s);
     put_number(at, 8, message->hello.wishes.rate);
     put_number(at, 4, message->hello.wishes.deletions_max);
+    put_number(at, 8, message->hello.wishes.size_min);
+    put_number(at, 8, message->hello.wishes.size_max);
     put_number(at, 2, message->hello.sources);
     put_number(at, 2, message->hello.rules);
+    put_number(at, 4, message->hello.listed);
     put_bytes(at, message->hello.copy, COPY_ID_LENGTH);
     put_number(at, 1, message->hello.target);
     put_number(at, 4, message->hello.before);
@@ -183,6 +186,9 @@ static void pack_handshake(uint8_t **at, const struct message *message)
     case MESSAGE_SOURCE:
         put_span(at, message->source.path, PATH_LENGTH_MAX);
         return;
+    case MESSAGE_LISTED:
+        put_span(at, message->listed.path, PATH_LENGTH_MAX);
+        return;
     case MESSAGE_WELCOME:
         put_number(at, 2, message->welcome.version);
         put_number(at, 1, message->welcome.target);
@@ -199,6 +205,9 @@ static void pack_handshake(uint8_t **at, const struct message *message)
     case MESSAGE_REGION:
         pack_region(at, message);
         return;
+    case MESSAGE_GRANT:
+        put_number(at, 2, message->grant.chunk);
+        return;
     default:
         return;
     }
@@ -209,14 +218,13 @@ static void pack_body(uint8_t **at, const struct message *message)
     switch (message->type) {
     case MESSAGE_HELLO:
     case MESSAGE_SOURCE:
+    case MESSAGE_LISTED:
     case MESSAGE_RULE:
     case MESSAGE_WELCOME:
     case MESSAGE_REFUSED:
     case MESSAGE_REGION:
-        pack_handshake(at, message);
-        return;
     case MESSAGE_GRANT:
-        put_number(at, 2, message->grant.chunk);
+        pack_handshake(at, message);
         return;
     case MESSAGE_ENTRY:
         pack_entry(at, message);

@@ -191,9 +191,8 @@ void receiver_tell(struct receiver *receiver, enum entry_kind kind, uint64_t siz
 void receiver_tell_path(struct receiver *receiver, enum entry_kind kind, const char *path,
                         uint64_t size, uint32_t changes)
 {
-    const uint32_t nothing_done = LEFT_NEWER | LEFT_EXISTS | LEFT_MISSING;
     const struct report *report = receiver->options.report;
-    bool changed = (changes & ~nothing_done) != 0;
+    bool changed = (changes & ~(uint32_t)LEFT_EVERYTHING) != 0;
     if (!receiver_wishes(receiver, WISH_ITEMS) ||
         (!changed && !receiver_wishes(receiver, WISH_ALL_ITEMS))) {
         return;
@@ -283,7 +282,7 @@ static bool kind_is_asked_for(const struct receiver *receiver, enum entry_kind k
         return true;
     case ENTRY_DIRECTORY:
     case ENTRY_SYMLINK:
-        return receiver_wishes(receiver, WISH_RECURSIVE);
+        return receiver_wishes(receiver, WISH_RECURSIVE) || receiver_wishes(receiver, WISH_LISTED);
     case ENTRY_HARD_LINK:
         return (preserve & PRESERVE_HARD_LINKS) != 0;
     case ENTRY_FIFO:

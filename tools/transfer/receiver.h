@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "tools/transfer/link.h"
+#include "tools/transfer/modes.h"
 #include "tools/transfer/owners.h"
 #include "tools/transfer/report.h"
 #include "tools/transfer/target.h"
@@ -35,6 +36,7 @@ struct receiver_options {
     int rules_root;                    /* as the walk's */
     bool super;                        /* may do what only root may */
     const struct owner_choice *owners; /* by enum owner_kind */
+    const struct mode_changes *modes;  /* NULL: they are kept */
     const struct report *report;
     struct tally *tally;
 };

@@ -57,6 +57,8 @@ bool receiver_begin_deleting(struct receiver *receiver)
     const struct walk_options options = {.root = receiver->tree.top,
                                          .confined = true,
                                          .recursive = true,
+                                         .one_file_system =
+                                             receiver_wishes(receiver, WISH_ONE_FILE_SYSTEM),
                                          .devices = true,
                                          .specials = true,
                                          .filter = deleting->filter,
@@ -181,6 +183,21 @@ static enum answer with_rules(const struct receiver *receiver, const struct look
                                                                                     : ANSWER_GONE;
 }
 
+/* Of a directory that stays whatever its files of rules say it does not matter that they are not
+ * to be had. */
+static void take_failure(struct receiver *receiver, const struct walk_step *step,
+                         enum answer answer)
+{
+    bool stays = step->error == WALK_ERROR_RULES && answer == ANSWER_LEFT;
+    if (step->error != ENOENT) {
+        keep(step->folder);
+    }
+    if (step->error != WALK_ERROR_TEMPORARY && step->error != ENOENT && !stays) {
+        receiver_fail_path(receiver, 0, problem_code_of_errno(step->error), step->relative,
+                           walk_failure_text(step));
+    }
+}
+
 static void take_step(struct receiver *receiver, const struct look *look)
 {
     const struct walk_step *step = &look->step;
@@ -202,13 +219,7 @@ static void take_step(struct receiver *receiver, const struct look *look)
         leave(receiver, step);
         return;
     case WALK_FAILED:
-        if (step->error != ENOENT) {
-            keep(step->folder);
-        }
-        if (step->error != WALK_ERROR_TEMPORARY && step->error != ENOENT) {
-            receiver_fail_path(receiver, 0, problem_code_of_errno(step->error), step->relative,
-                               walk_failure_text(step));
-        }
+        take_failure(receiver, step, answer);
         return;
     case WALK_EXCLUDED:
     case WALK_END:

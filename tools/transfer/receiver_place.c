@@ -38,6 +38,10 @@ static struct attributes attributes_of(struct receiver *receiver, const struct m
         .dry = receiver_wishes(receiver, WISH_DRY_RUN),
         .xattrs = &receiver->xattrs,
     };
+    if (message->entry.kind != ENTRY_SYMLINK) {
+        attributes.mode = modes_apply(receiver->options.modes, attributes.mode,
+                                      message->entry.kind == ENTRY_DIRECTORY);
+    }
     if ((preserve & PRESERVE_OWNER) != 0 && attributes.super) {
         attributes.uid = owner_here(receiver, OWNER_USER, message->entry.user, message->entry.uid);
     }
@@ -128,7 +132,9 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
 {
     const struct present present = look(receiver, name);
     struct tree_entry entry = {
-        .keep_target = !receiver_wishes(receiver, WISH_PERMS) && !receiver->options.target->created,
+        .keep_target =
+            (!receiver_wishes(receiver, WISH_PERMS) || receiver_wishes(receiver, WISH_LISTED)) &&
+            !receiver->options.target->created,
         .dry = receiver_wishes(receiver, WISH_DRY_RUN),
         .revisited = (receiver->options.wishes->preserve & PRESERVE_HARD_LINKS) != 0 &&
                      !receiver->options.super,

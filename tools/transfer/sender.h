@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "tools/transfer/link.h"
+#include "tools/transfer/modes.h"
 #include "tools/transfer/owners.h"
 #include "tools/transfer/report.h"
 #include "tools/transfer/walk.h"
@@ -33,6 +34,7 @@ struct sender_options {
     const struct wishes *wishes; /* borrowed */
     bool super;                  /* extended attributes that are not the user's are read, too */
     const struct owner_choice *owners; /* by enum owner_kind */
+    const struct mode_changes *modes;  /* NULL: they are kept */
     const struct report *report;
     struct tally *tally;
 };

@@ -7,6 +7,7 @@
 
 #include "tools/transfer/confine.h"
 #include "tools/transfer/filter_scope.h"
+#include "tools/transfer/listing.h"
 #include "tools/transfer/sender_private.h"
 
 /* The directory that questions are about. */
@@ -144,6 +145,16 @@ static int descend(const struct sender *sender, struct place_asked *asked, const
     return error;
 }
 
+/* It is of another file system, of which nothing was sent. */
+static bool is_elsewhere(const struct sender *sender, const struct question *question,
+                         const struct place_asked *asked)
+{
+    struct stat status;
+    return sender->options.walk.one_file_system && asked->fd >= 0 &&
+           (fstat(asked->fd, &status) != 0 ||
+            status.st_dev != sender->roots[question->source].device);
+}
+
 static void enter(const struct sender *sender, const struct question *question,
                   struct place_asked *asked)
 {
@@ -173,8 +184,15 @@ static void enter(const struct sender *sender, const struct question *question,
         close(fd);
     }
     bool absent = error == -ENOENT || error == -ENOTDIR || error == -ELOOP;
-    asked->unknown = no_root || (error != 0 && !absent);
+    asked->unknown = no_root || (error != 0 && !absent) || is_elsewhere(sender, question, asked);
     asked->fd = asked->fd >= 0 ? asked->fd : -1;
+}
+
+/* Nothing was said of what is not in the list. */
+static bool is_meant(const struct sender *sender, const char *path)
+{
+    const struct walk_options *walk = &sender->options.walk;
+    return walk->listing == NULL || listing_meets(walk->listing, path, walk->recursive);
 }
 
 static enum answer answer_one(const struct sender *sender, const struct question *question,
@@ -192,7 +210,7 @@ static enum answer answer_one(const struct sender *sender, const struct question
     bool excluded =
         filter != NULL &&
         (asked->cut_off || filter_excludes(filter, asked->scope, asked->path, is_directory));
-    if (asked->unknown) {
+    if (asked->unknown || !is_meant(sender, asked->path)) {
         return ANSWER_LEFT;
     }
     if (!excluded && asked->fd >= 0) {

@@ -109,6 +109,10 @@ static struct message entry_of(struct sender *sender, const struct walk_step *st
     message.entry.kind = kind;
     message.entry.source = (uint16_t)step->source;
     message.entry.mode = status->st_mode & 07777;
+    if (kind != ENTRY_SYMLINK) {
+        message.entry.mode = (uint16_t)modes_apply(sender->options.modes, message.entry.mode,
+                                                   kind == ENTRY_DIRECTORY);
+    }
     message.entry.mtime_s = status->st_mtim.tv_sec;
     message.entry.mtime_ns = (uint32_t)status->st_mtim.tv_nsec;
     message.entry.uid = status->st_uid;

@@ -154,6 +154,7 @@ void session_destroy(struct session *session)
         free((char *)session->request.target_path);
     }
     filter_destroy(session->filter);
+    listing_clear(&session->listing);
     free(session);
 }
 
@@ -178,12 +179,20 @@ static void on_opened(void *user)
     }
     bool pull = request->direction == DIRECTION_PULL;
     unsigned rules = pull && request->filter != NULL ? filter_count(request->filter) : 0;
+    unsigned listed = pull && request->listing != NULL ? request->listing->count : 0;
     message.hello.rules = (uint16_t)rules;
+    message.hello.listed = listed;
     session_send(session, &message);
     for (unsigned i = 0; i < rules; i++) {
         struct message rule = {.type = MESSAGE_RULE};
         rule.rule.pattern = filter_rule(request->filter, i, &rule.rule.bits);
         session_send(session, &rule);
+    }
+    for (unsigned i = 0; i < listed; i++) {
+        struct message path = {.type = MESSAGE_LISTED};
+        path.listed.path =
+            (struct span){request->listing->paths[i], strlen(request->listing->paths[i])};
+        session_send(session, &path);
     }
     for (unsigned i = 0; i < request->source_count && pull; i++) {
         struct message source = {.type = MESSAGE_SOURCE};
@@ -208,6 +217,7 @@ bool session_start_sender(struct session *session, const struct walk_options *wa
         .wishes = &session->request.wishes,
         .super = geteuid() == 0,
         .owners = session->request.owners,
+        .modes = session->request.modes,
         .report = session->report,
         .tally = &session->tally,
     };
@@ -229,10 +239,12 @@ struct walk_options session_walk(const struct session *session)
         .confined = session->is_server && !session->service.free_paths,
         .root_name = session->root_name,
         .recursive = (request->wishes.bits & WISH_RECURSIVE) != 0,
+        .one_file_system = (request->wishes.bits & WISH_ONE_FILE_SYSTEM) != 0,
         .devices = (request->wishes.preserve & PRESERVE_DEVICES) != 0,
         .specials = (request->wishes.preserve & PRESERVE_SPECIALS) != 0,
         .filter = request->filter,
         .rules_root = rules_root(session),
+        .listing = request->listing,
         .depth_max = session->service.depth_max,
     };
 }
@@ -254,6 +266,7 @@ bool session_start_receiver(struct session *session, struct target *target,
         .rules_root = rules_root(session),
         .super = geteuid() == 0 && (!session->is_server || session->service.super),
         .owners = session->request.owners,
+        .modes = session->request.modes,
         .report = session->report,
         .tally = &session->tally,
     };

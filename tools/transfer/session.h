@@ -10,6 +10,7 @@
 
 #include "tools/transfer/hop.h"
 #include "tools/transfer/link.h"
+#include "tools/transfer/modes.h"
 #include "tools/transfer/owners.h"
 #include "tools/transfer/report.h"
 #include "tools/transfer/target.h"
@@ -17,6 +18,7 @@
 #define SESSION_ROOT_NAME_LENGTH 65
 
 struct filter;
+struct listing;
 struct relay_host;
 struct session;
 
@@ -34,12 +36,14 @@ struct session_copy {
 struct session_request {
     enum direction direction;
     struct wishes wishes;
-    const struct filter *filter;   /* what is left out; NULL: nothing */
-    struct owner_choice owners[2]; /* by enum owner_kind */
-    const char *const *sources;    /* push: paths here; pull: paths at the server */
+    const struct filter *filter;      /* what is left out; NULL: nothing */
+    struct owner_choice owners[2];    /* by enum owner_kind */
+    const struct mode_changes *modes; /* NULL: they are kept */
+    const char *const *sources;       /* push: paths here; pull: paths at the server */
     unsigned source_count;
-    const char *target_path; /* push: at the server */
-    struct target *target;   /* pull: here */
+    const struct listing *listing; /* with WISH_LISTED: of the one source */
+    const char *target_path;       /* push: at the server */
+    struct target *target;         /* pull: here */
     struct session_copy copy;
 };
 

@@ -3,6 +3,7 @@
 #ifndef TOOLS_TRANSFER_SESSION_PRIVATE_H
 #define TOOLS_TRANSFER_SESSION_PRIVATE_H
 
+#include "tools/transfer/listing.h"
 #include "tools/transfer/receiver.h"
 #include "tools/transfer/sender.h"
 #include "tools/transfer/session.h"
@@ -26,6 +27,8 @@ struct session {
     struct session_request request; /* a server's is the client's HELLO */
     struct filter *filter;          /* server, pull: the client's */
     unsigned rules;                 /* of it, that are to come */
+    struct listing listing;         /* server, pull: the client's */
+    unsigned listed;                /* of it, that are to come */
     struct session_service service;
     size_t root_name; /* a server's: octets of each path that have named the root */
     enum session_state state;

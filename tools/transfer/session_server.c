@@ -84,6 +84,7 @@ static void serve_push(struct session *session)
         .path = session->request.target_path,
         .root_name = session->root_name,
         .source_count = session->request.source_count,
+        .listed = (wishes->bits & WISH_LISTED) != 0,
         .recursive = (wishes->bits & WISH_RECURSIVE) != 0,
         .dry = (wishes->bits & WISH_DRY_RUN) != 0,
         .known = session->request.copy.target,
@@ -182,6 +183,10 @@ void session_receive_hello(struct session *session, const struct message *messag
     request->direction = message->hello.direction;
     request->wishes = message->hello.wishes;
     session->rules = message->hello.rules;
+    session->listed = message->hello.listed;
+    if ((request->wishes.bits & WISH_LISTED) != 0) {
+        request->listing = &session->listing;
+    }
     request->source_count = message->hello.sources;
     request->target_path = strndup(message->hello.path.bytes, message->hello.path.length);
     session->names = calloc(request->source_count, sizeof(*session->names));
@@ -209,10 +214,28 @@ static void receive_rule(struct session *session, const struct message *message)
     }
 }
 
+static void receive_listed(struct session *session, const struct message *message)
+{
+    if (message->type != MESSAGE_LISTED) {
+        session_peer_broke(session, "not the list it announced");
+        return;
+    }
+    session->listed--;
+    if (!listing_add(&session->listing, message->listed.path)) {
+        session_give_up(session, "no memory for the list, or what is no path in it");
+    } else if (session->listed == 0) {
+        listing_sort(&session->listing);
+    }
+}
+
 void session_receive_source(struct session *session, const struct message *message)
 {
     if (session->rules > 0) {
         receive_rule(session, message);
+        return;
+    }
+    if (session->listed > 0) {
+        receive_listed(session, message);
         return;
     }
     if (message->type != MESSAGE_SOURCE) {

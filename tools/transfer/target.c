@@ -106,9 +106,10 @@ enum problem_code target_open(const struct target_request *request, struct targe
     if (error != ENOENT && error != ENOTDIR) {
         return refuse(error, path, NULL, ret_text);
     }
-    bool directory = request->known != TARGET_NAME &&
-                     (request->source_count > 1 || (length > 0 && path[length - 1] == '/'));
-    if (directory && request->recursive && error == ENOENT &&
+    bool directory =
+        request->known != TARGET_NAME &&
+        (request->source_count > 1 || request->listed || (length > 0 && path[length - 1] == '/'));
+    if (directory && (request->recursive || request->listed) && error == ENOENT &&
         make_directory(request, &target) == 0) {
         *ret_target = target;
         return PROBLEM_NONE;

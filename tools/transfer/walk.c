@@ -243,9 +243,29 @@ static unsigned depth_of(const struct walk_folder *folder)
     return depth;
 }
 
+/* What of the directory is to come, where a list says it. */
+static bool find_listed(const struct walk *walk, const struct walk_step *step,
+                        struct listing_part *ret_part)
+{
+    const struct listing *listing = walk->options.listing;
+    bool whole = walk->options.recursive && walk->itself;
+    if (listing == NULL || (step->folder != NULL && !step->folder->is_listed)) {
+        return false;
+    }
+    if (step->folder == NULL) {
+        whole = walk->options.recursive && listing->count > 0 && listing->paths[0][0] == 0;
+        *ret_part = listing_all(listing);
+    } else {
+        *ret_part = walk->listed_below;
+    }
+    return !whole;
+}
+
 static void enter_directory(struct walk *walk, struct walk_step *step)
 {
-    if (!walk->options.recursive) {
+    struct listing_part part = {.first = 0};
+    bool is_listed = find_listed(walk, step, &part);
+    if (!walk->options.recursive && !is_listed) {
         fail(step, WALK_ERROR_NOT_RECURSIVE);
         return;
     }
@@ -275,6 +295,13 @@ static void enter_directory(struct walk *walk, struct walk_step *step)
     }
     step->kind = WALK_DIRECTORY;
     step->inside = walk->folder;
+    step->inside->is_listed = is_listed;
+    step->inside->listed = part;
+    if (step->folder == NULL) {
+        walk->device = step->status.st_dev;
+    } else if (walk->options.one_file_system && step->status.st_dev != walk->device) {
+        walk_prune(step->inside);
+    }
 }
 
 static void read_link(struct walk *walk, struct walk_step *step, int directory, const char *name)
@@ -337,6 +364,8 @@ static void look_at_entry(struct walk *walk, struct walk_step *step)
         fail(step, WALK_ERROR_TEMPORARY);
     } else if (fstatat(directory, step->name, &step->status, AT_SYMLINK_NOFOLLOW) != 0) {
         fail(step, errno);
+    } else if (walk->folder->is_listed && !walk->itself && !S_ISDIR(step->status.st_mode)) {
+        fail(step, S_ISLNK(step->status.st_mode) ? ELOOP : ENOTDIR);
     } else {
         look_at(walk, step, directory, step->name, WALK_ERROR_SPECIAL);
     }
@@ -405,9 +434,17 @@ static void leave(struct walk *walk, struct walk_step *step)
 }
 
 /* The directory's next name; NULL at its end, or with an errno. */
-static const char *next_name(const struct walk *walk, int *ret_error)
+static const char *next_name(struct walk *walk, int *ret_error)
 {
     const struct dirent *entry = NULL;
+    struct walk_folder *folder = walk->folder;
+    *ret_error = 0;
+    if (folder->is_listed) {
+        bool more = !is_cut_off(folder) &&
+                    listing_next(walk->options.listing, &folder->listed, walk->listed_name,
+                                 &walk->listed_below, &walk->itself);
+        return more ? walk->listed_name : NULL;
+    }
     errno = 0;
     while (!is_cut_off(walk->folder) && (entry = readdir(walk->folder->stream)) != NULL &&
            !is_entry(entry)) {

@@ -11,6 +11,7 @@
 
 struct walk;
 struct filter;
+struct listing;
 /* A directory that the walk is in, or that is held: it stays open. */
 struct walk_folder;
 
@@ -19,6 +20,7 @@ struct walk_options {
     bool confined;    /* nothing outside root is touched (a server) */
     size_t root_name; /* octets of each source that have named the root */
     bool recursive;
+    bool one_file_system;        /* a directory of another one than its source has nothing in it */
     bool devices, specials;      /* also these; specials are FIFOs and sockets */
     unsigned depth_max;          /* of directories in each other; 0: any */
     const struct filter *filter; /* borrowed; what it excludes is not seen. NULL: none */
@@ -28,6 +30,7 @@ struct walk_options {
      * Borrowed.
      */
     const char *const *filter_names;
+    const struct listing *listing; /* borrowed; of the one source only that. NULL: all */
 };
 
 enum walk_kind {

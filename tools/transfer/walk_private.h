@@ -7,6 +7,7 @@
 #include <limits.h>
 
 #include "tools/transfer/filter_scope.h"
+#include "tools/transfer/listing.h"
 #include "tools/transfer/walk.h"
 
 struct walk_folder {
@@ -20,6 +21,8 @@ struct walk_folder {
     struct walk_mark mark;
     struct filter_scope *scope;   /* NULL: the filter names no files of rules */
     struct filter_scope *outside; /* of a source; above its scope */
+    bool is_listed;               /* only this of it is to come: */
+    struct listing_part listed;
 };
 
 struct walk {
@@ -30,6 +33,11 @@ struct walk {
     struct walk_folder *left;      /* by the last step; held */
     unsigned folders;              /* open */
     size_t relative, below;        /* where in the path a step's begin */
+    dev_t device;                  /* of the source */
+    /* Of the next name, where its directory is listed: */
+    char listed_name[256];
+    struct listing_part listed_below;
+    bool itself;
     char base[256];
     char target[PATH_MAX];
     char why[SCOPE_WHY_LENGTH];

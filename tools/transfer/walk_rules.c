@@ -33,7 +33,7 @@ bool walk_protects(const struct walk *walk, const struct walk_step *step,
     const struct walk_folder *folder = step->kind == WALK_LEAVE ? NULL : step->folder;
     return folder != NULL && walk->options.filter != NULL &&
            (path == NULL || filter_protects(walk->options.filter, folder->scope, path,
-                                            step->kind == WALK_DIRECTORY, *loss));
+                                            S_ISDIR(step->status.st_mode), *loss));
 }
 
 int walk_read_rules(struct walk *walk, struct walk_folder *folder, const struct walk_step *step)

@@ -1,0 +1,283 @@
+#!/usr/bin/env bash
+# Command lines that people who know rsync type without thinking, with weir cp in the place of rsync: each does what
+# rsync does, or says in a sentence what to use. The far side is started by a stand-in for ssh.
+# usage: everyday_test.sh BUILD_DIR [CASE...]
+set -u
+build=$(realpath "$1")
+script=$(realpath "$0")
+shift
+command -v rsync >/dev/null || { echo "there is no rsync"; exit 77; }
+. "$(dirname "$script")/whole_program.sh"
+
+# A tree, an older copy of it, and a host "far" whose home is ./home.
+prepare() {
+    mkdir -p src/sub/deep src/.git old/sub home
+    echo "one" >src/one.txt
+    echo "two, longer" >src/two.txt
+    echo "object" >src/sub/x.o
+    head -c 200000 /dev/urandom >src/sub/deep/large.bin
+    head -c 900 /dev/urandom >src/sub/small.bin
+    echo "config" >src/.git/config
+    ln -s one.txt src/link
+    chmod 640 src/one.txt
+    chmod 755 src/two.txt
+    cp -a src/one.txt old/
+    echo "older, and of another length" >old/two.txt
+    touch -d 2020-01-01 old/two.txt
+    echo "same x" >old/sub/x.o # of the same size
+    touch -d 2020-01-01 old/sub/x.o
+    echo "gone at the source" >old/gone.txt
+    echo "obj" >old/gone.o
+    echo "newer" >old/sub/small.bin
+    touch -d 2039-01-01 old/sub/small.bin
+    printf '%s\n' '*.o' '# none' '.git/' >patterns
+    cat >rsh <<END
+#!/bin/sh
+shift
+cd "$work/home" && WEIR_LIBRARY_DIR=$build/dropin PATH=$work/bin:\$PATH exec sh -c "\$*"
+END
+    mkdir bin
+    ln -s "$weir" bin/weir
+    chmod +x rsh
+    export WEIR_RSH="$work/rsh"
+}
+
+facts() { # DIR: everything of each file but its contents
+    (cd "$1" && find . -printf '%P %m %Ts %y %l %n %s\n' | sed 's/\(.* d .*\) [0-9]* [0-9]*$/\1/' | LC_ALL=C sort)
+}
+
+# alike OPTION...: both bring a copy of old/ up to date, by a push and by a pull; exit status, trees and facts are the same.
+alike() {
+    local way code
+    rm -rf by_rsync home/by_weir by_weir
+    cp -a old by_rsync
+    timeout 30 rsync "$@" src/ by_rsync/ >rsync.txt 2>&1
+    code=$?
+    for way in push pull; do
+        rm -rf home/by_weir by_weir
+        if [ $way = push ]; then
+            cp -a old home/by_weir
+            timeout 30 "$weir" cp "$@" src/ far:by_weir/ >weir.txt 2>&1
+        else
+            cp -a old by_weir
+            timeout 30 "$weir" cp "$@" "far:$work/src/" by_weir/ >weir.txt 2>&1
+        fi
+        [ $? = $code ] || fail "$way $*: not the exit status of rsync, $code: $(cat weir.txt rsync.txt)"
+        [ $way = pull ] || mv home/by_weir by_weir
+        diff -r --no-dereference by_rsync by_weir >diff.txt 2>&1 || fail "$way $*: $(head -3 diff.txt)"
+        facts by_rsync >facts.rsync
+        facts by_weir >facts.weir
+        diff facts.rsync facts.weir >diff.txt || fail "$way $*: $(head -5 diff.txt)"
+    done
+}
+
+case_alike() { # what rsync does
+    prepare
+    alike -av
+    alike -avz
+    alike -avzh
+    alike -avP
+    alike -avzP --delete
+    alike -ahv --progress
+    alike -a --info=progress2
+    alike -a --info=progress2,stats2 --no-inc-recursive
+    alike -aHAX --numeric-ids
+    alike -a -n --delete
+    alike -ai --dry-run
+    alike -a --delete --exclude '*.o'
+    alike -a --delete --exclude='*.o' --exclude .git
+    alike -a --delete-excluded --exclude-from=patterns
+    alike -a --delete-during --include='*/' --include='*.txt' --exclude='*'
+    alike -a --del
+    alike -a --delete-before
+    alike -au
+    alike -ac
+    alike -aI
+    alike -a --size-only
+    alike -a --existing
+    alike -a --ignore-existing
+    alike -rlptD
+    alike -a --no-o --no-g --no-D
+    alike -a --no-owner --no-group
+    alike -aW --inplace --partial
+    alike -a --partial-dir=.partial
+    alike -a --max-size=1K --delete
+    alike -a --max-size=900
+    alike -a --max-size=900-1
+    alike -a --min-size=0.2K --max-size=1MB
+    alike -a --chmod=D700,F600
+    alike -a --chmod=u=rwX,go=rX
+    alike -a --chmod=Dg+s,ug+w,Fo-w,+X
+    alike -a --chmod=a-x --chmod=u+s
+    alike -ax
+    alike -a --bwlimit=10M
+    alike -as --stats
+    alike -aS
+    alike -aF
+    alike -aAX --fuzzy
+}
+
+# listed WORD...: the same of a target that is empty, or has something; FROM stands before each source, TO before by/.
+listed() {
+    local way code code_here word words filled
+    for filled in '' 1; do
+        for way in rsync push pull; do
+            rm -rf by home/by got.$way
+            mkdir by home/by
+            [ -z "$filled" ] || { mkdir by/src home/by/src && echo kept | tee by/src/kept >home/by/src/kept && touch -d 2020-01-01 by/src/kept home/by/src/kept by/src home/by/src; }
+            words=()
+            for word in "$@"; do
+                case $way in
+                rsync) words+=("${word/#FROM/}") ;;
+                push) words+=("${word/#FROM/}") ;;
+                pull) words+=("${word/#FROM/far:}") ;;
+                esac
+            done
+            case $way in
+            rsync) timeout 30 rsync "${words[@]}" by/ >rsync.txt 2>&1 ;;
+            push) timeout 30 "$weir" cp "${words[@]}" far:by/ >weir.txt 2>&1 ;;
+            pull) (cp -a src home/src && cd home && timeout 30 "$weir" cp "${words[@]}" ../by/ >../weir.txt 2>&1) ;;
+            esac
+            code_here=$?
+            [ $way = rsync ] && code=$code_here
+            [ $((code_here == 0)) = $((code == 0)) ] || fail "$way $*: not the exit status of rsync, $code: $(cat weir.txt rsync.txt)"
+            rm -rf home/src
+            [ $way = push ] && mv home/by got.$way || mv by got.$way
+            [ $way = rsync ] && continue
+            diff -r --no-dereference got.rsync got.$way >diff.txt 2>&1 || fail "$way $*: $(head -3 diff.txt)"
+            facts got.rsync | sed '/^ \|^tmp \|^tmp.weir-test-[^/]* /d' >facts.rsync # the target itself apart, and where all this is
+            facts got.$way | sed '/^ \|^tmp \|^tmp.weir-test-[^/]* /d' >facts.weir
+            diff facts.rsync facts.weir >diff.txt || fail "$way $*: $(head -5 diff.txt)"
+        done
+    done
+}
+
+case_lists() { # -R and --files-from
+    prepare
+    touch -d 2021-01-01 src src/sub src/sub/deep
+    printf '%s\n' sub/small.bin ./one.txt /sub/deep '# none' 'link' one.txt >list
+    tr '\n' '\0' <list | sed 's/# none\x00//' >list0
+    printf '%s\n' sub sub/x.o one.txt >list2
+    printf '%s\n' sub/small.bin nowhere/at/all one.txt/f >list3
+    listed -aR FROMsrc/sub/deep
+    listed -aR FROMsrc/sub/deep/ FROMsrc/one.txt
+    listed -R FROMsrc/one.txt -t
+    listed -aR FROMsrc/./sub/x.o FROMsrc/./two.txt
+    listed -aR "FROM$work/src/sub"
+    listed -aR FROMsrc/sub --exclude '*.o' --exclude deep
+    listed -a --relative --no-relative FROMsrc/one.txt
+    listed -a "--files-from=$work/list" FROMsrc
+    listed -a "--files-from=$work/list" FROMsrc/
+    listed -ar "--files-from=$work/list" FROMsrc
+    listed -a -0 "--files-from=$work/list0" FROMsrc
+    listed -a "--files-from=$work/list2" FROMsrc
+    listed -a -r "--files-from=$work/list2" FROMsrc --exclude '*.o'
+    listed -aR --delete FROMsrc/sub FROMsrc/one.txt
+    ln -s sub src/way
+    expect 1 'way: .*symbolic link' "$weir" cp -aR src/way/x.o far:
+    expect 1 'nowhere: cannot read: No such file' "$weir" cp -a --files-from=list3 src far:got
+    [ -e home/got/sub/small.bin ] || fail "the others were not copied"
+    echo ../old/one.txt >list4
+    expect 2 'leads out of the source' "$weir" cp -a --files-from=list4 src far:
+    expect 2 'begin at one place' "$weir" cp -aR src/one.txt "$work/src/two.txt" far:
+    expect 2 'takes one source' "$weir" cp -a --files-from=list src old far:
+    expect 6 'nofile: No such file' "$weir" cp -a --files-from=nofile src far:
+    echo one.txt | expect 0 '1 file' "$weir" cp -a --files-from=- src far:piped
+    [ -e home/piped/one.txt ] || fail "nothing from standard input"
+}
+
+# words NUMBERS: lines of --stats that both print
+words() {
+    sed -n 's/^\(Number of regular files transferred\|Number of deleted files\|Total file size\|Total transferred file size\): \([0-9,]*\).*/\1 \2/p
+        s/^\(Number of files\): \([0-9,]*\).*/\1 \2/p' "$1" | sort
+}
+
+case_stats() { # the numbers are those of rsync
+    prepare
+    local options
+    rm src/link # rsync counts a link's length
+    for options in -a '-a --delete' '-a --exclude *.o' '-a -n'; do
+        rm -rf by_rsync home/by_weir
+        cp -a old by_rsync
+        cp -a old home/by_weir
+        # shellcheck disable=SC2086
+        { set -f; rsync $options --stats src/ by_rsync/ >rsync.txt; "$weir" cp $options --stats src/ far:by_weir/ >weir.txt 2>&1; set +f; }
+        words rsync.txt >one
+        words weir.txt >other
+        [ -s one ] && diff one other >diff.txt || fail "$options --stats: $(cat diff.txt)"
+        cp -a src home/src
+        rm -rf by_weir
+        cp -a old by_weir
+        # shellcheck disable=SC2086
+        { set -f; "$weir" cp $options --stats far:src/ by_weir/ >weir.txt 2>&1; set +f; }
+        words weir.txt >other
+        diff one other >diff.txt || fail "$options --stats, a pull: $(cat diff.txt)"
+        rm -rf home/src
+    done
+}
+
+case_progress() { # -P prints a line without a terminal, too, and nothing of a terminal's
+    prepare
+    head -c 30000000 /dev/urandom >big
+    expect 0 '1 file, 28.6 MiB' "$weir" cp -P --bwlimit=15M big far:
+    grep -q '1 files\?, .*MiB/s, .* left, weir0' out.txt || grep -q 'of 1 files, .* left, weir0' out.txt || fail "no progress: $(cat out.txt)"
+    grep -q $'\e\|\r' out.txt && fail "something for a terminal: $(cat -v out.txt)"
+    same big home/big
+    expect 0 'usage: weir cp' "$weir" cp -h
+    expect 0 'usage: weir cp' "$weir" cp --help
+    expect 0 'note: nothing is compressed' "$weir" cp -avz src far:
+    "$weir" cp -aqz src far: 2>&1 | grep . && fail "-q is not quiet"
+    same src home/src
+}
+
+# every option of rsync, short and long: taken, or answered by a sentence, but never unknown
+case_all_options() {
+    local line long short value word
+    rsync --help | sed -n 's/^ *\(-[^ ]*\(, -[^ ]*\)*\)  .*/\1/p' | tr -d , >options
+    [ "$(wc -l <options)" -gt 100 ] || fail "rsync --help is not understood"
+    while read -r line; do
+        value=
+        [[ $line == *=* ]] && value=1
+        for word in $line; do
+            case $word in
+                --no-OPTION | --help | -h) continue ;;
+                --*=*) set -- "${word%%=*}=1" ;;
+                --*) set -- "$word" ;;
+                *) set -- "$word${value:+1}" ;;
+            esac
+            timeout 10 "$weir" cp "$1" >out.txt 2>&1 </dev/null
+            grep -q 'unrecognized\|invalid option\|requires an argument\|allow an argument\|ambiguous' out.txt &&
+                fail "rsync has '$1': $(head -1 out.txt)"
+            grep -q 'a source and a target are needed\|there is no \|takes ' out.txt || grep -q "'1'\|^weir cp: 1: \|--max-size" out.txt ||
+                fail "what is said of '$1': $(head -1 out.txt)"
+        done
+    done <options
+}
+
+case_sentences() { # what is not to be had says what is
+    prepare
+    expect 2 'there is no --remove-source-files: nothing is removed' "$weir" cp -a --remove-source-files src far:
+    expect 2 'there is no -L, --copy-links: links' "$weir" cp -aL src far:
+    expect 2 "there is no -b, --backup: .*cp -al" "$weir" cp -ab src far:
+    expect 2 "there is no --link-dest: .*cp -al" "$weir" cp -a --link-dest=../old src far:
+    expect 2 "there is no --rsync-path: --weir-path" "$weir" cp -a --rsync-path='sudo rsync' src far:
+    expect 2 "there is no --port: .*weir://HOST:PORT" "$weir" cp -a --port 873 src far:
+    expect 2 "permissions are always kept" "$weir" cp -a --no-perms src far:
+    expect 2 "two colons name a module" "$weir" cp -a src far::module
+    expect 2 "not 'u+q'" "$weir" cp -a --chmod=u+q src far:
+    expect 2 "not '1X'" "$weir" cp -a --max-size=1X src far:
+    expect 2 "not 'flist'" "$weir" cp -a --info=flist src far:
+    [ -z "$(ls home)" ] || fail "something was copied"
+}
+
+case_one_file_system() { # what is mounted below a source
+    prepare
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || { echo "  skipped: nothing can be mounted"; return; }
+    export -f alike facts fail
+    export weir work failures
+    unshare -m bash -c 'mkdir -p src/mounted old/mounted && echo there >old/mounted/kept && mount -t tmpfs none src/mounted &&
+        echo within >src/mounted/f && alike -ax --delete && [ "$failures" = 0 ] && [ ! -e by_weir/mounted/f ] && alike -a && [ -e by_weir/mounted/f ]' ||
+        fail "-x"
+}
+
+run_cases "$@"
