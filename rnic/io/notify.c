@@ -18,7 +18,8 @@
 #define NOTIFY_INITIAL 16u
 
 struct notify {
-    pthread_mutex_t mutex; /* covers all below; never held while blocking */
+    pthread_mutex_t posting; /* held from a record to its token; taken before `mutex` */
+    pthread_mutex_t mutex;   /* covers all below; never held while blocking */
     int descriptor;
     struct notify_record *records; /* a ring, `capacity` a power of two */
     uint32_t capacity;
@@ -58,6 +59,7 @@ enum status notify_create(struct notify **ret_notify)
         free(notify);
         return STATUS_NO_MEMORY;
     }
+    pthread_mutex_init(&notify->posting, NULL);
     pthread_mutex_init(&notify->mutex, NULL);
     *ret_notify = notify;
     return STATUS_OK;
@@ -68,7 +70,12 @@ void notify_destroy(struct notify *notify)
     if (notify == NULL) {
         return;
     }
+    if (notify->generation == generation) {   /* else a thread of the parent's may have held it */
+        pthread_mutex_lock(&notify->posting); /* who has woken the last reader is done */
+        pthread_mutex_unlock(&notify->posting);
+    }
     close(notify->descriptor);
+    pthread_mutex_destroy(&notify->posting);
     pthread_mutex_destroy(&notify->mutex);
     free(notify->records);
     free(notify);
@@ -97,7 +104,7 @@ static void grow(struct notify *notify)
     notify->head = 0;
 }
 
-void notify_post(struct notify *notify, const struct notify_record *record)
+static void put_record(struct notify *notify, const struct notify_record *record)
 {
     pthread_mutex_lock(&notify->mutex);
     if (notify->count == notify->capacity) {
@@ -105,13 +112,25 @@ void notify_post(struct notify *notify, const struct notify_record *record)
     }
     *record_at(notify, notify->count) = *record;
     notify->count++;
-    /* Inside the mutex, so that notify_forget finds the token of each record. */
+    pthread_mutex_unlock(&notify->mutex);
+}
+
+static void put_token(struct notify *notify)
+{
     uint64_t token = 1;
     ssize_t written;
     do {
         written = write(notify->descriptor, &token, sizeof token);
     } while (written < 0 && errno == EINTR);
-    pthread_mutex_unlock(&notify->mutex);
+}
+
+/* The reader whom the token wakes runs at once, and must not find `mutex` taken. */
+void notify_post(struct notify *notify, const struct notify_record *record)
+{
+    pthread_mutex_lock(&notify->posting);
+    put_record(notify, record);
+    put_token(notify);
+    pthread_mutex_unlock(&notify->posting);
 }
 
 int notify_wait(struct notify *notify, struct notify_record *ret_record)
@@ -167,6 +186,7 @@ uint32_t notify_forget(struct notify *notify, const void *object)
     if (notify->generation != generation) {
         return 0;
     }
+    pthread_mutex_lock(&notify->posting); /* so each record has its token */
     pthread_mutex_lock(&notify->mutex);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < notify->count; i++) {
@@ -181,5 +201,6 @@ uint32_t notify_forget(struct notify *notify, const void *object)
         withdraw_token(notify->descriptor);
     }
     pthread_mutex_unlock(&notify->mutex);
+    pthread_mutex_unlock(&notify->posting);
     return forgotten;
 }

@@ -20,7 +20,7 @@ struct notify_record {
 
 /* NO_MEMORY, also where descriptors have run out: errno tells which. */
 enum status notify_create(struct notify **ret_notify) MUST_USE;
-/* Nobody waits or posts any more. NULL is allowed. */
+/* Nobody waits or begins to post any more; a post that is under way is awaited. NULL is allowed. */
 void notify_destroy(struct notify *notify);
 
 int notify_descriptor(const struct notify *notify);

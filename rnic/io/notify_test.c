@@ -127,6 +127,27 @@ static void blocked_reader_gets_every_record(void **state)
     notify_destroy(notify);
 }
 
+static void *post_once(void *argument)
+{
+    notify_post(argument, &(struct notify_record){.value = 1});
+    return NULL;
+}
+
+/* The poster may not have returned yet: sanitizers see it touch what is gone. */
+static void who_has_the_record_may_destroy(void **state)
+{
+    for (uint32_t i = 0; i < 2000; i++) {
+        struct notify *notify;
+        assert_int_equal(notify_create(&notify), STATUS_OK);
+        pthread_t poster;
+        assert_int_equal(pthread_create(&poster, NULL, post_once, notify), 0);
+        struct notify_record record;
+        assert_int_equal(notify_wait(notify, &record), 0);
+        notify_destroy(notify);
+        pthread_join(poster, NULL);
+    }
+}
+
 /* One life of an object whose events are counted: destroyed while another thread takes one. */
 #define LIVES 20000
 
@@ -180,6 +201,7 @@ int main(void)
         cmocka_unit_test(forgotten_records_take_their_token_along),
         cmocka_unit_test(a_child_forgets_without_waiting),
         cmocka_unit_test(blocked_reader_gets_every_record),
+        cmocka_unit_test(who_has_the_record_may_destroy),
         cmocka_unit_test(a_record_is_forgotten_or_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
