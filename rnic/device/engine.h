@@ -7,6 +7,9 @@
 #ifndef WEIR_DEVICE_ENGINE_H
 #define WEIR_DEVICE_ENGINE_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "rnic/base/time.h"
 
 struct device;
@@ -27,6 +30,7 @@ struct engine {
     const struct engine_operations *operations;
     struct device *device;
     struct cm *cm;
+    _Atomic bool wants_drive; /* what was posted waits for more, or for the next poll */
 };
 
 /* Excludes everybody else from device and cm: for control calls. Not recursive. unlock also sends
@@ -47,8 +51,22 @@ static inline void engine_drive(struct engine *engine)
     engine->operations->drive(engine);
 }
 
+/* Who polls asks it also where there are completions. */
+static inline bool engine_wants_drive(const struct engine *engine)
+{
+    return atomic_load_explicit(&engine->wants_drive, memory_order_relaxed);
+}
+
+static inline void engine_want_drive(struct engine *engine, bool wants)
+{
+    if (wants != engine_wants_drive(engine)) {
+        atomic_store_explicit(&engine->wants_drive, wants, memory_order_relaxed);
+    }
+}
+
 /* Work was posted to the queue pair: it is on its way when this returns, or the thread that holds
- * the engine sends it before it lets go. Never blocks. */
+ * the engine sends it before it lets go, or it waits a moment for more of its kind, until somebody
+ * drives or takes the lock. Never blocks. */
 static inline void engine_kick(struct engine *engine, struct qp *qp)
 {
     engine->operations->kick(engine, qp);

@@ -159,7 +159,7 @@ bool device_advance_one(struct device *device, struct instant now, bool is_vague
         uint32_t packets;
         step = qp_transmit(qp, now, BURST_PACKETS, &packets);
     }
-    if (step != STEP_IDLE) {
+    if (step == STEP_FULL || (step == STEP_SENT && qp_has_turn(qp))) {
         qp_schedule(qp);
     }
     device->environment.is_vague = false;

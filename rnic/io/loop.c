@@ -173,7 +173,7 @@ static void allow_glances(struct loop *loop, struct instant now)
 static bool finds_nothing(struct loop *loop)
 {
     uint32_t left = atomic_load_explicit(&loop->glances_left, memory_order_relaxed);
-    if (left == 0 || !same_host_is_quiet(loop->same_host)) {
+    if (left == 0 || engine_wants_drive(&loop->engine) || !same_host_is_quiet(loop->same_host)) {
         return false;
     }
     /* Two who do this at once count one, or some glances that a turn has taken back: so many. */
@@ -191,6 +191,16 @@ static void note_pace(struct loop *loop, struct instant now)
                           memory_order_relaxed);
 }
 
+/* Whose requests have waited for more of their kind, and are to have a turn now; NULL: nobody's. */
+static struct qp *end_wait(struct loop *loop, struct instant now, bool polls)
+{
+    struct qp *qp = tarry_end(&loop->tarry, now, polls);
+    if (qp != NULL) {
+        engine_want_drive(&loop->engine, false);
+    }
+    return qp;
+}
+
 struct instant loop_turn(struct loop *loop, enum loop_turn kind)
 {
     struct instant now = quick_clock_now(&loop->clock);
@@ -199,6 +209,10 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
     loop->held = false;
     loop->rests = false;
     atomic_store_explicit(&loop->glances_left, 0, memory_order_relaxed);
+    struct qp *waited = end_wait(loop, now, kind == TURN_POLL);
+    if (waited != NULL) {
+        device_look(loop->engine.device, waited);
+    }
     loop->turn_began = loop->turn_ended = now;
     loop_count(&loop->counters.turns);
     if (atomic_load_explicit(&loop->has_errors, memory_order_relaxed)) {
@@ -212,8 +226,8 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
         if (due || (kind != TURN_SEND && round == 0)) {
             uint64_t before = completions(loop);
             receive(loop, now, due ? SHARE_ALL : kind == TURN_POLL ? SHARE_NEXT : SHARE_SOME);
-            loop->held =
-                !due && completions(loop) != before && may_hold(loop, kind, now, held_before);
+            loop->held = !due && waited == NULL && completions(loop) != before &&
+                         may_hold(loop, kind, now, held_before);
             if (loop->held) {
                 return INSTANT_NEVER; /* the thread dozes, and looks by itself */
             }
@@ -241,7 +255,7 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
 
 void loop_send_held(struct loop *loop)
 {
-    if (loop->held) {
+    if (loop->held || loop->tarry.qp != NULL) {
         (void)loop_turn(loop, TURN_SEND);
     }
 }
@@ -369,9 +383,10 @@ static void engine_drive_operation(struct engine *engine)
     if (finds_nothing(loop) || !loop_try_lock(loop)) {
         return;
     }
-    bool is_quiet = loop->rests && same_host_is_quiet(loop->same_host);
+    bool rests = loop->rests && loop->tarry.qp == NULL;
+    bool is_quiet = rests && same_host_is_quiet(loop->same_host);
     struct instant deadline = INSTANT_NEVER;
-    if (loop->rests && !is_quiet && take_packet(loop)) {
+    if (rests && !is_quiet && take_packet(loop)) {
         /* A doorbell that is rung just now may be missed: the next turn sees it, or the thread. */
         lock_give(&loop->lock);
         loop_after_unlock(loop, deadline);
@@ -387,16 +402,43 @@ static void engine_drive_operation(struct engine *engine)
     loop_after_unlock(loop, deadline);
 }
 
+/* Whether what was posted waits for more of its kind; `waiting` requests do, or could. */
+static bool is_to_wait(struct loop *loop, struct instant now, struct qp *qp, uint32_t waiting)
+{
+    bool others = loop->tarry.qp != NULL && loop->tarry.qp != qp;
+    if (others || waiting == 0 || loop->held) {
+        return false;
+    }
+    bool waited = loop->tarry.qp != NULL;
+    if (!tarry_post(&loop->tarry, now, qp, waiting)) {
+        return false;
+    }
+    if (!waited) {
+        loop_count(&loop->counters.waits);
+        engine_want_drive(&loop->engine, true);
+    }
+    return true;
+}
+
 /* Nothing but a post to this queue pair has happened since a turn that left nothing to do, or held
  * back what may travel with it. */
 static struct instant send_posted(struct loop *loop, struct qp *qp)
 {
     struct device *device = loop->engine.device;
+    uint32_t waiting = direct_may_wait(qp);
     bool alone = !loop->more && !loop->blocked && !loop->stalled;
     enum device_time wanted = device_wants_time(qp);
-    bool exact =
-        wanted == DEVICE_TIME_EXACT || (wanted == DEVICE_TIME_VAGUE && !thread_looks_soon(loop));
+    bool exact = wanted == DEVICE_TIME_EXACT || waiting > 0 ||
+                 (wanted == DEVICE_TIME_VAGUE && !thread_looks_soon(loop));
     struct instant now = exact ? quick_clock_now(&loop->clock) : loop->clock.given;
+    if (alone && is_to_wait(loop, now, qp, waiting)) {
+        return instant_after(now, TARRY_NS);
+    }
+    struct qp *waited = end_wait(loop, now, false);
+    if (waited != NULL && waited != qp) {
+        device_look(device, waited);
+        alone = false;
+    }
     if (!alone || device_advance_one(device, now, !exact, qp)) {
         device_look(device, qp);
         return application_turn(loop, TURN_SEND);
@@ -407,6 +449,9 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
         return application_turn(loop, TURN_SEND);
     }
     loop_count(&loop->counters.turns);
+    if (waiting > 0) {
+        tarry_done(&loop->tarry, quick_clock_now(&loop->clock), direct_has_done_all(qp));
+    }
     return device_next_deadline(device);
 }
 
@@ -429,6 +474,9 @@ static void engine_kick_operation(struct engine *engine, struct qp *qp)
 static void engine_about_to_sleep_operation(struct engine *engine)
 {
     struct loop *loop = loop_of(engine);
+    if (engine_wants_drive(engine)) {
+        engine_drive_operation(engine);
+    }
     atomic_store(&loop->polling_since_ns, 0);
     if (atomic_load(&loop->thread_state) == THREAD_DOZING) {
         loop_wake_thread(loop);

@@ -20,6 +20,7 @@
 #include "rnic/io/relays.h"
 #include "rnic/io/same_host.h"
 #include "rnic/io/stay.h"
+#include "rnic/io/tarry.h"
 
 #define LOOP_POLLING_GAP_NS 200000u /* who drove so long ago does not poll */
 
@@ -32,6 +33,7 @@ enum loop_thread_state {
 struct loop_counters {
     _Atomic uint64_t turns;          /* by anybody */
     _Atomic uint64_t thread_wakeups; /* of the background thread */
+    _Atomic uint64_t waits;          /* for more requests of a kind, see tarry.h */
     _Atomic uint64_t thread_signals; /* it was woken for a deadline or by about_to_sleep */
 };
 
@@ -71,7 +73,8 @@ struct loop {
     bool held;    /* the last turn brought completions and sent nothing: the next sends */
     struct instant held_since;
     uint64_t held_from; /* completions that had been made by then */
-    bool rests;         /* the last turn left nothing to do before a deadline or a packet */
+    struct tarry tarry;
+    bool rests; /* the last turn left nothing to do before a deadline or a packet */
     struct instant looked, polled; /* by whoever received last; by an application */
     _Atomic uint32_t glances_left; /* polls that may do without the mutex, see finds_nothing */
     struct quick_clock clock;
@@ -124,7 +127,7 @@ enum loop_turn {
 /* Mutex held. Receives if asked to or if a timer is due, advances device and cm, sends. Tells when
  * it is needed again. */
 struct instant loop_turn(struct loop *loop, enum loop_turn kind);
-/* Mutex held. What a poller's turn has held back leaves. */
+/* Mutex held. What a poller's turn has held back leaves, and what waits for more of its kind. */
 void loop_send_held(struct loop *loop);
 /* Mutex held. Gives the device what has arrived, from everywhere. */
 void loop_receive_all(struct loop *loop, struct instant now);

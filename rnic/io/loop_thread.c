@@ -200,6 +200,7 @@ static void watch(struct loop *loop)
     }
     deadline = instant_earlier(deadline, burial_next_deadline(&loop->burial));
     struct instant now = clock_now();
+    deadline = instant_earlier(deadline, tarry_look(&loop->tarry, now));
     if (instant_elapsed_ns(loop->tidied, now) >= TIDY_NS) {
         tidy(loop, now);
     }

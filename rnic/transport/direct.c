@@ -9,6 +9,7 @@
 #define WAIT_LEAST                                                                                 \
     16384u /* a shorter WRITE behind a SEND is not held back until it may go this way */
 #define PACKET_BYTES (1u << 16) /* a part takes as much of a turn as packets of these */
+#define SHORT_BYTES  (1u << 13) /* what costs more by itself than in a batch */
 #define BATCH_BYTES  (1u << 17) /* together; at more the call itself costs next to nothing */
 
 /* Windows are not shown: what opens and closes them (requests of either side, in the middle of a
@@ -137,6 +138,21 @@ static struct send_slot *find_slot(struct qp *qp)
     }
     struct send_slot *slot = send_queue_slot(qp->sends, head);
     return suits(qp, slot) ? slot : NULL;
+}
+
+uint32_t direct_may_wait(const struct qp *qp)
+{
+    uint64_t head = send_queue_head(qp->sends), tail = send_queue_tail(qp->sends);
+    if (head == tail || qp->requester.position != head || !goes_directly(qp)) {
+        return 0;
+    }
+    const struct send_slot *slot = send_queue_slot(qp->sends, tail - 1);
+    return suits(qp, slot) && slot->length <= SHORT_BYTES ? (uint32_t)(tail - head) : 0;
+}
+
+bool direct_has_done_all(const struct qp *qp)
+{
+    return send_queue_head(qp->sends) == send_queue_tail(qp->sends);
 }
 
 /* What is moved at once. */

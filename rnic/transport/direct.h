@@ -50,6 +50,12 @@ void direct_let_go(struct qp *qp, bool settled);
 /* Does the request at the cursor and some that follow it, or the next part of it. IDLE: it goes by
  * packets, or must wait. */
 enum step direct_transmit(struct qp *qp);
+/* How many requests of the queue pair may wait for more of their kind, because they will be done
+ * directly by one call for many, as far as is known: where nothing is outstanding, and the one
+ * posted last is short. 0: none. By who has just posted it. */
+uint32_t direct_may_wait(const struct qp *qp);
+/* Nothing is left of what was posted. */
+bool direct_has_done_all(const struct qp *qp);
 /* The request at the cursor, which stands behind what is outstanding, gains by waiting for that
  * instead of going by packets. */
 bool direct_is_worth_waiting(struct qp *qp, const struct send_slot *slot);

@@ -54,7 +54,7 @@ static int start_poll(struct ibv_cq_ex *extended, struct ibv_poll_cq_attr *attri
     if (attributes->comp_mask != 0) {
         return EINVAL;
     }
-    if (completion_queue_is_empty(cq->queue)) {
+    if (completion_queue_is_empty(cq->queue) || engine_wants_drive(cq->engine)) {
         engine_drive(cq->engine);
     }
     lock(cq);

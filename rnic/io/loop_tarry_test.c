@@ -1,0 +1,147 @@
+/* WRITEs that wait for more of their kind in a running engine, as if a stream of them had been
+ * posted: they are done before anything else is, and by the thread if nothing else comes. */
+#include <stdlib.h>
+
+#include "rnic/io/loop_ends_test.h"
+#include "rnic/io/loop_private.h"
+
+struct stream {
+    struct end *a, *b;
+    struct introduction of_b;
+    struct loop *loop;
+    uint8_t value;
+};
+
+static void begin_stream(struct stream *stream)
+{
+    stream->a = create_end();
+    stream->b = create_end();
+    stream->of_b = introduce(stream->b);
+    stream->loop = loop_of(stream->a->engine);
+    stream->value = 0;
+    connect_both(stream->a, stream->b);
+}
+
+static void end_stream(struct stream *stream)
+{
+    destroy_end(stream->a);
+    destroy_end(stream->b);
+}
+
+/* From now on the thread sleeps, and nobody wakes it. */
+static void still_thread(struct stream *stream)
+{
+    struct loop *loop = stream->loop;
+    while (atomic_load(&loop->thread_state) != THREAD_WATCHING ||
+           atomic_load(&loop->sleeping_until_ns) != UINT64_MAX) {
+        usleep(1000);
+    }
+    atomic_store(&loop->patience_ns, UINT64_MAX);
+    atomic_store(&loop->sleeping_until_ns, 0);
+}
+
+static void post_waiting(struct stream *stream)
+{
+    struct loop *loop = stream->loop;
+    uint64_t before = atomic_load(&loop->counters.waits);
+    stream->a->buffer[0] = ++stream->value;
+    while (atomic_load(&loop->counters.waits) == before) { /* the thread may have held the lock */
+        lock_take(&loop->lock);
+        bool is_at_it = !completion_queue_is_empty(stream->a->completions);
+        loop->tarry = (struct tarry){.poster = stream->a->qp, .polled = true, .shown = 1000};
+        lock_give(&loop->lock);
+        if (is_at_it) {
+            poll_one(stream->a);
+        }
+        post(stream->a, WORK_WRITE, 64, &stream->of_b);
+    }
+}
+
+static bool has_come(const struct stream *stream)
+{
+    return *(volatile uint8_t *)stream->b->buffer == stream->value;
+}
+
+static void the_thread_serves_who_does_not_poll(void **state)
+{
+    struct stream stream;
+    begin_stream(&stream);
+    for (int i = 0; i < 20; i++) {
+        struct instant until = instant_after(clock_now(), PATIENCE_MS * UINT64_C(1000000));
+        post_waiting(&stream);
+        while (!has_come(&stream) && instant_before(clock_now(), until)) {
+        }
+        assert_true(has_come(&stream));
+        poll_one(stream.a);
+        usleep(i * 500); /* until the thread sleeps on without an end, too */
+    }
+    end_stream(&stream);
+}
+
+static void what_waits_is_done_before_anything_else(void **state)
+{
+    struct stream stream;
+    begin_stream(&stream);
+    still_thread(&stream);
+    post_waiting(&stream);
+    assert_false(has_come(&stream));
+    engine_lock(stream.a->engine);
+    bool came = has_come(&stream);
+    engine_unlock(stream.a->engine);
+    assert_true(came);
+    poll_one(stream.a);
+
+    post_receive(stream.b);
+    post_waiting(&stream);
+    assert_false(has_come(&stream));
+    post(stream.a, WORK_SEND, 0, NULL);
+    assert_true(has_come(&stream));
+    poll_one(stream.b);
+    end_stream(&stream);
+}
+
+static void a_poll_ends_the_wait(void **state)
+{
+    struct stream stream;
+    begin_stream(&stream);
+    still_thread(&stream);
+    for (int i = 0; i < 1000; i++) {
+        post_waiting(&stream);
+        assert_true(engine_wants_drive(stream.a->engine)); /* though there may be completions */
+        assert_false(has_come(&stream));
+        stream.loop->rests = true; /* nothing else is to be done */
+        stream.loop->looked = clock_now();
+        engine_drive(stream.a->engine);
+        assert_true(has_come(&stream));
+        assert_false(engine_wants_drive(stream.a->engine));
+        poll_one(stream.a);
+    }
+    end_stream(&stream);
+}
+
+static void who_goes_to_sleep_leaves_nothing(void **state)
+{
+    struct stream stream;
+    begin_stream(&stream);
+    still_thread(&stream);
+    post_waiting(&stream);
+    engine_about_to_sleep(stream.a->engine);
+    assert_true(has_come(&stream));
+    poll_one(stream.a);
+    end_stream(&stream);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_thread_serves_who_does_not_poll),
+        cmocka_unit_test(what_waits_is_done_before_anything_else),
+        cmocka_unit_test(a_poll_ends_the_wait),
+        cmocka_unit_test(who_goes_to_sleep_leaves_nothing),
+    };
+    unsetenv("WEIR_FAULT");
+    unsetenv("WEIR_ADDRESS");
+    setenv("WEIR_LINK", "memory", 1);
+    setenv("WEIR_DIRECT", "1", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
