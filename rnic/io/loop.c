@@ -445,7 +445,7 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
     }
     loop->held = false;
     loop->stalled = !same_host_flush(loop->same_host);
-    if (loop->stalled || udp_has_waiting(loop->steering.udp)) {
+    if (loop->stalled || !udp_flush(loop->steering.udp) || udp_has_waiting(loop->steering.udp)) {
         return application_turn(loop, TURN_SEND);
     }
     loop_count(&loop->counters.turns);

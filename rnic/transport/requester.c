@@ -347,7 +347,8 @@ static uint32_t train_span(const struct qp *qp, const struct turn *turn)
     }
     uint32_t window = window_packets(qp), before_asking = in_flight(qp) + 1;
     uint32_t quarter = window / 4, unasked = requester->unrequested + 1;
-    uint32_t span = smaller(turn->slot->packet_count - 1 - turn->index, TRAIN_MAX);
+    uint32_t most = smaller(TRAIN_MAX, TRAIN_BYTES >> qp->mtu_shift);
+    uint32_t span = smaller(turn->slot->packet_count - 1 - turn->index, most);
     span = smaller(span, requester->run_left);
     span = smaller(span, window > before_asking ? window - before_asking : 0);
     span = smaller(span, quarter > unasked ? quarter - unasked : 0);

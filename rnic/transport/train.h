@@ -11,7 +11,8 @@ struct fragment;
 struct outgoing;
 struct packet_sink;
 
-#define TRAIN_MAX 16u /* packets: a turn's, so that others wait no longer than they do without */
+#define TRAIN_MAX   64u         /* packets, */
+#define TRAIN_BYTES (64u << 10) /* and of payload: a turn's, for others wait so long */
 
 /* Borrowed until it has been emitted. */
 struct train {
