@@ -10,8 +10,7 @@ static bool data_is_allowed(const struct receiver *receiver, size_t length, cons
     const struct current_file *file = &receiver->file;
     if (receiver->state != RECEIVER_FILE) {
         *ret_reason = "data outside a file";
-    } else if (length == 0 || length > RECEIVER_CHUNK_LENGTH ||
-               length > file->size - file->position) {
+    } else if (length == 0 || length > file->size - file->position) {
         *ret_reason = "data beyond the end of its file";
     } else {
         return true;
@@ -29,6 +28,8 @@ static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, 
         *ret_reason = "data in a chunk that was not granted";
     } else if (notice_sequence(notice) != receiver->sequence) {
         *ret_reason = "data out of order";
+    } else if (length > RECEIVER_CHUNK_LENGTH) {
+        *ret_reason = "data beyond the end of its chunk";
     } else {
         return data_is_allowed(receiver, length, ret_reason);
     }
@@ -90,13 +91,12 @@ static void piece_done(void *user)
     }
 }
 
-/* A thread pays where unsealing keeps the other one busy. Else that one does nothing but write, for
- * the engine has a thread of its own. What a link carries does not last. */
+/* What a link carries does not last. */
 static bool writes_behind(const struct receiver *receiver)
 {
     const struct link *link = receiver->options.link;
     return receiver->file.size >= BEHIND_LENGTH_MIN && receiver->resuming.claims.count == 0 &&
-           link->is_private && !link->carries_data;
+           !link->carries_data;
 }
 
 void receiver_write_behind(struct receiver *receiver)
@@ -104,8 +104,11 @@ void receiver_write_behind(struct receiver *receiver)
     if (!writes_behind(receiver)) {
         return;
     }
+    /* A thread pays where unsealing keeps this one busy. Else it writes between two looks at the
+     * link, which are what drives a software RNIC. */
+    bool with_thread = receiver->options.link->is_private;
     const struct writer_options options = {
-        .work = write_piece, .done = piece_done, .user = receiver};
+        .work = write_piece, .done = with_thread ? piece_done : NULL, .user = receiver};
     if (receiver->writer == NULL) {
         receiver->writer = writer_create(&options);
     }
@@ -148,7 +151,9 @@ void receiver_take_back(struct receiver *receiver)
 {
     struct writer_piece piece;
     int error = 0;
-    if (receiver->options.link->operations->wake == NULL) { /* nobody would say when there is one */
+    const struct link *link = receiver->options.link;
+    if (link->is_private &&
+        link->operations->wake == NULL) { /* nobody would say that one is done */
         writer_wait(receiver->writer);
     }
     while (receiver->writer != NULL && writer_take(receiver->writer, &piece)) {
