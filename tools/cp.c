@@ -91,6 +91,11 @@ static void on_item(void *user, const struct item *item)
     }
 }
 
+static bool is_listed(const struct cp *cp)
+{
+    return (cp->options.wishes.bits & WISH_LISTED) != 0;
+}
+
 struct session_request cp_request(const struct cp *cp, enum direction direction)
 {
     const struct cp_options *options = &cp->options;
@@ -98,7 +103,7 @@ struct session_request cp_request(const struct cp *cp, enum direction direction)
         .direction = direction,
         .wishes = options->wishes,
         .filter = options->filter,
-        .listing = (options->wishes.bits & WISH_LISTED) != 0 ? &cp->listing : NULL,
+        .listing = is_listed(cp) ? &cp->listing : NULL,
         .owners = {options->owners[0], options->owners[1]},
         .modes = options->modes.count > 0 ? &options->modes : NULL,
     };
@@ -144,11 +149,14 @@ static enum exit_code pull_from(struct cp *cp, char **sources, unsigned count,
     for (unsigned first = 0; first < count && paths != NULL && !stop_asked();) {
         struct location where, other;
         unsigned number = 0;
+        struct cp_patterns patterns;
         location_parse(sources[first], &where);
         paths[0] = where.path;
-        while (++number < count - first) {
+        bool by_pattern = mine.into && !is_listed(cp) && cp_patterns_take(&where, &patterns);
+        while (++number < count - first && !by_pattern) {
             location_parse(sources[first + number], &other);
-            if (other.kind != where.kind || strcmp(where.address, other.address) != 0) {
+            if (other.kind != where.kind || strcmp(where.address, other.address) != 0 ||
+                cp_is_pattern(&other)) {
                 break;
             }
             paths[number] = other.path;
@@ -157,8 +165,16 @@ static enum exit_code pull_from(struct cp *cp, char **sources, unsigned count,
         request.sources = paths;
         request.source_count = number;
         request.target = &mine;
+        if (by_pattern) {
+            paths[0] = patterns.base;
+            request.listing = &patterns.listing;
+            request.wishes.bits |= WISH_LISTED | WISH_EXPAND;
+        }
         code = worse(code, cp_transfer(cp, &where, &request));
         first += number;
+        if (by_pattern) {
+            cp_patterns_free(&patterns);
+        }
     }
     free(paths);
     return code;
@@ -170,8 +186,8 @@ static enum exit_code pull(struct cp *cp, char **sources, unsigned count, const 
         .root = AT_FDCWD,
         .path = path,
         .source_count = count,
-        .listed = (cp->options.wishes.bits & WISH_LISTED) != 0,
-        .recursive = (cp->options.wishes.bits & WISH_RECURSIVE) != 0,
+        .listed = is_listed(cp),
+        .makes_path = (cp->options.wishes.bits & WISH_MAKE_PATH) != 0,
         .dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0,
     };
     struct target target;

@@ -168,8 +168,6 @@ static const struct foreign {
     {"checksum-seed", 0, true, IS_NOT, NO_CHOICE},
     {"cvs-exclude", 'C', false, IS_NOT,
      "--exclude-from takes patterns from a file, and -F those of each directory"},
-    {"mkpath", 0, false, IS_NOT,
-     "make the target's directory first; a target that ends with / is made itself"},
     {"version", 'V', false, IS_NOT, "it is weir --version that says it"},
 };
 

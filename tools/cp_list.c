@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/location.h"
+#include "tools/transfer/expand.h"
 
 static bool is_listed(const struct cp_options *options)
 {
@@ -137,4 +138,33 @@ void cp_list_free(const struct cp_options *options, char **sources, struct listi
         free(sources[0]);
         listing_clear(listing);
     }
+}
+
+bool cp_is_pattern(const struct location *where)
+{
+    return where->kind == LOCATION_SHELL && expand_is_pattern(where->path);
+}
+
+bool cp_patterns_take(const struct location *where, struct cp_patterns *ret_patterns)
+{
+    const char *slash = strrchr(where->path, '/');
+    const char *name = slash != NULL ? slash + 1 : where->path;
+    *ret_patterns = (struct cp_patterns){.base = NULL};
+    if (!cp_is_pattern(where)) {
+        return false;
+    }
+    ret_patterns->base =
+        slash != NULL ? strndup(where->path, (size_t)(name - where->path)) : strdup("./");
+    if (ret_patterns->base != NULL &&
+        listing_add(&ret_patterns->listing, (struct span){name, strlen(name)})) {
+        return true;
+    }
+    cp_patterns_free(ret_patterns);
+    return false;
+}
+
+void cp_patterns_free(struct cp_patterns *patterns)
+{
+    free(patterns->base);
+    listing_clear(&patterns->listing);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/cp_list.h"
 #include "tools/location.h"
 #include "tools/printable.h"
 #include "tools/transfer/walk.h"
@@ -19,7 +20,9 @@ static char *name_of_source(const char *source)
     char name[256] = "";
     struct location where;
     location_parse(source, &where);
-    walk_base_name(where.path != NULL ? where.path : "", name);
+    if (where.path != NULL && !cp_is_pattern(&where)) {
+        walk_base_name(where.path, name);
+    }
     return strdup(name);
 }
 

@@ -5,12 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
 
 #include "tools/cp_foreign.h"
 #include "tools/cp_rules.h"
-#include "tools/units.h"
+#include "tools/cp_values.h"
 
 #define CP_TIMEOUT_S 30
 
@@ -60,6 +58,7 @@ enum {
     OPTION_CHMOD,
     OPTION_FILES_FROM,
     OPTION_NO_RELATIVE,
+    OPTION_MKPATH,
     OPTION_TAKEN_BACK, /* and more: the last */
 };
 
@@ -140,6 +139,7 @@ static const struct option long_options[] = {
     {"no-R", no_argument, NULL, OPTION_NO_RELATIVE},
     {"files-from", required_argument, NULL, OPTION_FILES_FROM},
     {"from0", no_argument, NULL, '0'},
+    {"mkpath", no_argument, NULL, OPTION_MKPATH},
     {"help", no_argument, NULL, OPTION_HELP},
 };
 
@@ -224,6 +224,7 @@ static const struct {
     {'I', WISH_IGNORE_TIMES},
     {'n', WISH_DRY_RUN},
     {'x', WISH_ONE_FILE_SYSTEM},
+    {OPTION_MKPATH, WISH_MAKE_PATH},
     {OPTION_SIZE_ONLY, WISH_SIZE_ONLY},
     {OPTION_EXISTING, WISH_EXISTING},
     {OPTION_IGNORE_EXISTING, WISH_IGNORE_EXISTING},
@@ -271,128 +272,6 @@ static void take_back(struct cp_options *options, int option)
             options->wishes.bits &= ~wishes_of[i].wishes;
         }
     }
-}
-
-/* Implies -o and -g, each where it is given. */
-static int take_chown(const struct command *command, struct cp_options *options)
-{
-    if (!owners_parse(optarg, options->owners)) {
-        return command_usage_error(command, "--chown takes USER, USER:GROUP or :GROUP, not '%s'",
-                                   optarg);
-    }
-    options->wishes.preserve |= options->owners[OWNER_USER].set ? PRESERVE_OWNER : 0;
-    options->wishes.preserve |= options->owners[OWNER_GROUP].set ? PRESERVE_GROUP : 0;
-    return -1;
-}
-
-static bool take_seconds(unsigned *ret_seconds)
-{
-    size_t digits = strspn(optarg, "0123456789");
-    bool good = digits > 0 && digits <= 9 && optarg[digits] == 0;
-    *ret_seconds = good ? (unsigned)strtoul(optarg, NULL, 10) : 0;
-    return good;
-}
-
-static int take_window(const struct command *command, struct cp_options *options)
-{
-    unsigned seconds;
-    if (!take_seconds(&seconds)) {
-        return command_usage_error(
-            command, "--modify-window takes whole seconds from 0 on, not '%s'", optarg);
-    }
-    options->wishes.bits |= WISH_WINDOW;
-    options->wishes.window_s = seconds;
-    return -1;
-}
-
-/* As for rsync, KiB where there is no letter. */
-static int take_rate(const struct command *command, struct cp_options *options)
-{
-    double rate;
-    if (!units_parse(optarg, 'K', &rate) || (rate > 0 && rate < 512) || rate > 1e18) {
-        return command_usage_error(command,
-                                   "--bwlimit takes KiB a second, or a number with K, M, G, KB, "
-                                   "MB, GB or B, from 512 B on, or 0 for no limit; not '%s'",
-                                   optarg);
-    }
-    options->wishes.rate = (uint64_t)rate;
-    return -1;
-}
-
-/* "+1" or "-1" may be at the end, for sizes that are not to be met themselves. */
-static int take_size(const struct command *command, struct cp_options *options, bool is_max)
-{
-    char text[64];
-    double size;
-    size_t length = strlen(optarg);
-    bool beside = length > 2 && (strcmp(optarg + length - 2, "+1") == 0 ||
-                                 strcmp(optarg + length - 2, "-1") == 0);
-    int by = !beside ? 0 : optarg[length - 2] == '+' ? 1 : -1;
-    snprintf(text, sizeof(text), "%.*s", (int)(length - (beside ? 2 : 0)), optarg);
-    if (length >= sizeof(text) || !units_parse(text, 'B', &size) || size > 9e18 ||
-        (by < 0 && size < 1)) {
-        return command_usage_error(command,
-                                   "--%s-size takes bytes, or a number with K, M, G, KB, MB or GB, "
-                                   "not '%s'",
-                                   is_max ? "max" : "min", optarg);
-    }
-    uint64_t bytes = (uint64_t)size + (uint64_t)by;
-    if (is_max) {
-        options->wishes.bits |= WISH_MAX_SIZE;
-        options->wishes.size_max = bytes;
-    } else {
-        options->wishes.size_min = bytes;
-    }
-    return -1;
-}
-
-static int take_modes(const struct command *command, struct cp_options *options)
-{
-    mode_t mask = umask(0);
-    umask(mask);
-    if (!modes_parse(optarg, mask, &options->modes)) {
-        return command_usage_error(command,
-                                   "--chmod takes modes as chmod does, with D or F before those of "
-                                   "directories or files alone ('D755,F644', 'go-w'), not '%s'",
-                                   optarg);
-    }
-    return -1;
-}
-
-/* rsync's --info: what of it there is has options of its own. */
-static int take_info(const struct command *command, struct cp_options *options)
-{
-    for (const char *at = optarg; *at != 0; at += strspn(at, ",")) {
-        size_t length = strcspn(at, ",");
-        size_t word = strcspn(at, ",0123456789");
-        bool off = length > word && at[word] == '0';
-        if (word == 8 && strncasecmp(at, "progress", word) == 0) {
-            options->progress = !off;
-        } else if (word == 5 && strncasecmp(at, "stats", word) == 0) {
-            options->stats = !off;
-        } else if (word == 4 && strncasecmp(at, "name", word) == 0) {
-            options->verbose = off ? 0 : at[word] == '2' ? 2 : 1;
-        } else {
-            return command_usage_error(command,
-                                       "--info takes progress, stats and name, not '%.*s': -v, -i "
-                                       "and --json say all there is to say",
-                                       (int)length, at);
-        }
-        at += length;
-    }
-    return -1;
-}
-
-static int take_deletions(const struct command *command, struct cp_options *options)
-{
-    size_t digits = strspn(optarg, "0123456789");
-    if (digits == 0 || digits > 9 || optarg[digits] != 0) {
-        return command_usage_error(command, "--max-delete takes a number from 0 on, not '%s'",
-                                   optarg);
-    }
-    options->wishes.bits |= WISH_MAX_DELETE;
-    options->wishes.deletions_max = (uint32_t)strtoul(optarg, NULL, 10);
-    return -1;
 }
 
 /* Of how the other side is reached, and what is copied. True: it was one of these. */
@@ -483,16 +362,16 @@ static int take_option(const struct command *command, struct cp_options *options
         options->verbose++;
         return -1;
     case '@':
-        return take_window(command, options);
+        return cp_take_window(command, options);
     case OPTION_BWLIMIT:
-        return take_rate(command, options);
+        return cp_take_rate(command, options);
     case OPTION_TIMEOUT:
-        return take_seconds(&options->timeout_s)
+        return cp_take_seconds(&options->timeout_s)
                    ? -1
                    : command_usage_error(command, "--timeout takes whole seconds, not '%s'",
                                          optarg);
     case OPTION_CHOWN:
-        return take_chown(command, options);
+        return cp_take_chown(command, options);
     case OPTION_EXCLUDE:
     case OPTION_INCLUDE:
         return cp_take_pattern(command, &options->filter,
@@ -506,7 +385,7 @@ static int take_option(const struct command *command, struct cp_options *options
     case 'F':
         return take_directory_rules(command, options);
     case OPTION_MAX_DELETE:
-        return take_deletions(command, options);
+        return cp_take_deletions(command, options);
     case OPTION_TO:
         return cp_targets_add(command, &options->targets, optarg);
     case OPTION_HOSTS:
@@ -516,12 +395,12 @@ static int take_option(const struct command *command, struct cp_options *options
     case 'h': /* sizes are for humans anyway */
         return -1;
     case OPTION_INFO:
-        return take_info(command, options);
+        return cp_take_info(command, options);
     case OPTION_MAX_SIZE:
     case OPTION_MIN_SIZE:
-        return take_size(command, options, option == OPTION_MAX_SIZE);
+        return cp_take_size(command, options, option == OPTION_MAX_SIZE);
     case OPTION_CHMOD:
-        return take_modes(command, options);
+        return cp_take_modes(command, options);
     case OPTION_HELP:
         fputs(cp_usage, stdout);
         return EXIT_DONE;

@@ -84,7 +84,10 @@ case_files() { # push and pull, names, existing targets
     expect 0 'f.st......' "$weir" cp -i "$url/f" g
     same f g
     expect 0 '1 unchanged' "$weir" cp "$url/f" g
-    expect 5 'no such directory' "$weir" cp f "$url/new/"
+    expect 5 'no such directory' "$weir" cp f "$url/new/er/"
+    expect 0 '1 file' "$weir" cp f "$url/new/"
+    same f root/new/f
+    rm -r root/new
     expect 0 'd..t...... \./' "$weir" cp -ri --exclude '*' "$PWD/" "$url/empty/"
     [ -d root/empty ] && [ -z "$(ls -A root/empty)" ] || fail "what was excluded was copied"
     mkdir d1 d2
@@ -232,8 +235,8 @@ case_usage() { # exit statuses, and words
     done <out.txt
     expect 6 'standard output: No space left' sh -c "'$weir' info >/dev/full"
     expect 6 'standard output' sh -c "'$weir' cp --json f '$url/' >/dev/full"
-    expect 5 'no such directory' "$weir" cp f "$url/nowhere/"
-    expect 5 '"error":"/nowhere/: no such directory"' "$weir" cp --json f "$url/nowhere/"
+    expect 5 'no such directory' "$weir" cp f "$url/nowhere/at/all/"
+    expect 5 '"error":"/nowhere/at/all/: no such directory"' "$weir" cp --json f "$url/nowhere/at/all/"
     expect 1 'nothere: cannot read: No such file' "$weir" cp nothere f "$url/"
     mkfifo fifo
     expect 1 'fifo: cannot read: is a device, FIFO or socket (-D' "$weir" cp fifo "$url/"

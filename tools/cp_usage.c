@@ -43,6 +43,7 @@ const char cp_usage[] =
     "  -R, --relative     keep the paths of the sources, or what of them is behind /./\n"
     "      --files-from FILE  copy the paths that are in FILE, one a line; -0: each ends with a "
     "NUL\n"
+    "      --mkpath       make the directories that lead to the target\n"
     "\n"
     "What is replaced, where the target has the file already (see the manual page):\n"
     "  (none of these)    what differs in size or time\n"

@@ -186,6 +186,53 @@ case_lists() { # -R and --files-from
     [ -e home/piped/one.txt ] || fail "nothing from standard input"
 }
 
+case_patterns() { # at the other host, as the shell there would take them
+    prepare
+    mkdir -p home/d/sub.txt home/'e[1]' got
+    touch home/d/a.txt home/d/b.txt home/d/c.o home/d/.hidden.txt home/d/sub.txt/inside "home/e[1]/x.txt" "home/d/q[1].z" home/top.c
+    expect 0 '2 files' "$weir" cp 'far:d/*.txt' got
+    [ "$(ls -A got)" = $'a.txt\nb.txt' ] || fail "not what matches: $(ls -A got)"
+    expect 0 '3 files\|1 file.*2 unchanged' "$weir" cp -r 'far:d/*.txt' got/
+    [ -e got/sub.txt/inside ] && [ ! -e got/.hidden.txt ] || fail "not the directory, too: $(ls -AR got)"
+    rm -r got
+    expect 0 '3 files' "$weir" cp -a 'far:e[1]/?.txt' 'far:d/[c-d].o' 'far:*.c' new/
+    [ "$(ls -A new)" = $'c.o\ntop.c\nx.txt' ] || fail "several: $(ls -A new)"
+    expect 0 '1 file' "$weir" cp 'far:d/q[1].z' new/
+    expect 0 '1 file' "$weir" cp 'far:d/q[1].z' as.z
+    [ -e 'new/q[1].z' ] && [ -f as.z ] || fail "a name that looks like a pattern"
+    expect 1 '\*.none: cannot read: No such file' "$weir" cp -a 'far:d/*.none' new/
+    mkdir mirror && touch mirror/kept
+    expect 0 '5 files' "$weir" cp -a --delete 'far:d/*' mirror
+    [ -e mirror/kept ] && [ -e mirror/sub.txt/inside ] || fail "--delete deletes in what matches only: $(ls -AR mirror)"
+    touch mirror/sub.txt/gone
+    expect 0 '1 deleted' "$weir" cp -a --delete 'far:d/*' mirror
+    [ ! -e mirror/sub.txt/gone ] || fail "nothing is deleted in what matches"
+}
+
+case_directories() { # that are made for the target
+    prepare
+    expect 0 '1 file' "$weir" cp src/one.txt far:new/
+    expect 0 '2 files' "$weir" cp src/one.txt src/two.txt far:several
+    [ -f home/new/one.txt ] && [ -f home/several/two.txt ] || fail "not made: $(ls -R home)"
+    expect 5 'no such directory' "$weir" cp src/one.txt far:a/b/c/
+    expect 0 '1 file' "$weir" cp --mkpath src/one.txt far:a/b/c/
+    expect 0 '1 file' "$weir" cp --mkpath src/one.txt far:a/x/y/name
+    expect 0 '1 file' "$weir" cp --mkpath far:a/b/c/one.txt l/m/
+    expect 0 '1 file' "$weir" cp --mkpath -n far:a/b/c/one.txt none/at/all/
+    [ -f home/a/b/c/one.txt ] && [ -f home/a/x/y/name ] && [ -f l/m/one.txt ] && [ ! -e none ] || fail "--mkpath: $(ls -R home l)"
+    mkdir root
+    "$weir" serve --insecure --listen 127.0.0.1:0 --root root >serve.log 2>&1 &
+    pids+=($!)
+    until_true says serve.log 'weir://' || fail "no server"
+    url=$(sed -n 's|.* at \(weir://[^ ]*\)/ .*|\1|p' serve.log)
+    ln -s "$work" root/out
+    expect 0 '1 file' "$weir" cp --mkpath src/one.txt "$url/p/q/r/"
+    [ -f root/p/q/r/one.txt ] || fail "not made at a server"
+    expect 5 'leads out\|symbolic link\|no such' "$weir" cp --mkpath src/one.txt "$url/out/new/er/"
+    expect 5 '"\.\."' "$weir" cp --mkpath src/one.txt "$url/p/../../new/er/"
+    [ ! -e new ] || fail "made outside of the root"
+}
+
 # words NUMBERS: lines of --stats that both print
 words() {
     sed -n 's/^\(Number of regular files transferred\|Number of deleted files\|Total file size\|Total transferred file size\): \([0-9,]*\).*/\1 \2/p

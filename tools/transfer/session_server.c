@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/transfer/expand.h"
 #include "tools/transfer/filter.h"
 #include "tools/transfer/relay.h"
 #include "tools/transfer/session_private.h"
@@ -85,7 +86,7 @@ static void serve_push(struct session *session)
         .root_name = session->root_name,
         .source_count = session->request.source_count,
         .listed = (wishes->bits & WISH_LISTED) != 0,
-        .recursive = (wishes->bits & WISH_RECURSIVE) != 0,
+        .makes_path = (wishes->bits & WISH_MAKE_PATH) != 0,
         .dry = (wishes->bits & WISH_DRY_RUN) != 0,
         .known = session->request.copy.target,
     };
@@ -109,8 +110,20 @@ static void serve_push(struct session *session)
     }
 }
 
+static bool expand_list(struct session *session)
+{
+    uint32_t wishes = session->request.wishes.bits;
+    bool asked = (wishes & WISH_EXPAND) != 0 && session->service.free_paths;
+    return !asked || session->request.listing == NULL ||
+           expand(&session->listing, session->names[0], (wishes & WISH_RECURSIVE) != 0);
+}
+
 static void serve_pull(struct session *session)
 {
+    if (!expand_list(session)) {
+        session_give_up(session, "no memory for what the patterns match, or too much of it");
+        return;
+    }
     for (unsigned i = 0; i < session->name_count; i++) {
         if (!choose_root(session, session->names[i])) {
             return;

@@ -51,6 +51,39 @@ static void parent_path(const char *path, char ret_parent[PATH_MAX])
     ret_parent[length] = 0;
 }
 
+/* The directories that lead to the last component, as far as they are not there. 0 or an errno. */
+static int make_path(const struct target_request *request, const char *path)
+{
+    char parent[PATH_MAX], above[PATH_MAX], name[256];
+    parent_path(path, parent);
+    int fd = parent[0] != 0 ? open_directory(request, parent) : -EEXIST;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (fd != -ENOENT) {
+        return fd >= 0 || fd == -EEXIST ? 0 : -fd;
+    }
+    if (!walk_base_name(parent, name) || name[0] == 0) {
+        return ENOENT;
+    }
+    int error = make_path(request, parent);
+    if (error == 0) {
+        parent_path(parent, above);
+        fd = open_directory(request, above);
+        error = fd < 0 ? -fd : mkdirat(fd, name, 0777) == 0 || errno == EEXIST ? 0 : errno;
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+    return error;
+}
+
+/* What is in the way of that, `path` without slashes at its end. */
+static int prepare_path(const struct target_request *request, const char *path)
+{
+    return request->makes_path && !request->dry ? make_path(request, path) : 0;
+}
+
 /* The directory that several sources, or a path with a slash at its end, go into. 0 or an errno. */
 static int make_directory(const struct target_request *request, struct target *target)
 {
@@ -63,12 +96,13 @@ static int make_directory(const struct target_request *request, struct target *t
     if (!walk_base_name(path, name) || name[0] == 0) {
         return ENOENT;
     }
+    int error = prepare_path(request, path);
     parent_path(path, parent);
-    int fd = open_directory(request, parent);
-    if (fd < 0) {
+    int fd = error == 0 ? open_directory(request, parent) : -error;
+    bool would_be = fd == -ENOENT && request->makes_path && request->dry;
+    if (fd < 0 && !would_be) {
         return -fd;
     }
-    int error = 0;
     if (!request->dry) {
         error = mkdirat(fd, name, 0777) == 0 ? 0 : errno;
         target->directory =
@@ -76,7 +110,9 @@ static int make_directory(const struct target_request *request, struct target *t
                        : -1;
         error = error == 0 && target->directory < 0 ? -target->directory : error;
     }
-    close(fd);
+    if (fd >= 0) {
+        close(fd);
+    }
     target->directory = target->directory < 0 ? -1 : target->directory;
     target->created = error == 0;
     strcpy(target->display, request->path);
@@ -109,8 +145,7 @@ enum problem_code target_open(const struct target_request *request, struct targe
     bool directory =
         request->known != TARGET_NAME &&
         (request->source_count > 1 || request->listed || (length > 0 && path[length - 1] == '/'));
-    if (directory && (request->recursive || request->listed) && error == ENOENT &&
-        make_directory(request, &target) == 0) {
+    if (directory && error == ENOENT && make_directory(request, &target) == 0) {
         *ret_target = target;
         return PROBLEM_NONE;
     }
@@ -124,8 +159,9 @@ enum problem_code target_open(const struct target_request *request, struct targe
     if (target.name[0] == 0) { /* "new/.": a directory, or nothing */
         return refuse(error, path, error == ENOENT ? "no such directory" : NULL, ret_text);
     }
+    error = prepare_path(request, path);
     parent_path(path, target.display);
-    target.directory = open_directory(request, target.display);
+    target.directory = error == 0 ? open_directory(request, target.display) : -error;
     if (target.directory < 0) {
         return refuse(-target.directory, target.display, NULL, ret_text);
     }

@@ -22,7 +22,7 @@ struct target_request {
     size_t root_name; /* octets of the path that have named the root */
     unsigned source_count;
     bool listed;          /* the one source is where a list begins: it goes into a directory */
-    bool recursive;       /* a directory that has to be one is made; the one it is in is not */
+    bool makes_path;      /* a directory that has to be one is made; those that lead there are */
     bool dry;             /* but is not made now */
     enum target_is known; /* what it was found to be on an earlier connection of this copy */
 };
