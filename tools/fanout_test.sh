@@ -37,7 +37,7 @@ make_tree() { # MIB: of the one large file in it
     ln -s large t/link
 }
 
-case_eight() { # two are killed while the large file is under way: the others have all
+case_eight() { # two are killed while the large file is under way: the others have all, and nobody looks at a dropped link (ASan)
     local i
     servers=() to=() urls=()
     make_tree 48
