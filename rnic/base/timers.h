@@ -1,5 +1,6 @@
-/* Timers of one device: an intrusive pairing heap, so that nothing is allocated and no capacity
- * is needed. Equal deadlines come due in the order in which they were set. */
+/* Timers of one device, intrusive, so that nothing is allocated and no capacity is needed. Equal
+ * deadlines come due in the order in which they were set. Setting and cancelling one that was set
+ * lately touches what was set lately, however many there are. */
 #ifndef WEIR_BASE_TIMERS_H
 #define WEIR_BASE_TIMERS_H
 
@@ -14,12 +15,13 @@ struct timer {
     struct instant deadline;
     uint64_t order; /* 0: not set */
     struct timer *child;
-    struct timer *next;     /* sibling */
-    struct timer *previous; /* sibling, or the parent of a first child */
+    struct timer *next;     /* sibling, or in line */
+    struct timer *previous; /* the same; the parent of a first child */
 };
 
 struct timers {
-    struct timer *root;
+    struct timer *root;         /* of a heap */
+    struct timer *first, *last; /* in line, the earliest in front */
     uint64_t last_order;
 };
 
@@ -39,7 +41,15 @@ static inline bool timer_is_set(const struct timer *timer)
 /* INSTANT_NEVER if none is set. */
 static inline struct instant timers_earliest(const struct timers *timers)
 {
-    return timers->root == NULL ? INSTANT_NEVER : timers->root->deadline;
+    struct instant heap = timers->root == NULL ? INSTANT_NEVER : timers->root->deadline;
+    return timers->first == NULL ? heap : instant_earlier(heap, timers->first->deadline);
+}
+
+/* No other is set. */
+static inline bool timers_have_only(const struct timers *timers, const struct timer *timer)
+{
+    return (timers->root == NULL && timers->first == timer && timers->last == timer) ||
+           (timers->first == NULL && timers->root == timer && timer->child == NULL);
 }
 
 /* Takes out the earliest timer whose deadline is `now` or before; NULL if none is due. It is no

@@ -1,5 +1,6 @@
 /* What several queue pairs share: receives, the wire, the event sink. */
 #include "rnic/device/pair_test.h"
+#include "rnic/transport/qp_private.h"
 
 #define REMOTE   2097152u
 #define QP_COUNT 3
@@ -274,6 +275,40 @@ static void an_unreliable_send_error_can_be_recovered_from(void **state)
     pair_destroy(pair);
 }
 
+/* Each of many queue pairs has asked for one thing: their timers do not all go off for nothing. */
+static void what_is_answered_needs_no_timer(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct qp *here[QP_COUNT], *there[QP_COUNT];
+    struct completion completions[QP_COUNT];
+    uint32_t done = 0, set = 0;
+    for (int i = 0; i < QP_COUNT; i++) {
+        here[i] = create_extra(a, NULL);
+        there[i] = create_extra(b, NULL);
+        connect_extra(pair, here[i], there[i]);
+        post_on(a, here[i], WORK_WRITE, (uint64_t)i, 100);
+    }
+    (void)device_advance(a->device, pair->now, 64);
+    for (int i = 0; i < QP_COUNT; i++) {
+        assert_true(timer_is_set(&here[i]->timer));
+    }
+    while (done < QP_COUNT) {
+        assert_true(pair_step(pair));
+        done += completion_queue_poll(a->sends, QP_COUNT, completions);
+    }
+    for (int i = 0; i < QP_COUNT; i++) {
+        set += timer_is_set(&here[i]->timer);
+    }
+    assert_in_range(set, 0, 1);
+    pair_run(pair);
+    for (int i = 0; i < QP_COUNT; i++) {
+        device_destroy_qp(a->device, here[i]);
+        device_destroy_qp(b->device, there[i]);
+    }
+    pair_destroy(pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +319,7 @@ int main(void)
         cmocka_unit_test(the_first_request_before_rts_is_told_once),
         cmocka_unit_test(values_out_of_range_are_named),
         cmocka_unit_test(an_unreliable_send_error_can_be_recovered_from),
+        cmocka_unit_test(what_is_answered_needs_no_timer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,6 +267,15 @@ static void receive_atomic_response(struct qp *qp, struct instant now, const str
     }
 }
 
+static void await_more(struct qp *qp)
+{
+    if (instant_is_never(qp->retransmit.deadline)) {
+        qp_rest(qp);
+    } else {
+        qp_set_deadline(qp, qp->retransmit.deadline);
+    }
+}
+
 void completer_acknowledged(struct qp *qp, struct instant now, struct psn psn)
 {
     struct requester *requester = &qp->requester;
@@ -275,9 +284,7 @@ void completer_acknowledged(struct qp *qp, struct instant now, struct psn psn)
         return; /* nothing new: acknowledgements are repeated */
     }
     (void)completer_answer_before(qp, now, psn_next(psn));
-    if (!instant_is_never(qp->retransmit.deadline)) {
-        qp_set_deadline(qp, qp->retransmit.deadline);
-    }
+    await_more(qp);
 }
 
 void completer_receive(struct qp *qp, struct instant now, const struct packet *packet)
@@ -299,7 +306,5 @@ void completer_receive(struct qp *qp, struct instant now, const struct packet *p
         receive_atomic_response(qp, now, packet);
         break;
     }
-    if (!instant_is_never(qp->retransmit.deadline)) {
-        qp_set_deadline(qp, qp->retransmit.deadline);
-    }
+    await_more(qp);
 }

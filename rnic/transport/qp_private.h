@@ -150,10 +150,29 @@ static inline void qp_schedule(struct qp *qp)
 static inline void qp_set_deadline(struct qp *qp, struct instant deadline)
 {
     if (instant_is_never(deadline)) {
-        return; /* a timer that goes off for nothing costs less than moving it at each packet */
+        return;
     }
     if (!timer_is_set(&qp->timer) || instant_before(deadline, qp->timer.deadline)) {
         timers_set(&qp->environment->timers, &qp->timer, deadline);
+    }
+}
+
+/* The timer may have been set for something else than an answer. */
+static inline bool qp_timer_has_other_use(const struct qp *qp)
+{
+    return qp->rate != NULL || qp->selective != NULL || qp->is_target || qp->peer_died ||
+           !instant_is_never(qp->requester.rnr_resume) ||
+           qp->responder.reads->pace.throttle.waiting;
+}
+
+/* Nothing is unanswered. A timer that goes off for nothing costs less than setting one for each
+ * packet, but not where many do: then this one is cancelled. */
+static inline void qp_rest(struct qp *qp)
+{
+    struct timers *timers = &qp->environment->timers;
+    if (timer_is_set(&qp->timer) && !timers_have_only(timers, &qp->timer) &&
+        !qp_timer_has_other_use(qp)) {
+        timers_cancel(timers, &qp->timer);
     }
 }
 
