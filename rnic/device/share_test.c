@@ -309,6 +309,37 @@ static void what_is_answered_needs_no_timer(void **state)
     pair_destroy(pair);
 }
 
+/* Who posts does not wait for what other queue pairs owe. */
+static void a_request_goes_before_others_answers(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct qp *here = create_extra(a, NULL), *there = create_extra(b, NULL);
+    connect_extra(pair, here, there);
+    pair_post_receive(a, 1, 0, 100);
+    pair_post_simple(b, WORK_SEND, 2, 0, 0, 100);
+    (void)device_advance(b->device, pair->now, 64);
+    pair->now = b->flight[0].due;
+    pair_deliver(b);
+    (void)pair_expect(a->receives, 1, COMPLETION_SUCCESS);
+    assert_int_equal(a->flight_count, 0); /* the acknowledgement has not left */
+
+    here->peer_is_near = true;
+    struct sge sge = pair_sge(a, 0, 8);
+    struct send_request request = pair_request(a, WORK_SEND, 3, &sge, 0);
+    assert_int_equal(qp_post_send(here, &request), STATUS_OK);
+    assert_true(device_advance_one(a->device, pair->now, false, here));
+    assert_int_equal(a->flight_count, 1);
+    assert_int_equal(bytes_load_u24(a->flight[0].bytes + 5), qp_number(there).value);
+    struct receive_request receive = {.id = 4};
+    assert_int_equal(qp_post_receive(there, &receive), STATUS_OK);
+    pair_run(pair);
+    (void)pair_expect(b->sends, 2, COMPLETION_SUCCESS);
+    device_destroy_qp(a->device, here);
+    device_destroy_qp(b->device, there);
+    pair_destroy(pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +351,7 @@ int main(void)
         cmocka_unit_test(values_out_of_range_are_named),
         cmocka_unit_test(an_unreliable_send_error_can_be_recovered_from),
         cmocka_unit_test(what_is_answered_needs_no_timer),
+        cmocka_unit_test(a_request_goes_before_others_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,12 +144,19 @@ bool device_tells_exact_times(const struct device *device)
 bool device_advance_one(struct device *device, struct instant now, bool is_vague, struct qp *qp)
 {
     struct list *active = &device->environment.active;
-    if (!qp_state_sends(qp_state_now(qp)) || !is_alone(active, qp)) {
+    if (!qp_state_sends(qp_state_now(qp))) {
         device_look(device, qp);
         return true;
     }
     device->environment.now = now;
     device->environment.is_vague = is_vague;
+    if (!is_alone(active, qp)) {
+        /* Those in line have answers to give, as a rule; somebody waits for the request. */
+        (void)short_way_transmit(qp, now);
+        device->environment.is_vague = false;
+        device_look(device, qp);
+        return true;
+    }
     enum step step;
     do {
         step = short_way_transmit(qp, now);

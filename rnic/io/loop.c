@@ -441,6 +441,7 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
     }
     if (!alone || device_advance_one(device, now, !exact, qp)) {
         device_look(device, qp);
+        (void)same_host_flush(loop->same_host); /* what has gone is not to wait for the others */
         return application_turn(loop, TURN_SEND);
     }
     loop->held = false;
