@@ -181,10 +181,13 @@ CASES = [  # name, link, unit, function
 CASES += [
     ("1 queue pair: latency 8 B", "host", "us", queue_pairs(1, "latency_us")),
     ("1 queue pair: rate 8 B", "host", "M/s", queue_pairs(1, "rate_mps")),
+    ("1 queue pair: SENDs 8 B", "host", "M/s", queue_pairs(1, "sends_mps")),
     ("10,000 queue pairs: latency 8 B, one at work", "host", "us", queue_pairs(10000, "latency_same_us")),
     ("10,000 queue pairs: latency 8 B, another each time", "host", "us", queue_pairs(10000, "latency_us")),
     ("10,000 queue pairs: rate 8 B, one at work", "host", "M/s", queue_pairs(10000, "rate_same_mps")),
     ("10,000 queue pairs: rate 8 B, another each time", "host", "M/s", queue_pairs(10000, "rate_mps")),
+    ("10,000 queue pairs: SENDs 8 B, one at work", "host", "M/s", queue_pairs(10000, "sends_same_mps")),
+    ("10,000 queue pairs: SENDs 8 B, another each time", "host", "M/s", queue_pairs(10000, "sends_mps")),
     ("10,000 queue pairs: connect", "host", "s", queue_pairs(10000, "connect_s")),
     ("10,000 queue pairs: idle state of each", "host", "B", queue_pairs(10000, "idle_bytes", "verbs")),
     ("10,000 queue pairs: idle state of each with its rdma_cm id", "host", "B", queue_pairs(10000, "idle_bytes")),

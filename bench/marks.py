@@ -31,6 +31,8 @@ MARKS = [  # ours, theirs (a case, or a number in ours' unit), at most?, demande
     ("10,000 queue pairs: latency 8 B, another each time", "1 queue pair: latency 8 B", True, 1.1),
     ("10,000 queue pairs: rate 8 B, one at work", "1 queue pair: rate 8 B", False, 0.9),
     ("10,000 queue pairs: rate 8 B, another each time", "1 queue pair: rate 8 B", False, 0.9),
+    ("10,000 queue pairs: SENDs 8 B, one at work", "1 queue pair: SENDs 8 B", False, 0.9),
+    ("10,000 queue pairs: SENDs 8 B, another each time", "1 queue pair: SENDs 8 B", False, 0.9),
     ("10,000 queue pairs: connect", 5, True, 1),
     ("10,000 queue pairs: idle state of each", 1024, True, 1),
     ("10,000 queue pairs: idle state of each with its rdma_cm id", 1024, True, 1),

@@ -11,7 +11,8 @@
  *   idle_cpu_percent
  *   latency_same_us, latency_us      8 B SEND and its echo, one way
  *   rate_same_mps, rate_mps          8 B WRITEs, UNDER_WAY at a time
- *   latency_ratio, rate_ratio
+ *   sends_same_mps, sends_mps        8 B SENDs, as many
+ *   latency_ratio, rate_ratio, sends_ratio
  *
  * "same": by one queue pair; else by another each time. The two take turns; medians of ROUNDS. */
 #include <arpa/inet.h>
@@ -31,8 +32,9 @@
 #include <unistd.h>
 
 #define PORT      18517
-#define SHARED    64  /* receives of the shared queue */
-#define UNDER_WAY 64  /* WRITEs */
+#define SHARED    256 /* receives of the shared queue */
+#define UNDER_WAY 64  /* WRITEs or SENDs */
+#define SOON      1   /* a sender that is too early: 10 us */
 #define STORM     512 /* connections that are made at once */
 #define ROUNDS    5
 #define SECONDS   0.2
@@ -141,11 +143,15 @@ static void take_event(struct end *end, uint32_t *established)
         target = (struct target){(uintptr_t)end->words, end->mr->rkey};
         must(rdma_accept(id, &param), "rdma_accept");
     }
-    *established += event->event == RDMA_CM_EVENT_ESTABLISHED;
+    if (event->event == RDMA_CM_EVENT_ESTABLISHED) {
+        struct ibv_qp_attr soon = {.min_rnr_timer = SOON}; /* rdma_cm's is 0.66 s */
+        must(ibv_modify_qp(id->qp, &soon, IBV_QP_MIN_RNR_TIMER), "ibv_modify_qp");
+        ++*established;
+    }
     rdma_ack_cm_event(event);
 }
 
-static void echo(struct end *end)
+static void take_message(struct end *end, bool answers)
 {
     struct ibv_wc done;
     int count = ibv_poll_cq(end->cq, 1, &done);
@@ -159,7 +165,9 @@ static void echo(struct end *end)
                                  .opcode = IBV_WR_SEND,
                                  .send_flags = IBV_SEND_SIGNALED},
                            *bad;
-        must(ibv_post_send(by_number[done.qp_num], &wr, &bad), "ibv_post_send");
+        if (answers) {
+            must(ibv_post_send(by_number[done.qp_num], &wr, &bad), "ibv_post_send");
+        }
         post_receive(end, done.wr_id);
     }
 }
@@ -237,6 +245,7 @@ static void connect_plain(struct ibv_qp *qp, uint32_t peer, const union ibv_gid 
         .path_mtu = IBV_MTU_1024,
         .dest_qp_num = peer,
         .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = *gid, .sgid_index = index}},
+        .min_rnr_timer = SOON,
         .timeout = 17,
         .retry_cnt = 7,
         .rnr_retry = 7,
@@ -309,12 +318,14 @@ static void serve_requests(struct end *end, const struct sockaddr_in *address,
     }
 }
 
-/* Commands of the client's: 'm' asks for the memory, 'e' has all echoed from then on. */
+/* Commands of the client's: 'm' asks for the memory, 'e' has all echoed from then on, 's' taken and
+ * not answered. */
 static void serve(const struct sockaddr_in *address, uint32_t count, bool plain, int commands,
                   int answers)
 {
     struct end end = {.events = rdma_create_event_channel()};
     struct memory before = {0};
+    bool silent = false;
     by_number = calloc(1u << 24, sizeof(struct ibv_qp *));
     must(end.events == NULL || by_number == NULL, "rdma_create_event_channel");
     if (plain) {
@@ -324,7 +335,7 @@ static void serve(const struct sockaddr_in *address, uint32_t count, bool plain,
     }
     for (char command = 0;;) {
         struct pollfd waiting = {.fd = commands, .events = POLLIN};
-        if (poll(&waiting, 1, command == 'e' ? 0 : -1) > 0 && read(commands, &command, 1) != 1) {
+        if (poll(&waiting, 1, command == 0 ? -1 : 0) > 0 && read(commands, &command, 1) != 1) {
             exit(0);
         }
         if (command == 'm') {
@@ -332,8 +343,12 @@ static void serve(const struct sockaddr_in *address, uint32_t count, bool plain,
             tell(answers, &each, sizeof each);
             command = 0;
         }
-        for (int i = 0; command == 'e' && i < 10000; i++) {
-            echo(&end);
+        if (command == 's' && !silent) {
+            silent = true;
+            tell(answers, "s", 1);
+        }
+        for (int i = 0; command != 0 && i < 10000; i++) {
+            take_message(&end, !silent);
         }
     }
 }
@@ -431,7 +446,7 @@ static double measure_latency_us(struct end *end, uint32_t count)
     return (now_s() - began) / (double)rounds / 2 * 1e6;
 }
 
-static double measure_rate_mps(struct end *end, uint32_t count)
+static double measure_mps(struct end *end, uint32_t count, enum ibv_wr_opcode operation)
 {
     double began = now_s();
     uint64_t posted = 0, done = 0;
@@ -439,7 +454,7 @@ static double measure_rate_mps(struct end *end, uint32_t count)
         struct ibv_sge sge = {(uintptr_t)&end->words[1], 8, end->mr->lkey};
         struct ibv_send_wr wr = {.sg_list = &sge,
                                  .num_sge = 1,
-                                 .opcode = IBV_WR_RDMA_WRITE,
+                                 .opcode = operation,
                                  .send_flags = IBV_SEND_SIGNALED,
                                  .wr.rdma = {target.address, target.key}},
                            *bad;
@@ -457,6 +472,16 @@ static double measure_rate_mps(struct end *end, uint32_t count)
         done++;
     }
     return rate;
+}
+
+static double measure_rate_mps(struct end *end, uint32_t count)
+{
+    return measure_mps(end, count, IBV_WR_RDMA_WRITE);
+}
+
+static double measure_sends_mps(struct end *end, uint32_t count)
+{
+    return measure_mps(end, count, IBV_WR_SEND);
 }
 
 static double idle_cpu_percent(void)
@@ -533,9 +558,9 @@ int main(int argc, char **argv)
     close(commands[0]);
     close(answers[1]);
     must(child < 0, "fork");
+    char heard;
     if (!plain) {
-        char ready;
-        hear(answers[0], &ready, 1);
+        hear(answers[0], &heard, 1);
     }
 
     struct end end = {.events = rdma_create_event_channel()};
@@ -559,6 +584,9 @@ int main(int argc, char **argv)
     tell(commands[1], "e", 1);
     compare_same_and_all("latency", "us", count, measure_latency_us, &end);
     compare_same_and_all("rate", "mps", count, measure_rate_mps, &end);
+    tell(commands[1], "s", 1);
+    hear(answers[0], &heard, 1);
+    compare_same_and_all("sends", "mps", count, measure_sends_mps, &end);
     fflush(stdout);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
