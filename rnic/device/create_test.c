@@ -110,6 +110,51 @@ static void a_refused_allocation_leaves_nothing(void **state)
     assert_true(refused > 5);
 }
 
+/* And is the caller's again when the queue pair has gone, or could not be made. */
+static void a_queue_pair_lies_where_it_is_told_to(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0];
+    uint64_t memory[128] = {0}, before[128];
+    struct qp_init init = {
+        .service = SERVICE_RC,
+        .domain = a->domain,
+        .send_completions = a->sends,
+        .receive_completions = a->receives,
+        .send = {.capacity = 1, .max_sge = 1},
+        .max_receive = 1,
+        .max_receive_sge = 1,
+    };
+    assert_int_equal(qp_bytes(&init), QP_USUAL_BYTES);
+    assert_in_range(QP_USUAL_BYTES + send_queue_bytes(&init.send), 1, sizeof memory);
+    for (int lend_queue = 0; lend_queue < 2; lend_queue++) {
+        memset(memory, 0, sizeof memory);
+        init.memory = memory;
+        init.sends = NULL;
+        if (lend_queue != 0) {
+            assert_int_equal(
+                send_queue_create_in((uint8_t *)memory + QP_USUAL_BYTES, &init.send, &init.sends),
+                STATUS_OK);
+        }
+        struct qp *qp;
+        memcpy(before, memory, sizeof memory);
+        assert_int_equal(device_create_qp(a->device, &init, &qp), STATUS_OK);
+        assert_ptr_equal(qp, memory);
+        if (lend_queue == 0) {
+            assert_memory_equal(memory + QP_USUAL_BYTES / 8, before + QP_USUAL_BYTES / 8,
+                                sizeof memory - QP_USUAL_BYTES);
+        }
+        assert_int_equal(make_ready(a->device, qp), STATUS_OK);
+        device_destroy_qp(a->device, qp);
+    }
+    init.receives = NULL;
+    init.sends = NULL;
+    init.send.max_sge = QUEUE_SGE_MAX + 1;
+    struct qp *qp;
+    assert_int_equal(device_create_qp(a->device, &init, &qp), STATUS_INVALID);
+    pair_destroy(pair);
+}
+
 static void unsound_configurations_are_invalid(void **state)
 {
     struct device *device;
@@ -255,6 +300,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alarms),
         cmocka_unit_test(a_refused_allocation_leaves_nothing),
+        cmocka_unit_test(a_queue_pair_lies_where_it_is_told_to),
         cmocka_unit_test(unsound_configurations_are_invalid),
         cmocka_unit_test(numbers_run_out),
         cmocka_unit_test(numbers_come_in_no_order_and_rest_before_reuse),

@@ -132,6 +132,9 @@ bool device_receive_in_row(struct device *device, struct instant now, const stru
     ret_follow->qp = NULL;
     if (short_way_may_take(bytes, length)) {
         struct qp *qp = device_qp(device, packet_destination(bytes).value);
+        if (qp != NULL) {
+            qp_prefetch_all(qp);
+        }
         if (qp != NULL && short_way_receive(qp, now, arrival, bytes, length)) {
             return true;
         }

@@ -16,7 +16,7 @@
 #include "rnic/queue/queue_private.h"
 
 struct send_queue {
-    struct allocator *allocator;
+    struct allocator *allocator; /* NULL: its memory is the caller's */
     uint32_t capacity;
     uint32_t max_inline; /* bytes */
     uint16_t max_sge;
@@ -73,40 +73,75 @@ static size_t data_size(const struct send_queue_limits *limits)
     return size + (limits->takes_datagrams ? sizeof(struct datagram_target) : 0);
 }
 
-enum status send_queue_create(struct allocator *allocator, const struct send_queue_limits *limits,
-                              struct send_queue **ret_queue)
+/* Where everything is, in bytes from the beginning. */
+struct layout {
+    uint32_t storage; /* slots */
+    size_t head, slots, stride, end;
+};
+
+static struct layout lay_out(const struct send_queue_limits *limits)
 {
-    if (limits->capacity > QUEUE_CAPACITY_MAX || limits->max_sge > QUEUE_SGE_MAX ||
-        limits->max_inline > QUEUE_INLINE_MAX) {
-        return STATUS_INVALID;
-    }
     uint32_t storage = queue_storage(limits->capacity);
     size_t unit = storage == 1 ? SMALL_ALIGNMENT : CACHE_LINE;
-    size_t head = round_up(sizeof(struct send_queue), unit);
-    size_t slots = round_up(head + sizeof(_Atomic uint64_t), unit);
-    size_t stride = round_up(sizeof(struct send_slot) + data_size(limits), unit);
-    struct send_queue *queue = allocator->allocate(allocator, slots + storage * stride);
-    if (queue == NULL) {
-        return STATUS_NO_MEMORY;
+    struct layout layout = {.storage = storage};
+    layout.head = round_up(sizeof(struct send_queue), unit);
+    layout.slots = round_up(layout.head + sizeof(_Atomic uint64_t), unit);
+    layout.stride = round_up(sizeof(struct send_slot) + data_size(limits), unit);
+    layout.end = layout.slots + storage * layout.stride;
+    return layout;
+}
+
+static bool are_valid(const struct send_queue_limits *limits)
+{
+    return limits->capacity <= QUEUE_CAPACITY_MAX && limits->max_sge <= QUEUE_SGE_MAX &&
+           limits->max_inline <= QUEUE_INLINE_MAX;
+}
+
+size_t send_queue_bytes(const struct send_queue_limits *limits)
+{
+    return lay_out(limits).end;
+}
+
+enum status send_queue_create_in(void *memory, const struct send_queue_limits *limits,
+                                 struct send_queue **ret_queue)
+{
+    if (!are_valid(limits)) {
+        return STATUS_INVALID;
     }
+    struct layout layout = lay_out(limits);
+    struct send_queue *queue = memory;
     *queue = (struct send_queue){
-        .allocator = allocator,
         .capacity = limits->capacity,
         .max_inline = limits->max_inline,
         .max_sge = (uint16_t)limits->max_sge,
         .takes_datagrams = limits->takes_datagrams,
-        .head_at = (uint8_t)head,
-        .slots_at = (uint8_t)slots,
-        .mask = storage - 1,
-        .stride = (uint32_t)stride,
+        .head_at = (uint8_t)layout.head,
+        .slots_at = (uint8_t)layout.slots,
+        .mask = layout.storage - 1,
+        .stride = (uint32_t)layout.stride,
     };
     *ret_queue = queue;
     return STATUS_OK;
 }
 
+enum status send_queue_create(struct allocator *allocator, const struct send_queue_limits *limits,
+                              struct send_queue **ret_queue)
+{
+    if (!are_valid(limits)) {
+        return STATUS_INVALID;
+    }
+    void *memory = allocator->allocate(allocator, send_queue_bytes(limits));
+    if (memory == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    enum status status = send_queue_create_in(memory, limits, ret_queue);
+    (*ret_queue)->allocator = allocator;
+    return status;
+}
+
 void send_queue_destroy(struct send_queue *queue)
 {
-    if (queue != NULL) {
+    if (queue != NULL && queue->allocator != NULL) {
         queue->allocator->release(queue->allocator, queue);
     }
 }

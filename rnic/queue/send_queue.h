@@ -101,6 +101,11 @@ struct send_queue_limits {
  * and always full. */
 enum status send_queue_create(struct allocator *allocator, const struct send_queue_limits *limits,
                               struct send_queue **ret_queue) MUST_USE;
+/* The same in memory of the caller's, zeroed and aligned to 8, which outlives it: for many queues
+ * of one slot, for there nothing is kept apart. */
+size_t send_queue_bytes(const struct send_queue_limits *limits);
+enum status send_queue_create_in(void *memory, const struct send_queue_limits *limits,
+                                 struct send_queue **ret_queue) MUST_USE;
 void send_queue_destroy(struct send_queue *queue);
 
 /* Application side. Copies the request. FULL; INVALID: too many SGEs, no such kind, no `bind`

@@ -41,15 +41,26 @@ static uint32_t max_receive_sge(const struct qp_init *init)
     return max_sge;
 }
 
+static bool is_rare(const struct qp_init *init)
+{
+    return init->service == SERVICE_XRC || init->service == SERVICE_UD || init->matcher != NULL;
+}
+
+size_t qp_bytes(const struct qp_init *init)
+{
+    size_t own = is_rare(init) ? sizeof(struct qp) : offsetof(struct qp, rare);
+    return own + max_receive_sge(init) * sizeof(struct sge);
+}
+
 static struct qp *allocate(struct allocator *allocator, const struct qp_init *init)
 {
-    bool is_rare =
-        init->service == SERVICE_XRC || init->service == SERVICE_UD || init->matcher != NULL;
-    size_t own = is_rare ? sizeof(struct qp) : offsetof(struct qp, rare);
-    struct qp *qp =
-        allocator->allocate(allocator, own + max_receive_sge(init) * sizeof(struct sge));
+    bool is_lent = init->memory != NULL;
+    struct qp *qp = is_lent ? init->memory : allocator->allocate(allocator, qp_bytes(init));
     if (qp != NULL) {
-        qp->is_rare = is_rare;
+        qp->is_rare = is_rare(init);
+        qp->is_lent = is_lent;
+        qp->sends_behind =
+            is_lent && (const uint8_t *)init->sends == (const uint8_t *)qp + QP_USUAL_BYTES;
     }
     return qp;
 }
@@ -64,7 +75,9 @@ static void free_parts(struct qp *qp)
         receive_queue_destroy(qp->receives);
     }
     send_queue_destroy(qp->sends);
-    allocator->release(allocator, qp);
+    if (!qp->is_lent) {
+        allocator->release(allocator, qp);
+    }
 }
 
 static void count_users(struct qp *qp, int change)

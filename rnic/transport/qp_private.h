@@ -44,9 +44,11 @@ struct qp {
     bool is_target; /* XRC: executes requests and sends none */
     bool is_deputy; /* a target that acts for one of another process */
     bool receives_are_shared;
-    uint8_t mtu_shift;      /* of attributes.path_mtu, in force */
-    bool matches_tags;      /* else the receives are in posting order */
-    bool is_rare;           /* has the last part */
+    uint8_t mtu_shift; /* of attributes.path_mtu, in force */
+    bool matches_tags; /* else the receives are in posting order */
+    bool is_rare : 1;  /* has the last part */
+    bool is_lent : 1;  /* its memory is, see QP_BESIDE */
+    bool sends_behind : 1;
     bool has_references[2]; /* sent, see reference.h: in requests, in responses */
     bool established_raised : 1;
     bool drain_pending : 1;  /* SQD was entered and EVENT_SQ_DRAINED is due */
@@ -100,6 +102,7 @@ struct qp {
 };
 
 BUILD_CHECK(offsetof(struct qp, rare) % sizeof(uint64_t) == 0);
+BUILD_CHECK(offsetof(struct qp, rare) + sizeof(struct sge) == QP_USUAL_BYTES);
 
 /* A packet for it comes soon, or its turn. */
 static inline void qp_prefetch(const struct qp *qp)
@@ -111,6 +114,19 @@ static inline void qp_prefetch(const struct qp *qp)
 static inline void qp_prefetch_sends(const struct qp *qp)
 {
     prefetch(qp->sends, SEND_QUEUE_PREFETCH);
+}
+
+/* A packet for it is here, which its application may answer. All addresses are known before
+ * anything of it has come, so the processor waits for one line instead of one after the other. */
+static inline void qp_prefetch_all(const struct qp *qp)
+{
+    qp_prefetch(qp);
+    if (qp->is_lent) {
+        prefetch((const uint8_t *)qp - QP_BESIDE, QP_BESIDE);
+    }
+    if (qp->sends_behind) {
+        prefetch((const uint8_t *)qp + QP_USUAL_BYTES, SEND_QUEUE_PREFETCH);
+    }
 }
 
 static inline enum qp_state qp_state_now(const struct qp *qp)

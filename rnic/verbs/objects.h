@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "rnic/base/list.h"
+#include "rnic/base/prefetch.h"
 #include "rnic/device/device.h"
 #include "rnic/device/engine.h"
 #include "rnic/io/lock.h"
@@ -169,7 +170,8 @@ _Static_assert(QUEUE_LENGTH_MAX <= UINT16_MAX && INLINE_MAX <= UINT16_MAX && SGE
                "struct granted");
 
 /* The public struct stands last, for there are many of these: one made without SEND_OPS_FLAGS has
- * memory up to the end of `extended.qp_base` only. */
+ * memory up to the end of `extended.qp_base` only. Behind either is the core's queue pair, see
+ * qp_memory.c. */
 struct soft_qp {
     struct engine *engine;
     struct qp *qp;
@@ -186,6 +188,8 @@ struct soft_qp {
     struct wr_batch batch;     /* between wr_start and wr_complete */
     unsigned char tail[FOREIGN_TAIL];
 };
+
+#define SOFT_QP_BYTES (offsetof(struct soft_qp, extended) + sizeof(struct ibv_qp))
 
 /* A handle of a target of XRC. */
 struct soft_target {
@@ -234,6 +238,13 @@ static inline struct soft_target *soft_target(struct soft_qp *qp)
 {
     bool is_target = qp->extended.qp_base.qp_type == IBV_QPT_XRC_RECV;
     return is_target ? CONTAINER_OF(qp, struct soft_target, qp) : NULL;
+}
+
+/* Its application posts to it: all its lines are asked for at once. `own`: SOFT_QP_BYTES, or those
+ * of one with SEND_OPS_FLAGS. */
+static inline void soft_qp_prefetch(const struct soft_qp *qp, size_t own)
+{
+    prefetch(qp, own + QP_USUAL_BYTES + SEND_QUEUE_PREFETCH);
 }
 
 static inline struct soft_xrcd *soft_xrcd(struct ibv_xrcd *domain)
@@ -349,8 +360,11 @@ int srq_post_receive(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 struct ibv_qp *qp_create_extended(struct ibv_context *context,
                                   struct ibv_qp_init_attr_ex *attributes);
 /* Parts of making and ending a queue pair. `pd` is NULL for a target of XRC. NULL and errno. */
+/* Memory for both, and their calls; lends `core` what of it is the core's. A target's core is not
+ * in it, and `core` may be NULL. */
 struct soft_qp *qp_allocate(struct ibv_context *context, struct ibv_pd *pd,
-                            const struct ibv_qp_init_attr *init, bool has_send_operations);
+                            const struct ibv_qp_init_attr *init, bool has_send_operations,
+                            struct qp_init *core);
 /* The core's queue pair is there: fills in its number. */
 void qp_announce(struct soft_qp *qp);
 void qp_free(struct soft_qp *qp);

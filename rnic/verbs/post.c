@@ -171,6 +171,7 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **r
     struct soft_qp *qp = soft_qp(ibv);
     bool posted = false;
     int error = 0;
+    soft_qp_prefetch(qp, SOFT_QP_BYTES);
     lock_take(&qp->send_lock);
     for (; wr != NULL; wr = wr->next) {
         error = post_one_send(qp, wr);

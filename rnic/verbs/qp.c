@@ -56,7 +56,10 @@ static void round_capabilities(struct ibv_qp_init_attr *init)
 /* Without the engine's lock: their memory may be the application's. */
 static enum status create_queues(struct ibv_pd *pd, struct qp_init *core)
 {
-    enum status status = send_queue_create(pd_allocator(pd), &core->send, &core->sends);
+    enum status status = STATUS_OK;
+    if (core->sends == NULL) {
+        status = send_queue_create(pd_allocator(pd), &core->send, &core->sends);
+    }
     if (status == STATUS_OK && core->shared_receives == NULL && core->service != SERVICE_XRC) {
         status = receive_queue_create(pd_allocator(pd), core->max_receive, core->max_receive_sge,
                                       &core->receives);
@@ -69,11 +72,10 @@ static struct completion_queue *queue_of(struct ibv_cq *cq)
     return cq == NULL ? NULL : soft_cq(cq)->queue;
 }
 
-/* Makes the core's queue pair; counts the use of a shared receive queue. */
-static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd,
+/* What the core is to make; the rest is qp_allocate's. */
+static struct qp_init describe(struct ibv_pd *pd, struct soft_xrcd *xrcd,
                                const struct ibv_qp_init_attr *init, enum service service)
 {
-    struct ibv_pd *pd = qp->extended.qp_base.pd;
     struct soft_srq *srq = init->srq == NULL ? NULL : soft_srq(init->srq);
     struct qp_init core = {
         .service = service,
@@ -92,15 +94,23 @@ static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd,
         .max_receive = init->cap.max_recv_wr,
         .max_receive_sge = init->cap.max_recv_sge,
         .signal_all = init->sq_sig_all != 0,
-        .context = &qp->extended.qp_base,
     };
     if (core.matcher != NULL) {
         core.send = tag_send_limits(core.matcher);
     }
-    enum status status = create_queues(pd, &core);
+    return core;
+}
+
+/* Makes the core's queue pair; counts the use of a shared receive queue. */
+static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd, struct soft_srq *srq,
+                               struct qp_init *core)
+{
+    struct ibv_pd *pd = qp->extended.qp_base.pd;
+    core->context = &qp->extended.qp_base;
+    enum status status = create_queues(pd, core);
     if (status == STATUS_OK) {
         engine_lock(qp->engine);
-        status = device_create_qp(qp->engine->device, &core, &qp->qp);
+        status = device_create_qp(qp->engine->device, core, &qp->qp);
         if (status == STATUS_OK && srq != NULL) {
             srq->users++;
         }
@@ -110,8 +120,8 @@ static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd,
         engine_unlock(qp->engine);
     }
     if (status != STATUS_OK) {
-        send_queue_destroy(core.sends);
-        receive_queue_destroy(core.receives);
+        send_queue_destroy(core->sends);
+        receive_queue_destroy(core->receives);
         pd_collect(pd);
     }
     return status;
@@ -139,42 +149,6 @@ static struct ibv_qp_cap granted_cap(const struct soft_qp *qp)
     };
 }
 
-struct soft_qp *qp_allocate(struct ibv_context *context, struct ibv_pd *pd,
-                            const struct ibv_qp_init_attr *init, bool has_send_operations)
-{
-    size_t before = init->qp_type == IBV_QPT_XRC_RECV ? offsetof(struct soft_target, qp) : 0;
-    size_t plain = offsetof(struct soft_qp, extended) + sizeof(struct ibv_qp);
-    if (!limits_take(COUNT_QP)) {
-        return NULL;
-    }
-    uint8_t *memory = calloc(1, before + (has_send_operations ? sizeof(struct soft_qp) : plain));
-    if (memory == NULL) {
-        limits_give(COUNT_QP);
-        return NULL;
-    }
-    struct soft_qp *qp = (struct soft_qp *)(memory + before);
-    qp->engine = context_engine(context);
-    /* Events may name it as soon as the core knows it. */
-    struct ibv_qp *ibv = &qp->extended.qp_base;
-    ibv->context = context;
-    ibv->qp_context = init->qp_context;
-    ibv->pd = pd;
-    ibv->send_cq = init->send_cq;
-    ibv->recv_cq = init->recv_cq;
-    ibv->srq = init->srq;
-    ibv->qp_type = init->qp_type;
-    ibv->state = IBV_QPS_RESET;
-    pthread_mutex_init(&ibv->mutex, NULL);
-    pthread_cond_init(&ibv->cond, NULL);
-    grant(qp, &init->cap);
-    qp->signal_all = init->sq_sig_all != 0;
-    qp->has_send_operations = has_send_operations;
-    if (has_send_operations) {
-        wr_fill(&qp->extended);
-    }
-    return qp;
-}
-
 void qp_announce(struct soft_qp *qp)
 {
     struct ibv_qp *ibv = &qp->extended.qp_base;
@@ -184,17 +158,16 @@ void qp_announce(struct soft_qp *qp)
     pd_hold(ibv->pd);
 }
 
-void qp_free(struct soft_qp *qp)
+/* Events may name it as soon as the core knows it. */
+static void fill(struct soft_qp *qp, const struct ibv_qp_init_attr *init)
 {
-    if (qp->has_send_operations) {
-        wr_batch_free(&qp->batch);
-    }
-    pthread_mutex_destroy(&qp->extended.qp_base.mutex);
-    pthread_cond_destroy(&qp->extended.qp_base.cond);
-    vector_end(&qp->vector);
-    limits_give(COUNT_QP);
-    struct soft_target *target = soft_target(qp);
-    free(target != NULL ? (void *)target : qp);
+    struct ibv_qp *ibv = &qp->extended.qp_base;
+    ibv->qp_context = init->qp_context;
+    ibv->send_cq = init->send_cq;
+    ibv->recv_cq = init->recv_cq;
+    ibv->srq = init->srq;
+    grant(qp, &init->cap);
+    qp->signal_all = init->sq_sig_all != 0;
 }
 
 /* Adapters have room for a little whether it was asked for or not, and programs count on it. */
@@ -233,11 +206,13 @@ static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
         init->recv_cq = NULL;
     }
     round_capabilities(init);
-    struct soft_qp *qp = qp_allocate(context, pd, init, has_send_operations);
+    struct qp_init core = describe(pd, xrcd, init, service);
+    struct soft_qp *qp = qp_allocate(context, pd, init, has_send_operations, &core);
     if (qp == NULL) {
         return NULL;
     }
-    status = create_core(qp, xrcd, init, service);
+    fill(qp, init);
+    status = create_core(qp, xrcd, init->srq == NULL ? NULL : soft_srq(init->srq), &core);
     if (status != STATUS_OK) {
         qp_free(qp);
         return errno_null(status);

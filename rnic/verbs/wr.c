@@ -338,6 +338,7 @@ static void wr_set_inline(struct ibv_qp_ex *extended, void *address, size_t leng
 static void wr_start(struct ibv_qp_ex *extended)
 {
     struct soft_qp *qp = soft_qp(&extended->qp_base);
+    soft_qp_prefetch(qp, sizeof *qp);
     lock_take(&qp->send_lock);
     qp->batch.slot = NULL;
     qp->batch.slot_count = 0;

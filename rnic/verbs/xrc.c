@@ -248,12 +248,12 @@ struct ibv_qp *xrc_open_target(struct ibv_context *context, struct ibv_qp_open_a
     }
     struct soft_xrcd *handle = soft_xrcd(attributes->xrcd);
     struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_XRC_RECV};
-    if ((attributes->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0) {
-        init.qp_context = attributes->qp_context;
-    }
-    struct soft_qp *qp = qp_allocate(context, NULL, &init, false);
+    struct soft_qp *qp = qp_allocate(context, NULL, &init, false, NULL);
     if (qp == NULL) {
         return NULL;
+    }
+    if ((attributes->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0) {
+        qp->extended.qp_base.qp_context = attributes->qp_context;
     }
     engine_lock(qp->engine);
     struct soft_qp *other = find_target(handle->shared, attributes->qp_num);
