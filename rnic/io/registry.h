@@ -123,6 +123,8 @@ void registry_publish_inbox(struct registry *registry, const struct registry_inb
 /* False: nobody there has one. Takes no lock. */
 bool registry_find_inbox(const struct registry *registry, uint32_t slot,
                          struct registry_inbox *ret_inbox);
+/* Whether it is the one of that incarnation, still. */
+bool registry_has_inbox(const struct registry *registry, uint32_t slot, uint64_t incarnation);
 
 /* The slot that a number belongs to by its upper bits; says nothing about its life. */
 static inline uint32_t registry_slot_of_qpn(struct qpn qpn)

@@ -22,3 +22,9 @@ bool registry_find_inbox(const struct registry *registry, uint32_t slot,
     ret_inbox->descriptor = atomic_load_explicit(&entry->inbox_descriptor, memory_order_relaxed);
     return ret_inbox->incarnation != 0;
 }
+
+bool registry_has_inbox(const struct registry *registry, uint32_t slot, uint64_t incarnation)
+{
+    return slot < REGISTRY_SLOTS && atomic_load_explicit(&registry->file->slots[slot].inbox,
+                                                         memory_order_acquire) == incarnation;
+}

@@ -7,15 +7,14 @@
 
 #include "rnic/base/container.h"
 #include "rnic/base/random.h"
-#include "rnic/io/address.h"
 #include "rnic/io/clock.h"
 #include "rnic/io/direct.h"
 #include "rnic/io/life.h"
+#include "rnic/io/near_addresses.h"
 #include "rnic/io/outbox.h"
 #include "rnic/transport/acknowledge.h"
 #include "rnic/wire/packet.h"
 
-#define BIND_MAX          2u                   /* one of each family */
 #define STUCK_NS          UINT64_C(5000000000) /* a peer that does not move on is waited for */
 #define DIRECT_PART_BYTES (1u << 20)           /* others have their turns in between */
 
@@ -25,6 +24,14 @@ struct peer {
     struct outbox *outbox;     /* NULL: it has none for us */
     struct instant full_since; /* NEVER: there was room last */
     bool unflushed;
+};
+
+/* Where a packet went last: most go there again. */
+struct latest {
+    struct peer *peer; /* with an outbox; NULL: to none */
+    uint32_t slot;
+    struct qpn qpn;
+    struct gid remote;
 };
 
 struct same_host {
@@ -42,14 +49,11 @@ struct same_host {
     struct peer *peers[REGISTRY_SLOTS];
     uint32_t unflushed[REGISTRY_SLOTS]; /* slots */
     uint32_t unflushed_count;
-    bool stalled;                      /* a lane was full since the last flush */
-    uint32_t full_count;               /* peers with `full_since` */
-    bool is_dead[REGISTRY_SLOTS];      /* its holder was found gone by the last tidy */
-    struct gid addresses[ADDRESS_MAX]; /* this host's, the one used last in front */
-    uint32_t address_count;
-    struct gid bind[BIND_MAX]; /* whoever is at another address is in another registry */
-    bool is_bound;
-    _Atomic bool addresses_are_old;
+    bool stalled;                 /* a lane was full since the last flush */
+    uint32_t full_count;          /* peers with `full_since` */
+    bool is_dead[REGISTRY_SLOTS]; /* its holder was found gone by the last tidy */
+    struct near_addresses near;
+    struct latest latest;
     struct same_host_counters counters;
 };
 
@@ -117,12 +121,8 @@ enum status same_host_create(const struct same_host_config *config,
     same_host->otherwise = config->otherwise;
     same_host->registry = config->registry;
     same_host->handoff = config->handoff;
-    same_host->is_bound = config->bind != NULL;
-    if (config->bind != NULL) {
-        memcpy(same_host->bind, config->bind, sizeof same_host->bind);
-    }
+    near_addresses_init(&same_host->near, config->bind);
     same_host->incarnation = make_incarnation(config->seed, registry_slot(config->registry));
-    atomic_init(&same_host->addresses_are_old, true);
     bool direct = !config->copies && direct_is_on();
     enum status status = STATUS_UNSUPPORTED;
     if (!config->off) {
@@ -161,6 +161,7 @@ static void forget_peer(struct same_host *same_host, uint32_t slot)
 {
     struct peer *peer = same_host->peers[slot];
     same_host->counters.peers -= peer->outbox != NULL;
+    same_host->latest.peer = NULL;
     outbox_close(peer->outbox);
     peer->outbox = NULL;
     peer->incarnation = 0;
@@ -206,47 +207,6 @@ void same_host_live(struct same_host *same_host)
     if (same_host->direct.table != NULL) {
         (void)life_hold(&inbox_shown(same_host->inbox)->guard.life);
     }
-}
-
-static bool may_be_ours(const struct same_host *same_host, const struct gid *gid)
-{
-    bool is_bound_to = false;
-    for (uint32_t i = 0; i < BIND_MAX; i++) {
-        is_bound_to |= gid_equal(&same_host->bind[i], gid);
-    }
-    return is_bound_to || !same_host->is_bound;
-}
-
-/* Asking the kernel takes a while: once, and after changes, however many peers there are. */
-static void read_addresses(struct same_host *same_host)
-{
-    struct address_table table;
-    atomic_store(&same_host->addresses_are_old, false);
-    same_host->address_count = 0;
-    if (address_read(&table) == STATUS_OK) {
-        for (uint32_t i = 0; i < table.count; i++) {
-            if (may_be_ours(same_host, &table.entries[i].gid)) {
-                same_host->addresses[same_host->address_count++] = table.entries[i].gid;
-            }
-        }
-    }
-    same_host->counters.address_reads++;
-}
-
-static bool is_ours(struct same_host *same_host, const struct gid *gid)
-{
-    if (atomic_load_explicit(&same_host->addresses_are_old, memory_order_acquire)) {
-        read_addresses(same_host);
-    }
-    struct gid *addresses = same_host->addresses;
-    for (uint32_t i = 0; i < same_host->address_count; i++) {
-        if (gid_equal(&addresses[i], gid)) {
-            addresses[i] = addresses[0];
-            addresses[0] = *gid;
-            return true;
-        }
-    }
-    return false;
 }
 
 /* The process that has the slot now; NULL: none, or no memory for it. */
@@ -376,24 +336,39 @@ static struct peer *find_by_path(struct same_host *same_host, const struct path 
                                  struct qpn destination)
 {
     if (same_host->inbox == NULL || destination.value < REGISTRY_QPN_RESERVED ||
-        qpn_equal(destination, QPN_MULTICAST) || !is_ours(same_host, &path->remote)) {
+        qpn_equal(destination, QPN_MULTICAST) ||
+        !near_addresses_have(&same_host->near, &path->remote)) {
         return NULL;
     }
     struct peer *peer = find_peer(same_host, registry_slot_of_qpn(destination));
     return peer != NULL && peer->outbox != NULL ? peer : NULL;
 }
 
+static struct peer *find_again(struct same_host *same_host, const struct path *path,
+                               struct qpn destination)
+{
+    struct latest *latest = &same_host->latest;
+    if (latest->peer != NULL && qpn_equal(latest->qpn, destination) &&
+        gid_equal(&latest->remote, &path->remote) && !near_addresses_are_old(&same_host->near) &&
+        registry_has_inbox(same_host->registry, latest->slot, latest->peer->incarnation)) {
+        return latest->peer;
+    }
+    struct peer *peer = find_by_path(same_host, path, destination);
+    *latest = (struct latest){peer, registry_slot_of_qpn(destination), destination, path->remote};
+    return peer;
+}
+
 static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
 {
     struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
     struct qpn qpn = packet_destination(outgoing->header);
-    struct peer *peer = find_by_path(same_host, outgoing->path, qpn);
+    struct peer *peer = find_again(same_host, outgoing->path, qpn);
     if (outgoing->reference_shift != 0 &&
         (peer == NULL || outbox_reach(peer->outbox, outgoing->path) < outgoing->payload_length)) {
         same_host->counters.withdrawn++; /* it was somebody else's a moment ago */
         return true;
     }
-    return peer != NULL ? put(same_host, registry_slot_of_qpn(qpn), peer, outgoing)
+    return peer != NULL ? put(same_host, same_host->latest.slot, peer, outgoing)
                         : emit_otherwise(same_host, outgoing);
 }
 
@@ -571,12 +546,13 @@ bool same_host_is_of_dead(struct same_host *same_host, const struct path *path,
                           struct qpn destination)
 {
     uint32_t slot = registry_slot_of_qpn(destination);
-    return slot < REGISTRY_SLOTS && same_host->is_dead[slot] && is_ours(same_host, &path->remote);
+    return slot < REGISTRY_SLOTS && same_host->is_dead[slot] &&
+           near_addresses_have(&same_host->near, &path->remote);
 }
 
 void same_host_addresses_changed(struct same_host *same_host)
 {
-    atomic_store(&same_host->addresses_are_old, true);
+    near_addresses_changed(&same_host->near);
 }
 
 const char *same_host_describe(const struct same_host *same_host)
@@ -587,6 +563,7 @@ const char *same_host_describe(const struct same_host *same_host)
 void same_host_count(const struct same_host *same_host, struct same_host_counters *ret_counters)
 {
     *ret_counters = same_host->counters;
+    ret_counters->address_reads = same_host->near.reads;
     if (same_host->inbox != NULL) {
         const struct inbox_counters *inbox = inbox_counters(same_host->inbox);
         ret_counters->packets_received = inbox->packets_received;
