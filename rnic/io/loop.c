@@ -350,6 +350,17 @@ static void engine_unlock_operation(struct engine *engine)
     turn_and_unlock(loop_of(engine));
 }
 
+/* Where the thread looks soon a doorbell that is rung at this instant may be missed: whoever posts
+ * next sees it, or polls, or the thread. */
+static void give(struct loop *loop)
+{
+    if (thread_looks_soon(loop)) {
+        lock_give(&loop->lock);
+    } else {
+        lock_give_in_order(&loop->lock);
+    }
+}
+
 /* What is new since a turn that left nothing to do is a packet in a lane, and it brings
  * completions: all that a turn would do then, without a look at the clock. The next turn is a whole
  * one. False: this is to be one. */
@@ -387,8 +398,7 @@ static void engine_drive_operation(struct engine *engine)
     bool is_quiet = rests && same_host_is_quiet(loop->same_host);
     struct instant deadline = INSTANT_NEVER;
     if (rests && !is_quiet && take_packet(loop)) {
-        /* A doorbell that is rung just now may be missed: the next turn sees it, or the thread. */
-        lock_give(&loop->lock);
+        give(loop);
         loop_after_unlock(loop, deadline);
         return;
     }
@@ -462,7 +472,7 @@ static void engine_kick_operation(struct engine *engine, struct qp *qp)
     struct loop *loop = loop_of(engine);
     if (loop_try_lock(loop)) {
         struct instant deadline = send_posted(loop, qp);
-        lock_give_in_order(&loop->lock);
+        give(loop);
         loop_after_unlock(loop, deadline);
         return;
     }

@@ -32,6 +32,11 @@ static struct receive_slot *slot_at(const struct receive_queue *queue, uint64_t 
     return (struct receive_slot *)(queue->slots + (position & queue->mask) * (size_t)queue->stride);
 }
 
+static struct sge *sges_of(struct receive_slot *slot)
+{
+    return (struct sge *)(slot + 1);
+}
+
 enum status receive_queue_create(struct allocator *allocator, uint32_t capacity, uint32_t max_sge,
                                  struct receive_queue **ret_queue)
 {
@@ -64,31 +69,47 @@ void receive_queue_destroy(struct receive_queue *queue)
     }
 }
 
+struct sge *receive_queue_open(struct receive_queue *queue, uint32_t sge_count)
+{
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    if (tail - queue->head_seen >= queue->capacity) {
+        queue->head_seen = atomic_load_explicit(&queue->head, memory_order_acquire);
+        if (tail - queue->head_seen >= queue->capacity) {
+            return NULL;
+        }
+    }
+    return sge_count <= queue->max_sge ? sges_of(slot_at(queue, tail)) : NULL;
+}
+
+void receive_queue_post_opened(struct receive_queue *queue, uint64_t id, uint32_t sge_count)
+{
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    struct receive_slot *slot = slot_at(queue, tail);
+    const struct sge *sges = sges_of(slot);
+    uint64_t length = 0;
+    for (uint32_t i = 0; i < sge_count; i++) {
+        length += sges[i].length;
+    }
+    slot->id = id;
+    slot->length = length;
+    slot->sge_count = sge_count;
+    slot->sges = sges;
+    atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
+}
+
 enum status receive_queue_post(struct receive_queue *queue, const struct receive_request *request)
 {
     if (request->sge_count > queue->max_sge) {
         return STATUS_INVALID;
     }
-    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
-    if (tail - queue->head_seen >= queue->capacity) {
-        queue->head_seen = atomic_load_explicit(&queue->head, memory_order_acquire);
-        if (tail - queue->head_seen >= queue->capacity) {
-            return STATUS_FULL;
-        }
+    struct sge *sges = receive_queue_open(queue, request->sge_count);
+    if (sges == NULL) {
+        return STATUS_FULL;
     }
-    struct receive_slot *slot = slot_at(queue, tail);
-    uint64_t length = 0;
-    for (uint32_t i = 0; i < request->sge_count; i++) {
-        length += request->sges[i].length;
-    }
-    slot->id = request->id;
-    slot->length = length;
-    slot->sge_count = request->sge_count;
-    slot->sges = (const struct sge *)(slot + 1);
     if (request->sge_count > 0) {
-        memcpy(slot + 1, request->sges, request->sge_count * sizeof(struct sge));
+        memcpy(sges, request->sges, request->sge_count * sizeof *sges);
     }
-    atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
+    receive_queue_post_opened(queue, request->id, request->sge_count);
     return STATUS_OK;
 }
 

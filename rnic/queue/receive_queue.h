@@ -27,6 +27,12 @@ void receive_queue_destroy(struct receive_queue *queue);
 enum status receive_queue_post(struct receive_queue *queue,
                                const struct receive_request *request) MUST_USE;
 
+/* The same for who builds a receive where it is to lie: where its SGEs go. NULL: receive_queue_post
+ * says why. */
+struct sge *receive_queue_open(struct receive_queue *queue, uint32_t sge_count);
+/* Posts the one that was opened last. */
+void receive_queue_post_opened(struct receive_queue *queue, uint64_t id, uint32_t sge_count);
+
 /* Engine side. The slot at the head, NULL if there is none; it stays valid until it is taken. */
 const struct receive_slot *receive_queue_peek(const struct receive_queue *queue);
 /* Copies the head out (with its SGEs into `ret_sges`, max_sge of them) and frees the slot: used

@@ -106,9 +106,37 @@ static void two_threads(void **state)
     receive_queue_destroy(queue);
 }
 
+/* Nobody sees a receive that is built in its place before it is posted. */
+static void receives_are_built_in_their_places(void **state)
+{
+    struct receive_queue *queue;
+    assert_int_equal(receive_queue_create(heap_allocator(), 2, 2, &queue), STATUS_OK);
+    for (uint64_t id = 0; id < 5; id++) {
+        assert_null(receive_queue_open(queue, 3));
+        struct sge *sges = receive_queue_open(queue, 2);
+        assert_non_null(sges);
+        sges[0] = (struct sge){.address = 100 + id, .length = 10};
+        sges[1] = (struct sge){.address = 200 + id, .length = 20};
+        assert_null(receive_queue_peek(queue));
+        receive_queue_post_opened(queue, id, 2);
+        assert_non_null(receive_queue_open(queue, 0));
+        receive_queue_post_opened(queue, 99, 0);
+        assert_null(receive_queue_open(queue, 0)); /* full */
+        const struct receive_slot *slot = receive_queue_peek(queue);
+        assert_true(slot != NULL && slot->id == id && slot->length == 30 && slot->sge_count == 2);
+        assert_int_equal(slot->sges[1].address, 200 + id);
+        receive_queue_drop(queue);
+        slot = receive_queue_peek(queue);
+        assert_true(slot != NULL && slot->id == 99 && slot->length == 0 && slot->sge_count == 0);
+        receive_queue_drop(queue);
+    }
+    receive_queue_destroy(queue);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(receives_are_built_in_their_places),
         cmocka_unit_test(posting_order_and_capacity),
         cmocka_unit_test(lengths_do_not_wrap),
         cmocka_unit_test(two_threads),

@@ -112,7 +112,7 @@ void qp_enter_error(struct qp *qp)
         return;
     }
     atomic_store(&qp->state, QP_ERROR);
-    /* With the fence of qp_post_receive: either we see the work now, or its poster sees the error
+    /* With the fence of qp_wants_flush: either we see the work now, or its poster sees the error
      * and rings. */
     atomic_thread_fence(memory_order_seq_cst);
     direct_refresh(qp);

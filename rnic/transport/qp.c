@@ -156,9 +156,24 @@ enum status qp_post_receive(struct qp *qp, const struct receive_request *request
     if (qp->receives_are_shared) {
         return STATUS_INVALID;
     }
-    enum status status = receive_queue_post(qp->receives, request);
+    return receive_queue_post(qp->receives, request);
+}
+
+struct sge *qp_open_receive(struct qp *qp, uint32_t sge_count)
+{
+    bool plain = qp->receives != NULL && !qp->receives_are_shared && qp_state_now(qp) != QP_RESET;
+    return plain ? receive_queue_open(qp->receives, sge_count) : NULL;
+}
+
+void qp_post_opened_receive(struct qp *qp, uint64_t id, uint32_t sge_count)
+{
+    receive_queue_post_opened(qp->receives, id, sge_count);
+}
+
+bool qp_wants_flush(const struct qp *qp)
+{
     atomic_thread_fence(memory_order_seq_cst); /* pairs with qp_enter_error */
-    return status;
+    return qp_state_now(qp) == QP_ERROR;
 }
 
 /* [IBA 10.3.1.5] What was begun is finished, then the application may be told. */

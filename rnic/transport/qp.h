@@ -137,10 +137,15 @@ bool qp_is_attached(const struct qp *qp); /* to a group */
  * receive_queue_post; INVALID also for what the service does not offer, for an atomic that is not
  * over 8 local bytes, and for a receive where the queue is shared.
  *
- * A receive needs no doorbell, but where qp_current_state is ERROR after posting it: that one is to
- * be flushed. */
+ * A receive needs no doorbell, but where qp_wants_flush says so after posting it, or some: those
+ * are to be flushed. */
 enum status qp_post_send(struct qp *qp, const struct send_request *request) MUST_USE;
 enum status qp_post_receive(struct qp *qp, const struct receive_request *request) MUST_USE;
+bool qp_wants_flush(const struct qp *qp);
+/* Of a receive that is built in its place, see receive_queue_open. NULL: qp_post_receive says why,
+ * or takes it. */
+struct sge *qp_open_receive(struct qp *qp, uint32_t sge_count);
+void qp_post_opened_receive(struct qp *qp, uint64_t id, uint32_t sge_count);
 /* By whoever posts sends: the slot of a SEND, WRITE or READ that is built in its place, see
  * send_queue_open. NULL: qp_post_send says why, or takes it. */
 struct send_slot *qp_open_send(struct qp *qp, uint32_t ahead);

@@ -212,23 +212,36 @@ static int convert_receive(const struct ibv_recv_wr *wr, struct sge *sges,
     return 0;
 }
 
+/* Most receives; `sges` holds SGE_MAX, for the others. */
+static int post_one_receive(struct soft_qp *qp, const struct ibv_recv_wr *wr, struct sge *sges)
+{
+    uint32_t count = (uint32_t)wr->num_sge;
+    struct sge *place = strict_is_on() || wr->num_sge < 0 ? NULL : qp_open_receive(qp->qp, count);
+    if (place != NULL) {
+        convert_sges(wr->sg_list, count, place);
+        qp_post_opened_receive(qp->qp, wr->wr_id, count);
+        return 0;
+    }
+    struct receive_request request;
+    int error = convert_receive(wr, sges, &request);
+    if (error == 0) {
+        error = errno_of_post(qp_post_receive(qp->qp, &request));
+    }
+    if (error == 0 && strict_is_on()) {
+        check_receive_strictly(qp->engine, qp_domain(qp->qp), qp_receive_queue(qp->qp), &request);
+    }
+    return error;
+}
+
 int post_receive(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **ret_bad)
 {
     struct soft_qp *qp = soft_qp(ibv);
     struct sge sges[SGE_MAX];
-    struct receive_request request;
     bool posted = false;
     int error = 0;
     lock_take(&qp->receive_lock);
     for (; wr != NULL; wr = wr->next) {
-        error = ibv->srq != NULL ? EINVAL : convert_receive(wr, sges, &request);
-        if (error == 0) {
-            error = errno_of_post(qp_post_receive(qp->qp, &request));
-        }
-        if (error == 0 && strict_is_on()) {
-            check_receive_strictly(qp->engine, qp_domain(qp->qp), qp_receive_queue(qp->qp),
-                                   &request);
-        }
+        error = ibv->srq != NULL ? EINVAL : post_one_receive(qp, wr, sges);
         if (error != 0) {
             *ret_bad = wr;
             break;
@@ -236,7 +249,7 @@ int post_receive(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
         posted = true;
     }
     /* Only a queue pair in error has something to do with a receive at once: flush it. */
-    if (posted && qp_current_state(qp->qp) == QP_ERROR) {
+    if (posted && qp_wants_flush(qp->qp)) {
         post_ring(qp);
     }
     lock_give(&qp->receive_lock);
