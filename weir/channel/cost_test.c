@@ -8,7 +8,8 @@
 
 #include "weir/channel/connection.h"
 
-#define ROUNDS 800
+#define ROUNDS    800
+#define LOOKED_NS 1000000 /* by then the sockets have been looked at */
 
 static struct ibv_context_ops device;
 static struct verbs verbs;
@@ -92,6 +93,8 @@ static void ping_pong(struct world *world, struct end *client)
             assert_true(weir_poll(world->client_poller, 0) >= 0);
             assert_false(client->is_closed);
         }
+        assert_int_equal(weir_poll(world->server_poller, 0), 0); /* and one that finds nothing */
+        assert_int_equal(weir_poll(world->client_poller, 0), 0);
     }
 }
 
@@ -188,16 +191,18 @@ static void test_descriptor_is_asked_for_late(void **state)
     struct world world;
     struct end client;
     open_echo(&world, *state, &client);
-    client.on_message = NULL;
-    while (weir_poll(world.client_poller, 0) > 0) {
+    uint64_t began_ns = clock_now_ns(), value = ROUNDS + 1;
+    ping_pong(&world, &client);
+    while (clock_now_ns() - began_ns < LOOKED_NS) { /* what was armed while opening is over */
+        assert_int_equal(weir_poll(world.client_poller, 0), 0);
     }
-    uint64_t value = 1;
     assert_int_equal(weir_send(client.connection, &value, sizeof(value), NULL, NULL), WEIR_OK);
-    while (world.servers[0].received == 0) {
+    while (world.servers[0].received < value) {
         assert_true(weir_poll(world.server_poller, 0) >= 0);
     }
+    assert_int_equal(arms, 0);
     struct pollfd wait = {.events = POLLIN};
-    while (client.received == 0) {
+    while (client.received < value) {
         wait.fd = weir_poller_fd(world.client_poller);
         assert_int_equal(poll(&wait, 1, PATIENCE_MS), 1);
         while (weir_poll(world.client_poller, 0) > 0) {
