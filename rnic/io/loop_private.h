@@ -2,8 +2,8 @@
  * background thread) and loop_statistics.c share.
  *
  * Invariant: after the mutex is released by whoever, a doorbell rung meanwhile is looked for again
- * (loop_after_unlock), so a poster that could not take the mutex may go away; at once, or as soon as
- * what is held back is looked at (give in loop.c). */
+ * (loop_after_unlock), so a poster that could not take the mutex may go away; at once, or as soon
+ * as what is held back is looked at (give in loop.c). */
 #ifndef WEIR_IO_LOOP_PRIVATE_H
 #define WEIR_IO_LOOP_PRIVATE_H
 
