@@ -19,9 +19,9 @@
 #include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
 
-#define INBOX_MAGIC      UINT64_C(0x57656972496e4234) /* "WeirInB4" */
+#define INBOX_MAGIC      UINT64_C(0x57656972496e4235) /* "WeirInB5" */
 #define INBOX_LANES      1024u
-#define INBOX_RING_BYTES (256u * 1024)
+#define INBOX_RING_BYTES (512u * 1024)
 #define INBOX_ROUTES     64u /* of one lane */
 #define INBOX_PAGE       4096u
 #define INBOX_NAME       "weir-inbox"
@@ -98,7 +98,7 @@ struct inbox_reference {
          RING_LINE * RING_LINE -                                                                   \
      RING_HEADER)
 
-#define INBOX_CARRIED_MAX 32768u /* bytes of payload in one record */
+#define INBOX_CARRIED_MAX 65536u /* bytes of payload in one record */
 #define INBOX_RECORD_MAX  (INBOX_CARRIED(PACKET_HEADER_MAX) + INBOX_CARRIED_MAX)
 
 BUILD_CHECK(INBOX_RECORD_MAX >= sizeof(struct inbox_record) + sizeof(struct inbox_reference) +

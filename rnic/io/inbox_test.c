@@ -419,7 +419,8 @@ static void a_liar_loses_its_lane_only(void **state)
                              inbox_descriptor(inbox), (off_t)inbox_lane_offset(0));
         assert_ptr_not_equal(lane, MAP_FAILED);
         uint8_t *line = lane + INBOX_PAGE + sizeof(struct ring_memory);
-        uint64_t words[] = {UINT64_C(1) << 63 | 2, UINT64_C(1) << 63 | UINT16_MAX, INBOX_ROUTES};
+        uint64_t words[] = {UINT64_C(1) << 63 | 2, UINT64_C(1) << 63 | INBOX_RING_BYTES,
+                            INBOX_ROUTES};
         if (lie < 3) {
             memcpy(line + (lie == 2 ? RING_HEADER : 0), &words[lie],
                    lie == 2 ? sizeof(uint32_t) : sizeof words[lie]);

@@ -19,7 +19,7 @@
 #include "rnic/io/notify.h"
 #include "rnic/queue/completion_queue.h"
 
-#define BUFFER_BYTES 65536u
+#define BUFFER_BYTES 131072u
 #define PATIENCE_MS  20000
 
 static const struct gid loopback = {{[10] = 0xff, 0xff, 127, 0, 0, 1}};
