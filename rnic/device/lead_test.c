@@ -64,6 +64,12 @@ static void a_report_is_as_long_as_what_it_leads(void **state)
                          request < REPORT_LENGTH ? REPORT_LENGTH : request);
     }
     assert_int_equal(play(pair, REQUEST_SHORT + 1), 0); /* an ACK does */
+    struct sge sge = pair_sge(&pair->sides[1], 8192, 8);
+    struct send_request other = pair_request(&pair->sides[1], WORK_WRITE, 5, &sge, 0);
+    other.signaled = false;
+    assert_int_equal(qp_post_send(pair->sides[1].qp, &other), STATUS_OK);
+    assert_int_equal(play(pair, 8), 0); /* two are joined with each other */
+    assert_int_equal(play(pair, 8), 1);
     pair_destroy(pair);
 }
 

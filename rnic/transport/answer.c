@@ -122,12 +122,12 @@ bool answer_may_ride(const struct qp *qp)
 }
 
 /* How long the new request is that may leave right behind an acknowledgement, where the link joins
- * packets; 0: there is none, or it is not short. */
+ * packets; 0: there is none, or it is not short, or there are more, which are joined anyway. */
 static uint32_t request_behind(const struct qp *qp)
 {
     uint64_t position = qp->requester.position;
     if (qp->environment->sink->run_packets == 0 || qp->peer_is_near || qp->service != SERVICE_RC ||
-        !qp_state_sends(qp_state_now(qp)) || position == send_queue_tail(qp->sends)) {
+        !qp_state_sends(qp_state_now(qp)) || position + 1 != send_queue_tail(qp->sends)) {
         return 0;
     }
     const struct send_slot *slot = send_queue_slot(qp->sends, position);
