@@ -122,12 +122,16 @@ bool answer_may_ride(const struct qp *qp)
 }
 
 /* How long the new request is that may leave right behind an acknowledgement, where the link joins
- * packets; 0: there is none, or it is not short, or there are more, which are joined anyway. */
+ * packets; 0: there is none, or it is not short, or there are more, which are joined anyway, or
+ * some are under way: in a stream nobody waits for it. */
 static uint32_t request_behind(const struct qp *qp)
 {
-    uint64_t position = qp->requester.position;
-    if (qp->environment->sink->run_packets == 0 || qp->peer_is_near || qp->service != SERVICE_RC ||
-        !qp_state_sends(qp_state_now(qp)) || position + 1 != send_queue_tail(qp->sends)) {
+    const struct requester *requester = &qp->requester;
+    uint64_t position = requester->position;
+    if (qp->environment->sink->run_packets == 0 ||
+        !psn_equal(requester->unacked, requester->frontier) || qp->peer_is_near ||
+        qp->service != SERVICE_RC || !qp_state_sends(qp_state_now(qp)) ||
+        position + 1 != send_queue_tail(qp->sends)) {
         return 0;
     }
     const struct send_slot *slot = send_queue_slot(qp->sends, position);
