@@ -346,7 +346,6 @@ static void drive(struct copy *copy, struct session *session)
     struct cp *cp = copy->cp;
     progress_start(&cp->progress);
     cp->drawn_s = cp->progress.started_s;
-    patience_init(&cp->patience);
     while (!session_is_closed(session)) {
         fanout_pump(copy->fanout);
         bool more = session_pump(session);
@@ -356,7 +355,7 @@ static void drive(struct copy *copy, struct session *session)
             break; /* a peer does not answer; the poller will close what is left */
         }
         cp_draw(cp, session);
-        patience_poll(&cp->patience, cp->poller, more, 100);
+        weir_poll(cp->poller, more ? 0 : 100);
     }
     cp->seconds += progress_now_s() - cp->progress.started_s;
 }

@@ -340,7 +340,7 @@ static bool is_wanted(const struct serve *serve, double began_s)
 static void wait_for_more(struct serve *serve, bool more)
 {
     if (!serve->options.session || serve->transfers != NULL) {
-        patience_poll(&serve->patience, serve->poller, more, LOOK_INTERVAL_MS);
+        weir_poll(serve->poller, more ? 0 : LOOK_INTERVAL_MS);
     } else if (weir_poll(serve->poller, 0) == 0) {
         pipe_wait(weir_poller_fd(serve->poller), LOOK_INTERVAL_MS);
     }
@@ -349,7 +349,6 @@ static void wait_for_more(struct serve *serve, bool more)
 static void run_loop(struct serve *serve)
 {
     double began_s = progress_now_s();
-    patience_init(&serve->patience);
     while (is_wanted(serve, began_s)) {
         wait_for_more(serve, pump_all(serve));
     }

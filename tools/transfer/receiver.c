@@ -509,12 +509,11 @@ bool receiver_pump(struct receiver *receiver)
 {
     bool done;
     if (receiver->state != RECEIVER_DELETING) {
-        bool writes = writer_step(receiver->writer);
         receiver_take_back(receiver);
         receiver_grant(receiver);
         bool verifies = receiver->state == RECEIVER_VERIFYING;
         bool more = verifies ? receiver_verify(receiver) : receiver_prove(receiver);
-        return receiver_answer(receiver) || more || writes;
+        return receiver_answer(receiver) || more;
     }
     bool more = receiver_delete(receiver, &done);
     if (done) {

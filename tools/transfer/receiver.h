@@ -16,8 +16,8 @@
 #include "tools/transfer/report.h"
 #include "tools/transfer/target.h"
 
-#define RECEIVER_CHUNK_LENGTH (256u << 10)
-#define RECEIVER_CHUNK_COUNT  32
+#define RECEIVER_CHUNK_LENGTH (1u << 20)
+#define RECEIVER_CHUNK_COUNT  16
 
 struct receiver;
 

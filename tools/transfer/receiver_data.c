@@ -10,7 +10,8 @@ static bool data_is_allowed(const struct receiver *receiver, size_t length, cons
     const struct current_file *file = &receiver->file;
     if (receiver->state != RECEIVER_FILE) {
         *ret_reason = "data outside a file";
-    } else if (length == 0 || length > file->size - file->position) {
+    } else if (length == 0 || length > RECEIVER_CHUNK_LENGTH ||
+               length > file->size - file->position) {
         *ret_reason = "data beyond the end of its file";
     } else {
         return true;
@@ -28,8 +29,6 @@ static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, 
         *ret_reason = "data in a chunk that was not granted";
     } else if (notice_sequence(notice) != receiver->sequence) {
         *ret_reason = "data out of order";
-    } else if (length > RECEIVER_CHUNK_LENGTH) {
-        *ret_reason = "data beyond the end of its chunk";
     } else {
         return data_is_allowed(receiver, length, ret_reason);
     }
@@ -91,12 +90,13 @@ static void piece_done(void *user)
     }
 }
 
-/* What a link carries does not last. */
+/* A thread pays where unsealing keeps the other one busy. Else that one does nothing but write, for
+ * the engine has a thread of its own. What a link carries does not last. */
 static bool writes_behind(const struct receiver *receiver)
 {
     const struct link *link = receiver->options.link;
     return receiver->file.size >= BEHIND_LENGTH_MIN && receiver->resuming.claims.count == 0 &&
-           !link->carries_data;
+           link->is_private && !link->carries_data;
 }
 
 void receiver_write_behind(struct receiver *receiver)
@@ -104,11 +104,8 @@ void receiver_write_behind(struct receiver *receiver)
     if (!writes_behind(receiver)) {
         return;
     }
-    /* A thread pays where unsealing keeps this one busy. Else it writes between two looks at the
-     * link, which are what drives a software RNIC. */
-    bool with_thread = receiver->options.link->is_private;
     const struct writer_options options = {
-        .work = write_piece, .done = with_thread ? piece_done : NULL, .user = receiver};
+        .work = write_piece, .done = piece_done, .user = receiver};
     if (receiver->writer == NULL) {
         receiver->writer = writer_create(&options);
     }
@@ -151,9 +148,7 @@ void receiver_take_back(struct receiver *receiver)
 {
     struct writer_piece piece;
     int error = 0;
-    const struct link *link = receiver->options.link;
-    if (link->is_private &&
-        link->operations->wake == NULL) { /* nobody would say that one is done */
+    if (receiver->options.link->operations->wake == NULL) { /* nobody would say when there is one */
         writer_wait(receiver->writer);
     }
     while (receiver->writer != NULL && writer_take(receiver->writer, &piece)) {

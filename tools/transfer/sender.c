@@ -10,7 +10,7 @@
 
 /* Between two looks at the link. */
 #define STEPS_AT_ONCE 64
-#define BYTES_AT_ONCE (256u << 10)
+#define BYTES_AT_ONCE (4u << 20)
 
 enum progress {
     PROGRESS_MADE,
