@@ -15,9 +15,9 @@ _weir_value() { # of the option before the cursor: true if it has one, which is 
         --measure) mapfile -t COMPREPLY < <(compgen -W "latency bandwidth all" -- "$word") ;;
         --direction) mapfile -t COMPREPLY < <(compgen -W "one-way both-ways all" -- "$word") ;;
         --mode) mapfile -t COMPREPLY < <(compgen -W "poll event all" -- "$word") ;;
-        --exclude-from | --include-from | --hosts | --html | --key | --keys | --ca | --client-ca | --certificate | --certificate-key | --weir-path) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
+        --exclude-from | --include-from | --files-from | --hosts | --html | --key | --keys | --ca | --client-ca | --certificate | --certificate-key | --weir-path) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
         --root) mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
-        --exclude | --include | --rsh | --to | --name | --modify-window | --bwlimit | --max-transfers | --idle-timeout | --size | --depth | \
+        --exclude | --include | --chmod | --chown | --max-size | --min-size | --rsh | --to | --name | --modify-window | --bwlimit | --max-transfers | --idle-timeout | --size | --depth | \
             --runs | --seconds | --devices) COMPREPLY=() ;;
         *) return 1 ;;
     esac
