@@ -236,7 +236,7 @@ case_usage() { # exit statuses, and words
     expect 6 'standard output: No space left' sh -c "'$weir' info >/dev/full"
     expect 6 'standard output' sh -c "'$weir' cp --json f '$url/' >/dev/full"
     expect 5 'no such directory' "$weir" cp f "$url/nowhere/at/all/"
-    expect 5 '"error":"/nowhere/at/all/: no such directory"' "$weir" cp --json f "$url/nowhere/at/all/"
+    expect 5 '"error":"/nowhere/at/all/: no such directory (--mkpath' "$weir" cp --json f "$url/nowhere/at/all/"
     expect 1 'nothere: cannot read: No such file' "$weir" cp nothere f "$url/"
     mkfifo fifo
     expect 1 'fifo: cannot read: is a device, FIFO or socket (-D' "$weir" cp fifo "$url/"

@@ -92,7 +92,7 @@ case_both_ways() { # names of all kinds, relative to the home and not
     expect 0 '"event":"connected","peer":"far:"' "$weir" cp --json --encrypt -I "$odd" far:
     same f "home/$odd"
     expect 1 'far:nothere: cannot read: No such file' "$weir" cp far:nothere .
-    expect 5 'far: no/such: No such file' "$weir" cp f far:no/such/place
+    expect 5 'far: no/such: no such directory (--mkpath' "$weir" cp f far:no/such/place
     [ ! -e home/oops ] && [ ! -e oops ] || fail "a shell saw a name"
 }
 

@@ -106,7 +106,7 @@ def first(terminal, _):
     terminal.wait(PROMPT)
     terminal.enter("weir cp -r results server:")
     lines = middle + terminal.screen()[len(middle) - 1:]
-    expect(lines, "left, weir0", "403 files", "unchanged")
+    expect(lines, "left, weir0", "retransmitted", "403 files", "unchanged")
     return lines
 
 
@@ -129,7 +129,7 @@ def error(terminal, home):
     terminal.enter("weir cp -r results server:no/such/place")
     terminal.enter("weir cp --weir-path /opt/weir -r results server:")
     lines = terminal.screen()
-    expect(lines, "-r copies directories", "--force replaces it", "1 not copied", "No such file", "install weir there")
+    expect(lines, "-r copies directories", "--force replaces it", "1 not copied", "--mkpath makes it", "install weir there")
     return lines
 
 

@@ -148,12 +148,15 @@ static void refusals_say_why(void **state)
     struct world *world = *state;
     scratch_write(world->scratch, "here/f", "x");
     assert_int_equal(world_push(world, "f", "/no/such/place"), SESSION_REFUSED);
-    assert_string_equal(session_reason(world->client), "/no/such: No such file or directory");
+    assert_string_equal(session_reason(world->client),
+                        "/no/such: no such directory (--mkpath makes it)");
     assert_int_equal(world_push(world, "f", "/../f"), SESSION_REFUSED);
     assert_int_equal(world_push(world, "f", "/no/new/"), SESSION_REFUSED);
-    assert_string_equal(session_reason(world->client), "/no/new/: no such directory");
+    assert_string_equal(session_reason(world->client),
+                        "/no/new/: no such directory (--mkpath makes it)");
     assert_int_equal(world_push(world, "f", "/new/."), SESSION_REFUSED);
-    assert_string_equal(session_reason(world->client), "/new/.: no such directory");
+    assert_string_equal(session_reason(world->client),
+                        "/new/.: no such directory (--mkpath makes it)");
     symlinkat("/tmp", world->scratch->fd, "root/out");
     assert_int_equal(world_push(world, "f", "/out/f"), SESSION_REFUSED);
     assert_string_equal(session_reason(world->client), "/out/f: leads out of the served folder");

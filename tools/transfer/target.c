@@ -31,6 +31,14 @@ static enum problem_code refuse(int error, const char *path, const char *why,
     return problem_code_of_errno(error);
 }
 
+/* What a directory that is not there needs; NULL: the error says it. */
+static const char *missing(const struct target_request *request, int error)
+{
+    return error != ENOENT       ? NULL
+           : request->makes_path ? "no such directory"
+                                 : "no such directory (--mkpath makes it)";
+}
+
 static bool has_parent(const char *path)
 {
     size_t length = strlen(path);
@@ -150,20 +158,21 @@ enum problem_code target_open(const struct target_request *request, struct targe
         return PROBLEM_NONE;
     }
     if (directory) {
-        return refuse(error, path, error == ENOENT ? "no such directory" : NULL, ret_text);
+        return refuse(error, path, missing(request, error), ret_text);
     }
     target.into = false;
     if (!walk_base_name(path, target.name)) {
         return refuse(ENAMETOOLONG, path, NULL, ret_text);
     }
     if (target.name[0] == 0) { /* "new/.": a directory, or nothing */
-        return refuse(error, path, error == ENOENT ? "no such directory" : NULL, ret_text);
+        return refuse(error, path, missing(request, error), ret_text);
     }
     error = prepare_path(request, path);
     parent_path(path, target.display);
     target.directory = error == 0 ? open_directory(request, target.display) : -error;
     if (target.directory < 0) {
-        return refuse(-target.directory, target.display, NULL, ret_text);
+        return refuse(-target.directory, target.display, missing(request, -target.directory),
+                      ret_text);
     }
     *ret_target = target;
     return PROBLEM_NONE;
