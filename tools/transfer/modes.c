@@ -118,7 +118,8 @@ static bool take_change(const char *text, size_t length, mode_t mask, struct mod
     } else {
         change->set = bits;
         change->set_if_executable = executable;
-        change->clear = *text == '=' ? whom.each * 7 | whom.special : 0;
+        bool special = memchr(text + 1, 's', length - 1) != NULL; /* else they stay, as in rsync */
+        change->clear = *text != '=' ? 0 : whom.each * 7 | (special ? whom.special : 0);
     }
     return true;
 }
