@@ -214,12 +214,16 @@ static enum answer answer_one(const struct sender *sender, const struct question
         return ANSWER_LEFT;
     }
     if (!excluded && asked->fd >= 0) {
-        if (fstatat(asked->fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
-            /* a directory that was not to be replaced by something else keeps what is in it */
-            return is_directory && !S_ISDIR(status.st_mode) ? ANSWER_LEFT : ANSWER_SAME;
-        }
-        if (errno != ENOENT) {
+        bool there = fstatat(asked->fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+        if (!there && errno != ENOENT) {
             return ANSWER_LEFT;
+        }
+        bool other = there && S_ISDIR(status.st_mode) != is_directory;
+        bool hidden = other && filter != NULL && /* for a rule may be for directories only */
+                      filter_excludes(filter, asked->scope, asked->path, !is_directory);
+        if (there && !hidden) {
+            /* a directory that was not to be replaced by something else keeps what is in it */
+            return other && is_directory ? ANSWER_LEFT : ANSWER_SAME;
         }
     }
     /* with files of rules, the receiver protects by its own */
