@@ -202,7 +202,7 @@ def choose_options(rng, merging_each):
         options = [option for option in options if option != "--force"] + rules
     if rng.random() < 0.2:
         options.append(f"--{rng.choice(['max', 'max', 'min'])}-size={rng.choice(['0', '1', '100', '100-1', '40K', '40KB', '0.5M'])}")
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 and "-H" not in options:  # names of one file at the target: who is first finds another mode
         options.append(f"--chmod={rng.choice(['D755,F644', 'go-w', 'u+rwX,go=rX', 'Fa+x', 'ug=rwX,o=', 'F600,Du=rwx', 'a+X,Dg+s'])}")
     return options
 
