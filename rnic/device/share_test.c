@@ -309,6 +309,41 @@ static void what_is_answered_needs_no_timer(void **state)
     pair_destroy(pair);
 }
 
+static enum fate lose_to_first(struct pair *pair, int side, uint32_t number,
+                               const struct packet *packet)
+{
+    bool first = qpn_equal(packet->destination, qp_number(pair->sides[1].qp));
+    return side == 0 && first && number < 2 ? FATE_LOSE : FATE_DELIVER;
+}
+
+/* Nothing is unanswered, but the timer is for something else: the peer has no receive yet. */
+static void a_timer_with_another_use_stays(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct qp *here = create_extra(a, NULL), *there = create_extra(b, NULL);
+    connect_extra(pair, here, there);
+    pair->script = lose_to_first;
+    pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, 100); /* its timer is set, too */
+    post_on(a, here, WORK_SEND, 2, 100);
+    while (instant_is_never(here->requester.rnr_resume)) {
+        assert_true(pair_step(pair));
+    }
+    assert_true(timer_is_set(&a->qp->timer));
+    assert_true(timer_is_set(&here->timer));
+    struct sge sge = pair_sge(b, 0, 100);
+    struct receive_request receive = {.id = 3, .sges = &sge, .sge_count = 1};
+    assert_int_equal(qp_post_receive(there, &receive), STATUS_OK);
+    pair_run(pair);
+    struct completion completions[3];
+    assert_int_equal(completion_queue_poll(a->sends, 3, completions), 2);
+    assert_int_equal(completions[0].status, COMPLETION_SUCCESS);
+    assert_int_equal(completions[1].status, COMPLETION_SUCCESS);
+    device_destroy_qp(a->device, here);
+    device_destroy_qp(b->device, there);
+    pair_destroy(pair);
+}
+
 /* Who posts does not wait for what other queue pairs owe. */
 static void a_request_goes_before_others_answers(void **state)
 {
@@ -351,6 +386,7 @@ int main(void)
         cmocka_unit_test(values_out_of_range_are_named),
         cmocka_unit_test(an_unreliable_send_error_can_be_recovered_from),
         cmocka_unit_test(what_is_answered_needs_no_timer),
+        cmocka_unit_test(a_timer_with_another_use_stays),
         cmocka_unit_test(a_request_goes_before_others_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
