@@ -34,16 +34,19 @@ void congestion_acknowledged(struct congestion *congestion, uint32_t bytes, stru
         return;
     }
     if (congestion->window < congestion->threshold) {
-        congestion->window += bytes;
-    } else {
-        congestion->credit += bytes;
-        if (congestion->credit >= congestion->window) {
-            congestion->credit = 0;
-            congestion->window += congestion->mtu;
-        }
+        uint32_t left = congestion->threshold - congestion->window;
+        uint32_t doubling = bytes < left ? bytes : left;
+        congestion->window += doubling;
+        bytes -= doubling;
     }
-    if (congestion->window > congestion->limit) {
+    congestion->credit += bytes;
+    while (congestion->credit >= congestion->window && congestion->window < congestion->limit) {
+        congestion->credit -= congestion->window;
+        congestion->window += congestion->mtu;
+    }
+    if (congestion->window >= congestion->limit) {
         congestion->window = congestion->limit;
+        congestion->credit = 0;
     }
 }
 

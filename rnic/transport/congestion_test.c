@@ -50,6 +50,23 @@ static void after_a_loss_it_grows_slowly(void **state)
     assert_int_equal(congestion.window, 32768 + 1024);
 }
 
+/* One acknowledgement may stand for a whole flight: it is worth what many are. */
+static void one_acknowledgement_for_many_packets_is_worth_as_much(void **state)
+{
+    struct congestion many, one;
+    congestion_reset(&many, 1024, LIMIT);
+    many.window = 65536;
+    congestion_timed_out(&many, psn_make(0)); /* the threshold is 32768 now */
+    one = many;
+    for (uint32_t i = 0; i < 30 + 100; i++) {
+        congestion_acknowledged(&many, 1024, psn_make(i));
+    }
+    congestion_acknowledged(&one, (30 + 100) * 1024, psn_make(30 + 100));
+    assert_int_equal(one.window, 32768 + 3 * 1024);
+    assert_int_equal(one.window, many.window);
+    assert_int_equal(one.credit, many.credit);
+}
+
 static void a_timeout_collapses_it(void **state)
 {
     struct congestion congestion;
@@ -86,6 +103,7 @@ int main(void)
         cmocka_unit_test(it_grows_to_the_limit_and_no_further),
         cmocka_unit_test(a_loss_halves_once_per_window),
         cmocka_unit_test(after_a_loss_it_grows_slowly),
+        cmocka_unit_test(one_acknowledgement_for_many_packets_is_worth_as_much),
         cmocka_unit_test(a_timeout_collapses_it),
         cmocka_unit_test(a_timeout_for_nothing_is_forgotten),
     };
