@@ -109,16 +109,19 @@ bool device_advance(struct device *device, struct instant now, uint32_t budget);
 /* How well device_advance_one needs to know the time. */
 enum device_time {
     DEVICE_TIME_ANY,   /* that of the latest call will do */
-    DEVICE_TIME_VAGUE, /* that of some milliseconds ago, if it is called vague */
+    DEVICE_TIME_VAGUE, /* that of long ago, if it is called vague */
     DEVICE_TIME_EXACT,
 };
 enum device_time device_wants_time(const struct qp *qp);
 /* Says who holds the device and has just posted to this queue pair, when device_advance had nothing
  * more to send: its turn. True: device_advance comes next. */
 bool device_advance_one(struct device *device, struct instant now, bool is_vague, struct qp *qp);
+/* What is received until device_end_vague comes at a time that was long ago, maybe. False: it is
+ * not to, for an application reads when its completions were made. */
+bool device_begin_vague(struct device *device);
+void device_end_vague(struct device *device);
 /* From now on an application reads when its completions were made. */
 void device_tell_exact_times(struct device *device);
-bool device_tells_exact_times(const struct device *device);
 /* When device_advance is to be called at the latest, given that no doorbell rings, no packet
  * arrives and no control call is made: those want an advance soon after. */
 struct instant device_next_deadline(const struct device *device);

@@ -121,7 +121,8 @@ static bool is_alone(const struct list *active, const struct qp *qp)
 enum device_time device_wants_time(const struct qp *qp)
 {
     const struct retransmit *retransmit = &qp->retransmit;
-    if (qp->service != SERVICE_RC || qp->rate != NULL || qp->selective != NULL) {
+    if (qp->service != SERVICE_RC || qp->rate != NULL || qp->selective != NULL ||
+        qp->environment->wants_exact_times) {
         return DEVICE_TIME_EXACT;
     }
     if (!instant_is_never(retransmit->deadline) && retransmit->sampling) {
@@ -136,9 +137,15 @@ void device_tell_exact_times(struct device *device)
     device->environment.wants_exact_times = true;
 }
 
-bool device_tells_exact_times(const struct device *device)
+bool device_begin_vague(struct device *device)
 {
-    return device->environment.wants_exact_times;
+    device->environment.is_vague = !device->environment.wants_exact_times;
+    return device->environment.is_vague;
+}
+
+void device_end_vague(struct device *device)
+{
+    device->environment.is_vague = false;
 }
 
 bool device_advance_one(struct device *device, struct instant now, bool is_vague, struct qp *qp)

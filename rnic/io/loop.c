@@ -366,9 +366,9 @@ static void give(struct loop *loop)
  * one. False: this is to be one. */
 static bool take_packet(struct loop *loop)
 {
-    const struct device *device = loop->engine.device;
-    if (!thread_looks_soon(loop) || device_tells_exact_times(device) ||
-        atomic_load_explicit(&loop->has_errors, memory_order_relaxed)) {
+    struct device *device = loop->engine.device;
+    if (!thread_looks_soon(loop) || atomic_load_explicit(&loop->has_errors, memory_order_relaxed) ||
+        !device_begin_vague(device)) {
         return false;
     }
     uint64_t before = completions(loop);
@@ -376,6 +376,7 @@ static bool take_packet(struct loop *loop)
     if (same_host_receive_next(loop->same_host, &loop->local, LOCAL_BUDGET) > 0) {
         loop->local_received = loop->clock.given;
     }
+    device_end_vague(device);
     if (completions(loop) == before) {
         return false;
     }

@@ -13,6 +13,16 @@ static bool way_is_longer(const struct qp *qp)
            qp->retransmit.shortest_ns >= LONG_WAY_NS;
 }
 
+void requester_heard(struct qp *qp, struct instant now, bool waiting)
+{
+    struct retransmit *retransmit = &qp->retransmit;
+    if (qp->environment->is_vague) {
+        retransmit_rewound(retransmit);
+    }
+    retransmit_progress(retransmit, now, qp->requester.unacked, waiting);
+    retransmit->is_vague = qp->environment->is_vague;
+}
+
 /* `count` packets were answered. */
 static void progress(struct qp *qp, struct instant now, uint32_t count)
 {
@@ -25,8 +35,7 @@ static void progress(struct qp *qp, struct instant now, uint32_t count)
             selective_want(qp);
         }
     }
-    retransmit_progress(&qp->retransmit, now, requester->unacked,
-                        !psn_equal(requester->unacked, requester->frontier));
+    requester_heard(qp, now, !psn_equal(requester->unacked, requester->frontier));
 }
 
 static uint32_t row(const struct qp *qp, uint32_t most)

@@ -73,6 +73,17 @@ bool completer_answer_before(struct qp *qp, struct instant now, struct psn psn)
     return true;
 }
 
+/* Where it is not known when it begins, that is when the deadline is looked at: soon. */
+void completer_wait_for_receives(struct qp *qp, struct instant now)
+{
+    struct requester *requester = &qp->requester;
+    bool is_vague = qp->environment->is_vague;
+    requester->rnr_resume = instant_after(now, retransmit_rnr_timer_ns(requester->rnr_timer));
+    retransmit_suspend(&qp->retransmit, requester->rnr_resume);
+    qp->retransmit.is_vague = is_vague;
+    qp_set_deadline(qp, is_vague ? now : requester->rnr_resume);
+}
+
 static void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t code)
 {
     struct requester *requester = &qp->requester;
@@ -89,9 +100,8 @@ static void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t code)
     if (limit != 7) {
         requester->rnr_retries++;
     }
-    requester->rnr_resume = instant_after(now, retransmit_rnr_timer_ns(code));
-    retransmit_suspend(&qp->retransmit, requester->rnr_resume);
-    qp_set_deadline(qp, requester->rnr_resume);
+    requester->rnr_timer = code;
+    completer_wait_for_receives(qp, now);
     if (repair_is_on(qp)) {
         repair_head(qp); /* what came behind it is kept */
     } else {

@@ -24,5 +24,7 @@ void completer_receive(struct qp *qp, struct instant now, const struct packet *p
 bool completer_answer_before(struct qp *qp, struct instant now, struct psn psn);
 /* Something is missing, as what came shows: back to it. */
 void completer_answer_gap(struct qp *qp, struct instant now);
+/* The peer was out of receives, and said for how long to wait (rnr_timer): from now on. */
+void completer_wait_for_receives(struct qp *qp, struct instant now);
 
 #endif

@@ -35,7 +35,7 @@ struct environment {
     struct reads no_reads;            /* room for none; of all queue pairs that need none */
     struct map xrc_queues;            /* number -> struct xrc_queue */
     struct instant now;               /* of the entry point that runs, or ran last */
-    bool is_vague;                    /* it was some milliseconds ago: nothing is timed by it */
+    bool is_vague;                    /* it was long ago, maybe: nothing is timed by it */
     bool wants_exact_times;           /* an application reads when its completions were made */
     struct list active;    /* queue pairs that have something to send, in the order of turns */
     uint32_t max_reads_in; /* per queue pair */

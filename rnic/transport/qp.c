@@ -359,7 +359,9 @@ void qp_expire(struct qp *qp, struct instant now)
     }
     repair_expire(qp, now);
     if (!instant_is_never(requester->rnr_resume)) {
-        if (!instant_before(now, requester->rnr_resume)) {
+        if (retransmit->is_vague) {
+            completer_wait_for_receives(qp, now);
+        } else if (!instant_before(now, requester->rnr_resume)) {
             requester->rnr_resume = INSTANT_NEVER;
             repair_resume(qp, now);
             qp_schedule(qp);
@@ -368,6 +370,10 @@ void qp_expire(struct qp *qp, struct instant now)
         return;
     }
     if (instant_is_never(retransmit->deadline) || instant_before(now, retransmit->deadline)) {
+        qp_set_deadline(qp, retransmit->deadline);
+        return;
+    }
+    if (retransmit_begins(retransmit, now)) {
         qp_set_deadline(qp, retransmit->deadline);
         return;
     }

@@ -88,6 +88,9 @@ static void measure(struct qp *qp, struct instant now)
     struct scoreboard *board = &qp->selective->board;
     if (board->took_is_fresh) {
         board->took_is_fresh = false;
+        if (qp->environment->is_vague) {
+            return;
+        }
         retransmit_sample(&qp->retransmit, board->took_ns);
         share_measured(&qp->selective->share, now, board->took_ns);
     }
@@ -157,8 +160,7 @@ void repair_receive_report(struct qp *qp, struct instant now, const struct repor
     if (news > 0) {
         measure(qp, now);
         delivered(qp, now, news);
-        retransmit_progress(&qp->retransmit, now, requester->unacked,
-                            !psn_equal(requester->unacked, requester->frontier));
+        requester_heard(qp, now, !psn_equal(requester->unacked, requester->frontier));
         qp_schedule(qp);
     }
     look(qp, now);
@@ -346,7 +348,7 @@ void repair_resume(struct qp *qp, struct instant now)
 {
     const struct requester *requester = &qp->requester;
     if (repair_is_on(qp) && !psn_equal(requester->unacked, requester->frontier)) {
-        retransmit_progress(&qp->retransmit, now, requester->unacked, true);
+        requester_heard(qp, now, true);
         qp_set_deadline(qp, qp->retransmit.deadline);
     }
 }

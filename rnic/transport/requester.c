@@ -274,8 +274,12 @@ static void passed(struct qp *qp, struct instant now, const struct turn *turn, u
         environment_count(qp->environment, COUNTER_RETRANSMITTED_PACKETS);
     }
     bool timed = fresh && answered && !repairing && !qp->environment->is_vague;
-    retransmit_sent(&qp->retransmit, now, psn, timed);
-    qp_set_deadline(qp, qp->retransmit.deadline);
+    struct retransmit *retransmit = &qp->retransmit;
+    if (instant_is_never(retransmit->deadline)) {
+        retransmit->is_vague = qp->environment->is_vague;
+    }
+    retransmit_sent(retransmit, now, psn, timed);
+    qp_set_deadline(qp, retransmit->deadline);
     requester->unrequested = answered ? 0 : requester->unrequested + packets;
     requester->run_left -= smaller(packets, requester->run_left);
     if (repairing) {

@@ -37,6 +37,7 @@ struct requester {
     uint16_t run_left;    /* packets that the run which was begun has room for */
 
     uint8_t rnr_retries;   /* since progress */
+    uint8_t rnr_timer;     /* how long it was told to wait last, as a code */
     uint8_t gaps_answered; /* how often a gap in responses made us go back, since progress */
     bool doubts; /* what is before `doubted` may have been lost: it is repeated as bytes */
     struct psn doubted;
@@ -66,6 +67,8 @@ void requester_sent_short(struct qp *qp, struct instant now, struct send_slot *s
 /* PSNs of one demand of the slot, from its packet `index` on. */
 uint32_t requester_demand_packets(const struct qp *qp, const struct send_slot *slot,
                                   uint32_t index);
+/* The peer is alive; `waiting`: for more of it. */
+void requester_heard(struct qp *qp, struct instant now, bool waiting);
 /* `count` packets at `unacked` are answered; they belong to the head slot. */
 void requester_answered(struct qp *qp, struct instant now, uint32_t count);
 

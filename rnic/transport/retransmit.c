@@ -160,6 +160,18 @@ void retransmit_progress(struct retransmit *retransmit, struct instant now, stru
     retransmit->deadline = waiting ? next_deadline(retransmit, now) : INSTANT_NEVER;
 }
 
+bool retransmit_begins(struct retransmit *retransmit, struct instant now)
+{
+    if (!retransmit->is_vague) {
+        return false;
+    }
+    retransmit->is_vague = false;
+    retransmit->last_progress = now;
+    retransmit->probed = 0;
+    retransmit->deadline = next_deadline(retransmit, now);
+    return true;
+}
+
 bool retransmit_probe(struct retransmit *retransmit, struct instant now)
 {
     uint64_t waited_ns = instant_elapsed_ns(retransmit->last_progress, now);

@@ -31,12 +31,16 @@ struct retransmit {
     bool sampling;
     bool probes; /* and they come from retransmit_sample alone, see retransmit_probe_first */
 
-    uint8_t lossy;        /* how many waits may prove too short before the last gap is forgotten */
-    uint8_t probed;       /* probes that were due since last_progress */
-    uint8_t expiries;     /* likewise */
-    uint8_t backoff;      /* the wait is doubled so often */
-    uint8_t timeout_code; /* the attributes */
-    uint8_t retry_count;
+    /* The wait began at a time that was long ago already, maybe. Whoever says when it begins (with
+     * retransmit_sent or retransmit_progress) sets it, see environment. */
+    bool is_vague;
+
+    uint8_t lossy;    /* how many waits may prove too short before the last gap is forgotten */
+    uint8_t probed;   /* probes that were due since last_progress */
+    uint8_t expiries; /* likewise */
+    uint8_t backoff;  /* the wait is doubled so often */
+    uint8_t timeout_code : 5; /* the attributes */
+    uint8_t retry_count : 3;
 };
 
 /* 4.096 us * 2^code; 0 for code 0, which means for ever. */
@@ -73,6 +77,8 @@ void retransmit_too_early(struct retransmit *retransmit);
 /* The peer is alive and busy (RNR): patience starts again at `resume`. */
 void retransmit_suspend(struct retransmit *retransmit, struct instant resume);
 
+/* The deadline has passed. True: nobody knows since when the wait had lasted; it begins now. */
+bool retransmit_begins(struct retransmit *retransmit, struct instant now);
 /* The deadline has passed. True: it was a probe's, and the next is set; false: the wait is over. */
 bool retransmit_probe(struct retransmit *retransmit, struct instant now);
 /* The deadline has passed, and was no probe's. True: give up. False: repeat; the next wait begins
