@@ -133,8 +133,8 @@ static uint64_t completions(const struct loop *loop)
     return device_counters(loop->engine.device)->values[COUNTER_COMPLETIONS];
 }
 
-/* The thread dozes: it looks at everything by itself, within a millisecond, and no reading of the
- * clock was longer ago. */
+/* The thread dozes: when a doze ends, after a millisecond at most (and when it gets a processor),
+ * it looks for doorbells, and at everything unless somebody has polled meanwhile. */
 static bool thread_looks_soon(const struct loop *loop)
 {
     return atomic_load_explicit(&loop->thread_state, memory_order_relaxed) == THREAD_DOZING;
@@ -143,16 +143,19 @@ static bool thread_looks_soon(const struct loop *loop)
 /* A poller that has got completions works on them at once; the acknowledgements that are owed leave
  * with what it posts in answer, or with a poll that finds no more, or else when the thread's doze
  * ends; before any control call, for that may end who owes them. While more comes they wait for
- * some more completions, and not for long. */
+ * some more completions, and not for long; nor does what no post takes along (management, what is
+ * to be handed on), however often somebody posts meanwhile. */
 static bool may_hold(struct loop *loop, enum loop_turn kind, struct instant now, bool held_before)
 {
     if (kind != TURN_POLL || !thread_looks_soon(loop)) {
         return false;
     }
-    if (!held_before) {
+    if (!loop->owes) {
+        loop->owes = true;
         loop->held_since = now;
+    }
+    if (!held_before) {
         loop->held_from = completions(loop);
-        return true;
     }
     return instant_elapsed_ns(loop->held_since, now) < HELD_NS &&
            completions(loop) - loop->held_from < HELD_MAX;
@@ -232,6 +235,7 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
                 return INSTANT_NEVER; /* the thread dozes, and looks by itself */
             }
         }
+        loop->owes = false;
         cm_advance(loop->engine.cm, now);
         loop->more = device_advance(loop->engine.device, now, SEND_BUDGET);
         loop->stalled = !same_host_flush(loop->same_host);
@@ -350,11 +354,12 @@ static void engine_unlock_operation(struct engine *engine)
     turn_and_unlock(loop_of(engine));
 }
 
-/* Where the thread looks soon a doorbell that is rung at this instant may be missed: whoever posts
- * next sees it, or polls, or the thread. */
+/* Where the thread looks soon a doorbell that is rung at this instant may be missed, until posters
+ * are known to meet: whoever posts next sees it, or polls, or the thread when its doze ends. */
 static void give(struct loop *loop)
 {
-    if (thread_looks_soon(loop)) {
+    if (thread_looks_soon(loop) &&
+        !atomic_load_explicit(&loop->posters_meet, memory_order_relaxed)) {
         lock_give(&loop->lock);
     } else {
         lock_give_in_order(&loop->lock);
@@ -384,6 +389,7 @@ static bool take_packet(struct loop *loop)
     atomic_store_explicit(&loop->glances_left, 0, memory_order_relaxed);
     loop->rests = false;
     loop->held = true;
+    loop->owes = true;
     loop->held_since = loop->clock.given;
     loop->held_from = completions(loop);
     return true;
@@ -476,6 +482,9 @@ static void engine_kick_operation(struct engine *engine, struct qp *qp)
         give(loop);
         loop_after_unlock(loop, deadline);
         return;
+    }
+    if (thread_looks_soon(loop)) { /* it is not the thread that has the mutex */
+        atomic_store_explicit(&loop->posters_meet, true, memory_order_relaxed);
     }
     (void)device_ring(engine->device, qp);
     if (loop_try_lock(loop)) { /* it may have been let go before we rang */

@@ -2,8 +2,8 @@
  * background thread) and loop_statistics.c share.
  *
  * Invariant: after the mutex is released by whoever, a doorbell rung meanwhile is looked for again
- * (loop_after_unlock), so a poster that could not take the mutex may go away; at once, or as soon
- * as what is held back is looked at (give in loop.c). */
+ * (loop_after_unlock), so a poster that could not take the mutex may go away; at once, or when the
+ * next takes the mutex, or when the thread's doze ends (give in loop.c). */
 #ifndef WEIR_IO_LOOP_PRIVATE_H
 #define WEIR_IO_LOOP_PRIVATE_H
 
@@ -72,8 +72,10 @@ struct loop {
     bool stalled; /* it left packets because a peer's lane was full */
     bool more;    /* the device has more to send */
     bool held;    /* the last turn brought completions and sent nothing: the next sends */
+    bool owes;    /* no turn has sent everything since one held something back, at held_since */
     struct instant held_since;
-    uint64_t held_from; /* completions that had been made by then */
+    uint64_t held_from; /* completions that had been made when the last turns began to hold */
+    _Atomic bool posters_meet; /* one has found the mutex taken: from then on */
     struct tarry tarry;
     bool rests; /* the last turn left nothing to do before a deadline or a packet */
     struct instant looked, polled; /* by whoever received last; by an application */

@@ -447,6 +447,78 @@ static void what_is_owed_leaves_before_who_owes_it_ends(void **state)
     (void)use_link(link_before);
 }
 
+/* What no post takes along, management for one, does not wait until somebody posts no more. */
+static void posts_do_not_prolong_what_is_held(void **state)
+{
+    const char *link_before = use_link("udp");
+    struct end *a = create_end(), *b = create_end();
+    struct loop *loop = loop_of(a->engine);
+    int judged = 0;
+    connect_both(a, b);
+    for (int i = 0; i < 1000 && judged < 10; i++) {
+        send_until_held(a, b);
+        struct instant until = instant_after(clock_now(), 50000);
+        post_receive(a);
+        post(b, WORK_SEND, 64, NULL); /* its acknowledgement leaves with it */
+        while (instant_before(clock_now(), until)) {
+        }
+        lock_take(&loop->lock);
+        bool owed = loop->owes; /* or the thread has had a turn */
+        (void)loop_turn(loop, TURN_POLL);
+        bool held = loop->held;
+        lock_give(&loop->lock);
+        assert_false(owed && held);
+        judged += owed;
+        poll_one(a);
+        poll_one(a);
+        poll_one(b);
+    }
+    assert_true(judged > 0);
+    destroy_end(a);
+    destroy_end(b);
+    (void)use_link(link_before);
+}
+
+/* Of two who post at once one may find the mutex taken, and its holder not see its doorbell. Here
+ * the holder does not look at all, and nobody comes after it. */
+static void a_doorbell_that_was_missed_is_heard_after_the_doze(void **state)
+{
+    enum {
+        ROUNDS = 16
+    };
+    const char *link_before = use_link("udp");
+    struct end *a = create_end(), *b = create_end();
+    struct introduction of_b = introduce(b);
+    struct loop *loop = loop_of(a->engine);
+    struct device *device = a->engine->device;
+    connect_both(a, b);
+    atomic_store(&loop->polling_since_ns, 1);
+    atomic_store(&loop->driving, true); /* so the thread dozes again and again */
+    for (int i = 0; i < ROUNDS; i++) {
+        struct instant until = instant_after(clock_now(), PATIENCE_MS * UINT64_C(1000000));
+        loop_wake_thread(loop);
+        while (atomic_load(&loop->thread_state) != THREAD_DOZING &&
+               instant_before(clock_now(), until)) {
+        }
+        lock_take(&loop->lock);
+        post(a, WORK_WRITE, 64, &of_b);
+        bool rung = device_has_doorbell(device);
+        lock_give(&loop->lock);
+        assert_true(rung);
+        while (device_has_doorbell(device) && instant_before(clock_now(), until)) {
+        }
+        assert_false(device_has_doorbell(device));
+    }
+    assert_true(atomic_load(&loop->posters_meet));
+    atomic_store(&loop->driving, false);
+    for (int i = 0; i < ROUNDS; i++) {
+        poll_one(a);
+    }
+    destroy_end(a);
+    destroy_end(b);
+    (void)use_link(link_before);
+}
+
 /* A process that was off the CPU comes back with a post: what it waits for lies in the socket. */
 static void timers_expire_after_reading_only(void **state)
 {
@@ -483,6 +555,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_polls_goes_on_before_the_acknowledgement),
         cmocka_unit_test(what_is_owed_leaves_before_who_owes_it_ends),
+        cmocka_unit_test(posts_do_not_prolong_what_is_held),
+        cmocka_unit_test(a_doorbell_that_was_missed_is_heard_after_the_doze),
         cmocka_unit_test(one_engine_for_all_users),
         cmocka_unit_test(polling_threads_drive),
         cmocka_unit_test(who_polls_lets_the_watching_thread_doze),

@@ -106,24 +106,6 @@ static void learn(struct loop *loop)
     }
 }
 
-/* The state is told before is_polled is asked again: about_to_sleep does it the other way round, so
- * one of the two sees the other. */
-static void doze(struct loop *loop)
-{
-    struct pollfd watched[WATCH_DOZING] = {
-        [WATCH_WAKE] = {.fd = loop->wake_descriptor, .events = POLLIN},
-        [WATCH_ADDRESS] = {.fd = loop->address_descriptor, .events = POLLIN},
-        [WATCH_DEATHS] = {.fd = loop->burial.descriptor, .events = POLLIN},
-    };
-    atomic_store(&loop->thread_state, THREAD_DOZING);
-    if (!is_polled(loop)) {
-        atomic_store(&loop->thread_state, THREAD_AWAKE);
-        return;
-    }
-    sleep_until(loop, watched, WATCH_DOZING, instant_after(clock_now(), loop->doze_ns));
-    learn(loop);
-}
-
 /* Mutex held. Returns how many packets came by UDP. */
 static uint64_t receive(struct loop *loop, struct instant *ret_deadline)
 {
@@ -143,6 +125,27 @@ static uint64_t serve(struct loop *loop)
     lock_give_in_order(&loop->lock);
     loop_after_unlock(loop, deadline);
     return count;
+}
+
+/* The state is told before is_polled is asked again: about_to_sleep does it the other way round, so
+ * one of the two sees the other. */
+static void doze(struct loop *loop)
+{
+    struct pollfd watched[WATCH_DOZING] = {
+        [WATCH_WAKE] = {.fd = loop->wake_descriptor, .events = POLLIN},
+        [WATCH_ADDRESS] = {.fd = loop->address_descriptor, .events = POLLIN},
+        [WATCH_DEATHS] = {.fd = loop->burial.descriptor, .events = POLLIN},
+    };
+    atomic_store(&loop->thread_state, THREAD_DOZING);
+    if (!is_polled(loop)) {
+        atomic_store(&loop->thread_state, THREAD_AWAKE);
+        return;
+    }
+    sleep_until(loop, watched, WATCH_DOZING, instant_after(clock_now(), loop->doze_ns));
+    learn(loop);
+    if (device_has_doorbell(loop->engine.device)) {
+        (void)serve(loop); /* missed by who let go of the mutex when it was rung */
+    }
 }
 
 static void stay(struct loop *loop)
