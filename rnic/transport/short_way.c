@@ -57,8 +57,19 @@ static bool parse(const uint8_t *bytes, uint32_t length, struct short_packet *re
 
 static bool is_ordinary(const struct qp *qp)
 {
-    return qp->service == SERVICE_RC && qp_state_now(qp) == QP_RTS && !qp->matches_tags &&
-           qp->selective == NULL && qp->environment->watcher == NULL;
+    return qp->service == SERVICE_RC && !qp->matches_tags && qp->selective == NULL &&
+           qp->environment->watcher == NULL;
+}
+
+static bool sends(const struct qp *qp)
+{
+    return qp_state_now(qp) == QP_RTS;
+}
+
+/* Of the first packet in RTR an event tells. */
+static bool receives(const struct qp *qp)
+{
+    return sends(qp) || (qp_state_now(qp) == QP_RTR && qp->established_raised);
 }
 
 static bool comes_from_peer(const struct qp *qp, const struct arrival *arrival)
@@ -132,18 +143,17 @@ bool short_way_receive(struct qp *qp, struct instant now, const struct arrival *
 {
     struct environment *environment = qp->environment;
     struct short_packet packet;
-    if (!parse(bytes, length, &packet) || !is_ordinary(qp) || !comes_from_peer(qp, arrival) ||
-        !is_next(qp, &packet)) {
+    if (!parse(bytes, length, &packet) || !is_ordinary(qp) || !receives(qp) ||
+        !comes_from_peer(qp, arrival) || !is_next(qp, &packet)) {
         return false;
     }
     environment->now = now;
     qp->peer_is_near = arrival->is_near;
-    if (arrival->acknowledges) {
+    if (arrival->acknowledges && sends(qp)) {
         completer_acknowledged(qp, now, arrival->acknowledged);
     }
     /* Which may have ended the queue pair. */
-    const struct receive_slot *slot =
-        qp_state_now(qp) == QP_RTS ? receive_queue_peek(qp->receives) : NULL;
+    const struct receive_slot *slot = receives(qp) ? receive_queue_peek(qp->receives) : NULL;
     if (slot == NULL || !put(qp, &packet, slot)) {
         return false;
     }
@@ -197,7 +207,7 @@ enum step short_way_transmit(struct qp *qp, struct instant now)
 {
     struct environment *environment = qp->environment;
     struct send_slot *slot = next(qp);
-    if (slot == NULL || !is_ordinary(qp) || !may_leave(qp)) {
+    if (slot == NULL || !is_ordinary(qp) || !sends(qp) || !may_leave(qp)) {
         return STEP_IDLE;
     }
     uint8_t *bytes = NULL;

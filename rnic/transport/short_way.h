@@ -3,15 +3,16 @@
  * would do, and nothing where anything is out of the ordinary: then that does it. All rules stand
  * there; here is what remains of them once the following is taken for granted.
  *
- * Of the receiver: an RC queue pair in RTS (established, not draining), no tag matching, no target,
+ * Of the receiver: an RC queue pair in RTS (established, not draining), or in RTR since its first
+ * packet; no tag matching, no target,
  * no selective repeat, nobody who watches; no message under way; the packet comes from the peer's
  * address, unmarked by the network, at the expected PSN, and fits the first SGE of a receive that
  * is there, whose key grants it.
  *
- * Of the sender: the same of the queue pair and its process; the request is a SEND, with immediate
- * or without, of at most SHORT_WAY_BYTES, inline or of one SGE whose key grants it; nothing is
- * being repeated or waited for, no rate is limited, the peer is near, and whatever is owed to it
- * can travel with the request. */
+ * Of the sender: the same of the queue pair, in RTS, and its process; the request is a SEND, with
+ * immediate or without, of at most SHORT_WAY_BYTES, inline or of one SGE whose key grants it;
+ * nothing is being repeated or waited for, no rate is limited, the peer is near, and whatever is
+ * owed to it can travel with the request. */
 #ifndef WEIR_TRANSPORT_SHORT_WAY_H
 #define WEIR_TRANSPORT_SHORT_WAY_H
 
