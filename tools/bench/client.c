@@ -71,20 +71,25 @@ static bool check(struct carrier *carrier, uint64_t count, struct weir_error *re
     return is_good && carrier->operations->check(carrier, count, ret_error);
 }
 
-/* Runs until one is long enough; then how many operations take `seconds`. 0: it failed. */
+/* Runs until two after another are long enough; then how many operations take `seconds`. 0: it
+ * failed. Only the second counts: at first both ends may spin on one processor, until the scheduler
+ * parts them, and a few operations take long enough. */
 static uint64_t warm_up(struct carrier *carrier, double seconds, struct histogram *samples,
                         struct weir_error *ret_error)
 {
     double enough_s = seconds / 4 < WARM_SECONDS ? seconds / 4 : WARM_SECONDS;
     struct result_run run = {0};
-    for (uint64_t count = FIRST_COUNT;; count *= 4) {
+    bool was_long = false;
+    for (uint64_t count = FIRST_COUNT;; count *= was_long ? 1 : 4) {
         if (!run_once(carrier, count, samples, &run, ret_error) ||
-            (count == FIRST_COUNT && !check(carrier, count, ret_error))) {
+            (count == FIRST_COUNT && !was_long && !check(carrier, count, ret_error))) {
             return 0;
         }
-        if (run.seconds >= enough_s || count >= COUNT_MAX / 4) {
+        bool is_long = run.seconds >= enough_s || count >= COUNT_MAX / 4;
+        if (is_long && was_long) {
             break;
         }
+        was_long = is_long;
     }
     double wanted = seconds / (run.seconds / (double)run.count);
     return wanted < 1 ? 1 : wanted > COUNT_MAX ? COUNT_MAX : (uint64_t)wanted;
