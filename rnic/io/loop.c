@@ -4,6 +4,7 @@
 #include "rnic/base/container.h"
 #include "rnic/cm/cm.h"
 #include "rnic/device/device.h"
+#include "rnic/io/complaints.h"
 #include "rnic/io/loop_private.h"
 
 #define SEND_BUDGET       64u
@@ -437,6 +438,23 @@ static bool is_to_wait(struct loop *loop, struct instant now, struct qp *qp, uin
     return true;
 }
 
+/* Mutex held. What was posted to a link whose calls take long counts as polling. False: some of it
+ * is left, or there is something to be heard of it. */
+static bool send_by_udp(struct loop *loop)
+{
+    struct udp *udp = loop->steering.udp;
+    if (!udp_has_waiting(udp)) {
+        return true;
+    }
+    atomic_store_explicit(&loop->driving, true, memory_order_relaxed);
+    loop->turn_began = quick_clock_now(&loop->clock);
+    bool sent = udp_flush(udp) && !udp_has_waiting(udp);
+    loop->turn_ended = quick_clock_now(&loop->clock);
+    note_posted(loop);
+    atomic_store_explicit(&loop->driving, false, memory_order_relaxed);
+    return sent && !complaints_wait(udp_complaints(udp));
+}
+
 /* Nothing but a post to this queue pair has happened since a turn that left nothing to do, or held
  * back what may travel with it. */
 static struct instant send_posted(struct loop *loop, struct qp *qp)
@@ -463,7 +481,7 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
     }
     loop->held = false;
     loop->stalled = !same_host_flush(loop->same_host);
-    if (loop->stalled || !udp_flush(loop->steering.udp) || udp_has_waiting(loop->steering.udp)) {
+    if (loop->stalled || !send_by_udp(loop)) {
         return application_turn(loop, TURN_SEND);
     }
     loop_count(&loop->counters.turns);
