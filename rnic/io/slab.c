@@ -1,5 +1,5 @@
 /* A run begins with a line that says how large its blocks are, so that who gives one back need not
- * know. Where an address sanitizer watches, each block is malloc's, so that it sees them. */
+ * know. */
 #include "rnic/io/slab.h"
 
 #include <pthread.h>
@@ -15,15 +15,7 @@
 #define MADV_COLLAPSE 25
 #endif
 
-#if defined __SANITIZE_ADDRESS__
-#define IS_WATCHED 1
-#elif defined __has_feature
-#if __has_feature(address_sanitizer)
-#define IS_WATCHED 1
-#endif
-#endif
-
-#ifdef IS_WATCHED
+#if SLAB_IS_WATCHED
 
 void *slab_take(size_t size)
 {

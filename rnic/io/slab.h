@@ -10,6 +10,18 @@
 #define SLAB_LINE 64u
 #define SLAB_MAX  4096u
 
+/* An address sanitizer is to see each block: then they are malloc's. */
+#define SLAB_IS_WATCHED 0
+#if defined __SANITIZE_ADDRESS__
+#undef SLAB_IS_WATCHED
+#define SLAB_IS_WATCHED 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#undef SLAB_IS_WATCHED
+#define SLAB_IS_WATCHED 1
+#endif
+#endif
+
 /* Zeroed, aligned to SLAB_LINE, of 1 to SLAB_MAX bytes. NULL and errno. */
 void *slab_take(size_t size);
 /* NULL is allowed. */
