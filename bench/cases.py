@@ -20,10 +20,10 @@ LINKS = {"host": None, "veth9000": (9000, True), "veth1500": (1500, True), "veth
          "veth1500-plain": (1500, False)}
 
 
-def perftest(stage, program, *words, column, environment=None, wrap=()):
-    command = [*wrap, stage.weir, "run", program, "-p", str(PORT), "-F", *words]
+def perftest(stage, program, *words, column, environment=None, wrap=(), port=PORT):
+    command = [*wrap, stage.weir, "run", program, "-p", str(port), "-F", *words]
     address = [] if stage.address is None else [stage.address]
-    output = stage.pair(command, command + address, PORT, environment)
+    output = stage.pair(command, command + address, port, environment)
     rows = re.findall(r"^ *\d+ +\d+ +[\d. \t]+$", output, re.M)
     if not rows:
         raise RuntimeError(output[-500:])
@@ -93,11 +93,11 @@ def qperf(test, unit):
     return run
 
 
-def iperf3(stage):
+def iperf3(stage, seconds=None, *words):
     """GB/s, one TCP stream."""
-    seconds = "3" if stage.scale >= 1 else "1"
+    seconds = seconds or ("3" if stage.scale >= 1 else "1")
     output = stage.pair(["iperf3", "-s", "-1", "-p", str(PORT + 4)],
-                        ["iperf3", "-c", stage.address, "-p", str(PORT + 4), "-t", seconds, "-J"], PORT + 4)
+                        ["iperf3", "-c", stage.address, "-p", str(PORT + 4), "-t", seconds, "-J", *words], PORT + 4)
     return json.loads(output)["end"]["sum_received"]["bits_per_second"] / 8e9
 
 
@@ -199,5 +199,10 @@ for link, mtu in (("veth9000", 4096), ("veth1500", 1024), ("veth9000-plain", 409
 for percent in (0.01, 0.1, 1, 5):
     CASES += [(f"loss {percent:g} %: ib_write_bw 1 MiB", "veth9000", "GB/s", loss(percent, True)),
               (f"loss {percent:g} %, go-back-N: ib_write_bw 1 MiB", "veth9000", "GB/s", loss(percent, False))]
+SHARING = [ # two of ours and the kernel's cubic, GB/s
+    lambda stage, seconds: perftest(stage, "ib_write_bw", "-s", "262144", "-D", seconds, "--report_gbits", column=3) / 8,
+    lambda stage, seconds: perftest(stage, "ib_write_bw", "-s", "262144", "-D", seconds, "--report_gbits", column=3, port=PORT + 5) / 8,
+    lambda stage, seconds: iperf3(stage, seconds, "-C", "cubic"),
+]
 for queue in (32, 128, 512):
-    CASES.append((f"shared link, queue of {queue} KiB: greatest of two flows and TCP over the least", "veth1500", "x", share.unevenness(queue)))
+    CASES.append((f"shared link, queue of {queue} KiB: greatest of two flows and TCP over the least", "veth1500", "x", share.unevenness(queue, SHARING)))
