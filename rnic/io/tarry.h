@@ -4,8 +4,9 @@
  * It must show that it does: so many posts, each right behind the one before. Then up to
  * TARRY_MOST wait, until that many are there, or anything else happens: a poll of any completion
  * queue, a control call, another post, a turn of the background thread, which sleeps no longer than
- * TARRY_NS while any may wait. Who is found to have waited (a program that looks at memory, and
- * does not poll) must show more the next time. Pure arithmetic: no clock, no thread. */
+ * TARRY_NS while any may wait, or dozes, for a millisecond at most, if they polled just now. Who is
+ * found to have waited (a program that looks at memory, and does not poll) must show more the next
+ * time. Pure arithmetic: no clock, no thread. */
 #ifndef WEIR_IO_TARRY_H
 #define WEIR_IO_TARRY_H
 
