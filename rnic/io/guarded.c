@@ -1,7 +1,7 @@
 /* By a restartable sequence (rseq(2)): the kernel leads a thread that was interrupted between the
  * labels 1 and 2 to label 4. The call is the sequence's last instruction, so one that has begun is
- * no part of it. Where the C library keeps its registration is asked at run time, so that the
- * library loads with one that knows nothing of it. */
+ * no part of it; of a copy every store is. Where the C library keeps its registration is asked at
+ * run time, so that the library loads with one that knows nothing of it. */
 #include "rnic/io/guarded.h"
 
 #include <dlfcn.h>
@@ -9,6 +9,17 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/syscall.h>
+
+#define LONG_LEAST    768u /* bytes; from here on a string move is the fastest there is */
+#define ORDERED_BYTES 64u  /* at the end of such a one */
+#define PART_BYTES    32768u
+
+/* What is copied: first bytes whose stores may be seen in any order, then words, then 8, 4, 2 and 1
+ * bytes, as `rest` has these bits; each seen after all before it. */
+struct copy {
+    uint64_t bulk, words;
+    uint32_t rest;
+};
 
 #ifdef __x86_64__
 
@@ -78,11 +89,81 @@ static long call(const _Atomic uint64_t *word, uint64_t expected, long number, l
     return result;
 }
 
+/* 0; -EINTR: interrupted, some of it may be copied; -ESTALE. The last store and the step behind it
+ * are one instruction: who was interrupted behind that has come to the end, and is not to store
+ * again what others may have changed since. */
+static long copy(const _Atomic uint64_t *word, uint64_t expected, uint8_t *to, const uint8_t *from,
+                 const struct copy *copy)
+{
+    const uint8_t *end = to + copy->bulk + copy->words * sizeof(uint64_t) + copy->rest;
+    uint64_t bulk = copy->bulk, words = copy->words;
+    long result;
+    __asm__ volatile(
+        ".pushsection __rseq_cs, \"aw\"\n\t"
+        ".balign 32\n\t"
+        "3: .long 0, 0\n\t"
+        ".quad 1f, 2f - 1f, 4f\n\t"
+        ".popsection\n\t"
+        "leaq 3b(%%rip), %%rax\n\t"
+        "movq %%rax, %%fs:8(%[area])\n\t"
+        "1: cmpq %[expected], (%[word])\n\t"
+        "jne 5f\n\t"
+        "testq %%rcx, %%rcx\n\t"
+        "jz 7f\n\t"
+        "rep movsb\n\t"
+        "7: testq %[words], %[words]\n\t"
+        "jz 9f\n\t"
+        "8: movq (%%rsi), %%rax\n\t"
+        "movq %%rax, (%%rdi)\n\t"
+        "addq $8, %%rsi\n\t"
+        "addq $8, %%rdi\n\t"
+        "decq %[words]\n\t"
+        "jnz 8b\n\t"
+        "9: testl $8, %[rest]\n\t"
+        "jz 10f\n\t"
+        "movsq\n\t"
+        "10: testl $4, %[rest]\n\t"
+        "jz 11f\n\t"
+        "movsl\n\t"
+        "11: testl $2, %[rest]\n\t"
+        "jz 12f\n\t"
+        "movsw\n\t"
+        "12: testl $1, %[rest]\n\t"
+        "jz 2f\n\t"
+        "movsb\n\t"
+        "2: xorl %%eax, %%eax\n\t"
+        "jmp 6f\n\t"
+        ".byte 0x0f, 0xb9, 0x3d\n\t"
+        ".long 0x53053053\n\t"
+        "4: cmpq %%rdi, %[end]\n\t"
+        "je 2b\n\t"
+        "movq %[interrupted], %%rax\n\t"
+        "jmp 6f\n\t"
+        "5: movq %[stale], %%rax\n\t"
+        "6: movq $0, %%fs:8(%[area])\n\t"
+        : "=&a"(result), "+D"(to), "+S"(from), "+c"(bulk), [words] "+r"(words)
+        : [area] "r"(area), [word] "r"(word), [expected] "r"(expected), [rest] "r"(copy->rest),
+          [end] "m"(end), [interrupted] "i"(-EINTR), [stale] "i"(-ESTALE)
+        : "memory", "cc");
+    return result;
+}
+
 #else
 
 bool guarded_is_possible(void)
 {
     return false;
+}
+
+struct copy {
+    uint64_t bulk, words;
+    uint32_t rest;
+};
+
+static long copy(const _Atomic uint64_t *word, uint64_t expected, uint8_t *to, const uint8_t *from,
+                 const struct copy *copy)
+{
+    return -ESTALE;
 }
 
 static long call(const _Atomic uint64_t *word, uint64_t expected, long number, long process,
@@ -93,6 +174,39 @@ static long call(const _Atomic uint64_t *word, uint64_t expected, long number, l
 }
 
 #endif
+
+/* Interrupted, it begins again: so a part is short. */
+static bool copy_part(const _Atomic uint64_t *word, uint64_t expected, uint8_t *to,
+                      const uint8_t *from, const struct copy *part)
+{
+    long result;
+    do {
+        result = copy(word, expected, to, from, part);
+    } while (result == -EINTR);
+    return result == 0;
+}
+
+bool guarded_copy(const _Atomic uint64_t *word, uint64_t expected, uint8_t *to, const uint8_t *from,
+                  uint64_t length)
+{
+    uint64_t bulk = length >= LONG_LEAST ? length - ORDERED_BYTES : 0;
+    uint64_t ordered = length - bulk;
+    if (!guarded_is_possible()) {
+        return false;
+    }
+    for (; bulk > PART_BYTES; bulk -= PART_BYTES, to += PART_BYTES, from += PART_BYTES) {
+        if (!copy_part(word, expected, to, from, &(struct copy){.bulk = PART_BYTES})) {
+            return false;
+        }
+    }
+    bool whole = ordered > 0 && ordered % sizeof(uint64_t) == 0;
+    struct copy last = {
+        .bulk = bulk,
+        .words = ordered / sizeof(uint64_t) - whole,
+        .rest = whole ? sizeof(uint64_t) : (uint32_t)(ordered % sizeof(uint64_t)),
+    };
+    return copy_part(word, expected, to, from, &last);
+}
 
 ssize_t guarded_move(const _Atomic uint64_t *word, uint64_t expected, bool write, pid_t process,
                      const struct iovec *here, uint32_t here_count, const struct iovec *there,
