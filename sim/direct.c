@@ -45,8 +45,16 @@ static void move_bytes(const struct direct_access *access, uint8_t *there, uint3
     }
 }
 
+static bool is_stale(struct direct_end *own, uint64_t guard)
+{
+    bool stale = atomic_load(&own->peer->direct.guard.word) != guard;
+    own->stale += stale;
+    return stale;
+}
+
 /* False: not the whole part. */
-static bool move_part(struct direct_end *own, const struct direct_access *access, uint64_t there)
+static bool move_part(struct direct_end *own, uint64_t guard, const struct direct_access *access,
+                      uint64_t there)
 {
     struct host *host = own->host, *peer = own->peer;
     struct network *network = host->network;
@@ -55,7 +63,10 @@ static bool move_part(struct direct_end *own, const struct direct_access *access
     uint32_t half = dice_below(&network->dice, length + 1);
     own->access = access;
     move_bytes(access, (uint8_t *)(uintptr_t)there, 0, half);
-    reach(own, DIRECT_STEP_MOVING);
+    reach(own, own->stores ? DIRECT_STEP_STORED : DIRECT_STEP_MOVING);
+    if (own->stores && is_stale(own, guard)) {
+        return false;
+    }
     move_bytes(access, (uint8_t *)(uintptr_t)there, half, length);
     own->moved++;
     own->broken += breaks;
@@ -67,21 +78,21 @@ static bool move_part(struct direct_end *own, const struct direct_access *access
 }
 
 static bool move(struct direct_mover *mover, uint64_t guard, const struct direct_access *accesses,
-                 uint32_t count, const uint64_t *there, uint32_t *ret_moved)
+                 uint32_t count, const struct direct_there *there, uint32_t *ret_moved)
 {
     struct direct_end *own = end_of(mover);
     reach(own, DIRECT_STEP_LOOKED);
-    if (atomic_load(&own->peer->direct.guard.word) != guard) {
-        own->stale++;
+    if (is_stale(own, guard)) {
         return false;
     }
     *ret_moved = 0;
-    while (*ret_moved < count && (accesses[*ret_moved].part == 0 ||
-                                  move_part(own, &accesses[*ret_moved], there[*ret_moved]))) {
+    while (*ret_moved < count &&
+           (accesses[*ret_moved].part == 0 ||
+            move_part(own, guard, &accesses[*ret_moved], there[*ret_moved].bytes))) {
         ++*ret_moved;
     }
     own->batches += *ret_moved > 1;
-    return true;
+    return *ret_moved > 0 || !own->stores || atomic_load(&own->peer->direct.guard.word) == guard;
 }
 
 static uint32_t access_directly(struct direct_link *link, const struct direct_access *accesses,
@@ -98,6 +109,7 @@ static uint32_t access_directly(struct direct_link *link, const struct direct_ac
     own->access = &accesses[dice_below(&host->network->dice, count)];
     struct direct_turn turn = {&peer->direct.table, &peer->direct.guard,
                                &peer->direct.announcements[host->index], &own->mover};
+    own->stores = dice_percent(&host->network->dice, 50);
     uint32_t done = direct_turn_take(&turn, accesses, count, host->index);
     for (uint32_t i = 0; i < done && host->application->moved != NULL; i++) {
         if (accesses[i].part > 0 && accesses[i].offset + accesses[i].part == accesses[i].length) {

@@ -19,6 +19,7 @@ enum direct_step {
     DIRECT_STEP_ANNOUNCED,
     DIRECT_STEP_LOOKED, /* outside of the call that moves, as before */
     DIRECT_STEP_MOVING, /* a part of it has moved; not for another's memory only */
+    DIRECT_STEP_STORED, /* likewise, without a call: who stops here looks again */
 };
 
 struct direct_end {
@@ -32,6 +33,7 @@ struct direct_end {
     struct direct_mover mover; /* of what we touch: */
     struct host *peer;
     const struct direct_access *access;
+    bool stores;                   /* it needs no call, for that memory is common */
     uint64_t moved, broken, stale; /* parts of messages; those that stopped in the middle, or had to
                                     * look again */
     uint64_t batches;              /* of more than one */

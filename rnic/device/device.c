@@ -221,6 +221,11 @@ bool device_hold_region(struct device *device, struct memory_key key)
     return device->environment.direct != NULL;
 }
 
+void device_withdraw_region(struct device *device, struct memory_key key)
+{
+    direct_withdraw_key(&device->environment, key);
+}
+
 bool device_hold_qp(struct device *device, struct qp *qp, struct qpn *ret_peer)
 {
     *ret_peer = qp->attributes.destination;

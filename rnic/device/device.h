@@ -162,6 +162,8 @@ struct qp *device_find_qp(const struct device *device, struct qpn qpn);
  * from them: hold it, then, where that says so, device_settle, then change or end it. What is held
  * is reached by packets: a region until it ends, a queue pair until it is let go of. */
 bool device_hold_region(struct device *device, struct memory_key key);
+/* ... and when it has settled. */
+void device_withdraw_region(struct device *device, struct memory_key key);
 bool device_hold_qp(struct device *device, struct qp *qp, struct qpn *ret_peer);
 /* `settled`: device_settle has said so since. */
 void device_let_go_qp(struct device *device, struct qp *qp, bool settled);

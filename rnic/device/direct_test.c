@@ -43,7 +43,7 @@ static uint32_t access_directly(struct direct_link *link, const struct direct_ac
                                 uint32_t count)
 {
     struct end *end = (struct end *)link;
-    uint64_t there[DIRECT_BATCH];
+    struct direct_there there[DIRECT_BATCH];
     uint32_t moved = 0, bytes = 0;
     uint32_t granted = direct_table_grants(&ends[end == &ends[0]].table, accesses, count, there);
     for (uint32_t i = 0; i < count; i++) {
@@ -53,7 +53,7 @@ static uint32_t access_directly(struct direct_link *link, const struct direct_ac
     assert_in_range(count, 1, DIRECT_BATCH);
     assert_true(bytes <= PART);
     end->calls += bytes > 0;
-    while (moved < granted && move_part(end, &accesses[moved], there[moved])) {
+    while (moved < granted && move_part(end, &accesses[moved], there[moved].bytes)) {
         moved++;
     }
     return moved;
@@ -71,7 +71,10 @@ static void start(const struct pair_options *defaults)
     for (int i = 0; i < 2; i++) {
         memset(&ends[i], 0, sizeof ends[i]);
         ends[i].table = (struct direct_table){ends[i].qps, ends[i].keys, PLACES, PLACES};
-        ends[i].link = (struct direct_link){&ends[i].table, PART, access_directly, settle};
+        ends[i].link = (struct direct_link){.table = &ends[i].table,
+                                            .part_bytes = PART,
+                                            .access = access_directly,
+                                            .settle = settle};
         options.direct[i] = &ends[i].link;
     }
     pair = pair_create(&options);

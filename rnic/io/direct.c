@@ -21,6 +21,12 @@
 #define ASK_NS      1000000u /* and asks so often */
 #define WHOLE_BYTES 8u
 
+/* A region is made common for about what so many short calls cost, and a call for each so many of
+ * its bytes; one that moves so many costs as much as two that move none. */
+#define WISH_CALLS   32u
+#define LENGTH_BYTES 1024u
+#define CALL_BYTES   16384u
+
 struct direct_table direct_table_of(const struct direct_shown *shown)
 {
     struct direct_shown *own = (struct direct_shown *)(uintptr_t)shown;
@@ -31,6 +37,12 @@ bool direct_is_on(void)
 {
     const char *wanted = secure_getenv("WEIR_DIRECT");
     return guarded_is_possible() && (wanted == NULL || strcmp(wanted, "0") != 0);
+}
+
+bool direct_makes_common(void)
+{
+    const char *wanted = secure_getenv("WEIR_DIRECT");
+    return wanted == NULL || strcmp(wanted, "calls") != 0;
 }
 
 /* A forked child has its parent's variables. */
@@ -44,18 +56,22 @@ static uint32_t own_thread(uint32_t own_process)
     return thread;
 }
 
-/* The process of that number is the owner, as long as the owner's life is held. */
 static bool is_there(struct direct_mover *mover, uint32_t life)
 {
-    struct direct_reach *reach = (struct direct_reach *)mover;
-    if (!reach->proven && life_is_held(life)) {
+    return life_is_held(life);
+}
+
+/* Whether the process of that number is the owner, as long as the owner's life is held, and can be
+ * called upon. */
+static bool may_call(struct direct_reach *reach)
+{
+    if (reach->calls == DIRECT_CALLS_UNTRIED) {
         struct pull_identity identity = reach->shown->identity;
-        reach->proven = identity.process == reach->process &&
-                        pull(&identity, NULL, 0, 0, NULL, 0) &&
-                        life_is_held(atomic_load(&reach->shown->guard.life));
-        reach->hopeless = !reach->proven;
+        bool made = identity.process == reach->process && pull(&identity, NULL, 0, 0, NULL, 0) &&
+                    life_is_held(atomic_load(&reach->shown->guard.life));
+        reach->calls = made ? DIRECT_CALLS_MADE : DIRECT_CALLS_REFUSED;
     }
-    return reach->proven && life_is_held(life);
+    return reach->calls == DIRECT_CALLS_MADE;
 }
 
 static uint32_t *refusal(struct direct_reach *reach, struct memory_key key)
@@ -63,20 +79,25 @@ static uint32_t *refusal(struct direct_reach *reach, struct memory_key key)
     return &reach->refused[(key.value >> 8) % DIRECT_REFUSED];
 }
 
-/* Programs wait for a word to change, and take it for all that was written. A gathered one is
- * copied piece by piece. */
-static bool stays_whole(const struct direct_access *access, uint64_t there)
+/* Programs wait for a word to change, and take it for all that was written. */
+static bool is_word(const struct direct_access *access, uint64_t there)
 {
     uint32_t length = access->length;
-    return length > WHOLE_BYTES || length == 1 || (length & (length - 1)) != 0 ||
-           there % length != 0 || (access->place_count <= 1 && whole_is_moved(length));
+    return length <= WHOLE_BYTES && length != 1 && (length & (length - 1)) == 0 &&
+           there % length == 0;
+}
+
+/* A gathered one is copied piece by piece. */
+static bool stays_whole(const struct direct_access *access, uint64_t there)
+{
+    return !is_word(access, there) || (access->place_count <= 1 && whole_is_moved(access->length));
 }
 
 static void note_refusal(struct direct_reach *reach, const struct direct_access *access,
                          ssize_t moved, int error)
 {
     if (moved < 0 && (error == EPERM || error == ENOSYS)) {
-        reach->hopeless = true;
+        reach->calls = DIRECT_CALLS_REFUSED;
     } else if (moved >= 0 || error == EFAULT) {
         *refusal(reach, access->key) = access->key.value;
     }
@@ -97,35 +118,141 @@ static uint32_t count_whole(const struct direct_access *accesses, uint32_t count
     return whole;
 }
 
-static bool move(struct direct_mover *mover, uint64_t guard, const struct direct_access *accesses,
-                 uint32_t count, const uint64_t *there, uint32_t *ret_moved)
+/* Where a part lies in memory that we have mapped, too; NULL: nowhere. */
+static uint8_t *find_mapped(struct direct_reach *reach, const struct direct_access *access,
+                            const struct direct_there *there)
 {
-    struct direct_reach *reach = (struct direct_reach *)mover;
-    struct iovec here[DIRECT_PLACES], remote[DIRECT_BATCH];
-    uint32_t places = 0, chosen = 0;
-    for (; chosen < count && may_be_moved(reach, &accesses[chosen], there[chosen]); chosen++) {
-        const struct direct_access *access = &accesses[chosen];
-        CHECK(chosen < DIRECT_BATCH && access->place_count <= DIRECT_PLACES - places);
-        for (uint32_t i = 0; i < access->place_count; i++) {
-            here[places++] = (struct iovec){access->places[i].bytes, access->places[i].length};
-        }
-        remote[chosen] = (struct iovec){(void *)(uintptr_t)there[chosen], access->part};
+    const struct direct_common *common = &there->common;
+    if (common->length == 0 || common->length > DIRECT_COMMON_MOST || access->may_fault ||
+        access->part > common->length || there->within > common->length - access->part ||
+        (access->place_count > 1 && is_word(access, there->bytes))) {
+        return NULL;
     }
-    *ret_moved = chosen;
-    if (places == 0) {
+    uint8_t *bytes =
+        common_view_find(&reach->view, (pid_t)reach->process, reach->shown->common, common);
+    return bytes == NULL || !life_is_held(atomic_load(&reach->shown->guard.life))
+               ? NULL
+               : bytes + there->within;
+}
+
+/* False: the guard has changed. */
+static bool copy(const struct direct_reach *reach, uint64_t guard,
+                 const struct direct_access *access, uint8_t *there)
+{
+    bool same = true;
+    for (uint32_t i = 0; i < access->place_count && same; i++) {
+        const struct payload_place *place = &access->places[i];
+        same = guarded_copy(&reach->shown->guard.word, guard, access->write ? there : place->bytes,
+                            access->write ? place->bytes : there, place->length);
+        there += place->length;
+    }
+    return same;
+}
+
+/* Those that lie in common memory, from the first on. False: the guard has changed. */
+static bool copy_some(struct direct_reach *reach, uint64_t guard,
+                      const struct direct_access *accesses, uint32_t count,
+                      const struct direct_there *there, uint32_t *ret_copied)
+{
+    uint8_t *bytes;
+    for (*ret_copied = 0; *ret_copied < count && (bytes = find_mapped(reach, &accesses[*ret_copied],
+                                                                      &there[*ret_copied])) != NULL;
+         ++*ret_copied) {
+        if (!copy(reach, guard, &accesses[*ret_copied], bytes)) {
+            return *ret_copied > 0;
+        }
+    }
+    return true;
+}
+
+/* So many bytes of it cannot be had without a call. Once calls have cost what it would cost to do
+ * without them, its owner is asked to. */
+static void warm(struct direct_reach *reach, const struct direct_access *access,
+                 const struct direct_there *there, uint32_t bytes)
+{
+    uint32_t place = (access->key.value >> 8) % DIRECT_REFUSED;
+    uint32_t *calls = &reach->heat[place].calls;
+    if (there->common.lead == DIRECT_NEVER || there->length > DIRECT_COMMON_MOST) {
+        reach->hopeless |= reach->calls == DIRECT_CALLS_REFUSED;
+        return;
+    }
+    if (reach->heat[place].key != access->key.value || there->common.length != 0) {
+        reach->heat[place].key = access->key.value;
+        *calls = 0;
+    }
+    *calls += 1 + bytes / CALL_BYTES;
+    if (*calls >= WISH_CALLS + there->length / LENGTH_BYTES) {
+        uint32_t nothing = 0;
+        *calls = 0; /* it may not be granted */
+        reach->wishes |= atomic_compare_exchange_strong(&reach->turn.announcement->wish, &nothing,
+                                                        access->key.value);
+    }
+}
+
+/* Which of them can be moved by one call, from the first on, and how. */
+struct call {
+    struct iovec here[DIRECT_PLACES], there[DIRECT_BATCH];
+    uint32_t places, count, bytes;
+};
+
+static void prepare(struct call *call, struct direct_reach *reach,
+                    const struct direct_access *accesses, uint32_t count,
+                    const struct direct_there *there)
+{
+    call->places = call->bytes = 0;
+    for (call->count = 0; call->count < count &&
+                          may_be_moved(reach, &accesses[call->count], there[call->count].bytes);
+         call->count++) {
+        const struct direct_access *access = &accesses[call->count];
+        CHECK(call->count < DIRECT_BATCH && access->place_count <= DIRECT_PLACES - call->places);
+        for (uint32_t i = 0; i < access->place_count; i++) {
+            call->here[call->places++] =
+                (struct iovec){access->places[i].bytes, access->places[i].length};
+        }
+        call->there[call->count] =
+            (struct iovec){(void *)(uintptr_t)there[call->count].bytes, access->part};
+        call->bytes += access->part;
+    }
+}
+
+static bool make_call(struct direct_reach *reach, uint64_t guard,
+                      const struct direct_access *accesses, uint32_t count,
+                      const struct direct_there *there, uint32_t *ret_moved)
+{
+    struct call call;
+    prepare(&call, reach, accesses, count, there);
+    if (!may_call(reach)) { /* which may be all that is ever asked of a message */
+        warm(reach, accesses, there, accesses->length);
         return true;
     }
-    ssize_t bytes = guarded_move(&reach->shown->guard.word, guard, accesses->write,
-                                 (pid_t)reach->process, here, places, remote, chosen);
+    *ret_moved = call.count;
+    if (call.places == 0) {
+        return true;
+    }
+    warm(reach, accesses, there, call.bytes);
+    ssize_t bytes =
+        guarded_move(&reach->shown->guard.word, guard, accesses->write, (pid_t)reach->process,
+                     call.here, call.places, call.there, call.count);
     int error = errno;
     if (bytes < 0 && error == ESTALE) {
         return false;
     }
-    *ret_moved = count_whole(accesses, chosen, bytes < 0 ? 0 : (uint64_t)bytes);
-    if (*ret_moved < chosen) {
+    *ret_moved = count_whole(accesses, call.count, bytes < 0 ? 0 : (uint64_t)bytes);
+    if (*ret_moved < call.count) {
         note_refusal(reach, &accesses[*ret_moved], bytes, error);
     }
     return true;
+}
+
+static bool move(struct direct_mover *mover, uint64_t guard, const struct direct_access *accesses,
+                 uint32_t count, const struct direct_there *there, uint32_t *ret_moved)
+{
+    struct direct_reach *reach = (struct direct_reach *)mover;
+    if (!copy_some(reach, guard, accesses, count, there, ret_moved)) {
+        return false;
+    }
+    reach->stores = *ret_moved > 0;
+    return reach->stores || make_call(reach, guard, accesses, count, there, ret_moved);
 }
 
 void direct_reach_init(struct direct_reach *reach, const struct direct_shown *shown,
@@ -139,7 +266,19 @@ void direct_reach_init(struct direct_reach *reach, const struct direct_shown *sh
         .own_process = (uint32_t)getpid(),
     };
     reach->turn = (struct direct_turn){&reach->table, &shown->guard, announcement, &reach->mover};
+    common_view_init(&reach->view);
+    reach->view.hopeless = !direct_makes_common();
     direct_turn_init(&reach->turn);
+}
+
+void direct_reach_end(struct direct_reach *reach)
+{
+    common_view_end(&reach->view);
+}
+
+void direct_reach_abandon(struct direct_reach *reach)
+{
+    common_view_abandon(&reach->view);
 }
 
 uint32_t direct_reach_access(struct direct_reach *reach, const struct direct_access *accesses,

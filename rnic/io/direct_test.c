@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "rnic/io/common.h"
 #include "rnic/io/life.h"
 #include "rnic/io/whole.h"
 #include "rnic/memory/access.h"
@@ -22,19 +23,22 @@
 #define LENGTH    (1u << 20)
 #define KEY       0x105u
 #define NO_MEMORY 0x205u
+#define COMMON    0x305u
+#define PAGES     65536u /* so many bytes of it are common, where they can be */
 
 struct shared {
     struct direct_shown shown;
     struct direct_announcement announcements[2];
-    _Atomic bool stop;
+    bool is_common; /* the owner could make its pages so */
 };
 
 static struct shared *shared;
-static _Alignas(64) uint8_t bytes[LENGTH]; /* the owner's copy of it is what is touched */
+static uint8_t *bytes; /* the owner's copy of it is what is touched */
 static pid_t owner;
 static struct direct_reach reach;
 static struct memory_key key = {KEY}; /* that is used, */
-static uint32_t length = LENGTH;      /* by a message so long */
+static uint32_t length = LENGTH;      /* by a message so long, */
+static bool may_fault;                /* from places that may not be there */
 
 static const struct path path = {
     .local = {{[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}},
@@ -46,6 +50,28 @@ static void *hold(void *argument)
     assert_true(life_hold(&shared->shown.guard.life));
     pause();
     return NULL;
+}
+
+/* A page of the region comes before what is common of it, and a part behind. */
+static void make_common(struct direct_table *table)
+{
+    struct common *common;
+    struct common_range range;
+    struct direct_key shown = {
+        .key = {COMMON},
+        .domain = 1,
+        .length = PAGES + 8192,
+        .bytes = (uintptr_t)bytes,
+        .rights = ACCESS_REMOTE_READ | ACCESS_REMOTE_WRITE,
+    };
+    if (common_create(&common) == STATUS_OK) {
+        assert_int_equal(common_begin(common, bytes + 4096, PAGES, &range), STATUS_OK);
+        shared->shown.common = common_descriptor(common);
+        shown.common = (struct direct_common){
+            .offset = range.offset, .lead = 4096, .length = (uint32_t)range.length};
+        shared->is_common = true;
+    }
+    direct_table_show_key(table, &shown);
 }
 
 static void own(int ready)
@@ -66,7 +92,8 @@ static void own(int ready)
         .bytes = (uintptr_t)bytes,
         .rights = ACCESS_REMOTE_READ | ACCESS_REMOTE_WRITE,
     };
-    memset(bytes, 'o', sizeof bytes);
+    memset(bytes, 'o', LENGTH);
+    make_common(&table);
     assert_int_equal(pull_identity_create(3, &shared->shown.identity), STATUS_OK);
     direct_table_show_qp(&table, &qp);
     direct_table_show_key(&table, &shown);
@@ -85,7 +112,9 @@ static int start(void **state)
     char byte;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(shared, MAP_FAILED);
-    memset(bytes, 'i', sizeof bytes);
+    bytes = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(bytes, MAP_FAILED);
+    memset(bytes, 'i', LENGTH);
     assert_int_equal(pipe(ready), 0);
     owner = fork();
     if (owner == 0) {
@@ -103,6 +132,8 @@ static int stop(void **state)
 {
     kill(owner, SIGKILL);
     waitpid(owner, NULL, 0);
+    direct_reach_end(&reach);
+    munmap(bytes, LENGTH);
     munmap(shared, sizeof *shared);
     return 0;
 }
@@ -124,6 +155,7 @@ static bool touch_by(struct direct_reach *by, bool write, uint32_t offset, uint8
         .part = part,
         .places = places,
         .place_count = part > 0 ? place_count : 0,
+        .may_fault = may_fault,
     };
     return direct_reach_access(by, &access, 1) == 1;
 }
@@ -173,7 +205,7 @@ static void memory_that_is_not_there(void **state)
     key = (struct memory_key){NO_MEMORY};
     assert_true(touch(&reach, true, 0, NULL, 0));
     assert_false(touch(&reach, true, 0, bytes, 12));
-    assert_false(reach.hopeless);
+    assert_int_equal(reach.calls, DIRECT_CALLS_MADE);
     assert_false(touch(&reach, true, 0, NULL, 0));
     key = (struct memory_key){KEY};
     assert_true(touch(&reach, true, 0, bytes, 12));
@@ -230,6 +262,157 @@ static void a_word_stays_whole_or_is_not_moved(void **state)
     length = LENGTH;
 }
 
+static void use(uint32_t value, uint32_t bytes_of_message)
+{
+    key = (struct memory_key){value};
+    length = bytes_of_message;
+}
+
+/* What one sees of the owner's bytes by system calls. */
+static void expect(uint32_t offset, const char *text)
+{
+    uint8_t found[16];
+    uint32_t count = (uint32_t)strlen(text);
+    use(KEY, LENGTH);
+    assert_true(touch(&reach, false, offset, found, count));
+    assert_memory_equal(found, text, count);
+    assert_false(reach.stores);
+}
+
+/* Stores and loads take the place of calls, for what lies wholly in it. */
+static void memory_that_is_common_is_touched_without_calls(void **state)
+{
+    uint8_t found[12] = {0}, word[8] = "aligned";
+    if (!shared->is_common) {
+        skip();
+    }
+    use(COMMON, PAGES + 8192);
+    assert_true(touch(&reach, true, 5000, (uint8_t *)"by stores, ", 11));
+    assert_true(reach.stores);
+    assert_true(touch(&reach, true, 5011, (uint8_t *)"and loads", 9));
+    assert_true(touch(&reach, false, 5002, found, 12));
+    assert_true(reach.stores);
+    assert_memory_equal(found, " stores, and", 12);
+    expect(5011, "and loads");
+
+    use(COMMON, PAGES + 8192);
+    assert_true(touch(&reach, true, 4090, (uint8_t *)"before and in", 13));
+    assert_false(reach.stores);
+    assert_true(touch(&reach, true, 4096 + PAGES - 4, (uint8_t *)"in and behind", 13));
+    assert_false(reach.stores);
+    expect(4090, "before and in");
+    expect(4096 + PAGES - 4, "in and behind");
+
+    may_fault = true; /* what it is copied from */
+    assert_true(touch(&reach, true, 5000, (uint8_t *)"by a call", 9));
+    assert_false(reach.stores);
+    may_fault = false;
+    use(COMMON, 8);
+    assert_true(touch_by(&reach, true, 8192, word, 8, 1));
+    assert_true(reach.stores);
+    assert_false(touch_by(&reach, true, 8192, word, 8, 2)); /* piece by piece */
+    expect(8192, "aligned");
+    assert_int_equal(atomic_load(&shared->announcements[0].count) % 2, 0);
+}
+
+/* The kernel may let us open what it does not let us touch. */
+static void common_memory_needs_no_calls(void **state)
+{
+    uint8_t found[9];
+    if (!shared->is_common) {
+        skip();
+    }
+    reach.calls = DIRECT_CALLS_REFUSED;
+    use(KEY, LENGTH);
+    assert_false(touch(&reach, true, 5000, NULL, 0));
+    assert_false(touch(&reach, true, 5000, (uint8_t *)"by a call", 9));
+    use(COMMON, PAGES + 8192);
+    assert_true(touch(&reach, true, 5000, NULL, 0));
+    assert_true(touch(&reach, true, 5000, (uint8_t *)"by stores", 9));
+    assert_true(touch(&reach, false, 5000, found, 9));
+    assert_memory_equal(found, "by stores", 9);
+    assert_false(touch(&reach, true, 4090, (uint8_t *)"before and in", 13));
+    kill(owner, SIGKILL);
+    waitpid(owner, NULL, 0);
+    assert_false(touch(&reach, true, 5000, (uint8_t *)"too late.", 9));
+    use(KEY, LENGTH);
+}
+
+/* Of what a table says about files nothing is believed. */
+static void what_is_not_in_the_file_is_not_mapped(void **state)
+{
+    struct direct_table table = direct_table_of(&shared->shown);
+    struct direct_key shown;
+    if (!shared->is_common) {
+        skip();
+    }
+    assert_true(direct_table_find_key(&table, (struct memory_key){COMMON}, &shown));
+    uint64_t beyond[] = {INT64_MAX - 4095, UINT64_MAX - 4095, shown.common.offset + 1};
+    int32_t descriptor = shared->shown.common;
+    shared->shown.common = 0; /* not such a file */
+    use(COMMON, PAGES + 8192);
+    assert_true(touch(&reach, true, 5000, (uint8_t *)"by a call", 9));
+    assert_false(reach.stores);
+    shared->shown.common = descriptor;
+    direct_reach_end(&reach);
+    for (uint32_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+        struct direct_key wrong = shown;
+        wrong.common.offset = beyond[i];
+        assert_true(direct_table_hide_key(&table, shown.key));
+        direct_table_show_key(&table, &wrong);
+        use(COMMON, PAGES + 8192);
+        assert_true(touch(&reach, true, 5000, (uint8_t *)"by a call", 9));
+        assert_false(reach.stores);
+        expect(5000, "by a call");
+    }
+}
+
+/* Sooner for short regions, and for long messages. */
+static uint32_t calls_until_wished(uint32_t value, uint32_t part)
+{
+    _Atomic uint32_t *wish = &shared->announcements[0].wish;
+    uint32_t calls = 0;
+    use(value, value == KEY ? LENGTH : PAGES + 8192);
+    direct_reach_init(&reach, &shared->shown, &shared->announcements[0], (uint32_t)owner);
+    atomic_store(wish, 0);
+    for (; atomic_load(wish) == 0 && calls < 100000; calls++) {
+        assert_false(reach.wishes);
+        assert_true(touch(&reach, true, 0, bytes, part));
+    }
+    assert_int_equal(atomic_load(wish), value);
+    assert_true(reach.wishes);
+    atomic_store(wish, 1); /* another, that is not heard yet, stays */
+    for (uint32_t i = 0; i < 2 * calls; i++) {
+        assert_true(touch(&reach, true, 0, bytes, part));
+    }
+    assert_int_equal(atomic_load(wish), 1);
+    atomic_store(wish, 0);
+    return calls;
+}
+
+static void who_calls_often_wishes(void **state)
+{
+    struct direct_table table = direct_table_of(&shared->shown);
+    struct direct_key shown;
+    assert_true(direct_table_find_key(&table, (struct memory_key){COMMON}, &shown));
+    assert_true(direct_table_hide_key(&table, shown.key));
+    shown.common = (struct direct_common){.length = 0};
+    direct_table_show_key(&table, &shown);
+    uint32_t many = calls_until_wished(KEY, 12), few = calls_until_wished(COMMON, 12);
+    assert_in_range(few, 10, many / 4);
+    assert_in_range(calls_until_wished(KEY, 65536), 1, many / 4);
+
+    assert_true(direct_table_hide_key(&table, shown.key));
+    shown.common.lead = DIRECT_NEVER;
+    direct_table_show_key(&table, &shown);
+    use(COMMON, PAGES + 8192);
+    for (uint32_t i = 0; i < 2 * few; i++) {
+        assert_true(touch(&reach, true, 0, bytes, 12));
+    }
+    assert_int_equal(atomic_load(&shared->announcements[0].wish), 0);
+    use(KEY, LENGTH);
+}
+
 static void who_is_not_the_owner_is_not_touched(void **state)
 {
     struct direct_reach other;
@@ -264,7 +447,7 @@ static void nobody_before_a_life_is_held(void **state)
 {
     atomic_store(&shared->shown.guard.life, 0);
     assert_false(touch(&reach, true, 0, bytes, 12));
-    assert_false(reach.hopeless);
+    assert_int_equal(reach.calls, DIRECT_CALLS_UNTRIED);
 }
 
 struct waiter {
@@ -338,6 +521,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(memory_that_is_not_there, start, stop),
         cmocka_unit_test_setup_teardown(several_are_moved_at_once, start, stop),
         cmocka_unit_test_setup_teardown(a_word_stays_whole_or_is_not_moved, start, stop),
+        cmocka_unit_test_setup_teardown(memory_that_is_common_is_touched_without_calls, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(common_memory_needs_no_calls, start, stop),
+        cmocka_unit_test_setup_teardown(what_is_not_in_the_file_is_not_mapped, start, stop),
+        cmocka_unit_test_setup_teardown(who_calls_often_wishes, start, stop),
         cmocka_unit_test_setup_teardown(who_is_not_the_owner_is_not_touched, start, stop),
         cmocka_unit_test_setup_teardown(the_dead_are_not_touched, start, stop),
         cmocka_unit_test_setup_teardown(nobody_before_a_life_is_held, start, stop),

@@ -170,6 +170,28 @@ bool inbox_settle(const struct inbox *inbox, uint64_t only, inbox_patience *pati
                          &waiter.waiter);
 }
 
+uint32_t inbox_wishes(const struct inbox *inbox)
+{
+    return atomic_load_explicit(&inbox->head->wishes, memory_order_relaxed);
+}
+
+bool inbox_next_wish(const struct inbox *inbox, uint32_t *lane, struct memory_key *ret_key)
+{
+    uint32_t end = atomic_load(&inbox->head->lane_end);
+    for (; *lane < INBOX_LANES && *lane < end; ++*lane) {
+        ret_key->value = atomic_load(&inbox->announcements[*lane].wish);
+        if (ret_key->value != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void inbox_clear_wish(struct inbox *inbox, uint32_t lane, struct memory_key key)
+{
+    (void)atomic_compare_exchange_strong(&inbox->announcements[lane].wish, &key.value, 0);
+}
+
 /* NULL: no memory for it. */
 static struct lane *find_lane(struct inbox *inbox, uint32_t number)
 {

@@ -97,6 +97,12 @@ typedef enum direct_patience inbox_patience(void *context, uint64_t sender, uint
 bool inbox_settle(const struct inbox *inbox, uint64_t only, inbox_patience *ask,
                   void *context) MUST_USE;
 
+/* Any thread: how often senders have wished for something to be made common (direct.h). */
+uint32_t inbox_wishes(const struct inbox *inbox);
+/* The first wish at `*lane` or behind it; false: there is none. It stays until it is cleared. */
+bool inbox_next_wish(const struct inbox *inbox, uint32_t *lane, struct memory_key *ret_key);
+void inbox_clear_wish(struct inbox *inbox, uint32_t lane, struct memory_key key);
+
 /* Frees the lanes of senders that are gone, once they are empty. */
 void inbox_reclaim(struct inbox *inbox, bool (*lives)(void *context, uint64_t incarnation),
                    void *context);

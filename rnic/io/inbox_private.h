@@ -61,6 +61,7 @@ struct inbox_head {
     _Alignas(
         RING_LINE) _Atomic uint64_t rung[INBOX_WORDS]; /* lanes not watched that have records */
     _Alignas(RING_LINE) _Atomic uint32_t lane_end;     /* no lane from here on was ever taken */
+    _Atomic uint32_t wishes;               /* how often a sender has left one in its announcement */
     _Atomic uint64_t senders[INBOX_LANES]; /* whose lane it is, by incarnation; 0: free */
 };
 

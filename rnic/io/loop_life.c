@@ -1,5 +1,4 @@
-/* The one loop of a process: made by the first acquire, ended by the last release; what fork and
- * exit do to it. */
+/* The one loop of a process: from first acquire to last release; what fork and exit do to it. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,8 +27,6 @@
 #define CONNECTIONS_MAX   65536u
 #define WINDOW_MAX        (512u << 10)
 #define STACK_BYTES       (512u << 10)
-#define EXIT_LOOK_NS      100000
-#define EXIT_LOOKS        10000u /* exit waits so often for whoever holds the engine */
 #define GOODBYE_LOOK_NS   1000000u
 #define GOODBYE_NS        UINT64_C(2000000000) /* cm gives up sooner */
 
@@ -418,10 +415,12 @@ static const struct engine_operations dead_operations = {
 static void before_fork(void)
 {
     pthread_mutex_lock(&house.mutex);
+    loop_before_fork(house.loop);
 }
 
 static void after_fork_in_parent(void)
 {
+    loop_after_fork(house.loop);
     pthread_mutex_unlock(&house.mutex);
 }
 
@@ -450,8 +449,7 @@ static void after_fork_in_child(void)
 
 static void watch_forks(void)
 {
-    int error = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    CHECK(error == 0);
+    CHECK(pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0);
 }
 
 enum status loop_acquire(struct engine **ret_engine)
@@ -482,21 +480,11 @@ const char *loop_last_error(void)
     return house.error;
 }
 
-static bool lock_with_patience(struct loop *loop)
-{
-    bool locked = lock_try(&loop->lock);
-    for (uint32_t looks = 0; !locked && looks < EXIT_LOOKS; looks++) {
-        nanosleep(&(struct timespec){.tv_nsec = EXIT_LOOK_NS}, NULL);
-        locked = lock_try(&loop->lock);
-    }
-    return locked;
-}
-
 /* A kernel repeats the disconnects of a process that has ended. Another process of ours does, where
  * there is one (burial.h); else we end when they are answered. The thread sends and hears. */
 static void take_leave(struct loop *loop)
 {
-    if (!registry_is_alone(loop->registry) || !lock_with_patience(loop)) {
+    if (!registry_is_alone(loop->registry) || !loop_lock_with_patience(loop)) {
         return;
     }
     struct instant now = clock_now();
@@ -507,7 +495,7 @@ static void take_leave(struct loop *loop)
     loop_wake_thread(loop);
     while (unanswered > 0 && instant_before(clock_now(), end)) {
         nanosleep(&(struct timespec){.tv_nsec = GOODBYE_LOOK_NS}, NULL);
-        if (!lock_with_patience(loop)) {
+        if (!loop_lock_with_patience(loop)) {
             return;
         }
         unanswered = cm_goodbyes_unanswered(loop->engine.cm);
@@ -592,7 +580,7 @@ __attribute__((destructor)) static void at_exit(void)
         return;
     }
     take_leave(loop);
-    if (lock_with_patience(loop)) {
+    if (loop_lock_with_patience(loop)) {
         loop_send_held(loop);
         loop_report(loop);
         lock_give_in_order(&loop->lock);

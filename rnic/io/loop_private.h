@@ -151,7 +151,15 @@ void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *a
                         const struct payload_reference *reference);
 
 void loop_wake_thread(struct loop *loop);
+/* For a second. False: whoever has the lock may never give it. */
+bool loop_lock_with_patience(struct loop *loop);
 void *loop_thread_main(void *argument);
+/* By the thread: others have wished for memory of ours to be made common. */
+void loop_grant_wishes(struct loop *loop);
+/* It is ours alone, and stays so until after the fork; the lock is not waited for without end: who
+ * forks may be a signal handler of its holder's. NULL is allowed. */
+void loop_before_fork(struct loop *loop);
+void loop_after_fork(struct loop *loop); /* in the parent */
 
 /* Writes all counters where WEIR_STATISTICS says; nothing if it is unset. */
 void loop_report(struct loop *loop);

@@ -68,6 +68,7 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     visit(context, "same_host_lanes", same_host.lanes);
     visit(context, "same_host_reclaimed", same_host.reclaimed);
     visit(context, "same_host_address_reads", same_host.address_reads);
+    visit(context, "same_host_common_regions", same_host.common_regions);
     visit(context, "registry_slot", registry_slot(loop->registry));
     visit(context, "registry_foreign_packets", loop->ingress.foreign);
     visit(context, "registry_copied_packets", loop->ingress.copies);

@@ -142,6 +142,6 @@ int main(void)
     unsetenv("WEIR_FAULT");
     unsetenv("WEIR_ADDRESS");
     setenv("WEIR_LINK", "memory", 1);
-    setenv("WEIR_DIRECT", "1", 1);
+    setenv("WEIR_DIRECT", "calls", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

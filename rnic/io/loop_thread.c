@@ -217,6 +217,7 @@ static void watch(struct loop *loop)
     if (!same_host_fall_asleep(loop->same_host)) {
         deadline.ns = 0;
     }
+    deadline = instant_earlier(deadline, same_host_next_grant(loop->same_host));
     atomic_store(&loop->sleeping_until_ns, deadline.ns);
     atomic_store(&loop->thread_state, THREAD_WATCHING);
     lock_give_in_order(&loop->lock);
@@ -275,6 +276,7 @@ void *loop_thread_main(void *argument)
         if (burial_advance(&loop->burial)) {
             mourn(loop);
         }
+        loop_grant_wishes(loop);
         if (is_polled(loop)) {
             doze(loop);
         } else {

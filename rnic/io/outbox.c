@@ -95,6 +95,9 @@ static enum status take_lane(struct outbox *outbox, int file, uint64_t incarnati
 
 static void end_access(struct outbox *outbox)
 {
+    if (outbox->announcements != NULL && outbox->shown != NULL) {
+        direct_reach_end(&outbox->reach);
+    }
     if (outbox->announcements != NULL) {
         munmap(outbox->announcements, INBOX_PAGE);
     }
@@ -113,7 +116,7 @@ static void let_access(struct outbox *outbox, int file, pid_t process)
         inbox_map(file, INBOX_ANNOUNCED + offset / INBOX_PAGE * INBOX_PAGE, INBOX_PAGE);
     outbox->shown = inbox_map_to_read(file, INBOX_SHOWN, INBOX_SHOWN_BYTES);
     if (outbox->announcements == NULL || outbox->shown == NULL) {
-        end_access(outbox);
+        end_access(outbox); /* of the one that is there */
         return;
     }
     void *own = (uint8_t *)outbox->announcements + offset % INBOX_PAGE;
@@ -174,6 +177,9 @@ void outbox_close(struct outbox *outbox)
 
 void outbox_abandon(struct outbox *outbox)
 {
+    if (outbox->shown != NULL) {
+        direct_reach_abandon(&outbox->reach);
+    }
     free(outbox); /* the mappings did not come along */
 }
 
@@ -222,9 +228,25 @@ void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool respons
     atomic_store(&outbox->lane->withdrawals[place], outbox->withdrawals[place]);
 }
 
-uint32_t outbox_access(struct outbox *outbox, const struct direct_access *accesses, uint32_t count)
+uint32_t outbox_access(struct outbox *outbox, const struct direct_access *accesses, uint32_t count,
+                       bool *ret_stores)
 {
-    return outbox->shown == NULL ? 0 : direct_reach_access(&outbox->reach, accesses, count);
+    if (outbox->shown == NULL) {
+        return 0;
+    }
+    uint32_t done = direct_reach_access(&outbox->reach, accesses, count);
+    *ret_stores = outbox->reach.stores;
+    return done;
+}
+
+bool outbox_has_wished(struct outbox *outbox)
+{
+    if (!outbox->reach.wishes) {
+        return false;
+    }
+    outbox->reach.wishes = false;
+    atomic_fetch_add(&outbox->head->wishes, 1);
+    return true;
 }
 
 static uint8_t *append(uint8_t *to, const void *bytes, uint32_t length)

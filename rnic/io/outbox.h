@@ -35,7 +35,10 @@ uint32_t outbox_reach(struct outbox *outbox, const struct path *path);
 /* What refers to a payload for that queue pair, put until now, is not to be read any more. */
 void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool responses);
 /* See struct direct_link: the owner's memory. 0 also where that is not to be touched so. */
-uint32_t outbox_access(struct outbox *outbox, const struct direct_access *accesses, uint32_t count);
+uint32_t outbox_access(struct outbox *outbox, const struct direct_access *accesses, uint32_t count,
+                       bool *ret_stores);
+/* The latest access has left a wish for the owner, who hears of it by the next outbox_flush. */
+bool outbox_has_wished(struct outbox *outbox);
 /* After FULL: there is room again. Its owner tells us of it, see inbox_tell_of_room. */
 bool outbox_has_room(struct outbox *outbox);
 /* After puts: shows the owner where to look. True: it sleeps, and is ours to wake. */

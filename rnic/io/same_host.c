@@ -1,4 +1,4 @@
-#include "rnic/io/same_host.h"
+#include "rnic/io/same_host_private.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,54 +8,9 @@
 #include "rnic/base/container.h"
 #include "rnic/base/random.h"
 #include "rnic/io/clock.h"
-#include "rnic/io/direct.h"
 #include "rnic/io/life.h"
-#include "rnic/io/near_addresses.h"
-#include "rnic/io/outbox.h"
 #include "rnic/transport/acknowledge.h"
 #include "rnic/wire/packet.h"
-
-#define STUCK_NS          UINT64_C(5000000000) /* a peer that does not move on is waited for */
-#define DIRECT_PART_BYTES (1u << 20)           /* others have their turns in between */
-
-/* A process of the host, by its slot. */
-struct peer {
-    uint64_t incarnation;
-    struct outbox *outbox;     /* NULL: it has none for us */
-    struct instant full_since; /* NEVER: there was room last */
-    bool unflushed;
-};
-
-/* Where a packet went last: most go there again. */
-struct latest {
-    struct peer *peer; /* with an outbox; NULL: to none */
-    uint32_t slot;
-    struct qpn qpn;
-    struct gid remote;
-};
-
-struct same_host {
-    struct packet_sink sink;
-    struct direct_link direct;
-    struct direct_table table; /* what we show */
-    struct inbox_room room;
-    struct packet_sink *otherwise;
-    struct registry *registry;
-    struct handoff *handoff;
-    struct inbox *inbox; /* NULL: there is none, and nothing is sent to others */
-    uint64_t incarnation;
-    struct pull_identity identity; /* address 0: nobody is to read our memory */
-    const char *description;
-    struct peer *peers[REGISTRY_SLOTS];
-    uint32_t unflushed[REGISTRY_SLOTS]; /* slots */
-    uint32_t unflushed_count;
-    bool stalled;                 /* a lane was full since the last flush */
-    uint32_t full_count;          /* peers with `full_since` */
-    bool is_dead[REGISTRY_SLOTS]; /* its holder was found gone by the last tidy */
-    struct near_addresses near;
-    struct latest latest;
-    struct same_host_counters counters;
-};
 
 /* The slot stands in an incarnation, so that who has it needs no search. */
 static uint64_t make_incarnation(uint64_t seed, uint32_t slot)
@@ -86,22 +41,6 @@ static bool let_refer(struct same_host *same_host, uint64_t seed)
     same_host->identity = identity;
     inbox_let_refer(same_host->inbox);
     return true;
-}
-
-static uint32_t access_directly(struct direct_link *link, const struct direct_access *accesses,
-                                uint32_t count);
-static bool settle(struct direct_link *link, struct qpn peer, bool waits);
-
-/* Where memory can be read it can be written. */
-static void let_access(struct same_host *same_host)
-{
-    struct direct_shown *shown = inbox_shown(same_host->inbox);
-    shown->identity = same_host->identity;
-    same_host->table = direct_table_of(shown);
-    same_host->direct = (struct direct_link){.table = &same_host->table,
-                                             .part_bytes = DIRECT_PART_BYTES,
-                                             .access = access_directly,
-                                             .settle = settle};
 }
 
 enum status same_host_create(const struct same_host_config *config,
@@ -144,8 +83,8 @@ enum status same_host_create(const struct same_host_config *config,
                              : !let_refer(same_host, config->seed)
                                  ? "memory, every payload copied: process_vm_readv is refused"
                                  : "memory, long payloads read from where they lie";
-    if (same_host->identity.address != 0 && direct) {
-        let_access(same_host);
+    if (status == STATUS_OK && direct) {
+        same_host_let_access(same_host);
     }
     *ret_same_host = same_host;
     return STATUS_OK;
@@ -179,6 +118,7 @@ void same_host_destroy(struct same_host *same_host)
             free(same_host->peers[i]);
         }
     }
+    hot_regions_destroy(&same_host->hot);
     inbox_destroy(same_host->inbox);
     pull_identity_destroy(&same_host->identity);
     free(same_host);
@@ -187,6 +127,7 @@ void same_host_destroy(struct same_host *same_host)
 void same_host_abandon(struct same_host *same_host)
 {
     same_host->direct.table = NULL; /* it is not mapped here */
+    hot_regions_abandon(&same_host->hot);
     if (same_host->inbox != NULL) {
         inbox_abandon(same_host->inbox);
     }
@@ -253,7 +194,7 @@ static bool give_up(struct same_host *same_host, struct peer *peer)
     return late;
 }
 
-static void remember_to_flush(struct same_host *same_host, uint32_t slot, struct peer *peer)
+void same_host_remember(struct same_host *same_host, uint32_t slot, struct peer *peer)
 {
     if (!peer->unflushed) {
         peer->unflushed = true;
@@ -268,7 +209,7 @@ static void room_given(struct inbox_room *room, uint64_t sender)
     uint32_t slot = (uint32_t)(sender % REGISTRY_SLOTS);
     struct peer *peer = find_peer(same_host, slot);
     if (peer != NULL && peer->outbox != NULL && peer->incarnation == sender) {
-        remember_to_flush(same_host, slot, peer);
+        same_host_remember(same_host, slot, peer);
     }
 }
 
@@ -315,7 +256,7 @@ static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
         same_host->counters.elsewhere++;
         return emit_otherwise(same_host, outgoing);
     }
-    remember_to_flush(same_host, slot, peer);
+    same_host_remember(same_host, slot, peer);
     if (status != STATUS_OK) {
         bool given_up = give_up(same_host, peer);
         same_host->stalled |= !given_up;
@@ -331,7 +272,6 @@ static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
     return true;
 }
 
-/* The process that the queue pair at the end of `path` is of, if it is reached through memory. */
 static struct peer *find_by_path(struct same_host *same_host, const struct path *path,
                                  struct qpn destination)
 {
@@ -344,8 +284,8 @@ static struct peer *find_by_path(struct same_host *same_host, const struct path 
     return peer != NULL && peer->outbox != NULL ? peer : NULL;
 }
 
-static struct peer *find_again(struct same_host *same_host, const struct path *path,
-                               struct qpn destination)
+struct peer *same_host_find(struct same_host *same_host, const struct path *path,
+                            struct qpn destination)
 {
     struct latest *latest = &same_host->latest;
     if (latest->peer != NULL && qpn_equal(latest->qpn, destination) &&
@@ -362,7 +302,7 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
 {
     struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
     struct qpn qpn = packet_destination(outgoing->header);
-    struct peer *peer = find_again(same_host, outgoing->path, qpn);
+    struct peer *peer = same_host_find(same_host, outgoing->path, qpn);
     if (outgoing->reference_shift != 0 &&
         (peer == NULL || outbox_reach(peer->outbox, outgoing->path) < outgoing->payload_length)) {
         same_host->counters.withdrawn++; /* it was somebody else's a moment ago */
@@ -471,7 +411,7 @@ void same_host_wake_up(struct same_host *same_host)
     }
 }
 
-static bool lives(void *context, uint64_t incarnation)
+bool same_host_lives(void *context, uint64_t incarnation)
 {
     const struct same_host *same_host = context;
     struct registry_inbox inbox;
@@ -480,59 +420,18 @@ static bool lives(void *context, uint64_t incarnation)
            inbox.incarnation == incarnation;
 }
 
-static uint32_t access_directly(struct direct_link *link, const struct direct_access *accesses,
-                                uint32_t count)
-{
-    struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
-    struct peer *peer = find_by_path(same_host, accesses->path, accesses->target);
-    return peer == NULL ? 0 : outbox_access(peer->outbox, accesses, count);
-}
-
-static enum direct_patience wait_for(void *context, uint64_t sender, uint32_t thread,
-                                     uint64_t waited_ns)
-{
-    struct same_host *same_host = context;
-    struct registry_inbox inbox;
-    uint32_t slot = (uint32_t)(sender % REGISTRY_SLOTS);
-    if (!lives(same_host, sender) || !registry_find_inbox(same_host->registry, slot, &inbox) ||
-        life_is_stopped(inbox.process, thread)) {
-        return DIRECT_PASS;
-    }
-    return waited_ns < STUCK_NS ? DIRECT_WAIT : DIRECT_GIVE_UP;
-}
-
-static enum direct_patience do_not_wait(void *context, uint64_t sender, uint32_t thread,
-                                        uint64_t waited_ns)
-{
-    return DIRECT_GIVE_UP;
-}
-
-static bool settle(struct direct_link *link, struct qpn peer, bool waits)
-{
-    struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
-    struct registry_inbox inbox = {0};
-    if (same_host->direct.table == NULL) {
-        return true; /* in a forked child */
-    }
-    if (peer.value != 0 &&
-        !registry_find_inbox(same_host->registry, registry_slot_of_qpn(peer), &inbox)) {
-        return true;
-    }
-    return inbox_settle(same_host->inbox, inbox.incarnation, waits ? wait_for : do_not_wait,
-                        same_host);
-}
-
 bool same_host_tidy(struct same_host *same_host)
 {
     bool any = false;
     if (same_host->inbox == NULL) {
         return false;
     }
-    inbox_reclaim(same_host->inbox, lives, same_host);
+    inbox_reclaim(same_host->inbox, same_host_lives, same_host);
     for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
         struct peer *peer = same_host->peers[i];
         same_host->is_dead[i] = false;
-        if (peer != NULL && peer->outbox != NULL && !lives(same_host, peer->incarnation)) {
+        if (peer != NULL && peer->outbox != NULL &&
+            !same_host_lives(same_host, peer->incarnation)) {
             struct registry_inbox next;
             same_host->is_dead[i] = !registry_find_inbox(same_host->registry, i, &next);
             any |= same_host->is_dead[i]; /* else whose queue pair it is cannot be told any more */
@@ -564,6 +463,7 @@ void same_host_count(const struct same_host *same_host, struct same_host_counter
 {
     *ret_counters = same_host->counters;
     ret_counters->address_reads = same_host->near.reads;
+    ret_counters->common_regions = same_host->hot.count;
     if (same_host->inbox != NULL) {
         const struct inbox_counters *inbox = inbox_counters(same_host->inbox);
         ret_counters->packets_received = inbox->packets_received;

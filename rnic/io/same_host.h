@@ -9,8 +9,8 @@
  * the queue pairs that send there for SAME_HOST_PATIENCE_NS, then their packets are lost, as on a
  * wire, until it takes some again.
  *
- * Under the engine's lock, but same_host_is_quiet, same_host_addresses_changed and the direct
- * link's settle. */
+ * Under the engine's lock, but same_host_is_quiet, same_host_addresses_changed,
+ * same_host_next_grant and the direct link's settle. */
 #ifndef WEIR_IO_SAME_HOST_H
 #define WEIR_IO_SAME_HOST_H
 
@@ -43,20 +43,21 @@ struct same_host_counters {
     uint64_t packets_sent;
     uint64_t bytes_sent; /* payload */
     uint64_t packets_received;
-    uint64_t long_records;  /* ... that stand for several, and have brought their bytes along */
-    uint64_t peers;         /* processes whose inbox we have opened, now */
-    uint64_t unreachable;   /* ... whose inbox we could not open: theirs goes by UDP */
-    uint64_t elsewhere;     /* packets that went by UDP, for too many pairs of addresses */
-    uint64_t wake_ups;      /* system calls for sleeping peers */
-    uint64_t full;          /* a lane had no room when it had had some */
-    uint64_t dropped;       /* packets that waited too long for room */
-    uint64_t refused;       /* lanes of ours that held what none of us writes */
-    uint64_t readable;      /* senders whose memory we may read, so far, */
-    uint64_t opaque;        /* ... which the kernel does not let us read: theirs is copied */
-    uint64_t withdrawn;     /* packets by reference whose peer died as they were sent */
-    uint64_t lanes;         /* of ours, taken now */
-    uint64_t reclaimed;     /* of ours, of senders that died */
-    uint64_t address_reads; /* how often the kernel was asked for the host's addresses */
+    uint64_t long_records;   /* ... that stand for several, and have brought their bytes along */
+    uint64_t peers;          /* processes whose inbox we have opened, now */
+    uint64_t unreachable;    /* ... whose inbox we could not open: theirs goes by UDP */
+    uint64_t elsewhere;      /* packets that went by UDP, for too many pairs of addresses */
+    uint64_t wake_ups;       /* system calls for sleeping peers */
+    uint64_t full;           /* a lane had no room when it had had some */
+    uint64_t dropped;        /* packets that waited too long for room */
+    uint64_t refused;        /* lanes of ours that held what none of us writes */
+    uint64_t readable;       /* senders whose memory we may read, so far, */
+    uint64_t opaque;         /* ... which the kernel does not let us read: theirs is copied */
+    uint64_t withdrawn;      /* packets by reference whose peer died as they were sent */
+    uint64_t lanes;          /* of ours, taken now */
+    uint64_t reclaimed;      /* of ours, of senders that died */
+    uint64_t address_reads;  /* how often the kernel was asked for the host's addresses */
+    uint64_t common_regions; /* of ours, whose memory others have mapped or may, now */
 };
 
 /* NO_MEMORY. A kernel without sealed memory files makes it send nothing and receive nothing. */
@@ -72,6 +73,15 @@ struct packet_sink *same_host_sink(struct same_host *same_host);
 struct direct_link *same_host_direct(struct same_host *same_host);
 /* By a thread that lives as long as the engine does: from now on others may touch what is shown. */
 void same_host_live(struct same_host *same_host);
+/* When others' wishes for regions to be made common (hot_regions.h) are to be granted; NEVER: there
+ * are none. By the thread that grants them, which takes milliseconds. */
+struct instant same_host_next_grant(const struct same_host *same_host);
+void same_host_grant_wishes(struct same_host *same_host, struct instant now);
+/* Before a fork: our memory is to be ours alone. What is registered now stays so for good, other
+ * regions until it is over. */
+void same_host_keep_memory(struct same_host *same_host);
+/* In the parent. Any thread. */
+void same_host_has_forked(struct same_host *same_host);
 /* Shows what was sent, and wakes who sleeps. False: a lane was full, come back soon. */
 bool same_host_flush(struct same_host *same_host);
 

@@ -50,7 +50,6 @@ struct rank {
 
 static struct rank ranks[SLAB_MAX / SLAB_LINE];
 static struct lock lock;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void hold(void)
 {
@@ -62,7 +61,9 @@ static void let_go(void)
     lock_give(&lock);
 }
 
-static void survive_forks(void)
+/* Early, so that the lock is taken after those of whoever uses it, which may be held across a fork,
+ * too. */
+__attribute__((constructor)) static void survive_forks(void)
 {
     pthread_atfork(hold, let_go, let_go);
 }
@@ -135,7 +136,6 @@ void *slab_take(size_t size)
     size_t block_bytes = (size + SLAB_LINE - 1) / SLAB_LINE * SLAB_LINE;
     struct rank *rank = rank_of(block_bytes);
     bool full = false;
-    pthread_once(&once, survive_forks);
     hold();
     void *vacant = take_vacant(rank);
     void *block = vacant != NULL ? vacant : take_fresh(rank, block_bytes, &full);

@@ -18,9 +18,12 @@ static void region_opened(struct memory_observer *observer, struct memory_key ke
                           const struct region_attributes *attributes)
 {
     struct environment *environment = CONTAINER_OF(observer, struct environment, memory_observer);
-    const struct direct_link *link = environment->direct;
+    struct direct_link *link = environment->direct;
     unsigned rights = attributes->access & (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ);
-    if (link->table == NULL || rights == 0 || (attributes->access & ACCESS_ON_DEMAND) != 0) {
+    environment->memory_may_fault |= (attributes->access & ACCESS_ON_DEMAND) != 0;
+    if (link->table == NULL || rights == 0 || (attributes->access & ACCESS_ON_DEMAND) != 0 ||
+        (link->lets_show != NULL &&
+         !link->lets_show(link, key, attributes->bytes, attributes->length))) {
         return;
     }
     struct direct_key shown = {
@@ -39,6 +42,14 @@ void direct_hide_key(struct environment *environment, struct memory_key key)
     const struct direct_link *link = environment->direct;
     if (link != NULL && link->table != NULL) {
         (void)direct_table_hide_key(link->table, key);
+    }
+}
+
+void direct_withdraw_key(struct environment *environment, struct memory_key key)
+{
+    struct direct_link *link = environment->direct;
+    if (link != NULL && link->table != NULL && link->withdraw != NULL) {
+        link->withdraw(link, key);
     }
 }
 
@@ -147,7 +158,8 @@ uint32_t direct_may_wait(const struct qp *qp)
         return 0;
     }
     const struct send_slot *slot = send_queue_slot(qp->sends, tail - 1);
-    return suits(qp, slot) && slot->length <= SHORT_BYTES ? (uint32_t)(tail - head) : 0;
+    bool gains = suits(qp, slot) && slot->length <= SHORT_BYTES && !qp->stores_directly;
+    return gains ? (uint32_t)(tail - head) : 0;
 }
 
 bool direct_has_done_all(const struct qp *qp)
@@ -200,6 +212,7 @@ static bool add(struct batch *batch, struct qp *qp, const struct send_slot *slot
         .part = part,
         .places = places,
         .place_count = place_count,
+        .may_fault = qp->environment->memory_may_fault,
     };
     batch->place_count += place_count;
     batch->bytes += part;
@@ -259,6 +272,7 @@ enum step direct_transmit(struct qp *qp)
         slot->by_packets = true;
         return STEP_IDLE;
     }
+    qp->stores_directly = link->stores;
     environment->extra_packets = count - 1 + batch.bytes / PACKET_BYTES;
     /* A completion may find its queue full: then the rest has been flushed. */
     for (uint32_t i = 0; i < count && qp_state_now(qp) != QP_ERROR; i++) {

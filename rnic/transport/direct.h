@@ -34,6 +34,13 @@ struct direct_link {
     /* Whether nobody is at what was hidden before the call; `peer` not 0: not that queue pair's
      * process. `waits`: any thread, without the engine's lock; false only after seconds. */
     bool (*settle)(struct direct_link *link, struct qpn peer, bool waits);
+    /* A region is about to be shown. False: it is not to be; NULL: everything may be. */
+    bool (*lets_show)(struct direct_link *link, struct memory_key key, const uint8_t *bytes,
+                      uint64_t length);
+    /* The region of a key that is hidden, and settled: whatever the link has done so that others
+     * reach its memory more easily is undone. NULL: nothing. */
+    void (*withdraw)(struct direct_link *link, struct memory_key key);
+    bool stores; /* the latest access cost no system call, so several at once gain nothing */
 };
 
 /* Once, where the environment has a link. */
@@ -41,6 +48,8 @@ void direct_init(struct environment *environment);
 /* Nobody finds the key from now on; it ends otherwise than by memory_deregister's own doing only
  * where somebody must be waited for first. */
 void direct_hide_key(struct environment *environment, struct memory_key key);
+/* Nobody is at it any more; see struct direct_link. */
+void direct_withdraw_key(struct environment *environment, struct memory_key key);
 /* Shows or hides the queue pair, as its state and attributes are now. */
 void direct_refresh(struct qp *qp);
 /* Nobody finds it from now on, whatever happens to it, until it is let go of. */

@@ -24,9 +24,14 @@ static struct direct_entry *qp_entry(const struct direct_table *table, struct qp
     return &table->qps[number.value % table->qp_count];
 }
 
+uint32_t direct_table_place(struct memory_key key, uint32_t count)
+{
+    return (key.value >> KEY_VARIANT_BITS) % count;
+}
+
 static struct direct_entry *key_entry(const struct direct_table *table, struct memory_key key)
 {
-    return &table->keys[(key.value >> KEY_VARIANT_BITS) % table->key_count];
+    return &table->keys[direct_table_place(key, table->key_count)];
 }
 
 static void write_entry(struct direct_entry *entry, const union content *content)
@@ -92,6 +97,22 @@ bool direct_table_hide_key(const struct direct_table *table, struct memory_key k
     return true;
 }
 
+bool direct_table_read_key(const struct direct_table *table, uint32_t place,
+                           struct direct_key *ret_key)
+{
+    union content content;
+    bool shown = read_entry(&table->keys[place], &content) && content.key.key.value != 0;
+    *ret_key = content.key;
+    return shown;
+}
+
+bool direct_table_find_key(const struct direct_table *table, struct memory_key key,
+                           struct direct_key *ret_key)
+{
+    uint32_t place = direct_table_place(key, table->key_count);
+    return direct_table_read_key(table, place, ret_key) && ret_key->key.value == key.value;
+}
+
 /* What the responder asks of a packet before it looks at the key. */
 static bool takes(const struct direct_qp *qp, const struct direct_access *access)
 {
@@ -113,11 +134,22 @@ static bool opens(const struct direct_key *key, const struct direct_qp *qp,
            access->length <= key->length - offset && (key->rights & needed) != 0;
 }
 
+static struct direct_there find(const struct direct_key *key, const struct direct_access *access)
+{
+    uint64_t offset = access->address - key->address + access->offset;
+    return (struct direct_there){
+        .bytes = key->bytes + offset,
+        .length = key->length,
+        .common = key->common,
+        .within = offset - key->common.lead,
+    };
+}
+
 uint32_t direct_table_grants(const struct direct_table *table, const struct direct_access *accesses,
-                             uint32_t count, uint64_t *ret_bytes)
+                             uint32_t count, struct direct_there *ret_there)
 {
     union content qp, key = {.words = {0}};
-    ret_bytes[0] = 0;
+    ret_there[0].bytes = 0;
     if (accesses->target.value == 0 || !read_entry(qp_entry(table, accesses->target), &qp) ||
         !takes(&qp.qp, accesses)) {
         return 0;
@@ -125,13 +157,13 @@ uint32_t direct_table_grants(const struct direct_table *table, const struct dire
     for (uint32_t i = 0; i < count; i++) {
         const struct direct_access *access = &accesses[i];
         bool known = access->key.value != 0 && key.key.key.value == access->key.value;
-        ret_bytes[i] = 0;
+        ret_there[i].bytes = 0;
         if (access->key.value == 0 ||
             (!known && !read_entry(key_entry(table, access->key), &key)) ||
             !opens(&key.key, &qp.qp, access)) {
             return i;
         }
-        ret_bytes[i] = key.key.bytes + (access->address - key.key.address) + access->offset;
+        ret_there[i] = find(&key.key, access);
     }
     return count;
 }

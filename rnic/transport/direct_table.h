@@ -40,6 +40,15 @@ struct direct_qp {
     uint16_t mtu_shift;
 };
 
+/* The part of a region whose pages lie in a file that peers can map, too. */
+struct direct_common {
+    uint64_t offset; /* in the file; no other part ever lies there */
+    uint32_t lead;   /* bytes of the region before it; DIRECT_NEVER: there is none, nor will be */
+    uint32_t length; /* 0: there is none */
+};
+
+#define DIRECT_NEVER UINT32_MAX
+
 /* A region, or a part of one that a window opens. */
 struct direct_key {
     struct memory_key key; /* not 0 */
@@ -48,6 +57,7 @@ struct direct_key {
     uint64_t bytes;           /* where it lies in the owner's memory */
     uint32_t rights;
     struct qpn qpn; /* the only one that may use it; 0: all of the domain */
+    struct direct_common common;
 };
 
 #define DIRECT_BATCH  32u /* what is wanted at once, at most, */
@@ -68,6 +78,15 @@ struct direct_access {
     uint32_t part;                      /* bytes; 0, of one by itself: whether it is granted */
     const struct payload_place *places; /* where the part comes from or goes to */
     uint32_t place_count;
+    bool may_fault; /* the places may not be there: by a call, which survives it */
+};
+
+/* Where a part of a message lies at the target. */
+struct direct_there {
+    uint64_t bytes;              /* in its memory; 0: nowhere */
+    uint64_t length;             /* of the region, */
+    struct direct_common common; /* of which this is common, */
+    uint64_t within;             /* and the part begins; beyond its length: not in it */
 };
 
 /* Shows it, instead of what was shown of that number before. */
@@ -78,9 +97,18 @@ bool direct_table_hide_qp(const struct direct_table *table, struct qpn number);
 void direct_table_show_key(const struct direct_table *table, const struct direct_key *key);
 bool direct_table_hide_key(const struct direct_table *table, struct memory_key key);
 
+/* Where a key stands in a table that has so many places. */
+uint32_t direct_table_place(struct memory_key key, uint32_t count);
+/* Any key that is shown, by its place; false: none is there. */
+bool direct_table_read_key(const struct direct_table *table, uint32_t place,
+                           struct direct_key *ret_key);
+/* Finds what is shown of a key; false: it is not. */
+bool direct_table_find_key(const struct direct_table *table, struct memory_key key,
+                           struct direct_key *ret_key);
+
 /* How many of them, from the first on, the target would execute, as packets, now; where the first
- * byte of each lies there, 0 of one that it would not. */
+ * byte of each lies there, nowhere of one that it would not. */
 uint32_t direct_table_grants(const struct direct_table *table, const struct direct_access *accesses,
-                             uint32_t count, uint64_t *ret_bytes);
+                             uint32_t count, struct direct_there *ret_there);
 
 #endif

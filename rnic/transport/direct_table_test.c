@@ -84,9 +84,9 @@ static int show(void **state)
 
 static void expect(bool granted, struct direct_access access)
 {
-    uint64_t bytes = 1;
-    assert_int_equal(direct_table_grants(&table, &access, 1, &bytes), granted);
-    assert_int_equal(bytes, granted ? BYTES + 0x140 : 0);
+    struct direct_there there = {.bytes = 1};
+    assert_int_equal(direct_table_grants(&table, &access, 1, &there), granted);
+    assert_int_equal(there.bytes, granted ? BYTES + 0x140 : 0);
 }
 
 static void what_fits_is_granted(void **state)
@@ -98,7 +98,7 @@ static void of_a_batch_all_before_the_first_that_does_not(void **state)
 {
     struct direct_key second = some_key();
     struct direct_access accesses[4] = {some_access(), some_access(), some_access(), some_access()};
-    uint64_t there[4];
+    struct direct_there there[4];
     second.key.value = 0x805;
     second.bytes += 0x10000;
     direct_table_show_key(&table, &second);
@@ -106,13 +106,13 @@ static void of_a_batch_all_before_the_first_that_does_not(void **state)
     accesses[2].address++;
     accesses[2].length--;
     assert_int_equal(direct_table_grants(&table, accesses, 4, there), 4);
-    assert_int_equal(there[0], BYTES + 0x140);
-    assert_int_equal(there[1], BYTES + 0x140 + 0x10000);
-    assert_int_equal(there[2], BYTES + 0x141);
-    assert_int_equal(there[3], BYTES + 0x140);
+    assert_int_equal(there[0].bytes, BYTES + 0x140);
+    assert_int_equal(there[1].bytes, BYTES + 0x140 + 0x10000);
+    assert_int_equal(there[2].bytes, BYTES + 0x141);
+    assert_int_equal(there[3].bytes, BYTES + 0x140);
     accesses[2].address = 0;
     assert_int_equal(direct_table_grants(&table, accesses, 4, there), 2);
-    assert_int_equal(there[2], 0);
+    assert_int_equal(there[2].bytes, 0);
     accesses[1].key.value = 0x905;
     assert_int_equal(direct_table_grants(&table, accesses, 4, there), 1);
 }
@@ -212,8 +212,8 @@ static void nonsense_harms_nobody(void **state)
         struct direct_access access = some_access();
         access.length = (uint32_t)random_u64(&random);
         access.address = random_u64(&random);
-        uint64_t bytes;
-        (void)direct_table_grants(&table, &access, 1, &bytes);
+        struct direct_there there;
+        (void)direct_table_grants(&table, &access, 1, &there);
     }
 }
 

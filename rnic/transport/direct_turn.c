@@ -21,7 +21,8 @@ void direct_turn_init(const struct direct_turn *turn)
 static bool look_and_move(const struct direct_turn *turn, const struct direct_access *accesses,
                           uint32_t count, uint32_t *ret_moved)
 {
-    uint64_t there[DIRECT_BATCH], guard = atomic_load(&turn->guard->word);
+    struct direct_there there[DIRECT_BATCH];
+    uint64_t guard = atomic_load(&turn->guard->word);
     uint32_t life = life_in(guard);
     *ret_moved = 0;
     if (life == 0 || !turn->mover->is_there(turn->mover, life)) {

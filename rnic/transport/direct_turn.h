@@ -33,18 +33,18 @@ struct direct_guard {
 struct direct_announcement {
     _Alignas(64) _Atomic uint32_t count;
     _Atomic uint32_t thread; /* by which; set before */
+    _Atomic uint32_t wish;   /* a key whose region he would have made common; the owner clears it */
 };
 
 /* How the owner's memory is reached. */
 struct direct_mover {
     /* Announced. False: nobody of that life is there. */
     bool (*is_there)(struct direct_mover *mover, uint32_t life);
-    /* The parts, whose first bytes lie at `there` in the owner's memory, in order, if the guard is
-     * still `guard` when the first begins; false: it has changed, and nothing was moved. Leaves how
-     * many were moved whole; of the next a part may have been. A part of no bytes: whether any
-     * could be moved. */
+    /* The parts, which lie at `there`, in order, if the guard is still `guard` when the first
+     * begins; false: it has changed, and none was moved whole. Leaves how many were; of the next a
+     * part may have been. A part of no bytes: whether any could be moved. */
     bool (*move)(struct direct_mover *mover, uint64_t guard, const struct direct_access *accesses,
-                 uint32_t count, const uint64_t *there, uint32_t *ret_moved);
+                 uint32_t count, const struct direct_there *there, uint32_t *ret_moved);
 };
 
 /* One who touches, and an owner. */

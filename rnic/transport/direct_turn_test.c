@@ -64,9 +64,9 @@ static bool is_there(struct direct_mover *mover, uint32_t life)
 }
 
 static bool move(struct direct_mover *mover, uint64_t guard, const struct direct_access *accesses,
-                 uint32_t count, const uint64_t *there, uint32_t *ret_moved)
+                 uint32_t count, const struct direct_there *there, uint32_t *ret_moved)
 {
-    assert_int_equal(*there, 0x500000 + 8);
+    assert_int_equal(there->bytes, 0x500000 + 8);
     reach(LOOKED);
     if (atomic_load(&world.guard.word) != guard) {
         return false;

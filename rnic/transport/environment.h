@@ -26,6 +26,7 @@ struct environment {
     struct relay_link *relay_link;          /* to other processes of the host; may be NULL */
     struct direct_link *direct;             /* to their memory; may be NULL */
     struct memory_observer memory_observer; /* ... which shows them keys */
+    bool memory_may_fault;                  /* there have been regions whose pages come on demand */
     uint32_t extra_packets; /* that the last one stands for in its turn; then it is 0 again */
     uint64_t relay_lives;   /* given out to connections of targets */
     struct counters counters;

@@ -18,7 +18,11 @@ enum status take_back_region(struct engine *engine, struct memory_key key, unsig
         return STATUS_OK; /* nobody else has ever seen it */
     }
     bool wait = device_hold_region(engine->device, key);
-    return !wait || settle(engine, (struct qpn){0}) ? STATUS_OK : STATUS_BUSY;
+    if (wait && !settle(engine, (struct qpn){0})) {
+        return STATUS_BUSY;
+    }
+    device_withdraw_region(engine->device, key);
+    return STATUS_OK;
 }
 
 enum status take_back_qp(struct engine *engine, struct qp *qp)

@@ -1,0 +1,158 @@
+/* Memory of processes of the host: who touches whose, and who waits for whom (direct.h). */
+#include "rnic/base/container.h"
+#include "rnic/io/life.h"
+#include "rnic/io/same_host_private.h"
+
+#define STUCK_NS          UINT64_C(5000000000) /* a peer that does not move on is waited for */
+#define MOMENT_NS         1000000u             /* for what can be had later, too; */
+#define SOON_NS           10000000u            /* so much later, and then half as much more, */
+#define LATEST_NS         3000000000u          /* until it is given up */
+#define DIRECT_PART_BYTES (1u << 20)           /* others have their turns in between */
+
+static uint32_t access_directly(struct direct_link *link, const struct direct_access *accesses,
+                                uint32_t count)
+{
+    struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
+    struct peer *peer = same_host_find(same_host, accesses->path, accesses->target);
+    if (peer == NULL) {
+        return 0;
+    }
+    uint32_t done = outbox_access(peer->outbox, accesses, count, &link->stores);
+    if (outbox_has_wished(peer->outbox)) {
+        same_host_remember(same_host, registry_slot_of_qpn(accesses->target), peer);
+    }
+    return done;
+}
+
+static bool is_over(struct same_host *same_host, uint64_t sender, uint32_t thread)
+{
+    struct registry_inbox inbox;
+    uint32_t slot = (uint32_t)(sender % REGISTRY_SLOTS);
+    return !same_host_lives(same_host, sender) ||
+           !registry_find_inbox(same_host->registry, slot, &inbox) ||
+           life_is_stopped(inbox.process, thread);
+}
+
+static enum direct_patience wait_for(void *context, uint64_t sender, uint32_t thread,
+                                     uint64_t waited_ns)
+{
+    return is_over(context, sender, thread) ? DIRECT_PASS
+           : waited_ns < STUCK_NS           ? DIRECT_WAIT
+                                            : DIRECT_GIVE_UP;
+}
+
+static enum direct_patience wait_a_moment(void *context, uint64_t sender, uint32_t thread,
+                                          uint64_t waited_ns)
+{
+    return is_over(context, sender, thread) ? DIRECT_PASS
+           : waited_ns < MOMENT_NS          ? DIRECT_WAIT
+                                            : DIRECT_GIVE_UP;
+}
+
+static enum direct_patience do_not_wait(void *context, uint64_t sender, uint32_t thread,
+                                        uint64_t waited_ns)
+{
+    return DIRECT_GIVE_UP;
+}
+
+static bool settle(struct direct_link *link, struct qpn peer, bool waits)
+{
+    struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
+    struct registry_inbox inbox = {0};
+    if (same_host->direct.table == NULL) {
+        return true; /* in a forked child */
+    }
+    if (peer.value != 0 &&
+        !registry_find_inbox(same_host->registry, registry_slot_of_qpn(peer), &inbox)) {
+        return true;
+    }
+    return inbox_settle(same_host->inbox, inbox.incarnation, waits ? wait_for : do_not_wait,
+                        same_host);
+}
+
+static bool lets_show(struct direct_link *link, struct memory_key key, const uint8_t *bytes,
+                      uint64_t length)
+{
+    struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
+    return hot_regions_let_show(&same_host->hot, key, bytes, length);
+}
+
+static void withdraw(struct direct_link *link, struct memory_key key)
+{
+    hot_regions_end(&CONTAINER_OF(link, struct same_host, direct)->hot, key);
+}
+
+/* Where memory can be read it can be written. */
+void same_host_let_access(struct same_host *same_host)
+{
+    struct direct_shown *shown = inbox_shown(same_host->inbox);
+    shown->identity = same_host->identity;
+    same_host->table = direct_table_of(shown);
+    same_host->direct = (struct direct_link){.table = &same_host->table,
+                                             .part_bytes = DIRECT_PART_BYTES,
+                                             .access = access_directly,
+                                             .settle = settle,
+                                             .lets_show = lets_show,
+                                             .withdraw = withdraw};
+    same_host->grant_later_ns = SOON_NS;
+    hot_regions_init(&same_host->hot, direct_makes_common() ? shown : NULL);
+}
+
+struct settler {
+    struct hot_settler settler; /* first */
+    struct same_host *same_host;
+};
+
+static bool settle_soon(struct hot_settler *settler)
+{
+    struct same_host *same_host = ((struct settler *)settler)->same_host;
+    return inbox_settle(same_host->inbox, 0, wait_a_moment, same_host);
+}
+
+static bool settle_surely(struct hot_settler *settler)
+{
+    struct same_host *same_host = ((struct settler *)settler)->same_host;
+    return inbox_settle(same_host->inbox, 0, wait_for, same_host);
+}
+
+struct instant same_host_next_grant(const struct same_host *same_host)
+{
+    bool any = same_host->hot.shown != NULL && inbox_wishes(same_host->inbox) != same_host->wishes;
+    return any ? same_host->grant_after : INSTANT_NEVER;
+}
+
+void same_host_grant_wishes(struct same_host *same_host, struct instant now)
+{
+    struct settler settler = {{settle_soon}, same_host};
+    struct memory_key keys[HOT_REGIONS_WISHES];
+    uint32_t lanes[HOT_REGIONS_WISHES], count = 0;
+    uint32_t heard = inbox_wishes(same_host->inbox);
+    for (uint32_t lane = 0;
+         count < HOT_REGIONS_WISHES && inbox_next_wish(same_host->inbox, &lane, &keys[count]);
+         lane++) {
+        lanes[count++] = lane;
+    }
+    bool granted = hot_regions_grant(&same_host->hot, keys, count, &settler.settler);
+    bool given_up = same_host->grant_later_ns >= LATEST_NS;
+    for (uint32_t i = 0; i < count && (granted || given_up); i++) {
+        inbox_clear_wish(same_host->inbox, lanes[i], keys[i]);
+    }
+    if (granted || given_up) {
+        same_host->wishes = count < HOT_REGIONS_WISHES ? heard : same_host->wishes;
+        same_host->grant_later_ns = SOON_NS;
+    } else {
+        same_host->grant_after = instant_after(now, same_host->grant_later_ns);
+        same_host->grant_later_ns += same_host->grant_later_ns / 2;
+    }
+}
+
+void same_host_keep_memory(struct same_host *same_host)
+{
+    struct settler settler = {{settle_surely}, same_host};
+    hot_regions_end_all(&same_host->hot, &settler.settler);
+}
+
+void same_host_has_forked(struct same_host *same_host)
+{
+    atomic_store(&same_host->hot.forks, false);
+}
