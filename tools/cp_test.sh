@@ -729,10 +729,10 @@ case_flips() { # a bit that nobody has noticed on the way is noticed, and told
     fi
     local arrived='the bytes that arrived are not those that were read (digest)'
     local stored='what was read back from storage is not what was written (digest)'
-    local packet=4096 private=131072 how client journal expected
+    local packet=4096 part=131072 how client journal expected
     mkdir root
     make_file f 8
-    for how in copy:$packet:700 copy:$private:9 write:$private:9; do # the wire, staging, what is written
+    for how in copy:$packet:700 write:$part:9; do # the wire, staging
         will_flip $how
         start_server a "${flip[@]}" "$weir" serve --insecure --listen 127.0.0.1:0 --root root || fail "no server"
         flipped 1 root/f "/f: cannot write: $arrived" "$weir" cp f "$url/"
@@ -757,7 +757,7 @@ case_flips() { # a bit that nobody has noticed on the way is noticed, and told
     stop "$pid"
     cp f root
     serve a root --json
-    will_flip storage:$private:9
+    will_flip storage:$part:9
     flipped 1 got "got: cannot write: $stored" "${flip[@]}" "$weir" cp --verify "$url/f" got
     for how in head record kept; do # in the journal, and in what that is about
         rm -f root/f

@@ -5,9 +5,9 @@
  *           storage:LENGTH:NUMBER  in what that writes, while the buffer stays as it is
  * WEIR_FLIP_MARK=FILE              is made then, so that a test knows that it has tested something
  *
- * The RNIC copies a packet's payload to its place when the ICRC has been found right, and the
- * receiver of a transfer copies out of its chunks before it looks at the bytes: each is such a
- * memcpy. */
+ * The RNIC copies a packet's payload to its place when the ICRC has been found right: such a
+ * memcpy. The receiver of a transfer writes from the chunk that the bytes came to, its staging
+ * buffer. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>

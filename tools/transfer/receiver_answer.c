@@ -141,9 +141,9 @@ static size_t continue_digest(struct receiver *receiver)
     size_t done = 0;
     ssize_t count = 1;
     while (done < SLICE_LENGTH && count > 0) {
-        count = read(answering->fd, receiver->private, sizeof(receiver->private));
+        count = read(answering->fd, receiver->stored, sizeof(receiver->stored));
         if (count > 0) {
-            digest_data(answering->digest, receiver->private, (size_t)count);
+            digest_data(answering->digest, receiver->stored, (size_t)count);
             done += (size_t)count;
         }
     }

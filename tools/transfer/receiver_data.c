@@ -49,19 +49,16 @@ void receiver_grant(struct receiver *receiver)
     }
 }
 
-/* The peer can write to a chunk at any time: each byte is fetched once, and what is written to the
- * file is what the digest was taken of. */
+/* The digest is taken of what stands in the chunk when it has been written, so a byte that changes
+ * before that is seen. One that the peer itself writes to the chunk meanwhile is its own to choose:
+ * without a seal nobody vouches for what it sends but itself. */
 static int write_data(struct receiver *receiver, const struct writer_piece *piece)
 {
-    bool is_private = receiver->options.link->is_private;
     int error = 0;
     for (size_t done = 0; done < piece->length && error == 0;) {
         size_t left = piece->length - done;
-        size_t count = left < PRIVATE_LENGTH ? left : PRIVATE_LENGTH;
+        size_t count = left < CACHED_LENGTH ? left : CACHED_LENGTH;
         const uint8_t *bytes = piece->bytes + done;
-        if (!is_private) {
-            bytes = memcpy(receiver->written, bytes, count);
-        }
         error = place_write(&receiver->file.place, bytes, count, piece->position + done);
         if (error == 0) { /* a piece is noted when it has been written */
             pieces_data(&receiver->pieces, bytes, count);

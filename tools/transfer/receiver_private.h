@@ -21,8 +21,8 @@
 /* Answers a peer may leave lying before it is taken for dead or hostile. */
 #define ANSWERS_MAX 4096
 
-/* Bytes taken out of a chunk at a time: few enough to stay in the processor's cache. */
-#define PRIVATE_LENGTH (128u << 10)
+/* Bytes that are gone over at a time: few enough to stay in the processor's cache. */
+#define CACHED_LENGTH (128u << 10)
 
 /* A file from here on is written by a thread of its own: a smaller one is over before that pays. */
 #define BEHIND_LENGTH_MIN (16u << 20)
@@ -135,8 +135,7 @@ struct receiver {
     bool is_taken[RECEIVER_CHUNK_COUNT];   /* unless the writer has it */
     struct writer *writer;                 /* NULL: none yet */
     uint8_t head[MESSAGE_HEAD_MAX];
-    uint8_t private[PRIVATE_LENGTH];
-    uint8_t written[PRIVATE_LENGTH]; /* the same for what is to be written */
+    uint8_t stored[CACHED_LENGTH]; /* what was read of storage */
 };
 
 void receiver_send(struct receiver *receiver, const struct message *message);

@@ -174,13 +174,13 @@ bool receiver_reads_as(struct receiver *receiver, const struct piece *piece)
     digest_start(receiver->proof);
     while (done < piece->length) {
         uint64_t left = piece->length - done;
-        size_t length = left < PRIVATE_LENGTH ? (size_t)left : PRIVATE_LENGTH;
-        ssize_t count = pread(receiver->file.place.fd, receiver->private, length,
-                              (off_t)(piece->offset + done));
+        size_t length = left < CACHED_LENGTH ? (size_t)left : CACHED_LENGTH;
+        ssize_t count =
+            pread(receiver->file.place.fd, receiver->stored, length, (off_t)(piece->offset + done));
         if (count <= 0) {
             return false;
         }
-        digest_data(receiver->proof, receiver->private, (size_t)count);
+        digest_data(receiver->proof, receiver->stored, (size_t)count);
         done += (size_t)count;
     }
     digest_result(receiver->proof, digest);

@@ -19,18 +19,17 @@ int receiver_read_back(struct receiver *receiver, const struct place *place,
     int error = drop(place);
     size_t done = 0;
     while (error == 0 && done < data->length) {
-        ssize_t count =
-            pread(place->fd, receiver->private + done, data->length - done, (off_t)done);
+        ssize_t count = pread(place->fd, receiver->stored + done, data->length - done, (off_t)done);
         if (count < 0) {
             error = errno;
         } else if (count == 0) { /* zeros at its end that were left out */
-            memset(receiver->private + done, 0, data->length - done);
+            memset(receiver->stored + done, 0, data->length - done);
             done = data->length;
         } else {
             done += (size_t)count;
         }
     }
-    bool same = error == 0 && memcmp(receiver->private, data->bytes, data->length) == 0;
+    bool same = error == 0 && memcmp(receiver->stored, data->bytes, data->length) == 0;
     return error != 0 || same ? error : EBADMSG;
 }
 
@@ -85,12 +84,12 @@ static bool reads_as_hole(struct receiver *receiver, uint64_t *at, uint64_t end)
             return true;
         }
         *at = data >= 0 ? (uint64_t)data : *at; /* or the file system does not tell holes */
-        size_t length = end - *at < PRIVATE_LENGTH ? (size_t)(end - *at) : PRIVATE_LENGTH;
-        ssize_t count = pread(fd, receiver->private, length, (off_t)*at);
+        size_t length = end - *at < CACHED_LENGTH ? (size_t)(end - *at) : CACHED_LENGTH;
+        ssize_t count = pread(fd, receiver->stored, length, (off_t)*at);
         if (count == 0) { /* its length is set when it gets its name */
             *at = end;
-        } else if (count < 0 || receiver->private[0] != 0 ||
-                   memcmp(receiver->private, receiver->private + 1, (size_t)count - 1) != 0) {
+        } else if (count < 0 || receiver->stored[0] != 0 ||
+                   memcmp(receiver->stored, receiver->stored + 1, (size_t)count - 1) != 0) {
             return false;
         } else {
             *at += (size_t)count;
