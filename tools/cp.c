@@ -313,9 +313,13 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count, const ch
     if (cp->options.note != NULL && !cp->options.quiet && !cp->options.json) {
         command_error(cp->command, "note: %s", cp->options.note);
     }
+    if (!several) {
+        cp_begin_far_side(cp, cp->is_push ? target_name : names[0]);
+    }
     if (fabric_open(&cp->options.fabric, &cp->fabric, &error) != WEIR_OK ||
         weir_poller_create(cp->fabric, &cp->poller, &error) != WEIR_OK) {
         command_error(cp->command, "%s", error.message);
+        cp_end_early_far_side(cp);
         if (cp->fabric != NULL) {
             weir_fabric_close(cp->fabric);
         }
@@ -324,6 +328,7 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count, const ch
     enum exit_code code = several       ? cp_fanout(cp, names, count)
                           : cp->is_push ? push(cp, names, count, target_name)
                                         : pull(cp, names, count, target_name);
+    cp_end_early_far_side(cp);
     const struct tally *total = &cp->total;
     bool nothing_happened =
         total->files + total->directories + total->same + total->left + total->failed == 0;

@@ -14,6 +14,15 @@
 #include "tools/trust/certificates.h"
 #include "tools/trust/keys.h"
 
+/* That of the first transfer, started before our own device was opened, for both take their time.
+ */
+struct early_far_side {
+    struct location where;
+    struct far_side far;
+    bool is_begun; /* and nobody has taken it yet */
+    enum exit_code code;
+};
+
 /* One run of the command: every group of sources that share a server is one transfer of it. */
 struct cp {
     const struct command *command;
@@ -27,6 +36,7 @@ struct cp {
     struct keys keys;                        /* the first is ours, with --key */
     struct certificates certificates;        /* with --ca */
     struct far_side *far;                    /* that we started; NULL: none */
+    struct early_far_side early;
     struct again again;
     char address[LOCATION_ADDRESS_LENGTH]; /* that is tried, or carries the transfer */
     struct weir_fabric_carried carried;    /* before it */
@@ -66,6 +76,10 @@ bool cp_has_trust(const struct cp *cp);
 /* Of such a cp, for a connection to a server. NULL: no memory. */
 struct guard *cp_create_guard(const struct cp *cp, const char *address);
 
+/* Starts the far side of the transfer with that place that comes first, if it is one of a shell. */
+void cp_begin_far_side(struct cp *cp, const char *name);
+/* Ends what no transfer has taken. */
+void cp_end_early_far_side(struct cp *cp);
 /* One transfer with a place that is not here, to its end; what went wrong has been said. */
 enum exit_code cp_transfer(struct cp *cp, const struct location *where,
                            const struct session_request *request);

@@ -357,23 +357,60 @@ static enum exit_code transfer_to_far(struct cp *cp, const struct session_reques
     return code;
 }
 
+static struct far_options far_options_of(const struct cp *cp)
+{
+    return (struct far_options){.rsh = cp->options.rsh,
+                                .weir_path = cp->options.weir_path,
+                                .fabric = cp->options.fabric.kind};
+}
+
+void cp_begin_far_side(struct cp *cp, const char *name)
+{
+    struct early_far_side *early = &cp->early;
+    const struct far_options options = far_options_of(cp);
+    location_parse(name, &early->where);
+    if (early->where.kind == LOCATION_SHELL) {
+        early->is_begun = true;
+        early->code = far_side_begin(cp->command, &options, early->where.address, &early->far);
+    }
+}
+
+void cp_end_early_far_side(struct cp *cp)
+{
+    if (cp->early.is_begun && cp->early.code == EXIT_DONE) {
+        far_side_end(cp->command, &cp->early.far, true);
+    }
+    cp->early.is_begun = false;
+}
+
+/* The one that was begun early, or another. */
+static enum exit_code start_far_side(struct cp *cp, const struct far_options *options,
+                                     const char *host, struct far_side *ret_far)
+{
+    struct early_far_side *early = &cp->early;
+    if (!early->is_begun || strcmp(early->where.address, host) != 0) {
+        return far_side_start(cp->command, options, host, ret_far);
+    }
+    early->is_begun = false;
+    *ret_far = early->far;
+    return early->code == EXIT_DONE ? far_side_hear(cp->command, options, ret_far) : early->code;
+}
+
 /* Starts the far side, anew where it or its shell has ended. */
 static enum exit_code transfer_by_shell(struct cp *cp, const char *host, struct far_side *far,
                                         const struct session_request *request)
 {
     const double forever = 1e9;
     double patience_s = cp_again_left_s(cp, forever);
-    const struct far_options options = {.rsh = cp->options.rsh,
-                                        .weir_path = cp->options.weir_path,
-                                        .fabric = cp->options.fabric.kind,
-                                        .again = patience_s < forever,
-                                        .patience_s = patience_s < forever ? patience_s : 0};
+    struct far_options options = far_options_of(cp);
+    options.again = patience_s < forever;
+    options.patience_s = options.again ? patience_s : 0;
     if (cp->far != NULL && (shell_has_ended(&far->shell) || cp_again_despairs(cp))) {
         far_side_end(cp->command, far, true);
         cp->far = NULL;
     }
     if (cp->far == NULL) {
-        enum exit_code code = far_side_start(cp->command, &options, host, far);
+        enum exit_code code = start_far_side(cp, &options, host, far);
         if (code != EXIT_DONE) {
             snprintf(cp->reason, sizeof(cp->reason), "the far side could not be started again");
             cp->again.is_wanted = code == EXIT_UNREACHED && options.again;
