@@ -348,7 +348,7 @@ static int take_directory_rules(const struct command *command, struct cp_options
 {
     static const char *const rules[] = {"dir-merge /.rsync-filter", "exclude .rsync-filter"};
     unsigned before = options->directory_rules++;
-    return before < 2 ? cp_take_rule(command, &options->filter, rules[before]) : -1;
+    return before < 2 ? cp_take_rule(command, &options->filter, false, rules[before]) : -1;
 }
 
 /* -1: go on. */
@@ -379,9 +379,10 @@ static int take_option(const struct command *command, struct cp_options *options
     case OPTION_EXCLUDE_FROM:
     case OPTION_INCLUDE_FROM:
         return cp_take_patterns(command, &options->filter,
-                                option == OPTION_INCLUDE_FROM ? RULE_INCLUDE : 0, optarg);
+                                option == OPTION_INCLUDE_FROM ? RULE_INCLUDE : 0, options->zeros,
+                                optarg);
     case 'f':
-        return cp_take_rule(command, &options->filter, optarg);
+        return cp_take_rule(command, &options->filter, options->zeros, optarg);
     case 'F':
         return take_directory_rules(command, options);
     case OPTION_MAX_DELETE:
@@ -430,6 +431,9 @@ static int settle(const struct command *command, struct cp_options *options)
     }
     if (options->files_from != NULL || options->relative) {
         options->wishes.bits |= WISH_LISTED;
+    }
+    if (options->files_from == NULL && options->relative) {
+        options->wishes.bits |= WISH_NO_FOLDERS;
     }
     const uint32_t both = WISH_RESUME | WISH_INPLACE;
     if ((options->wishes.bits & both) == both) {

@@ -14,6 +14,7 @@
 struct rules {
     const struct command *command;
     struct filter **filter;
+    bool zeros;     /* lines of files end with a zero */
     unsigned depth; /* of files */
 };
 
@@ -46,13 +47,13 @@ static int take_file(const struct rules *rules, const char *path, take_line_fn *
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     char *line = NULL;
     size_t capacity = 0;
-    int code = -1;
+    int code = -1, end = rules->zeros ? 0 : '\n';
     if (file == NULL) {
         command_error(rules->command, "%s: %s", path, strerror(errno));
         return EXIT_SETUP;
     }
-    for (ssize_t length; code < 0 && (length = getline(&line, &capacity, file)) >= 0;) {
-        while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) {
+    for (ssize_t length; code < 0 && (length = getdelim(&line, &capacity, end, file)) >= 0;) {
+        while (length > 0 && (line[length - 1] == end || (end != 0 && line[length - 1] == '\r'))) {
             line[--length] = 0;
         }
         if (!filter_is_idle(line)) {
@@ -88,15 +89,15 @@ static int take_pattern(const struct rules *rules, unsigned bits, const char *te
 int cp_take_pattern(const struct command *command, struct filter **filter, unsigned bits,
                     const char *text)
 {
-    const struct rules rules = {command, filter, 0};
+    const struct rules rules = {.command = command, .filter = filter};
     int code = prepare(&rules);
     return code >= 0 ? code : take_pattern(&rules, bits, text);
 }
 
 int cp_take_patterns(const struct command *command, struct filter **filter, unsigned bits,
-                     const char *path)
+                     bool zeros, const char *path)
 {
-    const struct rules rules = {command, filter, 0};
+    const struct rules rules = {.command = command, .filter = filter, .zeros = zeros};
     int code = prepare(&rules);
     return code >= 0 ? code : take_file(&rules, path, take_pattern, bits);
 }
@@ -113,7 +114,8 @@ static int leave_out(const struct rules *rules, const char *path)
 
 static int merge(const struct rules *rules, const struct filter_line *line)
 {
-    const struct rules inside = {rules->command, rules->filter, rules->depth + 1};
+    struct rules inside = *rules;
+    inside.depth++;
     if (inside.depth > MERGE_DEPTH_MAX) {
         return command_usage_error(rules->command, "%s: files of rules merge each other %d deep",
                                    line->text, MERGE_DEPTH_MAX);
@@ -148,9 +150,10 @@ static int take_rule(const struct rules *rules, unsigned bits, const char *text)
     return -1;
 }
 
-int cp_take_rule(const struct command *command, struct filter **filter, const char *text)
+int cp_take_rule(const struct command *command, struct filter **filter, bool zeros,
+                 const char *text)
 {
-    const struct rules rules = {command, filter, 0};
+    const struct rules rules = {.command = command, .filter = filter, .zeros = zeros};
     int code = prepare(&rules);
     return code >= 0 ? code : take_rule(&rules, 0, text);
 }

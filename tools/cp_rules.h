@@ -15,10 +15,11 @@
 int cp_take_pattern(const struct command *command, struct filter **filter, unsigned bits,
                     const char *text);
 /* A pattern a line; empty lines and those that begin with "#" or ";" are none. "-": standard input.
- */
+ * `zeros`: lines end with a zero instead. */
 int cp_take_patterns(const struct command *command, struct filter **filter, unsigned bits,
-                     const char *path);
-/* One rule as --filter has it. */
-int cp_take_rule(const struct command *command, struct filter **filter, const char *text);
+                     bool zeros, const char *path);
+/* One rule as --filter has it; `zeros` of the files that it merges. */
+int cp_take_rule(const struct command *command, struct filter **filter, bool zeros,
+                 const char *text);
 
 #endif

@@ -141,10 +141,12 @@ enum wish {
     WISH_IGNORE_ERRORS = 1 << 21,   /* what could not be read holds up no deletion */
     WISH_MAX_SIZE = 1 << 22,        /* size_max counts */
     WISH_ONE_FILE_SYSTEM = 1 << 23, /* what is mounted below a source is an empty directory */
-    WISH_LISTED = 1 << 24,    /* of the one source only what a list names, and what leads there */
-    WISH_EXPAND = 1 << 25,    /* paths of the list may be patterns, where the server has no root */
-    WISH_MAKE_PATH = 1 << 26, /* the directories that lead to the target are made, too */
-    WISH_EVERYTHING = (1 << 27) - 1,
+    WISH_LISTED = 1 << 24,     /* of the one source only what a list names, and what leads there */
+    WISH_EXPAND = 1 << 25,     /* paths of the list may be patterns, where the server has no root */
+    WISH_MAKE_PATH = 1 << 26,  /* the directories that lead to the target are made, too */
+    WISH_NO_FOLDERS = 1 << 27, /* a directory that the list names wants WISH_RECURSIVE; else it is
+                                  copied without what is in it */
+    WISH_EVERYTHING = (1 << 28) - 1,
 };
 
 /* What is kept besides contents, permissions and times: bits, as the client asks in its HELLO. The

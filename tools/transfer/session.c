@@ -245,6 +245,7 @@ struct walk_options session_walk(const struct session *session)
         .filter = request->filter,
         .rules_root = rules_root(session),
         .listing = request->listing,
+        .no_folders = (request->wishes.bits & WISH_NO_FOLDERS) != 0,
         .depth_max = session->service.depth_max,
     };
 }

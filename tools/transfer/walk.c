@@ -243,29 +243,38 @@ static unsigned depth_of(const struct walk_folder *folder)
     return depth;
 }
 
+/* The directory is in the list, and not just on the way to what is. */
+static bool is_itself(const struct walk *walk, const struct walk_step *step)
+{
+    const struct listing *listing = walk->options.listing;
+    return step->folder != NULL ? walk->itself : listing->count > 0 && listing->paths[0][0] == 0;
+}
+
 /* What of the directory is to come, where a list says it. */
 static bool find_listed(const struct walk *walk, const struct walk_step *step,
                         struct listing_part *ret_part)
 {
     const struct listing *listing = walk->options.listing;
-    bool whole = walk->options.recursive && walk->itself;
     if (listing == NULL || (step->folder != NULL && !step->folder->is_listed)) {
         return false;
     }
-    if (step->folder == NULL) {
-        whole = walk->options.recursive && listing->count > 0 && listing->paths[0][0] == 0;
-        *ret_part = listing_all(listing);
-    } else {
-        *ret_part = walk->listed_below;
-    }
-    return !whole;
+    *ret_part = step->folder != NULL ? walk->listed_below : listing_all(listing);
+    return !(walk->options.recursive && is_itself(walk, step));
+}
+
+/* Where nothing of a directory would come but itself. */
+static bool is_refused(const struct walk *walk, const struct walk_step *step, bool is_listed,
+                       const struct listing_part *part)
+{
+    bool alone = is_listed && is_itself(walk, step) && part->end - part->first == 1;
+    return !walk->options.recursive && (!is_listed || (alone && walk->options.no_folders));
 }
 
 static void enter_directory(struct walk *walk, struct walk_step *step)
 {
     struct listing_part part = {.first = 0};
     bool is_listed = find_listed(walk, step, &part);
-    if (!walk->options.recursive && !is_listed) {
+    if (is_refused(walk, step, is_listed, &part)) {
         fail(step, WALK_ERROR_NOT_RECURSIVE);
         return;
     }

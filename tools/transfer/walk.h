@@ -31,6 +31,7 @@ struct walk_options {
      */
     const char *const *filter_names;
     const struct listing *listing; /* borrowed; of the one source only that. NULL: all */
+    bool no_folders;               /* a directory of the list is wrong where not recursive */
 };
 
 enum walk_kind {
