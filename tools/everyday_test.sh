@@ -8,6 +8,7 @@ script=$(realpath "$0")
 shift
 command -v rsync >/dev/null || { echo "there is no rsync"; exit 77; }
 . "$(dirname "$script")/whole_program.sh"
+opens=()
 
 # A tree, an older copy of it, and a host "far" whose home is ./home.
 prepare() {
@@ -47,6 +48,7 @@ facts() { # DIR: everything of each file but its contents
 }
 
 # alike OPTION...: both bring a copy of old/ up to date, by a push and by a pull; exit status, trees and facts are the same.
+# The other side is $far, whose folder is home/, and what "${opens[@]}" says opens it.
 alike() {
     local way code
     rm -rf by_rsync home/by_weir by_weir
@@ -57,10 +59,10 @@ alike() {
         rm -rf home/by_weir by_weir
         if [ $way = push ]; then
             cp -a old home/by_weir
-            timeout 30 "$weir" cp "$@" src/ far:by_weir/ >weir.txt 2>&1
+            timeout 30 "$weir" cp "${opens[@]}" "$@" src/ "${far:-far:}by_weir/" >weir.txt 2>&1
         else
             cp -a old by_weir
-            timeout 30 "$weir" cp "$@" "far:$work/src/" by_weir/ >weir.txt 2>&1
+            timeout 30 "$weir" cp "${opens[@]}" "$@" "${far:-far:$work/}src/" by_weir/ >weir.txt 2>&1
         fi
         [ $? = $code ] || fail "$way $*: not the exit status of rsync, $code: $(cat weir.txt rsync.txt)"
         [ $way = pull ] || mv home/by_weir by_weir
@@ -87,6 +89,11 @@ case_alike() { # what rsync does
     alike -a --delete --exclude '*.o'
     alike -a --delete --exclude='*.o' --exclude .git
     alike -a --delete-excluded --exclude-from=patterns
+    tr '\n' '\0' <patterns >patterns0
+    alike -a -0 --exclude-from=patterns0
+    alike -a --delete-excluded --exclude-from=patterns0 -0
+    sed 's/^[^#]/- &/' patterns | tr '\n' '\0' >rules0
+    alike -a -0 --filter='. rules0'
     alike -a --delete-during --include='*/' --include='*.txt' --exclude='*'
     alike -a --del
     alike -a --delete-before
@@ -152,6 +159,50 @@ listed() {
     done
 }
 
+# serve_home OPTION...: sets $far.
+serve_home() {
+    "$weir" serve --super --root home --listen 127.0.0.1:0 "$@" >serve.out 2>serve.log &
+    pids+=($!)
+    until_true says serve.out weir:// || fail "no server: $(cat serve.log)"
+    far=$(sed -n 's|.* at \(weir://[^ ]*/\) .*|\1|p' serve.out)
+}
+
+served_lines() { # from and to a standing server
+    alike -av
+    alike -avzP --delete
+    alike -ahv --info=progress2
+    alike -aHAX --numeric-ids
+    alike -a -n --delete
+    alike -a --delete --exclude '*.o' --exclude .git
+    alike -a --delete-excluded --exclude-from=patterns
+    alike -auS
+    alike -acI
+    alike -a --existing
+    alike -aW --inplace --partial
+    alike -rlptD --size-only
+    alike -a --max-size=1K --chmod=D700,F600
+    alike -aF --delete
+}
+
+case_served() { # by a key, and by certificates
+    local far opens
+    prepare
+    cp -a src home/src
+    "$weir" key keys || fail "no key"
+    make_certificate ca basicConstraints=critical,CA:TRUE
+    make_certificate server subjectAltName=IP:127.0.0.1 ca
+    make_certificate client extendedKeyUsage=clientAuth ca
+    serve_home --keys keys
+    opens=(--key keys)
+    served_lines
+    serve_home --certificate server.pem --certificate-key server.key --client-ca ca.pem
+    opens=(--ca ca.pem --certificate client.pem --certificate-key client.key)
+    served_lines
+    opens+=(--encrypt)
+    alike -avP --delete
+    [ "$(grep -c '^CN=client from 127.0.0.1' serve.out)" -ge 30 ] || fail "who came: $(head -3 serve.out)"
+}
+
 case_lists() { # -R and --files-from
     prepare
     touch -d 2021-01-01 src src/sub src/sub/deep
@@ -173,6 +224,8 @@ case_lists() { # -R and --files-from
     listed -a "--files-from=$work/list2" FROMsrc
     listed -a -r "--files-from=$work/list2" FROMsrc --exclude '*.o'
     listed -aR --delete FROMsrc/sub FROMsrc/one.txt
+    expect 1 'src/sub: .*is a directory (-r' "$weir" cp -R src/sub src/one.txt far:alone
+    [ -e home/alone/src/one.txt ] && [ ! -e home/alone/src/sub ] || fail "a directory without -r: $(ls -R home/alone)"
     ln -s sub src/way
     expect 1 'way: .*symbolic link' "$weir" cp -aR src/way/x.o far:
     expect 1 'nowhere: cannot read: No such file' "$weir" cp -a --files-from=list3 src far:got

@@ -50,6 +50,15 @@ says() { # FILE PATTERN
     grep -q -- "$2" "$1" 2>/dev/null
 }
 
+# make_certificate NAME EXTENSIONS [ISSUER]: NAME.pem and NAME.key, of ISSUER or of itself.
+make_certificate() {
+    local issuer=()
+    [ $# = 2 ] || issuer=(-CA "$3.pem" -CAkey "$3.key")
+    printf '[req]\ndistinguished_name=d\n[d]\n[x]\n%s\n' "$2" >openssl.cnf
+    openssl req -x509 -config openssl.cnf -extensions x -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
+        -subj "/CN=$1" -keyout "$1.key" -out "$1.pem" "${issuer[@]}" 2>openssl.log || fail "$(cat openssl.log)"
+}
+
 # run_cases [NAME]: the function case_NAME, or each that there is, by a run of $script and so in a folder of its own.
 run_cases() {
     local name began
