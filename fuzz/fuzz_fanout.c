@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fuzz/fuzz.h"
+#include "fuzz/version.h"
 #include "tools/transfer/digest.h"
 #include "tools/transfer/fanout.h"
 #include "tools/transfer/memory_link.h"
@@ -137,7 +138,9 @@ static size_t say(const uint8_t *data, size_t size)
         memory_pair_inject_notice(line->pair, 1,
                                   notice_pack((uint16_t)slot, (uint16_t)line->chunks++), length);
     } else {
-        memory_pair_inject(line->pair, 1, data + 3, length);
+        uint8_t *bytes = with_version(data + 3, length);
+        memory_pair_inject(line->pair, 1, bytes, length);
+        free(bytes);
     }
     return 3 + length;
 }

@@ -5,7 +5,8 @@
  * Input: an octet of role (bit 0: server; bit 1: push; bit 2: recursive;
  * bit 3: everything is to be kept; bit 4: what only root may, too; bit 5: interrupted copies are
  * resumed; bit 6: files are read back), two of further wishes in big-endian, then records: an octet
- * of kind (even: message; odd: notice), two of length in big-endian; a message's bytes follow. */
+ * of kind (even: message; odd: notice), two of length in big-endian; a message's bytes follow. In a
+ * greeting the version ffff is ours. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "fuzz/fuzz.h"
+#include "fuzz/version.h"
 #include "tools/transfer/memory_link.h"
 #include "tools/transfer/pack.h"
 #include "tools/transfer/protocol.h"
@@ -110,7 +112,9 @@ static size_t say(struct memory_pair *pair, const uint8_t *data, size_t size)
         return 3;
     }
     length = length < size - 3 ? length : size - 3;
-    memory_pair_inject(pair, 1, data + 3, length);
+    uint8_t *bytes = with_version(data + 3, length);
+    memory_pair_inject(pair, 1, bytes, length);
+    free(bytes);
     return 3 + length;
 }
 

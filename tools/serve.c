@@ -33,23 +33,12 @@
 /* Between two looks at what nobody tells: limits of time, and a session's pipe while it copies. */
 #define LOOK_INTERVAL_MS 250
 
-/* Without the port. */
-static bool is_same_host(const char *one, const char *other)
-{
-    const char *colon = strrchr(one, ':');
-    size_t length = colon != NULL ? (size_t)(colon - one) + 1 : strlen(one);
-    return strncmp(one, other, length) == 0 && strchr(other + length, ':') == NULL;
-}
-
-/* What a new client is told instead of being served; NULL: there is room. A client is an address,
- * or a key: "" for one that has none. */
+/* What a new client is told instead of being served; NULL: there is room. */
 static const char *refusal_of(const struct serve *serve, const char *peer, const char *key)
 {
     unsigned same = 0;
     for (const struct served *served = serve->transfers; served != NULL; served = served->next) {
-        bool is_same =
-            is_same_host(peer, served->peer) || (key[0] != 0 && strcmp(key, served->key) == 0);
-        same += served->standing == STANDING_SERVED && is_same;
+        same += served->standing == STANDING_SERVED && serve_is_same_client(served, peer, key);
     }
     if (serve->counts[STANDING_SERVED] >= serve->options.transfers_max) {
         return serve->crowded;
@@ -141,6 +130,7 @@ static bool begin_session(struct served *served, const struct session_service *s
 {
     struct session_service own = *service;
     own.greeted = greeted;
+    own.hold = served->serve->options.session ? NULL : serve_hold;
     own.user = served;
     served->session = session_create_server(served->link, &own, &served->report);
     return served->session != NULL;

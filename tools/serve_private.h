@@ -43,6 +43,7 @@ struct served {
     enum proof proof; /* offered; proven when it is let in */
     bool is_gone;     /* before it proved anything */
     double began_s;
+    size_t held; /* bytes of names that it has listed */
     uint64_t activity;
     double active_s; /* when the activity last changed, or there was something to do for us */
     uint64_t complaints;
@@ -96,6 +97,11 @@ int serve_open_folder(const struct serve *serve, const char *option, const char 
 /* Lets the process open as many files as it ever may. How deep one transfer's directories may lie
  * in each other, of which each is an open file, so that one client leaves the others theirs. */
 unsigned serve_share_files(unsigned transfers);
+
+/* A client is an address, or a key: "" for one that has none. */
+bool serve_is_same_client(const struct served *served, const char *peer, const char *key);
+/* A session_service's `hold`: what clients list is bounded for each of them, and for all. */
+bool serve_hold(void *user, size_t length);
 
 /* What the server's log, or its events, tell; serve_say.c. */
 /* `root`: the path of the only one. */

@@ -53,6 +53,11 @@ unsigned filter_count(const struct filter *filter)
     return filter->count;
 }
 
+size_t filter_length(const struct filter *filter)
+{
+    return filter->length;
+}
+
 struct span filter_rule(const struct filter *filter, unsigned index, uint8_t *ret_bits)
 {
     const struct rule *rule = &filter->rules[index];

@@ -34,6 +34,8 @@ bool filter_add(struct filter *filter, unsigned bits, struct span pattern);
 /* Forgets them all. */
 void filter_clear(struct filter *filter);
 unsigned filter_count(const struct filter *filter);
+/* Of all patterns together. */
+size_t filter_length(const struct filter *filter);
 /* Rule number `index`. */
 struct span filter_rule(const struct filter *filter, unsigned index, uint8_t *ret_bits);
 

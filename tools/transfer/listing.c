@@ -78,6 +78,18 @@ bool listing_add(struct listing *listing, struct span path)
     return true;
 }
 
+bool listing_add_next(struct listing *listing, struct span path)
+{
+    unsigned before = listing->count;
+    return listing_add(listing, path) &&
+           (before == 0 || compare(listing->paths[before - 1], listing->paths[before]) < 0);
+}
+
+size_t listing_cost(size_t length)
+{
+    return length + 1 + 2 * sizeof(char *) + 32; /* its place among the others, and the heap's */
+}
+
 void listing_sort(struct listing *listing)
 {
     unsigned kept = 0;

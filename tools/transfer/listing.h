@@ -22,6 +22,11 @@ struct listing {
 /* Without empty components and those that are "."; "" is the source itself. False: no memory, too
  * many, or a path that leads out of the source by "..". */
 bool listing_add(struct listing *listing, struct span path);
+/* The same for a path that comes behind all others in their order: nothing needs to be sorted then.
+ * False also where it does not. */
+bool listing_add_next(struct listing *listing, struct span path);
+/* What memory the path takes. */
+size_t listing_cost(size_t length);
 /* Before it is asked for anything. */
 void listing_sort(struct listing *listing);
 void listing_clear(struct listing *listing);

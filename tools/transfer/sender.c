@@ -79,6 +79,7 @@ void sender_destroy(struct sender *sender)
     lookahead_destroy(sender->lookahead);
     walk_destroy(sender->scan);
     hard_links_clear(&sender->links);
+    sender_end_answers(sender);
     free(sender->directories);
     free(sender->roots);
     free(sender);
@@ -404,11 +405,11 @@ static void tell_rules(struct sender *sender)
 
 bool sender_pump(struct sender *sender)
 {
-    bool more = false;
+    bool more = sender_answer(sender);
     tell_rules(sender);
     sender_look_at_device(sender, false);
     if (sender->state != SENDER_FINISHED && sender->state != SENDER_DONE) {
-        more = scan(sender);
+        more |= scan(sender);
         if (sender->link->backlog_length < SENDER_BACKLOG) {
             more |= lookahead_pump(sender->lookahead);
         }
@@ -574,7 +575,7 @@ bool sender_receive(struct sender *sender, const struct message *message, const 
         }
         return true;
     case MESSAGE_ASK:
-        return sender_answer(sender, message, ret_reason);
+        return sender_ask(sender, message, ret_reason);
     case MESSAGE_ITEM:
         return receive_item(sender, message, ret_reason);
     case MESSAGE_ALIVE:

@@ -29,6 +29,7 @@ struct sender_options {
     const char *const *sources; /* borrowed */
     unsigned source_count;
     bool tells_rules;            /* of walk.filter, which the receiver is to have */
+    bool answers_at_once;        /* for nobody else waits meanwhile; else in slices */
     uint32_t before;             /* as the receiver's */
     uint64_t *identities;        /* see session_copy; borrowed, may be NULL */
     const struct wishes *wishes; /* borrowed */

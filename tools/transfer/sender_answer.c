@@ -3,12 +3,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tools/transfer/confine.h"
 #include "tools/transfer/filter_scope.h"
 #include "tools/transfer/listing.h"
 #include "tools/transfer/sender_private.h"
+
+/* What answering may cost before others have their turn: bytes of paths times bytes of patterns. A
+ * single question may cost more; then the peer waits for the next answers several times as long. */
+#define WORK_AT_ONCE  (1u << 20)
+#define WORK_OF_RULES (64u << 10) /* a directory's files of rules are read */
+#define RESTS         4
 
 /* The directory that questions are about. */
 struct place_asked {
@@ -18,6 +25,21 @@ struct place_asked {
     struct filter_scope *scope; /* with those above it; NULL: the filter names no files of rules */
     size_t length;              /* of its path, with the slash behind it */
     char path[NAME_LENGTH_MAX + PATH_LENGTH_MAX + NAME_LENGTH_MAX + 4]; /* as the filter knows it */
+};
+
+/* The peer's questions, answered in order. */
+struct inquiry {
+    struct {
+        uint8_t *bytes;
+        size_t length;
+        uint16_t names;
+    } asks[ASKS_MAX]; /* the oldest first */
+    unsigned count;
+    size_t position; /* in the oldest */
+    struct place_asked place;
+    uint8_t answers[ASK_NAMES_MAX * ANSWER_LENGTH_MAX];
+    size_t length;
+    uint64_t rests_until_ns;
 };
 
 static bool is_root(const struct sender *sender, const struct walk_step *step)
@@ -239,33 +261,141 @@ static bool is_allowed(const struct sender *sender, const struct question *quest
             sender->roots != NULL && sender->roots[question->source].sent);
 }
 
-bool sender_answer(struct sender *sender, const struct message *message, const char **ret_reason)
+/* Of a path in the place at hand, of so many bytes. */
+static uint64_t work_of(const struct sender *sender, const struct place_asked *asked, size_t length)
+{
+    const struct walk_options *walk = &sender->options.walk;
+    uint64_t patterns = walk->filter != NULL ? filter_length(walk->filter) : 0;
+    patterns += asked->scope != NULL ? asked->scope->length : 0;
+    if (walk->listing != NULL) { /* it is looked up, and so is each directory above it */
+        patterns += 64 + (walk->recursive ? 16 * length : 0);
+    }
+    return (length + 1) * (patterns + 1);
+}
+
+/* What one question costs. */
+static uint64_t answer_next(struct sender *sender, struct inquiry *inquiry)
+{
+    struct span rest = {inquiry->asks[0].bytes + inquiry->position,
+                        inquiry->asks[0].length - inquiry->position};
+    size_t length = rest.length;
+    struct place_asked *asked = &inquiry->place;
+    struct question question;
+    protocol_next_question(&rest, &question);
+    inquiry->position += length - rest.length;
+    if (question.is_directory) {
+        const struct filter *filter = sender->options.walk.filter;
+        unsigned merges = filter != NULL ? filter_merges(filter) : 0;
+        enter(sender, &question, asked);
+        return work_of(sender, asked, asked->length) +
+               (uint64_t)WORK_OF_RULES * merges * (1 + asked->length / 2);
+    }
+    inquiry->length += protocol_pack_answer(answer_one(sender, &question, asked), NULL,
+                                            inquiry->answers + inquiry->length);
+    return work_of(sender, asked, asked->length + question.name.length);
+}
+
+static void end_ask(struct sender *sender, struct inquiry *inquiry)
+{
+    struct message reply = {.type = MESSAGE_ANSWERS};
+    reply.answers.count = inquiry->asks[0].names;
+    reply.answers.answers = (struct span){inquiry->answers, inquiry->length};
+    sender_send(sender, &reply, reply.answers.answers);
+    leave(&inquiry->place);
+    free(inquiry->asks[0].bytes);
+    inquiry->count--;
+    memmove(inquiry->asks, inquiry->asks + 1, inquiry->count * sizeof(inquiry->asks[0]));
+    inquiry->position = inquiry->length = 0;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+bool sender_answer(struct sender *sender)
+{
+    struct inquiry *inquiry = sender->inquiry;
+    uint64_t work = 0;
+    if (inquiry == NULL || inquiry->count == 0) {
+        return false;
+    }
+    uint64_t begun_ns = now_ns();
+    if (begun_ns < inquiry->rests_until_ns) {
+        return true;
+    }
+    while (inquiry->count > 0 && work < WORK_AT_ONCE) {
+        work += answer_next(sender, inquiry);
+        if (inquiry->position == inquiry->asks[0].length) {
+            end_ask(sender, inquiry);
+        }
+    }
+    if (work > 2 * (uint64_t)WORK_AT_ONCE) {
+        uint64_t ended_ns = now_ns();
+        inquiry->rests_until_ns = ended_ns + RESTS * (ended_ns - begun_ns);
+    }
+    return inquiry->count > 0;
+}
+
+static bool keep_ask(struct sender *sender, const struct message *message)
+{
+    struct inquiry *inquiry = sender->inquiry;
+    const struct span *questions = &message->ask.questions;
+    if (inquiry == NULL) {
+        inquiry = sender->inquiry = calloc(1, sizeof(*inquiry));
+        if (inquiry == NULL) {
+            return false;
+        }
+        inquiry->place.fd = -1;
+    }
+    uint8_t *bytes = malloc(questions->length);
+    if (bytes == NULL) {
+        return false;
+    }
+    memcpy(bytes, questions->bytes, questions->length);
+    inquiry->asks[inquiry->count].bytes = bytes;
+    inquiry->asks[inquiry->count].length = questions->length;
+    inquiry->asks[inquiry->count++].names = message->ask.names;
+    return true;
+}
+
+bool sender_ask(struct sender *sender, const struct message *message, const char **ret_reason)
 {
     struct span rest = message->ask.questions;
-    struct place_asked asked = {.fd = -1};
-    uint8_t answers[ASK_NAMES_MAX * ANSWER_LENGTH_MAX];
-    size_t length = 0;
-    bool sound =
-        sender->state == SENDER_FINISHED && sender->link->backlog_count < ANSWERS_BACKLOG_MAX;
+    bool sound = sender->state == SENDER_FINISHED &&
+                 sender->link->backlog_count < ANSWERS_BACKLOG_MAX &&
+                 (sender->inquiry == NULL || sender->inquiry->count < ASKS_MAX);
     while (rest.length > 0 && sound) {
         struct question question;
         protocol_next_question(&rest, &question);
         sound = is_allowed(sender, &question);
-        if (sound && question.is_directory) {
-            enter(sender, &question, &asked);
-        } else if (sound) {
-            length +=
-                protocol_pack_answer(answer_one(sender, &question, &asked), NULL, answers + length);
-        }
     }
-    leave(&asked);
     if (!sound) {
         *ret_reason = "a question that it may not ask";
         return false;
     }
-    struct message reply = {.type = MESSAGE_ANSWERS};
-    reply.answers.count = message->ask.names;
-    reply.answers.answers = (struct span){answers, length};
-    sender_send(sender, &reply, reply.answers.answers);
+    if (!keep_ask(sender, message)) {
+        *ret_reason = "no memory";
+        return false;
+    }
+    while (sender->options.answers_at_once && sender->inquiry->count > 0) {
+        sender->inquiry->rests_until_ns = 0;
+        sender_answer(sender);
+    }
     return true;
+}
+
+void sender_end_answers(struct sender *sender)
+{
+    struct inquiry *inquiry = sender->inquiry;
+    if (inquiry != NULL) {
+        leave(&inquiry->place);
+        while (inquiry->count > 0) {
+            free(inquiry->asks[--inquiry->count].bytes);
+        }
+        free(inquiry);
+        sender->inquiry = NULL;
+    }
 }

@@ -70,6 +70,8 @@ struct again_at_device {
     uint64_t looked_ns;
 };
 
+struct inquiry;
+
 struct sender {
     struct sender_options options;
     struct link *link;
@@ -90,6 +92,7 @@ struct sender {
     struct again_at_device again;
     struct owners owners;
     struct hard_links links;
+    struct inquiry *inquiry; /* NULL: nothing has been asked */
 
     uint8_t *memory;
     uint32_t chunk_length;
@@ -140,7 +143,10 @@ bool sender_receive_proven(struct sender *sender, const struct message *message,
                            const char **ret_reason);
 
 /* sender_answer.c: which names the sources have, after everything was sent. */
-bool sender_answer(struct sender *sender, const struct message *message, const char **ret_reason);
+bool sender_ask(struct sender *sender, const struct message *message, const char **ret_reason);
+/* A slice of the answers, which ends sooner the longer paths and rules are; true: there is more. */
+bool sender_answer(struct sender *sender);
+void sender_end_answers(struct sender *sender);
 /* A source that is a directory is to be sent. False: no memory, or it is not the one any more that
  * it was on an earlier connection, which has been said. */
 bool sender_remember_root(struct sender *sender, const struct walk_step *step);

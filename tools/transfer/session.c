@@ -212,6 +212,7 @@ bool session_start_sender(struct session *session, const struct walk_options *wa
         .tells_rules = !session->is_server && walk->filter != NULL &&
                        filter_merges(walk->filter) > 0 &&
                        (session->request.wishes.bits & WISH_DELETE) != 0,
+        .answers_at_once = !session->is_server,
         .before = session->request.copy.before,
         .identities = session->request.copy.identities,
         .wishes = &session->request.wishes,

@@ -71,6 +71,9 @@ struct session_service {
     /* Called with what the client says of its copy, of which an earlier session is to be ended.
      * What it returns takes the place of `refusal`. NULL: nobody wants to know. */
     const char *(*greeted)(void *user, const uint8_t id[COPY_ID_LENGTH]);
+    /* Called before the names that the client lists take so many bytes more of memory, which they
+     * do until the session is destroyed. False: it has enough. NULL: nobody counts. */
+    bool (*hold)(void *user, size_t length);
     void *user;
 };
 

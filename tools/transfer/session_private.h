@@ -29,6 +29,7 @@ struct session {
     unsigned rules;                 /* of it, that are to come */
     struct listing listing;         /* server, pull: the client's */
     unsigned listed;                /* of it, that are to come */
+    size_t held, granted;           /* bytes of the client's names, and how many there may be */
     struct session_service service;
     size_t root_name; /* a server's: octets of each path that have named the root */
     enum session_state state;

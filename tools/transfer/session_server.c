@@ -7,6 +7,9 @@
 #include "tools/transfer/relay.h"
 #include "tools/transfer/session_private.h"
 
+/* Memory for names is asked for in pieces of this. */
+#define HOLD_LENGTH (64u << 10)
+
 static void refuse(struct session *session, enum problem_code code, const char *text)
 {
     const struct message message = {.type = MESSAGE_REFUSED,
@@ -212,6 +215,23 @@ void session_receive_hello(struct session *session, const struct message *messag
     }
 }
 
+/* Before a name of the client's is kept. */
+static bool hold(struct session *session, size_t length)
+{
+    const struct session_service *service = &session->service;
+    session->held += length;
+    while (service->hold != NULL && session->held > session->granted) {
+        if (!service->hold(service->user, HOLD_LENGTH)) {
+            refuse(session, PROBLEM_BUSY,
+                   "busy: no more room for what clients list; list fewer "
+                   "at a time");
+            return false;
+        }
+        session->granted += HOLD_LENGTH;
+    }
+    return true;
+}
+
 static void receive_rule(struct session *session, const struct message *message)
 {
     if (message->type != MESSAGE_RULE) {
@@ -234,10 +254,10 @@ static void receive_listed(struct session *session, const struct message *messag
         return;
     }
     session->listed--;
-    if (!listing_add(&session->listing, message->listed.path)) {
-        session_give_up(session, "no memory for the list, or what is no path in it");
-    } else if (session->listed == 0) {
-        listing_sort(&session->listing);
+    if (hold(session, listing_cost(message->listed.path.length)) &&
+        !listing_add_next(&session->listing, message->listed.path)) {
+        session_give_up(session,
+                        "no memory for the list, or what is no path or out of order in it");
     }
 }
 
@@ -253,6 +273,9 @@ void session_receive_source(struct session *session, const struct message *messa
     }
     if (message->type != MESSAGE_SOURCE) {
         session_peer_broke(session, "not the list of sources it announced");
+        return;
+    }
+    if (!hold(session, listing_cost(message->source.path.length))) {
         return;
     }
     if (!session_add_name(session, message->source.path.bytes, message->source.path.length)) {
