@@ -403,8 +403,13 @@ static bool link_send(struct link *link, const struct weir_piece *pieces, unsign
     return added;
 }
 
+/* What the session has said goes now: nobody may come again for long. */
 static bool link_flush(struct link *link)
 {
+    struct fanout *fanout = (struct fanout *)link;
+    if (fanout->feed != NULL) {
+        feed_pump(fanout->feed);
+    }
     return true;
 }
 

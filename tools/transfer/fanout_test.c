@@ -202,11 +202,11 @@ static void when_all_die_the_copy_ends(void **state)
     }
 }
 
-static unsigned cuts;
+static unsigned cuts, steps_between;
 
 static void cut(struct fanout_world *world, unsigned step)
 {
-    if (step % 40 == 20 && cuts > 0) {
+    if (step % steps_between == steps_between / 2 && cuts > 0) {
         cuts -= fanout_world_cut(world, 1);
     }
 }
@@ -216,6 +216,7 @@ static void a_line_that_breaks_is_joined_again(void **state)
     struct fanout_world *world = *state;
     world->between = cut;
     cuts = 2;
+    steps_between = 40;
     begin_tree(world, 3);
     fanout_world_run(world);
     assert_int_equal(cuts, 0);
@@ -227,9 +228,10 @@ static void a_line_that_breaks_is_joined_again(void **state)
 static void a_line_that_breaks_often_is_joined_again(void **state)
 {
     struct fanout_world *world = *state;
-    scratch_fill(world->scratch, "here/t", 60 * HOP_CHUNK_LENGTH, 4);
+    scratch_fill(world->scratch, "here/t", 100 * HOP_CHUNK_LENGTH, 4);
     world->between = cut;
     cuts = 6;
+    steps_between = 100; /* so long takes a whole window of chunks with its acknowledgements */
     fanout_world_begin(world, "t", 3);
     fanout_world_run(world);
     assert_int_equal(cuts, 0);
