@@ -17,6 +17,7 @@
 #include "weir/channel/listener.h"
 #include "weir/error_private.h"
 
+#define SPIN_MIN_NS    ((uint64_t)1000)
 #define SPIN_NS        ((uint64_t)30 * 1000)
 #define LOOK_NS        ((uint64_t)100 * 1000) /* between looks at fds while completions keep coming */
 #define DRAIN_BUDGET   256
@@ -154,6 +155,7 @@ enum weir_status weir_poller_create(struct weir_fabric *fabric, struct weir_poll
     poller->timer_source.fd = poller->wake_source.fd = -1;
     poller->timer_armed_ns = TIMER_NEVER;
     poller->now_ns = clock_now_ns();
+    poller->spin_ns = SPIN_NS;
     enum weir_status status = open_sources(poller, ret_error);
     if (status != WEIR_OK) {
         weir_poller_destroy(poller);
@@ -489,12 +491,21 @@ static int glance(struct weir_poller *poller)
     return poller->callbacks;
 }
 
+/* Whoever slept for less than spinning takes had better have spun; else the next spin is shorter.
+ */
+static void learn(struct weir_poller *poller, uint64_t fell_asleep_ns)
+{
+    bool short_sleep = poller->now_ns - fell_asleep_ns < SPIN_NS;
+    uint64_t less = poller->spin_ns / 2 > SPIN_MIN_NS ? poller->spin_ns / 2 : SPIN_MIN_NS;
+    poller->spin_ns = short_sleep ? SPIN_NS : less;
+}
+
 static int wait_for_some(struct weir_poller *poller, int timeout_ms)
 {
     uint64_t started_ns = clock_now_ns();
     uint64_t deadline_ns =
         timeout_ms < 0 ? TIMER_NEVER : started_ns + (uint64_t)timeout_ms * MILLISECOND_NS;
-    uint64_t spin_until_ns = timeout_ms == 0 ? 0 : started_ns + SPIN_NS;
+    uint64_t spin_until_ns = timeout_ms == 0 ? 0 : started_ns + poller->spin_ns;
     unsigned extra = 0; /* rounds past the deadline */
     for (;;) {
         bool has_moved = run_round(poller, false);
@@ -502,7 +513,7 @@ static int wait_for_some(struct weir_poller *poller, int timeout_ms)
             return poller->callbacks;
         }
         if (has_moved && (poller->now_ns < deadline_ns || extra++ < EXTRA_ROUNDS)) {
-            spin_until_ns = timeout_ms == 0 ? 0 : poller->now_ns + SPIN_NS;
+            spin_until_ns = timeout_ms == 0 ? 0 : poller->now_ns + poller->spin_ns;
             continue;
         }
         if (poller->now_ns < spin_until_ns) {
@@ -512,7 +523,11 @@ static int wait_for_some(struct weir_poller *poller, int timeout_ms)
             continue;
         }
         arm_timer(poller);
-        int seen = look(poller, milliseconds_until(deadline_ns, poller->now_ns));
+        uint64_t fell_asleep_ns = poller->now_ns;
+        int seen = look(poller, milliseconds_until(deadline_ns, fell_asleep_ns));
+        if (timeout_ms != 0) {
+            learn(poller, fell_asleep_ns);
+        }
         if (seen < 0) {
             return -1;
         }

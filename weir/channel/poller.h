@@ -52,7 +52,8 @@ struct weir_poller {
     struct weir_connection *connections;
     struct weir_listener *listeners;
     struct user_timer *user_timers;
-    uint64_t now_ns; /* of this round or, if `is_late`, the one before */
+    uint64_t now_ns;  /* of this round or, if `is_late`, the one before */
+    uint64_t spin_ns; /* before sleeping: shorter, the less it has led to */
     uint64_t looked_ns;
     bool is_late;
     bool is_slept_on;  /* by the program's own event loop, see weir_poller_fd */
