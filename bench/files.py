@@ -219,9 +219,9 @@ def fan_out_table(results):
     if not rows:
         return []
     costs = {name: {int(number): seconds for number, seconds in results["cpu"].get(name, {}).items()} for name in fan_out.NAMES}
-    judged = marks.judge(costs, [(name, next(iter(fan_out.NAMES)), True, fan_out.COST_AT_MOST) for name, count in fan_out.NAMES.items() if count > 0])
+    judged = marks.judge(costs, fan_out.MARKS)
     return [f"**One file of {fan_out.LENGTH * results['about']['scale'] / (1 << 20):g} MiB to several targets on this host, tmpfs: what the source pays**", "",
-            "| | processors s, source | min | max | wall s, all | rounds |", "|---|---|---|---|---|---|", *rows, "",
+            "| | processors s, a source | min | max | wall s, all | rounds |", "|---|---|---|---|---|---|", *rows, "",
             "| processors' time of the source | against | ratio | min | max | demanded | |", "|---|---|---|---|---|---|---|",
             *[bench.mark_line(row) for row in judged], ""]
 
