@@ -104,9 +104,12 @@ static void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t code)
     completer_wait_for_receives(qp, now);
     if (repair_is_on(qp)) {
         repair_head(qp); /* what came behind it is kept */
-    } else {
-        requester_go_back(qp);
+        return;
     }
+    if (psn_distance(requester->unacked, requester->frontier) > 1) {
+        selective_want(qp); /* what came behind it was dropped */
+    }
+    requester_go_back(qp);
 }
 
 static void receive_sequence_nak(struct qp *qp, struct instant now)

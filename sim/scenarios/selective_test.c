@@ -239,6 +239,56 @@ static void a_receiver_that_is_not_ready_keeps_the_rest(void **state)
                      "A send 3 success\n");
 }
 
+/* What is dropped behind a packet without a receive is a reason to ask: from the second time on
+ * that one alone is repeated. */
+static void a_receiver_that_is_not_ready_makes_them_agree(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    for (uint64_t round = 0; round < 2; round++) {
+        post(WORK_SEND, 1, 600);
+        scenario_run_for(&s, 5);
+        scenario_receive(&s.b, 1, 600);
+        scenario_run(&s);
+    }
+    expect_trace(&s, "0us A>B SEND_FIRST psn=7\n"
+                     "0us A>B SEND_MIDDLE psn=8\n"
+                     "0us A>B SEND_LAST psn=9\n"
+                     "1us B>A RNR_NAK psn=7\n"
+                     "2us A>B REPORT psn=99 expected=100 asks\n"
+                     "3us B>A REPORT psn=6 expected=7\n"
+                     "12us A>B SEND_FIRST psn=7\n"
+                     "12us A>B SEND_MIDDLE psn=8\n"
+                     "12us A>B SEND_LAST psn=9\n"
+                     "13us B>A ACK psn=9\n"
+                     "13us B receive 1 success length=600\n"
+                     "14us A send 1 success\n"
+                     "A>B SEND_FIRST psn=10\n"
+                     "A>B SEND_MIDDLE psn=11\n"
+                     "A>B SEND_LAST psn=12\n"
+                     "B>A RNR_NAK psn=10\n"
+                     "A>B SEND_FIRST psn=10\n"
+                     "B>A ACK psn=12\n"
+                     "B receive 1 success length=600\n"
+                     "A send 1 success\n");
+}
+
+static void one_packet_without_a_receive_is_no_reason(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    post(WORK_SEND, 1, 20);
+    scenario_run_for(&s, 5);
+    scenario_receive(&s.b, 1, 64);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B SEND_ONLY psn=7\n"
+                     "1us B>A RNR_NAK psn=7\n"
+                     "12us A>B SEND_ONLY psn=7\n"
+                     "13us B>A ACK psn=7\n"
+                     "13us B receive 1 success length=20\n"
+                     "14us A send 1 success\n");
+}
+
 /* B does not speak it. It drops the question, and all is go-back-N, however often it is lost. */
 static void a_peer_that_does_not_speak_it_notices_nothing(void **state)
 {
@@ -345,6 +395,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lost_repetition_is_repeated, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_response_is_demanded_again, start, stop),
         cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_keeps_the_rest, start, stop),
+        cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_makes_them_agree, start, stop),
+        cmocka_unit_test_setup_teardown(one_packet_without_a_receive_is_no_reason, start, stop),
         cmocka_unit_test_setup_teardown(a_peer_that_does_not_speak_it_notices_nothing, start_alone,
                                         stop),
         cmocka_unit_test_setup_teardown(a_forged_report_is_refused, start, stop),
