@@ -32,6 +32,7 @@ void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *a
 {
     struct loop *loop = CONTAINER_OF(receiver, struct loop, local);
     struct device *device = loop->engine.device;
+    stream_goes_on(&loop->stream);
     if (reference == NULL) {
         device_receive(device, loop->ingress.now, arrival, bytes, length);
     } else {
@@ -60,6 +61,8 @@ static bool receive_local(struct loop *loop, struct instant now, enum share shar
                                          : same_host_receive(same_host, &loop->local, budget);
     if (count > 0) {
         loop->local_received = now;
+    } else {
+        stream_pauses(&loop->stream);
     }
     bool heard = instant_elapsed_ns(loop->others_heard, now) < HEARD_NS;
     return instant_elapsed_ns(loop->local_received, now) < LOCAL_LATELY_NS &&
@@ -173,6 +176,27 @@ static void allow_glances(struct loop *loop, struct instant now)
     loop->rests = lately && rests;
 }
 
+static inline void rest_a_little(void)
+{
+#if defined __x86_64__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Under no lock. */
+static void let_stream_go_on(const struct loop *loop)
+{
+    if (!stream_flows(&loop->stream)) {
+        return;
+    }
+    struct instant began = clock_now();
+    do {
+        rest_a_little();
+    } while (instant_elapsed_ns(began, clock_now()) < STREAM_RELIEF_NS);
+}
+
 /* Under no lock. */
 static bool finds_nothing(struct loop *loop)
 {
@@ -180,6 +204,7 @@ static bool finds_nothing(struct loop *loop)
     if (left == 0 || engine_wants_drive(&loop->engine) || !same_host_is_quiet(loop->same_host)) {
         return false;
     }
+    stream_pauses(&loop->stream);
     /* Two who do this at once count one, or some glances that a turn has taken back: so many. */
     atomic_store_explicit(&loop->glances_left, left - 1, memory_order_relaxed);
     return true;
@@ -399,6 +424,7 @@ static bool take_packet(struct loop *loop)
 static void engine_drive_operation(struct engine *engine)
 {
     struct loop *loop = loop_of(engine);
+    let_stream_go_on(loop);
     if (finds_nothing(loop) || !loop_try_lock(loop)) {
         return;
     }
@@ -461,6 +487,7 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
 {
     struct device *device = loop->engine.device;
     uint32_t waiting = direct_may_wait(qp);
+    stream_is_answered(&loop->stream);
     bool alone = !loop->more && !loop->blocked && !loop->stalled;
     enum device_time wanted = device_wants_time(qp);
     bool exact = wanted == DEVICE_TIME_EXACT || waiting > 0 ||

@@ -21,6 +21,7 @@
 #include "rnic/io/relays.h"
 #include "rnic/io/same_host.h"
 #include "rnic/io/stay.h"
+#include "rnic/io/stream.h"
 #include "rnic/io/tarry.h"
 
 #define LOOP_POLLING_GAP_NS 200000u /* who drove so long ago does not poll */
@@ -79,6 +80,7 @@ struct loop {
     struct tarry tarry;
     bool rests; /* the last turn left nothing to do before a deadline or a packet */
     struct instant looked, polled; /* by whoever received last; by an application */
+    struct stream stream;          /* through memory, to this process */
     _Atomic uint32_t glances_left; /* polls that may do without the mutex, see finds_nothing */
     struct quick_clock clock;
 

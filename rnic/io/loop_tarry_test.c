@@ -5,14 +5,14 @@
 #include "rnic/io/loop_ends_test.h"
 #include "rnic/io/loop_private.h"
 
-struct stream {
+struct posts {
     struct end *a, *b;
     struct introduction of_b;
     struct loop *loop;
     uint8_t value;
 };
 
-static void begin_stream(struct stream *stream)
+static void begin_stream(struct posts *stream)
 {
     stream->a = create_end();
     stream->b = create_end();
@@ -22,14 +22,14 @@ static void begin_stream(struct stream *stream)
     connect_both(stream->a, stream->b);
 }
 
-static void end_stream(struct stream *stream)
+static void end_stream(struct posts *stream)
 {
     destroy_end(stream->a);
     destroy_end(stream->b);
 }
 
 /* From now on the thread sleeps, and nobody wakes it. */
-static void still_thread(struct stream *stream)
+static void still_thread(struct posts *stream)
 {
     struct loop *loop = stream->loop;
     while (atomic_load(&loop->thread_state) != THREAD_WATCHING ||
@@ -40,7 +40,7 @@ static void still_thread(struct stream *stream)
     atomic_store(&loop->sleeping_until_ns, 0);
 }
 
-static void post_waiting(struct stream *stream)
+static void post_waiting(struct posts *stream)
 {
     struct loop *loop = stream->loop;
     uint64_t before = atomic_load(&loop->counters.waits);
@@ -57,14 +57,14 @@ static void post_waiting(struct stream *stream)
     }
 }
 
-static bool has_come(const struct stream *stream)
+static bool has_come(const struct posts *stream)
 {
     return *(volatile uint8_t *)stream->b->buffer == stream->value;
 }
 
 static void the_thread_serves_who_does_not_poll(void **state)
 {
-    struct stream stream;
+    struct posts stream;
     begin_stream(&stream);
     for (int i = 0; i < 20; i++) {
         struct instant until = instant_after(clock_now(), PATIENCE_MS * UINT64_C(1000000));
@@ -80,7 +80,7 @@ static void the_thread_serves_who_does_not_poll(void **state)
 
 static void what_waits_is_done_before_anything_else(void **state)
 {
-    struct stream stream;
+    struct posts stream;
     begin_stream(&stream);
     still_thread(&stream);
     post_waiting(&stream);
@@ -102,7 +102,7 @@ static void what_waits_is_done_before_anything_else(void **state)
 
 static void a_poll_ends_the_wait(void **state)
 {
-    struct stream stream;
+    struct posts stream;
     begin_stream(&stream);
     still_thread(&stream);
     for (int i = 0; i < 1000; i++) {
@@ -121,12 +121,36 @@ static void a_poll_ends_the_wait(void **state)
 
 static void who_goes_to_sleep_leaves_nothing(void **state)
 {
-    struct stream stream;
+    struct posts stream;
     begin_stream(&stream);
     still_thread(&stream);
     post_waiting(&stream);
     engine_about_to_sleep(stream.a->engine);
     assert_true(has_come(&stream));
+    poll_one(stream.a);
+    end_stream(&stream);
+}
+
+/* As if packets had come in a stream: each look takes a while, until some were in vain. */
+static void a_stream_is_looked_for_more_rarely(void **state)
+{
+    struct posts stream;
+    begin_stream(&stream);
+    still_thread(&stream);
+    struct loop *loop = stream.loop;
+    for (int i = 0; i < 20; i++) {
+        uint32_t looks = 0;
+        atomic_store(&loop->stream.seen, STREAM_MOST);
+        while (stream_flows(&loop->stream)) {
+            struct instant began = clock_now();
+            engine_drive(stream.a->engine);
+            assert_true(instant_elapsed_ns(began, clock_now()) >= STREAM_RELIEF_NS);
+            assert_in_range(++looks, 1, STREAM_MOST);
+        }
+    }
+    atomic_store(&loop->stream.seen, STREAM_MOST);
+    post_waiting(&stream); /* who posts does not only receive */
+    assert_false(stream_flows(&loop->stream));
     poll_one(stream.a);
     end_stream(&stream);
 }
@@ -138,6 +162,7 @@ int main(void)
         cmocka_unit_test(what_waits_is_done_before_anything_else),
         cmocka_unit_test(a_poll_ends_the_wait),
         cmocka_unit_test(who_goes_to_sleep_leaves_nothing),
+        cmocka_unit_test(a_stream_is_looked_for_more_rarely),
     };
     unsetenv("WEIR_FAULT");
     unsetenv("WEIR_ADDRESS");
