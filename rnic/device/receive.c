@@ -3,6 +3,7 @@
 #include "rnic/device/device_private.h"
 #include "rnic/transport/reference.h"
 #include "rnic/transport/short_way.h"
+#include "rnic/transport/succession.h"
 #include "rnic/transport/trouble.h"
 
 #define PKEY_MASK 0x7fffu /* without the membership bit */
@@ -134,6 +135,7 @@ bool device_receive_in_row(struct device *device, struct instant now, const stru
         struct qp *qp = device_qp(device, packet_destination(bytes).value);
         if (qp != NULL) {
             qp_prefetch_all(qp);
+            succession_goes_on(qp, SUCCESSION_PACKETS);
         }
         if (qp != NULL && short_way_receive(qp, now, arrival, bytes, length)) {
             return true;

@@ -6,6 +6,7 @@
 #include "rnic/device/device_private.h"
 #include "rnic/transport/qp_state.h"
 #include "rnic/transport/short_way.h"
+#include "rnic/transport/succession.h"
 
 #define BURST_PACKETS 16u
 
@@ -157,6 +158,7 @@ bool device_advance_one(struct device *device, struct instant now, bool is_vague
     }
     device->environment.now = now;
     device->environment.is_vague = is_vague;
+    succession_goes_on(qp, SUCCESSION_POSTS);
     if (!is_alone(active, qp)) {
         /* Those in line have answers to give, as a rule; somebody waits for the request. */
         (void)short_way_transmit(qp, now);

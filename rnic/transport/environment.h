@@ -17,6 +17,15 @@
 #include "rnic/transport/selective.h"
 #include "rnic/transport/watcher.h"
 
+struct qp;
+
+/* See succession.h. */
+enum succession {
+    SUCCESSION_POSTS,
+    SUCCESSION_PACKETS,
+    SUCCESSION_COUNT,
+};
+
 struct environment {
     struct allocator *allocator;
     struct memory *memory;
@@ -38,10 +47,11 @@ struct environment {
     struct instant now;               /* of the entry point that runs, or ran last */
     bool is_vague;                    /* it was long ago, maybe: nothing is timed by it */
     bool wants_exact_times;           /* an application reads when its completions were made */
-    struct list active;    /* queue pairs that have something to send, in the order of turns */
-    uint32_t max_reads_in; /* per queue pair */
-    uint32_t window_max;   /* bytes that one queue pair has in flight at most */
-    uint32_t datagram_max; /* payload bytes of a UD message */
+    struct list active; /* queue pairs that have something to send, in the order of turns */
+    struct qp *latest[SUCCESSION_COUNT]; /* at work; NULL: it is gone */
+    uint32_t max_reads_in;               /* per queue pair */
+    uint32_t window_max;                 /* bytes that one queue pair has in flight at most */
+    uint32_t datagram_max;               /* payload bytes of a UD message */
 };
 
 static inline void environment_count(struct environment *environment, enum counter counter)

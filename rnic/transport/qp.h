@@ -67,7 +67,7 @@ size_t qp_bytes(const struct qp_init *init);
 /* A caller that lends memory keeps what belongs to the queue pair beside it: so much before it, in
  * which the API's object is, and, where `sends` is lent as well, the send queue behind it. Who goes
  * from one of many queue pairs to the next fetches all of that at once. */
-#define QP_USUAL_BYTES 472u /* of RC and UC, with one SGE to a receive */
+#define QP_USUAL_BYTES 488u /* of RC and UC, with one SGE to a receive */
 #define QP_BESIDE      216u
 
 /* Which fields of struct qp_attributes a modify sets. */

@@ -2,6 +2,7 @@
 #include "rnic/memory/window.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/reference.h"
+#include "rnic/transport/succession.h"
 
 static enum status create_queues(struct qp *qp, const struct qp_init *init)
 {
@@ -173,6 +174,7 @@ static void detach(struct qp *qp)
 void qp_destroy(struct qp *qp)
 {
     direct_hold(qp);
+    succession_forget(qp);
     tag_forget(qp);
     relay_end(qp, false);
     detach(qp);

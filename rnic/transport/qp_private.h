@@ -64,9 +64,10 @@ struct qp {
     struct send_queue *sends;
     struct doorbell_link doorbell;
 
-    struct list_node active;     /* in environment->active: it may have something to send */
-    struct timer timer;          /* never later than what is due; it may be earlier */
-    struct selective *selective; /* NULL: the peer is not known to speak it */
+    struct list_node active;           /* in environment->active: it may have something to send */
+    struct timer timer;                /* never later than what is due; it may be earlier */
+    uintptr_t after[SUCCESSION_COUNT]; /* where those lie that followed, see succession.h */
+    struct selective *selective;       /* NULL: the peer is not known to speak it */
 
     struct requester requester;
     struct qp_attributes attributes;
