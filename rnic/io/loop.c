@@ -24,6 +24,7 @@
 #define GLANCES_MAX       32u
 #define DENSE_NS          8000u /* in so long GLANCES_MAX polls pass of who does nothing else */
 #define LOOK_NS           10000u
+#define MUCH_BYTES        65536u   /* take longer to move than a look at the clock */
 #define BLOCKED_RETRY_NS  1000000u /* should no event tell that the kernel takes packets again */
 
 void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *arrival,
@@ -135,6 +136,11 @@ static bool let_thread_sleep_on(struct loop *loop)
 static uint64_t completions(const struct loop *loop)
 {
     return device_counters(loop->engine.device)->values[COUNTER_COMPLETIONS];
+}
+
+static uint64_t bytes_received(const struct loop *loop)
+{
+    return device_counters(loop->engine.device)->values[COUNTER_BYTES_RECEIVED];
 }
 
 /* The thread dozes: when a doze ends, after a millisecond at most (and when it gets a processor),
@@ -253,8 +259,11 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
         /* No timer expires while its answer may lie in a socket: we may have been off the CPU. */
         bool due = !instant_before(now, timer_deadline(loop));
         if (due || (kind != TURN_SEND && round == 0)) {
-            uint64_t before = completions(loop);
+            uint64_t before = completions(loop), bytes = bytes_received(loop);
             receive(loop, now, due ? SHARE_ALL : kind == TURN_POLL ? SHARE_NEXT : SHARE_SOME);
+            if (bytes_received(loop) - bytes >= MUCH_BYTES) {
+                loop->turn_ended = quick_clock_now(&loop->clock);
+            }
             loop->held = !due && waited == NULL && completions(loop) != before &&
                          may_hold(loop, kind, now, held_before);
             if (loop->held) {
@@ -273,7 +282,7 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
     loop->blocked = !udp_flush(loop->steering.udp);
     if (udp_counters(loop->steering.udp)->send_calls != calls) {
         loop->turn_ended =
-            quick_clock_now(&loop->clock); /* only what calls the kernel takes long */
+            quick_clock_now(&loop->clock); /* what calls the kernel takes long, too */
     }
     loop_hear_complaints(loop, now);
     if (kind != TURN_SEND) {
@@ -402,12 +411,18 @@ static bool take_packet(struct loop *loop)
         !device_begin_vague(device)) {
         return false;
     }
-    uint64_t before = completions(loop);
+    uint64_t before = completions(loop), bytes = bytes_received(loop);
     loop->ingress.now = loop->clock.given;
+    atomic_store_explicit(&loop->driving, true, memory_order_relaxed);
     if (same_host_receive_next(loop->same_host, &loop->local, LOCAL_BUDGET) > 0) {
         loop->local_received = loop->clock.given;
     }
     device_end_vague(device);
+    if (bytes_received(loop) - bytes >= MUCH_BYTES) {
+        struct instant now = quick_clock_now(&loop->clock);
+        atomic_store_explicit(&loop->driven_ns, now.ns, memory_order_relaxed);
+    }
+    atomic_store_explicit(&loop->driving, false, memory_order_relaxed);
     if (completions(loop) == before) {
         return false;
     }

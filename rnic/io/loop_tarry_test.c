@@ -160,6 +160,25 @@ static void a_stream_is_looked_for_more_rarely(void **state)
     end_stream(&stream);
 }
 
+/* The time that it takes to move much is no gap in the polling; where the thread did not do it. */
+static void who_moves_much_polls_meanwhile(void **state)
+{
+    struct posts stream;
+    begin_stream(&stream);
+    bool counts = false;
+    for (int i = 0; i < 1000 && !counts; i++) {
+        post_receive(stream.b);
+        post(stream.a, WORK_SEND, BUFFER_BYTES, NULL);
+        poll_one(stream.b);
+        lock_take(&stream.loop->lock);
+        counts = atomic_load(&stream.loop->driven_ns) > stream.loop->turn_began.ns;
+        lock_give(&stream.loop->lock);
+        poll_one(stream.a);
+    }
+    assert_true(counts);
+    end_stream(&stream);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +187,7 @@ int main(void)
         cmocka_unit_test(a_poll_ends_the_wait),
         cmocka_unit_test(who_goes_to_sleep_leaves_nothing),
         cmocka_unit_test(a_stream_is_looked_for_more_rarely),
+        cmocka_unit_test(who_moves_much_polls_meanwhile),
     };
     unsetenv("WEIR_FAULT");
     unsetenv("WEIR_ADDRESS");
