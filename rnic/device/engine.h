@@ -31,6 +31,7 @@ struct engine {
     struct device *device;
     struct cm *cm;
     _Atomic bool wants_drive; /* what was posted waits for more, or for the next poll */
+    _Atomic bool comes_back;  /* who drove last calls engine_about_to_sleep before it sleeps */
 };
 
 /* Excludes everybody else from device and cm: for control calls. Not recursive. unlock also sends
@@ -49,6 +50,20 @@ static inline void engine_unlock(struct engine *engine)
 static inline void engine_drive(struct engine *engine)
 {
     engine->operations->drive(engine);
+}
+
+/* Before engine_drive: whether the caller will poll again, or say engine_about_to_sleep. One who
+ * does neither looks at its memory only, maybe, and is to be driven for. */
+static inline void engine_promise(struct engine *engine, bool comes_back)
+{
+    if (comes_back != atomic_load_explicit(&engine->comes_back, memory_order_relaxed)) {
+        atomic_store_explicit(&engine->comes_back, comes_back, memory_order_relaxed);
+    }
+}
+
+static inline bool engine_is_promised(const struct engine *engine)
+{
+    return atomic_load_explicit(&engine->comes_back, memory_order_relaxed);
 }
 
 /* Who polls asks it also where there are completions. */

@@ -325,7 +325,7 @@ static void relieve_thread(struct loop *loop, uint64_t polled_ns)
 {
     int watching = THREAD_WATCHING;
     if (atomic_load_explicit(&loop->thread_state, memory_order_relaxed) == watching &&
-        polled_ns >= atomic_load_explicit(&loop->patience_ns, memory_order_relaxed) &&
+        polled_ns >= loop_patience_ns(loop) &&
         atomic_compare_exchange_strong(&loop->thread_state, &watching, THREAD_AWAKE)) {
         loop_wake_thread(loop);
     }

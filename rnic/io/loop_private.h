@@ -24,7 +24,8 @@
 #include "rnic/io/stream.h"
 #include "rnic/io/tarry.h"
 
-#define LOOP_POLLING_GAP_NS 200000u /* who drove so long ago does not poll */
+#define LOOP_PATIENCE_NS    100000u /* who drives for so long may poll, */
+#define LOOP_POLLING_GAP_NS 200000u /* and who drove so long ago does not */
 
 enum loop_thread_state {
     THREAD_AWAKE,
@@ -119,6 +120,15 @@ struct loop {
 static inline struct loop *loop_of(struct engine *engine)
 {
     return (struct loop *)engine;
+}
+
+/* How long they must have polled for the thread to doze. What has been learned of those who stop
+ * polling without a word does not count for who has promised. */
+static inline uint64_t loop_patience_ns(const struct loop *loop)
+{
+    return engine_is_promised(&loop->engine)
+               ? LOOP_PATIENCE_NS
+               : atomic_load_explicit(&loop->patience_ns, memory_order_relaxed);
 }
 
 extern const struct engine_operations loop_operations;

@@ -69,24 +69,6 @@ static void polling_threads_drive(void **state)
     destroy_end(b);
 }
 
-/* Nothing else would wake it: what comes is the poller's. */
-static void who_polls_lets_the_watching_thread_doze(void **state)
-{
-    struct end *end = create_end();
-    struct loop *loop = loop_of(end->engine);
-    while (atomic_load(&loop->thread_state) != THREAD_WATCHING ||
-           atomic_load(&loop->sleeping_until_ns) != UINT64_MAX) {
-        usleep(1000);
-    }
-    struct instant until = instant_after(clock_now(), PATIENCE_MS * UINT64_C(1000000));
-    while (atomic_load(&loop->thread_state) != THREAD_DOZING &&
-           instant_before(clock_now(), until)) {
-        engine_drive(end->engine);
-    }
-    assert_int_equal(atomic_load(&loop->thread_state), THREAD_DOZING);
-    destroy_end(end);
-}
-
 static void sleeping_receiver_is_woken_every_time(void **state)
 {
     struct end *a = create_end(), *b = create_end();
@@ -574,7 +556,6 @@ int main(void)
         cmocka_unit_test(a_doorbell_that_was_missed_is_heard_after_the_doze),
         cmocka_unit_test(one_engine_for_all_users),
         cmocka_unit_test(polling_threads_drive),
-        cmocka_unit_test(who_polls_lets_the_watching_thread_doze),
         cmocka_unit_test(sleeping_receiver_is_woken_every_time),
         cmocka_unit_test_prestate(statistics_tell_what_was_sent, "direct"),
         cmocka_unit_test_prestate(statistics_tell_what_was_sent, "memory"),

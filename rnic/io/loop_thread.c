@@ -3,7 +3,8 @@
  * It watches the sockets unless application threads poll without a pause. Then it dozes: packets
  * would only wake it to find them handled. It learns how well that goes: an application may poll a
  * while and then look at its memory only, for what a peer writes there, which nobody can see. So a
- * doze in which the polling stopped makes the next ones rarer and shorter. */
+ * doze in which the polling stopped makes the next ones rarer and shorter, unless who polled last
+ * says so before it sleeps (engine_promise): that one was kept away by its work. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -17,7 +18,6 @@
 #include "rnic/io/address_watch.h"
 #include "rnic/io/loop_private.h"
 
-#define PATIENCE_MIN_NS 100000u
 #define PATIENCE_MAX_NS 400000000u
 #define DOZE_MIN_NS     100000u
 #define DOZE_MAX_NS     1000000u
@@ -55,7 +55,7 @@ static bool is_polled(struct loop *loop)
 {
     struct instant now = clock_now();
     struct instant since = {atomic_load(&loop->polling_since_ns)};
-    return since.ns != 0 && instant_elapsed_ns(since, now) >= loop->patience_ns &&
+    return since.ns != 0 && instant_elapsed_ns(since, now) >= loop_patience_ns(loop) &&
            not_driven_for_ns(loop, now) <= LOOP_POLLING_GAP_NS;
 }
 
@@ -99,7 +99,9 @@ static void learn(struct loop *loop)
     }
     if (not_driven_for_ns(loop, clock_now()) * 2 < loop->doze_ns) {
         loop->doze_ns = loop->doze_ns * 2 < DOZE_MAX_NS ? loop->doze_ns * 2 : DOZE_MAX_NS;
-        loop->patience_ns = patience_ns - (patience_ns - PATIENCE_MIN_NS) / 64;
+        loop->patience_ns = patience_ns - (patience_ns - LOOP_PATIENCE_NS) / 64;
+    } else if (engine_is_promised(&loop->engine)) {
+        loop->doze_ns = DOZE_MIN_NS;
     } else {
         loop->doze_ns = DOZE_MIN_NS;
         loop->patience_ns = patience_ns * 4 < PATIENCE_MAX_NS ? patience_ns * 4 : patience_ns;
@@ -269,7 +271,7 @@ void *loop_thread_main(void *argument)
     ask_for_short_slices();
     same_host_live(loop->same_host);
     sem_post(&loop->is_alive);
-    loop->patience_ns = PATIENCE_MIN_NS;
+    loop->patience_ns = LOOP_PATIENCE_NS;
     loop->doze_ns = DOZE_MIN_NS;
     stay_init(&loop->stay);
     while (!atomic_load(&loop->stopping)) {

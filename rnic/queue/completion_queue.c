@@ -46,6 +46,7 @@ struct completion_queue {
     /* Of enum arming. On a line of its own: the engine reads it at each push, and the application
      * moves its head at each poll. */
     alignas(CACHE_LINE) _Atomic uint32_t armed;
+    _Atomic bool was_armed; /* at any time */
 };
 
 size_t completion_queue_record_bytes(uint32_t capacity)
@@ -227,6 +228,7 @@ void completion_queue_arm(struct completion_queue *queue, bool solicited_only)
     if (queue->never_armed) {
         return;
     }
+    atomic_store_explicit(&queue->was_armed, true, memory_order_relaxed);
     if (!solicited_only) {
         atomic_store_explicit(&queue->armed, ARMED_ANY, memory_order_seq_cst);
         return;
@@ -235,6 +237,12 @@ void completion_queue_arm(struct completion_queue *queue, bool solicited_only)
     uint32_t expected = ARMED_NOT;
     atomic_compare_exchange_strong_explicit(&queue->armed, &expected, ARMED_SOLICITED,
                                             memory_order_seq_cst, memory_order_seq_cst);
+}
+
+bool completion_queue_is_between_arms(const struct completion_queue *queue)
+{
+    return atomic_load_explicit(&queue->was_armed, memory_order_relaxed) &&
+           atomic_load_explicit(&queue->armed, memory_order_relaxed) == ARMED_NOT;
 }
 
 uint32_t completion_queue_depth(const struct completion_queue *queue)

@@ -56,6 +56,9 @@ void completion_queue_drop(struct completion_queue *queue, uint32_t count);
 bool completion_queue_is_empty(const struct completion_queue *queue);
 /* Arming for any completion overrides an earlier arming for solicited ones only. */
 void completion_queue_arm(struct completion_queue *queue, bool solicited_only);
+/* It was armed once, and is not now: whoever polls it arms it again before it sleeps, or hears of
+ * nothing any more. */
+bool completion_queue_is_between_arms(const struct completion_queue *queue);
 uint32_t completion_queue_depth(const struct completion_queue *queue);
 uint32_t completion_queue_capacity(const struct completion_queue *queue);
 bool completion_queue_is_overrun(const struct completion_queue *queue);

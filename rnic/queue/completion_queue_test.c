@@ -340,6 +340,24 @@ static void never_armed(void **state)
     completion_queue_destroy(queue);
 }
 
+static void it_is_known_who_has_armed_and_will_again(void **state)
+{
+    struct watcher watcher;
+    struct completion_queue *queue = create(&watcher, 4);
+    assert_false(completion_queue_is_between_arms(queue)); /* who only polls */
+    assert_true(push(queue, 1, false));
+    assert_false(completion_queue_is_between_arms(queue));
+    completion_queue_arm(queue, true);
+    assert_false(completion_queue_is_between_arms(queue));
+    assert_true(push(queue, 2, false));
+    assert_false(completion_queue_is_between_arms(queue)); /* not what it waits for */
+    assert_true(push(queue, 3, true));
+    assert_true(completion_queue_is_between_arms(queue));
+    completion_queue_arm(queue, false);
+    assert_false(completion_queue_is_between_arms(queue));
+    completion_queue_destroy(queue);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,6 +365,7 @@ int main(void)
         cmocka_unit_test(records_are_written_in_their_places),
         cmocka_unit_test(never_armed),
         cmocka_unit_test(arming),
+        cmocka_unit_test(it_is_known_who_has_armed_and_will_again),
         cmocka_unit_test(moderation_announces_by_count_or_when_told),
         cmocka_unit_test(ignored_overrun_loses_the_newest),
         cmocka_unit_test(resize_keeps_what_is_there),

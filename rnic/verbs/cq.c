@@ -279,6 +279,7 @@ int cq_poll(struct ibv_cq *ibv, int count, struct ibv_wc *ret_completions)
 {
     struct soft_cq *cq = soft_cq(ibv);
     if (count > 0 && (completion_queue_is_empty(cq->queue) || engine_wants_drive(cq->engine))) {
+        engine_promise(cq->engine, completion_queue_is_between_arms(cq->queue));
         engine_drive(cq->engine);
     }
     return take(cq, count, ret_completions);

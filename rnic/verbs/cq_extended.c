@@ -55,6 +55,7 @@ static int start_poll(struct ibv_cq_ex *extended, struct ibv_poll_cq_attr *attri
         return EINVAL;
     }
     if (completion_queue_is_empty(cq->queue) || engine_wants_drive(cq->engine)) {
+        engine_promise(cq->engine, completion_queue_is_between_arms(cq->queue));
         engine_drive(cq->engine);
     }
     lock(cq);
