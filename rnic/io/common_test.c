@@ -1,6 +1,7 @@
 #include "rnic/io/common_test.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -107,6 +108,41 @@ static void other_memory_is_refused(void **state)
 
     uint8_t stack[3 * PAGE] = {1};
     assert_denied(stack, sizeof stack);
+}
+
+/* In a frame above the one that turns it; what is below is needed. */
+static void *turn_own_stack(void *argument)
+{
+    uint8_t buffer[20 * PAGE];
+    fill(buffer, sizeof buffer, 5);
+    struct common_range range = begin(buffer, sizeof buffer);
+    assert_true(is_filled(buffer, sizeof buffer, 5));
+    assert_int_equal(common_end(common, &range), STATUS_OK);
+    assert_true(is_filled(buffer, sizeof buffer, 5));
+    assert_denied((uint8_t *)__builtin_frame_address(0) - 30 * PAGE, 40 * PAGE);
+    assert_denied((uint8_t *)pthread_self() - PAGE, 3 * PAGE);
+    return NULL;
+}
+
+static void a_thread_turns_no_stack_that_it_needs(void **state)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, turn_own_stack, NULL), 0);
+    pthread_join(thread, NULL);
+}
+
+static void huge_pages_are_turned_in_parts(void **state)
+{
+    const uint64_t huge = UINT64_C(2) << 20, length = 5 * huge;
+    uint8_t *pages = make_pages((uint32_t)(length / PAGE));
+    (void)madvise(pages, length, MADV_HUGEPAGE);
+    fill(pages, length, 1);
+    struct common_range range = begin(pages + 5, length - huge);
+    assert_true(is_filled(pages, length, 1));
+    fill(pages, length, 2);
+    assert_int_equal(common_end(common, &range), STATUS_OK);
+    assert_true(is_filled(pages, length, 2));
+    munmap(pages, length);
 }
 
 /* Whether a page has memory of its own. */
@@ -371,6 +407,8 @@ static int run(void)
         cmocka_unit_test(a_peer_stores_and_sees),
         cmocka_unit_test(the_whole_pages_within_are_turned),
         cmocka_unit_test(other_memory_is_refused),
+        cmocka_unit_test(a_thread_turns_no_stack_that_it_needs),
+        cmocka_unit_test(huge_pages_are_turned_in_parts),
         cmocka_unit_test(holes_stay_holes),
         cmocka_unit_test(the_mapping_comes_back_as_it_was),
         cmocka_unit_test(what_the_program_maps_meanwhile_stays),

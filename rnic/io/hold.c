@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ATTEMPTS 1000 /* while other threads map and unmap */
+#define ATTEMPTS 100 /* while other threads map and unmap */
 
 /* What is newer than some systems' headers. */
 #ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
