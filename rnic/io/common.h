@@ -12,9 +12,9 @@
  * - a forked child would share it with its parent: end all ranges before the process forks. Not
  *   concerned are vfork, posix_spawn, system and popen. No fork may happen during begin or end;
  * - MADV_DONTNEED brings no zeros, but the file's content again;
- * - what the program advises (MADV_DONTFORK, MADV_HUGEPAGE, mbind) is forgotten at the end. What it
- *   protects, locks, unmaps or maps over stays so;
- * - memory policies of the range do not hold; those of threads do.
+ * - what the program has advised (MADV_DONTDUMP, MADV_HUGEPAGE, mbind) does not hold, and what it
+ *   advises then is forgotten at the end. What it protects (other than by keys), locks, unmaps or
+ *   maps over stays so.
  *
  * A range must not hold what the kernel writes when a thread ends: another thread's control block,
  * or a robust mutex that it has not unlocked.
@@ -67,9 +67,8 @@ enum status common_begin(struct common *common, uint8_t *bytes, uint64_t length,
  * meantime stays as the program made it. What it has moved (mremap) is turned back where it is now;
  * by what it let it grow then, that stays shared. Who has the file mapped no longer sees what is
  * stored, and what he stores is lost; he should have been told before. BUSY: the kernel may be
- * doing I/O to it unseen (see pins.h). NO_MEMORY. Then some or all of it is still shared, and it
- * can be tried again.
- */
+ * doing I/O to it unseen (see pins.h), or some thread sleeps there (see sleepers.h). NO_MEMORY.
+ * Then some or all of it is still shared, and it can be tried again. */
 enum status common_end(struct common *common, const struct common_range *range) MUST_USE;
 /* As common_end, but never BUSY: before a fork, after which parent and child would go on sharing
  * it. What such I/O brings just then may be lost, and a sleeper may miss that it is woken. */
