@@ -26,6 +26,7 @@
 #define WISH_CALLS   32u
 #define LENGTH_BYTES 1024u
 #define CALL_BYTES   16384u
+#define WISHES_MOST  12u /* doublings */
 
 struct direct_table direct_table_of(const struct direct_shown *shown)
 {
@@ -170,20 +171,21 @@ static bool copy_some(struct direct_reach *reach, uint64_t guard,
 static void warm(struct direct_reach *reach, const struct direct_access *access,
                  const struct direct_there *there, uint32_t bytes)
 {
-    uint32_t place = (access->key.value >> 8) % DIRECT_REFUSED;
-    uint32_t *calls = &reach->heat[place].calls;
-    if (there->common.lead == DIRECT_NEVER || there->length > DIRECT_COMMON_MOST) {
+    struct direct_heat *heat = &reach->heat[(access->key.value >> 8) % DIRECT_REFUSED];
+    if (there->common.lead == DIRECT_NEVER || there->length > DIRECT_COMMON_MOST ||
+        reach->view.hopeless) {
         reach->hopeless |= reach->calls == DIRECT_CALLS_REFUSED;
         return;
     }
-    if (reach->heat[place].key != access->key.value || there->common.length != 0) {
-        reach->heat[place].key = access->key.value;
-        *calls = 0;
+    if (heat->key != access->key.value || there->common.length != 0) {
+        *heat = (struct direct_heat){.key = access->key.value};
     }
-    *calls += 1 + bytes / CALL_BYTES;
-    if (*calls >= WISH_CALLS + there->length / LENGTH_BYTES) {
+    heat->calls += 1 + bytes / CALL_BYTES;
+    uint64_t enough = (WISH_CALLS + there->length / LENGTH_BYTES) << heat->wishes;
+    if (heat->calls >= enough) {
         uint32_t nothing = 0;
-        *calls = 0; /* it may not be granted */
+        heat->calls = 0; /* it may not be granted, and is wished the more rarely */
+        heat->wishes += heat->wishes < WISHES_MOST;
         reach->wishes |= atomic_compare_exchange_strong(&reach->turn.announcement->wish, &nothing,
                                                         access->key.value);
     }

@@ -54,9 +54,10 @@ struct direct_reach {
     /* By number: keys of memory that the kernel does not let others touch (a device's, or what is
      * not there), found out once for each. */
     uint32_t refused[DIRECT_REFUSED];
-    struct {
+    struct direct_heat {
         uint32_t key;
         uint32_t calls;     /* what they have cost since it was wished, in short ones */
+        uint32_t wishes;    /* that were not granted */
     } heat[DIRECT_REFUSED]; /* likewise */
 };
 

@@ -95,7 +95,11 @@ void same_host_let_access(struct same_host *same_host)
                                              .lets_show = lets_show,
                                              .withdraw = withdraw};
     same_host->grant_later_ns = SOON_NS;
-    hot_regions_init(&same_host->hot, direct_makes_common() ? shown : NULL);
+    if (direct_makes_common()) {
+        hot_regions_init(&same_host->hot, shown);
+    } else {
+        same_host->direct.common.lead = DIRECT_NEVER;
+    }
 }
 
 struct settler {

@@ -33,6 +33,7 @@ static void region_opened(struct memory_observer *observer, struct memory_key ke
         .length = attributes->length,
         .bytes = (uintptr_t)attributes->bytes,
         .rights = rights,
+        .common = link->common,
     };
     direct_table_show_key(link->table, &shown);
 }

@@ -27,6 +27,7 @@ struct send_slot;
 struct direct_link {
     const struct direct_table *table; /* what we show; NULL: nothing */
     uint32_t part_bytes;              /* of a message at most at once, not 0 */
+    struct direct_common common;      /* what is shown of a region at first */
     /* Moves the parts, at most DIRECT_BATCH, in order, as far as the target grants them and they
      * can be moved. Returns how many were moved whole; of the next a part may have been. */
     uint32_t (*access)(struct direct_link *link, const struct direct_access *accesses,
