@@ -166,8 +166,6 @@ static const struct foreign {
     {"checksum-choice", 0, true, IS_NOT, NO_CHOICE},
     {"cc", 0, true, IS_NOT, NO_CHOICE},
     {"checksum-seed", 0, true, IS_NOT, NO_CHOICE},
-    {"cvs-exclude", 'C', false, IS_NOT,
-     "--exclude-from takes patterns from a file, and -F those of each directory"},
     {"version", 'V', false, IS_NOT, "it is weir --version that says it"},
 };
 

@@ -10,7 +10,7 @@
 #include "tools/command.h"
 
 /* The letters among them, for getopt_long. */
-#define CP_FOREIGN_LETTERS "WszyB:LkKUNOJEdmbT:M:46V8C"
+#define CP_FOREIGN_LETTERS "WszyB:LkKUNOJEdmbT:M:46V8"
 /* getopt_long returns this and more for a long one, which cp_foreign_options says. */
 #define CP_FOREIGN_FIRST 1000
 

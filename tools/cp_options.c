@@ -139,6 +139,7 @@ static const struct option long_options[] = {
     {"no-R", no_argument, NULL, OPTION_NO_RELATIVE},
     {"files-from", required_argument, NULL, OPTION_FILES_FROM},
     {"from0", no_argument, NULL, '0'},
+    {"cvs-exclude", no_argument, NULL, 'C'},
     {"mkpath", no_argument, NULL, OPTION_MKPATH},
     {"help", no_argument, NULL, OPTION_HELP},
 };
@@ -322,6 +323,7 @@ static const struct {
     {'P', offsetof(struct cp_options, progress), true},
     {'R', offsetof(struct cp_options, relative), true},
     {'0', offsetof(struct cp_options, zeros), true},
+    {'C', offsetof(struct cp_options, as_cvs), true},
     {OPTION_JSON, offsetof(struct cp_options, json), true},
     {OPTION_STATS, offsetof(struct cp_options, stats), true},
     {OPTION_PARTIAL, offsetof(struct cp_options, partial), true},
@@ -423,9 +425,22 @@ static void list_long_options(struct option ret_options[LONG_OPTIONS_MAX])
     ret_options[count] = (struct option){0};
 }
 
+/* -C, which stands behind all rules. */
+static int leave_out_as_cvs(const struct command *command, struct cp_options *options)
+{
+    int code = cp_take_rule(command, &options->filter, false, ":C");
+    return code >= 0 ? code : cp_take_rule(command, &options->filter, false, "-C");
+}
+
 /* What they say together. */
 static int settle(const struct command *command, struct cp_options *options)
 {
+    if (options->as_cvs) {
+        int code = leave_out_as_cvs(command, options);
+        if (code >= 0) {
+            return code;
+        }
+    }
     if (options->files_from != NULL && !options->recursive) { /* as for rsync: -a is not enough */
         options->wishes.bits &= ~(uint32_t)WISH_RECURSIVE;
     }
@@ -460,7 +475,7 @@ int cp_take_options(const struct command *command, int argc, char **argv,
         return EXIT_DONE;
     }
     for (int option;
-         (option = getopt_long(argc, argv, "arlptgoDHAXScuInx@:e:f:FiqvhPR0" CP_FOREIGN_LETTERS,
+         (option = getopt_long(argc, argv, "arlptgoDHAXScuInx@:e:f:FiqvhPR0C" CP_FOREIGN_LETTERS,
                                names, NULL)) != -1;) {
         int code = -1;
         if (cp_is_foreign(option)) {

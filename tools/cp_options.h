@@ -16,6 +16,7 @@ struct cp_options {
     bool relative;          /* the paths of the sources are kept */
     const char *files_from; /* a file with what to copy; NULL: none */
     bool zeros;             /* its lines, and those of patterns, end with a byte 0 */
+    bool as_cvs;            /* what CVS leaves out is left out */
     bool recursive;         /* by itself, not with -a */
     bool progress;          /* also where there is no terminal */
     bool partial;           /* what an interrupt leaves of a file is of use */

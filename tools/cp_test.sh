@@ -221,7 +221,8 @@ case_usage() { # exit statuses, and words
     expect 2 'a rule begins with' "$weir" cp -f 'x y' f "$url/"
     expect 2 "'/' is not known here behind 'exclude'" "$weir" cp -f '-/ y' f "$url/"
     expect 2 'a name without a slash' "$weir" cp -f ': d/rules' f "$url/"
-    expect 2 "'w' is not known here behind 'dir-merge'" "$weir" cp -f ':w rules' f "$url/"
+    expect 2 "'x' is not known here behind 'dir-merge'" "$weir" cp -f ':x rules' f "$url/"
+    expect 2 "stand alone" "$weir" cp -f '-C rules' f "$url/"
     expect 2 'nothing behind' "$weir" cp --filter=P f "$url/"
     expect 6 'nosuchfile: No such file' "$weir" cp -f '. nosuchfile' f "$url/"
     echo 'merge rules' >rules

@@ -40,6 +40,7 @@ const char cp_usage[] =
     "                     or of what is deleted only (P, R), '. FILE' with such rules, or\n"
     "                     ': NAME', a file of that name with such rules in each directory\n"
     "  -F                 ': /.rsync-filter'; twice: and do not copy these files\n"
+    "  -C, --cvs-exclude  leave out what CVS does, and what .cvsignore of each directory names\n"
     "  -R, --relative     keep the paths of the sources, or what of them is behind /./\n"
     "      --files-from FILE  copy the paths that are in FILE, one a line; -0: each ends with a "
     "NUL\n"

@@ -122,6 +122,20 @@ case_alike() { # what rsync does
     alike -aS
     alike -aF
     alike -aAX --fuzzy
+    mkdir -p src/cvs old/cvs HOME
+    touch src/cvs/{a.o,a.c,b.tmp,c~,core,'#kept'} src/sub/b.tmp old/cvs/{x.o,y.tmp,z}
+    printf 'a.c !\nb.* \t#kept\nz' | tee src/cvs/.cvsignore >old/cvs/.cvsignore
+    echo 'small.* deep' >HOME/.cvsignore
+    export HOME=$work/HOME CVSIGNORE='one.*'
+    alike -aC
+    alike -avzC --delete --include=core
+    alike -a --delete --filter=:C --filter=-C
+    alike -a --filter=':w- .cvsignore'
+    printf -- '-_*.o +_a.c\n-_a.*' >words
+    alike -a --filter='.w words'
+    alike -a --filter='.C words'
+    alike -a -f '.Cn src/cvs/.cvsignore' --delete-excluded
+    unset CVSIGNORE
 }
 
 # listed WORD...: the same of a target that is empty, or has something; FROM stands before each source, TO before by/.

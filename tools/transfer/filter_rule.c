@@ -11,14 +11,14 @@ static const struct kind {
     unsigned bits;
     const char *modifiers;
 } kinds[] = {
-    {'-', "exclude", 0, "!srp"},
+    {'-', "exclude", 0, "!Csrp"},
     {'+', "include", RULE_INCLUDE, "!srp"},
     {'H', "hide", RULE_HIDES, "!p"},
     {'S', "show", RULE_INCLUDE | RULE_HIDES, "!p"},
     {'P', "protect", RULE_PROTECTS, "!p"},
     {'R', "risk", RULE_INCLUDE | RULE_PROTECTS, "!p"},
-    {'.', "merge", 0, "-+esrp"},
-    {':', "dir-merge", RULE_MERGES, "-+ensrp"},
+    {'.', "merge", 0, "-+Cenwsrp"},
+    {':', "dir-merge", RULE_MERGES, "-+Censwrp"},
     {'!', "clear", 0, ""},
 };
 
@@ -58,6 +58,16 @@ static void take_modifier(char letter, struct filter_line *line)
     case 'n':
         line->bits |= RULE_ALONE;
         return;
+    case 'w':
+        line->bits |= RULE_WORDS;
+        return;
+    case 'C':
+        if (line->kind == LINE_RULE && (line->bits & RULE_MERGES) == 0) {
+            line->kind = LINE_CVS;
+        } else {
+            line->bits = (line->bits & ~(unsigned)RULE_INCLUDE) | RULE_CVS;
+        }
+        return;
     default: /* every line of the file is a pattern of this kind */
         line->bits &= ~(unsigned)RULE_INCLUDE;
         line->bits |= RULE_PATTERNS | (letter == '+' ? RULE_INCLUDE : 0u);
@@ -89,14 +99,18 @@ bool filter_parse_line(const char *text, unsigned bits, struct filter_line *ret_
         take_modifier(*rest, &line);
     }
     rest += *rest != 0;
+    bool of_files = line.kind == LINE_MERGE || (line.bits & RULE_MERGES) != 0;
+    if (*rest == 0 && of_files && (line.bits & RULE_CVS) == RULE_CVS) {
+        rest = ".cvsignore";
+    }
     const unsigned sides = RULE_HIDES | RULE_PROTECTS;
     const char *why = NULL;
     if ((bits & sides) != 0 && (line.bits & sides) != 0) {
         why = "the rule that merges its file says the side";
-    } else if (*rest == 0 && line.kind != LINE_CLEAR) {
+    } else if (*rest == 0 && line.kind != LINE_CLEAR && line.kind != LINE_CVS) {
         why = "there is nothing behind the rule";
-    } else if (*rest != 0 && line.kind == LINE_CLEAR) {
-        why = "'!' stands alone";
+    } else if (*rest != 0 && (line.kind == LINE_CLEAR || line.kind == LINE_CVS)) {
+        why = "'!' and '-C' stand alone";
     } else if ((line.bits & RULE_MERGES) != 0 &&
                !protocol_is_rule(line.bits, (struct span){rest, strlen(rest)})) {
         why = "a file of rules in each directory has a name without a slash, but for one at its "

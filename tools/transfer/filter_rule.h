@@ -12,6 +12,7 @@ enum filter_line_kind {
     LINE_RULE,  /* for filter_add */
     LINE_MERGE, /* the rules of that file stand here; RULE_PATTERNS as with RULE_MERGES */
     LINE_CLEAR,
+    LINE_CVS, /* the patterns that CVS leaves out stand here */
 };
 
 struct filter_line {

@@ -104,11 +104,13 @@ static const char *take_line(struct filter_scope *scope, struct scope_list *list
                              const char *text, char why[FILTER_WHY_LENGTH])
 {
     struct filter_line line = {.kind = LINE_RULE, .bits = filter_given_bits(bits), .text = text};
-    if (filter_is_idle(text)) {
+    if (text[0] == 0 || ((bits & RULE_WORDS) == 0 && filter_is_idle(text))) {
         return NULL;
     }
-    if ((bits & RULE_PATTERNS) == 0 &&
-        !filter_parse_line(text, filter_given_bits(bits), &line, why)) {
+    if ((bits & RULE_CVS) == RULE_CVS && strcmp(text, "!") == 0) {
+        line.kind = LINE_CLEAR;
+    } else if ((bits & RULE_PATTERNS) == 0 &&
+               !filter_parse_line(text, filter_given_bits(bits), &line, why)) {
         return why;
     }
     if (line.kind == LINE_CLEAR) {
@@ -118,8 +120,8 @@ static const char *take_line(struct filter_scope *scope, struct scope_list *list
         list->cleared = true;
         return NULL;
     }
-    if (line.kind == LINE_MERGE || (line.bits & RULE_MERGES) != 0) {
-        return "a file of rules in a directory cannot name another";
+    if (line.kind != LINE_RULE || (line.bits & RULE_MERGES) != 0) {
+        return "a file of rules in a directory cannot name another, nor CVS's own";
     }
     if (list->rules == NULL) {
         list->rules = filter_create();
@@ -142,15 +144,18 @@ static int read_list(struct filter_scope *scope, const struct filter_merge *merg
     const char *wrong = NULL;
     char *text;
     size_t length;
-    unsigned number = 0;
+    unsigned number = 1;
+    const char *ends = (merge->bits & RULE_WORDS) != 0 ? " \t\v\f\r\n" : "\r\n";
     int error = read_whole(directory, merge->name, &text, &length, ret_why);
     if (error != 0 || text == NULL) {
         return error;
     }
-    for (char *line = text; line <= text + length && wrong == NULL; number++) {
-        char *next = line + strcspn(line, "\r\n");
+    for (char *line = text; line <= text + length && wrong == NULL;) {
+        char *next = line + strcspn(line, ends);
+        bool is_line = *next == '\n';
         *next = 0;
         wrong = take_line(scope, &scope->lists[merge->index], merge->bits, line, why);
+        number += is_line && wrong == NULL;
         line = next + 1;
     }
     if (wrong != NULL) {

@@ -154,6 +154,31 @@ static void lines_may_be_patterns(void **state)
     assert_false(filter_protects(world->filter, world->scope, "t/d/a.o", false, loss));
 }
 
+static void and_words_lines(void **state)
+{
+    struct world *world = *state;
+    add(world, ":w .words");
+    scratch_write(world->scratch, "t/.words", "-_*.o\t+_x  \r\n#no -_x -_y");
+    assert_int_not_equal(enter(world, "t", 1), 0); /* a remark is none */
+    assert_non_null(strstr(world->why, "line 2"));
+    scratch_write(world->scratch, "t/.words", "-_*.o\t+_x  \r\n\f-_x -_y");
+    enter_both(world);
+    assert_true(out(world, "t/d/a.o"));
+    assert_false(out(world, "t/d/x"));
+    assert_true(out(world, "t/d/y"));
+    filter_clear(world->filter);
+    add(world, ":C"); /* .cvsignore, of each directory for itself, of patterns */
+    add(world, "- last");
+    scratch_write(world->scratch, "t/.cvsignore", "*.o");
+    scratch_write(world->scratch, "t/d/.cvsignore", "a ! +_b #c");
+    enter_both(world);
+    assert_false(out(world, "t/d/a"));
+    assert_false(out(world, "t/d/a.o"));
+    assert_true(out(world, "t/d/+_b"));
+    assert_true(out(world, "t/d/#c"));
+    assert_true(out(world, "t/d/last"));
+}
+
 static void expect_refused(struct world *world, const char *text, const char *why)
 {
     scratch_write(world->scratch, "t/.rules", text);
@@ -371,6 +396,7 @@ int main(void)
         T(one_of_its_own_is_not_handed_down),
         T(a_slash_is_the_directory_of_the_file),
         T(lines_may_be_patterns),
+        T(and_words_lines),
         T(a_file_that_cannot_be_had_whole_is_refused),
         T(a_lease_is_waited_for),
         T(rules_are_bounded_on_the_whole_way),

@@ -444,8 +444,7 @@ bool protocol_is_rule(unsigned bits, struct span pattern)
     if ((bits & RULE_MERGES) == 0) {
         return (bits & of_files) == 0;
     }
-    return (bits & RULE_NEGATED) == 0 &&
-           ((bits & RULE_INCLUDE) == 0 || (bits & RULE_PATTERNS) != 0) && pattern.length > 0 &&
+    return ((bits & RULE_INCLUDE) == 0 || (bits & RULE_PATTERNS) != 0) && pattern.length > 0 &&
            name_is_valid(name + slash, pattern.length - slash);
 }
 

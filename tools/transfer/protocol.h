@@ -201,6 +201,8 @@ enum rule_bits {
     RULE_MERGES = 1 << 5,
     RULE_ALONE = 1 << 6,
     RULE_PATTERNS = 1 << 7,
+    RULE_WORDS = RULE_NEGATED, /* of a file: white space ends each, not only the line */
+    RULE_CVS = RULE_ALONE | RULE_PATTERNS | RULE_WORDS, /* and "!" forgets those before it */
 };
 
 /* What of a file goes with its ENTRY. */

@@ -189,8 +189,8 @@ static void rules_are_of_bits_that_go_together(void **state)
     struct message message = sample(MESSAGE_RULE);
     message.rule.bits = RULE_ALONE;
     assert_false(parses(&message));
-    message.rule.bits = RULE_MERGES | RULE_NEGATED;
-    assert_false(parses(&message));
+    message.rule.bits = RULE_MERGES | RULE_WORDS;
+    assert_true(parses(&message));
     message.rule.bits = RULE_MERGES | RULE_INCLUDE;
     assert_false(parses(&message));
     message.rule.bits = RULE_MERGES | RULE_ALONE | RULE_PATTERNS | RULE_INCLUDE | RULE_HIDES;
