@@ -313,7 +313,7 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count, const ch
     if (cp->options.note != NULL && !cp->options.quiet && !cp->options.json) {
         command_error(cp->command, "note: %s", cp->options.note);
     }
-    if (!several) {
+    if (!several && cp->options.fabric.kind != WEIR_FABRIC_RDMA) { /* which may not be there */
         cp_begin_far_side(cp, cp->is_push ? target_name : names[0]);
     }
     if (fabric_open(&cp->options.fabric, &cp->fabric, &error) != WEIR_OK ||
