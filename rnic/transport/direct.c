@@ -159,7 +159,7 @@ uint32_t direct_may_wait(const struct qp *qp)
         return 0;
     }
     const struct send_slot *slot = send_queue_slot(qp->sends, tail - 1);
-    bool gains = suits(qp, slot) && slot->length <= SHORT_BYTES && !qp->stores_directly;
+    bool gains = suits(qp, slot) && slot->length <= SHORT_BYTES && !qp->environment->direct->stores;
     return gains ? (uint32_t)(tail - head) : 0;
 }
 
@@ -273,7 +273,6 @@ enum step direct_transmit(struct qp *qp)
         slot->by_packets = true;
         return STEP_IDLE;
     }
-    qp->stores_directly = link->stores;
     environment->extra_packets = count - 1 + batch.bytes / PACKET_BYTES;
     /* A completion may find its queue full: then the rest has been flushed. */
     for (uint32_t i = 0; i < count && qp_state_now(qp) != QP_ERROR; i++) {
