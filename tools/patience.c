@@ -5,7 +5,7 @@
 #define LENGTH_MAX_NS UINT64_C(500000)
 #define LENGTH_MIN_NS UINT64_C(1000)
 #define NAPS          16 /* in a row, each over within LENGTH_MAX_NS */
-#define WINDOW_NS     UINT64_C(20000000)
+#define WINDOW_NS     UINT64_C(5000000)
 #define REST_MIN_NS   UINT64_C(50000000)
 #define REST_MAX_NS   UINT64_C(1600000000)
 
@@ -66,7 +66,7 @@ void patience_judge(struct patience *patience, uint64_t now_ns, uint64_t worked_
     if (patience->window_ns != 0 && took_ns < WINDOW_NS) {
         return;
     }
-    if (patience->window_ns != 0 && had_ns < took_ns - took_ns / 6) {
+    if (patience->window_ns != 0 && had_ns < took_ns - took_ns / 8) {
         uint64_t twice = patience->rest_ns * 2;
         patience->rests = true;
         patience->rests_until_ns = now_ns + patience->rest_ns;

@@ -29,7 +29,7 @@ struct patience {
 void patience_init(struct patience *patience);
 /* After a look: whether something has `come`. True: look again; false: sleep. */
 bool patience_lasts(struct patience *patience, uint64_t now_ns, bool come);
-/* Sets `rests` where others took a sixth of the time or more in which this thread did not sleep:
+/* Sets `rests` where others took an eighth of the time or more in which this thread did not sleep:
  * who never sleeps is then kept waiting for longer than who does. For longer each time, and again
  * and again. `worked_ns`: what the thread has had of a processor. */
 void patience_judge(struct patience *patience, uint64_t now_ns, uint64_t worked_ns);
