@@ -222,8 +222,7 @@ static void drive(struct cp *cp, struct session *session, struct link *link)
             return; /* the peer does not answer; the poller will close what is left */
         }
         cp_draw(cp, session);
-        patience_poll(session_is_far(session) ? &cp->patience : NULL, cp->poller, more, 100);
-        session_set_rests(session, cp->patience.rests);
+        patience_poll(session_is_looked_at(session) ? &cp->patience : NULL, cp->poller, more, 100);
     }
     double now_s = progress_now_s();
     cp->seconds += now_s - cp->again.counted_s;

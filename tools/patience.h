@@ -20,19 +20,11 @@ struct patience {
     uint64_t busy_ns;  /* when there was something to do, */
     uint64_t slept_ns; /* and when it last went to sleep, 0: not since */
     unsigned naps;
-    uint64_t window_ns; /* it has not slept since, 0: begins anew, */
-    uint64_t worked_ns; /* and had had so much of a processor then */
-    uint64_t rests_until_ns, rest_ns;
-    bool rests; /* it sleeps instead of looking */
 };
 
 void patience_init(struct patience *patience);
 /* After a look: whether something has `come`. True: look again; false: sleep. */
 bool patience_lasts(struct patience *patience, uint64_t now_ns, bool come);
-/* Sets `rests` where others took an eighth of the time or more in which this thread did not sleep:
- * who never sleeps is then kept waiting for longer than who does. For longer each time, and again
- * and again. `worked_ns`: what the thread has had of a processor. */
-void patience_judge(struct patience *patience, uint64_t now_ns, uint64_t worked_ns);
 /* Lets the poller do what is due, and waits at most so long for something where there is no `more`
  * to do meanwhile. NULL: whoever waits sleeps. */
 void patience_poll(struct patience *patience, struct weir_poller *poller, bool more,

@@ -103,49 +103,6 @@ static void naps_are_a_stream(void **state)
     assert_true(last == first);
 }
 
-#define MILLISECOND UINT64_C(1000000)
-
-static uint64_t worked_ns = 5;
-
-/* Does not sleep for a while, of which it gets `percent`. Returns how long it rested meanwhile. */
-static uint64_t stay_awake(struct patience *patience, unsigned percent, uint64_t while_ns)
-{
-    uint64_t rested_ns = 0;
-    for (uint64_t end_ns = now_ns + while_ns; now_ns < end_ns; now_ns += MILLISECOND) {
-        patience_judge(patience, now_ns, worked_ns);
-        worked_ns += MILLISECOND * percent / 100;
-        rested_ns += patience->rests ? MILLISECOND : 0;
-    }
-    return rested_ns;
-}
-
-static void who_is_kept_from_the_processor_rests(void **state)
-{
-    struct patience patience;
-    const uint64_t second = 1000 * MILLISECOND;
-    patience_init(&patience);
-    assert_int_equal(stay_awake(&patience, 95, second), 0);
-    /* where others are at work as well nearly always, but for trials */
-    assert_true(stay_awake(&patience, 50, 10 * second) > 9 * second);
-    /* and when they are gone, no more */
-    (void)stay_awake(&patience, 100, 2 * second);
-    assert_int_equal(stay_awake(&patience, 100, second), 0);
-    /* what comes then is no more than a moment's rest */
-    assert_in_range(stay_awake(&patience, 50, 20 * MILLISECOND), 1, 20 * MILLISECOND);
-    assert_true(stay_awake(&patience, 100, 2 * second) < second);
-}
-
-static void what_it_slept_was_not_taken(void **state)
-{
-    struct patience patience;
-    patience_init(&patience);
-    for (unsigned i = 0; i < 100; i++) {
-        assert_int_equal(stay_awake(&patience, 100, 7 * MILLISECOND), 0);
-        patience.window_ns = 0; /* as patience_poll does it */
-        now_ns += 100 * MILLISECOND;
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,8 +110,6 @@ int main(void)
         cmocka_unit_test(looking_in_vain_is_unlearned),
         cmocka_unit_test(what_pays_is_done_longer),
         cmocka_unit_test(naps_are_a_stream),
-        cmocka_unit_test(who_is_kept_from_the_processor_rests),
-        cmocka_unit_test(what_it_slept_was_not_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -326,16 +326,13 @@ static bool is_wanted(const struct serve *serve, double began_s)
            (serve->had_session || progress_now_s() - began_s < SESSION_PATIENCE_S);
 }
 
-static bool is_looked_for(struct serve *serve)
+static bool is_looked_for(const struct serve *serve)
 {
-    bool is_far = false;
-    for (struct served *served = serve->transfers; served != NULL; served = served->next) {
-        if (served->session != NULL) {
-            is_far |= session_is_far(served->session);
-            session_set_rests(served->session, serve->patience.rests);
-        }
+    const struct served *served = serve->transfers;
+    while (served != NULL && (served->session == NULL || !session_is_looked_at(served->session))) {
+        served = served->next;
     }
-    return is_far;
+    return served != NULL;
 }
 
 /* A session without a client ends with its pipe, at once: its client waits for that. */

@@ -86,7 +86,7 @@ static void data_out_of_bounds_is_refused(void **state)
         uint32_t notice;
         size_t length;
     } cases[] = {{RECEIVER_CHUNK_LENGTH, 0, RECEIVER_CHUNK_LENGTH + 1},
-                 {RECEIVER_CHUNK_LENGTH + 1, 0, RECEIVER_CHUNK_LENGTH + 1},
+                 {MIB, 0, RECEIVER_CHUNK_LENGTH + 1},
                  {100, 0, 101},
                  {MIB, RECEIVER_CHUNK_COUNT, 100},
                  {MIB, 0xffff, 100},

@@ -38,14 +38,9 @@ bool link_is_verdict(const char *reason)
            strstr(reason, "was changed on its way") != NULL;
 }
 
-bool link_is_far(const struct link *link)
-{
-    return !link->is_near && !link->is_private && !link->carries_data;
-}
-
 bool link_is_looked_at(const struct link *link)
 {
-    return link_is_far(link) && !link->rests;
+    return !link->is_near && !link->is_private && !link->carries_data;
 }
 
 bool link_is_short(const struct link *link)

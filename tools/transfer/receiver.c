@@ -99,15 +99,14 @@ bool receiver_start(struct receiver *receiver, struct weir_error *ret_error)
     if (link->carries_data) {
         return true;
     }
-    receiver->memory =
-        link->operations->allocate(link, (size_t)RECEIVER_CHUNK_LENGTH * RECEIVER_CHUNK_COUNT,
-                                   WEIR_REMOTE_WRITE, &message.region.remote, ret_error);
+    receiver->memory = link->operations->allocate(link, RECEIVER_MEMORY, WEIR_REMOTE_WRITE,
+                                                  &message.region.remote, ret_error);
     if (receiver->memory == NULL) {
         return false;
     }
-    receiver->lent = RECEIVER_CHUNK_COUNT;
-    message.region.chunk_length = RECEIVER_CHUNK_LENGTH;
-    message.region.chunk_count = RECEIVER_CHUNK_COUNT;
+    receiver_divide(receiver);
+    message.region.chunk_length = receiver->chunk_length;
+    message.region.chunk_count = receiver->chunk_count;
     receiver_send(receiver, &message);
     return true;
 }

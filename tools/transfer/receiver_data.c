@@ -22,13 +22,13 @@ static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, 
                               const char **ret_reason)
 {
     uint16_t chunk = notice_chunk(notice);
-    if (chunk >= RECEIVER_CHUNK_COUNT) {
+    if (chunk >= receiver->chunk_count) {
         *ret_reason = "data in a chunk that does not exist";
     } else if (!receiver->is_granted[chunk]) {
         *ret_reason = "data in a chunk that was not granted";
     } else if (notice_sequence(notice) != receiver->sequence) {
         *ret_reason = "data out of order";
-    } else if (length > RECEIVER_CHUNK_LENGTH) {
+    } else if (length > receiver->chunk_length) {
         *ret_reason = "data beyond the end of its chunk";
     } else {
         return data_is_allowed(receiver, length, ret_reason);
@@ -36,13 +36,29 @@ static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, 
     return false;
 }
 
+void receiver_divide(struct receiver *receiver)
+{
+    bool looks = link_is_looked_at(receiver->options.link);
+    receiver->chunk_length = looks ? RECEIVER_CHUNK_LENGTH : RECEIVER_LONG_LENGTH;
+    receiver->chunk_count = (uint16_t)(RECEIVER_MEMORY / receiver->chunk_length);
+    receiver->lent = receiver->chunk_count;
+}
+
+/* Few, so that what has come is still in the processor's cache when it is written: a peer that is
+ * faster fills all it has. But a long way is filled by many only. */
+static uint16_t lent_at_once(const struct receiver *receiver)
+{
+    const struct link *link = receiver->options.link;
+    bool few = link_is_looked_at(link) && link_is_short(link);
+    return few ? RECEIVER_LENT_MIN : receiver->chunk_count;
+}
+
 void receiver_grant(struct receiver *receiver)
 {
     const struct link *link = receiver->options.link;
     struct message message = {.type = MESSAGE_GRANT};
-    bool few = link_is_looked_at(link) && link_is_short(link);
-    uint16_t most = few ? RECEIVER_LENT_MIN : RECEIVER_CHUNK_COUNT;
-    for (uint16_t chunk = 0; chunk < RECEIVER_CHUNK_COUNT && receiver->lent < most; chunk++) {
+    uint16_t most = lent_at_once(receiver);
+    for (uint16_t chunk = 0; chunk < receiver->chunk_count && receiver->lent < most; chunk++) {
         if (!receiver->is_granted[chunk] && !receiver->is_taken[chunk] &&
             link->backlog_count < GRANT_BACKLOG_MAX) {
             receiver->is_granted[chunk] = true;
@@ -190,8 +206,8 @@ bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
         return false;
     }
     uint16_t chunk = notice_chunk(notice);
-    const struct writer_piece piece = {.bytes =
-                                           receiver->memory + (size_t)chunk * RECEIVER_CHUNK_LENGTH,
+    const struct writer_piece piece = {.bytes = receiver->memory +
+                                                (size_t)chunk * receiver->chunk_length,
                                        .length = length,
                                        .position = receiver->file.position,
                                        .chunk = chunk};

@@ -11,7 +11,7 @@
 /* Between two looks at the link. */
 #define STEPS_AT_ONCE   64
 #define BYTES_AT_ONCE   (4u << 20)
-#define BYTES_IN_A_LOOK (256u << 10) /* of one that looks all the time */
+#define BYTES_IN_A_LOOK (128u << 10)
 
 enum progress {
     PROGRESS_MADE,
@@ -259,10 +259,7 @@ static enum progress send_chunk(struct sender *sender, uint64_t end)
     }
     const char *text;
     uint64_t left = end - source->position;
-    uint32_t most = link_is_looked_at(sender->link) && BYTES_IN_A_LOOK < sender->chunk_length
-                        ? BYTES_IN_A_LOOK
-                        : sender->chunk_length;
-    size_t length = left < most ? (size_t)left : most;
+    size_t length = left < sender->chunk_length ? (size_t)left : sender->chunk_length;
     length = pace_piece(&sender->pace, length);
     uint8_t *bytes = sender->memory +
                      (size_t)sender->local.numbers[sender->local.count - 1] * sender->chunk_length;
@@ -444,8 +441,9 @@ static bool receive_region(struct sender *sender, const struct message *message,
                                : SENDER_CHUNK_LENGTH;
     static _Thread_local struct weir_error error;
     struct weir_remote unused;
-    uint16_t count = sender->remote_chunk_count < SENDER_CHUNK_COUNT ? sender->remote_chunk_count
-                                                                     : SENDER_CHUNK_COUNT;
+    uint32_t most = SENDER_MEMORY / sender->chunk_length;
+    uint16_t count =
+        sender->remote_chunk_count < most ? sender->remote_chunk_count : (uint16_t)most;
     size_t length = (size_t)sender->chunk_length * count;
     sender->memory =
         sender->link->operations->allocate(sender->link, length, WEIR_LOCAL, &unused, &error);

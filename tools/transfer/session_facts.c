@@ -16,14 +16,9 @@ bool session_is_writing(const struct session *session)
     return session->receiver != NULL && receiver_is_writing(session->receiver);
 }
 
-bool session_is_far(const struct session *session)
+bool session_is_looked_at(const struct session *session)
 {
-    return link_is_far(session->link);
-}
-
-void session_set_rests(struct session *session, bool rests)
-{
-    session->link->rests = rests;
+    return link_is_looked_at(session->link);
 }
 
 uint64_t session_activity(const struct session *session)
