@@ -355,7 +355,7 @@ static void drive(struct copy *copy, struct session *session)
             break; /* a peer does not answer; the poller will close what is left */
         }
         cp_draw(cp, session);
-        patience_poll(NULL, cp->poller, more || session_is_closed(session), 100);
+        weir_poll(cp->poller, more || session_is_closed(session) ? 0 : 100);
     }
     cp->seconds += progress_now_s() - cp->progress.started_s;
 }

@@ -8,7 +8,6 @@
 #include "tools/cp_options.h"
 #include "tools/location.h"
 #include "tools/output.h"
-#include "tools/patience.h"
 #include "tools/progress.h"
 #include "tools/remote/far_side.h"
 #include "tools/transfer/session.h"
@@ -44,7 +43,6 @@ struct cp {
     char tried[1024];                      /* of addresses that led nowhere: why */
     bool tty, is_push;
     struct progress progress;
-    struct patience patience;
     double drawn_s;
     struct tally last;  /* of the last connection */
     struct tally total; /* of the groups that are over */

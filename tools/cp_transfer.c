@@ -211,7 +211,6 @@ static void drive(struct cp *cp, struct session *session, struct link *link)
         progress_start(&cp->progress);
         cp->drawn_s = cp->again.counted_s = cp->progress.started_s;
     }
-    patience_init(&cp->patience);
     struct watch state = {.began_s = progress_now_s(),
                           .handshake_s = 1 + cp_again_left_s(cp, HANDSHAKE_TIMEOUT_S - 1),
                           .welcome_s = welcome_patience_s(cp)};
@@ -222,7 +221,7 @@ static void drive(struct cp *cp, struct session *session, struct link *link)
             return; /* the peer does not answer; the poller will close what is left */
         }
         cp_draw(cp, session);
-        patience_poll(session_is_looked_at(session) ? &cp->patience : NULL, cp->poller, more, 100);
+        weir_poll(cp->poller, more ? 0 : 100);
     }
     double now_s = progress_now_s();
     cp->seconds += now_s - cp->again.counted_s;

@@ -326,21 +326,11 @@ static bool is_wanted(const struct serve *serve, double began_s)
            (serve->had_session || progress_now_s() - began_s < SESSION_PATIENCE_S);
 }
 
-static bool is_looked_for(const struct serve *serve)
-{
-    const struct served *served = serve->transfers;
-    while (served != NULL && (served->session == NULL || !session_is_looked_at(served->session))) {
-        served = served->next;
-    }
-    return served != NULL;
-}
-
 /* A session without a client ends with its pipe, at once: its client waits for that. */
 static void wait_for_more(struct serve *serve, bool more)
 {
     if (!serve->options.session || serve->transfers != NULL) {
-        patience_poll(is_looked_for(serve) ? &serve->patience : NULL, serve->poller, more,
-                      LOOK_INTERVAL_MS);
+        weir_poll(serve->poller, more ? 0 : LOOK_INTERVAL_MS);
     } else if (weir_poll(serve->poller, 0) == 0) {
         pipe_wait(weir_poller_fd(serve->poller), LOOK_INTERVAL_MS);
     }
@@ -349,7 +339,6 @@ static void wait_for_more(struct serve *serve, bool more)
 static void run_loop(struct serve *serve)
 {
     double began_s = progress_now_s();
-    patience_init(&serve->patience);
     while (is_wanted(serve, began_s)) {
         wait_for_more(serve, pump_all(serve));
     }

@@ -8,7 +8,6 @@
 #include "tools/hop_dial.h"
 #include "tools/location.h"
 #include "tools/output.h"
-#include "tools/patience.h"
 #include "tools/serve_options.h"
 #include "tools/transfer/link.h"
 #include "tools/transfer/session.h"
@@ -64,7 +63,6 @@ struct serve {
     struct secret secret; /* of a session */
     struct weir_fabric *fabric;
     struct weir_poller *poller;
-    struct patience patience;
     /* A session's second one is for IPv6; may be NULL. */
     struct weir_listener *listeners[SERVE_LISTENERS_MAX];
     struct served *transfers;

@@ -36,10 +36,6 @@ void weir_poller_destroy(struct weir_poller *poller);
  * first. Spins a little before it sleeps. Returns the number of callbacks run, or -1 on a signal.
  * While it does not sleep it looks at sockets, and hears weir_wake, every 0.1 ms. */
 int weir_poll(struct weir_poller *poller, int timeout_ms);
-/* As weir_poll(poller, 0) for a caller who calls again within 0.1 ms or so before it sleeps, also
- * where somebody has asked for weir_poller_fd: nothing is prepared for a sleep. While it does, a
- * software RNIC is driven by nobody else. */
-int weir_glance(struct weir_poller *poller);
 /* Readable when weir_poll has something to do, for programs with an event loop of their own. Call
  * weir_poll(poller, 0) until it returns 0 before sleeping on it. Once somebody has asked for it,
  * that costs some system calls each time: who only spins does without. */

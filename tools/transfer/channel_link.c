@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "tools/transfer/pack.h"
 #include "tools/trust/guard.h"
@@ -48,7 +47,6 @@ struct channel_link {
 struct outgoing {
     struct outgoing *next; /* spare */
     size_t length;         /* of the messages alone */
-    uint64_t sent_ns;
     struct pack pack;
     uint8_t sealed[]; /* with a guard: the pack, as it goes */
 };
@@ -73,22 +71,9 @@ static void discard(struct link *link, struct outgoing *outgoing)
     channel_of(link)->spare = outgoing;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void sent(struct weir_connection *connection, enum weir_status status, void *argument)
 {
-    struct link *link = weir_user(connection);
-    const struct outgoing *outgoing = argument;
-    uint64_t took_ns = now_ns() - outgoing->sent_ns + 1;
-    if (status == WEIR_OK && (link->round_trip_ns == 0 || took_ns < link->round_trip_ns)) {
-        link->round_trip_ns = took_ns;
-    }
-    discard(link, argument);
+    discard(weir_user(connection), argument);
 }
 
 static bool send_pack(struct channel_link *channel, struct outgoing *outgoing)
@@ -101,7 +86,6 @@ static bool send_pack(struct channel_link *channel, struct outgoing *outgoing)
         }
         bytes = (struct span){outgoing->sealed, length};
     }
-    outgoing->sent_ns = now_ns();
     return weir_send(channel->connection, bytes.bytes, bytes.length, sent, outgoing) == WEIR_OK;
 }
 
@@ -284,14 +268,6 @@ static void say(struct channel_link *channel, const struct guard_message *messag
     }
 }
 
-/* "192.0.2.7:49152", up to the port. */
-static bool is_same_address(const char *one, const char *other)
-{
-    const char *port = strrchr(one, ':');
-    size_t length = port != NULL ? (size_t)(port - one) : strlen(one);
-    return length > 0 && strncmp(one, other, length) == 0 && strrchr(other, ':') == other + length;
-}
-
 static void on_opened(struct weir_connection *connection, void *user)
 {
     struct link *link = user;
@@ -299,7 +275,6 @@ static void on_opened(struct weir_connection *connection, void *user)
     uint8_t parameters[WEIR_PARAMETERS_LENGTH];
     struct guard_message message;
     channel->connected = true;
-    link->is_near = is_same_address(weir_local_name(connection), weir_peer_name(connection));
     if (channel->guard == NULL) {
         channel->is_open = true;
         link->events->opened(link->user);

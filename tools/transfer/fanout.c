@@ -18,7 +18,6 @@ struct fanout *fanout_create(const struct fanout_options *options)
         return NULL;
     }
     fanout->link.operations = &operations;
-    fanout->link.is_near = true;
     fanout->options = *options;
     fanout->members = members;
     for (unsigned i = 0; i < options->count; i++) {

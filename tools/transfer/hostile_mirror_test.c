@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "tools/transfer/filter.h"
-#include "tools/transfer/receiver.h"
 #include "tools/transfer/session_world.h"
 
 /* The server asks what the client has; the client answers, about its target and nothing else. */
@@ -134,8 +133,8 @@ static void what_is_to_be_left_is_left(void **state)
     world_begin_pull(world, "/x", "");
     while (memory_pair_step(world->pair)) {
     }
-    world_chunked_entry(world, RECEIVER_CHUNK_LENGTH);
-    memory_pair_inject_notice(world->pair, 1, 0, RECEIVER_CHUNK_LENGTH);
+    world_chunked_entry(world, MIB);
+    memory_pair_inject_notice(world->pair, 1, 0, MIB);
     const struct message end_message = {.type = MESSAGE_END};
     world_inject(world, &end_message);
     while (memory_pair_step(world->pair)) {

@@ -25,9 +25,7 @@ static off_t spoiled = -1;
 
 ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset)
 {
-    for (size_t at = 0;
-         scribble_at != NULL && at < (size_t)RECEIVER_CHUNK_COUNT * RECEIVER_CHUNK_LENGTH;
-         at += 4096) {
+    for (size_t at = 0; scribble_at != NULL && at < RECEIVER_CHUNK_COUNT * MIB; at += 4096) {
         scribble_at[at] ^= 0xff;
     }
     ssize_t written = __real_pwrite64(fd, bytes, length, offset);
@@ -85,8 +83,7 @@ static void data_out_of_bounds_is_refused(void **state)
         uint64_t size;
         uint32_t notice;
         size_t length;
-    } cases[] = {{RECEIVER_CHUNK_LENGTH, 0, RECEIVER_CHUNK_LENGTH + 1},
-                 {MIB, 0, RECEIVER_CHUNK_LENGTH + 1},
+    } cases[] = {{MIB, 0, MIB + 1},
                  {100, 0, 101},
                  {MIB, RECEIVER_CHUNK_COUNT, 100},
                  {MIB, 0xffff, 100},
@@ -133,41 +130,8 @@ static void a_flood_of_puts_ends_the_connection(void **state)
     inject_puts(world, 60);
     for (unsigned i = 0; i < 61; i++) {
         assert_true(memory_pair_step(world->pair));
-        session_pump(world->client); /* which writes what has come */
     }
     assert_int_equal(session_outcome(world->client), SESSION_RUNNING);
-}
-
-/* The events that come first, each of which is written before the next. */
-static void step_and_pump(struct world *world, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        assert_true(memory_pair_step(world->pair));
-        session_pump(world->client);
-    }
-}
-
-/* Over a short way only the first few are lent again. */
-static void what_was_not_lent_again_is_not_to_be_used(void **state)
-{
-    struct world *world = *state;
-    for (int is_short = 0; is_short < 2; is_short++) {
-        uint16_t sequence = 0;
-        world_begin_lies(world, false);
-        memory_pair_link(world->pair, 0)->round_trip_ns = is_short ? 1000 : 1000000;
-        world_chunked_entry(world, UINT64_C(1) << 62);
-        for (; sequence < RECEIVER_CHUNK_COUNT + RECEIVER_LENT_MIN; sequence++) {
-            uint16_t chunk = sequence % RECEIVER_CHUNK_COUNT; /* all, and the first few */
-            memory_pair_inject_notice(world->pair, 1, notice_pack(chunk, sequence), 1);
-        }
-        memory_pair_inject_notice(world->pair, 1, notice_pack(RECEIVER_CHUNK_COUNT / 2, sequence),
-                                  1);
-        step_and_pump(world, 1 + sequence);
-        assert_int_equal(session_outcome(world->client), SESSION_RUNNING);
-        step_and_pump(world, 1);
-        assert_int_equal(session_outcome(world->client),
-                         is_short ? SESSION_BROKEN : SESSION_RUNNING);
-    }
 }
 
 static void a_file_ends_where_it_said(void **state)
@@ -192,8 +156,8 @@ static void a_wrong_digest_keeps_the_name_away(void **state)
     }
     assert_string_equal(world->problems[0], "here target digest\n");
     world_begin_lies(world, false);
-    world_chunked_entry(world, RECEIVER_CHUNK_LENGTH);
-    memory_pair_inject_notice(world->pair, 1, 0, RECEIVER_CHUNK_LENGTH);
+    world_chunked_entry(world, MIB);
+    memory_pair_inject_notice(world->pair, 1, 0, MIB);
     const struct message end_message = {.type = MESSAGE_END}; /* a digest of zeros */
     world_inject(world, &end_message);
     while (memory_pair_step(world->pair)) {
@@ -423,7 +387,6 @@ int main(void)
         T(a_server_does_not_write_through_its_own_link),
         T(data_out_of_bounds_is_refused),
         T(a_flood_of_puts_ends_the_connection),
-        T(what_was_not_lent_again_is_not_to_be_used),
         T(a_file_ends_where_it_said),
         T(a_wrong_digest_keeps_the_name_away),
         T(a_chunk_written_behind_our_back_is_not_placed),

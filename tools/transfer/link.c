@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#define SHORT_NS 100000u
-
 static void hear_nothing(void *user)
 {
 }
@@ -36,14 +34,4 @@ bool link_is_verdict(const char *reason)
 {
     return strstr(reason, "broke the protocol") != NULL ||
            strstr(reason, "was changed on its way") != NULL;
-}
-
-bool link_is_looked_at(const struct link *link)
-{
-    return !link->is_near && !link->is_private && !link->carries_data;
-}
-
-bool link_is_short(const struct link *link)
-{
-    return link->round_trip_ns != 0 && link->round_trip_ns <= SHORT_NS;
 }

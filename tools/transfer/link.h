@@ -71,16 +71,7 @@ struct link {
     size_t backlog_length;  /* of messages not yet taken by the peer */
     unsigned backlog_count; /* messages not yet taken by the peer */
     bool carries_data;      /* no memory is given to the peer to put data into: see `data` */
-    uint64_t round_trip_ns; /* the shortest of a message and its acknowledgement; 0: not known */
-    bool is_near;           /* both ends are on one host */
     bool is_private;        /* the peer cannot write to what allocate() gave: it gets copies */
 };
-
-/* Whoever drives the link looks all the time for what comes, and does what takes long in small
- * pieces between: that drives a software RNIC. Not where its own thread does as well, for it is not
- * woken for each packet, nor where there is another thread that needs the processor. */
-bool link_is_looked_at(const struct link *link);
-/* Two megabytes on their way fill it. */
-bool link_is_short(const struct link *link);
 
 #endif

@@ -99,14 +99,14 @@ bool receiver_start(struct receiver *receiver, struct weir_error *ret_error)
     if (link->carries_data) {
         return true;
     }
-    receiver->memory = link->operations->allocate(link, RECEIVER_MEMORY, WEIR_REMOTE_WRITE,
-                                                  &message.region.remote, ret_error);
+    receiver->memory =
+        link->operations->allocate(link, (size_t)RECEIVER_CHUNK_LENGTH * RECEIVER_CHUNK_COUNT,
+                                   WEIR_REMOTE_WRITE, &message.region.remote, ret_error);
     if (receiver->memory == NULL) {
         return false;
     }
-    receiver_divide(receiver);
-    message.region.chunk_length = receiver->chunk_length;
-    message.region.chunk_count = receiver->chunk_count;
+    message.region.chunk_length = RECEIVER_CHUNK_LENGTH;
+    message.region.chunk_count = RECEIVER_CHUNK_COUNT;
     receiver_send(receiver, &message);
     return true;
 }
@@ -509,12 +509,11 @@ bool receiver_pump(struct receiver *receiver)
 {
     bool done;
     if (receiver->state != RECEIVER_DELETING) {
-        bool writes = writer_step(receiver->writer);
         receiver_take_back(receiver);
         receiver_grant(receiver);
         bool verifies = receiver->state == RECEIVER_VERIFYING;
         bool more = verifies ? receiver_verify(receiver) : receiver_prove(receiver);
-        return receiver_answer(receiver) || more || writes;
+        return receiver_answer(receiver) || more;
     }
     bool more = receiver_delete(receiver, &done);
     if (done) {

@@ -16,12 +16,8 @@
 #include "tools/transfer/report.h"
 #include "tools/transfer/target.h"
 
-#define RECEIVER_MEMORY (16u << 20)
-/* Where whoever writes looks between two chunks for what comes; else they are longer. */
-#define RECEIVER_CHUNK_LENGTH (256u << 10)
-#define RECEIVER_CHUNK_COUNT  (RECEIVER_MEMORY / RECEIVER_CHUNK_LENGTH)
-#define RECEIVER_LENT_MIN     8 /* of these, over a short way */
-#define RECEIVER_LONG_LENGTH  (1u << 20)
+#define RECEIVER_CHUNK_LENGTH (1u << 20)
+#define RECEIVER_CHUNK_COUNT  16
 
 struct receiver;
 

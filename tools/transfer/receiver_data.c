@@ -10,7 +10,8 @@ static bool data_is_allowed(const struct receiver *receiver, size_t length, cons
     const struct current_file *file = &receiver->file;
     if (receiver->state != RECEIVER_FILE) {
         *ret_reason = "data outside a file";
-    } else if (length == 0 || length > file->size - file->position) {
+    } else if (length == 0 || length > RECEIVER_CHUNK_LENGTH ||
+               length > file->size - file->position) {
         *ret_reason = "data beyond the end of its file";
     } else {
         return true;
@@ -22,47 +23,26 @@ static bool notice_is_allowed(const struct receiver *receiver, uint32_t notice, 
                               const char **ret_reason)
 {
     uint16_t chunk = notice_chunk(notice);
-    if (chunk >= receiver->chunk_count) {
+    if (chunk >= RECEIVER_CHUNK_COUNT) {
         *ret_reason = "data in a chunk that does not exist";
     } else if (!receiver->is_granted[chunk]) {
         *ret_reason = "data in a chunk that was not granted";
     } else if (notice_sequence(notice) != receiver->sequence) {
         *ret_reason = "data out of order";
-    } else if (length > receiver->chunk_length) {
-        *ret_reason = "data beyond the end of its chunk";
     } else {
         return data_is_allowed(receiver, length, ret_reason);
     }
     return false;
 }
 
-void receiver_divide(struct receiver *receiver)
-{
-    bool looks = link_is_looked_at(receiver->options.link);
-    receiver->chunk_length = looks ? RECEIVER_CHUNK_LENGTH : RECEIVER_LONG_LENGTH;
-    receiver->chunk_count = (uint16_t)(RECEIVER_MEMORY / receiver->chunk_length);
-    receiver->lent = receiver->chunk_count;
-}
-
-/* Few, so that what has come is still in the processor's cache when it is written: a peer that is
- * faster fills all it has. But a long way is filled by many only. */
-static uint16_t lent_at_once(const struct receiver *receiver)
-{
-    const struct link *link = receiver->options.link;
-    bool few = link_is_looked_at(link) && link_is_short(link);
-    return few ? RECEIVER_LENT_MIN : receiver->chunk_count;
-}
-
 void receiver_grant(struct receiver *receiver)
 {
     const struct link *link = receiver->options.link;
     struct message message = {.type = MESSAGE_GRANT};
-    uint16_t most = lent_at_once(receiver);
-    for (uint16_t chunk = 0; chunk < receiver->chunk_count && receiver->lent < most; chunk++) {
+    for (uint16_t chunk = 0; chunk < RECEIVER_CHUNK_COUNT; chunk++) {
         if (!receiver->is_granted[chunk] && !receiver->is_taken[chunk] &&
             link->backlog_count < GRANT_BACKLOG_MAX) {
             receiver->is_granted[chunk] = true;
-            receiver->lent++;
             message.grant.chunk = chunk;
             receiver_send(receiver, &message);
         }
@@ -107,12 +87,13 @@ static void piece_done(void *user)
     }
 }
 
-/* What a link carries does not last. */
+/* A thread pays where unsealing keeps the other one busy. Else that one does nothing but write, for
+ * the engine has a thread of its own. What a link carries does not last. */
 static bool writes_behind(const struct receiver *receiver)
 {
     const struct link *link = receiver->options.link;
     return receiver->file.size >= BEHIND_LENGTH_MIN && receiver->resuming.claims.count == 0 &&
-           !link->carries_data && (link->is_private || link_is_looked_at(link));
+           link->is_private && !link->carries_data;
 }
 
 void receiver_write_behind(struct receiver *receiver)
@@ -120,12 +101,8 @@ void receiver_write_behind(struct receiver *receiver)
     if (!writes_behind(receiver)) {
         return;
     }
-    /* A thread pays where unsealing keeps this one busy. Else it writes between two looks at the
-     * link, which are what drives a software RNIC; but where the RNIC's own thread can fetch what
-     * comes, without being woken for each packet, this one does nothing but write. */
-    bool with_thread = receiver->options.link->is_private;
     const struct writer_options options = {
-        .work = write_piece, .done = with_thread ? piece_done : NULL, .user = receiver};
+        .work = write_piece, .done = piece_done, .user = receiver};
     if (receiver->writer == NULL) {
         receiver->writer = writer_create(&options);
     }
@@ -168,15 +145,12 @@ void receiver_take_back(struct receiver *receiver)
 {
     struct writer_piece piece;
     int error = 0;
-    const struct link *link = receiver->options.link;
-    if (link->is_private &&
-        link->operations->wake == NULL) { /* nobody would say that one is done */
+    if (receiver->options.link->operations->wake == NULL) { /* nobody would say when there is one */
         writer_wait(receiver->writer);
     }
     while (receiver->writer != NULL && writer_take(receiver->writer, &piece)) {
         if (piece.bytes != NULL) {
             receiver->is_taken[piece.chunk] = false;
-            receiver->lent--;
         }
         if (piece.error != 0) { /* all that was given behind it comes back now */
             error = piece.error;
@@ -206,15 +180,14 @@ bool receiver_notice(struct receiver *receiver, uint32_t notice, size_t length,
         return false;
     }
     uint16_t chunk = notice_chunk(notice);
-    const struct writer_piece piece = {.bytes = receiver->memory +
-                                                (size_t)chunk * receiver->chunk_length,
+    const struct writer_piece piece = {.bytes =
+                                           receiver->memory + (size_t)chunk * RECEIVER_CHUNK_LENGTH,
                                        .length = length,
                                        .position = receiver->file.position,
                                        .chunk = chunk};
     receiver->sequence++;
     receiver->is_granted[chunk] = false;
     receiver_take_part(receiver, &piece);
-    receiver->lent -= !receiver->is_taken[chunk];
     receiver_take_back(receiver);
     receiver_grant(receiver);
     return true;

@@ -130,10 +130,7 @@ struct receiver {
     struct owners owners;
     struct hard_links links;
     uint8_t *memory;
-    uint32_t chunk_length;
-    uint16_t chunk_count;
     uint16_t sequence;
-    uint16_t lent;                         /* chunks that are granted or taken */
     bool is_granted[RECEIVER_CHUNK_COUNT]; /* the peer may put into it; else it is free to grant, */
     bool is_taken[RECEIVER_CHUNK_COUNT];   /* unless the writer has it */
     struct writer *writer;                 /* NULL: none yet */
@@ -180,10 +177,7 @@ static inline bool receiver_wishes(const struct receiver *receiver, uint32_t bit
     return (receiver->options.wishes->bits & bits) != 0;
 }
 
-/* receiver_data.c: its memory into chunks, which the peer has all at first. */
-void receiver_divide(struct receiver *receiver);
-/* The chunks that are free, as far as the peer takes answers and is to have them.
- */
+/* receiver_data.c: the chunks that are free, as far as the peer takes answers. */
 void receiver_grant(struct receiver *receiver);
 /* The file under way may be written by the writer from here on, where that pays: its descriptor,
  * pieces, journal and what is noted of it are the writer's until receiver_settle. */

@@ -9,9 +9,8 @@
 #include "tools/transfer/summary.h"
 
 /* Between two looks at the link. */
-#define STEPS_AT_ONCE   64
-#define BYTES_AT_ONCE   (4u << 20)
-#define BYTES_IN_A_LOOK (128u << 10)
+#define STEPS_AT_ONCE 64
+#define BYTES_AT_ONCE (4u << 20)
 
 enum progress {
     PROGRESS_MADE,
@@ -416,8 +415,8 @@ bool sender_pump(struct sender *sender)
         }
     }
     uint64_t bytes = sender->options.tally->bytes;
-    uint64_t most = link_is_looked_at(sender->link) ? BYTES_IN_A_LOOK : BYTES_AT_ONCE;
-    for (unsigned i = 0; i < STEPS_AT_ONCE && sender->options.tally->bytes - bytes < most; i++) {
+    for (unsigned i = 0; i < STEPS_AT_ONCE && sender->options.tally->bytes - bytes < BYTES_AT_ONCE;
+         i++) {
         if (sender->link->backlog_length >= SENDER_BACKLOG ||
             make_progress(sender) == PROGRESS_BLOCKED) {
             return more;
@@ -441,9 +440,8 @@ static bool receive_region(struct sender *sender, const struct message *message,
                                : SENDER_CHUNK_LENGTH;
     static _Thread_local struct weir_error error;
     struct weir_remote unused;
-    uint32_t most = SENDER_MEMORY / sender->chunk_length;
-    uint16_t count =
-        sender->remote_chunk_count < most ? sender->remote_chunk_count : (uint16_t)most;
+    uint16_t count = sender->remote_chunk_count < SENDER_CHUNK_COUNT ? sender->remote_chunk_count
+                                                                     : SENDER_CHUNK_COUNT;
     size_t length = (size_t)sender->chunk_length * count;
     sender->memory =
         sender->link->operations->allocate(sender->link, length, WEIR_LOCAL, &unused, &error);

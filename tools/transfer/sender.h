@@ -18,8 +18,8 @@
 #define SENDER_BACKLOG (2u << 20)
 /* Answers a peer may leave lying before it is taken for dead or hostile. */
 #define ANSWERS_BACKLOG_MAX 4096
-#define SENDER_CHUNK_LENGTH (1u << 20)  /* at most: as long as the peer's, */
-#define SENDER_MEMORY       (32u << 20) /* and as many */
+#define SENDER_CHUNK_LENGTH (1u << 20)
+#define SENDER_CHUNK_COUNT  32 /* at most: as many as the peer has */
 
 struct sender;
 

@@ -109,8 +109,6 @@ bool session_is_running(const struct session *session);
 bool session_is_feeding(const struct session *session);
 /* Storage here is what it waits for, and not the peer. */
 bool session_is_writing(const struct session *session);
-/* See link_is_looked_at. */
-bool session_is_looked_at(const struct session *session);
 /* Changes whenever the peer has said or taken something. */
 uint64_t session_activity(const struct session *session);
 /* The link has closed. */

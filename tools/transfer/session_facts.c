@@ -16,11 +16,6 @@ bool session_is_writing(const struct session *session)
     return session->receiver != NULL && receiver_is_writing(session->receiver);
 }
 
-bool session_is_looked_at(const struct session *session)
-{
-    return link_is_looked_at(session->link);
-}
-
 uint64_t session_activity(const struct session *session)
 {
     return session->heard << 20 ^ session->link->backlog_count;

@@ -35,32 +35,22 @@ static bool next(struct writer *writer, struct writer_piece *ret_piece, bool *re
     return more;
 }
 
-static void do_one(struct writer *writer, const struct writer_piece *piece, bool failed)
-{
-    int error = failed ? 0 : writer->options.work(writer->options.user, piece);
-    pthread_mutex_lock(&writer->lock);
-    piece_at(writer, writer->done)->error = error;
-    writer->failed |= error != 0;
-    writer->done++;
-    pthread_cond_broadcast(&writer->done_one);
-    pthread_mutex_unlock(&writer->lock);
-}
-
 static void *run(void *argument)
 {
     struct writer *writer = argument;
     struct writer_piece piece;
     bool failed;
     while (next(writer, &piece, &failed)) {
-        do_one(writer, &piece, failed);
+        int error = failed ? 0 : writer->options.work(writer->options.user, &piece);
+        pthread_mutex_lock(&writer->lock);
+        piece_at(writer, writer->done)->error = error;
+        writer->failed |= error != 0;
+        writer->done++;
+        pthread_cond_broadcast(&writer->done_one);
+        pthread_mutex_unlock(&writer->lock);
         writer->options.done(writer->options.user);
     }
     return NULL;
-}
-
-static bool has_thread(const struct writer *writer)
-{
-    return writer->options.done != NULL;
 }
 
 /* Signals are for those who wait for them. */
@@ -84,7 +74,7 @@ struct writer *writer_create(const struct writer_options *options)
     pthread_mutex_init(&writer->lock, NULL);
     pthread_cond_init(&writer->given_one, NULL);
     pthread_cond_init(&writer->done_one, NULL);
-    if (has_thread(writer) && !start(writer)) {
+    if (!start(writer)) {
         free(writer);
         return NULL;
     }
@@ -96,14 +86,11 @@ void writer_destroy(struct writer *writer)
     if (writer == NULL) {
         return;
     }
-    if (has_thread(writer)) {
-        pthread_mutex_lock(&writer->lock);
-        writer->ends = true;
-        pthread_cond_signal(&writer->given_one);
-        pthread_mutex_unlock(&writer->lock);
-        pthread_join(writer->thread, NULL);
-    }
-    writer_wait(writer);
+    pthread_mutex_lock(&writer->lock);
+    writer->ends = true;
+    pthread_cond_signal(&writer->given_one);
+    pthread_mutex_unlock(&writer->lock);
+    pthread_join(writer->thread, NULL);
     pthread_cond_destroy(&writer->done_one);
     pthread_cond_destroy(&writer->given_one);
     pthread_mutex_destroy(&writer->lock);
@@ -134,16 +121,6 @@ bool writer_take(struct writer *writer, struct writer_piece *ret_piece)
     return is_there;
 }
 
-bool writer_step(struct writer *writer)
-{
-    if (writer == NULL || has_thread(writer) || writer->done == writer->given) {
-        return false;
-    }
-    const struct writer_piece piece = *piece_at(writer, writer->done);
-    do_one(writer, &piece, writer->failed);
-    return writer->done < writer->given;
-}
-
 bool writer_is_at_work(struct writer *writer)
 {
     if (writer == NULL) {
@@ -159,8 +136,6 @@ void writer_wait(struct writer *writer)
 {
     if (writer == NULL) {
         return;
-    }
-    while (writer_step(writer)) {
     }
     pthread_mutex_lock(&writer->lock);
     while (writer->done < writer->given) {

@@ -1,8 +1,7 @@
-/* Does what takes long, piece by piece and in order, behind the one who receives: in a thread, or
- * in steps of that one's own, between which it receives.
+/* A thread that does what takes long, piece by piece and in order, behind the one who receives.
  *
  * Here: the thread, what waits for it, and what it has done. Not here: what a piece is about.
- * Bounded: WRITER_ROOM pieces. What the work touches is the writer's from the first piece that is
+ * Bounded: WRITER_ROOM pieces. What the work touches is the thread's from the first piece that is
  * given until writer_wait has returned. One thread uses a writer. */
 #ifndef TOOLS_TRANSFER_WRITER_H
 #define TOOLS_TRANSFER_WRITER_H
@@ -11,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WRITER_ROOM 128
+#define WRITER_ROOM 32
 
 struct writer;
 
@@ -24,10 +23,9 @@ struct writer_piece {
 };
 
 struct writer_options {
-    /* In the thread, or within writer_step and writer_wait. 0 or an error; what was given behind it
-     * comes back undone. */
+    /* In the thread. 0 or an error; what was given behind it comes back undone. */
     int (*work)(void *user, const struct writer_piece *piece);
-    /* In the thread: a piece is done. NULL: there is no thread, but steps. */
+    /* In the thread: a piece is done. */
     void (*done)(void *user);
     void *user;
 };
@@ -40,9 +38,6 @@ void writer_destroy(struct writer *writer);
 bool writer_give(struct writer *writer, const struct writer_piece *piece);
 /* The oldest piece that is done and was not taken back. False: there is none. */
 bool writer_take(struct writer *writer, struct writer_piece *ret_piece);
-/* Does the oldest piece that is not done; NULL is fine, and one with a thread does nothing. True:
- * there are more. */
-bool writer_step(struct writer *writer);
 /* Something that was given is not done. NULL is fine. */
 bool writer_is_at_work(struct writer *writer);
 /* Until everything is done; it is still to be taken back. NULL is fine. */

@@ -259,29 +259,6 @@ static void test_descriptor_wakes(void **state)
     world_close_pair(&world, &client);
 }
 
-/* Who looks and looks gets all there is; and may sleep after all. */
-static void test_glances(void **state)
-{
-    struct world world;
-    struct end client = {0};
-    world_open(&world, *state, 1, false);
-    world_connect(&world, &client);
-    world_run_until(&world, &client.is_open);
-    for (unsigned sent = 1; sent <= 400; sent++) {
-        unsigned before = world.servers[0].received, callbacks = 0;
-        assert_int_equal(weir_send(client.connection, &sent, sizeof(sent), NULL, NULL), WEIR_OK);
-        while (sent % 2 == 0 && world.servers[0].received == before) {
-            callbacks += (unsigned)weir_glance(world.server_poller);
-        }
-        while (sent % 2 != 0 && world.servers[0].received == before) {
-            assert_true(weir_poll(world.server_poller, PATIENCE_MS) > 0);
-        }
-        assert_true(sent % 2 != 0 || callbacks > 0);
-    }
-    assert_int_equal(world.servers[0].received, 400);
-    world_close_pair(&world, &client);
-}
-
 static void *wake(void *argument)
 {
     weir_wake(argument);
@@ -448,7 +425,6 @@ static void test_no_address_left(void **state)
         {"abort tells why (" #options ")", test_abort_tells_why, NULL, NULL, &world_##options},    \
         {"its descriptor wakes (" #options ")", test_descriptor_wakes, NULL, NULL,                 \
          &world_##options},                                                                        \
-        {"glances (" #options ")", test_glances, NULL, NULL, &world_##options},                    \
         {"is woken (" #options ")", test_is_woken, NULL, NULL, &world_##options},                  \
         {"two threads (" #options ")", test_two_threads, NULL, NULL, &world_##options},            \
     {                                                                                              \

@@ -483,10 +483,9 @@ static int milliseconds_until(uint64_t deadline_ns, uint64_t now_ns)
 
 /* For who comes again soon and is not to be woken: so nothing is armed, which would have each
  * completion announced to nobody, and no fd looked at but now and then. */
-int weir_glance(struct weir_poller *poller)
+static int glance(struct weir_poller *poller)
 {
     unsigned extra = 0;
-    poller->callbacks = 0;
     while (extra++ < EXTRA_ROUNDS && run_round(poller, false) && poller->callbacks == 0) {
     }
     return poller->callbacks;
@@ -544,10 +543,10 @@ static int wait_for_some(struct weir_poller *poller, int timeout_ms)
 
 int weir_poll(struct weir_poller *poller, int timeout_ms)
 {
-    if (timeout_ms == 0 && !poller->is_slept_on) {
-        return weir_glance(poller);
-    }
     poller->callbacks = 0;
+    if (timeout_ms == 0 && !poller->is_slept_on) {
+        return glance(poller);
+    }
     run_round(poller, false);
     return poller->callbacks > 0 ? poller->callbacks : wait_for_some(poller, timeout_ms);
 }
