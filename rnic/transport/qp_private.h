@@ -49,7 +49,7 @@ struct qp {
     bool is_rare : 1;  /* has the last part */
     bool is_lent : 1;  /* its memory is, see QP_BESIDE */
     bool sends_behind : 1;
-    bool has_references[2];   /* sent, see reference.h: in requests, in responses */
+    bool has_references[2]; /* sent, see reference.h: in requests, in responses */
     bool established_raised : 1;
     bool drain_pending : 1;  /* SQD was entered and EVENT_SQ_DRAINED is due */
     bool requests_first : 1; /* answers filled the last turn, so requests begin the next */
