@@ -399,6 +399,15 @@ static bool is_tried(struct common *common)
     return works;
 }
 
+bool common_is_likely(void)
+{
+    int hold = hold_open();
+    if (hold >= 0) {
+        close(hold);
+    }
+    return hold >= 0;
+}
+
 enum status common_create(struct common **ret_common)
 {
     if (sizeof(void *) < sizeof(uint64_t)) {

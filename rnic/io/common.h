@@ -26,6 +26,7 @@
 #ifndef WEIR_IO_COMMON_H
 #define WEIR_IO_COMMON_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "rnic/base/status.h"
@@ -46,6 +47,8 @@ struct common_range {
 
 /* UNSUPPORTED: the kernel has not what it takes, or does not let us. */
 enum status common_create(struct common **ret_common) MUST_USE;
+/* The kernel lets us hold what is touched. What else it takes only common_create finds out. */
+bool common_is_likely(void);
 /* All ranges have ended. May be NULL. */
 void common_destroy(struct common *common);
 /* In a forked child, instead of destroying it: closes what is the parent's. */

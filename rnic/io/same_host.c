@@ -76,13 +76,17 @@ enum status same_host_create(const struct same_host_config *config,
     if (status == STATUS_OK) {
         inbox_tell_of_room(same_host->inbox, &same_host->room);
     }
-    same_host->description = config->off           ? "UDP: so WEIR_LINK says, or WEIR_FAULT is set"
-                             : status != STATUS_OK ? "UDP: there is no memory to be shared, by the "
-                                                     "kernel or a limit on file sizes"
-                             : config->copies ? "memory, every payload copied: so WEIR_LINK says"
-                             : !let_refer(same_host, config->seed)
-                                 ? "memory, every payload copied: process_vm_readv is refused"
-                                 : "memory, long payloads read from where they lie";
+    same_host->description =
+        config->off           ? "UDP: so WEIR_LINK says, or WEIR_FAULT is set"
+        : status != STATUS_OK ? "UDP: there is no memory to be shared, by the "
+                                "kernel or a limit on file sizes"
+        : config->copies      ? "memory, every payload copied: so WEIR_LINK says"
+        : !let_refer(same_host, config->seed)
+            ? "memory, every payload copied: process_vm_readv is refused"
+        : direct && direct_makes_common() && common_is_likely()
+            ? "memory, long payloads read from where they lie, regions mapped "
+              "that are touched often"
+            : "memory, long payloads read from where they lie, by system calls";
     if (status == STATUS_OK && direct) {
         same_host_let_access(same_host);
     }

@@ -189,8 +189,8 @@ static void by_memory_only_where_there_is_an_inbox(void **state)
     assert_true(send(fixture, QPN_MULTICAST, &loopback, 8));
     assert_int_equal(fixture->ends[0].by_other, 5);
     assert_int_equal(count(fixture, 0).bytes_sent, 16);
-    assert_string_equal(same_host_describe(fixture->ends[0].same_host),
-                        "memory, long payloads read from where they lie");
+    assert_non_null(strstr(same_host_describe(fixture->ends[0].same_host),
+                           "memory, long payloads read from where they lie"));
     assert_non_null(strstr(same_host_describe(fixture->ends[2].same_host), "UDP: "));
     assert_int_equal(count(fixture, 0).packets_sent, 2);
 }
