@@ -13,6 +13,8 @@
 #define MESSAGES_LENGTH_MAX (2 * SENDER_BACKLOG)
 /* Each of the frames costs memory, however short it is; an entry and its end have more. */
 #define FRAMES_MAX (MESSAGES_LENGTH_MAX / 16)
+/* Of a chunk, at a time. */
+#define FETCH_LENGTH (128u << 10)
 
 enum role {
     ROLE_UNKNOWN, /* what comes is held */
@@ -24,7 +26,8 @@ enum role {
 struct inlet {
     struct link *link;     /* NULL: nobody */
     struct relay **holder; /* to be told when the relay ends first */
-    uint8_t *memory;
+    const uint8_t *memory; /* which the one that feeds may write to at any time */
+    uint64_t from;         /* the first frame that is to come by it */
     uint64_t chunks, released;
     uint64_t acked; /* as it was told; at first nothing, for those behind may have less */
     bool failed;
@@ -39,6 +42,9 @@ struct relay {
     bool source_closed, given_up;
     bool welcomed;        /* the source may push to here */
     struct stream stream; /* up to its end has been taken here */
+    uint8_t *fetched;     /* its chunks, in turn: as many as there may be; NULL: no memory yet */
+    uint64_t fetched_count;
+    struct digest *digest;
     struct inlet inlet;
     bool awaits; /* somebody, by the token */
     struct hop_token token;
@@ -138,6 +144,8 @@ void relay_destroy(struct relay *relay)
         }
     }
     stream_clear(&relay->stream);
+    free(relay->fetched);
+    digest_destroy(relay->digest);
     explicit_bzero(&relay->token, sizeof(relay->token));
     explicit_bzero(&relay->target, sizeof(relay->target));
     free(relay);
@@ -171,7 +179,7 @@ static void release(struct relay *relay)
     relay->below = below;
     while (stream->begin < below) {
         const struct frame *frame = stream_at(stream, stream->begin);
-        inlet->released += frame->is_chunk && frame->own == NULL;
+        inlet->released += frame->is_chunk && stream->begin >= inlet->from;
         stream_drop(stream);
     }
     if (inlet->link != NULL && !inlet->failed && inlet->acked < below) {
@@ -382,6 +390,18 @@ const struct secret *relay_secret(const struct relay_host *host, const char *nam
     return relay != NULL ? &relay->token.secret : NULL;
 }
 
+/* False: no memory. */
+static bool have_memory(struct relay *relay)
+{
+    if (relay->fetched == NULL) {
+        relay->fetched = malloc((size_t)HOP_CHUNK_LENGTH * HOP_CHUNK_COUNT);
+    }
+    if (relay->digest == NULL) {
+        relay->digest = digest_create();
+    }
+    return relay->fetched != NULL && relay->digest != NULL;
+}
+
 /* Says from where on, and gives memory. */
 static bool take(struct relay *relay)
 {
@@ -389,13 +409,16 @@ static bool take(struct relay *relay)
     struct weir_error error;
     struct hop_message message = {.type = HOP_TAKE};
     uint8_t bytes[HOP_LENGTH_MAX];
+    if (!have_memory(relay)) {
+        return false;
+    }
     inlet->memory =
         inlet->link->operations->allocate(inlet->link, (size_t)HOP_CHUNK_LENGTH * HOP_CHUNK_COUNT,
                                           WEIR_REMOTE_WRITE, &message.take.remote, &error);
     if (inlet->memory == NULL) {
         return false;
     }
-    message.take.position = relay->stream.end;
+    inlet->from = message.take.position = relay->stream.end;
     message.take.chunk_length = HOP_CHUNK_LENGTH;
     message.take.chunk_count = HOP_CHUNK_COUNT;
     const struct weir_piece piece = {bytes, hop_pack(&message, bytes)};
@@ -468,6 +491,26 @@ void relay_received(struct relay *relay, const void *bytes, size_t length)
     }
 }
 
+/* Whoever feeds may be one that is itself fed, and the digests are the source's: what one puts must
+ * not be other bytes when it is used than when it was proven. So each byte is read once out of what
+ * that one may write to (where chunks are sealed: have others opened over), and what is proven,
+ * held, passed on and written is the copy. That the source itself feeds this one is not known here.
+ * In parts that stay in the processor's cache. */
+static const uint8_t *fetch(struct relay *relay, const uint8_t *bytes, size_t length,
+                            uint8_t ret_digest[DIGEST_LENGTH])
+{
+    unsigned place = (unsigned)(relay->fetched_count % HOP_CHUNK_COUNT);
+    uint8_t *fetched = relay->fetched + (size_t)place * HOP_CHUNK_LENGTH;
+    digest_start(relay->digest);
+    for (size_t done = 0; done < length; done += FETCH_LENGTH) {
+        size_t count = length - done < FETCH_LENGTH ? length - done : FETCH_LENGTH;
+        memcpy(fetched + done, bytes + done, count);
+        digest_data(relay->digest, fetched + done, count);
+    }
+    digest_result(relay->digest, ret_digest);
+    return fetched;
+}
+
 void relay_noticed(struct relay *relay, uint32_t notice, size_t length)
 {
     struct inlet *inlet = &relay->inlet;
@@ -484,17 +527,18 @@ void relay_noticed(struct relay *relay, uint32_t notice, size_t length)
         end_inlet(relay, "it put a chunk where none was wanted");
         return;
     }
-    const uint8_t *bytes = inlet->memory + (size_t)slot * HOP_CHUNK_LENGTH;
-    digest_of(bytes, length, digest);
+    if (relay->stream.chunks >= HOP_CHUNK_COUNT) { /* there is no place to fetch it to */
+        give_up(relay, "more is under way than a copy has");
+        return;
+    }
+    const uint8_t *bytes =
+        fetch(relay, inlet->memory + (size_t)slot * HOP_CHUNK_LENGTH, length, digest);
     if (memcmp(digest, announced.chunk.digest, DIGEST_LENGTH) != 0) {
         end_inlet(relay, "a chunk is not what it was at the source (digest)");
         return;
     }
     inlet->chunks++;
-    if (relay->stream.chunks >= HOP_CHUNK_COUNT) {
-        give_up(relay, "more is under way than a copy has");
-        return;
-    }
+    relay->fetched_count++;
     if (!stream_add_chunk(&relay->stream, bytes, length, digest, 0)) {
         give_up(relay, "no memory");
         return;
@@ -510,15 +554,8 @@ void relay_closed(struct relay *relay, const char *why)
     if (!inlet->failed) {
         snprintf(relay->why, sizeof(relay->why), "%s", why);
     }
-    bool kept = stream_own(&relay->stream); /* the link's memory goes with it */
     *inlet = (struct inlet){0};
-    if (relay->source_closed || relay->given_up) {
-        return;
-    }
-    if (!kept) {
-        end_feed(relay); /* it would read what is gone */
-    }
-    if (!kept || !await(relay)) {
-        give_up(relay, "no memory");
+    if (!relay->source_closed && !relay->given_up && !await(relay)) {
+        give_up(relay, "no random bytes");
     }
 }

@@ -1,8 +1,9 @@
 /* A receiver's part in a fan-out (docs/fanout.md): to its session it is the link, though what the
  * source sends comes by another connection, from whom feeds this one, and goes on to the next.
  *
- * Each chunk is compared with its digest before it is believed or goes on. A frame is held until
- * all behind have it, so that whoever is fed from here can be replaced. */
+ * Each chunk is fetched out of the reach of whoever feeds this one, and compared with its digest,
+ * before it is believed or goes on. A frame is held until all behind have it, so that whoever is
+ * fed from here can be replaced. */
 #ifndef TOOLS_TRANSFER_RELAY_H
 #define TOOLS_TRANSFER_RELAY_H
 

@@ -75,20 +75,3 @@ bool stream_add_chunk(struct stream *stream, const void *bytes, size_t length,
     memcpy(frame.digest, digest, DIGEST_LENGTH);
     return add(stream, &frame);
 }
-
-bool stream_own(struct stream *stream)
-{
-    for (uint64_t i = stream->begin; i < stream->end; i++) {
-        struct frame *frame = stream_at(stream, i);
-        if (frame->own != NULL) {
-            continue;
-        }
-        frame->own = malloc(frame->length);
-        if (frame->own == NULL) {
-            return false;
-        }
-        memcpy(frame->own, frame->bytes, frame->length);
-        frame->bytes = frame->own;
-    }
-    return true;
-}

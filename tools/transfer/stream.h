@@ -1,8 +1,7 @@
 /* The frames of a fan-out's stream, in order, from the first that not all have taken: who feeds
  * another can go on with whoever comes in its place.
  *
- * A frame is a message, of which there is a copy, or a chunk, whose bytes are somebody else's until
- * stream_own. */
+ * A frame is a message, of which there is a copy, or a chunk, whose bytes are its user's. */
 #ifndef TOOLS_TRANSFER_STREAM_H
 #define TOOLS_TRANSFER_STREAM_H
 
@@ -14,7 +13,7 @@
 
 struct frame {
     const uint8_t *bytes;
-    uint8_t *own; /* the same, where they are to be freed; or NULL */
+    uint8_t *own; /* the same, of a message; else NULL */
     uint32_t length;
     bool is_chunk;
     uint8_t digest[DIGEST_LENGTH]; /* of a chunk */
@@ -38,7 +37,5 @@ bool stream_add_chunk(struct stream *stream, const void *bytes, size_t length,
 struct frame *stream_at(const struct stream *stream, uint64_t position);
 /* The first is not needed any more. */
 void stream_drop(struct stream *stream);
-/* What the chunks' bytes belong to goes away. */
-bool stream_own(struct stream *stream);
 
 #endif
