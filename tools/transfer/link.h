@@ -20,8 +20,8 @@ struct link_events {
     void (*opened)(void *user);
     void (*received)(void *user, const void *bytes, size_t length);
     void (*noticed)(void *user, uint32_t notice, size_t length);
-    /* Of a link that carries data: file data, instead of notices. The bytes last until it returns.
-     * NULL elsewhere. */
+    /* Of a link that carries data: file data, instead of notices. The bytes last until it returns,
+     * and no peer can write to them. NULL elsewhere. */
     void (*data)(void *user, const void *bytes, size_t length);
     /* The put from `offset` of this side's memory is through. Not called for one that failed: the
      * link closes then. */
@@ -71,7 +71,8 @@ struct link {
     size_t backlog_length;  /* of messages not yet taken by the peer */
     unsigned backlog_count; /* messages not yet taken by the peer */
     bool carries_data;      /* no memory is given to the peer to put data into: see `data` */
-    bool is_private;        /* the peer cannot write to what allocate() gave: it gets copies */
+    bool is_private;        /* what allocate() gave gets copies of what the peer puts, before the
+                               notice of that: between events it stays as it is */
 };
 
 #endif

@@ -49,9 +49,14 @@ void receiver_grant(struct receiver *receiver)
     }
 }
 
-/* The digest is taken of what stands in the chunk when it has been written, so a byte that changes
- * before that is seen. One that the peer itself writes to the chunk meanwhile is its own to choose:
- * without a seal nobody vouches for what it sends but itself. */
+/* The rule: where another can write to the bytes than the one whose word their digest is, they are
+ * fetched once, proven, and then used. Nobody can, here, so they are written from where they lie.
+ * Those of a link that carries data are out of everybody's reach (relay.c). To a chunk that was
+ * granted writes the peer that says the file's digest, and where chunks are sealed, that one alone
+ * can have others opened over it: what it changes meanwhile is its own to choose. The digest is
+ * taken of what stands there when it has been written, so an accident before that is seen.
+ * What the journal and --verify note is therefore what such a peer may have made of it; neither
+ * is believed before the file has been read (receiver_reads_as). */
 static int write_data(struct receiver *receiver, const struct writer_piece *piece)
 {
     int error = 0;
