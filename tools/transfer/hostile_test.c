@@ -230,6 +230,24 @@ static void what_storage_keeps_otherwise_gets_no_name(void **state)
     }
 }
 
+/* As if a chunk had been other while it was written than when its digest was taken. */
+static void what_a_journal_says_of_other_bytes_is_sent_again(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 30 * MIB, 1);
+    world->request.wishes.bits = WISH_RESUME;
+    spoiled = 5 * MIB;
+    world_begin_push(world, "f", "/");
+    while (session_tally(world->server)->bytes < 14 * MIB && world_step(world)) {
+    }
+    memory_pair_cut(world->pair);
+    world_run(world);
+    spoiled = -1;
+    assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->kept, 8 * MIB); /* of three pieces */
+    assert_true(scratch_same(world->scratch, "here/f", "root/f"));
+}
+
 static void out_of_turn_is_refused(void **state)
 {
     static const enum message_type types[] = {MESSAGE_LEAVE, MESSAGE_HOLE,    MESSAGE_END,
@@ -392,6 +410,7 @@ int main(void)
         T(a_chunk_written_behind_our_back_is_not_placed),
         T(an_end_that_leaves_something_out_is_refused),
         T(what_storage_keeps_otherwise_gets_no_name),
+        T(what_a_journal_says_of_other_bytes_is_sent_again),
         T(out_of_turn_is_refused),
         T(attributes_are_asked_for_and_bounded),
         T(a_link_leads_only_to_what_has_come),
