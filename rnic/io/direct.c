@@ -174,7 +174,7 @@ static void warm(struct direct_reach *reach, const struct direct_access *access,
     struct direct_heat *heat = &reach->heat[(access->key.value >> 8) % DIRECT_REFUSED];
     if (there->common.lead == DIRECT_NEVER || there->length > DIRECT_COMMON_MOST ||
         reach->view.hopeless) {
-        reach->hopeless |= reach->calls == DIRECT_CALLS_REFUSED;
+        reach->hopeless |= reach->view.hopeless && reach->calls == DIRECT_CALLS_REFUSED;
         return;
     }
     if (heat->key != access->key.value || there->common.length != 0) {
@@ -269,7 +269,8 @@ void direct_reach_init(struct direct_reach *reach, const struct direct_shown *sh
     };
     reach->turn = (struct direct_turn){&reach->table, &shown->guard, announcement, &reach->mover};
     common_view_init(&reach->view);
-    reach->view.hopeless = !direct_makes_common();
+    /* Our own would be mapped twice here, and what we look for when we turn it back found there. */
+    reach->view.hopeless = !direct_makes_common() || process == (uint32_t)getpid();
     direct_turn_init(&reach->turn);
 }
 

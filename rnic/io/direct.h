@@ -47,7 +47,7 @@ struct direct_reach {
         DIRECT_CALLS_MADE,    /* it is that one */
         DIRECT_CALLS_REFUSED, /* by the kernel; or it is not */
     } calls;
-    bool hopeless; /* nor is any of its memory common, nor will be */
+    bool hopeless; /* nor do we map any of its memory */
     bool stores;   /* the latest access was made without a system call */
     bool wishes;   /* a wish has been left for the owner since this was looked at */
     struct common_view view;

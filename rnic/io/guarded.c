@@ -155,11 +155,6 @@ bool guarded_is_possible(void)
     return false;
 }
 
-struct copy {
-    uint64_t bulk, words;
-    uint32_t rest;
-};
-
 static long copy(const _Atomic uint64_t *word, uint64_t expected, uint8_t *to, const uint8_t *from,
                  const struct copy *copy)
 {

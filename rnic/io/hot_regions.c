@@ -13,8 +13,38 @@ void hot_regions_init(struct hot_regions *hot, struct direct_shown *shown)
     }
 }
 
+/* False: it cannot be turned back now. */
+static bool turn_back(struct hot_regions *hot, uint32_t index, bool anyway)
+{
+    struct hot_region *region = &hot->regions[index];
+    enum status status = anyway ? common_end_anyway(hot->common, &region->range)
+                                : common_end(hot->common, &region->range);
+    if (status != STATUS_OK) {
+        return false;
+    }
+    hot->bytes -= region->range.length;
+    *region = hot->regions[--hot->count];
+    return true;
+}
+
+/* Those that could not be turned back when they ended. */
+static void turn_back_rest(struct hot_regions *hot, bool anyway)
+{
+    for (uint32_t i = hot->count; i-- > 0;) {
+        if (hot->regions[i].key.value == 0) {
+            (void)turn_back(hot, i, anyway);
+        }
+    }
+}
+
+void hot_regions_tidy(struct hot_regions *hot)
+{
+    turn_back_rest(hot, false);
+}
+
 void hot_regions_destroy(struct hot_regions *hot)
 {
+    turn_back_rest(hot, true);
     common_destroy(hot->common);
     hot->common = NULL;
 }
@@ -130,30 +160,6 @@ bool hot_regions_grant(struct hot_regions *hot, const struct memory_key *keys, u
     return settled;
 }
 
-/* False: it cannot be turned back now. */
-static bool turn_back(struct hot_regions *hot, uint32_t index, bool anyway)
-{
-    struct hot_region *region = &hot->regions[index];
-    enum status status = anyway ? common_end_anyway(hot->common, &region->range)
-                                : common_end(hot->common, &region->range);
-    if (status != STATUS_OK) {
-        return false;
-    }
-    hot->bytes -= region->range.length;
-    *region = hot->regions[--hot->count];
-    return true;
-}
-
-/* Those that could not be turned back when they ended. */
-static void turn_back_rest(struct hot_regions *hot, bool anyway)
-{
-    for (uint32_t i = hot->count; i-- > 0;) {
-        if (hot->regions[i].key.value == 0) {
-            (void)turn_back(hot, i, anyway);
-        }
-    }
-}
-
 static bool overlaps_common(const struct hot_regions *hot, const uint8_t *bytes, uint64_t length)
 {
     for (uint32_t i = 0; i < hot->count; i++) {
@@ -182,10 +188,10 @@ void hot_regions_end(struct hot_regions *hot, struct memory_key key)
     for (uint32_t i = 0; i < hot->count; i++) {
         if (hot->regions[i].key.value == key.value) {
             hot->regions[i].key.value = 0;
-            (void)turn_back(hot, i, false);
-            return;
+            break;
         }
     }
+    turn_back_rest(hot, false);
 }
 
 void hot_regions_end_all(struct hot_regions *hot, struct hot_settler *settler)

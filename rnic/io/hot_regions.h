@@ -15,7 +15,7 @@
 #include "rnic/io/direct.h"
 
 #define HOT_REGIONS_MAX    256u
-#define HOT_REGIONS_WISHES 64u          /* granted at once */
+#define HOT_REGIONS_WISHES 2u           /* granted at once, under the lock */
 #define HOT_REGIONS_BYTES  (256u << 20) /* of all together */
 #define HOT_REGIONS_TRIALS 4u           /* of the kernel, which may be unwilling for a while */
 
@@ -41,8 +41,10 @@ struct hot_settler {
 
 /* `shown`: our own; NULL: nothing is ever made common. */
 void hot_regions_init(struct hot_regions *hot, struct direct_shown *shown);
-/* All must have ended, or the process is about to. */
+/* All must have ended. */
 void hot_regions_destroy(struct hot_regions *hot);
+/* Now and then: tries again to turn back what could not be when it ended. */
+void hot_regions_tidy(struct hot_regions *hot);
 void hot_regions_abandon(struct hot_regions *hot); /* in a forked child */
 /* Makes the regions of some keys common, those that can be; one for which there is no room, or
  * where the kernel is at it, can be wished again. False: somebody is at one of them, later perhaps.

@@ -33,7 +33,11 @@ void loop_grant_wishes(struct loop *loop)
 
 void loop_before_fork(struct loop *loop)
 {
-    if (loop != NULL && loop_lock_with_patience(loop)) {
+    if (loop == NULL) {
+        return;
+    }
+    same_host_is_to_fork(loop->same_host);
+    if (loop_lock_with_patience(loop)) {
         same_host_keep_memory(loop->same_host);
         engine_unlock(&loop->engine);
     }

@@ -131,6 +131,13 @@ void same_host_destroy(struct same_host *same_host)
 void same_host_abandon(struct same_host *same_host)
 {
     same_host->direct.table = NULL; /* it is not mapped here */
+    same_host->latest.peer = NULL;
+    for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
+        if (same_host->peers[i] != NULL && same_host->peers[i]->outbox != NULL) {
+            outbox_abandon(same_host->peers[i]->outbox);
+            same_host->peers[i]->outbox = NULL;
+        }
+    }
     hot_regions_abandon(&same_host->hot);
     if (same_host->inbox != NULL) {
         inbox_abandon(same_host->inbox);
@@ -431,6 +438,7 @@ bool same_host_tidy(struct same_host *same_host)
         return false;
     }
     inbox_reclaim(same_host->inbox, same_host_lives, same_host);
+    hot_regions_tidy(&same_host->hot);
     for (uint32_t i = 0; i < REGISTRY_SLOTS; i++) {
         struct peer *peer = same_host->peers[i];
         same_host->is_dead[i] = false;

@@ -77,7 +77,9 @@ void same_host_live(struct same_host *same_host);
  * are none. By the thread that grants them, which takes milliseconds. */
 struct instant same_host_next_grant(const struct same_host *same_host);
 void same_host_grant_wishes(struct same_host *same_host, struct instant now);
-/* Before a fork: our memory is to be ours alone. What is registered now stays so for good, other
+/* Any thread: from now on nothing becomes common until same_host_has_forked. */
+void same_host_is_to_fork(struct same_host *same_host);
+/* Then: our memory is to be ours alone. What is registered now stays so for good, other
  * regions until it is over. */
 void same_host_keep_memory(struct same_host *same_host);
 /* In the parent. Any thread. */

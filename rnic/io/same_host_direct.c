@@ -4,6 +4,7 @@
 #include "rnic/io/same_host_private.h"
 
 #define STUCK_NS          UINT64_C(5000000000) /* a peer that does not move on is waited for */
+#define WHILE_NS          200000000u           /* who is only kept from running comes on by then */
 #define MOMENT_NS         1000000u             /* for what can be had later, too; */
 #define SOON_NS           10000000u            /* so much later, and then half as much more, */
 #define LATEST_NS         3000000000u          /* until it is given up */
@@ -46,6 +47,14 @@ static enum direct_patience wait_a_moment(void *context, uint64_t sender, uint32
 {
     return is_over(context, sender, thread) ? DIRECT_PASS
            : waited_ns < MOMENT_NS          ? DIRECT_WAIT
+                                            : DIRECT_GIVE_UP;
+}
+
+static enum direct_patience wait_a_while(void *context, uint64_t sender, uint32_t thread,
+                                         uint64_t waited_ns)
+{
+    return is_over(context, sender, thread) ? DIRECT_PASS
+           : waited_ns < WHILE_NS           ? DIRECT_WAIT
                                             : DIRECT_GIVE_UP;
 }
 
@@ -113,10 +122,10 @@ static bool settle_soon(struct hot_settler *settler)
     return inbox_settle(same_host->inbox, 0, wait_a_moment, same_host);
 }
 
-static bool settle_surely(struct hot_settler *settler)
+static bool settle_before_fork(struct hot_settler *settler)
 {
     struct same_host *same_host = ((struct settler *)settler)->same_host;
-    return inbox_settle(same_host->inbox, 0, wait_for, same_host);
+    return inbox_settle(same_host->inbox, 0, wait_a_while, same_host);
 }
 
 struct instant same_host_next_grant(const struct same_host *same_host)
@@ -152,8 +161,13 @@ void same_host_grant_wishes(struct same_host *same_host, struct instant now)
 
 void same_host_keep_memory(struct same_host *same_host)
 {
-    struct settler settler = {{settle_surely}, same_host};
+    struct settler settler = {{settle_before_fork}, same_host};
     hot_regions_end_all(&same_host->hot, &settler.settler);
+}
+
+void same_host_is_to_fork(struct same_host *same_host)
+{
+    atomic_store(&same_host->hot.forks, true);
 }
 
 void same_host_has_forked(struct same_host *same_host)

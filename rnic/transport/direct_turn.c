@@ -15,6 +15,7 @@ void direct_turn_init(const struct direct_turn *turn)
 {
     uint32_t count = atomic_load(&turn->announcement->count);
     atomic_store(&turn->announcement->count, (count | 1) + 1);
+    atomic_store(&turn->announcement->wish, 0);
 }
 
 /* Announced. False: the owner has taken something back meanwhile. */
