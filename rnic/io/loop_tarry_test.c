@@ -28,16 +28,20 @@ static void end_stream(struct posts *stream)
     destroy_end(stream->b);
 }
 
-/* From now on the thread sleeps, and nobody wakes it. */
+/* From now on the thread sleeps, and nobody wakes it. One that was just being woken says anew until
+ * when it sleeps: then it is told once more. */
 static void still_thread(struct posts *stream)
 {
     struct loop *loop = stream->loop;
-    while (atomic_load(&loop->thread_state) != THREAD_WATCHING ||
-           atomic_load(&loop->sleeping_until_ns) != UINT64_MAX) {
-        usleep(1000);
-    }
-    atomic_store(&loop->patience_ns, UINT64_MAX);
-    atomic_store(&loop->sleeping_until_ns, 0);
+    do {
+        while (atomic_load(&loop->thread_state) != THREAD_WATCHING ||
+               atomic_load(&loop->sleeping_until_ns) != UINT64_MAX) {
+            usleep(1000);
+        }
+        atomic_store(&loop->patience_ns, UINT64_MAX);
+        atomic_store(&loop->sleeping_until_ns, 0);
+        usleep(5000);
+    } while (atomic_load(&loop->sleeping_until_ns) != 0);
 }
 
 static void post_waiting(struct posts *stream)
