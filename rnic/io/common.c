@@ -30,7 +30,6 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define FILE_NAME  "weir-common"
 #define FILE_BYTES (UINT64_C(1) << 62)
 /* Between ranges: a program that lets a range grow (mremap) finds zeros, no other range. */
 #define GAP_BYTES   (UINT64_C(1) << 34)
@@ -369,7 +368,7 @@ static bool make_file(struct common *common)
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < FILE_BYTES) {
         return false; /* a signal would come */
     }
-    common->file = memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    common->file = memfd_create(COMMON_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (common->file < 0 || ftruncate(common->file, (off_t)FILE_BYTES) != 0 ||
         fcntl(common->file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
         fstat(common->file, &stat) != 0) {

@@ -34,6 +34,7 @@
 /* Who touches a range while it is turned waits some 60 us and 0.25 ms for each MiB, as long as the
  * caller has a processor; the caller needs 50 us and 0.6 ms for each MiB, and in both some
  * microseconds more for each thread of the process (the caller only: one for each descriptor). */
+#define COMMON_NAME      "weir-common" /* of the file */
 #define COMMON_RANGE_MAX (UINT64_C(16) << 20)
 
 struct common; /* of a process: the file */

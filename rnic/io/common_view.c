@@ -1,8 +1,6 @@
 #include "rnic/io/common_view.h"
 
-#include <fcntl.h>
 #include <linux/magic.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -10,9 +8,9 @@
 #include <unistd.h>
 
 #include "rnic/io/common.h"
+#include "rnic/io/sealed_file.h"
 
 #define PAGE          4096u
-#define COMMON_LINK   "/memfd:weir-common (deleted)" /* what /proc says of it */
 #define AT_ONCE_BYTES (256u << 10) /* mapped page by page at once, not as it is touched */
 
 void common_view_init(struct common_view *view)
@@ -39,30 +37,16 @@ void common_view_abandon(struct common_view *view)
     common_view_init(view);
 }
 
-static bool has_name(const char *name)
-{
-    char target[sizeof COMMON_LINK];
-    ssize_t length = readlink(name, target, sizeof target);
-    return length == (ssize_t)sizeof COMMON_LINK - 1 && memcmp(target, COMMON_LINK, length) == 0;
-}
-
-/* What the number names may be anything, and opening a terminal or a device has effects. */
 static int open_file(pid_t process, int descriptor)
 {
-    char name[64];
     struct stat stat;
     struct statfs system;
-    (void)snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)process, descriptor);
-    if (descriptor < 0 || !has_name(name)) {
-        return -1;
-    }
-    int file = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    enum status status;
+    int file = sealed_file_open(process, descriptor, SEALED_FILE_LINK(COMMON_NAME), &stat, &status);
     if (file < 0) {
         return -1;
     }
-    int seals = fcntl(file, F_GET_SEALS);
-    bool sound = seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(file, &stat) == 0 &&
-                 stat.st_uid == geteuid() && fstatfs(file, &system) == 0 &&
+    bool sound = stat.st_uid == geteuid() && fstatfs(file, &system) == 0 &&
                  system.f_type == TMPFS_MAGIC; /* others may have no page to give */
     if (!sound) {
         close(file);

@@ -15,6 +15,7 @@
 #include "rnic/io/direct.h"
 #include "rnic/io/pull.h"
 #include "rnic/io/ring.h"
+#include "rnic/io/sealed_file.h"
 #include "rnic/transport/port.h"
 #include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
@@ -25,7 +26,7 @@
 #define INBOX_ROUTES     64u /* of one lane */
 #define INBOX_PAGE       4096u
 #define INBOX_NAME       "weir-inbox"
-#define INBOX_LINK       "/memfd:" INBOX_NAME " (deleted)" /* what /proc says of it */
+#define INBOX_LINK       SEALED_FILE_LINK(INBOX_NAME)
 #define INBOX_HEAD_BYTES (3u * INBOX_PAGE)
 
 #define INBOX_WORDS (INBOX_LANES / 64u)

@@ -1,12 +1,8 @@
 #include "rnic/io/outbox.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rnic/base/bytes.h"
@@ -28,35 +24,16 @@ struct outbox {
     uint32_t withdrawals[INBOX_WITHDRAWALS]; /* as the lane has them */
 };
 
-static bool is_inbox_by_name(const char *name)
-{
-    char target[sizeof INBOX_LINK];
-    ssize_t length = readlink(name, target, sizeof target);
-    return length == (ssize_t)sizeof INBOX_LINK - 1 && memcmp(target, INBOX_LINK, length) == 0;
-}
-
-/* -1: not there, or not a file that no one can cut short. What the number names in another
- * namespace of processes may be anything, and opening a terminal or a device has effects. */
+/* -1: not there, or not a file that no one can cut short. */
 static int open_inbox(pid_t process, int descriptor, bool *ret_direct, enum status *ret_status)
 {
-    char name[64];
     struct stat stat;
-    (void)snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)process, descriptor);
-    errno = 0;
-    if (!is_inbox_by_name(name)) {
-        *ret_status = errno == EACCES || errno == EPERM ? STATUS_DENIED : STATUS_NOT_FOUND;
-        return -1;
-    }
-    int file = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int file = sealed_file_open(process, descriptor, INBOX_LINK, &stat, ret_status);
     if (file < 0) {
-        *ret_status = errno == EACCES || errno == EPERM ? STATUS_DENIED : STATUS_NOT_FOUND;
         return -1;
     }
-    int seals = fcntl(file, F_GET_SEALS);
-    bool sound =
-        fstat(file, &stat) == 0 && seals >= 0 && (seals & F_SEAL_SHRINK) != 0 &&
-        (stat.st_size == (off_t)INBOX_FILE_BYTES || stat.st_size == (off_t)INBOX_DIRECT_BYTES);
-    *ret_direct = sound && stat.st_size == (off_t)INBOX_DIRECT_BYTES;
+    *ret_direct = stat.st_size == (off_t)INBOX_DIRECT_BYTES;
+    bool sound = *ret_direct || stat.st_size == (off_t)INBOX_FILE_BYTES;
     if (!sound || stat.st_uid != geteuid()) {
         *ret_status = sound ? STATUS_DENIED : STATUS_NOT_FOUND;
         close(file);

@@ -1,0 +1,19 @@
+/* A file in memory of another process, opened through /proc by the number that it has there, under
+ * which anything may stand: another process's, another namespace's, no such file at all. */
+#ifndef WEIR_IO_SEALED_FILE_H
+#define WEIR_IO_SEALED_FILE_H
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "rnic/base/status.h"
+
+/* What /proc says of a memfd of that name, a literal. */
+#define SEALED_FILE_LINK(name) "/memfd:" name " (deleted)"
+
+/* To read and to write. `link`: see SEALED_FILE_LINK. -1 and *ret_status; DENIED: it is not for us;
+ * NOT_FOUND: there is none of that name, or one that can be cut short. */
+int sealed_file_open(pid_t process, int descriptor, const char *link, struct stat *ret_stat,
+                     enum status *ret_status);
+
+#endif
