@@ -34,28 +34,19 @@ static bool is_over(struct same_host *same_host, uint64_t sender, uint32_t threa
            life_is_stopped(inbox.process, thread);
 }
 
+/* How long whoever is at it is waited for. */
+struct wait {
+    struct same_host *same_host;
+    uint64_t most_ns;
+};
+
 static enum direct_patience wait_for(void *context, uint64_t sender, uint32_t thread,
                                      uint64_t waited_ns)
 {
-    return is_over(context, sender, thread) ? DIRECT_PASS
-           : waited_ns < STUCK_NS           ? DIRECT_WAIT
-                                            : DIRECT_GIVE_UP;
-}
-
-static enum direct_patience wait_a_moment(void *context, uint64_t sender, uint32_t thread,
-                                          uint64_t waited_ns)
-{
-    return is_over(context, sender, thread) ? DIRECT_PASS
-           : waited_ns < MOMENT_NS          ? DIRECT_WAIT
-                                            : DIRECT_GIVE_UP;
-}
-
-static enum direct_patience wait_a_while(void *context, uint64_t sender, uint32_t thread,
-                                         uint64_t waited_ns)
-{
-    return is_over(context, sender, thread) ? DIRECT_PASS
-           : waited_ns < WHILE_NS           ? DIRECT_WAIT
-                                            : DIRECT_GIVE_UP;
+    const struct wait *wait = context;
+    return is_over(wait->same_host, sender, thread) ? DIRECT_PASS
+           : waited_ns < wait->most_ns              ? DIRECT_WAIT
+                                                    : DIRECT_GIVE_UP;
 }
 
 static enum direct_patience do_not_wait(void *context, uint64_t sender, uint32_t thread,
@@ -75,8 +66,8 @@ static bool settle(struct direct_link *link, struct qpn peer, bool waits)
         !registry_find_inbox(same_host->registry, registry_slot_of_qpn(peer), &inbox)) {
         return true;
     }
-    return inbox_settle(same_host->inbox, inbox.incarnation, waits ? wait_for : do_not_wait,
-                        same_host);
+    struct wait wait = {same_host, STUCK_NS};
+    return inbox_settle(same_host->inbox, inbox.incarnation, waits ? wait_for : do_not_wait, &wait);
 }
 
 static bool lets_show(struct direct_link *link, struct memory_key key, const uint8_t *bytes,
@@ -113,19 +104,13 @@ void same_host_let_access(struct same_host *same_host)
 
 struct settler {
     struct hot_settler settler; /* first */
-    struct same_host *same_host;
+    struct wait wait;
 };
 
-static bool settle_soon(struct hot_settler *settler)
+static bool settle_all(struct hot_settler *settler)
 {
-    struct same_host *same_host = ((struct settler *)settler)->same_host;
-    return inbox_settle(same_host->inbox, 0, wait_a_moment, same_host);
-}
-
-static bool settle_before_fork(struct hot_settler *settler)
-{
-    struct same_host *same_host = ((struct settler *)settler)->same_host;
-    return inbox_settle(same_host->inbox, 0, wait_a_while, same_host);
+    struct wait *wait = &((struct settler *)settler)->wait;
+    return inbox_settle(wait->same_host->inbox, 0, wait_for, wait);
 }
 
 struct instant same_host_next_grant(const struct same_host *same_host)
@@ -136,7 +121,7 @@ struct instant same_host_next_grant(const struct same_host *same_host)
 
 void same_host_grant_wishes(struct same_host *same_host, struct instant now)
 {
-    struct settler settler = {{settle_soon}, same_host};
+    struct settler settler = {{settle_all}, {same_host, MOMENT_NS}};
     struct memory_key keys[HOT_REGIONS_WISHES];
     uint32_t lanes[HOT_REGIONS_WISHES], count = 0;
     uint32_t heard = inbox_wishes(same_host->inbox);
@@ -161,7 +146,7 @@ void same_host_grant_wishes(struct same_host *same_host, struct instant now)
 
 void same_host_keep_memory(struct same_host *same_host)
 {
-    struct settler settler = {{settle_before_fork}, same_host};
+    struct settler settler = {{settle_all}, {same_host, WHILE_NS}};
     hot_regions_end_all(&same_host->hot, &settler.settler);
 }
 
