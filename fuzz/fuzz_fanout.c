@@ -15,9 +15,9 @@
 
 #include "fuzz/fuzz.h"
 #include "fuzz/version.h"
-#include "tools/transfer/digest.h"
-#include "tools/transfer/fanout.h"
-#include "tools/transfer/memory_link.h"
+#include "tools/transfer/copy/fanout.h"
+#include "tools/transfer/wire/digest.h"
+#include "tools/transfer/wire/memory_link.h"
 
 #define LINES_MAX 64
 

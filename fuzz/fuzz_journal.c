@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
-#include "tools/transfer/journal.h"
+#include "tools/transfer/disk/journal.h"
 
 static void must(bool good)
 {

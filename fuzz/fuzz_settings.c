@@ -5,7 +5,7 @@
 
 #include "fuzz/fuzz.h"
 #include "rnic/base/check.h"
-#include "rnic/io/fault.h"
+#include "rnic/io/udp/fault.h"
 #include "rnic/paths/redirect.h"
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/devices_text.h"
@@ -39,11 +39,11 @@ static void try_strict(const char *text)
 
 static void try_fault(const char *text)
 {
-    const uint64_t one = UINT64_C(1) << 32;
+    const uint64_t half = UINT64_C(1) << 31;
     struct fault fault;
     if (fault_parse(text, &fault) == STATUS_OK) {
-        CHECK(fault.loss <= one && fault.reorder <= one && fault.duplicate <= one &&
-              fault.corrupt <= one);
+        CHECK(fault.loss.digits[0] <= half && fault.reorder.digits[0] <= half &&
+              fault.duplicate.digits[0] <= half && fault.corrupt.digits[0] <= half);
         uint8_t byte = 0;
         (void)fault_decide(&fault);
         fault_corrupt(&fault, &byte, 1);

@@ -18,10 +18,10 @@
 
 #include "fuzz/fuzz.h"
 #include "fuzz/version.h"
-#include "tools/transfer/memory_link.h"
-#include "tools/transfer/pack.h"
-#include "tools/transfer/protocol.h"
-#include "tools/transfer/session.h"
+#include "tools/transfer/copy/session.h"
+#include "tools/transfer/wire/memory_link.h"
+#include "tools/transfer/wire/pack.h"
+#include "tools/transfer/wire/protocol.h"
 
 static char scratch[64];
 

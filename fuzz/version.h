@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/transfer/protocol.h"
+#include "tools/transfer/wire/protocol.h"
 
 /* A copy of the message, to be freed. */
 static inline uint8_t *with_version(const uint8_t *bytes, size_t length)

@@ -160,10 +160,11 @@ int main(int argc, char **argv)
         printf("total %.2f", (double)rate / 1e3);
         print_rates(crowd, &options.crowd, options.ms);
     }
-    fprintf(stderr, "repeated %llu, timeouts %llu, early %llu, duplicates %llu\n",
+    fprintf(stderr, "repeated %llu, timeouts %llu, early %llu, duplicates %llu, answers %llu\n",
             (unsigned long long)crowd_counter(crowd, 0, COUNTER_RETRANSMITTED_PACKETS),
             (unsigned long long)crowd_counter(crowd, 0, COUNTER_TIMEOUTS),
             (unsigned long long)crowd_counter(crowd, 1, COUNTER_EARLY_PACKETS),
-            (unsigned long long)crowd_counter(crowd, 1, COUNTER_DUPLICATE_REQUESTS));
+            (unsigned long long)crowd_counter(crowd, 1, COUNTER_DUPLICATE_REQUESTS),
+            (unsigned long long)crowd_counter(crowd, 1, COUNTER_PACKETS_SENT));
     return crowd_end(crowd) ? 0 : 1;
 }

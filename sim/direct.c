@@ -105,6 +105,12 @@ static uint32_t access_directly(struct direct_link *link, const struct direct_ac
     if (peer == NULL) {
         return 0;
     }
+    uint32_t together = 1;
+    while (together < count &&
+           gid_equal(&accesses[together].path->remote, &accesses->path->remote)) {
+        together++;
+    }
+    count = together;
     own->peer = peer;
     own->access = &accesses[dice_below(&host->network->dice, count)];
     struct direct_turn turn = {&peer->direct.table, &peer->direct.guard,
@@ -132,6 +138,7 @@ void direct_end_start(struct direct_end *end, struct host *host)
     end->table = (struct direct_table){end->qps, end->keys, DIRECT_ENTRIES, DIRECT_ENTRIES};
     end->link = (struct direct_link){.table = &end->table,
                                      .part_bytes = host->index == 0 ? PART_BYTES : LONG_BYTES,
+                                     .qpns_each = 1u << 24,
                                      .access = access_directly,
                                      .settle = settle};
     end->mover = (struct direct_mover){is_there, move};

@@ -128,7 +128,8 @@ class Case:
             time.sleep(self.rng.random() * 0.3)
             self.server = Server(self.weir, self.root, self.log, self.server.port)
         output = self.finish(client, "again")
-        if client.returncode == 3 and b"nobody listens" in output:  # the first death was before it was there
+        # the first death was before it was there, or while it was being let in
+        if client.returncode == 3 and (b"nobody listens" in output or b"refused the connection" in output):
             client = self.start(timeout=60)
             output = self.finish(client, "again")
         self.again += b"connected again" in output

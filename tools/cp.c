@@ -10,7 +10,7 @@
 #include "tools/items.h"
 #include "tools/printable.h"
 #include "tools/stop.h"
-#include "tools/transfer/walk.h"
+#include "tools/transfer/choice/walk.h"
 
 static void on_problem(void *user, const struct problem *problem)
 {

@@ -6,8 +6,8 @@
 
 #include "tools/cp_private.h"
 #include "tools/stop.h"
-#include "tools/transfer/channel_link.h"
-#include "tools/transfer/digest.h"
+#include "tools/transfer/wire/channel_link.h"
+#include "tools/transfer/wire/digest.h"
 #include "tools/trust/crypto.h"
 
 #define PAUSE_FIRST_S 0.25

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "tools/command.h"
-#include "tools/transfer/session.h"
+#include "tools/transfer/copy/session.h"
 
 struct cp;
 

@@ -10,8 +10,8 @@
 #include "tools/hop_dial.h"
 #include "tools/printable.h"
 #include "tools/stop.h"
-#include "tools/transfer/channel_link.h"
-#include "tools/transfer/fanout.h"
+#include "tools/transfer/copy/fanout.h"
+#include "tools/transfer/wire/channel_link.h"
 #include "tools/trust/guard.h"
 
 /* A peer that does not answer the handshake is given up. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tools/location.h"
-#include "tools/transfer/expand.h"
+#include "tools/transfer/choice/expand.h"
 
 static bool is_listed(const struct cp_options *options)
 {

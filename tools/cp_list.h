@@ -4,7 +4,7 @@
 #define TOOLS_CP_LIST_H
 
 #include "tools/cp_options.h"
-#include "tools/transfer/listing.h"
+#include "tools/transfer/wire/listing.h"
 
 /* Puts the one source into the place of the first, where the options ask for it, and counts 1 then.
  * The exit status; with EXIT_DONE, cp_list_free frees both. */

@@ -6,7 +6,7 @@
 #include "tools/cp_list.h"
 #include "tools/location.h"
 #include "tools/printable.h"
-#include "tools/transfer/walk.h"
+#include "tools/transfer/choice/walk.h"
 
 static int compare_names(const void *one, const void *other)
 {

@@ -6,9 +6,9 @@
 
 #include "tools/command.h"
 #include "tools/cp_fanout.h"
-#include "tools/transfer/filter.h"
-#include "tools/transfer/modes.h"
-#include "tools/transfer/owners.h"
+#include "tools/transfer/choice/filter.h"
+#include "tools/transfer/disk/modes.h"
+#include "tools/transfer/disk/owners.h"
 #include "tools/trust/certificates.h"
 
 struct cp_options {

@@ -10,7 +10,7 @@
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/remote/far_side.h"
-#include "tools/transfer/session.h"
+#include "tools/transfer/copy/session.h"
 #include "tools/trust/certificates.h"
 #include "tools/trust/keys.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/transfer/filter_rule.h"
+#include "tools/transfer/choice/filter_rule.h"
 
 /* Files of rules that name files of rules. */
 #define MERGE_DEPTH_MAX 16

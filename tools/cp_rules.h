@@ -4,7 +4,7 @@
 #define TOOLS_CP_RULES_H
 
 #include "tools/command.h"
-#include "tools/transfer/filter.h"
+#include "tools/transfer/choice/filter.h"
 
 /* Each adds to `*filter`, which is made where it is NULL; returns -1, or the exit status when it
  * has been said what is wrong. */

@@ -8,7 +8,7 @@
 #include "tools/cp_private.h"
 #include "tools/printable.h"
 #include "tools/stop.h"
-#include "tools/transfer/channel_link.h"
+#include "tools/transfer/wire/channel_link.h"
 #include "tools/trust/guard.h"
 
 /* Of several addresses, and of several tries, each gets so long. */

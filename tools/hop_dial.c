@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "tools/location.h"
-#include "tools/transfer/channel_link.h"
+#include "tools/transfer/wire/channel_link.h"
 #include "tools/trust/guard.h"
 
 /* Of several addresses each gets so long. */

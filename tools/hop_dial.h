@@ -5,7 +5,7 @@
 
 #include <weir/channel.h>
 
-#include "tools/transfer/relay.h"
+#include "tools/transfer/chain/relay.h"
 
 struct dialed;
 struct guard;

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "tools/transfer/report.h"
+#include "tools/transfer/ends/report.h"
 
 #define ITEM_LETTERS 12
 

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 #include "tools/command.h"
-#include "tools/transfer/report.h"
-#include "tools/transfer/session.h"
+#include "tools/transfer/copy/session.h"
+#include "tools/transfer/ends/report.h"
 
 /* "weir cp: PEER/path: cannot be written there: No space left on device" to standard error, or a
  * problem object to standard output. `peer` is "weir://HOST:PORT" for a client, the client's

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tools/transfer/report.h"
+#include "tools/transfer/ends/report.h"
 
 #define PROGRESS_TEXT 32
 

@@ -9,8 +9,8 @@
 #include "tools/location.h"
 #include "tools/output.h"
 #include "tools/serve_options.h"
-#include "tools/transfer/link.h"
-#include "tools/transfer/session.h"
+#include "tools/transfer/copy/session.h"
+#include "tools/transfer/wire/link.h"
 #include "tools/trust/keys.h"
 
 struct serve;

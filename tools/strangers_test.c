@@ -11,7 +11,7 @@
 
 #include "tools/remote/greeting.h"
 #include "tools/serve_private.h"
-#include "tools/transfer/memory_link.h"
+#include "tools/transfer/wire/memory_link.h"
 
 #define ROOT      5 /* descriptors that nobody uses */
 #define ROOT_OF_A 6

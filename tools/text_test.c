@@ -10,7 +10,7 @@
 #include "tools/location.h"
 #include "tools/printable.h"
 #include "tools/progress.h"
-#include "tools/transfer/modes.h"
+#include "tools/transfer/disk/modes.h"
 #include "tools/units.h"
 
 static void addresses(void **state)

@@ -113,6 +113,8 @@ enum device_time {
     DEVICE_TIME_EXACT,
 };
 enum device_time device_wants_time(const struct qp *qp);
+/* Says who holds the device and has just posted to this queue pair, whose turn comes later. */
+void device_put_off(struct qp *qp);
 /* Says who holds the device and has just posted to this queue pair, when device_advance had nothing
  * more to send: its turn. True: device_advance comes next. */
 bool device_advance_one(struct device *device, struct instant now, bool is_vague, struct qp *qp);

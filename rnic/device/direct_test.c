@@ -1,13 +1,13 @@
 /* WRITEs and READs without packets between two devices: when they go that way, what they leave as
  * it was, and what happens when it is shut. */
-#include "rnic/device/pair_test.h"
+#include "rnic/device/extra_test.h"
 #include "rnic/memory/window.h"
 
 #define LENGTH 5000u
 #define PART   2000u
 #define HERE   0u
 #define THERE  (2u << 20)
-#define PLACES 64u
+#define PLACES 256u
 
 struct end {
     struct direct_link link; /* first */
@@ -73,6 +73,7 @@ static void start(const struct pair_options *defaults)
         ends[i].table = (struct direct_table){ends[i].qps, ends[i].keys, PLACES, PLACES};
         ends[i].link = (struct direct_link){.table = &ends[i].table,
                                             .part_bytes = PART,
+                                            .qpns_each = 1u << 24,
                                             .access = access_directly,
                                             .settle = settle};
         options.direct[i] = &ends[i].link;
@@ -251,6 +252,109 @@ static void what_a_batch_is_not_granted(void **state)
     expect(2, COMPLETION_REMOTE_ACCESS_ERROR);
     expect(3, COMPLETION_FLUSHED);
     assert_int_equal(ends[0].accesses, 1);
+}
+
+#define OTHERS 3
+
+static struct qp *others[2][OTHERS];
+
+static void connect_others(void)
+{
+    for (int i = 0; i < OTHERS; i++) {
+        others[0][i] = create_extra(&pair->sides[0], NULL);
+        others[1][i] = create_extra(&pair->sides[1], NULL);
+        connect_extra(pair, others[0][i], others[1][i]);
+    }
+}
+
+static void end_others(void)
+{
+    for (int i = 0; i < 2 * OTHERS; i++) {
+        device_destroy_qp(pair->sides[i % 2].device, others[i % 2][i / 2]);
+    }
+}
+
+/* By another queue pair each. */
+static void post_all(enum work_kind kind)
+{
+    uint32_t there = kind == WORK_READ ? THERE + 1000 : THERE;
+    post_on(&pair->sides[0], pair->sides[0].qp, kind, 0, there, 100);
+    for (uint32_t i = 0; i < OTHERS; i++) {
+        post_on(&pair->sides[0], others[0][i], kind, i + 1, there + 100 * (i + 1), 100);
+    }
+}
+
+static uint64_t count_done(uint64_t last)
+{
+    uint64_t done = 0;
+    struct completion completion;
+    while (completion_queue_poll(pair->sides[0].sends, 1, &completion) == 1) {
+        assert_int_equal(completion.status, COMPLETION_SUCCESS);
+        assert_in_range(completion.id, 0, last);
+        done |= UINT64_C(1) << completion.id;
+    }
+    return done;
+}
+
+static void those_of_several_queue_pairs_go_together(void **state)
+{
+    connect_others();
+    post_all(WORK_WRITE);
+    pair_advance(pair);
+    assert_int_equal(count_done(OTHERS), 15);
+    assert_int_equal(ends[0].calls, 1);
+    for (uint32_t i = 0; i <= OTHERS; i++) {
+        assert_memory_equal(pair->sides[1].buffer + THERE + 100 * i, pair->sides[0].buffer, 100);
+    }
+    post_all(WORK_READ);
+    post_all(WORK_WRITE); /* behind it */
+    pair_advance(pair);
+    assert_int_equal(count_done(OTHERS), 15);
+    assert_in_range(ends[0].calls, 3, 1 + 2 * (1 + OTHERS));
+    assert_int_equal(count(COUNTER_DIRECT_READS), 1 + OTHERS);
+    assert_int_equal(count(COUNTER_DIRECT_WRITES), 2 * (1 + OTHERS));
+    assert_int_equal(pair->sides[0].sent, 0);
+    end_others();
+}
+
+/* The others' are done. */
+static void of_several_one_is_not_granted(void **state)
+{
+    connect_others();
+    struct qp *refused = others[1][1];
+    struct qp_attributes attributes = {.access = 0};
+    assert_int_equal(device_modify_qp(pair->sides[1].device, pair->now, refused, &attributes,
+                                      QP_SET_ACCESS, NULL),
+                     STATUS_OK);
+    post_all(WORK_WRITE);
+    pair_run(pair);
+    struct completion completions[2 + OTHERS];
+    assert_int_equal(completion_queue_poll(pair->sides[0].sends, 2 + OTHERS, completions),
+                     1 + OTHERS);
+    for (int i = 0; i <= OTHERS; i++) {
+        bool fails = completions[i].id == 2;
+        assert_int_equal(completions[i].status,
+                         fails ? COMPLETION_REMOTE_INVALID_REQUEST_ERROR : COMPLETION_SUCCESS);
+    }
+    assert_int_equal(ends[0].accesses, OTHERS);
+    end_others();
+}
+
+static void of_several_one_has_something_outstanding(void **state)
+{
+    connect_others();
+    pair_post_receive(&pair->sides[1], 7, THERE + 100000, LENGTH);
+    post(WORK_SEND, 4, 100);
+    pair_advance(pair);
+    assert_int_equal(pair->sides[0].sent, 1);
+    post_all(WORK_WRITE);
+    pair_advance(pair);
+    assert_int_equal(ends[0].accesses, OTHERS);
+    assert_int_equal(count_done(4), 14);
+    pair_run(pair);
+    expect(4, COMPLETION_SUCCESS);
+    expect(0, COMPLETION_SUCCESS);
+    end_others();
 }
 
 /* A short one does not wait for what stands before it, but goes behind it. */
@@ -476,6 +580,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(short_ones_go_together, begin, finish),
         cmocka_unit_test_setup_teardown(one_that_fails_between_others, begin, finish),
         cmocka_unit_test_setup_teardown(what_a_batch_is_not_granted, begin, finish),
+        cmocka_unit_test_setup_teardown(those_of_several_queue_pairs_go_together, begin, finish),
+        cmocka_unit_test_setup_teardown(of_several_one_is_not_granted, begin, finish),
+        cmocka_unit_test_setup_teardown(of_several_one_has_something_outstanding, begin, finish),
         cmocka_unit_test_setup_teardown(behind_what_is_outstanding, begin, finish),
         cmocka_unit_test_setup_teardown(what_stops_in_the_middle_goes_by_packets, begin, finish),
         cmocka_unit_test_setup_teardown(errors_come_from_packets, begin, finish),

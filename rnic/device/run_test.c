@@ -37,6 +37,7 @@ static struct {
     struct instant turn;
     uint32_t packets; /* in this turn */
     uint32_t turns, broken;
+    uint32_t asked; /* for an acknowledgement */
 } seen;
 
 static enum fate watch(struct pair *pair, int side, uint32_t number, const struct packet *packet)
@@ -49,6 +50,7 @@ static enum fate watch(struct pair *pair, int side, uint32_t number, const struc
             seen.turn = pair->now;
         }
         seen.packets++;
+        seen.asked += packet->ack_request;
     }
     return pair->knob != 0 && number % pair->knob == pair->knob - 1 ? FATE_LOSE : FATE_DELIVER;
 }
@@ -85,6 +87,19 @@ static void small_windows_are_used_up(void **state)
     pair->knob = 20;
     move(pair, PACKETS);
     assert_in_range(seen.broken, 1, seen.turns);
+    pair_destroy(pair);
+}
+
+/* Each costs both ends a call of the kernel. */
+static void two_acknowledgements_are_asked_for_in_a_window(void **state)
+{
+    (void)state;
+    struct pair *pair = create();
+    move(pair, PACKETS); /* the window has grown */
+    move(pair, PACKETS);
+    uint32_t windows = PACKETS * 1024 / pair->sides[0].qp->congestion.window;
+    assert_in_range(windows, 2, PACKETS / 64);
+    assert_in_range(seen.asked, windows, 2 * windows + 3);
     pair_destroy(pair);
 }
 
@@ -207,6 +222,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_whole_runs_leave),
         cmocka_unit_test(small_windows_are_used_up),
+        cmocka_unit_test(two_acknowledgements_are_asked_for_in_a_window),
         cmocka_unit_test(a_train_is_its_packets),
         cmocka_unit_test(a_train_counts_for_the_rate),
         cmocka_unit_test(a_train_is_taken_in_parts),

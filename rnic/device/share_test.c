@@ -1,48 +1,9 @@
 /* What several queue pairs share: receives, the wire, the event sink. */
-#include "rnic/device/pair_test.h"
+#include "rnic/device/extra_test.h"
 #include "rnic/transport/qp_private.h"
 
 #define REMOTE   2097152u
 #define QP_COUNT 3
-
-/* Connects queue pair `a` of side 0 with `b` of side 1 in place of the pair's own. */
-static void connect_extra(struct pair *pair, struct qp *a, struct qp *b)
-{
-    struct qp *own[2] = {pair->sides[0].qp, pair->sides[1].qp};
-    pair->sides[0].qp = a;
-    pair->sides[1].qp = b;
-    pair_connect_side(pair, 0, &pair_defaults);
-    pair_connect_side(pair, 1, &pair_defaults);
-    pair->sides[0].qp = own[0];
-    pair->sides[1].qp = own[1];
-}
-
-static struct qp *create_extra(struct pair_side *side, struct receive_queue *shared)
-{
-    struct qp_init init = {
-        .service = SERVICE_RC,
-        .domain = side->domain,
-        .send_completions = side->sends,
-        .receive_completions = side->receives,
-        .shared_receives = shared,
-        .send = {.capacity = 16, .max_sge = 1},
-        .max_receive = 4,
-        .max_receive_sge = 1,
-        .context = side,
-    };
-    struct qp *qp;
-    assert_int_equal(device_create_qp(side->device, &init, &qp), STATUS_OK);
-    return qp;
-}
-
-static void post_on(struct pair_side *side, struct qp *qp, enum work_kind kind, uint64_t id,
-                    uint32_t length)
-{
-    struct sge sge = pair_sge(side, 0, length);
-    struct send_request request = pair_request(side, kind, id, &sge, REMOTE);
-    assert_int_equal(qp_post_send(qp, &request), STATUS_OK);
-    (void)device_ring(side->device, qp);
-}
 
 static void a_shared_receive_queue_serves_many(void **state)
 {
@@ -64,7 +25,7 @@ static void a_shared_receive_queue_serves_many(void **state)
         assert_int_equal(receive_queue_post(shared, &request), STATUS_OK);
     }
     for (uint64_t id = 0; id < 6; id++) {
-        post_on(a, here[id % QP_COUNT], WORK_SEND, id, 5000);
+        post_on(a, here[id % QP_COUNT], WORK_SEND, id, REMOTE, 5000);
     }
     pair_run(pair);
     struct completion completions[8];
@@ -103,7 +64,7 @@ static void turns_are_fair(void **state)
     struct qp *here = create_extra(a, NULL), *there = create_extra(b, NULL);
     connect_extra(pair, here, there);
     pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, 1000000);
-    post_on(a, here, WORK_WRITE, 2, 1000);
+    post_on(a, here, WORK_WRITE, 2, REMOTE, 1000);
     pair_run(pair);
     (void)pair_expect(a->sends, 2, COMPLETION_SUCCESS);
     (void)pair_expect(a->sends, 1, COMPLETION_SUCCESS);
@@ -164,7 +125,7 @@ static void shared_receives_have_their_own_domain(void **state)
         struct sge sge = pair_sge(b, REMOTE, 100);
         struct receive_request request = {.id = known, .sges = &sge, .sge_count = 1};
         assert_int_equal(receive_queue_post(shared, &request), STATUS_OK);
-        post_on(a, here, WORK_SEND, known, 100);
+        post_on(a, here, WORK_SEND, known, REMOTE, 100);
         pair_run(pair);
         (void)pair_expect(b->receives, known,
                           known ? COMPLETION_SUCCESS : COMPLETION_LOCAL_PROTECTION_ERROR);
@@ -287,7 +248,7 @@ static void what_is_answered_needs_no_timer(void **state)
         here[i] = create_extra(a, NULL);
         there[i] = create_extra(b, NULL);
         connect_extra(pair, here[i], there[i]);
-        post_on(a, here[i], WORK_WRITE, (uint64_t)i, 100);
+        post_on(a, here[i], WORK_WRITE, (uint64_t)i, REMOTE, 100);
     }
     (void)device_advance(a->device, pair->now, 64);
     for (int i = 0; i < QP_COUNT; i++) {
@@ -325,7 +286,7 @@ static void a_timer_with_another_use_stays(void **state)
     connect_extra(pair, here, there);
     pair->script = lose_to_first;
     pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, 100); /* its timer is set, too */
-    post_on(a, here, WORK_SEND, 2, 100);
+    post_on(a, here, WORK_SEND, 2, REMOTE, 100);
     while (instant_is_never(here->requester.rnr_resume)) {
         assert_true(pair_step(pair));
     }

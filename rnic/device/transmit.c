@@ -149,6 +149,11 @@ void device_end_vague(struct device *device)
     device->environment.is_vague = false;
 }
 
+void device_put_off(struct qp *qp)
+{
+    succession_goes_on(qp, SUCCESSION_POSTS);
+}
+
 bool device_advance_one(struct device *device, struct instant now, bool is_vague, struct qp *qp)
 {
     struct list *active = &device->environment.active;

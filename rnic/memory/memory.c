@@ -327,6 +327,13 @@ static bool is_mapped(const struct memory *memory, const struct memory_request *
            memory->probe->is_mapped(memory->probe, bytes, request->length, write);
 }
 
+bool memory_is_steady(const struct memory *memory, struct memory_key key)
+{
+    const struct region *region = memory_find_key(memory, key);
+    return region != NULL && region->kind == KEY_REGION &&
+           (region->attributes.access & ACCESS_ON_DEMAND) == 0;
+}
+
 /* Reads find zeroes and writes vanish, so the address does not matter. */
 static enum memory_verdict check_null(const struct memory *memory,
                                       const struct memory_request *request, uint8_t **ret_bytes)

@@ -105,6 +105,9 @@ enum memory_verdict {
 
 enum memory_verdict memory_check(const struct memory *memory, const struct memory_request *request,
                                  uint8_t **ret_bytes) MUST_USE;
+/* Whether what memory_check grants of that key can be touched however much it is: it is of a region
+ * whose pages are always there. */
+bool memory_is_steady(const struct memory *memory, struct memory_key key);
 /* "outside the region", static. */
 const char *memory_verdict_name(enum memory_verdict verdict);
 

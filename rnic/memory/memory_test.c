@@ -297,6 +297,23 @@ static void pages_on_demand_may_be_missing(void **state)
     memory_destroy(memory);
 }
 
+static void only_pages_that_stay_are_steady(void **state)
+{
+    (void)state;
+    struct memory *memory = create(4);
+    struct domain domain = allocate_domain(memory);
+    struct memory_key pinned = register_at(memory, domain, 0, 4096, ACCESS_LOCAL_WRITE), null;
+    struct memory_key key =
+        register_at(memory, domain, 0, 4096, ACCESS_LOCAL_WRITE | ACCESS_ON_DEMAND);
+    assert_int_equal(memory_register_null(memory, domain, &null), STATUS_OK);
+    assert_true(memory_is_steady(memory, pinned));
+    assert_false(memory_is_steady(memory, key));
+    assert_false(memory_is_steady(memory, null));
+    assert_int_equal(memory_deregister(memory, pinned), STATUS_OK);
+    assert_false(memory_is_steady(memory, pinned));
+    memory_destroy(memory);
+}
+
 static void a_region_is_found_by_its_number(void **state)
 {
     (void)state;
@@ -332,6 +349,7 @@ int main(void)
         cmocka_unit_test(a_key_can_be_given_another_meaning),
         cmocka_unit_test(a_null_region_gives_zeroes_and_keeps_nothing),
         cmocka_unit_test(pages_on_demand_may_be_missing),
+        cmocka_unit_test(only_pages_that_stay_are_steady),
         cmocka_unit_test(a_region_is_found_by_its_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "rnic/cm/cm.h"
-#include "rnic/io/clock.h"
-#include "rnic/io/loop.h"
-#include "rnic/io/registry.h"
+#include "rnic/io/loop/loop.h"
+#include "rnic/io/registry/registry.h"
+#include "rnic/io/system/clock.h"
 
 #define HERE        "127.0.0.2"
 #define CHILD       "127.0.0.3"

@@ -11,8 +11,8 @@
 #include <rdma/rdma_cma.h>
 
 #include "rnic/cm/cm.h"
-#include "rnic/io/loop.h"
-#include "rnic/io/registry.h"
+#include "rnic/io/loop/loop.h"
+#include "rnic/io/registry/registry.h"
 
 static struct engine *peer;
 static struct psn requested; /* the starting PSN of the REQ that came */

@@ -1,7 +1,7 @@
 /* What an administrator says in /etc/rdma/rsocket: a file with a number for each default. */
 #include <stdio.h>
 
-#include "rnic/io/clock.h"
+#include "rnic/io/system/clock.h"
 #include "rnic/rdmacm/rsocket.h"
 
 #define FOLDER           "/etc/rdma/rsocket/"

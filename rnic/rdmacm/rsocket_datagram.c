@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "rnic/io/raw_socket.h"
+#include "rnic/io/system/raw_socket.h"
 #include "rnic/rdmacm/rsocket_datagram_private.h"
 
 void datagram_free(struct rsocket *socket)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rnic/io/raw_socket.h"
+#include "rnic/io/system/raw_socket.h"
 #include "rnic/rdmacm/rsocket_datagram_private.h"
 
 #define PATIENCE_MS 2000

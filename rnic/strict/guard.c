@@ -14,7 +14,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "rnic/io/clock.h"
+#include "rnic/io/system/clock.h"
 
 #define RECENT_MAX    16u      /* guards whose late faults are still known */
 #define PATIENCE      10000    /* faults of one thread at one address: then it is not ours */

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "rnic/io/clock.h"
+#include "rnic/io/system/clock.h"
 #include "rnic/strict/strict.h"
 
 #define HUNGRY_MAX 256u

@@ -2,8 +2,12 @@
  * it acknowledges everything before too. */
 #include "rnic/transport/acknowledge.h"
 
-/* A requester that asks for no acknowledgement gets one per so many packets. */
+/* A requester gets an acknowledgement per so many packets unasked: the kernel's stops 128 behind
+ * the last, and asks each 66, so that one that is lost must not be all it gets. */
 #define UNANSWERED_MAX 64u
+/* One that lets more than twice as many pass before it asks in the middle of a message has room for
+ * them, and gets one per so many. */
+#define UNANSWERED_LATE 256u
 
 void acknowledge_reset(struct acknowledge *acknowledge)
 {
@@ -17,16 +21,38 @@ static void owe(struct acknowledge *acknowledge, enum owed owed)
     }
 }
 
-void acknowledge_executed(struct acknowledge *acknowledge, bool requested)
+static void count(struct acknowledge *acknowledge, bool requested, uint32_t most)
+{
+    acknowledge->unanswered++;
+    if (requested || acknowledge->unanswered >= most) {
+        owe(acknowledge, OWED_ACK);
+    }
+}
+
+static void note_asking(struct acknowledge *acknowledge, bool requested, bool ends_message)
+{
+    acknowledge->unasked += acknowledge->unasked < UINT16_MAX;
+    if (requested) {
+        if (!ends_message) {
+            acknowledge->asks_late = acknowledge->unasked > 2 * UNANSWERED_MAX;
+        }
+        acknowledge->unasked = 0;
+    }
+}
+
+void acknowledge_executed(struct acknowledge *acknowledge, bool requested, bool ends_message)
 {
     if (acknowledge->owed == OWED_RNR_NAK || acknowledge->owed == OWED_NAK_SEQUENCE) {
         acknowledge->owed = OWED_ACK;
     }
     acknowledge->demanded = false;
-    acknowledge->unanswered++;
-    if (requested || acknowledge->unanswered >= UNANSWERED_MAX) {
-        owe(acknowledge, OWED_ACK);
-    }
+    note_asking(acknowledge, requested, ends_message);
+    count(acknowledge, requested, acknowledge->asks_late ? UNANSWERED_LATE : UNANSWERED_MAX);
+}
+
+void acknowledge_kept(struct acknowledge *acknowledge, bool requested)
+{
+    count(acknowledge, requested, UNANSWERED_MAX);
 }
 
 void acknowledge_executed_with_response(struct acknowledge *acknowledge)

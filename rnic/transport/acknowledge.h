@@ -24,18 +24,22 @@ enum owed {
 
 struct acknowledge {
     enum owed owed : 8;
-    bool demanded;      /* a NAK asked for the expected PSN: later ones are dropped silently */
-    bool failed;        /* a fatal NAK was made: fatal_code at fatal_psn */
+    bool demanded : 1;  /* a NAK asked for the expected PSN: later ones are dropped silently */
+    bool failed : 1;    /* a fatal NAK was made: fatal_code at fatal_psn */
+    bool asks_late : 1; /* the peer does, and has room for what passes meanwhile */
     uint8_t fatal_code; /* enum nak_code */
     struct psn fatal_psn;
-    uint32_t unanswered; /* packets executed since the last acknowledgement */
+    uint16_t unanswered; /* packets executed or kept since the last acknowledgement, */
+    uint16_t unasked;    /* and executed since the peer has asked for one */
 };
 
 void acknowledge_reset(struct acknowledge *acknowledge);
-/* A request packet at the expected PSN was executed. */
-void acknowledge_executed(struct acknowledge *acknowledge, bool requested);
+/* A request packet at the expected PSN was executed. `ends_message`: the last of its message. */
+void acknowledge_executed(struct acknowledge *acknowledge, bool requested, bool ends_message);
 /* A READ or atomic was: its response acknowledges everything before it. */
 void acknowledge_executed_with_response(struct acknowledge *acknowledge);
+/* A request packet came before its turn and was kept. */
+void acknowledge_kept(struct acknowledge *acknowledge, bool requested);
 void acknowledge_duplicate(struct acknowledge *acknowledge);
 /* A packet is missing. True if this is news worth a NAK: there is one only, until the expected PSN
  * has come. [IBA 9.7.5.1.2] */

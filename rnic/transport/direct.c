@@ -152,10 +152,19 @@ static struct send_slot *find_slot(struct qp *qp)
     return suits(qp, slot) ? slot : NULL;
 }
 
+bool direct_is_for_same(const struct qp *one, const struct qp *other)
+{
+    uint32_t each = one->environment->direct->qpns_each;
+    const struct qp_attributes *its = &one->attributes, *others = &other->attributes;
+    return its->destination.value / each == others->destination.value / each &&
+           gid_equal(&its->path.remote, &others->path.remote);
+}
+
 uint32_t direct_may_wait(const struct qp *qp)
 {
     uint64_t head = send_queue_head(qp->sends), tail = send_queue_tail(qp->sends);
-    if (head == tail || qp->requester.position != head || !goes_directly(qp)) {
+    if (!qp->went_directly || head == tail || qp->requester.position != head ||
+        !goes_directly(qp)) {
         return 0;
     }
     const struct send_slot *slot = send_queue_slot(qp->sends, tail - 1);
@@ -171,7 +180,8 @@ bool direct_has_done_all(const struct qp *qp)
 /* What is moved at once. */
 struct batch {
     uint32_t count, place_count;
-    uint32_t bytes;
+    uint32_t bytes, most;
+    struct qp *qps[DIRECT_BATCH]; /* whose */
     struct direct_access accesses[DIRECT_BATCH];
     struct payload_place places[DIRECT_PLACES];
 };
@@ -199,6 +209,7 @@ static bool add(struct batch *batch, struct qp *qp, const struct send_slot *slot
     if (scatter_find(&scatter, part, rights, places, room, &place_count) != MEMORY_GRANTED) {
         return false;
     }
+    batch->qps[batch->count] = qp;
     batch->accesses[batch->count++] = (struct direct_access){
         .path = &qp->attributes.path,
         .initiator = qp->number,
@@ -220,24 +231,55 @@ static bool add(struct batch *batch, struct qp *qp, const struct send_slot *slot
     return true;
 }
 
-/* The next part of the first request; where that is its end, those that follow, of its kind and
- * short. */
+/* Whole requests of a queue pair from there on, of one kind and short. False: it has one that is
+ * not to go along, or there is no room. */
+static bool add_all(struct batch *batch, struct qp *qp, uint64_t position, enum work_kind kind)
+{
+    uint64_t tail = send_queue_tail(qp->sends);
+    for (; position != tail; position++) {
+        const struct send_slot *slot = send_queue_slot(qp->sends, position);
+        if (batch->count == DIRECT_BATCH || !suits(qp, slot) || slot->kind != kind ||
+            slot->moved > 0 || batch->bytes >= batch->most ||
+            slot->length > batch->most - batch->bytes || !add(batch, qp, slot, slot->length)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Its next turn would be to do its first request directly. */
+static bool may_join(struct qp *qp)
+{
+    return goes_directly(qp) && !qp->peer_died && !qp_owes_answer(qp) &&
+           instant_is_never(qp->requester.rnr_resume) && find_slot(qp) != NULL;
+}
+
+/* Those of the queue pairs whose turns come next. */
+static void add_others(struct batch *batch, const struct qp *qp, enum work_kind kind)
+{
+    const struct list *active = &qp->environment->active;
+    struct list_node *node = list_first(active);
+    for (; node != NULL; node = list_next(active, node)) {
+        struct qp *other = CONTAINER_OF(node, struct qp, active);
+        if (other == qp || !may_join(other) || !direct_is_for_same(qp, other) ||
+            !add_all(batch, other, send_queue_head(other->sends), kind)) {
+            return;
+        }
+    }
+}
+
+/* The next part of the first request; where that is its end, those that follow. */
 static void fill(struct batch *batch, struct qp *qp, const struct send_slot *first)
 {
     uint32_t rest = first->length - first->moved;
     uint32_t most = qp->environment->direct->part_bytes;
-    uint64_t position = qp->requester.position + 1, tail = send_queue_tail(qp->sends);
     begin_batch(batch);
     if (!add(batch, qp, first, rest < most ? rest : most) || rest > most) {
         return;
     }
-    most = most < BATCH_BYTES ? most : BATCH_BYTES;
-    for (; position != tail && batch->count < DIRECT_BATCH; position++) {
-        const struct send_slot *slot = send_queue_slot(qp->sends, position);
-        if (!suits(qp, slot) || slot->kind != first->kind || batch->bytes >= most ||
-            slot->length > most - batch->bytes || !add(batch, qp, slot, slot->length)) {
-            return;
-        }
+    batch->most = most < BATCH_BYTES ? most : BATCH_BYTES;
+    if (add_all(batch, qp, qp->requester.position + 1, first->kind)) {
+        add_others(batch, qp, first->kind);
     }
 }
 
@@ -246,6 +288,7 @@ static void moved(struct qp *qp, const struct direct_access *access)
     struct environment *environment = qp->environment;
     struct send_slot *slot = send_queue_slot(qp->sends, qp->requester.position);
     slot->moved += access->part;
+    qp->went_directly = true;
     environment->counters.values[COUNTER_DIRECT_BYTES] += access->part;
     if (slot->moved == slot->length) {
         environment_count(environment,
@@ -271,12 +314,19 @@ enum step direct_transmit(struct qp *qp)
     uint32_t count = batch.count > 0 ? link->access(link, batch.accesses, batch.count) : 0;
     if (count == 0) {
         slot->by_packets = true;
+        qp->went_directly = false;
         return STEP_IDLE;
     }
     environment->extra_packets = count - 1 + batch.bytes / PACKET_BYTES;
     /* A completion may find its queue full: then the rest has been flushed. */
-    for (uint32_t i = 0; i < count && qp_state_now(qp) != QP_ERROR; i++) {
-        moved(qp, &batch.accesses[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        struct qp *its = batch.qps[i];
+        if (qp_state_now(its) != QP_ERROR) {
+            moved(its, &batch.accesses[i]);
+        }
+        if (its != qp && !qp_has_turn(its)) {
+            list_remove(&its->active); /* it was its turn, too */
+        }
     }
     return STEP_SENT;
 }

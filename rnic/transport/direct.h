@@ -3,7 +3,8 @@
  *
  * What the target would grant stands in a table that it shows (direct_table.h). A request goes this
  * way when nothing of its queue pair is outstanding, so order and fences hold; it is done when it
- * is completed, part by part where it is long, several at once where they are short. Whatever does
+ * is completed, part by part where it is long, several at once where they are short, those of other
+ * queue pairs whose turns come next, too. Whatever does
  * not fit or does not work goes by packets, as if it had not been tried: errors come from there
  * alone.
  *
@@ -27,9 +28,11 @@ struct send_slot;
 struct direct_link {
     const struct direct_table *table; /* what we show; NULL: nothing */
     uint32_t part_bytes;              /* of a message at most at once, not 0 */
-    struct direct_common common;      /* what is shown of a region at first */
-    /* Moves the parts, at most DIRECT_BATCH, in order, as far as the target grants them and they
-     * can be moved. Returns how many were moved whole; of the next a part may have been. */
+    uint32_t qpns_each; /* queue pairs of one process have numbers that differ below this only */
+    struct direct_common common; /* what is shown of a region at first */
+    /* Moves the parts, at most DIRECT_BATCH, in order, as far as they are for one process, it
+     * grants them and they can be moved. Returns how many were moved whole; of the next a part may
+     * have been. */
     uint32_t (*access)(struct direct_link *link, const struct direct_access *accesses,
                        uint32_t count);
     /* Whether nobody is at what was hidden before the call; `peer` not 0: not that queue pair's
@@ -57,12 +60,14 @@ void direct_refresh(struct qp *qp);
 void direct_hold(struct qp *qp);
 /* `settled`: nobody has been at it since it was hidden. */
 void direct_let_go(struct qp *qp, bool settled);
-/* Does the request at the cursor and some that follow it, or the next part of it. IDLE: it goes by
- * packets, or must wait. */
+/* Does the request at the cursor and some that follow it, of this queue pair and of those that have
+ * their turns next, or the next part of it. IDLE: it goes by packets, or must wait. */
 enum step direct_transmit(struct qp *qp);
+/* Whether both have their peers in one process, as far as numbers and addresses tell. */
+bool direct_is_for_same(const struct qp *one, const struct qp *other);
 /* How many requests of the queue pair may wait for more of their kind, because they will be done
- * directly by one call for many, as far as is known: where nothing is outstanding, and the one
- * posted last is short. 0: none. By who has just posted it. */
+ * directly by one call for many, as far as is known: where nothing is outstanding, the one before
+ * them was done so, and the one posted last is short. 0: none. By who has just posted it. */
 uint32_t direct_may_wait(const struct qp *qp);
 /* Nothing is left of what was posted. */
 bool direct_has_done_all(const struct qp *qp);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/base/prefetch.h"
 #include "rnic/memory/access.h"
 
 #define KEY_VARIANT_BITS 8u /* keys of one number, of which one is valid, share a place */
@@ -124,6 +125,13 @@ static bool takes(const struct direct_qp *qp, const struct direct_access *access
            (qp->rights & needed) != 0;
 }
 
+/* The queue pair's part of both is the same. */
+static bool is_of_same(const struct direct_access *one, const struct direct_access *other)
+{
+    return one->path == other->path && qpn_equal(one->initiator, other->initiator) &&
+           qpn_equal(one->target, other->target);
+}
+
 static bool opens(const struct direct_key *key, const struct direct_qp *qp,
                   const struct direct_access *access)
 {
@@ -145,19 +153,32 @@ static struct direct_there find(const struct direct_key *key, const struct direc
     };
 }
 
+/* Those of many queue pairs are in nobody's cache: all at once instead of one after the other. */
+static void prefetch_entries(const struct direct_table *table, const struct direct_access *accesses,
+                             uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        if (!qpn_equal(accesses[i].target, accesses[i - 1].target)) {
+            prefetch(qp_entry(table, accesses[i].target), sizeof(struct direct_entry));
+        }
+    }
+}
+
 uint32_t direct_table_grants(const struct direct_table *table, const struct direct_access *accesses,
                              uint32_t count, struct direct_there *ret_there)
 {
     union content qp, key = {.words = {0}};
-    ret_there[0].bytes = 0;
-    if (accesses->target.value == 0 || !read_entry(qp_entry(table, accesses->target), &qp) ||
-        !takes(&qp.qp, accesses)) {
-        return 0;
-    }
+    prefetch_entries(table, accesses, count);
     for (uint32_t i = 0; i < count; i++) {
         const struct direct_access *access = &accesses[i];
+        bool same = i > 0 && is_of_same(access, access - 1);
         bool known = access->key.value != 0 && key.key.key.value == access->key.value;
         ret_there[i].bytes = 0;
+        if (!same &&
+            (access->target.value == 0 || !read_entry(qp_entry(table, access->target), &qp) ||
+             !takes(&qp.qp, access))) {
+            return i;
+        }
         if (access->key.value == 0 ||
             (!known && !read_entry(key_entry(table, access->key), &key)) ||
             !opens(&key.key, &qp.qp, access)) {

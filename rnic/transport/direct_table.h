@@ -63,8 +63,8 @@ struct direct_key {
 #define DIRECT_BATCH  32u /* what is wanted at once, at most, */
 #define DIRECT_PLACES 64u /* of so many places together */
 
-/* What an initiator wants: a message, of which a part is to be moved now. Those of a batch are of
- * one queue pair, and all WRITEs or all READs. */
+/* What an initiator wants: a message, of which a part is to be moved now. Those of a batch are all
+ * WRITEs or all READs. */
 struct direct_access {
     const struct path *path; /* as the initiator sees it */
     struct qpn initiator, target;

@@ -117,6 +117,28 @@ static void of_a_batch_all_before_the_first_that_does_not(void **state)
     assert_int_equal(direct_table_grants(&table, accesses, 4, there), 1);
 }
 
+static void each_is_held_against_its_own_queue_pair(void **state)
+{
+    struct direct_qp second = some_qp();
+    struct direct_access accesses[3] = {some_access(), some_access(), some_access()};
+    struct direct_there there[3];
+    second.number.value++;
+    second.rights = 0;
+    direct_table_show_qp(&table, &second);
+    assert_int_equal(direct_table_grants(&table, accesses, 3, there), 3);
+    accesses[1].target = second.number;
+    assert_int_equal(direct_table_grants(&table, accesses, 3, there), 1);
+    assert_int_equal(there[1].bytes, 0);
+    second.rights = some_qp().rights;
+    direct_table_show_qp(&table, &second);
+    assert_int_equal(direct_table_grants(&table, accesses, 3, there), 3);
+    accesses[1].initiator.value++;
+    assert_int_equal(direct_table_grants(&table, accesses, 3, there), 1);
+    accesses[1] = accesses[0];
+    accesses[2].initiator.value++;
+    assert_int_equal(direct_table_grants(&table, accesses, 3, there), 2);
+}
+
 #define REFUSES(change)                                                                            \
     do {                                                                                           \
         struct direct_access access = some_access();                                               \
@@ -222,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(what_fits_is_granted, show),
         cmocka_unit_test_setup(of_a_batch_all_before_the_first_that_does_not, show),
+        cmocka_unit_test_setup(each_is_held_against_its_own_queue_pair, show),
         cmocka_unit_test_setup(what_a_packet_would_not_get_is_not_granted, show),
         cmocka_unit_test_setup(rights_domain_and_window_are_looked_at, show),
         cmocka_unit_test_setup(what_is_hidden_is_gone, show),

@@ -449,6 +449,11 @@ bool qp_has_turn(const struct qp *qp)
     return may_have_some(qp, true) || may_have_some(qp, false);
 }
 
+bool qp_owes_answer(const struct qp *qp)
+{
+    return may_have_some(qp, false);
+}
+
 /* Until there are none, the sink is full or the burst is over. */
 static enum step transmit_phase(struct qp *qp, struct instant now, bool requests, uint32_t burst,
                                 uint32_t *sent)

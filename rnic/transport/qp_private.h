@@ -58,7 +58,8 @@ struct qp {
     bool is_held : 1;        /* it is not to be shown, see direct.h */
     bool was_shown : 1;      /* ... it was since somebody has waited for who may be at it */
     bool blocks_own_multicast : 1;
-    bool owes_notice;
+    bool owes_notice : 1;
+    bool went_directly : 1; /* its latest WRITE or READ did, see direct.h */
     struct domain domain;
     struct send_queue *sends;
     struct doorbell_link doorbell;
@@ -276,8 +277,10 @@ void qp_receive_report(struct qp *qp, struct instant now, const struct arrival *
 void qp_look(struct qp *qp);
 /* The timer went off. */
 void qp_expire(struct qp *qp, struct instant now);
-/* It may have something to send. */
+/* It may have something to send, */
 bool qp_has_turn(const struct qp *qp);
+/* which is not a request. */
+bool qp_owes_answer(const struct qp *qp);
 /* One turn: up to `burst` packets. Answers come before requests, but where they filled one turn the
  * requests begin the next, so that neither keeps the other waiting for ever. STEP_SENT: there may
  * be more. */

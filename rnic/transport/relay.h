@@ -59,7 +59,8 @@ struct relay_message {
     struct path path;
 };
 
-/* The seam: io/relays, or the simulator's. Messages to one process arrive in order or not at all.
+/* The seam: io/registry/relays, or the simulator's. Messages to one process arrive in order or not
+ * at all.
  */
 struct relay_link {
     /* The process that owns the shared receive queue of that number; NOBODY: ours, or nobody's. */

@@ -176,6 +176,14 @@ static bool is_worth_probing(const struct qp *qp, struct instant now, struct psn
     return !draws || instant_elapsed_ns(qp->retransmit.last_progress, now) >= DRAWN_NS;
 }
 
+/* Of what is under way nothing has asked yet, and what will ask waits for the rate. */
+static bool is_silent_by_rate(const struct qp *qp)
+{
+    const struct requester *requester = &qp->requester;
+    int32_t under_way = psn_distance(requester->unacked, requester->frontier);
+    return qp_rate(qp) != 0 && (int32_t)requester->unrequested >= under_way;
+}
+
 bool repair_probe(struct qp *qp, struct instant now)
 {
     if (!repair_is_on(qp) || !retransmit_probe(&qp->retransmit, now)) {
@@ -184,7 +192,8 @@ bool repair_probe(struct qp *qp, struct instant now)
     struct scoreboard *board = &qp->selective->board;
     struct psn psn = board->first;
     bool found = scoreboard_last_in_doubt(board, &psn);
-    if (board->lost_count > 0 || (found && is_worth_probing(qp, now, psn))) {
+    bool probes = found && !is_silent_by_rate(qp) && is_worth_probing(qp, now, psn);
+    if (board->lost_count > 0 || probes) {
         environment_count(qp->environment, COUNTER_PROBES);
         scoreboard_probe(board, psn);
         qp_schedule(qp);

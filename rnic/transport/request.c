@@ -92,6 +92,13 @@ enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, 
     return scatter_gather(&cursor->scatter, length, list);
 }
 
+bool request_is_steady(const struct qp *qp, const struct send_slot *slot)
+{
+    return slot->inline_data ||
+           (slot->sge_count == 1 &&
+            memory_is_steady(qp->environment->memory, send_slot_sges(slot)->key));
+}
+
 uint32_t request_short_length(const struct send_slot *slot)
 {
     uint32_t length = BTH_LENGTH + slot->length + packet_pad(slot->length);

@@ -35,4 +35,7 @@ enum memory_verdict request_gather(struct qp *qp, const struct send_slot *slot, 
                                    uint32_t index, uint32_t length,
                                    struct fragment_list *list) MUST_USE;
 
+/* Whether request_gather's word holds for any length: pages of what it sends cannot be missing. */
+bool request_is_steady(const struct qp *qp, const struct send_slot *slot);
+
 #endif

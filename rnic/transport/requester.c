@@ -234,9 +234,16 @@ static bool waits_for_run(struct qp *qp, const struct turn *turn)
     return false;
 }
 
+/* So many packets of a long message ask for no acknowledgement. Where losses are repaired, what
+ * waits behind a gap is told of where one asks. */
+static uint32_t unasked_max(const struct qp *qp)
+{
+    return window_packets(qp) / (repair_is_on(qp) ? 4 : 2);
+}
+
 /* Whether a packet asks for an acknowledgement: what is sent again, at the end of a message, when
- * the window closes, at least each quarter of a window, and each two milliseconds of a limited
- * rate, or the silence before a slow message's end would look like a loss. */
+ * the window closes, at least twice in a window, and each two milliseconds of a limited rate, or
+ * the silence before a slow message's end would look like a loss. */
 static bool asks_acknowledgement(const struct qp *qp, const struct turn *turn)
 {
     uint32_t window = window_packets(qp);
@@ -246,7 +253,7 @@ static bool asks_acknowledgement(const struct qp *qp, const struct turn *turn)
         return true;
     }
     return turn->again || turn->index + 1 == turn->slot->packet_count ||
-           in_flight(qp) + 1 >= window || qp->requester.unrequested + 1 >= window / 4;
+           in_flight(qp) + 1 >= window || qp->requester.unrequested + 1 >= unasked_max(qp);
 }
 
 static void advance(struct requester *requester, const struct send_slot *slot, uint32_t packets)
@@ -350,22 +357,22 @@ static uint32_t train_span(const struct qp *qp, const struct turn *turn)
         return 0;
     }
     uint32_t window = window_packets(qp), before_asking = in_flight(qp) + 1;
-    uint32_t quarter = window / 4, unasked = requester->unrequested + 1;
+    uint32_t asks_at = unasked_max(qp), unasked = requester->unrequested + 1;
     uint32_t most = smaller(TRAIN_MAX, TRAIN_BYTES >> qp->mtu_shift);
     uint32_t span = smaller(turn->slot->packet_count - 1 - turn->index, most);
     span = smaller(span, requester->run_left);
     span = smaller(span, window > before_asking ? window - before_asking : 0);
-    span = smaller(span, quarter > unasked ? quarter - unasked : 0);
+    span = smaller(span, asks_at > unasked ? asks_at - unasked : 0);
     uint32_t speakable = (uint32_t)psn_distance(requester->unacked, requester->frontier);
     return repair_is_on(qp) ? smaller(span, REPORT_SPAN - smaller(speakable, REPORT_SPAN)) : span;
 }
 
 /* Where the payloads of so many packets lie, or of the first of them that lie one behind the other;
- * returns how many. Asks in pieces: only of those is it said whether their pages are there. */
-static uint32_t gather_train(struct qp *qp, const struct turn *turn, uint32_t span,
-                             const uint8_t **ret_bytes)
+ * returns how many. Asks for so many packets at once. */
+static uint32_t gather_in_pieces(struct qp *qp, const struct turn *turn, uint32_t span,
+                                 uint32_t piece, const uint8_t **ret_bytes)
 {
-    uint32_t piece = PACKET_PAYLOAD_MAX >> qp->mtu_shift, done = 0, count;
+    uint32_t done = 0, count;
     for (; done < span; done += count) {
         struct fragment fragment;
         struct fragment_list list = {&fragment, 1, 0};
@@ -381,6 +388,19 @@ static uint32_t gather_train(struct qp *qp, const struct turn *turn, uint32_t sp
         }
     }
     return done;
+}
+
+/* Where pages may be missing, only of pieces of a packet is it said whether they are there. */
+static uint32_t gather_train(struct qp *qp, const struct turn *turn, uint32_t span,
+                             const uint8_t **ret_bytes)
+{
+    uint32_t count = 0;
+    if (request_is_steady(qp, turn->slot)) {
+        count = gather_in_pieces(qp, turn, span, span, ret_bytes);
+    }
+    return count > 0
+               ? count
+               : gather_in_pieces(qp, turn, span, PACKET_PAYLOAD_MAX >> qp->mtu_shift, ret_bytes);
 }
 
 /* False: the packet at the turn has to go by itself. */

@@ -429,7 +429,7 @@ static void accept(struct qp *qp, const struct packet *packet)
     responder->expected = psn_add(responder->expected, responder_psn_count(qp, packet));
     qp->environment->counters.values[COUNTER_REFERENCES_READ] += packet->reader != NULL;
     if (packet->info->operation == OPERATION_SEND || packet->info->operation == OPERATION_WRITE) {
-        acknowledge_executed(&responder->acknowledge, packet->ack_request);
+        acknowledge_executed(&responder->acknowledge, packet->ack_request, packet->info->last);
     } else {
         acknowledge_executed_with_response(&responder->acknowledge);
     }
@@ -448,7 +448,7 @@ void responder_executed_short(struct qp *qp, bool ack_request)
     struct responder *responder = &qp->responder;
     finish_message(responder);
     responder->expected = psn_next(responder->expected);
-    acknowledge_executed(&responder->acknowledge, ack_request);
+    acknowledge_executed(&responder->acknowledge, ack_request, true);
 }
 
 static void fail(struct qp *qp, enum nak_code code, struct psn psn)

@@ -234,14 +234,19 @@ bool selective_keep_request(struct qp *qp, const struct packet *packet, int32_t 
     if (ahead >= (int32_t)REPORT_SPAN) {
         return false;
     }
+    struct acknowledge *acknowledge = &qp->responder.acknowledge;
+    bool goes_on = selective->requests.count > 0 && psn_equal(packet->psn, selective->behind_early);
     if (early_has(&selective->requests, packet->psn)) {
         selective_count_duplicate(qp);
-    } else if (!early_keep(&selective->requests, &qp->environment->selective.early, packet)) {
-        return false;
-    } else {
-        environment_count(qp->environment, COUNTER_EARLY_PACKETS);
+        acknowledge_duplicate(acknowledge);
+        return true;
     }
-    acknowledge_duplicate(&qp->responder.acknowledge);
+    if (!early_keep(&selective->requests, &qp->environment->selective.early, packet)) {
+        return false;
+    }
+    environment_count(qp->environment, COUNTER_EARLY_PACKETS);
+    acknowledge_kept(acknowledge, !goes_on || packet->ack_request);
+    selective->behind_early = psn_next(packet->psn);
     return true;
 }
 

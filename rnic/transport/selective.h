@@ -28,6 +28,7 @@ struct qp;
 /* What only an agreed queue pair has. From the device's stock. */
 struct selective {
     struct early_tray requests, responses;
+    struct psn behind_early; /* the request that came early last */
     struct scoreboard board;
     struct share share;
     bool repairing;           /* `board` holds; before, and after nothing else, all is go-back-N */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "rnic/io/loop.h"
-#include "rnic/io/mapping.h"
+#include "rnic/io/loop/loop.h"
+#include "rnic/io/system/mapping.h"
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/host.h"
 #include "rnic/verbs/objects.h"

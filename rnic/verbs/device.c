@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "rnic/io/loop.h"
+#include "rnic/io/loop/loop.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/host.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rnic/io/address.h"
+#include "rnic/io/udp/address.h"
 #include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/objects.h"
 

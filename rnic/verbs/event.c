@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "rnic/io/loop.h"
+#include "rnic/io/loop/loop.h"
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/devices.h"

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "rnic/io/address.h"
+#include "rnic/io/udp/address.h"
 
 struct gid_table;
 

@@ -4,7 +4,7 @@
  * the first has come. The public struct's first part, which a message reads, begins a line. */
 #include "rnic/base/check.h"
 #include "rnic/base/heap.h"
-#include "rnic/io/slab.h"
+#include "rnic/io/system/slab.h"
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 

@@ -1,6 +1,6 @@
 #include "rnic/verbs/seam.h"
 
-#include "rnic/io/loop.h"
+#include "rnic/io/loop/loop.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
 

@@ -8,9 +8,9 @@
 
 #include "rnic/cm/cm.h"
 #include "rnic/device/engine.h"
-#include "rnic/io/address.h"
-#include "rnic/io/notify.h"
-#include "rnic/io/registry.h"
+#include "rnic/io/registry/registry.h"
+#include "rnic/io/system/notify.h"
+#include "rnic/io/udp/address.h"
 #include "rnic/verbs/devices.h"
 
 /* Each entry is the function of the same name, whose header says what it does. */

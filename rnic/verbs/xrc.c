@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rnic/io/loop.h"
-#include "rnic/io/registry.h"
+#include "rnic/io/loop/loop.h"
+#include "rnic/io/registry/registry.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
@@ -229,7 +229,7 @@ bool xrc_remove_target(struct soft_qp *qp)
 static enum status refusal(struct engine *engine, uint32_t number)
 {
     struct registry *registry = loop_registry(engine);
-    uint32_t slot = registry_slot_of_qpn((struct qpn){number});
+    uint32_t slot = slot_of_qpn((struct qpn){number});
     bool elsewhere = registry != NULL && slot != registry_slot(registry) &&
                      registry_slot_is_used(registry, slot);
     return elsewhere ? STATUS_UNSUPPORTED : STATUS_INVALID;

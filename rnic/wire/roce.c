@@ -20,7 +20,7 @@
  * - D is one of N: as x^k is invertible mod P, each D is the difference for exactly one of the 2^32
  *   remainders that E may leave, so of random damage N / 2^32 goes unnoticed. N is 2^17 here; 2^16
  *   for who insists on the DF that the sender is known to set: 2^-16. Less for who knows the
- *   sender's habits (rnic/io/senders.h).
+ *   sender's habits (rnic/io/udp/senders.h).
  * - Single bits, DF known: E = x^j is D x^k for none of the places j of the longest packet (by
  * test: all). Without DF known, for two of them.
  * - Bursts of b bits, b up to 32, DF known: at one place the remainders of bursts within b bits are
@@ -50,6 +50,8 @@
 #define IP_PROTOCOL_UDP   17
 #define IPV4_DF           0x40
 #define BTH_MASKED_BYTE   4
+
+#define POLYNOMIAL UINT32_C(0xedb88320) /* x^32 mod P: bit 31 is the coefficient of x^0 */
 
 #define PREFIX_MAX (MASKED_LRH_LENGTH + IPV6_LENGTH + UDP_LENGTH)
 #define SERIES_MIN 256u /* bytes; of shorter packets hardly two in a row are of one length */
@@ -163,17 +165,57 @@ static uint32_t of_identification(const struct path *path, uint16_t identificati
                : 0;
 }
 
+static uint32_t times_x(uint32_t polynomial)
+{
+    return polynomial >> 1 ^ (POLYNOMIAL & -(polynomial & 1));
+}
+
+/* The series' first packet, and what it has in common with those that follow. `difference` is its
+ * identification's. */
+static void begin_series(struct roce_series *series, const struct path *path, uint32_t difference,
+                         const uint8_t *bytes, size_t length, uint32_t icrc)
+{
+    struct roce_ip first = {.identification = 0, .dont_fragment = true};
+    uint8_t prefix[PREFIX_MAX];
+    size_t prefix_length = put_prefix(prefix, path, &first, length);
+    size_t before = BTH_MASKED_BYTE + 1, rest = length - before;
+    series->path = *path;
+    series->length = length;
+    series->prefix = crc32_update(0, prefix, prefix_length);
+    uint32_t state = crc32_update(series->prefix ^ difference, bytes, before);
+    uint32_t unmasked = crc32_update(state, bytes + before, rest);
+    series->masked = bytes[BTH_MASKED_BYTE];
+    series->masking = icrc ^ unmasked;
+    series->of_highest_bit = unmasked ^ crc32_update(state ^ POLYNOMIAL, bytes + before, rest);
+}
+
+/* The fifth byte is that of another queue pair. */
+static void mask(struct roce_series *series, uint8_t byte)
+{
+    uint8_t difference = series->masked ^ byte;
+    uint32_t of_bit = series->of_highest_bit;
+    for (int bit = 7; bit >= 0; bit--) {
+        series->masking ^= of_bit & -(difference >> bit & UINT32_C(1));
+        of_bit = times_x(of_bit);
+    }
+    series->masked = byte;
+}
+
 /* CRC-32 is affine: packets of one length whose prefixes differ in the identification alone, or
  * that have the BTH's fifth byte as it is instead of masked, differ in their CRCs by what does not
  * depend on the rest. So one pass over the bytes as they are is enough. */
 uint32_t roce_icrc_in_series(struct roce_series *series, const struct path *path,
                              const struct roce_ip *ip, const uint8_t *bytes, size_t length)
 {
-    if (length < SERIES_MIN || bytes[BTH_MASKED_BYTE] != 0 || !ip->dont_fragment) {
+    if (length < SERIES_MIN || !ip->dont_fragment) {
         return roce_icrc(path, ip, bytes, length);
     }
     uint32_t difference = of_identification(path, ip->identification);
     if (series->length == length && memcmp(&series->path, path, sizeof *path) == 0) {
+        series->other_length = 0;
+        if (series->masked != bytes[BTH_MASKED_BYTE]) {
+            mask(series, bytes[BTH_MASKED_BYTE]);
+        }
         return series->masking ^ crc32_update(series->prefix ^ difference, bytes, length);
     }
     uint32_t icrc = roce_icrc(path, ip, bytes, length);
@@ -181,24 +223,18 @@ uint32_t roce_icrc_in_series(struct roce_series *series, const struct path *path
         series->other_length = length;
         return icrc;
     }
-    struct roce_ip first = {.identification = 0, .dont_fragment = true};
-    uint8_t prefix[PREFIX_MAX];
-    size_t prefix_length = put_prefix(prefix, path, &first, length);
-    series->path = *path;
-    series->length = length;
-    series->prefix = crc32_update(0, prefix, prefix_length);
-    series->masking = icrc ^ crc32_update(series->prefix ^ difference, bytes, length);
+    begin_series(series, path, difference, bytes, length, icrc);
     return icrc;
 }
 
-/* Product of two polynomials mod P. Reflected like the CRC: bit 31 is the coefficient of x^0. */
+/* Product of two polynomials mod P. */
 static uint32_t multiply(uint32_t a, uint32_t b)
 {
     uint32_t product = 0;
     for (int i = 0; i < 32; i++) {
         product ^= b & -(a >> 31);
         a <<= 1;
-        b = b >> 1 ^ (UINT32_C(0xedb88320) & -(b & 1));
+        b = times_x(b);
     }
     return product;
 }

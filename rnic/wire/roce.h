@@ -45,8 +45,10 @@ uint32_t roce_icrc(const struct path *path, const struct roce_ip *ip, const uint
 struct roce_series {
     struct path path;
     size_t length, other_length;
-    uint32_t prefix;  /* CRC of what stands before the BTH, for identification 0 and DF */
-    uint32_t masking; /* difference that the BTH's fifth byte makes, 0 instead of ones */
+    uint32_t prefix;         /* CRC of what stands before the BTH, for identification 0 and DF */
+    uint8_t masked;          /* the BTH's fifth byte in the latest packet, */
+    uint32_t masking;        /* what it changes, as it is instead of ones, */
+    uint32_t of_highest_bit; /* and what its highest bit does */
 };
 /* As roce_icrc, in half the time for 1 KiB. */
 uint32_t roce_icrc_in_series(struct roce_series *series, const struct path *path,

@@ -114,6 +114,35 @@ static void only_what_is_lost_is_repeated(void **state)
     expect_equal_bytes(&s.a, &s.b, 0, 1024);
 }
 
+/* Packets come one by one: that one is missing is told with the first behind it, and then only what
+ * is asked for. */
+static void what_waits_behind_a_loss_is_not_told_one_by_one(void **state)
+{
+    (void)state;
+    agree();
+    struct link_config link = {.delay_ns = 1000, .bits_per_second = UINT64_C(1000000000)};
+    network_set_links(&s.network, &link);
+    scenario_lose(&s, "A>B WRITE_MIDDLE psn=10");
+    post(WORK_WRITE, 2, 2560);
+    scenario_run(&s);
+    expect_trace(&s, "A>B WRITE_FIRST psn=9 length=2560\n"
+                     "A>B WRITE_MIDDLE psn=10 lost\n"
+                     "A>B WRITE_MIDDLE psn=11\n"
+                     "A>B WRITE_MIDDLE psn=12\n"
+                     "A>B WRITE_MIDDLE psn=13\n"
+                     "A>B WRITE_MIDDLE psn=14\n"
+                     "A>B WRITE_MIDDLE psn=15\n"
+                     "A>B WRITE_MIDDLE psn=16\n"
+                     "A>B WRITE_MIDDLE psn=17\n"
+                     "A>B WRITE_LAST psn=18\n"
+                     "B>A REPORT psn=9 expected=10 +1\n"
+                     "A>B WRITE_MIDDLE psn=10\n"
+                     "B>A REPORT psn=9 expected=10 +1 +2 +3 +4 +5 +6 +7 +8\n"
+                     "B>A ACK psn=18\n"
+                     "A send 2 success\n");
+    expect_equal_bytes(&s.a, &s.b, 0, 2560);
+}
+
 /* Nothing arrives behind it that could tell: it is sent again some round trips later. */
 static void a_lost_last_packet_is_probed_for(void **state)
 {
@@ -389,6 +418,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_loss_makes_them_agree, start, stop),
         cmocka_unit_test_setup_teardown(an_end_that_only_receives_agrees_too, start, stop),
         cmocka_unit_test_setup_teardown(only_what_is_lost_is_repeated, start, stop),
+        cmocka_unit_test_setup_teardown(what_waits_behind_a_loss_is_not_told_one_by_one, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(a_lost_last_packet_is_probed_for, start, stop),
         cmocka_unit_test_setup_teardown(messages_complete_in_order, start, stop),
         cmocka_unit_test_setup_teardown(what_is_overtaken_is_not_lost, start, stop),

@@ -158,7 +158,7 @@ static struct rule {
     {is_answered_by_response, "sets AckReq in READ and atomic requests", "does not",
      "the response acknowledges, a responder has nothing else to send [IBA 9.7.5.1]", 0},
     {is_within_a_message, "sets AckReq in the last packet of a message only",
-     "also each quarter of its window", "a long message must not wait for its end to go on", 0},
+     "also each half of its window", "a long message must not wait for its end to go on", 0},
     {is_behind_rnr, "answers a request behind an RNR NAK with a sequence NAK", "drops it",
      "one NAK at a time: the requester goes back to that PSN anyway [IBA 9.7.5.1.2]", 0},
     {was_lost, "sent it too, and it was lost before it was recorded", "is recorded at its source",

@@ -12,7 +12,7 @@
 #include "tools/progress.h"
 #include "tools/remote/here.h"
 #include "tools/stop.h"
-#include "tools/transfer/protocol.h"
+#include "tools/transfer/wire/protocol.h"
 #include "tools/trust/crypto.h"
 
 #define WORDS_LENGTH    4096

@@ -7,7 +7,7 @@
 
 #include "tools/remote/greeting.h"
 #include "tools/remote/here.h"
-#include "tools/transfer/protocol.h"
+#include "tools/transfer/wire/protocol.h"
 #include "tools/trust/crypto.h"
 
 #define GREETING_LENGTH 8192

@@ -1,0 +1,599 @@
+/* The engine's table: who may drive, what a turn is. */
+#include "rnic/io/loop/loop.h"
+
+#include "rnic/base/container.h"
+#include "rnic/cm/cm.h"
+#include "rnic/device/device.h"
+#include "rnic/io/loop/loop_private.h"
+#include "rnic/io/system/complaints.h"
+
+#define SEND_BUDGET       64u
+#define SEND_ROUNDS       4u        /* in one turn, so that nobody is kept for long */
+#define OTHERS_NS         20000u    /* how often the sources that have been quiet are read, */
+#define SILENT_NS         100000u   /* and where they have been so for longer, */
+#define HEARD_NS          10000000u /* that is so long */
+#define STALLED_NS        1000000u  /* should the owner of a full lane not tell of room */
+#define LOCAL_BUDGET      256u
+#define LOCAL_ARREARS_MAX 16384u
+#define LOCAL_LATELY_NS   100000u /* then the sockets are the quiet ones */
+#define DELAYED_NS        200000u /* when a fault's delayed packets are let go */
+#define HANDOFF_RETRY_NS  50000u
+#define ARREARS_MAX       64u    /* reads for the sake of a timer that is due */
+#define HELD_NS           20000u /* so long acknowledgements wait at most while more comes, */
+#define HELD_MAX          16u    /* and for so many completions */
+#define GLANCES_MAX       32u
+#define DENSE_NS          8000u /* in so long GLANCES_MAX polls pass of who does nothing else */
+#define LOOK_NS           10000u
+#define MUCH_BYTES        65536u   /* take longer to move than a look at the clock */
+#define BLOCKED_RETRY_NS  1000000u /* should no event tell that the kernel takes packets again */
+
+void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *arrival,
+                        const uint8_t *bytes, uint32_t length,
+                        const struct payload_reference *reference)
+{
+    struct loop *loop = CONTAINER_OF(receiver, struct loop, local);
+    struct device *device = loop->engine.device;
+    stream_goes_on(&loop->stream);
+    if (reference == NULL) {
+        device_receive(device, loop->ingress.now, arrival, bytes, length);
+    } else {
+        device_receive_reference(device, loop->ingress.now, arrival, bytes, length, reference);
+    }
+}
+
+void loop_expect_local(struct inbox_receiver *receiver, const uint8_t *bytes)
+{
+    device_expect(CONTAINER_OF(receiver, struct loop, local)->engine.device, bytes);
+}
+
+/* How much of what has arrived. */
+enum share {
+    SHARE_NEXT, /* what one may expect, see inbox_receive_next */
+    SHARE_SOME,
+    SHARE_ALL,
+};
+
+/* Whether it is too early to ask again what was read and heard of at those times. */
+static bool is_early(struct instant read, struct instant heard, struct instant now)
+{
+    bool lately = instant_elapsed_ns(heard, now) < HEARD_NS;
+    return instant_elapsed_ns(read, now) < (lately ? OTHERS_NS : SILENT_NS);
+}
+
+/* From processes of this host. True: so lately that the sockets can wait. */
+static bool receive_local(struct loop *loop, struct instant now, enum share share)
+{
+    struct same_host *same_host = loop->same_host;
+    uint32_t budget = share == SHARE_ALL ? LOCAL_ARREARS_MAX : LOCAL_BUDGET;
+    uint32_t count = share == SHARE_NEXT ? same_host_receive_next(same_host, &loop->local, budget)
+                                         : same_host_receive(same_host, &loop->local, budget);
+    if (count > 0) {
+        loop->local_received = now;
+    } else {
+        stream_pauses(&loop->stream);
+    }
+    return instant_elapsed_ns(loop->local_received, now) < LOCAL_LATELY_NS &&
+           is_early(loop->sockets_read, loop->sockets_heard, now);
+}
+
+/* The busy family each time; the other and the hand-on socket now and then, for a system call each
+ * is what polling costs. */
+static void receive(struct loop *loop, struct instant now, enum share share)
+{
+    bool all = share == SHARE_ALL;
+    struct udp *udp = loop->steering.udp;
+    struct udp_receiver *receiver = &loop->ingress.receiver;
+    loop->ingress.now = now;
+    if (receive_local(loop, now, share) && !all) {
+        return;
+    }
+    uint32_t count = udp_receive(udp, loop->busy_family, receiver);
+    for (uint32_t more = count; all && more > 0 && count < ARREARS_MAX; count += more) {
+        more = udp_receive(udp, loop->busy_family, receiver);
+    }
+    if (all || !is_early(loop->quiet_read, loop->quiet_heard, now)) {
+        enum udp_family other = loop->busy_family == UDP_IPV4 ? UDP_IPV6 : UDP_IPV4;
+        uint32_t handed = handoff_receive(loop->handoff, receiver);
+        uint32_t others = udp_receive(udp, other, receiver);
+        loop->quiet_read = now;
+        loop->quiet_heard = handed + others > 0 ? now : loop->quiet_heard;
+        loop->busy_family = others > count ? other : loop->busy_family;
+        count += handed + others;
+    }
+    loop->sockets_read = now;
+    loop->sockets_heard = count > 0 ? now : loop->sockets_heard;
+}
+
+void loop_receive_all(struct loop *loop, struct instant now)
+{
+    receive(loop, now, SHARE_ALL);
+}
+
+static struct instant timer_deadline(const struct loop *loop)
+{
+    return instant_earlier(device_next_deadline(loop->engine.device),
+                           cm_next_deadline(loop->engine.cm));
+}
+
+static struct instant next_deadline(struct loop *loop, struct instant now)
+{
+    struct instant deadline = timer_deadline(loop);
+    if (loop->blocked) {
+        deadline = instant_earlier(deadline, instant_after(now, BLOCKED_RETRY_NS));
+    } else if (loop->more) {
+        deadline = loop->stalled ? instant_earlier(deadline, instant_after(now, STALLED_NS)) : now;
+    } else if (udp_has_waiting(loop->steering.udp)) {
+        deadline = instant_earlier(deadline, instant_after(now, DELAYED_NS));
+    }
+    deadline = instant_earlier(deadline, loop_complaints_deadline(loop));
+    if (!handoff_flush(loop->handoff, now)) {
+        deadline = instant_earlier(deadline, instant_after(now, HANDOFF_RETRY_NS));
+    }
+    return deadline;
+}
+
+/* A wake-up that was sent for the sleeping thread may have been taken by whoever drives, and what
+ * it was for as well: then the thread sleeps on, and the next sender is to wake it. False:
+ * something has come meanwhile. */
+static bool let_thread_sleep_on(struct loop *loop)
+{
+    return atomic_load(&loop->thread_state) != THREAD_WATCHING ||
+           same_host_is_asleep(loop->same_host) || same_host_fall_asleep(loop->same_host);
+}
+
+static uint64_t completions(const struct loop *loop)
+{
+    return device_counters(loop->engine.device)->values[COUNTER_COMPLETIONS];
+}
+
+static uint64_t bytes_received(const struct loop *loop)
+{
+    return device_counters(loop->engine.device)->values[COUNTER_BYTES_RECEIVED];
+}
+
+/* The thread dozes: when a doze ends, after a millisecond at most (and when it gets a processor),
+ * it looks for doorbells, and at everything unless somebody has polled meanwhile. */
+static bool thread_looks_soon(const struct loop *loop)
+{
+    return atomic_load_explicit(&loop->thread_state, memory_order_relaxed) == THREAD_DOZING;
+}
+
+/* A poller that has got completions works on them at once; the acknowledgements that are owed leave
+ * with what it posts in answer, or with a poll that finds no more, or else when the thread's doze
+ * ends; before any control call, for that may end who owes them. While more comes they wait for
+ * some more completions, and not for long; nor does what no post takes along (management, what is
+ * to be handed on), however often somebody posts meanwhile. */
+static bool may_hold(struct loop *loop, enum loop_turn kind, struct instant now, bool held_before)
+{
+    if (kind != TURN_POLL || !thread_looks_soon(loop)) {
+        return false;
+    }
+    if (!loop->owes) {
+        loop->owes = true;
+        loop->held_since = now;
+    }
+    if (!held_before) {
+        loop->held_from = completions(loop);
+    }
+    return instant_elapsed_ns(loop->held_since, now) < HELD_NS &&
+           completions(loop) - loop->held_from < HELD_MAX;
+}
+
+/* Whoever polls without a pause finds nothing, most times. Where packets come from this host only,
+ * and the latest full turn has left nothing to do, its next polls may look at the lanes alone. */
+static void allow_glances(struct loop *loop, struct instant now)
+{
+    bool lately = instant_elapsed_ns(loop->local_received, now) < LOCAL_LATELY_NS;
+    bool rests = !loop->more && !loop->blocked && !loop->stalled && !loop->held &&
+                 !udp_has_waiting(loop->steering.udp);
+    loop->looked = now;
+    loop->rests = lately && rests;
+}
+
+static inline void rest_a_little(void)
+{
+#if defined __x86_64__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Under no lock. */
+static void let_stream_go_on(const struct loop *loop)
+{
+    if (!stream_flows(&loop->stream)) {
+        return;
+    }
+    struct instant began = clock_now();
+    do {
+        rest_a_little();
+    } while (instant_elapsed_ns(began, clock_now()) < STREAM_RELIEF_NS);
+}
+
+/* Under no lock. */
+static bool finds_nothing(struct loop *loop)
+{
+    uint32_t left = atomic_load_explicit(&loop->glances_left, memory_order_relaxed);
+    if (left == 0 || engine_wants_drive(&loop->engine) || !same_host_is_quiet(loop->same_host)) {
+        return false;
+    }
+    stream_pauses(&loop->stream);
+    /* Two who do this at once count one, or some glances that a turn has taken back: so many. */
+    atomic_store_explicit(&loop->glances_left, left - 1, memory_order_relaxed);
+    return true;
+}
+
+/* Mutex held. Who polls so often may glance some more times before somebody looks at a clock. */
+static void note_pace(struct loop *loop, struct instant now)
+{
+    bool is_dense = instant_elapsed_ns(loop->polled, now) < DENSE_NS;
+    loop->polled = now;
+    atomic_store_explicit(&loop->glances_left, is_dense && loop->rests ? GLANCES_MAX : 0,
+                          memory_order_relaxed);
+}
+
+/* Whose requests have waited has a turn now, as `poster` has anyway. False: nobody else's have. */
+static bool end_wait(struct loop *loop, struct instant now, bool polls, const struct qp *poster)
+{
+    uint32_t count = tarry_end(&loop->tarry, now, polls);
+    bool others = false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct qp *qp = loop->tarry.qps[i];
+        if (qp != poster) {
+            device_look(loop->engine.device, qp);
+            others = true;
+        }
+    }
+    if (count > 0) {
+        engine_want_drive(&loop->engine, false);
+    }
+    return others;
+}
+
+struct instant loop_turn(struct loop *loop, enum loop_turn kind)
+{
+    struct instant now = quick_clock_now(&loop->clock);
+    uint64_t calls = udp_counters(loop->steering.udp)->send_calls;
+    bool held_before = loop->held;
+    loop->held = false;
+    loop->rests = false;
+    atomic_store_explicit(&loop->glances_left, 0, memory_order_relaxed);
+    bool waited = end_wait(loop, now, kind == TURN_POLL, NULL);
+    loop->turn_began = loop->turn_ended = now;
+    loop_count(&loop->counters.turns);
+    if (atomic_load_explicit(&loop->has_errors, memory_order_relaxed)) {
+        atomic_store(&loop->has_errors, false);
+        udp_take_errors(loop->steering.udp, UDP_IPV4);
+        udp_take_errors(loop->steering.udp, UDP_IPV6);
+    }
+    for (uint32_t round = 0; round < SEND_ROUNDS; round++) {
+        /* No timer expires while its answer may lie in a socket: we may have been off the CPU. */
+        bool due = !instant_before(now, timer_deadline(loop));
+        if (due || (kind != TURN_SEND && round == 0)) {
+            uint64_t before = completions(loop), bytes = bytes_received(loop);
+            receive(loop, now, due ? SHARE_ALL : kind == TURN_POLL ? SHARE_NEXT : SHARE_SOME);
+            if (bytes_received(loop) - bytes >= MUCH_BYTES) {
+                loop->turn_ended = quick_clock_now(&loop->clock);
+            }
+            loop->held = !due && !waited && completions(loop) != before &&
+                         may_hold(loop, kind, now, held_before);
+            if (loop->held) {
+                return INSTANT_NEVER; /* the thread dozes, and looks by itself */
+            }
+        }
+        loop->owes = false;
+        cm_advance(loop->engine.cm, now);
+        loop->more = device_advance(loop->engine.device, now, SEND_BUDGET);
+        loop->stalled = !same_host_flush(loop->same_host);
+        if (!loop->more || loop->stalled) {
+            break;
+        }
+        now = quick_clock_now(&loop->clock);
+    }
+    loop->blocked = !udp_flush(loop->steering.udp);
+    if (udp_counters(loop->steering.udp)->send_calls != calls) {
+        loop->turn_ended =
+            quick_clock_now(&loop->clock); /* what calls the kernel takes long, too */
+    }
+    loop_hear_complaints(loop, now);
+    if (kind != TURN_SEND) {
+        allow_glances(loop, now);
+    }
+    struct instant deadline = next_deadline(loop, now);
+    return let_thread_sleep_on(loop) ? deadline : now;
+}
+
+void loop_send_held(struct loop *loop)
+{
+    if (loop->held || tarry_has_any(&loop->tarry)) {
+        (void)loop_turn(loop, TURN_SEND);
+    }
+}
+
+bool loop_try_lock(struct loop *loop)
+{
+    return atomic_load(&loop->waiting) == 0 && lock_try(&loop->lock);
+}
+
+/* Either the poster, who rings and then tries to take the lock, does take it, or we, who have given
+ * it and then look, see its doorbell: all four are sequentially consistent. */
+void loop_after_unlock(struct loop *loop, struct instant deadline)
+{
+    while (device_has_doorbell(loop->engine.device) && loop_try_lock(loop)) {
+        deadline = loop_turn(loop, TURN_SEND);
+        lock_give_in_order(&loop->lock);
+    }
+    uint64_t until = atomic_load(&loop->sleeping_until_ns);
+    if (deadline.ns < until && atomic_load(&loop->thread_state) == THREAD_WATCHING &&
+        atomic_compare_exchange_strong(&loop->sleeping_until_ns, &until, deadline.ns)) {
+        loop_wake_thread(loop);
+    }
+}
+
+/* The thread watches the sockets though somebody has polled for long enough: each packet would wake
+ * it, inside the kernel, to find that the poller has it. It is to look again whether to doze. */
+static void relieve_thread(struct loop *loop, uint64_t polled_ns)
+{
+    int watching = THREAD_WATCHING;
+    if (atomic_load_explicit(&loop->thread_state, memory_order_relaxed) == watching &&
+        polled_ns >= loop_patience_ns(loop) &&
+        atomic_compare_exchange_strong(&loop->thread_state, &watching, THREAD_AWAKE)) {
+        loop_wake_thread(loop);
+    }
+}
+
+/* Mutex held. After a poller's turn. */
+static void note_driven(struct loop *loop)
+{
+    struct instant before = {atomic_load_explicit(&loop->driven_ns, memory_order_relaxed)};
+    struct instant since = {atomic_load(&loop->polling_since_ns)};
+    bool gap = instant_elapsed_ns(before, loop->turn_began) > LOOP_POLLING_GAP_NS;
+    if (gap || since.ns == 0) {
+        atomic_store(&loop->polling_since_ns, loop->turn_began.ns);
+    } else {
+        relieve_thread(loop, instant_elapsed_ns(since, loop->turn_began));
+    }
+    atomic_store_explicit(&loop->driven_ns, loop->turn_ended.ns, memory_order_relaxed);
+}
+
+/* Mutex held. After a poster's turn: what it sent has kept it from polling. */
+static void note_posted(struct loop *loop)
+{
+    uint64_t before = atomic_load_explicit(&loop->driven_ns, memory_order_relaxed);
+    uint64_t took_ns = instant_elapsed_ns(loop->turn_began, loop->turn_ended);
+    atomic_store_explicit(&loop->driven_ns, before + took_ns, memory_order_relaxed);
+}
+
+/* Mutex held. A turn of an application's thread. */
+static struct instant application_turn(struct loop *loop, enum loop_turn kind)
+{
+    atomic_store_explicit(&loop->driving, true, memory_order_relaxed);
+    struct instant deadline = loop_turn(loop, kind);
+    if (kind == TURN_POLL) {
+        note_driven(loop);
+    } else {
+        note_posted(loop);
+    }
+    atomic_store_explicit(&loop->driving, false, memory_order_relaxed);
+    return deadline;
+}
+
+/* Sends what is ready. */
+static void turn_and_unlock(struct loop *loop)
+{
+    struct instant deadline = application_turn(loop, TURN_SEND);
+    lock_give_in_order(&loop->lock);
+    loop_after_unlock(loop, deadline);
+}
+
+static void engine_lock_operation(struct engine *engine)
+{
+    struct loop *loop = loop_of(engine);
+    atomic_fetch_add(&loop->waiting, 1);
+    lock_take(&loop->lock);
+    atomic_fetch_sub(&loop->waiting, 1);
+    loop_send_held(loop);
+}
+
+static void engine_unlock_operation(struct engine *engine)
+{
+    turn_and_unlock(loop_of(engine));
+}
+
+/* Where the thread looks soon a doorbell that is rung at this instant may be missed, until posters
+ * are known to meet: whoever posts next sees it, or polls, or the thread when its doze ends. */
+static void give(struct loop *loop)
+{
+    if (thread_looks_soon(loop) &&
+        !atomic_load_explicit(&loop->posters_meet, memory_order_relaxed)) {
+        lock_give(&loop->lock);
+    } else {
+        lock_give_in_order(&loop->lock);
+    }
+}
+
+/* What is new since a turn that left nothing to do is a packet in a lane, and it brings
+ * completions: all that a turn would do then, without a look at the clock. The next turn is a whole
+ * one. False: this is to be one. */
+static bool take_packet(struct loop *loop)
+{
+    struct device *device = loop->engine.device;
+    if (!thread_looks_soon(loop) || atomic_load_explicit(&loop->has_errors, memory_order_relaxed) ||
+        !device_begin_vague(device)) {
+        return false;
+    }
+    uint64_t before = completions(loop), bytes = bytes_received(loop);
+    loop->ingress.now = loop->clock.given;
+    atomic_store_explicit(&loop->driving, true, memory_order_relaxed);
+    if (same_host_receive_next(loop->same_host, &loop->local, LOCAL_BUDGET) > 0) {
+        loop->local_received = loop->clock.given;
+    }
+    device_end_vague(device);
+    if (bytes_received(loop) - bytes >= MUCH_BYTES) {
+        struct instant now = quick_clock_now(&loop->clock);
+        atomic_store_explicit(&loop->driven_ns, now.ns, memory_order_relaxed);
+    }
+    atomic_store_explicit(&loop->driving, false, memory_order_relaxed);
+    if (completions(loop) == before) {
+        return false;
+    }
+    loop_count(&loop->counters.turns);
+    atomic_store_explicit(&loop->glances_left, 0, memory_order_relaxed);
+    loop->rests = false;
+    loop->held = true;
+    loop->owes = true;
+    loop->held_since = loop->clock.given;
+    loop->held_from = completions(loop);
+    return true;
+}
+
+static void engine_drive_operation(struct engine *engine)
+{
+    struct loop *loop = loop_of(engine);
+    let_stream_go_on(loop);
+    if (finds_nothing(loop) || !loop_try_lock(loop)) {
+        return;
+    }
+    bool rests = loop->rests && !tarry_has_any(&loop->tarry);
+    bool is_quiet = rests && same_host_is_quiet(loop->same_host);
+    struct instant deadline = INSTANT_NEVER;
+    if (rests && !is_quiet && take_packet(loop)) {
+        give(loop);
+        loop_after_unlock(loop, deadline);
+        return;
+    }
+    struct instant now = is_quiet ? quick_clock_now(&loop->clock) : INSTANT_NEVER;
+    if (!is_quiet || instant_elapsed_ns(loop->looked, now) >= LOOK_NS) {
+        deadline = application_turn(loop, TURN_POLL);
+        now = loop->turn_began;
+    }
+    note_pace(loop, now);
+    lock_give_in_order(&loop->lock);
+    loop_after_unlock(loop, deadline);
+}
+
+/* Whether what was posted waits for more of its kind; `waiting` requests do, or could. */
+static bool is_to_wait(struct loop *loop, struct instant now, struct qp *qp, uint32_t waiting)
+{
+    struct tarry *tarry = &loop->tarry;
+    bool waited = tarry_has_any(tarry);
+    if (waiting == 0 || loop->held || (waited && !direct_is_for_same(tarry->qps[0], qp)) ||
+        !tarry_post(tarry, now, qp, waiting)) {
+        return false;
+    }
+    if (!waited) {
+        loop_count(&loop->counters.waits);
+        engine_want_drive(&loop->engine, true);
+    }
+    return true;
+}
+
+/* Mutex held. What was posted to a link whose calls take long counts as polling. False: some of it
+ * is left, or there is something to be heard of it. */
+static bool send_by_udp(struct loop *loop)
+{
+    struct udp *udp = loop->steering.udp;
+    if (!udp_has_waiting(udp)) {
+        return true;
+    }
+    atomic_store_explicit(&loop->driving, true, memory_order_relaxed);
+    loop->turn_began = quick_clock_now(&loop->clock);
+    bool sent = udp_flush(udp) && !udp_has_waiting(udp);
+    loop->turn_ended = quick_clock_now(&loop->clock);
+    note_posted(loop);
+    atomic_store_explicit(&loop->driving, false, memory_order_relaxed);
+    return sent && !complaints_wait(udp_complaints(udp));
+}
+
+/* What was posted did not wait, though `waiting` requests could have. */
+static void note_together(struct loop *loop, const struct qp *qp, uint32_t waiting)
+{
+    if (waiting > 0) {
+        tarry_done(&loop->tarry, quick_clock_now(&loop->clock), direct_has_done_all(qp));
+    }
+}
+
+/* Nothing but a post to this queue pair has happened since a turn that left nothing to do, or held
+ * back what may travel with it. */
+static struct instant send_posted(struct loop *loop, struct qp *qp)
+{
+    struct device *device = loop->engine.device;
+    uint32_t waiting = direct_may_wait(qp);
+    stream_is_answered(&loop->stream);
+    bool alone = !loop->more && !loop->blocked && !loop->stalled;
+    enum device_time wanted = device_wants_time(qp);
+    bool exact = wanted == DEVICE_TIME_EXACT || waiting > 0 ||
+                 (wanted == DEVICE_TIME_VAGUE && !thread_looks_soon(loop));
+    struct instant now = exact ? quick_clock_now(&loop->clock) : loop->clock.given;
+    if (waiting > 0) {
+        device_put_off(qp);
+    }
+    if (alone && is_to_wait(loop, now, qp, waiting)) {
+        return instant_after(now, TARRY_NS);
+    }
+    if (end_wait(loop, now, false, qp)) {
+        device_look(device, qp);
+        struct instant deadline = application_turn(loop, TURN_SEND);
+        note_together(loop, qp, waiting);
+        return deadline;
+    }
+    if (!alone || device_advance_one(device, now, !exact, qp)) {
+        device_look(device, qp);
+        (void)same_host_flush(loop->same_host); /* what has gone is not to wait for the others */
+        return application_turn(loop, TURN_SEND);
+    }
+    loop->held = false;
+    loop->stalled = !same_host_flush(loop->same_host);
+    if (loop->stalled || !send_by_udp(loop)) {
+        return application_turn(loop, TURN_SEND);
+    }
+    loop_count(&loop->counters.turns);
+    note_together(loop, qp, waiting);
+    return device_next_deadline(device);
+}
+
+/* Who finds the engine free needs no doorbell. */
+static void engine_kick_operation(struct engine *engine, struct qp *qp)
+{
+    struct loop *loop = loop_of(engine);
+    if (loop_try_lock(loop)) {
+        struct instant deadline = send_posted(loop, qp);
+        give(loop);
+        loop_after_unlock(loop, deadline);
+        return;
+    }
+    if (thread_looks_soon(loop)) { /* it is not the thread that has the mutex */
+        atomic_store_explicit(&loop->posters_meet, true, memory_order_relaxed);
+    }
+    (void)device_ring(engine->device, qp);
+    if (loop_try_lock(loop)) { /* it may have been let go before we rang */
+        turn_and_unlock(loop);
+    }
+}
+
+static void engine_about_to_sleep_operation(struct engine *engine)
+{
+    struct loop *loop = loop_of(engine);
+    if (engine_wants_drive(engine)) {
+        engine_drive_operation(engine);
+    }
+    atomic_store(&loop->polling_since_ns, 0);
+    if (atomic_load(&loop->thread_state) == THREAD_DOZING) {
+        loop_wake_thread(loop);
+    }
+}
+
+static struct instant engine_now_operation(struct engine *engine)
+{
+    return clock_now();
+}
+
+const struct engine_operations loop_operations = {
+    .lock = engine_lock_operation,
+    .unlock = engine_unlock_operation,
+    .drive = engine_drive_operation,
+    .kick = engine_kick_operation,
+    .about_to_sleep = engine_about_to_sleep_operation,
+    .now = engine_now_operation,
+};

@@ -1,0 +1,289 @@
+/* The background thread: drives when nobody else does, and sleeps otherwise.
+ *
+ * It watches the sockets unless application threads poll without a pause. Then it dozes: packets
+ * would only wake it to find them handled. It learns how well that goes: an application may poll a
+ * while and then look at its memory only, for what a peer writes there, which nobody can see. So a
+ * doze in which the polling stopped makes the next ones rarer and shorter, unless who polled last
+ * says so before it sleeps (engine_promise): that one was kept away by its work. */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rnic/cm/cm.h"
+#include "rnic/device/device.h"
+#include "rnic/io/loop/loop_private.h"
+#include "rnic/io/udp/address_watch.h"
+
+#define PATIENCE_MAX_NS 400000000u
+#define DOZE_MIN_NS     100000u
+#define DOZE_MAX_NS     1000000u
+#define SLICE_NS        100000u
+#define TIDY_NS         1000000000u
+
+enum {
+    WATCH_WAKE,
+    WATCH_ADDRESS,
+    WATCH_DEATHS,
+    WATCH_DOZING, /* those before are watched in a doze too */
+    WATCH_HANDOFF = WATCH_DOZING,
+    WATCH_IPV4,
+    WATCH_IPV6,
+    WATCH_COUNT
+};
+
+void loop_wake_thread(struct loop *loop)
+{
+    uint64_t one = 1;
+    ssize_t written;
+    do {
+        written = write(loop->wake_descriptor, &one, sizeof one);
+    } while (written < 0 && errno == EINTR);
+    atomic_fetch_add_explicit(&loop->counters.thread_signals, 1, memory_order_relaxed);
+}
+
+static uint64_t not_driven_for_ns(struct loop *loop, struct instant now)
+{
+    struct instant driven = {atomic_load(&loop->driven_ns)};
+    return atomic_load(&loop->driving) ? 0 : instant_elapsed_ns(driven, now);
+}
+
+static bool is_polled(struct loop *loop)
+{
+    struct instant now = clock_now();
+    struct instant since = {atomic_load(&loop->polling_since_ns)};
+    return since.ns != 0 && instant_elapsed_ns(since, now) >= loop_patience_ns(loop) &&
+           not_driven_for_ns(loop, now) <= LOOP_POLLING_GAP_NS;
+}
+
+/* How many of them are ready. */
+static int sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
+                       struct instant deadline)
+{
+    uint64_t left_ns = instant_elapsed_ns(clock_now(), deadline);
+    struct timespec timeout = {
+        .tv_sec = (time_t)(left_ns / 1000000000u),
+        .tv_nsec = (long)(left_ns % 1000000000u),
+    };
+    int ready = ppoll(watched, count, instant_is_never(deadline) ? NULL : &timeout, NULL);
+    atomic_store(&loop->thread_state, THREAD_AWAKE);
+    atomic_fetch_add_explicit(&loop->counters.thread_wakeups, 1, memory_order_relaxed);
+    if (ready > 0 && (watched[WATCH_WAKE].revents & POLLIN) != 0) {
+        uint64_t signals;
+        ssize_t length = read(loop->wake_descriptor, &signals, sizeof signals);
+        (void)length;
+    }
+    if (ready > 0 && watched[WATCH_ADDRESS].revents != 0 &&
+        address_watch_take(loop->address_descriptor)) {
+        void (*changed)(void) = atomic_load(&loop->addresses_changed);
+        same_host_addresses_changed(loop->same_host);
+        if (changed != NULL) {
+            changed();
+        }
+    }
+    if (ready > 0 && watched[WATCH_DEATHS].revents != 0) {
+        burial_hear(&loop->burial);
+    }
+    return ready;
+}
+
+/* A doze was right if they still poll, and no mistake if they said that they would sleep. */
+static void learn(struct loop *loop)
+{
+    uint64_t patience_ns = loop->patience_ns;
+    if (atomic_load(&loop->polling_since_ns) == 0) {
+        return;
+    }
+    if (not_driven_for_ns(loop, clock_now()) * 2 < loop->doze_ns) {
+        loop->doze_ns = loop->doze_ns * 2 < DOZE_MAX_NS ? loop->doze_ns * 2 : DOZE_MAX_NS;
+        loop->patience_ns = patience_ns - (patience_ns - LOOP_PATIENCE_NS) / 64;
+    } else if (engine_is_promised(&loop->engine)) {
+        loop->doze_ns = DOZE_MIN_NS;
+    } else {
+        loop->doze_ns = DOZE_MIN_NS;
+        loop->patience_ns = patience_ns * 4 < PATIENCE_MAX_NS ? patience_ns * 4 : patience_ns;
+    }
+}
+
+/* Mutex held. Returns how many packets came by UDP. */
+static uint64_t receive(struct loop *loop, struct instant *ret_deadline)
+{
+    const struct udp_counters *counters = udp_counters(loop->steering.udp);
+    uint64_t before = counters->packets_received;
+    *ret_deadline = loop_turn(loop, TURN_RECEIVE);
+    return counters->packets_received - before;
+}
+
+static uint64_t serve(struct loop *loop)
+{
+    if (!loop_try_lock(loop)) {
+        return 0;
+    }
+    struct instant deadline;
+    uint64_t count = receive(loop, &deadline);
+    lock_give_in_order(&loop->lock);
+    loop_after_unlock(loop, deadline);
+    return count;
+}
+
+/* The state is told before is_polled is asked again: about_to_sleep does it the other way round, so
+ * one of the two sees the other. */
+static void doze(struct loop *loop)
+{
+    struct pollfd watched[WATCH_DOZING] = {
+        [WATCH_WAKE] = {.fd = loop->wake_descriptor, .events = POLLIN},
+        [WATCH_ADDRESS] = {.fd = loop->address_descriptor, .events = POLLIN},
+        [WATCH_DEATHS] = {.fd = loop->burial.descriptor, .events = POLLIN},
+    };
+    atomic_store(&loop->thread_state, THREAD_DOZING);
+    if (!is_polled(loop)) {
+        atomic_store(&loop->thread_state, THREAD_AWAKE);
+        return;
+    }
+    sleep_until(loop, watched, WATCH_DOZING, instant_after(clock_now(), loop->doze_ns));
+    learn(loop);
+    if (device_has_doorbell(loop->engine.device)) {
+        (void)serve(loop); /* missed by who let go of the mutex when it was rung */
+    }
+}
+
+static void stay(struct loop *loop)
+{
+    uint64_t count;
+    do {
+        count = serve(loop);
+    } while (stay_on(&loop->stay, clock_now(), count) && !is_polled(loop));
+}
+
+struct death {
+    struct device_death device;
+    struct same_host *same_host;
+};
+
+static bool is_of_dead(struct device_death *death, const struct path *path, struct qpn destination)
+{
+    struct same_host *same_host = ((struct death *)death)->same_host;
+    return same_host_is_of_dead(same_host, path, destination);
+}
+
+/* Mutex held. What the dead had sent counts, so that is received before they are mourned. */
+static void tidy(struct loop *loop, struct instant now)
+{
+    struct death death = {{is_of_dead}, loop->same_host};
+    loop->tidied = now;
+    if (same_host_tidy(loop->same_host)) {
+        loop_receive_all(loop, now);
+        cm_await_goodbyes(loop->engine.cm);
+        device_mourn(loop->engine.device, now, &death.device);
+    }
+}
+
+/* Somebody may have died. */
+static void mourn(struct loop *loop)
+{
+    engine_lock(&loop->engine);
+    tidy(loop, clock_now());
+    engine_unlock(&loop->engine);
+}
+
+static void watch(struct loop *loop)
+{
+    struct udp *udp = loop->steering.udp;
+    struct instant deadline;
+    lock_take(&loop->lock);
+    udp_expect_many(udp);
+    uint64_t count = receive(loop, &deadline);
+    if (stay_begin(&loop->stay, clock_now(), count)) {
+        lock_give_in_order(&loop->lock);
+        loop_after_unlock(loop, deadline);
+        stay(loop);
+        lock_take(&loop->lock);
+        (void)receive(loop, &deadline);
+    }
+    deadline = instant_earlier(deadline, burial_next_deadline(&loop->burial));
+    struct instant now = clock_now();
+    deadline = instant_earlier(deadline, tarry_look(&loop->tarry, now));
+    if (instant_elapsed_ns(loop->tidied, now) >= TIDY_NS) {
+        tidy(loop, now);
+    }
+    udp_tidy(udp, now);
+    deadline = instant_earlier(deadline, udp_next_tidy(udp));
+    short events[UDP_FAMILY_COUNT] = {POLLIN, POLLIN};
+    if (loop->blocked) {
+        events[udp_waiting_family(udp)] |= POLLOUT;
+    }
+    /* Told under the mutex: whoever finds an earlier deadline from now on wakes us. */
+    if (!same_host_fall_asleep(loop->same_host)) {
+        deadline.ns = 0;
+    }
+    deadline = instant_earlier(deadline, same_host_next_grant(loop->same_host));
+    atomic_store(&loop->sleeping_until_ns, deadline.ns);
+    atomic_store(&loop->thread_state, THREAD_WATCHING);
+    lock_give_in_order(&loop->lock);
+    loop_after_unlock(loop, deadline);
+
+    struct pollfd watched[WATCH_COUNT] = {
+        [WATCH_WAKE] = {.fd = loop->wake_descriptor, .events = POLLIN},
+        [WATCH_ADDRESS] = {.fd = loop->address_descriptor, .events = POLLIN},
+        [WATCH_DEATHS] = {.fd = loop->burial.descriptor, .events = POLLIN},
+        [WATCH_HANDOFF] = {.fd = handoff_descriptor(loop->handoff), .events = POLLIN},
+        [WATCH_IPV4] = {.fd = udp_descriptor(udp, UDP_IPV4), .events = events[UDP_IPV4]},
+        [WATCH_IPV6] = {.fd = udp_descriptor(udp, UDP_IPV6), .events = events[UDP_IPV6]},
+    };
+    bool signaled =
+        sleep_until(loop, watched, WATCH_COUNT, deadline) == 1 && watched[WATCH_WAKE].revents != 0;
+    if (((watched[WATCH_IPV4].revents | watched[WATCH_IPV6].revents) & POLLERR) != 0) {
+        atomic_store(&loop->has_errors, true); /* for the turn that comes next */
+    }
+    same_host_wake_up(loop->same_host);
+    if (!signaled && is_polled(loop)) {
+        (void)serve(
+            loop); /* before a doze: who polled may have gone to sleep without polling again */
+    }
+}
+
+/* Asks for short slices (heard by kernels from 6.12 on): then the thread, which needs little, is
+ * not kept waiting by an application that spins on its memory for just what the thread would bring.
+ */
+static void ask_for_short_slices(void)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+    } attributes = {.size = sizeof attributes, .policy = SCHED_OTHER, .runtime_ns = SLICE_NS};
+    errno = 0;
+    attributes.nice = getpriority(PRIO_PROCESS, 0);
+    if (errno == 0) {
+        long result = syscall(SYS_sched_setattr, 0, &attributes, 0);
+        (void)result;
+    }
+}
+
+void *loop_thread_main(void *argument)
+{
+    struct loop *loop = argument;
+    ask_for_short_slices();
+    same_host_live(loop->same_host);
+    sem_post(&loop->is_alive);
+    loop->patience_ns = LOOP_PATIENCE_NS;
+    loop->doze_ns = DOZE_MIN_NS;
+    stay_init(&loop->stay);
+    while (!atomic_load(&loop->stopping)) {
+        if (burial_advance(&loop->burial)) {
+            mourn(loop);
+        }
+        loop_grant_wishes(loop);
+        if (is_polled(loop)) {
+            doze(loop);
+        } else {
+            watch(loop);
+        }
+    }
+    return NULL;
+}

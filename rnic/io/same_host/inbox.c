@@ -1,0 +1,522 @@
+/* Invariants: a lane that is mapped here is in `lanes`; one that is watched is also in `watched`,
+ * and its `watched` word is set, or its bit in `rung` is, or it is empty. */
+#include "rnic/io/same_host/inbox.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "rnic/io/same_host/inbox_private.h"
+#include "rnic/io/same_host/lane.h"
+
+#define LANE_BURST  32u /* packets in a row from one lane */
+#define UNEXPECTED  4u  /* records of a batch before others are looked out for */
+#define GLANCES     4u
+#define IDLE_ROUNDS 65536u /* then another lane may be watched in its place */
+
+struct inbox {
+    int descriptor;
+    struct inbox_head *head;
+    struct direct_announcement *announcements;
+    struct direct_shown *shown;
+    struct lane *lanes[INBOX_LANES]; /* NULL: never rung */
+    uint32_t watched[INBOX_WATCHED];
+    uint32_t watched_count;
+    bool may_refer;
+    bool cut_short;  /* a lane had more than its share */
+    bool was_empty;  /* in the latest look: nothing was there */
+    uint32_t streak; /* records that inbox_receive_next takes from a lane */
+    uint32_t most;   /* ... that whoever looks now does; not 0 */
+    /* For inbox_is_quiet: where all watched lanes show what comes next. More lanes than that, or
+     * lanes that are not watched, are not looked after so. */
+    _Atomic uint32_t glance_count;
+    _Atomic(const _Atomic uint64_t *) glances[GLANCES];
+    void *places[INBOX_LANES]; /* where a lane is or was mapped: see free_lane */
+    struct inbox_room *room;
+    struct inbox_counters counters;
+};
+
+static bool file_may_be_so_long(uint64_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= bytes;
+}
+
+static bool map_all(struct inbox *inbox, bool direct)
+{
+    inbox->head = inbox_map(inbox->descriptor, 0, INBOX_HEAD_BYTES);
+    if (inbox->head != NULL && direct) {
+        inbox->announcements = inbox_map(inbox->descriptor, INBOX_ANNOUNCED, INBOX_ANNOUNCED_BYTES);
+        inbox->shown = inbox_map(inbox->descriptor, INBOX_SHOWN, INBOX_SHOWN_BYTES);
+    }
+    return inbox->head != NULL &&
+           (!direct || (inbox->announcements != NULL && inbox->shown != NULL));
+}
+
+enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_inbox)
+{
+    CHECK(incarnation != 0);
+    uint64_t bytes = direct ? INBOX_DIRECT_BYTES : INBOX_FILE_BYTES;
+    struct inbox *inbox = calloc(1, sizeof *inbox);
+    if (inbox == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    inbox->descriptor =
+        file_may_be_so_long(bytes) ? memfd_create(INBOX_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
+    if (inbox->descriptor < 0 || ftruncate(inbox->descriptor, (off_t)bytes) != 0 ||
+        fcntl(inbox->descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        inbox_destroy(inbox);
+        return STATUS_UNSUPPORTED;
+    }
+    if (!map_all(inbox, direct)) {
+        inbox_destroy(inbox);
+        return STATUS_NO_MEMORY;
+    }
+    inbox->was_empty = true;
+    inbox->head->incarnation = incarnation;
+    inbox->head->magic = INBOX_MAGIC;
+    *ret_inbox = inbox;
+    return STATUS_OK;
+}
+
+void inbox_abandon(struct inbox *inbox)
+{
+    if (inbox->descriptor >= 0) {
+        close(inbox->descriptor);
+        inbox->descriptor = -1;
+    }
+}
+
+void inbox_destroy(struct inbox *inbox)
+{
+    if (inbox == NULL) {
+        return;
+    }
+    bool ours = inbox->descriptor >= 0; /* else it was the parent's, and is not mapped here */
+    for (uint32_t i = 0; i < INBOX_LANES; i++) {
+        if (inbox->places[i] != NULL && ours) {
+            munmap(inbox->places[i], INBOX_LANE_BYTES);
+        }
+        free(inbox->lanes[i]);
+    }
+    if (inbox->head != NULL && ours) {
+        munmap(inbox->head, INBOX_HEAD_BYTES);
+    }
+    if (inbox->announcements != NULL && ours) {
+        munmap(inbox->announcements, INBOX_ANNOUNCED_BYTES);
+    }
+    if (inbox->shown != NULL && ours) {
+        munmap(inbox->shown, INBOX_SHOWN_BYTES);
+    }
+    inbox_abandon(inbox);
+    free(inbox);
+}
+
+void inbox_let_refer(struct inbox *inbox)
+{
+    inbox->may_refer = true;
+}
+
+void inbox_tell_of_room(struct inbox *inbox, struct inbox_room *room)
+{
+    inbox->room = room;
+}
+
+int inbox_descriptor(const struct inbox *inbox)
+{
+    return inbox->descriptor;
+}
+
+const struct inbox_counters *inbox_counters(const struct inbox *inbox)
+{
+    return &inbox->counters;
+}
+
+struct direct_shown *inbox_shown(const struct inbox *inbox)
+{
+    return inbox->shown;
+}
+
+struct waiter {
+    struct direct_waiter waiter; /* first */
+    const struct inbox *inbox;
+    uint64_t only;
+    inbox_patience *ask;
+    void *context;
+};
+
+static bool is_concerned(struct direct_waiter *direct_waiter, uint32_t index)
+{
+    const struct waiter *waiter = (const struct waiter *)direct_waiter;
+    uint64_t sender = atomic_load(&waiter->inbox->head->senders[index]);
+    return sender != 0 && (waiter->only == 0 || sender == waiter->only);
+}
+
+static enum direct_patience ask(struct direct_waiter *direct_waiter, uint32_t index,
+                                uint32_t thread, uint64_t waited_ns)
+{
+    const struct waiter *waiter = (const struct waiter *)direct_waiter;
+    uint64_t sender = atomic_load(&waiter->inbox->head->senders[index]);
+    return sender == 0 ? DIRECT_PASS : waiter->ask(waiter->context, sender, thread, waited_ns);
+}
+
+bool inbox_settle(const struct inbox *inbox, uint64_t only, inbox_patience *patience, void *context)
+{
+    struct waiter waiter = {{is_concerned, ask}, inbox, only, patience, context};
+    return direct_settle(inbox->shown, inbox->announcements, &inbox->head->lane_end, INBOX_LANES,
+                         &waiter.waiter);
+}
+
+uint32_t inbox_wishes(const struct inbox *inbox)
+{
+    return atomic_load_explicit(&inbox->head->wishes, memory_order_relaxed);
+}
+
+bool inbox_next_wish(const struct inbox *inbox, uint32_t *lane, struct memory_key *ret_key)
+{
+    uint32_t end = atomic_load(&inbox->head->lane_end);
+    for (; *lane < INBOX_LANES && *lane < end; ++*lane) {
+        ret_key->value = atomic_load(&inbox->announcements[*lane].wish);
+        if (ret_key->value != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void inbox_clear_wish(struct inbox *inbox, uint32_t lane, struct memory_key key)
+{
+    (void)atomic_compare_exchange_strong(&inbox->announcements[lane].wish, &key.value, 0);
+}
+
+/* NULL: no memory for it. */
+static struct lane *find_lane(struct inbox *inbox, uint32_t number)
+{
+    struct lane *lane = inbox->lanes[number];
+    if (lane != NULL) {
+        return lane;
+    }
+    lane = calloc(1, sizeof *lane);
+    if (lane == NULL) {
+        return NULL;
+    }
+    lane->memory = inbox_map_at(inbox->places[number], inbox->descriptor, inbox_lane_offset(number),
+                                INBOX_LANE_BYTES);
+    if (lane->memory == NULL) {
+        free(lane);
+        return NULL;
+    }
+    inbox->places[number] = lane->memory;
+    ring_consume(&lane->ring, inbox_ring(lane->memory), INBOX_RING_BYTES);
+    inbox->lanes[number] = lane;
+    inbox->counters.lanes++;
+    return lane;
+}
+
+/* The first packet of a lane has come: what its sender says of itself stands. */
+static void meet(struct inbox *inbox, struct lane *lane)
+{
+    lane->met = true;
+    lane->sender = lane->memory->sender;
+    if (inbox->may_refer && lane->sender.address != 0) {
+        lane->pulls = pull(&lane->sender, NULL, 0, 0, NULL, 0);
+        inbox->counters.readable += lane->pulls;
+        inbox->counters.opaque += !lane->pulls;
+        atomic_store_explicit(&lane->memory->pulls, lane->pulls, memory_order_release);
+    }
+}
+
+/* After room was given back; `all`: there is nothing more to take. A sender that waits is told of a
+ * part of the ring that is worth a wake-up. */
+static void give_room(struct inbox *inbox, uint32_t number, bool all)
+{
+    struct lane *lane = inbox->lanes[number];
+    if (atomic_load_explicit(&lane->memory->waits, memory_order_relaxed) == 0 ||
+        (!all && !ring_settle_part(&lane->ring))) {
+        return;
+    }
+    ring_settle(&lane->ring);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with outbox_put */
+    if (atomic_exchange(&lane->memory->waits, 0) != 0 && inbox->room != NULL) {
+        inbox->room->given(inbox->room, atomic_load(&inbox->head->senders[number]));
+    }
+}
+
+/* Not at a batch's beginning: who sends one packet at a time writes where this would look. */
+static void expect_next(const struct lane *lane, struct inbox_receiver *receiver, uint32_t records)
+{
+    const uint8_t *bytes =
+        records < UNEXPECTED || receiver->expect == NULL ? NULL : ring_guess(&lane->ring, 2);
+    if (bytes != NULL) {
+        receiver->expect(receiver, bytes + sizeof(struct inbox_record));
+    }
+}
+
+static uint32_t drain(struct inbox *inbox, uint32_t number, struct inbox_receiver *receiver,
+                      uint32_t budget)
+{
+    struct lane *lane = inbox->lanes[number];
+    struct lane_passed passed;
+    uint32_t count = 0, records = 0;
+    const uint8_t *bytes;
+    uint32_t length;
+    while (count < budget && records < inbox->most && !lane->closed) {
+        enum status status = ring_peek(&lane->ring, &bytes, &length);
+        if (status == STATUS_EMPTY) {
+            ring_settle(&lane->ring);
+            give_room(inbox, number, true);
+            break;
+        }
+        if (!lane->met) {
+            meet(inbox, lane);
+        }
+        if (status == STATUS_OK) {
+            expect_next(lane, receiver, records);
+        }
+        if (status != STATUS_OK || !lane_pass_on(lane, receiver, bytes, length, &passed)) {
+            lane->closed = true;
+            inbox->counters.malformed++;
+            break;
+        }
+        ring_release(&lane->ring);
+        give_room(inbox, number, false);
+        count += passed.packets;
+        inbox->counters.long_records += passed.is_long;
+        records++;
+    }
+    inbox->was_empty &= records == 0;
+    inbox->cut_short |= count >= budget;
+    lane->idle = count > 0 ? 0 : lane->idle + 1;
+    inbox->counters.packets_received += records;
+    return count;
+}
+
+static bool has_packet(const struct lane *lane)
+{
+    return !lane->closed && ring_has_record(&lane->ring);
+}
+
+/* The sender sets the lane's bit in future; what came before is found now. */
+static void unwatch(struct inbox *inbox, uint32_t index)
+{
+    uint32_t number = inbox->watched[index];
+    struct lane *lane = inbox->lanes[number];
+    inbox->watched[index] = inbox->watched[--inbox->watched_count];
+    atomic_store_explicit(&lane->memory->watched, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (has_packet(lane)) {
+        atomic_fetch_or(&inbox->head->rung[number / 64], UINT64_C(1) << number % 64);
+    }
+}
+
+static bool is_watched(const struct inbox *inbox, uint32_t number)
+{
+    for (uint32_t i = 0; i < inbox->watched_count; i++) {
+        if (inbox->watched[i] == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A bit that stands for what is there already is harmless: it leads to an empty lane. */
+static void watch(struct inbox *inbox, uint32_t number)
+{
+    if (is_watched(inbox, number)) {
+        return;
+    }
+    if (inbox->watched_count == INBOX_WATCHED) {
+        uint32_t idlest = 0;
+        for (uint32_t i = 1; i < INBOX_WATCHED; i++) {
+            if (inbox->lanes[inbox->watched[i]]->idle >
+                inbox->lanes[inbox->watched[idlest]]->idle) {
+                idlest = i;
+            }
+        }
+        if (inbox->lanes[inbox->watched[idlest]]->idle < IDLE_ROUNDS) {
+            return;
+        }
+        unwatch(inbox, idlest);
+    }
+    inbox->watched[inbox->watched_count++] = number;
+    inbox->lanes[number]->idle = 0;
+    atomic_store_explicit(&inbox->lanes[number]->memory->watched, 1, memory_order_release);
+}
+
+static uint32_t rung_words(const struct inbox *inbox)
+{
+    uint32_t end = atomic_load_explicit(&inbox->head->lane_end, memory_order_relaxed);
+    return ((end < INBOX_LANES ? end : INBOX_LANES) + 63) / 64;
+}
+
+/* A lane that is not done with keeps its bit. */
+static uint32_t receive_rung(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t word,
+                             uint32_t budget)
+{
+    uint32_t count = 0;
+    uint64_t bits = atomic_exchange(&inbox->head->rung[word], 0);
+    for (; bits != 0; bits &= bits - 1) {
+        uint32_t number = word * 64 + (uint32_t)__builtin_ctzll(bits);
+        struct lane *lane = find_lane(inbox, number);
+        if (lane == NULL) {
+            continue; /* its packets are lost */
+        }
+        uint32_t left = count < budget ? budget - count : 0;
+        watch(inbox, number);
+        count += drain(inbox, number, receiver, left < LANE_BURST ? left : LANE_BURST);
+        if (has_packet(lane) && !is_watched(inbox, number)) {
+            atomic_fetch_or(&inbox->head->rung[word], UINT64_C(1) << number % 64);
+        }
+    }
+    return count;
+}
+
+/* Told without the lock, and so may be what was a moment ago. */
+static void note_glances(struct inbox *inbox)
+{
+    uint32_t count = inbox->watched_count;
+    if (count > GLANCES || rung_words(inbox) > 1) {
+        count = 0;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const struct lane *lane = inbox->lanes[inbox->watched[i]];
+        atomic_store_explicit(&inbox->glances[i], ring_next(&lane->ring), memory_order_relaxed);
+    }
+    atomic_store_explicit(&inbox->glance_count, count, memory_order_release);
+}
+
+bool inbox_is_quiet(const struct inbox *inbox)
+{
+    uint32_t count = atomic_load_explicit(&inbox->glance_count, memory_order_acquire);
+    uint64_t any = atomic_load_explicit(&inbox->head->rung[0], memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        const _Atomic uint64_t *next =
+            atomic_load_explicit(&inbox->glances[i], memory_order_relaxed);
+        any |= atomic_load_explicit(next, memory_order_relaxed);
+    }
+    return count > 0 && any == 0;
+}
+
+static uint32_t receive(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget,
+                        uint32_t most)
+{
+    uint32_t count = 0;
+    inbox->most = most;
+    inbox->was_empty = true;
+    do {
+        inbox->cut_short = false;
+        for (uint32_t i = 0; i < inbox->watched_count && count < budget; i++) {
+            uint32_t left = budget - count;
+            count +=
+                drain(inbox, inbox->watched[i], receiver, left < LANE_BURST ? left : LANE_BURST);
+        }
+        uint32_t words = rung_words(inbox);
+        for (uint32_t i = 0; i < words && count < budget; i++) {
+            if (atomic_load_explicit(&inbox->head->rung[i], memory_order_relaxed) != 0) {
+                count += receive_rung(inbox, receiver, i, budget - count);
+            }
+        }
+    } while (inbox->cut_short && count < budget);
+    note_glances(inbox);
+    return count;
+}
+
+uint32_t inbox_receive(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget)
+{
+    return receive(inbox, receiver, budget, UINT32_MAX);
+}
+
+uint32_t inbox_receive_next(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget)
+{
+    uint32_t longer = inbox->streak * 2;
+    inbox->streak = inbox->was_empty ? 1 : longer < LANE_BURST ? longer : LANE_BURST;
+    return receive(inbox, receiver, budget, inbox->streak);
+}
+
+static bool has_any_packet(const struct inbox *inbox)
+{
+    for (uint32_t i = 0; i < inbox->watched_count; i++) {
+        if (has_packet(inbox->lanes[inbox->watched[i]])) {
+            return true;
+        }
+    }
+    for (uint32_t i = 0, words = rung_words(inbox); i < words; i++) {
+        if (atomic_load_explicit(&inbox->head->rung[i], memory_order_relaxed) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool inbox_fall_asleep(struct inbox *inbox)
+{
+    atomic_store_explicit(&inbox->head->asleep, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with outbox_flush */
+    if (!has_any_packet(inbox)) {
+        return true;
+    }
+    inbox_wake_up(inbox);
+    return false;
+}
+
+bool inbox_is_asleep(const struct inbox *inbox)
+{
+    return atomic_load_explicit(&inbox->head->asleep, memory_order_relaxed) != 0;
+}
+
+void inbox_wake_up(struct inbox *inbox)
+{
+    atomic_store_explicit(&inbox->head->asleep, 0, memory_order_relaxed);
+}
+
+/* Who looks without the lock (inbox_is_quiet) may still look there, and a lane of that number will
+ * be there again. */
+static void forget_lane(struct inbox *inbox, uint32_t number)
+{
+    for (uint32_t i = 0; i < inbox->watched_count; i++) {
+        if (inbox->watched[i] == number) {
+            inbox->watched[i] = inbox->watched[--inbox->watched_count];
+            break;
+        }
+    }
+    struct lane *lane = inbox->lanes[number];
+    if (lane != NULL) {
+        inbox_leave_place(lane->memory, INBOX_LANE_BYTES);
+        free(lane);
+        inbox->lanes[number] = NULL;
+        inbox->counters.lanes--;
+    }
+}
+
+/* The hole reads as zeroes: an empty lane. Its last act makes it another's. */
+static void free_lane(struct inbox *inbox, uint32_t number)
+{
+    if (fallocate(inbox->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  (off_t)inbox_lane_offset(number), INBOX_LANE_BYTES) != 0) {
+        return; /* it stays taken */
+    }
+    forget_lane(inbox, number);
+    atomic_store(&inbox->head->senders[number], 0);
+    inbox->counters.reclaimed++;
+}
+
+void inbox_reclaim(struct inbox *inbox, bool (*lives)(void *context, uint64_t incarnation),
+                   void *context)
+{
+    uint32_t end = rung_words(inbox) * 64;
+    for (uint32_t i = 0; i < end; i++) {
+        uint64_t sender = atomic_load(&inbox->head->senders[i]);
+        if (sender == 0 || lives(context, sender)) {
+            continue;
+        }
+        const struct lane *lane = find_lane(inbox, i);
+        if (lane == NULL || !has_packet(lane)) {
+            free_lane(inbox, i);
+        } else if (!is_watched(inbox, i)) { /* it died before it could ring */
+            atomic_fetch_or(&inbox->head->rung[i / 64], UINT64_C(1) << i % 64);
+        }
+    }
+}

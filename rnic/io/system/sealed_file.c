@@ -1,0 +1,43 @@
+#include "rnic/io/system/sealed_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static enum status status_of_errno(void)
+{
+    return errno == EACCES || errno == EPERM ? STATUS_DENIED : STATUS_NOT_FOUND;
+}
+
+static bool has_link(const char *name, const char *link)
+{
+    char target[PATH_MAX];
+    ssize_t length = readlink(name, target, sizeof target);
+    return length == (ssize_t)strlen(link) && memcmp(target, link, (size_t)length) == 0;
+}
+
+/* What the number names in another namespace of processes may be anything, and opening a terminal
+ * or a device has effects. */
+int sealed_file_open(pid_t process, int descriptor, const char *link, struct stat *ret_stat,
+                     enum status *ret_status)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)process, descriptor);
+    errno = 0;
+    int file = has_link(name, link) ? open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+    if (file < 0) {
+        *ret_status = status_of_errno();
+        return -1;
+    }
+    int seals = fcntl(file, F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(file, ret_stat) != 0) {
+        *ret_status = STATUS_NOT_FOUND;
+        close(file);
+        return -1;
+    }
+    return file;
+}

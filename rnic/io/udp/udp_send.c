@@ -1,0 +1,311 @@
+/* Runs to the kernel: each as one segmented send where it takes those, else packet by packet. */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rnic/base/check.h"
+#include "rnic/io/system/clock.h"
+#include "rnic/io/system/raw_socket.h"
+#include "rnic/io/udp/address.h"
+#include "rnic/io/udp/udp_private.h"
+
+#define HOP_LIMIT_DEFAULT 64
+#define HOP_LIMIT_GROUP   1 /* a multicast stays on its network unless told otherwise */
+#define ASK_AGAIN_NS      UINT64_C(1000000000) /* for an interface that was not there */
+
+struct control_buffer {
+    uint8_t bytes[UDP_CONTROL_BYTES] __attribute__((aligned(__alignof__(struct cmsghdr))));
+};
+
+void udp_put_icrc(struct udp *udp, const struct path *path, uint32_t identification, uint8_t *bytes,
+                  uint32_t length_before)
+{
+    struct roce_ip ip = {.identification = (uint16_t)identification, .dont_fragment = true};
+    uint32_t icrc = roce_icrc_in_series(&udp->series, path, &ip, bytes, length_before);
+    roce_icrc_store(bytes + length_before, icrc);
+}
+
+/* Link-local sources need their interface named; so do IPv6 multicasts, which no route tells where
+ * to go. For an IPv4 one the kernel goes by the source address. */
+static uint32_t interface_of(struct udp *udp, const struct path *path)
+{
+    const struct gid *local = &path->local;
+    bool is_link_local = local->bytes[0] == 0xfe && (local->bytes[1] & 0xc0) == 0x80;
+    if (!is_link_local && path->remote.bytes[0] != 0xff) {
+        return 0;
+    }
+    struct instant now = clock_now();
+    for (uint32_t i = 0; i < UDP_LINK_LOCAL_MAX; i++) {
+        if (gid_equal(&udp->link_local[i].gid, local) &&
+            (udp->link_local[i].interface_index != 0 ||
+             instant_elapsed_ns(udp->link_local[i].asked, now) < ASK_AGAIN_NS)) {
+            return udp->link_local[i].interface_index;
+        }
+    }
+    struct address_table table;
+    const struct address *address =
+        address_read(&table) == STATUS_OK ? address_find(&table, local) : NULL;
+    uint32_t slot = udp->link_local_next++ % UDP_LINK_LOCAL_MAX;
+    udp->link_local[slot].gid = *local;
+    udp->link_local[slot].interface_index = address != NULL ? address->interface_index : 0;
+    udp->link_local[slot].asked = now;
+    return udp->link_local[slot].interface_index;
+}
+
+static struct cmsghdr *add_control(struct msghdr *message, int level, int type, const void *value,
+                                   size_t length)
+{
+    struct cmsghdr *control =
+        (struct cmsghdr *)((uint8_t *)message->msg_control + message->msg_controllen);
+    CHECK(message->msg_controllen + CMSG_SPACE(length) <= UDP_CONTROL_BYTES);
+    control->cmsg_level = level;
+    control->cmsg_type = type;
+    control->cmsg_len = CMSG_LEN(length);
+    memcpy(CMSG_DATA(control), value, length);
+    message->msg_controllen += CMSG_SPACE(length);
+    return control;
+}
+
+/* Addresses and marks of a run's packets; `segment` is not 0 for a segmented send. */
+static void address_message(struct udp *udp, const struct path *path, uint16_t segment,
+                            struct sockaddr_storage *name, struct control_buffer *control,
+                            struct msghdr *ret_message)
+{
+    int traffic_class = path->traffic_class;
+    int unspecified = gid_is_multicast(&path->remote) ? HOP_LIMIT_GROUP : HOP_LIMIT_DEFAULT;
+    int hop_limit = path->hop_limit != 0 ? path->hop_limit : unspecified;
+    uint32_t interface = interface_of(udp, path);
+    memset(control, 0, sizeof *control);
+    *ret_message = (struct msghdr){
+        .msg_name = name,
+        .msg_namelen = address_to_socket(&path->remote, udp->port, interface, name),
+        .msg_control = control->bytes,
+    };
+    if (udp_family_of(&path->remote) == UDP_IPV4) {
+        struct in_pktinfo info = {0};
+        memcpy(&info.ipi_spec_dst, path->local.bytes + 12, 4);
+        add_control(ret_message, IPPROTO_IP, IP_PKTINFO, &info, sizeof info);
+        add_control(ret_message, IPPROTO_IP, IP_TOS, &traffic_class, sizeof traffic_class);
+        add_control(ret_message, IPPROTO_IP, IP_TTL, &hop_limit, sizeof hop_limit);
+    } else {
+        struct in6_pktinfo info = {.ipi6_ifindex = interface};
+        memcpy(&info.ipi6_addr, path->local.bytes, 16);
+        ((struct sockaddr_in6 *)name)->sin6_flowinfo = htonl(path->flow_label);
+        add_control(ret_message, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info);
+        add_control(ret_message, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof traffic_class);
+        add_control(ret_message, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof hop_limit);
+    }
+    if (segment != 0) {
+        add_control(ret_message, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment);
+    }
+}
+
+/* An error may be an earlier packet's, told by ICMP; then it is in the error queue, and the call is
+ * made again. */
+static int send_messages(struct udp *udp, enum udp_family family, uint16_t source_port,
+                         struct mmsghdr *messages, uint32_t count)
+{
+    int descriptor = udp_sending_socket(udp, family, source_port);
+    udp->counters.send_calls++;
+    int sent = raw_send(descriptor, messages, count, MSG_DONTWAIT);
+    if (sent >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+        return sent;
+    }
+    int error = errno;
+    if (udp_take_errors(udp, family) > 0) {
+        return raw_send(descriptor, messages, count, MSG_DONTWAIT);
+    }
+    errno = error;
+    return -1;
+}
+
+static void explain(struct udp *udp, const struct udp_run *run, int error)
+{
+    if (udp->counters.dropped_too_long + udp->counters.dropped_unreachable +
+            udp->counters.dropped_other >
+        1) {
+        return; /* the first is told, the others are counted */
+    }
+    if (error != EMSGSIZE) {
+        snprintf(udp->message, sizeof udp->message, "packets could not be sent: %s",
+                 strerror(error));
+    } else {
+        snprintf(udp->message, sizeof udp->message,
+                 "packets of %u bytes do not fit the way to the peer", run->segment);
+    }
+}
+
+/* A packet of the run that the kernel refused. */
+static void count_dropped(struct udp *udp, const struct udp_run *run, const uint8_t *bytes,
+                          uint32_t length, int error)
+{
+    switch (error) {
+    case EMSGSIZE:
+        udp->counters.dropped_too_long++;
+        udp_complain(udp, &run->path, bytes, length);
+        break;
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case EADDRNOTAVAIL:
+    case ENETDOWN:
+    case EINVAL: /* the source address is none of the host's */
+    case EPERM:
+    case EACCES:
+        udp->counters.dropped_unreachable++;
+        break;
+    default:
+        udp->counters.dropped_other++;
+        break;
+    }
+    explain(udp, run, error);
+}
+
+/* Sends a run's packets one by one from run->sent on. False: the kernel is full. Packets that it
+ * refuses are dropped; their number is added to *ret_dropped. */
+static bool send_singly(struct udp *udp, struct udp_run *run, uint32_t *ret_dropped)
+{
+    struct control_buffer control;
+    struct sockaddr_storage name;
+    struct msghdr model;
+    struct iovec places[UDP_RUN_SEGMENTS];
+    struct mmsghdr messages[UDP_RUN_SEGMENTS];
+    uint8_t *bytes = udp_run_end(udp, run) - run->length;
+    address_message(udp, &run->path, 0, &name, &control, &model);
+    for (uint32_t i = 0; i < run->count; i++) {
+        uint32_t start = i * run->segment;
+        uint32_t length = run->length - start < run->segment ? run->length - start : run->segment;
+        places[i] = (struct iovec){bytes + start, length};
+        messages[i] = (struct mmsghdr){.msg_hdr = model};
+        messages[i].msg_hdr.msg_iov = &places[i];
+        messages[i].msg_hdr.msg_iovlen = 1;
+    }
+    enum udp_family family = udp_family_of(&run->path.remote);
+    while (run->sent < run->count) {
+        int sent = send_messages(udp, family, run->path.source_port, messages + run->sent,
+                                 run->count - run->sent);
+        if (sent > 0) {
+            run->sent += (uint32_t)sent;
+            udp->counters.packets_sent += (uint32_t)sent;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return false;
+        } else if (errno != EINTR) {
+            count_dropped(udp, run, places[run->sent].iov_base, (uint32_t)places[run->sent].iov_len,
+                          errno);
+            run->sent++;
+            ++*ret_dropped;
+        }
+    }
+    return true;
+}
+
+static void make_single(struct udp *udp, struct udp_run *run)
+{
+    uint8_t *bytes = udp_run_end(udp, run) - run->length;
+    run->single = true;
+    for (uint32_t start = 0; start < run->length; start += run->segment) {
+        uint32_t length = run->length - start < run->segment ? run->length - start : run->segment;
+        udp_put_icrc(udp, &run->path, 0, bytes + start, length - ICRC_LENGTH);
+    }
+}
+
+/* A segmented send was refused: sends the run in single packets. If those pass, the kernel or the
+ * device cannot segment, and no more is tried. False: the kernel is full. */
+static bool fall_back(struct udp *udp, struct udp_run *run, int error)
+{
+    make_single(udp, run);
+    uint32_t dropped = 0;
+    run->closed = true;
+    bool done = send_singly(udp, run, &dropped);
+    if (dropped == 0 && run->sent > 0 && error != ENOBUFS && error != ENOMEM) {
+        udp->segmentation = false;
+        for (uint32_t i = 1; i < udp->run_count; i++) {
+            make_single(udp, &udp->runs[udp_run_slot(udp, i)]);
+        }
+    }
+    return done;
+}
+
+static void pop_runs(struct udp *udp, uint32_t count)
+{
+    udp->run_count -= count;
+    udp->run_first = udp->run_count > 0 ? udp_run_slot(udp, count) : 0;
+}
+
+/* Hands the oldest runs of one family to the kernel, each as one message; returns how many it
+ * took, or -1 with errno. */
+static int send_runs(struct udp *udp)
+{
+    struct control_buffer control[UDP_RUNS];
+    struct sockaddr_storage names[UDP_RUNS];
+    struct iovec places[UDP_RUNS];
+    struct mmsghdr messages[UDP_RUNS];
+    enum udp_family family = udp_family_of(&udp->runs[udp->run_first].path.remote);
+    uint16_t source_port = udp->runs[udp->run_first].path.source_port;
+    uint32_t count = 0;
+    for (; count < udp->run_count; count++) {
+        struct udp_run *run = &udp->runs[udp_run_slot(udp, count)];
+        if (udp_family_of(&run->path.remote) != family || run->path.source_port != source_port ||
+            (run->single && run->count > 1)) {
+            break;
+        }
+        uint16_t segment = run->count > 1 ? (uint16_t)run->segment : 0;
+        address_message(udp, &run->path, segment, &names[count], &control[count],
+                        &messages[count].msg_hdr);
+        places[count] = (struct iovec){udp_run_end(udp, run) - run->length, run->length};
+        messages[count].msg_hdr.msg_iov = &places[count];
+        messages[count].msg_hdr.msg_iovlen = 1;
+    }
+    int sent = send_messages(udp, family, source_port, messages, count);
+    for (int i = 0; i < sent; i++) {
+        uint32_t packets = udp->runs[udp_run_slot(udp, (uint32_t)i)].count;
+        udp->counters.packets_sent += packets;
+        udp->counters.segmented_sends += packets > 1;
+    }
+    return sent;
+}
+
+/* Sends the oldest run or more. False: the kernel is full. */
+static bool send_some(struct udp *udp)
+{
+    struct udp_run *run = &udp->runs[udp->run_first];
+    uint32_t dropped = 0;
+    if (run->single && run->count > 1) {
+        if (!send_singly(udp, run, &dropped)) {
+            return false;
+        }
+        pop_runs(udp, 1);
+        return true;
+    }
+    int sent = send_runs(udp);
+    if (sent > 0) {
+        pop_runs(udp, (uint32_t)sent);
+        return true;
+    }
+    int error = errno;
+    if (error == EINTR) {
+        return true;
+    }
+    if (error == EAGAIN || error == EWOULDBLOCK) {
+        return false;
+    }
+    if (run->count > 1) {
+        if (!fall_back(udp, run, error)) {
+            return false;
+        }
+    } else {
+        count_dropped(udp, run, udp_run_end(udp, run) - run->length, run->length, error);
+    }
+    pop_runs(udp, 1);
+    return true;
+}
+
+bool udp_send_all(struct udp *udp)
+{
+    bool blocked = false;
+    while (udp->run_count > 0 && !blocked) {
+        blocked = !send_some(udp);
+    }
+    udp->counters.blocked += blocked;
+    return !blocked;
+}

@@ -1,0 +1,20 @@
+/* Patterns in a list become the names that are there, as a shell would have it.
+ *
+ * Here: glob(3), by a side whose client may see all files. Not here: rules about what is left out
+ * (filter.h). */
+#ifndef TOOLS_TRANSFER_EXPAND_H
+#define TOOLS_TRANSFER_EXPAND_H
+
+#include <stdbool.h>
+
+#include "tools/transfer/wire/listing.h"
+
+/* The path has "*", "?" or "[" in its last component; in the others they stand for themselves. */
+bool expand_is_pattern(const char *path);
+
+/* Each pattern of the list is one of names in `base`, a path that ends with a slash. One that is a
+ * name itself, or that nothing matches, stays. `directories`: also these. False: no memory, or more
+ * than a list takes. */
+bool expand(struct listing *listing, const char *base, bool directories);
+
+#endif

@@ -1,0 +1,290 @@
+#include "tools/transfer/choice/filter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/transfer/choice/filter_scope.h"
+#include "tools/transfer/choice/pattern.h"
+
+struct rule {
+    uint8_t bits; /* of enum rule_bits */
+    char *text;   /* as it was given */
+    struct pattern pattern;
+};
+
+struct filter {
+    struct rule *rules;
+    unsigned count;
+    size_t length;
+    unsigned merges[FILTER_MERGES_MAX]; /* of the rules, those with RULE_MERGES */
+    unsigned merge_count;
+};
+
+struct filter *filter_create(void)
+{
+    return calloc(1, sizeof(struct filter));
+}
+
+static void clear_rule(struct rule *rule)
+{
+    free(rule->text);
+    pattern_clear(&rule->pattern);
+}
+
+void filter_clear(struct filter *filter)
+{
+    for (unsigned i = 0; i < filter->count; i++) {
+        clear_rule(&filter->rules[i]);
+    }
+    free(filter->rules);
+    *filter = (struct filter){0};
+}
+
+void filter_destroy(struct filter *filter)
+{
+    if (filter != NULL) {
+        filter_clear(filter);
+        free(filter);
+    }
+}
+
+unsigned filter_count(const struct filter *filter)
+{
+    return filter->count;
+}
+
+size_t filter_length(const struct filter *filter)
+{
+    return filter->length;
+}
+
+struct span filter_rule(const struct filter *filter, unsigned index, uint8_t *ret_bits)
+{
+    const struct rule *rule = &filter->rules[index];
+    *ret_bits = rule->bits;
+    return (struct span){rule->text, strlen(rule->text)};
+}
+
+static bool make_rule(struct rule *rule, unsigned bits, struct span text)
+{
+    *rule = (struct rule){.bits = (uint8_t)bits, .text = strndup(text.bytes, text.length)};
+    return rule->text != NULL && ((bits & RULE_MERGES) != 0 || pattern_make(text, &rule->pattern));
+}
+
+unsigned filter_merges(const struct filter *filter)
+{
+    return filter->merge_count;
+}
+
+void filter_merge(const struct filter *filter, unsigned index, struct filter_merge *ret_merge)
+{
+    const struct rule *rule = &filter->rules[filter->merges[index]];
+    bool above = rule->text[0] == '/';
+    *ret_merge = (struct filter_merge){
+        .index = index, .name = rule->text + above, .bits = rule->bits, .above = above};
+}
+
+static bool is_merged(const struct filter *filter, struct span name)
+{
+    const char *bytes = name.bytes;
+    struct filter_merge merge;
+    size_t slash = bytes[0] == '/';
+    for (unsigned i = 0; i < filter->merge_count; i++) {
+        filter_merge(filter, i, &merge);
+        if (strlen(merge.name) == name.length - slash &&
+            memcmp(merge.name, bytes + slash, name.length - slash) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool filter_add(struct filter *filter, unsigned bits, struct span pattern)
+{
+    bool merges = (bits & RULE_MERGES) != 0;
+    if (!protocol_is_rule(bits, pattern) || (merges && filter->merge_count == FILTER_MERGES_MAX)) {
+        return false;
+    }
+    if (merges && is_merged(filter, pattern)) {
+        return true;
+    }
+    if (pattern.length == 0 || pattern.length > PATH_LENGTH_MAX ||
+        memchr(pattern.bytes, 0, pattern.length) != NULL || filter->count == FILTER_RULES_MAX ||
+        filter->length + pattern.length > FILTER_LENGTH_MAX) {
+        return false;
+    }
+    if ((filter->count & (filter->count - 1)) == 0) { /* full: room for twice as many */
+        size_t capacity = filter->count > 0 ? 2 * (size_t)filter->count : 1;
+        struct rule *rules = realloc(filter->rules, capacity * sizeof(*rules));
+        if (rules == NULL) {
+            return false;
+        }
+        filter->rules = rules;
+    }
+    struct rule *rule = &filter->rules[filter->count];
+    if (!make_rule(rule, bits, pattern)) {
+        clear_rule(rule);
+        return false;
+    }
+    if (merges) {
+        filter->merges[filter->merge_count++] = filter->count;
+    }
+    filter->count++;
+    filter->length += pattern.length;
+    return true;
+}
+
+/* --- matching --------------------------------------------------------------------------------- */
+
+/* The rules about what is sent, or about what is deleted. */
+struct question_of {
+    enum rule_bits side;
+    struct filter_loss loss; /* of what is deleted */
+};
+
+static bool is_asked(const struct rule *rule, const struct question_of *question)
+{
+    unsigned sides = rule->bits & (RULE_HIDES | RULE_PROTECTS);
+    if (sides == 0) {
+        sides = RULE_HIDES | (question->loss.delete_excluded ? 0 : RULE_PROTECTS);
+    }
+    bool perished = (rule->bits & RULE_PERISHABLE) != 0 && question->loss.inside;
+    return (sides & question->side) != 0 && !perished;
+}
+
+enum verdict {
+    VERDICT_NONE,
+    VERDICT_IN,
+    VERDICT_OUT,
+};
+
+/* What is asked. */
+struct asked_path {
+    const struct question_of *question;
+    char *text;
+    bool is_directory;
+};
+
+static enum verdict judge_rule(const struct rule *rule, const struct filter_scope *scope,
+                               const struct asked_path *asked)
+{
+    bool negated = (rule->bits & RULE_NEGATED) != 0;
+    struct pattern_root root = {.depth = 0};
+    if (scope != NULL) {
+        root = (struct pattern_root){.outside = scope->outside, .depth = scope->depth};
+    }
+    if (!is_asked(rule, asked->question) ||
+        pattern_matches(&rule->pattern, &root, asked->text, asked->is_directory) == negated) {
+        return VERDICT_NONE;
+    }
+    return (rule->bits & RULE_INCLUDE) != 0 ? VERDICT_IN : VERDICT_OUT;
+}
+
+/* What that file of rules says, in the directory at hand and then in those above. */
+static enum verdict judge_scopes(unsigned merge, bool alone, const struct filter_scope *scope,
+                                 const struct asked_path *asked)
+{
+    enum verdict verdict = VERDICT_NONE;
+    for (; scope != NULL && verdict == VERDICT_NONE; scope = scope->above) {
+        const struct scope_list *list = &scope->lists[merge];
+        unsigned count = list->rules != NULL ? list->rules->count : 0;
+        for (unsigned i = 0; i < count && verdict == VERDICT_NONE; i++) {
+            verdict = judge_rule(&list->rules->rules[i], scope, asked);
+        }
+        if (list->cleared || alone) {
+            break;
+        }
+    }
+    return verdict;
+}
+
+static bool excludes(const struct filter *filter, const struct filter_scope *scope,
+                     const struct asked_path *asked)
+{
+    enum verdict verdict = VERDICT_NONE;
+    for (unsigned i = 0, merge = 0; i < filter->count && verdict == VERDICT_NONE; i++) {
+        const struct rule *rule = &filter->rules[i];
+        verdict = (rule->bits & RULE_MERGES) != 0
+                      ? judge_scopes(merge++, (rule->bits & RULE_ALONE) != 0, scope, asked)
+                      : judge_rule(rule, NULL, asked);
+    }
+    return verdict == VERDICT_OUT;
+}
+
+static const struct question_of what_is_sent = {.side = RULE_HIDES};
+
+/* Into a buffer as rule_matches wants it; NULL: too long for the rules. */
+static char *prepare(const char *path, char buffer[PATH_LENGTH_MAX + 3])
+{
+    size_t length = strlen(path);
+    if (length > PATH_LENGTH_MAX) {
+        return NULL;
+    }
+    buffer[0] = '/';
+    memcpy(buffer + 1, path, length + 1);
+    return buffer + 1;
+}
+
+bool filter_excludes(const struct filter *filter, const struct filter_scope *scope,
+                     const char *path, bool is_directory)
+{
+    char buffer[PATH_LENGTH_MAX + 3];
+    const struct asked_path asked = {&what_is_sent, prepare(path, buffer), is_directory};
+    return asked.text != NULL && excludes(filter, scope, &asked);
+}
+
+bool filter_protects(const struct filter *filter, const struct filter_scope *scope,
+                     const char *path, bool is_directory, struct filter_loss loss)
+{
+    char buffer[PATH_LENGTH_MAX + 3];
+    const struct question_of question = {RULE_PROTECTS, loss};
+    const struct asked_path asked = {&question, prepare(path, buffer), is_directory};
+    return asked.text == NULL || excludes(filter, scope, &asked);
+}
+
+bool filter_protects_some(const struct filter *filter, bool delete_excluded)
+{
+    const struct question_of question = {RULE_PROTECTS, {.delete_excluded = delete_excluded}};
+    for (unsigned i = 0; i < filter->count; i++) {
+        const struct rule *rule = &filter->rules[i];
+        bool merges = (rule->bits & RULE_MERGES) != 0;
+        if (merges || ((rule->bits & RULE_INCLUDE) == 0 && is_asked(rule, &question))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first rule that matches decides of each. True: of one that it is out. */
+static bool excludes_one(const struct filter *filter, struct asked_path *asked,
+                         const struct prefixes *prefixes)
+{
+    bool matches[PATH_LENGTH_MAX + 1], decided[PATH_LENGTH_MAX + 1] = {false};
+    for (unsigned i = 0; i < filter->count; i++) {
+        const struct rule *rule = &filter->rules[i];
+        bool negated = (rule->bits & RULE_NEGATED) != 0;
+        if ((rule->bits & RULE_MERGES) != 0 || !is_asked(rule, asked->question)) {
+            continue;
+        }
+        pattern_match_prefixes(&rule->pattern, asked->text, asked->is_directory, prefixes, matches);
+        for (unsigned j = 0; j < prefixes->count; j++) {
+            if (matches[j] != negated && !decided[j] && (rule->bits & RULE_INCLUDE) == 0) {
+                return true;
+            }
+            decided[j] |= matches[j] != negated;
+        }
+    }
+    return false;
+}
+
+bool filter_cuts_off(const struct filter *filter, const char *path, bool is_directory)
+{
+    char buffer[PATH_LENGTH_MAX + 3];
+    struct prefixes prefixes;
+    struct asked_path asked = {&what_is_sent, prepare(path, buffer), is_directory};
+    if (asked.text == NULL) {
+        return false;
+    }
+    pattern_find_prefixes(asked.text, &prefixes);
+    return excludes_one(filter, &asked, &prefixes);
+}

@@ -1,0 +1,50 @@
+/* Files of rules in directories: what they say of what is in a directory and below it.
+ *
+ * Here: reading and keeping them. Not here: which rule decides (filter.h). Whoever made the tree
+ * wrote them and is not trusted: no symbolic link is followed, nothing but a plain file is read,
+ * and of rules there are at most FILTER_RULES_MAX, with FILTER_LENGTH_MAX bytes, on a way from the
+ * top to a directory. Who cannot have all of a directory's rules has none of it: what they were to
+ * keep back is not known. */
+#ifndef TOOLS_TRANSFER_FILTER_SCOPE_H
+#define TOOLS_TRANSFER_FILTER_SCOPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "tools/transfer/choice/filter.h"
+#include "tools/transfer/choice/filter_rule.h"
+
+#define SCOPE_WHY_LENGTH (FILTER_WHY_LENGTH + 300)
+
+/* Of one file of rules. */
+struct scope_list {
+    struct filter *rules; /* NULL: none */
+    bool cleared;         /* those of the directories above do not count */
+};
+
+/* Of one directory. */
+struct filter_scope {
+    const struct filter_scope *above; /* borrowed */
+    unsigned depth; /* components of the directory's path; a pattern from the root begins behind */
+    char *outside;  /* or, above the transfer: what leads from here to where its paths begin */
+    unsigned rules; /* with those above */
+    size_t length;
+    unsigned count;
+    struct scope_list lists[]; /* by the filter's files of rules */
+};
+
+/* Reads the files that `filter` names in `directory`, which may be one of O_PATH. 0, or an errno
+ * and why. */
+int filter_scope_read(const struct filter *filter, const struct filter_scope *above, int directory,
+                      unsigned depth, struct filter_scope **ret_scope,
+                      char ret_why[SCOPE_WHY_LENGTH]);
+/* The same for the directories above `directory`, from `root` (or, where that is AT_FDCWD, from the
+ * system's) on, for those files whose name begins with a slash; the transfer's paths begin in
+ * `directory`, or at its name (`named`). NULL where there are none. */
+int filter_scope_read_outside(const struct filter *filter, int root, int directory, bool named,
+                              struct filter_scope **ret_scope, char ret_why[SCOPE_WHY_LENGTH]);
+void filter_scope_free(struct filter_scope *scope);
+/* And those above it, up to but without `end`. */
+void filter_scope_free_up(struct filter_scope *scope, const struct filter_scope *end);
+
+#endif

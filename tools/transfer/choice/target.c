@@ -1,0 +1,192 @@
+#include "tools/transfer/choice/target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/transfer/choice/walk.h"
+#include "tools/transfer/disk/confine.h"
+
+static int open_directory(const struct target_request *request, const char *path)
+{
+    if (request->confined) {
+        size_t length = strlen(path);
+        path += request->root_name < length ? request->root_name : length;
+        path += strspn(path, "/");
+        return confine_open(request->root, *path != 0 ? path : ".", O_RDONLY | O_DIRECTORY, 0,
+                            CONFINE_BENEATH);
+    }
+    return confine_open(request->root, *path != 0 ? path : ".", O_RDONLY | O_DIRECTORY, 0,
+                        CONFINE_NOT);
+}
+
+static enum problem_code refuse(int error, const char *path, const char *why,
+                                char ret_text[TEXT_LENGTH_MAX])
+{
+    snprintf(ret_text, TEXT_LENGTH_MAX, "%.380s: %s", path,
+             why != NULL ? why : walk_error_text(error));
+    return problem_code_of_errno(error);
+}
+
+/* What a directory that is not there needs; NULL: the error says it. */
+static const char *missing(const struct target_request *request, int error)
+{
+    return error != ENOENT       ? NULL
+           : request->makes_path ? "no such directory"
+                                 : "no such directory (--mkpath makes it)";
+}
+
+static bool has_parent(const char *path)
+{
+    size_t length = strlen(path);
+    return strcmp(path, "..") == 0 || strncmp(path, "../", 3) == 0 ||
+           strstr(path, "/../") != NULL || (length >= 3 && strcmp(path + length - 3, "/..") == 0);
+}
+
+/* Everything before the last component; "" for the directory one is in. */
+static void parent_path(const char *path, char ret_parent[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) {
+        ret_parent[0] = 0;
+        return;
+    }
+    size_t length = slash == path ? 1 : (size_t)(slash - path);
+    memcpy(ret_parent, path, length);
+    ret_parent[length] = 0;
+}
+
+/* The directories that lead to the last component, as far as they are not there. 0 or an errno. */
+static int make_path(const struct target_request *request, const char *path)
+{
+    char parent[PATH_MAX], above[PATH_MAX], name[256];
+    parent_path(path, parent);
+    int fd = parent[0] != 0 ? open_directory(request, parent) : -EEXIST;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (fd != -ENOENT) {
+        return fd >= 0 || fd == -EEXIST ? 0 : -fd;
+    }
+    if (!walk_base_name(parent, name) || name[0] == 0) {
+        return ENOENT;
+    }
+    int error = make_path(request, parent);
+    if (error == 0) {
+        parent_path(parent, above);
+        fd = open_directory(request, above);
+        error = fd < 0 ? -fd : mkdirat(fd, name, 0777) == 0 || errno == EEXIST ? 0 : errno;
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+    return error;
+}
+
+/* What is in the way of that, `path` without slashes at its end. */
+static int prepare_path(const struct target_request *request, const char *path)
+{
+    return request->makes_path && !request->dry ? make_path(request, path) : 0;
+}
+
+/* The directory that several sources, or a path with a slash at its end, go into. 0 or an errno. */
+static int make_directory(const struct target_request *request, struct target *target)
+{
+    char path[PATH_MAX], parent[PATH_MAX], name[256];
+    size_t length = strlen(request->path);
+    memcpy(path, request->path, length + 1);
+    while (length > 1 && path[length - 1] == '/') {
+        path[--length] = 0;
+    }
+    if (!walk_base_name(path, name) || name[0] == 0) {
+        return ENOENT;
+    }
+    int error = prepare_path(request, path);
+    parent_path(path, parent);
+    int fd = error == 0 ? open_directory(request, parent) : -error;
+    bool would_be = fd == -ENOENT && request->makes_path && request->dry;
+    if (fd < 0 && !would_be) {
+        return -fd;
+    }
+    if (!request->dry) {
+        error = mkdirat(fd, name, 0777) == 0 ? 0 : errno;
+        target->directory =
+            error == 0 ? confine_open(fd, name, O_RDONLY | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS)
+                       : -1;
+        error = error == 0 && target->directory < 0 ? -target->directory : error;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    target->directory = target->directory < 0 ? -1 : target->directory;
+    target->created = error == 0;
+    strcpy(target->display, request->path);
+    return error;
+}
+
+enum problem_code target_open(const struct target_request *request, struct target *ret_target,
+                              char ret_text[TEXT_LENGTH_MAX])
+{
+    struct target target = {.into = true};
+    const char *path = request->path;
+    size_t length = strlen(path);
+    if (length >= PATH_MAX) {
+        return refuse(ENAMETOOLONG, path, NULL, ret_text);
+    }
+    if (request->confined && has_parent(path)) {
+        return refuse(EXDEV, path, walk_error_text(WALK_ERROR_PARENT), ret_text);
+    }
+    target.directory = request->known == TARGET_NAME ? -ENOENT : open_directory(request, path);
+    if (target.directory >= 0) {
+        strcpy(target.display, path);
+        target.created = request->known == TARGET_MADE;
+        *ret_target = target;
+        return PROBLEM_NONE;
+    }
+    int error = -target.directory;
+    if (error != ENOENT && error != ENOTDIR) {
+        return refuse(error, path, NULL, ret_text);
+    }
+    bool directory =
+        request->known != TARGET_NAME &&
+        (request->source_count > 1 || request->listed || (length > 0 && path[length - 1] == '/'));
+    if (directory && error == ENOENT && make_directory(request, &target) == 0) {
+        *ret_target = target;
+        return PROBLEM_NONE;
+    }
+    if (directory) {
+        return refuse(error, path, missing(request, error), ret_text);
+    }
+    target.into = false;
+    if (!walk_base_name(path, target.name)) {
+        return refuse(ENAMETOOLONG, path, NULL, ret_text);
+    }
+    if (target.name[0] == 0) { /* "new/.": a directory, or nothing */
+        return refuse(error, path, missing(request, error), ret_text);
+    }
+    error = prepare_path(request, path);
+    parent_path(path, target.display);
+    target.directory = error == 0 ? open_directory(request, target.display) : -error;
+    if (target.directory < 0) {
+        return refuse(-target.directory, target.display, missing(request, -target.directory),
+                      ret_text);
+    }
+    *ret_target = target;
+    return PROBLEM_NONE;
+}
+
+enum target_is target_is(const struct target *target)
+{
+    return !target->into ? TARGET_NAME : target->created ? TARGET_MADE : TARGET_DIRECTORY;
+}
+
+void target_close(struct target *target)
+{
+    if (target->directory >= 0) {
+        close(target->directory);
+        target->directory = -1;
+    }
+}

@@ -1,0 +1,124 @@
+#include "tools/transfer/disk/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+void source_open(struct source *source, int fd, const struct stat *status)
+{
+    *source = (struct source){
+        .fd = fd,
+        .status = *status,
+        .sparse = (uint64_t)status->st_blocks * 512 < (uint64_t)status->st_size,
+        .size = (uint64_t)status->st_size,
+    };
+}
+
+void source_close(struct source *source)
+{
+    if (source->fd >= 0) {
+        close(source->fd);
+        source->fd = -1;
+    }
+}
+
+uint64_t source_skip_hole(struct source *source)
+{
+    uint64_t from = source->position;
+    source->data_end = source->size;
+    if (!source->sparse) {
+        return 0;
+    }
+    off_t data = lseek(source->fd, (off_t)from, SEEK_DATA);
+    if (data < 0 && errno == ENXIO) { /* nothing but a hole up to the end */
+        data = (off_t)source->size;
+    }
+    if (data < 0) { /* the file system does not tell holes */
+        source->sparse = false;
+        return 0;
+    }
+    source->position = (uint64_t)data < source->size ? (uint64_t)data : source->size;
+    off_t hole = lseek(source->fd, (off_t)source->position, SEEK_HOLE);
+    if (hole > data && (uint64_t)hole < source->size) {
+        source->data_end = (uint64_t)hole;
+    }
+    return source->position - from;
+}
+
+enum problem_code source_read(struct source *source, void *bytes, size_t length, size_t room,
+                              const char **ret_text)
+{
+    size_t done = 0;
+    size_t beyond = source->position + length == source->size && room > length ? 1 : 0;
+    while (done < length) {
+        size_t left = length - done;
+        ssize_t count = pread(source->fd, (char *)bytes + done, left + beyond,
+                              (off_t)(source->position + done));
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            *ret_text = strerror(errno);
+            return problem_code_of_errno(errno);
+        }
+        if (count == 0) {
+            *ret_text = "shrank while it was read";
+            return PROBLEM_CHANGED;
+        }
+        source->ended = beyond > 0 && (size_t)count == left;
+        done += (size_t)count < left ? (size_t)count : left;
+    }
+    source->position += length;
+    return PROBLEM_NONE;
+}
+
+static bool is_same_time(const struct timespec *one, const struct timespec *other)
+{
+    return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
+}
+
+/* The time of modification can be set back; that of the last change of any kind cannot. */
+static bool is_unchanged(const struct stat *before, const struct stat *after)
+{
+    return before->st_dev == after->st_dev && before->st_ino == after->st_ino &&
+           before->st_size == after->st_size && is_same_time(&before->st_mtim, &after->st_mtim) &&
+           is_same_time(&before->st_ctim, &after->st_ctim);
+}
+
+/* Files of /proc and of some network file systems hold more than their size says. */
+static enum problem_code check_end(const struct source *source, const char **ret_text)
+{
+    char byte;
+    ssize_t count;
+    do {
+        count = pread(source->fd, &byte, 1, (off_t)source->size);
+    } while (count < 0 && errno == EINTR);
+    if (count > 0) {
+        *ret_text = "holds more than its size says";
+        return PROBLEM_CHANGED;
+    }
+    if (count < 0) {
+        *ret_text = strerror(errno);
+        return problem_code_of_errno(errno);
+    }
+    return PROBLEM_NONE;
+}
+
+enum problem_code source_check(const struct source *source, const char **ret_text)
+{
+    struct stat after;
+    if (fstat(source->fd, &after) != 0) {
+        *ret_text = strerror(errno);
+        return problem_code_of_errno(errno);
+    }
+    if (after.st_nlink == 0 && source->status.st_nlink > 0) {
+        *ret_text = "removed while it was read";
+        return PROBLEM_VANISHED;
+    }
+    if (!is_unchanged(&source->status, &after)) {
+        *ret_text = "changed while it was read";
+        return PROBLEM_CHANGED;
+    }
+    return source->ended ? PROBLEM_NONE : check_end(source, ret_text);
+}

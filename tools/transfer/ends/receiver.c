@@ -1,0 +1,595 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/transfer/disk/compare.h"
+#include "tools/transfer/disk/half_mark.h"
+#include "tools/transfer/ends/receiver_private.h"
+
+struct receiver *receiver_create(const struct receiver_options *options)
+{
+    struct receiver *receiver = calloc(1, sizeof(*receiver));
+    if (receiver == NULL) {
+        return NULL;
+    }
+    receiver->options = *options;
+    receiver->last_source = -1;
+    receiver->file.place.fd = -1;
+    receiver->answering.directory = receiver->answering.fd = -1;
+    receiver->resuming.journal.fd = -1;
+    receiver->proof = digest_create();
+    if (!pieces_init(&receiver->pieces) || receiver->proof == NULL) {
+        pieces_fini(&receiver->pieces);
+        digest_destroy(receiver->proof);
+        free(receiver);
+        return NULL;
+    }
+    receiver->pieces.ended = receiver_piece_ended;
+    receiver->pieces.user = receiver;
+    tree_init(&receiver->tree, options->target->directory, options->target->display);
+    if (!receiver_wishes(receiver, WISH_DRY_RUN)) {
+        place_sweep(options->target->directory);
+    }
+    return receiver;
+}
+
+void receiver_destroy(struct receiver *receiver)
+{
+    if (receiver == NULL) {
+        return;
+    }
+    receiver_leave_file(receiver);
+    writer_destroy(receiver->writer);
+    receiver_forget_pieces(receiver);
+    receiver_end_answers(receiver);
+    receiver_end_deleting(receiver);
+    tree_fini(&receiver->tree);
+    xattrs_clear(&receiver->xattrs);
+    xattrs_clear(&receiver->file.xattrs);
+    hard_links_clear(&receiver->links);
+    pieces_fini(&receiver->pieces);
+    digest_destroy(receiver->proof);
+    free(receiver);
+}
+
+uint32_t receiver_last_id(const struct receiver *receiver)
+{
+    return receiver->last_id;
+}
+
+bool receiver_is_done(const struct receiver *receiver)
+{
+    return receiver->state == RECEIVER_DONE;
+}
+
+void receiver_say_alive(struct receiver *receiver)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec - receiver->alive_s >= ALIVE_INTERVAL_S) {
+        receiver->alive_s = now.tv_sec;
+        receiver_send(receiver, &(struct message){.type = MESSAGE_ALIVE});
+    }
+}
+
+bool receiver_is_in_file(const struct receiver *receiver)
+{
+    return receiver_has_file(receiver) && !receiver->file.discarded;
+}
+
+uint64_t receiver_kept_in_part(const struct receiver *receiver)
+{
+    return receiver_is_in_file(receiver) ? receiver->file.kept : 0;
+}
+
+void receiver_send(struct receiver *receiver, const struct message *message)
+{
+    const struct weir_piece piece = {receiver->head, protocol_pack(message, receiver->head)};
+    struct link *link = receiver->options.link;
+    link->operations->send(link, &piece, 1);
+}
+
+bool receiver_start(struct receiver *receiver, struct weir_error *ret_error)
+{
+    struct link *link = receiver->options.link;
+    struct message message = {.type = MESSAGE_REGION};
+    memset(receiver->is_granted, true, sizeof(receiver->is_granted));
+    if (link->carries_data) {
+        return true;
+    }
+    receiver->memory =
+        link->operations->allocate(link, (size_t)RECEIVER_CHUNK_LENGTH * RECEIVER_CHUNK_COUNT,
+                                   WEIR_REMOTE_WRITE, &message.region.remote, ret_error);
+    if (receiver->memory == NULL) {
+        return false;
+    }
+    message.region.chunk_length = RECEIVER_CHUNK_LENGTH;
+    message.region.chunk_count = RECEIVER_CHUNK_COUNT;
+    receiver_send(receiver, &message);
+    return true;
+}
+
+static struct span span_of(const char *text)
+{
+    return (struct span){text, strlen(text)};
+}
+
+static const char *place_error_text(int error)
+{
+    switch (error) {
+    case EEXIST:
+        return "exists already";
+    case EISDIR:
+        return "is a directory already, and not empty (--force replaces it)";
+    case EMEDIUMTYPE:
+        return "is a device, a socket or a FIFO, and is not replaced";
+    case ESTALE:
+        return "was changed by somebody meanwhile";
+    case ELOOP:
+        return "is a symbolic link already, and is not followed";
+    case EXDEV:
+        return "leads out of the target";
+    case EPROTO:
+        return "the bytes that arrived are not those that were read (digest)";
+    case EBADMSG:
+        return "what was read back from storage is not what was written (digest)";
+    case E2BIG:
+        return "is in too many pieces to be read back";
+    case EILSEQ:
+        return "is a name that stands for a file under way";
+    default:
+        return strerror(error);
+    }
+}
+
+/* receiver->tree.path names what failed. */
+void receiver_fail(struct receiver *receiver, uint32_t id, enum problem_code code, const char *text)
+{
+    receiver_fail_path(receiver, id, code, receiver->tree.path, text);
+}
+
+void receiver_fail_path(struct receiver *receiver, uint32_t id, enum problem_code code,
+                        const char *path, const char *text)
+{
+    const struct problem problem = {.code = code, .path = span_of(path), .text = span_of(text)};
+    receiver->options.tally->failed++;
+    receiver->options.report->problem(receiver->options.report->user, &problem);
+    struct message message = {.type = MESSAGE_FAILED};
+    message.problem.id = id;
+    message.problem.code = code;
+    message.problem.path = problem.path;
+    message.problem.text = problem.text;
+    receiver_send(receiver, &message);
+}
+
+void receiver_fail_errno(struct receiver *receiver, uint32_t id, int error)
+{
+    static const char *const what[] = {[FAILURE_OWNER >> 16] = "its owner",
+                                       [FAILURE_XATTR >> 16] = "its extended attributes",
+                                       [FAILURE_ACL >> 16] = "its ACL"};
+    int number = error & FAILURE_ERRNO;
+    if (number == error) {
+        receiver_fail(receiver, id, problem_code_of_errno(error), place_error_text(error));
+        return;
+    }
+    if (error - number == FAILURE_UNKNOWN) {
+        receiver_fail(receiver, id, PROBLEM_NAME, "nobody here has the name its owner is to have");
+        return;
+    }
+    char text[TEXT_LENGTH_MAX];
+    snprintf(text, sizeof(text), "%s cannot be kept here: %s", what[error >> 16], strerror(number));
+    receiver_fail(receiver, id, problem_code_of_errno(number), text);
+}
+
+void receiver_tell(struct receiver *receiver, enum entry_kind kind, uint64_t size, uint32_t changes)
+{
+    receiver_tell_path(receiver, kind, tree_relative(&receiver->tree), size, changes);
+}
+
+void receiver_tell_path(struct receiver *receiver, enum entry_kind kind, const char *path,
+                        uint64_t size, uint32_t changes)
+{
+    const struct report *report = receiver->options.report;
+    bool changed = (changes & ~(uint32_t)LEFT_EVERYTHING) != 0;
+    if (!receiver_wishes(receiver, WISH_ITEMS) ||
+        (!changed && !receiver_wishes(receiver, WISH_ALL_ITEMS))) {
+        return;
+    }
+    const struct item item = {
+        .kind = kind, .changes = changes, .size = size, .path = span_of(path)};
+    if (report->item != NULL) {
+        report->item(report->user, &item);
+        return;
+    }
+    struct message message = {.type = MESSAGE_ITEM};
+    message.item.kind = kind;
+    message.item.changes = changes;
+    message.item.size = size;
+    message.item.path = item.path;
+    receiver_send(receiver, &message);
+}
+
+void receiver_count_untouched(struct receiver *receiver, uint32_t id, enum entry_kind kind,
+                              uint64_t size, uint64_t *counter)
+{
+    struct tally *tally = receiver->options.tally;
+    uint64_t bytes = kind == ENTRY_FILE ? size : 0;
+    bool again = id <= receiver->options.before;
+    tally->spared += bytes;
+    if (!again) {
+        ++*counter;
+        tally->untouched_symlinks += kind == ENTRY_SYMLINK;
+        return;
+    }
+    tally->again_bytes += bytes;
+    tally->again_symlinks += kind == ENTRY_SYMLINK;
+    tally->again_files += kind != ENTRY_SYMLINK;
+}
+
+bool receiver_find(int directory, const char *name, struct stat *ret_status)
+{
+    return directory >= 0 && fstatat(directory, name, ret_status, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Its time may be of its last write, and its size what it is to be: only one that has its source's
+ * time is whole. */
+static bool may_be_half(const struct stat *there, const struct timespec *mtime)
+{
+    return there != NULL && S_ISREG(there->st_mode) &&
+           (there->st_mtim.tv_sec != mtime->tv_sec || there->st_mtim.tv_nsec != mtime->tv_nsec);
+}
+
+enum answer receiver_compare(const struct receiver *receiver, int directory, const char *name,
+                             const struct stat *there, uint64_t size, const struct timespec *mtime,
+                             uint32_t *ret_left)
+{
+    enum answer answer = compare_file(receiver->options.wishes, there, size, mtime, ret_left);
+    bool by_time_or_size =
+        answer == ANSWER_SAME || (answer == ANSWER_LEFT && *ret_left == LEFT_NEWER);
+    if (by_time_or_size && may_be_half(there, mtime) && half_mark_is_on(directory, name)) {
+        *ret_left = 0;
+        return ANSWER_WANTED;
+    }
+    return answer;
+}
+
+/* What the entry is called here. NULL: the peer may not say this now. */
+static const char *entry_name(struct receiver *receiver, const struct message *message,
+                              char buffer[NAME_LENGTH_MAX + 1])
+{
+    memcpy(buffer, message->entry.name.bytes, message->entry.name.length);
+    buffer[message->entry.name.length] = 0;
+    if (receiver->tree.depth > 0 || receiver->dead_depth > 0) {
+        return buffer[0] != 0 ? buffer : NULL;
+    }
+    if (message->entry.source >= receiver->options.source_count ||
+        (int)message->entry.source <= receiver->last_source) {
+        return NULL;
+    }
+    receiver->last_source = message->entry.source;
+    receiver->sources_seen++;
+    const char *name = receiver_source_name(receiver, message->entry.source, buffer);
+    return name[0] != 0 || message->entry.kind == ENTRY_DIRECTORY ? name : NULL;
+}
+
+static bool kind_is_asked_for(const struct receiver *receiver, enum entry_kind kind)
+{
+    unsigned preserve = receiver->options.wishes->preserve;
+    switch (kind) {
+    case ENTRY_FILE:
+        return true;
+    case ENTRY_DIRECTORY:
+    case ENTRY_SYMLINK:
+        return receiver_wishes(receiver, WISH_RECURSIVE) || receiver_wishes(receiver, WISH_LISTED);
+    case ENTRY_HARD_LINK:
+        return (preserve & PRESERVE_HARD_LINKS) != 0;
+    case ENTRY_FIFO:
+    case ENTRY_SOCKET:
+        return (preserve & PRESERVE_SPECIALS) != 0;
+    case ENTRY_CHARACTER_DEVICE:
+    case ENTRY_BLOCK_DEVICE:
+        return (preserve & PRESERVE_DEVICES) != 0;
+    }
+    return false;
+}
+
+static bool entry_is_allowed(const struct receiver *receiver, const struct message *message,
+                             const char **ret_reason)
+{
+    if (receiver->state != RECEIVER_ENTRIES) {
+        *ret_reason = "an entry in the middle of a file";
+    } else if (message->entry.id != receiver->last_id + 1) {
+        *ret_reason = "an entry out of order";
+    } else if (!kind_is_asked_for(receiver, message->entry.kind)) {
+        *ret_reason = "a kind of file that was not asked for";
+    } else if (message->entry.kind == ENTRY_FILE && message->entry.content != CONTENT_NOT_SENT &&
+               (message->entry.content == CONTENT_DRY) != receiver_wishes(receiver, WISH_DRY_RUN)) {
+        *ret_reason = "contents in a dry run, or none in another";
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static bool place_entry(struct receiver *receiver, const struct message *message,
+                        const char **ret_reason)
+{
+    char buffer[NAME_LENGTH_MAX + 1];
+    if (!entry_is_allowed(receiver, message, ret_reason)) {
+        return false;
+    }
+    if (receiver->xattrs.open) {
+        *ret_reason = "an attribute that is not whole";
+        return false;
+    }
+    const char *name = entry_name(receiver, message, buffer);
+    if (name == NULL) {
+        *ret_reason = "an entry that belongs to no source, or has no name";
+        return false;
+    }
+    receiver->last_id++;
+    bool by_chunks = message->entry.kind == ENTRY_FILE && message->entry.content == CONTENT_CHUNKS;
+    bool counts = message->entry.kind != ENTRY_DIRECTORY && !by_chunks;
+    receiver->entries += counts;
+    if (receiver->dead_depth > 0) { /* its directory was reported; the rest says nothing new */
+        receiver->dead_depth += message->entry.kind == ENTRY_DIRECTORY;
+        if (counts && receiver->dead_left) {
+            receiver_count_untouched(receiver, message->entry.id, message->entry.kind,
+                                     message->entry.size, &receiver->options.tally->left);
+        }
+        if (by_chunks) {
+            receiver_begin_dead_file(receiver, message);
+        }
+        return true;
+    }
+    tree_name(&receiver->tree, name);
+    if (message->entry.kind == ENTRY_DIRECTORY) {
+        receiver_begin_directory(receiver, message, name);
+        return true;
+    }
+    if (message->entry.kind == ENTRY_FILE) {
+        receiver_place_file(receiver, message, name);
+    } else if (message->entry.kind == ENTRY_HARD_LINK) {
+        receiver_place_link(receiver, message, name);
+    } else {
+        receiver_place_node(receiver, message, name);
+    }
+    if (receiver->state != RECEIVER_FILE) {
+        tree_forget(&receiver->tree);
+    }
+    return true;
+}
+
+static bool receive_attribute(struct receiver *receiver, const struct message *message,
+                              const char **ret_reason)
+{
+    if (receiver->state != RECEIVER_ENTRIES ||
+        (receiver->options.wishes->preserve & (PRESERVE_XATTRS | PRESERVE_ACLS)) == 0) {
+        *ret_reason = "an attribute that was not asked for";
+        return false;
+    }
+    int error = xattrs_add(&receiver->xattrs, message->attribute.name, message->attribute.value,
+                           message->attribute.more);
+    if (error != 0) {
+        *ret_reason = error == ENOMEM ? "no memory" : "attributes that no file can have";
+        return false;
+    }
+    return true;
+}
+
+void receiver_discard_file(struct receiver *receiver, int error)
+{
+    receiver_end_resuming(receiver);
+    place_abandon(&receiver->file.place);
+    receiver->file.discarded = true;
+    receiver_uncount_file(receiver);
+    receiver_fail_errno(receiver, receiver->file.id, error);
+}
+
+static bool receive_hole(struct receiver *receiver, uint64_t length, const char **ret_reason)
+{
+    const struct current_file *file = &receiver->file;
+    if (receiver->state != RECEIVER_FILE || length == 0 || length > file->size - file->position) {
+        *ret_reason = "a hole outside a file";
+        return false;
+    }
+    receiver_take_part(receiver,
+                       &(struct writer_piece){.length = length, .position = file->position});
+    return true;
+}
+
+void receiver_report_source(struct receiver *receiver, enum problem_code code, struct span path,
+                            struct span text)
+{
+    const struct problem problem = {
+        .code = code, .remote = true, .at_source = true, .path = path, .text = text};
+    if (code == PROBLEM_WARNING) {
+        receiver->options.tally->warnings++;
+    } else {
+        receiver->options.tally->failed++;
+        receiver->source_failures++;
+    }
+    receiver->options.report->problem(receiver->options.report->user, &problem);
+}
+
+static bool receive_leave(struct receiver *receiver, const char **ret_reason)
+{
+    if (receiver->state != RECEIVER_ENTRIES ||
+        (receiver->tree.depth == 0 && receiver->dead_depth == 0)) {
+        *ret_reason = "left a directory it was not in";
+        return false;
+    }
+    if (receiver->dead_depth > 0) {
+        receiver->dead_depth--;
+        return true;
+    }
+    uint32_t id;
+    int error = tree_leave(&receiver->tree, &id);
+    if (error != 0) {
+        receiver_fail_errno(receiver, id, error);
+    }
+    tree_forget(&receiver->tree);
+    return true;
+}
+
+/* Where nothing failed, every source and every file has come. */
+static bool is_complete(const struct receiver *receiver, const struct message *message)
+{
+    const struct tally *tally = receiver->options.tally;
+    bool all_sources = message->finished.sources == receiver->options.source_count;
+    return tally->failed > 0 || (message->finished.entries == receiver->entries &&
+                                 message->finished.sources == receiver->sources_seen &&
+                                 (all_sources || receiver->options.rules));
+}
+
+static void send_summary(struct receiver *receiver)
+{
+    const struct tally *tally = receiver->options.tally;
+    struct message message = {.type = MESSAGE_SUMMARY};
+    message.summary.files = tally->files;
+    message.summary.directories = tally->directories;
+    message.summary.symlinks = tally->symlinks;
+    message.summary.bytes = tally->bytes;
+    message.summary.failed = tally->failed;
+    message.summary.same = tally->same;
+    message.summary.left = tally->left;
+    message.summary.deleted = tally->deleted;
+    message.summary.kept = tally->kept;
+    message.summary.held_back = tally->held_back;
+    message.summary.again_files = tally->again_files;
+    message.summary.again_symlinks = tally->again_symlinks;
+    message.summary.again_bytes = tally->again_bytes;
+    message.summary.undeleted = tally->undeleted;
+    receiver_send(receiver, &message);
+    receiver->state = RECEIVER_DONE;
+}
+
+/* What could not be read is not taken for what is not there. */
+static bool is_to_delete(struct receiver *receiver)
+{
+    if (!receiver_wishes(receiver, WISH_DELETE) || receiver->deleting.sources == NULL ||
+        receiver->tree.top < 0) {
+        return false;
+    }
+    bool sound = receiver->source_failures == 0 || receiver_wishes(receiver, WISH_IGNORE_ERRORS);
+    receiver->options.tally->undeleted = !sound;
+    return sound;
+}
+
+static bool receive_finished(struct receiver *receiver, const struct message *finished,
+                             const char **ret_reason)
+{
+    if (receiver->state != RECEIVER_ENTRIES || receiver->tree.depth > 0 ||
+        receiver->dead_depth > 0) {
+        *ret_reason = "finished in the middle of a file or directory";
+        return false;
+    }
+    if (!is_complete(receiver, finished)) {
+        *ret_reason = "finished before everything had come";
+        return false;
+    }
+    int error = tree_finish(&receiver->tree);
+    if (error != 0) {
+        receiver_fail_errno(receiver, 0, error);
+    }
+    if (!is_to_delete(receiver)) {
+        send_summary(receiver);
+    } else if (receiver_begin_deleting(receiver)) {
+        receiver->state = RECEIVER_DELETING;
+    } else {
+        *ret_reason = "no memory";
+        return false;
+    }
+    return true;
+}
+
+bool receiver_pump(struct receiver *receiver)
+{
+    bool done;
+    if (receiver->state != RECEIVER_DELETING) {
+        receiver_take_back(receiver);
+        receiver_grant(receiver);
+        bool verifies = receiver->state == RECEIVER_VERIFYING;
+        bool more = verifies ? receiver_verify(receiver) : receiver_prove(receiver);
+        return receiver_answer(receiver) || more;
+    }
+    bool more = receiver_delete(receiver, &done);
+    if (done) {
+        send_summary(receiver);
+    }
+    return more;
+}
+
+static bool receive_answers(struct receiver *receiver, const struct message *message,
+                            const char **ret_reason)
+{
+    if (receiver->state != RECEIVER_DELETING ||
+        !lookahead_answer(receiver->deleting.lookahead, message)) {
+        *ret_reason = "answers to what was not asked";
+        return false;
+    }
+    return true;
+}
+
+bool receiver_receive(struct receiver *receiver, const struct message *message,
+                      const char **ret_reason)
+{
+    struct tally *tally = receiver->options.tally;
+    bool sound;
+    if (receiver->state == RECEIVER_DONE) {
+        *ret_reason = "something after the end";
+        return false;
+    }
+    if (receiver->options.link->backlog_count > ANSWERS_MAX) {
+        *ret_reason = "it does not take our answers";
+        return false;
+    }
+    if (receiver->state == RECEIVER_DELETING && message->type != MESSAGE_ANSWERS) {
+        *ret_reason = "something after the end";
+        return false;
+    }
+    switch (message->type) {
+    case MESSAGE_ANSWERS:
+        return receive_answers(receiver, message, ret_reason);
+    case MESSAGE_ENTRY:
+        sound = place_entry(receiver, message, ret_reason);
+        xattrs_clear(&receiver->xattrs);
+        return sound;
+    case MESSAGE_ASK:
+        return receiver_ask(receiver, message, ret_reason);
+    case MESSAGE_ALIVE:
+        return true;
+    case MESSAGE_ATTRIBUTE:
+        return receive_attribute(receiver, message, ret_reason);
+    case MESSAGE_RULE:
+        return receiver_receive_rule(receiver, message, ret_reason);
+    case MESSAGE_HOLE:
+        return receive_hole(receiver, message->hole.length, ret_reason);
+    case MESSAGE_KEEP:
+        return receiver_receive_keep(receiver, message->keep.length, ret_reason);
+    case MESSAGE_END:
+        return receiver_receive_end(receiver, message, ret_reason);
+    case MESSAGE_LEAVE:
+        return receive_leave(receiver, ret_reason);
+    case MESSAGE_SKIPPED:
+        receiver_report_source(receiver, message->problem.code, message->problem.path,
+                               message->problem.text);
+        return true;
+    case MESSAGE_TOTALS:
+        tally->totals_known = true;
+        tally->total_files = message->totals.files;
+        tally->total_bytes = message->totals.bytes;
+        return true;
+    case MESSAGE_RETRANSMITTED:
+        tally->retransmissions_known = true;
+        tally->retransmissions = message->retransmitted.count;
+        return true;
+    case MESSAGE_FINISHED:
+        return receive_finished(receiver, message, ret_reason);
+    default:
+        *ret_reason = "a message that a sender does not send";
+        return false;
+    }
+}

@@ -1,0 +1,248 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/transfer/choice/filter.h"
+#include "tools/transfer/ends/receiver_private.h"
+
+/* Steps between two looks at the link. */
+#define STEPS_AT_ONCE 64
+
+static bool remember(char ***list, unsigned count, unsigned source, struct span text)
+{
+    if (*list == NULL) {
+        *list = calloc(count, sizeof(**list));
+    }
+    if (*list == NULL) {
+        return false;
+    }
+    free((*list)[source]);
+    (*list)[source] = strndup(text.bytes, text.length);
+    return (*list)[source] != NULL;
+}
+
+bool receiver_remember_source(struct receiver *receiver, unsigned source, const char *name,
+                              struct span said)
+{
+    struct deleting *deleting = &receiver->deleting;
+    const char *here = name[0] != 0 ? name : ".";
+    unsigned count = receiver->options.source_count;
+    return remember(&deleting->names, count, source, said) &&
+           remember(&deleting->sources, count, source, (struct span){here, strlen(here)});
+}
+
+bool receiver_receive_rule(struct receiver *receiver, const struct message *message,
+                           const char **ret_reason)
+{
+    struct deleting *deleting = &receiver->deleting;
+    bool may = receiver->options.filter == NULL && receiver->options.names == NULL &&
+               receiver->last_source < 0 && receiver_wishes(receiver, WISH_DELETE);
+    if (may && deleting->said == NULL) {
+        deleting->said = filter_create();
+    }
+    *ret_reason = "a rule that is none, or when none may come";
+    return may && deleting->said != NULL &&
+           filter_add(deleting->said, message->rule.bits, message->rule.pattern);
+}
+
+bool receiver_begin_deleting(struct receiver *receiver)
+{
+    struct deleting *deleting = &receiver->deleting;
+    const struct filter *filter =
+        receiver->options.filter != NULL ? receiver->options.filter : deleting->said;
+    deleting->filter = filter != NULL && filter_merges(filter) > 0 ? filter : NULL;
+    const struct walk_options options = {.root = receiver->tree.top,
+                                         .confined = true,
+                                         .recursive = true,
+                                         .one_file_system =
+                                             receiver_wishes(receiver, WISH_ONE_FILE_SYSTEM),
+                                         .devices = true,
+                                         .specials = true,
+                                         .filter = deleting->filter,
+                                         .rules_root = receiver->options.rules_root,
+                                         .sees_all = true,
+                                         .filter_names = (const char *const *)deleting->names,
+                                         .depth_max = receiver->options.depth_max};
+    struct walk *walk = walk_create(&options, (const char *const *)deleting->sources,
+                                    receiver->options.source_count);
+    if (walk != NULL) {
+        deleting->lookahead = lookahead_create(receiver->options.link, walk, ASK_ALL);
+    }
+    if (deleting->lookahead == NULL) {
+        walk_destroy(walk);
+    }
+    return deleting->lookahead != NULL;
+}
+
+static void forget(char **list, unsigned count)
+{
+    for (unsigned i = 0; i < count && list != NULL; i++) {
+        free(list[i]);
+    }
+    free(list);
+}
+
+void receiver_end_deleting(struct receiver *receiver)
+{
+    struct deleting *deleting = &receiver->deleting;
+    lookahead_destroy(deleting->lookahead);
+    forget(deleting->sources, receiver->options.source_count);
+    forget(deleting->names, receiver->options.source_count);
+    filter_destroy(deleting->said);
+    *deleting = (struct deleting){.lookahead = NULL};
+}
+
+/* The directory keeps the time that it was given. */
+static void touch(struct walk_folder *folder)
+{
+    struct walk_mark *mark = walk_folder_mark(folder);
+    struct stat status;
+    if (!mark->touched && fstat(walk_folder_fd(folder), &status) == 0) {
+        mark->mtime = status.st_mtim;
+        mark->touched = true;
+    }
+}
+
+/* Something in it stays. A dry run says of it what unlinkat would. */
+static void keep(struct walk_folder *folder)
+{
+    if (folder != NULL) {
+        walk_folder_mark(folder)->keeps = true;
+    }
+}
+
+static void delete (struct receiver *receiver, const struct walk_step *step, enum entry_kind kind,
+                    const char *name)
+{
+    int flags = kind == ENTRY_DIRECTORY ? AT_REMOVEDIR : 0;
+    bool dry = receiver_wishes(receiver, WISH_DRY_RUN);
+    struct tally *tally = receiver->options.tally;
+    if (receiver_wishes(receiver, WISH_MAX_DELETE) &&
+        tally->deleted >= receiver->options.wishes->deletions_max) {
+        tally->held_back++;
+        keep(step->folder);
+        return;
+    }
+    if (!dry) {
+        touch(step->folder);
+    }
+    if (!dry && unlinkat(walk_folder_fd(step->folder), name, flags) != 0) {
+        /* what is left out stays, and so does the directory that it is in */
+        if (errno != ENOENT && !(kind == ENTRY_DIRECTORY && errno == ENOTEMPTY)) {
+            receiver_fail_path(receiver, 0, problem_code_of_errno(errno), step->relative,
+                               strerror(errno));
+        }
+        return;
+    }
+    tally->deleted++;
+    receiver_tell_path(receiver, kind, step->relative, 0, CHANGE_DELETED);
+}
+
+static void enter(const struct walk_step *step, enum answer answer)
+{
+    struct walk_mark *mark = walk_folder_mark(step->inside);
+    mark->gone = answer == ANSWER_GONE;
+    if (!mark->gone) {
+        keep(step->folder);
+    }
+    if (answer == ANSWER_LEFT) {
+        walk_leave_out(step->inside);
+    } else if (mark->gone && geteuid() != 0 && (step->status.st_mode & 0700) != 0700) {
+        fchmod(walk_folder_fd(step->inside), 0700); /* else others than root cannot empty it */
+    }
+}
+
+static void leave(struct receiver *receiver, const struct walk_step *step)
+{
+    const struct walk_mark *mark = walk_folder_mark(step->inside);
+    if (mark->gone && mark->keeps && receiver_wishes(receiver, WISH_DRY_RUN)) {
+        keep(step->folder);
+    } else if (mark->gone) {
+        const char *slash = strrchr(step->relative, '/');
+        delete (receiver, step, ENTRY_DIRECTORY, slash != NULL ? slash + 1 : step->relative);
+    } else if (mark->touched) {
+        const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, mark->mtime};
+        futimens(walk_folder_fd(step->inside), times);
+    }
+}
+
+/* What the sources have not and the rules of this side keep stays. */
+static enum answer with_rules(const struct receiver *receiver, const struct look *look)
+{
+    const struct walk_step *step = &look->step;
+    if (look->answer != ANSWER_GONE || receiver->deleting.filter == NULL || step->folder == NULL) {
+        return look->answer;
+    }
+    const struct filter_loss loss = {.delete_excluded =
+                                         receiver_wishes(receiver, WISH_DELETE_EXCLUDED),
+                                     .inside = walk_folder_mark(step->folder)->gone};
+    return walk_protects(lookahead_walk(receiver->deleting.lookahead), step, &loss) ? ANSWER_LEFT
+                                                                                    : ANSWER_GONE;
+}
+
+/* Of a directory that stays whatever its files of rules say it does not matter that they are not
+ * to be had. */
+static void take_failure(struct receiver *receiver, const struct walk_step *step,
+                         enum answer answer)
+{
+    bool stays = step->error == WALK_ERROR_RULES && answer == ANSWER_LEFT;
+    if (step->error != ENOENT) {
+        keep(step->folder);
+    }
+    if (step->error != WALK_ERROR_TEMPORARY && step->error != ENOENT && !stays) {
+        receiver_fail_path(receiver, 0, problem_code_of_errno(step->error), step->relative,
+                           walk_failure_text(step));
+    }
+}
+
+static void take_step(struct receiver *receiver, const struct look *look)
+{
+    const struct walk_step *step = &look->step;
+    enum answer answer = with_rules(receiver, look);
+    switch (step->kind) {
+    case WALK_FILE:
+    case WALK_SYMLINK:
+    case WALK_SPECIAL:
+        if (answer == ANSWER_GONE) {
+            delete (receiver, step, entry_kind_of(step->status.st_mode), step->name);
+        } else {
+            keep(step->folder);
+        }
+        return;
+    case WALK_DIRECTORY:
+        enter(step, answer);
+        return;
+    case WALK_LEAVE:
+        leave(receiver, step);
+        return;
+    case WALK_FAILED:
+        take_failure(receiver, step, answer);
+        return;
+    case WALK_EXCLUDED:
+    case WALK_END:
+        return;
+    }
+}
+
+bool receiver_delete(struct receiver *receiver, bool *ret_done)
+{
+    struct lookahead *lookahead = receiver->deleting.lookahead;
+    bool more = lookahead_pump(lookahead);
+    *ret_done = false;
+    for (unsigned i = 0; i < STEPS_AT_ONCE; i++) {
+        const struct look *look = lookahead_head(lookahead);
+        if (look == NULL) {
+            return more;
+        }
+        if (look->step.kind == WALK_END) {
+            *ret_done = true;
+            return false;
+        }
+        take_step(receiver, look);
+        lookahead_pop(lookahead);
+    }
+    return true;
+}

@@ -1,0 +1,115 @@
+/* Lists of paths: what is in each directory, and what has to do with the list. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/transfer/wire/listing.h"
+
+static bool add(struct listing *listing, const char *path)
+{
+    return listing_add(listing, (struct span){path, strlen(path)});
+}
+
+/* All of it as a text: "a" for one on the way, "a!" for one of the list, "(...)" what is below. */
+static void print(const struct listing *listing, struct listing_part part, char *text)
+{
+    char name[256];
+    struct listing_part below;
+    bool itself;
+    while (listing_next(listing, &part, name, &below, &itself)) {
+        sprintf(text + strlen(text), "%s%s(", name, itself ? "!" : "");
+        print(listing, below, text);
+        strcat(text, ")");
+    }
+}
+
+static void each_name_comes_once_with_what_is_below_it(void **state)
+{
+    struct listing listing = {0};
+    static const char *const paths[] = {"b/y", "a/b/c", "a!",    "./a//b/d/", "/a-b",   "a/b",
+                                        "b/x", "b/y/.", "a.b/z", "a/b/c",     "c/c/c/c"};
+    char text[500] = "";
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        assert_true(add(&listing, paths[i]));
+    }
+    listing_sort(&listing);
+    assert_int_equal(listing.count, 9);
+    print(&listing, listing_all(&listing), text);
+    assert_string_equal(text, "a(b!(c!()d!()))a!!()a-b!()a.b(z!())b(x!()y!())c(c(c(c!())))");
+    listing_clear(&listing);
+    print(&listing, listing_all(&listing), text);
+}
+
+static void the_source_itself_is_no_name_in_it(void **state)
+{
+    struct listing listing = {0};
+    char text[100] = "";
+    assert_true(add(&listing, "."));
+    assert_true(add(&listing, "a"));
+    listing_sort(&listing);
+    assert_string_equal(listing.paths[0], "");
+    print(&listing, listing_all(&listing), text);
+    assert_string_equal(text, "a!()");
+    assert_true(listing_meets(&listing, "x/y", true));
+    assert_false(listing_meets(&listing, "x/y", false));
+    listing_clear(&listing);
+}
+
+static void what_leads_out_of_the_source_is_none(void **state)
+{
+    static const char *const bad[] = {"..", "a/../b", "a/..", "../a"};
+    char longest[PATH_LENGTH_MAX + 2], name[300];
+    struct listing listing = {0};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_false(add(&listing, bad[i]));
+        assert_false(listing_is_path((struct span){bad[i], strlen(bad[i])}));
+    }
+    assert_false(listing_add(&listing, (struct span){"a\0b", 3}));
+    memset(name, 'n', sizeof(name));
+    assert_true(listing_add(&listing, (struct span){name, 255}));
+    assert_false(listing_add(&listing, (struct span){name, 256}));
+    for (size_t i = 0; i < sizeof(longest); i++) {
+        longest[i] = i % 2 == 0 ? 'a' : '/';
+    }
+    assert_true(listing_add(&listing, (struct span){longest, PATH_LENGTH_MAX}));
+    assert_false(listing_add(&listing, (struct span){longest, PATH_LENGTH_MAX + 1}));
+    listing_clear(&listing);
+}
+
+static void what_meets_the_list(void **state)
+{
+    static const struct {
+        const char *path;
+        bool alone, with_what_is_below;
+    } cases[] = {{"a", true, true},        {"a/b", true, true},   {"a/b/c", false, true},
+                 {"a/b/c/d", false, true}, {"a/c", false, false}, {"a/bb", false, false},
+                 {"ab", false, false},     {"z", true, true},     {"z/z", false, true},
+                 {"a/b-", false, false},   {"a-", true, true},    {"", true, true}};
+    struct listing listing = {0};
+    assert_false(listing_meets(&listing, "a", true));
+    assert_true(add(&listing, "z") && add(&listing, "a/b") && add(&listing, "a-/x"));
+    listing_sort(&listing);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (listing_meets(&listing, cases[i].path, false) != cases[i].alone ||
+            listing_meets(&listing, cases[i].path, true) != cases[i].with_what_is_below) {
+            fail_msg("'%s'", cases[i].path);
+        }
+    }
+    listing_clear(&listing);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_name_comes_once_with_what_is_below_it),
+        cmocka_unit_test(the_source_itself_is_no_name_in_it),
+        cmocka_unit_test(what_leads_out_of_the_source_is_none),
+        cmocka_unit_test(what_meets_the_list),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
