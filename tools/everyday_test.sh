@@ -173,12 +173,17 @@ listed() {
     done
 }
 
-# serve_home OPTION...: sets $far.
+# serve_home OPTION...: sets $far, and $said, the file in which this server says who came.
 serve_home() {
-    "$weir" serve --super --root home --listen 127.0.0.1:0 "$@" >serve.out 2>serve.log &
+    said=serve.${#pids[@]}
+    "$weir" serve --super --root home --listen 127.0.0.1:0 "$@" >"$said" 2>serve.log &
     pids+=($!)
-    until_true says serve.out weir:// || fail "no server: $(cat serve.log)"
-    far=$(sed -n 's|.* at \(weir://[^ ]*/\) .*|\1|p' serve.out)
+    until_true says "$said" weir:// || fail "no server: $(cat serve.log)"
+    far=$(sed -n 's|.* at \(weir://[^ ]*/\) .*|\1|p' "$said")
+}
+
+came() { # COUNT: so many came by the client's certificate
+    [ "$(grep -c '^CN=client from 127.0.0.1' "$said")" -ge "$1" ]
 }
 
 served_lines() { # from and to a standing server
@@ -199,7 +204,7 @@ served_lines() { # from and to a standing server
 }
 
 case_served() { # by a key, and by certificates
-    local far opens
+    local far opens said
     prepare
     cp -a src home/src
     "$weir" key keys || fail "no key"
@@ -214,7 +219,7 @@ case_served() { # by a key, and by certificates
     served_lines
     opens+=(--encrypt)
     alike -avP --delete
-    [ "$(grep -c '^CN=client from 127.0.0.1' serve.out)" -ge 30 ] || fail "who came: $(head -3 serve.out)"
+    until_true came 30 || fail "who came: $(grep -c ^CN= "$said") of 30: $(head -3 "$said")"
 }
 
 case_lists() { # -R and --files-from
