@@ -37,6 +37,12 @@ enum step notice_transmit(struct qp *qp, struct instant now)
     return STEP_SENT;
 }
 
+bool notice_is_recent(const struct qp *qp, struct instant now)
+{
+    return !instant_is_never(qp->notice_sent) &&
+           instant_elapsed_ns(qp->notice_sent, now) < NOTICE_LASTS_NS;
+}
+
 void notice_receive(struct qp *qp, struct instant now)
 {
     environment_count(qp->environment, COUNTER_CNP_HANDLED);

@@ -19,7 +19,8 @@
 #include "rnic/transport/step.h"
 #include "rnic/wire/path.h"
 
-#define NOTICE_NS UINT64_C(50000)
+#define NOTICE_NS       UINT64_C(50000)
+#define NOTICE_LASTS_NS UINT64_C(10000000) /* by then a peer's rate has climbed (rate.h) */
 
 struct qp;
 
@@ -29,6 +30,8 @@ void notice_marked(struct qp *qp, struct instant now);
 bool notice_may_come(const struct path *path);
 /* The CNP that is owed. */
 enum step notice_transmit(struct qp *qp, struct instant now);
+/* Whether the peer was told to slow down so lately that it may still be slow. */
+bool notice_is_recent(const struct qp *qp, struct instant now);
 /* The peer's CNP came. */
 void notice_receive(struct qp *qp, struct instant now);
 

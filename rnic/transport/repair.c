@@ -4,6 +4,7 @@
 
 #include "rnic/base/check.h"
 #include "rnic/transport/completer.h"
+#include "rnic/transport/notice.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
 #include "rnic/transport/request.h"
@@ -167,21 +168,35 @@ void repair_receive_report(struct qp *qp, struct instant now, const struct repor
     qp_set_deadline(qp, qp->retransmit.deadline);
 }
 
-/* A probe that draws more than a packet is dear, and its answer may only be slow. */
+/* An answer to the packet is a response to a READ or to an atomic, or waits behind one. */
+static bool waits_for_response(const struct scoreboard *board, struct psn psn)
+{
+    bool waits = scoreboard_is_drawn(board, board->first);
+    for (struct psn at = board->first; !waits && !psn_before(psn, at); at = psn_next(at)) {
+        waits = scoreboard_is_demand(board, at);
+    }
+    return waits;
+}
+
+/* A probe that draws more than a packet is dear, and its answer may only be slow; so may any
+ * response of a peer that was told to slow down. */
 static bool is_worth_probing(const struct qp *qp, struct instant now, struct psn psn)
 {
     const struct scoreboard *board = &qp->selective->board;
     struct psn next = psn_next(psn);
     bool draws = !psn_equal(next, board->end) && scoreboard_is_drawn(board, next);
-    return !draws || instant_elapsed_ns(qp->retransmit.last_progress, now) >= DRAWN_NS;
+    bool patient = draws || (notice_is_recent(qp, now) && waits_for_response(board, psn));
+    return !patient || instant_elapsed_ns(qp->retransmit.last_progress, now) >= DRAWN_NS;
 }
 
-/* Of what is under way nothing has asked yet, and what will ask waits for the rate. */
-static bool is_silent_by_rate(const struct qp *qp)
+/* Of what is under way nothing has asked, or only just, for what asks waits for the rate. */
+static bool is_silent_by_rate(const struct qp *qp, struct instant now, struct psn last)
 {
     const struct requester *requester = &qp->requester;
     int32_t under_way = psn_distance(requester->unacked, requester->frontier);
-    return qp_rate(qp) != 0 && (int32_t)requester->unrequested >= under_way;
+    uint64_t out_ns = scoreboard_out_ns(&qp->selective->board, now, last);
+    return qp_rate(qp) != 0 &&
+           ((int32_t)requester->unrequested >= under_way || out_ns < qp->retransmit.smoothed_ns);
 }
 
 bool repair_probe(struct qp *qp, struct instant now)
@@ -192,7 +207,7 @@ bool repair_probe(struct qp *qp, struct instant now)
     struct scoreboard *board = &qp->selective->board;
     struct psn psn = board->first;
     bool found = scoreboard_last_in_doubt(board, &psn);
-    bool probes = found && !is_silent_by_rate(qp) && is_worth_probing(qp, now, psn);
+    bool probes = found && !is_silent_by_rate(qp, now, psn) && is_worth_probing(qp, now, psn);
     if (board->lost_count > 0 || probes) {
         environment_count(qp->environment, COUNTER_PROBES);
         scoreboard_probe(board, psn);

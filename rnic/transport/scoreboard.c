@@ -272,6 +272,11 @@ void scoreboard_probe(struct scoreboard *board, struct psn psn)
     board->probes += board->probes < PROBES_MAX;
 }
 
+uint64_t scoreboard_out_ns(const struct scoreboard *board, struct instant now, struct psn psn)
+{
+    return elapsed_ns(board->left[psn.value % REPORT_SPAN], now);
+}
+
 bool scoreboard_last_in_doubt(const struct scoreboard *board, struct psn *ret_psn)
 {
     uint32_t known = (uint32_t)psn_distance(board->first, board->end);

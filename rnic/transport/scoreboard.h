@@ -76,6 +76,8 @@ void scoreboard_probe(struct scoreboard *board, struct psn psn);
 /* The last packet that the peer is not known to hold, but for those that count as lost. False:
  * there is none. */
 bool scoreboard_last_in_doubt(const struct scoreboard *board, struct psn *ret_psn);
+/* How long ago the packet left last. */
+uint64_t scoreboard_out_ns(const struct scoreboard *board, struct instant now, struct psn psn);
 /* The first that counts as lost; false: none. */
 bool scoreboard_first_lost(const struct scoreboard *board, struct psn *ret_psn);
 /* How long a packet may be overtaken before it counts as lost. */
