@@ -3,7 +3,7 @@
 
 #include "rnic/device/pair_test.h"
 
-#define OTHERS 3
+#define OTHERS (SUCCESSION_AHEAD + 2)
 
 static struct qp *create_another(struct pair_side *side)
 {
@@ -21,30 +21,38 @@ static struct qp *create_another(struct pair_side *side)
     return qp;
 }
 
-static void who_follows_is_known_from_the_last_time(void **state)
+static void who_comes_soon_is_known_from_the_last_time(void **state)
 {
     struct pair *pair = pair_create(&pair_defaults);
     struct pair_side *side = &pair->sides[0];
     struct qp *others[OTHERS];
-    for (int i = 0; i < OTHERS; i++) {
+    for (uint32_t i = 0; i < OTHERS; i++) {
         others[i] = create_another(side);
     }
-    for (int i = 0; i < 2 * OTHERS; i++) {
+    for (uint32_t i = 0; i < 2 * OTHERS; i++) {
         succession_goes_on(others[i % OTHERS], SUCCESSION_POSTS);
         succession_goes_on(others[i % OTHERS], SUCCESSION_POSTS);
     }
-    for (int i = 0; i < OTHERS; i++) {
-        assert_int_equal(others[i]->after[SUCCESSION_POSTS], (uintptr_t)others[(i + 1) % OTHERS]);
+    for (uint32_t i = 0; i < OTHERS; i++) {
+        assert_int_equal(others[i]->after[SUCCESSION_POSTS],
+                         (uintptr_t)others[(i + SUCCESSION_AHEAD) % OTHERS]);
         assert_int_equal(others[i]->after[SUCCESSION_PACKETS], 0);
     }
-    /* The address sanitizer looks on. */
+    /* The address sanitizer looks on. Of the latest ones the first and the last go. */
+    uint32_t gone = OTHERS - SUCCESSION_AHEAD;
+    struct qp **latest = others[0]->environment->latest[SUCCESSION_POSTS];
     device_destroy_qp(side->device, others[OTHERS - 1]);
-    assert_null(others[0]->environment->latest[SUCCESSION_POSTS]);
-    succession_goes_on(others[OTHERS - 2], SUCCESSION_POSTS); /* whose follower is gone */
-    succession_goes_on(others[0], SUCCESSION_POSTS);
-    assert_int_equal(others[OTHERS - 2]->after[SUCCESSION_POSTS], (uintptr_t)others[0]);
-    for (int i = 0; i < OTHERS - 1; i++) {
-        device_destroy_qp(side->device, others[i]);
+    device_destroy_qp(side->device, others[gone]);
+    assert_null(latest[0]);
+    assert_null(latest[SUCCESSION_AHEAD - 1]);
+    for (uint32_t i = 0; i < SUCCESSION_AHEAD; i++) {
+        succession_goes_on(others[i % 2], SUCCESSION_POSTS); /* some of whose followers are gone */
+    }
+    assert_int_equal(others[gone + 1]->after[SUCCESSION_POSTS], (uintptr_t)others[1]);
+    for (uint32_t i = 0; i < OTHERS - 1; i++) {
+        if (i != gone) {
+            device_destroy_qp(side->device, others[i]);
+        }
     }
     pair_destroy(pair);
 }
@@ -61,16 +69,16 @@ static void posts_and_packets_are_noted(void **state)
     pair_run(pair);
     pair_expect(a->sends, 1, COMPLETION_SUCCESS);
     pair_expect(b->receives, 2, COMPLETION_SUCCESS);
-    assert_ptr_equal(a->qp->environment->latest[SUCCESSION_POSTS], a->qp);
-    assert_ptr_equal(b->qp->environment->latest[SUCCESSION_PACKETS], b->qp);
-    assert_null(a->qp->environment->latest[SUCCESSION_PACKETS]);
+    assert_ptr_equal(a->qp->environment->latest[SUCCESSION_POSTS][0], a->qp);
+    assert_ptr_equal(b->qp->environment->latest[SUCCESSION_PACKETS][0], b->qp);
+    assert_null(a->qp->environment->latest[SUCCESSION_PACKETS][0]);
     pair_destroy(pair);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_follows_is_known_from_the_last_time),
+        cmocka_unit_test(who_comes_soon_is_known_from_the_last_time),
         cmocka_unit_test(posts_and_packets_are_noted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,10 @@ enum succession {
     SUCCESSION_COUNT,
 };
 
+/* A queue pair's lines take longer to come than another's message to be dealt with: with one ahead
+ * 10,000 queue pairs sent 4.2 M/s, with three 4.8, with four to eight 5.3. */
+#define SUCCESSION_AHEAD 4u
+
 struct environment {
     struct allocator *allocator;
     struct memory *memory;
@@ -48,10 +52,11 @@ struct environment {
     bool is_vague;                    /* it was long ago, maybe: nothing is timed by it */
     bool wants_exact_times;           /* an application reads when its completions were made */
     struct list active; /* queue pairs that have something to send, in the order of turns */
-    struct qp *latest[SUCCESSION_COUNT]; /* at work; NULL: it is gone */
-    uint32_t max_reads_in;               /* per queue pair */
-    uint32_t window_max;                 /* bytes that one queue pair has in flight at most */
-    uint32_t datagram_max;               /* payload bytes of a UD message */
+    /* At work, the latest first; NULL: it is gone, or there was none. */
+    struct qp *latest[SUCCESSION_COUNT][SUCCESSION_AHEAD];
+    uint32_t max_reads_in; /* per queue pair */
+    uint32_t window_max;   /* bytes that one queue pair has in flight at most */
+    uint32_t datagram_max; /* payload bytes of a UD message */
 };
 
 static inline void environment_count(struct environment *environment, enum counter counter)

@@ -66,7 +66,7 @@ struct qp {
 
     struct list_node active;           /* in environment->active: it may have something to send */
     struct timer timer;                /* never later than what is due; it may be earlier */
-    uintptr_t after[SUCCESSION_COUNT]; /* where those lie that followed, see succession.h */
+    uintptr_t after[SUCCESSION_COUNT]; /* where those lie that come soon, see succession.h */
     struct selective *selective;       /* NULL: the peer is not known to speak it */
 
     struct requester requester;

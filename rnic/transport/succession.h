@@ -1,26 +1,29 @@
-/* Which of many queue pairs is likely to be next.
+/* Which of many queue pairs is likely to be at work soon.
  *
  * A program goes from one of its connections to the next, and often in the same order again and
  * again. What a queue pair takes lies on a dozen lines, and where there are thousands none of them
- * is near; so each remembers which was posted to after it the last time, and which had a packet
- * after it, and that one's lines are asked for while it is at work. What is remembered is an
- * address to fetch from, never one to look at: the queue pair may be gone. */
+ * is near; so each remembers which was posted to SUCCESSION_AHEAD posts after it the last time, and
+ * which had a packet as many after it, and that one's lines are asked for while it is at work. What
+ * is remembered is an address to fetch from, never one to look at: the queue pair may be gone. */
 #ifndef WEIR_TRANSPORT_SUCCESSION_H
 #define WEIR_TRANSPORT_SUCCESSION_H
 
 #include "rnic/transport/qp_private.h"
 
-/* It is at work: what came after it the last time comes next. */
+/* It is at work: what came some after it the last time comes soon. */
 static inline void succession_goes_on(struct qp *qp, enum succession kind)
 {
-    struct qp **latest = &qp->environment->latest[kind];
-    if (*latest == qp) {
+    struct qp **latest = qp->environment->latest[kind];
+    if (latest[0] == qp) {
         return;
     }
-    if (*latest != NULL) {
-        (*latest)->after[kind] = (uintptr_t)qp;
+    if (latest[SUCCESSION_AHEAD - 1] != NULL) {
+        latest[SUCCESSION_AHEAD - 1]->after[kind] = (uintptr_t)qp;
     }
-    *latest = qp;
+    for (uint32_t i = SUCCESSION_AHEAD - 1; i > 0; i--) {
+        latest[i] = latest[i - 1];
+    }
+    latest[0] = qp;
     if (qp->after[kind] != 0) {
         prefetch((const void *)(qp->after[kind] - QP_BESIDE),
                  QP_BESIDE + QP_USUAL_BYTES + SEND_QUEUE_PREFETCH);
@@ -31,8 +34,10 @@ static inline void succession_goes_on(struct qp *qp, enum succession kind)
 static inline void succession_forget(struct qp *qp)
 {
     for (uint32_t kind = 0; kind < SUCCESSION_COUNT; kind++) {
-        struct qp **latest = &qp->environment->latest[kind];
-        *latest = *latest == qp ? NULL : *latest;
+        for (uint32_t i = 0; i < SUCCESSION_AHEAD; i++) {
+            struct qp **latest = &qp->environment->latest[kind][i];
+            *latest = *latest == qp ? NULL : *latest;
+        }
     }
 }
 
