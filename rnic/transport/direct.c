@@ -132,6 +132,14 @@ static bool goes_directly(const struct qp *qp)
            environment->watcher == NULL;
 }
 
+void direct_connect(struct qp *qp)
+{
+    struct direct_link *link = qp->environment->direct;
+    if (goes_directly(qp) && link->connect != NULL) {
+        link->connect(link, &qp->attributes.path, qp->attributes.destination, rights_of(qp));
+    }
+}
+
 /* One of no bytes is a question whether the peer is there: its engine answers. */
 static bool suits(const struct qp *qp, const struct send_slot *slot)
 {

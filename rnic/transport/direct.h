@@ -41,6 +41,11 @@ struct direct_link {
     /* A region is about to be shown. False: it is not to be; NULL: everything may be. */
     bool (*lets_show)(struct direct_link *link, struct memory_key key, const uint8_t *bytes,
                       uint64_t length);
+    /* A queue pair has learned who its peer is, which may do so much (`rights`) to what is shown:
+     * whatever the two of them need is made ready before anything waits for it, which may take a
+     * millisecond once. NULL: nothing. */
+    void (*connect)(struct direct_link *link, const struct path *path, struct qpn peer,
+                    unsigned rights);
     /* The region of a key that is hidden, and settled: whatever the link has done so that others
      * reach its memory more easily is undone. NULL: nothing. */
     void (*withdraw)(struct direct_link *link, struct memory_key key);
@@ -56,6 +61,8 @@ void direct_hide_key(struct environment *environment, struct memory_key key);
 void direct_withdraw_key(struct environment *environment, struct memory_key key);
 /* Shows or hides the queue pair, as its state and attributes are now. */
 void direct_refresh(struct qp *qp);
+/* The queue pair has come to RTR. */
+void direct_connect(struct qp *qp);
 /* Nobody finds it from now on, whatever happens to it, until it is let go of. */
 void direct_hold(struct qp *qp);
 /* `settled`: nobody has been at it since it was hidden. */

@@ -188,5 +188,8 @@ enum status qp_modify(struct qp *qp, const struct qp_attributes *attributes, uns
     take_values(&qp->attributes, attributes, mask);
     enter(qp, from, to);
     direct_refresh(qp);
+    if (from == QP_INIT && to == QP_RTR) {
+        direct_connect(qp);
+    }
     return STATUS_OK;
 }

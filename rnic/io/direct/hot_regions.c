@@ -5,7 +5,8 @@
 
 #include "rnic/base/check.h"
 
-#define LOOK_NS 100000
+#define LOOK_NS     100000
+#define LEAST_BYTES 4096u /* what is shorter has no page of its own */
 
 void hot_regions_init(struct hot_regions *hot, struct direct_shown *shown)
 {
@@ -99,6 +100,21 @@ static bool is_ready(struct hot_regions *hot)
         hot->shown->common = common_descriptor(hot->common);
     }
     return hot->common != NULL;
+}
+
+/* What has failed is tried again when there is a wish. */
+static void get_ready(struct hot_regions *hot)
+{
+    bool wanted = hot->shown != NULL && hot->is_met && hot->has_any && hot->trials == 0;
+    if (wanted && !atomic_load(&hot->forks)) {
+        (void)is_ready(hot);
+    }
+}
+
+void hot_regions_expect(struct hot_regions *hot)
+{
+    hot->is_met = true;
+    get_ready(hot);
 }
 
 static const struct direct_common never = {.lead = DIRECT_NEVER};
@@ -206,6 +222,8 @@ bool hot_regions_let_show(struct hot_regions *hot, struct memory_key key, const 
 {
     uint32_t place = direct_table_place(key, DIRECT_KEYS);
     hot->place_end = place < hot->place_end ? hot->place_end : place + 1;
+    hot->has_any |= length >= LEAST_BYTES && length <= COMMON_RANGE_MAX;
+    get_ready(hot);
     if (!overlaps_common(hot, bytes, length)) {
         return true;
     }

@@ -25,6 +25,8 @@ struct hot_regions {
     uint32_t trials;            /* HOT_REGIONS_TRIALS: nor ever */
     _Atomic bool forks;         /* now: nothing becomes common. Its owner's */
     _Atomic bool begins;        /* something becomes common just now */
+    bool is_met;                /* others of the host may touch what is shown, and some of that */
+    bool has_any;               /* could become common */
     uint32_t place_end;         /* of the table: nothing was shown from here on */
     uint32_t count;
     uint64_t bytes; /* theirs, and those that a child may still need */
@@ -52,6 +54,10 @@ void hot_regions_destroy(struct hot_regions *hot);
 void hot_regions_tidy(struct hot_regions *hot);
 /* In a forked child, which gets copies of what could not be turned back before. */
 void hot_regions_abandon(struct hot_regions *hot);
+/* A process of the host has been met that may touch what is shown. What the first wish takes, which
+ * is half a millisecond's trial of the kernel, is done now, or with the first region: later it
+ * would be in the way of those who have the wish, who are at our memory all the time. */
+void hot_regions_expect(struct hot_regions *hot);
 /* Makes the regions of some keys common, those that can be; one for which there is no room, or
  * where the kernel is at it, can be wished again. False: somebody is at one of them, later perhaps.
  */

@@ -344,10 +344,42 @@ static void what_a_fork_could_not_turn_back_is_not_shown(void **state)
 static void who_is_told_not_to_makes_nothing_common(void **state)
 {
     hot_regions_init(&hot, NULL);
+    hot_regions_expect(&hot);
+    show(THIRD, bytes, LENGTH);
+    assert_int_equal(hot.trials, 0);
     assert_true(grant(KEY));
     assert_int_equal(common_of(KEY).length, 0);
     assert_true(may_be_shown(bytes, LENGTH));
     end_all();
+}
+
+static void what_a_wish_takes_is_there_before_it(void **state)
+{
+    need_common();
+    assert_null(hot.common); /* something is shown, and nobody is there */
+    hot_regions_expect(&hot);
+    assert_non_null(hot.common);
+    assert_true(shown->common >= 0);
+    hot_regions_expect(&hot);
+    assert_int_equal(hot.trials, 1);
+    assert_true(grant(KEY));
+    assert_true(is_common(KEY));
+    hot_regions_end(&hot, (struct memory_key){KEY});
+}
+
+static void nothing_is_tried_where_nothing_can_be_wished(void **state)
+{
+    need_common();
+    hot_regions_init(&hot, shown);
+    hot_regions_expect(&hot);
+    show(OTHER, bytes, PAGE - 1); /* which has no page of its own */
+    assert_int_equal(hot.trials, 0);
+    hot_regions_is_to_fork(&hot);
+    show(KEY, bytes, LENGTH);
+    assert_int_equal(hot.trials, 0);
+    atomic_store(&hot.forks, false);
+    show(THIRD, bytes, LENGTH);
+    assert_non_null(hot.common);
 }
 
 int main(void)
@@ -366,6 +398,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_child_shares_nothing_with_its_parent, begin, end),
         cmocka_unit_test_setup_teardown(what_a_fork_could_not_turn_back_is_not_shown, begin, end),
         cmocka_unit_test_setup_teardown(who_is_told_not_to_makes_nothing_common, begin, end),
+        cmocka_unit_test_setup_teardown(what_a_wish_takes_is_there_before_it, begin, end),
+        cmocka_unit_test_setup_teardown(nothing_is_tried_where_nothing_can_be_wished, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,6 +87,17 @@ static void withdraw(struct direct_link *link, struct memory_key key)
     hot_regions_end(&CONTAINER_OF(link, struct same_host, direct)->hot, key);
 }
 
+/* Its lane is opened before the first packet. */
+static void connect_to(struct direct_link *link, const struct path *path, struct qpn peer,
+                       unsigned rights)
+{
+    struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
+    bool is_other = slot_of_qpn(peer) != registry_slot(same_host->registry);
+    if (same_host_find(same_host, path, peer) != NULL && is_other && rights != 0) {
+        hot_regions_expect(&same_host->hot);
+    }
+}
+
 /* Where memory can be read it can be written. */
 void same_host_let_access(struct same_host *same_host)
 {
@@ -99,6 +110,7 @@ void same_host_let_access(struct same_host *same_host)
                                              .access = access_directly,
                                              .settle = settle,
                                              .lets_show = lets_show,
+                                             .connect = connect_to,
                                              .withdraw = withdraw};
     same_host->grant_later_ns = SOON_NS;
     if (direct_makes_common()) {
