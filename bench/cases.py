@@ -111,6 +111,14 @@ def udp_limit(stage):
     return float(output)
 
 
+def udp_work_limit(*words):
+    """Of who seals, checks, copies and acknowledges."""
+    def run(stage):
+        output = stage.pair([stage.limits_udp, "serve", stage.address], [stage.limits_udp, words[0], stage.address, *words[1:]], "ready")
+        return float(output)
+    return run
+
+
 _left = {}  # figures of the last run of queue_pairs that no case has taken yet
 
 
@@ -194,6 +202,8 @@ CASES = [  # name, link, unit, function
     ("limit: two-copy ring", "host", "GB/s", limit("ring")),
     ("limit: UDP 8 B", "host", "us", udp_limit),
     ("veth: limit: UDP 8 B", "veth9000", "us", udp_limit),
+    ("veth: limit: UDP 8 B, acknowledged, ICRC", "veth9000", "us", udp_work_limit("message")),
+    ("veth: limit: UDP 8 B, acknowledged in one datagram, ICRC", "veth9000", "us", udp_work_limit("carried")),
     ("veth: ib_send_lat 8 B", "veth9000", "us", verbs_latency("ib_send_lat", 8)),
     ("veth: fi_pingpong tcp 8 B", "veth9000", "us", fi_pingpong("tcp", "msg", 8)),
 ]
@@ -214,6 +224,7 @@ CASES += [
 ]
 for link, mtu in (("veth9000", 4096), ("veth1500", 1024), ("veth9000-plain", 4096), ("veth1500-plain", 1024)):
     CASES += [(f"{link}: ib_write_bw 1 MiB", link, "GB/s", verbs_bandwidth("ib_write_bw", MIB, mtu=mtu)),
+              (f"{link}: limit: UDP, copies, acknowledged, ICRC", link, "GB/s", udp_work_limit("stream", str(mtu))),
               (f"{link}: iperf3", link, "GB/s", iperf3)]
 for percent in (0.01, 0.1, 1, 5):
     CASES += [(f"loss {percent:g} %: ib_write_bw 1 MiB", "veth9000", "GB/s", loss(percent, True)),

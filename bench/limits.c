@@ -1,11 +1,11 @@
 /* What the machine itself allows, to hold figures against: nothing of Weir is in here.
  *
- *   limits spin                        a cache line between two spinning processes: ns one way
- *   limits pvm SIZE 4k|huge            process_vm_readv of SIZE bytes: GB/s
- *   limits ring                        1 MiB through a ring in shared memory, copied in and out:
- * GB/s limits udp-serve ADDRESS           answers the next, until it is killed limits udp ADDRESS
- * 8 B by UDP between two spinning processes: us one way limits refuse-pvm PROGRAM...       runs it
- * where process_vm_readv and _writev are refused
+ *   limits spin                   a cache line between two spinning processes: ns one way
+ *   limits pvm SIZE 4k|huge       process_vm_readv of SIZE bytes: GB/s
+ *   limits ring                   1 MiB through a ring in shared memory, in and out: GB/s
+ *   limits udp-serve ADDRESS      answers the next, until it is killed
+ *   limits udp ADDRESS            8 B by UDP between two spinning processes: us one way
+ *   limits refuse-pvm PROGRAM...  runs it where process_vm_readv and _writev are refused
  *
  * Each takes about half a second and prints one number. */
 #include <arpa/inet.h>

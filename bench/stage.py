@@ -36,6 +36,7 @@ class Stage:
     def __init__(self, build, scale, far=(), address="127.0.0.1"):
         self.build, self.scale = build, scale
         self.weir, self.limits = os.path.join(build, "weir"), os.path.join(build, "bench", "limits")
+        self.limits_udp = os.path.join(build, "bench", "limits_udp")
         self.far, self.address = list(far), address
 
     def count(self, full):
