@@ -323,6 +323,11 @@ static void stop_party(struct party *party)
         if (party->second != NULL) {
             device_destroy_qp(host->device, party->second);
         }
+        for (unsigned i = 0; i < SCENARIO_PAIRS; i++) {
+            if (party->others[i] != NULL) {
+                device_destroy_qp(host->device, party->others[i]);
+            }
+        }
         if (party->receives != NULL) {
             device_remove_xrc_queue(host->device, &party->shared);
             receive_queue_destroy(party->receives);
@@ -417,6 +422,26 @@ void scenario_add_second(struct party *party)
     modify(party, QP_RTR, 0);
     modify(party, QP_RTS, QP_SET_SEND_PSN);
     party->qp = first;
+}
+
+void scenario_change_pair(struct scenario *scenario, unsigned index)
+{
+    struct qp *a = scenario->a.qp, *b = scenario->b.qp;
+    scenario->a.qp = scenario->a.others[index];
+    scenario->b.qp = scenario->b.others[index];
+    scenario->a.others[index] = a;
+    scenario->b.others[index] = b;
+}
+
+void scenario_add_pair(struct scenario *scenario, unsigned index)
+{
+    scenario->a.others[index] = create_qp(&scenario->a);
+    scenario->b.others[index] = create_qp(&scenario->b);
+    scenario_change_pair(scenario, index);
+    modify(&scenario->a, QP_INIT, QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS);
+    modify(&scenario->b, QP_INIT, QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS);
+    scenario_connect(scenario);
+    scenario_change_pair(scenario, index);
 }
 
 static void run(struct scenario *scenario, struct instant until, bool to_the_end)

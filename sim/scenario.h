@@ -16,6 +16,7 @@
 
 #define SCENARIO_RULES 8u
 #define SCENARIO_BYTES 65536u
+#define SCENARIO_PAIRS 3u /* beside the first */
 #define SCENARIO_QKEY  ((struct qkey){0x1234})
 
 struct scenario;
@@ -27,8 +28,9 @@ struct party {
     struct domain domain;
     struct completion_queue *completions;
     struct qp *qp;
-    struct qp *second;              /* made by scenario_add_second; UD */
-    struct receive_queue *receives; /* XRC: B's, which A's requests name */
+    struct qp *second;                 /* made by scenario_add_second; UD */
+    struct qp *others[SCENARIO_PAIRS]; /* made by scenario_add_pair; RC */
+    struct receive_queue *receives;    /* XRC: B's, which A's requests name */
     struct xrc_queue shared;
     struct memory_key key;
     uint8_t *bytes;
@@ -98,6 +100,11 @@ struct work {
 enum status scenario_post(struct party *party, struct work work);
 /* A second queue pair of the party, with the same completion queue, ready to send. */
 void scenario_add_second(struct party *party);
+/* Another queue pair of each party, connected to each other and otherwise as the first two are;
+ * `index` is below SCENARIO_PAIRS, each once. */
+void scenario_add_pair(struct scenario *scenario, unsigned index);
+/* Those of the two parties take the places of `qp`, which take theirs. */
+void scenario_change_pair(struct scenario *scenario, unsigned index);
 /* Posts the next receives to the second one. */
 void scenario_receive_second(struct party *party, uint64_t id, uint32_t length);
 void scenario_receive(struct party *party, uint64_t id, uint32_t length);
