@@ -16,6 +16,7 @@
 #include "rnic/cm/cm.h"
 #include "rnic/device/device.h"
 #include "rnic/io/loop/loop_private.h"
+#include "rnic/io/system/bell.h"
 #include "rnic/io/udp/address_watch.h"
 
 #define PATIENCE_MAX_NS 400000000u
@@ -32,6 +33,7 @@ enum {
     WATCH_HANDOFF = WATCH_DOZING,
     WATCH_IPV4,
     WATCH_IPV6,
+    WATCH_BELL,
     WATCH_COUNT
 };
 
@@ -75,6 +77,9 @@ static int sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
         uint64_t signals;
         ssize_t length = read(loop->wake_descriptor, &signals, sizeof signals);
         (void)length;
+    }
+    if (ready > 0 && count > WATCH_BELL && watched[WATCH_BELL].revents != 0) {
+        bell_hear(watched[WATCH_BELL].fd);
     }
     if (ready > 0 && watched[WATCH_ADDRESS].revents != 0 &&
         address_watch_take(loop->address_descriptor)) {
@@ -232,6 +237,7 @@ static void watch(struct loop *loop)
         [WATCH_HANDOFF] = {.fd = handoff_descriptor(loop->handoff), .events = POLLIN},
         [WATCH_IPV4] = {.fd = udp_descriptor(udp, UDP_IPV4), .events = events[UDP_IPV4]},
         [WATCH_IPV6] = {.fd = udp_descriptor(udp, UDP_IPV6), .events = events[UDP_IPV6]},
+        [WATCH_BELL] = {.fd = same_host_bell(loop->same_host), .events = POLLIN},
     };
     bool signaled =
         sleep_until(loop, watched, WATCH_COUNT, deadline) == 1 && watched[WATCH_WAKE].revents != 0;

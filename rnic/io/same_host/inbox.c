@@ -11,6 +11,7 @@
 
 #include "rnic/io/same_host/inbox_private.h"
 #include "rnic/io/same_host/lane.h"
+#include "rnic/io/system/bell.h"
 
 #define LANE_BURST  32u /* packets in a row from one lane */
 #define UNEXPECTED  4u  /* records of a batch before others are looked out for */
@@ -19,6 +20,7 @@
 
 struct inbox {
     int descriptor;
+    int bell;
     struct inbox_head *head;
     struct direct_announcement *announcements;
     struct direct_shown *shown;
@@ -64,6 +66,7 @@ enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_i
     if (inbox == NULL) {
         return STATUS_NO_MEMORY;
     }
+    inbox->bell = bell_create();
     inbox->descriptor =
         file_may_be_so_long(bytes) ? memfd_create(INBOX_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
     if (inbox->descriptor < 0 || ftruncate(inbox->descriptor, (off_t)bytes) != 0 ||
@@ -77,6 +80,7 @@ enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_i
     }
     inbox->was_empty = true;
     inbox->head->incarnation = incarnation;
+    inbox->head->bell = inbox->bell;
     inbox->head->magic = INBOX_MAGIC;
     *ret_inbox = inbox;
     return STATUS_OK;
@@ -87,6 +91,10 @@ void inbox_abandon(struct inbox *inbox)
     if (inbox->descriptor >= 0) {
         close(inbox->descriptor);
         inbox->descriptor = -1;
+    }
+    if (inbox->bell >= 0) {
+        close(inbox->bell);
+        inbox->bell = -1;
     }
 }
 
@@ -460,6 +468,11 @@ bool inbox_fall_asleep(struct inbox *inbox)
     }
     inbox_wake_up(inbox);
     return false;
+}
+
+int inbox_bell(const struct inbox *inbox)
+{
+    return inbox->bell;
 }
 
 bool inbox_is_asleep(const struct inbox *inbox)

@@ -84,6 +84,8 @@ bool inbox_is_quiet(const struct inbox *inbox);
 /* Senders wake us from now on. False: there is something to receive, do not sleep. */
 bool inbox_fall_asleep(struct inbox *inbox);
 void inbox_wake_up(struct inbox *inbox);
+/* What senders wake us by, if they can; ours to watch and to hear. -1: nothing. */
+int inbox_bell(const struct inbox *inbox);
 /* False also after a sender has taken it upon himself to wake us. */
 bool inbox_is_asleep(const struct inbox *inbox);
 

@@ -20,7 +20,7 @@
 #include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
 
-#define INBOX_MAGIC      UINT64_C(0x57656972496e4235) /* "WeirInB5" */
+#define INBOX_MAGIC      UINT64_C(0x57656972496e4236) /* "WeirInB6" */
 #define INBOX_LANES      1024u
 #define INBOX_RING_BYTES (512u * 1024)
 #define INBOX_ROUTES     64u /* of one lane */
@@ -58,6 +58,7 @@ struct inbox_lane {
 struct inbox_head {
     uint64_t magic;
     uint64_t incarnation;                        /* random, of the owner; never 0 */
+    int32_t bell;                                /* the owner's, see bell.h */
     _Alignas(RING_LINE) _Atomic uint32_t asleep; /* the owner wants a wake-up for the next record */
     _Alignas(
         RING_LINE) _Atomic uint64_t rung[INBOX_WORDS]; /* lanes not watched that have records */

@@ -2,6 +2,7 @@
  * be many. */
 #include "rnic/io/same_host/inbox.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 #include "rnic/base/container.h"
 #include "rnic/io/same_host/inbox_private.h"
 #include "rnic/io/same_host/outbox.h"
+#include "rnic/io/system/bell.h"
 
 #define OWNER  UINT64_C(0x1111)
 #define SENDER UINT64_C(0x2222)
@@ -500,6 +502,28 @@ static void no_wake_up_is_lost(void **state)
     inbox_destroy(inbox);
 }
 
+/* The owner's life says that the number of its process is still its. */
+static void only_who_lives_is_woken_by_its_bell(void **state)
+{
+    struct catcher catcher;
+    struct inbox *inbox = open_inbox(&catcher);
+    struct pollfd watched = {.fd = inbox_bell(inbox), .events = POLLIN};
+    struct outbox *outbox = open_outbox(inbox, SENDER);
+    assert_true(watched.fd >= 0);
+    assert_false(outbox_wake(outbox));
+    outbox_close(outbox);
+    atomic_store(&inbox_shown(inbox)->guard.life, (uint32_t)gettid());
+    outbox = open_outbox(inbox, SENDER + 1);
+    int copy = bell_borrow(getpid(), inbox_bell(inbox));
+    if (copy >= 0) {
+        assert_true(outbox_wake(outbox));
+        assert_int_equal(poll(&watched, 1, 0), 1);
+        close(copy);
+    }
+    outbox_close(outbox);
+    inbox_destroy(inbox);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -509,6 +533,7 @@ int main(void)
         cmocka_unit_test(a_full_lane_says_so_and_goes_on),
         cmocka_unit_test(more_senders_than_are_watched),
         cmocka_unit_test(one_wake_up_for_one_sleep),
+        cmocka_unit_test(only_who_lives_is_woken_by_its_bell),
         cmocka_unit_test(paths_between_two_addresses_are_without_number),
         cmocka_unit_test(too_many_addresses_go_elsewhere),
         cmocka_unit_test(strangers_find_no_inbox),

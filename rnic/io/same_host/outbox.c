@@ -7,6 +7,8 @@
 
 #include "rnic/base/bytes.h"
 #include "rnic/io/same_host/inbox_private.h"
+#include "rnic/io/system/bell.h"
+#include "rnic/io/system/life.h"
 
 #define REFERENCE_LEAST 16384u /* bytes; below, two copies cost less than the system call */
 
@@ -17,6 +19,7 @@ struct outbox {
     const struct direct_shown *shown; /* the owner's memory is not touched */
     struct direct_reach reach;
     uint32_t number;
+    int bell; /* a copy of the owner's; -1: none */
     struct ring_producer ring;
     struct inbox_route routes[INBOX_ROUTES]; /* what the lane says, in memory of our own */
     uint32_t route_count;
@@ -105,6 +108,17 @@ static void let_access(struct outbox *outbox, int file, pid_t process)
     direct_reach_init(&outbox->reach, outbox->shown, own, (uint32_t)process);
 }
 
+/* Its life was told by the inbox that we have opened: as long as it is held the number is its. */
+static void take_bell(struct outbox *outbox, pid_t process)
+{
+    int bell = bell_borrow(process, outbox->head->bell);
+    if (bell >= 0 && !life_is_held(atomic_load(&outbox->shown->guard.life))) {
+        close(bell);
+        bell = -1;
+    }
+    outbox->bell = bell;
+}
+
 enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
                         uint64_t our_incarnation, const struct pull_identity *identity, bool direct,
                         struct outbox **ret_outbox)
@@ -118,6 +132,7 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
     }
     struct outbox *outbox = calloc(1, sizeof *outbox);
     if (outbox != NULL) {
+        outbox->bell = -1;
         outbox->head = inbox_map(file, 0, INBOX_HEAD_BYTES);
     }
     if (outbox == NULL || outbox->head == NULL) {
@@ -130,6 +145,9 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
     if (status == STATUS_OK && direct && may_be_direct) {
         let_access(outbox, file, process);
     }
+    if (status == STATUS_OK && outbox->shown != NULL) {
+        take_bell(outbox, process);
+    }
     close(file);
     if (status != STATUS_OK) {
         outbox_close(outbox);
@@ -140,6 +158,13 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
     }
     *ret_outbox = outbox;
     return STATUS_OK;
+}
+
+static void forget_bell(struct outbox *outbox)
+{
+    if (outbox->bell >= 0) {
+        close(outbox->bell);
+    }
 }
 
 void outbox_close(struct outbox *outbox)
@@ -154,6 +179,7 @@ void outbox_close(struct outbox *outbox)
         munmap(outbox->head, INBOX_HEAD_BYTES);
     }
     end_access(outbox);
+    forget_bell(outbox);
     free(outbox);
 }
 
@@ -162,6 +188,7 @@ void outbox_abandon(struct outbox *outbox)
     if (outbox->shown != NULL) {
         direct_reach_abandon(&outbox->reach);
     }
+    forget_bell(outbox);
     free(outbox); /* the mappings did not come along */
 }
 
@@ -452,4 +479,9 @@ bool outbox_flush(struct outbox *outbox)
     }
     return atomic_load_explicit(&head->asleep, memory_order_relaxed) != 0 &&
            atomic_exchange(&head->asleep, 0) != 0;
+}
+
+bool outbox_wake(struct outbox *outbox)
+{
+    return bell_ring(outbox->bell);
 }

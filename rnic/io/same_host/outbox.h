@@ -46,5 +46,7 @@ bool outbox_has_wished(struct outbox *outbox);
 bool outbox_has_room(struct outbox *outbox);
 /* After puts: shows the owner where to look. True: it sleeps, and is ours to wake. */
 bool outbox_flush(struct outbox *outbox) MUST_USE;
+/* Then wakes it. False: we have nothing to do it by. */
+bool outbox_wake(struct outbox *outbox) MUST_USE;
 
 #endif

@@ -254,7 +254,9 @@ static void flush_to(struct same_host *same_host, uint32_t slot, struct peer *pe
 {
     if (peer->outbox != NULL && outbox_flush(peer->outbox)) {
         same_host->counters.wake_ups++;
-        handoff_wake(same_host->handoff, slot);
+        if (!outbox_wake(peer->outbox)) {
+            handoff_wake(same_host->handoff, slot);
+        }
     }
 }
 
@@ -413,6 +415,11 @@ bool same_host_fall_asleep(struct same_host *same_host)
         return false;
     }
     return true;
+}
+
+int same_host_bell(const struct same_host *same_host)
+{
+    return same_host->inbox != NULL ? inbox_bell(same_host->inbox) : -1;
 }
 
 bool same_host_is_asleep(const struct same_host *same_host)

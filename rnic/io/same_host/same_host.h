@@ -96,6 +96,8 @@ uint32_t same_host_receive_next(struct same_host *same_host, struct inbox_receiv
 bool same_host_is_quiet(const struct same_host *same_host);
 bool same_host_fall_asleep(struct same_host *same_host);
 void same_host_wake_up(struct same_host *same_host);
+/* See bell.h; -1: none. */
+int same_host_bell(const struct same_host *same_host);
 bool same_host_is_asleep(const struct same_host *same_host);
 
 /* Gives back what belonged to processes that are gone; costs something, so now and then. True:

@@ -1,0 +1,94 @@
+/* What is rung is heard, by who has the bell and by nobody else. */
+#include "rnic/io/system/bell.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static bool is_rung(int bell)
+{
+    struct pollfd watched = {.fd = bell, .events = POLLIN};
+    return poll(&watched, 1, 0) == 1;
+}
+
+static void what_is_rung_is_heard_once(void **state)
+{
+    int bell = bell_create();
+    assert_true(bell >= 0);
+    assert_false(is_rung(bell));
+    bell_hear(bell); /* nobody has rung, and nobody waits */
+    assert_true(bell_ring(bell));
+    assert_true(bell_ring(bell));
+    assert_true(is_rung(bell));
+    bell_hear(bell);
+    assert_false(is_rung(bell));
+    assert_false(bell_ring(-1));
+    close(bell);
+}
+
+static void anothers_is_rung_by_a_copy(void **state)
+{
+    int bell = bell_create();
+    int copy = bell_borrow(getpid(), bell);
+    if (copy < 0) {
+        skip(); /* this kernel does not let us */
+    }
+    close(copy);
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        close(bell); /* which it has, too */
+        copy = bell_borrow(parent, bell);
+        _exit(copy >= 0 && bell_ring(copy) ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (status != 0) {
+        skip(); /* a parent is not its child's to look into, here */
+    }
+    assert_true(is_rung(bell));
+    assert_int_equal(bell_borrow(child, bell), -1); /* it is gone */
+    assert_int_equal(bell_borrow(parent, 9999), -1);
+    close(bell);
+}
+
+static void what_is_no_bell_is_not_borrowed(void **state)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(bell_borrow(getpid(), ends[1]), -1);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void who_has_many_descriptors_borrows_none(void **state)
+{
+    int bell = bell_create(), many[128], count = 0;
+    do {
+        many[count] = dup(bell);
+    } while (many[count++] < 127);
+    assert_int_equal(bell_borrow(getpid(), bell), -1);
+    int next = dup(bell);
+    assert_int_equal(next, 128); /* nothing has been left open */
+    close(next);
+    while (count > 0) {
+        close(many[--count]);
+    }
+    close(bell);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_rung_is_heard_once),
+        cmocka_unit_test(anothers_is_rung_by_a_copy),
+        cmocka_unit_test(what_is_no_bell_is_not_borrowed),
+        cmocka_unit_test(who_has_many_descriptors_borrows_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
