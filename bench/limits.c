@@ -3,6 +3,10 @@
  *   limits spin                   a cache line between two spinning processes: ns one way
  *   limits pvm SIZE 4k|huge       process_vm_readv of SIZE bytes: GB/s
  *   limits ring                   1 MiB through a ring in shared memory, in and out: GB/s
+ *   limits objects COUNT LINES    messages of a line between two processes, UNDER_WAY at a time,
+ *                                 each acknowledged by a line; for each another of COUNT objects is
+ *                                 touched at both ends, LINES lines of it, which were asked for
+ *                                 AHEAD messages before: M/s
  *   limits udp-serve ADDRESS      answers the next, until it is killed
  *   limits udp ADDRESS            8 B by UDP between two spinning processes: us one way
  *   limits refuse-pvm PROGRAM...  runs it where process_vm_readv and _writev are refused
@@ -15,6 +19,7 @@
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,6 +39,11 @@
 #define RING     ((size_t)256 << 10)
 #define CHUNK    ((size_t)64 << 10)
 #define MESSAGE  ((size_t)1 << 20)
+
+#define UNDER_WAY 64u
+#define AHEAD     4u   /* messages */
+#define SLOTS     256u /* of a ring of messages */
+#define LINE      64u
 
 static double now_s(void)
 {
@@ -230,6 +240,72 @@ static void udp(const char *address)
     printf("%.3f\n", (now_s() - began) / (double)count / 2 * 1e6);
 }
 
+struct slot {
+    _Alignas(LINE) _Atomic uint64_t number; /* of the message that is there, from 1 on */
+};
+
+struct objects {
+    uint8_t *bytes;
+    uint64_t count, lines;
+};
+
+/* Another each time, far from the last. */
+static uint8_t *object_of(const struct objects *objects, uint64_t message)
+{
+    return objects->bytes + message * 7919 % objects->count * objects->lines * LINE;
+}
+
+static void touch(const struct objects *objects, uint64_t message)
+{
+    const uint8_t *soon = object_of(objects, message + AHEAD);
+    uint8_t *now = object_of(objects, message);
+    for (uint64_t i = 0; i < objects->lines; i++) {
+        __builtin_prefetch(soon + i * LINE, 1);
+    }
+    for (uint64_t i = 0; i < objects->lines; i++) {
+        now[i * LINE]++;
+    }
+}
+
+static void put(struct slot *ring, uint64_t message)
+{
+    atomic_store_explicit(&ring[message % SLOTS].number, message + 1, memory_order_release);
+}
+
+static bool has_come(struct slot *ring, uint64_t message)
+{
+    return atomic_load_explicit(&ring[message % SLOTS].number, memory_order_acquire) == message + 1;
+}
+
+static void send_for_objects(uint64_t count, uint64_t lines)
+{
+    struct slot *there = map(2 * SLOTS * sizeof(struct slot), MAP_SHARED, 0);
+    struct slot *back = there + SLOTS;
+    pid_t child = begin_child();
+    struct objects objects = {map(count * lines * LINE, MAP_PRIVATE, 1), count, lines};
+    for (uint64_t taken = 0; child == 0; taken++) {
+        while (!has_come(there, taken)) {
+        }
+        touch(&objects, taken);
+        put(back, taken);
+    }
+    double began = now_s();
+    uint64_t sent = 0, done = 0;
+    do {
+        for (uint64_t until = done + 1000; done < until;) {
+            for (; sent - done < UNDER_WAY; sent++) {
+                touch(&objects, sent);
+                put(there, sent);
+            }
+            for (; done < sent && has_come(back, done); done++) {
+                touch(&objects, done);
+            }
+        }
+    } while (now_s() - began < SECONDS);
+    printf("%.2f\n", (double)done / (now_s() - began) * 1e-6);
+    end_child(child);
+}
+
 static void refuse_pvm(char **command)
 {
     struct sock_filter program[] = {
@@ -257,6 +333,9 @@ int main(int argc, char **argv)
         pvm(strtoul(argv[2], NULL, 10), strcmp(argv[3], "huge") == 0);
     } else if (strcmp(what, "ring") == 0) {
         two_copies();
+    } else if (strcmp(what, "objects") == 0 && argc == 4 && strtoul(argv[2], NULL, 10) > 0 &&
+               strtoul(argv[3], NULL, 10) > 0) {
+        send_for_objects(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10));
     } else if (strcmp(what, "udp-serve") == 0 && argc == 3) {
         udp_serve(argv[2]);
     } else if (strcmp(what, "udp") == 0 && argc == 3) {
@@ -264,8 +343,8 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "refuse-pvm") == 0 && argc > 2) {
         refuse_pvm(argv + 2);
     } else {
-        fprintf(stderr, "usage: limits spin | pvm SIZE 4k|huge | ring | udp-serve ADDRESS |"
-                        " udp ADDRESS | refuse-pvm PROGRAM...\n");
+        fprintf(stderr, "usage: limits spin | pvm SIZE 4k|huge | ring | objects COUNT LINES |"
+                        " udp-serve ADDRESS | udp ADDRESS | refuse-pvm PROGRAM...\n");
         return 2;
     }
     return 0;
