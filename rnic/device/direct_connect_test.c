@@ -21,10 +21,16 @@ static void connect_to(struct direct_link *link, const struct path *path, struct
 
 static struct end ends[2];
 
-static struct pair *connect_pair(enum service service)
+static struct pair_options options_for(enum service service)
 {
     struct pair_options options = pair_defaults;
     options.service = service;
+    return options;
+}
+
+static struct pair *connect_pair(enum service service)
+{
+    struct pair_options options = options_for(service);
     for (int i = 0; i < 2; i++) {
         memset(&ends[i], 0, sizeof ends[i]);
         ends[i].table = (struct direct_table){ends[i].qps, ends[i].keys, 1, 1};
@@ -53,11 +59,33 @@ static void what_never_goes_directly_is_not_told(void **state)
     pair_destroy(pair);
 }
 
+/* As in a forked child. */
+static void who_has_no_table_any_more_is_not_told(void **state)
+{
+    struct pair *pair = connect_pair(SERVICE_RC);
+    struct pair_side *side = &pair->sides[0];
+    struct qp_attributes attributes = {.state = QP_RESET};
+    struct pair_options options = options_for(SERVICE_RC);
+    assert_int_equal(
+        device_modify_qp(side->device, pair->now, side->qp, &attributes, QP_SET_STATE, NULL),
+        STATUS_OK);
+    pair_connect_side(pair, 0, &options);
+    assert_int_equal(ends[0].connected, 2);
+    assert_int_equal(
+        device_modify_qp(side->device, pair->now, side->qp, &attributes, QP_SET_STATE, NULL),
+        STATUS_OK);
+    ends[0].link.table = NULL;
+    pair_connect_side(pair, 0, &options);
+    assert_int_equal(ends[0].connected, 2);
+    pair_destroy(pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_connected_is_told_once),
         cmocka_unit_test(what_never_goes_directly_is_not_told),
+        cmocka_unit_test(who_has_no_table_any_more_is_not_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

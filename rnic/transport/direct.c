@@ -135,7 +135,7 @@ static bool goes_directly(const struct qp *qp)
 void direct_connect(struct qp *qp)
 {
     struct direct_link *link = qp->environment->direct;
-    if (goes_directly(qp) && link->connect != NULL) {
+    if (goes_directly(qp) && link->table != NULL && link->connect != NULL) {
         link->connect(link, &qp->attributes.path, qp->attributes.destination, rights_of(qp));
     }
 }

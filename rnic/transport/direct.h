@@ -43,7 +43,7 @@ struct direct_link {
                       uint64_t length);
     /* A queue pair has learned who its peer is, which may do so much (`rights`) to what is shown:
      * whatever the two of them need is made ready before anything waits for it, which may take a
-     * millisecond once. NULL: nothing. */
+     * millisecond once. Not without a table. NULL: nothing. */
     void (*connect)(struct direct_link *link, const struct path *path, struct qpn peer,
                     unsigned rights);
     /* The region of a key that is hidden, and settled: whatever the link has done so that others

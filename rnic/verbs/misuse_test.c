@@ -190,6 +190,24 @@ static void test_events_outlast_a_child(void **state)
     ibv_ack_cq_events(cq, 1);
 }
 
+/* A child that connects what it has inherited: nothing comes of it, and nobody falls. */
+static void test_a_child_connects_what_it_inherited(void **state)
+{
+    struct world *w = *state;
+    w->qps[0] = create_extended(w, 0);
+    assert_non_null(w->qps[0]);
+    to_init(w->qps[0]);
+    pid_t child = fork();
+    if (child == 0) {
+        to_rts(w->qps[0], w->qps[0]->qp_num);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    to_rts(w->qps[0], w->qps[0]->qp_num); /* it is the parent's still */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +219,7 @@ int main(void)
         IN_WORLD(test_success_leaves_errno),
         IN_WORLD(test_batch_without_an_address),
         IN_WORLD(test_events_outlast_a_child),
+        IN_WORLD(test_a_child_connects_what_it_inherited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
