@@ -180,23 +180,31 @@ static bool waits_for_response(const struct scoreboard *board, struct psn psn)
 
 /* A probe that draws more than a packet is dear, and its answer may only be slow; so may any
  * response of a peer that was told to slow down. */
-static bool is_worth_probing(const struct qp *qp, struct instant now, struct psn psn)
+static bool needs_patience(const struct qp *qp, struct instant now, struct psn psn)
 {
     const struct scoreboard *board = &qp->selective->board;
     struct psn next = psn_next(psn);
     bool draws = !psn_equal(next, board->end) && scoreboard_is_drawn(board, next);
-    bool patient = draws || (notice_is_recent(qp, now) && waits_for_response(board, psn));
-    return !patient || instant_elapsed_ns(qp->retransmit.last_progress, now) >= DRAWN_NS;
+    return draws || (notice_is_recent(qp, now) && waits_for_response(board, psn));
 }
 
-/* Of what is under way nothing has asked, or only just, for what asks waits for the rate. */
-static bool is_silent_by_rate(const struct qp *qp, struct instant now, struct psn last)
+/* When `psn`, the last packet in doubt, is worth a probe; not after `now`: at once. NEVER: nothing
+ * of what is under way has asked yet, and what will ask waits for the rate. */
+static struct instant probe_time(const struct qp *qp, struct instant now, struct psn psn)
 {
     const struct requester *requester = &qp->requester;
     int32_t under_way = psn_distance(requester->unacked, requester->frontier);
-    uint64_t out_ns = scoreboard_out_ns(&qp->selective->board, now, last);
-    return qp_rate(qp) != 0 &&
-           ((int32_t)requester->unrequested >= under_way || out_ns < qp->retransmit.smoothed_ns);
+    bool by_rate = qp_rate(qp) != 0;
+    if (by_rate && (int32_t)requester->unrequested >= under_way) {
+        return INSTANT_NEVER;
+    }
+    uint64_t out_ns = scoreboard_out_ns(&qp->selective->board, now, psn);
+    uint64_t expected_ns = qp->retransmit.smoothed_ns;
+    if (by_rate && out_ns < expected_ns) { /* the rate has only just let it go */
+        return instant_after(now, expected_ns - out_ns);
+    }
+    return needs_patience(qp, now, psn) ? instant_after(qp->retransmit.last_progress, DRAWN_NS)
+                                        : now;
 }
 
 bool repair_probe(struct qp *qp, struct instant now)
@@ -207,11 +215,13 @@ bool repair_probe(struct qp *qp, struct instant now)
     struct scoreboard *board = &qp->selective->board;
     struct psn psn = board->first;
     bool found = scoreboard_last_in_doubt(board, &psn);
-    bool probes = found && !is_silent_by_rate(qp, now, psn) && is_worth_probing(qp, now, psn);
-    if (board->lost_count > 0 || probes) {
+    struct instant time = found ? probe_time(qp, now, psn) : INSTANT_NEVER;
+    if (board->lost_count > 0 || !instant_before(now, time)) {
         environment_count(qp->environment, COUNTER_PROBES);
         scoreboard_probe(board, psn);
         qp_schedule(qp);
+    } else if (!instant_is_never(time)) {
+        retransmit_put_off(&qp->retransmit, time);
     }
     qp_set_deadline(qp, qp->retransmit.deadline);
     return true;

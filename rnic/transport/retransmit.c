@@ -184,6 +184,13 @@ bool retransmit_probe(struct retransmit *retransmit, struct instant now)
     return true;
 }
 
+void retransmit_put_off(struct retransmit *retransmit, struct instant due)
+{
+    retransmit->probed--;
+    retransmit->deadline =
+        instant_earlier(due, instant_after(retransmit->last_progress, wait_ns(retransmit)));
+}
+
 void retransmit_rewound(struct retransmit *retransmit)
 {
     retransmit->sampling = false;

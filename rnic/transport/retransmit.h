@@ -81,6 +81,8 @@ void retransmit_suspend(struct retransmit *retransmit, struct instant resume);
 bool retransmit_begins(struct retransmit *retransmit, struct instant now);
 /* The deadline has passed. True: it was a probe's, and the next is set; false: the wait is over. */
 bool retransmit_probe(struct retransmit *retransmit, struct instant now);
+/* That probe is not sent: it is due again at `due`. */
+void retransmit_put_off(struct retransmit *retransmit, struct instant due);
 /* The deadline has passed, and was no probe's. True: give up. False: repeat; the next wait begins
  * with what is sent. */
 bool retransmit_expired(struct retransmit *retransmit, struct instant now);
