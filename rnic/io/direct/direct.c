@@ -63,9 +63,7 @@ static bool is_there(struct direct_mover *mover, uint32_t life)
     return life_is_held(life);
 }
 
-/* Whether the process of that number is the owner, as long as the owner's life is held, and can be
- * called upon. */
-static bool may_call(struct direct_reach *reach)
+bool direct_reach_is_owners(struct direct_reach *reach)
 {
     if (reach->calls == DIRECT_CALLS_UNTRIED) {
         struct pull_identity identity = reach->shown->identity;
@@ -109,6 +107,14 @@ static bool may_be_moved(struct direct_reach *reach, const struct direct_access 
                          uint64_t there)
 {
     return *refusal(reach, access->key) != access->key.value && stays_whole(access, there);
+}
+
+/* A word that would not stay whole in a call, and would as a store. */
+static bool only_stores_move(struct direct_reach *reach, const struct direct_access *access,
+                             uint64_t there)
+{
+    return *refusal(reach, access->key) != access->key.value && access->place_count <= 1 &&
+           !stays_whole(access, there);
 }
 
 static uint32_t count_whole(const struct direct_access *accesses, uint32_t count, uint64_t bytes)
@@ -224,12 +230,15 @@ static bool make_call(struct direct_reach *reach, uint64_t guard,
 {
     struct call call;
     prepare(&call, reach, accesses, count, there);
-    if (!may_call(reach)) { /* which may be all that is ever asked of a message */
+    if (!direct_reach_is_owners(reach)) { /* which may be all that is ever asked of a message */
         warm(reach, accesses, there, accesses->length);
         return true;
     }
     *ret_moved = call.count;
     if (call.places == 0) {
+        if (only_stores_move(reach, accesses, there->bytes)) {
+            warm(reach, accesses, there, accesses->length);
+        }
         return true;
     }
     warm(reach, accesses, there, call.bytes);

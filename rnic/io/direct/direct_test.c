@@ -394,14 +394,43 @@ static uint32_t calls_until_wished(uint32_t value, uint32_t part)
     return calls;
 }
 
+/* What COMMON names is common no more. */
+static struct direct_key end_common(struct direct_table *table)
+{
+    struct direct_key shown;
+    assert_true(direct_table_find_key(table, (struct memory_key){COMMON}, &shown));
+    assert_true(direct_table_hide_key(table, shown.key));
+    shown.common = (struct direct_common){.length = 0};
+    direct_table_show_key(table, &shown);
+    return shown;
+}
+
+/* Also where no call may move them: only a store can, then. */
+static void who_needs_words_wishes(void **state)
+{
+    struct direct_table table = direct_table_of(&shared->shown);
+    _Atomic uint32_t *wish = &shared->announcements[0].wish;
+    end_common(&table);
+    for (uint32_t word = 2; word <= 8; word *= 2) {
+        use(COMMON, word);
+        direct_reach_init(&reach, &shared->shown, &shared->announcements[0], (uint32_t)owner);
+        atomic_store(wish, 0);
+        for (uint32_t i = 0; i < 1000; i++) {
+            assert_false(touch_by(&reach, true, 64, bytes, word, 2)); /* nor can a store */
+        }
+        assert_int_equal(atomic_load(wish), 0);
+        for (uint32_t i = 0; i < 1000; i++) {
+            (void)touch_by(&reach, true, 64, bytes, word, 1);
+        }
+        assert_int_equal(atomic_load(wish), COMMON);
+    }
+    use(KEY, LENGTH);
+}
+
 static void who_calls_often_wishes(void **state)
 {
     struct direct_table table = direct_table_of(&shared->shown);
-    struct direct_key shown;
-    assert_true(direct_table_find_key(&table, (struct memory_key){COMMON}, &shown));
-    assert_true(direct_table_hide_key(&table, shown.key));
-    shown.common = (struct direct_common){.length = 0};
-    direct_table_show_key(&table, &shown);
+    struct direct_key shown = end_common(&table);
     uint32_t many = calls_until_wished(KEY, 12), few = calls_until_wished(COMMON, 12);
     assert_in_range(few, 10, many / 4);
     assert_in_range(calls_until_wished(KEY, 65536), 1, many / 4);
@@ -530,6 +559,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(common_memory_needs_no_calls, start, stop),
         cmocka_unit_test_setup_teardown(what_is_not_in_the_file_is_not_mapped, start, stop),
         cmocka_unit_test_setup_teardown(who_calls_often_wishes, start, stop),
+        cmocka_unit_test_setup_teardown(who_needs_words_wishes, start, stop),
         cmocka_unit_test_setup_teardown(who_is_not_the_owner_is_not_touched, start, stop),
         cmocka_unit_test_setup_teardown(the_dead_are_not_touched, start, stop),
         cmocka_unit_test_setup_teardown(nobody_before_a_life_is_held, start, stop),

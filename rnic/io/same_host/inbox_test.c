@@ -502,26 +502,34 @@ static void no_wake_up_is_lost(void **state)
     inbox_destroy(inbox);
 }
 
-/* The owner's life says that the number of its process is still its. */
+/* The owner's words say that the number of its process is its, its life that it is so still. */
 static void only_who_lives_is_woken_by_its_bell(void **state)
 {
     struct catcher catcher;
     struct inbox *inbox = open_inbox(&catcher);
+    struct direct_shown *shown = inbox_shown(inbox);
     struct pollfd watched = {.fd = inbox_bell(inbox), .events = POLLIN};
+    struct pull_identity identity;
+    assert_int_equal(pull_identity_create(7, &identity), STATUS_OK);
     struct outbox *outbox = open_outbox(inbox, SENDER);
     assert_true(watched.fd >= 0);
     assert_false(outbox_wake(outbox));
     outbox_close(outbox);
-    atomic_store(&inbox_shown(inbox)->guard.life, (uint32_t)gettid());
+    atomic_store(&shown->guard.life, (uint32_t)gettid());
     outbox = open_outbox(inbox, SENDER + 1);
+    assert_false(outbox_wake(outbox)); /* the number may be anybody's */
+    outbox_close(outbox);
+    shown->identity = identity;
+    outbox = open_outbox(inbox, SENDER + 2);
     int copy = bell_borrow(getpid(), inbox_bell(inbox));
-    if (copy >= 0) {
+    if (copy >= 0 && pull(&identity, NULL, 0, 0, NULL, 0)) {
         assert_true(outbox_wake(outbox));
         assert_int_equal(poll(&watched, 1, 0), 1);
-        close(copy);
     }
+    close(copy);
     outbox_close(outbox);
     inbox_destroy(inbox);
+    pull_identity_destroy(&identity);
 }
 
 int main(void)

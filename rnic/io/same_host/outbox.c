@@ -8,7 +8,6 @@
 #include "rnic/base/bytes.h"
 #include "rnic/io/same_host/inbox_private.h"
 #include "rnic/io/system/bell.h"
-#include "rnic/io/system/life.h"
 
 #define REFERENCE_LEAST 16384u /* bytes; below, two copies cost less than the system call */
 
@@ -108,11 +107,12 @@ static void let_access(struct outbox *outbox, int file, pid_t process)
     direct_reach_init(&outbox->reach, outbox->shown, own, (uint32_t)process);
 }
 
-/* Its life was told by the inbox that we have opened: as long as it is held the number is its. */
+/* The number means the owner here if it is the one that the owner has, and as long as the owner
+ * lives. */
 static void take_bell(struct outbox *outbox, pid_t process)
 {
     int bell = bell_borrow(process, outbox->head->bell);
-    if (bell >= 0 && !life_is_held(atomic_load(&outbox->shown->guard.life))) {
+    if (bell >= 0 && !direct_reach_is_owners(&outbox->reach)) {
         close(bell);
         bell = -1;
     }
