@@ -50,6 +50,8 @@ struct common_range {
 
 /* UNSUPPORTED: the kernel has not what it takes, or does not let us. */
 enum status common_create(struct common **ret_common) MUST_USE;
+/* It takes less than a millisecond: it looks at every thread and at every descriptor. */
+bool common_is_quick(void);
 /* The kernel lets us hold what is touched. What else it takes only common_create finds out. */
 bool common_is_likely(void);
 /* All ranges have ended. May be NULL. */

@@ -106,7 +106,7 @@ static bool is_ready(struct hot_regions *hot)
 static void get_ready(struct hot_regions *hot)
 {
     bool wanted = hot->shown != NULL && hot->is_met && hot->has_any && hot->trials == 0;
-    if (wanted && !atomic_load(&hot->forks)) {
+    if (wanted && !atomic_load(&hot->forks) && common_is_quick()) {
         (void)is_ready(hot);
     }
 }

@@ -56,7 +56,8 @@ void hot_regions_tidy(struct hot_regions *hot);
 void hot_regions_abandon(struct hot_regions *hot);
 /* A process of the host has been met that may touch what is shown. What the first wish takes, which
  * is half a millisecond's trial of the kernel, is done now, or with the first region: later it
- * would be in the way of those who have the wish, who are at our memory all the time. */
+ * would be in the way of those who have the wish, who are at our memory all the time. Not where
+ * many threads and descriptors make it longer (common_is_quick). */
 void hot_regions_expect(struct hot_regions *hot);
 /* Makes the regions of some keys common, those that can be; one for which there is no room, or
  * where the kernel is at it, can be wished again. False: somebody is at one of them, later perhaps.

@@ -367,6 +367,25 @@ static void what_a_wish_takes_is_there_before_it(void **state)
     hot_regions_end(&hot, (struct memory_key){KEY});
 }
 
+/* All of which would be looked at. */
+static void who_has_many_descriptors_waits_for_the_wish(void **state)
+{
+    int many[128];
+    need_common();
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        many[i] = dup(0);
+    }
+    hot_regions_expect(&hot);
+    assert_int_equal(hot.trials, 0);
+    assert_true(grant(KEY));
+    assert_int_equal(hot.trials, 1);
+    assert_true(is_common(KEY));
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        close(many[i]);
+    }
+    hot_regions_end(&hot, (struct memory_key){KEY});
+}
+
 static void nothing_is_tried_where_nothing_can_be_wished(void **state)
 {
     need_common();
@@ -399,6 +418,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_a_fork_could_not_turn_back_is_not_shown, begin, end),
         cmocka_unit_test_setup_teardown(who_is_told_not_to_makes_nothing_common, begin, end),
         cmocka_unit_test_setup_teardown(what_a_wish_takes_is_there_before_it, begin, end),
+        cmocka_unit_test_setup_teardown(who_has_many_descriptors_waits_for_the_wish, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_tried_where_nothing_can_be_wished, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
