@@ -323,6 +323,7 @@ case_keys() { # a standing server: what each key's owner may, and what strangers
 serve_certified() {
     local name=$1
     shift
+    rm -f "$name.out" # of an earlier one of that name
     "$weir" serve --certificate server.pem --certificate-key server.key --root root --listen 127.0.0.1:0 "$@" \
         >"$name.out" 2>"$name.log" &
     server=$!
