@@ -36,14 +36,14 @@ value() { # NAME FILE
 
 one() { # FAULT
     local fault=$1 begin=$SECONDS
-    rm -rf "$dir/root" "$dir/back" "$dir"/*.stat
+    rm -rf "$dir/root" "$dir/back" "$dir"/*.stat "$dir/server.log"
     mkdir "$dir/root" "$dir/back"
     $WEIR_TEST_FAR env WEIR_FAULT="$fault,seed=11" WEIR_STATISTICS="$dir/server.stat" "$build/weir" \
         serve --fabric soft --insecure --listen "$WEIR_TEST_HOST:7473" --root "$dir/root" \
         >"$dir/server.log" 2>&1 &
     server=$!
     for _ in $(seq 100); do
-        grep -q 7473 "$dir/server.log" && break
+        grep -qs 7473 "$dir/server.log" && break
         sleep 0.05
     done
     export WEIR_FAULT="$fault,seed=12"
