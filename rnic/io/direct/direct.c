@@ -103,18 +103,22 @@ static void note_refusal(struct direct_reach *reach, const struct direct_access 
     }
 }
 
+static bool is_refused(struct direct_reach *reach, const struct direct_access *access)
+{
+    return *refusal(reach, access->key) == access->key.value;
+}
+
 static bool may_be_moved(struct direct_reach *reach, const struct direct_access *access,
                          uint64_t there)
 {
-    return *refusal(reach, access->key) != access->key.value && stays_whole(access, there);
+    return !is_refused(reach, access) && stays_whole(access, there);
 }
 
 /* A word that would not stay whole in a call, and would as a store. */
 static bool only_stores_move(struct direct_reach *reach, const struct direct_access *access,
                              uint64_t there)
 {
-    return *refusal(reach, access->key) != access->key.value && access->place_count <= 1 &&
-           !stays_whole(access, there);
+    return !is_refused(reach, access) && access->place_count <= 1 && !stays_whole(access, there);
 }
 
 static uint32_t count_whole(const struct direct_access *accesses, uint32_t count, uint64_t bytes)
