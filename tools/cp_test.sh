@@ -8,7 +8,7 @@ shift
 . "$(dirname "$script")/whole_program.sh"
 
 # start_server NAME COMMAND...: runs the command, which is a weir serve at the end, with its output
-# in NAME.log; sets $pid and $url. A server that does not say its address within 10 s is a failure.
+# in NAME.log; sets $pid and $url. A server that ends, or does not say its address, is a failure.
 start_server() {
     local name=$1
     shift
@@ -16,16 +16,14 @@ start_server() {
     "$@" >"$name.log" 2>&1 &
     pid=$!
     pids+=("$pid")
-    url=
-    for _ in $(seq 200); do
-        url=$(sed -n 's|.* at \(weir://[^ ]*\)/ .*|\1|p
-            s|.*"event":"listening","address":"\([^"]*\)".*|weir://\1|p' "$name.log")
-        [ -n "$url" ] && return 0
-        kill -0 "$pid" 2>/dev/null || break
-        sleep 0.05
-    done
-    cat "$name.log"
-    return 1
+    until_true has_said_address_or_ended "$name"
+    [ -n "$url" ] || { cat "$name.log"; return 1; }
+}
+
+has_said_address_or_ended() { # NAME: sets $url
+    url=$(sed -n 's|.* at \(weir://[^ ]*\)/ .*|\1|p
+        s|.*"event":"listening","address":"\([^"]*\)".*|weir://\1|p' "$1.log")
+    [ -n "$url" ] || ! kill -0 "$pid" 2>/dev/null
 }
 
 serve() { # NAME ROOT [OPTION...]
@@ -299,16 +297,15 @@ case_sparse() { # holes cost neither time nor memory
     stop "$pid"
 }
 
-case_changing() { # a source that is written while it is read
+case_changing() { # a source that is written while it is read, each time for longer than its writer ever pauses
     mkdir root
-    make_file f 200
+    make_file f 8
     serve a root
     (while echo more >>f; do sleep 0.01; done) &
     local writer=$!
     pids+=("$writer")
-    sleep 0.05
-    expect 1 'f: cannot read: changed while it was read' "$weir" cp f "$url/"
-    expect 1 '"code":"changed"' "$weir" cp --json f "$url/"
+    expect 1 'f: cannot read: changed while it was read' "$weir" cp --bwlimit 6M f "$url/"
+    expect 1 '"code":"changed"' "$weir" cp --bwlimit 6M --json f "$url/"
     kill "$writer"
     wait "$writer" 2>/dev/null
     [ ! -e root/f ] || fail "the changed file was placed"
@@ -354,16 +351,15 @@ whole_or_absent() { # FILE ORIGINAL
     [ ! -e "$1" ] || same "$1" "$2"
 }
 
-wait_for() { # FILE PATTERN COUNT: until so many lines match, 10 s at most
-    local began
-    began=$(now_ms)
-    until [ "$(grep -c -- "$2" "$1")" -ge "$3" ]; do
-        [ $(($(now_ms) - began)) -lt 10000 ] || return 1
-        sleep 0.01
-    done
+says_often() { # FILE PATTERN COUNT: so many lines match
+    [ "$(grep -c -- "$2" "$1")" -ge "$3" ]
 }
 
-case_client_killed() { # at several moments; the server says so within 10 s and serves on
+wait_for() { # FILE PATTERN COUNT
+    until_true says_often "$@"
+}
+
+case_client_killed() { # at several moments; the server says so and serves on
     mkdir root
     make_file f 600
     serve a root --json
@@ -377,7 +373,7 @@ case_client_killed() { # at several moments; the server says so within 10 s and 
         kill -9 "$!"
     done
     wait "${clients[@]}" 2>/dev/null
-    wait_for a.log '"event":"transfer"' "$number" || fail "not noticed within 10 s: $(cat a.log)"
+    wait_for a.log '"event":"transfer"' "$number" || fail "not noticed: $(cat a.log)"
     [ "$(grep -c '"outcome":"lost"' a.log)" -ge 3 ] || fail "too few were lost: $(cat a.log)"
     for number in 1 2 3 4 5 6; do
         whole_or_absent "root/f$number" f
@@ -394,14 +390,14 @@ case_client_killed() { # at several moments; the server says so within 10 s and 
     stop "$pid"
 }
 
-case_server_killed() { # at several moments; the client ends with status 4 within 10 s
+case_server_killed() { # at several moments; the client ends with status 4
     mkdir t
     make_file f 600
     local file
     for file in $(seq 3000); do
         echo "$file" >"t/$file"
     done
-    local number=0 clients=() lost=0 moment client what began
+    local number=0 clients=() lost=0 moment client what
     for moment in 0 0.02 0.05 0.1 0.2 0.3; do
         number=$((number + 1))
         mkdir "root$number"
@@ -409,13 +405,12 @@ case_server_killed() { # at several moments; the client ends with status 4 withi
         what=f
         [ $((number % 2)) = 0 ] && what=t
         [ $((number % 4)) = 1 ] && echo old >"root$number/f" # what is to be replaced stays until then
-        timeout 60 "$weir" cp --timeout 0 -r "$what" "$url/" >"c$number.log" 2>&1 &
+        timeout 30 "$weir" cp --timeout 0 -r "$what" "$url/" >"c$number.log" 2>&1 &
         clients+=($!)
         wait_for "s$number.log" '"event":"connected"' 1 || fail "no connection to $number"
         sleep "$moment"
         kill -9 "$pid"
     done
-    began=$(now_ms)
     number=0
     for client in "${clients[@]}"; do
         number=$((number + 1))
@@ -432,7 +427,6 @@ case_server_killed() { # at several moments; the client ends with status 4 withi
         [ $((number % 4)) != 1 ] || [ -e "root$number/f" ] || fail "the old file is gone"
         [ -z "$(find "root$number" -type f -size 0 ! -name '.weir-*')" ] || fail "an empty file"
     done
-    [ $(($(now_ms) - began)) -lt 10000 ] || fail "the clients took $(($(now_ms) - began)) ms"
     [ "$lost" -ge 3 ] || fail "only $lost of the clients lost their server; the test says nothing"
     for number in 1 2 3 4 5 6; do
         what=f
@@ -446,25 +440,24 @@ case_server_killed() { # at several moments; the client ends with status 4 withi
     done
 }
 
+is_under_way() { # SIZE: so much of a file stands under a temporary name
+    [ -n "$(find root -name '.weir-*' -size "+$1" 2>/dev/null)" ]
+}
+
 case_interrupted() { # SIGINT: status 130, the server knows at once, and --resume goes on
     mkdir root
     make_file f 400
     serve a root
-    "$weir" cp --bwlimit 200M f "$url/" >c.log 2>&1 &
+    "$weir" cp --bwlimit 50M f "$url/" >c.log 2>&1 &
     local client=$!
-    until [ -n "$(find root -name '.weir-*' -size +20M)" ] || ! kill -0 "$client"; do
-        sleep 0.02
-    done
+    pids+=("$client")
+    until_true is_under_way 20M || fail "nothing is under way: $(cat c.log)"
     kill -INT "$client"
     wait "$client"
     local code=$?
     [ "$code" = 130 ] || fail "exit status $code: $(cat c.log)"
     grep -q -- '--resume goes on' c.log || fail "does not say how to go on: $(cat c.log)"
-    for _ in $(seq 100); do
-        grep -q ': lost: .*is kept' a.log && break
-        sleep 0.05
-    done
-    grep -q ': lost: .*is kept' a.log || fail "the server does not know: $(cat a.log)"
+    until_true says a.log ': lost: .*is kept' || fail "the server does not know: $(cat a.log)"
     [ ! -e root/f ] || fail "the file has a name"
     expect 2 'give one of them' "$weir" cp --resume --inplace f "$url/"
     expect 0 '1 file, 400 MiB.*MiB of it had come before' "$weir" cp --resume f "$url/"
@@ -519,7 +512,7 @@ case_limits() { # clients that do nothing, and too many of them
         : >"t/$name$i"
     done
     echo x >f
-    serve a root --json --max-per-client 1 --idle-timeout 1
+    serve a root --json --max-per-client 1
     mkfifo pipe
     "$weir" cp -r -v t "$url/" >pipe 2>c.log & # stays in the middle, since nobody reads
     client=$!
@@ -528,13 +521,25 @@ case_limits() { # clients that do nothing, and too many of them
     wait_for a.log '"event":"connected"' 1 || fail "no connection: $(cat a.log)"
     expect 5 'busy: this server runs 1 transfers at a time for one address' "$weir" cp f "$url/f2"
     wait_for a.log '"outcome":"refused","reason":"busy' 1 || fail "the server does not say it: $(cat a.log)"
-    wait_for a.log '"outcome":"lost","reason":"idle: the client did nothing for 1 s' 1 || fail "not ended: $(cat a.log)"
+    kill -9 "$client"
+    wait "$client" 2>/dev/null
+    exec 9<&-
+    wait_for a.log '"outcome":"lost"' 1 || fail "not noticed: $(cat a.log)"
+    expect 0 '1 file' "$weir" cp f "$url/f2"
+    stop "$pid"
+    rm -r root/t
+    serve idle root --json --idle-timeout 1
+    "$weir" cp -r -v t "$url/" >pipe 2>c.log &
+    client=$!
+    pids+=("$client")
+    exec 9<pipe
+    wait_for idle.log '"outcome":"lost","reason":"idle: the client did nothing for 1 s' 1 || fail "not ended: $(cat idle.log)"
     cat <&9 >out.txt
     exec 9<&-
     wait "$client"
     [ $? = 0 ] || fail "it did not come again: $(cat c.log)"
     grep -q 'idle: the client did nothing for 1 s; trying again' c.log || fail "the client does not know why: $(cat c.log)"
-    grep -q '6,000 files, .*; connected again 1 time' out.txt || fail "not counted: $(tail -1 out.txt)"
+    grep -q '6,000 files, .*; connected again [1-9]' out.txt || fail "not counted: $(tail -1 out.txt)"
     expect 0 '1 file' "$weir" cp f "$url/f3"
     stop "$pid"
     mkdir -p "deep/$(printf 'd/%.0s' $(seq 70))"
@@ -723,6 +728,10 @@ with open(sys.argv[1], "r+b") as file:
     file.write(bytes([byte]))' "$1" "$2"
 }
 
+has_record() { # one piece of the file has been noted
+    find root -name '*.journal' -size +191c 2>/dev/null | grep -q .
+}
+
 case_flips() { # a bit that nobody has noticed on the way is noticed, and told
     if [ ! -e "$build/tools/libflip.so" ]; then
         echo "  skipped: a sanitizer has the calls that it takes place in"
@@ -763,13 +772,10 @@ case_flips() { # a bit that nobody has noticed on the way is noticed, and told
     for how in head record kept; do # in the journal, and in what that is about
         rm -f root/f
         : >a.log
-        "$weir" cp --bwlimit 20M f "$url/" >c.log 2>&1 &
+        "$weir" cp --bwlimit 2M f "$url/" >c.log 2>&1 &
         client=$!
-        for _ in $(seq 300); do
-            journal=$(find root -name '*.journal' -size +191c)
-            [ -z "$journal" ] || break
-            sleep 0.02
-        done
+        until_true has_record || fail "nothing is under way: $(cat c.log)"
+        journal=$(find root -name '*.journal')
         kill -9 "$client"
         wait "$client" 2>/dev/null
         wait_for a.log '"outcome":"lost"' 1 || fail "the server does not notice: $(cat a.log)"
