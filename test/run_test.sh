@@ -228,7 +228,7 @@ ucx_pair() { # TRANSPORTS TEST
     local port=$((13500 + RANDOM % 1000)) status tries=0
     UCX_TLS=$1 weir_run ucx_perftest -p $port -t "$2" -n 500 >"$work/server" 2>&1 &
     server=$!
-    until grep -q ":$(printf %04X $port) .* 0A " /proc/net/tcp* || [ $((tries += 1)) -gt 200 ]; do
+    until grep -q ":$(printf %04X $port) .* 0A " /proc/net/tcp* || [ $((tries += 1)) -gt 600 ]; do
         sleep 0.05
     done
     UCX_TLS=$1 wants '^Final: +500 ' weir_run ucx_perftest -p $port -t "$2" -n 500 127.0.0.1

@@ -42,8 +42,8 @@ one() { # FAULT
         serve --fabric soft --insecure --listen "$WEIR_TEST_HOST:7473" --root "$dir/root" \
         >"$dir/server.log" 2>&1 &
     server=$!
-    for _ in $(seq 100); do
-        grep -qs 7473 "$dir/server.log" && break
+    until grep -qs 7473 "$dir/server.log"; do
+        kill -0 "$server" || { cat "$dir/server.log"; exit 1; }
         sleep 0.05
     done
     export WEIR_FAULT="$fault,seed=12"

@@ -364,7 +364,7 @@ case_all_options() {
                 --*) set -- "$word" ;;
                 *) set -- "$word${value:+1}" ;;
             esac
-            timeout 10 "$weir" cp "$1" >out.txt 2>&1 </dev/null
+            timeout 30 "$weir" cp "$1" >out.txt 2>&1 </dev/null
             grep -q 'unrecognized\|invalid option\|requires an argument\|allow an argument\|ambiguous' out.txt &&
                 fail "rsync has '$1': $(head -1 out.txt)"
             grep -q 'a source and a target are needed\|there is no \|takes ' out.txt || grep -q "'1'\|^weir cp: 1: \|--max-size" out.txt ||

@@ -9,19 +9,15 @@ shift
 
 # serve NUMBER [OPTION...]: a server of r$NUMBER; sets ${servers[NUMBER]} and adds to ${to[@]}.
 serve() {
-    local number=$1 url=
+    local number=$1 url
     shift
     mkdir -p "r$number"
     : >"s$number.log"
     "$weir" serve --fabric soft --listen 127.0.0.1:0 --root "r$number" "$@" >"s$number.log" 2>&1 &
     servers[number]=$!
     pids+=($!)
-    for _ in $(seq 400); do
-        url=$(sed -n 's|.* at \(weir://[^ ]*\)/ .*|\1|p' "s$number.log")
-        [ -n "$url" ] && break
-        sleep 0.05
-    done
-    [ -n "$url" ] || fail "the server does not start: $(cat "s$number.log")"
+    until_true says "s$number.log" weir:// || fail "the server does not start: $(cat "s$number.log")"
+    url=$(sed -n 's|.* at \(weir://[^ ]*\)/ .*|\1|p' "s$number.log")
     urls[number]=$url
     to+=(--to "$url/")
 }

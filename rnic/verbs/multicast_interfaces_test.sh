@@ -25,14 +25,14 @@ process=$!
 exec 3>"$work/input"
 trap 'exec 3>&-; kill $process 2>/dev/null; rm -rf "$work"' EXIT
 
-# Until the words hold, or ten seconds are over.
+# Until the words hold, or thirty seconds are over.
 expect() { # WHAT COMMAND...
     what=$1
     shift
     tries=0
     until "$@"; do
         tries=$((tries + 1))
-        if [ $tries = 200 ]; then
+        if [ $tries = 600 ]; then
             echo "not seen: $what"
             cat "$work/said"
             ip maddr

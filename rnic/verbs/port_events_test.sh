@@ -25,12 +25,12 @@ ip addr add 10.77.0.1/32 dev lo
 LD_PRELOAD=$library stdbuf -oL ibv_asyncwatch >"$work/seen" 2>&1 &
 watcher=$!
 
-# Until line $1 is seen, or ten seconds are over.
+# Until line $1 is seen, or thirty seconds are over.
 expect() {
     tries=0
     until grep -q "$1" "$work/seen"; do
         tries=$((tries + 1))
-        if [ $tries = 200 ]; then
+        if [ $tries = 600 ]; then
             echo "not seen: $1"
             cat "$work/seen"
             exit 1

@@ -11,7 +11,7 @@ expect() { # WHAT COMMAND...
     fi
 }
 within() { # COMMAND...  is true soon
-    for _ in $(seq 400); do
+    for _ in $(seq 600); do
         "$@" && return 0
         sleep 0.05
     done
