@@ -13,13 +13,13 @@
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 
-/* The next event, within five seconds; of that kind. The caller acknowledges it. */
+/* The next event, within twenty seconds; of that kind. The caller acknowledges it. */
 static inline struct rdma_cm_event *expect(struct rdma_event_channel *channel,
                                            enum rdma_cm_event_type type)
 {
     struct rdma_cm_event *event;
     struct pollfd wait = {.fd = channel->fd, .events = POLLIN};
-    assert_int_equal(poll(&wait, 1, 5000), 1);
+    assert_int_equal(poll(&wait, 1, 20000), 1);
     assert_int_equal(rdma_get_cm_event(channel, &event), 0);
     if (event->event != type) {
         fail_msg("%s instead of %s (status %d)", rdma_event_str(event->event), rdma_event_str(type),

@@ -299,7 +299,7 @@ static void test_listener_goes_with_requests(void **state)
     create_qp(ends->active);
     assert_int_equal(rdma_connect(ends->active, NULL), 0);
     struct pollfd wait = {.fd = own->fd, .events = POLLIN};
-    assert_int_equal(poll(&wait, 1, 5000), 1);
+    assert_int_equal(poll(&wait, 1, 20000), 1);
     assert_int_equal(rdma_destroy_id(ends->listener), 0);
     ends->listener = NULL;
     assert_int_equal(poll(&wait, 1, 0), 0);
@@ -460,7 +460,7 @@ static void test_no_descriptors(void **state)
     struct rdma_conn_param param = {.retry_count = 7};
     assert_int_equal(rdma_connect(ends->active, &param), 0);
     struct pollfd wait = {.fd = listener->channel->fd, .events = POLLIN};
-    assert_int_equal(poll(&wait, 1, 5000), 1);
+    assert_int_equal(poll(&wait, 1, 20000), 1);
     int result = rdma_get_request(listener, &request), error = errno;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(result, -1);

@@ -42,7 +42,7 @@ static void accept_there(uint8_t reads)
                                        .responder_resources = reads,
                                        .initiator_depth = reads};
     struct cm_event event;
-    for (int tries = 0; tries < 1000; tries++) {
+    for (int tries = 0; tries < 4000; tries++) {
         engine_lock(peer);
         bool came = cm_next_event(peer->cm, &event);
         if (came && event.kind == CM_EVENT_REQUEST) {
@@ -61,7 +61,7 @@ static void expect(struct rdma_event_channel *channel, enum rdma_cm_event_type t
 {
     struct rdma_cm_event *event;
     struct pollfd wait = {.fd = channel->fd, .events = POLLIN};
-    assert_int_equal(poll(&wait, 1, 5000), 1);
+    assert_int_equal(poll(&wait, 1, 20000), 1);
     assert_int_equal(rdma_get_cm_event(channel, &event), 0);
     if (event->event != type) {
         fail_msg("%s instead of %s (status %d)", rdma_event_str(event->event), rdma_event_str(type),

@@ -21,7 +21,7 @@
 
 #include "rnic/rdmacm/rsocket_codec.h"
 
-#define PATIENCE_MS 10000
+#define PATIENCE_MS 20000
 
 static int listen_anywhere(struct sockaddr_in *ret_address)
 {

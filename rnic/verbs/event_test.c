@@ -13,7 +13,7 @@ static bool has_event(const struct world *w, int milliseconds)
 static void expect_event(const struct world *w, enum ibv_event_type type, const struct ibv_qp *qp)
 {
     struct ibv_async_event event;
-    assert_true(has_event(w, 5000));
+    assert_true(has_event(w, 20000));
     assert_int_equal(ibv_get_async_event(w->context, &event), 0);
     assert_int_equal(event.event_type, type);
     assert_ptr_equal(event.element.qp, qp);

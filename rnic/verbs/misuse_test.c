@@ -175,7 +175,7 @@ static void test_events_outlast_a_child(void **state)
     connect_pair(w);
     assert_int_equal(ibv_req_notify_cq(w->cq, 0), 0);
     write_between(w, w->mr, (uintptr_t)w->bytes + 2048);
-    assert_int_equal(poll(&ready, 1, 5000), 1);
+    assert_int_equal(poll(&ready, 1, 20000), 1);
     pid_t child = fork();
     if (child == 0) {
         int error = ibv_destroy_qp(w->qps[0]) | ibv_destroy_qp(w->qps[1]);

@@ -155,7 +155,7 @@ static void test_completion_channel(void **state)
 
     /* Nobody polls: the background thread must make it happen. */
     struct pollfd wait = {.fd = w->channel->fd, .events = POLLIN};
-    assert_int_equal(poll(&wait, 1, 5000), 1);
+    assert_int_equal(poll(&wait, 1, 20000), 1);
     assert_int_equal(ibv_get_cq_event(w->channel, &cq, &context), 0);
     assert_ptr_equal(cq, w->cq);
     assert_ptr_equal(context, w);

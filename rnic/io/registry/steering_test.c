@@ -26,7 +26,7 @@
 #include "rnic/wire/packet.h"
 
 #define PROCESSES   4u
-#define PATIENCE_MS 5000
+#define PATIENCE_MS 20000
 
 static const struct gid loopback = {{[10] = 0xff, 0xff, 127, 0, 0, 1}};
 
@@ -145,7 +145,7 @@ static int setup(void **state)
     struct fixture *fixture = calloc(1, sizeof *fixture);
     snprintf(fixture->path, sizeof fixture->path, "/tmp/weir-steering-test-%ld", (long)getpid());
     unlink(fixture->path);
-    fixture->port = (uint16_t)(31000 + getpid() % 1000 + 1000 * count++);
+    fixture->port = (uint16_t)(11000 + getpid() % 1000 + 1000 * count++);
     *state = fixture;
     return pipe(fixture->reports);
 }

@@ -89,7 +89,7 @@ static void a_child_forgets_without_waiting(void **state)
     for (uint32_t i = 0; i < 300; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(10);
+            alarm(60);
             _exit((int)notify_forget(notify, &object));
         }
         int status;
