@@ -69,15 +69,17 @@ def expect(condition, text):
 
 
 class Traffic:
-    """Programs on our libraries on this host and on the far one."""
+    """Programs on our libraries on this host and on the far one. What only two of us say to each other, once something was
+    lost or late, the judges do not know: it is switched off."""
 
     def __init__(self, build):
+        self.environment = dict(os.environ, WEIR_SELECTIVE="0")
         self.run = [f"{build}/weir", "run", "--"]
         self.started = []
 
     def start(self, command, far):
         process = subprocess.Popen((["far"] if far else []) + self.run + command.split(), stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True)
+                                   stderr=subprocess.STDOUT, text=True, env=self.environment)
         self.started.append(process)
         return process
 
