@@ -11,18 +11,21 @@ that must be said. In a third of the cases the server is killed only, and starte
 connects again and goes on by itself. Cases go on until there were N kills. A case that fails is made again by --seed and --case;
 when within a copy the kill comes is then as random as before."""
 import argparse
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from fidelity import differences, remove, survey
 
 HEAD, RECORD = 128, 64
 RATE = 60 << 20  # bytes a second: so that there is time to kill within
+PATIENCE_S = 60  # of the test, for a loaded machine
 
 
 def make_tree(top, rng):
@@ -55,14 +58,32 @@ def left_over(top):
 
 
 class Server:
+    """A weir serve, and how many clients it has, as far as it knows."""
+
     def __init__(self, weir, root, errors, port="0"):
-        self.process = subprocess.Popen([weir, "serve", "--insecure", "--listen", "127.0.0.1:" + port, "--root", root],
+        self.process = subprocess.Popen([weir, "serve", "--json", "--insecure", "--listen", "127.0.0.1:" + port, "--root", root],
                                         stdout=subprocess.PIPE, stderr=errors, text=True)
-        line = self.process.stdout.readline()
-        if " at weir://" not in line:
-            sys.exit("the server does not start: " + line)
-        self.url = "weir://" + line.split(" at weir://")[1].split("/")[0]
+        first = self.process.stdout.readline()
+        if not first.startswith("{"):
+            sys.exit("the server does not start: " + first)
+        self.url = "weir://" + json.loads(first)["address"]
         self.port = self.url.split(":")[-1]
+        self.under_way, self.news = 0, threading.Condition()
+        threading.Thread(target=self.listen, args=(errors,), daemon=True).start()
+
+    def listen(self, log):
+        for line in self.process.stdout:
+            log.write(line)
+            log.flush()
+            event = json.loads(line)["event"]
+            with self.news:
+                self.under_way += {"connected": 1, "transfer": -1}.get(event, 0)
+                self.news.notify_all()
+
+    def settle(self):
+        """Until it has noticed of all clients that they are gone. False: it has not."""
+        with self.news:
+            return self.news.wait_for(lambda: self.under_way == 0, PATIENCE_S)
 
     def stop(self):
         self.process.terminate()
@@ -92,7 +113,7 @@ class Case:
 
     def finish(self, client, what):
         try:
-            output, _ = client.communicate(timeout=60)
+            output, _ = client.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             client.kill()
             self.wrong.append(f"{what}: the client does not end: {client.communicate()[0][-300:]!r}")
@@ -136,10 +157,6 @@ class Case:
         if client.returncode != 0:
             self.wrong.append(f"it did not go on: status {client.returncode}: {output[-600:]!r}")
 
-    def settle(self):
-        """Until the server has noticed that the client is gone: it alone knows what it has under way."""
-        time.sleep(0.3)
-
     def flip(self):
         """A bit of what a journal speaks of, or of the journal; None: there is none."""
         journals = [path for path in left_over(os.path.dirname(self.copy))
@@ -173,7 +190,8 @@ class Case:
         else:
             for _ in range(kills):
                 self.kill_once(seconds)
-            self.settle()
+            if not self.server.settle():
+                self.wrong.append("the server does not notice that its clients are gone")
         flipped = self.flip() if self.rng.random() < 0.5 else None
         client = self.start()
         output = self.finish(client, "flipped" if flipped else "last")
