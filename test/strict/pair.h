@@ -48,6 +48,8 @@ int pair_post(struct end *end, enum ibv_wr_opcode opcode, unsigned flags, struct
               uint32_t length, uint64_t remote_address, uint32_t remote_key);
 /* Waits for one completion; its status. */
 enum ibv_wc_status pair_poll(struct end *end);
+/* Asks again and again, so that what is under way comes; there must be no completion. */
+void pair_look(struct end *end);
 void expect(bool truth, const char *what);
 
 #endif
