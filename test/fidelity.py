@@ -261,7 +261,7 @@ def check_tree(work, weir, server, seed, root):
     wrong = []
     for copy in [b"rsync", b"push", b"pull"]:
         os.mkdir(os.path.join(work, copy))
-    status, _, errors = execute(["rsync", "-aHAXS", "tree", "rsync/"], work, 20)
+    status, _, errors = execute(["rsync", "-aHAXS", "tree", "rsync/"], work, 60 if root else 20)
     said = f"rsync: status {status}: {errors[-1000:]!r}" if status else None
     losses = int(status != 0)  # a user's rsync locks itself out of directories with some ACLs
     if root:

@@ -340,7 +340,7 @@ def check_case(work, weir, server, seed, root, merging_each):
     before = survey(os.path.join(work, b"rsync"))
     mixed = {name for name in tangled(before, top) if "names" in before[name]}
     for name, command in commands.items():
-        codes[name], output, errors = execute(command, work, 15)
+        codes[name], output, errors = execute(command, work, 15 if name == "rsync" else 60)
         complaints[name] = errors
         words[name] = said(output, os.path.join(work, source.encode() if into else b""))
         trees[name] = survey(os.path.join(work, os.fsencode(name)), sent)
