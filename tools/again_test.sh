@@ -171,11 +171,11 @@ case_given_up() { # the time is over: status 4, and the same command goes on
     mkdir root
     make_tree tree
     serve a.log
-    begin --timeout 2 -aH tree "$url/new"
+    begin --timeout 5 -aH tree "$url/new"
     in_the_middle root
     kill_server
     ends 4
-    expect_said 'given up after 2 s (--timeout); the same command with --resume goes on'
+    expect_said 'given up after 5 s (--timeout); the same command with --resume goes on'
     has_records root || fail "nothing is left to go on with"
     serve b.log
     expect 0 'MiB of it had come before' "$weir" cp --resume -aH tree/ "$url/new"

@@ -221,7 +221,7 @@ case_again() { # the far side dies, or ssh does, or the way to it is gone for a 
     kill -9 "$far"
     goes_on e other
     kill -9 "$sshd_of_far"
-    start_slow_copy d 3 4M
+    start_slow_copy d 6 4M
     until_true has_records || fail "nothing is under way: $(cat d.log)"
     mv bin/weir bin/no-weir
     kill -9 "$far"
