@@ -40,7 +40,7 @@ class Row:
     """Commands are what a user types after `weir run`. The last one is the client; those before it
     are servers, started in this order. `ready` says when a server is ready: "tcp" once it listens,
     "start" likewise where only the first one is a server, "cm" once its device is open (the client is
-    then repeated while it is refused), "member" likewise, with time to join a group, a regular expression
+    then repeated while it is refused), "member" once it has joined a group too, a regular expression
     once its output has it, "" at once. A row may instead be a function `body(stage)`,
     that runs the commands itself and raises Failed; `commands` is then what the document shows."""
     name: str

@@ -20,7 +20,7 @@ from model import Evidence, Failed, Output, Skipped, shorten
 UNTIMED = r"Correlation coefficient r\^2: \S+ < 0\.9"
 REFUSED = (r"REJECTED, error:? 8|event bl blka 8|RDMA_CM_EVENT_REJECTED|Connection refused"
            r"|rpoll: Operation now in progress")  # in rstream's words
-LISTENS_WITHIN_S = 5
+LISTENS_WITHIN_S = 20
 SANITIZER_REPORT = r"ERROR: AddressSanitizer|: runtime error: |WARNING: ThreadSanitizer"
 OUR_WARNING = r"^weir(?: strict)?: .*\n?(?:^    .*\n?)*"  # and what is indented below it
 
@@ -190,7 +190,10 @@ class Stage:
             self.wait_until(lambda: tcp_listeners() >= number, "a listening socket", process)
         elif how in ("cm", "member"):
             self.wait_until(lambda: udp_sockets(4791) >= number, "an open device", process)
-            time.sleep(0.5 if how == "member" else 0.1)
+            if how == "member":
+                self.wait_until(has_member, "a multicast group", process)
+            else:
+                time.sleep(0.1)  # the fewer times its client asks in vain
         elif how:
             self.wait_until(lambda: re.search(how, process.text(), re.MULTILINE), f"'{how}'", process)
 
@@ -249,6 +252,12 @@ def udp_sockets(port):
             with open(path) as file:
                 found.append(sum(text.split()[1].endswith(f":{port:04X}") for text in list(file)[1:]))
     return max(found)
+
+
+def has_member():
+    """Somebody has joined 239.77.0.1 or ff0e::77:1."""
+    with open("/proc/net/dev_mcast") as file:
+        return any(text.split()[-1] in ("01005e4d0001", "333300770001") for text in file)
 
 
 # What each counted thing is at least: payload by the byte, and a packet, or a request that took none, by a base transport header.
