@@ -32,7 +32,11 @@ start() { # USER PORT NAME [VARIABLE...]
     local number=$1 port=$2 name=$3
     shift 3
     user "$number" env "$@" "$build/test/many" "$port" "$name" 0 serve >"$work/$name" 2>"$work/$name.err" </dev/null &
-    within grep -q listening "$work/$name"
+    within listens_or_has_ended $! "$name"
+    grep -q listening "$work/$name"
+}
+listens_or_has_ended() { # PROCESS NAME
+    grep -q listening "$work/$2" || ! kill -0 "$1" 2>/dev/null
 }
 
 expect "the first user opens the port" start 4001 7801 first
