@@ -61,6 +61,12 @@ def sockets(pid):
     return waiting, lost
 
 
+def handed_on():
+    """Bytes that one of the processes has handed to the other, which has not read them yet."""
+    listing = subprocess.run(["ss", "--unix", "--all", "--no-header"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return sum(int(line.split()[2]) for line in listing.splitlines())
+
+
 def refused_by_kernel(pid):
     """Datagrams that the kernel refused or lost before a socket had them, by counter."""
     values = {}
@@ -207,9 +213,9 @@ class Server:
 def settle(servers):
     """Until their sockets are empty."""
     quiet = time.monotonic() + 30
-    while all(server.lives() for server in servers) and sockets(servers[0].pid)[0] > 0 and time.monotonic() < quiet:
+    while all(server.lives() for server in servers) and sockets(servers[0].pid)[0] + handed_on() > 0 and time.monotonic() < quiet:
         time.sleep(0.1)
-    time.sleep(0.2)  # what they hand to each other
+    time.sleep(0.2)  # what they have taken, and what waits to be handed on, which is dropped soon
 
 
 def attack(programs, servers, arguments):
