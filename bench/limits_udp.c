@@ -94,6 +94,7 @@ static struct end *open_end(const char *address, int serves)
         inet_pton(AF_INET, address, serves ? &name.sin_addr : &end->peer.sin_addr) != 1) {
         fail(address);
     }
+    memset(end->memory, 1, MESSAGE); /* else all that is read would be the one page of zeros */
     end->peer.sin_family = AF_INET;
     end->peer.sin_port = htons(PORT);
     end->fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
