@@ -14,7 +14,8 @@
 #include "tools/transfer/disk/confine.h"
 #include "tools/transfer/disk/half_mark.h"
 
-#define BLOCK_LENGTH 4096u /* what file systems keep or leave out */
+#define BLOCK_LENGTH 4096u       /* what file systems keep or leave out */
+#define LARGE_BEGIN  (64u << 20) /* a shorter file is over before finding out pays */
 bool place_without_tmpfile;
 
 static int open_nameless(struct place *place, mode_t mode)
@@ -212,7 +213,7 @@ static int write_sparse(int fd, const char *at, size_t length, uint64_t offset)
 int place_hole(struct place *place, uint64_t offset, uint64_t length)
 {
     /* what is not written of a new file reads as zeros */
-    return place->inplace ? place_clear(place, offset, length) : 0;
+    return place->inplace || offset < place->made ? place_clear(place, offset, length) : 0;
 }
 
 int place_clear(struct place *place, uint64_t offset, uint64_t length)
@@ -238,6 +239,18 @@ int place_clear(struct place *place, uint64_t offset, uint64_t length)
     return error;
 }
 
+/* Where a new file has come so far without a hole, what comes next gets large pages. */
+static void make_large(struct place *place, uint64_t offset)
+{
+    bool wished = place->large != NULL && !place->large->refused && !place->inplace;
+    bool is_next = offset == place->filled && offset % LARGE_PAGES_LENGTH == 0;
+    if (wished && is_next && offset >= LARGE_BEGIN && offset <= place->size &&
+        place->size - offset >= LARGE_PAGES_LENGTH) {
+        place->made = offset + LARGE_PAGES_LENGTH;
+        large_pages_make(place->large, place->fd, offset);
+    }
+}
+
 int place_write(struct place *place, const void *bytes, size_t length, uint64_t offset)
 {
     if (place->sparse &&
@@ -248,6 +261,10 @@ int place_write(struct place *place, const void *bytes, size_t length, uint64_t 
         place->length = offset + length;
     }
     begin_half(place);
+    make_large(place, offset);
+    if (offset == place->filled) {
+        place->filled += length;
+    }
     return write_all(place->fd, bytes, length, offset);
 }
 

@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "tools/transfer/disk/attributes.h"
+#include "tools/transfer/disk/large_pages.h"
 
 #define PLACE_TEMPORARY_LENGTH 22
 #define PLACE_JOURNAL_SUFFIX   ".journal"
@@ -44,6 +45,10 @@ struct place {
     bool kept;          /* and there may be a journal beside it */
     bool sparse;        /* blocks of zeros are not written; set it after place_begin */
     uint64_t length;
+    uint64_t size;   /* what it is to have in the end; 0: not known. Set it after place_begin */
+    uint64_t filled; /* all before has been written, from the begin on and in order */
+    struct large_pages *large; /* borrowed; NULL: none. Set it after place_begin, with the size */
+    uint64_t made;             /* they were asked for up to here */
     char name[256];
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
 };

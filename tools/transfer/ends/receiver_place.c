@@ -315,6 +315,8 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
         receiver->file.discarded = true;
         receiver_fail_errno(receiver, message->entry.id, error);
     } else {
+        place->size = size;
+        place->large = &receiver->large;
         receiver_write_behind(receiver);
     }
 }

@@ -122,6 +122,7 @@ struct receiver {
     struct answering answering;
     struct deleting deleting;
     struct current_file file;
+    struct large_pages large; /* the writer's, as the file is */
     struct pieces pieces;
     struct resuming resuming;
     struct verifying verifying;

@@ -1,0 +1,188 @@
+/* Which parts of a file get large pages, and that it holds what was written, whatever comes of it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/magic.h>
+
+#include "tools/transfer/disk/place.h"
+
+#define MIB  ((size_t)1 << 20)
+#define SIZE (73 * MIB) /* from 64 on twice what is asked for at once, and a rest */
+
+int __real_madvise(void *bytes, size_t length, int advice);
+int __wrap_madvise(void *bytes, size_t length, int advice);
+int __real_clock_gettime(clockid_t clock, struct timespec *ret_now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now);
+
+static unsigned asked;
+static bool refuses;
+static uint64_t step_ns, clock_ns; /* what a call takes */
+
+int __wrap_madvise(void *bytes, size_t length, int advice)
+{
+    assert_int_equal(length, LARGE_PAGES_LENGTH);
+    assert_int_equal((uintptr_t)bytes % (2 * MIB), 0);
+    asked++;
+    clock_ns += step_ns;
+    if (refuses) {
+        errno = EINVAL;
+        return -1;
+    }
+    __real_madvise(bytes, length, advice); /* whether this kernel can does not matter */
+    return 0;
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now)
+{
+    *ret_now = (struct timespec){.tv_sec = (time_t)(clock_ns / 1000000000u),
+                                 .tv_nsec = (long)(clock_ns % 1000000000u)};
+    return 0;
+}
+
+static int directory = -1;
+static struct large_pages large;
+
+/* In tmpfs, which /tmp need not be; nothing gets a name. */
+static void begin(struct place *place)
+{
+    struct statfs system;
+    asked = 0;
+    refuses = false;
+    step_ns = clock_ns = 0;
+    if (directory < 0) {
+        directory = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    if (directory < 0 || fstatfs(directory, &system) != 0 || system.f_type != TMPFS_MAGIC) {
+        skip();
+    }
+    assert_int_equal(place_begin(place, directory, "weir-large-pages-test", REPLACE_FILES), 0);
+    large = (struct large_pages){0};
+    place->size = SIZE;
+    place->large = &large;
+}
+
+static void fill(uint8_t *bytes, size_t offset)
+{
+    for (size_t i = 0; i < MIB; i++) {
+        bytes[i] = (uint8_t)((offset + i) * 2654435761u >> 13 | 1);
+    }
+}
+
+static void write_from_to(struct place *place, size_t from, size_t to)
+{
+    uint8_t *bytes = malloc(MIB);
+    for (size_t at = from; at < to; at += MIB) {
+        fill(bytes, at);
+        assert_int_equal(place_write(place, bytes, MIB, at), 0);
+    }
+    free(bytes);
+}
+
+static void holds(const struct place *place, size_t from, size_t to)
+{
+    uint8_t *bytes = malloc(2 * MIB);
+    for (size_t at = from; at < to; at += MIB) {
+        fill(bytes, at);
+        assert_int_equal(pread(place->fd, bytes + MIB, MIB, (off_t)at), MIB);
+        assert_memory_equal(bytes, bytes + MIB, MIB);
+    }
+    free(bytes);
+}
+
+static void what_comes_in_order_gets_large_pages(void **state)
+{
+    struct place place;
+    struct stat status;
+    begin(&place);
+    write_from_to(&place, 0, SIZE);
+    assert_int_equal(asked, 2); /* not before that, nor for the rest */
+    holds(&place, 0, SIZE);
+    assert_int_equal(fstat(place.fd, &status), 0);
+    assert_int_equal(status.st_size, SIZE);
+    assert_int_equal(status.st_blocks * 512, SIZE);
+    place_abandon(&place);
+}
+
+static void who_is_refused_does_not_ask_again(void **state)
+{
+    struct place place;
+    begin(&place);
+    refuses = true;
+    write_from_to(&place, 0, SIZE);
+    assert_int_equal(asked, 1);
+    holds(&place, 0, SIZE);
+    place_abandon(&place);
+}
+
+static void what_takes_long_is_not_asked_for_again(void **state)
+{
+    struct place place;
+    begin(&place);
+    step_ns = 20 * 1000 * 1000;
+    write_from_to(&place, 0, SIZE);
+    assert_int_equal(asked, 1);
+    place_abandon(&place);
+    begin(&place);
+    step_ns = 1000 * 1000; /* lost, and still not too much */
+    write_from_to(&place, 0, SIZE);
+    assert_int_equal(asked, 2);
+    place_abandon(&place);
+}
+
+static void a_hole_stays_one(void **state)
+{
+    struct place place;
+    begin(&place);
+    write_from_to(&place, 0, 65 * MIB);
+    assert_int_equal(asked, 1);
+    assert_int_equal(place_hole(&place, 65 * MIB, 5 * MIB), 0);
+    write_from_to(&place, 70 * MIB, SIZE);
+    assert_int_equal(asked, 1);
+    holds(&place, 0, 65 * MIB);
+    holds(&place, 70 * MIB, SIZE);
+    assert_int_equal(lseek(place.fd, 66 * MIB, SEEK_DATA), 70 * MIB);
+    for (size_t at = 65 * MIB; at < 70 * MIB; at += MIB) {
+        uint8_t byte = 1;
+        assert_int_equal(pread(place.fd, &byte, 1, (off_t)at), 1);
+        assert_int_equal(byte, 0);
+    }
+    place_abandon(&place);
+}
+
+/* What an interrupted copy had left, for one. */
+static void what_is_there_already_is_not_touched(void **state)
+{
+    struct place place;
+    begin(&place);
+    write_from_to(&place, 66 * MIB, 67 * MIB);
+    write_from_to(&place, 0, 65 * MIB);
+    assert_int_equal(asked, 0);
+    holds(&place, 66 * MIB, 67 * MIB);
+    place_abandon(&place);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_comes_in_order_gets_large_pages),
+        cmocka_unit_test(who_is_refused_does_not_ask_again),
+        cmocka_unit_test(what_takes_long_is_not_asked_for_again),
+        cmocka_unit_test(a_hole_stays_one),
+        cmocka_unit_test(what_is_there_already_is_not_touched),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
