@@ -163,6 +163,26 @@ static void a_hole_stays_one(void **state)
     place_abandon(&place);
 }
 
+/* A source that has become shorter meanwhile. */
+static void what_ends_earlier_than_was_said_is_as_long_as_it_is(void **state)
+{
+    struct place place;
+    struct stat status;
+    begin(&place);
+    write_from_to(&place, 0, 65 * MIB);
+    assert_int_equal(asked, 1);
+    assert_int_equal(fstat(place.fd, &status), 0);
+    const struct wishes no_wishes = {0};
+    const struct attributes attributes = {.wishes = &no_wishes, .mode = 0600};
+    assert_int_equal(place_commit(&place, 65 * MIB, &attributes), 0);
+    int fd = openat(directory, "weir-large-pages-test", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(unlinkat(directory, "weir-large-pages-test", 0), 0);
+    assert_int_equal(fstat(fd, &status), 0);
+    assert_int_equal(status.st_size, 65 * MIB);
+    close(fd);
+}
+
 /* What an interrupted copy had left, for one. */
 static void what_is_there_already_is_not_touched(void **state)
 {
@@ -182,6 +202,7 @@ int main(void)
         cmocka_unit_test(who_is_refused_does_not_ask_again),
         cmocka_unit_test(what_takes_long_is_not_asked_for_again),
         cmocka_unit_test(a_hole_stays_one),
+        cmocka_unit_test(what_ends_earlier_than_was_said_is_as_long_as_it_is),
         cmocka_unit_test(what_is_there_already_is_not_touched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -329,7 +329,7 @@ static int set_attributes(const struct place *place, uint64_t length,
                           const struct attributes *attributes)
 {
     int fd = place->fd;
-    bool as_long = place->length == length && !place->inplace;
+    bool as_long = place->length == length && place->made <= length && !place->inplace;
     if (!as_long && ftruncate(fd, (off_t)length) != 0) {
         return errno;
     }
