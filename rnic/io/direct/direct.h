@@ -66,9 +66,6 @@ bool direct_is_on(void);
 bool direct_makes_common(void);
 void direct_reach_init(struct direct_reach *reach, const struct direct_shown *shown,
                        struct direct_announcement *announcement, uint32_t process);
-/* Whether the process of that number is the owner, as long as the owner's life is held, and can be
- * called upon. */
-bool direct_reach_is_owners(struct direct_reach *reach);
 void direct_reach_end(struct direct_reach *reach);
 /* The same in a forked child. */
 void direct_reach_abandon(struct direct_reach *reach);

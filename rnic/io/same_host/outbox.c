@@ -107,18 +107,6 @@ static void let_access(struct outbox *outbox, int file, pid_t process)
     direct_reach_init(&outbox->reach, outbox->shown, own, (uint32_t)process);
 }
 
-/* The number means the owner here if it is the one that the owner has, and as long as the owner
- * lives. */
-static void take_bell(struct outbox *outbox, pid_t process)
-{
-    int bell = bell_borrow(process, outbox->head->bell);
-    if (bell >= 0 && !direct_reach_is_owners(&outbox->reach)) {
-        close(bell);
-        bell = -1;
-    }
-    outbox->bell = bell;
-}
-
 enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
                         uint64_t our_incarnation, const struct pull_identity *identity, bool direct,
                         struct outbox **ret_outbox)
@@ -146,7 +134,7 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
         let_access(outbox, file, process);
     }
     if (status == STATUS_OK && outbox->shown != NULL) {
-        take_bell(outbox, process);
+        outbox->bell = bell_borrow(process, outbox->head->bell, descriptor, file);
     }
     close(file);
     if (status != STATUS_OK) {

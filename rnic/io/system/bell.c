@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -38,18 +39,36 @@ static bool is_bell(int descriptor)
            memcmp(target, kind, sizeof kind - 1) == 0;
 }
 
-int bell_borrow(pid_t process, int bell)
+static int copy_of(int owner, int number)
+{
+    return (int)syscall(SYS_pidfd_getfd, owner, number, 0);
+}
+
+static bool has_file(int owner, int number, int file)
+{
+    struct stat there, here;
+    int copy = copy_of(owner, number);
+    bool same = copy >= 0 && fstat(copy, &there) == 0 && fstat(file, &here) == 0 &&
+                there.st_dev == here.st_dev && there.st_ino == here.st_ino;
+    if (copy >= 0) {
+        close(copy);
+    }
+    return same;
+}
+
+/* The file is looked for last: exec closes it, and then the numbers mean something else. */
+int bell_borrow(pid_t process, int bell, int number, int file)
 {
     int owner = (int)syscall(SYS_pidfd_open, process, 0);
     if (owner < 0) {
         return -1;
     }
-    int copy = (int)syscall(SYS_pidfd_getfd, owner, bell, 0);
-    close(owner);
-    if (copy >= 0 && (copy > HIGHEST || !is_bell(copy))) {
+    int copy = copy_of(owner, bell);
+    if (copy >= 0 && (copy > HIGHEST || !is_bell(copy) || !has_file(owner, number, file))) {
         close(copy);
         copy = -1;
     }
+    close(owner);
     return copy;
 }
 

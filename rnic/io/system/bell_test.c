@@ -2,6 +2,7 @@
 #include "rnic/io/system/bell.h"
 
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,10 +33,17 @@ static void what_is_rung_is_heard_once(void **state)
     close(bell);
 }
 
+static int a_file(void)
+{
+    int file = memfd_create("bell-test", MFD_CLOEXEC);
+    assert_true(file >= 0);
+    return file;
+}
+
 static void anothers_is_rung_by_a_copy(void **state)
 {
-    int bell = bell_create();
-    int copy = bell_borrow(getpid(), bell);
+    int bell = bell_create(), file = a_file();
+    int copy = bell_borrow(getpid(), bell, file, file);
     if (copy < 0) {
         skip(); /* this kernel does not let us */
     }
@@ -43,7 +51,7 @@ static void anothers_is_rung_by_a_copy(void **state)
     pid_t parent = getpid(), child = fork();
     if (child == 0) {
         close(bell); /* which it has, too */
-        copy = bell_borrow(parent, bell);
+        copy = bell_borrow(parent, bell, file, file);
         _exit(copy >= 0 && bell_ring(copy) ? 0 : 1);
     }
     int status;
@@ -52,8 +60,30 @@ static void anothers_is_rung_by_a_copy(void **state)
         skip(); /* a parent is not its child's to look into, here */
     }
     assert_true(is_rung(bell));
-    assert_int_equal(bell_borrow(child, bell), -1); /* it is gone */
-    assert_int_equal(bell_borrow(parent, 9999), -1);
+    assert_int_equal(bell_borrow(child, bell, file, file), -1); /* it is gone */
+    assert_int_equal(bell_borrow(parent, 9999, file, file), -1);
+    close(file);
+    close(bell);
+}
+
+/* What stands for another process of that number: it has other files. */
+static void who_has_another_file_is_somebody_else(void **state)
+{
+    int bell = bell_create(), file = a_file(), other = a_file();
+    int copy = bell_borrow(getpid(), bell, file, file);
+    if (copy < 0) {
+        skip(); /* this kernel does not let us */
+    }
+    close(copy);
+    int next = dup(bell);
+    close(next);
+    assert_int_equal(bell_borrow(getpid(), bell, other, file), -1);
+    assert_int_equal(bell_borrow(getpid(), bell, 9999, file), -1);
+    int again = dup(bell);
+    assert_int_equal(again, next); /* nothing has been left open */
+    close(again);
+    close(other);
+    close(file);
     close(bell);
 }
 
@@ -61,7 +91,7 @@ static void what_is_no_bell_is_not_borrowed(void **state)
 {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
-    assert_int_equal(bell_borrow(getpid(), ends[1]), -1);
+    assert_int_equal(bell_borrow(getpid(), ends[1], ends[0], ends[0]), -1);
     close(ends[0]);
     close(ends[1]);
 }
@@ -75,7 +105,7 @@ static void who_has_many_descriptors_borrows_none(void **state)
     } while (many[count++] < 127);
     int next = dup(bell);
     close(next);
-    assert_int_equal(bell_borrow(getpid(), bell), -1);
+    assert_int_equal(bell_borrow(getpid(), bell, bell, bell), -1);
     int again = dup(bell);
     assert_int_equal(again, next); /* nothing has been left open */
     close(again);
@@ -90,6 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_rung_is_heard_once),
         cmocka_unit_test(anothers_is_rung_by_a_copy),
+        cmocka_unit_test(who_has_another_file_is_somebody_else),
         cmocka_unit_test(what_is_no_bell_is_not_borrowed),
         cmocka_unit_test(who_has_many_descriptors_borrows_none),
     };
