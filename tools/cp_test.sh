@@ -793,7 +793,7 @@ case_flips() { # a bit that nobody has noticed on the way is noticed, and told
 
 cases=("$@")
 if [ ${#cases[@]} = 0 ]; then
-    cases=(usage files tree deep confinement permissions sparse changing disks many_clients limits interrupted
+    cases=(usage files tree deep confinement permissions sparse changing disks retransmissions many_clients limits interrupted
         client_killed server_killed archive mirror flips)
 fi
 for name in "${cases[@]}"; do
