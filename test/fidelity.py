@@ -299,11 +299,21 @@ def arguments(parser):
     return options
 
 
+def leave_network():
+    """Into a network namespace of our own, where we may: processes of two users cannot share port 4791 of one."""
+    inside = os.environ.pop("WEIR_FIDELITY_INSIDE", None)
+    if inside is None and subprocess.run(["unshare", "-n", "true"], stderr=subprocess.DEVNULL).returncode == 0:
+        os.environ["WEIR_FIDELITY_INSIDE"] = "1"
+        os.execvp("unshare", ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$0" "$@"', sys.executable, *sys.argv])
+
+
 def begin(options, name):
     """The program, a folder to work in, and whether it is root who does; with --user it is not from here on."""
     build = os.path.realpath(options.build)
     os.environ["WEIR_LIBRARY_DIR"] = os.path.join(build, "dropin")
     root = os.getuid() == 0 and not options.user
+    if os.getuid() == 0 and options.user:
+        leave_network()
     work = os.fsencode(tempfile.mkdtemp(prefix=f"weir-{name}-", dir=os.environ.get("TMPDIR", "/var/tmp")))
     if os.getuid() == 0 and options.user:
         os.chown(work, 65534, 65534)
