@@ -32,6 +32,8 @@ def make_tree(top, rng):
     os.makedirs(top + b"/deep/er")
     for number in range(rng.randrange(2, 5)):
         size = rng.randrange(3 << 20, 22 << 20)
+        if rng.random() < 0.15:  # so large that its memory is made ahead of what is written
+            size += 66 << 20
         path = top + rng.choice([b"/", b"/deep/", b"/deep/er/"]) + b"big%d" % number
         with open(path, "wb") as file:
             file.write(rng.randbytes(1 << 16) * (size >> 16) + rng.randbytes(size & 0xffff))

@@ -42,8 +42,10 @@ one() { # FAULT
         serve --fabric soft --insecure --listen "$WEIR_TEST_HOST:7473" --root "$dir/root" \
         >"$dir/server.log" 2>&1 &
     server=$!
+    local tries=0
     until grep -qs 7473 "$dir/server.log"; do
-        kill -0 "$server" || { cat "$dir/server.log"; exit 1; }
+        tries=$((tries + 1))
+        if ! kill -0 "$server" || [ "$tries" -gt 1200 ]; then cat "$dir/server.log"; exit 1; fi
         sleep 0.05
     done
     export WEIR_FAULT="$fault,seed=12"

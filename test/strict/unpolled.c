@@ -15,7 +15,7 @@ int main(void)
         int error = pair_post(&pair.a, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, mr, 64,
                               (uintptr_t)mr->addr, mr->rkey);
         expect(error == 0 || error == ENOMEM, "a posted WRITE or a full send queue");
-        refused += error == ENOMEM;
+        refused = error == ENOMEM ? refused + 1 : 0;
         usleep(error == 0 ? 200 : 10000);
     }
     expect(refused == 100, "a send queue that stays full");

@@ -512,13 +512,17 @@ static void its_owner_is_woken_by_its_bell(void **state)
     int number = inbox_descriptor(inbox);
     assert_true(watched.fd >= 0);
     int copy = bell_borrow(getpid(), watched.fd, number, number);
-    if (copy >= 0) {
+    bool lent = copy >= 0;
+    if (lent) {
         assert_true(outbox_wake(outbox));
         assert_int_equal(poll(&watched, 1, 0), 1);
         close(copy);
     }
     outbox_close(outbox);
     inbox_destroy(inbox);
+    if (!lent) {
+        skip(); /* this kernel lends none */
+    }
 }
 
 int main(void)

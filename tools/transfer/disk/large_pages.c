@@ -24,12 +24,23 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static bool ends_in_tmpfs(int fd, uint64_t offset)
+static bool is_in_tmpfs(int fd)
 {
     struct statfs system;
+    return fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;
+}
+
+static bool ends_at(int fd, uint64_t offset)
+{
     struct stat status;
-    return fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC && fstat(fd, &status) == 0 &&
-           (uint64_t)status.st_size == offset;
+    return fstat(fd, &status) == 0 && (uint64_t)status.st_size == offset;
+}
+
+/* As where tmpfs takes large pages by itself (mounted with huge=always). */
+static bool is_made(int fd, uint64_t end)
+{
+    struct stat status;
+    return fstat(fd, &status) == 0 && (uint64_t)status.st_blocks * 512 >= end;
 }
 
 /* What has no page at all is taken for cut off, and not made large. */
@@ -53,7 +64,7 @@ static bool make(int fd, uint64_t offset)
         return false;
     }
     char *aligned = room + (LARGE_LENGTH - (uintptr_t)room % LARGE_LENGTH) % LARGE_LENGTH;
-    bool made = begin_each(fd, offset) &&
+    bool made = begin_each(fd, offset) && !is_made(fd, offset + LARGE_PAGES_LENGTH) &&
                 mmap(aligned, LARGE_PAGES_LENGTH, PROT_READ, MAP_SHARED | MAP_FIXED, fd,
                      (off_t)offset) == aligned &&
                 madvise(aligned, LARGE_PAGES_LENGTH, MADV_COLLAPSE) == 0;
@@ -63,11 +74,8 @@ static bool make(int fd, uint64_t offset)
 
 void large_pages_make(struct large_pages *pages, int fd, uint64_t offset)
 {
-    if (pages->refused) {
-        return;
-    }
-    if (!ends_in_tmpfs(fd, offset)) {
-        pages->refused = true;
+    pages->refused |= !is_in_tmpfs(fd);
+    if (pages->refused || !ends_at(fd, offset)) {
         return;
     }
     uint64_t begin_ns = now_ns();
