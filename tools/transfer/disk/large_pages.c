@@ -5,8 +5,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "tools/transfer/wire/clock.h"
 
 #define PAGE_LENGTH  4096u
 #define LARGE_LENGTH ((size_t)2 << 20)
@@ -16,13 +17,6 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static bool is_in_tmpfs(int fd)
 {

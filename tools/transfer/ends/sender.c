@@ -7,6 +7,7 @@
 #include "tools/transfer/disk/compare.h"
 #include "tools/transfer/ends/sender_private.h"
 #include "tools/transfer/ends/summary.h"
+#include "tools/transfer/wire/clock.h"
 
 /* Between two looks at the link. */
 #define STEPS_AT_ONCE 64
@@ -16,13 +17,6 @@ enum progress {
     PROGRESS_MADE,
     PROGRESS_BLOCKED, /* until the peer or the link says something */
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Of names of one file the next is sent where the first is left: so each must be known of. */
 static enum asking asking_of(const struct wishes *wishes)

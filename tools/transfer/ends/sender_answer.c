@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tools/transfer/choice/filter_scope.h"
 #include "tools/transfer/disk/confine.h"
 #include "tools/transfer/ends/sender_private.h"
+#include "tools/transfer/wire/clock.h"
 #include "tools/transfer/wire/listing.h"
 
 /* What answering may cost before others have their turn: bytes of paths times bytes of patterns. A
@@ -306,13 +306,6 @@ static void end_ask(struct sender *sender, struct inquiry *inquiry)
     inquiry->count--;
     memmove(inquiry->asks, inquiry->asks + 1, inquiry->count * sizeof(inquiry->asks[0]));
     inquiry->position = inquiry->length = 0;
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 bool sender_answer(struct sender *sender)

@@ -1,18 +1,12 @@
 /* What the device that carries the data had to send again: it is this side's, for this side puts
  * them. */
-#include <time.h>
+
+#include "tools/transfer/wire/clock.h"
 
 #include "tools/transfer/ends/sender_private.h"
 
 /* Between two looks at it. */
 #define LOOK_INTERVAL_NS 200000000u
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void say(struct sender *sender, uint64_t count)
 {
