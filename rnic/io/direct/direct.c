@@ -65,7 +65,7 @@ static bool is_there(struct direct_mover *mover, uint32_t life)
 
 /* Whether the process of that number is the owner, as long as the owner's life is held, and can be
  * called upon. */
-static bool is_owners(struct direct_reach *reach)
+static bool may_call(struct direct_reach *reach)
 {
     if (reach->calls == DIRECT_CALLS_UNTRIED) {
         struct pull_identity identity = reach->shown->identity;
@@ -236,7 +236,7 @@ static bool make_call(struct direct_reach *reach, uint64_t guard,
 {
     struct call call;
     prepare(&call, reach, accesses, count, there);
-    if (!is_owners(reach)) { /* which may be all that is ever asked of a message */
+    if (!may_call(reach)) { /* which may be all that is ever asked of a message */
         warm(reach, accesses, there, accesses->length);
         return true;
     }
