@@ -141,6 +141,12 @@ bool device_receive_in_row(struct device *device, struct instant now, const stru
             return true;
         }
     }
+    if (short_way_may_acknowledge(bytes, length)) {
+        struct qp *qp = device_qp(device, packet_destination(bytes).value);
+        if (qp != NULL && short_way_acknowledged(qp, now, arrival, bytes)) {
+            return true;
+        }
+    }
     if (report_is_one(bytes, length) && device->environment.selective.capacity > 0) {
         receive_report(device, now, arrival, bytes, length);
         return false;

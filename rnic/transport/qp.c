@@ -424,6 +424,10 @@ static bool may_answer(const struct qp *qp)
 
 static enum step transmit_answer(struct qp *qp, struct instant now)
 {
+    enum step step = short_way_answer(qp);
+    if (step != STEP_IDLE) {
+        return step;
+    }
     if (qp->owes_notice && qp_state_receives(qp_state_now(qp))) {
         return notice_transmit(qp, now);
     }

@@ -17,6 +17,9 @@
 #define ACK_REQUEST 0x80u /* ninth; its other bits, and the fifth byte, are 0 */
 #define PKEY_MASK   0x7fffu
 
+/* Above the credits, in the first byte of an AETH; 0: an acknowledgement. [IBA 9.7.5.1.2] */
+#define AETH_SYNDROME 0x60u
+
 /* More than the window of congestion, which counts whole MTUs, lets pass: the way to a peer that is
  * near has no queues but the link's own, and that says when it is full. */
 #define IN_FLIGHT_MAX 256u
@@ -29,13 +32,18 @@ struct short_packet {
     bool has_immediate, solicited, ack_request;
 };
 
+/* The BTH says nothing but where to, which PSN, and what its opcode's form has. */
+static bool is_plain(const uint8_t *bytes)
+{
+    return (bytes[1] & VERSION) == 0 && bytes[4] == 0 && (bytes[8] & ~ACK_REQUEST & 0xffu) == 0 &&
+           (bytes_load_u16(bytes + 2) & PKEY_MASK) == (PKEY_DEFAULT.value & PKEY_MASK);
+}
+
 static bool parse(const uint8_t *bytes, uint32_t length, struct short_packet *ret_packet)
 {
     bool has_immediate = bytes[0] == OPCODE(SERVICE_RC, FORM_SEND_ONLY_IMMEDIATE);
     uint32_t header = BTH_LENGTH + (has_immediate ? IMMDT_LENGTH : 0);
-    if (length < header || (length & 3u) != 0 || (bytes[1] & VERSION) != 0 || bytes[4] != 0 ||
-        (bytes[8] & ~ACK_REQUEST & 0xffu) != 0 ||
-        (bytes_load_u16(bytes + 2) & PKEY_MASK) != (PKEY_DEFAULT.value & PKEY_MASK)) {
+    if (length < header || (length & 3u) != 0 || !is_plain(bytes)) {
         return false;
     }
     uint32_t pad = bytes[1] >> PAD_SHIFT & PAD_MASK;
@@ -161,6 +169,55 @@ bool short_way_receive(struct qp *qp, struct instant now, const struct arrival *
     environment->counters.values[COUNTER_BYTES_RECEIVED] += packet.length;
     execute(qp, &packet, slot->id);
     return true;
+}
+
+bool short_way_acknowledged(struct qp *qp, struct instant now, const struct arrival *arrival,
+                            const uint8_t *bytes)
+{
+    struct environment *environment = qp->environment;
+    const struct requester *requester = &qp->requester;
+    struct psn psn = {bytes_load_u24(bytes + 9)};
+    int32_t ahead = psn_distance(requester->unacked, psn);
+    if (!is_plain(bytes) || (bytes[1] >> PAD_SHIFT & PAD_MASK) != 0 ||
+        (bytes[BTH_LENGTH] & AETH_SYNDROME) != 0 || !is_ordinary(qp) || !sends(qp) ||
+        !comes_from_peer(qp, arrival) || arrival->acknowledges || ahead < 0 ||
+        ahead >= psn_distance(requester->unacked, requester->frontier)) {
+        return false;
+    }
+    environment->now = now;
+    qp->peer_is_near = arrival->is_near;
+    environment_count(environment, COUNTER_PACKETS_RECEIVED);
+    completer_acknowledged(qp, now, psn);
+    return true;
+}
+
+enum step short_way_answer(struct qp *qp)
+{
+    struct environment *environment = qp->environment;
+    const struct responder *responder = &qp->responder;
+    if (responder->acknowledge.owed != OWED_ACK || !qp->peer_is_near || !is_ordinary(qp) ||
+        !receives(qp) || qp->is_deputy || qp->owes_notice || qp->agreement.owes ||
+        replay_may_be_pending(&responder->reads->replay)) {
+        return STEP_IDLE;
+    }
+    uint8_t header[BTH_LENGTH + AETH_LENGTH];
+    uint32_t opcode = OPCODE(SERVICE_RC, FORM_ACKNOWLEDGE);
+    bytes_store_u32(header, opcode << 24 | PKEY_DEFAULT.value);
+    bytes_store_u32(header + 4, qp->attributes.destination.value);
+    bytes_store_u32(header + 8, answer_acknowledges(qp).value);
+    bytes_store_u32(header + BTH_LENGTH, CREDITS_UNLIMITED << 24 | responder->msn);
+    struct outgoing outgoing = {
+        .path = &qp->attributes.path,
+        .header = header,
+        .header_length = sizeof header,
+    };
+    if (!environment->sink->emit(environment->sink, &outgoing)) {
+        environment_count(environment, COUNTER_SINK_FULL);
+        return STEP_FULL;
+    }
+    environment_count(environment, COUNTER_PACKETS_SENT);
+    acknowledge_paid(&qp->responder.acknowledge);
+    return STEP_SENT;
 }
 
 /* The request that is next, if it is of the kind. */

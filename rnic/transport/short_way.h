@@ -1,5 +1,5 @@
 /* The usual case by itself: a SEND of one packet from one connected queue pair to another where
- * neither is doing anything else. Both functions do what the general way (qp_receive, qp_transmit)
+ * neither is doing anything else, and its acknowledgement. All functions do what the general way (qp_receive, qp_transmit)
  * would do, and nothing where anything is out of the ordinary: then that does it. All rules stand
  * there; here is what remains of them once the following is taken for granted.
  *
@@ -45,5 +45,21 @@ bool short_way_receive(struct qp *qp, struct instant now, const struct arrival *
 
 /* The request at the cursor. IDLE: there is none, or it is for the general way. */
 enum step short_way_transmit(struct qp *qp, struct instant now);
+
+/* An acknowledgement, which is most of what who goes from one queue pair to the next gets back: one
+ * for each message. */
+static inline bool short_way_may_acknowledge(const uint8_t *bytes, uint32_t length)
+{
+    return length == BTH_LENGTH + AETH_LENGTH &&
+           bytes[0] == OPCODE(SERVICE_RC, FORM_ACKNOWLEDGE);
+}
+
+/* True: it says something new, is surely of the peer, and has been taken. */
+bool short_way_acknowledged(struct qp *qp, struct instant now, const struct arrival *arrival,
+                            const uint8_t *bytes);
+
+/* The acknowledgement that is owed to a peer that is near. IDLE: none is, or what is owed is for
+ * the general way. */
+enum step short_way_answer(struct qp *qp);
 
 #endif
