@@ -1,7 +1,8 @@
 /* The usual case by itself: a SEND of one packet from one connected queue pair to another where
- * neither is doing anything else, and its acknowledgement. All functions do what the general way (qp_receive, qp_transmit)
- * would do, and nothing where anything is out of the ordinary: then that does it. All rules stand
- * there; here is what remains of them once the following is taken for granted.
+ * neither is doing anything else, and its acknowledgement. All functions do what the general way
+ * (qp_receive, qp_transmit) would do, and nothing where anything is out of the ordinary: then that
+ * does it. All rules stand there; here is what remains of them once the following is taken for
+ * granted.
  *
  * Of the receiver: an RC queue pair in RTS (established, not draining), or in RTR since its first
  * packet; no tag matching, no target,
@@ -50,8 +51,7 @@ enum step short_way_transmit(struct qp *qp, struct instant now);
  * for each message. */
 static inline bool short_way_may_acknowledge(const uint8_t *bytes, uint32_t length)
 {
-    return length == BTH_LENGTH + AETH_LENGTH &&
-           bytes[0] == OPCODE(SERVICE_RC, FORM_ACKNOWLEDGE);
+    return length == BTH_LENGTH + AETH_LENGTH && bytes[0] == OPCODE(SERVICE_RC, FORM_ACKNOWLEDGE);
 }
 
 /* True: it says something new, is surely of the peer, and has been taken. */

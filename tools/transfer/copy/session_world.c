@@ -82,6 +82,9 @@ bool world_step(struct world *world)
 {
     bool more = session_pump(world->client);
     more |= session_pump(world->server);
+    for (unsigned i = 0; i < world->crowd && memory_pair_step(world->pair); i++) {
+        more = true;
+    }
     return memory_pair_step(world->pair) || more;
 }
 

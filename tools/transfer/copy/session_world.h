@@ -27,6 +27,7 @@ struct world {
     void (*between)(struct world *world, unsigned step);
     bool replaced;        /* between's own: it has done what it does once */
     bool sealed;          /* as a link does it that gives copies: a thread writes large files */
+    unsigned crowd;       /* so many more events come before both sides work again */
     bool goes_on_pumping; /* threads work meanwhile: how many steps it takes is not known */
 };
 

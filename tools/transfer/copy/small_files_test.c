@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -186,6 +187,99 @@ static void who_comes_between_is_met(void **state)
     }
 }
 
+#define MANY 300
+
+static void numbered(char ret_path[64], const char *side, unsigned number)
+{
+    const char *folder = number % 3 == 0 ? "u/" : ""; /* the same in two directories */
+    snprintf(ret_path, 64, "%s/t/%sf%03u", side, folder, number);
+}
+
+static void make_many(const struct scratch *s)
+{
+    char path[64];
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "here/t/u");
+    for (unsigned i = 0; i < MANY; i++) {
+        numbered(path, "here", i);
+        scratch_fill(s, path, i, i);
+    }
+    assert_int_equal(linkat(s->fd, "here/t/f001", s->fd, "here/t/u/z", 0), 0);
+    assert_int_equal(linkat(s->fd, "here/t/f298", s->fd, "here/t/z", 0), 0);
+    const struct timespec times[2] = {{.tv_sec = 77}, {.tv_sec = 88, .tv_nsec = 99}};
+    assert_int_equal(utimensat(s->fd, "here/t/u", times, 0), 0);
+    assert_int_equal(utimensat(s->fd, "here/t", times, 0), 0);
+}
+
+static void expect_linked(const struct scratch *s, const char *one, const char *other)
+{
+    struct stat status[2];
+    assert_int_equal(fstatat(s->fd, one, &status[0], 0), 0);
+    assert_int_equal(fstatat(s->fd, other, &status[1], 0), 0);
+    assert_int_equal(status[0].st_ino, status[1].st_ino);
+}
+
+static void expect_many(const struct scratch *s, unsigned but)
+{
+    char here[64], there[64];
+    struct stat status;
+    for (unsigned i = 0; i < MANY; i++) {
+        numbered(here, "here", i);
+        numbered(there, "root", i);
+        assert_true(i == but || scratch_same(s, here, there));
+    }
+    expect_linked(s, "root/t/f001", "root/t/u/z");
+    expect_linked(s, "root/t/f298", "root/t/z");
+    assert_int_equal(fstatat(s->fd, "root/t/u", &status, 0), 0);
+    assert_int_equal(status.st_mtim.tv_sec, 88);
+    assert_int_equal(status.st_mtim.tv_nsec, 99);
+    assert_int_equal(fstatat(s->fd, "root/t", &status, 0), 0);
+    assert_int_equal(status.st_mtim.tv_sec, 88);
+}
+
+static void prepare_many(struct world *world)
+{
+    make_many(world->scratch);
+    world->request.wishes.bits |= WISH_RECURSIVE | WISH_PERMS;
+    world->request.wishes.preserve = PRESERVE_HARD_LINKS;
+    world->crowd = 40; /* as when they come packed */
+}
+
+static void many_are_all_there_and_one_in_the_way_is_told(void **state)
+{
+    struct world *world = *state;
+    prepare_many(world);
+    scratch_directory(world->scratch, "root/t");
+    scratch_directory(world->scratch, "root/t/f017");
+    scratch_write(world->scratch, "root/t/f017/full", "in the way");
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    const struct tally *tally = session_tally(world->client);
+    assert_int_equal(tally->failed, 1);
+    assert_int_equal(tally->files, MANY + 2 - 1);
+    assert_string_equal(world->problems[1], "here target wrong-kind\n");
+    expect_many(world->scratch, 17);
+}
+
+/* Files that wait for their names hold descriptors; where there are few, fewer wait. */
+static void few_descriptors_are_enough(void **state)
+{
+    struct world *world = *state;
+    struct rlimit before, few;
+    prepare_many(world);
+    world_begin_push(world, "t", "/");
+    int next = dup(0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = (rlim_t)next + 12;
+    close(next);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    world_run(world);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(session_outcome(world->client), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->failed, 0);
+    expect_many(world->scratch, MANY);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +288,8 @@ int main(void)
         T(what_is_no_file_any_more_is_not_read),
         T(modes_do_not_depend_on_the_umask),
         T(who_comes_between_is_met),
+        T(many_are_all_there_and_one_in_the_way_is_told),
+        T(few_descriptors_are_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,10 @@ int place_begin_inplace(struct place *place, int directory, const char *name,
     const time_t day = 86400;
     struct stat status;
     *place = (struct place){.directory = directory, .fd = -1, .inplace = true};
+    if (strlen(name) >= sizeof(place->name)) {
+        return ENAMETOOLONG;
+    }
+    strcpy(place->name, name);
     if (place_is_temporary(name)) {
         return EILSEQ;
     }

@@ -1,8 +1,9 @@
 #include "tools/transfer/disk/writer.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
+
+#include "tools/transfer/disk/quiet_thread.h"
 
 struct writer {
     struct writer_options options;
@@ -53,17 +54,6 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Signals are for those who wait for them. */
-static bool start(struct writer *writer)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&writer->thread, NULL, run, writer) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
-}
-
 struct writer *writer_create(const struct writer_options *options)
 {
     struct writer *writer = calloc(1, sizeof(*writer));
@@ -74,7 +64,7 @@ struct writer *writer_create(const struct writer_options *options)
     pthread_mutex_init(&writer->lock, NULL);
     pthread_cond_init(&writer->given_one, NULL);
     pthread_cond_init(&writer->done_one, NULL);
-    if (!start(writer)) {
+    if (!quiet_thread_start(&writer->thread, run, writer)) {
         free(writer);
         return NULL;
     }

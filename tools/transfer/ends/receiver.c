@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,9 +19,11 @@ struct receiver *receiver_create(const struct receiver_options *options)
     receiver->answering.directory = receiver->answering.fd = -1;
     receiver->resuming.journal.fd = -1;
     receiver->proof = digest_create();
-    if (!pieces_init(&receiver->pieces) || receiver->proof == NULL) {
+    receiver->committer = committer_create();
+    if (!pieces_init(&receiver->pieces) || receiver->proof == NULL || receiver->committer == NULL) {
         pieces_fini(&receiver->pieces);
         digest_destroy(receiver->proof);
+        committer_destroy(receiver->committer);
         free(receiver);
         return NULL;
     }
@@ -41,6 +42,8 @@ void receiver_destroy(struct receiver *receiver)
         return;
     }
     receiver_leave_file(receiver);
+    receiver_settle_small(receiver);
+    committer_destroy(receiver->committer);
     writer_destroy(receiver->writer);
     receiver_forget_pieces(receiver);
     receiver_end_answers(receiver);
@@ -64,16 +67,6 @@ bool receiver_is_done(const struct receiver *receiver)
     return receiver->state == RECEIVER_DONE;
 }
 
-void receiver_say_alive(struct receiver *receiver)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec - receiver->alive_s >= ALIVE_INTERVAL_S) {
-        receiver->alive_s = now.tv_sec;
-        receiver_send(receiver, &(struct message){.type = MESSAGE_ALIVE});
-    }
-}
-
 bool receiver_is_in_file(const struct receiver *receiver)
 {
     return receiver_has_file(receiver) && !receiver->file.discarded;
@@ -82,13 +75,6 @@ bool receiver_is_in_file(const struct receiver *receiver)
 uint64_t receiver_kept_in_part(const struct receiver *receiver)
 {
     return receiver_is_in_file(receiver) ? receiver->file.kept : 0;
-}
-
-void receiver_send(struct receiver *receiver, const struct message *message)
-{
-    const struct weir_piece piece = {receiver->head, protocol_pack(message, receiver->head)};
-    struct link *link = receiver->options.link;
-    link->operations->send(link, &piece, 1);
 }
 
 bool receiver_start(struct receiver *receiver, struct weir_error *ret_error)
@@ -109,123 +95,6 @@ bool receiver_start(struct receiver *receiver, struct weir_error *ret_error)
     message.region.chunk_count = RECEIVER_CHUNK_COUNT;
     receiver_send(receiver, &message);
     return true;
-}
-
-static struct span span_of(const char *text)
-{
-    return (struct span){text, strlen(text)};
-}
-
-static const char *place_error_text(int error)
-{
-    switch (error) {
-    case EEXIST:
-        return "exists already";
-    case EISDIR:
-        return "is a directory already, and not empty (--force replaces it)";
-    case EMEDIUMTYPE:
-        return "is a device, a socket or a FIFO, and is not replaced";
-    case ESTALE:
-        return "was changed by somebody meanwhile";
-    case ELOOP:
-        return "is a symbolic link already, and is not followed";
-    case EXDEV:
-        return "leads out of the target";
-    case EPROTO:
-        return "the bytes that arrived are not those that were read (digest)";
-    case EBADMSG:
-        return "what was read back from storage is not what was written (digest)";
-    case E2BIG:
-        return "is in too many pieces to be read back";
-    case EILSEQ:
-        return "is a name that stands for a file under way";
-    default:
-        return strerror(error);
-    }
-}
-
-/* receiver->tree.path names what failed. */
-void receiver_fail(struct receiver *receiver, uint32_t id, enum problem_code code, const char *text)
-{
-    receiver_fail_path(receiver, id, code, receiver->tree.path, text);
-}
-
-void receiver_fail_path(struct receiver *receiver, uint32_t id, enum problem_code code,
-                        const char *path, const char *text)
-{
-    const struct problem problem = {.code = code, .path = span_of(path), .text = span_of(text)};
-    receiver->options.tally->failed++;
-    receiver->options.report->problem(receiver->options.report->user, &problem);
-    struct message message = {.type = MESSAGE_FAILED};
-    message.problem.id = id;
-    message.problem.code = code;
-    message.problem.path = problem.path;
-    message.problem.text = problem.text;
-    receiver_send(receiver, &message);
-}
-
-void receiver_fail_errno(struct receiver *receiver, uint32_t id, int error)
-{
-    static const char *const what[] = {[FAILURE_OWNER >> 16] = "its owner",
-                                       [FAILURE_XATTR >> 16] = "its extended attributes",
-                                       [FAILURE_ACL >> 16] = "its ACL"};
-    int number = error & FAILURE_ERRNO;
-    if (number == error) {
-        receiver_fail(receiver, id, problem_code_of_errno(error), place_error_text(error));
-        return;
-    }
-    if (error - number == FAILURE_UNKNOWN) {
-        receiver_fail(receiver, id, PROBLEM_NAME, "nobody here has the name its owner is to have");
-        return;
-    }
-    char text[TEXT_LENGTH_MAX];
-    snprintf(text, sizeof(text), "%s cannot be kept here: %s", what[error >> 16], strerror(number));
-    receiver_fail(receiver, id, problem_code_of_errno(number), text);
-}
-
-void receiver_tell(struct receiver *receiver, enum entry_kind kind, uint64_t size, uint32_t changes)
-{
-    receiver_tell_path(receiver, kind, tree_relative(&receiver->tree), size, changes);
-}
-
-void receiver_tell_path(struct receiver *receiver, enum entry_kind kind, const char *path,
-                        uint64_t size, uint32_t changes)
-{
-    const struct report *report = receiver->options.report;
-    bool changed = (changes & ~(uint32_t)LEFT_EVERYTHING) != 0;
-    if (!receiver_wishes(receiver, WISH_ITEMS) ||
-        (!changed && !receiver_wishes(receiver, WISH_ALL_ITEMS))) {
-        return;
-    }
-    const struct item item = {
-        .kind = kind, .changes = changes, .size = size, .path = span_of(path)};
-    if (report->item != NULL) {
-        report->item(report->user, &item);
-        return;
-    }
-    struct message message = {.type = MESSAGE_ITEM};
-    message.item.kind = kind;
-    message.item.changes = changes;
-    message.item.size = size;
-    message.item.path = item.path;
-    receiver_send(receiver, &message);
-}
-
-void receiver_count_untouched(struct receiver *receiver, uint32_t id, enum entry_kind kind,
-                              uint64_t size, uint64_t *counter)
-{
-    struct tally *tally = receiver->options.tally;
-    uint64_t bytes = kind == ENTRY_FILE ? size : 0;
-    bool again = id <= receiver->options.before;
-    tally->spared += bytes;
-    if (!again) {
-        ++*counter;
-        tally->untouched_symlinks += kind == ENTRY_SYMLINK;
-        return;
-    }
-    tally->again_bytes += bytes;
-    tally->again_symlinks += kind == ENTRY_SYMLINK;
-    tally->again_files += kind != ENTRY_SYMLINK;
 }
 
 bool receiver_find(int directory, const char *name, struct stat *ret_status)
@@ -344,6 +213,7 @@ static bool place_entry(struct receiver *receiver, const struct message *message
         }
         return true;
     }
+    receiver_make_room(receiver, message);
     tree_name(&receiver->tree, name);
     if (message->entry.kind == ENTRY_DIRECTORY) {
         receiver_begin_directory(receiver, message, name);
@@ -400,20 +270,6 @@ static bool receive_hole(struct receiver *receiver, uint64_t length, const char 
     return true;
 }
 
-void receiver_report_source(struct receiver *receiver, enum problem_code code, struct span path,
-                            struct span text)
-{
-    const struct problem problem = {
-        .code = code, .remote = true, .at_source = true, .path = path, .text = text};
-    if (code == PROBLEM_WARNING) {
-        receiver->options.tally->warnings++;
-    } else {
-        receiver->options.tally->failed++;
-        receiver->source_failures++;
-    }
-    receiver->options.report->problem(receiver->options.report->user, &problem);
-}
-
 static bool receive_leave(struct receiver *receiver, const char **ret_reason)
 {
     if (receiver->state != RECEIVER_ENTRIES ||
@@ -425,6 +281,7 @@ static bool receive_leave(struct receiver *receiver, const char **ret_reason)
         receiver->dead_depth--;
         return true;
     }
+    receiver_settle_small(receiver);
     uint32_t id;
     int error = tree_leave(&receiver->tree, &id);
     if (error != 0) {
@@ -442,28 +299,6 @@ static bool is_complete(const struct receiver *receiver, const struct message *m
     return tally->failed > 0 || (message->finished.entries == receiver->entries &&
                                  message->finished.sources == receiver->sources_seen &&
                                  (all_sources || receiver->options.rules));
-}
-
-static void send_summary(struct receiver *receiver)
-{
-    const struct tally *tally = receiver->options.tally;
-    struct message message = {.type = MESSAGE_SUMMARY};
-    message.summary.files = tally->files;
-    message.summary.directories = tally->directories;
-    message.summary.symlinks = tally->symlinks;
-    message.summary.bytes = tally->bytes;
-    message.summary.failed = tally->failed;
-    message.summary.same = tally->same;
-    message.summary.left = tally->left;
-    message.summary.deleted = tally->deleted;
-    message.summary.kept = tally->kept;
-    message.summary.held_back = tally->held_back;
-    message.summary.again_files = tally->again_files;
-    message.summary.again_symlinks = tally->again_symlinks;
-    message.summary.again_bytes = tally->again_bytes;
-    message.summary.undeleted = tally->undeleted;
-    receiver_send(receiver, &message);
-    receiver->state = RECEIVER_DONE;
 }
 
 /* What could not be read is not taken for what is not there. */
@@ -486,6 +321,7 @@ static bool receive_finished(struct receiver *receiver, const struct message *fi
         *ret_reason = "finished in the middle of a file or directory";
         return false;
     }
+    receiver_settle_small(receiver);
     if (!is_complete(receiver, finished)) {
         *ret_reason = "finished before everything had come";
         return false;
@@ -495,7 +331,7 @@ static bool receive_finished(struct receiver *receiver, const struct message *fi
         receiver_fail_errno(receiver, 0, error);
     }
     if (!is_to_delete(receiver)) {
-        send_summary(receiver);
+        receiver_send_summary(receiver);
     } else if (receiver_begin_deleting(receiver)) {
         receiver->state = RECEIVER_DELETING;
     } else {
@@ -509,6 +345,7 @@ bool receiver_pump(struct receiver *receiver)
 {
     bool done;
     if (receiver->state != RECEIVER_DELETING) {
+        receiver_urge_small(receiver);
         receiver_take_back(receiver);
         receiver_grant(receiver);
         bool verifies = receiver->state == RECEIVER_VERIFYING;
@@ -517,7 +354,7 @@ bool receiver_pump(struct receiver *receiver)
     }
     bool more = receiver_delete(receiver, &done);
     if (done) {
-        send_summary(receiver);
+        receiver_send_summary(receiver);
     }
     return more;
 }

@@ -74,8 +74,8 @@ static void set_up(const struct receiver *receiver, struct place *place)
     place->tells_at_once = tree_tells_at_once(&receiver->tree);
 }
 
-static int begin(struct receiver *receiver, struct place *place, const char *name,
-                 const struct present *present, const struct attributes *attributes)
+int receiver_begin_place(struct receiver *receiver, struct place *place, const char *name,
+                         const struct present *present, const struct attributes *attributes)
 {
     int directory = tree_directory(&receiver->tree);
     enum replacing replacing = replacing_of(receiver);
@@ -185,8 +185,7 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
     tree_forget(&receiver->tree);
 }
 
-/* What has just been placed has more names, which are still to come. */
-static void remember_names(struct receiver *receiver, uint32_t id, uint32_t names)
+void receiver_remember_names(struct receiver *receiver, uint32_t id, uint32_t names)
 {
     if ((receiver->options.wishes->preserve & PRESERVE_HARD_LINKS) != 0) {
         hard_links_placed(&receiver->links, id, names, receiver->tree.top,
@@ -230,45 +229,10 @@ static void keep_file(struct receiver *receiver, const struct message *message, 
         receiver_fail_errno(receiver, message->entry.id, error);
         return;
     }
-    remember_names(receiver, message->entry.id, message->entry.names);
+    receiver_remember_names(receiver, message->entry.id, message->entry.names);
     receiver_count_untouched(receiver, message->entry.id, ENTRY_FILE, message->entry.size,
                              &receiver->options.tally->same);
     receiver_tell(receiver, ENTRY_FILE, message->entry.size, changes);
-}
-
-static void place_eager(struct receiver *receiver, const struct message *message, const char *name,
-                        const struct present *present, const struct attributes *attributes,
-                        uint32_t changes)
-{
-    uint8_t digest[DIGEST_LENGTH];
-    const struct span data = message->entry.data;
-    digest_of(data.bytes, data.length, digest);
-    if (memcmp(digest, message->entry.digest, DIGEST_LENGTH) != 0) {
-        receiver_fail(receiver, message->entry.id, PROBLEM_DIGEST,
-                      "the bytes that arrived are not those that were read (digest)");
-        return;
-    }
-    struct place place;
-    int error = begin(receiver, &place, name, present, attributes);
-    if (error == 0) {
-        error = place_write(&place, data.bytes, data.length, 0);
-        if (error == 0 && receiver_wishes(receiver, WISH_VERIFY)) {
-            error = receiver_read_back(receiver, &place, &data);
-        }
-        if (error == 0) {
-            error = place_commit(&place, data.length, attributes);
-        } else {
-            place_abandon(&place);
-        }
-    }
-    if (error != 0) {
-        receiver_fail_errno(receiver, message->entry.id, error);
-        return;
-    }
-    remember_names(receiver, message->entry.id, message->entry.names);
-    receiver->options.tally->files++;
-    receiver->options.tally->bytes += data.length;
-    receiver_tell(receiver, ENTRY_FILE, data.length, changes);
 }
 
 void receiver_begin_dead_file(struct receiver *receiver, const struct message *message)
@@ -309,7 +273,7 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
     if (keeps && receiver_begin_kept(receiver, place, name, replacing_of(receiver)) == 0) {
         set_up(receiver, place);
     } else {
-        error = begin(receiver, place, name, present, attributes);
+        error = receiver_begin_place(receiver, place, name, present, attributes);
     }
     if (error != 0) {
         receiver->file.discarded = true;
@@ -371,7 +335,7 @@ void receiver_place_file(struct receiver *receiver, const struct message *messag
     }
     uint32_t changes = changes_of(receiver, message, name, &present, &attributes);
     if (message->entry.content == CONTENT_EAGER) {
-        place_eager(receiver, message, name, &present, &attributes, changes);
+        receiver_place_small(receiver, message, name, &present, &attributes, changes);
     } else if (message->entry.content == CONTENT_CHUNKS) {
         begin_chunks(receiver, message, name, &present, &attributes, changes);
     } else {
@@ -501,7 +465,7 @@ void receiver_place_node(struct receiver *receiver, const struct message *messag
         receiver_fail_errno(receiver, message->entry.id, error);
         return;
     }
-    remember_names(receiver, message->entry.id, message->entry.names);
+    receiver_remember_names(receiver, message->entry.id, message->entry.names);
     receiver_tell(receiver, message->entry.kind, 0, changes);
 }
 
@@ -569,7 +533,7 @@ void receiver_commit_file(struct receiver *receiver)
         receiver_fail_errno(receiver, file->id, error);
         return;
     }
-    remember_names(receiver, file->id, file->names);
+    receiver_remember_names(receiver, file->id, file->names);
     receiver->options.tally->files++;
     receiver_tell(receiver, ENTRY_FILE, file->size, file->changes);
 }

@@ -1,5 +1,6 @@
 /* What the parts of a receiver share: receiver.c (what the peer may say when), receiver_place.c
- * (what becomes of entries), receiver_data.c (chunks and what is in them), receiver_answer.c
+ * (what becomes of entries), receiver_small.c (of small files), receiver_say.c (what is said of
+ * them), receiver_data.c (chunks and what is in them), receiver_answer.c
  * (which files need not come), receiver_resume.c (which parts of one need not) and
  * receiver_verify.c (what storage says of it). */
 #ifndef TOOLS_TRANSFER_RECEIVER_PRIVATE_H
@@ -8,6 +9,7 @@
 #include <time.h>
 
 #include "tools/transfer/choice/lookahead.h"
+#include "tools/transfer/disk/committer.h"
 #include "tools/transfer/disk/hard_links.h"
 #include "tools/transfer/disk/journal.h"
 #include "tools/transfer/disk/owners.h"
@@ -135,6 +137,7 @@ struct receiver {
     bool is_granted[RECEIVER_CHUNK_COUNT]; /* the peer may put into it; else it is free to grant, */
     bool is_taken[RECEIVER_CHUNK_COUNT];   /* unless the writer has it */
     struct writer *writer;                 /* NULL: none yet */
+    struct committer *committer;
     uint8_t head[MESSAGE_HEAD_MAX];
     uint8_t stored[CACHED_LENGTH]; /* what was read of storage */
 };
@@ -177,6 +180,21 @@ static inline bool receiver_wishes(const struct receiver *receiver, uint32_t bit
 {
     return (receiver->options.wishes->bits & bits) != 0;
 }
+
+/* The target is as it is to be, or not; nothing more comes. */
+void receiver_send_summary(struct receiver *receiver);
+
+/* receiver_small.c */
+/* Files that wait for their names are out of the way of this entry, and there is room for it. */
+void receiver_make_room(struct receiver *receiver, const struct message *message);
+/* One that has come whole, under this name. */
+void receiver_place_small(struct receiver *receiver, const struct message *message,
+                          const char *name, const struct present *present,
+                          const struct attributes *attributes, uint32_t changes);
+/* All have their names, and it is said what came of them. tree->path names nothing after that. */
+void receiver_settle_small(struct receiver *receiver);
+/* For now nothing more comes. */
+void receiver_urge_small(struct receiver *receiver);
 
 /* receiver_data.c: the chunks that are free, as far as the peer takes answers. */
 void receiver_grant(struct receiver *receiver);
@@ -268,6 +286,11 @@ void receiver_begin_dead_file(struct receiver *receiver, const struct message *m
 /* With its END: true if it is what was read. */
 bool receiver_check_file(struct receiver *receiver, const struct message *message);
 void receiver_commit_file(struct receiver *receiver);
+/* Begins the file that is to have the name. 0 or an errno. */
+int receiver_begin_place(struct receiver *receiver, struct place *place, const char *name,
+                         const struct present *present, const struct attributes *attributes);
+/* What has just been placed has more names, which are still to come. */
+void receiver_remember_names(struct receiver *receiver, uint32_t id, uint32_t names);
 /* A symbolic link, device, FIFO or socket. */
 void receiver_place_node(struct receiver *receiver, const struct message *message,
                          const char *name);

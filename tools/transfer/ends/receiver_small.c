@@ -1,0 +1,128 @@
+/* Small files, which come whole: several wait for their names at a time, while the next ones come.
+ *
+ * Such files are of one directory, and of a kind: whatever else comes, and what ends the directory,
+ * waits for them, so hard links find them, directories get their times after them, and what is said
+ * of them is said in order. */
+#include <errno.h>
+#include <string.h>
+
+#include "tools/transfer/ends/receiver_private.h"
+
+/* Two sources may have the same name: then the later one is to stay. With --inplace two names may
+ * be of one file. */
+static bool may_wait(const struct receiver *receiver, const struct message *message)
+{
+    return message->entry.kind == ENTRY_FILE && message->entry.content == CONTENT_EAGER &&
+           receiver->tree.depth > 0 && !receiver_wishes(receiver, WISH_INPLACE);
+}
+
+static void end_small(struct receiver *receiver, struct commit *commit)
+{
+    tree_name(&receiver->tree, commit->place.name);
+    if (commit->error != 0) {
+        receiver_fail_errno(receiver, commit->id, commit->error);
+    } else {
+        receiver_remember_names(receiver, commit->id, commit->names);
+        receiver->options.tally->files++;
+        receiver->options.tally->bytes += commit->length;
+        receiver_tell(receiver, ENTRY_FILE, commit->length, commit->changes);
+    }
+    tree_forget(&receiver->tree);
+    xattrs_clear(&commit->xattrs);
+}
+
+static void take_small(struct receiver *receiver)
+{
+    struct commit commit;
+    while (!committer_is_empty(receiver->committer) &&
+           committer_take(receiver->committer, &commit)) {
+        end_small(receiver, &commit);
+    }
+}
+
+void receiver_settle_small(struct receiver *receiver)
+{
+    while (!committer_is_empty(receiver->committer)) {
+        committer_help(receiver->committer);
+        take_small(receiver);
+    }
+}
+
+void receiver_make_room(struct receiver *receiver, const struct message *message)
+{
+    if (!may_wait(receiver, message)) {
+        receiver_settle_small(receiver);
+        return;
+    }
+    take_small(receiver);
+    while (committer_is_full(receiver->committer)) {
+        committer_help(receiver->committer);
+        take_small(receiver);
+    }
+}
+
+void receiver_urge_small(struct receiver *receiver)
+{
+    if (!committer_is_empty(receiver->committer)) {
+        committer_urge(receiver->committer);
+        take_small(receiver);
+    }
+}
+
+/* Those that wait for their names hold descriptors. */
+static int begin_small(struct receiver *receiver, struct commit *commit, const char *name,
+                       const struct present *present)
+{
+    int error = receiver_begin_place(receiver, &commit->place, name, present, &commit->attributes);
+    if (error == EMFILE || error == ENFILE) {
+        receiver_settle_small(receiver);
+        tree_name(&receiver->tree, name);
+        error = receiver_begin_place(receiver, &commit->place, name, present, &commit->attributes);
+    }
+    return error;
+}
+
+static int write_small(struct receiver *receiver, struct commit *commit, const struct span *data)
+{
+    int error = place_write(&commit->place, data->bytes, data->length, 0);
+    if (error == 0 && receiver_wishes(receiver, WISH_VERIFY)) {
+        error = receiver_read_back(receiver, &commit->place, data);
+    }
+    if (error != 0) {
+        place_abandon(&commit->place);
+    }
+    return error;
+}
+
+void receiver_place_small(struct receiver *receiver, const struct message *message,
+                          const char *name, const struct present *present,
+                          const struct attributes *attributes, uint32_t changes)
+{
+    uint8_t digest[DIGEST_LENGTH];
+    const struct span data = message->entry.data;
+    digest_of(data.bytes, data.length, digest);
+    if (memcmp(digest, message->entry.digest, DIGEST_LENGTH) != 0) {
+        receiver_fail(receiver, message->entry.id, PROBLEM_DIGEST,
+                      "the bytes that arrived are not those that were read (digest)");
+        return;
+    }
+    struct commit commit = {.length = data.length,
+                            .attributes = *attributes,
+                            .id = message->entry.id,
+                            .names = message->entry.names,
+                            .changes = changes};
+    int error = begin_small(receiver, &commit, name, present);
+    if (error == 0) {
+        error = write_small(receiver, &commit, &data);
+    }
+    if (error != 0) {
+        receiver_fail_errno(receiver, message->entry.id, error);
+        return;
+    }
+    commit.xattrs = receiver->xattrs;
+    receiver->xattrs = (struct xattrs){0};
+    committer_give(receiver->committer, &commit);
+    if (!may_wait(receiver, message)) {
+        receiver_settle_small(receiver);
+    }
+}
