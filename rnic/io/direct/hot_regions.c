@@ -111,17 +111,12 @@ static void get_ready(struct hot_regions *hot)
     }
 }
 
-void hot_regions_expect(struct hot_regions *hot)
-{
-    hot->is_met = true;
-    get_ready(hot);
-}
-
 static const struct direct_common never = {.lead = DIRECT_NEVER};
 
-/* False: there is nothing to be done for it, or not now; or never, and it is shown so. */
+/* False: there is nothing to be done for it, or not now; or never, and it is shown so to who has
+ * wished. */
 static bool is_possible(struct hot_regions *hot, const struct direct_table *table,
-                        struct direct_key *key)
+                        struct direct_key *key, bool wished)
 {
     if (key->common.length != 0 || key->common.lead == DIRECT_NEVER || !has_room(hot, key)) {
         return false;
@@ -131,14 +126,17 @@ static bool is_possible(struct hot_regions *hot, const struct direct_table *tabl
         (ready || hot->trials < HOT_REGIONS_TRIALS)) {
         return ready;
     }
-    key->common = never;
-    (void)direct_table_hide_key(table, key->key);
-    direct_table_show_key(table, key);
+    if (wished) {
+        key->common = never;
+        (void)direct_table_hide_key(table, key->key);
+        direct_table_show_key(table, key);
+    }
     return false;
 }
 
-/* The key is hidden, and nobody is at it. */
-static void begin(struct hot_regions *hot, struct direct_key *key)
+/* The key is hidden, and nobody is at it. What is refused unasked may be granted when it is wished
+ * for, by another thread and in another mood of the program's. */
+static void begin(struct hot_regions *hot, struct direct_key *key, bool wished)
 {
     struct hot_region *region = &hot->regions[hot->count];
     uint8_t *bytes = (uint8_t *)(uintptr_t)key->bytes;
@@ -153,16 +151,16 @@ static void begin(struct hot_regions *hot, struct direct_key *key)
         key->common = (struct direct_common){.offset = region->range.offset,
                                              .lead = (uint32_t)(region->range.bytes - bytes),
                                              .length = (uint32_t)region->range.length};
-    } else if (status == STATUS_DENIED || status == STATUS_TOO_LONG) {
+    } else if (wished && (status == STATUS_DENIED || status == STATUS_TOO_LONG)) {
         key->common = never;
     }
 }
 
-static void begin_unless_forking(struct hot_regions *hot, struct direct_key *key)
+static void begin_unless_forking(struct hot_regions *hot, struct direct_key *key, bool wished)
 {
     atomic_store(&hot->begins, true);
     if (!atomic_load(&hot->forks)) {
-        begin(hot, key);
+        begin(hot, key, wished);
     }
     atomic_store(&hot->begins, false);
 }
@@ -176,8 +174,8 @@ void hot_regions_is_to_fork(struct hot_regions *hot)
     common_fork_begins();
 }
 
-bool hot_regions_grant(struct hot_regions *hot, const struct memory_key *keys, uint32_t count,
-                       struct hot_settler *settler)
+static bool grant(struct hot_regions *hot, const struct memory_key *keys, uint32_t count,
+                  bool wished, struct hot_settler *settler)
 {
     struct direct_key hidden[HOT_REGIONS_WISHES];
     uint32_t hidden_count = 0;
@@ -189,7 +187,7 @@ bool hot_regions_grant(struct hot_regions *hot, const struct memory_key *keys, u
     CHECK(count <= HOT_REGIONS_WISHES);
     for (uint32_t i = 0; i < count; i++) {
         struct direct_key *key = &hidden[hidden_count];
-        if (direct_table_find_key(&table, keys[i], key) && is_possible(hot, &table, key)) {
+        if (direct_table_find_key(&table, keys[i], key) && is_possible(hot, &table, key, wished)) {
             const uint8_t *bytes = (const uint8_t *)(uintptr_t)key->bytes;
             bool is_read = settler->is_read(settler, bytes, key->length);
             read |= is_read;
@@ -199,11 +197,44 @@ bool hot_regions_grant(struct hot_regions *hot, const struct memory_key *keys, u
     bool settled = hidden_count == 0 || settler->settle(settler);
     for (uint32_t i = 0; i < hidden_count; i++) {
         if (settled) {
-            begin_unless_forking(hot, &hidden[i]);
+            begin_unless_forking(hot, &hidden[i], wished);
         }
         direct_table_show_key(&table, &hidden[i]);
     }
     return settled && !read;
+}
+
+bool hot_regions_grant(struct hot_regions *hot, const struct memory_key *keys, uint32_t count,
+                       struct hot_settler *settler)
+{
+    return grant(hot, keys, count, true, settler);
+}
+
+/* The short ones that are shown, before anybody is at them. */
+static void grant_first(struct hot_regions *hot, struct hot_settler *settler)
+{
+    struct direct_table table = direct_table_of(hot->shown);
+    uint64_t bytes = HOT_REGIONS_FIRST_BYTES;
+    uint32_t left = HOT_REGIONS_FIRST;
+    for (uint32_t place = 0; place < hot->place_end && left > 0; place++) {
+        struct direct_key key;
+        if (direct_table_read_key(&table, place, &key) && key.length >= LEAST_BYTES &&
+            key.length <= bytes) {
+            (void)grant(hot, &key.key, 1, false, settler);
+            bytes -= key.length;
+            left--;
+        }
+    }
+}
+
+void hot_regions_expect(struct hot_regions *hot, struct hot_settler *settler)
+{
+    hot->is_met = true;
+    get_ready(hot);
+    if (hot->common != NULL && !hot->has_begun) {
+        hot->has_begun = true;
+        grant_first(hot, settler);
+    }
 }
 
 static bool overlaps_common(const struct hot_regions *hot, const uint8_t *bytes, uint64_t length)

@@ -1,7 +1,8 @@
 /* Regions of this process that others of its host touch again and again: their memory is made
  * common (common.h), so that those touch it without system calls, as long as they are registered.
  *
- * Who touches wishes it (direct.h); the owner's background thread grants wishes. A region ends so
+ * Who touches wishes it (direct.h); the owner's background thread grants wishes. The first few are
+ * common before anybody is at them. A region ends so
  * when it is taken back, and when the process forks, for a child is to have a copy: then it never
  * is again. One that cannot be made common never will be. Under the engine's lock. */
 #ifndef WEIR_IO_HOT_REGIONS_H
@@ -19,6 +20,10 @@
 #define HOT_REGIONS_BYTES  (256u << 20) /* of all together */
 #define HOT_REGIONS_TRIALS 4u           /* of the kernel, which may be unwilling for a while */
 
+/* Common without a wish: so many, of so many bytes together. */
+#define HOT_REGIONS_FIRST       8u
+#define HOT_REGIONS_FIRST_BYTES (4u << 20)
+
 struct hot_regions {
     struct direct_shown *shown; /* NULL: nothing is made common */
     struct common *common;      /* from the first wish on; NULL: not yet, */
@@ -27,6 +32,7 @@ struct hot_regions {
     _Atomic bool begins;        /* something becomes common just now */
     bool is_met;                /* others of the host may touch what is shown, and some of that */
     bool has_any;               /* could become common */
+    bool has_begun;             /* the first have become so, if they could, without a wish */
     uint32_t place_end;         /* of the table: nothing was shown from here on */
     uint32_t count;
     uint64_t bytes; /* theirs, and those that a child may still need */
@@ -57,8 +63,10 @@ void hot_regions_abandon(struct hot_regions *hot);
 /* A process of the host has been met that may touch what is shown. What the first wish takes, which
  * is half a millisecond's trial of the kernel, is done now, or with the first region: later it
  * would be in the way of those who have the wish, who are at our memory all the time. Not where
- * many threads and descriptors make it longer (common_is_quick). */
-void hot_regions_expect(struct hot_regions *hot);
+ * many threads and descriptors make it longer (common_is_quick). The first time that is done, what
+ * is shown and short becomes common, as if it had been wished for: it takes less time than the
+ * wish's way to us. One that cannot be yet can be wished for. */
+void hot_regions_expect(struct hot_regions *hot, struct hot_settler *settler);
 /* Makes the regions of some keys common, those that can be; one for which there is no room, or
  * where the kernel is at it, can be wished again. False: somebody is at one of them, later perhaps.
  */

@@ -51,6 +51,13 @@ static bool is_read(struct hot_settler *hot_settler, const uint8_t *from, uint64
     return own->read >= from && own->read < from + length;
 }
 
+static uint8_t *map(uint64_t length)
+{
+    uint8_t *place = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(place != MAP_FAILED);
+    return place;
+}
+
 static void show(uint32_t value, uint8_t *from, uint64_t length)
 {
     struct direct_key key = {.key = {value},
@@ -344,7 +351,7 @@ static void what_a_fork_could_not_turn_back_is_not_shown(void **state)
 static void who_is_told_not_to_makes_nothing_common(void **state)
 {
     hot_regions_init(&hot, NULL);
-    hot_regions_expect(&hot);
+    hot_regions_expect(&hot, &settler.settler);
     show(THIRD, bytes, LENGTH);
     assert_int_equal(hot.trials, 0);
     assert_true(grant(KEY));
@@ -357,11 +364,57 @@ static void what_a_wish_takes_is_there_before_it(void **state)
 {
     need_common();
     assert_null(hot.common); /* something is shown, and nobody is there */
-    hot_regions_expect(&hot);
+    hot_regions_expect(&hot, &settler.settler);
     assert_non_null(hot.common);
     assert_true(shown->common >= 0);
-    hot_regions_expect(&hot);
+    hot_regions_expect(&hot, &settler.settler);
     assert_int_equal(hot.trials, 1);
+    hot_regions_end(&hot, (struct memory_key){KEY});
+}
+
+static void what_is_short_is_common_before_any_wish(void **state)
+{
+    need_common();
+    uint64_t length = HOT_REGIONS_FIRST_BYTES;
+    uint8_t *more = map(length), *late = map(PAGE);
+    show(OTHER, more, length); /* too much beside the other */
+    hot_regions_expect(&hot, &settler.settler);
+    assert_true(is_common(KEY));
+    assert_int_equal(bytes[LENGTH - 1], 'a');
+    assert_false(is_common(OTHER));
+    show(THIRD, late, PAGE);
+    hot_regions_expect(&hot, &settler.settler);
+    assert_false(is_common(THIRD)); /* once */
+    assert_true(grant(OTHER) && is_common(OTHER) && grant(THIRD) && is_common(THIRD));
+    hot_regions_end(&hot, (struct memory_key){KEY});
+    hot_regions_end(&hot, (struct memory_key){OTHER});
+    hot_regions_end(&hot, (struct memory_key){THIRD});
+    munmap(more, length);
+    munmap(late, PAGE);
+}
+
+static void what_cannot_be_before_a_wish_can_be_wished(void **state)
+{
+    need_common();
+    assert_int_equal(mprotect(bytes, PAGE, PROT_READ), 0);
+    hot_regions_expect(&hot, &settler.settler);
+    assert_non_null(hot.common);
+    assert_int_equal(common_of(KEY).lead, 0);
+    assert_int_equal(mprotect(bytes, PAGE, PROT_READ | PROT_WRITE), 0);
+    assert_true(grant(KEY));
+    assert_true(is_common(KEY));
+    hot_regions_end(&hot, (struct memory_key){KEY});
+}
+
+/* One that overlaps may have been deregistered by the time of the wish. */
+static void what_overlaps_before_a_wish_can_be_wished_later(void **state)
+{
+    need_common();
+    show(OTHER, bytes + PAGE, PAGE);
+    hot_regions_expect(&hot, &settler.settler);
+    assert_int_equal(common_of(KEY).lead, 0);
+    assert_int_equal(common_of(OTHER).lead, 0);
+    assert_true(direct_table_hide_key(&table, (struct memory_key){OTHER}));
     assert_true(grant(KEY));
     assert_true(is_common(KEY));
     hot_regions_end(&hot, (struct memory_key){KEY});
@@ -375,7 +428,7 @@ static void who_has_many_descriptors_waits_for_the_wish(void **state)
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
         many[i] = dup(0);
     }
-    hot_regions_expect(&hot);
+    hot_regions_expect(&hot, &settler.settler);
     assert_int_equal(hot.trials, 0);
     assert_true(grant(KEY));
     assert_int_equal(hot.trials, 1);
@@ -390,7 +443,7 @@ static void nothing_is_tried_where_nothing_can_be_wished(void **state)
 {
     need_common();
     hot_regions_init(&hot, shown);
-    hot_regions_expect(&hot);
+    hot_regions_expect(&hot, &settler.settler);
     show(OTHER, bytes, PAGE - 1); /* which has no page of its own */
     assert_int_equal(hot.trials, 0);
     hot_regions_is_to_fork(&hot);
@@ -418,6 +471,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_a_fork_could_not_turn_back_is_not_shown, begin, end),
         cmocka_unit_test_setup_teardown(who_is_told_not_to_makes_nothing_common, begin, end),
         cmocka_unit_test_setup_teardown(what_a_wish_takes_is_there_before_it, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_short_is_common_before_any_wish, begin, end),
+        cmocka_unit_test_setup_teardown(what_cannot_be_before_a_wish_can_be_wished, begin, end),
+        cmocka_unit_test_setup_teardown(what_overlaps_before_a_wish_can_be_wished_later, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(who_has_many_descriptors_waits_for_the_wish, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_tried_where_nothing_can_be_wished, begin, end),
     };

@@ -87,39 +87,6 @@ static void withdraw(struct direct_link *link, struct memory_key key)
     hot_regions_end(&CONTAINER_OF(link, struct same_host, direct)->hot, key);
 }
 
-/* Its lane is opened before the first packet. */
-static void connect_to(struct direct_link *link, const struct path *path, struct qpn peer,
-                       unsigned rights)
-{
-    struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
-    bool is_other = slot_of_qpn(peer) != registry_slot(same_host->registry);
-    if (same_host_find(same_host, path, peer) != NULL && is_other && rights != 0) {
-        hot_regions_expect(&same_host->hot);
-    }
-}
-
-/* Where memory can be read it can be written. */
-void same_host_let_access(struct same_host *same_host)
-{
-    struct direct_shown *shown = inbox_shown(same_host->inbox);
-    shown->identity = same_host->identity;
-    same_host->table = direct_table_of(shown);
-    same_host->direct = (struct direct_link){.table = &same_host->table,
-                                             .part_bytes = DIRECT_PART_BYTES,
-                                             .qpns_each = SLOT_QPNS,
-                                             .access = access_directly,
-                                             .settle = settle,
-                                             .lets_show = lets_show,
-                                             .connect = connect_to,
-                                             .withdraw = withdraw};
-    same_host->grant_later_ns = SOON_NS;
-    if (direct_makes_common()) {
-        hot_regions_init(&same_host->hot, shown);
-    } else {
-        same_host->direct.common.lead = DIRECT_NEVER;
-    }
-}
-
 struct settler {
     struct hot_settler settler; /* first */
     struct wait wait;
@@ -147,6 +114,40 @@ static bool is_referred_to(struct hot_settler *settler, const uint8_t *bytes, ui
 static struct settler make_settler(struct same_host *same_host, uint64_t most_ns)
 {
     return (struct settler){{settle_all, is_referred_to}, {same_host, most_ns}};
+}
+
+/* Its lane is opened before the first packet. */
+static void connect_to(struct direct_link *link, const struct path *path, struct qpn peer,
+                       unsigned rights)
+{
+    struct same_host *same_host = CONTAINER_OF(link, struct same_host, direct);
+    bool is_other = slot_of_qpn(peer) != registry_slot(same_host->registry);
+    if (same_host_find(same_host, path, peer) != NULL && is_other && rights != 0) {
+        struct settler settler = make_settler(same_host, MOMENT_NS);
+        hot_regions_expect(&same_host->hot, &settler.settler);
+    }
+}
+
+/* Where memory can be read it can be written. */
+void same_host_let_access(struct same_host *same_host)
+{
+    struct direct_shown *shown = inbox_shown(same_host->inbox);
+    shown->identity = same_host->identity;
+    same_host->table = direct_table_of(shown);
+    same_host->direct = (struct direct_link){.table = &same_host->table,
+                                             .part_bytes = DIRECT_PART_BYTES,
+                                             .qpns_each = SLOT_QPNS,
+                                             .access = access_directly,
+                                             .settle = settle,
+                                             .lets_show = lets_show,
+                                             .connect = connect_to,
+                                             .withdraw = withdraw};
+    same_host->grant_later_ns = SOON_NS;
+    if (direct_makes_common()) {
+        hot_regions_init(&same_host->hot, shown);
+    } else {
+        same_host->direct.common.lead = DIRECT_NEVER;
+    }
 }
 
 struct instant same_host_next_grant(const struct same_host *same_host)
