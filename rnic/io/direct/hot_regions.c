@@ -145,6 +145,7 @@ static void begin(struct hot_regions *hot, struct direct_key *key, bool wished)
                              : STATUS_FULL;
     if (status == STATUS_OK) {
         region->key = key->key;
+        region->wished = wished;
         hot->count++;
         hot->made++;
         hot->bytes += region->range.length;
@@ -283,14 +284,17 @@ void hot_regions_end_all(struct hot_regions *hot, struct hot_settler *settler)
     struct direct_table table = direct_table_of(hot->shown);
     uint32_t count = 0;
     for (uint32_t i = 0; i < hot->count; i++) {
-        count += direct_table_find_key(&table, hot->regions[i].key, &shown[count]) &&
-                 direct_table_hide_key(&table, hot->regions[i].key);
-        hot->regions[i].key.value = 0;
+        struct hot_region *region = &hot->regions[i];
+        struct direct_key *key = &shown[count];
+        if (direct_table_find_key(&table, region->key, key)) {
+            key->common = region->wished ? never : (struct direct_common){0};
+            count += direct_table_hide_key(&table, region->key);
+        }
+        region->key.value = 0;
     }
     (void)settler->settle(settler);
     turn_back_rest(hot, true);
     for (uint32_t i = 0; i < count; i++) {
-        shown[i].common = never;
         /* What could not be turned back will be, and who calls meanwhile would be at it unseen. */
         if (!overlaps_common(hot, (const uint8_t *)(uintptr_t)shown[i].bytes, shown[i].length)) {
             direct_table_show_key(&table, &shown[i]);

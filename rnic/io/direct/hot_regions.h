@@ -4,7 +4,8 @@
  * Who touches wishes it (direct.h); the owner's background thread grants wishes. The first few are
  * common before anybody is at them. A region ends so
  * when it is taken back, and when the process forks, for a child is to have a copy: then it never
- * is again. One that cannot be made common never will be. Under the engine's lock. */
+ * is again, unless nobody had wished for it yet. One that cannot be made common never will be.
+ * Under the engine's lock. */
 #ifndef WEIR_IO_HOT_REGIONS_H
 #define WEIR_IO_HOT_REGIONS_H
 
@@ -40,6 +41,7 @@ struct hot_regions {
     struct hot_region {
         struct memory_key key; /* 0: it has ended, but its memory cannot be turned back */
         struct common_range range;
+        bool wished;
     } regions[HOT_REGIONS_MAX];
 };
 

@@ -393,6 +393,20 @@ static void what_is_short_is_common_before_any_wish(void **state)
     munmap(late, PAGE);
 }
 
+static void a_fork_before_any_wish_ends_nothing_for_good(void **state)
+{
+    need_common();
+    hot_regions_expect(&hot, &settler.settler);
+    assert_true(is_common(KEY));
+    end_all();
+    atomic_store(&hot.forks, false);
+    assert_int_equal(common_of(KEY).lead, 0);
+    assert_false(is_common(KEY));
+    assert_true(grant(KEY) && is_common(KEY));
+    end_all();
+    assert_int_equal(common_of(KEY).lead, DIRECT_NEVER);
+}
+
 static void what_cannot_be_before_a_wish_can_be_wished(void **state)
 {
     need_common();
@@ -472,6 +486,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_told_not_to_makes_nothing_common, begin, end),
         cmocka_unit_test_setup_teardown(what_a_wish_takes_is_there_before_it, begin, end),
         cmocka_unit_test_setup_teardown(what_is_short_is_common_before_any_wish, begin, end),
+        cmocka_unit_test_setup_teardown(a_fork_before_any_wish_ends_nothing_for_good, begin, end),
         cmocka_unit_test_setup_teardown(what_cannot_be_before_a_wish_can_be_wished, begin, end),
         cmocka_unit_test_setup_teardown(what_overlaps_before_a_wish_can_be_wished_later, begin,
                                         end),
