@@ -208,6 +208,7 @@ static bool grant(struct hot_regions *hot, const struct memory_key *keys, uint32
 bool hot_regions_grant(struct hot_regions *hot, const struct memory_key *keys, uint32_t count,
                        struct hot_settler *settler)
 {
+    hot->has_begun = true; /* others are at our memory already */
     return grant(hot, keys, count, true, settler);
 }
 
@@ -232,7 +233,7 @@ void hot_regions_expect(struct hot_regions *hot, struct hot_settler *settler)
 {
     hot->is_met = true;
     get_ready(hot);
-    if (hot->common != NULL && !hot->has_begun) {
+    if (hot->common != NULL && !hot->has_begun && common_is_quick()) {
         hot->has_begun = true;
         grant_first(hot, settler);
     }

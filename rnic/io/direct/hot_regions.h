@@ -33,7 +33,7 @@ struct hot_regions {
     _Atomic bool begins;        /* something becomes common just now */
     bool is_met;                /* others of the host may touch what is shown, and some of that */
     bool has_any;               /* could become common */
-    bool has_begun;             /* the first have become so, if they could, without a wish */
+    bool has_begun;             /* the first have become so, if they could, or a wish came before */
     uint32_t place_end;         /* of the table: nothing was shown from here on */
     uint32_t count;
     uint64_t bytes; /* theirs, and those that a child may still need */
