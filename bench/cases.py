@@ -179,6 +179,8 @@ def requests_and_replies(stage):
 # The host of a virtual machine chooses anew where its processors run, as a rule when one wakes: on the machine of docs/performance.md a line moves in 50 ns or in
 # 250, for a whole run as a rule. Two that mostly wait for lines are therefore held against each other in pairs.
 mercury_requests = mercury("hg_rate", 8, 200000, 1, 1e-6)
+ucx_latency = ucx("ucp_am_lat", 8, UCX_LATENCY, 1, "posix,self")
+ucx_pages = ucx("ucp_am_bw", 4096, UCX_RATE, 4096e-9, "posix,self")
 MIB = 1 << 20
 CASES = [  # name, link, unit, function
     ("ib_send_lat 8 B", "host", "us", verbs_latency("ib_send_lat", 8)),
@@ -195,8 +197,8 @@ CASES = [  # name, link, unit, function
     ("weir bench message 8 B", "host", "us", ours("message", "latency", 8, ("latency_us", "p50", "median"), 1)),
     ("weir bench request and reply 8 B", "host", "M/s", requests_and_replies),
     ("weir bench put 1 MiB", "host", "GB/s", ours("put", "bandwidth", MIB, ("bytes_per_s", "median"), 1e-9)),
-    ("UCX am_lat 8 B, posix", "host", "us", ucx("ucp_am_lat", 8, UCX_LATENCY, 1, "posix,self")),
-    ("UCX am_bw 4 KiB, posix", "host", "GB/s", ucx("ucp_am_bw", 4096, UCX_RATE, 4096e-9, "posix,self")),
+    ("UCX am_lat 8 B, posix", "host", "us", ucx_latency),
+    ("UCX am_bw 4 KiB, posix", "host", "GB/s", ucx_pages),
     ("UCX am_bw 8 B, posix", "host", "M/s", ucx("ucp_am_bw", 8, UCX_RATE, 1e-6, "posix,self")),
     ("UCX put_bw 1 MiB, cma", "host", "GB/s", ucx("put_bw", MIB, UCX_RATE, MIB * 1e-9, "all", "-x", "cma", "-d", "memory", "-D", "zcopy")),
     ("UCX am_lat 8 B, tcp", "host", "us", ucx("ucp_am_lat", 8, UCX_LATENCY, 1, "tcp,self")),
@@ -206,6 +208,8 @@ CASES = [  # name, link, unit, function
     ("qperf tcp_bw 64 KiB", "host", "GB/s", qperf("tcp_bw", "GB/s")),
     ("Mercury na+sm rate", "host", "M/s", mercury_requests),
     ("request and reply 8 B over Mercury's, side by side", "host", "x", side_by_side(requests_and_replies, mercury_requests, 2 * PAIRS)),
+    *[(f"{tool} 8 B over UCX's am_lat, side by side", "host", "x", side_by_side(verbs_latency(tool, 8), ucx_latency)) for tool in ("ib_send_lat", "ib_write_lat")],
+    *[(f"{tool} 4 KiB over UCX's am_bw, side by side", "host", "x", side_by_side(verbs_bandwidth(tool, 4096), ucx_pages)) for tool in ("ib_write_bw", "ib_read_bw")],
     ("Mercury na+sm bulk 1 MiB", "host", "GB/s", mercury("hg_bw_write", 1 << 20, 200, 1, 1e-3)),
     ("limit: cache line", "host", "ns", limit("spin")),
     ("limit: process_vm_readv 1 MiB, 4k pages", "host", "GB/s", limit("pvm", str(MIB), "4k")),
