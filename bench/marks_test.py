@@ -25,8 +25,8 @@ class Marks(unittest.TestCase):
 
     def test_a_latency_is_good_when_low(self):
         theirs = dict.fromkeys(range(5), 1.0)
-        for ours, met in ((1.25, True), (1.26, False)):
-            row = self.row("ib_send_lat 8 B", {"ib_send_lat 8 B": dict.fromkeys(range(5), ours), "UCX am_lat 8 B, posix": theirs})
+        for ours, met in ((1.3, True), (1.31, False)):
+            row = self.row("veth: ib_send_lat 8 B", {"veth: ib_send_lat 8 B": dict.fromkeys(range(5), ours), "veth: limit: UDP 8 B": theirs})
             self.assertIs(row["met"], met)
 
     def test_a_bandwidth_is_good_when_high(self):
@@ -37,17 +37,17 @@ class Marks(unittest.TestCase):
 
     def test_the_median_decides_and_the_spread_is_told(self):
         ours = {1: 10.0, 2: 1.0, 3: 1.0, 4: 0.1, 5: 1.0}
-        row = self.row("ib_write_bw 4 KiB", {"ib_write_bw 4 KiB": ours, "UCX am_bw 4 KiB, posix": dict.fromkeys(range(1, 6), 1.0)})
+        row = self.row("ib_write_bw 1 MiB", {"ib_write_bw 1 MiB": ours, "UCX put_bw 1 MiB, cma": dict.fromkeys(range(1, 6), 1.0)})
         self.assertEqual((row["median"], row["least"], row["greatest"], row["met"]), (1.0, 0.1, 10.0, True))
 
     def test_few_rounds_decide_nothing(self):
-        row = self.row("ib_send_lat 8 B", {"ib_send_lat 8 B": {1: 9.0}, "UCX am_lat 8 B, posix": {1: 1.0}})
+        row = self.row("veth: ib_send_lat 8 B", {"veth: ib_send_lat 8 B": {1: 9.0}, "veth: limit: UDP 8 B": {1: 1.0}})
         self.assertIsNone(row["met"])
         self.assertIn("fewer", marks.verdict(row))
 
     def test_a_missing_peer_is_not_success(self):
-        rows = marks.judge({"ib_send_lat 8 B": {1: 1.0}})
-        self.assertEqual({marks.verdict(r) for r in rows if r["ours"] == "ib_send_lat 8 B"}, {"not measured"})
+        rows = marks.judge({"veth: ib_send_lat 8 B": {1: 1.0}})
+        self.assertEqual({marks.verdict(r) for r in rows if r["ours"] == "veth: ib_send_lat 8 B"}, {"not measured"})
 
     def test_what_failed_is_told_and_what_was_not_asked_for_is_not(self):
         ours = "10,000 queue pairs: connect"

@@ -3,11 +3,12 @@
 #include <sys/resource.h>
 
 #include "tools/serve_private.h"
+#include "tools/transfer/disk/committer.h"
 
 /* Open files that are divided, at most; what a transfer needs besides its directories; and how deep
  * these may lie in any case. */
 #define FILES_MAX    (1u << 20)
-#define FILES_BESIDE 64
+#define FILES_BESIDE (64 + COMMITTER_ROOM)
 #define DEPTH_MIN    64
 /* What the names that are listed may take: those of all transfers of one client, and all. */
 #define NAMES_OF_CLIENT_MAX ((size_t)128 << 20)

@@ -312,6 +312,9 @@ void receiver_place_file(struct receiver *receiver, const struct message *messag
                                           present.exists ? &present.status : NULL,
                                           message->entry.size, &mtime, &left);
     bool kept = message->entry.content == CONTENT_NOT_SENT;
+    if (answer != ANSWER_WANTED) {
+        receiver_speak_in_turn(receiver, name);
+    }
     if (answer == ANSWER_LEFT || (kept && answer == ANSWER_WANTED)) {
         refuse_file(receiver, message, left);
         return;
@@ -326,7 +329,7 @@ void receiver_place_file(struct receiver *receiver, const struct message *messag
         }
         return;
     }
-    if (is_to_be_kept(receiver, &present)) {
+    if (is_to_be_kept(receiver, &present)) { /* at the top only */
         if (message->entry.content == CONTENT_CHUNKS) {
             receiver_begin_dead_file(receiver, message);
         }

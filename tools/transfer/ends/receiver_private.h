@@ -193,6 +193,8 @@ void receiver_place_small(struct receiver *receiver, const struct message *messa
                           const struct attributes *attributes, uint32_t changes);
 /* All have their names, and it is said what came of them. tree->path names nothing after that. */
 void receiver_settle_small(struct receiver *receiver);
+/* Before anything is said of another entry, which has this name and goes on having it. */
+void receiver_speak_in_turn(struct receiver *receiver, const char *name);
 /* For now nothing more comes. */
 void receiver_urge_small(struct receiver *receiver);
 

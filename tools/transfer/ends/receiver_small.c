@@ -1,19 +1,26 @@
 /* Small files, which come whole: several wait for their names at a time, while the next ones come.
  *
- * Such files are of one directory, and of a kind: whatever else comes, and what ends the directory,
- * waits for them, so hard links find them, directories get their times after them, and what is said
- * of them is said in order. */
+ * Such files are of one directory, and of a kind: whatever else comes, what ends the directory, and
+ * what is said of anything else waits for them, so hard links find them, directories get their
+ * times after them, and all is said in order. Of two names that differ in case, where that makes
+ * none, either may stay. */
 #include <errno.h>
 #include <string.h>
 
 #include "tools/transfer/ends/receiver_private.h"
 
-/* Two sources may have the same name: then the later one is to stay. With --inplace two names may
- * be of one file. */
+#define HELD_LENGTH_MAX 4096u /* of the extended attributes of one */
+
+/* Not at the top, for two sources may have the same name, and the later one is to stay; nor with
+ * --inplace, for two names may be of one file. Not where a name that is taken is to be left, where
+ * to give it takes long, or another descriptor. */
 static bool may_wait(const struct receiver *receiver, const struct message *message)
 {
+    const struct xattrs *xattrs = &receiver->xattrs;
     return message->entry.kind == ENTRY_FILE && message->entry.content == CONTENT_EAGER &&
-           receiver->tree.depth > 0 && !receiver_wishes(receiver, WISH_INPLACE);
+           receiver->tree.depth > 0 && tree_tells_at_once(&receiver->tree) &&
+           !receiver_wishes(receiver, WISH_INPLACE | WISH_IGNORE_EXISTING | WISH_FSYNC) &&
+           xattrs->length + xattrs->count * sizeof(struct xattr) <= HELD_LENGTH_MAX;
 }
 
 static void end_small(struct receiver *receiver, struct commit *commit)
@@ -48,6 +55,14 @@ void receiver_settle_small(struct receiver *receiver)
     }
 }
 
+void receiver_speak_in_turn(struct receiver *receiver, const char *name)
+{
+    if (!committer_is_empty(receiver->committer)) {
+        receiver_settle_small(receiver);
+        tree_name(&receiver->tree, name);
+    }
+}
+
 void receiver_make_room(struct receiver *receiver, const struct message *message)
 {
     if (!may_wait(receiver, message)) {
@@ -75,8 +90,7 @@ static int begin_small(struct receiver *receiver, struct commit *commit, const c
 {
     int error = receiver_begin_place(receiver, &commit->place, name, present, &commit->attributes);
     if (error == EMFILE || error == ENFILE) {
-        receiver_settle_small(receiver);
-        tree_name(&receiver->tree, name);
+        receiver_speak_in_turn(receiver, name);
         error = receiver_begin_place(receiver, &commit->place, name, present, &commit->attributes);
     }
     return error;
@@ -102,6 +116,7 @@ void receiver_place_small(struct receiver *receiver, const struct message *messa
     const struct span data = message->entry.data;
     digest_of(data.bytes, data.length, digest);
     if (memcmp(digest, message->entry.digest, DIGEST_LENGTH) != 0) {
+        receiver_speak_in_turn(receiver, name);
         receiver_fail(receiver, message->entry.id, PROBLEM_DIGEST,
                       "the bytes that arrived are not those that were read (digest)");
         return;
@@ -116,13 +131,15 @@ void receiver_place_small(struct receiver *receiver, const struct message *messa
         error = write_small(receiver, &commit, &data);
     }
     if (error != 0) {
+        receiver_speak_in_turn(receiver, name);
         receiver_fail_errno(receiver, message->entry.id, error);
         return;
     }
+    bool waits = may_wait(receiver, message);
     commit.xattrs = receiver->xattrs;
     receiver->xattrs = (struct xattrs){0};
     committer_give(receiver->committer, &commit);
-    if (!may_wait(receiver, message)) {
+    if (!waits) {
         receiver_settle_small(receiver);
     }
 }
