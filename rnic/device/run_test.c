@@ -2,6 +2,7 @@
  * what is alike leaves as a train. */
 #include "rnic/device/pair_test.h"
 #include "rnic/transport/qp_private.h"
+#include "rnic/transport/selective.h"
 
 #define RUN     7u
 #define PACKETS (RUN * 140u)
@@ -20,9 +21,11 @@ static uint32_t emit_train(struct packet_sink *sink, const struct train *train)
     return taken;
 }
 
-static struct pair *create(void)
+static struct pair *create_with(bool selective)
 {
-    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_options options = pair_defaults;
+    options.selective = selective;
+    struct pair *pair = pair_create(&options);
     memset(&trains, 0, sizeof trains);
     trains.room = TRAIN_MAX;
     for (int i = 0; i < 2; i++) {
@@ -31,6 +34,11 @@ static struct pair *create(void)
         pair->sides[i].sink.run_bytes = RUN * (1024 + BTH_LENGTH + ICRC_LENGTH) + 100;
     }
     return pair;
+}
+
+static struct pair *create(void)
+{
+    return create_with(false);
 }
 
 static struct {
@@ -98,6 +106,25 @@ static void two_acknowledgements_are_asked_for_in_a_window(void **state)
     move(pair, PACKETS); /* the window has grown */
     move(pair, PACKETS);
     uint32_t windows = PACKETS * 1024 / pair->sides[0].qp->congestion.window;
+    assert_in_range(windows, 2, PACKETS / 64);
+    assert_in_range(seen.asked, windows, 2 * windows + 3);
+    pair_destroy(pair);
+}
+
+/* A loss has them repair from then on; what asks more often is only what knows of a gap. */
+static void as_few_are_asked_for_once_a_loss_is_repaired(void **state)
+{
+    (void)state;
+    struct pair *pair = create_with(true);
+    pair->knob = 50;
+    move(pair, PACKETS);
+    pair->knob = 0;
+    move(pair, PACKETS); /* the window has grown again */
+    move(pair, PACKETS);
+    const struct selective *selective = pair->sides[0].qp->selective;
+    assert_true(selective != NULL && selective->repairing);
+    assert_false(scoreboard_has_gap(&selective->board));
+    uint32_t windows = PACKETS * 1024 / selective->share.window;
     assert_in_range(windows, 2, PACKETS / 64);
     assert_in_range(seen.asked, windows, 2 * windows + 3);
     pair_destroy(pair);
@@ -223,6 +250,7 @@ int main(void)
         cmocka_unit_test(only_whole_runs_leave),
         cmocka_unit_test(small_windows_are_used_up),
         cmocka_unit_test(two_acknowledgements_are_asked_for_in_a_window),
+        cmocka_unit_test(as_few_are_asked_for_once_a_loss_is_repaired),
         cmocka_unit_test(a_train_is_its_packets),
         cmocka_unit_test(a_train_counts_for_the_rate),
         cmocka_unit_test(a_train_is_taken_in_parts),

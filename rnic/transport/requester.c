@@ -235,10 +235,13 @@ static bool waits_for_run(struct qp *qp, const struct turn *turn)
 }
 
 /* So many packets of a long message ask for no acknowledgement. Where losses are repaired, what
- * waits behind a gap is told of where one asks. */
+ * waits behind a gap is told of where one asks; while there is none, that pays only where packets
+ * leave one by one: with half as many asked for, the end of the window asks for more instead. */
 static uint32_t unasked_max(const struct qp *qp)
 {
-    return window_packets(qp) / (repair_is_on(qp) ? 4 : 2);
+    bool often = repair_is_on(qp) && (qp->environment->sink->run_packets == 0 ||
+                                      scoreboard_has_gap(&qp->selective->board));
+    return window_packets(qp) / (often ? 4 : 2);
 }
 
 /* Whether a packet asks for an acknowledgement: what is sent again, at the end of a message, when

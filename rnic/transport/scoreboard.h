@@ -95,6 +95,12 @@ static inline bool scoreboard_is_drawn(const struct scoreboard *board, struct ps
     return (board->drawn[index / 64] >> index % 64 & 1) != 0;
 }
 
+/* Something is known to be held or lost: it is not all in turn that is under way. */
+static inline bool scoreboard_has_gap(const struct scoreboard *board)
+{
+    return (board->held_count | board->lost_count) != 0;
+}
+
 static inline uint32_t scoreboard_in_flight(const struct scoreboard *board)
 {
     return (uint32_t)psn_distance(board->first, board->end) - board->held_count - board->lost_count;
