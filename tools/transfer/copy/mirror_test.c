@@ -493,6 +493,36 @@ static void nothing_is_deleted_for_another_source_that_is_pulled_later(void **st
     begin_again_elsewhere(*state, false);
 }
 
+/* Its contents come under the name that can be. */
+static void the_first_name_may_be_where_nothing_is_made(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "here/t/d");
+    scratch_directory(s, "here/t/l");
+    scratch_directory(s, "here/t/z");
+    scratch_write(s, "here/t/d/f", "one");
+    scratch_write(s, "here/t/l/f", "other");
+    assert_int_equal(linkat(s->fd, "here/t/d/f", s->fd, "here/t/z/one", 0), 0);
+    assert_int_equal(linkat(s->fd, "here/t/l/f", s->fd, "here/t/z/other", 0), 0);
+    scratch_directory(s, "root/t");
+    scratch_directory(s, "root/elsewhere");
+    scratch_write(s, "root/t/d", "a file that stays");
+    assert_int_equal(symlinkat("../elsewhere", s->fd, "root/t/l"), 0);
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_IGNORE_EXISTING;
+    world->request.wishes.preserve = PRESERVE_HARD_LINKS;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    const struct tally *tally = session_tally(world->client);
+    assert_int_equal(tally->failed, 0);
+    assert_int_equal(tally->files, 2);
+    assert_int_equal(tally->left, 2);
+    scratch_expect(s, "root/t/z/one", "one");
+    scratch_expect(s, "root/t/z/other", "other");
+    scratch_expect(s, "root/t/d", "a file that stays");
+    assert_false(scratch_exists(s, "root/elsewhere/f"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -503,6 +533,7 @@ int main(void)
         T(a_large_tree_is_compared_in_order),
         T(a_dry_run_changes_nothing),
         T(other_kinds_are_replaced),
+        T(the_first_name_may_be_where_nothing_is_made),
         T(what_the_source_has_not_is_deleted),
         T(files_of_rules_are_those_of_each_side),
         T(of_what_stays_anyway_no_rules_are_wanted),

@@ -64,6 +64,7 @@ static void enter(struct receiver *receiver, const struct question *question)
     memcpy(said, question->name.bytes, question->name.length);
     said[question->name.length] = 0;
     close_one(&answering->directory);
+    answering->is_left = false;
     if (question->source >= receiver->options.source_count) {
         return;
     }
@@ -80,9 +81,12 @@ static void enter(struct receiver *receiver, const struct question *question)
         path[length + question->path.length] = 0;
     }
     int top = receiver->tree.top;
-    answering->directory =
-        top >= 0 ? confine_open(top, path, O_RDONLY | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS) : -1;
-    answering->directory = answering->directory < 0 ? -1 : answering->directory;
+    int fd = top >= 0 ? confine_open(top, path, O_RDONLY | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS)
+                      : -ENOENT;
+    answering->directory = fd < 0 ? -1 : fd;
+    /* what stands there stays, so nothing below it is made */
+    answering->is_left =
+        receiver_wishes(receiver, WISH_IGNORE_EXISTING) && (fd == -ENOTDIR || fd == -ELOOP);
 }
 
 /* For the digest of what is there: true if it is to be taken, slice by slice. */
@@ -126,6 +130,7 @@ static void answer_one(struct receiver *receiver, const struct question *questio
     bool exists = receiver_find(answering->directory, name, &status);
     enum answer answer = receiver_compare(receiver, answering->directory, name,
                                           exists ? &status : NULL, question->size, &mtime, &unused);
+    answer = answering->is_left ? ANSWER_LEFT : answer;
     if (answer != ANSWER_DIGEST) {
         add_answer(answering, answer, NULL);
     } else if (!begin_digest(answering, name, question->size)) {

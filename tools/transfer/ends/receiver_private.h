@@ -87,6 +87,7 @@ struct answering {
     size_t position; /* in the oldest */
     char base[NAME_LENGTH_MAX + 1];
     int directory; /* of the questions at hand; -1: it is not there */
+    bool is_left;  /* and nothing is to be made there */
     int fd;        /* the file whose digest is taken; -1: none */
     uint64_t digested, size;
     struct digest *digest;
