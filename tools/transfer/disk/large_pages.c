@@ -11,9 +11,14 @@
 
 #define PAGE_LENGTH  4096u
 #define LARGE_LENGTH ((size_t)2 << 20)
-/* What as much costs in small pages, and what may be lost by finding out. */
-#define WORTH_NS ((uint64_t)700 * 1000)
-#define TRIAL_NS ((uint64_t)2000 * 1000)
+/* What as much costs in small pages, and what may be lost by finding out. A wait for processors
+ * that do something else meanwhile, the engine's part of the copy as a rule, costs less. */
+#define WORTH_NS      ((uint64_t)700 * 1000)
+#define TRIAL_NS      ((uint64_t)2000 * 1000)
+#define TRIAL_WAIT_NS ((uint64_t)20000 * 1000)
+/* Times LARGE_PAGES_LENGTH that get small pages before others are tried; twice as many next time.
+ */
+#define PAUSE_FIRST 8
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
@@ -66,15 +71,35 @@ static bool make(int fd, uint64_t offset)
     return made;
 }
 
+static bool pays(const struct large_pages *pages)
+{
+    uint64_t worth_ns = pages->count * WORTH_NS;
+    return pages->worked_ns <= TRIAL_NS + worth_ns && pages->waited_ns <= TRIAL_WAIT_NS + worth_ns;
+}
+
+static void begin_pause(struct large_pages *pages)
+{
+    unsigned pause = pages->last_pause == 0 ? PAUSE_FIRST : 2 * pages->last_pause;
+    *pages = (struct large_pages){.pause = pause, .last_pause = pause};
+}
+
 void large_pages_make(struct large_pages *pages, int fd, uint64_t offset)
 {
     pages->refused |= !is_in_tmpfs(fd);
     if (pages->refused || !ends_at(fd, offset)) {
         return;
     }
-    uint64_t begin_ns = now_ns();
+    if (pages->pause > 0) {
+        pages->pause--;
+        return;
+    }
+    uint64_t begin_ns = now_ns(), begin_worked_ns = worked_ns();
     pages->refused = !make(fd, offset);
-    pages->spent_ns += now_ns() - begin_ns;
+    uint64_t worked = worked_ns() - begin_worked_ns, took = now_ns() - begin_ns;
+    pages->worked_ns += worked;
+    pages->waited_ns += took > worked ? took - worked : 0;
     pages->count++;
-    pages->refused |= pages->spent_ns > TRIAL_NS + pages->count * WORTH_NS;
+    if (!pages->refused && !pays(pages)) {
+        begin_pause(pages);
+    }
 }

@@ -23,6 +23,7 @@
 
 #define MIB  ((size_t)1 << 20)
 #define SIZE (73 * MIB) /* from 64 on twice what is asked for at once, and a rest */
+#define LONG (64 * MIB + 30 * LARGE_PAGES_LENGTH)
 
 int __real_madvise(void *bytes, size_t length, int advice);
 int __wrap_madvise(void *bytes, size_t length, int advice);
@@ -31,14 +32,16 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now);
 
 static unsigned asked;
 static bool refuses;
-static uint64_t step_ns, clock_ns; /* what a call takes */
+static uint64_t work_ns, wait_ns;       /* what a call takes, */
+static uint64_t clock_ns, processor_ns; /* and all have taken */
 
 int __wrap_madvise(void *bytes, size_t length, int advice)
 {
     assert_int_equal(length, LARGE_PAGES_LENGTH);
     assert_int_equal((uintptr_t)bytes % (2 * MIB), 0);
     asked++;
-    clock_ns += step_ns;
+    clock_ns += work_ns + wait_ns;
+    processor_ns += work_ns;
     if (refuses) {
         errno = EINVAL;
         return -1;
@@ -49,8 +52,9 @@ int __wrap_madvise(void *bytes, size_t length, int advice)
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now)
 {
-    *ret_now = (struct timespec){.tv_sec = (time_t)(clock_ns / 1000000000u),
-                                 .tv_nsec = (long)(clock_ns % 1000000000u)};
+    uint64_t ns = clock == CLOCK_THREAD_CPUTIME_ID ? processor_ns : clock_ns;
+    *ret_now = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+                                 .tv_nsec = (long)(ns % 1000000000u)};
     return 0;
 }
 
@@ -65,12 +69,12 @@ static void begin(struct place *place)
     struct statfs system;
     asked = 0;
     refuses = false;
-    step_ns = clock_ns = 0;
+    work_ns = wait_ns = clock_ns = processor_ns = 0;
     if (directory < 0) {
         directory = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     }
     if (directory < 0 || fstatfs(directory, &system) != 0 || system.f_type != TMPFS_MAGIC ||
-        (uint64_t)system.f_bavail * (uint64_t)system.f_bsize < 2 * SIZE) {
+        (uint64_t)system.f_bavail * (uint64_t)system.f_bsize < 2 * LONG) {
         skip();
     }
     (void)snprintf(file_name, sizeof file_name, "weir-large-pages-test-%d", (int)getpid());
@@ -133,19 +137,29 @@ static void who_is_refused_does_not_ask_again(void **state)
     place_abandon(&place);
 }
 
-static void what_takes_long_is_not_asked_for_again(void **state)
+static unsigned asked_with(uint64_t each_works_ns, uint64_t each_waits_ns)
 {
     struct place place;
     begin(&place);
-    step_ns = 20 * 1000 * 1000;
-    write_from_to(&place, 0, SIZE);
-    assert_int_equal(asked, 1);
+    place.size = LONG;
+    work_ns = each_works_ns;
+    wait_ns = each_waits_ns;
+    write_from_to(&place, 0, LONG);
     place_abandon(&place);
-    begin(&place);
-    step_ns = 1000 * 1000; /* lost, and still not too much */
-    write_from_to(&place, 0, SIZE);
-    assert_int_equal(asked, 2);
-    place_abandon(&place);
+    return asked;
+}
+
+static void what_takes_long_is_asked_for_again_after_pauses(void **state)
+{
+    assert_int_equal(asked_with(500 * 1000, 0), 30);
+    assert_int_equal(asked_with(20 * 1000 * 1000, 0), 1 + 1 + 1); /* and 8, 16, 3 are passed over */
+    assert_int_equal(asked_with(1500 * 1000, 0), 3 + 3);          /* each loses 0.8 ms */
+}
+
+static void a_wait_for_a_processor_is_worth_more_than_work(void **state)
+{
+    assert_int_equal(asked_with(500 * 1000, 1000 * 1000), 30);
+    assert_int_equal(asked_with(500 * 1000, 25 * 1000 * 1000), 1 + 1 + 1);
 }
 
 static void a_hole_stays_one(void **state)
@@ -206,7 +220,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_comes_in_order_gets_large_pages),
         cmocka_unit_test(who_is_refused_does_not_ask_again),
-        cmocka_unit_test(what_takes_long_is_not_asked_for_again),
+        cmocka_unit_test(what_takes_long_is_asked_for_again_after_pauses),
+        cmocka_unit_test(a_wait_for_a_processor_is_worth_more_than_work),
         cmocka_unit_test(a_hole_stays_one),
         cmocka_unit_test(what_ends_earlier_than_was_said_is_as_long_as_it_is),
         cmocka_unit_test(what_is_there_already_is_not_touched),
