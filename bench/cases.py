@@ -161,14 +161,14 @@ def loss(percent, selective):
 PAIRS = 4  # even: as often one first as the other
 
 
-def side_by_side(ours, theirs, pairs=PAIRS):
+def side_by_side(one, other, pairs=PAIRS):
     """The first's figure over the second's, each right beside the other and first by turns: the median of so many pairs."""
     def run(stage):
         ratios = []
         for turn in range(pairs):
-            order = (theirs, ours) if turn % 2 == 0 else (ours, theirs)
+            order = (other, one) if turn % 2 == 0 else (one, other)
             figures = {case: case(stage) for case in order}
-            ratios.append(figures[ours] / figures[theirs])
+            ratios.append(figures[one] / figures[other])
         return statistics.median(ratios)
     return run
 

@@ -112,13 +112,17 @@ struct psn answer_acknowledges(const struct qp *qp)
     return qp->is_deputy ? last : replay_before(&responder->reads->replay, last);
 }
 
-bool answer_may_ride(const struct qp *qp)
+bool answer_is_plain(const struct qp *qp)
 {
     const struct responder *responder = &qp->responder;
     return responder->acknowledge.owed == OWED_ACK && qp->peer_is_near &&
-           qp->environment->sink->carries_acknowledgements &&
            !replay_may_be_pending(&responder->reads->replay) && qp_relay(qp) == NULL &&
            !qp->is_deputy && !qp->owes_notice && !qp->agreement.owes && qp->selective == NULL;
+}
+
+bool answer_may_ride(const struct qp *qp)
+{
+    return qp->environment->sink->carries_acknowledgements && answer_is_plain(qp);
 }
 
 /* How long the new request is that may leave right behind an acknowledgement, where the link joins

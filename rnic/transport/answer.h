@@ -15,6 +15,8 @@ struct replay_entry;
 /* IDLE also while a response waits for its time: `throttle.resume` of `pace` or of the queue pair's
  * rate then. */
 enum step answer_transmit(struct qp *qp, struct instant now);
+/* An acknowledgement is owed, and nothing else, to a peer that is near. */
+bool answer_is_plain(const struct qp *qp);
 /* What is owed is an acknowledgement that the next request may bring, if there is one. */
 bool answer_may_ride(const struct qp *qp);
 /* The last PSN that an acknowledgement acknowledges now. */

@@ -195,9 +195,7 @@ enum step short_way_answer(struct qp *qp)
 {
     struct environment *environment = qp->environment;
     const struct responder *responder = &qp->responder;
-    if (responder->acknowledge.owed != OWED_ACK || !qp->peer_is_near || !is_ordinary(qp) ||
-        !receives(qp) || qp->is_deputy || qp->owes_notice || qp->agreement.owes ||
-        replay_may_be_pending(&responder->reads->replay)) {
+    if (!answer_is_plain(qp) || !is_ordinary(qp) || !receives(qp)) {
         return STEP_IDLE;
     }
     uint8_t header[BTH_LENGTH + AETH_LENGTH];

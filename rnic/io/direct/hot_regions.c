@@ -233,9 +233,11 @@ void hot_regions_expect(struct hot_regions *hot, struct hot_settler *settler)
 {
     hot->is_met = true;
     get_ready(hot);
-    if (hot->common != NULL && !hot->has_begun && common_is_quick()) {
+    if (hot->common != NULL && !hot->has_begun) {
         hot->has_begun = true;
-        grant_first(hot, settler);
+        if (common_is_quick()) {
+            grant_first(hot, settler);
+        }
     }
 }
 

@@ -2,10 +2,9 @@
  * common (common.h), so that those touch it without system calls, as long as they are registered.
  *
  * Who touches wishes it (direct.h); the owner's background thread grants wishes. The first few are
- * common before anybody is at them. A region ends so
- * when it is taken back, and when the process forks, for a child is to have a copy: then it never
- * is again, unless nobody had wished for it yet. One that cannot be made common never will be.
- * Under the engine's lock. */
+ * common before anybody is at them. A region ends so when it is taken back, and when the process
+ * forks, for a child is to have a copy: then it never is again, unless nobody had wished for it
+ * yet. One that cannot be made common never will be. Under the engine's lock. */
 #ifndef WEIR_IO_HOT_REGIONS_H
 #define WEIR_IO_HOT_REGIONS_H
 

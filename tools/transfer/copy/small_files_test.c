@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,10 +25,16 @@ int __wrap_confine_open(int directory, const char *path, int flags, mode_t mode,
 /* New files get no descriptors from here on; 0: as many as there are. */
 static int descriptors_end;
 static unsigned refusals;
+/* Directories that are asked about cannot be looked into. */
+static bool is_blind;
 
 int __wrap_confine_open(int directory, const char *path, int flags, mode_t mode,
                         enum confinement confinement)
 {
+    if (is_blind && flags == (O_RDONLY | O_DIRECTORY) && strchr(path, '/') != NULL) {
+        refusals++;
+        return -EMFILE;
+    }
     int fd = __real_confine_open(directory, path, flags, mode, confinement);
     if ((flags & O_TMPFILE) == O_TMPFILE && descriptors_end > 0 && fd >= descriptors_end) {
         close(fd);
@@ -213,7 +220,7 @@ static void who_comes_between_is_met(void **state)
 
 static void numbered(char ret_path[64], const char *side, unsigned number)
 {
-    const char *folder = number % 3 == 0 ? "u/" : ""; /* the same in two directories */
+    const char *folder = number % 3 == 0 ? "u/" : ""; /* every third one in a directory below */
     snprintf(ret_path, 64, "%s/t/%sf%03u", side, folder, number);
 }
 
@@ -299,6 +306,74 @@ static void few_descriptors_are_enough(void **state)
     expect_many(world->scratch, MANY);
 }
 
+/* What nobody could look at is no reason to leave anything out. */
+static void what_could_not_be_looked_at_comes(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    begin_anew(world);
+    scratch_directory(s, "here/t/u");
+    scratch_write(s, "here/t/u/f", "new");
+    scratch_write(s, "here/t/u/g", "and not there");
+    scratch_directory(s, "root/t");
+    scratch_directory(s, "root/t/u");
+    scratch_write(s, "root/t/u/f", "older");
+    world->request.wishes.bits |= WISH_EXISTING;
+    refusals = 0;
+    is_blind = true;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    is_blind = false;
+    assert_true(refusals > 0);
+    assert_int_equal(session_tally(world->client)->failed, 0);
+    scratch_expect(s, "root/t/u/f", "new");
+    assert_false(scratch_exists(s, "root/t/u/g"));
+}
+
+static char said[64 * 1024]; /* by the server, of names and of what is wrong, in order */
+
+static void note(const char *prefix, struct span text)
+{
+    size_t length = strlen(said);
+    snprintf(said + length, sizeof(said) - length, "%s%.*s\n", prefix, (int)text.length,
+             (const char *)text.bytes);
+}
+
+static void note_item(void *user, const struct item *item)
+{
+    note("", item->path);
+}
+
+static void note_problem(void *user, const struct problem *problem)
+{
+    note("! ", problem->path);
+}
+
+/* What the source says of one comes after what is said of those before it, which may still wait for
+ * their names. */
+static void what_is_left_out_is_said_in_its_turn(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    prepare_many(world);
+    assert_int_equal(mkfifoat(s->fd, "here/t/f150a", 0600), 0);
+    world->request.wishes.bits |= WISH_ITEMS;
+    world->reports[1] = (struct report){.problem = note_problem, .item = note_item};
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    const char *problem = strstr(said, "! ");
+    assert_non_null(problem);
+    int fd = openat(s->fd, "here/t", O_RDONLY | O_DIRECTORY);
+    DIR *directory = fdopendir(fd);
+    bool is_before = true; /* in the order in which the source has them */
+    char line[64];
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        is_before &= strcmp(entry->d_name, "f150a") != 0;
+        snprintf(line, sizeof(line), "t/%s\n", entry->d_name);
+        const char *at = strstr(said, line);
+        assert_true(at == NULL || entry->d_type != DT_REG || (at < problem) == is_before);
+    }
+    closedir(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +384,8 @@ int main(void)
         T(who_comes_between_is_met),
         T(many_are_all_there_and_one_in_the_way_is_told),
         T(few_descriptors_are_enough),
+        T(what_could_not_be_looked_at_comes),
+        T(what_is_left_out_is_said_in_its_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

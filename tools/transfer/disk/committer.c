@@ -92,7 +92,7 @@ void committer_destroy(struct committer *committer)
     free(committer);
 }
 
-bool committer_is_full(struct committer *committer)
+bool committer_is_full(const struct committer *committer)
 {
     return committer->given - committer->taken == COMMITTER_ROOM;
 }
@@ -139,15 +139,18 @@ void committer_give(struct committer *committer, const struct commit *commit)
 
 bool committer_take(struct committer *committer, struct commit *ret_commit)
 {
-    pthread_mutex_lock(&committer->lock);
+    if (committer_is_empty(committer)) {
+        return false;
+    }
     struct slot *slot = slot_at(committer, committer->taken);
-    bool is_there = committer->taken < committer->given && slot->is_done;
+    pthread_mutex_lock(&committer->lock);
+    bool is_done = slot->is_done;
     pthread_mutex_unlock(&committer->lock);
-    if (is_there) {
+    if (is_done) {
         *ret_commit = slot->commit;
         committer->taken++;
     }
-    return is_there;
+    return is_done;
 }
 
 void committer_urge(struct committer *committer)

@@ -34,7 +34,9 @@ struct commit {
 struct committer *committer_create(void);
 /* Everything must have been taken back. NULL is fine. */
 void committer_destroy(struct committer *committer);
-bool committer_is_full(struct committer *committer);
+bool committer_is_full(const struct committer *committer);
+/* Nothing is to be taken back. */
+bool committer_is_empty(const struct committer *committer);
 /* There must be room; what is given is the committer's until it is taken back. */
 void committer_give(struct committer *committer, const struct commit *commit);
 /* The oldest one, if it is done. */
@@ -44,7 +46,5 @@ void committer_urge(struct committer *committer);
 /* The owner does the oldest one that nobody has begun, or waits until one is done where all are
  * begun. There must be one that is not done, or not taken back. */
 void committer_help(struct committer *committer);
-/* Nothing is to be taken back. */
-bool committer_is_empty(const struct committer *committer);
 
 #endif

@@ -84,6 +84,19 @@ int place_check_target(int directory, const char *name, enum replacing replacing
     return full ? EISDIR : 0;
 }
 
+/* 0, or why nothing can have that name. */
+static int set_name(struct place *place, const char *name)
+{
+    if (strlen(name) >= sizeof(place->name)) {
+        return ENAMETOOLONG;
+    }
+    if (place_is_temporary(name)) { /* a sweep would take it away */
+        return EILSEQ;
+    }
+    strcpy(place->name, name);
+    return 0;
+}
+
 int place_begin(struct place *place, int directory, const char *name, enum replacing replacing)
 {
     int error = place_check_target(directory, name, replacing);
@@ -95,13 +108,10 @@ int place_begin_absent(struct place *place, int directory, const char *name,
                        enum replacing replacing, mode_t mode)
 {
     *place = (struct place){.directory = directory, .fd = -1, .replacing = replacing};
-    if (strlen(name) >= sizeof(place->name)) {
-        return ENAMETOOLONG;
+    int error = set_name(place, name);
+    if (error != 0) {
+        return error;
     }
-    if (place_is_temporary(name)) { /* a sweep would take it away */
-        return EILSEQ;
-    }
-    strcpy(place->name, name);
     int fd = open_nameless(place, mode);
     if (fd == -EOPNOTSUPP || fd == -EISDIR || fd == -EINVAL) { /* what old and odd ones answer */
         fd = open_named(place);
@@ -142,12 +152,9 @@ int place_begin_inplace(struct place *place, int directory, const char *name,
     const time_t day = 86400;
     struct stat status;
     *place = (struct place){.directory = directory, .fd = -1, .inplace = true};
-    if (strlen(name) >= sizeof(place->name)) {
-        return ENAMETOOLONG;
-    }
-    strcpy(place->name, name);
-    if (place_is_temporary(name)) {
-        return EILSEQ;
+    int error = set_name(place, name);
+    if (error != 0) {
+        return error;
     }
     bool exists = fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
     if (exists && (replacing == REPLACE_NOTHING || !S_ISREG(status.st_mode))) {

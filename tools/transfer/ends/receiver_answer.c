@@ -56,7 +56,7 @@ void receiver_end_answers(struct receiver *receiver)
     answering->digest = NULL;
 }
 
-/* The directory of the questions that follow. What cannot be opened holds nothing. */
+/* The directory of the questions that follow. */
 static void enter(struct receiver *receiver, const struct question *question)
 {
     struct answering *answering = &receiver->answering;
@@ -64,7 +64,7 @@ static void enter(struct receiver *receiver, const struct question *question)
     memcpy(said, question->name.bytes, question->name.length);
     said[question->name.length] = 0;
     close_one(&answering->directory);
-    answering->is_left = false;
+    answering->is_left = answering->is_unknown = false;
     if (question->source >= receiver->options.source_count) {
         return;
     }
@@ -87,6 +87,7 @@ static void enter(struct receiver *receiver, const struct question *question)
     /* what stands there stays, so nothing below it is made */
     answering->is_left =
         receiver_wishes(receiver, WISH_IGNORE_EXISTING) && (fd == -ENOTDIR || fd == -ELOOP);
+    answering->is_unknown = fd < 0 && fd != -ENOENT && fd != -ENOTDIR && fd != -ELOOP;
 }
 
 /* For the digest of what is there: true if it is to be taken, slice by slice. */
@@ -131,6 +132,7 @@ static void answer_one(struct receiver *receiver, const struct question *questio
     enum answer answer = receiver_compare(receiver, answering->directory, name,
                                           exists ? &status : NULL, question->size, &mtime, &unused);
     answer = answering->is_left ? ANSWER_LEFT : answer;
+    answer = answering->is_unknown ? ANSWER_WANTED : answer; /* what comes will say what is wrong */
     if (answer != ANSWER_DIGEST) {
         add_answer(answering, answer, NULL);
     } else if (!begin_digest(answering, name, question->size)) {

@@ -52,14 +52,6 @@ static struct attributes attributes_of(struct receiver *receiver, const struct m
     return attributes;
 }
 
-/* Those that came before the entry become its own. */
-static struct xattrs take_xattrs(struct receiver *receiver)
-{
-    struct xattrs xattrs = receiver->xattrs;
-    receiver->xattrs = (struct xattrs){0};
-    return xattrs;
-}
-
 static enum replacing replacing_of(const struct receiver *receiver)
 {
     if (receiver_wishes(receiver, WISH_IGNORE_EXISTING)) {
@@ -139,7 +131,7 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
         .revisited = (receiver->options.wishes->preserve & PRESERVE_HARD_LINKS) != 0 &&
                      !receiver->options.super,
         .attributes = attributes_of(receiver, message),
-        .xattrs = take_xattrs(receiver),
+        .xattrs = receiver_take_xattrs(receiver),
     };
     uint32_t left;
     if (compare_other(receiver->options.wishes, present.exists ? &present.status : NULL, true,
@@ -261,7 +253,7 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
         .names = message->entry.names,
         .changes = changes,
         .attributes = *attributes,
-        .xattrs = take_xattrs(receiver),
+        .xattrs = receiver_take_xattrs(receiver),
         .place = {.fd = -1},
     };
     struct place *place = &receiver->file.place;

@@ -1,8 +1,8 @@
-/* What the parts of a receiver share: receiver.c (what the peer may say when), receiver_place.c
- * (what becomes of entries), receiver_small.c (of small files), receiver_say.c (what is said of
- * them), receiver_data.c (chunks and what is in them), receiver_answer.c
- * (which files need not come), receiver_resume.c (which parts of one need not) and
- * receiver_verify.c (what storage says of it). */
+/* What the parts of a receiver share: receiver.c (what the peer may say when), receiver_say.c (what
+ * is said of what came), receiver_place.c (what becomes of entries), receiver_small.c (of small
+ * files), receiver_data.c (chunks and what is in them), receiver_end.c (of a file that goes by
+ * them), receiver_answer.c (which files need not come), receiver_resume.c (which parts of one need
+ * not), receiver_verify.c (what storage says of it) and receiver_delete.c (what is to go). */
 #ifndef TOOLS_TRANSFER_RECEIVER_PRIVATE_H
 #define TOOLS_TRANSFER_RECEIVER_PRIVATE_H
 
@@ -86,9 +86,10 @@ struct answering {
     unsigned count;
     size_t position; /* in the oldest */
     char base[NAME_LENGTH_MAX + 1];
-    int directory; /* of the questions at hand; -1: it is not there */
-    bool is_left;  /* and nothing is to be made there */
-    int fd;        /* the file whose digest is taken; -1: none */
+    int directory;   /* of the questions at hand; -1: it is not there, */
+    bool is_left;    /* and nothing is to be made there; */
+    bool is_unknown; /* or nobody can say */
+    int fd;          /* the file whose digest is taken; -1: none */
     uint64_t digested, size;
     struct digest *digest;
     uint8_t answers[ASK_NAMES_MAX * ANSWER_LENGTH_MAX];
@@ -143,6 +144,7 @@ struct receiver {
     uint8_t stored[CACHED_LENGTH]; /* what was read of storage */
 };
 
+/* receiver_say.c */
 void receiver_send(struct receiver *receiver, const struct message *message);
 /* The entry or file under way failed: told to our owner and to the peer; receiver->tree.path names
  * it. */
@@ -150,15 +152,6 @@ void receiver_fail(struct receiver *receiver, uint32_t id, enum problem_code cod
                    const char *text);
 /* The same with an errno, or a failure of attributes.h. */
 void receiver_fail_errno(struct receiver *receiver, uint32_t id, int error);
-/* What came of the file under way does not count. */
-static inline void receiver_uncount_file(struct receiver *receiver)
-{
-    receiver->options.tally->bytes -= receiver->file.position;
-    receiver->options.tally->kept -= receiver->file.kept;
-}
-/* The file under way cannot be placed. */
-void receiver_discard_file(struct receiver *receiver, int error);
-
 /* Both for another path, below the target. */
 void receiver_fail_path(struct receiver *receiver, uint32_t id, enum problem_code code,
                         const char *path, const char *text);
@@ -171,7 +164,30 @@ void receiver_tell(struct receiver *receiver, enum entry_kind kind, uint64_t siz
  * an earlier connection of this copy has gone over it. */
 void receiver_count_untouched(struct receiver *receiver, uint32_t id, enum entry_kind kind,
                               uint64_t size, uint64_t *counter);
-/* False: nothing. */
+/* The peer could not read something. */
+void receiver_report_source(struct receiver *receiver, enum problem_code code, struct span path,
+                            struct span text);
+/* Nothing is sent while a large file is read: the peer is not to take that for silence. */
+void receiver_say_alive(struct receiver *receiver);
+/* The target is as it is to be, or not; nothing more comes. */
+void receiver_send_summary(struct receiver *receiver);
+
+/* Those that came before the entry become its own. */
+static inline struct xattrs receiver_take_xattrs(struct receiver *receiver)
+{
+    struct xattrs xattrs = receiver->xattrs;
+    receiver->xattrs = (struct xattrs){0};
+    return xattrs;
+}
+/* What came of the file under way does not count. */
+static inline void receiver_uncount_file(struct receiver *receiver)
+{
+    receiver->options.tally->bytes -= receiver->file.position;
+    receiver->options.tally->kept -= receiver->file.kept;
+}
+/* The file under way cannot be placed. */
+void receiver_discard_file(struct receiver *receiver, int error);
+
 /* compare_file, of which a file that was left half new is neither the same nor newer. */
 enum answer receiver_compare(const struct receiver *receiver, int directory, const char *name,
                              const struct stat *there, uint64_t size, const struct timespec *mtime,
@@ -181,9 +197,6 @@ static inline bool receiver_wishes(const struct receiver *receiver, uint32_t bit
 {
     return (receiver->options.wishes->bits & bits) != 0;
 }
-
-/* The target is as it is to be, or not; nothing more comes. */
-void receiver_send_summary(struct receiver *receiver);
 
 /* receiver_small.c */
 /* Files that wait for their names are out of the way of this entry, and there is room for it. */
@@ -245,11 +258,6 @@ bool receiver_receive_end(struct receiver *receiver, const struct message *messa
                           const char **ret_reason);
 /* All of the file has come, and there was no error with it, or this one. */
 void receiver_end_file(struct receiver *receiver, int error);
-/* The peer could not read something. */
-void receiver_report_source(struct receiver *receiver, enum problem_code code, struct span path,
-                            struct span text);
-/* Nothing is sent while a large file is read: the peer is not to take that for silence. */
-void receiver_say_alive(struct receiver *receiver);
 static inline bool receiver_has_file(const struct receiver *receiver)
 {
     return receiver->state == RECEIVER_FILE || receiver->state == RECEIVER_VERIFYING;

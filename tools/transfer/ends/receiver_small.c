@@ -41,8 +41,7 @@ static void end_small(struct receiver *receiver, struct commit *commit)
 static void take_small(struct receiver *receiver)
 {
     struct commit commit;
-    while (!committer_is_empty(receiver->committer) &&
-           committer_take(receiver->committer, &commit)) {
+    while (committer_take(receiver->committer, &commit)) {
         end_small(receiver, &commit);
     }
 }
@@ -135,9 +134,8 @@ void receiver_place_small(struct receiver *receiver, const struct message *messa
         receiver_fail_errno(receiver, message->entry.id, error);
         return;
     }
-    bool waits = may_wait(receiver, message);
-    commit.xattrs = receiver->xattrs;
-    receiver->xattrs = (struct xattrs){0};
+    bool waits = may_wait(receiver, message); /* asked while the receiver has the xattrs */
+    commit.xattrs = receiver_take_xattrs(receiver);
     committer_give(receiver->committer, &commit);
     if (!waits) {
         receiver_settle_small(receiver);

@@ -1,9 +1,8 @@
 /* What the device that carries the data had to send again: it is this side's, for this side puts
  * them. */
 
-#include "tools/transfer/wire/clock.h"
-
 #include "tools/transfer/ends/sender_private.h"
+#include "tools/transfer/wire/clock.h"
 
 /* Between two looks at it. */
 #define LOOK_INTERVAL_NS 200000000u
