@@ -411,7 +411,6 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
     case MESSAGE_LEAVE:
         return receive_leave(receiver, ret_reason);
     case MESSAGE_SKIPPED:
-        receiver_settle_small(receiver);
         receiver_report_source(receiver, message->problem.code, message->problem.path,
                                message->problem.text);
         return true;

@@ -143,6 +143,7 @@ void receiver_report_source(struct receiver *receiver, enum problem_code code, s
 {
     const struct problem problem = {
         .code = code, .remote = true, .at_source = true, .path = path, .text = text};
+    receiver_settle_small(receiver); /* what came before is said first */
     if (code == PROBLEM_WARNING) {
         receiver->options.tally->warnings++;
     } else {
