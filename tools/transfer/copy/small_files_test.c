@@ -364,7 +364,7 @@ static void what_is_left_out_is_said_in_its_turn(void **state)
     int fd = openat(s->fd, "here/t", O_RDONLY | O_DIRECTORY);
     DIR *directory = fdopendir(fd);
     bool is_before = true; /* in the order in which the source has them */
-    char line[64];
+    char line[NAME_MAX + 8];
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         is_before &= strcmp(entry->d_name, "f150a") != 0;
         snprintf(line, sizeof(line), "t/%s\n", entry->d_name);
