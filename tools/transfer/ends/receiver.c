@@ -251,6 +251,7 @@ static bool receive_attribute(struct receiver *receiver, const struct message *m
 
 void receiver_discard_file(struct receiver *receiver, int error)
 {
+    receiver_speak_in_turn(receiver, receiver->file.place.name);
     receiver_end_resuming(receiver);
     place_abandon(&receiver->file.place);
     receiver->file.discarded = true;

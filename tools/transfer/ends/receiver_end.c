@@ -38,6 +38,7 @@ void receiver_end_file(struct receiver *receiver, int error)
     if (error == 0) {
         receiver_commit_file(receiver);
     } else {
+        receiver_speak_in_turn(receiver, receiver->file.place.name);
         throw_away(receiver);
         receiver_fail_errno(receiver, receiver->file.id, error);
     }

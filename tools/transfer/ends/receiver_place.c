@@ -66,8 +66,8 @@ static void set_up(const struct receiver *receiver, struct place *place)
     place->tells_at_once = tree_tells_at_once(&receiver->tree);
 }
 
-int receiver_begin_place(struct receiver *receiver, struct place *place, const char *name,
-                         const struct present *present, const struct attributes *attributes)
+static int begin_place(struct receiver *receiver, struct place *place, const char *name,
+                       const struct present *present, const struct attributes *attributes)
 {
     int directory = tree_directory(&receiver->tree);
     enum replacing replacing = replacing_of(receiver);
@@ -79,6 +79,18 @@ int receiver_begin_place(struct receiver *receiver, struct place *place, const c
         : present->exists ? place_begin(place, directory, name, replacing)
                           : place_begin_absent(place, directory, name, replacing, mode);
     set_up(receiver, place);
+    return error;
+}
+
+/* Those that wait for their names hold descriptors. */
+int receiver_begin_place(struct receiver *receiver, struct place *place, const char *name,
+                         const struct present *present, const struct attributes *attributes)
+{
+    int error = begin_place(receiver, place, name, present, attributes);
+    if (error == EMFILE || error == ENFILE) {
+        receiver_speak_in_turn(receiver, name);
+        error = begin_place(receiver, place, name, present, attributes);
+    }
     return error;
 }
 
@@ -252,10 +264,11 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
         .size = message->entry.size,
         .names = message->entry.names,
         .changes = changes,
+        .waits = receiver_may_wait(receiver, message),
         .attributes = *attributes,
-        .xattrs = receiver_take_xattrs(receiver),
         .place = {.fd = -1},
     };
+    receiver->file.xattrs = receiver_take_xattrs(receiver);
     struct place *place = &receiver->file.place;
     uint64_t size = receiver->file.size;
     pieces_start(&receiver->pieces, size);
@@ -269,6 +282,7 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
     }
     if (error != 0) {
         receiver->file.discarded = true;
+        receiver_speak_in_turn(receiver, name);
         receiver_fail_errno(receiver, message->entry.id, error);
     } else {
         place->size = size;
@@ -521,6 +535,10 @@ bool receiver_check_file(struct receiver *receiver, const struct message *messag
 void receiver_commit_file(struct receiver *receiver)
 {
     struct current_file *file = &receiver->file;
+    if (file->waits) {
+        receiver_give_file(receiver);
+        return;
+    }
     file->attributes.xattrs = &file->xattrs;
     int error = place_commit(&file->place, file->size, &file->attributes);
     if (error != 0) {

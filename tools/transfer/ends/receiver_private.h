@@ -45,6 +45,7 @@ struct current_file {
     bool discarded; /* it cannot be placed; its bytes still come for a while */
     bool left;      /* discarded, because it is not to be placed */
     bool behind;    /* the writer writes it: see receiver_settle */
+    bool waits;     /* for its name, when it has come */
     uint32_t names;
     uint32_t changes; /* bits of enum change */
     struct attributes attributes;
@@ -199,6 +200,10 @@ static inline bool receiver_wishes(const struct receiver *receiver, uint32_t bit
 }
 
 /* receiver_small.c */
+/* The file may wait for its name while others come, if there is room. */
+bool receiver_may_wait(const struct receiver *receiver, const struct message *message);
+/* The file under way, which may wait, has come whole. */
+void receiver_give_file(struct receiver *receiver);
 /* Files that wait for their names are out of the way of this entry, and there is room for it. */
 void receiver_make_room(struct receiver *receiver, const struct message *message);
 /* One that has come whole, under this name. */

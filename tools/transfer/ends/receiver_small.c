@@ -1,4 +1,5 @@
-/* Small files, which come whole: several wait for their names at a time, while the next ones come.
+/* Small files, which come whole or by few chunks: several wait for their names at a time, while the
+ * next ones come.
  *
  * Such files are of one directory, and of a kind: whatever else comes, what ends the directory, and
  * what is said of anything else waits for them, so hard links find them, directories get their
@@ -14,27 +15,35 @@
 /* Not at the top, for two sources may have the same name, and the later one is to stay; nor with
  * --inplace, for two names may be of one file. Not where a name that is taken is to be left, where
  * to give it takes long, or another descriptor. */
-static bool may_wait(const struct receiver *receiver, const struct message *message)
+bool receiver_may_wait(const struct receiver *receiver, const struct message *message)
 {
     const struct xattrs *xattrs = &receiver->xattrs;
-    return message->entry.kind == ENTRY_FILE && message->entry.content == CONTENT_EAGER &&
-           receiver->tree.depth > 0 && tree_tells_at_once(&receiver->tree) &&
+    bool is_small =
+        message->entry.content == CONTENT_EAGER ||
+        (message->entry.content == CONTENT_CHUNKS && message->entry.size < RESUMED_LENGTH_MIN &&
+         !receiver_wishes(receiver, WISH_VERIFY));
+    return message->entry.kind == ENTRY_FILE && is_small && receiver->tree.depth > 0 &&
+           tree_tells_at_once(&receiver->tree) &&
            !receiver_wishes(receiver, WISH_INPLACE | WISH_IGNORE_EXISTING | WISH_FSYNC) &&
            xattrs->length + xattrs->count * sizeof(struct xattr) <= HELD_LENGTH_MAX;
 }
 
+/* The path of a file under way goes on being named. */
 static void end_small(struct receiver *receiver, struct commit *commit)
 {
     tree_name(&receiver->tree, commit->place.name);
     if (commit->error != 0) {
+        receiver->options.tally->bytes -= commit->length;
         receiver_fail_errno(receiver, commit->id, commit->error);
     } else {
         receiver_remember_names(receiver, commit->id, commit->names);
         receiver->options.tally->files++;
-        receiver->options.tally->bytes += commit->length;
         receiver_tell(receiver, ENTRY_FILE, commit->length, commit->changes);
     }
     tree_forget(&receiver->tree);
+    if (receiver_has_file(receiver)) {
+        tree_name(&receiver->tree, receiver->file.place.name);
+    }
     xattrs_clear(&commit->xattrs);
 }
 
@@ -64,7 +73,7 @@ void receiver_speak_in_turn(struct receiver *receiver, const char *name)
 
 void receiver_make_room(struct receiver *receiver, const struct message *message)
 {
-    if (!may_wait(receiver, message)) {
+    if (!receiver_may_wait(receiver, message)) {
         receiver_settle_small(receiver);
         return;
     }
@@ -81,18 +90,6 @@ void receiver_urge_small(struct receiver *receiver)
         committer_urge(receiver->committer);
         take_small(receiver);
     }
-}
-
-/* Those that wait for their names hold descriptors. */
-static int begin_small(struct receiver *receiver, struct commit *commit, const char *name,
-                       const struct present *present)
-{
-    int error = receiver_begin_place(receiver, &commit->place, name, present, &commit->attributes);
-    if (error == EMFILE || error == ENFILE) {
-        receiver_speak_in_turn(receiver, name);
-        error = receiver_begin_place(receiver, &commit->place, name, present, &commit->attributes);
-    }
-    return error;
 }
 
 static int write_small(struct receiver *receiver, struct commit *commit, const struct span *data)
@@ -125,7 +122,7 @@ void receiver_place_small(struct receiver *receiver, const struct message *messa
                             .id = message->entry.id,
                             .names = message->entry.names,
                             .changes = changes};
-    int error = begin_small(receiver, &commit, name, present);
+    int error = receiver_begin_place(receiver, &commit.place, name, present, &commit.attributes);
     if (error == 0) {
         error = write_small(receiver, &commit, &data);
     }
@@ -134,10 +131,26 @@ void receiver_place_small(struct receiver *receiver, const struct message *messa
         receiver_fail_errno(receiver, message->entry.id, error);
         return;
     }
-    bool waits = may_wait(receiver, message); /* asked while the receiver has the xattrs */
+    bool waits = receiver_may_wait(receiver, message); /* asked while we have the xattrs */
+    receiver->options.tally->bytes += commit.length;
     commit.xattrs = receiver_take_xattrs(receiver);
     committer_give(receiver->committer, &commit);
     if (!waits) {
         receiver_settle_small(receiver);
     }
+}
+
+void receiver_give_file(struct receiver *receiver)
+{
+    struct current_file *file = &receiver->file;
+    const struct commit commit = {.place = file->place,
+                                  .length = file->size,
+                                  .attributes = file->attributes,
+                                  .xattrs = file->xattrs,
+                                  .id = file->id,
+                                  .names = file->names,
+                                  .changes = file->changes};
+    file->xattrs = (struct xattrs){0};
+    file->place = (struct place){.fd = -1};
+    committer_give(receiver->committer, &commit);
 }
