@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,10 +22,18 @@ int __real_confine_open(int directory, const char *path, int flags, mode_t mode,
                         enum confinement confinement);
 int __wrap_confine_open(int directory, const char *path, int flags, mode_t mode,
                         enum confinement confinement);
+ssize_t __real_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
+ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
+int __real_close(int fd);
+int __wrap_close(int fd);
 
 /* New files get no descriptors from here on; 0: as many as there are. */
 static int descriptors_end;
 static unsigned refusals;
+/* There is no room to write where more files than this have no names yet; 0: there always is. */
+static int nameless_max;
+#define DESCRIPTORS 1024
+static atomic_bool is_nameless[DESCRIPTORS];
 /* Directories that are asked about cannot be looked into. */
 static bool is_blind;
 
@@ -41,7 +50,32 @@ int __wrap_confine_open(int directory, const char *path, int flags, mode_t mode,
         refusals++;
         return -EMFILE;
     }
+    if ((flags & O_TMPFILE) == O_TMPFILE && fd >= 0 && fd < DESCRIPTORS) {
+        is_nameless[fd] = true;
+    }
     return fd;
+}
+
+int __wrap_close(int fd)
+{
+    if (fd >= 0 && fd < DESCRIPTORS) {
+        is_nameless[fd] = false;
+    }
+    return __real_close(fd);
+}
+
+ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset)
+{
+    int nameless = 0;
+    for (int i = 0; nameless_max > 0 && i < DESCRIPTORS; i++) {
+        nameless += is_nameless[i];
+    }
+    if (nameless > nameless_max) {
+        refusals++;
+        errno = ENOSPC;
+        return -1;
+    }
+    return __real_pwrite64(fd, bytes, length, offset);
 }
 
 #define STEPS 24 /* more than such a copy takes */
@@ -224,6 +258,18 @@ static void numbered(char ret_path[64], const char *side, unsigned number)
     snprintf(ret_path, 64, "%s/t/%sf%03u", side, folder, number);
 }
 
+static size_t length_of(unsigned number)
+{
+    return number % 7 == 0 ? EAGER_LENGTH_MAX + number : number; /* some by chunks */
+}
+
+static void set_times(const struct scratch *s)
+{
+    const struct timespec times[2] = {{.tv_sec = 77}, {.tv_sec = 88, .tv_nsec = 99}};
+    assert_int_equal(utimensat(s->fd, "here/t/u", times, 0), 0);
+    assert_int_equal(utimensat(s->fd, "here/t", times, 0), 0);
+}
+
 static void make_many(const struct scratch *s)
 {
     char path[64];
@@ -231,13 +277,11 @@ static void make_many(const struct scratch *s)
     scratch_directory(s, "here/t/u");
     for (unsigned i = 0; i < MANY; i++) {
         numbered(path, "here", i);
-        scratch_fill(s, path, i % 7 == 0 ? EAGER_LENGTH_MAX + i : i, i); /* some by chunks */
+        scratch_fill(s, path, length_of(i), i);
     }
     assert_int_equal(linkat(s->fd, "here/t/f001", s->fd, "here/t/u/z", 0), 0);
     assert_int_equal(linkat(s->fd, "here/t/f298", s->fd, "here/t/z", 0), 0);
-    const struct timespec times[2] = {{.tv_sec = 77}, {.tv_sec = 88, .tv_nsec = 99}};
-    assert_int_equal(utimensat(s->fd, "here/t/u", times, 0), 0);
-    assert_int_equal(utimensat(s->fd, "here/t", times, 0), 0);
+    set_times(s);
 }
 
 static void expect_linked(const struct scratch *s, const char *one, const char *other)
@@ -248,15 +292,15 @@ static void expect_linked(const struct scratch *s, const char *one, const char *
     assert_int_equal(status[0].st_ino, status[1].st_ino);
 }
 
-/* `but` two that something is in the way of, or none. */
-static void expect_many(const struct scratch *s, bool but)
+/* But for two that something is in the way of; MANY: for none. */
+static void expect_many(const struct scratch *s, unsigned one, unsigned other)
 {
     char here[64], there[64];
     struct stat status;
     for (unsigned i = 0; i < MANY; i++) {
         numbered(here, "here", i);
         numbered(there, "root", i);
-        assert_true((but && (i == 17 || i == 28)) || scratch_same(s, here, there));
+        assert_true(i == one || i == other || scratch_same(s, here, there));
     }
     expect_linked(s, "root/t/f001", "root/t/u/z");
     expect_linked(s, "root/t/f298", "root/t/z");
@@ -289,7 +333,62 @@ static void many_are_all_there_and_two_in_the_way_are_told(void **state)
     assert_int_equal(tally->failed, 2);
     assert_int_equal(tally->files, MANY + 2 - 2);
     assert_string_equal(world->problems[1], "here target wrong-kind\nhere target wrong-kind\n");
-    expect_many(world->scratch, true);
+    expect_many(world->scratch, 17, 28);
+}
+
+static void put_in_the_way(const struct scratch *s, const char *directory)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "%s/full", directory);
+    scratch_directory(s, directory);
+    scratch_write(s, path, "in the way");
+}
+
+/* In a directory that the copy has made, where it looks for nothing. */
+static void come_between(struct world *world, unsigned step)
+{
+    if (scratch_exists(world->scratch, "root/t") && !world->replaced) {
+        world->replaced = true;
+        put_in_the_way(world->scratch, "root/t/f028");
+        put_in_the_way(world->scratch, "root/t/f029");
+    }
+}
+
+static void names_that_cannot_be_given_are_told_and_not_counted(void **state)
+{
+    struct world *world = *state;
+    uint64_t bytes = 4 * MIB;
+    prepare_many(world);
+    scratch_fill(world->scratch, "here/t/a", 4 * MIB, 1); /* so that there are steps between */
+    set_times(world->scratch);
+    world->between = come_between;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    assert_true(world->replaced);
+    const struct tally *tally = session_tally(world->client);
+    for (unsigned i = 0; i < MANY; i++) {
+        bytes += i == 28 || i == 29 ? 0 : length_of(i);
+    }
+    assert_int_equal(tally->failed, 2);
+    assert_int_equal(tally->files, MANY + 2 + 1 - 2);
+    assert_int_equal(tally->bytes, bytes);
+    assert_string_equal(world->problems[1], "here target wrong-kind\nhere target wrong-kind\n");
+    expect_many(world->scratch, 28, 29);
+}
+
+/* Files that wait for their names hold the room of those they replace; what there is no room for
+ * waits for them. */
+static void little_room_is_enough(void **state)
+{
+    struct world *world = *state;
+    prepare_many(world);
+    nameless_max = 3;
+    refusals = 0;
+    int outcome = world_push(world, "t", "/");
+    nameless_max = 0;
+    assert_true(refusals > 0);
+    assert_int_equal(outcome, SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->failed, 0);
+    expect_many(world->scratch, MANY, MANY);
 }
 
 /* Files that wait for their names hold descriptors; where there are few, fewer wait. */
@@ -306,7 +405,7 @@ static void few_descriptors_are_enough(void **state)
     assert_true(refusals > 0);
     assert_int_equal(session_outcome(world->client), SESSION_COMPLETE);
     assert_int_equal(session_tally(world->client)->failed, 0);
-    expect_many(world->scratch, false);
+    expect_many(world->scratch, MANY, MANY);
 }
 
 /* What nobody could look at is no reason to leave anything out. */
@@ -386,7 +485,9 @@ int main(void)
         T(modes_do_not_depend_on_the_umask),
         T(who_comes_between_is_met),
         T(many_are_all_there_and_two_in_the_way_are_told),
+        T(names_that_cannot_be_given_are_told_and_not_counted),
         T(few_descriptors_are_enough),
+        T(little_room_is_enough),
         T(what_could_not_be_looked_at_comes),
         T(what_is_left_out_is_said_in_its_turn),
     };

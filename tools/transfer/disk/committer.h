@@ -1,5 +1,5 @@
-/* Gives small files their attributes and names, by two: its owner's thread, which writes the next
- * ones meanwhile and helps where it would wait, and one of its own.
+/* Gives files that are not large their attributes and names, by two: its owner's thread, which
+ * writes the next ones meanwhile and helps where it would wait, and one of its own.
  *
  * Here: the thread, and who takes which file. Not here: what becomes of a file (place.h), nor what
  * is said of it.

@@ -50,22 +50,24 @@ static int open_named(struct place *place)
     }
 }
 
-static bool is_empty(int directory, const char *name)
+/* 0 or EISDIR; or what keeps us from looking, for want of descriptors or memory. */
+static int check_empty(int directory, const char *name)
 {
     int fd = confine_open(directory, name, O_RDONLY | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS);
     DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
     unsigned count = 0;
     if (stream == NULL) {
+        int error = fd >= 0 ? errno : -fd;
         if (fd >= 0) {
             close(fd);
         }
-        return false;
+        return error == EMFILE || error == ENFILE || error == ENOMEM ? error : EISDIR;
     }
     while (count < 3 && readdir(stream) != NULL) {
         count++;
     }
     closedir(stream);
-    return count < 3; /* "." and ".." */
+    return count < 3 ? 0 : EISDIR; /* "." and ".." */
 }
 
 int place_check_target(int directory, const char *name, enum replacing replacing)
@@ -80,8 +82,8 @@ int place_check_target(int directory, const char *name, enum replacing replacing
     if (replacing == REPLACE_NOTHING) {
         return EEXIST;
     }
-    bool full = S_ISDIR(status.st_mode) && replacing == REPLACE_FILES && !is_empty(directory, name);
-    return full ? EISDIR : 0;
+    bool matters = S_ISDIR(status.st_mode) && replacing == REPLACE_FILES;
+    return matters ? check_empty(directory, name) : 0;
 }
 
 /* 0, or why nothing can have that name. */

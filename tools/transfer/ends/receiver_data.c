@@ -49,6 +49,17 @@ void receiver_grant(struct receiver *receiver)
     }
 }
 
+static int write_bytes(struct receiver *receiver, const uint8_t *bytes, size_t length,
+                       uint64_t position)
+{
+    struct current_file *file = &receiver->file;
+    int error = place_write(&file->place, bytes, length, position);
+    if (file->waits && receiver_let_go(receiver, error, file->place.name)) {
+        error = place_write(&file->place, bytes, length, position);
+    }
+    return error;
+}
+
 /* The rule: where another can write to the bytes than the one whose word their digest is, they are
  * fetched once, proven, and then used. Nobody can, here, so they are written from where they lie.
  * Those of a link that carries data are out of everybody's reach (relay.c). To a chunk that was
@@ -64,7 +75,7 @@ static int write_data(struct receiver *receiver, const struct writer_piece *piec
         size_t left = piece->length - done;
         size_t count = left < CACHED_LENGTH ? left : CACHED_LENGTH;
         const uint8_t *bytes = piece->bytes + done;
-        error = place_write(&receiver->file.place, bytes, count, piece->position + done);
+        error = write_bytes(receiver, bytes, count, piece->position + done);
         if (error == 0) { /* a piece is noted when it has been written */
             pieces_data(&receiver->pieces, bytes, count);
         }

@@ -82,13 +82,11 @@ static int begin_place(struct receiver *receiver, struct place *place, const cha
     return error;
 }
 
-/* Those that wait for their names hold descriptors. */
 int receiver_begin_place(struct receiver *receiver, struct place *place, const char *name,
                          const struct present *present, const struct attributes *attributes)
 {
     int error = begin_place(receiver, place, name, present, attributes);
-    if (error == EMFILE || error == ENFILE) {
-        receiver_speak_in_turn(receiver, name);
+    if (receiver_let_go(receiver, error, name)) {
         error = begin_place(receiver, place, name, present, attributes);
     }
     return error;
@@ -264,7 +262,7 @@ static void begin_chunks(struct receiver *receiver, const struct message *messag
         .size = message->entry.size,
         .names = message->entry.names,
         .changes = changes,
-        .waits = receiver_may_wait(receiver, message),
+        .waits = receiver_may_wait(receiver, message), /* asked while we have the xattrs */
         .attributes = *attributes,
         .place = {.fd = -1},
     };

@@ -210,8 +210,13 @@ void receiver_make_room(struct receiver *receiver, const struct message *message
 void receiver_place_small(struct receiver *receiver, const struct message *message,
                           const char *name, const struct present *present,
                           const struct attributes *attributes, uint32_t changes);
-/* All have their names, and it is said what came of them. tree->path names nothing after that. */
+/* All have their names, and it is said what came of them. tree->path names the file under way after
+ * that, or nothing. */
 void receiver_settle_small(struct receiver *receiver);
+/* What there was too little of may be held by those that wait: descriptors, or the room of the
+ * files they replace. True: they have let go of it, and what ended with this error may be tried
+ * again. */
+bool receiver_let_go(struct receiver *receiver, int error, const char *name);
 /* Before anything is said of another entry, which has this name and goes on having it. */
 void receiver_speak_in_turn(struct receiver *receiver, const char *name);
 /* For now nothing more comes. */

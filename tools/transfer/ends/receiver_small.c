@@ -24,7 +24,8 @@ bool receiver_may_wait(const struct receiver *receiver, const struct message *me
          !receiver_wishes(receiver, WISH_VERIFY));
     return message->entry.kind == ENTRY_FILE && is_small && receiver->tree.depth > 0 &&
            tree_tells_at_once(&receiver->tree) &&
-           !receiver_wishes(receiver, WISH_INPLACE | WISH_IGNORE_EXISTING | WISH_FSYNC) &&
+           !receiver_wishes(receiver,
+                            WISH_INPLACE | WISH_IGNORE_EXISTING | WISH_FSYNC | WISH_FORCE) &&
            xattrs->length + xattrs->count * sizeof(struct xattr) <= HELD_LENGTH_MAX;
 }
 
@@ -71,6 +72,16 @@ void receiver_speak_in_turn(struct receiver *receiver, const char *name)
     }
 }
 
+bool receiver_let_go(struct receiver *receiver, int error, const char *name)
+{
+    bool is_held = error == EMFILE || error == ENFILE || error == ENOSPC || error == EDQUOT;
+    if (!is_held || committer_is_empty(receiver->committer)) {
+        return false;
+    }
+    receiver_speak_in_turn(receiver, name);
+    return true;
+}
+
 void receiver_make_room(struct receiver *receiver, const struct message *message)
 {
     if (!receiver_may_wait(receiver, message)) {
@@ -95,6 +106,9 @@ void receiver_urge_small(struct receiver *receiver)
 static int write_small(struct receiver *receiver, struct commit *commit, const struct span *data)
 {
     int error = place_write(&commit->place, data->bytes, data->length, 0);
+    if (receiver_let_go(receiver, error, commit->place.name)) {
+        error = place_write(&commit->place, data->bytes, data->length, 0);
+    }
     if (error == 0 && receiver_wishes(receiver, WISH_VERIFY)) {
         error = receiver_read_back(receiver, &commit->place, data);
     }
