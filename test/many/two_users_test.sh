@@ -52,6 +52,7 @@ within sh -c '! kill -0 '"$first"' 2>/dev/null'
 expect "the first user has an address" start 4001 7801 left WEIR_BIND=10.79.0.1
 expect "the second user another" start 4002 7801 right WEIR_BIND=10.79.0.2
 talk() { # USER BIND PEER: connects, ends rounds, stops
+    : >"$work/talk" # what the talk before printed is not this one's answer
     (echo "connect $3 7801 2"; echo mark; within grep -q passed "$work/talk"; echo stop
         within grep -q stopped "$work/talk") |
         user "$1" env WEIR_BIND="$2" "$build/test/many" 7810 talk >"$work/talk" 2>"$work/talk.err" &&
