@@ -25,7 +25,7 @@
 #define SELECTIVE_QPS     1024u /* at once */
 #define SELECTIVE_PACKETS 4096u
 #define CONNECTIONS_MAX   65536u
-#define WINDOW_MAX        (512u << 10)
+#define WINDOW_MAX        (1u << 20)
 #define STACK_BYTES       (512u << 10)
 #define GOODBYE_LOOK_NS   1000000u
 #define GOODBYE_NS        UINT64_C(2000000000) /* cm gives up sooner */
