@@ -55,6 +55,18 @@ static struct instant give(struct quick_clock *clock, uint64_t ns)
     return clock->given;
 }
 
+void quick_clock_set(struct quick_clock *clock, uint64_t before, struct instant read,
+                     uint64_t after)
+{
+    clock->read = read;
+    clock->ticks = before;
+    if (after - before < ASIDE_TICKS) {
+        learn(clock);
+    } else {
+        clock->ticks -= SPAN_TICKS; /* somewhere between: nothing goes on from there */
+    }
+}
+
 struct instant quick_clock_now(struct quick_clock *clock)
 {
     uint64_t ticks = ticks_now();
@@ -62,10 +74,7 @@ struct instant quick_clock_now(struct quick_clock *clock)
     if (since < SPAN_TICKS && clock->rate != 0) {
         return give(clock, clock->read.ns + (since * clock->rate >> 32));
     }
-    clock->read = clock_now();
-    clock->ticks = ticks;
-    if (ticks_now() - ticks < ASIDE_TICKS) {
-        learn(clock);
-    }
-    return give(clock, clock->read.ns);
+    struct instant read = clock_now();
+    quick_clock_set(clock, ticks, read, ticks_now());
+    return give(clock, read.ns);
 }

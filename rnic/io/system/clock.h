@@ -20,5 +20,9 @@ struct quick_clock {
     uint64_t rate; /* nanoseconds for 2^32 ticks; 0: not known */
 };
 struct instant quick_clock_now(struct quick_clock *clock);
+/* Its part: the kernel's clock was read between two readings of the counter, and perhaps long after
+ * the first: such a reading is the kernel's, and no answer goes on from it. */
+void quick_clock_set(struct quick_clock *clock, uint64_t before, struct instant read,
+                     uint64_t after);
 
 #endif

@@ -10,6 +10,7 @@
 
 #define READINGS 300000u
 #define WRONG_NS 50000u
+#define AWAY_NS  5000u
 
 static void it_keeps_to_the_kernel_s(void **state)
 {
@@ -49,11 +50,34 @@ static void a_counter_that_jumps_is_not_believed(void **state)
     }
 }
 
+#if defined __x86_64__
+/* The thread was away for some microseconds between the counter and the kernel's clock. */
+static void nothing_goes_on_from_an_interrupted_reading(void **state)
+{
+    struct quick_clock clock = {0};
+    for (uint32_t i = 0; i < READINGS; i++) {
+        (void)quick_clock_now(&clock);
+    }
+    assert_int_not_equal(clock.rate, 0);
+    uint64_t before = __builtin_ia32_rdtsc();
+    struct instant began = clock_now(), read = began;
+    while (instant_elapsed_ns(began, read) < AWAY_NS) {
+        read = clock_now();
+    }
+    quick_clock_set(&clock, before, read, __builtin_ia32_rdtsc());
+    struct instant given = quick_clock_now(&clock);
+    assert_false(instant_before(clock_now(), given));
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_keeps_to_the_kernel_s),
         cmocka_unit_test(a_counter_that_jumps_is_not_believed),
+#if defined __x86_64__
+        cmocka_unit_test(nothing_goes_on_from_an_interrupted_reading),
+#endif
     };
     return cmocka_run_group_tests_name("clock", tests, NULL, NULL);
 }
