@@ -190,25 +190,12 @@ static void allow_glances(struct loop *loop, struct instant now)
     loop->rests = lately && rests;
 }
 
-static inline void rest_a_little(void)
-{
-#if defined __x86_64__
-    __builtin_ia32_pause();
-#elif defined __aarch64__
-    __asm__ volatile("yield");
-#endif
-}
-
 /* Under no lock. */
 static void let_stream_go_on(const struct loop *loop)
 {
-    if (!stream_flows(&loop->stream)) {
-        return;
+    if (stream_flows(&loop->stream)) {
+        clock_rest(STREAM_RELIEF_NS);
     }
-    struct instant began = clock_now();
-    do {
-        rest_a_little();
-    } while (instant_elapsed_ns(began, clock_now()) < STREAM_RELIEF_NS);
 }
 
 /* Under no lock. */

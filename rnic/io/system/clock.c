@@ -10,6 +10,18 @@ struct instant clock_now(void)
     return (struct instant){(uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec};
 }
 
+void clock_rest(uint64_t ns)
+{
+    struct instant began = clock_now();
+    do {
+#if defined __x86_64__
+        __builtin_ia32_pause();
+#elif defined __aarch64__
+        __asm__ volatile("yield");
+#endif
+    } while (instant_elapsed_ns(began, clock_now()) < ns);
+}
+
 #define ASIDE_TICKS  4096u /* a reading that took longer does not say what a tick is worth */
 #define SPAN_TICKS   (UINT64_C(1) << 15) /* for so long a reading is good, some microseconds */
 #define LEARN_NS     1000000u

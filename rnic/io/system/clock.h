@@ -7,6 +7,8 @@
 #include "rnic/base/time.h"
 
 struct instant clock_now(void);
+/* Spins for so long, and leaves the processor's other thread what it can. */
+void clock_rest(uint64_t ns);
 
 /* The same for who asks all the time: between two readings of the kernel's clock it goes on by the
  * processor's counter, where there is one, for half the price; it is some nanoseconds wrong then.
