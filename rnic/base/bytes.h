@@ -9,9 +9,19 @@
 #include <stdint.h>
 #include <string.h>
 
+/* One load or store each: compilers make several, byte by byte, of shifts, and who reads in one
+ * piece what was just written in several waits for it. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define BYTES_SWAP(bits, value) __builtin_bswap##bits(value)
+#else
+#define BYTES_SWAP(bits, value) (value)
+#endif
+
 static inline uint16_t bytes_load_u16(const uint8_t *bytes)
 {
-    return (uint16_t)(bytes[0] << 8 | bytes[1]);
+    uint16_t value;
+    memcpy(&value, bytes, sizeof value);
+    return BYTES_SWAP(16, value);
 }
 
 static inline uint32_t bytes_load_u24(const uint8_t *bytes)
@@ -21,18 +31,22 @@ static inline uint32_t bytes_load_u24(const uint8_t *bytes)
 
 static inline uint32_t bytes_load_u32(const uint8_t *bytes)
 {
-    return (uint32_t)bytes[0] << 24 | bytes_load_u24(bytes + 1);
+    uint32_t value;
+    memcpy(&value, bytes, sizeof value);
+    return BYTES_SWAP(32, value);
 }
 
 static inline uint64_t bytes_load_u64(const uint8_t *bytes)
 {
-    return (uint64_t)bytes_load_u32(bytes) << 32 | bytes_load_u32(bytes + 4);
+    uint64_t value;
+    memcpy(&value, bytes, sizeof value);
+    return BYTES_SWAP(64, value);
 }
 
 static inline void bytes_store_u16(uint8_t *bytes, uint16_t value)
 {
-    bytes[0] = (uint8_t)(value >> 8);
-    bytes[1] = (uint8_t)value;
+    value = BYTES_SWAP(16, value);
+    memcpy(bytes, &value, sizeof value);
 }
 
 static inline void bytes_store_u24(uint8_t *bytes, uint32_t value)
@@ -44,14 +58,14 @@ static inline void bytes_store_u24(uint8_t *bytes, uint32_t value)
 
 static inline void bytes_store_u32(uint8_t *bytes, uint32_t value)
 {
-    bytes[0] = (uint8_t)(value >> 24);
-    bytes_store_u24(bytes + 1, value);
+    value = BYTES_SWAP(32, value);
+    memcpy(bytes, &value, sizeof value);
 }
 
 static inline void bytes_store_u64(uint8_t *bytes, uint64_t value)
 {
-    bytes_store_u32(bytes, (uint32_t)(value >> 32));
-    bytes_store_u32(bytes + 4, (uint32_t)value);
+    value = BYTES_SWAP(64, value);
+    memcpy(bytes, &value, sizeof value);
 }
 
 /* memcpy for what is short as a rule, without a call: two copies of a fixed length that meet or
