@@ -204,11 +204,16 @@ uint32_t completion_queue_poll(struct completion_queue *queue, uint32_t count,
     return taken;
 }
 
-const struct completion *completion_queue_look(const struct completion_queue *queue, uint32_t ahead)
+uint32_t completion_queue_ready(const struct completion_queue *queue)
 {
-    uint64_t position = atomic_load_explicit(&queue->head, memory_order_relaxed) + ahead;
-    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_seq_cst);
-    return tail - position - 1 < UINT64_MAX / 2 ? &queue->records[position & queue->mask] : NULL;
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    return (uint32_t)(atomic_load_explicit(&queue->tail, memory_order_seq_cst) - head);
+}
+
+const struct completion *completion_queue_at(const struct completion_queue *queue, uint32_t ahead)
+{
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    return &queue->records[(head + ahead) & queue->mask];
 }
 
 void completion_queue_drop(struct completion_queue *queue, uint32_t count)

@@ -46,10 +46,10 @@ void completion_queue_push_opened(struct completion_queue *queue, bool solicited
 /* Application side: takes up to `count`; returns how many. */
 uint32_t completion_queue_poll(struct completion_queue *queue, uint32_t count,
                                struct completion *ret_completions);
-/* The record that is `ahead` records from being polled, and stays until as many are dropped; NULL:
- * there are fewer. */
-const struct completion *completion_queue_look(const struct completion_queue *queue,
-                                               uint32_t ahead);
+/* How many there are; the one that is `ahead` of them from being polled, which stays until as many
+ * are dropped. */
+uint32_t completion_queue_ready(const struct completion_queue *queue);
+const struct completion *completion_queue_at(const struct completion_queue *queue, uint32_t ahead);
 /* Takes `count` records that have been looked at. */
 void completion_queue_drop(struct completion_queue *queue, uint32_t count);
 /* Any thread; as good as a poll that finds nothing. */

@@ -358,6 +358,31 @@ static void it_is_known_who_has_armed_and_will_again(void **state)
     completion_queue_destroy(queue);
 }
 
+/* Looked at where they lie, they stay until they are dropped, across the ring's end, too. */
+static void records_are_looked_at_in_their_places(void **state)
+{
+    struct watcher watcher;
+    struct completion_queue *queue = create(&watcher, 4);
+    struct completion got;
+    assert_int_equal(completion_queue_ready(queue), 0);
+    for (uint64_t id = 1; id <= 6; id++) {
+        assert_true(push(queue, id, false));
+        if (id <= 2) {
+            assert_int_equal(completion_queue_poll(queue, 1, &got), 1);
+        }
+    }
+    assert_int_equal(completion_queue_ready(queue), 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(completion_queue_at(queue, i)->id, 3 + i);
+    }
+    completion_queue_drop(queue, 3);
+    assert_int_equal(completion_queue_ready(queue), 1);
+    assert_int_equal(completion_queue_at(queue, 0)->id, 6);
+    completion_queue_drop(queue, 1);
+    assert_true(completion_queue_is_empty(queue));
+    completion_queue_destroy(queue);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +393,7 @@ int main(void)
         cmocka_unit_test(it_is_known_who_has_armed_and_will_again),
         cmocka_unit_test(moderation_announces_by_count_or_when_told),
         cmocka_unit_test(ignored_overrun_loses_the_newest),
+        cmocka_unit_test(records_are_looked_at_in_their_places),
         cmocka_unit_test(resize_keeps_what_is_there),
         cmocka_unit_test(users_and_limits),
         cmocka_unit_test(no_event_is_lost),

@@ -296,6 +296,11 @@ struct send_slot *send_queue_slot(struct send_queue *queue, uint64_t position)
     return slot_at(queue, position);
 }
 
+struct send_slot *send_queue_oldest(struct send_queue *queue)
+{
+    return slot_at(queue, send_queue_head(queue));
+}
+
 void send_queue_retire(struct send_queue *queue)
 {
     uint64_t head = send_queue_head(queue);

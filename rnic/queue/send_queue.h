@@ -128,6 +128,8 @@ enum status send_queue_check(const struct send_queue *queue,
 uint64_t send_queue_head(const struct send_queue *queue);
 uint64_t send_queue_tail(const struct send_queue *queue);
 struct send_slot *send_queue_slot(struct send_queue *queue, uint64_t position);
+/* That at the head, where there is one. */
+struct send_slot *send_queue_oldest(struct send_queue *queue);
 /* Gives the slot at the head back to the application. */
 void send_queue_retire(struct send_queue *queue);
 /* Requests that it takes. */

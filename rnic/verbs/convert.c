@@ -145,8 +145,16 @@ uint8_t convert_service_level(const struct completion *completion)
     return completion->has_grh && completion->grh_is_ipv4 ? SERVICE_LEVEL_IPV4 : 0;
 }
 
+/* It says something that most do not. */
+static bool is_marked(const struct completion *completion)
+{
+    return (completion->has_immediate | completion->has_invalidated | completion->has_grh |
+            completion->tag_flags) != 0;
+}
+
 void convert_completion(const struct completion *completion, struct ibv_wc *ret_wc)
 {
+    bool marked = is_marked(completion);
     *ret_wc = (struct ibv_wc){
         .wr_id = completion->id,
         .status = (enum ibv_wc_status)completion->status,
@@ -156,11 +164,11 @@ void convert_completion(const struct completion *completion, struct ibv_wc *ret_
         .imm_data = completion->immediate,
         .qp_num = completion->qpn.value,
         .src_qp = completion->source.value,
-        .wc_flags = convert_completion_flags(completion),
+        .wc_flags = marked ? convert_completion_flags(completion) : 0,
         .slid = completion->source_lid,
-        .sl = convert_service_level(completion),
+        .sl = marked ? convert_service_level(completion) : 0,
     };
-    if (completion->has_invalidated) {
+    if (marked && completion->has_invalidated) {
         ret_wc->invalidated_rkey = completion->invalidated.value;
     }
 }

@@ -254,35 +254,38 @@ PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
     return 0;
 }
 
-/* Takes up to `count` records that are there now. Who finds none has taken no lock. */
-static int take(struct soft_cq *cq, int count, struct ibv_wc *ret_completions)
+/* Takes up to `most` records that are there now. Who finds none has taken no lock. */
+static int take(struct soft_cq *cq, uint32_t most, struct ibv_wc *ret_completions)
 {
-    const struct completion *completion;
-    int taken = 0;
     if (completion_queue_is_empty(cq->queue)) {
         return 0;
     }
     lock_take(&cq->lock);
-    while (taken < count &&
-           (completion = completion_queue_look(cq->queue, (uint32_t)taken)) != NULL) {
+    uint32_t ready = completion_queue_ready(cq->queue);
+    uint32_t count = ready < most ? ready : most;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct completion *completion = completion_queue_at(cq->queue, i);
         if (strict_is_on()) {
             strict_polled(completion);
         }
-        convert_completion(completion, &ret_completions[taken++]);
+        convert_completion(completion, &ret_completions[i]);
     }
-    completion_queue_drop(cq->queue, (uint32_t)taken);
+    completion_queue_drop(cq->queue, count);
     lock_give(&cq->lock);
-    return taken;
+    return (int)count;
 }
 
 int cq_poll(struct ibv_cq *ibv, int count, struct ibv_wc *ret_completions)
 {
     struct soft_cq *cq = soft_cq(ibv);
-    if (count > 0 && (completion_queue_is_empty(cq->queue) || engine_wants_drive(cq->engine))) {
+    if (count <= 0) {
+        return 0;
+    }
+    if (completion_queue_is_empty(cq->queue) || engine_wants_drive(cq->engine)) {
         engine_promise(cq->engine, completion_queue_is_between_arms(cq->queue));
         engine_drive(cq->engine);
     }
-    return take(cq, count, ret_completions);
+    return take(cq, (uint32_t)count, ret_completions);
 }
 
 int cq_arm(struct ibv_cq *ibv, int solicited_only)
