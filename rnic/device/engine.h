@@ -30,8 +30,9 @@ struct engine {
     const struct engine_operations *operations;
     struct device *device;
     struct cm *cm;
-    _Atomic bool wants_drive; /* what was posted waits for more, or for the next poll */
-    _Atomic bool comes_back;  /* who drove last calls engine_about_to_sleep before it sleeps */
+    _Atomic bool wants_drive;     /* what was posted waits for more, or for the next poll */
+    _Atomic bool comes_back;      /* who drove last calls engine_about_to_sleep before it sleeps */
+    _Atomic(const void *) posted; /* the API's object that was posted to last; it may be gone */
 };
 
 /* Excludes everybody else from device and cm: for control calls. Not recursive. unlock also sends
@@ -77,6 +78,16 @@ static inline void engine_want_drive(struct engine *engine, bool wants)
     if (wants != engine_wants_drive(engine)) {
         atomic_store_explicit(&engine->wants_drive, wants, memory_order_relaxed);
     }
+}
+
+/* Whether another object was posted to last: that one's lines are near. */
+static inline bool engine_begins_post(struct engine *engine, const void *object)
+{
+    bool other = object != atomic_load_explicit(&engine->posted, memory_order_relaxed);
+    if (other) {
+        atomic_store_explicit(&engine->posted, object, memory_order_relaxed);
+    }
+    return other;
 }
 
 /* Work was posted to the queue pair: it is on its way when this returns, or the thread that holds

@@ -119,34 +119,33 @@ void device_expect(struct device *device, const uint8_t *bytes)
     }
 }
 
-bool device_receive(struct device *device, struct instant now, const struct arrival *arrival,
-                    const uint8_t *bytes, uint32_t length)
+/* False: it is for the general way. */
+static bool receive_short(struct device *device, struct instant now, const struct arrival *arrival,
+                          const uint8_t *bytes, uint32_t length)
 {
-    struct follow none;
-    return device_receive_in_row(device, now, arrival, bytes, length, &none);
-}
-
-bool device_receive_in_row(struct device *device, struct instant now, const struct arrival *arrival,
-                           const uint8_t *bytes, uint32_t length, struct follow *ret_follow)
-{
-    struct packet packet;
-    ret_follow->qp = NULL;
     if (short_way_may_take(bytes, length)) {
         struct qp *qp = device_qp(device, packet_destination(bytes).value);
-        if (qp != NULL) {
+        if (qp == NULL) {
+            return false;
+        }
+        if (!succession_stays(qp, SUCCESSION_PACKETS)) {
             qp_prefetch_all(qp);
             succession_goes_on(qp, SUCCESSION_PACKETS);
         }
-        if (qp != NULL && short_way_receive(qp, now, arrival, bytes, length)) {
-            return true;
-        }
+        return short_way_receive(qp, now, arrival, bytes, length);
     }
     if (short_way_may_acknowledge(bytes, length)) {
         struct qp *qp = device_qp(device, packet_destination(bytes).value);
-        if (qp != NULL && short_way_acknowledged(qp, now, arrival, bytes)) {
-            return true;
-        }
+        return qp != NULL && short_way_acknowledged(qp, now, arrival, bytes);
     }
+    return false;
+}
+
+static bool receive_generally(struct device *device, struct instant now,
+                              const struct arrival *arrival, const uint8_t *bytes, uint32_t length,
+                              struct follow *ret_follow)
+{
+    struct packet packet;
     if (report_is_one(bytes, length) && device->environment.selective.capacity > 0) {
         receive_report(device, now, arrival, bytes, length);
         return false;
@@ -158,6 +157,22 @@ bool device_receive_in_row(struct device *device, struct instant now, const stru
                      bytes, length);
     }
     return of_peer;
+}
+
+bool device_receive(struct device *device, struct instant now, const struct arrival *arrival,
+                    const uint8_t *bytes, uint32_t length)
+{
+    struct follow none;
+    return receive_short(device, now, arrival, bytes, length) ||
+           receive_generally(device, now, arrival, bytes, length, &none);
+}
+
+bool device_receive_in_row(struct device *device, struct instant now, const struct arrival *arrival,
+                           const uint8_t *bytes, uint32_t length, struct follow *ret_follow)
+{
+    ret_follow->qp = NULL;
+    return receive_short(device, now, arrival, bytes, length) ||
+           receive_generally(device, now, arrival, bytes, length, ret_follow);
 }
 
 bool device_receive_reference(struct device *device, struct instant now,

@@ -10,11 +10,17 @@
 
 #include "rnic/transport/qp_private.h"
 
+/* It was at work last, so all of it is near. */
+static inline bool succession_stays(const struct qp *qp, enum succession kind)
+{
+    return qp->environment->latest[kind][0] == qp;
+}
+
 /* It is at work: what came some after it the last time comes soon. */
 static inline void succession_goes_on(struct qp *qp, enum succession kind)
 {
     struct qp **latest = qp->environment->latest[kind];
-    if (latest[0] == qp) {
+    if (succession_stays(qp, kind)) {
         return;
     }
     if (latest[SUCCESSION_AHEAD - 1] != NULL) {

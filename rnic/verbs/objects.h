@@ -240,11 +240,13 @@ static inline struct soft_target *soft_target(struct soft_qp *qp)
     return is_target ? CONTAINER_OF(qp, struct soft_target, qp) : NULL;
 }
 
-/* Its application posts to it: all its lines are asked for at once. `own`: SOFT_QP_BYTES, or those
- * of one with SEND_OPS_FLAGS. */
+/* Its application posts to it: all its lines are asked for at once, unless they were lately. `own`:
+ * SOFT_QP_BYTES, or those of one with SEND_OPS_FLAGS. */
 static inline void soft_qp_prefetch(const struct soft_qp *qp, size_t own)
 {
-    prefetch(qp, own + QP_USUAL_BYTES + SEND_QUEUE_PREFETCH);
+    if (engine_begins_post(qp->engine, qp)) {
+        prefetch(qp, own + QP_USUAL_BYTES + SEND_QUEUE_PREFETCH);
+    }
 }
 
 static inline struct soft_xrcd *soft_xrcd(struct ibv_xrcd *domain)
