@@ -174,13 +174,15 @@ bool device_advance_one(struct device *device, struct instant now, bool is_vague
     enum step step;
     do {
         step = short_way_transmit(qp, now);
-    } while (step == STEP_SENT);
+    } while (step == STEP_SENT && qp_has_requests(qp));
     list_remove(&qp->active);
-    if (step == STEP_IDLE && qp_has_turn(qp)) {
+    bool has_turn = step != STEP_FULL && qp_has_turn(qp);
+    if (has_turn) {
         uint32_t packets;
         step = qp_transmit(qp, now, BURST_PACKETS, &packets);
+        has_turn = step == STEP_SENT && qp_has_turn(qp);
     }
-    if (step == STEP_FULL || (step == STEP_SENT && qp_has_turn(qp))) {
+    if (step == STEP_FULL || has_turn) {
         qp_schedule(qp);
     }
     device->environment.is_vague = false;

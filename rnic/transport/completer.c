@@ -11,7 +11,7 @@
 
 static struct send_slot *head_slot(const struct qp *qp)
 {
-    return send_queue_slot(qp->sends, send_queue_head(qp->sends));
+    return send_queue_oldest(qp->sends);
 }
 
 static void refuse(struct qp *qp, enum packet_refusal refusal)
@@ -296,7 +296,10 @@ void completer_acknowledged(struct qp *qp, struct instant now, struct psn psn)
     if (ahead < 0 || ahead >= psn_distance(requester->unacked, requester->frontier)) {
         return; /* nothing new: acknowledgements are repeated */
     }
-    (void)completer_answer_before(qp, now, psn_next(psn));
+    uint32_t count = (uint32_t)ahead + 1;
+    if (requester_answered_row(qp, now, count) < count && qp_state_now(qp) != QP_ERROR) {
+        (void)completer_answer_before(qp, now, psn_next(psn));
+    }
     await_more(qp);
 }
 

@@ -31,6 +31,9 @@ void qp_push(struct qp *qp, struct completion_queue *queue, struct completion *c
 static uint32_t detail(struct requester *requester, enum completion_status status)
 {
     uint32_t takes = 0;
+    if (status == COMPLETION_SUCCESS) {
+        return 0;
+    }
     if (status == COMPLETION_RETRY_EXCEEDED) {
         takes = requester->way_takes;
     } else if (status == COMPLETION_LOCAL_LENGTH_ERROR) {
@@ -55,7 +58,7 @@ void qp_complete_send(struct qp *qp, enum completion_status status)
         [WORK_LOCAL_INVALIDATE] = COMPLETED_LOCAL_INVALIDATE,
         [WORK_BIND_WINDOW] = COMPLETED_BIND_WINDOW,
     };
-    const struct send_slot *slot = send_queue_slot(qp->sends, send_queue_head(qp->sends));
+    const struct send_slot *slot = send_queue_oldest(qp->sends); /* retiring it checks that */
     bool told = status != COMPLETION_SUCCESS || slot->signaled || qp->signal_all;
     struct completion spare, *completion = &spare;
     watch_send_ends(qp, slot);

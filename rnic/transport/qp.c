@@ -437,11 +437,18 @@ static enum step transmit_answer(struct qp *qp, struct instant now)
 /* Whether there may be something to send, for most turns have only one of the two to do. */
 static bool may_have_some(const struct qp *qp, bool requests)
 {
-    if (requests) {
-        bool reliable = service_is_reliable(qp->service);
-        uint64_t next = reliable ? qp->requester.position : send_queue_head(qp->sends);
-        return next != send_queue_tail(qp->sends) || repair_is_due(qp);
-    }
+    return requests ? qp_has_requests(qp) : qp_owes_answer(qp);
+}
+
+bool qp_has_requests(const struct qp *qp)
+{
+    bool reliable = service_is_reliable(qp->service);
+    uint64_t next = reliable ? qp->requester.position : send_queue_head(qp->sends);
+    return next != send_queue_tail(qp->sends) || repair_is_due(qp);
+}
+
+bool qp_owes_answer(const struct qp *qp)
+{
     const struct responder *responder = &qp->responder;
     return responder->acknowledge.owed != OWED_NOTHING ||
            replay_may_be_pending(&responder->reads->replay) || qp->owes_notice ||
@@ -450,12 +457,7 @@ static bool may_have_some(const struct qp *qp, bool requests)
 
 bool qp_has_turn(const struct qp *qp)
 {
-    return may_have_some(qp, true) || may_have_some(qp, false);
-}
-
-bool qp_owes_answer(const struct qp *qp)
-{
-    return may_have_some(qp, false);
+    return qp_has_requests(qp) || qp_owes_answer(qp);
 }
 
 /* Until there are none, the sink is full or the burst is over. */

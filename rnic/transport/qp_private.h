@@ -277,9 +277,11 @@ void qp_receive_report(struct qp *qp, struct instant now, const struct arrival *
 void qp_look(struct qp *qp);
 /* The timer went off. */
 void qp_expire(struct qp *qp, struct instant now);
-/* It may have something to send, */
+/* It may have something to send: */
 bool qp_has_turn(const struct qp *qp);
-/* which is not a request. */
+/* a request, or */
+bool qp_has_requests(const struct qp *qp);
+/* what is none. */
 bool qp_owes_answer(const struct qp *qp);
 /* One turn: up to `burst` packets. Answers come before requests, but where they filled one turn the
  * requests begin the next, so that neither keeps the other waiting for ever. STEP_SENT: there may

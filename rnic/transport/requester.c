@@ -304,13 +304,22 @@ static void passed(struct qp *qp, struct instant now, const struct turn *turn, u
 void requester_sent_short(struct qp *qp, struct instant now, struct send_slot *slot)
 {
     struct requester *requester = &qp->requester;
+    struct retransmit *retransmit = &qp->retransmit;
+    struct psn psn = requester->frontier;
+    bool is_vague = qp->environment->is_vague;
     requester->doubts = false; /* nothing is repeated: `doubted` may be long ago */
-    slot->first_psn = requester->frontier;
+    slot->first_psn = psn;
     slot->packet_count = 1;
     slot->started = true;
+    if (instant_is_never(retransmit->deadline)) {
+        retransmit->is_vague = is_vague;
+    }
+    retransmit_sent(retransmit, now, psn, !is_vague);
+    qp_set_deadline(qp, retransmit->deadline);
     qp_sent_data(qp, now, slot->length);
-    struct turn turn = {.slot = slot, .position = requester->position};
-    passed(qp, now, &turn, 1, true);
+    requester->unrequested = 0;
+    requester->cursor = requester->frontier = psn_next(psn);
+    requester->position++;
 }
 
 /* No key grants what the request is to send. */

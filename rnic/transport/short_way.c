@@ -9,13 +9,15 @@
 #include "rnic/transport/qp_private.h"
 #include "rnic/wire/packet.h"
 
-/* The BTH, where it says nothing unusual. [IBA 9.2] */
-#define SOLICITED   0x80u /* second byte */
-#define PAD_SHIFT   4
-#define PAD_MASK    3u
-#define VERSION     0x0fu
-#define ACK_REQUEST 0x80u /* ninth; its other bits, and the fifth byte, are 0 */
-#define PKEY_MASK   0x7fffu
+/* The BTH's three words. [IBA 9.2] */
+#define OPCODE_SHIFT 24
+#define SOLICITED    0x00800000u /* of the first */
+#define PAD_SHIFT    20
+#define PAD_MASK     3u
+#define VERSION      0x000f0000u
+#define PKEY_MASK    0x00007fffu
+#define RESERVED     0xff000000u /* of the second */
+#define ACK_REQUEST  0x80000000u /* of the third, before the PSN */
 
 /* Above the credits, in the first byte of an AETH; 0: an acknowledgement. [IBA 9.7.5.1.2] */
 #define AETH_SYNDROME 0x60u
@@ -32,34 +34,46 @@ struct short_packet {
     bool has_immediate, solicited, ack_request;
 };
 
-/* The BTH says nothing but where to, which PSN, and what its opcode's form has. */
-static bool is_plain(const uint8_t *bytes)
+struct words {
+    uint32_t first, second, third;
+};
+
+static struct words load(const uint8_t *bytes)
 {
-    return (bytes[1] & VERSION) == 0 && bytes[4] == 0 && (bytes[8] & ~ACK_REQUEST & 0xffu) == 0 &&
-           (bytes_load_u16(bytes + 2) & PKEY_MASK) == (PKEY_DEFAULT.value & PKEY_MASK);
+    return (struct words){bytes_load_u32(bytes), bytes_load_u32(bytes + 4),
+                          bytes_load_u32(bytes + 8)};
+}
+
+/* The BTH says nothing but where to, which PSN, and what its opcode's form has. */
+static bool is_plain(const struct words *bth)
+{
+    uint32_t unusual = ((bth->first ^ PKEY_DEFAULT.value) & (VERSION | PKEY_MASK)) |
+                       (bth->second & RESERVED) | (bth->third & ~ACK_REQUEST & ~PSN_MASK);
+    return unusual == 0;
 }
 
 static bool parse(const uint8_t *bytes, uint32_t length, struct short_packet *ret_packet)
 {
-    bool has_immediate = bytes[0] == OPCODE(SERVICE_RC, FORM_SEND_ONLY_IMMEDIATE);
+    struct words bth = load(bytes);
+    bool has_immediate = bth.first >> OPCODE_SHIFT == OPCODE(SERVICE_RC, FORM_SEND_ONLY_IMMEDIATE);
     uint32_t header = BTH_LENGTH + (has_immediate ? IMMDT_LENGTH : 0);
-    if (length < header || (length & 3u) != 0 || !is_plain(bytes)) {
+    if (length < header || (length & 3u) != 0 || !is_plain(&bth)) {
         return false;
     }
-    uint32_t pad = bytes[1] >> PAD_SHIFT & PAD_MASK;
+    uint32_t pad = bth.first >> PAD_SHIFT & PAD_MASK;
     if (pad > length - header) {
         return false;
     }
     ret_packet->payload = bytes + header;
     ret_packet->length = length - header - pad;
-    ret_packet->psn = (struct psn){bytes_load_u24(bytes + 9)};
+    ret_packet->psn = psn_make(bth.third);
     ret_packet->has_immediate = has_immediate;
     ret_packet->immediate = 0;
     if (has_immediate) {
         memcpy(&ret_packet->immediate, bytes + BTH_LENGTH, IMMDT_LENGTH);
     }
-    ret_packet->solicited = (bytes[1] & SOLICITED) != 0;
-    ret_packet->ack_request = (bytes[8] & ACK_REQUEST) != 0;
+    ret_packet->solicited = (bth.first & SOLICITED) != 0;
+    ret_packet->ack_request = (bth.third & ACK_REQUEST) != 0;
     return true;
 }
 
@@ -176,9 +190,10 @@ bool short_way_acknowledged(struct qp *qp, struct instant now, const struct arri
 {
     struct environment *environment = qp->environment;
     const struct requester *requester = &qp->requester;
-    struct psn psn = {bytes_load_u24(bytes + 9)};
+    struct words bth = load(bytes);
+    struct psn psn = psn_make(bth.third);
     int32_t ahead = psn_distance(requester->unacked, psn);
-    if (!is_plain(bytes) || (bytes[1] >> PAD_SHIFT & PAD_MASK) != 0 ||
+    if (!is_plain(&bth) || (bth.first >> PAD_SHIFT & PAD_MASK) != 0 ||
         (bytes[BTH_LENGTH] & AETH_SYNDROME) != 0 || !is_ordinary(qp) || !sends(qp) ||
         !comes_from_peer(qp, arrival) || arrival->acknowledges || ahead < 0 ||
         ahead >= psn_distance(requester->unacked, requester->frontier)) {
@@ -200,7 +215,7 @@ enum step short_way_answer(struct qp *qp)
     }
     uint8_t header[BTH_LENGTH + AETH_LENGTH];
     uint32_t opcode = OPCODE(SERVICE_RC, FORM_ACKNOWLEDGE);
-    bytes_store_u32(header, opcode << 24 | PKEY_DEFAULT.value);
+    bytes_store_u32(header, opcode << OPCODE_SHIFT | PKEY_DEFAULT.value);
     bytes_store_u32(header + 4, qp->attributes.destination.value);
     bytes_store_u32(header + 8, answer_acknowledges(qp).value);
     bytes_store_u32(header + BTH_LENGTH, CREDITS_UNLIMITED << 24 | responder->msn);
@@ -250,9 +265,9 @@ static void build(const struct qp *qp, const struct send_slot *slot, uint8_t *he
     uint32_t opcode = has_immediate ? OPCODE(SERVICE_RC, FORM_SEND_ONLY_IMMEDIATE)
                                     : OPCODE(SERVICE_RC, FORM_SEND_ONLY);
     uint32_t flags = (slot->solicited ? SOLICITED : 0) | packet_pad(slot->length) << PAD_SHIFT;
-    bytes_store_u32(header, opcode << 24 | flags << 16 | PKEY_DEFAULT.value);
+    bytes_store_u32(header, opcode << OPCODE_SHIFT | flags | PKEY_DEFAULT.value);
     bytes_store_u32(header + 4, qp->attributes.destination.value);
-    bytes_store_u32(header + 8, (uint32_t)ACK_REQUEST << 24 | qp->requester.cursor.value);
+    bytes_store_u32(header + 8, ACK_REQUEST | qp->requester.cursor.value);
     if (has_immediate) {
         memcpy(header + BTH_LENGTH, &slot->immediate, IMMDT_LENGTH);
     }
