@@ -2,6 +2,7 @@
 #include "rnic/io/loop/loop.h"
 
 #include "rnic/base/container.h"
+#include "rnic/base/seldom.h"
 #include "rnic/cm/cm.h"
 #include "rnic/device/device.h"
 #include "rnic/io/loop/loop_private.h"
@@ -221,7 +222,8 @@ static void note_pace(struct loop *loop, struct instant now)
 }
 
 /* Whose requests have waited has a turn now, as `poster` has anyway. False: nobody else's have. */
-static bool end_wait(struct loop *loop, struct instant now, bool polls, const struct qp *poster)
+static SELDOM bool end_wait(struct loop *loop, struct instant now, bool polls,
+                            const struct qp *poster)
 {
     uint32_t count = tarry_end(&loop->tarry, now, polls);
     bool others = false;
@@ -246,7 +248,7 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
     loop->held = false;
     loop->rests = false;
     atomic_store_explicit(&loop->glances_left, 0, memory_order_relaxed);
-    bool waited = end_wait(loop, now, kind == TURN_POLL, NULL);
+    bool waited = tarry_has_any(&loop->tarry) && end_wait(loop, now, kind == TURN_POLL, NULL);
     loop->turn_began = loop->turn_ended = now;
     loop_count(&loop->counters.turns);
     if (atomic_load_explicit(&loop->has_errors, memory_order_relaxed)) {
@@ -519,7 +521,7 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
     if (alone && is_to_wait(loop, now, qp, waiting)) {
         return instant_after(now, TARRY_NS);
     }
-    if (end_wait(loop, now, false, qp)) {
+    if (tarry_has_any(&loop->tarry) && end_wait(loop, now, false, qp)) {
         device_look(device, qp);
         struct instant deadline = application_turn(loop, TURN_SEND);
         note_together(loop, qp, waiting);
@@ -537,7 +539,8 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
     }
     loop_count(&loop->counters.turns);
     note_together(loop, qp, waiting);
-    return device_next_deadline(device);
+    /* The thread looks itself when its doze ends. */
+    return thread_looks_soon(loop) ? INSTANT_NEVER : device_next_deadline(device);
 }
 
 /* Who finds the engine free needs no doorbell. */

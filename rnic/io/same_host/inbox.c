@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "rnic/base/seldom.h"
 #include "rnic/io/same_host/inbox_private.h"
 #include "rnic/io/same_host/lane.h"
 #include "rnic/io/system/bell.h"
@@ -201,7 +202,7 @@ void inbox_clear_wish(struct inbox *inbox, uint32_t lane, struct memory_key key)
 }
 
 /* NULL: no memory for it. */
-static struct lane *find_lane(struct inbox *inbox, uint32_t number)
+static SELDOM struct lane *find_lane(struct inbox *inbox, uint32_t number)
 {
     struct lane *lane = inbox->lanes[number];
     if (lane != NULL) {
@@ -225,7 +226,7 @@ static struct lane *find_lane(struct inbox *inbox, uint32_t number)
 }
 
 /* The first packet of a lane has come: what its sender says of itself stands. */
-static void meet(struct inbox *inbox, struct lane *lane)
+static SELDOM void meet(struct inbox *inbox, struct lane *lane)
 {
     lane->met = true;
     lane->sender = lane->memory->sender;
@@ -239,17 +240,24 @@ static void meet(struct inbox *inbox, struct lane *lane)
 
 /* After room was given back; `all`: there is nothing more to take. A sender that waits is told of a
  * part of the ring that is worth a wake-up. */
-static void give_room(struct inbox *inbox, uint32_t number, bool all)
+static SELDOM void give_waiting_room(struct inbox *inbox, uint32_t number, bool all)
 {
     struct lane *lane = inbox->lanes[number];
-    if (atomic_load_explicit(&lane->memory->waits, memory_order_relaxed) == 0 ||
-        (!all && !ring_settle_part(&lane->ring))) {
+    if (!all && !ring_settle_part(&lane->ring)) {
         return;
     }
     ring_settle(&lane->ring);
     atomic_thread_fence(memory_order_seq_cst); /* pairs with outbox_put */
     if (atomic_exchange(&lane->memory->waits, 0) != 0 && inbox->room != NULL) {
         inbox->room->given(inbox->room, atomic_load(&inbox->head->senders[number]));
+    }
+}
+
+static inline void give_room(struct inbox *inbox, uint32_t number, bool all)
+{
+    const struct lane *lane = inbox->lanes[number];
+    if (atomic_load_explicit(&lane->memory->waits, memory_order_relaxed) != 0) {
+        give_waiting_room(inbox, number, all);
     }
 }
 
@@ -361,8 +369,8 @@ static uint32_t rung_words(const struct inbox *inbox)
 }
 
 /* A lane that is not done with keeps its bit. */
-static uint32_t receive_rung(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t word,
-                             uint32_t budget)
+static SELDOM uint32_t receive_rung(struct inbox *inbox, struct inbox_receiver *receiver,
+                                    uint32_t word, uint32_t budget)
 {
     uint32_t count = 0;
     uint64_t bits = atomic_exchange(&inbox->head->rung[word], 0);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "rnic/base/bytes.h"
+#include "rnic/base/seldom.h"
 #include "rnic/io/same_host/inbox_private.h"
 #include "rnic/io/system/bell.h"
 
@@ -185,11 +186,8 @@ static bool is_route_of(const struct inbox_route *route, const struct path *path
     return gid_equal(&route->remote, &path->remote) && gid_equal(&route->local, &path->local);
 }
 
-static bool find_route(struct outbox *outbox, const struct path *path)
+static SELDOM bool find_another_route(struct outbox *outbox, const struct path *path)
 {
-    if (outbox->route_count > 0 && is_route_of(&outbox->routes[outbox->route], path)) {
-        return true;
-    }
     for (outbox->route = 0; outbox->route < outbox->route_count; outbox->route++) {
         if (is_route_of(&outbox->routes[outbox->route], path)) {
             return true;
@@ -203,6 +201,12 @@ static bool find_route(struct outbox *outbox, const struct path *path)
     outbox->lane->routes[outbox->route] = outbox->routes[outbox->route];
     atomic_store_explicit(&outbox->lane->route_count, ++outbox->route_count, memory_order_release);
     return true;
+}
+
+static inline bool find_route(struct outbox *outbox, const struct path *path)
+{
+    bool again = outbox->route_count > 0 && is_route_of(&outbox->routes[outbox->route], path);
+    return again || find_another_route(outbox, path);
 }
 
 uint32_t outbox_reach(struct outbox *outbox, const struct path *path)
@@ -395,7 +399,10 @@ static struct inbox_record describe(const struct outbox *outbox, const struct ou
  * belong at once. */
 static void put_short(const struct outgoing *outgoing, uint8_t *bytes)
 {
-    for (uint32_t i = 0; i < outgoing->header_length; i += sizeof(uint32_t)) {
+    for (uint32_t i = 0; i < BTH_LENGTH; i += sizeof(uint32_t)) {
+        memcpy(bytes + i, outgoing->header + i, sizeof(uint32_t));
+    }
+    for (uint32_t i = BTH_LENGTH; i < outgoing->header_length; i += sizeof(uint32_t)) {
         memcpy(bytes + i, outgoing->header + i, sizeof(uint32_t));
     }
     bytes += outgoing->header_length;
@@ -410,8 +417,9 @@ static void put_short(const struct outgoing *outgoing, uint8_t *bytes)
 /* One packet that nothing follows, short enough for a line. False: it is not put so. */
 static bool put_line(struct outbox *outbox, const struct outgoing *outgoing)
 {
+    uint32_t length = record_length(outgoing, WAY_PLAIN);
     if (!outgoing->is_last || outgoing->reference_shift != 0 || outgoing->fragment_count > 1 ||
-        record_length(outgoing, WAY_PLAIN) > RING_LINE_MAX) {
+        length > RING_LINE_MAX) {
         return false;
     }
     uint8_t *bytes = ring_open_line(&outbox->ring);
@@ -420,7 +428,7 @@ static bool put_line(struct outbox *outbox, const struct outgoing *outgoing)
     }
     *(struct inbox_record *)(void *)bytes = describe(outbox, outgoing, WAY_PLAIN);
     put_short(outgoing, bytes + sizeof(struct inbox_record));
-    ring_show_line(&outbox->ring, record_length(outgoing, WAY_PLAIN));
+    ring_show_line(&outbox->ring, length);
     return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "rnic/base/container.h"
 #include "rnic/base/random.h"
+#include "rnic/base/seldom.h"
 #include "rnic/io/system/clock.h"
 #include "rnic/io/system/life.h"
 #include "rnic/transport/acknowledge.h"
@@ -192,7 +193,7 @@ static struct peer *find_peer(struct same_host *same_host, uint32_t slot)
 }
 
 /* The lane is full. True: the packet is given up. */
-static bool give_up(struct same_host *same_host, struct peer *peer)
+static SELDOM bool give_up(struct same_host *same_host, struct peer *peer)
 {
     struct instant now = clock_now();
     if (instant_is_never(peer->full_since)) {
@@ -225,7 +226,7 @@ static void room_given(struct inbox_room *room, uint64_t sender)
 }
 
 /* By the other link an acknowledgement is a packet of its own. */
-static bool emit_otherwise(struct same_host *same_host, const struct outgoing *outgoing)
+static SELDOM bool emit_otherwise(struct same_host *same_host, const struct outgoing *outgoing)
 {
     struct packet_sink *otherwise = same_host->otherwise;
     same_host->sink.others_may_go = false;
@@ -290,8 +291,8 @@ static bool is_of_one_process(struct qpn qpn)
     return qpn.value >= SLOT_QPN_RESERVED && !qpn_equal(qpn, QPN_MULTICAST);
 }
 
-static struct peer *find_by_path(struct same_host *same_host, const struct path *path,
-                                 struct qpn destination)
+static SELDOM struct peer *find_by_path(struct same_host *same_host, const struct path *path,
+                                        struct qpn destination)
 {
     if (same_host->inbox == NULL || !is_of_one_process(destination) ||
         !near_addresses_have(&same_host->near, &path->remote)) {
@@ -301,8 +302,8 @@ static struct peer *find_by_path(struct same_host *same_host, const struct path 
     return peer != NULL && peer->outbox != NULL ? peer : NULL;
 }
 
-struct peer *same_host_find(struct same_host *same_host, const struct path *path,
-                            struct qpn destination)
+static inline struct peer *find(struct same_host *same_host, const struct path *path,
+                                struct qpn destination)
 {
     struct latest *latest = &same_host->latest;
     uint32_t slot = slot_of_qpn(destination);
@@ -316,11 +317,17 @@ struct peer *same_host_find(struct same_host *same_host, const struct path *path
     return peer;
 }
 
+struct peer *same_host_find(struct same_host *same_host, const struct path *path,
+                            struct qpn destination)
+{
+    return find(same_host, path, destination);
+}
+
 static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
 {
     struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
     struct qpn qpn = packet_destination(outgoing->header);
-    struct peer *peer = same_host_find(same_host, outgoing->path, qpn);
+    struct peer *peer = find(same_host, outgoing->path, qpn);
     if (outgoing->reference_shift != 0 &&
         (peer == NULL || outbox_reach(peer->outbox, outgoing->path) < outgoing->payload_length)) {
         same_host->counters.withdrawn++; /* it was somebody else's a moment ago */
@@ -361,13 +368,14 @@ bool same_host_flush(struct same_host *same_host)
 {
     bool stalled = same_host->stalled;
     same_host->stalled = false;
-    for (uint32_t i = 0; i < same_host->unflushed_count; i++) {
+    uint32_t count = same_host->unflushed_count;
+    same_host->unflushed_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
         uint32_t slot = same_host->unflushed[i];
         struct peer *peer = same_host->peers[slot];
         peer->unflushed = false;
         flush_to(same_host, slot, peer);
     }
-    same_host->unflushed_count = 0;
     return !stalled;
 }
 
