@@ -140,12 +140,12 @@ struct completion {
     uint32_t tag_context;
     uint32_t detail;   /* of a failure; RETRY_EXCEEDED: see transport/trouble.h; 0: there is none */
     uint8_t tag_flags; /* of transport/tag.h */
-    bool has_immediate;
-    bool has_invalidated;
-    bool has_grh;
-    uint16_t source_lid; /* UD: of the sender, see gid_lid */
-    bool grh_is_ipv4;    /* the last 20 of its 40 bytes are the IPv4 header */
-    struct instant time; /* when the engine made it */
+    bool has_immediate : 1;
+    bool has_invalidated : 1;
+    bool has_grh : 1;
+    bool grh_is_ipv4 : 1; /* the last 20 of its 40 bytes are the IPv4 header */
+    uint16_t source_lid;  /* UD: of the sender, see gid_lid */
+    struct instant time;  /* when the engine made it */
 };
 
 /* "retry exceeded", static. */

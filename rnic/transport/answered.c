@@ -24,7 +24,7 @@ void requester_heard(struct qp *qp, struct instant now, bool waiting)
 }
 
 /* `count` packets were answered. */
-static void progress(struct qp *qp, struct instant now, uint32_t count)
+static inline void progress(struct qp *qp, struct instant now, uint32_t count)
 {
     struct requester *requester = &qp->requester;
     if (repair_is_on(qp)) {

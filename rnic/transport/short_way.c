@@ -101,6 +101,13 @@ static bool comes_from_peer(const struct qp *qp, const struct arrival *arrival)
            gid_equal(&arrival->path.local, &path->local);
 }
 
+static void note_way(struct qp *qp, const struct arrival *arrival)
+{
+    if (qp->peer_is_near != arrival->is_near) {
+        qp->peer_is_near = arrival->is_near;
+    }
+}
+
 static bool is_next(const struct qp *qp, const struct short_packet *packet)
 {
     const struct responder *responder = &qp->responder;
@@ -170,7 +177,7 @@ bool short_way_receive(struct qp *qp, struct instant now, const struct arrival *
         return false;
     }
     environment->now = now;
-    qp->peer_is_near = arrival->is_near;
+    note_way(qp, arrival);
     if (arrival->acknowledges && sends(qp)) {
         completer_acknowledged(qp, now, arrival->acknowledged);
     }
@@ -200,7 +207,7 @@ bool short_way_acknowledged(struct qp *qp, struct instant now, const struct arri
         return false;
     }
     environment->now = now;
-    qp->peer_is_near = arrival->is_near;
+    note_way(qp, arrival);
     environment_count(environment, COUNTER_PACKETS_RECEIVED);
     completer_acknowledged(qp, now, psn);
     return true;

@@ -148,8 +148,8 @@ uint8_t convert_service_level(const struct completion *completion)
 /* It says something that most do not. */
 static bool is_marked(const struct completion *completion)
 {
-    return (completion->has_immediate | completion->has_invalidated | completion->has_grh |
-            completion->tag_flags) != 0;
+    return completion->has_immediate || completion->has_invalidated || completion->has_grh ||
+           completion->tag_flags != 0;
 }
 
 void convert_completion(const struct completion *completion, struct ibv_wc *ret_wc)

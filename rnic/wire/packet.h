@@ -143,7 +143,7 @@ static inline void packet_put_tag(uint8_t *bytes, uint16_t tag)
 /* Where a packet goes, from `bytes` that begin at its BTH, all BTH_LENGTH of it. */
 static inline struct qpn packet_destination(const uint8_t *bytes)
 {
-    return (struct qpn){bytes_load_u24(bytes + 5)};
+    return (struct qpn){bytes_load_u32(bytes + 4) & 0xffffff};
 }
 
 /* Its place in the sequence, likewise. */

@@ -307,7 +307,7 @@ bool loop_try_lock(struct loop *loop)
 
 /* Either the poster, who rings and then tries to take the lock, does take it, or we, who have given
  * it and then look, see its doorbell: all four are sequentially consistent. */
-void loop_after_unlock(struct loop *loop, struct instant deadline)
+void loop_serve_after_unlock(struct loop *loop, struct instant deadline)
 {
     while (device_has_doorbell(loop->engine.device) && loop_try_lock(loop)) {
         deadline = loop_turn(loop, TURN_SEND);

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "rnic/base/time.h"
+#include "rnic/device/device.h"
 #include "rnic/io/loop/ingress.h"
 #include "rnic/io/loop/loop.h"
 #include "rnic/io/loop/stay.h"
@@ -148,7 +149,14 @@ void loop_send_held(struct loop *loop);
 void loop_receive_all(struct loop *loop, struct instant now);
 /* Mutex not held: serves doorbells that nobody has seen; then sees to it that the background
  * thread is awake at `deadline`. */
-void loop_after_unlock(struct loop *loop, struct instant deadline);
+void loop_serve_after_unlock(struct loop *loop, struct instant deadline);
+static inline void loop_after_unlock(struct loop *loop, struct instant deadline)
+{
+    if (device_has_doorbell(loop->engine.device) ||
+        deadline.ns < atomic_load(&loop->sleeping_until_ns)) {
+        loop_serve_after_unlock(loop, deadline);
+    }
+}
 /* False: somebody holds the mutex or is about to. */
 bool loop_try_lock(struct loop *loop);
 

@@ -391,12 +391,9 @@ static SELDOM uint32_t receive_rung(struct inbox *inbox, struct inbox_receiver *
 }
 
 /* Told without the lock, and so may be what was a moment ago. */
-static void note_glances(struct inbox *inbox)
+static inline void note_glances(struct inbox *inbox, uint32_t words)
 {
-    uint32_t count = inbox->watched_count;
-    if (count > GLANCES || rung_words(inbox) > 1) {
-        count = 0;
-    }
+    uint32_t count = words > 1 || inbox->watched_count > GLANCES ? 0 : inbox->watched_count;
     for (uint32_t i = 0; i < count; i++) {
         const struct lane *lane = inbox->lanes[inbox->watched[i]];
         atomic_store_explicit(&inbox->glances[i], ring_next(&lane->ring), memory_order_relaxed);
@@ -419,7 +416,7 @@ bool inbox_is_quiet(const struct inbox *inbox)
 static uint32_t receive(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget,
                         uint32_t most)
 {
-    uint32_t count = 0;
+    uint32_t count = 0, words;
     inbox->most = most;
     inbox->was_empty = true;
     do {
@@ -429,14 +426,14 @@ static uint32_t receive(struct inbox *inbox, struct inbox_receiver *receiver, ui
             count +=
                 drain(inbox, inbox->watched[i], receiver, left < LANE_BURST ? left : LANE_BURST);
         }
-        uint32_t words = rung_words(inbox);
+        words = rung_words(inbox);
         for (uint32_t i = 0; i < words && count < budget; i++) {
             if (atomic_load_explicit(&inbox->head->rung[i], memory_order_relaxed) != 0) {
                 count += receive_rung(inbox, receiver, i, budget - count);
             }
         }
     } while (inbox->cut_short && count < budget);
-    note_glances(inbox);
+    note_glances(inbox, words);
     return count;
 }
 
