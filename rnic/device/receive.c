@@ -120,8 +120,9 @@ void device_expect(struct device *device, const uint8_t *bytes)
 }
 
 /* False: it is for the general way. */
-static bool receive_short(struct device *device, struct instant now, const struct arrival *arrival,
-                          const uint8_t *bytes, uint32_t length)
+static inline bool receive_short(struct device *device, struct instant now,
+                                 const struct arrival *arrival, const uint8_t *bytes,
+                                 uint32_t length)
 {
     if (short_way_may_take(bytes, length)) {
         struct qp *qp = device_qp(device, packet_destination(bytes).value);

@@ -253,17 +253,25 @@ static struct send_slot *next(const struct qp *qp)
     return sends && is_short && !slot->started && !slot->fence ? slot : NULL;
 }
 
+/* To an ordinary queue pair's peer that is near: nothing, or what answer_may_ride lets ride. */
+static bool owes_little(const struct qp *qp)
+{
+    const struct responder *responder = &qp->responder;
+    enum owed owed = responder->acknowledge.owed;
+    return (owed == OWED_NOTHING ||
+            (owed == OWED_ACK && qp->environment->sink->carries_acknowledgements)) &&
+           !qp->owes_notice && !qp->agreement.owes &&
+           !replay_may_be_pending(&responder->reads->replay);
+}
+
 static bool may_leave(const struct qp *qp)
 {
     const struct requester *requester = &qp->requester;
-    const struct responder *responder = &qp->responder;
     uint32_t in_flight = (uint32_t)psn_distance(requester->unacked, requester->cursor);
-    bool owes = responder->acknowledge.owed != OWED_NOTHING || qp->owes_notice ||
-                qp->agreement.owes || replay_may_be_pending(&responder->reads->replay);
     return psn_equal(requester->cursor, requester->frontier) && requester->packet == 0 &&
            requester->run_left == 0 && instant_is_never(requester->rnr_resume) &&
            in_flight < IN_FLIGHT_MAX && qp->peer_is_near && !qp->peer_died && !qp->requests_first &&
-           qp_rate(qp) == 0 && (!owes || answer_may_ride(qp));
+           qp_rate(qp) == 0 && owes_little(qp);
 }
 
 static void build(const struct qp *qp, const struct send_slot *slot, uint8_t *header)
