@@ -212,7 +212,7 @@ enum weir_status memory_allocate_in(struct domain *domain, size_t length, unsign
     if (bytes == NULL) {
         return error_set(ret_error, WEIR_NO_MEMORY, "allocating %zu bytes: %m", length);
     }
-    struct weir_memory *memory;
+    struct weir_memory *memory = NULL;
     enum weir_status status = memory_register_in(domain, bytes, length, rights, &memory, ret_error);
     if (status != WEIR_OK) {
         munmap(bytes, mapped);

@@ -62,7 +62,7 @@ enum weir_status connection_begin(struct weir_poller *poller,
                                   struct weir_connection **ret_connection,
                                   struct weir_error *ret_error)
 {
-    struct weir_connection *connection;
+    struct weir_connection *connection = NULL;
     enum weir_status status = connection_create(poller, resolved, &connection, ret_error);
     if (status != WEIR_OK) {
         return status;
@@ -97,7 +97,7 @@ enum weir_status weir_connect(struct weir_poller *poller, const char *address,
     if (status == WEIR_OK) {
         status = address_resolve(address, false, targets, &count, ret_error);
     }
-    struct weir_connection *connection;
+    struct weir_connection *connection = NULL;
     if (status == WEIR_OK) {
         status = connection_begin(poller, targets, count, &resolved, &connection, ret_error);
     }
