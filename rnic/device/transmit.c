@@ -172,11 +172,13 @@ bool device_advance_one(struct device *device, struct instant now, bool is_vague
         return true;
     }
     enum step step;
+    bool has_requests;
     do {
         step = short_way_transmit(qp, now);
-    } while (step == STEP_SENT && qp_has_requests(qp));
+        has_requests = qp_has_requests(qp);
+    } while (step == STEP_SENT && has_requests);
     list_remove(&qp->active);
-    bool has_turn = step != STEP_FULL && qp_has_turn(qp);
+    bool has_turn = step != STEP_FULL && (has_requests || qp_owes_answer(qp));
     if (has_turn) {
         uint32_t packets;
         step = qp_transmit(qp, now, BURST_PACKETS, &packets);

@@ -2,7 +2,6 @@
 #include "rnic/io/loop/loop.h"
 
 #include "rnic/base/container.h"
-#include "rnic/base/seldom.h"
 #include "rnic/cm/cm.h"
 #include "rnic/device/device.h"
 #include "rnic/io/loop/loop_private.h"
@@ -222,8 +221,7 @@ static void note_pace(struct loop *loop, struct instant now)
 }
 
 /* Whose requests have waited has a turn now, as `poster` has anyway. False: nobody else's have. */
-static SELDOM bool end_wait(struct loop *loop, struct instant now, bool polls,
-                            const struct qp *poster)
+static bool end_wait(struct loop *loop, struct instant now, bool polls, const struct qp *poster)
 {
     uint32_t count = tarry_end(&loop->tarry, now, polls);
     bool others = false;
