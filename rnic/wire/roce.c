@@ -54,7 +54,6 @@
 #define POLYNOMIAL UINT32_C(0xedb88320) /* x^32 mod P: bit 31 is the coefficient of x^0 */
 
 #define PREFIX_MAX (MASKED_LRH_LENGTH + IPV6_LENGTH + UDP_LENGTH)
-#define SERIES_MIN 256u /* bytes; of shorter packets hardly two in a row are of one length */
 
 /* Bytes of an IPv4 packet from behind the second word of its header to the BTH. */
 #define AFTER_WORD_LENGTH (IPV4_LENGTH - 8u + UDP_LENGTH)
@@ -170,35 +169,35 @@ static uint32_t times_x(uint32_t polynomial)
     return polynomial >> 1 ^ (POLYNOMIAL & -(polynomial & 1));
 }
 
-/* The series' first packet, and what it has in common with those that follow. `difference` is its
- * identification's. */
-static void begin_series(struct roce_series *series, const struct path *path, uint32_t difference,
-                         const uint8_t *bytes, size_t length, uint32_t icrc)
+/* The first packet of its kind, and what it has in common with those that follow. `difference` is
+ * its identification's. */
+static void begin_likeness(struct roce_likeness *like, const struct path *path, uint32_t difference,
+                           const uint8_t *bytes, size_t length, uint32_t icrc)
 {
     struct roce_ip first = {.identification = 0, .dont_fragment = true};
     uint8_t prefix[PREFIX_MAX];
     size_t prefix_length = put_prefix(prefix, path, &first, length);
     size_t before = BTH_MASKED_BYTE + 1, rest = length - before;
-    series->path = *path;
-    series->length = length;
-    series->prefix = crc32_update(0, prefix, prefix_length);
-    uint32_t state = crc32_update(series->prefix ^ difference, bytes, before);
+    like->path = *path;
+    like->length = length;
+    like->prefix = crc32_update(0, prefix, prefix_length);
+    uint32_t state = crc32_update(like->prefix ^ difference, bytes, before);
     uint32_t unmasked = crc32_update(state, bytes + before, rest);
-    series->masked = bytes[BTH_MASKED_BYTE];
-    series->masking = icrc ^ unmasked;
-    series->of_highest_bit = unmasked ^ crc32_update(state ^ POLYNOMIAL, bytes + before, rest);
+    like->masked = bytes[BTH_MASKED_BYTE];
+    like->masking = icrc ^ unmasked;
+    like->of_highest_bit = unmasked ^ crc32_update(state ^ POLYNOMIAL, bytes + before, rest);
 }
 
 /* The fifth byte is that of another queue pair. */
-static void mask(struct roce_series *series, uint8_t byte)
+static void mask(struct roce_likeness *like, uint8_t byte)
 {
-    uint8_t difference = series->masked ^ byte;
-    uint32_t of_bit = series->of_highest_bit;
+    uint8_t difference = like->masked ^ byte;
+    uint32_t of_bit = like->of_highest_bit;
     for (int bit = 7; bit >= 0; bit--) {
-        series->masking ^= of_bit & -(difference >> bit & UINT32_C(1));
+        like->masking ^= of_bit & -(difference >> bit & UINT32_C(1));
         of_bit = times_x(of_bit);
     }
-    series->masked = byte;
+    like->masked = byte;
 }
 
 /* CRC-32 is affine: packets of one length whose prefixes differ in the identification alone, or
@@ -207,23 +206,24 @@ static void mask(struct roce_series *series, uint8_t byte)
 uint32_t roce_icrc_in_series(struct roce_series *series, const struct path *path,
                              const struct roce_ip *ip, const uint8_t *bytes, size_t length)
 {
-    if (length < SERIES_MIN || !ip->dont_fragment) {
+    if (!ip->dont_fragment) {
         return roce_icrc(path, ip, bytes, length);
     }
+    struct roce_likeness *like = &series->places[length / 4 % ROCE_SERIES_PLACES];
     uint32_t difference = of_identification(path, ip->identification);
-    if (series->length == length && memcmp(&series->path, path, sizeof *path) == 0) {
-        series->other_length = 0;
-        if (series->masked != bytes[BTH_MASKED_BYTE]) {
-            mask(series, bytes[BTH_MASKED_BYTE]);
+    if (like->length == length && memcmp(&like->path, path, sizeof *path) == 0) {
+        like->other_length = 0;
+        if (like->masked != bytes[BTH_MASKED_BYTE]) {
+            mask(like, bytes[BTH_MASKED_BYTE]);
         }
-        return series->masking ^ crc32_update(series->prefix ^ difference, bytes, length);
+        return like->masking ^ crc32_update(like->prefix ^ difference, bytes, length);
     }
     uint32_t icrc = roce_icrc(path, ip, bytes, length);
-    if (series->other_length != length) { /* not before the second in a row */
-        series->other_length = length;
+    if (like->other_length != length) { /* not before the second in a row */
+        like->other_length = length;
         return icrc;
     }
-    begin_series(series, path, difference, bytes, length, icrc);
+    begin_likeness(like, path, difference, bytes, length, icrc);
     return icrc;
 }
 

@@ -41,14 +41,18 @@ uint32_t roce_icrc(const struct path *path, const struct roce_ip *ip, const uint
                    size_t length);
 
 /* What the ICRCs of packets of one path and one length have in common. Zeroed to begin with; any
- * may be used for any packets, but it pays where most are alike. */
+ * may be used for any packets, but it pays where most are alike, or alike by turns as requests and
+ * acknowledgements are: there is a place for each of some lengths. */
+#define ROCE_SERIES_PLACES 4u
 struct roce_series {
-    struct path path;
-    size_t length, other_length;
-    uint32_t prefix;         /* CRC of what stands before the BTH, for identification 0 and DF */
-    uint8_t masked;          /* the BTH's fifth byte in the latest packet, */
-    uint32_t masking;        /* what it changes, as it is instead of ones, */
-    uint32_t of_highest_bit; /* and what its highest bit does */
+    struct roce_likeness {
+        struct path path;
+        size_t length, other_length;
+        uint32_t prefix;  /* CRC of what stands before the BTH, for identification 0 and DF */
+        uint8_t masked;   /* the BTH's fifth byte in the latest packet, */
+        uint32_t masking; /* what it changes, as it is instead of ones, */
+        uint32_t of_highest_bit; /* and what its highest bit does */
+    } places[ROCE_SERIES_PLACES];
 };
 /* As roce_icrc, in half the time for 1 KiB. */
 uint32_t roce_icrc_in_series(struct roce_series *series, const struct path *path,
