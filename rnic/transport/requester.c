@@ -311,12 +311,17 @@ void requester_sent_short(struct qp *qp, struct instant now, struct send_slot *s
     slot->first_psn = psn;
     slot->packet_count = 1;
     slot->started = true;
+    qp_sent_data(qp, now, slot->length);
+    if (qp->selective != NULL) { /* it may be repaired, and has a place on the scoreboard */
+        struct turn turn = {.slot = slot, .position = requester->position};
+        passed(qp, now, &turn, 1, true);
+        return;
+    }
     if (instant_is_never(retransmit->deadline)) {
         retransmit->is_vague = is_vague;
     }
     retransmit_sent(retransmit, now, psn, !is_vague);
     qp_set_deadline(qp, retransmit->deadline);
-    qp_sent_data(qp, now, slot->length);
     requester->unrequested = 0;
     requester->cursor = requester->frontier = psn_next(psn);
     requester->position++;

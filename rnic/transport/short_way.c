@@ -44,20 +44,25 @@ static struct words load(const uint8_t *bytes)
                           bytes_load_u32(bytes + 8)};
 }
 
-/* The BTH says nothing but where to, which PSN, and what its opcode's form has. */
-static bool is_plain(const struct words *bth)
+/* The BTH says nothing but where to, which PSN, and what its opcode's form has. What stands where
+ * it has reserved bits is 0, or of who has agreed on selective repeat the tag. */
+static bool is_plain(const struct qp *qp, const struct words *bth)
 {
+    uint32_t tag = qp->selective == NULL ? 0 : qp->agreement.tag;
+    uint32_t upper = tag >> 7 << 24, lower = (tag & 0x7fu) << 24;
     uint32_t unusual = ((bth->first ^ PKEY_DEFAULT.value) & (VERSION | PKEY_MASK)) |
-                       (bth->second & RESERVED) | (bth->third & ~ACK_REQUEST & ~PSN_MASK);
+                       ((bth->second ^ upper) & RESERVED) |
+                       ((bth->third ^ lower) & ~ACK_REQUEST & ~PSN_MASK);
     return unusual == 0;
 }
 
-static bool parse(const uint8_t *bytes, uint32_t length, struct short_packet *ret_packet)
+static bool parse(const struct qp *qp, const uint8_t *bytes, uint32_t length,
+                  struct short_packet *ret_packet)
 {
     struct words bth = load(bytes);
     bool has_immediate = bth.first >> OPCODE_SHIFT == OPCODE(SERVICE_RC, FORM_SEND_ONLY_IMMEDIATE);
     uint32_t header = BTH_LENGTH + (has_immediate ? IMMDT_LENGTH : 0);
-    if (length < header || (length & 3u) != 0 || !is_plain(&bth)) {
+    if (length < header || (length & 3u) != 0 || !is_plain(qp, &bth)) {
         return false;
     }
     uint32_t pad = bth.first >> PAD_SHIFT & PAD_MASK;
@@ -77,10 +82,17 @@ static bool parse(const uint8_t *bytes, uint32_t length, struct short_packet *re
     return true;
 }
 
+/* Where selective repeat is agreed, neither requests nor responses wait for what is missing. */
+static bool keeps_nothing(const struct selective *selective)
+{
+    return selective->requests.count == 0 && selective->responses.count == 0 &&
+           !selective->acknowledged_beyond;
+}
+
 static bool is_ordinary(const struct qp *qp)
 {
-    return qp->service == SERVICE_RC && !qp->matches_tags && qp->selective == NULL &&
-           qp->environment->watcher == NULL;
+    return qp->service == SERVICE_RC && !qp->matches_tags && qp->environment->watcher == NULL &&
+           (qp->selective == NULL || keeps_nothing(qp->selective));
 }
 
 static bool sends(const struct qp *qp)
@@ -172,7 +184,7 @@ bool short_way_receive(struct qp *qp, struct instant now, const struct arrival *
 {
     struct environment *environment = qp->environment;
     struct short_packet packet;
-    if (!parse(bytes, length, &packet) || !is_ordinary(qp) || !receives(qp) ||
+    if (!parse(qp, bytes, length, &packet) || !is_ordinary(qp) || !receives(qp) ||
         !comes_from_peer(qp, arrival) || !is_next(qp, &packet)) {
         return false;
     }
@@ -188,6 +200,9 @@ bool short_way_receive(struct qp *qp, struct instant now, const struct arrival *
     }
     environment_count(environment, COUNTER_PACKETS_RECEIVED);
     environment->counters.values[COUNTER_BYTES_RECEIVED] += packet.length;
+    if (qp->selective != NULL) {
+        qp->selective->peer_tags |= qp->agreement.tag != 0;
+    }
     execute(qp, &packet, slot->id);
     return true;
 }
@@ -200,7 +215,7 @@ bool short_way_acknowledged(struct qp *qp, struct instant now, const struct arri
     struct words bth = load(bytes);
     struct psn psn = psn_make(bth.third);
     int32_t ahead = psn_distance(requester->unacked, psn);
-    if (!is_plain(&bth) || (bth.first >> PAD_SHIFT & PAD_MASK) != 0 ||
+    if (!is_plain(qp, &bth) || (bth.first >> PAD_SHIFT & PAD_MASK) != 0 ||
         (bytes[BTH_LENGTH] & AETH_SYNDROME) != 0 || !is_ordinary(qp) || !sends(qp) ||
         !comes_from_peer(qp, arrival) || arrival->acknowledges || ahead < 0 ||
         ahead >= psn_distance(requester->unacked, requester->frontier)) {
@@ -253,25 +268,35 @@ static struct send_slot *next(const struct qp *qp)
     return sends && is_short && !slot->started && !slot->fence ? slot : NULL;
 }
 
-/* To an ordinary queue pair's peer that is near: nothing, or what answer_may_ride lets ride. */
+static bool is_near_only(const struct qp *qp)
+{
+    return qp->peer_is_near && qp->selective == NULL;
+}
+
+/* To an ordinary queue pair's peer: nothing, or what answer_may_ride lets ride. */
 static bool owes_little(const struct qp *qp)
 {
     const struct responder *responder = &qp->responder;
     enum owed owed = responder->acknowledge.owed;
-    return (owed == OWED_NOTHING ||
-            (owed == OWED_ACK && qp->environment->sink->carries_acknowledgements)) &&
-           !qp->owes_notice && !qp->agreement.owes &&
-           !replay_may_be_pending(&responder->reads->replay);
+    bool may_ride = qp->environment->sink->carries_acknowledgements && is_near_only(qp);
+    return (owed == OWED_NOTHING || (owed == OWED_ACK && may_ride)) && !qp->owes_notice &&
+           !qp->agreement.owes && !replay_may_be_pending(&responder->reads->replay);
+}
+
+/* No window is asked: of a peer that is near see above; to any other nothing is under way. */
+static bool has_room(const struct qp *qp)
+{
+    const struct requester *requester = &qp->requester;
+    uint32_t in_flight = (uint32_t)psn_distance(requester->unacked, requester->cursor);
+    return in_flight < (is_near_only(qp) ? IN_FLIGHT_MAX : 1);
 }
 
 static bool may_leave(const struct qp *qp)
 {
     const struct requester *requester = &qp->requester;
-    uint32_t in_flight = (uint32_t)psn_distance(requester->unacked, requester->cursor);
     return psn_equal(requester->cursor, requester->frontier) && requester->packet == 0 &&
-           requester->run_left == 0 && instant_is_never(requester->rnr_resume) &&
-           in_flight < IN_FLIGHT_MAX && qp->peer_is_near && !qp->peer_died && !qp->requests_first &&
-           qp_rate(qp) == 0 && owes_little(qp);
+           requester->run_left == 0 && instant_is_never(requester->rnr_resume) && has_room(qp) &&
+           !qp->peer_died && !qp->requests_first && qp_rate(qp) == 0 && owes_little(qp);
 }
 
 static void build(const struct qp *qp, const struct send_slot *slot, uint8_t *header)
@@ -285,6 +310,9 @@ static void build(const struct qp *qp, const struct send_slot *slot, uint8_t *he
     bytes_store_u32(header + 8, ACK_REQUEST | qp->requester.cursor.value);
     if (has_immediate) {
         memcpy(header + BTH_LENGTH, &slot->immediate, IMMDT_LENGTH);
+    }
+    if (qp->selective != NULL) {
+        packet_put_tag(header, qp->selective->peer_tag);
     }
 }
 

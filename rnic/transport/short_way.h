@@ -5,15 +5,15 @@
  * granted.
  *
  * Of the receiver: an RC queue pair in RTS (established, not draining), or in RTR since its first
- * packet; no tag matching, no target,
- * no selective repeat, nobody who watches; no message under way; the packet comes from the peer's
- * address, unmarked by the network, at the expected PSN, and fits the first SGE of a receive that
- * is there, whose key grants it.
+ * packet; no tag matching, no target, nobody who watches; no message under way; where selective
+ * repeat is agreed, nothing is kept that came early, and the packet has our tag; it comes from the
+ * peer's address, unmarked by the network, at the expected PSN, and fits the first SGE of a receive
+ * that is there, whose key grants it.
  *
  * Of the sender: the same of the queue pair, in RTS, and its process; the request is a SEND, with
  * immediate or without, of at most SHORT_WAY_BYTES, inline or of one SGE whose key grants it;
- * nothing is being repeated or waited for, no rate is limited, the peer is near, and whatever is
- * owed to it can travel with the request. */
+ * nothing is being repeated or waited for, no rate is limited; the peer is near, or nothing is
+ * under way to it; and whatever is owed to it can travel with the request, or nothing is. */
 #ifndef WEIR_TRANSPORT_SHORT_WAY_H
 #define WEIR_TRANSPORT_SHORT_WAY_H
 
