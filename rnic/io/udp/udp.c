@@ -124,6 +124,19 @@ static enum status open_sockets(struct udp *udp, const struct udp_config *config
     return STATUS_OK;
 }
 
+static void prepare_reads(struct udp *udp)
+{
+    for (uint32_t i = 0; i < UDP_READS; i++) {
+        udp->read_places[i] = (struct iovec){udp->read_bytes[i], UDP_READ_BYTES};
+        udp->reads[i].msg_hdr = (struct msghdr){
+            .msg_name = &udp->read_names[i],
+            .msg_iov = &udp->read_places[i],
+            .msg_iovlen = 1,
+            .msg_control = udp->read_control[i],
+        };
+    }
+}
+
 static enum status prepare(struct udp *udp, const struct udp_config *config,
                            const char **ret_message)
 {
@@ -133,6 +146,7 @@ static enum status prepare(struct udp *udp, const struct udp_config *config,
         *ret_message = "out of memory";
         return STATUS_NO_MEMORY;
     }
+    prepare_reads(udp);
     if (config->fault == NULL || config->fault[0] == '\0') {
         return STATUS_OK;
     }
@@ -328,16 +342,9 @@ void udp_expect_many(struct udp *udp)
 /* As many reads as are wanted; as recvmmsg(2). */
 static int read_some(struct udp *udp, enum udp_family family)
 {
-    for (uint32_t i = 0; i < udp->reads_wanted; i++) {
-        udp->read_places[i] = (struct iovec){udp->read_bytes[i], UDP_READ_BYTES};
-        udp->reads[i].msg_hdr = (struct msghdr){
-            .msg_name = &udp->read_names[i],
-            .msg_namelen = sizeof udp->read_names[i],
-            .msg_iov = &udp->read_places[i],
-            .msg_iovlen = 1,
-            .msg_control = udp->read_control[i],
-            .msg_controllen = UDP_CONTROL_BYTES,
-        };
+    for (uint32_t i = 0; i < udp->reads_wanted; i++) { /* what an earlier one has changed */
+        udp->reads[i].msg_hdr.msg_namelen = sizeof udp->read_names[i];
+        udp->reads[i].msg_hdr.msg_controllen = UDP_CONTROL_BYTES;
     }
     return raw_receive(udp->sockets[family], udp->reads, udp->reads_wanted, MSG_DONTWAIT);
 }

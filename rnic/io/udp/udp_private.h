@@ -62,6 +62,14 @@ struct udp_port {
     bool used;      /* since the last udp_tidy */
 };
 
+/* Addresses and marks of a message, as sendmsg wants them. */
+struct udp_address {
+    struct msghdr message;
+    struct sockaddr_storage name;
+    uint8_t control[UDP_CONTROL_BYTES] __attribute__((aligned(__alignof__(struct cmsghdr))));
+    uint8_t *segment; /* where its length stands in `control`; NULL: it is no segmented send */
+};
+
 struct udp {
     struct packet_sink sink;
     uint16_t port;
@@ -77,6 +85,8 @@ struct udp {
     uint32_t run_first, run_count;
     uint8_t (*run_bytes)[UDP_RUN_BYTES]; /* UDP_RUNS of them */
     struct roce_series series;           /* of what leaves */
+    struct path addressed; /* of the latest run that left by itself, a segmented send or not: */
+    struct udp_address addresses[2];
 
     uint8_t (*read_bytes)[UDP_READ_BYTES]; /* UDP_READS of them */
     uint32_t reads_wanted;                 /* in the next recvmmsg */

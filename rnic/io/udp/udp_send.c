@@ -14,10 +14,6 @@
 #define HOP_LIMIT_GROUP   1 /* a multicast stays on its network unless told otherwise */
 #define ASK_AGAIN_NS      UINT64_C(1000000000) /* for an interface that was not there */
 
-struct control_buffer {
-    uint8_t bytes[UDP_CONTROL_BYTES] __attribute__((aligned(__alignof__(struct cmsghdr))));
-};
-
 void udp_put_icrc(struct udp *udp, const struct path *path, uint32_t identification, uint8_t *bytes,
                   uint32_t length_before)
 {
@@ -28,11 +24,17 @@ void udp_put_icrc(struct udp *udp, const struct path *path, uint32_t identificat
 
 /* Link-local sources need their interface named; so do IPv6 multicasts, which no route tells where
  * to go. For an IPv4 one the kernel goes by the source address. */
+static bool needs_interface(const struct path *path)
+{
+    const uint8_t *local = path->local.bytes;
+    bool is_link_local = local[0] == 0xfe && (local[1] & 0xc0) == 0x80;
+    return is_link_local || path->remote.bytes[0] == 0xff;
+}
+
 static uint32_t interface_of(struct udp *udp, const struct path *path)
 {
     const struct gid *local = &path->local;
-    bool is_link_local = local->bytes[0] == 0xfe && (local->bytes[1] & 0xc0) == 0x80;
-    if (!is_link_local && path->remote.bytes[0] != 0xff) {
+    if (!needs_interface(path)) {
         return 0;
     }
     struct instant now = clock_now();
@@ -53,8 +55,8 @@ static uint32_t interface_of(struct udp *udp, const struct path *path)
     return udp->link_local[slot].interface_index;
 }
 
-static struct cmsghdr *add_control(struct msghdr *message, int level, int type, const void *value,
-                                   size_t length)
+static uint8_t *add_control(struct msghdr *message, int level, int type, const void *value,
+                            size_t length)
 {
     struct cmsghdr *control =
         (struct cmsghdr *)((uint8_t *)message->msg_control + message->msg_controllen);
@@ -64,40 +66,43 @@ static struct cmsghdr *add_control(struct msghdr *message, int level, int type, 
     control->cmsg_len = CMSG_LEN(length);
     memcpy(CMSG_DATA(control), value, length);
     message->msg_controllen += CMSG_SPACE(length);
-    return control;
+    return CMSG_DATA(control);
 }
 
-/* Addresses and marks of a run's packets; `segment` is not 0 for a segmented send. */
+/* `segment` is not 0 for a segmented send. The result must stay where it is. */
 static void address_message(struct udp *udp, const struct path *path, uint16_t segment,
-                            struct sockaddr_storage *name, struct control_buffer *control,
-                            struct msghdr *ret_message)
+                            struct udp_address *ret_address)
 {
     int traffic_class = path->traffic_class;
     int unspecified = gid_is_multicast(&path->remote) ? HOP_LIMIT_GROUP : HOP_LIMIT_DEFAULT;
     int hop_limit = path->hop_limit != 0 ? path->hop_limit : unspecified;
     uint32_t interface = interface_of(udp, path);
-    memset(control, 0, sizeof *control);
-    *ret_message = (struct msghdr){
+    struct sockaddr_storage *name = &ret_address->name;
+    struct msghdr *message = &ret_address->message;
+    memset(ret_address->control, 0, sizeof ret_address->control);
+    *message = (struct msghdr){
         .msg_name = name,
         .msg_namelen = address_to_socket(&path->remote, udp->port, interface, name),
-        .msg_control = control->bytes,
+        .msg_control = ret_address->control,
     };
     if (udp_family_of(&path->remote) == UDP_IPV4) {
         struct in_pktinfo info = {0};
         memcpy(&info.ipi_spec_dst, path->local.bytes + 12, 4);
-        add_control(ret_message, IPPROTO_IP, IP_PKTINFO, &info, sizeof info);
-        add_control(ret_message, IPPROTO_IP, IP_TOS, &traffic_class, sizeof traffic_class);
-        add_control(ret_message, IPPROTO_IP, IP_TTL, &hop_limit, sizeof hop_limit);
+        add_control(message, IPPROTO_IP, IP_PKTINFO, &info, sizeof info);
+        add_control(message, IPPROTO_IP, IP_TOS, &traffic_class, sizeof traffic_class);
+        add_control(message, IPPROTO_IP, IP_TTL, &hop_limit, sizeof hop_limit);
     } else {
         struct in6_pktinfo info = {.ipi6_ifindex = interface};
         memcpy(&info.ipi6_addr, path->local.bytes, 16);
         ((struct sockaddr_in6 *)name)->sin6_flowinfo = htonl(path->flow_label);
-        add_control(ret_message, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info);
-        add_control(ret_message, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof traffic_class);
-        add_control(ret_message, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof hop_limit);
+        add_control(message, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info);
+        add_control(message, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof traffic_class);
+        add_control(message, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof hop_limit);
     }
+    ret_address->segment = NULL;
     if (segment != 0) {
-        add_control(ret_message, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment);
+        ret_address->segment =
+            add_control(message, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment);
     }
 }
 
@@ -165,18 +170,16 @@ static void count_dropped(struct udp *udp, const struct udp_run *run, const uint
  * refuses are dropped; their number is added to *ret_dropped. */
 static bool send_singly(struct udp *udp, struct udp_run *run, uint32_t *ret_dropped)
 {
-    struct control_buffer control;
-    struct sockaddr_storage name;
-    struct msghdr model;
+    struct udp_address address;
     struct iovec places[UDP_RUN_SEGMENTS];
     struct mmsghdr messages[UDP_RUN_SEGMENTS];
     uint8_t *bytes = udp_run_end(udp, run) - run->length;
-    address_message(udp, &run->path, 0, &name, &control, &model);
+    address_message(udp, &run->path, 0, &address);
     for (uint32_t i = 0; i < run->count; i++) {
         uint32_t start = i * run->segment;
         uint32_t length = run->length - start < run->segment ? run->length - start : run->segment;
         places[i] = (struct iovec){bytes + start, length};
-        messages[i] = (struct mmsghdr){.msg_hdr = model};
+        messages[i] = (struct mmsghdr){.msg_hdr = address.message};
         messages[i].msg_hdr.msg_iov = &places[i];
         messages[i].msg_hdr.msg_iovlen = 1;
     }
@@ -232,12 +235,55 @@ static void pop_runs(struct udp *udp, uint32_t count)
     udp->run_first = udp->run_count > 0 ? udp_run_slot(udp, count) : 0;
 }
 
+static uint16_t segment_of(const struct udp_run *run)
+{
+    return run->count > 1 ? (uint16_t)run->segment : 0;
+}
+
+static void count_sent(struct udp *udp, const struct udp_run *run)
+{
+    udp->counters.packets_sent += run->count;
+    udp->counters.segmented_sends += run->count > 1;
+}
+
+/* As a rule it goes where the one before went. */
+static const struct msghdr *address_run(struct udp *udp, const struct udp_run *run)
+{
+    uint16_t segment = segment_of(run);
+    struct udp_address *address = &udp->addresses[segment != 0];
+    if (memcmp(&udp->addressed, &run->path, sizeof run->path) != 0 || needs_interface(&run->path)) {
+        udp->addressed = run->path;
+        udp->addresses[0].message.msg_name = udp->addresses[1].message.msg_name = NULL;
+    }
+    if (address->message.msg_name == NULL) {
+        address_message(udp, &run->path, segment, address);
+    } else if (segment != 0) {
+        memcpy(address->segment, &segment, sizeof segment);
+    }
+    return &address->message;
+}
+
+/* The only run; as send_runs. */
+static int send_run(struct udp *udp)
+{
+    struct udp_run *run = &udp->runs[udp->run_first];
+    struct iovec place = {udp_run_end(udp, run) - run->length, run->length};
+    struct mmsghdr message = {.msg_hdr = *address_run(udp, run)};
+    message.msg_hdr.msg_iov = &place;
+    message.msg_hdr.msg_iovlen = 1;
+    int sent =
+        send_messages(udp, udp_family_of(&run->path.remote), run->path.source_port, &message, 1);
+    if (sent > 0) {
+        count_sent(udp, run);
+    }
+    return sent;
+}
+
 /* Hands the oldest runs of one family to the kernel, each as one message; returns how many it
  * took, or -1 with errno. */
 static int send_runs(struct udp *udp)
 {
-    struct control_buffer control[UDP_RUNS];
-    struct sockaddr_storage names[UDP_RUNS];
+    struct udp_address addresses[UDP_RUNS];
     struct iovec places[UDP_RUNS];
     struct mmsghdr messages[UDP_RUNS];
     enum udp_family family = udp_family_of(&udp->runs[udp->run_first].path.remote);
@@ -249,18 +295,15 @@ static int send_runs(struct udp *udp)
             (run->single && run->count > 1)) {
             break;
         }
-        uint16_t segment = run->count > 1 ? (uint16_t)run->segment : 0;
-        address_message(udp, &run->path, segment, &names[count], &control[count],
-                        &messages[count].msg_hdr);
+        address_message(udp, &run->path, segment_of(run), &addresses[count]);
         places[count] = (struct iovec){udp_run_end(udp, run) - run->length, run->length};
+        messages[count].msg_hdr = addresses[count].message;
         messages[count].msg_hdr.msg_iov = &places[count];
         messages[count].msg_hdr.msg_iovlen = 1;
     }
     int sent = send_messages(udp, family, source_port, messages, count);
     for (int i = 0; i < sent; i++) {
-        uint32_t packets = udp->runs[udp_run_slot(udp, (uint32_t)i)].count;
-        udp->counters.packets_sent += packets;
-        udp->counters.segmented_sends += packets > 1;
+        count_sent(udp, &udp->runs[udp_run_slot(udp, (uint32_t)i)]);
     }
     return sent;
 }
@@ -277,7 +320,7 @@ static bool send_some(struct udp *udp)
         pop_runs(udp, 1);
         return true;
     }
-    int sent = send_runs(udp);
+    int sent = udp->run_count == 1 ? send_run(udp) : send_runs(udp);
     if (sent > 0) {
         pop_runs(udp, (uint32_t)sent);
         return true;
