@@ -476,16 +476,16 @@ static bool is_to_wait(struct loop *loop, struct instant now, struct qp *qp, uin
     return true;
 }
 
-/* Mutex held. What was posted to a link whose calls take long counts as polling. False: some of it
- * is left, or there is something to be heard of it. */
-static bool send_by_udp(struct loop *loop)
+/* Mutex held. What was posted at `began` to a link whose calls take long counts as polling. NEVER:
+ * nobody knows when. False: some of it is left, or there is something to be heard of it. */
+static bool send_by_udp(struct loop *loop, struct instant began)
 {
     struct udp *udp = loop->steering.udp;
     if (!udp_has_waiting(udp)) {
         return true;
     }
     atomic_store_explicit(&loop->driving, true, memory_order_relaxed);
-    loop->turn_began = quick_clock_now(&loop->clock);
+    loop->turn_began = instant_is_never(began) ? quick_clock_now(&loop->clock) : began;
     bool sent = udp_flush(udp) && !udp_has_waiting(udp);
     loop->turn_ended = quick_clock_now(&loop->clock);
     note_posted(loop);
@@ -532,7 +532,7 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
     }
     loop->held = false;
     loop->stalled = !same_host_flush(loop->same_host);
-    if (loop->stalled || !send_by_udp(loop)) {
+    if (loop->stalled || !send_by_udp(loop, exact ? now : INSTANT_NEVER)) {
         return application_turn(loop, TURN_SEND);
     }
     loop_count(&loop->counters.turns);
