@@ -113,10 +113,16 @@ static uint32_t access_directly(struct direct_link *link, const struct direct_ac
     count = together;
     own->peer = peer;
     own->access = &accesses[dice_below(&host->network->dice, count)];
+    struct direct_memory *memory = &own->memories[peer->index];
+    if (memory->life != peer->life) {
+        *memory = (struct direct_memory){.life = peer->life};
+    }
     struct direct_turn turn = {&peer->direct.table, &peer->direct.guard,
-                               &peer->direct.announcements[host->index], &own->mover};
+                               &peer->direct.announcements[host->index], &own->mover,
+                               &memory->seen};
     own->stores = dice_percent(&host->network->dice, 50);
     uint32_t done = direct_turn_take(&turn, accesses, count, host->index);
+    link->stores = own->stores && done > 0;
     for (uint32_t i = 0; i < done && host->application->moved != NULL; i++) {
         if (accesses[i].part > 0 && accesses[i].offset + accesses[i].part == accesses[i].length) {
             host->application->moved(host->application, host, &accesses[i]);

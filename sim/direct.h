@@ -22,6 +22,12 @@ enum direct_step {
     DIRECT_STEP_STORED, /* likewise, without a call: who stops here looks again */
 };
 
+/* What has been seen of a host, in one of its lives. */
+struct direct_memory {
+    uint32_t life;
+    struct direct_seen seen;
+};
+
 struct direct_end {
     struct direct_link link; /* first */
     struct host *host;
@@ -31,6 +37,7 @@ struct direct_end {
     struct direct_announcement announcements[HOST_MAX]; /* by host */
     _Atomic uint32_t end;
     struct direct_mover mover; /* of what we touch: */
+    struct direct_memory memories[HOST_MAX];
     struct host *peer;
     const struct direct_access *access;
     bool stores;                   /* it needs no call, for that memory is common */

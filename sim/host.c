@@ -78,7 +78,9 @@ void host_kick(struct host *host, struct qp *qp)
 {
     receive_row(host);
     host->storage.packets_flow = true;
-    (void)device_advance_one(host->device, host->simulator->now, false, qp);
+    if (!device_advance_alone(host->device, qp)) {
+        (void)device_advance_one(host->device, host->simulator->now, false, qp);
+    }
     host->storage.packets_flow = false;
 }
 

@@ -154,6 +154,20 @@ void device_put_off(struct qp *qp)
     succession_goes_on(qp, SUCCESSION_POSTS);
 }
 
+bool device_advance_alone(struct device *device, struct qp *qp)
+{
+    struct environment *environment = &device->environment;
+    if (!qp->went_directly || environment->wants_exact_times ||
+        !list_is_empty(&environment->active)) {
+        return false;
+    }
+    succession_goes_on(qp, SUCCESSION_POSTS);
+    environment->is_vague = true;
+    bool done = direct_transmit_alone(qp);
+    environment->is_vague = false;
+    return done && list_is_empty(&environment->active);
+}
+
 bool device_advance_one(struct device *device, struct instant now, bool is_vague, struct qp *qp)
 {
     struct list *active = &device->environment.active;

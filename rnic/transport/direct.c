@@ -199,32 +199,17 @@ static void begin_batch(struct batch *ret_batch)
     ret_batch->count = ret_batch->place_count = ret_batch->bytes = 0;
 }
 
-/* Adds the next part of a request. False: there is no room for it, or it is not to be moved so. */
-static bool add(struct batch *batch, struct qp *qp, const struct send_slot *slot, uint32_t part)
+static struct direct_access describe(const struct qp *qp, const struct send_slot *slot,
+                                     uint32_t part, const struct payload_place *places,
+                                     uint32_t place_count)
 {
-    struct payload_place *places = &batch->places[batch->place_count];
-    uint32_t room = DIRECT_PLACES - batch->place_count, place_count;
-    struct scatter scatter;
-    bool write = slot->kind == WORK_WRITE;
-    if (slot->inline_data) {
-        scatter_init_inline(&scatter, send_slot_inline(slot), slot->length);
-    } else {
-        scatter_init(&scatter, qp->environment->memory, qp->domain, send_slot_sges(slot),
-                     slot->sge_count);
-    }
-    scatter_seek(&scatter, slot->moved);
-    unsigned rights = write ? ACCESS_LOCAL_READ : ACCESS_LOCAL_WRITE;
-    if (scatter_find(&scatter, part, rights, places, room, &place_count) != MEMORY_GRANTED) {
-        return false;
-    }
-    batch->qps[batch->count] = qp;
-    batch->accesses[batch->count++] = (struct direct_access){
+    return (struct direct_access){
         .path = &qp->attributes.path,
         .initiator = qp->number,
         .target = qp->attributes.destination,
         .first_psn = qp->attributes.send_psn,
         .mtu_shift = qp->mtu_shift,
-        .write = write,
+        .write = slot->kind == WORK_WRITE,
         .key = slot->remote_key,
         .address = slot->remote_address,
         .length = slot->length,
@@ -234,6 +219,32 @@ static bool add(struct batch *batch, struct qp *qp, const struct send_slot *slot
         .place_count = place_count,
         .may_fault = qp->environment->memory_may_fault,
     };
+}
+
+static unsigned rights_here(const struct send_slot *slot)
+{
+    return slot->kind == WORK_WRITE ? ACCESS_LOCAL_READ : ACCESS_LOCAL_WRITE;
+}
+
+/* Adds the next part of a request. False: there is no room for it, or it is not to be moved so. */
+static bool add(struct batch *batch, struct qp *qp, const struct send_slot *slot, uint32_t part)
+{
+    struct payload_place *places = &batch->places[batch->place_count];
+    uint32_t room = DIRECT_PLACES - batch->place_count, place_count;
+    struct scatter scatter;
+    if (slot->inline_data) {
+        scatter_init_inline(&scatter, send_slot_inline(slot), slot->length);
+    } else {
+        scatter_init(&scatter, qp->environment->memory, qp->domain, send_slot_sges(slot),
+                     slot->sge_count);
+    }
+    scatter_seek(&scatter, slot->moved);
+    if (scatter_find(&scatter, part, rights_here(slot), places, room, &place_count) !=
+        MEMORY_GRANTED) {
+        return false;
+    }
+    batch->qps[batch->count] = qp;
+    batch->accesses[batch->count++] = describe(qp, slot, part, places, place_count);
     batch->place_count += place_count;
     batch->bytes += part;
     return true;
@@ -306,6 +317,57 @@ static void moved(struct qp *qp, const struct direct_access *access)
     }
 }
 
+static void give_up(struct qp *qp, struct send_slot *slot)
+{
+    slot->by_packets = true;
+    qp->went_directly = false;
+}
+
+/* The usual case: all of it lies in one place. */
+static bool find_place(const struct qp *qp, const struct send_slot *slot,
+                       struct payload_place *ret_place)
+{
+    ret_place->length = slot->length;
+    if (slot->inline_data) {
+        ret_place->bytes = (uint8_t *)(uintptr_t)send_slot_inline(slot);
+        return true;
+    }
+    const struct sge *sge = send_slot_sges(slot);
+    struct memory_request request = {
+        .domain = qp->domain,
+        .key = sge->key,
+        .address = sge->address,
+        .length = slot->length,
+        .rights = rights_here(slot),
+    };
+    return slot->sge_count == 1 &&
+           memory_check(qp->environment->memory, &request, &ret_place->bytes) == MEMORY_GRANTED &&
+           ret_place->bytes != NULL;
+}
+
+bool direct_transmit_alone(struct qp *qp)
+{
+    struct environment *environment = qp->environment;
+    struct direct_link *link = environment->direct;
+    if (!qp->went_directly || link == NULL || !link->stores || qp->peer_died ||
+        !goes_directly(qp) || !instant_is_never(qp->requester.rnr_resume)) {
+        return false;
+    }
+    struct send_slot *slot = find_slot(qp);
+    struct payload_place place;
+    if (slot == NULL || qp->requester.position + 1 != send_queue_tail(qp->sends) ||
+        slot->length > link->part_bytes || slot->moved > 0 || !find_place(qp, slot, &place)) {
+        return false;
+    }
+    struct direct_access access = describe(qp, slot, slot->length, &place, 1);
+    if (link->access(link, &access, 1) == 0) {
+        give_up(qp, slot);
+        return false;
+    }
+    moved(qp, &access);
+    return true;
+}
+
 enum step direct_transmit(struct qp *qp)
 {
     struct environment *environment = qp->environment;
@@ -321,8 +383,7 @@ enum step direct_transmit(struct qp *qp)
     fill(&batch, qp, slot);
     uint32_t count = batch.count > 0 ? link->access(link, batch.accesses, batch.count) : 0;
     if (count == 0) {
-        slot->by_packets = true;
-        qp->went_directly = false;
+        give_up(qp, slot);
         return STEP_IDLE;
     }
     environment->extra_packets = count - 1 + batch.bytes / PACKET_BYTES;

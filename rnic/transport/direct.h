@@ -70,6 +70,10 @@ void direct_let_go(struct qp *qp, bool settled);
 /* Does the request at the cursor and some that follow it, of this queue pair and of those that have
  * their turns next, or the next part of it. IDLE: it goes by packets, or must wait. */
 enum step direct_transmit(struct qp *qp);
+/* Does what has just been posted, where that is one request of one piece, nothing else of the queue
+ * pair waits, nobody is in line, and the latest access cost no system call: the whole of the turn
+ * that it would have, without what else may be done in one. False: it is to have one. */
+bool direct_transmit_alone(struct qp *qp);
 /* Whether both have their peers in one process, as far as numbers and addresses tell. */
 bool direct_is_for_same(const struct qp *one, const struct qp *other);
 /* How many requests of the queue pair may wait for more of their kind, because they will be done

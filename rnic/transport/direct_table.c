@@ -47,15 +47,33 @@ static void write_entry(struct direct_entry *entry, const union content *content
 }
 
 /* False: it is being written just now. */
-static bool read_entry(const struct direct_entry *entry, union content *ret_content)
+static bool read_words(const struct direct_entry *entry, uint64_t *ret_words, uint64_t *ret_version)
 {
     uint64_t before = atomic_load_explicit(&entry->words[0], memory_order_acquire);
     for (uint32_t i = 0; i < CONTENT_WORDS; i++) {
-        ret_content->words[i] = atomic_load_explicit(&entry->words[i + 1], memory_order_relaxed);
+        ret_words[i] = atomic_load_explicit(&entry->words[i + 1], memory_order_relaxed);
     }
     atomic_thread_fence(memory_order_acquire);
-    uint64_t after = atomic_load_explicit(&entry->words[0], memory_order_relaxed);
-    return before == after && (before & 1) == 0;
+    *ret_version = atomic_load_explicit(&entry->words[0], memory_order_relaxed);
+    return before == *ret_version && (before & 1) == 0;
+}
+
+static bool read_entry(const struct direct_entry *entry, union content *ret_content)
+{
+    uint64_t version;
+    return read_words(entry, ret_content->words, &version);
+}
+
+/* Reads it where it is not known already. False: see above. */
+static bool look(struct direct_row *row, const struct direct_entry *entry)
+{
+    if (row->entry == entry &&
+        row->version == atomic_load_explicit(&entry->words[0], memory_order_acquire)) {
+        return true;
+    }
+    bool read = read_words(entry, row->words, &row->version);
+    row->entry = read ? entry : NULL;
+    return read;
 }
 
 void direct_table_show_qp(const struct direct_table *table, const struct direct_qp *qp)
@@ -164,27 +182,27 @@ static void prefetch_entries(const struct direct_table *table, const struct dire
     }
 }
 
-uint32_t direct_table_grants(const struct direct_table *table, const struct direct_access *accesses,
-                             uint32_t count, struct direct_there *ret_there)
+uint32_t direct_table_grants(const struct direct_table *table, struct direct_seen *seen,
+                             const struct direct_access *accesses, uint32_t count,
+                             struct direct_there *ret_there)
 {
-    union content qp, key = {.words = {0}};
     prefetch_entries(table, accesses, count);
     for (uint32_t i = 0; i < count; i++) {
         const struct direct_access *access = &accesses[i];
         bool same = i > 0 && is_of_same(access, access - 1);
-        bool known = access->key.value != 0 && key.key.key.value == access->key.value;
+        bool known = i > 0 && access->key.value == access[-1].key.value;
         ret_there[i].bytes = 0;
         if (!same &&
-            (access->target.value == 0 || !read_entry(qp_entry(table, access->target), &qp) ||
-             !takes(&qp.qp, access))) {
+            (access->target.value == 0 || !look(&seen->qp, qp_entry(table, access->target)) ||
+             !takes(&seen->qp.qp, access))) {
             return i;
         }
         if (access->key.value == 0 ||
-            (!known && !read_entry(key_entry(table, access->key), &key)) ||
-            !opens(&key.key, &qp.qp, access)) {
+            (!known && !look(&seen->key, key_entry(table, access->key))) ||
+            !opens(&seen->key.key, &seen->qp.qp, access)) {
             return i;
         }
-        ret_there[i] = find(&key.key, access);
+        ret_there[i] = find(&seen->key.key, access);
     }
     return count;
 }

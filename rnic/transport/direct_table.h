@@ -89,6 +89,22 @@ struct direct_there {
     uint64_t within;             /* and the part begins; beyond its length: not in it */
 };
 
+/* An entry as it was read last. Zeroed: none was. */
+struct direct_row {
+    const struct direct_entry *entry;
+    uint64_t version; /* as long as it has this one it says the same */
+    union {
+        uint64_t words[DIRECT_ENTRY_WORDS - 1];
+        struct direct_qp qp;
+        struct direct_key key;
+    };
+};
+
+/* What an initiator has seen of one table, so that it need not read again what has not changed. */
+struct direct_seen {
+    struct direct_row qp, key;
+};
+
 /* Shows it, instead of what was shown of that number before. */
 void direct_table_show_qp(const struct direct_table *table, const struct direct_qp *qp);
 /* False: it was not shown. */
@@ -107,8 +123,9 @@ bool direct_table_find_key(const struct direct_table *table, struct memory_key k
                            struct direct_key *ret_key);
 
 /* How many of them, from the first on, the target would execute, as packets, now; where the first
- * byte of each lies there, nowhere of one that it would not. */
-uint32_t direct_table_grants(const struct direct_table *table, const struct direct_access *accesses,
-                             uint32_t count, struct direct_there *ret_there);
+ * byte of each lies there, nowhere of one that it would not. `seen`: of this table only. */
+uint32_t direct_table_grants(const struct direct_table *table, struct direct_seen *seen,
+                             const struct direct_access *accesses, uint32_t count,
+                             struct direct_there *ret_there);
 
 #endif

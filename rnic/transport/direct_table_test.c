@@ -17,6 +17,8 @@
 static struct direct_entry qps[ENTRIES], keys[ENTRIES];
 static const struct direct_table table = {qps, keys, ENTRIES, ENTRIES};
 
+static struct direct_seen seen;
+
 static struct gid gid_of(uint8_t host)
 {
     return (struct gid){{[10] = 0xff, [11] = 0xff, [12] = 10, [15] = host}};
@@ -74,6 +76,7 @@ static int show(void **state)
 {
     memset(qps, 0, sizeof qps);
     memset(keys, 0, sizeof keys);
+    memset(&seen, 0, sizeof seen);
     direct_table_show_qp(&table, &(struct direct_qp){.number = {0}}); /* as good as nothing */
     struct direct_qp qp = some_qp();
     struct direct_key key = some_key();
@@ -85,7 +88,7 @@ static int show(void **state)
 static void expect(bool granted, struct direct_access access)
 {
     struct direct_there there = {.bytes = 1};
-    assert_int_equal(direct_table_grants(&table, &access, 1, &there), granted);
+    assert_int_equal(direct_table_grants(&table, &seen, &access, 1, &there), granted);
     assert_int_equal(there.bytes, granted ? BYTES + 0x140 : 0);
 }
 
@@ -105,16 +108,16 @@ static void of_a_batch_all_before_the_first_that_does_not(void **state)
     accesses[1].key = second.key;
     accesses[2].address++;
     accesses[2].length--;
-    assert_int_equal(direct_table_grants(&table, accesses, 4, there), 4);
+    assert_int_equal(direct_table_grants(&table, &seen, accesses, 4, there), 4);
     assert_int_equal(there[0].bytes, BYTES + 0x140);
     assert_int_equal(there[1].bytes, BYTES + 0x140 + 0x10000);
     assert_int_equal(there[2].bytes, BYTES + 0x141);
     assert_int_equal(there[3].bytes, BYTES + 0x140);
     accesses[2].address = 0;
-    assert_int_equal(direct_table_grants(&table, accesses, 4, there), 2);
+    assert_int_equal(direct_table_grants(&table, &seen, accesses, 4, there), 2);
     assert_int_equal(there[2].bytes, 0);
     accesses[1].key.value = 0x905;
-    assert_int_equal(direct_table_grants(&table, accesses, 4, there), 1);
+    assert_int_equal(direct_table_grants(&table, &seen, accesses, 4, there), 1);
 }
 
 static void each_is_held_against_its_own_queue_pair(void **state)
@@ -125,18 +128,18 @@ static void each_is_held_against_its_own_queue_pair(void **state)
     second.number.value++;
     second.rights = 0;
     direct_table_show_qp(&table, &second);
-    assert_int_equal(direct_table_grants(&table, accesses, 3, there), 3);
+    assert_int_equal(direct_table_grants(&table, &seen, accesses, 3, there), 3);
     accesses[1].target = second.number;
-    assert_int_equal(direct_table_grants(&table, accesses, 3, there), 1);
+    assert_int_equal(direct_table_grants(&table, &seen, accesses, 3, there), 1);
     assert_int_equal(there[1].bytes, 0);
     second.rights = some_qp().rights;
     direct_table_show_qp(&table, &second);
-    assert_int_equal(direct_table_grants(&table, accesses, 3, there), 3);
+    assert_int_equal(direct_table_grants(&table, &seen, accesses, 3, there), 3);
     accesses[1].initiator.value++;
-    assert_int_equal(direct_table_grants(&table, accesses, 3, there), 1);
+    assert_int_equal(direct_table_grants(&table, &seen, accesses, 3, there), 1);
     accesses[1] = accesses[0];
     accesses[2].initiator.value++;
-    assert_int_equal(direct_table_grants(&table, accesses, 3, there), 2);
+    assert_int_equal(direct_table_grants(&table, &seen, accesses, 3, there), 2);
 }
 
 #define REFUSES(change)                                                                            \
@@ -213,6 +216,24 @@ static void a_place_that_is_taken_stays_so(void **state)
     expect(true, some_access());
 }
 
+static void what_has_been_seen_is_looked_at_again_when_it_changes(void **state)
+{
+    struct direct_qp qp = some_qp();
+    struct direct_key key = some_key();
+    expect(true, some_access());
+    qp.rights = 0;
+    direct_table_show_qp(&table, &qp);
+    expect(false, some_access());
+    qp = some_qp();
+    direct_table_show_qp(&table, &qp);
+    expect(true, some_access());
+    assert_true(direct_table_hide_key(&table, key.key));
+    expect(false, some_access());
+    key.length = 1;
+    direct_table_show_key(&table, &key);
+    expect(false, some_access());
+}
+
 static void what_is_being_written_is_not_granted(void **state)
 {
     for (int i = 0; i < 2; i++) {
@@ -235,7 +256,7 @@ static void nonsense_harms_nobody(void **state)
         access.length = (uint32_t)random_u64(&random);
         access.address = random_u64(&random);
         struct direct_there there;
-        (void)direct_table_grants(&table, &access, 1, &there);
+        (void)direct_table_grants(&table, &seen, &access, 1, &there);
     }
 }
 
@@ -249,6 +270,7 @@ int main(void)
         cmocka_unit_test_setup(rights_domain_and_window_are_looked_at, show),
         cmocka_unit_test_setup(what_is_hidden_is_gone, show),
         cmocka_unit_test_setup(a_place_that_is_taken_stays_so, show),
+        cmocka_unit_test_setup(what_has_been_seen_is_looked_at_again_when_it_changes, show),
         cmocka_unit_test_setup(what_is_being_written_is_not_granted, show),
         cmocka_unit_test_setup(nonsense_harms_nobody, show),
     };

@@ -29,7 +29,7 @@ static bool look_and_move(const struct direct_turn *turn, const struct direct_ac
     if (life == 0 || !turn->mover->is_there(turn->mover, life)) {
         return true;
     }
-    uint32_t granted = direct_table_grants(turn->table, accesses, count, there);
+    uint32_t granted = direct_table_grants(turn->table, turn->seen, accesses, count, there);
     return granted == 0 ||
            turn->mover->move(turn->mover, guard, accesses, granted, there, ret_moved);
 }

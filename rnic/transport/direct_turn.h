@@ -53,6 +53,7 @@ struct direct_turn {
     const struct direct_guard *guard;
     struct direct_announcement *announcement;
     struct direct_mover *mover;
+    struct direct_seen *seen; /* by him, of the table */
 };
 
 /* His word may have been another's, who is gone: nobody is at it now. */

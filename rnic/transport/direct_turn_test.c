@@ -30,6 +30,7 @@ struct world {
     struct direct_announcement announcements[OTHERS];
     _Atomic uint32_t end;
     struct direct_turn turn;
+    struct direct_seen seen;
     enum step hides_at;
     struct direct_wait wait; /* begun at that step */
     bool was_over;           /* ... at once */
@@ -82,8 +83,8 @@ static int begin(void **state)
     memset(&world, 0, sizeof world);
     world.mover = (struct direct_mover){is_there, move};
     world.table = (struct direct_table){world.qps, world.keys, ENTRIES, ENTRIES};
-    world.turn =
-        (struct direct_turn){&world.table, &world.guard, &world.announcements[1], &world.mover};
+    world.turn = (struct direct_turn){&world.table, &world.guard, &world.announcements[1],
+                                      &world.mover, &world.seen};
     atomic_store(&world.end, OTHERS);
     atomic_store(&world.guard.life, 7);
     world.hides_at = NEVER;

@@ -283,7 +283,8 @@ void direct_reach_init(struct direct_reach *reach, const struct direct_shown *sh
         .process = process,
         .own_process = (uint32_t)getpid(),
     };
-    reach->turn = (struct direct_turn){&reach->table, &shown->guard, announcement, &reach->mover};
+    reach->turn = (struct direct_turn){&reach->table, &shown->guard, announcement, &reach->mover,
+                                       &reach->seen};
     common_view_init(&reach->view);
     /* Our own would be mapped twice here, and what we look for when we turn it back found there. */
     reach->view.hopeless = !direct_makes_common() || process == (uint32_t)getpid();

@@ -37,6 +37,7 @@ struct direct_reach {
     struct direct_mover mover; /* first */
     struct direct_turn turn;
     struct direct_table table;
+    struct direct_seen seen;
     const struct direct_shown *shown;
     uint32_t process; /* of the owner, as the registry says */
     uint32_t own_process;

@@ -280,8 +280,7 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
     }
     loop->blocked = !udp_flush(loop->steering.udp);
     if (udp_counters(loop->steering.udp)->send_calls != calls) {
-        loop->turn_ended =
-            quick_clock_now(&loop->clock); /* what calls the kernel takes long, too */
+        loop->turn_ended = quick_clock_now(&loop->clock); /* calls of the kernel take long, too */
     }
     loop_hear_complaints(loop, now);
     if (kind != TURN_SEND) {
@@ -506,16 +505,18 @@ static void note_together(struct loop *loop, const struct qp *qp, uint32_t waiti
 static struct instant send_posted(struct loop *loop, struct qp *qp)
 {
     struct device *device = loop->engine.device;
-    uint32_t waiting = direct_may_wait(qp);
     stream_is_answered(&loop->stream);
     bool alone = !loop->more && !loop->blocked && !loop->stalled;
+    if (alone && !loop->held && !tarry_has_any(&loop->tarry) && device_advance_alone(device, qp)) {
+        loop_count(&loop->counters.turns);
+        return INSTANT_NEVER; /* no timer has been set */
+    }
+    uint32_t waiting = direct_may_wait(qp);
     enum device_time wanted = device_wants_time(qp);
     bool exact = wanted == DEVICE_TIME_EXACT || waiting > 0 ||
                  (wanted == DEVICE_TIME_VAGUE && !thread_looks_soon(loop));
     struct instant now = exact ? quick_clock_now(&loop->clock) : loop->clock.given;
-    if (waiting > 0) {
-        device_put_off(qp);
-    }
+    device_put_off(qp);
     if (alone && is_to_wait(loop, now, qp, waiting)) {
         return instant_after(now, TARRY_NS);
     }
