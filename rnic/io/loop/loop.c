@@ -516,7 +516,9 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
     bool exact = wanted == DEVICE_TIME_EXACT || waiting > 0 ||
                  (wanted == DEVICE_TIME_VAGUE && !thread_looks_soon(loop));
     struct instant now = exact ? quick_clock_now(&loop->clock) : loop->clock.given;
-    device_put_off(qp);
+    if (waiting > 0) {
+        device_put_off(qp);
+    }
     if (alone && is_to_wait(loop, now, qp, waiting)) {
         return instant_after(now, TARRY_NS);
     }
