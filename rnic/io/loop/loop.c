@@ -80,18 +80,19 @@ static bool receive_local(struct loop *loop, struct instant now, enum share shar
  * is what polling costs. */
 static void receive(struct loop *loop, struct instant now, enum share share)
 {
+    bool named = atomic_load_explicit(&loop->sockets_named, memory_order_relaxed);
     bool all = share == SHARE_ALL;
     struct udp *udp = loop->steering.udp;
     struct udp_receiver *receiver = &loop->ingress.receiver;
     loop->ingress.now = now;
-    if (receive_local(loop, now, share) && !all) {
+    if (receive_local(loop, now, share) && !all && !named) {
         return;
     }
     uint32_t count = udp_receive(udp, loop->busy_family, receiver);
     for (uint32_t more = count; all && more > 0 && count < ARREARS_MAX; count += more) {
         more = udp_receive(udp, loop->busy_family, receiver);
     }
-    if (all || !is_early(loop->quiet_read, loop->quiet_heard, now)) {
+    if (all || named || !is_early(loop->quiet_read, loop->quiet_heard, now)) {
         enum udp_family other = loop->busy_family == UDP_IPV4 ? UDP_IPV6 : UDP_IPV4;
         uint32_t handed = handoff_receive(loop->handoff, receiver);
         uint32_t others = udp_receive(udp, other, receiver);
@@ -99,6 +100,9 @@ static void receive(struct loop *loop, struct instant now, enum share share)
         loop->quiet_heard = handed + others > 0 ? now : loop->quiet_heard;
         loop->busy_family = others > count ? other : loop->busy_family;
         count += handed + others;
+    }
+    if (named) {
+        atomic_store_explicit(&loop->sockets_named, false, memory_order_relaxed);
     }
     loop->sockets_read = now;
     loop->sockets_heard = count > 0 ? now : loop->sockets_heard;

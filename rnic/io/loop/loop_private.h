@@ -70,6 +70,8 @@ struct loop {
     struct relays relays;
     struct instant sockets_read, sockets_heard; /* when they were read, when one had something */
     struct instant quiet_read, quiet_heard;     /* likewise, all but the busy family's */
+    _Atomic bool
+        sockets_named; /* the sleeping thread was woken by one: early or not, they are read */
     enum udp_family busy_family;
     bool blocked; /* the last flush left packets because the kernel was full */
     bool stalled; /* it left packets because a peer's lane was full */

@@ -241,8 +241,12 @@ static void watch(struct loop *loop)
     };
     bool signaled =
         sleep_until(loop, watched, WATCH_COUNT, deadline) == 1 && watched[WATCH_WAKE].revents != 0;
-    if (((watched[WATCH_IPV4].revents | watched[WATCH_IPV6].revents) & POLLERR) != 0) {
-        atomic_store(&loop->has_errors, true); /* for the turn that comes next */
+    short sockets = watched[WATCH_IPV4].revents | watched[WATCH_IPV6].revents;
+    if ((sockets & POLLERR) != 0) {
+        atomic_store(&loop->has_errors, true); /* for the turn that comes next, */
+    }
+    if (((sockets | watched[WATCH_HANDOFF].revents) & POLLIN) != 0) {
+        atomic_store_explicit(&loop->sockets_named, true, memory_order_relaxed); /* likewise */
     }
     same_host_wake_up(loop->same_host);
     if (!signaled && is_polled(loop)) {
