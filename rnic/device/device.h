@@ -115,7 +115,7 @@ enum device_time {
 enum device_time device_wants_time(const struct qp *qp);
 /* Says who holds the device and has just posted to this queue pair, when device_advance had nothing
  * more to send: it is done if that takes no more than a copy, and no clock (transport/direct.h).
- * False: it is to have a turn, now or later. */
+ * False: it is to have a turn, now or later, done or not. */
 bool device_advance_alone(struct device *device, struct qp *qp);
 /* Says who holds the device and has just posted to this queue pair, whose turn comes later. */
 void device_put_off(struct qp *qp);

@@ -165,7 +165,7 @@ bool device_advance_alone(struct device *device, struct qp *qp)
     environment->is_vague = true;
     bool done = direct_transmit_alone(qp);
     environment->is_vague = false;
-    return done && list_is_empty(&environment->active);
+    return done && environment->direct->stores && list_is_empty(&environment->active);
 }
 
 bool device_advance_one(struct device *device, struct instant now, bool is_vague, struct qp *qp)

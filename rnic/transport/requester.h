@@ -62,7 +62,7 @@ void requester_repeat(struct qp *qp);
 enum step requester_send_again(struct qp *qp, struct instant now, struct send_slot *slot,
                                uint64_t position, uint32_t index);
 /* The request at the cursor, a new one, left as one packet that asks for an acknowledgement, of a
- * queue pair that repeats nothing and does not know selective repeat, see short_way.h. */
+ * queue pair that repeats nothing, see short_way.h. */
 void requester_sent_short(struct qp *qp, struct instant now, struct send_slot *slot);
 /* PSNs of one demand of the slot, from its packet `index` on. */
 uint32_t requester_demand_packets(const struct qp *qp, const struct send_slot *slot,

@@ -504,6 +504,12 @@ static void note_together(struct loop *loop, const struct qp *qp, uint32_t waiti
     }
 }
 
+/* Of what a post may have changed. A thread that dozes looks by itself when its doze ends. */
+static struct instant next_of_device(const struct loop *loop)
+{
+    return thread_looks_soon(loop) ? INSTANT_NEVER : device_next_deadline(loop->engine.device);
+}
+
 /* Nothing but a post to this queue pair has happened since a turn that left nothing to do, or held
  * back what may travel with it. */
 static struct instant send_posted(struct loop *loop, struct qp *qp)
@@ -513,7 +519,7 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
     bool alone = !loop->more && !loop->blocked && !loop->stalled;
     if (alone && !loop->held && !tarry_has_any(&loop->tarry) && device_advance_alone(device, qp)) {
         loop_count(&loop->counters.turns);
-        return INSTANT_NEVER; /* no timer has been set */
+        return next_of_device(loop);
     }
     uint32_t waiting = direct_may_wait(qp);
     enum device_time wanted = device_wants_time(qp);
@@ -544,8 +550,7 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
     }
     loop_count(&loop->counters.turns);
     note_together(loop, qp, waiting);
-    /* The thread looks itself when its doze ends. */
-    return thread_looks_soon(loop) ? INSTANT_NEVER : device_next_deadline(device);
+    return next_of_device(loop);
 }
 
 /* Who finds the engine free needs no doorbell. */

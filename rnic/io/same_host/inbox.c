@@ -369,8 +369,8 @@ static uint32_t rung_words(const struct inbox *inbox)
 }
 
 /* A lane that is not done with keeps its bit. */
-static SELDOM uint32_t receive_rung(struct inbox *inbox, struct inbox_receiver *receiver,
-                                    uint32_t word, uint32_t budget)
+static uint32_t receive_rung(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t word,
+                             uint32_t budget)
 {
     uint32_t count = 0;
     uint64_t bits = atomic_exchange(&inbox->head->rung[word], 0);

@@ -291,8 +291,8 @@ static bool is_of_one_process(struct qpn qpn)
     return qpn.value >= SLOT_QPN_RESERVED && !qpn_equal(qpn, QPN_MULTICAST);
 }
 
-static SELDOM struct peer *find_by_path(struct same_host *same_host, const struct path *path,
-                                        struct qpn destination)
+static struct peer *find_by_path(struct same_host *same_host, const struct path *path,
+                                 struct qpn destination)
 {
     if (same_host->inbox == NULL || !is_of_one_process(destination) ||
         !near_addresses_have(&same_host->near, &path->remote)) {
