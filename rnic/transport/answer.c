@@ -10,6 +10,8 @@
 #include "rnic/transport/segment.h"
 #include "rnic/transport/selective.h"
 
+#define BURST_BYTES (512u << 10) /* of a response, for whoever asked for them at once */
+
 static struct packet start_answer(const struct qp *qp, uint8_t opcode, struct psn psn, uint32_t msn)
 {
     return (struct packet){
@@ -36,7 +38,8 @@ static enum step transmit_atomic(struct qp *qp, struct replay_entry *entry)
 
 bool answer_is_paced(const struct qp *qp, const struct replay_entry *entry)
 {
-    return entry->length > qp->environment->window_max;
+    uint32_t window = qp->environment->window_max;
+    return entry->length > (window < BURST_BYTES ? window : BURST_BYTES);
 }
 
 /* Packets of the response that may leave as one, by reference: of what was asked for once. */
