@@ -80,11 +80,16 @@ static inline void receive(struct udp_receiver *receiver, const struct udp_datag
     }
 }
 
+static inline uint16_t own_port(void)
+{
+    return (uint16_t)(20000 + getpid() % 10000);
+}
+
 static inline struct udp *create(const char *fault)
 {
     struct udp *udp;
     const char *message = "";
-    struct udp_config config = {.port = (uint16_t)(20000 + getpid() % 10000), .fault = fault};
+    struct udp_config config = {.port = own_port(), .fault = fault};
     assert_int_equal(udp_create(&config, &udp, &message), STATUS_OK);
     return udp;
 }

@@ -192,7 +192,7 @@ static void a_broadcast_is_told_apart(void **state)
     static const uint32_t destinations[] = {0x7f000001, 0x7f000002, 0x7fffffff};
     for (uint32_t i = 0; i < 3; i++) {
         struct sockaddr_in to = {.sin_family = AF_INET,
-                                 .sin_port = htons((uint16_t)(20000 + getpid() % 10000)),
+                                 .sin_port = htons(own_port()),
                                  .sin_addr.s_addr = htonl(destinations[i])};
         assert_int_equal(sendto(sender, "x", 1, 0, (struct sockaddr *)&to, sizeof to), 1);
         drain(udp, &inbox);
