@@ -7,7 +7,12 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "rnic/io/udp/address.h"
 #include "rnic/io/udp/udp_self_test.h"
+
+#ifndef IPV6_FLOWINFO
+#define IPV6_FLOWINFO 11
+#endif
 
 static void check_carries(const struct gid *gid)
 {
@@ -340,6 +345,191 @@ static void classes_are_not_joined(void **state)
     udp_destroy(udp);
 }
 
+/* A plain socket at the link's port, which gets what is for `path.remote`: the link's own sockets
+ * are for any address. */
+struct peer {
+    struct path path; /* to it */
+    int descriptor;
+};
+
+static void ask_for(const struct peer *peer, int level, int option)
+{
+    int yes = 1;
+    assert_int_equal(setsockopt(peer->descriptor, level, option, &yes, sizeof yes), 0);
+}
+
+/* An IPv6 path without a flow label would get one of the kernel's. */
+static struct peer open_peer(const struct gid *gid)
+{
+    bool ipv4 = gid_is_ipv4(gid);
+    struct peer peer = {.path = path_to(gid)};
+    peer.path.local = ipv4 ? ipv4_loopback : ipv6_loopback;
+    peer.path.flow_label = ipv4 ? 0 : 0x12345;
+    struct sockaddr_storage name;
+    socklen_t length = address_to_socket(gid, own_port(), 0, &name);
+    struct timeval patience = {.tv_sec = 2};
+    peer.descriptor = socket(name.ss_family, SOCK_DGRAM, 0);
+    assert_int_equal(
+        setsockopt(peer.descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+    ask_for(&peer, SOL_SOCKET, SO_REUSEPORT);
+    if (ipv4) {
+        ask_for(&peer, IPPROTO_IP, IP_RECVTOS);
+        ask_for(&peer, IPPROTO_IP, IP_RECVTTL);
+    } else {
+        ask_for(&peer, IPPROTO_IPV6, IPV6_RECVTCLASS);
+        ask_for(&peer, IPPROTO_IPV6, IPV6_RECVHOPLIMIT);
+        ask_for(&peer, IPPROTO_IPV6, IPV6_FLOWINFO);
+    }
+    assert_int_equal(bind(peer.descriptor, (struct sockaddr *)&name, length), 0);
+    return peer;
+}
+
+/* Each test has addresses of its own, so that one that fails leaves nothing in another's way. */
+static struct peer open_ipv4_peer(uint8_t last)
+{
+    struct gid gid = ipv4_loopback;
+    gid.bytes[15] = last;
+    return open_peer(&gid);
+}
+
+static uint32_t mark_of(struct msghdr *message, int level, int type)
+{
+    for (struct cmsghdr *control = CMSG_FIRSTHDR(message); control != NULL;
+         control = CMSG_NXTHDR(message, control)) {
+        uint32_t value;
+        if (control->cmsg_level != level || control->cmsg_type != type) {
+            continue;
+        }
+        if (control->cmsg_len < CMSG_LEN(sizeof value)) { /* IP_TOS comes as one byte */
+            return *CMSG_DATA(control);
+        }
+        memcpy(&value, CMSG_DATA(control), sizeof value);
+        return value;
+    }
+    fail();
+    return 0;
+}
+
+static void check_marks(struct msghdr *message, const struct path *path)
+{
+    uint32_t hop_limit = path->hop_limit != 0 ? path->hop_limit : 64;
+    if (gid_is_ipv4(&path->remote)) {
+        assert_int_equal(mark_of(message, IPPROTO_IP, IP_TOS), path->traffic_class);
+        assert_int_equal(mark_of(message, IPPROTO_IP, IP_TTL), hop_limit);
+    } else {
+        uint32_t flow = ntohl(mark_of(message, IPPROTO_IPV6, IPV6_FLOWINFO));
+        assert_int_equal(mark_of(message, IPPROTO_IPV6, IPV6_TCLASS), path->traffic_class);
+        assert_int_equal(mark_of(message, IPPROTO_IPV6, IPV6_HOPLIMIT), hop_limit);
+        assert_int_equal(flow & 0xfffff, path->flow_label);
+    }
+}
+
+static void check_arrives(const struct peer *peer, uint32_t number, uint32_t payload)
+{
+    uint8_t bytes[2 * PACKET_PAYLOAD_MAX];
+    uint8_t control[256] __attribute__((aligned(__alignof__(struct cmsghdr))));
+    struct sockaddr_storage name;
+    struct iovec place = {bytes, sizeof bytes};
+    struct msghdr message = {
+        .msg_name = &name,
+        .msg_namelen = sizeof name,
+        .msg_iov = &place,
+        .msg_iovlen = 1,
+        .msg_control = control,
+        .msg_controllen = sizeof control,
+    };
+    assert_int_equal(recvmsg(peer->descriptor, &message, 0), HEADER + payload + ICRC_LENGTH);
+    assert_int_equal(packet_psn(bytes).value, number);
+    struct gid source;
+    uint16_t port;
+    assert_int_equal(address_from_socket((struct sockaddr *)&name, &source, &port), STATUS_OK);
+    assert_true(gid_equal(&source, &peer->path.local));
+    assert_int_equal(port, peer->path.source_port != 0 ? peer->path.source_port : own_port());
+    check_marks(&message, &peer->path);
+}
+
+/* As one run, with no other; it is all that arrives. */
+static void check_run(struct udp *udp, const struct peer *peer, uint32_t count, uint32_t payload)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(emit(udp, &peer->path, i, payload));
+    }
+    assert_true(udp_flush(udp));
+    for (uint32_t i = 0; i < count; i++) {
+        check_arrives(peer, i, payload);
+    }
+    uint8_t byte;
+    assert_int_equal(recv(peer->descriptor, &byte, 1, MSG_DONTWAIT), -1);
+}
+
+static void check_both_ways(struct udp *udp, const struct peer *peer)
+{
+    check_run(udp, peer, 1, 64);
+    check_run(udp, peer, 3, 1024);
+}
+
+static void a_run_goes_to_the_peer_of_its_path(void **state)
+{
+    struct udp *udp = create(NULL);
+    struct peer one = open_ipv4_peer(2), other = open_ipv4_peer(3);
+    check_both_ways(udp, &one);
+    check_both_ways(udp, &other);
+    check_both_ways(udp, &one);
+    check_run(udp, &other, 3, 1024);
+    check_run(udp, &one, 1, 64);
+    one.path.local = other.path.remote;
+    check_both_ways(udp, &one);
+    if (udp_descriptor(udp, UDP_IPV6) >= 0) {
+        struct peer third = open_peer(&ipv6_loopback);
+        check_both_ways(udp, &third);
+        check_both_ways(udp, &one);
+        check_both_ways(udp, &third);
+        close(third.descriptor);
+    }
+    close(one.descriptor);
+    close(other.descriptor);
+    udp_destroy(udp);
+}
+
+/* One after the other, so that none hides another. */
+static void check_changes(struct udp *udp, struct peer *peer)
+{
+    check_both_ways(udp, peer);
+    peer->path.traffic_class = 104;
+    check_both_ways(udp, peer);
+    peer->path.hop_limit = 7;
+    check_both_ways(udp, peer);
+    peer->path.flow_label = 0x54321;
+    check_both_ways(udp, peer);
+    peer->path.source_port = (uint16_t)(10000 + getpid() % 10000);
+    check_both_ways(udp, peer);
+    close(peer->descriptor);
+}
+
+static void a_run_has_the_marks_of_its_path(void **state)
+{
+    struct udp *udp = create(NULL);
+    struct peer peer = open_ipv4_peer(4);
+    check_changes(udp, &peer);
+    if (udp_descriptor(udp, UDP_IPV6) >= 0) {
+        peer = open_peer(&ipv6_loopback);
+        check_changes(udp, &peer);
+    }
+    udp_destroy(udp);
+}
+
+static void a_run_is_cut_where_its_packets_end(void **state)
+{
+    struct udp *udp = create(NULL);
+    struct peer peer = open_ipv4_peer(5);
+    static const uint32_t sizes[] = {1024, 512, 4096, 512};
+    for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        check_run(udp, &peer, 3, sizes[i]);
+    }
+    close(peer.descriptor);
+    udp_destroy(udp);
+}
+
 static void unreachable_peer_is_counted_and_named(void **state)
 {
     struct udp *udp = create(NULL);
@@ -380,6 +570,9 @@ int main(void)
         cmocka_unit_test(ports_are_given_back),
         cmocka_unit_test(a_port_that_is_taken_is_not_waited_for),
         cmocka_unit_test(classes_are_not_joined),
+        cmocka_unit_test(a_run_goes_to_the_peer_of_its_path),
+        cmocka_unit_test(a_run_has_the_marks_of_its_path),
+        cmocka_unit_test(a_run_is_cut_where_its_packets_end),
         cmocka_unit_test(unreachable_peer_is_counted_and_named),
         cmocka_unit_test(granted_buffer_is_told),
     };
