@@ -141,8 +141,10 @@ void describe_bytes(unsigned from, unsigned to, const uint8_t *bytes, uint32_t l
                     char ret_text[DESCRIPTION_MAX])
 {
     struct packet packet;
-    bool parsed = packet_parse(bytes, length, &packet) == REFUSED_NOT;
-    describe(from, to, parsed ? &packet : NULL, length, detail, ret_text);
+    if (!describe_report(from, to, bytes, length, detail, ret_text)) {
+        bool parsed = packet_parse(bytes, length, &packet) == REFUSED_NOT;
+        describe(from, to, parsed ? &packet : NULL, length, detail, ret_text);
+    }
 }
 
 void describe_frame(struct simulator *simulator, const struct frame *frame, enum fate fate)
