@@ -108,6 +108,26 @@ static void request_sent(struct monitor *monitor, struct end *end, const struct 
     }
 }
 
+static void check_ride(struct monitor *monitor, const struct end *end, const struct frame *frame,
+                       const struct packet *packet)
+{
+    if (frame->acknowledges && !frame->near) {
+        simulator_violate(&monitor->world->simulator, "rides",
+                          "%c qp %u lets PSN %u bring an acknowledgement", end->host->name,
+                          end->qpn.value, packet->psn.value);
+    }
+}
+
+static void check_tag(struct monitor *monitor, const struct end *end, const struct packet *packet)
+{
+    struct flow *flow = flow_of(monitor, end);
+    if (flow->tag != 0 && packet->tag != flow->tag) {
+        simulator_violate(&monitor->world->simulator, "tag", "%c qp %u sent PSN %u with tag %u",
+                          end->host->name, end->qpn.value, packet->psn.value, packet->tag);
+    }
+    flow->tag = packet->tag;
+}
+
 static void harm(struct pair *pair, struct instant now)
 {
     if (pair->harm_count < sizeof pair->harms / sizeof pair->harms[0]) {
@@ -152,6 +172,8 @@ static void sent(struct network_observer *observer, const struct frame *frame, e
         harm(receiver->pair, instant_after(monitor->world->simulator.now, late_ns));
     }
     if (packet.info->is_request) {
+        check_ride(monitor, receiver->peer, frame, &packet);
+        check_tag(monitor, receiver->peer, &packet);
         request_sent(monitor, receiver->peer, &packet);
     }
 }

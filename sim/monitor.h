@@ -5,7 +5,9 @@
  *        takes rnr_retry_count + 1 of them (on networks that neither lose nor reorder)
  * repeat a packet is sent again for a reason
  * retry  giving up in silence takes retry_count repetitions and (retry_count + 1) timeouts; giving
- *        up elsewhere takes as many harmed packets */
+ *        up elsewhere takes as many harmed packets
+ * rides  requests bring acknowledgements only by links that carry them
+ * tag    who has heard its peer's tag puts it on every request */
 #ifndef WEIR_SIM_MONITOR_H
 #define WEIR_SIM_MONITOR_H
 
@@ -30,6 +32,7 @@ struct flow {
     struct psn rnr_psn;
     uint32_t rnr_naks; /* in a row, for rnr_psn */
     bool is_unclear;   /* which of its requests have taken no PSN is not known */
+    uint16_t tag;      /* of the latest packet; 0: it has heard none */
 };
 
 struct monitor {
