@@ -316,7 +316,7 @@ void repair_keep_response(struct qp *qp, const struct packet *packet)
     }
 }
 
-void repair_take_responses(struct qp *qp, struct instant now)
+static void take_due(struct qp *qp, struct instant now)
 {
     struct early_stock *stock = &qp->environment->selective.early;
     while (qp->selective != NULL && early_has(&qp->selective->responses, qp->requester.unacked)) {
@@ -325,14 +325,24 @@ void repair_take_responses(struct qp *qp, struct instant now)
         completer_receive(qp, now, &early->packet);
         early_release(stock, early);
     }
+}
+
+static void answer_beyond(struct qp *qp, struct instant now)
+{
     struct selective *selective = qp->selective;
-    if (selective != NULL && selective->acknowledged_beyond) {
-        struct psn psn = selective->acknowledged;
-        selective->acknowledged_beyond = psn_before(qp->requester.unacked, psn);
-        if (selective->acknowledged_beyond) {
-            (void)completer_answer_before(qp, now, psn);
-        }
+    if (selective != NULL && selective->acknowledged_beyond &&
+        completer_answer_before(qp, now, selective->acknowledged)) {
+        selective->acknowledged_beyond = false;
     }
+}
+
+/* What is acknowledged may be all that the next response that is kept had to wait for. */
+void repair_take_responses(struct qp *qp, struct instant now)
+{
+    do {
+        take_due(qp, now);
+        answer_beyond(qp, now);
+    } while (qp->selective != NULL && early_has(&qp->selective->responses, qp->requester.unacked));
 }
 
 /* Of each demand that later responses have overtaken, the first response that is missing. */

@@ -246,6 +246,33 @@ static void a_lost_response_is_demanded_again(void **state)
                      "A send 2 success\n");
 }
 
+/* The acknowledgement of the WRITEs was there, and so was the second response: the first brings
+ * both. */
+static void what_a_lost_response_held_up_completes_with_it(void **state)
+{
+    (void)state;
+    agree();
+    scenario_lose(&s, "B>A READ_RESPONSE_ONLY psn=9");
+    post(WORK_READ, 2, 64);
+    post(WORK_WRITE, 3, 64);
+    post(WORK_READ, 4, 64);
+    post(WORK_WRITE, 5, 64);
+    scenario_run(&s);
+    expect_trace(&s, "A>B READ_REQUEST psn=9 length=64\n"
+                     "A>B WRITE_ONLY psn=10 length=64\n"
+                     "A>B READ_REQUEST psn=11 length=64\n"
+                     "A>B WRITE_ONLY psn=12 length=64\n"
+                     "B>A READ_RESPONSE_ONLY psn=9 lost\n"
+                     "B>A READ_RESPONSE_ONLY psn=11\n"
+                     "B>A ACK psn=12\n"
+                     "A>B READ_REQUEST psn=9 length=64\n"
+                     "B>A READ_RESPONSE_ONLY psn=9\n"
+                     "A send 2 success\n"
+                     "A send 3 success\n"
+                     "A send 4 success\n"
+                     "A send 5 success\n");
+}
+
 /* The packet that found no receive is sent again after the wait; those behind it are kept. */
 static void a_receiver_that_is_not_ready_keeps_the_rest(void **state)
 {
@@ -425,6 +452,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_overtaken_is_not_lost, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_repetition_is_repeated, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_response_is_demanded_again, start, stop),
+        cmocka_unit_test_setup_teardown(what_a_lost_response_held_up_completes_with_it, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_keeps_the_rest, start, stop),
         cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_makes_them_agree, start, stop),
         cmocka_unit_test_setup_teardown(one_packet_without_a_receive_is_no_reason, start, stop),
