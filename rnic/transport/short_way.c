@@ -82,17 +82,12 @@ static bool parse(const struct qp *qp, const uint8_t *bytes, uint32_t length,
     return true;
 }
 
-/* Where selective repeat is agreed, neither requests nor responses wait for what is missing. */
-static bool keeps_nothing(const struct selective *selective)
-{
-    return selective->requests.count == 0 && selective->responses.count == 0 &&
-           !selective->acknowledged_beyond;
-}
-
+/* Where selective repeat is agreed, no request waits for what is missing. Responses may: until they
+ * have come no request leaves this way, and an acknowledgement does the same on either. */
 static bool is_ordinary(const struct qp *qp)
 {
     return qp->service == SERVICE_RC && !qp->matches_tags && qp->environment->watcher == NULL &&
-           (qp->selective == NULL || keeps_nothing(qp->selective));
+           (qp->selective == NULL || qp->selective->requests.count == 0);
 }
 
 static bool sends(const struct qp *qp)

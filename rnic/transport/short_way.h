@@ -6,9 +6,9 @@
  *
  * Of the receiver: an RC queue pair in RTS (established, not draining), or in RTR since its first
  * packet; no tag matching, no target, nobody who watches; no message under way; where selective
- * repeat is agreed, nothing is kept that came early, and the packet has our tag; it comes from the
- * peer's address, unmarked by the network, at the expected PSN, and fits the first SGE of a receive
- * that is there, whose key grants it.
+ * repeat is agreed, no request is kept that came early, and the packet has our tag; it comes from
+ * the peer's address, unmarked by the network, at the expected PSN, and fits the first SGE of a
+ * receive that is there, whose key grants it.
  *
  * Of the sender: the same of the queue pair, in RTS, and its process; the request is a SEND, with
  * immediate or without, of at most SHORT_WAY_BYTES, inline or of one SGE whose key grants it;
