@@ -35,14 +35,6 @@ static void period_is_over(struct device_alarm *alarm, struct instant now)
     atomic_store(&moderated.is_told, true);
 }
 
-static void wait_until_thread_sleeps(struct loop *loop)
-{
-    while (atomic_load(&loop->thread_state) != THREAD_WATCHING ||
-           atomic_load(&loop->sleeping_until_ns) != UINT64_MAX) {
-        usleep(1000);
-    }
-}
-
 /* The application sleeps for its event, and so does the thread, until somebody says when. */
 static void the_thread_hears_of_the_alarm_of_a_completion_that_is_held(void **state)
 {

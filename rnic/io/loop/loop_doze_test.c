@@ -6,20 +6,12 @@
 
 #define WAKEUPS_MOST 20 /* by as many packets and signals as there may be; else thousands */
 
-static void wait_until_it_watches(struct loop *loop)
-{
-    while (atomic_load(&loop->thread_state) != THREAD_WATCHING ||
-           atomic_load(&loop->sleeping_until_ns) != UINT64_MAX) {
-        usleep(1000);
-    }
-}
-
 /* Nothing else would wake it: what comes is the poller's. */
 static void who_polls_lets_the_watching_thread_doze(void **state)
 {
     struct end *end = create_end();
     struct loop *loop = loop_of(end->engine);
-    wait_until_it_watches(loop);
+    wait_until_thread_sleeps(loop);
     struct instant until = instant_after(clock_now(), PATIENCE_MS * UINT64_C(1000000));
     bool dozed = false;
     while (!dozed && instant_before(clock_now(), until)) {
@@ -35,7 +27,7 @@ static void who_promises_to_come_back_is_believed(void **state)
 {
     struct end *end = create_end();
     struct loop *loop = loop_of(end->engine);
-    wait_until_it_watches(loop);
+    wait_until_thread_sleeps(loop);
     atomic_store(&loop->patience_ns, UINT64_MAX);
     for (uint32_t i = 0; i < 5000; i++) {
         engine_promise(end->engine, false);
@@ -64,7 +56,7 @@ static void what_wakes_the_thread_is_read(void **state)
     struct loop *loop = loop_of(a->engine);
     struct introduction of_b = introduce(b);
     connect_both(a, b);
-    wait_until_it_watches(loop);
+    wait_until_thread_sleeps(loop);
     lock_take(&loop->lock);
     struct instant later = instant_after(clock_now(), hour_ns);
     loop->local_received = loop->sockets_read = loop->quiet_read = later;

@@ -16,6 +16,7 @@
 #include "rnic/base/heap.h"
 #include "rnic/device/device.h"
 #include "rnic/io/loop/loop.h"
+#include "rnic/io/loop/loop_private.h"
 #include "rnic/io/system/notify.h"
 #include "rnic/queue/completion_queue.h"
 
@@ -204,6 +205,15 @@ static inline enum completion_status wait_one(struct end *end)
         completion_queue_arm(end->completions, false);
     }
     return completion.status;
+}
+
+/* Until the thread sleeps, and nothing but a packet or a wake-up ends that. */
+static inline void wait_until_thread_sleeps(struct loop *loop)
+{
+    while (atomic_load(&loop->thread_state) != THREAD_WATCHING ||
+           atomic_load(&loop->sleeping_until_ns) != UINT64_MAX) {
+        usleep(1000);
+    }
 }
 
 #endif

@@ -40,10 +40,7 @@ static void still_thread(struct posts *stream)
 {
     struct loop *loop = stream->loop;
     do {
-        while (atomic_load(&loop->thread_state) != THREAD_WATCHING ||
-               atomic_load(&loop->sleeping_until_ns) != UINT64_MAX) {
-            usleep(1000);
-        }
+        wait_until_thread_sleeps(loop);
         atomic_store(&loop->patience_ns, UINT64_MAX);
         atomic_store(&loop->sleeping_until_ns, 0);
         usleep(5000);

@@ -201,10 +201,7 @@ static void read_all(int descriptor, void *bytes, size_t length)
 static void take_wake_up(struct end *end)
 {
     struct loop *loop = loop_of(end->engine);
-    while (atomic_load(&loop->thread_state) != THREAD_WATCHING ||
-           atomic_load(&loop->sleeping_until_ns) != UINT64_MAX) {
-        usleep(1000);
-    }
+    wait_until_thread_sleeps(loop);
     same_host_wake_up(loop->same_host);
     engine_drive(end->engine);
 }
