@@ -185,6 +185,19 @@ static void answered(struct monitor *monitor, struct flow *flow)
     flow->last_response = monitor->world->simulator.now;
 }
 
+/* Each is to be waited for. What comes during the wait is of a copy that had left before, and no
+ * retry. */
+static void rnr_nak_delivered(struct flow *flow, struct instant now, const struct packet *packet)
+{
+    bool again = flow->rnr_naks > 0 && psn_equal(flow->rnr_psn, packet->psn);
+    bool waiting = instant_before(now, flow->rnr_until);
+    flow->rnr_naks = again ? flow->rnr_naks + !waiting : 1;
+    flow->rnr_psn = packet->psn;
+    struct instant until =
+        instant_after(now, rnr_timers[packet->aeth.value & 31] * UINT64_C(10000));
+    flow->rnr_until = waiting && instant_before(until, flow->rnr_until) ? flow->rnr_until : until;
+}
+
 static void delivered(struct network_observer *observer, const struct frame *frame)
 {
     struct monitor *monitor = (struct monitor *)observer;
@@ -205,11 +218,7 @@ static void delivered(struct network_observer *observer, const struct frame *fra
     struct flow *flow = flow_of(monitor, end);
     answered(monitor, flow);
     if (packet.info->operation == OPERATION_ACKNOWLEDGE && packet.aeth.kind == AETH_RNR_NAK) {
-        bool again = flow->rnr_naks > 0 && psn_equal(flow->rnr_psn, packet.psn);
-        flow->rnr_naks = again ? flow->rnr_naks + 1 : 1;
-        flow->rnr_psn = packet.psn;
-        flow->rnr_until = instant_after(monitor->world->simulator.now,
-                                        rnr_timers[packet.aeth.value & 31] * UINT64_C(10000));
+        rnr_nak_delivered(flow, monitor->world->simulator.now, &packet);
     }
 }
 

@@ -2,7 +2,8 @@
  *
  * psn    a reliable requester's PSNs have no gaps: one never sent before is the next one
  * rnr    after an RNR NAK nothing is sent from its PSN on before its timer has run, and giving up
- *        takes rnr_retry_count + 1 of them (on networks that neither lose nor reorder)
+ *        takes rnr_retry_count + 1 of them, not counting those that came during another's wait (on
+ *        networks that neither lose nor reorder)
  * repeat a packet is sent again for a reason
  * retry  giving up in silence takes retry_count repetitions and (retry_count + 1) timeouts; giving
  *        up elsewhere takes as many harmed packets

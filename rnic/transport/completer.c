@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/base/seldom.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/repair.h"
 #include "rnic/transport/segment.h"
@@ -27,19 +28,33 @@ static void repeat(struct qp *qp)
     requester_repeat(qp);
 }
 
+/* For the peer's receives: nothing leaves until then, and then all that it does not have. */
+static bool is_waiting(const struct requester *requester)
+{
+    return !instant_is_never(requester->rnr_resume);
+}
+
+/* What tells of a gap had left before what was repeated last can have come, or may have. */
+static bool is_of_old(const struct qp *qp, struct instant now)
+{
+    const struct requester *requester = &qp->requester;
+    uint64_t ago_ns = instant_elapsed_ns(requester->repeated, now);
+    return ago_ns < qp->retransmit.shortest_ns ||
+           (requester->gaps_answered > 0 && ago_ns < retransmit_round_trip_ns(&qp->retransmit));
+}
+
 /* A response behind one that is missing. The rest of the same flight says the same, so one demand
  * per round trip is enough; and a peer that has failed says it of each repetition without ever
  * answering, so the retry count bounds them, and then the timeout alone repeats. [IBA 9.9.2] */
 void completer_answer_gap(struct qp *qp, struct instant now)
 {
     struct requester *requester = &qp->requester;
-    if (requester->gaps_answered > qp->attributes.retry_count ||
-        (requester->gaps_answered > 0 && instant_elapsed_ns(requester->gap_answered, now) <
-                                             retransmit_round_trip_ns(&qp->retransmit))) {
+    if (requester->gaps_answered > qp->attributes.retry_count || is_waiting(requester) ||
+        is_of_old(qp, now)) {
         return;
     }
     requester->gaps_answered++;
-    requester->gap_answered = now;
+    requester->repeated = now;
     repeat(qp);
 }
 
@@ -73,31 +88,35 @@ bool completer_answer_before(struct qp *qp, struct instant now, struct psn psn)
     return true;
 }
 
-/* Where it is not known when it begins, that is when the deadline is looked at: soon. */
+/* Where it is not known when it begins, that is when the deadline is looked at: soon. A wait is
+ * never cut short. */
 void completer_wait_for_receives(struct qp *qp, struct instant now)
 {
     struct requester *requester = &qp->requester;
     bool is_vague = qp->environment->is_vague;
-    requester->rnr_resume = instant_after(now, retransmit_rnr_timer_ns(requester->rnr_timer));
+    struct instant resume = instant_after(now, retransmit_rnr_timer_ns(requester->rnr_timer));
+    if (!is_waiting(requester) || instant_before(requester->rnr_resume, resume)) {
+        requester->rnr_resume = resume;
+    }
     retransmit_suspend(&qp->retransmit, requester->rnr_resume);
     qp->retransmit.is_vague = is_vague;
     qp_set_deadline(qp, is_vague ? now : requester->rnr_resume);
 }
 
-static void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t code)
+/* Each NAK is waited for, from when it came. One that comes while waiting is of another copy of the
+ * packet, which had left before, so no retry has failed; but for the first since progress. */
+static SELDOM void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t code)
 {
     struct requester *requester = &qp->requester;
-    environment_count(qp->environment, COUNTER_RNR_NAK_RECEIVED);
-    if (!instant_is_never(requester->rnr_resume)) {
-        return; /* waiting already */
-    }
+    bool waited = is_waiting(requester);
     uint8_t limit = qp->attributes.rnr_retry_count;
-    if (limit != 7 && requester->rnr_retries >= limit) {
-        environment_count(qp->environment, COUNTER_RNR_RETRIES_EXCEEDED);
-        qp_fail_send(qp, COMPLETION_RNR_RETRY_EXCEEDED);
-        return;
-    }
-    if (limit != 7) {
+    environment_count(qp->environment, COUNTER_RNR_NAK_RECEIVED);
+    if (limit != 7 && (!waited || requester->rnr_retries == 0)) {
+        if (requester->rnr_retries >= limit) {
+            environment_count(qp->environment, COUNTER_RNR_RETRIES_EXCEEDED);
+            qp_fail_send(qp, COMPLETION_RNR_RETRY_EXCEEDED);
+            return;
+        }
         requester->rnr_retries++;
     }
     requester->rnr_timer = code;
@@ -106,7 +125,7 @@ static void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t code)
         repair_head(qp); /* what came behind it is kept */
         return;
     }
-    if (psn_distance(requester->unacked, requester->frontier) > 1) {
+    if (!waited && psn_distance(requester->unacked, requester->frontier) > 1) {
         selective_want(qp); /* what came behind it was dropped */
     }
     requester_go_back(qp);
@@ -115,7 +134,7 @@ static void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t code)
 static void receive_sequence_nak(struct qp *qp, struct instant now)
 {
     environment_count(qp->environment, COUNTER_NAK_SEQUENCE_RECEIVED);
-    if (!instant_is_never(qp->requester.rnr_resume)) {
+    if (is_waiting(&qp->requester)) {
         return; /* sent before the responder ran out of receives; the wait stands */
     }
     if (retransmit_is_exhausted(&qp->retransmit, now)) {

@@ -282,6 +282,7 @@ static void passed(struct qp *qp, struct instant now, const struct turn *turn, u
     bool repairing = repair_is_on(qp);
     if (!fresh) {
         environment_count(qp->environment, COUNTER_RETRANSMITTED_PACKETS);
+        requester->repeated = psn_equal(psn, requester->unacked) ? now : requester->repeated;
     }
     bool timed = fresh && answered && !repairing && !qp->environment->is_vague;
     struct retransmit *retransmit = &qp->retransmit;

@@ -47,8 +47,8 @@ struct requester {
     uint16_t way_takes;
     uint16_t interface_takes; /* bytes, for the completion of a message that it has refused */
 
-    struct instant rnr_resume;   /* NEVER: not told to wait */
-    struct instant gap_answered; /* when a gap in responses last made us go back */
+    struct instant rnr_resume; /* NEVER: not told to wait */
+    struct instant repeated;   /* when the packet at `unacked` left again, or was to, last */
 };
 
 void requester_reset(struct qp *qp, struct psn first);

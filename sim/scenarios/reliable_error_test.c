@@ -67,6 +67,30 @@ static void receiver_not_ready(void **state)
                      "14us A send 1 success\n");
 }
 
+/* The timeout (8 us) repeats what is still on a way of 6 us. The copy's NAK comes during the wait,
+ * which begins anew with it; no retry has failed. */
+static void each_rnr_nak_is_waited_for(void **state)
+{
+    (void)state;
+    s.a.attributes.timeout = 1;
+    s.a.attributes.rnr_retry_count = 1;
+    scenario_connect(&s);
+    network_set_links(&s.network, &(struct link_config){.delay_ns = 6000});
+    post_send(1, 10);
+    scenario_run_for(&s, 25);
+    scenario_receive(&s.b, 1, 10);
+    network_set_links(&s.network, &(struct link_config){.delay_ns = 1000});
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B SEND_ONLY psn=7\n"
+                     "6us B>A RNR_NAK psn=7\n"
+                     "8.192us A>B SEND_ONLY psn=7\n"
+                     "14.192us B>A RNR_NAK psn=7\n"
+                     "30.192us A>B SEND_ONLY psn=7\n"
+                     "31.192us B>A ACK psn=7\n"
+                     "31.192us B receive 1 success length=10\n"
+                     "32.192us A send 1 success\n");
+}
+
 /* rnr_retry_count 2: three NAKs, then the failure, then the flushes. */
 static void rnr_retry_exceeded(void **state)
 {
@@ -372,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(receiver_not_ready, start, stop),
+        cmocka_unit_test_setup_teardown(each_rnr_nak_is_waited_for, start, stop),
         cmocka_unit_test_setup_teardown(rnr_retry_exceeded, start, stop),
         cmocka_unit_test_setup_teardown(write_immediate_needs_a_receive, start, stop),
         cmocka_unit_test_setup_teardown(no_such_key, start, stop),

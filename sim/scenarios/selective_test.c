@@ -165,6 +165,13 @@ static void a_lost_last_packet_is_probed_for(void **state)
     expect_equal_bytes(&s.a, &s.b, 0, 512);
 }
 
+static void set_speed(uint64_t bits_per_second, uint32_t queue_limit)
+{
+    struct link_config link = {
+        .delay_ns = 1000, .bits_per_second = bits_per_second, .queue_limit = queue_limit};
+    network_set_links(&s.network, &link);
+}
+
 /* They wait for what comes before them, and complete in their order. */
 static void messages_complete_in_order(void **state)
 {
@@ -329,6 +336,45 @@ static void a_receiver_that_is_not_ready_makes_them_agree(void **state)
                      "A send 1 success\n");
 }
 
+/* What tells that the first is missing, and the second held, left before the first had come again.
+ * (A packet takes 12 us on the link from then on.) */
+static void a_report_of_old_repeats_nothing(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    set_speed(UINT64_C(200000000), 0);
+    post(WORK_WRITE, 1, 64); /* how long the way is is measured */
+    scenario_run_for(&s, 100);
+    set_speed(0, 0);
+    forget_trace(&s);
+    post(WORK_SEND, 2, 600);
+    scenario_run_for(&s, 5);
+    set_speed(UINT64_C(200000000), 1);
+    scenario_run_for(&s, 45);
+    scenario_receive(&s.b, 1, 600);
+    scenario_run(&s);
+    expect_trace(&s, "100us A>B SEND_FIRST psn=8\n"
+                     "100us A>B SEND_MIDDLE psn=9\n"
+                     "100us A>B SEND_LAST psn=10\n"
+                     "101us B>A RNR_NAK psn=8\n"
+                     "102us A>B REPORT psn=99 expected=100 asks\n"
+                     "103us B>A REPORT psn=7 expected=8\n"
+                     "112us A>B SEND_FIRST psn=8\n"
+                     "124.560us A>B SEND_MIDDLE psn=9\n"
+                     "125.560us B>A RNR_NAK psn=8\n"
+                     "137.120us A>B REPORT psn=99 expected=100 asks\n"
+                     "138.120us B>A REPORT psn=7 expected=8 +1\n"
+                     "140.080us A>B SEND_FIRST psn=8\n"
+                     "141.240us B>A REPORT psn=7 expected=8 +1\n"
+                     "152.640us A>B SEND_MIDDLE psn=9\n"
+                     "153.640us B>A ACK psn=9\n"
+                     "165.200us A>B SEND_LAST psn=10\n"
+                     "166.200us B>A REPORT psn=9 expected=10\n"
+                     "172.040us B>A ACK psn=10\n"
+                     "172.040us B receive 1 success length=600\n"
+                     "175.520us A send 2 success\n");
+}
+
 static void one_packet_without_a_receive_is_no_reason(void **state)
 {
     (void)state;
@@ -456,6 +502,7 @@ int main(void)
                                         stop),
         cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_keeps_the_rest, start, stop),
         cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_makes_them_agree, start, stop),
+        cmocka_unit_test_setup_teardown(a_report_of_old_repeats_nothing, start, stop),
         cmocka_unit_test_setup_teardown(one_packet_without_a_receive_is_no_reason, start, stop),
         cmocka_unit_test_setup_teardown(a_peer_that_does_not_speak_it_notices_nothing, start_alone,
                                         stop),
