@@ -189,18 +189,18 @@ static bool needs_patience(const struct qp *qp, struct instant now, struct psn p
 }
 
 /* When `psn`, the last packet in doubt, is worth a probe; not after `now`: at once. NEVER: nothing
- * of what is under way has asked yet, and what will ask waits for the rate. */
+ * of what is under way has asked yet, and what will ask waits for the rate, or for the link. Where
+ * one of them has only just let the packet go, silence before says nothing of it. */
 static struct instant probe_time(const struct qp *qp, struct instant now, struct psn psn)
 {
     const struct requester *requester = &qp->requester;
     int32_t under_way = psn_distance(requester->unacked, requester->frontier);
-    bool by_rate = qp_rate(qp) != 0;
-    if (by_rate && (int32_t)requester->unrequested >= under_way) {
+    if ((int32_t)requester->unrequested >= under_way) {
         return INSTANT_NEVER;
     }
     uint64_t out_ns = scoreboard_out_ns(&qp->selective->board, now, psn);
-    uint64_t expected_ns = qp->retransmit.smoothed_ns;
-    if (by_rate && out_ns < expected_ns) { /* the rate has only just let it go */
+    uint64_t expected_ns = retransmit_expected_ns(&qp->retransmit);
+    if (out_ns < expected_ns) {
         return instant_after(now, expected_ns - out_ns);
     }
     return needs_patience(qp, now, psn) ? instant_after(qp->retransmit.last_progress, DRAWN_NS)

@@ -51,8 +51,7 @@ void retransmit_set(struct retransmit *retransmit, uint8_t timeout_code, uint8_t
     retransmit->retry_count = retry_count;
 }
 
-/* By then an answer should have come. */
-static uint64_t expected_ns(const struct retransmit *retransmit)
+uint64_t retransmit_expected_ns(const struct retransmit *retransmit)
 {
     uint64_t more = UINT64_C(4) * retransmit->variation_ns;
     if (retransmit->probes && more < retransmit->smoothed_ns) {
@@ -77,7 +76,7 @@ static uint64_t wait_ns(const struct retransmit *retransmit)
     if (retransmit->smoothed_ns != 0) {
         bool short_waits = retransmit->lossy > 0 && !retransmit->probes;
         uint64_t least = short_waits ? WAIT_MIN_LOSSY_NS : WAIT_MIN_NS;
-        wait = expected_ns(retransmit);
+        wait = retransmit_expected_ns(retransmit);
         wait = retransmit->probes ? 2 * wait : wait; /* a probe is to be answered before */
         wait = wait < least ? least : wait;
     }
@@ -98,7 +97,7 @@ static struct instant next_deadline(const struct retransmit *retransmit, struct 
     if (!may_probe(retransmit)) {
         return instant_after(now, wait);
     }
-    uint64_t probe = expected_ns(retransmit);
+    uint64_t probe = retransmit_expected_ns(retransmit);
     probe = (probe < PROBE_MIN_NS ? PROBE_MIN_NS : probe) << retransmit->probed;
     return instant_earlier(instant_after(now, probe),
                            instant_after(retransmit->last_progress, wait));

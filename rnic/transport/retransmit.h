@@ -88,6 +88,9 @@ void retransmit_put_off(struct retransmit *retransmit, struct instant due);
 bool retransmit_expired(struct retransmit *retransmit, struct instant now);
 /* Neither progress nor patience left, whatever the timer says. */
 bool retransmit_is_exhausted(const struct retransmit *retransmit, struct instant now);
+/* After so long an answer should have come: at least two round trips where probes go before the
+ * timer. */
+uint64_t retransmit_expected_ns(const struct retransmit *retransmit);
 /* About one round trip, for those who must not repeat a demand before it can have been met. */
 uint64_t retransmit_round_trip_ns(const struct retransmit *retransmit);
 

@@ -172,6 +172,49 @@ static void set_speed(uint64_t bits_per_second, uint32_t queue_limit)
     network_set_links(&s.network, &link);
 }
 
+#define SLOW UINT64_C(100000000) /* a packet takes 25 us */
+
+/* How long the way is is measured. */
+static void agree_and_measure(uint64_t bits_per_second)
+{
+    s.a.attributes.timeout = 14;
+    agree();
+    set_speed(bits_per_second, 1);
+    post(WORK_WRITE, 2, 256);
+    scenario_run(&s);
+    forget_trace(&s);
+}
+
+/* Only the last packet asks, half a millisecond behind the first. */
+static void what_has_not_asked_yet_is_not_probed_for(void **state)
+{
+    (void)state;
+    agree_and_measure(0);
+    set_speed(SLOW, 1);
+    post(WORK_WRITE, 3, 5120);
+    scenario_run(&s);
+    forget_trace(&s);
+    assert_int_equal(count(&s.a, COUNTER_PROBES), 0);
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
+    assert_int_equal(count(&s.a, COUNTER_RETRANSMITTED_PACKETS), 2);
+    expect_equal_bytes(&s.a, &s.b, 0, 5120);
+}
+
+/* There has been no news for the 100 us of a probe when the last packet is on its way. */
+static void what_has_only_just_left_is_not_probed_for(void **state)
+{
+    (void)state;
+    agree_and_measure(SLOW);
+    post(WORK_WRITE, 3, 1024);
+    scenario_run(&s);
+    expect_trace(&s, "100000us A>B WRITE_FIRST psn=10 length=1024\n"
+                     "100026.400us A>B WRITE_MIDDLE psn=11\n"
+                     "100051.520us A>B WRITE_MIDDLE psn=12\n"
+                     "100076.640us A>B WRITE_LAST psn=13\n"
+                     "100102.760us B>A ACK psn=13\n"
+                     "100108.720us A send 3 success\n");
+}
+
 /* They wait for what comes before them, and complete in their order. */
 static void messages_complete_in_order(void **state)
 {
@@ -494,6 +537,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_waits_behind_a_loss_is_not_told_one_by_one, start,
                                         stop),
         cmocka_unit_test_setup_teardown(a_lost_last_packet_is_probed_for, start, stop),
+        cmocka_unit_test_setup_teardown(what_has_not_asked_yet_is_not_probed_for, start, stop),
+        cmocka_unit_test_setup_teardown(what_has_only_just_left_is_not_probed_for, start, stop),
         cmocka_unit_test_setup_teardown(messages_complete_in_order, start, stop),
         cmocka_unit_test_setup_teardown(what_is_overtaken_is_not_lost, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_repetition_is_repeated, start, stop),
