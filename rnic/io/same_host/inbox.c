@@ -37,7 +37,7 @@ struct inbox {
      * lanes that are not watched, are not looked after so. */
     _Atomic uint32_t glance_count;
     _Atomic(const _Atomic uint64_t *) glances[GLANCES];
-    void *places[INBOX_LANES]; /* where a lane is or was mapped: see free_lane */
+    struct inbox_lane *mapped[INBOX_LANES]; /* as long as the inbox lives: see forget_lane */
     struct inbox_room *room;
     struct inbox_counters counters;
 };
@@ -106,8 +106,8 @@ void inbox_destroy(struct inbox *inbox)
     }
     bool ours = inbox->descriptor >= 0; /* else it was the parent's, and is not mapped here */
     for (uint32_t i = 0; i < INBOX_LANES; i++) {
-        if (inbox->places[i] != NULL && ours) {
-            munmap(inbox->places[i], INBOX_LANE_BYTES);
+        if (inbox->mapped[i] != NULL && ours) {
+            munmap(inbox->mapped[i], INBOX_LANE_BYTES);
         }
         free(inbox->lanes[i]);
     }
@@ -208,17 +208,15 @@ static SELDOM struct lane *find_lane(struct inbox *inbox, uint32_t number)
     if (lane != NULL) {
         return lane;
     }
-    lane = calloc(1, sizeof *lane);
+    if (inbox->mapped[number] == NULL) {
+        inbox->mapped[number] =
+            inbox_map(inbox->descriptor, inbox_lane_offset(number), INBOX_LANE_BYTES);
+    }
+    lane = inbox->mapped[number] != NULL ? calloc(1, sizeof *lane) : NULL;
     if (lane == NULL) {
         return NULL;
     }
-    lane->memory = inbox_map_at(inbox->places[number], inbox->descriptor, inbox_lane_offset(number),
-                                INBOX_LANE_BYTES);
-    if (lane->memory == NULL) {
-        free(lane);
-        return NULL;
-    }
-    inbox->places[number] = lane->memory;
+    lane->memory = inbox->mapped[number];
     ring_consume(&lane->ring, inbox_ring(lane->memory), INBOX_RING_BYTES);
     inbox->lanes[number] = lane;
     inbox->counters.lanes++;
@@ -490,8 +488,8 @@ void inbox_wake_up(struct inbox *inbox)
     atomic_store_explicit(&inbox->head->asleep, 0, memory_order_relaxed);
 }
 
-/* Who looks without the lock (inbox_is_quiet) may still look there, and a lane of that number will
- * be there again. */
+/* It stays mapped: who looks without the lock (inbox_is_quiet) may still look there, and the next
+ * lane of that number needs nothing that could be refused. */
 static void forget_lane(struct inbox *inbox, uint32_t number)
 {
     for (uint32_t i = 0; i < inbox->watched_count; i++) {
@@ -502,7 +500,6 @@ static void forget_lane(struct inbox *inbox, uint32_t number)
     }
     struct lane *lane = inbox->lanes[number];
     if (lane != NULL) {
-        inbox_leave_place(lane->memory, INBOX_LANE_BYTES);
         free(lane);
         inbox->lanes[number] = NULL;
         inbox->counters.lanes--;

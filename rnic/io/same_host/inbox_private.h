@@ -146,10 +146,6 @@ static inline struct ring_memory *inbox_ring(void *lane_memory)
 /* A part of an inbox's file; NULL: no memory. Neither is a forked child to have it, nor a core
  * file. */
 void *inbox_map(int file, uint64_t offset, size_t length);
-/* The same at a place that inbox_leave_place has left; NULL: anywhere. */
-void *inbox_map_at(void *place, int file, uint64_t offset, size_t length);
-/* What was mapped reads as zeroes from now on, and nothing else is mapped there. */
-void inbox_leave_place(void *place, size_t length);
 /* The same, for reading only. */
 const void *inbox_map_to_read(int file, uint64_t offset, size_t length);
 

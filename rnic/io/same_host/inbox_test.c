@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@
 #include "rnic/io/same_host/inbox_private.h"
 #include "rnic/io/same_host/outbox.h"
 #include "rnic/io/system/bell.h"
+#include "rnic/io/system/slab.h"
 
 #define OWNER  UINT64_C(0x1111)
 #define SENDER UINT64_C(0x2222)
@@ -354,11 +356,9 @@ static bool lives(void *context, uint64_t incarnation)
     return incarnation != *(uint64_t *)context;
 }
 
-/* The sender is killed after `puts` packets, with or without having shown them. */
-static void bury_a_sender(uint32_t puts, bool rings)
+/* It is killed after `puts` packets, with or without having shown them. */
+static void kill_a_sender(const struct inbox *inbox, uint32_t puts, bool rings)
 {
-    struct catcher catcher;
-    struct inbox *inbox = open_inbox(&catcher);
     int number = inbox_descriptor(inbox);
     pid_t owner = getpid(), child = fork();
     if (child == 0) {
@@ -380,19 +380,36 @@ static void bury_a_sender(uint32_t puts, bool rings)
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status));
+}
+
+static void bury(struct inbox *inbox, struct catcher *catcher)
+{
     uint64_t dead = SENDER;
     for (uint32_t i = 0; i < 3; i++) {
-        (void)inbox_receive(inbox, &catcher.receiver, 1000);
+        (void)inbox_receive(inbox, &catcher->receiver, 1000);
         inbox_reclaim(inbox, lives, &dead);
     }
     assert_int_equal(inbox_counters(inbox)->reclaimed, 1);
-    assert_int_equal(catcher.count, rings ? puts : 0);
-    catcher.next[0] = 0;
+    catcher->next[0] = 0;
+}
 
+static struct outbox *put_one(const struct inbox *inbox)
+{
     struct outbox *outbox = open_outbox(inbox, SENDER + 1); /* it gets the same lane */
     struct path path = path_of(0);
     assert_int_equal(put(outbox, &path, 0, 8), STATUS_OK);
     show(outbox);
+    return outbox;
+}
+
+static void bury_a_sender(uint32_t puts, bool rings)
+{
+    struct catcher catcher;
+    struct inbox *inbox = open_inbox(&catcher);
+    kill_a_sender(inbox, puts, rings);
+    bury(inbox, &catcher);
+    assert_int_equal(catcher.count, rings ? puts : 0);
+    struct outbox *outbox = put_one(inbox);
     assert_int_equal(inbox_receive(inbox, &catcher.receiver, 16), 1);
     outbox_close(outbox);
     inbox_destroy(inbox);
@@ -404,6 +421,28 @@ static void senders_that_die_leave_nothing(void **state)
     bury_a_sender(7, true);
     bury_a_sender(7, false);
     bury_a_sender(200, true);
+}
+
+/* Where the owner may map nothing more. */
+static void a_lane_is_used_again_without_being_mapped(void **state)
+{
+    if (SLAB_IS_WATCHED) {
+        skip(); /* the sanitizer itself has to map */
+    }
+    struct catcher catcher;
+    struct inbox *inbox = open_inbox(&catcher);
+    struct rlimit before;
+    kill_a_sender(inbox, 7, true);
+    bury(inbox, &catcher);
+    struct outbox *outbox = put_one(inbox);
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    struct rlimit none = {.rlim_cur = INBOX_PAGE, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+    uint32_t count = inbox_receive(inbox, &catcher.receiver, 16);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(count, 1);
+    outbox_close(outbox);
+    inbox_destroy(inbox);
 }
 
 static void a_liar_loses_its_lane_only(void **state)
@@ -540,6 +579,7 @@ int main(void)
         cmocka_unit_test(strangers_find_no_inbox),
         cmocka_unit_test(what_is_no_inbox_is_not_even_opened),
         cmocka_unit_test(senders_that_die_leave_nothing),
+        cmocka_unit_test(a_lane_is_used_again_without_being_mapped),
         cmocka_unit_test(a_liar_loses_its_lane_only),
         cmocka_unit_test(no_wake_up_is_lost),
     };
