@@ -7,7 +7,8 @@
  *
  * Not here: shared receive queues of a domain (srq.c), creating queue pairs (qp.c).
  *
- * Everything is under the engine's lock. */
+ * Everything is under the engine's lock but the calls of the registry: they may wait for a process
+ * that is stopped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -75,20 +76,33 @@ static bool hold(const struct shared_domain *domain, int flags)
     return status == STATUS_OK;
 }
 
-/* NULL and errno. `file` is -1 for one without a file. */
+static struct shared_domain *allocate(struct engine *engine)
+{
+    struct shared_domain *domain = calloc(1, sizeof *domain);
+    if (domain != NULL) {
+        domain->engine = engine;
+        domain->file = -1;
+        list_init(&domain->targets);
+    }
+    return domain;
+}
+
+static void destroy(struct shared_domain *domain)
+{
+    if (domain->file >= 0) {
+        let_go(domain);
+        close(domain->file);
+    }
+    free(domain);
+}
+
+/* A file's, held in the registry once more; NULL and errno. */
 static struct shared_domain *create(struct engine *engine, int file, const struct stat *facts,
                                     int flags)
 {
-    struct shared_domain *domain = calloc(1, sizeof *domain);
+    struct shared_domain *domain = allocate(engine);
     if (domain == NULL) {
         return NULL;
-    }
-    domain->engine = engine;
-    domain->file = -1;
-    list_init(&domain->targets);
-    if (file == -1) {
-        domain->domain = device_allocate_xrc_domain(engine->device);
-        return domain;
     }
     domain->domain = name_of(facts);
     domain->file = fcntl(file, F_DUPFD_CLOEXEC, 0);
@@ -108,33 +122,26 @@ static struct shared_domain *create(struct engine *engine, int file, const struc
 static struct shared_domain *acquire(struct engine *engine, int file, const struct stat *facts,
                                      int flags)
 {
-    struct shared_domain *domain = file == -1 ? NULL : find_domain(engine, facts);
-    if (domain != NULL && (flags & O_EXCL) != 0) {
-        errno = EINVAL;
+    struct shared_domain *domain =
+        file == -1 ? allocate(engine) : create(engine, file, facts, flags);
+    if (domain == NULL) {
         return NULL;
     }
-    if (domain == NULL) {
-        domain = create(engine, file, facts, flags);
-        if (domain == NULL) {
-            return NULL;
-        }
+    engine_lock(engine);
+    struct shared_domain *known = file == -1 ? NULL : find_domain(engine, facts);
+    if (file == -1) {
+        domain->domain = device_allocate_xrc_domain(engine->device);
+    }
+    if (known == NULL) {
         list_append(&domains, &domain->node);
     }
-    domain->handles++;
-    return domain;
-}
-
-static void release(struct shared_domain *domain)
-{
-    if (--domain->handles > 0) {
-        return;
+    struct shared_domain *ours = known != NULL ? known : domain;
+    ours->handles++;
+    engine_unlock(engine);
+    if (known != NULL) {
+        destroy(domain);
     }
-    if (domain->file >= 0) {
-        let_go(domain);
-        close(domain->file);
-    }
-    list_remove(&domain->node);
-    free(domain);
+    return ours;
 }
 
 struct ibv_xrcd *xrc_open_domain(struct ibv_context *context, struct ibv_xrcd_init_attr *attributes)
@@ -156,9 +163,7 @@ struct ibv_xrcd *xrc_open_domain(struct ibv_context *context, struct ibv_xrcd_in
         return NULL;
     }
     struct engine *engine = context_engine(context);
-    engine_lock(engine);
     handle->shared = acquire(engine, attributes->fd, &facts, attributes->oflags);
-    engine_unlock(engine);
     if (handle->shared == NULL) {
         int error = errno;
         free(handle);
@@ -176,12 +181,16 @@ int xrc_close_domain(struct ibv_xrcd *ibv)
     struct engine *engine = context_engine(ibv->context);
     engine_lock(engine);
     bool busy = handle->users != 0;
-    if (!busy) {
-        release(handle->shared);
+    bool last = !busy && --handle->shared->handles == 0;
+    if (last) {
+        list_remove(&handle->shared->node);
     }
     engine_unlock(engine);
     if (busy) {
         return EBUSY;
+    }
+    if (last) {
+        destroy(handle->shared);
     }
     context_drop(ibv->context);
     free(handle);

@@ -2,8 +2,11 @@
  * does what it is told by pipe. */
 #include "rnic/verbs/world_test.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define AT 2048 /* in the owner's bytes: where receives lie; what comes before is for WRITEs */
@@ -345,6 +348,81 @@ static void test_open_target(void **state)
     assert_int_equal(errno, EOPNOTSUPP);
 }
 
+/* A thread that opens a domain. */
+struct opener {
+    struct ibv_context *context;
+    int file;
+    pthread_t thread;
+    atomic_int id; /* the kernel's */
+    atomic_bool has_ended;
+    struct ibv_xrcd *domain;
+};
+
+static void *open_in_thread(void *argument)
+{
+    struct opener *opener = argument;
+    atomic_store(&opener->id, (int)syscall(SYS_gettid));
+    opener->domain = open_domain(opener->context, opener->file, O_CREAT);
+    atomic_store(&opener->has_ended, true);
+    return NULL;
+}
+
+static char state_of_thread(int id)
+{
+    char path[64], text[64] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", id);
+    int file = open(path, O_RDONLY);
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    const char *name_end = length > 0 ? strrchr(text, ')') : NULL;
+    return name_end != NULL ? name_end[2] : '?';
+}
+
+/* The registry's lock, as another process would have it; the file is closed to give it back. */
+static int lock_registry(void)
+{
+    char link[64], path[256];
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    for (int i = 3; i < 256; i++) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", i);
+        ssize_t length = readlink(link, path, sizeof path - 1);
+        path[length > 0 ? length : 0] = 0;
+        if (strncmp(path, "/dev/shm/weir-", 14) == 0) {
+            int file = open(path, O_RDWR | O_CLOEXEC);
+            assert_true(file >= 0);
+            assert_int_equal(fcntl(file, F_OFD_SETLKW, &lock), 0);
+            return file;
+        }
+    }
+    return -1;
+}
+
+/* Somebody who is stopped and holds the registry's lock keeps who opens a domain waiting, and
+ * nobody else. */
+static void test_waiting_for_the_registry(void **state)
+{
+    struct both *both = *state;
+    struct opener opener = {.context = both->w->context,
+                            .file = memfd_create("domain", MFD_CLOEXEC)};
+    int lock = lock_registry();
+    if (lock < 0) {
+        skip(); /* it lies elsewhere */
+    }
+    assert_int_equal(pthread_create(&opener.thread, NULL, open_in_thread, &opener), 0);
+    while (atomic_load(&opener.id) == 0 || state_of_thread(opener.id) != 'S') {
+        sched_yield();
+    }
+    struct ibv_pd *pd = ibv_alloc_pd(opener.context);
+    bool waited = atomic_load(&opener.has_ended);
+    close(lock);
+    assert_int_equal(pthread_join(opener.thread, NULL), 0);
+    assert_false(waited);
+    assert_non_null(opener.domain);
+    assert_int_equal(ibv_close_xrcd(opener.domain), 0);
+    assert_int_equal(ibv_dealloc_pd(pd), 0);
+    close(opener.file);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -353,6 +431,7 @@ int main(void)
         TEST(test_message_reaches_the_owner), TEST(test_memory_of_the_owner),
         TEST(test_destroyed_queue),           TEST(test_dead_owner),
         TEST(test_life_of_a_domain),          TEST(test_open_target),
+        TEST(test_waiting_for_the_registry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
