@@ -25,9 +25,9 @@ struct record {
     uint32_t flow_label;
     uint64_t transaction;
     struct gid local, remote;
-    uint16_t source_port;
+    uint8_t zero[2]; /* where records of earlier builds have a port */
     uint8_t traffic_class, hop_limit, ack_timeout;
-    uint8_t zero[3];
+    uint8_t zero_too[3];
 };
 
 static_assert(sizeof(struct record) == 80, "no padding");
@@ -59,7 +59,6 @@ static struct record pack(const struct cm_will *will, uint32_t generation)
         .transaction = will->transaction,
         .local = will->path.local,
         .remote = will->path.remote,
-        .source_port = will->path.source_port,
         .traffic_class = will->path.traffic_class,
         .hop_limit = will->path.hop_limit,
         .ack_timeout = will->ack_timeout,
@@ -79,7 +78,6 @@ static struct cm_will unpack(const struct record *record)
             {
                 .local = record->local,
                 .remote = record->remote,
-                .source_port = record->source_port,
                 .traffic_class = record->traffic_class,
                 .hop_limit = record->hop_limit,
                 .flow_label = record->flow_label & 0xfffff,
