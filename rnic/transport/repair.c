@@ -157,7 +157,10 @@ void repair_receive_report(struct qp *qp, struct instant now, const struct repor
         }
         return;
     }
-    uint32_t news = scoreboard_report(&qp->selective->board, now, report);
+    struct scoreboard *board = &qp->selective->board;
+    uint32_t probes = board->probes;
+    uint32_t news = scoreboard_report(board, now, report);
+    retransmit_probed_in_vain(&qp->retransmit, probes - board->probes);
     if (news > 0) {
         measure(qp, now);
         delivered(qp, now, news);

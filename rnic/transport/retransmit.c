@@ -7,7 +7,8 @@
 #define WAIT_SHORT_NS     UINT64_C(4200000) /* a timeout up to this is taken as it is */
 #define PROBE_MIN_NS      UINT64_C(100000)
 #define PROBES_MAX        16u
-#define GAP_MEMORY        8u
+#define HESITATION_MAX    10u
+#define GAP_MEMORY        8u /* of four bits, as HESITATION_MAX */
 #define WAIT_UNKNOWN_NS   UINT64_C(50000000)
 #define PATIENCE_CALM_NS  UINT64_C(2000000000) /* a peer may be off the CPU for half a second */
 #define PATIENCE_FACTOR   4u                   /* what a timer may take longer than its attribute */
@@ -98,7 +99,8 @@ static struct instant next_deadline(const struct retransmit *retransmit, struct 
         return instant_after(now, wait);
     }
     uint64_t probe = retransmit_expected_ns(retransmit);
-    probe = (probe < PROBE_MIN_NS ? PROBE_MIN_NS : probe) << retransmit->probed;
+    probe = (probe < PROBE_MIN_NS ? PROBE_MIN_NS : probe)
+            << (retransmit->probed + retransmit->hesitation);
     return instant_earlier(instant_after(now, probe),
                            instant_after(retransmit->last_progress, wait));
 }
@@ -125,9 +127,17 @@ void retransmit_probe_first(struct retransmit *retransmit)
     retransmit->probes = true;
 }
 
+void retransmit_probed_in_vain(struct retransmit *retransmit, uint32_t count)
+{
+    for (; count > 0 && retransmit->hesitation < HESITATION_MAX; count--) {
+        retransmit->hesitation++;
+    }
+}
+
 void retransmit_sample(struct retransmit *retransmit, uint64_t sample_ns)
 {
     retransmit->backoff = 0;
+    retransmit->hesitation = 0;
     uint32_t sample = sample_ns > SAMPLE_MAX_NS ? SAMPLE_MAX_NS : (uint32_t)sample_ns;
     sample = sample == 0 ? 1 : sample;
     if (retransmit->shortest_ns == 0 || sample < retransmit->shortest_ns) {

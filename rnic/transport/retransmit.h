@@ -35,10 +35,11 @@ struct retransmit {
      * retransmit_sent or retransmit_progress) sets it, see environment. */
     bool is_vague;
 
-    uint8_t lossy;    /* how many waits may prove too short before the last gap is forgotten */
-    uint8_t probed;   /* probes that were due since last_progress */
-    uint8_t expiries; /* likewise */
-    uint8_t backoff;  /* the wait is doubled so often */
+    uint8_t lossy : 4; /* how many waits may prove too short before the last gap is forgotten */
+    uint8_t hesitation : 4;   /* the wait for the first probe is doubled so often, */
+    uint8_t backoff;          /* ... and that for the timeout */
+    uint8_t probed;           /* probes that were due since last_progress */
+    uint8_t expiries;         /* likewise */
     uint8_t timeout_code : 5; /* the attributes */
     uint8_t retry_count : 3;
 };
@@ -60,6 +61,9 @@ void retransmit_progress(struct retransmit *retransmit, struct instant now, stru
  * (retransmit_sample), of packets that were sent once only: until one is, progress does not shorten
  * a wait that was too short. [Karn] */
 void retransmit_probe_first(struct retransmit *retransmit);
+/* So many probes came in vain. Until a round trip is measured the next wait longer: a peer that
+ * works before it answers would else be probed each time, and therefore never be measured. */
+void retransmit_probed_in_vain(struct retransmit *retransmit, uint32_t count);
 /* A round trip was measured. */
 void retransmit_sample(struct retransmit *retransmit, uint64_t sample_ns);
 /* It waits so long that some milliseconds do not matter. */

@@ -132,6 +132,29 @@ static void probes_go_before_the_timeout(void **state)
     assert_in_range(retransmit.deadline.ns - now.ns, 100000, 150000);
 }
 
+/* Each that came in vain doubles the wait for the next, also behind later answers; a measured round
+ * trip ends that. The timeout stays where it is. */
+static void probes_in_vain_make_hesitate(void **state)
+{
+    (void)state;
+    struct retransmit retransmit = fresh(14, 7);
+    struct instant now = {1000};
+    retransmit_probe_first(&retransmit);
+    for (uint32_t i = 0; i < 50; i++) {
+        retransmit_sample(&retransmit, 50000);
+    }
+    retransmit_probed_in_vain(&retransmit, 2);
+    retransmit_progress(&retransmit, now, psn_make(1), true);
+    assert_in_range(retransmit.deadline.ns - now.ns, 400000, 600000);
+    retransmit_probed_in_vain(&retransmit, 100);
+    retransmit_progress(&retransmit, now, psn_make(2), true);
+    assert_in_range(retransmit.deadline.ns - now.ns, 10000000, 20000000);
+    assert_false(retransmit_probe(&retransmit, retransmit.deadline));
+    retransmit_sample(&retransmit, 50000);
+    retransmit_progress(&retransmit, now, psn_make(3), true);
+    assert_in_range(retransmit.deadline.ns - now.ns, 100000, 150000);
+}
+
 /* What was sent twice is not timed: the answer may be to either. */
 static void repeated_packets_are_not_measured(void **state)
 {
@@ -182,6 +205,7 @@ int main(void)
         cmocka_unit_test(the_wait_is_bounded_by_the_attribute),
         cmocka_unit_test(the_wait_outlasts_the_scheduler),
         cmocka_unit_test(probes_go_before_the_timeout),
+        cmocka_unit_test(probes_in_vain_make_hesitate),
         cmocka_unit_test(repeated_packets_are_not_measured),
         cmocka_unit_test(one_late_expiry_is_not_the_end),
         cmocka_unit_test(patience_outlasts_a_busy_peer),

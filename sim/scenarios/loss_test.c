@@ -83,6 +83,31 @@ static void the_tail_of_a_message_is_not_waited_for(void **state)
     }
 }
 
+/* A peer that answered at once begins to take a millisecond for each request: what it has is not
+ * sent again each time. */
+static void a_peer_that_works_is_not_pressed(void **state)
+{
+    (void)state;
+    struct crowd_config config = lan(true);
+    config.message = 64;
+    config.depth = 1;
+    config.link.loss = 50000; /* makes them agree */
+    struct crowd *crowd = crowd_make(&config);
+    (void)crowd_run(crowd, 100);
+    crowd_link(crowd)->loss = 0;
+    (void)crowd_run(crowd, 10);
+    crowd_link(crowd)->delay_ns = 1000000;
+    uint64_t before = crowd_counter(crowd, 0, COUNTER_RETRANSMITTED_PACKETS);
+    (void)crowd_run(crowd, 1000);
+    uint64_t requests = crowd_done(crowd, 0) / config.message;
+    uint64_t repeated = crowd_counter(crowd, 0, COUNTER_RETRANSMITTED_PACKETS) - before;
+    printf("answers after 1 ms: %llu packets repeated of %llu\n", (unsigned long long)repeated,
+           (unsigned long long)requests);
+    assert_true(requests > 900);
+    assert_true(repeated < 20);
+    assert_true(crowd_end(crowd));
+}
+
 /* Four megabytes must be under way to fill it, and nothing is ever lost. */
 static void a_long_way_is_filled(void **state)
 {
@@ -170,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goodput_under_random_loss),
         cmocka_unit_test(the_tail_of_a_message_is_not_waited_for),
+        cmocka_unit_test(a_peer_that_works_is_not_pressed),
         cmocka_unit_test(a_long_way_is_filled),
         cmocka_unit_test(reordering_is_not_loss),
         cmocka_unit_test(a_link_is_shared_with_tcp),
