@@ -29,42 +29,43 @@ void bell_hear(int bell)
     (void)length;
 }
 
-/* Its owner may have closed it, and something else may have its number by now. */
-static bool is_bell(int descriptor)
+/* Of a process's descriptor, by its folder in /proc. */
+static bool is_bell(const char *process, int descriptor)
 {
     static const char kind[] = "anon_inode:[eventfd]";
-    char name[32], target[sizeof kind];
-    (void)snprintf(name, sizeof name, "/proc/self/fd/%d", descriptor);
+    char name[40], target[sizeof kind];
+    (void)snprintf(name, sizeof name, "/proc/%s/fd/%d", process, descriptor);
     return readlink(name, target, sizeof target) == (ssize_t)(sizeof kind - 1) &&
            memcmp(target, kind, sizeof kind - 1) == 0;
 }
 
-static int copy_of(int owner, int number)
-{
-    return (int)syscall(SYS_pidfd_getfd, owner, number, 0);
-}
-
-static bool has_file(int owner, int number, int file)
+static bool has_file(const char *process, int number, int file)
 {
     struct stat there, here;
-    int copy = copy_of(owner, number);
-    bool same = copy >= 0 && fstat(copy, &there) == 0 && fstat(file, &here) == 0 &&
-                there.st_dev == here.st_dev && there.st_ino == here.st_ino;
-    if (copy >= 0) {
-        close(copy);
-    }
-    return same;
+    char name[40];
+    (void)snprintf(name, sizeof name, "/proc/%s/fd/%d", process, number);
+    return stat(name, &there) == 0 && fstat(file, &here) == 0 && there.st_dev == here.st_dev &&
+           there.st_ino == here.st_ino;
 }
 
-/* The file is looked for last: exec closes it, and then the numbers mean something else. */
+/* Nothing is copied before it is known to be a bell: to close a copy of a file gives up this
+ * process's own locks on it [fcntl(2)]. Its owner may close it meanwhile, and something else may
+ * have its number. The owner's file is looked for last: exec closes it, and then the numbers mean
+ * something else. */
 int bell_borrow(pid_t process, int bell, int number, int file)
 {
+    char folder[16];
+    (void)snprintf(folder, sizeof folder, "%d", (int)process);
+    if (!is_bell(folder, bell) || !has_file(folder, number, file)) {
+        return -1;
+    }
     int owner = (int)syscall(SYS_pidfd_open, process, 0);
     if (owner < 0) {
         return -1;
     }
-    int copy = copy_of(owner, bell);
-    if (copy >= 0 && (copy > HIGHEST || !is_bell(copy) || !has_file(owner, number, file))) {
+    int copy = (int)syscall(SYS_pidfd_getfd, owner, bell, 0);
+    if (copy >= 0 &&
+        (copy > HIGHEST || !is_bell("self", copy) || !has_file(folder, number, file))) {
         close(copy);
         copy = -1;
     }

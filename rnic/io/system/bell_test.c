@@ -1,6 +1,7 @@
 /* What is rung is heard, by who has the bell and by nobody else. */
 #include "rnic/io/system/bell.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -96,6 +97,22 @@ static void what_is_no_bell_is_not_borrowed(void **state)
     close(ends[1]);
 }
 
+/* A copy of it that is closed would give up what this process has locked. */
+static void locks_on_what_is_no_bell_are_kept(void **state)
+{
+    int bell = bell_create(), file = a_file(), other = a_file();
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    assert_int_equal(fcntl(file, F_SETLK, &lock), 0);
+    assert_int_equal(bell_borrow(getpid(), file, other, other), -1);
+    assert_int_equal(bell_borrow(getpid(), bell, file, other), -1);
+    assert_int_equal(fcntl(file, F_OFD_GETLK, &lock), 0);
+    assert_int_equal(lock.l_type, F_WRLCK); /* somebody's, for whom this is another owner */
+    assert_int_equal(lock.l_pid, getpid());
+    close(other);
+    close(file);
+    close(bell);
+}
+
 static void who_has_many_descriptors_borrows_none(void **state)
 {
     int bell = bell_create(), many[128], count = 0;
@@ -122,6 +139,7 @@ int main(void)
         cmocka_unit_test(anothers_is_rung_by_a_copy),
         cmocka_unit_test(who_has_another_file_is_somebody_else),
         cmocka_unit_test(what_is_no_bell_is_not_borrowed),
+        cmocka_unit_test(locks_on_what_is_no_bell_are_kept),
         cmocka_unit_test(who_has_many_descriptors_borrows_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
