@@ -19,6 +19,7 @@
 #define HANDOFF_MAGIC  0x57656972u
 #define WAKE_MAGIC     0x57616b65u /* a datagram of nothing else */
 #define RECEIVE_BUDGET 16u
+#define WAKES_MAX      1024u /* read besides, so that none makes the thread wake up again */
 #define BYTES_MAX      65536u
 #define KEPT_MAX       256u       /* for one slot, */
 #define KEPT_BYTES_MAX (1u << 20) /* likewise; */
@@ -451,8 +452,8 @@ static bool take(struct handoff *handoff, const struct handoff_header *header, s
 
 uint32_t handoff_receive(struct handoff *handoff, struct udp_receiver *receiver)
 {
-    uint32_t taken = 0;
-    for (uint32_t i = 0; i < RECEIVE_BUDGET; i++) {
+    uint32_t taken = 0, others = 0, wakes = 0;
+    while (others < RECEIVE_BUDGET && wakes < WAKES_MAX) {
         struct handoff_header header;
         uint8_t control[CMSG_SPACE(sizeof(struct ucred))]
             __attribute__((aligned(__alignof__(struct cmsghdr))));
@@ -473,7 +474,11 @@ uint32_t handoff_receive(struct handoff *handoff, struct udp_receiver *receiver)
         bool same_user = (message.msg_flags & MSG_TRUNC) == 0 && is_same_user(&message);
         if (same_user && length == sizeof header.magic && header.magic == WAKE_MAGIC) {
             handoff->counters.wake_ups++;
-        } else if (same_user && take(handoff, &header, (size_t)length, receiver)) {
+            wakes++;
+            continue;
+        }
+        others++;
+        if (same_user && take(handoff, &header, (size_t)length, receiver)) {
             handoff->counters.packets_received += header.kind == HANDOFF_PACKETS;
             taken++;
         } else {

@@ -2,6 +2,8 @@
  * registry, in a temporary file. */
 #include "rnic/io/registry/handoff.h"
 
+#include <fcntl.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +39,7 @@ struct fixture {
     uint32_t packet_count;
     struct complaint complaint; /* the last heard */
     uint32_t complaint_count;
+    bool has_room;
 };
 
 static void hear(struct handoff_relay_receiver *receiver, uint32_t from,
@@ -317,6 +320,34 @@ static void test_complaints_wait_for_nobody(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* In a namespace of its own, where a socket holds many. */
+static int setup_with_room(void **state)
+{
+    bool has_room = false;
+    if (unshare(CLONE_NEWNET) == 0) {
+        int file = open("/proc/sys/net/unix/max_dgram_qlen", O_WRONLY | O_CLOEXEC);
+        has_room = file >= 0 && write(file, "200", 3) == 3;
+        close(file);
+    }
+    int result = setup(state);
+    ((struct fixture *)*state)->has_room = has_room;
+    return result;
+}
+
+/* Else whoever sleeps on the socket wakes up for each batch again. */
+static void test_wakes_are_taken_all_at_once(void **state)
+{
+    struct fixture *fixture = *state;
+    if (!fixture->has_room) {
+        skip();
+    }
+    for (uint32_t i = 0; i < 100; i++) {
+        handoff_wake(fixture->ends[0].handoff, registry_slot(fixture->ends[1].registry));
+    }
+    assert_int_equal(handoff_receive(fixture->ends[1].handoff, &fixture->packets), 0);
+    assert_int_equal(handoff_counters(fixture->ends[1].handoff)->wake_ups, 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +361,8 @@ int main(void)
         TEST(test_malformed_is_refused),
         TEST(test_complaint_arrives_as_hearsay),
         TEST(test_complaints_wait_for_nobody),
+        cmocka_unit_test_setup_teardown(test_wakes_are_taken_all_at_once, setup_with_room,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
