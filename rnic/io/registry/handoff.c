@@ -236,6 +236,17 @@ static enum status try_send(struct handoff *handoff, uint32_t slot,
     return status;
 }
 
+/* To who holds the slot, or held it a moment ago: the name of one that has died is free for any
+ * user until it is buried. */
+static enum status try_send_living(struct handoff *handoff, uint32_t slot,
+                                   const struct handoff_header *header, const uint8_t *bytes,
+                                   uint32_t length)
+{
+    return registry_slot_lives(handoff->registry, slot)
+               ? try_send(handoff, slot, header, bytes, length)
+               : STATUS_CLOSED;
+}
+
 static bool keep(struct handoff *handoff, struct instant now, uint32_t slot,
                  const struct handoff_header *header, const uint8_t *bytes, uint32_t length)
 {
@@ -286,7 +297,7 @@ enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t s
     /* Behind those that wait, for the order. */
     enum status status = STATUS_FULL;
     if (handoff->waiting[slot].first == NULL) {
-        status = try_send(handoff, slot, &header, datagrams->bytes, datagrams->length);
+        status = try_send_living(handoff, slot, &header, datagrams->bytes, datagrams->length);
     }
     if (status == STATUS_OK) {
         return STATUS_OK;
@@ -309,7 +320,7 @@ void handoff_send_complaint(struct handoff *handoff, uint32_t slot,
         .from = handoff->registry->slot,
     };
     enum status status =
-        try_send(handoff, slot, &header, (const uint8_t *)complaint, sizeof *complaint);
+        try_send_living(handoff, slot, &header, (const uint8_t *)complaint, sizeof *complaint);
     handoff->counters.dropped += status == STATUS_FULL;
 }
 
@@ -345,10 +356,12 @@ void handoff_wake(struct handoff *handoff, uint32_t slot)
 static void flush_slot(struct handoff *handoff, struct instant now, uint32_t slot)
 {
     struct waiting *waiting = &handoff->waiting[slot];
+    bool lives = registry_slot_lives(handoff->registry, slot); /* see try_send_living */
     while (waiting->first != NULL) {
         const struct kept *kept = waiting->first;
+        const uint8_t *bytes = (const uint8_t *)(kept + 1);
         enum status status =
-            try_send(handoff, slot, &kept->header, (const uint8_t *)(kept + 1), kept->length);
+            lives ? try_send(handoff, slot, &kept->header, bytes, kept->length) : STATUS_CLOSED;
         if (status == STATUS_FULL && !waiting->is_stopped) {
             if (instant_elapsed_ns(kept->since, now) < KEPT_NS) {
                 return;

@@ -4,12 +4,14 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -320,6 +322,60 @@ static void test_complaints_wait_for_nobody(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* By a process that comes to its slot, and is killed. */
+static void die_with_name(const struct fixture *fixture, uint32_t *ret_slot,
+                          struct sockaddr_un *ret_name, socklen_t *length)
+{
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct registry *registry;
+        struct handoff *handoff;
+        if (registry_open(fixture->path, &registry) != STATUS_OK ||
+            handoff_create(registry, &handoff) != STATUS_OK) {
+            _exit(1);
+        }
+        uint32_t slot = registry_slot(registry);
+        (void)getsockname(handoff_descriptor(handoff), (struct sockaddr *)ret_name, length);
+        ssize_t written = write(pipes[1], &slot, sizeof slot);
+        written += write(pipes[1], ret_name, sizeof *ret_name);
+        written += write(pipes[1], length, sizeof *length);
+        raise(written > 0 ? SIGKILL : SIGABRT);
+    }
+    assert_int_equal(read(pipes[0], ret_slot, sizeof *ret_slot), sizeof *ret_slot);
+    assert_int_equal(read(pipes[0], ret_name, sizeof *ret_name), sizeof *ret_name);
+    assert_int_equal(read(pipes[0], length, sizeof *length), sizeof *length);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+/* Who takes it before the dead one is buried gets nothing, neither at once nor of what waits. */
+static void test_name_of_the_dead_is_not_written_to(void **state)
+{
+    struct fixture *fixture = *state;
+    static const uint8_t bytes[4096];
+    struct udp_datagrams datagrams = {.bytes = bytes, .length = sizeof bytes, .segment = 4096};
+    struct relay_message message = {.kind = RELAY_REQUEST, .life = 1};
+    struct complaint complaint = {.handed_on = false};
+    struct handoff *handoff = fixture->ends[0].handoff;
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t length = sizeof name;
+    uint32_t slot;
+    uint8_t got[16];
+    die_with_name(fixture, &slot, &name, &length);
+    int squatter = socket(AF_UNIX, SOCK_DGRAM, 0);
+    assert_int_equal(bind(squatter, (struct sockaddr *)&name, length), 0);
+    assert_int_equal(handoff_send(handoff, clock_now(), slot, &datagrams), STATUS_CLOSED);
+    handoff_send_complaint(handoff, slot, &complaint);
+    assert_int_equal(handoff_send_relayed(handoff, clock_now(), slot, &message, bytes, 64),
+                     STATUS_OK);
+    assert_true(handoff_flush(handoff, clock_now()));
+    assert_true(recv(squatter, got, sizeof got, MSG_DONTWAIT) < 0);
+    close(squatter);
+}
+
 /* In a namespace of its own, where a socket holds many. */
 static int setup_with_room(void **state)
 {
@@ -358,6 +414,7 @@ int main(void)
         TEST(test_stopped_receiver_delays_nobody),
         TEST(test_stopped_receiver_costs_nothing),
         TEST(test_former_name_is_nobodys),
+        TEST(test_name_of_the_dead_is_not_written_to),
         TEST(test_malformed_is_refused),
         TEST(test_complaint_arrives_as_hearsay),
         TEST(test_complaints_wait_for_nobody),
