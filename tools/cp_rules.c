@@ -24,12 +24,17 @@ struct rules {
 
 static int add(const struct rules *rules, unsigned bits, const char *pattern)
 {
-    if (!filter_add(*rules->filter, bits, (struct span){pattern, strlen(pattern)})) {
+    const struct span span = {pattern, strlen(pattern)};
+    if (!filter_has_room(*rules->filter, span)) {
+        return command_usage_error(rules->command, "'%.80s' is one rule too many: " FILTER_BOUNDS,
+                                   pattern);
+    }
+    if (!filter_add(*rules->filter, bits, span)) {
         return command_usage_error(
             rules->command,
-            "the pattern '%.80s' is empty or too long, or there are too "
-            "many (%d, 64 KiB together, of files of rules in directories %d)",
-            pattern, FILTER_RULES_MAX, FILTER_MERGES_MAX);
+            "the pattern '%.80s' is empty or longer than %d bytes, or there are more than %d files "
+            "of rules in directories",
+            pattern, PATH_LENGTH_MAX, FILTER_MERGES_MAX);
     }
     return -1;
 }

@@ -227,6 +227,10 @@ case_usage() { # exit statuses, and words
     expect 2 'merge each other' "$weir" cp -f '. rules' f "$url/"
     expect 2 'takes a number' "$weir" cp --max-delete=-1 f "$url/"
     expect 6 'nosuchfile: No such file' "$weir" cp --exclude-from nosuchfile f "$url/"
+    seq -f '/home/*/a project/%g.[oa]' 10000 > rules
+    "$weir" cp -n --exclude-from rules "$url/nosuchfile" there 2>&1 | grep -q 'No such file'
+    seq -f '%g' 32769 > rules
+    expect 2 "'32769' is one rule too many: at most 32768 rules, of 1 MiB together" "$weir" cp --exclude-from rules f "$url/"
     touch $'\xff"'
     expect 0 '"path_hex":"ff22"' "$weir" cp --json -v $'\xff"' "$url/"
     while read -r line; do

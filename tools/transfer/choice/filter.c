@@ -15,7 +15,7 @@ struct rule {
 struct filter {
     struct rule *rules;
     unsigned count;
-    size_t length;
+    size_t weight;
     unsigned merges[FILTER_MERGES_MAX]; /* of the rules, those with RULE_MERGES */
     unsigned merge_count;
 };
@@ -53,9 +53,15 @@ unsigned filter_count(const struct filter *filter)
     return filter->count;
 }
 
-size_t filter_length(const struct filter *filter)
+size_t filter_weight(const struct filter *filter)
 {
-    return filter->length;
+    return filter->weight;
+}
+
+size_t filter_cost(struct span pattern)
+{
+    const size_t lists = 4 * 32; /* what the allocator adds to each */
+    return 2 * sizeof(struct rule) + lists + pattern.length + pattern_cost(pattern);
 }
 
 struct span filter_rule(const struct filter *filter, unsigned index, uint8_t *ret_bits)
@@ -99,6 +105,12 @@ static bool is_merged(const struct filter *filter, struct span name)
     return false;
 }
 
+bool filter_has_room(const struct filter *filter, struct span pattern)
+{
+    return filter->count < FILTER_RULES_MAX &&
+           filter->weight + pattern_weight(pattern) <= FILTER_WEIGHT_MAX;
+}
+
 bool filter_add(struct filter *filter, unsigned bits, struct span pattern)
 {
     bool merges = (bits & RULE_MERGES) != 0;
@@ -109,8 +121,7 @@ bool filter_add(struct filter *filter, unsigned bits, struct span pattern)
         return true;
     }
     if (pattern.length == 0 || pattern.length > PATH_LENGTH_MAX ||
-        memchr(pattern.bytes, 0, pattern.length) != NULL || filter->count == FILTER_RULES_MAX ||
-        filter->length + pattern.length > FILTER_LENGTH_MAX) {
+        memchr(pattern.bytes, 0, pattern.length) != NULL || !filter_has_room(filter, pattern)) {
         return false;
     }
     if ((filter->count & (filter->count - 1)) == 0) { /* full: room for twice as many */
@@ -130,7 +141,7 @@ bool filter_add(struct filter *filter, unsigned bits, struct span pattern)
         filter->merges[filter->merge_count++] = filter->count;
     }
     filter->count++;
-    filter->length += pattern.length;
+    filter->weight += pattern_weight(pattern);
     return true;
 }
 
@@ -161,36 +172,69 @@ enum verdict {
 /* What is asked. */
 struct asked_path {
     const struct question_of *question;
-    char *text;
+    const char *path;
     bool is_directory;
+    struct pattern_text text;
 };
 
-static enum verdict judge_rule(const struct rule *rule, const struct filter_scope *scope,
-                               const struct asked_path *asked)
+static enum verdict say(const struct rule *rule, bool matches)
 {
-    bool negated = (rule->bits & RULE_NEGATED) != 0;
-    struct pattern_root root = {.depth = 0};
-    if (scope != NULL) {
-        root = (struct pattern_root){.outside = scope->outside, .depth = scope->depth};
-    }
-    if (!is_asked(rule, asked->question) ||
-        pattern_matches(&rule->pattern, &root, asked->text, asked->is_directory) == negated) {
+    if (matches == ((rule->bits & RULE_NEGATED) != 0)) {
         return VERDICT_NONE;
     }
     return (rule->bits & RULE_INCLUDE) != 0 ? VERDICT_IN : VERDICT_OUT;
 }
 
+static enum verdict judge_rule(const struct rule *rule, unsigned depth, struct asked_path *asked)
+{
+    if (!is_asked(rule, asked->question)) {
+        return VERDICT_NONE;
+    }
+    return say(rule, pattern_matches(&rule->pattern, depth, &asked->text, asked->is_directory));
+}
+
+static enum verdict judge_list(const struct scope_list *list, unsigned depth,
+                               struct asked_path *asked)
+{
+    enum verdict verdict = VERDICT_NONE;
+    unsigned count = list->rules != NULL ? list->rules->count : 0;
+    for (unsigned i = 0; i < count && verdict == VERDICT_NONE; i++) {
+        verdict = judge_rule(&list->rules->rules[i], depth, asked);
+    }
+    return verdict;
+}
+
+/* From a directory above the transfer: a pattern with a slash at its start is held against the way
+ * from there. */
+static enum verdict judge_list_outside(const struct scope_list *list, const char *outside,
+                                       struct asked_path *asked)
+{
+    struct pattern_text text;
+    unsigned count = list->rules != NULL ? list->rules->count : 0;
+    enum verdict verdict = VERDICT_NONE;
+    bool fits = count > 0 && pattern_text_make(outside, asked->path, &text);
+    for (unsigned i = 0; i < count && verdict == VERDICT_NONE; i++) {
+        const struct rule *rule = &list->rules->rules[i];
+        if (!rule->pattern.anchored) {
+            verdict = judge_rule(rule, 0, asked);
+        } else if (is_asked(rule, asked->question)) {
+            verdict =
+                say(rule, fits && pattern_matches(&rule->pattern, 0, &text, asked->is_directory));
+        }
+    }
+    return verdict;
+}
+
 /* What that file of rules says, in the directory at hand and then in those above. */
 static enum verdict judge_scopes(unsigned merge, bool alone, const struct filter_scope *scope,
-                                 const struct asked_path *asked)
+                                 struct asked_path *asked)
 {
     enum verdict verdict = VERDICT_NONE;
     for (; scope != NULL && verdict == VERDICT_NONE; scope = scope->above) {
         const struct scope_list *list = &scope->lists[merge];
-        unsigned count = list->rules != NULL ? list->rules->count : 0;
-        for (unsigned i = 0; i < count && verdict == VERDICT_NONE; i++) {
-            verdict = judge_rule(&list->rules->rules[i], scope, asked);
-        }
+        bool outside = scope->outside != NULL && scope->outside[0] != 0;
+        verdict = outside ? judge_list_outside(list, scope->outside, asked)
+                          : judge_list(list, scope->depth, asked);
         if (list->cleared || alone) {
             break;
         }
@@ -199,47 +243,43 @@ static enum verdict judge_scopes(unsigned merge, bool alone, const struct filter
 }
 
 static bool excludes(const struct filter *filter, const struct filter_scope *scope,
-                     const struct asked_path *asked)
+                     struct asked_path *asked)
 {
     enum verdict verdict = VERDICT_NONE;
     for (unsigned i = 0, merge = 0; i < filter->count && verdict == VERDICT_NONE; i++) {
         const struct rule *rule = &filter->rules[i];
         verdict = (rule->bits & RULE_MERGES) != 0
                       ? judge_scopes(merge++, (rule->bits & RULE_ALONE) != 0, scope, asked)
-                      : judge_rule(rule, NULL, asked);
+                      : judge_rule(rule, 0, asked);
     }
     return verdict == VERDICT_OUT;
 }
 
 static const struct question_of what_is_sent = {.side = RULE_HIDES};
 
-/* Into a buffer as rule_matches wants it; NULL: too long for the rules. */
-static char *prepare(const char *path, char buffer[PATH_LENGTH_MAX + 3])
+/* False: too long for the rules. */
+static bool prepare(const struct question_of *question, const char *path, bool is_directory,
+                    struct asked_path *ret_asked)
 {
-    size_t length = strlen(path);
-    if (length > PATH_LENGTH_MAX) {
-        return NULL;
-    }
-    buffer[0] = '/';
-    memcpy(buffer + 1, path, length + 1);
-    return buffer + 1;
+    ret_asked->question = question;
+    ret_asked->path = path;
+    ret_asked->is_directory = is_directory;
+    return pattern_text_make(NULL, path, &ret_asked->text);
 }
 
 bool filter_excludes(const struct filter *filter, const struct filter_scope *scope,
                      const char *path, bool is_directory)
 {
-    char buffer[PATH_LENGTH_MAX + 3];
-    const struct asked_path asked = {&what_is_sent, prepare(path, buffer), is_directory};
-    return asked.text != NULL && excludes(filter, scope, &asked);
+    struct asked_path asked;
+    return prepare(&what_is_sent, path, is_directory, &asked) && excludes(filter, scope, &asked);
 }
 
 bool filter_protects(const struct filter *filter, const struct filter_scope *scope,
                      const char *path, bool is_directory, struct filter_loss loss)
 {
-    char buffer[PATH_LENGTH_MAX + 3];
+    struct asked_path asked;
     const struct question_of question = {RULE_PROTECTS, loss};
-    const struct asked_path asked = {&question, prepare(path, buffer), is_directory};
-    return asked.text == NULL || excludes(filter, scope, &asked);
+    return !prepare(&question, path, is_directory, &asked) || excludes(filter, scope, &asked);
 }
 
 bool filter_protects_some(const struct filter *filter, bool delete_excluded)
@@ -266,7 +306,8 @@ static bool excludes_one(const struct filter *filter, struct asked_path *asked,
         if ((rule->bits & RULE_MERGES) != 0 || !is_asked(rule, asked->question)) {
             continue;
         }
-        pattern_match_prefixes(&rule->pattern, asked->text, asked->is_directory, prefixes, matches);
+        pattern_match_prefixes(&rule->pattern, &asked->text, asked->is_directory, prefixes,
+                               matches);
         for (unsigned j = 0; j < prefixes->count; j++) {
             if (matches[j] != negated && !decided[j] && (rule->bits & RULE_INCLUDE) == 0) {
                 return true;
@@ -279,12 +320,11 @@ static bool excludes_one(const struct filter *filter, struct asked_path *asked,
 
 bool filter_cuts_off(const struct filter *filter, const char *path, bool is_directory)
 {
-    char buffer[PATH_LENGTH_MAX + 3];
     struct prefixes prefixes;
-    struct asked_path asked = {&what_is_sent, prepare(path, buffer), is_directory};
-    if (asked.text == NULL) {
+    struct asked_path asked;
+    if (!prepare(&what_is_sent, path, is_directory, &asked)) {
         return false;
     }
-    pattern_find_prefixes(asked.text, &prefixes);
+    pattern_find_prefixes(path, &prefixes);
     return excludes_one(filter, &asked, &prefixes);
 }

@@ -9,8 +9,9 @@
  *   with a slash elsewhere, or with "**", is for the path's last components;
  *   else for the last component.
  * "?" is any byte but a slash, "*" any of these, "**" any bytes at all, "[...]" a class; "dir/ ***"
- * (without the space) is "dir" and all below it. Matching takes time in the product of the
- * lengths, whoever wrote the pattern. */
+ * (without the space) is "dir" and all below it. Holding a path against all rules takes the weight
+ * of the rules for each 64 bytes of the path, whoever wrote them (pattern.h): a name of 60 bytes at
+ * most 1 ms, a path of 4 KiB at most 0.1 s. */
 #ifndef TOOLS_TRANSFER_FILTER_H
 #define TOOLS_TRANSFER_FILTER_H
 
@@ -19,8 +20,11 @@
 
 #include "tools/transfer/wire/protocol.h"
 
-#define FILTER_LENGTH_MAX (64u << 10) /* of all patterns together */
-#define FILTER_MERGES_MAX 16          /* files of rules in each directory */
+/* Of all patterns together: their length, where a class, "[...]", counts as 64 bytes. */
+#define FILTER_WEIGHT_MAX (1u << 20)
+#define FILTER_BOUNDS                                                                              \
+    "at most 32768 rules, of 1 MiB together, where each [class] counts as 64 bytes"
+#define FILTER_MERGES_MAX 16 /* files of rules in each directory */
 
 struct filter;
 struct filter_scope; /* what the files of rules in directories say; see filter_scope.h */
@@ -34,8 +38,17 @@ bool filter_add(struct filter *filter, unsigned bits, struct span pattern);
 /* Forgets them all. */
 void filter_clear(struct filter *filter);
 unsigned filter_count(const struct filter *filter);
-/* Of all patterns together. */
-size_t filter_length(const struct filter *filter);
+/* What FILTER_RULES_MAX and FILTER_WEIGHT_MAX leave room for. */
+bool filter_has_room(const struct filter *filter, struct span pattern);
+size_t filter_weight(const struct filter *filter);
+/* The memory that a rule takes; at most. */
+size_t filter_cost(struct span pattern);
+/* What it takes to hold a path of `length` bytes against patterns of `weight`, in nanoseconds or
+ * so. */
+static inline uint64_t filter_work(size_t weight, size_t length)
+{
+    return (uint64_t)(length / 64 + 1) * (weight + 1);
+}
 /* Rule number `index`. */
 struct span filter_rule(const struct filter *filter, unsigned index, uint8_t *ret_bits);
 

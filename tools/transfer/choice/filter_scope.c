@@ -54,9 +54,9 @@ static int open_plain(int directory, const char *name)
     return fd;
 }
 
-/* All of it, with a NUL behind; NULL with 0: there is no such file. */
-static int read_whole(int directory, const char *name, char **ret_text, size_t *ret_length,
-                      char ret_why[SCOPE_WHY_LENGTH])
+/* All of it, up to `room`, with a NUL behind; NULL with 0: there is no such file. */
+static int read_whole(int directory, const char *name, size_t room, char **ret_text,
+                      size_t *ret_length, char ret_why[SCOPE_WHY_LENGTH])
 {
     int error = 0;
     int fd = open_plain(directory, name);
@@ -71,11 +71,11 @@ static int read_whole(int directory, const char *name, char **ret_text, size_t *
                                       : strerror(-fd),
                       ret_why);
     }
-    char *text = malloc(FILTER_LENGTH_MAX + 2);
+    char *text = malloc(room + 2);
     size_t length = 0;
     ssize_t count = 1;
-    while (text != NULL && count > 0 && length <= FILTER_LENGTH_MAX) {
-        count = read(fd, text + length, FILTER_LENGTH_MAX + 1 - length);
+    while (text != NULL && count > 0 && length <= room) {
+        count = read(fd, text + length, room + 1 - length);
         length += count > 0 ? (size_t)count : 0;
     }
     if (text == NULL) {
@@ -83,8 +83,9 @@ static int read_whole(int directory, const char *name, char **ret_text, size_t *
     } else if (count < 0) {
         error = errno;
         refuse(error, name, 0, strerror(error), ret_why);
-    } else if (length > FILTER_LENGTH_MAX) {
-        error = refuse(E2BIG, name, 0, "more than 64 KiB", ret_why);
+    } else if (length > room) {
+        error = refuse(E2BIG, name, 0, "more than 256 KiB, with those of the directories above",
+                       ret_why);
     } else if (memchr(text, 0, length) != NULL) {
         error = refuse(EINVAL, name, 0, "it has a byte 0", ret_why);
     }
@@ -126,14 +127,17 @@ static const char *take_line(struct filter_scope *scope, struct scope_list *list
     if (list->rules == NULL) {
         list->rules = filter_create();
     }
-    size_t length = strlen(line.text);
+    const struct span pattern = {line.text, strlen(line.text)};
+    size_t before = list->rules != NULL ? filter_weight(list->rules) : 0;
     if (list->rules == NULL || scope->rules == FILTER_RULES_MAX ||
-        scope->length + length > FILTER_LENGTH_MAX ||
-        !filter_add(list->rules, line.bits, (struct span){line.text, length})) {
+        !filter_add(list->rules, line.bits, pattern)) {
         return "the pattern is too long, or with the directories above there are too many rules";
     }
     scope->rules++;
-    scope->length += length;
+    scope->weight += filter_weight(list->rules) - before;
+    if (scope->weight > FILTER_WEIGHT_MAX) {
+        return "with the directories above, the rules are too long";
+    }
     return NULL;
 }
 
@@ -146,10 +150,12 @@ static int read_list(struct filter_scope *scope, const struct filter_merge *merg
     size_t length;
     unsigned number = 1;
     const char *ends = (merge->bits & RULE_WORDS) != 0 ? " \t\v\f\r\n" : "\r\n";
-    int error = read_whole(directory, merge->name, &text, &length, ret_why);
+    int error = read_whole(directory, merge->name, SCOPE_LENGTH_MAX - scope->length, &text, &length,
+                           ret_why);
     if (error != 0 || text == NULL) {
         return error;
     }
+    scope->length += length;
     for (char *line = text; line <= text + length && wrong == NULL;) {
         char *next = line + strcspn(line, ends);
         bool is_line = *next == '\n';
@@ -199,6 +205,7 @@ static int read_scope(const struct filter *filter, const struct filter_scope *ab
     }
     scope->above = above;
     scope->rules = above != NULL ? above->rules : 0;
+    scope->weight = above != NULL ? above->weight : 0;
     scope->length = above != NULL ? above->length : 0;
     scope->count = count;
     for (unsigned i = 0; i < count && error == 0; i++) {

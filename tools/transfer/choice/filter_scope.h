@@ -2,9 +2,9 @@
  *
  * Here: reading and keeping them. Not here: which rule decides (filter.h). Whoever made the tree
  * wrote them and is not trusted: no symbolic link is followed, nothing but a plain file is read,
- * and of rules there are at most FILTER_RULES_MAX, with FILTER_LENGTH_MAX bytes, on a way from the
- * top to a directory. Who cannot have all of a directory's rules has none of it: what they were to
- * keep back is not known. */
+ * and on a way from the top to a directory there are at most FILTER_RULES_MAX rules, of no more
+ * than FILTER_WEIGHT_MAX, in files of SCOPE_LENGTH_MAX bytes together. Who cannot have all of a
+ * directory's rules has none of it: what they were to keep back is not known. */
 #ifndef TOOLS_TRANSFER_FILTER_SCOPE_H
 #define TOOLS_TRANSFER_FILTER_SCOPE_H
 
@@ -14,6 +14,7 @@
 #include "tools/transfer/choice/filter.h"
 #include "tools/transfer/choice/filter_rule.h"
 
+#define SCOPE_LENGTH_MAX (256u << 10)
 #define SCOPE_WHY_LENGTH (FILTER_WHY_LENGTH + 300)
 
 /* Of one file of rules. */
@@ -27,8 +28,10 @@ struct filter_scope {
     const struct filter_scope *above; /* borrowed */
     unsigned depth; /* components of the directory's path; a pattern from the root begins behind */
     char *outside;  /* or, above the transfer: what leads from here to where its paths begin */
-    unsigned rules; /* with those above */
-    size_t length;
+    /* With those above: */
+    unsigned rules;
+    size_t weight; /* of these */
+    size_t length; /* of the files */
     unsigned count;
     struct scope_list lists[]; /* by the filter's files of rules */
 };

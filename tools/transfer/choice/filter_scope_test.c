@@ -214,7 +214,7 @@ static void a_file_that_cannot_be_had_whole_is_refused(void **state)
     int fd = openat(s->fd, "t/.rules", O_WRONLY | O_CREAT, 0600);
     assert_int_equal(write(fd, "- a\n- b\0\n", 9), 9);
     assert_int_equal(enter(world, "t", 1), EINVAL);
-    assert_int_equal(ftruncate(fd, FILTER_LENGTH_MAX + 1), 0);
+    assert_int_equal(ftruncate(fd, SCOPE_LENGTH_MAX + 1), 0);
     assert_int_equal(enter(world, "t", 1), E2BIG);
     close(fd);
 }
@@ -247,7 +247,7 @@ static void a_lease_is_waited_for(void **state)
 static void rules_are_bounded_on_the_whole_way(void **state)
 {
     struct world *world = *state;
-    static char text[FILTER_LENGTH_MAX];
+    static char text[SCOPE_LENGTH_MAX];
     char *at = text;
     add(world, ": .rules");
     for (unsigned i = 0; i < FILTER_RULES_MAX; i++) {
@@ -258,10 +258,18 @@ static void rules_are_bounded_on_the_whole_way(void **state)
     assert_int_equal(enter(world, "t", 1), 0);
     assert_int_equal(enter(world, "t/d", 2), EINVAL);
     assert_non_null(strstr(world->why, "too many rules"));
-    memset(text, 'y', sizeof(text) - 1);
-    memcpy(text, "- ", 2);
+    memset(text, '#', sizeof(text) - 1); /* what says nothing is read, too */
     scratch_write(world->scratch, "t/d/.rules", text);
-    assert_int_equal(enter(world, "t/d", 2), EINVAL);
+    assert_int_equal(enter(world, "t/d", 2), E2BIG);
+    memset(text, '[', sizeof(text) - 1);
+    for (size_t i = 0; i + 4000 < sizeof(text); i += 4000) {
+        memcpy(text + i, "\n- ", 3);
+    }
+    scratch_write(world->scratch, "t/.rules", text);
+    filter_scope_free_up(world->scope, NULL);
+    world->scope = NULL;
+    assert_int_equal(enter(world, "t", 1), EINVAL);
+    assert_non_null(strstr(world->why, "too many rules"));
     for (unsigned i = 0; i < FILTER_MERGES_MAX; i++) {
         char name[16];
         snprintf(name, sizeof(name), ".%u", i);

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "tools/transfer/choice/filter.h"
+#include "tools/transfer/choice/pattern.h"
 
 static bool add(struct filter *filter, unsigned bits, const char *pattern)
 {
@@ -166,7 +167,18 @@ static void rules_are_bounded(void **state)
     while (filter_add(filter, false, (struct span){longest, PATH_LENGTH_MAX})) {
         count++;
     }
-    assert_int_equal(count, FILTER_LENGTH_MAX / PATH_LENGTH_MAX);
+    assert_int_equal(count, FILTER_WEIGHT_MAX / PATH_LENGTH_MAX);
+    assert_false(filter_has_room(filter, (struct span){longest, PATH_LENGTH_MAX}));
+    filter_clear(filter);
+    for (count = 0; add(filter, 0, "[ab]*.[ch]");) {
+        count++;
+    }
+    assert_int_equal(count, FILTER_WEIGHT_MAX / (10 + 2 * (CLASS_WEIGHT - 1)));
+    filter_clear(filter);
+    for (count = 0; add(filter, 0, "x");) {
+        count++;
+    }
+    assert_int_equal(count, FILTER_RULES_MAX);
     filter_destroy(filter);
 }
 
@@ -202,7 +214,7 @@ static void no_number_of_components_takes_long(void **state)
     }
     while (add(filter, 0, pattern)) {
     }
-    assert_true(filter_count(filter) >= FILTER_LENGTH_MAX / sizeof(pattern));
+    assert_true(filter_count(filter) >= FILTER_WEIGHT_MAX / sizeof(pattern));
     assert_false(filter_excludes(filter, NULL, path, false));
     assert_false(filter_cuts_off(filter, path, false)); /* with all that lead there */
     filter_destroy(filter);

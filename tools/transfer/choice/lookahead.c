@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/transfer/choice/turn.h"
+
 #define STEPS_AT_ONCE 64
 
 struct lookahead {
@@ -16,6 +18,8 @@ struct lookahead {
     uint64_t begin, end;
     uint64_t unanswered; /* where to look for the next that waits for its answer */
     size_t length;       /* of the paths */
+
+    struct turn turn;
 
     uint8_t questions[ASK_LENGTH_MAX]; /* not sent yet */
     size_t questions_length;
@@ -170,15 +174,30 @@ static bool keep(struct lookahead *lookahead, const struct walk_step *step)
     return true;
 }
 
+static void go_ahead(struct lookahead *lookahead)
+{
+    struct turn *turn = &lookahead->turn;
+    uint64_t work = walk_work(lookahead->walk);
+    if (!turn_begin(turn)) {
+        return;
+    }
+    for (unsigned i = 0;
+         i < STEPS_AT_ONCE && turn_goes_on(turn) && !is_full(lookahead) && may_ask(lookahead);
+         i++) {
+        if (!lookahead->stuck) {
+            walk_next(lookahead->walk, &lookahead->step);
+            turn->work = walk_work(lookahead->walk) - work;
+        }
+        lookahead->stuck =
+            lookahead->step.kind != WALK_EXCLUDED && !keep(lookahead, &lookahead->step);
+    }
+    turn_end(turn);
+}
+
 bool lookahead_pump(struct lookahead *lookahead)
 {
     bool asking = lookahead->asks_open < ASKS_MAX;
-    for (unsigned i = 0; i < STEPS_AT_ONCE && !is_full(lookahead) && may_ask(lookahead); i++) {
-        if (!lookahead->stuck) {
-            walk_next(lookahead->walk, &lookahead->step);
-        }
-        lookahead->stuck = !keep(lookahead, &lookahead->step);
-    }
+    go_ahead(lookahead);
     bool full = is_full(lookahead);
     if (lookahead->names > 0 && asking &&
         (full || !may_ask(lookahead) || lookahead->asks_open == 0)) {

@@ -14,14 +14,31 @@ enum token_kind {
 };
 
 struct token {
-    enum token_kind kind;
-    unsigned char byte;
-    const char *class; /* behind its "[" */
+    uint8_t kind; /* of enum token_kind */
+    uint8_t byte;
+    uint16_t class; /* which of the pattern's */
+};
+
+/* Bytes that a class takes. */
+struct byte_set {
+    uint64_t bits[4];
 };
 
 /* --- classes ---------------------------------------------------------------------------------- */
 
-static bool is_named(const char *name, size_t length, unsigned char byte)
+static bool has(const struct byte_set *set, unsigned char byte)
+{
+    return (set->bits[byte / 64] >> (byte % 64) & 1) != 0;
+}
+
+static void take_range(struct byte_set *set, unsigned first, unsigned last)
+{
+    for (unsigned byte = first; byte <= last; byte++) {
+        set->bits[byte / 64] |= (uint64_t)1 << (byte % 64);
+    }
+}
+
+static void take_named(struct byte_set *set, const char *name, size_t length)
 {
     static const struct {
         const char *name;
@@ -30,11 +47,11 @@ static bool is_named(const char *name, size_t length, unsigned char byte)
                  {"digit", isdigit}, {"graph", isgraph}, {"lower", islower}, {"print", isprint},
                  {"punct", ispunct}, {"space", isspace}, {"upper", isupper}, {"xdigit", isxdigit}};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (strlen(kinds[i].name) == length && memcmp(kinds[i].name, name, length) == 0) {
-            return kinds[i].is(byte) != 0;
+        bool named = strlen(kinds[i].name) == length && memcmp(kinds[i].name, name, length) == 0;
+        for (unsigned byte = 0; named && byte < 256; byte++) {
+            set->bits[byte / 64] |= (uint64_t)(kinds[i].is((int)byte) != 0) << (byte % 64);
         }
     }
-    return false;
 }
 
 /* One byte of a class, which a backslash may quote; NULL at the pattern's end. */
@@ -46,45 +63,48 @@ static const char *class_byte(const char *at, unsigned char *ret_byte)
 }
 
 /* One item of a class: a byte, a range, or a name in "[:" and ":]". Returns what is behind it. */
-static const char *class_item(const char *at, unsigned char byte, bool *ret_matches)
+static const char *class_item(const char *at, struct byte_set *set)
 {
     unsigned char first, last;
     if (at[0] == '[' && at[1] == ':') {
         const char *end = strstr(at + 2, ":]");
-        *ret_matches = end != NULL && is_named(at + 2, (size_t)(end - at - 2), byte);
-        return end != NULL ? end + 2 : NULL;
+        if (end == NULL) {
+            return NULL;
+        }
+        take_named(set, at + 2, (size_t)(end - at - 2));
+        return end + 2;
     }
     at = class_byte(at, &first);
     last = first;
     if (at != NULL && at[0] == '-' && at[1] != 0 && at[1] != ']') {
         at = class_byte(at + 1, &last);
     }
-    *ret_matches = first <= byte && byte <= last;
+    take_range(set, first, last);
     return at;
 }
 
 /* From behind the "["; returns what is behind the "]", or NULL where there is none. */
-static const char *class_match(const char *at, unsigned char byte, bool *ret_matches)
+static const char *read_class(const char *at, struct byte_set *ret_set)
 {
+    struct byte_set set = {{0}};
     bool negated = *at == '!' || *at == '^';
-    bool found = false;
     at += negated;
     do { /* a "]" that comes first is one of the bytes */
-        bool matches = false;
-        at = class_item(at, byte, &matches);
-        found |= matches;
+        at = class_item(at, &set);
     } while (at != NULL && *at != 0 && *at != ']');
-    *ret_matches = found != negated && byte != '/';
+    for (unsigned i = 0; i < 4; i++) {
+        ret_set->bits[i] = negated ? ~set.bits[i] : set.bits[i];
+    }
+    ret_set->bits['/' / 64] &= ~((uint64_t)1 << ('/' % 64));
     return at != NULL && *at == ']' ? at + 1 : NULL;
 }
 
 /* --- patterns --------------------------------------------------------------------------------- */
 
-/* The token at `at`, and what is behind it. */
-static const char *read_token(const char *at, struct token *ret_token)
+/* The token at `at`, and what is behind it; a class is put at `set`. */
+static const char *read_token(const char *at, struct token *ret_token, struct byte_set *set)
 {
-    bool unused;
-    *ret_token = (struct token){.kind = TOKEN_BYTE, .byte = (unsigned char)*at};
+    *ret_token = (struct token){.kind = TOKEN_BYTE, .byte = (uint8_t)*at};
     if (*at == '?') {
         ret_token->kind = TOKEN_ANY;
         return at + 1;
@@ -95,28 +115,56 @@ static const char *read_token(const char *at, struct token *ret_token)
         return at + stars;
     }
     if (*at == '[') {
-        const char *end = class_match(at + 1, 0, &unused);
+        const char *end = read_class(at + 1, set);
         ret_token->kind = end != NULL ? TOKEN_CLASS : TOKEN_MISTAKEN;
-        ret_token->class = at + 1;
         return end != NULL ? end : at + strlen(at);
     }
     if (*at == '\\') {
         ret_token->kind = at[1] != 0 ? TOKEN_BYTE : TOKEN_MISTAKEN;
-        ret_token->byte = (unsigned char)at[1];
+        ret_token->byte = (uint8_t)at[1];
         return at[1] != 0 ? at + 2 : at + 1;
     }
     return at + 1;
 }
 
+static size_t count_brackets(const char *text, size_t length)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < length; i++) {
+        count += text[i] == '[';
+    }
+    return count;
+}
+
+size_t pattern_weight(struct span text)
+{
+    return text.length + (CLASS_WEIGHT - 1) * count_brackets(text.bytes, text.length);
+}
+
+size_t pattern_cost(struct span text)
+{
+    return text.length * (1 + sizeof(struct token)) +
+           count_brackets(text.bytes, text.length) * sizeof(struct byte_set);
+}
+
 static bool read_tokens(struct pattern *pattern)
 {
-    pattern->tokens = malloc((strlen(pattern->text) + 1) * sizeof(*pattern->tokens));
-    for (const char *at = pattern->text; pattern->tokens != NULL && *at != 0;) {
+    size_t length = strlen(pattern->text);
+    uint16_t classes = 0;
+    pattern->tokens = malloc((length + 1) * sizeof(*pattern->tokens));
+    pattern->classes =
+        malloc((count_brackets(pattern->text, length) + 1) * sizeof(*pattern->classes));
+    if (pattern->tokens == NULL || pattern->classes == NULL) {
+        return false;
+    }
+    for (const char *at = pattern->text; *at != 0;) {
         struct token *token = &pattern->tokens[pattern->count++];
-        at = read_token(at, token);
+        at = read_token(at, token, &pattern->classes[classes]);
+        token->class = classes;
+        classes += token->kind == TOKEN_CLASS;
         pattern->slash_tokens += token->kind == TOKEN_BYTE && token->byte == '/';
     }
-    return pattern->tokens != NULL;
+    return true;
 }
 
 static void choose_reach(struct pattern *pattern, bool anchored)
@@ -162,159 +210,240 @@ void pattern_clear(struct pattern *pattern)
 {
     free(pattern->text);
     free(pattern->tokens);
+    free(pattern->classes);
+}
+
+/* --- the path --------------------------------------------------------------------------------- */
+
+bool pattern_text_make(const char *above, const char *path, struct pattern_text *ret_text)
+{
+    size_t before = above != NULL ? strlen(above) + 1 : 0, length = strlen(path);
+    if (length > PATH_LENGTH_MAX || before + length > PATTERN_TEXT_MAX) {
+        return false;
+    }
+    char *at = ret_text->bytes;
+    *at++ = '/';
+    if (above != NULL) {
+        memcpy(at, above, before - 1);
+        at[before - 1] = '/';
+    }
+    memcpy(at + before, path, length);
+    memcpy(at + before + length, "/", 2);
+    ret_text->length = before + length;
+    const char *slash = memrchr(ret_text->bytes, '/', ret_text->length + 1);
+    ret_text->name = (size_t)(slash + 1 - ret_text->bytes);
+    ret_text->is_read = false;
+    return true;
+}
+
+static void set_bit(uint64_t *bits, size_t at)
+{
+    bits[at / 64] |= (uint64_t)1 << (at % 64);
+}
+
+/* Position i is before byte i of the path with its slashes; there is one more behind the last. */
+static void read_text(struct pattern_text *text)
+{
+    uint16_t rows = 1;
+    text->is_read = true;
+    text->words = PATTERN_WORDS(text->length);
+    size_t size = text->words * sizeof(text->bits[0]);
+    memset(text->rows, 0, sizeof(text->rows));
+    memset(text->starts, 0, size);
+    memset(text->names, 0, size);
+    for (size_t i = 0; i < text->length + 2; i++) {
+        unsigned char byte = (unsigned char)text->bytes[i];
+        if (text->rows[byte] == 0) {
+            memset(text->bits + (rows - 1u) * text->words, 0, size);
+            text->rows[byte] = rows++;
+        }
+        set_bit(text->bits + (text->rows[byte] - 1u) * text->words, i);
+        set_bit(byte == '/' ? text->starts : text->names, byte == '/' ? i + 1 : i);
+    }
+}
+
+/* Behind `depth` components; false: there are no more of them. */
+static bool find_start(const struct pattern_text *text, unsigned depth, size_t *ret_start)
+{
+    const char *at = text->bytes + 1, *end = at + text->length;
+    while (depth > 0 && at != NULL) {
+        at = memchr(at, '/', (size_t)(end - at));
+        at = at != NULL ? at + 1 : NULL;
+        depth--;
+    }
+    *ret_start = at != NULL ? (size_t)(at - text->bytes) : 0;
+    return at != NULL;
+}
+
+/* Where the last `count` components begin; 0: there are fewer. */
+static size_t last_components(const struct pattern_text *text, unsigned count)
+{
+    size_t at = text->name;
+    while (--count > 0 && at > 1) {
+        do {
+            at--;
+        } while (text->bytes[at - 1] != '/');
+    }
+    return count == 0 ? at : 0;
 }
 
 /* --- matching --------------------------------------------------------------------------------- */
 
-static bool token_takes(const struct token *token, unsigned char byte)
+/* Which positions of the path may be reached through the tokens so far. */
+struct reached {
+    struct pattern_text *text;
+    size_t first; /* word that has any */
+    uint64_t bits[PATTERN_WORDS_MAX];
+};
+
+/* Those with a bit in `taken`, by one byte. False: there are none. */
+static bool take_bytes(struct reached *reached, const uint64_t *taken)
 {
-    bool matches = false;
-    switch (token->kind) {
-    case TOKEN_BYTE:
-        return byte == token->byte;
-    case TOKEN_ANY:
-    case TOKEN_STAR:
-        return byte != '/';
-    case TOKEN_STARS:
-        return true;
-    case TOKEN_CLASS:
-        class_match(token->class, byte, &matches);
-        return matches;
-    case TOKEN_MISTAKEN:
-        return false;
+    uint64_t carry = 0, any = 0;
+    for (size_t i = reached->first; i < reached->text->words; i++) {
+        uint64_t moved = reached->bits[i] & taken[i];
+        reached->bits[i] = moved << 1 | carry;
+        carry = moved >> 63;
+        any |= reached->bits[i];
     }
-    return false;
+    return any != 0;
 }
 
-static bool is_star(const struct token *token)
+static bool take_class(struct reached *reached, const struct byte_set *class)
 {
-    return token->kind == TOKEN_STAR || token->kind == TOKEN_STARS;
+    uint64_t carry = 0, any = 0;
+    for (size_t i = reached->first; i < reached->text->words; i++) {
+        uint64_t moved = 0;
+        for (uint64_t left = reached->bits[i]; left != 0; left &= left - 1) {
+            size_t at = 64 * i + (size_t)__builtin_ctzll(left);
+            bool is_in = has(class, (unsigned char)reached->text->bytes[at]);
+            moved |= is_in ? left & -left : 0;
+        }
+        reached->bits[i] = moved << 1 | carry;
+        carry = moved >> 63;
+        any |= reached->bits[i];
+    }
+    return any != 0;
 }
 
-/* All ways through the pattern at once: bit i says that the text so far took the tokens before i.
- * `anew`: what follows any of the slashes may match, too. Of each beginning of the text, by its
- * length, whether it matches. */
-static void match_beginnings(const struct pattern *pattern, const char *text, size_t length,
-                             bool anew, bool *ret_matches)
+/* And from each through as many bytes that are no slashes as there are: an addition carries through
+ * them. */
+static void take_star(struct reached *reached)
 {
-    bool at[2][PATH_LENGTH_MAX + 1];
-    bool *now = at[0], *next = at[1];
-    unsigned count = pattern->count;
-    memset(ret_matches, 0, length + 1);
-    memset(now, 0, count + 1);
-    now[0] = true;
-    for (size_t i = 0;; i++) {
-        for (unsigned t = 0; t < count; t++) { /* a star may take nothing */
-            now[t + 1] |= now[t] && is_star(&pattern->tokens[t]);
-        }
-        ret_matches[i] = now[count];
-        if (i == length) {
-            return;
-        }
-        bool alive = anew;
-        memset(next, 0, count + 1);
-        next[0] = anew && text[i] == '/';
-        for (unsigned t = 0; t < count; t++) {
-            const struct token *token = &pattern->tokens[t];
-            if (now[t] && token_takes(token, (unsigned char)text[i])) {
-                next[is_star(token) ? t : t + 1] = true;
-                alive = true;
-            }
-        }
-        if (!alive) {
-            return;
-        }
-        bool *swap = now;
-        now = next;
-        next = swap;
+    const uint64_t *names = reached->text->names;
+    uint64_t carry = 0;
+    for (size_t i = reached->first; i < reached->text->words; i++) {
+        uint64_t from = reached->bits[i] & names[i], sum = from + names[i];
+        uint64_t over = sum < from;
+        sum += carry;
+        carry = over | (sum < carry);
+        reached->bits[i] |= sum ^ names[i];
     }
 }
 
-/* A path, and one that leads to it. */
-#define TEXT_MAX (2 * PATH_LENGTH_MAX + 4)
-
-static bool match_text(const struct pattern *pattern, const char *text, size_t length, bool anew)
+static void take_stars(struct reached *reached)
 {
-    bool matches[TEXT_MAX + 1];
-    match_beginnings(pattern, text, length, anew, matches);
-    return matches[length];
-}
-
-static bool match(const struct pattern *pattern, const char *text, size_t length)
-{
-    if (pattern->wild) {
-        return match_text(pattern, text, length, false);
+    uint64_t first = reached->bits[reached->first];
+    for (size_t i = reached->first; i < reached->text->words; i++) {
+        reached->bits[i] = i > reached->first ? ~(uint64_t)0 : ~((first & -first) - 1);
     }
-    return strlen(pattern->text) == length && memcmp(pattern->text, text, length) == 0;
 }
 
-/* The last `count` components; NULL where there are fewer. */
-static const char *last_components(const char *path, unsigned count)
+/* All ways through the pattern at once, from the positions reached. False: none leads to its end.
+ */
+static bool take_tokens(const struct pattern *pattern, struct reached *reached)
 {
-    const char *at = path + strlen(path);
-    while (at > path) {
-        if (at[-1] == '/' && --count == 0) {
-            return at;
+    struct pattern_text *text = reached->text;
+    bool any = true;
+    for (unsigned i = 0; i < pattern->count && any; i++) {
+        const struct token *token = &pattern->tokens[i];
+        while (reached->bits[reached->first] == 0) {
+            reached->first++;
         }
-        at--;
+        switch ((enum token_kind)token->kind) {
+        case TOKEN_BYTE:
+            any = text->rows[token->byte] != 0 &&
+                  take_bytes(reached, text->bits + (text->rows[token->byte] - 1u) * text->words);
+            break;
+        case TOKEN_ANY:
+            any = take_bytes(reached, text->names);
+            break;
+        case TOKEN_CLASS:
+            any = take_class(reached, &pattern->classes[token->class]);
+            break;
+        case TOKEN_STAR:
+            take_star(reached);
+            break;
+        case TOKEN_STARS:
+            take_stars(reached);
+            break;
+        case TOKEN_MISTAKEN:
+            any = false;
+            break;
+        }
     }
-    return count == 1 ? path : NULL;
+    return any;
 }
 
-/* A pattern from `root`, against `length` bytes of the path. */
-static bool match_from(const struct pattern *pattern, const struct pattern_root *root,
-                       const char *text, size_t length)
+static void begin(struct pattern_text *text, struct reached *ret_reached)
 {
-    size_t outside = root != NULL && root->outside != NULL ? strlen(root->outside) : 0;
-    if (outside > 0) {
-        char path[TEXT_MAX];
-        if (outside + 1 + length > sizeof(path)) {
-            return false;
-        }
-        memcpy(path, root->outside, outside);
-        path[outside] = '/';
-        memcpy(path + outside + 1, text, length);
-        return match(pattern, path, outside + 1 + length);
+    if (!text->is_read) {
+        read_text(text);
     }
-    for (unsigned i = 0; root != NULL && i < root->depth; i++) {
-        const char *slash = memchr(text, '/', length);
-        if (slash == NULL) {
-            return false;
-        }
-        length -= (size_t)(slash + 1 - text);
-        text = slash + 1;
-    }
-    return match(pattern, text, length);
+    ret_reached->text = text;
+    ret_reached->first = 0;
 }
 
-bool pattern_matches(const struct pattern *pattern, const struct pattern_root *root, char *path,
+static void begin_at(struct pattern_text *text, size_t start, struct reached *ret_reached)
+{
+    begin(text, ret_reached);
+    memset(ret_reached->bits, 0, text->words * sizeof(ret_reached->bits[0]));
+    set_bit(ret_reached->bits, start);
+    ret_reached->first = start / 64;
+}
+
+static void begin_at_components(struct pattern_text *text, struct reached *ret_reached)
+{
+    begin(text, ret_reached);
+    memcpy(ret_reached->bits, text->starts, text->words * sizeof(ret_reached->bits[0]));
+}
+
+static bool is_reached(const struct reached *reached, size_t position)
+{
+    return (reached->bits[position / 64] >> (position % 64) & 1) != 0;
+}
+
+static bool is_plain_match(const struct pattern *pattern, const char *from, const char *end)
+{
+    size_t length = strlen(pattern->text);
+    return length == (size_t)(end - from) && memcmp(pattern->text, from, length) == 0;
+}
+
+bool pattern_matches(const struct pattern *pattern, unsigned depth, struct pattern_text *text,
                      bool is_directory)
 {
-    size_t length = strlen(path);
+    struct reached reached;
+    size_t end = text->length + 1, start = 0;
+    bool found = true;
     if (pattern->directories_only && !is_directory) {
         return false;
     }
-    size_t behind = is_directory && pattern->slash_behind ? 1 : 0; /* "/" stands there */
-    path[length] = '/';
-    const char *from = path;
-    bool matches = false;
-    switch (pattern->reach) {
-    case REACH_NAME:
-    case REACH_TAIL:
-        path[length] = 0;
-        from = last_components(path, pattern->slashes + 1);
-        return from != NULL && match(pattern, from, strlen(from));
-    case REACH_PATH:
-        from -= pattern->slash_before;
-        matches = pattern->anchored ? match_from(pattern, root, path, length + behind)
-                                    : match(pattern, from, length + behind + pattern->slash_before);
-        break;
-    case REACH_AFTER:
-        matches = match_text(pattern, path, length + behind, true); /* it is wild */
-        break;
+    if (pattern->reach == REACH_NAME || pattern->reach == REACH_TAIL) {
+        start = last_components(text, pattern->slashes + 1);
+        found = start > 0;
+    } else if (pattern->anchored) {
+        found = find_start(text, depth, &start);
     }
-    path[length] = 0;
-    return matches;
+    if (!found || !pattern->wild) {
+        return found && is_plain_match(pattern, text->bytes + start, text->bytes + end);
+    }
+    if (pattern->reach == REACH_AFTER) {
+        begin_at_components(text, &reached);
+    } else {
+        begin_at(text, start, &reached); /* for a leading "**", at the slash before the path */
+    }
+    bool behind = is_directory && pattern->slash_behind;
+    return take_tokens(pattern, &reached) && is_reached(&reached, end + behind);
 }
 
 /* --- the beginnings of a path ----------------------------------------------------------------- */
@@ -330,65 +459,47 @@ void pattern_find_prefixes(const char *path, struct prefixes *ret_prefixes)
     }
 }
 
-/* The last component of each. */
-static void match_names(const struct pattern *pattern, const char *path,
-                        const struct prefixes *prefixes, bool *ret_matches)
-{
-    size_t start = 0;
-    for (unsigned i = 0; i < prefixes->count; i++) {
-        ret_matches[i] = match(pattern, path + start, prefixes->ends[i] - start);
-        start = prefixes->ends[i] + 1u;
-    }
-}
-
 /* One without wildcards takes as many components as it has, whole ones. */
-static void match_plain_tails(const struct pattern *pattern, const char *path,
-                              const struct prefixes *prefixes, bool *ret_matches)
+static void match_plain(const struct pattern *pattern, const char *path,
+                        const struct prefixes *prefixes, bool *ret_matches)
 {
     size_t length = strlen(pattern->text);
     for (unsigned i = 0; i < prefixes->count; i++) {
         size_t end = prefixes->ends[i];
         size_t start = end >= length ? end - length : 0;
-        ret_matches[i] = end >= length && (start == 0 || path[start - 1] == '/') &&
+        ret_matches[i] = end >= length && (start == 0 || !pattern->anchored) &&
+                         path[(ptrdiff_t)start - 1] == '/' &&
                          memcmp(path + start, pattern->text, length) == 0;
     }
 }
 
-/* `before`: with the slash that stands before the path. */
-static void match_whole(const struct pattern *pattern, const char *path, bool is_directory,
-                        const struct prefixes *prefixes, unsigned before, bool *ret_matches)
+static void match_wild(const struct pattern *pattern, struct pattern_text *text, bool is_directory,
+                       const struct prefixes *prefixes, bool *ret_matches)
 {
-    bool matches[TEXT_MAX + 1];
-    bool anew = pattern->reach != REACH_PATH;
-    size_t length = prefixes->ends[prefixes->count - 1] + 1u + before; /* and the slash behind */
-    match_beginnings(pattern, path - before, length, anew, matches);
+    struct reached reached;
+    if (pattern->reach == REACH_PATH) {
+        begin_at(text, pattern->anchored ? 1 : 0, &reached);
+    } else {
+        begin_at_components(text, &reached);
+    }
+    bool any = take_tokens(pattern, &reached);
     for (unsigned i = 0; i < prefixes->count; i++) {
         bool directory = is_directory || i + 1 < prefixes->count;
-        size_t behind = directory && pattern->slash_behind ? 1 : 0;
-        ret_matches[i] = matches[prefixes->ends[i] + behind + before];
+        bool behind = directory && pattern->slash_behind;
+        ret_matches[i] = any && is_reached(&reached, prefixes->ends[i] + 1u + behind);
     }
 }
 
-void pattern_match_prefixes(const struct pattern *pattern, char *path, bool is_directory,
-                            const struct prefixes *prefixes, bool *ret_matches)
+void pattern_match_prefixes(const struct pattern *pattern, struct pattern_text *text,
+                            bool is_directory, const struct prefixes *prefixes, bool *ret_matches)
 {
-    unsigned last = prefixes->count - 1;
-    size_t length = prefixes->ends[last];
     memset(ret_matches, 0, prefixes->count * sizeof(*ret_matches));
-    path[length] = '/';
-    if (pattern->reach == REACH_NAME) {
-        match_names(pattern, path, prefixes, ret_matches);
-    } else if (!pattern->wild && pattern->reach == REACH_TAIL) {
-        match_plain_tails(pattern, path, prefixes, ret_matches);
-    } else if (!pattern->wild) {
-        for (unsigned i = 0; i < prefixes->count; i++) {
-            ret_matches[i] = match(pattern, path, prefixes->ends[i]);
-        }
+    if (!pattern->wild) {
+        match_plain(pattern, text->bytes + 1, prefixes, ret_matches);
     } else if (pattern->reach != REACH_TAIL || pattern->slash_tokens == pattern->slashes) {
-        match_whole(pattern, path, is_directory, prefixes, pattern->slash_before, ret_matches);
+        match_wild(pattern, text, is_directory, prefixes, ret_matches);
     }
-    path[length] = 0;
     if (pattern->directories_only && !is_directory) {
-        ret_matches[last] = false;
+        ret_matches[prefixes->count - 1] = false;
     }
 }

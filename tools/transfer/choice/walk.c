@@ -497,16 +497,19 @@ static void next_entry(struct walk *walk, struct walk_step *step)
 
 void walk_next(struct walk *walk, struct walk_step *ret_step)
 {
-    do {
-        release(walk->left);
-        walk->left = NULL;
-        *ret_step = (struct walk_step){.source = walk->source > 0 ? walk->source - 1 : 0};
-        if (walk->folder == NULL) {
-            next_source(walk, ret_step);
-        } else {
-            next_entry(walk, ret_step);
-        }
-    } while (ret_step->kind == WALK_EXCLUDED);
+    release(walk->left);
+    walk->left = NULL;
+    *ret_step = (struct walk_step){.source = walk->source > 0 ? walk->source - 1 : 0};
+    if (walk->folder == NULL) {
+        next_source(walk, ret_step);
+    } else {
+        next_entry(walk, ret_step);
+    }
+}
+
+uint64_t walk_work(const struct walk *walk)
+{
+    return walk->work;
 }
 
 int walk_open_at_once(struct walk *walk, const struct walk_step *step)

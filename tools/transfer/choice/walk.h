@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/stat.h>
 
 struct walk;
@@ -41,7 +42,7 @@ enum walk_kind {
     WALK_SYMLINK,
     WALK_SPECIAL, /* a device, FIFO or socket */
     WALK_FAILED,
-    WALK_EXCLUDED, /* never handed out */
+    WALK_EXCLUDED, /* by the rules: nothing that would be sent */
     WALK_END,
 };
 
@@ -77,6 +78,8 @@ struct walk *walk_create(const struct walk_options *options, const char *const *
 void walk_destroy(struct walk *walk);
 /* What `ret_step` points to is the walk's until the next call; walk_keep makes it last. */
 void walk_next(struct walk *walk, struct walk_step *ret_step);
+/* What rules have taken so far, as filter_work. */
+uint64_t walk_work(const struct walk *walk);
 /* Copies of the step's texts, and its directories held, until walk_drop. False: no memory. */
 bool walk_keep(const struct walk_step *step, struct walk_step *ret_kept);
 void walk_drop(struct walk_step *kept);
@@ -117,8 +120,7 @@ const char *walk_failure_text(const struct walk_step *step);
 
 /* See filter.h; not for a source. */
 struct filter_loss;
-bool walk_protects(const struct walk *walk, const struct walk_step *step,
-                   const struct filter_loss *loss);
+bool walk_protects(struct walk *walk, const struct walk_step *step, const struct filter_loss *loss);
 
 /* The last component of a path, into 256 bytes: empty for ".", ".." and what ends with a slash,
  * which means a directory's contents, as for rsync. False when it is longer than a name can be. */

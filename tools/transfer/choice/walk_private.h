@@ -34,6 +34,7 @@ struct walk {
     unsigned folders;              /* open */
     size_t relative, below;        /* where in the path a step's begin */
     dev_t device;                  /* of the source */
+    uint64_t work;
     /* Of the next name, where its directory is listed: */
     char listed_name[256];
     struct listing_part listed_below;
@@ -44,7 +45,7 @@ struct walk {
     char path[2 * PATH_MAX];
 };
 
-bool walk_excludes(const struct walk *walk, const struct walk_step *step);
+bool walk_excludes(struct walk *walk, const struct walk_step *step);
 /* What the files of rules in the directory say that the walk has entered. 0 or a WALK_ERROR, and
  * why in walk->why. */
 int walk_read_rules(struct walk *walk, struct walk_folder *folder, const struct walk_step *step);

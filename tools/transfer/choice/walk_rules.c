@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tools/transfer/choice/walk_private.h"
 
@@ -18,22 +19,34 @@ static const char *filter_path(const struct walk *walk, const struct walk_step *
     return length < 2 * PATH_MAX ? buffer : NULL;
 }
 
-bool walk_excludes(const struct walk *walk, const struct walk_step *step)
+static void count_work(struct walk *walk, const struct filter_scope *scope, const char *path)
 {
-    return walk->options.filter != NULL && !walk->options.sees_all && step->relative[0] != 0 &&
-           filter_excludes(walk->options.filter, step->folder != NULL ? step->folder->scope : NULL,
-                           step->relative, S_ISDIR(step->status.st_mode));
+    size_t weight = filter_weight(walk->options.filter) + (scope != NULL ? scope->weight : 0);
+    walk->work += filter_work(weight, strlen(path));
 }
 
-bool walk_protects(const struct walk *walk, const struct walk_step *step,
-                   const struct filter_loss *loss)
+bool walk_excludes(struct walk *walk, const struct walk_step *step)
+{
+    const struct filter *filter = walk->options.filter;
+    const struct filter_scope *scope = step->folder != NULL ? step->folder->scope : NULL;
+    if (filter == NULL || walk->options.sees_all || step->relative[0] == 0) {
+        return false;
+    }
+    count_work(walk, scope, step->relative);
+    return filter_excludes(filter, scope, step->relative, S_ISDIR(step->status.st_mode));
+}
+
+bool walk_protects(struct walk *walk, const struct walk_step *step, const struct filter_loss *loss)
 {
     char buffer[2 * PATH_MAX];
     const char *path = filter_path(walk, step, buffer);
     const struct walk_folder *folder = step->kind == WALK_LEAVE ? NULL : step->folder;
-    return folder != NULL && walk->options.filter != NULL &&
-           (path == NULL || filter_protects(walk->options.filter, folder->scope, path,
-                                            S_ISDIR(step->status.st_mode), *loss));
+    if (folder == NULL || walk->options.filter == NULL || path == NULL) {
+        return folder != NULL && walk->options.filter != NULL;
+    }
+    count_work(walk, folder->scope, path);
+    return filter_protects(walk->options.filter, folder->scope, path, S_ISDIR(step->status.st_mode),
+                           *loss);
 }
 
 int walk_read_rules(struct walk *walk, struct walk_folder *folder, const struct walk_step *step)

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/transfer/choice/filter.h"
 #include "tools/transfer/copy/session.h"
 #include "tools/transfer/disk/scratch.h"
 #include "tools/transfer/wire/memory_link.h"
@@ -171,18 +172,111 @@ static void so_are_its_sources(void **state)
     assert_in_range(count, 100, 400);
 }
 
-/* To the end of what is sent, where a receiver that deletes may ask. */
-static void pull_all(struct visit *visit, const char *pattern)
+static void say_rule(struct visit *visit, const char *pattern)
 {
     struct message rule = {.type = MESSAGE_RULE};
-    const struct message greeting = hello(WISH_RECURSIVE | WISH_DELETE, 1, 1, 0);
-    say(visit, &greeting);
     rule.rule.pattern = (struct span){pattern, strlen(pattern)};
     say(visit, &rule);
+}
+
+static void assert_refused_for_its_rules(const struct visit *visit)
+{
+    const struct message message = heard(visit);
+    assert_int_equal(message.type, MESSAGE_REFUSED);
+    assert_non_null(memmem(message.refused.text.bytes, message.refused.text.length,
+                           "at most 32768 rules, of 1 MiB", 29));
+    assert_int_equal(session_outcome(visit->server), SESSION_REFUSED);
+}
+
+static void its_rules_are_counted(void **state)
+{
+    struct visit *visit = *state;
+    const struct message greeting = hello(0, 1, FILTER_RULES_MAX + 1, 0);
+    say(visit, &greeting);
+    assert_refused_for_its_rules(visit);
+}
+
+/* Some thousand lines, as people have them, are welcome. */
+static void so_is_their_length(void **state)
+{
+    struct visit *visit = *state;
+    char pattern[4001];
+    unsigned count = 0;
+    const struct message greeting = hello(0, 1, FILTER_RULES_MAX, 0);
+    visit->room = 64u << 20;
+    say(visit, &greeting);
+    for (unsigned i = 0; i < 10000; i++) {
+        say_rule(visit, "/home/*/projects/a build/*.[oa]");
+    }
+    memset(pattern, '*', 4000);
+    pattern[4000] = 0;
+    while (session_outcome(visit->server) == SESSION_RUNNING && count < FILTER_RULES_MAX) {
+        say_rule(visit, pattern);
+        count++;
+    }
+    assert_refused_for_its_rules(visit);
+    assert_in_range(count, 1, 100);
+}
+
+static void and_so_is_the_memory_that_they_take(void **state)
+{
+    struct visit *visit = *state;
+    unsigned count = 0;
+    const struct message greeting = hello(0, 1, FILTER_RULES_MAX, 0);
+    say(visit, &greeting);
+    while (session_outcome(visit->server) == SESSION_RUNNING && count < FILTER_RULES_MAX) {
+        say_rule(visit, "*.o");
+        count++;
+    }
+    assert_int_equal(heard(visit).refused.code, PROBLEM_BUSY);
+    assert_in_range(count, 1000, 10000);
+}
+
+/* To the end of what is sent, where a receiver that deletes may ask; with so many times the
+ * pattern, and nothing that is not left out. Returns how many turns that took. */
+static unsigned pull_all(struct visit *visit, const char *pattern, unsigned rules)
+{
+    unsigned turns = 0;
+    const struct message greeting = hello(WISH_RECURSIVE | WISH_DELETE, 1, rules + 1, 0);
+    say(visit, &greeting);
+    for (unsigned i = 0; i < rules; i++) {
+        say_rule(visit, pattern);
+    }
+    say_rule(visit, "*");
     name_source(visit, "/");
     while (session_pump(visit->server) | memory_pair_step(visit->pair)) {
+        turns++;
     }
     assert_int_equal(heard(visit).type, MESSAGE_FINISHED);
+    return turns;
+}
+
+static void what_it_leaves_out_takes_turns(void **state)
+{
+    struct visit *visit = *state;
+    char path[32];
+    for (unsigned i = 0; i < 2000; i++) {
+        snprintf(path, sizeof(path), "root/%u", i);
+        scratch_write(visit->scratch, path, "");
+    }
+    assert_true(pull_all(visit, "*.o", 1) >= 2000 / 64);
+}
+
+/* Of long rules, each name is a turn. */
+static void all_the_more_where_it_takes_long(void **state)
+{
+    struct visit *visit = *state;
+    char pattern[4001], path[32];
+    for (size_t i = 0; i < 4000; i++) {
+        pattern[i] = i % 4 < 2 ? '*' : 'x';
+    }
+    pattern[4000] = 0;
+    for (unsigned i = 0; i < 20; i++) {
+        snprintf(path, sizeof(path), "root/%u", i);
+        scratch_write(visit->scratch, path, "");
+    }
+    visit->room = 64u << 20;
+    assert_true(pull_all(visit, pattern, 260) >= 10);
 }
 
 static struct message ask(const char *path, unsigned names, uint8_t *bytes)
@@ -214,7 +308,8 @@ static void its_questions_take_turns(void **state)
         path[i] = i % 100 == 99 ? '/' : 'x';
     }
     pattern[2000] = path[999] = 0;
-    pull_all(visit, pattern);
+    visit->room = 64u << 20;
+    pull_all(visit, pattern, 64);
     const struct message message = ask(path, 6, bytes);
     say(visit, &message);
     say(visit, &message);
@@ -233,7 +328,7 @@ static void its_questions_are_counted(void **state)
 {
     static uint8_t bytes[ASK_LENGTH_MAX];
     struct visit *visit = *state;
-    pull_all(visit, "*.o");
+    pull_all(visit, "*.o", 1);
     const struct message message = ask("d", 1, bytes);
     for (unsigned i = 0; i <= ASKS_MAX; i++) {
         assert_int_equal(session_outcome(visit->server), SESSION_RUNNING);
@@ -246,8 +341,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        T(a_list_comes_in_order),    T(what_it_lists_is_counted),  T(so_are_its_sources),
-        T(its_questions_take_turns), T(its_questions_are_counted),
+        T(a_list_comes_in_order),
+        T(what_it_lists_is_counted),
+        T(so_are_its_sources),
+        T(its_rules_are_counted),
+        T(so_is_their_length),
+        T(and_so_is_the_memory_that_they_take),
+        T(what_it_leaves_out_takes_turns),
+        T(all_the_more_where_it_takes_long),
+        T(its_questions_take_turns),
+        T(its_questions_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

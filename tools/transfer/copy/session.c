@@ -331,6 +331,11 @@ static void end_if_done(struct session *session)
 static void transfer_message(struct session *session, const struct message *message)
 {
     const char *reason = "";
+    if (message->type == MESSAGE_RULE && session->is_server &&
+        !session_hold(session, filter_cost(message->rule.pattern))) {
+        session_give_up(session, "busy: no more room for clients' rules");
+        return;
+    }
     bool sound = session->sender != NULL ? sender_receive(session->sender, message, &reason)
                                          : receiver_receive(session->receiver, message, &reason);
     if (!sound) {

@@ -62,6 +62,8 @@ void session_give_up(struct session *session, const char *reason);
 void session_peer_broke(struct session *session, const char *how);
 /* The session's events come from it. */
 void session_take_link(struct session *session, struct link *link);
+/* So much more is kept for the client; false: it may not be, see session_service. */
+bool session_hold(struct session *session, size_t length);
 bool session_add_name(struct session *session, const char *name, size_t length);
 
 /* What a walk hands out besides files, directories and symbolic links. */

@@ -192,6 +192,10 @@ void session_receive_hello(struct session *session, const struct message *messag
         refuse(session, PROBLEM_BUSY, refusal);
         return;
     }
+    if (message->hello.rules > FILTER_RULES_MAX) {
+        refuse(session, PROBLEM_PROTOCOL, "too many rules: " FILTER_BOUNDS);
+        return;
+    }
     struct session_request *request = &session->request;
     memcpy(request->copy.id, message->hello.copy, COPY_ID_LENGTH);
     request->copy.target = message->hello.target;
@@ -215,21 +219,29 @@ void session_receive_hello(struct session *session, const struct message *messag
     }
 }
 
-/* Before a name of the client's is kept. */
-static bool hold(struct session *session, size_t length)
+bool session_hold(struct session *session, size_t length)
 {
     const struct session_service *service = &session->service;
     session->held += length;
     while (service->hold != NULL && session->held > session->granted) {
         if (!service->hold(service->user, HOLD_LENGTH)) {
-            refuse(session, PROBLEM_BUSY,
-                   "busy: no more room for what clients list; list fewer "
-                   "at a time");
             return false;
         }
         session->granted += HOLD_LENGTH;
     }
     return true;
+}
+
+/* Before a name of the client's is kept. */
+static bool hold(struct session *session, size_t length)
+{
+    bool held = session_hold(session, length);
+    if (!held) {
+        refuse(session, PROBLEM_BUSY,
+               "busy: no more room for what clients list; list fewer "
+               "at a time");
+    }
+    return held;
 }
 
 static void receive_rule(struct session *session, const struct message *message)
@@ -241,8 +253,11 @@ static void receive_rule(struct session *session, const struct message *message)
     session->filter = session->filter != NULL ? session->filter : filter_create();
     session->request.filter = session->filter;
     session->rules--;
-    if (session->filter == NULL ||
-        !filter_add(session->filter, message->rule.bits, message->rule.pattern)) {
+    if (session->filter != NULL && !filter_has_room(session->filter, message->rule.pattern)) {
+        refuse(session, PROBLEM_PROTOCOL, "too many rules: " FILTER_BOUNDS);
+    } else if (hold(session, filter_cost(message->rule.pattern)) &&
+               (session->filter == NULL ||
+                !filter_add(session->filter, message->rule.bits, message->rule.pattern))) {
         session_give_up(session, "no memory for the rules, or no rule");
     }
 }

@@ -43,7 +43,9 @@ bool receiver_receive_rule(struct receiver *receiver, const struct message *mess
     if (may && deleting->said == NULL) {
         deleting->said = filter_create();
     }
-    *ret_reason = "a rule that is none, or when none may come";
+    bool room = deleting->said == NULL || filter_has_room(deleting->said, message->rule.pattern);
+    *ret_reason =
+        room ? "a rule that is none, or when none may come" : "too many rules: " FILTER_BOUNDS;
     return may && deleting->said != NULL &&
            filter_add(deleting->said, message->rule.bits, message->rule.pattern);
 }
@@ -227,22 +229,34 @@ static void take_step(struct receiver *receiver, const struct look *look)
     }
 }
 
+static const struct look *next_to_take(struct lookahead *lookahead)
+{
+    const struct look *look = lookahead_head(lookahead);
+    return look != NULL && look->step.kind != WALK_END ? look : NULL;
+}
+
 bool receiver_delete(struct receiver *receiver, bool *ret_done)
 {
     struct lookahead *lookahead = receiver->deleting.lookahead;
+    const struct walk *walk = lookahead_walk(lookahead);
+    struct turn *turn = &receiver->deleting.turn;
     bool more = lookahead_pump(lookahead);
+    uint64_t work = walk_work(walk);
+    unsigned steps = 0;
+    const struct look *look;
     *ret_done = false;
-    for (unsigned i = 0; i < STEPS_AT_ONCE; i++) {
-        const struct look *look = lookahead_head(lookahead);
-        if (look == NULL) {
-            return more;
-        }
-        if (look->step.kind == WALK_END) {
-            *ret_done = true;
-            return false;
-        }
+    if (!turn_begin(turn)) {
+        return true;
+    }
+    while (steps < STEPS_AT_ONCE && turn_goes_on(turn) &&
+           (look = next_to_take(lookahead)) != NULL) {
         take_step(receiver, look);
         lookahead_pop(lookahead);
+        turn->work = walk_work(walk) - work;
+        steps++;
     }
-    return true;
+    turn_end(turn);
+    look = lookahead_head(lookahead);
+    *ret_done = look != NULL && look->step.kind == WALK_END;
+    return look != NULL ? !*ret_done : more;
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "tools/transfer/choice/lookahead.h"
+#include "tools/transfer/choice/turn.h"
 #include "tools/transfer/disk/committer.h"
 #include "tools/transfer/disk/hard_links.h"
 #include "tools/transfer/disk/journal.h"
@@ -103,6 +104,7 @@ struct deleting {
     char **names;                /* and what the peer calls it */
     const struct filter *filter; /* with files of rules in directories; else NULL */
     struct filter *said;         /* by the peer */
+    struct turn turn;            /* with the rules */
     struct lookahead *lookahead;
 };
 

@@ -6,16 +6,12 @@
 #include <unistd.h>
 
 #include "tools/transfer/choice/filter_scope.h"
+#include "tools/transfer/choice/turn.h"
 #include "tools/transfer/disk/confine.h"
 #include "tools/transfer/ends/sender_private.h"
-#include "tools/transfer/wire/clock.h"
 #include "tools/transfer/wire/listing.h"
 
-/* What answering may cost before others have their turn: bytes of paths times bytes of patterns. A
- * single question may cost more; then the peer waits for the next answers several times as long. */
-#define WORK_AT_ONCE  (1u << 20)
-#define WORK_OF_RULES (64u << 10) /* a directory's files of rules are read */
-#define RESTS         4
+#define WORK_OF_RULES (64u << 10) /* a directory's files of rules are read, as filter_work */
 
 /* The directory that questions are about. */
 struct place_asked {
@@ -39,7 +35,7 @@ struct inquiry {
     struct place_asked place;
     uint8_t answers[ASK_NAMES_MAX * ANSWER_LENGTH_MAX];
     size_t length;
-    uint64_t rests_until_ns;
+    struct turn turn;
 };
 
 static bool is_root(const struct sender *sender, const struct walk_step *step)
@@ -265,12 +261,12 @@ static bool is_allowed(const struct sender *sender, const struct question *quest
 static uint64_t work_of(const struct sender *sender, const struct place_asked *asked, size_t length)
 {
     const struct walk_options *walk = &sender->options.walk;
-    uint64_t patterns = walk->filter != NULL ? filter_length(walk->filter) : 0;
-    patterns += asked->scope != NULL ? asked->scope->length : 0;
+    size_t patterns = walk->filter != NULL ? filter_weight(walk->filter) : 0;
+    patterns += asked->scope != NULL ? asked->scope->weight : 0;
     if (walk->listing != NULL) { /* it is looked up, and so is each directory above it */
-        patterns += 64 + (walk->recursive ? 16 * length : 0);
+        patterns += 64 * (64 + (walk->recursive ? 16 * length : 0));
     }
-    return (length + 1) * (patterns + 1);
+    return filter_work(patterns, length);
 }
 
 /* What one question costs. */
@@ -311,24 +307,19 @@ static void end_ask(struct sender *sender, struct inquiry *inquiry)
 bool sender_answer(struct sender *sender)
 {
     struct inquiry *inquiry = sender->inquiry;
-    uint64_t work = 0;
     if (inquiry == NULL || inquiry->count == 0) {
         return false;
     }
-    uint64_t begun_ns = now_ns();
-    if (begun_ns < inquiry->rests_until_ns) {
+    if (!turn_begin(&inquiry->turn)) {
         return true;
     }
-    while (inquiry->count > 0 && work < WORK_AT_ONCE) {
-        work += answer_next(sender, inquiry);
+    while (inquiry->count > 0 && turn_goes_on(&inquiry->turn)) {
+        inquiry->turn.work += answer_next(sender, inquiry);
         if (inquiry->position == inquiry->asks[0].length) {
             end_ask(sender, inquiry);
         }
     }
-    if (work > 2 * (uint64_t)WORK_AT_ONCE) {
-        uint64_t ended_ns = now_ns();
-        inquiry->rests_until_ns = ended_ns + RESTS * (ended_ns - begun_ns);
-    }
+    turn_end(&inquiry->turn);
     return inquiry->count > 0;
 }
 
@@ -374,7 +365,7 @@ bool sender_ask(struct sender *sender, const struct message *message, const char
         return false;
     }
     while (sender->options.answers_at_once && sender->inquiry->count > 0) {
-        sender->inquiry->rests_until_ns = 0;
+        sender->inquiry->turn.rests_until_ns = 0;
         sender_answer(sender);
     }
     return true;

@@ -115,7 +115,7 @@ static void parse_hello(struct reader *reader, struct message *message)
     message->hello.listed = reader_number(reader, 4);
     if (wishes->bits > WISH_EVERYTHING || wishes->preserve > PRESERVE_EVERYTHING ||
         message->hello.sources == 0 || message->hello.sources > TRANSFER_SOURCES_MAX ||
-        message->hello.rules > FILTER_RULES_MAX || message->hello.listed > LISTED_MAX) {
+        message->hello.listed > LISTED_MAX) {
         reader->failed = true;
     }
     memcpy(message->hello.copy, reader_take(reader, COPY_ID_LENGTH), COPY_ID_LENGTH);

@@ -39,7 +39,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     13
+#define PROTOCOL_VERSION     14
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -50,7 +50,7 @@
 #define MESSAGE_HEAD_MAX     (64 + PATH_LENGTH_MAX + TEXT_LENGTH_MAX)
 #define MESSAGE_LENGTH_MAX   (EAGER_LENGTH_MAX + 1024)
 #define TRANSFER_SOURCES_MAX 4096
-#define FILTER_RULES_MAX     4096
+#define FILTER_RULES_MAX     32768
 #define LISTED_MAX           (1u << 20)
 #define ASK_NAMES_MAX        512
 #define ASK_LENGTH_MAX       (16u << 10) /* of the questions in one ASK */

@@ -239,7 +239,7 @@ static void values_out_of_range_are_refused(void **state)
     message.hello.wishes.bits = WISH_EVERYTHING + 1;
     assert_false(parses(&message));
     message = sample(MESSAGE_HELLO);
-    message.hello.rules = FILTER_RULES_MAX + 1;
+    message.hello.listed = LISTED_MAX + 1;
     assert_false(parses(&message));
     message = sample(MESSAGE_ENTRY);
     message.entry.content = CONTENT_COUNT;
