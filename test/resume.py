@@ -70,7 +70,7 @@ class Server:
             sys.exit("the server does not start: " + first)
         self.url = "weir://" + json.loads(first)["address"]
         self.port = self.url.split(":")[-1]
-        self.under_way, self.news = 0, threading.Condition()
+        self.under_way, self.news, self.completed = 0, threading.Condition(), False
         threading.Thread(target=self.listen, args=(errors,), daemon=True).start()
 
     def listen(self, log):
@@ -80,6 +80,7 @@ class Server:
             event = json.loads(line)["event"]
             with self.news:
                 self.under_way += {"connected": 1, "transfer": -1}.get(event, 0)
+                self.completed |= '"outcome":"complete"' in line
                 self.news.notify_all()
 
     def settle(self):
@@ -96,6 +97,7 @@ class Case:
     def __init__(self, weir, work, seed, number):
         self.weir, self.work, self.rng = weir, work, random.Random(f"{seed}/{number}")
         self.push = self.rng.random() < 0.5
+        self.slash = self.rng.choice(["", "/"])  # "tree" becomes "copy", and not "copy/tree" when it goes on
         self.source, self.root, self.here = work + b"/tree", work + b"/root", work + b"/here"
         os.mkdir(self.root)
         os.mkdir(self.here)
@@ -109,7 +111,8 @@ class Case:
         self.kills, self.wrong, self.kept, self.busy, self.again = 0, [], False, 0, 0
 
     def start(self, timeout=0):
-        names = [self.source + b"/", self.server.url + "/copy"] if self.push else [self.server.url + "/tree/", self.copy]
+        source = (os.fsdecode(self.source) if self.push else self.server.url + "/tree") + self.slash
+        names = [source, self.server.url + "/copy"] if self.push else [source, self.copy]
         return subprocess.Popen([self.weir, "cp", "-a", "--resume", "--timeout", str(timeout), "--bwlimit", f"{RATE}B"] + names,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
 
@@ -126,7 +129,12 @@ class Case:
                 self.wrong.append(f"{what}: said what nobody did: {output[-400:]!r}")
         return output
 
+    def is_through(self, client):
+        """What became a name of its own is whole: the same command once more would be another copy, into it."""
+        return not self.slash and (client.returncode == 0 or (self.server.settle() and self.server.completed))
+
     def kill_once(self, seconds):
+        """True: it was too late."""
         client = self.start()
         side = self.rng.choice(["client", "client", "server", "server", "interrupt"])
         time.sleep(self.rng.random() * seconds)
@@ -139,6 +147,7 @@ class Case:
         self.finish(client, f"killed {side}")
         if side == "server":
             self.server = Server(self.weir, self.root, self.log)
+        return self.is_through(client)
 
     def kill_and_return(self, kills, seconds):
         """One copy, whose server dies so often and comes again, to its end."""
@@ -183,17 +192,7 @@ class Case:
             file.write(bytes([byte]))
         return path, at
 
-    def run(self, kills):
-        contents = sum(os.lstat(os.path.join(directory, name)).st_blocks * 512
-                       for directory, _, files in os.walk(self.source) for name in files)
-        seconds = 0.1 + 1.5 * contents / RATE / (kills + 1)
-        if self.rng.random() < 1 / 3:
-            self.kill_and_return(kills, seconds)
-        else:
-            for _ in range(kills):
-                self.kill_once(seconds)
-            if not self.server.settle():
-                self.wrong.append("the server does not notice that its clients are gone")
+    def finish_it(self):
         flipped = self.flip() if self.rng.random() < 0.5 else None
         client = self.start()
         output = self.finish(client, "flipped" if flipped else "last")
@@ -202,6 +201,24 @@ class Case:
         if flipped and b"journal" not in output:
             self.wrong.append(f"a flipped bit at {flipped} is not named: {output[-600:]!r}")
         self.kept = b"had come before" in output
+        return flipped
+
+    def run(self, kills):
+        contents = sum(os.lstat(os.path.join(directory, name)).st_blocks * 512
+                       for directory, _, files in os.walk(self.source) for name in files)
+        seconds = 0.1 + 1.5 * contents / RATE / (kills + 1)
+        if self.rng.random() < 1 / 3:
+            self.kill_and_return(kills, seconds)
+            through = not self.slash
+        else:
+            through = False
+            for _ in range(kills):
+                through = through or self.kill_once(seconds)
+            if not self.server.settle():
+                self.wrong.append("the server does not notice that its clients are gone")
+        flipped = None
+        if not through:
+            flipped = self.finish_it()
         self.server.stop()
         self.wrong += differences(survey(self.source), survey(self.copy), ("extents",))[:5]
         self.wrong += [f"left over: {path!r}" for path in left_over(self.work)]

@@ -182,9 +182,17 @@ static enum exit_code pull_from(struct cp *cp, char **sources, unsigned count,
 
 static enum exit_code pull(struct cp *cp, char **sources, unsigned count, const char *path)
 {
+    char named[256] = "";
+    struct location where;
+    if (count == 1) {
+        location_parse(sources[0], &where);
+        walk_base_name(where.path, named);
+    }
     const struct target_request request = {
         .root = AT_FDCWD,
         .path = path,
+        .named = named,
+        .resumes = (cp->options.wishes.bits & WISH_RESUME) != 0,
         .source_count = count,
         .listed = is_listed(cp),
         .makes_path = (cp->options.wishes.bits & WISH_MAKE_PATH) != 0,

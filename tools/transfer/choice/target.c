@@ -9,6 +9,7 @@
 
 #include "tools/transfer/choice/walk.h"
 #include "tools/transfer/disk/confine.h"
+#include "tools/transfer/disk/half_mark.h"
 
 static int open_directory(const struct target_request *request, const char *path)
 {
@@ -127,6 +128,16 @@ static int make_directory(const struct target_request *request, struct target *t
     return error;
 }
 
+/* The directory is what an interrupted copy made of the same source, under that name. */
+static bool is_gone_on_with(const struct target_request *request, int directory)
+{
+    size_t length = strlen(request->path);
+    bool by_name = request->source_count == 1 && !request->listed && length > 0 &&
+                   request->path[length - 1] != '/';
+    return request->resumes && request->known == TARGET_UNKNOWN && directory >= 0 && by_name &&
+           request->named[0] != 0 && half_mark_is_named(directory, request->named);
+}
+
 enum problem_code target_open(const struct target_request *request, struct target *ret_target,
                               char ret_text[TEXT_LENGTH_MAX])
 {
@@ -139,7 +150,13 @@ enum problem_code target_open(const struct target_request *request, struct targe
     if (request->confined && has_parent(path)) {
         return refuse(EXDEV, path, walk_error_text(WALK_ERROR_PARENT), ret_text);
     }
+    snprintf(target.named, sizeof(target.named), "%s", request->named);
     target.directory = request->known == TARGET_NAME ? -ENOENT : open_directory(request, path);
+    bool under_name = request->known == TARGET_NAME || is_gone_on_with(request, target.directory);
+    if (under_name && target.directory >= 0) {
+        close(target.directory);
+        target.directory = -ENOENT;
+    }
     if (target.directory >= 0) {
         strcpy(target.display, path);
         target.created = request->known == TARGET_MADE;
@@ -150,9 +167,8 @@ enum problem_code target_open(const struct target_request *request, struct targe
     if (error != ENOENT && error != ENOTDIR) {
         return refuse(error, path, NULL, ret_text);
     }
-    bool directory =
-        request->known != TARGET_NAME &&
-        (request->source_count > 1 || request->listed || (length > 0 && path[length - 1] == '/'));
+    bool directory = !under_name && (request->source_count > 1 || request->listed ||
+                                     (length > 0 && path[length - 1] == '/'));
     if (directory && error == ENOENT && make_directory(request, &target) == 0) {
         *ret_target = target;
         return PROBLEM_NONE;

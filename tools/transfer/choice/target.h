@@ -12,6 +12,7 @@ struct target {
     bool created;  /* there was none before */
     bool into;     /* sources keep their names in it; else the one source is called `name` */
     char name[256];
+    char named[256];        /* the one source's own name; "": it has none, or there are more */
     char display[PATH_MAX]; /* the directory, as the user would write it */
 };
 
@@ -24,6 +25,8 @@ struct target_request {
     bool listed;          /* the one source is where a list begins: it goes into a directory */
     bool makes_path;      /* a directory that has to be one is made; those that lead there are */
     bool dry;             /* but is not made now */
+    const char *named;    /* see target */
+    bool resumes;         /* what an interrupted copy has made under the one name is gone on with */
     enum target_is known; /* what it was found to be on an earlier connection of this copy */
 };
 

@@ -396,6 +396,66 @@ static void lies(struct world *world, const struct message *message)
     world_expect_broken(world);
 }
 
+/* One that is broken off when so much of it has come. */
+static void begin_tree(struct world *world, bool pull, const char *source, const char *target,
+                       uint64_t bytes)
+{
+    if (pull) {
+        world_begin_pull(world, source, target);
+    } else {
+        world_begin_push(world, source, target);
+    }
+    struct session **receiver = pull ? &world->client : &world->server;
+    while (session_tally(*receiver)->bytes < bytes && world_step(world)) {
+    }
+    memory_pair_cut(world->pair);
+    world_run(world);
+}
+
+/* "t" was to become "new": the same copy goes on there, and no other one. */
+static void go_on_under_a_name(struct world *world, const char *from, const char *to)
+{
+    const struct scratch *s = world->scratch;
+    bool pull = strcmp(from, "root") == 0;
+    enum session_outcome (*copy)(struct world *, const char *, const char *) =
+        pull ? world_pull : world_push;
+    char there[32], here[32];
+    int fd = openat(s->fd, from, O_PATH | O_DIRECTORY);
+    const struct scratch source = {.fd = fd};
+    scratch_directory(&source, "t");
+    scratch_directory(&source, "u");
+    scratch_fill(&source, "t/a", 2 * MIB, 1);
+    scratch_fill(&source, "t/b", 2 * MIB, 2);
+    fchmodat(fd, "t", 0555, 0);
+    world->request.wishes.bits = WISH_RECURSIVE;
+    begin_tree(world, pull, "t", "new", 2 * MIB);
+    world->request.wishes.bits |= WISH_RESUME;
+    assert_int_equal(copy(world, "u", "new"), SESSION_COMPLETE); /* which is another one */
+    snprintf(there, sizeof(there), "%s/new/u", to);
+    assert_true(scratch_exists(s, there));
+    assert_int_equal(copy(world, "t", "new"), SESSION_COMPLETE);
+    snprintf(here, sizeof(here), "%s/t/b", from);
+    snprintf(there, sizeof(there), "%s/new/b", to);
+    assert_true(scratch_same(s, here, there));
+    snprintf(there, sizeof(there), "%s/new/t", to);
+    assert_false(scratch_exists(s, there));
+    assert_int_equal(copy(world, "t", "new"), SESSION_COMPLETE); /* it is through: as scp would */
+    assert_true(scratch_exists(s, there));
+    fchmodat(s->fd, there, 0755, 0);
+    fchmodat(fd, "t", 0755, 0);
+    close(fd);
+}
+
+static void a_tree_goes_on_under_its_new_name(void **state)
+{
+    go_on_under_a_name(*state, "here", "root");
+}
+
+static void a_pulled_one_does_too(void **state)
+{
+    go_on_under_a_name(*state, "root", "here");
+}
+
 static void nobody_keeps_what_was_not_offered(void **state)
 {
     struct world *world = *state;
@@ -518,6 +578,8 @@ int main(void)
         T(what_stays_half_new_is_old),
         T(what_was_left_half_new_by_the_killed_is_sent),
         T(a_mark_is_not_copied),
+        T(a_tree_goes_on_under_its_new_name),
+        T(a_pulled_one_does_too),
         T(nobody_keeps_what_was_not_offered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -174,8 +174,13 @@ static void on_opened(void *user)
     memcpy(message.hello.copy, request->copy.id, COPY_ID_LENGTH);
     message.hello.target = request->copy.target;
     message.hello.before = request->copy.before;
+    char named[NAME_LENGTH_MAX + 1] = "";
     if (request->direction == DIRECTION_PUSH) {
         message.hello.path = (struct span){request->target_path, strlen(request->target_path)};
+        if (request->source_count == 1) {
+            walk_base_name(request->sources[0], named);
+        }
+        message.hello.named = (struct span){named, strlen(named)};
     }
     bool pull = request->direction == DIRECTION_PULL;
     unsigned rules = pull && request->filter != NULL ? filter_count(request->filter) : 0;

@@ -24,12 +24,13 @@ struct session {
     struct link *link;
     const struct report *report;
     bool is_server;
-    struct session_request request; /* a server's is the client's HELLO */
-    struct filter *filter;          /* server, pull: the client's */
-    unsigned rules;                 /* of it, that are to come */
-    struct listing listing;         /* server, pull: the client's */
-    unsigned listed;                /* of it, that are to come */
-    size_t held, granted;           /* bytes of the client's names, and how many there may be */
+    struct session_request request;  /* a server's is the client's HELLO */
+    char named[NAME_LENGTH_MAX + 1]; /* server, push: the only source's name */
+    struct filter *filter;           /* server, pull: the client's */
+    unsigned rules;                  /* of it, that are to come */
+    struct listing listing;          /* server, pull: the client's */
+    unsigned listed;                 /* of it, that are to come */
+    size_t held, granted;            /* bytes of the client's names, and how many there may be */
     struct session_service service;
     size_t root_name; /* a server's: octets of each path that have named the root */
     enum session_state state;

@@ -91,6 +91,8 @@ static void serve_push(struct session *session)
         .listed = (wishes->bits & WISH_LISTED) != 0,
         .makes_path = (wishes->bits & WISH_MAKE_PATH) != 0,
         .dry = (wishes->bits & WISH_DRY_RUN) != 0,
+        .named = session->named,
+        .resumes = (wishes->bits & WISH_RESUME) != 0,
         .known = session->request.copy.target,
     };
     char text[TEXT_LENGTH_MAX];
@@ -208,6 +210,7 @@ void session_receive_hello(struct session *session, const struct message *messag
         request->listing = &session->listing;
     }
     request->source_count = message->hello.sources;
+    memcpy(session->named, message->hello.named.bytes, message->hello.named.length);
     request->target_path = strndup(message->hello.path.bytes, message->hello.path.length);
     session->names = calloc(request->source_count, sizeof(*session->names));
     if (request->target_path == NULL || session->names == NULL) {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/transfer/choice/walk.h"
 #include "tools/transfer/copy/session_world.h"
 #include "tools/transfer/wire/digest.h"
 
@@ -129,8 +130,14 @@ void world_begin_pull(struct world *world, const char *source, const char *targe
     world_end(world);
     snprintf(world->target_path, sizeof(world->target_path), "%s/here/%s", world->scratch->path,
              target);
-    const struct target_request where = {
-        .root = AT_FDCWD, .path = world->target_path, .source_count = 1};
+    char named[256];
+    assert_true(walk_base_name(source, named));
+    const struct target_request where = {.root = AT_FDCWD,
+                                         .path = world->target_path,
+                                         .source_count = 1,
+                                         .named = named,
+                                         .resumes =
+                                             (world->request.wishes.bits & WISH_RESUME) != 0};
     world->source = source;
     world->request.direction = DIRECTION_PULL;
     world->request.sources = &world->source;

@@ -120,7 +120,7 @@ static bool has_prefix(const char *text, const char *prefix)
 /* rsync's rule: the system's are none of its, and only root has others than the user's. */
 static bool is_kept(const char *name, unsigned preserve, bool super)
 {
-    if (strcmp(name, HALF_MARK) == 0) {
+    if (has_prefix(name, HALF_MARK_PREFIX)) {
         return false;
     }
     if (has_prefix(name, "system.")) {

@@ -1,8 +1,14 @@
 #include "tools/transfer/disk/half_mark.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/xattr.h>
+
+#define PATH_LENGTH (40 + NAME_MAX + 1)
 
 void half_mark_set(int fd)
 {
@@ -14,9 +20,42 @@ void half_mark_clear(int fd)
     fremovexattr(fd, HALF_MARK);
 }
 
+static bool path_of(int directory, const char *name, char ret_path[PATH_LENGTH])
+{
+    return snprintf(ret_path, PATH_LENGTH, "/proc/self/fd/%d/%s", directory, name) < PATH_LENGTH;
+}
+
 bool half_mark_is_on(int directory, const char *name)
 {
-    char path[40 + NAME_MAX + 1];
-    int length = snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", directory, name);
-    return (size_t)length < sizeof(path) && lgetxattr(path, HALF_MARK, NULL, 0) >= 0;
+    char path[PATH_LENGTH];
+    return path_of(directory, name, path) && lgetxattr(path, HALF_MARK, NULL, 0) >= 0;
+}
+
+void half_mark_name(int directory, const char *source)
+{
+    fsetxattr(directory, HALF_MARK_NAMED, source, strlen(source), 0);
+}
+
+bool half_mark_is_named(int directory, const char *source)
+{
+    char name[NAME_MAX + 1];
+    ssize_t length = fgetxattr(directory, HALF_MARK_NAMED, name, sizeof(name));
+    return length > 0 && (size_t)length == strlen(source) &&
+           memcmp(name, source, (size_t)length) == 0;
+}
+
+void half_mark_unname(int parent, const char *name)
+{
+    char path[PATH_LENGTH];
+    struct stat status;
+    if (!path_of(parent, name, path) || lremovexattr(path, HALF_MARK_NAMED) == 0 ||
+        errno != EACCES || fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISDIR(status.st_mode)) {
+        return;
+    }
+    /* it has its own permissions by now, without which its owner may not */
+    if (fchmodat(parent, name, (status.st_mode & 07777) | 0200, 0) == 0) {
+        lremovexattr(path, HALF_MARK_NAMED);
+        fchmodat(parent, name, status.st_mode & 07777, 0);
+    }
 }

@@ -6,6 +6,7 @@
 
 #include "tools/transfer/choice/walk.h"
 #include "tools/transfer/disk/compare.h"
+#include "tools/transfer/disk/half_mark.h"
 #include "tools/transfer/ends/receiver_private.h"
 
 /* By number where that is asked for and there is one. */
@@ -129,6 +130,16 @@ static bool is_another(const struct receiver *receiver, const struct message *me
                                  message->entry.identity);
 }
 
+/* The directory was entered: it may be what the one source is called here. */
+static void mark_named(const struct receiver *receiver)
+{
+    const struct target *target = receiver->options.target;
+    if (receiver->tree.depth == 1 && !target->into && target->named[0] != 0 &&
+        tree_is_new(&receiver->tree)) {
+        half_mark_name(tree_directory(&receiver->tree), target->named);
+    }
+}
+
 void receiver_begin_directory(struct receiver *receiver, const struct message *message,
                               const char *name)
 {
@@ -167,6 +178,7 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
         receiver->source_failures++;
     }
     if (error == 0) {
+        mark_named(receiver);
         receiver->options.tally->directories++;
         receiver_tell(receiver, ENTRY_DIRECTORY, 0, entry.changes);
         return;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/transfer/disk/half_mark.h"
 #include "tools/transfer/ends/receiver_private.h"
 
 void receiver_send(struct receiver *receiver, const struct message *message)
@@ -153,9 +154,21 @@ void receiver_report_source(struct receiver *receiver, enum problem_code code, s
     receiver->options.report->problem(receiver->options.report->user, &problem);
 }
 
+/* What was made under a name of its own is whole, and not to be gone on with. */
+static void complete(const struct receiver *receiver)
+{
+    const struct target *target = receiver->options.target;
+    const struct tally *tally = receiver->options.tally;
+    if (!target->into && target->named[0] != 0 && tally->failed == 0 && !tally->undeleted &&
+        !receiver_wishes(receiver, WISH_DRY_RUN)) {
+        half_mark_unname(target->directory, target->name);
+    }
+}
+
 void receiver_send_summary(struct receiver *receiver)
 {
     const struct tally *tally = receiver->options.tally;
+    complete(receiver);
     struct message message = {.type = MESSAGE_SUMMARY};
     message.summary.files = tally->files;
     message.summary.directories = tally->directories;

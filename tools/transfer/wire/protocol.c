@@ -58,6 +58,15 @@ static struct span reader_path(struct reader *reader)
     return path;
 }
 
+static struct span reader_name(struct reader *reader)
+{
+    struct span name = reader_span(reader, NAME_LENGTH_MAX);
+    if (memchr(name.bytes, 0, name.length) != NULL) {
+        reader->failed = true;
+    }
+    return name;
+}
+
 static bool reader_flag(struct reader *reader)
 {
     uint64_t value = reader_number(reader, 1);
@@ -122,6 +131,9 @@ static void parse_hello(struct reader *reader, struct message *message)
     message->hello.target = reader_target(reader);
     message->hello.before = reader_number(reader, 4);
     message->hello.path = reader_path(reader);
+    message->hello.named = reader_name(reader);
+    const struct span *named = &message->hello.named;
+    reader->failed |= named->length > 0 && !name_is_valid(named->bytes, named->length);
 }
 
 static void parse_region(struct reader *reader, struct message *message)
@@ -188,15 +200,6 @@ static void parse_number(struct message *message, uint64_t number)
 }
 
 /* Of a user, group or attribute. */
-static struct span reader_name(struct reader *reader)
-{
-    struct span name = reader_span(reader, NAME_LENGTH_MAX);
-    if (memchr(name.bytes, 0, name.length) != NULL) {
-        reader->failed = true;
-    }
-    return name;
-}
-
 static void parse_entry(struct reader *reader, struct message *message)
 {
     message->entry.id = reader_number(reader, 4);

@@ -303,9 +303,11 @@ struct message {
             uint32_t listed;              /* pull, with WISH_LISTED: paths in the list */
             uint8_t copy[COPY_ID_LENGTH]; /* chosen at random */
             enum target_is target;        /* push */
-            uint32_t before;  /* push: entries up to here have been said on earlier connections */
-            struct span path; /* push: the target; pull: empty */
-        } hello;              /* of another version, nothing but that is known */
+            uint32_t before;   /* push: entries up to here have been said on earlier connections */
+            struct span path;  /* push: the target; pull: empty */
+            struct span named; /* push: the name of the only source; empty: it has none, or there
+                                  are more */
+        } hello;               /* of another version, nothing but that is known */
         struct {
             struct span path;
         } source;

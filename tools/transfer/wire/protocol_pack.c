@@ -48,6 +48,7 @@ static void pack_hello(uint8_t **at, const struct message *message)
     put_number(at, 1, message->hello.target);
     put_number(at, 4, message->hello.before);
     put_span(at, message->hello.path, PATH_LENGTH_MAX);
+    put_span(at, message->hello.named, NAME_LENGTH_MAX);
 }
 
 static void pack_region(uint8_t **at, const struct message *message)
