@@ -221,14 +221,10 @@ KNOWN = [3860,   # a link that another takes the place of had extended attribute
 LETTERS = re.compile(rb"^([<>ch.*][fdLDS][^ ]{9}|\*deleting  |\.[fdLDS]         ) (.*)$")
 
 
-def makes_way(path, top):
-    """A file of the source stands where a directory was."""
-    while path:
-        where = os.path.join(top, path.rstrip(b"/"))
-        if os.path.lexists(where) and (os.path.islink(where) or not os.path.isdir(where)):
-            return True
-        path = os.path.dirname(path.rstrip(b"/"))
-    return False
+def stands(path, top):
+    """Something else than a directory, in the source."""
+    where = os.path.join(top, path.rstrip(b"/"))
+    return os.path.lexists(where) and (os.path.islink(where) or not os.path.isdir(where))
 
 
 def linked(path, top):
@@ -237,9 +233,15 @@ def linked(path, top):
     return os.path.lexists(where) and os.lstat(where).st_nlink > 1 and (os.path.islink(where) or not os.path.isdir(where))
 
 
-def said(output, top):
-    """What -i said, as a set; left out are who sent, links' targets, what names of one file refer to, what rsync
-    deletes for a file to take its place, and the directories that its dry run both deletes and cannot delete."""
+def ruled(options):
+    return any(option.startswith(("--filter", "-F")) for option in options)
+
+
+def said(output, top, options):
+    """What -i said, as a set; left out are who sent, links' targets, what names of one file refer to, the directories
+    that rsync's dry run both deletes and cannot delete, and, in a dry run with rules, where weir makes way for nothing,
+    the directories that are in the way."""
+    in_the_way = "-n" in options and ruled(options)
     found = set()
     kept = {line.split(b": ", 1)[1] + b"/" for line in output.splitlines() if line.startswith(b"cannot delete non-empty directory: ")}
     for line in output.splitlines():
@@ -248,7 +250,7 @@ def said(output, top):
             letters = match.group(1).replace(b"<", b">")
             letters = letters[:6] + b".." + letters[8:] if b"+" not in letters else letters  # rsync forgets some owners
             name = re.sub(rb" [-=]> .*", b"", match.group(2))
-            if not (letters.startswith(b"*") and (makes_way(name, top) or name in kept)) and not linked(name, top):
+            if not (letters.startswith(b"*") and (name in kept or in_the_way and stands(name, top))) and not linked(name, top):
                 found.add((letters, name))
     return found
 
@@ -342,7 +344,7 @@ def check_case(work, weir, server, seed, root, merging_each):
     for name, command in commands.items():
         codes[name], output, errors = execute(command, work, 15 if name == "rsync" else 60)
         complaints[name] = errors
-        words[name] = said(output, os.path.join(work, source.encode() if into else b""))
+        words[name] = said(output, os.path.join(work, source.encode() if into else b""), options)
         trees[name] = survey(os.path.join(work, os.fsencode(name)), sent)
         if name != "rsync" and (codes[name] == 0) != (codes["rsync"] == 0):
             wrong.append(f"{name}: status {codes[name]} and {codes['rsync']}: {complaints['rsync'][-300:]!r} {errors[-300:]!r}")
@@ -358,7 +360,7 @@ def check_case(work, weir, server, seed, root, merging_each):
     # 2: its own protocol, with names of one file that are in the way of nothing
     lost |= codes["rsync"] not in (0, 23) or (codes["rsync"] != 0 and codes["push"] == codes["pull"] == 0)
     # weir makes way for nothing where rules protect something
-    lost |= any(option.startswith(("--filter", "-F")) for option in options) and b"(--force replaces it)" in complaints["push"]
+    lost |= ruled(options) and b"(--force replaces it)" in complaints["push"]
     return [] if lost else wrong, len(trees["rsync"]), window + options + [source], lost
 
 

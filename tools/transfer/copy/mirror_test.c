@@ -222,6 +222,37 @@ static void other_kinds_are_replaced(void **state)
     assert_string_equal(world->problems[0], "there target wrong-kind\n");
 }
 
+/* It is counted as deleted, as with rsync, and --max-delete counts it; a dry run says the same. */
+static void what_makes_way_is_counted(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_write(s, "here/t/a", "file");
+    scratch_directory(s, "root/t");
+    scratch_directory(s, "root/t/a");
+    scratch_write(s, "root/t/a/b", "x");
+    scratch_directory(s, "root/t/a/d");
+    symlinkat("..", s->fd, "root/t/a/d/link");
+    const uint32_t bits = WISH_RECURSIVE | WISH_FORCE;
+    world->request.wishes = (struct wishes){.bits = bits | WISH_MAX_DELETE, .deletions_max = 0};
+    for (unsigned dry = 0; dry < 2; dry++) {
+        world->request.wishes.bits |= dry == 1 ? WISH_DRY_RUN : 0;
+        assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+        assert_int_equal(session_tally(world->client)->failed, 1);
+        assert_int_equal(session_tally(world->client)->deleted, 0);
+        assert_int_equal(session_tally(world->client)->held_back, 2);
+    }
+    world->request.wishes.bits = bits | WISH_DRY_RUN;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->deleted, 3);
+    scratch_expect(s, "root/t/a/b", "x");
+    world->request.wishes.bits = bits;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->deleted, 3);
+    scratch_expect(s, "root/t/a", "file");
+}
+
 /* There: t with what the source has, and more of everything. */
 static void make_old_tree(const struct scratch *s)
 {
@@ -533,6 +564,7 @@ int main(void)
         T(a_large_tree_is_compared_in_order),
         T(a_dry_run_changes_nothing),
         T(other_kinds_are_replaced),
+        T(what_makes_way_is_counted),
         T(the_first_name_may_be_where_nothing_is_made),
         T(what_the_source_has_not_is_deleted),
         T(files_of_rules_are_those_of_each_side),

@@ -11,6 +11,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "tools/transfer/disk/clear.h"
 #include "tools/transfer/disk/confine.h"
 #include "tools/transfer/disk/half_mark.h"
 
@@ -392,45 +393,6 @@ static int rename_new(int directory, const char *from, const char *to)
     return 0;
 }
 
-static int remove_below(int fd)
-{
-    DIR *stream = fdopendir(fd);
-    int error = 0;
-    if (stream == NULL) {
-        error = errno;
-        close(fd);
-        return error;
-    }
-    const struct dirent *entry;
-    errno = 0;
-    while (error == 0 && (entry = readdir(stream)) != NULL) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            error = place_remove(fd, entry->d_name);
-        }
-        errno = 0;
-    }
-    error = error != 0 ? error : errno;
-    closedir(stream);
-    return error;
-}
-
-int place_remove(int directory, const char *name)
-{
-    if (unlinkat(directory, name, 0) == 0) {
-        return 0;
-    }
-    if (errno != EISDIR && errno != EPERM) { /* what is said of a directory */
-        return errno;
-    }
-    int fd =
-        confine_open(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, CONFINE_NO_SYMLINKS);
-    int error = fd >= 0 ? remove_below(fd) : -fd;
-    if (error == ENOTDIR) {
-        return EPERM;
-    }
-    return error == 0 && unlinkat(directory, name, AT_REMOVEDIR) != 0 ? errno : error;
-}
-
 static bool is_directory(int directory, const char *name)
 {
     struct stat status;
@@ -438,11 +400,12 @@ static bool is_directory(int directory, const char *name)
 }
 
 /* A directory in the way goes first: only what is ready to take its place makes it go. */
-static int replace(int directory, const char *from, const char *to, enum replacing replacing)
+static int replace(int directory, const char *from, const char *to, enum replacing replacing,
+                   const struct clearing *clearing)
 {
     int error = 0;
     if (is_directory(directory, to)) {
-        error = replacing == REPLACE_TREES                   ? place_remove(directory, to)
+        error = replacing == REPLACE_TREES                   ? clear_away(directory, to, clearing)
                 : unlinkat(directory, to, AT_REMOVEDIR) == 0 ? 0
                                                              : EISDIR;
     }
@@ -471,7 +434,8 @@ static int take_name(struct place *place)
     }
     remove_journal(place);
     int error = place->replacing != REPLACE_NOTHING
-                    ? replace(place->directory, place->temporary, place->name, place->replacing)
+                    ? replace(place->directory, place->temporary, place->name, place->replacing,
+                              place->clearing)
                     : rename_new(place->directory, place->temporary, place->name);
     place->named = error != 0;
     return error;
@@ -513,7 +477,8 @@ static int give_attributes(int directory, const char *name, const struct attribu
 }
 
 int place_node(int directory, const char *name, const struct node *node,
-               const struct attributes *attributes, enum replacing replacing)
+               const struct attributes *attributes, enum replacing replacing,
+               const struct clearing *clearing)
 {
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
     int error = place_check_target(directory, name, replacing);
@@ -529,8 +494,9 @@ int place_node(int directory, const char *name, const struct node *node,
     }
     error = give_attributes(directory, temporary, attributes);
     if (error == 0) {
-        error = replacing != REPLACE_NOTHING ? replace(directory, temporary, name, replacing)
-                                             : rename_new(directory, temporary, name);
+        error = replacing != REPLACE_NOTHING
+                    ? replace(directory, temporary, name, replacing, clearing)
+                    : rename_new(directory, temporary, name);
     }
     if (error != 0) {
         unlinkat(directory, temporary, 0);
@@ -541,7 +507,7 @@ int place_node(int directory, const char *name, const struct node *node,
 }
 
 int place_hard_link(int directory, const char *name, int fd, bool fsync_it,
-                    enum replacing replacing)
+                    enum replacing replacing, const struct clearing *clearing)
 {
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
     int error = place_check_target(directory, name, replacing);
@@ -551,7 +517,7 @@ int place_hard_link(int directory, const char *name, int fd, bool fsync_it,
     if (error == EEXIST && replacing != REPLACE_NOTHING) {
         error = link_temporary(fd, directory, temporary);
         if (error == 0) {
-            error = replace(directory, temporary, name, replacing);
+            error = replace(directory, temporary, name, replacing, clearing);
             unlinkat(directory, temporary, 0); /* still there where both were the same file */
         }
     }

@@ -33,6 +33,8 @@ enum replacing {
     REPLACE_TREES, /* these, too */
 };
 
+struct clearing;
+
 struct place {
     int directory; /* borrowed until place_commit or place_abandon */
     int fd;        /* -1: nothing under way */
@@ -49,6 +51,8 @@ struct place {
     uint64_t filled; /* all before has been written, from the begin on and in order */
     struct large_pages *large; /* borrowed; NULL: none. Set it after place_begin, with the size */
     uint64_t made;             /* they were asked for up to here */
+    const struct clearing *clearing; /* borrowed, may be NULL; with REPLACE_TREES. Set it after
+                                        place_begin */
     char name[256];
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
 };
@@ -102,16 +106,15 @@ struct node {
 
 /* One of these, the same way. */
 int place_node(int directory, const char *name, const struct node *node,
-               const struct attributes *attributes, enum replacing replacing);
+               const struct attributes *attributes, enum replacing replacing,
+               const struct clearing *clearing);
 /* A further name of the file that `fd` holds. */
-int place_hard_link(int directory, const char *name, int fd, bool fsync, enum replacing replacing);
+int place_hard_link(int directory, const char *name, int fd, bool fsync, enum replacing replacing,
+                    const struct clearing *clearing);
 /* Brings the attributes of what has the name, which must be the one of this status, in line.
  * ESTALE: it is another one now. */
 int place_keep(int directory, const char *name, const struct stat *status,
                const struct attributes *attributes, uint32_t *ret_changes);
-
-/* Removes what has the name, with all below it. */
-int place_remove(int directory, const char *name);
 
 /* place_sweep.c */
 /* The name is that of the file that `fd` holds. To be asked under its lock: only who has locked

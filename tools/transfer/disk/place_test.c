@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/transfer/disk/clear.h"
 #include "tools/transfer/disk/half_mark.h"
 #include "tools/transfer/disk/place.h"
 #include "tools/transfer/disk/scratch.h"
@@ -56,7 +57,7 @@ static int place_symlink(int directory, const char *name, const char *target,
                          enum replacing replacing)
 {
     const struct node node = {.type = S_IFLNK, .target = target};
-    return place_node(directory, name, &node, &attributes, replacing);
+    return place_node(directory, name, &node, &attributes, replacing, NULL);
 }
 
 static int place_text(const struct scratch *scratch, const char *name, const char *text,
@@ -168,7 +169,7 @@ static void removal_stays_below(void **state)
     scratch_write(scratch, "kept/f", "x");
     scratch_directory(scratch, "d");
     symlinkat("../kept", scratch->fd, "d/link");
-    assert_int_equal(place_remove(scratch->fd, "d"), 0);
+    assert_int_equal(clear_away(scratch->fd, "d", NULL), 0);
     assert_false(scratch_exists(scratch, "d"));
     scratch_expect(scratch, "kept/f", "x");
 }

@@ -14,6 +14,7 @@ struct receiver *receiver_create(const struct receiver_options *options)
         return NULL;
     }
     receiver->options = *options;
+    receiver->clearing = receiver_clearing(receiver);
     receiver->last_source = -1;
     receiver->file.place.fd = -1;
     receiver->answering.directory = receiver->answering.fd = -1;

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -116,15 +117,47 @@ static void keep(struct walk_folder *folder)
     }
 }
 
+static bool may_delete(const struct receiver *receiver)
+{
+    struct tally *tally = receiver->options.tally;
+    bool may = !receiver_wishes(receiver, WISH_MAX_DELETE) ||
+               tally->deleted < receiver->options.wishes->deletions_max;
+    tally->held_back += !may;
+    return may;
+}
+
+static bool may_go(void *user)
+{
+    return may_delete(user);
+}
+
+/* It was below what is under way. */
+static void is_gone(void *user, const char *path, mode_t mode)
+{
+    struct receiver *receiver = user;
+    char whole[2 * PATH_MAX];
+    int length = snprintf(whole, sizeof(whole), "%s/%s", tree_relative(&receiver->tree), path);
+    receiver->options.tally->deleted++;
+    if (length <= PATH_LENGTH_MAX) {
+        receiver_tell_path(receiver, entry_kind_of(mode), whole, 0, CHANGE_DELETED);
+    }
+}
+
+struct clearing receiver_clearing(struct receiver *receiver)
+{
+    return (struct clearing){.dry = receiver_wishes(receiver, WISH_DRY_RUN),
+                             .user = receiver,
+                             .may_go = may_go,
+                             .is_gone = is_gone};
+}
+
 static void delete (struct receiver *receiver, const struct walk_step *step, enum entry_kind kind,
                     const char *name)
 {
     int flags = kind == ENTRY_DIRECTORY ? AT_REMOVEDIR : 0;
     bool dry = receiver_wishes(receiver, WISH_DRY_RUN);
     struct tally *tally = receiver->options.tally;
-    if (receiver_wishes(receiver, WISH_MAX_DELETE) &&
-        tally->deleted >= receiver->options.wishes->deletions_max) {
-        tally->held_back++;
+    if (!may_delete(receiver)) {
         keep(step->folder);
         return;
     }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "tools/transfer/choice/walk.h"
+#include "tools/transfer/disk/clear.h"
 #include "tools/transfer/disk/compare.h"
 #include "tools/transfer/disk/half_mark.h"
 #include "tools/transfer/ends/receiver_private.h"
@@ -65,6 +66,7 @@ static void set_up(const struct receiver *receiver, struct place *place)
 {
     place->sparse = (receiver->options.wishes->preserve & PRESERVE_SPARSE) != 0;
     place->tells_at_once = tree_tells_at_once(&receiver->tree);
+    place->clearing = &receiver->clearing;
 }
 
 static int begin_place(struct receiver *receiver, struct place *place, const char *name,
@@ -104,6 +106,15 @@ static struct present look(const struct receiver *receiver, const char *name)
     present.exists =
         receiver_find(tree_directory(&receiver->tree), name[0] != 0 ? name : ".", &present.status);
     return present;
+}
+
+/* In a dry run: says what would go to make way. 0 or an errno. */
+static int would_clear(const struct receiver *receiver, const char *name,
+                       const struct present *present)
+{
+    bool clears = present->exists && S_ISDIR(present->status.st_mode) &&
+                  replacing_of(receiver) == REPLACE_TREES;
+    return clears ? clear_below(tree_directory(&receiver->tree), name, &receiver->clearing) : 0;
 }
 
 /* An entry that is not to be made, or to be left as it is. */
@@ -358,6 +369,11 @@ void receiver_place_file(struct receiver *receiver, const struct message *messag
     } else if (message->entry.content == CONTENT_CHUNKS) {
         begin_chunks(receiver, message, name, &present, &attributes, changes);
     } else {
+        int error = would_clear(receiver, name, &present);
+        if (error != 0) {
+            receiver_fail_errno(receiver, message->entry.id, error);
+            return;
+        }
         receiver->options.tally->files++;
         receiver->options.tally->bytes += message->entry.size;
         receiver_tell(receiver, ENTRY_FILE, message->entry.size, changes);
@@ -449,7 +465,10 @@ static int place_or_keep(struct receiver *receiver, enum entry_kind kind, const 
     }
     *ret_changes = node_changes(receiver, name, present, node, attributes);
     if (!attributes->dry) {
-        error = place_node(directory, name, node, attributes, replacing_of(receiver));
+        error = place_node(directory, name, node, attributes, replacing_of(receiver),
+                           &receiver->clearing);
+    } else {
+        error = would_clear(receiver, name, present);
     }
     if (error == 0) {
         count_node(receiver, kind);
@@ -516,7 +535,10 @@ void receiver_place_link(struct receiver *receiver, const struct message *messag
     int error = 0;
     if (!linked && !dry) {
         error = place_hard_link(tree_directory(&receiver->tree), name, fd,
-                                receiver_wishes(receiver, WISH_FSYNC), replacing_of(receiver));
+                                receiver_wishes(receiver, WISH_FSYNC), replacing_of(receiver),
+                                &receiver->clearing);
+    } else if (dry) {
+        error = would_clear(receiver, name, &present);
     }
     if (fd >= 0) {
         close(fd);

@@ -10,6 +10,7 @@
 
 #include "tools/transfer/choice/lookahead.h"
 #include "tools/transfer/choice/turn.h"
+#include "tools/transfer/disk/clear.h"
 #include "tools/transfer/disk/committer.h"
 #include "tools/transfer/disk/hard_links.h"
 #include "tools/transfer/disk/journal.h"
@@ -121,6 +122,7 @@ struct receiver {
     int last_source; /* -1: none yet */
     unsigned sources_seen;
     struct tree tree;
+    struct clearing clearing;
     uint64_t dead_depth;      /* directories below one that could not be made */
     bool dead_left;           /* or was not to be made */
     uint64_t entries;         /* that came whole, directories not counted */
@@ -293,6 +295,8 @@ bool receiver_remember_source(struct receiver *receiver, unsigned source, const 
 bool receiver_receive_rule(struct receiver *receiver, const struct message *message,
                            const char **ret_reason);
 bool receiver_begin_deleting(struct receiver *receiver);
+/* What it says and counts of a directory in the way. */
+struct clearing receiver_clearing(struct receiver *receiver);
 /* A slice of it; true: there is more to do without waiting for anything. */
 bool receiver_delete(struct receiver *receiver, bool *ret_done);
 void receiver_end_deleting(struct receiver *receiver);

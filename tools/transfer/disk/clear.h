@@ -1,0 +1,23 @@
+/* A directory that makes way for something else: what is in it goes, and somebody hears of it. */
+#ifndef TOOLS_TRANSFER_CLEAR_H
+#define TOOLS_TRANSFER_CLEAR_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct clearing {
+    bool dry; /* nothing goes */
+    void *user;
+    /* One more may go; what may not stays, and so do the directories that it is in. */
+    bool (*may_go)(void *user);
+    /* `path` is below the directory. */
+    void (*is_gone)(void *user, const char *path, mode_t mode);
+};
+
+/* Removes what is in the directory `name`, and in those in it. 0 or an errno; ENOTEMPTY: something
+ * had to stay. */
+int clear_below(int directory, const char *name, const struct clearing *clearing);
+/* The same, and then the directory itself. `clearing` may be NULL. */
+int clear_away(int directory, const char *name, const struct clearing *clearing);
+
+#endif
