@@ -137,6 +137,8 @@ def rule(rng):
     """As --filter takes it."""
     kind = rng.choice(["-", "+", "-", "H", "S", "P", "R", "P", "-s", "-r", "+s", "+r", "-p", "-!", "P!", "Hp", "exclude", "hide,p",
                        "protect", "risk,!", "include,r"])
+    if rng.random() < 0.1 and kind in "-+HSPR":  # where the tree is: the two differ in what is above the target
+        return f"{kind}/ tree/{pattern(rng).lstrip('/')}"
     return f"{kind}{rng.choice([' ', '_'])}{pattern(rng)}"
 
 

@@ -441,6 +441,9 @@ static int settle(const struct command *command, struct cp_options *options)
             return code;
         }
     }
+    if (options->zeros && options->filter != NULL) {
+        filter_end_with_zeros(options->filter);
+    }
     if (options->files_from != NULL && !options->recursive) { /* as for rsync: -a is not enough */
         options->wishes.bits &= ~(uint32_t)WISH_RECURSIVE;
     }

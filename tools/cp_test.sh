@@ -217,7 +217,7 @@ case_usage() { # exit statuses, and words
     expect 2 'modify-window takes' "$weir" cp --modify-window x f "$url/"
     expect 2 'pattern' "$weir" cp --exclude '' f "$url/"
     expect 2 'a rule begins with' "$weir" cp -f 'x y' f "$url/"
-    expect 2 "'/' is not known here behind 'exclude'" "$weir" cp -f '-/ y' f "$url/"
+    expect 2 "'x' is not known here behind 'exclude'" "$weir" cp -f '-x y' f "$url/"
     expect 2 'a name without a slash' "$weir" cp -f ': d/rules' f "$url/"
     expect 2 "'x' is not known here behind 'dir-merge'" "$weir" cp -f ':x rules' f "$url/"
     expect 2 "stand alone" "$weir" cp -f '-C rules' f "$url/"

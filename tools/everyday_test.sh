@@ -94,6 +94,12 @@ case_alike() { # what rsync does
     alike -a --delete-excluded --exclude-from=patterns0 -0
     sed 's/^[^#]/- &/' patterns | tr '\n' '\0' >rules0
     alike -a -0 --filter='. rules0'
+    alike -a --filter="-/ $work/src/one.txt" --filter='-/ src/sub/*.o' --filter='-/ /sub'
+    alike -a --delete --filter="-/s $work/src/sub/deep" --filter='+/ src/two.txt' --filter='- *.txt'
+    printf -- '- *.o\0# none\0-/ src/two.txt\0' | tee src/.rules0 >old/.rules0
+    alike -a -0 --filter=': .rules0'
+    alike -a --delete-after --filter=': .rules0' -0
+    rm src/.rules0 old/.rules0
     alike -a --delete-during --include='*/' --include='*.txt' --exclude='*'
     alike -a --del
     alike -a --delete-before

@@ -7,8 +7,8 @@
 #include "tools/transfer/choice/pattern.h"
 
 struct rule {
-    uint8_t bits; /* of enum rule_bits */
-    char *text;   /* as it was given */
+    uint16_t bits; /* of enum rule_bits */
+    char *text;    /* as it was given */
     struct pattern pattern;
 };
 
@@ -16,6 +16,7 @@ struct filter {
     struct rule *rules;
     unsigned count;
     size_t weight;
+    bool absolute;                      /* one of them is */
     unsigned merges[FILTER_MERGES_MAX]; /* of the rules, those with RULE_MERGES */
     unsigned merge_count;
 };
@@ -64,7 +65,7 @@ size_t filter_cost(struct span pattern)
     return 2 * sizeof(struct rule) + lists + pattern.length + pattern_cost(pattern);
 }
 
-struct span filter_rule(const struct filter *filter, unsigned index, uint8_t *ret_bits)
+struct span filter_rule(const struct filter *filter, unsigned index, uint16_t *ret_bits)
 {
     const struct rule *rule = &filter->rules[index];
     *ret_bits = rule->bits;
@@ -73,8 +74,25 @@ struct span filter_rule(const struct filter *filter, unsigned index, uint8_t *re
 
 static bool make_rule(struct rule *rule, unsigned bits, struct span text)
 {
-    *rule = (struct rule){.bits = (uint8_t)bits, .text = strndup(text.bytes, text.length)};
+    *rule = (struct rule){.bits = (uint16_t)bits, .text = strndup(text.bytes, text.length)};
     return rule->text != NULL && ((bits & RULE_MERGES) != 0 || pattern_make(text, &rule->pattern));
+}
+
+bool filter_is_of_place(const struct filter *filter)
+{
+    return filter->merge_count > 0 || filter->absolute;
+}
+
+bool filter_is_absolute(const struct filter *filter)
+{
+    return filter->absolute;
+}
+
+void filter_end_with_zeros(struct filter *filter)
+{
+    for (unsigned i = 0; i < filter->merge_count; i++) {
+        filter->rules[filter->merges[i]].bits |= RULE_ZEROS;
+    }
 }
 
 unsigned filter_merges(const struct filter *filter)
@@ -140,6 +158,7 @@ bool filter_add(struct filter *filter, unsigned bits, struct span pattern)
     if (merges) {
         filter->merges[filter->merge_count++] = filter->count;
     }
+    filter->absolute |= (bits & RULE_ABSOLUTE) != 0;
     filter->count++;
     filter->weight += pattern_weight(pattern);
     return true;
@@ -174,8 +193,22 @@ struct asked_path {
     const struct question_of *question;
     const char *path;
     bool is_directory;
-    struct pattern_text text;
+    const char *place; /* that the path begins in; NULL or "": the root */
+    bool is_placed;
+    struct pattern_text text, placed; /* this with the place before it, where that is wanted */
 };
+
+/* NULL: too long. */
+static struct pattern_text *text_for(const struct rule *rule, struct asked_path *asked)
+{
+    if ((rule->bits & RULE_ABSOLUTE) == 0 || rule->pattern.reach == REACH_NAME ||
+        asked->place == NULL || asked->place[0] == 0) {
+        return &asked->text;
+    }
+    asked->is_placed =
+        asked->is_placed || pattern_text_make(asked->place, asked->path, &asked->placed);
+    return asked->is_placed ? &asked->placed : NULL;
+}
 
 static enum verdict say(const struct rule *rule, bool matches)
 {
@@ -190,7 +223,10 @@ static enum verdict judge_rule(const struct rule *rule, unsigned depth, struct a
     if (!is_asked(rule, asked->question)) {
         return VERDICT_NONE;
     }
-    return say(rule, pattern_matches(&rule->pattern, depth, &asked->text, asked->is_directory));
+    struct pattern_text *text = text_for(rule, asked);
+    bool from_root = (rule->bits & RULE_ABSOLUTE) != 0;
+    return say(rule, text != NULL && pattern_matches(&rule->pattern, from_root ? 0 : depth, text,
+                                                     asked->is_directory));
 }
 
 static enum verdict judge_list(const struct scope_list *list, unsigned depth,
@@ -215,7 +251,7 @@ static enum verdict judge_list_outside(const struct scope_list *list, const char
     bool fits = count > 0 && pattern_text_make(outside, asked->path, &text);
     for (unsigned i = 0; i < count && verdict == VERDICT_NONE; i++) {
         const struct rule *rule = &list->rules->rules[i];
-        if (!rule->pattern.anchored) {
+        if (!rule->pattern.anchored || (rule->bits & RULE_ABSOLUTE) != 0) {
             verdict = judge_rule(rule, 0, asked);
         } else if (is_asked(rule, asked->question)) {
             verdict =
@@ -258,9 +294,11 @@ static bool excludes(const struct filter *filter, const struct filter_scope *sco
 static const struct question_of what_is_sent = {.side = RULE_HIDES};
 
 /* False: too long for the rules. */
-static bool prepare(const struct question_of *question, const char *path, bool is_directory,
-                    struct asked_path *ret_asked)
+static bool prepare(const struct question_of *question, const struct filter_scope *scope,
+                    const char *path, bool is_directory, struct asked_path *ret_asked)
 {
+    ret_asked->place = scope != NULL ? scope->place : NULL;
+    ret_asked->is_placed = false;
     ret_asked->question = question;
     ret_asked->path = path;
     ret_asked->is_directory = is_directory;
@@ -271,7 +309,8 @@ bool filter_excludes(const struct filter *filter, const struct filter_scope *sco
                      const char *path, bool is_directory)
 {
     struct asked_path asked;
-    return prepare(&what_is_sent, path, is_directory, &asked) && excludes(filter, scope, &asked);
+    return prepare(&what_is_sent, scope, path, is_directory, &asked) &&
+           excludes(filter, scope, &asked);
 }
 
 bool filter_protects(const struct filter *filter, const struct filter_scope *scope,
@@ -279,7 +318,8 @@ bool filter_protects(const struct filter *filter, const struct filter_scope *sco
 {
     struct asked_path asked;
     const struct question_of question = {RULE_PROTECTS, loss};
-    return !prepare(&question, path, is_directory, &asked) || excludes(filter, scope, &asked);
+    return !prepare(&question, scope, path, is_directory, &asked) ||
+           excludes(filter, scope, &asked);
 }
 
 bool filter_protects_some(const struct filter *filter, bool delete_excluded)
@@ -322,7 +362,7 @@ bool filter_cuts_off(const struct filter *filter, const char *path, bool is_dire
 {
     struct prefixes prefixes;
     struct asked_path asked;
-    if (!prepare(&what_is_sent, path, is_directory, &asked)) {
+    if (!prepare(&what_is_sent, NULL, path, is_directory, &asked)) {
         return false;
     }
     pattern_find_prefixes(path, &prefixes);

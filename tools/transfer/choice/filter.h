@@ -50,7 +50,14 @@ static inline uint64_t filter_work(size_t weight, size_t length)
     return (uint64_t)(length / 64 + 1) * (weight + 1);
 }
 /* Rule number `index`. */
-struct span filter_rule(const struct filter *filter, unsigned index, uint8_t *ret_bits);
+struct span filter_rule(const struct filter *filter, unsigned index, uint16_t *ret_bits);
+
+/* What it says depends on where the tree is, or on what is in it: each side asks its own. */
+bool filter_is_of_place(const struct filter *filter);
+/* A rule of its own has RULE_ABSOLUTE, or gives it. */
+bool filter_is_absolute(const struct filter *filter);
+/* Lines of files of rules in directories end with a byte 0. */
+void filter_end_with_zeros(struct filter *filter);
 
 /* A file of rules that each directory may have. */
 struct filter_merge {

@@ -11,14 +11,14 @@ static const struct kind {
     unsigned bits;
     const char *modifiers;
 } kinds[] = {
-    {'-', "exclude", 0, "!Csrp"},
-    {'+', "include", RULE_INCLUDE, "!srp"},
-    {'H', "hide", RULE_HIDES, "!p"},
-    {'S', "show", RULE_INCLUDE | RULE_HIDES, "!p"},
-    {'P', "protect", RULE_PROTECTS, "!p"},
-    {'R', "risk", RULE_INCLUDE | RULE_PROTECTS, "!p"},
-    {'.', "merge", 0, "-+Cenwsrp"},
-    {':', "dir-merge", RULE_MERGES, "-+Censwrp"},
+    {'-', "exclude", 0, "/!Csrp"},
+    {'+', "include", RULE_INCLUDE, "/!srp"},
+    {'H', "hide", RULE_HIDES, "/!p"},
+    {'S', "show", RULE_INCLUDE | RULE_HIDES, "/!p"},
+    {'P', "protect", RULE_PROTECTS, "/!p"},
+    {'R', "risk", RULE_INCLUDE | RULE_PROTECTS, "/!p"},
+    {'.', "merge", 0, "-+/Cenwsrp"},
+    {':', "dir-merge", RULE_MERGES, "-+/Censwrp"},
     {'!', "clear", 0, ""},
 };
 
@@ -42,6 +42,9 @@ static void take_modifier(char letter, struct filter_line *line)
     switch (letter) {
     case '!':
         line->bits |= RULE_NEGATED;
+        return;
+    case '/':
+        line->bits |= RULE_ABSOLUTE;
         return;
     case 's':
         line->bits |= RULE_HIDES;

@@ -34,7 +34,7 @@ static inline bool filter_is_idle(const char *line)
 /* What each line of a file is given by the rule that names it. */
 static inline unsigned filter_given_bits(unsigned bits)
 {
-    return bits & (RULE_INCLUDE | RULE_HIDES | RULE_PROTECTS | RULE_PERISHABLE);
+    return bits & (RULE_INCLUDE | RULE_HIDES | RULE_PROTECTS | RULE_PERISHABLE | RULE_ABSOLUTE);
 }
 
 #endif

@@ -55,10 +55,11 @@ static int open_plain(int directory, const char *name)
 }
 
 /* All of it, up to `room`, with a NUL behind; NULL with 0: there is no such file. */
-static int read_whole(int directory, const char *name, size_t room, char **ret_text,
+static int read_whole(int directory, const struct filter_merge *merge, size_t room, char **ret_text,
                       size_t *ret_length, char ret_why[SCOPE_WHY_LENGTH])
 {
     int error = 0;
+    const char *name = merge->name;
     int fd = open_plain(directory, name);
     *ret_text = NULL;
     if (fd == -ENOENT) {
@@ -86,7 +87,7 @@ static int read_whole(int directory, const char *name, size_t room, char **ret_t
     } else if (length > room) {
         error = refuse(E2BIG, name, 0, "more than 256 KiB, with those of the directories above",
                        ret_why);
-    } else if (memchr(text, 0, length) != NULL) {
+    } else if ((merge->bits & RULE_ZEROS) == 0 && memchr(text, 0, length) != NULL) {
         error = refuse(EINVAL, name, 0, "it has a byte 0", ret_why);
     }
     close(fd);
@@ -121,6 +122,9 @@ static const char *take_line(struct filter_scope *scope, struct scope_list *list
         list->cleared = true;
         return NULL;
     }
+    if ((line.bits & RULE_ABSOLUTE) != 0 && scope->place == NULL) {
+        return "the system does not say where it is, which a rule with '/' asks for";
+    }
     if (line.kind != LINE_RULE || (line.bits & RULE_MERGES) != 0) {
         return "a file of rules in a directory cannot name another, nor CVS's own";
     }
@@ -149,9 +153,11 @@ static int read_list(struct filter_scope *scope, const struct filter_merge *merg
     char *text;
     size_t length;
     unsigned number = 1;
-    const char *ends = (merge->bits & RULE_WORDS) != 0 ? " \t\v\f\r\n" : "\r\n";
-    int error = read_whole(directory, merge->name, SCOPE_LENGTH_MAX - scope->length, &text, &length,
-                           ret_why);
+    const char *ends = (merge->bits & RULE_WORDS) != 0   ? " \t\v\f\r\n"
+                       : (merge->bits & RULE_ZEROS) != 0 ? ""
+                                                         : "\r\n";
+    int error =
+        read_whole(directory, merge, SCOPE_LENGTH_MAX - scope->length, &text, &length, ret_why);
     if (error != 0 || text == NULL) {
         return error;
     }
@@ -177,6 +183,7 @@ void filter_scope_free(struct filter_scope *scope)
         filter_destroy(scope->lists[i].rules);
     }
     if (scope != NULL) {
+        free(scope->own_place);
         free(scope->outside);
         free(scope);
     }
@@ -204,6 +211,7 @@ static int read_scope(const struct filter *filter, const struct filter_scope *ab
         return refuse(ENOMEM, "directory", 0, "not enough memory", ret_why);
     }
     scope->above = above;
+    scope->place = above != NULL ? above->place : NULL;
     scope->rules = above != NULL ? above->rules : 0;
     scope->weight = above != NULL ? above->weight : 0;
     scope->length = above != NULL ? above->length : 0;
@@ -305,28 +313,78 @@ static int read_one_outside(const struct filter *filter, struct way *way, char *
     return one->outside != NULL ? 0 : refuse(ENOMEM, "directory", 0, "not enough memory", ret_why);
 }
 
+static int find_way(struct way *way, int directory, char ret_why[SCOPE_WHY_LENGTH])
+{
+    char top[PATH_MAX] = "";
+    if ((way->root != AT_FDCWD && !path_of(way->root, top)) || !path_of(directory, way->path)) {
+        return refuse(ENOENT, "a directory above it", 0, "the system does not say its path",
+                      ret_why);
+    }
+    way->start = strcmp(top, "/") == 0 ? 0 : strlen(top);
+    const char *at = way->path + way->start;
+    if (strncmp(way->path, top, way->start) != 0 || (at[0] != '/' && at[0] != 0)) {
+        return refuse(EXDEV, "a directory above it", 0, "it is not in the root", ret_why);
+    }
+    return 0;
+}
+
+static struct filter_scope *make_place(const struct filter *filter, const struct way *way)
+{
+    struct filter_scope *scope =
+        calloc(1, sizeof(*scope) + filter_merges(filter) * sizeof(scope->lists[0]));
+    const char *below = way->path + way->start;
+    below += *below == '/';
+    const char *last = strrchr(below, '/');
+    size_t length = !way->named ? strlen(below) : last != NULL ? (size_t)(last - below) : 0;
+    if (scope != NULL) {
+        scope->count = filter_merges(filter);
+        scope->own_place = strndup(below, length);
+        scope->place = scope->own_place;
+    }
+    if (scope != NULL && scope->own_place == NULL) {
+        free(scope);
+        return NULL;
+    }
+    return scope;
+}
+
+int filter_scope_place(const struct filter *filter, int root, int directory, bool named,
+                       struct filter_scope **ret_scope, char ret_why[SCOPE_WHY_LENGTH])
+{
+    struct way way = {.root = root, .named = named};
+    *ret_scope = NULL;
+    if (!filter_is_of_place(filter)) {
+        return 0;
+    }
+    int error = find_way(&way, directory, ret_why);
+    if (error != 0) { /* no rule may ask, but for those in files, which are refused then */
+        return filter_is_absolute(filter) ? error : 0;
+    }
+    *ret_scope = make_place(filter, &way);
+    return *ret_scope != NULL ? 0 : refuse(ENOMEM, "directory", 0, "not enough memory", ret_why);
+}
+
+const struct filter_scope *filter_scope_outermost(const struct filter_scope *scope)
+{
+    while (scope != NULL && scope->above != NULL) {
+        scope = scope->above;
+    }
+    return scope != NULL && scope->own_place != NULL ? scope : NULL;
+}
+
 int filter_scope_read_outside(const struct filter *filter, int root, int directory, bool named,
                               struct filter_scope **ret_scope, char ret_why[SCOPE_WHY_LENGTH])
 {
     struct way way = {.root = root, .named = named};
-    char top[PATH_MAX] = "";
     struct filter_scope *scope = NULL;
-    int error = 0;
     *ret_scope = NULL;
-    if (!looks_above(filter)) {
-        return 0;
+    int error = filter_scope_place(filter, root, directory, named, &scope, ret_why);
+    if (error == 0 && looks_above(filter)) {
+        error = find_way(&way, directory, ret_why);
     }
-    if ((root != AT_FDCWD && !path_of(root, top)) || !path_of(directory, way.path)) {
-        return refuse(ENOENT, "a directory above it", 0, "the system does not say its path",
-                      ret_why);
-    }
-    way.start = strcmp(top, "/") == 0 ? 0 : strlen(top);
     char *at = way.path + way.start;
-    if (strncmp(way.path, top, way.start) != 0 || (at[0] != '/' && at[0] != 0)) {
-        return refuse(EXDEV, "a directory above it", 0, "it is not in the root", ret_why);
-    }
-    if (at[0] == 0 || at[1] == 0) {
-        return 0; /* the root itself */
+    if (at[0] == 0 || at[1] == 0) { /* the root itself, or nobody asks */
+        at = NULL;
     }
     for (; at != NULL && error == 0; at = strchr(at + 1, '/')) {
         error = read_one_outside(filter, &way, at, &scope, ret_why);

@@ -27,7 +27,9 @@ struct scope_list {
 struct filter_scope {
     const struct filter_scope *above; /* borrowed */
     unsigned depth; /* components of the directory's path; a pattern from the root begins behind */
-    char *outside;  /* or, above the transfer: what leads from here to where its paths begin */
+    const char *place; /* that the transfer's paths begin in, from the root on; NULL: not known */
+    char *own_place;   /* the same, of the outermost one, from which it is borrowed */
+    char *outside;     /* or, above the transfer: what leads from here to where its paths begin */
     /* With those above: */
     unsigned rules;
     size_t weight; /* of these */
@@ -41,9 +43,16 @@ struct filter_scope {
 int filter_scope_read(const struct filter *filter, const struct filter_scope *above, int directory,
                       unsigned depth, struct filter_scope **ret_scope,
                       char ret_why[SCOPE_WHY_LENGTH]);
-/* The same for the directories above `directory`, from `root` (or, where that is AT_FDCWD, from the
- * system's) on, for those files whose name begins with a slash; the transfer's paths begin in
- * `directory`, or at its name (`named`). NULL where there are none. */
+/* What is outermost of a source: where its paths begin, below `root` or, where that is AT_FDCWD, in
+ * the system's; they begin in `directory`, or at its name (`named`). NULL where the filter does not
+ * ask for it. */
+int filter_scope_place(const struct filter *filter, int root, int directory, bool named,
+                       struct filter_scope **ret_scope, char ret_why[SCOPE_WHY_LENGTH]);
+/* That which has been made so, above this one. */
+const struct filter_scope *filter_scope_outermost(const struct filter_scope *scope);
+/* The same, and the files of the directories above `directory`, from the root on, for those files
+ * whose name begins with a slash; the transfer's paths begin in `directory`, or at its name
+ * (`named`). */
 int filter_scope_read_outside(const struct filter *filter, int root, int directory, bool named,
                               struct filter_scope **ret_scope, char ret_why[SCOPE_WHY_LENGTH]);
 void filter_scope_free(struct filter_scope *scope);

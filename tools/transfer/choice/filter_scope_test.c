@@ -278,6 +278,57 @@ static void rules_are_bounded_on_the_whole_way(void **state)
     }
 }
 
+/* With a slash behind its kind a rule is held against the path from the root on, as in rsync. */
+static void some_rules_know_where_the_tree_is(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    int root = openat(s->fd, "t", O_PATH | O_DIRECTORY);
+    int fd = openat(s->fd, "t/d", O_PATH | O_DIRECTORY);
+    add(world, "-/ /d/a");
+    add(world, "-/ d/x/b");
+    add(world, "-/ /a");
+    add(world, "-/ *.o");
+    add(world, ": .rules");
+    scratch_write(s, "t/d/.rules", "-/ /d/c\n-/ /e\n- /f\n");
+    assert_true(filter_is_of_place(world->filter));
+    for (unsigned named = 0; named < 2; named++) { /* the paths are "d/a" or "a" */
+        const char *prefix = named == 1 ? "d/" : "";
+        static const struct {
+            const char *name;
+            bool out;
+        } cases[] = {{"a", true}, {"x/a", false}, {"x/b", true}, {"b", false}, {"x.o", true},
+                     {"c", true}, {"x/c", false}, {"e", false},  {"f", true},  {"d/a", false}};
+        assert_int_equal(filter_scope_read_outside(world->filter, root, fd, named == 1,
+                                                   &world->scope, world->why),
+                         0);
+        assert_int_equal(enter(world, "t/d", named), 0);
+        for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+            char path[32];
+            snprintf(path, sizeof(path), "%s%s", prefix, cases[i].name);
+            assert_int_equal(out(world, path), cases[i].out);
+        }
+        filter_scope_free_up(world->scope, NULL);
+        world->scope = NULL;
+    }
+    close(fd);
+    close(root);
+}
+
+/* -0 is for these files, too. */
+static void lines_may_end_with_zeros(void **state)
+{
+    struct world *world = *state;
+    add(world, ": .rules");
+    filter_end_with_zeros(world->filter);
+    int fd = openat(world->scratch->fd, "t/.rules", O_WRONLY | O_CREAT, 0600);
+    assert_int_equal(write(fd, "- a\n\0# b\0- c", 13), 13);
+    close(fd);
+    assert_int_equal(enter(world, "t", 1), 0);
+    assert_true(out(world, "t/a\n") && out(world, "t/c"));
+    assert_false(out(world, "t/a") || out(world, "t/b"));
+}
+
 /* Above the transfer: files whose names begin with a slash, down from the root that is given. */
 static void directories_above_are_looked_at(void **state)
 {
@@ -310,7 +361,9 @@ static void directories_above_are_looked_at(void **state)
     }
     assert_int_equal(
         filter_scope_read_outside(world->filter, root, root, true, &world->scope, world->why), 0);
-    assert_null(world->scope); /* the root itself */
+    assert_ptr_equal(filter_scope_outermost(world->scope), world->scope); /* the root itself */
+    filter_scope_free_up(world->scope, NULL);
+    world->scope = NULL;
     assert_int_equal(
         filter_scope_read_outside(world->filter, fd, root, true, &world->scope, world->why), EXDEV);
     assert_null(world->scope);
@@ -408,6 +461,8 @@ int main(void)
         T(a_file_that_cannot_be_had_whole_is_refused),
         T(a_lease_is_waited_for),
         T(rules_are_bounded_on_the_whole_way),
+        T(some_rules_know_where_the_tree_is),
+        T(lines_may_end_with_zeros),
         T(directories_above_are_looked_at),
         T(a_directory_without_a_path_is_refused),
         T(any_bytes_are_survived),

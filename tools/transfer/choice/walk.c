@@ -171,8 +171,7 @@ static bool has_parent_component(const char *path)
     return false;
 }
 
-/* Below a server's root every path is relative to the root. */
-static const char *source_path(const struct walk *walk, unsigned source)
+const char *walk_source_path(const struct walk *walk, unsigned source)
 {
     const char *path = walk->sources[source];
     if (!walk->options.confined) {
@@ -187,7 +186,7 @@ static const char *source_path(const struct walk *walk, unsigned source)
 static int open_source(const struct walk *walk, unsigned source, int flags)
 {
     flags |= walk->options.recursive ? O_NOFOLLOW : 0;
-    return confine_open(walk->options.root, source_path(walk, source), flags, 0,
+    return confine_open(walk->options.root, walk_source_path(walk, source), flags, 0,
                         walk->options.confined ? CONFINE_BENEATH : CONFINE_NOT);
 }
 

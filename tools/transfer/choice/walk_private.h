@@ -45,6 +45,8 @@ struct walk {
     char path[2 * PATH_MAX];
 };
 
+/* Below a server's root every path is relative to the root. */
+const char *walk_source_path(const struct walk *walk, unsigned source);
 bool walk_excludes(struct walk *walk, const struct walk_step *step);
 /* What the files of rules in the directory say that the walk has entered. 0 or a WALK_ERROR, and
  * why in walk->why. */

@@ -1,8 +1,11 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/transfer/choice/walk_private.h"
+#include "tools/transfer/disk/confine.h"
 
 /* The path as the filter knows it: NULL where that is too long. */
 static const char *filter_path(const struct walk *walk, const struct walk_step *step,
@@ -25,15 +28,50 @@ static void count_work(struct walk *walk, const struct filter_scope *scope, cons
     walk->work += filter_work(weight, strlen(path));
 }
 
+static int open_parent(const struct walk *walk, unsigned source)
+{
+    const char *path = walk_source_path(walk, source), *slash = strrchr(path, '/');
+    size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    char parent[PATH_MAX] = ".";
+    if (length > 0) { /* it is shorter than a path may be */
+        memcpy(parent, path, length);
+        parent[length] = 0;
+    }
+    return confine_open(walk->options.root, parent, O_PATH | O_DIRECTORY, 0,
+                        walk->options.confined ? CONFINE_BENEATH : CONFINE_NOT);
+}
+
+/* A source itself, which is in no directory of the walk. */
+static bool excludes_source(struct walk *walk, const struct walk_step *step, bool is_directory)
+{
+    const struct filter *filter = walk->options.filter;
+    struct filter_scope *scope = NULL;
+    int parent = open_parent(walk, step->source);
+    int error = parent < 0 ? -parent
+                           : filter_scope_place(filter, walk->options.rules_root, parent, false,
+                                                &scope, walk->why);
+    if (parent >= 0) {
+        close(parent);
+    }
+    /* where it is not known where it is, it is left out like a directory whose rules are not */
+    bool out = error != 0 || filter_excludes(filter, scope, step->relative, is_directory);
+    filter_scope_free(scope);
+    return out;
+}
+
 bool walk_excludes(struct walk *walk, const struct walk_step *step)
 {
     const struct filter *filter = walk->options.filter;
-    const struct filter_scope *scope = step->folder != NULL ? step->folder->scope : NULL;
+    bool is_directory = S_ISDIR(step->status.st_mode);
     if (filter == NULL || walk->options.sees_all || step->relative[0] == 0) {
         return false;
     }
+    if (step->folder == NULL && filter_is_absolute(filter)) {
+        return excludes_source(walk, step, is_directory);
+    }
+    const struct filter_scope *scope = step->folder != NULL ? step->folder->scope : NULL;
     count_work(walk, scope, step->relative);
-    return filter_excludes(filter, scope, step->relative, S_ISDIR(step->status.st_mode));
+    return filter_excludes(filter, scope, step->relative, is_directory);
 }
 
 bool walk_protects(struct walk *walk, const struct walk_step *step, const struct filter_loss *loss)
@@ -57,7 +95,7 @@ int walk_read_rules(struct walk *walk, struct walk_folder *folder, const struct 
     const char *path = filter_path(walk, step, buffer);
     unsigned depth = 0;
     int error = 0;
-    if (filter == NULL || filter_merges(filter) == 0 || path == NULL) {
+    if (filter == NULL || !filter_is_of_place(filter) || path == NULL) {
         return 0;
     }
     if (folder->parent == NULL) {

@@ -215,7 +215,7 @@ bool session_start_sender(struct session *session, const struct walk_options *wa
         .sources = sources,
         .source_count = session->request.source_count,
         .tells_rules = !session->is_server && walk->filter != NULL &&
-                       filter_merges(walk->filter) > 0 &&
+                       filter_is_of_place(walk->filter) &&
                        (session->request.wishes.bits & WISH_DELETE) != 0,
         .answers_at_once = !session->is_server,
         .before = session->request.copy.before,

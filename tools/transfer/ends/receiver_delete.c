@@ -56,7 +56,7 @@ bool receiver_begin_deleting(struct receiver *receiver)
     struct deleting *deleting = &receiver->deleting;
     const struct filter *filter =
         receiver->options.filter != NULL ? receiver->options.filter : deleting->said;
-    deleting->filter = filter != NULL && filter_merges(filter) > 0 ? filter : NULL;
+    deleting->filter = filter != NULL && filter_is_of_place(filter) ? filter : NULL;
     const struct walk_options options = {.root = receiver->tree.top,
                                          .confined = true,
                                          .recursive = true,

@@ -144,7 +144,9 @@ static int descend(const struct sender *sender, struct place_asked *asked, const
     size_t at = depth > 0 ? strlen(base) + 1 : 0; /* in asked->path */
     int error = filter_scope_read_outside(walk->filter, walk->rules_root, asked->fd, base[0] != 0,
                                           &asked->scope, why);
-    asked->cut_off = base[0] != 0 && filter_excludes(walk->filter, NULL, base, true);
+    asked->cut_off =
+        base[0] != 0 &&
+        filter_excludes(walk->filter, filter_scope_outermost(asked->scope), base, true);
     if (error != 0) {
         return -EIO;
     }
@@ -178,13 +180,13 @@ static void enter(const struct sender *sender, const struct question *question,
 {
     const struct filter *filter = sender->options.walk.filter;
     const char *source = sender->options.sources[question->source];
-    bool merges = filter != NULL && filter_merges(filter) > 0;
+    bool of_place = filter != NULL && filter_is_of_place(filter);
     char path[PATH_LENGTH_MAX + 1], base[256] = "";
     memcpy(path, question->path.bytes, question->path.length);
     path[question->path.length] = 0;
     leave(asked);
     tell_path(asked, source, question->path);
-    if (filter != NULL && !merges && asked->length > 1) {
+    if (filter != NULL && !of_place && asked->length > 1) {
         asked->path[asked->length - 1] = 0;
         asked->cut_off = filter_cuts_off(filter, asked->path, true);
         asked->path[asked->length - 1] = '/';
@@ -192,7 +194,7 @@ static void enter(const struct sender *sender, const struct question *question,
     int fd = open_root(sender, question->source), error = fd < 0 ? fd : 0;
     bool no_root = fd < 0;
     asked->fd = fd;
-    if (error == 0 && merges) {
+    if (error == 0 && of_place) {
         walk_base_name(source, base);
         error = descend(sender, asked, base, path);
     } else if (error == 0) {
@@ -244,8 +246,8 @@ static enum answer answer_one(const struct sender *sender, const struct question
             return other && is_directory ? ANSWER_LEFT : ANSWER_SAME;
         }
     }
-    /* with files of rules, the receiver protects by its own */
-    bool stays = filter != NULL && filter_merges(filter) == 0 &&
+    /* else the receiver protects by its own */
+    bool stays = filter != NULL && !filter_is_of_place(filter) &&
                  filter_protects(filter, NULL, asked->path, is_directory, loss);
     return stays ? ANSWER_LEFT : ANSWER_GONE;
 }

@@ -441,9 +441,12 @@ enum answer protocol_next_answer(struct span *answers, uint8_t ret_digest[DIGEST
 
 bool protocol_is_rule(unsigned bits, struct span pattern)
 {
-    const unsigned of_files = RULE_ALONE | RULE_PATTERNS;
+    const unsigned of_files = RULE_ALONE | RULE_PATTERNS | RULE_ZEROS;
     const char *name = pattern.bytes;
     size_t slash = pattern.length > 0 && name[0] == '/';
+    if (bits > RULE_EVERYTHING) {
+        return false;
+    }
     if ((bits & RULE_MERGES) == 0) {
         return (bits & of_files) == 0;
     }
@@ -474,7 +477,7 @@ static void parse_handshake(struct reader *reader, struct message *message)
         message->refused.text = reader_span(reader, TEXT_LENGTH_MAX);
         return;
     case MESSAGE_RULE:
-        message->rule.bits = reader_number(reader, 1);
+        message->rule.bits = reader_number(reader, 2);
         message->rule.pattern = reader_path(reader);
         reader->failed |= !protocol_is_rule(message->rule.bits, message->rule.pattern);
         return;

@@ -201,6 +201,11 @@ enum rule_bits {
     RULE_MERGES = 1 << 5,
     RULE_ALONE = 1 << 6,
     RULE_PATTERNS = 1 << 7,
+    /* Held against the path from the root of the file system, or of what a server serves; given to
+     * each rule of a file, too. */
+    RULE_ABSOLUTE = 1 << 8,
+    RULE_ZEROS = 1 << 9, /* of a file: a byte 0 ends each line */
+    RULE_EVERYTHING = (1 << 10) - 1,
     RULE_WORDS = RULE_NEGATED, /* of a file: white space ends each, not only the line */
     RULE_CVS = RULE_ALONE | RULE_PATTERNS | RULE_WORDS, /* and "!" forgets those before it */
 };
@@ -397,7 +402,7 @@ struct message {
             struct span value; /* EAGER_LENGTH_MAX at most */
         } attribute;
         struct {
-            uint8_t bits; /* of enum rule_bits */
+            uint16_t bits; /* of enum rule_bits */
             struct span pattern;
         } rule;
         struct {

@@ -200,7 +200,7 @@ static void pack_handshake(uint8_t **at, const struct message *message)
         put_span(at, message->refused.text, TEXT_LENGTH_MAX);
         return;
     case MESSAGE_RULE:
-        put_number(at, 1, message->rule.bits);
+        put_number(at, 2, message->rule.bits);
         put_span(at, message->rule.pattern, PATH_LENGTH_MAX);
         return;
     case MESSAGE_REGION:

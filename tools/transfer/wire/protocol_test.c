@@ -188,6 +188,12 @@ static void names_are_one_component(void **state)
 static void rules_are_of_bits_that_go_together(void **state)
 {
     struct message message = sample(MESSAGE_RULE);
+    message.rule.bits = RULE_EVERYTHING + 1;
+    assert_false(parses(&message));
+    message.rule.bits = RULE_ABSOLUTE;
+    assert_true(parses(&message));
+    message.rule.bits = RULE_ZEROS;
+    assert_false(parses(&message));
     message.rule.bits = RULE_ALONE;
     assert_false(parses(&message));
     message.rule.bits = RULE_MERGES | RULE_WORDS;
