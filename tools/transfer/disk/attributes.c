@@ -300,6 +300,23 @@ static int set_time(int fd, const struct timespec *mtime)
     return held && utimensat(AT_FDCWD, handle_of(fd, handle), times, 0) == 0 ? 0 : errno;
 }
 
+/* Others than root need its permission to write for that, which is lent until set_mode. */
+static int set_xattrs_anyway(int fd, const struct stat *status, const struct attributes *attributes)
+{
+    mode_t mode = status->st_mode & 07777;
+    int error = set_xattrs(fd, attributes);
+    bool lent = (error & FAILURE_ERRNO) == EACCES && !S_ISLNK(status->st_mode) &&
+                (mode & 0200) == 0 && set_mode(fd, mode | 0200) == 0;
+    if (!lent) {
+        return error;
+    }
+    error = set_xattrs(fd, attributes);
+    if (error != 0) {
+        set_mode(fd, mode);
+    }
+    return error;
+}
+
 /* The owner first, which takes set-ID bits and capabilities away; the time last. */
 int attributes_apply(int fd, const struct attributes *attributes)
 {
@@ -309,7 +326,7 @@ int attributes_apply(int fd, const struct attributes *attributes)
     }
     int error = set_owner(fd, &status, attributes);
     if (error == 0 && !attributes_show_in_status(attributes)) {
-        error = set_xattrs(fd, attributes);
+        error = set_xattrs_anyway(fd, &status, attributes);
     }
     if (error == 0 && !has_mode(&status, attributes)) {
         error = set_mode(fd, mode_of(attributes, &status));
