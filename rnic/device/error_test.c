@@ -501,63 +501,6 @@ static void a_drained_queue_is_told(void **state)
     pair_destroy(pair);
 }
 
-static void deliver_forged(struct pair_side *to, struct packet *packet, int from)
-{
-    uint8_t bytes[PACKET_HEADER_MAX];
-    uint32_t length = packet_build(packet, bytes);
-    struct arrival arrival = {.path = pair_path(to->index)};
-    arrival.path.remote = pair_gid(from);
-    device_receive(to->device, to->pair->now, &arrival, bytes, length);
-}
-
-/* Each draws one count and nothing else. */
-static void what_does_not_belong_is_refused(void **state)
-{
-    struct pair *pair = pair_create(&pair_defaults);
-    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
-    const uint64_t *refused = device_counters(a->device)->refused;
-    struct packet ack = {
-        .opcode = OPCODE(SERVICE_RC, FORM_ACKNOWLEDGE),
-        .pkey = PKEY_DEFAULT,
-        .destination = qp_number(a->qp),
-        .psn = psn_make(pair_defaults.first_psn),
-    };
-    pair->script = lose_all;
-    pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, 100);
-    pair_advance(pair);
-
-    deliver_forged(a, &ack, 5);
-    assert_int_equal(refused[REFUSED_ADDRESS], 1);
-    ack.pkey.value = 0x7abc;
-    deliver_forged(a, &ack, 1);
-    assert_int_equal(refused[REFUSED_PKEY], 1);
-    ack.pkey = PKEY_DEFAULT;
-    ack.psn = psn_next(ack.psn); /* not sent yet: a ghost */
-    deliver_forged(a, &ack, 1);
-    ack.psn = psn_add(ack.psn, PSN_MASK - 1);
-    deliver_forged(a, &ack, 1);
-    assert_int_equal(refused[REFUSED_PSN], 2);
-    ack.psn = psn_make(pair_defaults.first_psn);
-    ack.opcode = OPCODE(SERVICE_RC, FORM_READ_RESPONSE_ONLY);
-    deliver_forged(a, &ack, 1);
-    ack.opcode = OPCODE(SERVICE_RC, FORM_ATOMIC_ACKNOWLEDGE);
-    deliver_forged(a, &ack, 1);
-    assert_int_equal(refused[REFUSED_SEQUENCE], 2);
-    ack.opcode = OPCODE(SERVICE_UC, FORM_WRITE_ONLY);
-    deliver_forged(a, &ack, 1);
-    assert_int_equal(refused[REFUSED_SERVICE], 1);
-    ack.destination.value = 0xabcdef;
-    deliver_forged(a, &ack, 1);
-    assert_int_equal(refused[REFUSED_NO_QP], 1);
-    pair_expect_none(a->sends);
-
-    pair->script = NULL;
-    pair_run(pair);
-    (void)pair_expect(a->sends, 1, COMPLETION_SUCCESS);
-    expect_state(b, QP_RTS);
-    pair_destroy(pair);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -583,7 +526,6 @@ int main(void)
         cmocka_unit_test(reset_shuts_what_was_bound),
         cmocka_unit_test(an_overrun_queue_fails_the_queue_pair),
         cmocka_unit_test(a_drained_queue_is_told),
-        cmocka_unit_test(what_does_not_belong_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,8 @@
 #include "rnic/transport/repair.h"
 #include "rnic/transport/segment.h"
 
+#define RNR_COPIES_MAX 15u /* of four bits */
+
 static struct send_slot *head_slot(const struct qp *qp)
 {
     return send_queue_oldest(qp->sends);
@@ -104,13 +106,18 @@ void completer_wait_for_receives(struct qp *qp, struct instant now)
 }
 
 /* Each NAK is waited for, from when it came. One that comes while waiting is of another copy of the
- * packet, which had left before, so no retry has failed; but for the first since progress. */
+ * packet, which had left before, so no retry has failed; but for the first since progress. No
+ * honest peer says it of more copies than RNR_COPIES_MAX, and none makes us wait for ever. */
 static SELDOM void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t code)
 {
     struct requester *requester = &qp->requester;
     bool waited = is_waiting(requester);
     uint8_t limit = qp->attributes.rnr_retry_count;
     environment_count(qp->environment, COUNTER_RNR_NAK_RECEIVED);
+    if (waited && requester->rnr_copies == RNR_COPIES_MAX) {
+        return;
+    }
+    requester->rnr_copies = waited ? requester->rnr_copies + 1u : 0;
     if (limit != 7 && (!waited || requester->rnr_retries == 0)) {
         if (requester->rnr_retries >= limit) {
             environment_count(qp->environment, COUNTER_RNR_RETRIES_EXCEEDED);

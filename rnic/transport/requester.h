@@ -36,9 +36,10 @@ struct requester {
     uint16_t reads_out;   /* READ chunks and atomics in unacked .. cursor */
     uint16_t run_left;    /* packets that the run which was begun has room for */
 
-    uint8_t rnr_retries;   /* since progress */
-    uint8_t rnr_timer;     /* how long it was told to wait last, as a code */
-    uint8_t gaps_answered; /* how often a gap in responses made us go back, since progress */
+    uint8_t rnr_retries : 4; /* since progress */
+    uint8_t rnr_copies : 4;  /* NAKs that have come during this wait */
+    uint8_t rnr_timer;       /* how long it was told to wait last, as a code */
+    uint8_t gaps_answered;   /* how often a gap in responses made us go back, since progress */
     bool doubts; /* what is before `doubted` may have been lost: it is repeated as bytes */
     struct psn doubted;
 

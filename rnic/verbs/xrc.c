@@ -118,30 +118,53 @@ static struct shared_domain *create(struct engine *engine, int file, const struc
     return domain;
 }
 
-/* A new domain, or a handle more of one; NULL and errno. */
-static struct shared_domain *acquire(struct engine *engine, int file, const struct stat *facts,
-                                     int flags)
+/* Locked. A handle more of a domain that this process has open; NULL: it has not. */
+static struct shared_domain *join(struct engine *engine, int file, const struct stat *facts)
 {
-    struct shared_domain *domain =
-        file == -1 ? allocate(engine) : create(engine, file, facts, flags);
-    if (domain == NULL) {
-        return NULL;
-    }
-    engine_lock(engine);
     struct shared_domain *known = file == -1 ? NULL : find_domain(engine, facts);
+    if (known != NULL) {
+        known->handles++;
+    }
+    return known;
+}
+
+/* Another thread may have opened the same meanwhile. */
+static struct shared_domain *enter(struct engine *engine, struct shared_domain *domain, int file,
+                                   const struct stat *facts)
+{
+    engine_lock(engine);
+    struct shared_domain *known = join(engine, file, facts);
     if (file == -1) {
         domain->domain = device_allocate_xrc_domain(engine->device);
     }
     if (known == NULL) {
+        domain->handles++;
         list_append(&domains, &domain->node);
     }
-    struct shared_domain *ours = known != NULL ? known : domain;
-    ours->handles++;
     engine_unlock(engine);
     if (known != NULL) {
         destroy(domain);
     }
-    return ours;
+    return known != NULL ? known : domain;
+}
+
+/* A new domain, or a handle more of one; NULL and errno. */
+static struct shared_domain *acquire(struct engine *engine, int file, const struct stat *facts,
+                                     int flags)
+{
+    engine_lock(engine);
+    bool refused = (flags & O_EXCL) != 0 && file != -1 && find_domain(engine, facts) != NULL;
+    struct shared_domain *known = refused ? NULL : join(engine, file, facts);
+    engine_unlock(engine);
+    if (refused) {
+        errno = EINVAL;
+    }
+    if (refused || known != NULL) {
+        return known;
+    }
+    struct shared_domain *domain =
+        file == -1 ? allocate(engine) : create(engine, file, facts, flags);
+    return domain == NULL ? NULL : enter(engine, domain, file, facts);
 }
 
 struct ibv_xrcd *xrc_open_domain(struct ibv_context *context, struct ibv_xrcd_init_attr *attributes)

@@ -19,7 +19,7 @@
 #define HANDOFF_MAGIC  0x57656972u
 #define WAKE_MAGIC     0x57616b65u /* a datagram of nothing else */
 #define RECEIVE_BUDGET 16u
-#define WAKES_MAX      1024u /* read besides, so that none makes the thread wake up again */
+#define WAKES_MAX      128u /* read besides, so that none makes the thread wake up again */
 #define BYTES_MAX      65536u
 #define KEPT_MAX       256u       /* for one slot, */
 #define KEPT_BYTES_MAX (1u << 20) /* likewise; */
