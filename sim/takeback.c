@@ -15,14 +15,20 @@ static bool end_lives(const struct end *end)
     return !end->gone && end->qp != NULL && end->host->life == end->life;
 }
 
-/* What names it and has not ended. */
+/* A READ that has ended may be under way once more, and is answered anew, if it may be. */
+static bool may_be_executed(const struct op *op)
+{
+    return op->phase != OP_DONE || op->kind == WORK_READ;
+}
+
+/* What names it. */
 static void may_be_refused(struct world *world, const struct territory *territory)
 {
     for (uint32_t i = 0; i < world->end_count; i++) {
         struct end *end = world->ends[i];
         for (uint32_t j = 0; j < end->op_count; j++) {
             struct op *op = &end->ops[j];
-            if (op->has_target && op->target.territory == territory && op->phase != OP_DONE) {
+            if (op->has_target && op->target.territory == territory && may_be_executed(op)) {
                 op->may |= op->length > 0 ? MAY(COMPLETION_REMOTE_ACCESS_ERROR) : 0;
                 end->pair->causes |= CAUSE_ILLEGAL;
                 end->pair->illegal_count += 2;
