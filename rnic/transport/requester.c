@@ -12,6 +12,8 @@
 #include "rnic/transport/segment.h"
 #include "rnic/transport/trouble.h"
 
+#define MILLISECOND_NS UINT64_C(1000000)
+
 /* Response bytes of one READ request on the wire, and where the response comes by reference. */
 #define READ_CHUNK_SHIFT     16u
 #define READ_REFERENCE_SHIFT 20u
@@ -245,14 +247,15 @@ static uint32_t unasked_max(const struct qp *qp)
 }
 
 /* Whether a packet asks for an acknowledgement: what is sent again, at the end of a message, when
- * the window closes, at least twice in a window, and each two milliseconds of a limited rate, or
- * the silence before a slow message's end would look like a loss. */
+ * the window closes, at least twice in a window, and now and then at a limited rate, or the silence
+ * before a slow message's end would look like a loss. */
 static bool asks_acknowledgement(const struct qp *qp, const struct turn *turn)
 {
     uint32_t window = window_packets(qp);
     uint64_t unrequested = (qp->requester.unrequested + UINT64_C(1)) << qp->mtu_shift;
     uint64_t rate = qp_rate(qp);
-    if (rate != 0 && unrequested >= 2 * rate) {
+    if (rate != 0 &&
+        unrequested * MILLISECOND_NS >= rate * retransmit_silence_ns(&qp->retransmit)) {
         return true;
     }
     return turn->again || turn->index + 1 == turn->slot->packet_count ||

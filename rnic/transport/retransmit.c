@@ -6,6 +6,7 @@
 #define WAIT_MIN_LOSSY_NS UINT64_C(1000000)
 #define WAIT_SHORT_NS     UINT64_C(4200000) /* a timeout up to this is taken as it is */
 #define PROBE_MIN_NS      UINT64_C(100000)
+#define SILENCE_MAX_NS    UINT64_C(2000000)
 #define PROBES_MAX        16u
 #define HESITATION_MAX    10u
 #define GAP_MEMORY        8u /* of four bits, as HESITATION_MAX */
@@ -65,6 +66,12 @@ static uint64_t most_ns(const struct retransmit *retransmit)
 {
     uint64_t timeout_ns = retransmit_timeout_ns(retransmit->timeout_code);
     return timeout_ns != 0 ? timeout_ns : WAIT_FOREVER_NS;
+}
+
+uint64_t retransmit_silence_ns(const struct retransmit *retransmit)
+{
+    uint64_t part_ns = most_ns(retransmit) / 4;
+    return part_ns < SILENCE_MAX_NS ? part_ns : SILENCE_MAX_NS;
 }
 
 static uint64_t wait_ns(const struct retransmit *retransmit)

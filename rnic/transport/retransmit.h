@@ -95,6 +95,8 @@ bool retransmit_is_exhausted(const struct retransmit *retransmit, struct instant
 /* After so long an answer should have come: at least two round trips where probes go before the
  * timer. */
 uint64_t retransmit_expected_ns(const struct retransmit *retransmit);
+/* For so long packets may leave that ask for no answer: well within the timeout. */
+uint64_t retransmit_silence_ns(const struct retransmit *retransmit);
 /* About one round trip, for those who must not repeat a demand before it can have been met. */
 uint64_t retransmit_round_trip_ns(const struct retransmit *retransmit);
 

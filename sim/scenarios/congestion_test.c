@@ -100,6 +100,22 @@ static void marked_responses_are_answered_too(void **state)
 }
 
 /* From an address that is not the peer's: nobody is slowed down. */
+/* A message that leaves slowly asks often enough, also where the timeout is a millisecond, for its
+ * sender to know that nothing is lost. */
+static void a_slow_message_is_no_loss(void **state)
+{
+    (void)state;
+    s.a.attributes.timeout = 8;
+    s.a.attributes.retry_count = 0;
+    scenario_connect(&s);
+    scenario_rule(&s, "A>B WRITE_MIDDLE", FATE_MARKED, 100000);
+    write_from(&s.a, 1, SCENARIO_BYTES);
+    scenario_run_for(&s, 1000000);
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
+    assert_true(count(&s.a, COUNTER_CNP_HANDLED) > 10);
+    assert_int_equal(qp_current_state(s.a.qp), QP_RTS);
+}
+
 static void a_stranger_is_not_heard(void **state)
 {
     (void)state;
@@ -255,6 +271,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_mark_is_answered, start, stop),
         cmocka_unit_test_setup_teardown(one_answer_in_a_while, start, stop),
         cmocka_unit_test_setup_teardown(marked_responses_are_answered_too, start, stop),
+        cmocka_unit_test_setup_teardown(a_slow_message_is_no_loss, start, stop),
         cmocka_unit_test_setup_teardown(a_stranger_is_not_heard, start, stop),
         cmocka_unit_test_setup_teardown(responses_do_not_starve_messages, start, stop),
         cmocka_unit_test_setup_teardown(a_notice_of_what_cannot_be_marked_is_forged, start, stop),
