@@ -11,6 +11,8 @@ struct instant {
     uint64_t ns;
 };
 
+#define MILLISECOND_NS UINT64_C(1000000)
+
 #define INSTANT_NEVER ((struct instant){UINT64_MAX})
 
 static inline bool instant_is_never(struct instant instant)

@@ -1,7 +1,6 @@
 /* Constants are those of mlx5's firmware where it has them, but for the floor (1 Mbit/s there). */
 #include "rnic/transport/rate.h"
 
-#define MILLISECOND_NS  UINT64_C(1000000)
 #define SPAN_NS         UINT64_C(200000) /* of a measurement */
 #define FEEDBACK_MAX_NS UINT64_C(10000000)
 #define EASE_NS         UINT64_C(55000)

@@ -12,8 +12,6 @@
 #include "rnic/transport/segment.h"
 #include "rnic/transport/trouble.h"
 
-#define MILLISECOND_NS UINT64_C(1000000)
-
 /* Response bytes of one READ request on the wire, and where the response comes by reference. */
 #define READ_CHUNK_SHIFT     16u
 #define READ_REFERENCE_SHIFT 20u

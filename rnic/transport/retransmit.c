@@ -136,9 +136,8 @@ void retransmit_probe_first(struct retransmit *retransmit)
 
 void retransmit_probed_in_vain(struct retransmit *retransmit, uint32_t count)
 {
-    for (; count > 0 && retransmit->hesitation < HESITATION_MAX; count--) {
-        retransmit->hesitation++;
-    }
+    uint32_t room = HESITATION_MAX - retransmit->hesitation;
+    retransmit->hesitation += count < room ? count : room;
 }
 
 void retransmit_sample(struct retransmit *retransmit, uint64_t sample_ns)

@@ -7,7 +7,6 @@
 #define KEPT           75u /* percent of the window */
 #define KEPT_JUMBO     80u
 #define SEGMENT_JUMBO  8948u
-#define MILLISECOND_NS UINT64_C(1000000)
 #define CLIMB_MAX_MS   100000u
 #define WINDOW_LEAST   2u                   /* packets */
 #define BASE_NS        UINT64_C(5000000000) /* a shortest round trip is believed twice as long */

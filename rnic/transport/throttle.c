@@ -1,8 +1,7 @@
 #include "rnic/transport/throttle.h"
 
-#define MILLISECOND_NS UINT64_C(1000000)
-#define BURST_NS       UINT64_C(100000)
-#define REST_NS        UINT64_C(50000) /* a wait is worth a timer */
+#define BURST_NS UINT64_C(100000)
+#define REST_NS  UINT64_C(50000) /* a wait is worth a timer */
 
 bool throttle_may_pass(struct throttle *throttle, struct instant now)
 {

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#define MILLISECOND_NS UINT64_C(1000000)
-
 static struct sender *place_of(struct senders *senders, const struct gid *gid)
 {
     uint64_t halves[2];

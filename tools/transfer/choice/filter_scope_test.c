@@ -278,6 +278,32 @@ static void rules_are_bounded_on_the_whole_way(void **state)
     }
 }
 
+struct expected {
+    const char *name;
+    bool out;
+};
+
+/* In the directory t/d, with the rules above it, whose paths begin with its name, "d/a", or do not,
+ * "a". */
+static void expect_inside(struct world *world, int root, int directory,
+                          const struct expected *cases, unsigned count)
+{
+    for (unsigned named = 0; named < 2; named++) {
+        const char *prefix = named == 1 ? "d/" : "";
+        assert_int_equal(filter_scope_read_outside(world->filter, root, directory, named == 1,
+                                                   &world->scope, world->why),
+                         0);
+        assert_int_equal(enter(world, "t/d", named), 0);
+        for (unsigned i = 0; i < count; i++) {
+            char path[32];
+            snprintf(path, sizeof(path), "%s%s", prefix, cases[i].name);
+            assert_int_equal(out(world, path), cases[i].out);
+        }
+        filter_scope_free_up(world->scope, NULL);
+        world->scope = NULL;
+    }
+}
+
 /* With a slash behind its kind a rule is held against the path from the root on, as in rsync. */
 static void some_rules_know_where_the_tree_is(void **state)
 {
@@ -292,25 +318,10 @@ static void some_rules_know_where_the_tree_is(void **state)
     add(world, ": .rules");
     scratch_write(s, "t/d/.rules", "-/ /d/c\n-/ /e\n- /f\n");
     assert_true(filter_is_of_place(world->filter));
-    for (unsigned named = 0; named < 2; named++) { /* the paths are "d/a" or "a" */
-        const char *prefix = named == 1 ? "d/" : "";
-        static const struct {
-            const char *name;
-            bool out;
-        } cases[] = {{"a", true}, {"x/a", false}, {"x/b", true}, {"b", false}, {"x.o", true},
-                     {"c", true}, {"x/c", false}, {"e", false},  {"f", true},  {"d/a", false}};
-        assert_int_equal(filter_scope_read_outside(world->filter, root, fd, named == 1,
-                                                   &world->scope, world->why),
-                         0);
-        assert_int_equal(enter(world, "t/d", named), 0);
-        for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-            char path[32];
-            snprintf(path, sizeof(path), "%s%s", prefix, cases[i].name);
-            assert_int_equal(out(world, path), cases[i].out);
-        }
-        filter_scope_free_up(world->scope, NULL);
-        world->scope = NULL;
-    }
+    static const struct expected cases[] = {
+        {"a", true}, {"x/a", false}, {"x/b", true}, {"b", false}, {"x.o", true},
+        {"c", true}, {"x/c", false}, {"e", false},  {"f", true},  {"d/a", false}};
+    expect_inside(world, root, fd, cases, sizeof(cases) / sizeof(cases[0]));
     close(fd);
     close(root);
 }
@@ -341,24 +352,9 @@ static void directories_above_are_looked_at(void **state)
     scratch_write(s, ".rules", "- everything\n");
     scratch_write(s, "t/.rules", "- /d/a\n- b\n");
     scratch_write(s, "t/.below", "- c\n");
-    for (unsigned named = 0; named < 2; named++) { /* the paths are "d/a" or "a" */
-        const char *prefix = named == 1 ? "d/" : "";
-        static const struct {
-            const char *name;
-            bool out;
-        } cases[] = {{"a", true}, {"b", true}, {"c", false}, {"everything", false}, {"x/a", false}};
-        assert_int_equal(filter_scope_read_outside(world->filter, root, fd, named == 1,
-                                                   &world->scope, world->why),
-                         0);
-        assert_int_equal(enter(world, "t/d", named), 0);
-        for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-            char path[32];
-            snprintf(path, sizeof(path), "%s%s", prefix, cases[i].name);
-            assert_int_equal(out(world, path), cases[i].out);
-        }
-        filter_scope_free_up(world->scope, NULL);
-        world->scope = NULL;
-    }
+    static const struct expected cases[] = {
+        {"a", true}, {"b", true}, {"c", false}, {"everything", false}, {"x/a", false}};
+    expect_inside(world, root, fd, cases, sizeof(cases) / sizeof(cases[0]));
     assert_int_equal(
         filter_scope_read_outside(world->filter, root, root, true, &world->scope, world->why), 0);
     assert_ptr_equal(filter_scope_outermost(world->scope), world->scope); /* the root itself */
