@@ -17,7 +17,8 @@
 
 #include "tools/transfer/copy/session_world.h"
 
-#define LARGE (20 * MIB) /* behind, with some rounds of all chunks */
+#define LARGE   (20 * MIB) /* behind, with some rounds of all chunks */
+#define FAILING 6          /* files, of which more is read ahead than there are chunks */
 
 ssize_t __real_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
 ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
@@ -270,6 +271,43 @@ static void a_disk_that_stalls_is_known(void **state)
     assert_true(scratch_same(world->scratch, "here/f", "root/f"));
 }
 
+/* While the disk stalls the sender reads ahead. Of files that fail then it has as much room as
+ * before for those that follow. */
+static void what_was_read_for_nothing_holds_no_room(void **state)
+{
+    struct world *world = *state;
+    char name[32];
+    test_thread = pthread_self();
+    world->sealed = world->goes_on_pumping = true;
+    world->request.wishes.bits |= WISH_RECURSIVE;
+    scratch_directory(world->scratch, "here/t");
+    for (char file = 'a'; file < 'a' + FAILING; file++) {
+        snprintf(name, sizeof(name), "here/t/%c", file);
+        scratch_fill(world->scratch, name, LARGE, (unsigned)file);
+    }
+    scratch_fill(world->scratch, "here/t/z", MIB / 2, 1);
+    full_at = MIB;
+    world_begin_push(world, "t", "/");
+    for (unsigned i = 0; i < FAILING; i++) {
+        pthread_mutex_lock(&stalled);
+        while (!session_is_writing(world->server)) {
+            world_step(world);
+        }
+        for (unsigned step = 0; step < 200; step++) {
+            world_step(world);
+        }
+        pthread_mutex_unlock(&stalled);
+        while (session_is_writing(world->server)) {
+            world_step(world);
+        }
+    }
+    world_run(world);
+    full_at = -1;
+    assert_int_equal(session_outcome(world->client), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->failed, FAILING);
+    expect_same(world, "z");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +319,7 @@ int main(void)
         T(an_error_behind_is_that_files),
         T(a_cut_line_waits_for_what_is_behind),
         T(a_disk_that_stalls_is_known),
+        T(what_was_read_for_nothing_holds_no_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

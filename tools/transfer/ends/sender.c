@@ -195,6 +195,7 @@ static void end_file(struct sender *sender, enum problem_code code, const char *
         sender->entries++;
     } else {
         const char *path = path_of_file(sender);
+        sender_drop_chunks(sender);
         message.end.path = (struct span){path, strlen(path)};
         message.end.text = (struct span){text, strlen(text)};
         hard_links_withdraw(&sender->links, &sender->file.source.status);
@@ -225,45 +226,25 @@ static void next_extent(struct sender *sender)
     }
 }
 
-/* Takes a free chunk on each side and sends `length` bytes that lie in ours. */
-static void put_chunk(struct sender *sender, size_t length)
-{
-    uint16_t local = sender->local.numbers[--sender->local.count];
-    uint16_t remote = sender->granted.numbers[--sender->granted.count];
-    const struct link_put put = {
-        .offset = (size_t)local * sender->chunk_length,
-        .length = length,
-        .remote = sender->remote,
-        .remote_offset = (uint64_t)remote * sender->remote_chunk_length,
-        .notice = notice_pack(remote, sender->sequence++),
-    };
-    sender->is_granted[remote] = false;
-    sender->link->operations->put(sender->link, &put);
-    sender->options.tally->bytes += length;
-    pace_spend(&sender->pace, length);
-}
-
 /* Of the data up to `end`. */
-static enum progress send_chunk(struct sender *sender, uint64_t end)
+static enum progress read_chunk(struct sender *sender, uint64_t end)
 {
-    struct source *source = &sender->file.source;
-    if (sender->local.count == 0 || sender->granted.count == 0) {
+    const char *text;
+    if (!sender_has_room(sender)) {
         return PROGRESS_BLOCKED;
     }
-    const char *text;
-    uint64_t left = end - source->position;
-    size_t length = left < sender->chunk_length ? (size_t)left : sender->chunk_length;
-    length = pace_piece(&sender->pace, length);
-    uint8_t *bytes = sender->memory +
-                     (size_t)sender->local.numbers[sender->local.count - 1] * sender->chunk_length;
-    enum problem_code code = source_read(source, bytes, length, sender->chunk_length, &text);
+    enum problem_code code = sender_read_chunk(sender, end, &text);
     if (code != PROBLEM_NONE) {
         end_file(sender, code, text);
-        return PROGRESS_MADE;
     }
-    pieces_data(&sender->pieces, bytes, length);
-    put_chunk(sender, length);
     return PROGRESS_MADE;
+}
+
+/* Nothing is to be said before the data that comes next. */
+static bool data_comes_next(const struct sender *sender)
+{
+    const struct current_file *file = &sender->file;
+    return file->source.position < file->source.data_end && !sender_has_claims(sender);
 }
 
 static enum progress continue_file(struct sender *sender)
@@ -272,6 +253,12 @@ static enum progress continue_file(struct sender *sender)
     if (sender->file.rejected) {
         end_file(sender, PROBLEM_INPUT_OUTPUT, "given up by the other side");
         return PROGRESS_MADE;
+    }
+    if (sender_put_chunk(sender)) {
+        return PROGRESS_MADE;
+    }
+    if (sender->ahead.count > 0 && !data_comes_next(sender)) {
+        return PROGRESS_BLOCKED;
     }
     if (source->position == source->size) {
         const char *text = "";
@@ -297,7 +284,7 @@ static enum progress continue_file(struct sender *sender)
     case CLAIMED_NOT:
         break;
     }
-    return send_chunk(sender, end);
+    return read_chunk(sender, end);
 }
 
 /* Nothing is sent while a large file is read: the peer is not to take that for silence. */
@@ -397,6 +384,11 @@ static void tell_rules(struct sender *sender)
     sender->options.tells_rules = false;
 }
 
+static uint64_t bytes_gone_over(const struct sender *sender)
+{
+    return sender->options.tally->bytes + sender->ahead.bytes;
+}
+
 bool sender_pump(struct sender *sender)
 {
     bool more = sender_answer(sender);
@@ -408,59 +400,14 @@ bool sender_pump(struct sender *sender)
             more |= lookahead_pump(sender->lookahead);
         }
     }
-    uint64_t bytes = sender->options.tally->bytes;
-    for (unsigned i = 0; i < STEPS_AT_ONCE && sender->options.tally->bytes - bytes < BYTES_AT_ONCE;
+    uint64_t bytes = bytes_gone_over(sender);
+    for (unsigned i = 0; i < STEPS_AT_ONCE && bytes_gone_over(sender) - bytes < BYTES_AT_ONCE;
          i++) {
         if (sender->link->backlog_length >= SENDER_BACKLOG ||
             make_progress(sender) == PROGRESS_BLOCKED) {
             return more;
         }
     }
-    return true;
-}
-
-static bool receive_region(struct sender *sender, const struct message *message,
-                           const char **ret_reason)
-{
-    if (sender->memory != NULL) {
-        *ret_reason = "a second region";
-        return false;
-    }
-    sender->remote = message->region.remote;
-    sender->remote_chunk_length = message->region.chunk_length;
-    sender->remote_chunk_count = message->region.chunk_count;
-    sender->chunk_length = message->region.chunk_length < SENDER_CHUNK_LENGTH
-                               ? message->region.chunk_length
-                               : SENDER_CHUNK_LENGTH;
-    static _Thread_local struct weir_error error;
-    struct weir_remote unused;
-    uint16_t count = sender->remote_chunk_count < SENDER_CHUNK_COUNT ? sender->remote_chunk_count
-                                                                     : SENDER_CHUNK_COUNT;
-    size_t length = (size_t)sender->chunk_length * count;
-    sender->memory =
-        sender->link->operations->allocate(sender->link, length, WEIR_LOCAL, &unused, &error);
-    if (sender->memory == NULL) {
-        *ret_reason = error.message;
-        return false;
-    }
-    for (uint16_t i = 0; i < count; i++) {
-        sender->local.numbers[sender->local.count++] = i;
-    }
-    for (uint16_t i = 0; i < sender->remote_chunk_count; i++) {
-        sender->granted.numbers[sender->granted.count++] = i;
-        sender->is_granted[i] = true;
-    }
-    return true;
-}
-
-static bool receive_grant(struct sender *sender, uint16_t chunk, const char **ret_reason)
-{
-    if (chunk >= sender->remote_chunk_count || sender->is_granted[chunk]) {
-        *ret_reason = "a grant of a chunk that was not in use";
-        return false;
-    }
-    sender->is_granted[chunk] = true;
-    sender->granted.numbers[sender->granted.count++] = chunk;
     return true;
 }
 
@@ -548,9 +495,9 @@ bool sender_receive(struct sender *sender, const struct message *message, const 
 {
     switch (message->type) {
     case MESSAGE_REGION:
-        return receive_region(sender, message, ret_reason);
+        return sender_receive_region(sender, message, ret_reason);
     case MESSAGE_GRANT:
-        return receive_grant(sender, message->grant.chunk, ret_reason);
+        return sender_receive_grant(sender, message->grant.chunk, ret_reason);
     case MESSAGE_FAILED:
         receive_failed(sender, message);
         return true;
@@ -580,9 +527,4 @@ bool sender_receive(struct sender *sender, const struct message *message, const 
         *ret_reason = "a message that a receiver does not send";
         return false;
     }
-}
-
-void sender_put_done(struct sender *sender, size_t offset)
-{
-    sender->local.numbers[sender->local.count++] = (uint16_t)(offset / sender->chunk_length);
 }

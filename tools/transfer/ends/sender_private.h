@@ -1,6 +1,6 @@
 /* What the parts of a sender share: sender.c (when what is sent, and what the peer answers),
- * sender_entry.c (what is said of a step of the walk) and sender_resume.c (which parts of a file
- * the peer has). */
+ * sender_entry.c (what is said of a step of the walk), sender_data.c (chunks and what is in them)
+ * and sender_resume.c (which parts of a file the peer has). */
 #ifndef TOOLS_TRANSFER_SENDER_PRIVATE_H
 #define TOOLS_TRANSFER_SENDER_PRIVATE_H
 
@@ -28,6 +28,16 @@ enum sender_state {
 struct chunk_pool {
     uint16_t numbers[CHUNK_COUNT_MAX];
     unsigned count;
+};
+
+/* Chunks of ours that have been read and wait for one of the peer's, in order: a ring. */
+struct read_ahead {
+    struct read_chunk {
+        uint16_t number;
+        size_t length;
+    } chunks[SENDER_CHUNK_COUNT];
+    unsigned first, count;
+    uint64_t bytes;
 };
 
 /* Pieces that the peer has, from the position on. */
@@ -100,6 +110,7 @@ struct sender {
     uint32_t remote_chunk_length;
     uint16_t remote_chunk_count;
     struct chunk_pool local, granted;
+    struct read_ahead ahead; /* of the file under way */
     bool is_granted[CHUNK_COUNT_MAX];
     uint16_t sequence;
 
@@ -130,7 +141,26 @@ void sender_skip(struct sender *sender, enum problem_code code, const char *path
  * chunks. */
 bool sender_send_again(struct sender *sender, const struct walk_step *step, unsigned tries);
 
+/* sender_data.c. The file is read ahead of the peer's chunks, as far as there is room in ours: the
+ * peer writes them to storage a few at a time, and meanwhile the processor has nothing else to do.
+ */
+bool sender_receive_region(struct sender *sender, const struct message *message,
+                           const char **ret_reason);
+bool sender_receive_grant(struct sender *sender, uint16_t chunk, const char **ret_reason);
+bool sender_has_room(const struct sender *sender);
+/* Reads what comes next of the file under way, before `end`. There is room. */
+enum problem_code sender_read_chunk(struct sender *sender, uint64_t end, const char **ret_text);
+/* Sends the oldest chunk that has been read. False: there is none, or none of the peer's. */
+bool sender_put_chunk(struct sender *sender);
+/* What has been read of the file need not be sent. */
+void sender_drop_chunks(struct sender *sender);
+
 /* sender_resume.c: what the peer has of the file, from its position on. */
+/* There is or may be something. */
+static inline bool sender_has_claims(const struct sender *sender)
+{
+    return sender->file.claims.awaited || sender->file.claims.count > 0;
+}
 enum claimed {
     CLAIMED,       /* a piece is there, and was gone over */
     CLAIMED_NOT,   /* up to `end`, which is lowered, nothing is */
