@@ -12,6 +12,14 @@ static inline void prefetch(const void *from, size_t bytes)
     }
 }
 
+/* Only to be read. */
+static inline void prefetch_to_read(const void *from, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += 64) {
+        __builtin_prefetch((const uint8_t *)from + at);
+    }
+}
+
 /* The line is going to be written to, and another core has it. */
 static inline void prefetch_to_write(const void *line)
 {
