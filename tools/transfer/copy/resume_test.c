@@ -136,6 +136,19 @@ static void a_flipped_bit_in_what_was_left_is_named(void **state)
     expect_whole(world, session_tally(world->client)->kept);
 }
 
+/* More than all chunks: what is kept is said behind what has been read ahead. */
+static void what_is_kept_may_come_late(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", 40 * MIB, 1);
+    break_off(world, "f", 38 * MIB);
+    for (off_t at = 0; at < 24 * (off_t)MIB; at += 4 * (off_t)MIB) {
+        flip_bit(open_left(world, false), at);
+    }
+    resume(world, "f", "/");
+    expect_whole(world, 12 * MIB);
+}
+
 static void a_flipped_bit_in_the_journal_is_named(void **state)
 {
     static const off_t places[] = {
@@ -562,6 +575,7 @@ int main(void)
         T(a_resumed_copy_can_be_resumed),
         T(a_pull_is_resumed_alike),
         T(a_flipped_bit_in_what_was_left_is_named),
+        T(what_is_kept_may_come_late),
         T(a_flipped_bit_in_the_journal_is_named),
         T(what_only_the_receiver_believes_is_sent_again),
         T(a_source_that_changes_meanwhile_comes_whole),

@@ -384,9 +384,10 @@ static void tell_rules(struct sender *sender)
     sender->options.tells_rules = false;
 }
 
-static uint64_t bytes_gone_over(const struct sender *sender)
+/* What has been read waits for a grant, which may have come by now. */
+static bool waits_for_grant(const struct sender *sender)
 {
-    return sender->options.tally->bytes + sender->ahead.bytes;
+    return sender->ahead.count > 0 && sender->granted.count == 0;
 }
 
 bool sender_pump(struct sender *sender)
@@ -400,12 +401,15 @@ bool sender_pump(struct sender *sender)
             more |= lookahead_pump(sender->lookahead);
         }
     }
-    uint64_t bytes = bytes_gone_over(sender);
-    for (unsigned i = 0; i < STEPS_AT_ONCE && bytes_gone_over(sender) - bytes < BYTES_AT_ONCE;
+    uint64_t bytes = sender->options.tally->bytes;
+    for (unsigned i = 0; i < STEPS_AT_ONCE && sender->options.tally->bytes - bytes < BYTES_AT_ONCE;
          i++) {
         if (sender->link->backlog_length >= SENDER_BACKLOG ||
             make_progress(sender) == PROGRESS_BLOCKED) {
             return more;
+        }
+        if (waits_for_grant(sender)) {
+            return true;
         }
     }
     return true;

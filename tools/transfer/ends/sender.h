@@ -2,8 +2,8 @@
  *
  * Here: reading, extents and holes, digests, noticing that a file changed. Not here: who may read
  * what (walk.h, confine.h) and the handshake (session.h).
- * Bounded: at most SENDER_BACKLOG bytes of messages the peer has not taken, and the chunks of
- * SENDER_MEMORY bytes, whatever the files' sizes. */
+ * Bounded: at most SENDER_BACKLOG bytes of messages the peer has not taken, and SENDER_CHUNK_COUNT
+ * chunks, which is how far a file is read ahead, too, whatever the files' sizes. */
 #ifndef TOOLS_TRANSFER_SENDER_H
 #define TOOLS_TRANSFER_SENDER_H
 

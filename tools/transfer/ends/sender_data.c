@@ -51,9 +51,9 @@ bool sender_has_room(const struct sender *sender)
 }
 
 /* The oldest that has been read. */
-static struct read_chunk take_chunk(struct read_ahead *ahead)
+static struct chunk_ahead take_chunk(struct read_ahead *ahead)
 {
-    struct read_chunk chunk = ahead->chunks[ahead->first];
+    struct chunk_ahead chunk = ahead->chunks[ahead->first];
     ahead->first = (ahead->first + 1) % SENDER_CHUNK_COUNT;
     ahead->count--;
     ahead->bytes -= chunk.length;
@@ -76,7 +76,7 @@ enum problem_code sender_read_chunk(struct sender *sender, uint64_t end, const c
     pieces_data(&sender->pieces, bytes, length);
     sender->local.count--;
     ahead->chunks[(ahead->first + ahead->count) % SENDER_CHUNK_COUNT] =
-        (struct read_chunk){.number = number, .length = length};
+        (struct chunk_ahead){.number = number, .length = length};
     ahead->count++;
     ahead->bytes += length;
     return PROBLEM_NONE;
@@ -87,7 +87,7 @@ bool sender_put_chunk(struct sender *sender)
     if (sender->ahead.count == 0 || sender->granted.count == 0) {
         return false;
     }
-    struct read_chunk local = take_chunk(&sender->ahead);
+    struct chunk_ahead local = take_chunk(&sender->ahead);
     uint16_t remote = sender->granted.numbers[--sender->granted.count];
     const struct link_put put = {
         .offset = (size_t)local.number * sender->chunk_length,

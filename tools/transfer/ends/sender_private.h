@@ -32,7 +32,7 @@ struct chunk_pool {
 
 /* Chunks of ours that have been read and wait for one of the peer's, in order: a ring. */
 struct read_ahead {
-    struct read_chunk {
+    struct chunk_ahead {
         uint16_t number;
         size_t length;
     } chunks[SENDER_CHUNK_COUNT];
