@@ -75,9 +75,18 @@ static void request_came(struct inquiry *inquiry, const struct cm_event *event)
     simulator_after(&world->simulator, dice_below(&world->play, 30000000), decide, inquiry, 0);
 }
 
+/* Who was asked again after a death that took the answer with it listens no more. */
+static bool has_forgotten(const struct inquiry *inquiry, enum cm_sidr_status told)
+{
+    return told == CM_SIDR_UNSUPPORTED && !answerer_lives(inquiry);
+}
+
 static void reply_came(struct inquiry *inquiry, const struct cm_event *event)
 {
     enum cm_sidr_status told = (enum cm_sidr_status)event->sidr_status;
+    if (inquiry->has_decided && has_forgotten(inquiry, told)) {
+        return;
+    }
     if (!inquiry->has_decided) {
         bool late = !inquiry->listens || !inquiry->world->profile.strict;
         if (told != CM_SIDR_UNSUPPORTED || !late) {
