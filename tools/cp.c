@@ -139,42 +139,59 @@ static enum exit_code worse(enum exit_code one, enum exit_code other)
     return one == EXIT_DONE || (one == EXIT_SOME_FAILED && other != EXIT_DONE) ? other : one;
 }
 
-/* Sources of one place in a row make one transfer. */
+/* The first of the sources, and those behind it that are of the same place, make one transfer: so
+ * many. Of `paths` there are as many as sources. */
+static unsigned pull_row(struct cp *cp, char **sources, unsigned count, struct target *target,
+                         const char **paths, enum exit_code *ret_code)
+{
+    struct location where, other;
+    unsigned number = 0;
+    struct cp_patterns patterns;
+    location_parse(sources[0], &where);
+    paths[0] = where.path;
+    bool by_pattern = target->into && !is_listed(cp) && cp_patterns_take(&where, &patterns);
+    while (++number < count && !by_pattern) {
+        location_parse(sources[number], &other);
+        if (other.kind != where.kind || strcmp(where.address, other.address) != 0 ||
+            cp_is_pattern(&other)) {
+            break;
+        }
+        paths[number] = other.path;
+    }
+    struct session_request request = cp_request(cp, DIRECTION_PULL);
+    request.sources = paths;
+    request.source_count = number;
+    request.target = target;
+    if (by_pattern) {
+        paths[0] = patterns.base;
+        request.listing = &patterns.listing;
+        request.wishes.bits |= WISH_LISTED | WISH_EXPAND;
+    }
+    *ret_code = cp_transfer(cp, &where, &request);
+    if (by_pattern) {
+        cp_patterns_free(&patterns);
+    }
+    return number;
+}
+
 static enum exit_code pull_from(struct cp *cp, char **sources, unsigned count,
                                 const struct target *target)
 {
     enum exit_code code = EXIT_DONE;
     const char **paths = calloc(count, sizeof(*paths));
     struct target mine = *target;
-    for (unsigned first = 0; first < count && paths != NULL && !stop_asked();) {
-        struct location where, other;
-        unsigned number = 0;
-        struct cp_patterns patterns;
-        location_parse(sources[first], &where);
-        paths[0] = where.path;
-        bool by_pattern = mine.into && !is_listed(cp) && cp_patterns_take(&where, &patterns);
-        while (++number < count - first && !by_pattern) {
-            location_parse(sources[first + number], &other);
-            if (other.kind != where.kind || strcmp(where.address, other.address) != 0 ||
-                cp_is_pattern(&other)) {
-                break;
-            }
-            paths[number] = other.path;
+    if (paths == NULL) {
+        command_error(cp->command, "not enough memory");
+        return EXIT_SETUP;
+    }
+    for (unsigned first = 0; first < count && code != EXIT_INTERRUPTED;) {
+        enum exit_code one;
+        if (stop_asked()) { /* before it began, or between two transfers */
+            code = cp_again_interrupted(cp);
+            break;
         }
-        struct session_request request = cp_request(cp, DIRECTION_PULL);
-        request.sources = paths;
-        request.source_count = number;
-        request.target = &mine;
-        if (by_pattern) {
-            paths[0] = patterns.base;
-            request.listing = &patterns.listing;
-            request.wishes.bits |= WISH_LISTED | WISH_EXPAND;
-        }
-        code = worse(code, cp_transfer(cp, &where, &request));
-        first += number;
-        if (by_pattern) {
-            cp_patterns_free(&patterns);
-        }
+        first += pull_row(cp, sources + first, count - first, &mine, paths, &one);
+        code = worse(code, one);
     }
     free(paths);
     return code;

@@ -228,6 +228,13 @@ const char *cp_again_advice(const struct cp *cp)
     return keeps_nothing ? "the same command goes on" : "the same command with --resume goes on";
 }
 
+enum exit_code cp_again_interrupted(struct cp *cp)
+{
+    strcpy(cp->reason, "interrupted");
+    command_error(cp->command, "interrupted; %s", cp_again_advice(cp));
+    return EXIT_INTERRUPTED;
+}
+
 static bool give_up(struct cp *cp, enum exit_code *ret_code)
 {
     struct again *again = &cp->again;
@@ -236,9 +243,7 @@ static bool give_up(struct cp *cp, enum exit_code *ret_code)
     cp->seconds += now_s - again->counted_s;
     cp_clear_line(cp);
     if (stop_asked()) {
-        strcpy(cp->reason, "interrupted");
-        command_error(cp->command, "interrupted; %s", cp_again_advice(cp));
-        *ret_code = EXIT_INTERRUPTED;
+        *ret_code = cp_again_interrupted(cp);
         return false;
     }
     command_error(cp->command, "%s%s; given up after %u s (--timeout); %s", cp_whose(cp),

@@ -52,6 +52,8 @@ bool cp_again_wait(struct cp *cp, enum exit_code *ret_code);
 bool cp_again_is_back(struct cp *cp);
 /* What the user can do after the end. */
 const char *cp_again_advice(const struct cp *cp);
+/* Says that the owner has ended it, and how it goes on. */
+enum exit_code cp_again_interrupted(struct cp *cp);
 /* For so many seconds, and `most` at most, something may be tried. */
 double cp_again_left_s(const struct cp *cp, double most);
 

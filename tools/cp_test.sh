@@ -470,6 +470,18 @@ case_interrupted() { # SIGINT: status 130, the server knows at once, and --resum
     stop "$pid"
 }
 
+case_interrupted_early() { # before anything has begun: by a remote shell that does it as soon as it is there
+    mkdir root
+    make_file root/f 1
+    printf '#!/bin/sh\nkill -INT $PPID\nsleep 0.2\nshift\nexec sh -c "$*"\n' >rsh
+    chmod +x rsh
+    for round in 1 2 3 4 5; do
+        expect 130 interrupted "$weir" cp --rsh ./rsh --weir-path "$weir" "far:$PWD/root/f" "copy$round"
+        expect 130 interrupted "$weir" cp --rsh ./rsh --weir-path "$weir" root/f "far:$PWD/copy$round"
+        [ ! -e "copy$round" ] || fail "something was copied"
+    done
+}
+
 case_retransmissions() { # on a bad wire: who copies is told how much came again, whichever side sends
     mkdir root
     make_file f 40 # more than the receiver has memory for: what was lost at first has come before the end is said
@@ -797,7 +809,7 @@ case_flips() { # a bit that nobody has noticed on the way is noticed, and told
 
 cases=("$@")
 if [ ${#cases[@]} = 0 ]; then
-    cases=(usage files tree deep confinement permissions sparse changing disks retransmissions many_clients limits interrupted
+    cases=(usage files tree deep confinement permissions sparse changing disks retransmissions many_clients limits interrupted interrupted_early
         client_killed server_killed archive mirror flips)
 fi
 for name in "${cases[@]}"; do

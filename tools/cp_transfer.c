@@ -245,9 +245,7 @@ static enum exit_code end_of(struct cp *cp, const struct session *session, const
     printable(device, strlen(device), cp->peer_device, sizeof(cp->peer_device));
     if (stop_asked()) {
         cp->again.is_wanted = false;
-        strcpy(cp->reason, "interrupted");
-        command_error(cp->command, "interrupted; %s", cp_again_advice(cp));
-        return EXIT_INTERRUPTED;
+        return cp_again_interrupted(cp);
     }
     if (outcome != SESSION_COMPLETE) {
         const char *text = session_reason(session);
