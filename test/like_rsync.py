@@ -322,6 +322,18 @@ def loses_rules(command, work):
     return sorted(after) != sorted(during)
 
 
+def deletes_elsewhere(output, before):
+    """Where the source has a directory and the target a symbolic link that --ignore-existing leaves, rsync deletes
+    what is where the link leads."""
+    for line in output.splitlines():
+        if line.startswith(b"*deleting "):
+            parts = line[len(b"*deleting "):].strip(b" ").rstrip(b"/").split(b"/")
+            above = (b"/".join(parts[:depth]) for depth in range(1, len(parts)))
+            if any(before.get(path, {}).get("mode", "").startswith("0o12") for path in above):
+                return True
+    return False
+
+
 def check_case(work, weir, server, seed, root, merging_each):
     rng = random.Random(seed)
     options = choose_options(rng, merging_each)
@@ -347,6 +359,7 @@ def check_case(work, weir, server, seed, root, merging_each):
     for name, command in commands.items():
         codes[name], output, errors = execute(command, work, 15 if name == "rsync" else 60)
         complaints[name] = errors
+        lost |= name == "rsync" and deletes_elsewhere(output, before)
         words[name] = said(output, os.path.join(work, source.encode() if into else b""), options)
         trees[name] = survey(os.path.join(work, os.fsencode(name)), sent)
         if name != "rsync" and (codes[name] == 0) != (codes["rsync"] == 0):
