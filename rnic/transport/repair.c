@@ -7,6 +7,7 @@
 #include "rnic/transport/notice.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
+#include "rnic/transport/rate.h"
 #include "rnic/transport/request.h"
 
 /* Of what reports can speak of; the rest is for what waits to be repeated. */
@@ -182,13 +183,17 @@ static bool waits_for_response(const struct scoreboard *board, struct psn psn)
 }
 
 /* A probe that draws more than a packet is dear, and its answer may only be slow; so may any
- * response of a peer that was told to slow down. */
-static bool needs_patience(const struct qp *qp, struct instant now, struct psn psn)
+ * response of a peer that was told to slow down, for as long as a packet takes at the least rate.
+ */
+static uint64_t patience_ns(const struct qp *qp, struct instant now, struct psn psn)
 {
     const struct scoreboard *board = &qp->selective->board;
     struct psn next = psn_next(psn);
     bool draws = !psn_equal(next, board->end) && scoreboard_is_drawn(board, next);
-    return draws || (notice_is_recent(qp, now) && waits_for_response(board, psn));
+    if (notice_is_recent(qp, now) && (draws || waits_for_response(board, psn))) {
+        return DRAWN_NS + (qp_mtu(qp) + PACKET_HEADER_MAX) * MILLISECOND_NS / RATE_FLOOR;
+    }
+    return draws ? DRAWN_NS : 0;
 }
 
 /* When `psn`, the last packet in doubt, is worth a probe; not after `now`: at once. NEVER: nothing
@@ -206,8 +211,8 @@ static struct instant probe_time(const struct qp *qp, struct instant now, struct
     if (out_ns < expected_ns) {
         return instant_after(now, expected_ns - out_ns);
     }
-    return needs_patience(qp, now, psn) ? instant_after(qp->retransmit.last_progress, DRAWN_NS)
-                                        : now;
+    uint64_t patience = patience_ns(qp, now, psn);
+    return patience > 0 ? instant_after(qp->retransmit.last_progress, patience) : now;
 }
 
 bool repair_probe(struct qp *qp, struct instant now)

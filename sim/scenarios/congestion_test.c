@@ -99,7 +99,6 @@ static void marked_responses_are_answered_too(void **state)
     assert_int_equal(count(&s.b, COUNTER_CNP_HANDLED), 1);
 }
 
-/* From an address that is not the peer's: nobody is slowed down. */
 /* A message that leaves slowly asks often enough, also where the timeout is a millisecond, for its
  * sender to know that nothing is lost. */
 static void a_slow_message_is_no_loss(void **state)
@@ -116,6 +115,36 @@ static void a_slow_message_is_no_loss(void **state)
     assert_int_equal(qp_current_state(s.a.qp), QP_RTS);
 }
 
+/* Nor is a response whose packets come as slowly as a peer may send: none is demanded again. */
+static void a_slow_response_is_no_loss(void **state)
+{
+    scenario_stop(&s);
+    scenario_start_selective(&s);
+    for (struct party *party = &s.a; party != NULL; party = party == &s.a ? &s.b : NULL) {
+        party->attributes.path.traffic_class = 104 | ECT0;
+        party->attributes.path_mtu = PATH_MTU_4096;
+        party->attributes.timeout = 14;
+    }
+    scenario_connect(&s);
+    scenario_lose(&s, "A>B WRITE_FIRST psn=7"); /* which makes them agree */
+    for (uint64_t id = 1; id <= 4; id++) {
+        write_from(&s.a, id, 4200);
+        scenario_run_for(&s, 100);
+    }
+    scenario_rule(&s, "B>A WRITE_ONLY", FATE_MARKED, 1);
+    write_from(&s.b, 1, 64);
+    scenario_run_for(&s, 20);
+    scenario_rule(&s, "B>A READ_RESPONSE_MIDDLE psn=17", FATE_DELAYED, 1);
+    struct work work = {.kind = WORK_READ, .id = 5, .length = 16384};
+    assert_int_equal(scenario_post(&s.a, work), STATUS_OK);
+    forget_trace(&s);
+    scenario_run(&s);
+    assert_non_null(strstr(s.text, "A send 5 success\n"));
+    assert_int_equal(count(&s.b, COUNTER_CNP_HANDLED), 1);
+    assert_null(strstr(strstr(s.text, "READ_REQUEST") + 1, "READ_REQUEST"));
+}
+
+/* From an address that is not the peer's: nobody is slowed down. */
 static void a_stranger_is_not_heard(void **state)
 {
     (void)state;
@@ -272,6 +301,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_answer_in_a_while, start, stop),
         cmocka_unit_test_setup_teardown(marked_responses_are_answered_too, start, stop),
         cmocka_unit_test_setup_teardown(a_slow_message_is_no_loss, start, stop),
+        cmocka_unit_test_setup_teardown(a_slow_response_is_no_loss, start, stop),
         cmocka_unit_test_setup_teardown(a_stranger_is_not_heard, start, stop),
         cmocka_unit_test_setup_teardown(responses_do_not_starve_messages, start, stop),
         cmocka_unit_test_setup_teardown(a_notice_of_what_cannot_be_marked_is_forged, start, stop),
