@@ -495,8 +495,11 @@ enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_
         step = sent < burst ? transmit_phase(qp, now, requests, burst, &sent) : STEP_SENT;
         answered |= !requests && sent > before;
     }
-    /* Where the rate lets one packet pass at a time, a turn is that packet. */
-    qp->requests_first = (step != STEP_IDLE && !requests) || (answered && qp_rate(qp) != 0);
+    /* Where the rate lets one packet pass at a time, a turn is that packet, however often it is
+     * looked for before its time. */
+    if (sent > 0 || step != STEP_IDLE || qp_rate(qp) == 0) {
+        qp->requests_first = (step != STEP_IDLE && !requests) || (answered && qp_rate(qp) != 0);
+    }
     check_drained(qp);
     *ret_sent = sent;
     return step;

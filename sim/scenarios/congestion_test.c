@@ -185,6 +185,32 @@ static void responses_do_not_starve_messages(void **state)
     assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
 }
 
+/* Nor where the queue pair is looked at again and again before its time. */
+static void nor_where_they_are_looked_for_early(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_rule(&s, "A>B WRITE_ONLY", FATE_MARKED, 1);
+    write_from(&s.a, 1, 64);
+    scenario_run_for(&s, 20);
+    struct work work = {.kind = WORK_READ, .id = 1, .length = 16384};
+    assert_int_equal(scenario_post(&s.b, work), STATUS_OK);
+    scenario_run_for(&s, 20);
+    forget_trace(&s);
+    write_from(&s.a, 2, 2000);
+    for (uint64_t id = 3; id < 13; id++) {
+        scenario_run_for(&s, 62);
+        write_from(&s.a, id, 8);
+    }
+    unsigned writes = 0;
+    for (const char *at = s.text; (at = strstr(at, "A>B WRITE_MIDDLE")) != NULL; at++) {
+        writes++;
+    }
+    assert_true(writes >= 3);
+    scenario_run(&s);
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
+}
+
 /* What left unmarkable was not marked: who says so lies. */
 static void a_notice_of_what_cannot_be_marked_is_forged(void **state)
 {
@@ -304,6 +330,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_slow_response_is_no_loss, start, stop),
         cmocka_unit_test_setup_teardown(a_stranger_is_not_heard, start, stop),
         cmocka_unit_test_setup_teardown(responses_do_not_starve_messages, start, stop),
+        cmocka_unit_test_setup_teardown(nor_where_they_are_looked_for_early, start, stop),
         cmocka_unit_test_setup_teardown(a_notice_of_what_cannot_be_marked_is_forged, start, stop),
         cmocka_unit_test_setup_teardown(a_forged_mark_is_not_answered, start, stop),
         cmocka_unit_test(the_queue_stays_short_where_marks_are_heard),
