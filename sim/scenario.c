@@ -447,8 +447,8 @@ void scenario_add_pair(struct scenario *scenario, unsigned index)
 static void run(struct scenario *scenario, struct instant until, bool to_the_end)
 {
     enum simulator_end end = simulator_run(&scenario->simulator, until, RUN_EVENT_MAX);
+    fflush(scenario->simulator.trace); /* into the text */
     if (end == SIMULATOR_VIOLATION) {
-        fflush(scenario->simulator.trace);
         fail_msg("%s\n%s", scenario->simulator.violation, scenario->text);
     }
     if (to_the_end && end == SIMULATOR_LIMIT) {

@@ -29,7 +29,9 @@ struct device {
     uint64_t xrc_domains;
     struct management management;
     struct multicast multicast;
-    struct timers alarms; /* struct device_alarm */
+    struct timers alarms;         /* struct device_alarm */
+    const struct qp *interrupted; /* in its turn, by a full sink; it may be gone */
+    uint32_t interrupted_after;   /* packets of the turn */
 };
 
 /* NULL: there is none. */

@@ -66,6 +66,28 @@ static void prefetch_turns(const struct list *active)
     }
 }
 
+/* What is left of the queue pair's turn, in packets. */
+static uint32_t turn_of(struct device *device, const struct qp *qp)
+{
+    if (device->interrupted != qp) {
+        device->interrupted = qp;
+        device->interrupted_after = 0;
+    }
+    return BURST_PACKETS - device->interrupted_after;
+}
+
+/* The sink was full. Where its turn is not over, it goes on with it. */
+static void interrupt_turn(struct device *device, struct qp *qp, uint32_t packets)
+{
+    device->interrupted_after += packets;
+    if (device->interrupted_after >= BURST_PACKETS) {
+        device->interrupted = NULL;
+        qp_schedule(qp);
+    } else if (!list_node_is_linked(&qp->active)) {
+        list_prepend(&device->environment.active, &qp->active);
+    }
+}
+
 /* True: more is to be sent. */
 static bool take_turns(struct device *device, struct instant now, uint32_t budget)
 {
@@ -82,21 +104,19 @@ static bool take_turns(struct device *device, struct instant now, uint32_t budge
             return true; /* all that are left were refused */
         }
         prefetch_turns(active);
-        uint32_t left = budget - sent;
+        uint32_t left = budget - sent, turn = turn_of(device, qp);
         uint32_t packets;
-        enum step step =
-            qp_transmit(qp, now, left < BURST_PACKETS ? left : BURST_PACKETS, &packets);
+        enum step step = qp_transmit(qp, now, left < turn ? left : turn, &packets);
         sent += packets;
         first_refused = packets > 0 ? NULL : first_refused;
         if (step == STEP_FULL && device->environment.sink->others_may_go) {
             qp_schedule(qp);
             first_refused = first_refused == NULL ? qp : first_refused;
         } else if (step == STEP_FULL) {
-            if (!list_node_is_linked(&qp->active)) {
-                list_prepend(active, &qp->active); /* its turn is not over */
-            }
+            interrupt_turn(device, qp, packets);
             return true;
         }
+        device->interrupted = NULL;
         if (step == STEP_SENT) {
             qp_schedule(qp);
         }

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -309,6 +310,29 @@ static void sink_full(void **state)
     expect_equal_bytes(&s.a, &s.b, 0, 600);
 }
 
+/* Which is full nearly always: a long message does not go on for ever before another's. */
+static void a_full_sink_begins_no_turn_anew(void **state)
+{
+    (void)state;
+    struct link_config link = {.delay_ns = 1000, .refuse = 900000};
+    network_set_links(&s.network, &link);
+    scenario_connect(&s);
+    scenario_add_pair(&s, 0);
+    post_write(1, SCENARIO_BYTES);
+    scenario_change_pair(&s, 0);
+    post_write(2, 64);
+    scenario_change_pair(&s, 0);
+    scenario_run(&s);
+    const char *other = strstr(s.text, "WRITE_ONLY");
+    assert_non_null(other);
+    unsigned before = 0;
+    for (const char *at = s.text; (at = strstr(at, "A>B WRITE_MIDDLE")) != NULL && at < other;
+         at++) {
+        before++;
+    }
+    assert_in_range(before, 1, 32);
+}
+
 /* Silence: retry_count repetitions, one timeout apart, then the failure and the flushes in order.
  */
 static void retry_exceeded(void **state)
@@ -355,6 +379,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(psn_wraps, start, stop),
         cmocka_unit_test_setup_teardown(acknowledgements_coalesce, start, stop),
         cmocka_unit_test_setup_teardown(sink_full, start, stop),
+        cmocka_unit_test_setup_teardown(a_full_sink_begins_no_turn_anew, start, stop),
         cmocka_unit_test_setup_teardown(retry_exceeded, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
