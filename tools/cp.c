@@ -191,7 +191,7 @@ static enum exit_code pull_from(struct cp *cp, char **sources, unsigned count,
             break;
         }
         first += pull_row(cp, sources + first, count - first, &mine, paths, &one);
-        code = worse(code, one);
+        code = one == EXIT_INTERRUPTED ? one : worse(code, one);
     }
     free(paths);
     return code;

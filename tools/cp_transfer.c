@@ -410,7 +410,9 @@ static enum exit_code transfer_by_shell(struct cp *cp, const char *host, struct 
     if (cp->far == NULL) {
         enum exit_code code = start_far_side(cp, &options, host, far);
         if (code != EXIT_DONE) {
-            snprintf(cp->reason, sizeof(cp->reason), "the far side could not be started again");
+            snprintf(cp->reason, sizeof(cp->reason), "%s",
+                     code == EXIT_INTERRUPTED ? "interrupted"
+                                              : "the far side could not be started again");
             cp->again.is_wanted = code == EXIT_UNREACHED && options.again;
             return code;
         }

@@ -497,7 +497,8 @@ enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_
     }
     /* Where the rate lets one packet pass at a time, a turn is that packet, however often it is
      * looked for before its time. */
-    if (sent > 0 || step != STEP_IDLE || qp_rate(qp) == 0) {
+    bool waits = step != STEP_IDLE || (qp->rate != NULL && qp->rate->throttle.waiting);
+    if (sent > 0 || !waits) {
         qp->requests_first = (step != STEP_IDLE && !requests) || (answered && qp_rate(qp) != 0);
     }
     check_drained(qp);

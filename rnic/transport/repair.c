@@ -183,15 +183,15 @@ static bool waits_for_response(const struct scoreboard *board, struct psn psn)
 }
 
 /* A probe that draws more than a packet is dear, and its answer may only be slow; so may any
- * response of a peer that was told to slow down, for as long as a packet takes at the least rate.
- */
+ * response of a peer that was told to slow down: for as long as a packet takes at the least rate,
+ * behind one of the peer's own requests. */
 static uint64_t patience_ns(const struct qp *qp, struct instant now, struct psn psn)
 {
     const struct scoreboard *board = &qp->selective->board;
     struct psn next = psn_next(psn);
     bool draws = !psn_equal(next, board->end) && scoreboard_is_drawn(board, next);
     if (notice_is_recent(qp, now) && (draws || waits_for_response(board, psn))) {
-        return DRAWN_NS + (qp_mtu(qp) + PACKET_HEADER_MAX) * MILLISECOND_NS / RATE_FLOOR;
+        return DRAWN_NS + 2 * (qp_mtu(qp) + PACKET_HEADER_MAX) * MILLISECOND_NS / RATE_FLOOR;
     }
     return draws ? DRAWN_NS : 0;
 }
