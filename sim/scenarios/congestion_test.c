@@ -162,11 +162,9 @@ static void a_stranger_is_not_heard(void **state)
     assert_int_equal(count(&s.a, COUNTER_CNP_HANDLED), 1);
 }
 
-/* While long responses leave at a limited rate, our own messages get their half of it, and are
- * answered before anybody takes them for lost. */
-static void responses_do_not_starve_messages(void **state)
+/* A's, to a READ of B's. */
+static void begin_slow_responses(void)
 {
-    (void)state;
     scenario_connect(&s);
     scenario_rule(&s, "A>B WRITE_ONLY", FATE_MARKED, 1);
     write_from(&s.a, 1, 64); /* to the floor of the rate: a packet in 62 us */
@@ -175,6 +173,14 @@ static void responses_do_not_starve_messages(void **state)
     assert_int_equal(scenario_post(&s.b, work), STATUS_OK);
     scenario_run_for(&s, 20);
     forget_trace(&s);
+}
+
+/* While long responses leave at a limited rate, our own messages get their half of it, and are
+ * answered before anybody takes them for lost. */
+static void responses_do_not_starve_messages(void **state)
+{
+    (void)state;
+    begin_slow_responses();
     write_from(&s.a, 2, 2000);
     scenario_run_for(&s, 2500);
     assert_non_null(strstr(s.text, "A send 2 success\n"));
@@ -189,14 +195,7 @@ static void responses_do_not_starve_messages(void **state)
 static void nor_where_they_are_looked_for_early(void **state)
 {
     (void)state;
-    scenario_connect(&s);
-    scenario_rule(&s, "A>B WRITE_ONLY", FATE_MARKED, 1);
-    write_from(&s.a, 1, 64);
-    scenario_run_for(&s, 20);
-    struct work work = {.kind = WORK_READ, .id = 1, .length = 16384};
-    assert_int_equal(scenario_post(&s.b, work), STATUS_OK);
-    scenario_run_for(&s, 20);
-    forget_trace(&s);
+    begin_slow_responses();
     write_from(&s.a, 2, 2000);
     for (uint64_t id = 3; id < 13; id++) {
         scenario_run_for(&s, 62);
