@@ -222,7 +222,7 @@ def fan_out_table(results):
     judged = marks.judge(costs, fan_out.MARKS)
     return [f"**One file of {fan_out.LENGTH * results['about']['scale'] / (1 << 20):g} MiB to several targets on this host, tmpfs: what the source pays**", "",
             "| | processors s, a source | min | max | wall s, all | rounds |", "|---|---|---|---|---|---|", *rows, "",
-            "| processors' time of the source | against | ratio | min | max | demanded | |", "|---|---|---|---|---|---|---|",
+            "| processors' time of the source | against | ratio | min | max | pairs | demanded | |", "|---|---|---|---|---|---|---|---|",
             *[bench.mark_line(row) for row in judged], ""]
 
 
@@ -246,7 +246,7 @@ def report(results):
     judged = [bench.mark_line(row) for row in marks.judge(walls, marks.FILE_MARKS)]
     lines = state_of_machine(results)
     if judged:
-        lines += ["| wall time of | against | ratio | min | max | demanded | |", "|---|---|---|---|---|---|---|", *judged, ""]
+        lines += ["| wall time of | against | ratio | min | max | pairs | demanded | |", "|---|---|---|---|---|---|---|---|", *judged, ""]
     for group in groups():
         lines += group_table(group, results)
     lines += fan_out_table(results)

@@ -1,6 +1,6 @@
 /* What the machine itself allows, to hold figures against: nothing of Weir is in here.
  *
- *   limits spin                   a cache line between two spinning processes: ns one way
+ *   limits spin [SECONDS]         a cache line between two spinning processes: ns one way
  *   limits pvm SIZE 4k|huge       process_vm_readv of SIZE bytes: GB/s
  *   limits ring                   1 MiB through a ring in shared memory, in and out: GB/s
  *   limits objects COUNT LINES    messages of a line between two processes, UNDER_WAY at a time,
@@ -11,7 +11,7 @@
  *   limits udp ADDRESS            8 B by UDP between two spinning processes: us one way
  *   limits refuse-pvm PROGRAM...  runs it where process_vm_readv and _writev are refused
  *
- * Each takes about half a second and prints one number. */
+ * Each takes about half a second, unless it is told, and prints one number. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/audit.h>
@@ -96,7 +96,7 @@ static void wait_for(_Atomic uint64_t *word, uint64_t value)
     }
 }
 
-static void spin(void)
+static void spin(double seconds)
 {
     struct {
         _Alignas(128) _Atomic uint64_t ping;
@@ -116,7 +116,7 @@ static void spin(void)
             atomic_store_explicit(&line->ping, ++count, memory_order_release);
             wait_for(&line->pong, count);
         }
-    } while (now_s() - began < SECONDS);
+    } while (now_s() - began < seconds);
     printf("%.1f\n", (now_s() - began) / (double)count / 2 * 1e9);
     end_child(child);
 }
@@ -328,7 +328,8 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "spin") == 0) {
-        spin();
+        double seconds = argc > 2 ? strtod(argv[2], NULL) : SECONDS;
+        spin(seconds > 0 ? seconds : SECONDS);
     } else if (strcmp(what, "pvm") == 0 && argc == 4 && strtoul(argv[2], NULL, 10) > 0) {
         pvm(strtoul(argv[2], NULL, 10), strcmp(argv[3], "huge") == 0);
     } else if (strcmp(what, "ring") == 0) {
@@ -343,8 +344,9 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "refuse-pvm") == 0 && argc > 2) {
         refuse_pvm(argv + 2);
     } else {
-        fprintf(stderr, "usage: limits spin | pvm SIZE 4k|huge | ring | objects COUNT LINES |"
-                        " udp-serve ADDRESS | udp ADDRESS | refuse-pvm PROGRAM...\n");
+        fprintf(stderr,
+                "usage: limits spin [SECONDS] | pvm SIZE 4k|huge | ring | objects COUNT LINES |"
+                " udp-serve ADDRESS | udp ADDRESS | refuse-pvm PROGRAM...\n");
         return 2;
     }
     return 0;

@@ -4,6 +4,8 @@ of measuring, so that the machine's moods touch both.
 `at_most`: a latency, ours divided by theirs; else at least. Pure arithmetic, no measuring (cases.py)."""
 import statistics
 
+import lines
+
 MARKS = [  # ours, theirs (a case, or a number in ours' unit), at most?, demanded ratio
     ("ib_send_lat 8 B over UCX's am_lat, side by side", 1, True, 1.25),
     ("ib_write_lat 8 B over UCX's am_lat, side by side", 1, True, 1.25),
@@ -70,21 +72,25 @@ FILE_MARKS = [(f"{where}: {ours}", f"{where}: {theirs}", True, demanded) for whe
 ROUNDS_LEAST = 5
 
 
-def ratios(ours, theirs):
-    """Round by round, where both have a figure."""
+def ratios(ours, theirs, states=(None, None)):
+    """Round by round, where both have a figure, and the machine was in one state for both if `states` say in which ({round: state})."""
     if not isinstance(theirs, dict):
         theirs = dict.fromkeys(ours, theirs)
-    return [ours[n] / theirs[n] for n in sorted(ours) if n in theirs and theirs[n] > 0]
+    held = [n for n in sorted(ours) if n in theirs and theirs[n] > 0]
+    if None not in states:
+        held = [n for n in held if lines.alike([states[0][n], states[1][n]])]
+    return [ours[n] / theirs[n] for n in held]
 
 
-def judge(figures, demanded_of=MARKS):
-    """figures: case -> {round: figure}, empty where it failed. A row for each mark of which a side was to be measured."""
-    rows = []
+def judge(figures, demanded_of=MARKS, states=None):
+    """figures: case -> {round: figure}, empty where it failed. A row for each mark of which a side was to be measured.
+    states: case -> {round: the machine's state}, where they were watched."""
+    rows, states = [], states or {}
     for ours, theirs, at_most, demanded in demanded_of:
         held = figures.get(theirs, {}) if isinstance(theirs, str) else theirs
         if ours not in figures and theirs not in figures:
             continue
-        found = ratios(figures.get(ours, {}), held)
+        found = ratios(figures.get(ours, {}), held, (states.get(ours), states.get(theirs)))
         row = {"ours": ours, "theirs": theirs if isinstance(theirs, str) else f"{theirs:g}", "demanded": demanded,
                "at_most": at_most, "rounds": len(found)}
         if found:

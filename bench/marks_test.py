@@ -23,6 +23,25 @@ class Marks(unittest.TestCase):
         self.assertEqual(marks.ratios({1: 2.0, 2: 4.0, 3: 9.0}, {1: 1.0, 2: 2.0}), [2.0, 2.0])
         self.assertEqual(marks.ratios({1: 3.2, 2: 6.4}, 6.4), [0.5, 1.0])
 
+    def test_ratios_are_of_one_state_of_the_machine(self):
+        states = {1: "near", 2: "far", 3: "mixed", 4: "far"}, {1: "near", 2: "near", 3: "mixed", 4: "far"}
+        self.assertEqual(marks.ratios(dict.fromkeys(range(1, 5), 3.0), {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}, states), [3.0, 0.75])
+        self.assertEqual(marks.ratios({1: 3.0, 2: 6.0}, 6.0, (states[0], None)), [0.5, 1.0])
+
+    def test_who_met_another_state_than_its_peer_is_measured_again(self):
+        ours, theirs = "veth9000: ib_write_bw 1 MiB", "veth9000: iperf3"
+        states, order = iter(["near", "far", "far", "mixed", "far", "far"]), []
+
+        class Scripted(run.Rounds):
+            def measure(self, name, number):
+                order.append(name)
+                self.figures[name][number], self.states[name][number] = len(order), next(states)
+
+        rounds = Scripted([(ours,), (theirs,)], None)
+        rounds.run(1)
+        self.assertEqual(order, [ours, theirs] * 3)
+        self.assertEqual((rounds.figures[ours], rounds.states[theirs]), ({1: 5}, {1: "far"}))
+
     def test_a_latency_is_good_when_low(self):
         theirs = dict.fromkeys(range(5), 1.0)
         for ours, met in ((1.3, True), (1.31, False)):

@@ -2,7 +2,8 @@
 """Measures Weir beside its peers and beside what the machine allows, interleaved: each round runs every case once.
 
 A case's figure is the median over the rounds, beside the least and the greatest; a mark is the median of the ratios
-within each round. Nothing else should run meanwhile: the load is written down with each round.
+within each round in which the machine was in one state for both (lines.py): who met another than its peer is measured again.
+Nothing else should run meanwhile: the load is written down with each round.
 
 Cases: cases.py. What is demanded: marks.py. Raw limits: limits.c."""
 import argparse
@@ -15,10 +16,12 @@ import sys
 import time
 
 import cases
+import lines
 import marks
 import stage as stages
 
 HERE = os.path.dirname(os.path.realpath(__file__))
+TRIES = 3  # for two that are held against each other to meet the machine in one state
 BEGIN, END = "<!-- ./dev bench: begin -->", "<!-- ./dev bench: end -->"
 
 
@@ -48,23 +51,49 @@ def run_inside(options):
     return 0
 
 
+class Rounds:
+    """Figures and the machine's states, each case -> {round: ...}, and case -> why it has none."""
+
+    def __init__(self, chosen, options):
+        self.chosen, self.options = {case[0]: case for case in chosen}, options
+        self.figures, self.states, self.troubles = {name: {} for name in self.chosen}, {name: {} for name in self.chosen}, {}
+
+    def measure(self, name, number):
+        _, link, _, run = self.chosen[name]
+        limits = os.path.join(self.options.build, "bench", "limits")
+        if isinstance(self.troubles.get(name), stages.Missing):
+            return
+        try:
+            self.figures[name][number], self.states[name][number] = lines.watched(limits, lambda: measure(name, link, run, self.options))
+        except stages.Missing as missing:
+            self.troubles[name] = missing
+        except (RuntimeError, subprocess.SubprocessError, ValueError, KeyError, IndexError, AttributeError) as error:
+            self.troubles[name] = error
+            print(f"{name}: failed in round {number}: {error}", file=sys.stderr)
+
+    def differ(self, pair, number):
+        found = [self.states[name].get(number) for name in pair]
+        return None not in found and not lines.alike(found)
+
+    def run(self, number):
+        for name in self.chosen:
+            self.measure(name, number)
+        pairs = [(ours, theirs) for ours, theirs, *_ in marks.MARKS if ours in self.chosen and theirs in self.chosen]
+        for _ in range(TRIES):
+            for pair in pairs:
+                if self.differ(pair, number):
+                    for name in pair:
+                        self.measure(name, number)
+
+
 def run_rounds(chosen, options):
-    """case -> {round: figure}, case -> why it has none, and the share of the processors that others had in the second before each round."""
-    figures, troubles, others = {case[0]: {} for case in chosen}, {}, []
+    """The rounds, and the share of the processors that others had in the second before each."""
+    rounds, others = Rounds(chosen, options), []
     for number in range(1, options.rounds + 1):
         others.append(stages.share_at_work(1))
-        for name, link, _, run in chosen:
-            if isinstance(troubles.get(name), stages.Missing):
-                continue
-            try:
-                figures[name][number] = measure(name, link, run, options)
-            except stages.Missing as missing:
-                troubles[name] = missing
-            except (RuntimeError, subprocess.SubprocessError, ValueError, KeyError, IndexError, AttributeError) as error:
-                troubles[name] = error
-                print(f"{name}: failed in round {number}: {error}", file=sys.stderr)
+        rounds.run(number)
         print(f"round {number} of {options.rounds} done, others had {100 * others[-1]:.0f} % before it", file=sys.stderr)
-    return figures, troubles, others
+    return rounds, others
 
 
 def describe(options, others):
@@ -79,28 +108,36 @@ def describe(options, others):
 def mark_line(row):
     found = [f"{row[k]:.3g}" for k in ("median", "least", "greatest")] if row["rounds"] else ["", "", ""]
     demanded = "" if row["demanded"] is None else f"{'at most' if row['at_most'] else 'at least'} {row['demanded']:g}"
-    return f"| {row['ours']} | {row['theirs']} | {' | '.join(found)} | {demanded} | {marks.verdict(row)} |"
+    return f"| {row['ours']} | {row['theirs']} | {' | '.join(found)} | {row['rounds'] or ''} | {demanded} | {marks.verdict(row)} |"
 
 
-def tables(chosen, figures, troubles, rows, about):
+def in_state(figures, states, wanted):
+    """The median of the figures of one state of the machine's, and of how many, or nothing."""
+    found = [figure for number, figure in figures.items() if states[number] == wanted]
+    return f"{statistics.median(found):.3g} ({len(found)})" if found else ""
+
+
+def tables(chosen, rounds, rows, about):
     """As Markdown."""
-    lines = [f"{about['time']}, {about['processor']}, {about['processors']} processors, kernel {about['kernel']}, commit "
+    text = [f"{about['time']}, {about['processor']}, {about['processors']} processors, kernel {about['kernel']}, commit "
              f"{about['commit']}; {about['rounds']} rounds; others had {100 * max(about['others']):.0f} % of the processors' time at most in the second before each.", ""]
     if about["scale"] != 1:
-        lines += [f"A trial at {about['scale']:g} of the full length: these figures prove the tool, not the speed.", ""]
+        text += [f"A trial at {about['scale']:g} of the full length: these figures prove the tool, not the speed.", ""]
     if max(about["others"]) > stages.OTHERS_AT_MOST:
-        lines += ["**Something else was running: do not rely on these figures.**", ""]
-    lines += ["| ours | against | ratio | min | max | demanded | |", "|---|---|---|---|---|---|---|"]
-    lines += [mark_line(row) for row in rows]
-    lines += ["", "| case | unit | min | median | max | rounds |", "|---|---|---|---|---|---|"]
+        text += ["**Something else was running: do not rely on these figures.**", ""]
+    text += ["| ours | against | ratio | min | max | pairs | demanded | |", "|---|---|---|---|---|---|---|---|"]
+    text += [mark_line(row) for row in rows]
+    text += ["", "| case | unit | min | median | max | rounds | near lines | far lines |", "|---|---|---|---|---|---|---|---|"]
     for name, _, unit, _ in chosen:
-        values = list(figures[name].values())
+        figures, states = rounds.figures[name], rounds.states[name]
+        values = list(figures.values())
         if values:
-            lines.append(f"| {name} | {unit} | {min(values):.3g} | {statistics.median(values):.3g} | {max(values):.3g} | {len(values)} |")
+            kinds = [in_state(figures, states, kind) for kind in (lines.NEAR, lines.FAR)]
+            text.append(f"| {name} | {unit} | {min(values):.3g} | {statistics.median(values):.3g} | {max(values):.3g} | {len(values)} | {' | '.join(kinds)} |")
         else:
-            why = str(troubles.get(name, "failed")).replace("|", "/").split("\n")[0][:80]
-            lines.append(f"| {name} | {unit} | | {why} | | 0 |")
-    return "\n".join(lines)
+            why = str(rounds.troubles.get(name, "failed")).replace("|", "/").split("\n")[0][:80]
+            text.append(f"| {name} | {unit} | | {why} | | 0 | | |")
+    return "\n".join(text)
 
 
 def write_document(path, text, begin=BEGIN, end=END):
@@ -129,17 +166,17 @@ def main():
     if options.list or not chosen:
         print("\n".join(case[0] for case in chosen) or f"no case has '{options.only}' in its name")
         return 0 if chosen else 2
-    figures, troubles, others = run_rounds(chosen, options)
-    about, rows = describe(options, others), marks.judge(figures)
-    text = tables(chosen, figures, troubles, rows, about)
+    rounds, others = run_rounds(chosen, options)
+    about, rows = describe(options, others), marks.judge(rounds.figures, states=rounds.states)
+    text = tables(chosen, rounds, rows, about)
     print(text)
     if options.write_doc:
         write_document(options.write_doc, text)
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({"about": about, "marks": rows, "figures": figures,
-                       "troubles": {name: str(trouble) for name, trouble in troubles.items()}}, file, indent=1)
-    return 1 if any(not isinstance(t, stages.Missing) for t in troubles.values()) else 0
+            json.dump({"about": about, "marks": rows, "figures": rounds.figures, "states": rounds.states,
+                       "troubles": {name: str(trouble) for name, trouble in rounds.troubles.items()}}, file, indent=1)
+    return 1 if any(not isinstance(t, stages.Missing) for t in rounds.troubles.values()) else 0
 
 
 if __name__ == "__main__":
