@@ -140,10 +140,15 @@ def queue_pairs(count, key, *how):
     def run(stage):
         if (count, how, key) not in _left:
             program = os.path.join(stage.build, "bench", "queue_pairs")
-            output = stage.client([stage.weir, "run", program, stage.address, str(count), *how])
-            _left.update({(count, how, name): float(value) for name, value in map(str.split, output.splitlines())})
+            output, state = lines.watched(stage.limits, lambda: stage.client([stage.weir, "run", program, stage.address, str(count), *how]))
+            _left.update({(count, how, name): lines.Figure(value, state) for name, value in map(str.split, output.splitlines())})
         return _left.pop((count, how, key))
     return run
+
+
+def begin_round():
+    """What an earlier round has left is not of this one."""
+    _left.clear()
 
 
 def mercury(program, size, full, column, scale):

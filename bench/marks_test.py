@@ -4,11 +4,13 @@ import os
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 
 import cases
 import file_loads
 import files
+import lines
 import marks
 import plot
 import run
@@ -41,6 +43,13 @@ class Marks(unittest.TestCase):
         rounds.run(1)
         self.assertEqual(order, [ours, theirs] * 3)
         self.assertEqual((rounds.figures[ours], rounds.states[theirs]), ({1: 5}, {1: "far"}))
+
+    def test_a_figure_of_an_earlier_run_keeps_its_state(self):
+        states = iter(["near", "near", "far", "far", "far"])
+        with unittest.mock.patch.object(lines, "state", lambda limits: next(states)):
+            self.assertEqual(lines.watched("", lambda: lines.Figure("2.5", "mixed")), (2.5, "mixed"))
+            self.assertEqual(lines.watched("", lambda: 1.0), (1.0, "mixed"))
+            self.assertEqual(lines.watched("", lambda: 1.0), (1.0, "far"))
 
     def test_a_latency_is_good_when_low(self):
         theirs = dict.fromkeys(range(5), 1.0)

@@ -76,6 +76,7 @@ class Rounds:
         return None not in found and not lines.alike(found)
 
     def run(self, number):
+        cases.begin_round()
         for name in self.chosen:
             self.measure(name, number)
         pairs = [(ours, theirs) for ours, theirs, *_ in marks.MARKS if ours in self.chosen and theirs in self.chosen]
