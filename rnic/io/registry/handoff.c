@@ -447,7 +447,7 @@ static bool take(struct handoff *handoff, const struct handoff_header *header, s
         return take_complaint(handoff, length - sizeof *header, receiver);
     }
     if (header->kind != HANDOFF_PACKETS || length == sizeof *header || header->segment == 0 ||
-        header->family >= UDP_FAMILY_COUNT) {
+        header->segment > BYTES_MAX || header->family >= UDP_FAMILY_COUNT) {
         return false;
     }
     struct udp_datagrams datagrams = {

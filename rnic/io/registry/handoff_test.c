@@ -283,6 +283,24 @@ static void test_malformed_is_refused(void **state)
     assert_true(handoff_counters(fixture->ends[1].handoff)->refused > 70);
 }
 
+/* By a process of ours that has gone mad: more is looked at than the first packet. */
+static void test_packets_longer_than_any_are_refused(void **state)
+{
+    static const uint8_t bytes[64];
+    static const uint32_t segments[] = {65537, 0x80000000, UINT32_MAX};
+    struct fixture *fixture = *state;
+    struct udp_datagrams datagrams = {.bytes = bytes, .length = sizeof bytes};
+    for (size_t i = 0; i < sizeof segments / sizeof segments[0]; i++) {
+        datagrams.segment = segments[i];
+        assert_int_equal(handoff_send(fixture->ends[0].handoff, clock_now(),
+                                      registry_slot(fixture->ends[1].registry), &datagrams),
+                         STATUS_OK);
+        (void)handoff_receive(fixture->ends[1].handoff, &fixture->packets);
+    }
+    assert_int_equal(fixture->packet_count, 0);
+    assert_int_equal(handoff_counters(fixture->ends[1].handoff)->refused, 3);
+}
+
 /* Whatever its sender thinks of it. */
 static void test_complaint_arrives_as_hearsay(void **state)
 {
@@ -416,6 +434,7 @@ int main(void)
         TEST(test_former_name_is_nobodys),
         TEST(test_name_of_the_dead_is_not_written_to),
         TEST(test_malformed_is_refused),
+        TEST(test_packets_longer_than_any_are_refused),
         TEST(test_complaint_arrives_as_hearsay),
         TEST(test_complaints_wait_for_nobody),
         cmocka_unit_test_setup_teardown(test_wakes_are_taken_all_at_once, setup_with_room,
