@@ -47,44 +47,62 @@ static bool has_parent(const char *path)
            strstr(path, "/../") != NULL || (length >= 3 && strcmp(path + length - 3, "/..") == 0);
 }
 
-/* Everything before the last component; "" for the directory one is in. */
+/* Leaves everything before the last component; "" for the directory one is in. */
+static void cut_last(char *path)
+{
+    char *slash = strrchr(path, '/');
+    path[slash == NULL ? 0 : slash == path ? 1 : slash - path] = 0;
+}
+
 static void parent_path(const char *path, char ret_parent[PATH_MAX])
 {
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL) {
-        ret_parent[0] = 0;
-        return;
+    strcpy(ret_parent, path);
+    cut_last(ret_parent);
+}
+
+/* Below the directory, which it closes, one by one. 0 or an errno. */
+static int make_directories(int directory, const char *path)
+{
+    int fd = directory, error = 0;
+    for (size_t length; *path != 0 && error == 0; path += length) {
+        char name[NAME_LENGTH_MAX + 1];
+        length = strcspn(path, "/");
+        if (length == 0) {
+            length = strspn(path, "/");
+            continue;
+        }
+        if (length > NAME_LENGTH_MAX) {
+            error = ENAMETOOLONG;
+            continue;
+        }
+        memcpy(name, path, length);
+        name[length] = 0;
+        error = mkdirat(fd, name, 0777) == 0 || errno == EEXIST ? 0 : errno;
+        int next = error == 0
+                       ? confine_open(fd, name, O_RDONLY | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS)
+                       : -error;
+        error = next < 0 ? -next : 0;
+        if (next >= 0) {
+            close(fd);
+            fd = next;
+        }
     }
-    size_t length = slash == path ? 1 : (size_t)(slash - path);
-    memcpy(ret_parent, path, length);
-    ret_parent[length] = 0;
+    close(fd);
+    return error;
 }
 
 /* The directories that lead to the last component, as far as they are not there. 0 or an errno. */
 static int make_path(const struct target_request *request, const char *path)
 {
-    char parent[PATH_MAX], above[PATH_MAX], name[256];
+    char parent[PATH_MAX], there[PATH_MAX];
     parent_path(path, parent);
-    int fd = parent[0] != 0 ? open_directory(request, parent) : -EEXIST;
-    if (fd >= 0) {
-        close(fd);
+    strcpy(there, parent);
+    int fd = open_directory(request, there);
+    while (fd == -ENOENT && there[0] != 0) {
+        cut_last(there);
+        fd = open_directory(request, there);
     }
-    if (fd != -ENOENT) {
-        return fd >= 0 || fd == -EEXIST ? 0 : -fd;
-    }
-    if (!walk_base_name(parent, name) || name[0] == 0) {
-        return ENOENT;
-    }
-    int error = make_path(request, parent);
-    if (error == 0) {
-        parent_path(parent, above);
-        fd = open_directory(request, above);
-        error = fd < 0 ? -fd : mkdirat(fd, name, 0777) == 0 || errno == EEXIST ? 0 : errno;
-        if (fd >= 0) {
-            close(fd);
-        }
-    }
-    return error;
+    return fd < 0 ? -fd : make_directories(fd, parent + strlen(there));
 }
 
 /* What is in the way of that, `path` without slashes at its end. */

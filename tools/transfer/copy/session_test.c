@@ -167,6 +167,27 @@ static void refusals_say_why(void **state)
     assert_string_equal(session_reason(world->client), "this server is read-only");
 }
 
+static void a_path_is_made_however_deep(void **state)
+{
+    struct world *world = *state;
+    char path[4090], *at = path;
+    scratch_write(world->scratch, "here/f", "x");
+    world->request.wishes.bits |= WISH_MAKE_PATH;
+    assert_int_equal(world_push(world, "f", "/new//and/./newer/g"), SESSION_COMPLETE);
+    scratch_expect(world->scratch, "root/new/and/newer/g", "x");
+    while (at < path + sizeof(path) - 3) {
+        at = stpcpy(at, "/d");
+    }
+    assert_int_equal(world_push(world, "f", path), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->files, 1);
+    symlinkat("/tmp", world->scratch->fd, "root/out");
+    assert_int_equal(world_push(world, "f", "/out/weir-made/g"), SESSION_REFUSED);
+    assert_string_equal(session_reason(world->client),
+                        "/out/weir-made/g: leads out of the served folder");
+    symlinkat("nowhere", world->scratch->fd, "root/dangling");
+    assert_int_equal(world_push(world, "f", "/dangling/made/g"), SESSION_REFUSED);
+}
+
 static void a_pull_from_nowhere_fails_that_source(void **state)
 {
     struct world *world = *state;
@@ -400,6 +421,7 @@ int main(void)
         T(durable_names_are_those_at_the_top_too),
         T(a_link_in_the_way_is_replaced_and_not_followed),
         T(refusals_say_why),
+        T(a_path_is_made_however_deep),
         T(retransmissions_are_told),
         T(a_pull_from_nowhere_fails_that_source),
         T(a_source_that_changes_once_comes_again),
