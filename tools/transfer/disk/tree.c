@@ -105,8 +105,25 @@ static int replace_by_directory(int parent, const char *name)
     return mkdirat(parent, name, 0700) == 0 ? 0 : errno;
 }
 
+static void sweep_once(struct tree *tree, int directory)
+{
+    struct stat status;
+    unsigned known = tree->swept_count < TREE_SWEPT ? tree->swept_count : TREE_SWEPT;
+    if (fstat(directory, &status) != 0) {
+        return;
+    }
+    for (unsigned i = 0; i < known; i++) {
+        if (tree->swept[i].inode == status.st_ino && tree->swept[i].device == status.st_dev) {
+            return;
+        }
+    }
+    place_sweep(directory);
+    tree->swept[tree->swept_count++ % TREE_SWEPT] =
+        (struct tree_place){status.st_dev, status.st_ino};
+}
+
 /* Makes or finds it: a descriptor or -errno. */
-static int make_directory(const struct tree *tree, const char *name, bool *ret_existed)
+static int make_directory(struct tree *tree, const char *name, bool *ret_existed)
 {
     int parent = tree_directory(tree);
     bool existed = name[0] == 0;
@@ -119,7 +136,7 @@ static int make_directory(const struct tree *tree, const char *name, bool *ret_e
     }
     int fd = open_directory(parent, name);
     if (fd >= 0 && existed) {
-        place_sweep(fd);
+        sweep_once(tree, fd);
     }
     *ret_existed = existed;
     return fd;

@@ -14,6 +14,15 @@
 
 struct tree_level;
 
+struct tree_place {
+    dev_t device;
+    ino_t inode;
+};
+
+/* Directories that were swept of what killed copies left are not swept again, as long as they are
+ * among the last so many: a peer may enter one that has a million names as often as it likes. */
+#define TREE_SWEPT 256
+
 struct tree {
     int top; /* borrowed; -1: a directory that is not there, see tree_entry.dry */
     struct tree_level *levels;
@@ -21,6 +30,8 @@ struct tree {
     bool tells_at_once;      /* the top, see place_tells_at_once */
     struct tree_mode *modes; /* to be set at the end */
     unsigned mode_count;
+    struct tree_place swept[TREE_SWEPT]; /* a ring */
+    unsigned swept_count;
     size_t display_length; /* of the path of the top */
     size_t path_length;    /* of the directory it is in; path may go on with an entry's name */
     char path[PATH_MAX + NAME_LENGTH_MAX + 2];

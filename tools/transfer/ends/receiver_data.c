@@ -67,7 +67,7 @@ static int write_bytes(struct receiver *receiver, const uint8_t *bytes, size_t l
  * can have others opened over it: what it changes meanwhile is its own to choose. The digest is
  * taken of what stands there when it has been written, so an accident before that is seen.
  * What the journal and --verify note is therefore what such a peer may have made of it; neither
- * is believed before the file has been read (receiver_reads_as). */
+ * is believed before the file has been read (receiver_read_piece). */
 static int write_data(struct receiver *receiver, const struct writer_piece *piece)
 {
     int error = 0;

@@ -56,11 +56,18 @@ struct current_file {
 };
 
 /* What is noted of the file under way, and what an interrupted copy has noted. */
+enum reading {
+    READS_ON, /* so far it does */
+    READS_RIGHT,
+    READS_WRONG,
+};
+
 struct resuming {
     struct journal journal;
     struct journal_claims claims;
     bool awaited;      /* the peer waits for what we have */
     unsigned proven;   /* claims up to here have been read, */
+    uint64_t read;     /* and so much of the next, */
     unsigned answered; /* and up to here the peer has answered */
     unsigned offered;  /* in between */
     unsigned wrong;
@@ -77,6 +84,7 @@ struct verifying {
     unsigned count, capacity;
     bool overflow; /* there were more */
     unsigned next; /* to be read */
+    uint64_t read; /* so much of it has been */
     uint64_t at;   /* up to here it is right */
 };
 
@@ -253,8 +261,10 @@ bool receiver_prove(struct receiver *receiver);
 /* Something else comes for the next so many bytes of the file. 0 or an errno. */
 int receiver_overwrite(struct receiver *receiver, uint64_t length);
 bool receiver_receive_keep(struct receiver *receiver, uint64_t length, const char **ret_reason);
-/* The file under way reads so. */
-bool receiver_reads_as(struct receiver *receiver, const struct piece *piece);
+/* Whether the file under way reads so: READ_BACK_AT_ONCE bytes of it, behind the `done` that have
+ * been read of this piece. Whoever announces a large file may have large pieces. */
+enum reading receiver_read_piece(struct receiver *receiver, const struct piece *piece,
+                                 uint64_t *done);
 
 /* receiver_verify.c, where that is wished: */
 void receiver_note_piece(struct receiver *receiver, const struct piece *piece);

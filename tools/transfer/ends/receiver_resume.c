@@ -167,24 +167,31 @@ void receiver_piece_ended(void *user, const struct piece *piece)
     }
 }
 
-bool receiver_reads_as(struct receiver *receiver, const struct piece *piece)
+enum reading receiver_read_piece(struct receiver *receiver, const struct piece *piece,
+                                 uint64_t *done)
 {
     uint8_t digest[DIGEST_LENGTH];
-    uint64_t done = 0;
-    digest_start(receiver->proof);
-    while (done < piece->length) {
-        uint64_t left = piece->length - done;
+    uint64_t left = piece->length - *done;
+    uint64_t stop = left < READ_BACK_AT_ONCE ? piece->length : *done + READ_BACK_AT_ONCE;
+    if (*done == 0) {
+        digest_start(receiver->proof);
+    }
+    while (*done < stop) {
+        left = stop - *done;
         size_t length = left < CACHED_LENGTH ? (size_t)left : CACHED_LENGTH;
-        ssize_t count =
-            pread(receiver->file.place.fd, receiver->stored, length, (off_t)(piece->offset + done));
+        ssize_t count = pread(receiver->file.place.fd, receiver->stored, length,
+                              (off_t)(piece->offset + *done));
         if (count <= 0) {
-            return false;
+            return READS_WRONG;
         }
         digest_data(receiver->proof, receiver->stored, (size_t)count);
-        done += (size_t)count;
+        *done += (size_t)count;
+    }
+    if (*done < piece->length) {
+        return READS_ON;
     }
     digest_result(receiver->proof, digest);
-    return memcmp(digest, piece->digest, DIGEST_LENGTH) == 0;
+    return memcmp(digest, piece->digest, DIGEST_LENGTH) == 0 ? READS_RIGHT : READS_WRONG;
 }
 
 /* It will be written anew. The journal unlearns it first. */
@@ -222,11 +229,19 @@ bool receiver_prove(struct receiver *receiver)
     if (resuming->offered >= CLAIMS_MAX) {
         return false;
     }
-    struct journal_claim *claim = &resuming->claims.list[resuming->proven++];
+    struct journal_claim *claim = &resuming->claims.list[resuming->proven];
+    enum reading reading =
+        claim->gone ? READS_RIGHT : receiver_read_piece(receiver, &claim->piece, &resuming->read);
+    if (reading == READS_ON) {
+        receiver_say_alive(receiver);
+        return true;
+    }
+    resuming->proven++;
+    resuming->read = 0;
     if (claim->gone) {
         return true;
     }
-    if (!receiver_reads_as(receiver, &claim->piece)) {
+    if (reading == READS_WRONG) {
         resuming->wrong_at = resuming->wrong++ == 0 ? claim->piece.offset : resuming->wrong_at;
         int error = strike(receiver, claim);
         if (error != 0) {
@@ -260,6 +275,7 @@ int receiver_overwrite(struct receiver *receiver, uint64_t length)
     }
     if (resuming->proven < resuming->answered) {
         resuming->proven = resuming->answered;
+        resuming->read = 0;
     }
     return error;
 }

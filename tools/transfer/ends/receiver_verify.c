@@ -99,20 +99,31 @@ static bool reads_as_hole(struct receiver *receiver, uint64_t *at, uint64_t end)
     return true;
 }
 
+/* The next piece; true: it is right as far as it was read. */
+static bool read_piece_back(struct receiver *receiver)
+{
+    struct verifying *verifying = &receiver->verifying;
+    const struct piece *piece = &verifying->list[verifying->next];
+    enum reading reading = receiver_read_piece(receiver, piece, &verifying->read);
+    if (reading == READS_RIGHT) {
+        verifying->at = piece->offset + piece->length;
+        verifying->next++;
+        verifying->read = 0;
+    }
+    return reading != READS_WRONG;
+}
+
 bool receiver_verify(struct receiver *receiver)
 {
     struct verifying *verifying = &receiver->verifying;
     bool last = verifying->next == verifying->count;
-    const struct piece *piece = last ? NULL : &verifying->list[verifying->next];
-    uint64_t begin = last ? receiver->file.size : piece->offset;
+    uint64_t begin = last ? receiver->file.size : verifying->list[verifying->next].offset;
     bool right;
     receiver_say_alive(receiver);
     if (verifying->at < begin) {
         right = reads_as_hole(receiver, &verifying->at, begin);
     } else if (!last) {
-        right = receiver_reads_as(receiver, piece);
-        verifying->at = piece->offset + piece->length;
-        verifying->next++;
+        right = read_piece_back(receiver);
     } else {
         receiver_end_file(receiver, 0);
         return false;

@@ -1,0 +1,65 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/transfer/disk/scratch.h"
+#include "tools/transfer/disk/tree.h"
+
+#define LEFT "d/.weir-0123456789abcdef"
+
+static const struct wishes no_wishes;
+
+static int make_scratch(void **state)
+{
+    *state = scratch_create();
+    return 0;
+}
+
+static int remove_scratch(void **state)
+{
+    scratch_destroy(*state);
+    return 0;
+}
+
+static void enter_and_leave(struct tree *tree, const char *name)
+{
+    struct tree_entry entry = {.attributes = {.wishes = &no_wishes, .mode = 0755}};
+    uint32_t id;
+    tree_name(tree, name);
+    assert_int_equal(tree_enter(tree, name, 1, &entry), 0);
+    assert_int_equal(tree_leave(tree, &id), 0);
+    tree_forget(tree);
+}
+
+/* Else a peer that enters a directory of a million names again and again keeps others waiting. */
+static void a_directory_is_swept_once(void **state)
+{
+    const struct scratch *scratch = *state;
+    struct tree tree;
+    scratch_directory(scratch, "d");
+    scratch_directory(scratch, "e");
+    for (int session = 0; session < 2; session++) {
+        scratch_write(scratch, LEFT, "left by the killed");
+        tree_init(&tree, scratch->fd, "");
+        enter_and_leave(&tree, "e");
+        enter_and_leave(&tree, "d");
+        assert_false(scratch_exists(scratch, LEFT));
+        scratch_write(scratch, LEFT, "left meanwhile");
+        enter_and_leave(&tree, "d");
+        assert_true(scratch_exists(scratch, LEFT));
+        tree_fini(&tree);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_directory_is_swept_once, make_scratch, remove_scratch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
