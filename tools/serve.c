@@ -136,12 +136,23 @@ static bool begin_session(struct served *served, const struct session_service *s
     return served->session != NULL;
 }
 
+/* As many as may be there only to hear why they are not served. */
+static bool is_crowded(const struct serve *serve)
+{
+    return serve->counts[STANDING_TURNED_AWAY] >= TURNED_AWAY_MAX;
+}
+
 static const char *admit(void *user, const char *name)
 {
     struct served *served = user;
     struct serve *serve = served->serve;
     struct session_service service;
     const char *refusal = serve_admit(served, name, &service);
+    const char *unserved =
+        served->proof == PROOF_HOP ? NULL : refusal_of(serve, served->peer, name);
+    if (refusal == NULL && unserved != NULL && is_crowded(serve)) {
+        refusal = unserved; /* too many are there already to be told so at their HELLO */
+    }
     if (refusal != NULL) {
         return refusal;
     }
@@ -151,9 +162,7 @@ static const char *admit(void *user, const char *name)
     if (served->proof == PROOF_HOP) {
         return NULL;
     }
-    stand_as(serve, served,
-             refusal_of(serve, served->peer, name) == NULL ? STANDING_SERVED
-                                                           : STANDING_TURNED_AWAY);
+    stand_as(serve, served, unserved == NULL ? STANDING_SERVED : STANDING_TURNED_AWAY);
     snprintf(served->key, sizeof(served->key), "%s", name);
     if (serve->options.json) {
         serve_say_connected(served, name);
@@ -223,7 +232,7 @@ static bool on_accept(struct weir_connection *connection, void *user,
     } else if (serve->counts[STANDING_STRANGER] >= STRANGERS_MAX) {
         end_oldest_stranger(serve);
     }
-    bool crowd = serve->counts[STANDING_TURNED_AWAY] >= TURNED_AWAY_MAX && service.refusal != NULL;
+    bool crowd = service.refusal != NULL && is_crowded(serve);
     crowd |= serve->counts[STANDING_STRANGER] >= 2 * STRANGERS_MAX; /* some are ending */
     struct served *served = crowd ? NULL : served_create(serve, connection, &service);
     if (served == NULL) {
