@@ -45,6 +45,7 @@ void replay_reset(struct replay *replay, uint32_t limit)
     CHECK(limit <= replay->mask + 1);
     replay->limit = limit;
     replay->added = 0;
+    replay->first = 0;
     replay->turn = 0;
 }
 
@@ -89,17 +90,32 @@ struct replay_entry *replay_add(struct replay *replay)
     }
     struct replay_entry *entry = entry_at(replay, replay->added);
     replay->added++;
+    if (replay->added - replay->first > replay->limit) {
+        replay->first = replay->added - replay->limit;
+    }
     memset(entry, 0, sizeof *entry);
     return entry;
 }
 
+void replay_forget(struct replay *replay, struct psn expected)
+{
+    while (replay->first != replay->added &&
+           psn_distance(expected, entry_at(replay, replay->first)->first_psn) >= 0) {
+        replay->first++;
+    }
+}
+
+static bool covers(const struct replay_entry *entry, struct psn psn)
+{
+    int32_t distance = psn_distance(entry->first_psn, psn);
+    return distance >= 0 && (uint32_t)distance < entry->packet_count;
+}
+
 struct replay_entry *replay_find(const struct replay *replay, struct psn psn)
 {
-    uint64_t remembered = replay->added < replay->limit ? replay->added : replay->limit;
-    for (uint32_t back = 1; back <= remembered; back++) {
-        struct replay_entry *entry = entry_at(replay, replay->added - back);
-        int32_t distance = psn_distance(entry->first_psn, psn);
-        if (distance >= 0 && (uint32_t)distance < entry->packet_count) {
+    for (uint64_t position = replay->added; position != replay->first; position--) {
+        struct replay_entry *entry = entry_at(replay, position - 1);
+        if (covers(entry, psn)) {
             return entry;
         }
     }
@@ -108,9 +124,11 @@ struct replay_entry *replay_find(const struct replay *replay, struct psn psn)
 
 struct psn replay_before(const struct replay *replay, struct psn psn)
 {
-    const struct replay_entry *entry;
-    while ((entry = replay_find(replay, psn)) != NULL) {
-        psn = psn_add(entry->first_psn, PSN_MASK);
+    for (uint64_t position = replay->added; position != replay->first; position--) {
+        const struct replay_entry *entry = entry_at(replay, position - 1);
+        if (covers(entry, psn)) {
+            psn = psn_add(entry->first_psn, PSN_MASK);
+        }
     }
     return psn;
 }

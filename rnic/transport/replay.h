@@ -2,9 +2,10 @@
  * those answered already, in case the answer was lost. [IBA 9.4.5, C9-110]
  *
  * Memory is bounded: the storage is taken before the peer connects, as much as was agreed with it,
- * and the oldest entry gives way to the newest. A
- * READ remembers where, and reads again; an atomic remembers its result and is never executed
- * twice. Invariant: entries stand in the order of their PSNs; responses leave in that order. */
+ * and the oldest entry gives way to the newest, or is forgotten when its PSN lies so far back that
+ * it is one of the future. A READ remembers where, and reads again; an atomic remembers its result
+ * and is never executed twice. Invariant: entries stand in the order of their PSNs; responses leave
+ * in that order. */
 #ifndef WEIR_TRANSPORT_REPLAY_H
 #define WEIR_TRANSPORT_REPLAY_H
 
@@ -39,8 +40,9 @@ struct replay {
     struct replay_entry *entries;
     uint32_t mask;
     uint32_t limit; /* entries that may be under way at once, and are remembered */
-    uint64_t added; /* entries ever; the last `limit` of them are there */
-    uint64_t turn;  /* the first that may be under way, counted alike */
+    uint64_t added; /* entries ever */
+    uint64_t first; /* the oldest that is remembered, counted alike */
+    uint64_t turn;  /* the first that may be under way, likewise */
 };
 
 /* Remembers nothing, and takes no memory. */
@@ -58,6 +60,15 @@ void replay_reset(struct replay *replay, uint32_t limit);
 /* A new entry, all zero; NULL where the peer has more unanswered than was agreed. The caller sets
  * `end` once the entry is to be answered. */
 struct replay_entry *replay_add(struct replay *replay);
+/* `expected` has moved on, by at most half the PSNs. A request with the PSN of what is forgotten
+ * would be new. */
+void replay_forget(struct replay *replay, struct psn expected);
+static inline void replay_pass(struct replay *replay, struct psn expected)
+{
+    if (replay->first != replay->added) {
+        replay_forget(replay, expected);
+    }
+}
 /* The entry that `psn` belongs to; NULL if it is not remembered. */
 struct replay_entry *replay_find(const struct replay *replay, struct psn psn);
 /* Answers packets `start` to before `end` again, then, from their beginnings, all responses behind

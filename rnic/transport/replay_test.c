@@ -69,6 +69,31 @@ static void the_last_ones_are_found_by_any_of_their_psns(void **state)
     replay_fini(&replay, heap_allocator());
 }
 
+/* Once round, the PSN of an old READ is that of a new request. */
+static void what_lies_half_round_back_is_forgotten(void **state)
+{
+    struct replay replay = create(3);
+    assert_non_null(add(&replay, 5, 1));
+    assert_int_equal(drain(&replay), 1);
+    replay_pass(&replay, psn_make(5 + (1u << 23)));
+    assert_non_null(replay_find(&replay, psn_make(5)));
+    replay_pass(&replay, psn_make(6 + (1u << 23)));
+    assert_null(replay_find(&replay, psn_make(5)));
+    assert_non_null(add(&replay, 0x900000, 1));
+    assert_non_null(replay_find(&replay, psn_make(0x900000)));
+    replay_fini(&replay, heap_allocator());
+}
+
+static void responses_that_cover_every_psn_have_a_beginning(void **state)
+{
+    struct replay replay = create(3);
+    assert_non_null(add(&replay, 7, 1));
+    assert_non_null(add(&replay, 8, 1u << 23));
+    assert_non_null(add(&replay, 8 + (1u << 23), (1u << 23) - 1));
+    assert_int_equal(replay_before(&replay, psn_make(6)).value, 6);
+    replay_fini(&replay, heap_allocator());
+}
+
 static void a_restart_answers_from_there_and_then_what_was_behind(void **state)
 {
     struct replay replay = create(4);
@@ -130,6 +155,8 @@ int main(void)
         cmocka_unit_test(more_room_is_taken_and_never_less),
         cmocka_unit_test(the_agreed_number_may_be_under_way),
         cmocka_unit_test(the_last_ones_are_found_by_any_of_their_psns),
+        cmocka_unit_test(what_lies_half_round_back_is_forgotten),
+        cmocka_unit_test(responses_that_cover_every_psn_have_a_beginning),
         cmocka_unit_test(a_restart_answers_from_there_and_then_what_was_behind),
         cmocka_unit_test(an_echo_takes_no_room),
         cmocka_unit_test(without_a_limit_nothing_is_taken),

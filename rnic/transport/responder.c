@@ -423,10 +423,16 @@ uint32_t responder_psn_count(const struct qp *qp, const struct packet *packet)
     return packet->reader == NULL ? 1 : segment_packet_count(packet->payload_length, qp->mtu_shift);
 }
 
+static void advance(struct responder *responder, uint32_t psns)
+{
+    responder->expected = psn_add(responder->expected, psns);
+    replay_pass(&responder->reads->replay, responder->expected);
+}
+
 static void accept(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
-    responder->expected = psn_add(responder->expected, responder_psn_count(qp, packet));
+    advance(responder, responder_psn_count(qp, packet));
     qp->environment->counters.values[COUNTER_REFERENCES_READ] += packet->reader != NULL;
     if (packet->info->operation == OPERATION_SEND || packet->info->operation == OPERATION_WRITE) {
         acknowledge_executed(&responder->acknowledge, packet->ack_request, packet->info->last);
@@ -447,7 +453,7 @@ void responder_executed_short(struct qp *qp, bool ack_request)
 {
     struct responder *responder = &qp->responder;
     finish_message(responder);
-    responder->expected = psn_next(responder->expected);
+    advance(responder, 1);
     acknowledge_executed(&responder->acknowledge, ack_request, true);
 }
 
