@@ -58,16 +58,27 @@ static void begin(struct qp *qp, uint32_t from, const struct relay_message *mess
     atomic_store(&qp->state, QP_RTR);
     responder_reset(qp, message->expected);
     qp->responder.msn = message->msn;
+    qp->rare.executed = message->executed;
 }
 
-/* What lies before was executed by others. */
+/* What lies before was executed by others. PSNs do not tell: while we had nothing to do they may
+ * have gone any way round. */
 static void skip(struct qp *qp, const struct relay_message *message)
 {
-    if (psn_distance(qp->responder.expected, message->expected) > 0) {
-        qp->responder.expected = message->expected;
-        qp->responder.msn = message->msn;
-        acknowledge_reset(&qp->responder.acknowledge);
+    struct responder *responder = &qp->responder;
+    struct replay *replay = &responder->reads->replay;
+    uint64_t psns = message->executed - qp->rare.executed;
+    if ((int64_t)psns <= 0) {
+        return;
     }
+    if (psns > PSN_MASK / 2) {
+        replay_reset(replay, replay->limit);
+    }
+    qp->rare.executed = message->executed;
+    responder->expected = message->expected;
+    replay_pass(replay, responder->expected);
+    responder->msn = message->msn;
+    acknowledge_reset(&responder->acknowledge);
 }
 
 /* Our answer was lost, or is not due yet. */

@@ -94,6 +94,7 @@ struct qp {
             struct xrc_domain xrc_domain; /* of a target */
             struct relay *relay;          /* NULL: every request is our own */
             uint32_t xrc_srq;             /* of the message under way */
+            uint64_t executed;            /* PSNs before the expected one, which wraps */
             struct deputy deputy;
         };
         struct {                         /* of UD */

@@ -136,6 +136,7 @@ static bool send_request(struct qp *qp, uint32_t owner, const struct packet *pac
     message.destination = attributes->destination;
     message.expected = qp->responder.expected;
     message.msn = qp->responder.msn;
+    message.executed = qp->rare.executed;
     message.repeats = relay->repeats;
     message.path = attributes->path;
     if (packet->payload_length > 0) {

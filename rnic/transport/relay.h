@@ -55,6 +55,7 @@ struct relay_message {
     uint32_t msn;        /* ... when the target had completed so many messages */
     uint32_t repeats;    /* repeated requests until this one, or until this answer */
     uint64_t life;       /* of the target's connection: what is of another life is stale */
+    uint64_t executed;   /* REQUEST: PSNs before `expected`, of this life and without a wrap */
     struct xrc_domain domain;
     struct path path;
 };

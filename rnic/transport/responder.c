@@ -25,6 +25,9 @@ void responder_reset(struct qp *qp, struct psn expected)
     replay_reset(&reads->replay, qp->attributes.max_reads_in);
     pace_reset(&reads->pace);
     acknowledge_reset(&responder->acknowledge);
+    if (qp->is_target) {
+        qp->rare.executed = 0;
+    }
 }
 
 static enum verdict check_sequence(const struct qp *qp, const struct packet *packet)
@@ -432,7 +435,11 @@ static void advance(struct responder *responder, uint32_t psns)
 static void accept(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
-    advance(responder, responder_psn_count(qp, packet));
+    uint32_t psns = responder_psn_count(qp, packet);
+    advance(responder, psns);
+    if (qp->is_target) {
+        qp->rare.executed += psns;
+    }
     qp->environment->counters.values[COUNTER_REFERENCES_READ] += packet->reader != NULL;
     if (packet->info->operation == OPERATION_SEND || packet->info->operation == OPERATION_WRITE) {
         acknowledge_executed(&responder->acknowledge, packet->ack_request, packet->info->last);

@@ -1,5 +1,6 @@
 /* An XRC domain of several processes: refusals, order, and ends in the middle of a message, one
  * matter each. */
+#include "rnic/transport/qp_private.h"
 #include "sim/scenarios/xrc_shared.h"
 
 static const struct link_config quiet = {.delay_ns = 1000};
@@ -147,6 +148,37 @@ static void what_was_executed_is_remembered_until_it_is_confirmed(void **state)
     run(RUN_NS);
     judge(0, true);
     assert_int_equal(w.nodes[3].received, 1);
+    stop();
+}
+
+/* As if so much had been executed for others since. */
+static void pass_psns(uint32_t psns)
+{
+    struct requester *requester = &w.lines[0].initiator->requester;
+    struct qp *target = w.lines[0].target;
+    target->responder.expected = psn_add(target->responder.expected, psns);
+    target->rare.executed += psns;
+    requester->unacked = requester->frontier = requester->cursor =
+        psn_add(requester->frontier, psns);
+}
+
+/* Its PSN is before the one that the deputy expected then, or after it, or the same. */
+static void what_comes_after_a_long_rest_is_new(void **state)
+{
+    (void)state;
+    static const uint32_t rests[] = {1, 0x7fffff, 0x800000, 0x900000, 0xffffff, 0x1000000};
+    static const enum work_kind kinds[] = {WORK_SEND, WORK_FETCH_ADD, WORK_READ};
+    start_by_hand();
+    for (size_t i = 0; i < sizeof rests / sizeof rests[0]; i++) {
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+            post_receive(&w.nodes[2]);
+            pass_psns(rests[i]);
+            post_op(0, (struct op){.kind = kinds[k], .node = 2, .length = 8});
+            run(1000000);
+        }
+    }
+    judge(0, true);
+    assert_int_equal(counter(0, COUNTER_RETRANSMITTED_PACKETS), 0);
     stop();
 }
 
@@ -397,6 +429,7 @@ int main(void)
         cmocka_unit_test(a_lost_response_is_made_again_before_what_follows),
         cmocka_unit_test(what_finds_no_room_is_asked_for),
         cmocka_unit_test(what_was_executed_is_remembered_until_it_is_confirmed),
+        cmocka_unit_test(what_comes_after_a_long_rest_is_new),
         cmocka_unit_test(a_message_within_a_message_is_refused),
         cmocka_unit_test(a_queue_of_another_domain_elsewhere_is_refused),
         cmocka_unit_test(a_key_of_another_process_is_refused_and_its_owner_told),
