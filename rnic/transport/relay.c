@@ -180,11 +180,12 @@ static bool hand_over(struct qp *qp, uint32_t owner, const struct packet *packet
     return true;
 }
 
-/* The oldest, which is our own. False: it ended what is held. */
+/* The oldest, which is our own. False: it ended what is held, be it by its completion. */
 static bool execute_first(struct qp *qp)
 {
     struct relay *relay = qp_relay(qp);
-    if (responder_take(qp, &held_at(relay, 0)->packet) != VERDICT_EXECUTED) {
+    if (responder_take(qp, &held_at(relay, 0)->packet) != VERDICT_EXECUTED ||
+        qp_state_now(qp) == QP_ERROR) {
         forget(relay);
         return false;
     }

@@ -347,6 +347,33 @@ static void a_dead_owner_is_a_remote_operation_error(void **state)
     stop();
 }
 
+/* The completions of the target's own queue overrun while requests wait behind another process's:
+ * that is the end of them all. */
+static void an_overrun_ends_what_is_held(void **state)
+{
+    (void)state;
+    static const struct completion completion;
+    struct completion_queue *full;
+    start_by_hand();
+    struct node *node = &w.nodes[1];
+    assert_int_equal(completion_queue_create(&node->host.storage.allocator, 1, NULL, &full),
+                     STATUS_OK);
+    assert_true(completion_queue_push(full, &completion, false));
+    node->shared.completions = full;
+    post_receive(&w.nodes[2]);
+    post_receive(node);
+    post_op(0, (struct op){.kind = WORK_SEND, .node = 2, .length = 8});
+    post_op(0, (struct op){.kind = WORK_SEND, .node = 1, .length = 8});
+    post_op(0, (struct op){.kind = WORK_WRITE, .node = 1, .length = 8});
+    run(RUN_NS);
+    assert_int_equal(w.nodes[2].received, 1);
+    expect_states(QP_ERROR, QP_ERROR);
+    assert_memory_not_equal(slot_of(node, 0, 2), slot_of(&w.nodes[0], 0, 2), 8);
+    node->shared.completions = node->completions;
+    completion_queue_destroy(full);
+    stop();
+}
+
 /* It lives, and hears nothing. A peer with more patience than ours gets an answer. */
 static void a_silent_owner_is_a_remote_operation_error(void **state)
 {
@@ -438,6 +465,7 @@ int main(void)
         cmocka_unit_test(a_target_in_error_gives_the_receive_back),
         cmocka_unit_test(a_dead_target_gives_the_receive_back),
         cmocka_unit_test(a_dead_owner_is_a_remote_operation_error),
+        cmocka_unit_test(an_overrun_ends_what_is_held),
         cmocka_unit_test(a_silent_owner_is_a_remote_operation_error),
         cmocka_unit_test(many_targets_share_the_deputies_room),
         cmocka_unit_test(malformed_messages_are_refused),
