@@ -501,6 +501,28 @@ static void a_drained_queue_is_told(void **state)
     pair_destroy(pair);
 }
 
+/* Once it is, however often the application asks for other attributes meanwhile. */
+static void a_queue_that_drains_is_modified(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0];
+    struct qp_attributes attributes = {.timeout = 15};
+    pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, 100000);
+    (void)pair_step(pair);
+    modify(a, QP_SQD);
+    assert_int_equal(
+        device_modify_qp(a->device, pair->now, a->qp, &attributes, QP_SET_TIMEOUT, NULL),
+        STATUS_OK);
+    modify(a, QP_SQD);
+    assert_int_equal(a->raised[EVENT_SQ_DRAINED], 0);
+    pair_run(pair);
+    assert_int_equal(a->raised[EVENT_SQ_DRAINED], 1);
+    modify(a, QP_SQD);
+    pair_run(pair);
+    assert_int_equal(a->raised[EVENT_SQ_DRAINED], 1);
+    pair_destroy(pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -526,6 +548,7 @@ int main(void)
         cmocka_unit_test(reset_shuts_what_was_bound),
         cmocka_unit_test(an_overrun_queue_fails_the_queue_pair),
         cmocka_unit_test(a_drained_queue_is_told),
+        cmocka_unit_test(a_queue_that_drains_is_modified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

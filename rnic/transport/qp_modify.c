@@ -131,7 +131,7 @@ static void enter(struct qp *qp, enum qp_state from, enum qp_state to)
         enter_ready_to_send(qp, from);
         break;
     case QP_SQD:
-        qp->drain_pending = from != QP_SQD;
+        qp->drain_pending |= from != QP_SQD;
         qp_schedule(qp);
         break;
     default:
