@@ -416,6 +416,28 @@ static void reset_forgets_and_starts_again(void **state)
     pair_destroy(pair);
 }
 
+/* Answers filled its last turn, so requests were to begin the next. Now they are of another life:
+ * its first answer leaves before its first request. */
+static void reset_forgets_whose_turn_it_was(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    pair_post_simple(a, WORK_READ, 1, 0, REMOTE, 100 * 1024);
+    for (int i = 0; i < 100 && b->sent == 0; i++) {
+        b->sink_room = 4;
+        (void)pair_step(pair);
+    }
+    assert_true(b->qp->requests_first);
+    b->sink_room = UINT32_MAX;
+    modify(a, QP_RESET);
+    modify(b, QP_RESET);
+    pair_run(pair);
+    pair_connect_side(pair, 0, &pair_defaults);
+    pair_connect_side(pair, 1, &pair_defaults);
+    assert_false(b->qp->requests_first);
+    pair_destroy(pair);
+}
+
 static void bind_window(struct pair_side *side, struct memory_key window)
 {
     struct window_bind bind = {
@@ -545,6 +567,7 @@ int main(void)
         cmocka_unit_test(the_application_flushes),
         cmocka_unit_test(a_message_under_way_is_flushed_once),
         cmocka_unit_test(reset_forgets_and_starts_again),
+        cmocka_unit_test(reset_forgets_whose_turn_it_was),
         cmocka_unit_test(reset_shuts_what_was_bound),
         cmocka_unit_test(an_overrun_queue_fails_the_queue_pair),
         cmocka_unit_test(a_drained_queue_is_told),

@@ -72,6 +72,7 @@ static void enter_reset(struct qp *qp)
     qp->attributes = (struct qp_attributes){.port = 0};
     qp->established_raised = false;
     qp->drain_pending = false;
+    qp->requests_first = false;
     qp->peer_died = false;
     qp->death_counts_from = (struct instant){0};
     window_forget(qp->environment->memory, qp->number); /* opened to a peer that is no longer it */
