@@ -217,6 +217,43 @@ static void reads_are_limited_and_complete_in_order(void **state)
     pair_destroy(pair);
 }
 
+static void allow_reads(struct pair_side *side, uint8_t reads)
+{
+    struct qp_attributes attributes = {
+        .state = QP_SQD, .max_reads_out = reads, .max_reads_in = reads};
+    unsigned limits = QP_SET_MAX_READS_OUT | QP_SET_MAX_READS_IN;
+    unsigned masks[] = {QP_SET_STATE, limits, QP_SET_STATE};
+    for (size_t i = 0; i < sizeof masks / sizeof masks[0]; i++) {
+        attributes.state = i == 2 ? QP_RTS : QP_SQD;
+        assert_int_equal(
+            device_modify_qp(side->device, side->pair->now, side->qp, &attributes, masks[i], NULL),
+            STATUS_OK);
+    }
+}
+
+/* What is agreed upon anew while the send queues are drained is in force. */
+static void more_reads_are_allowed(void **state)
+{
+    struct pair_options options = pair_defaults;
+    options.max_reads = 1;
+    struct pair *pair = pair_create(&options);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    allow_reads(b, 8);
+    allow_reads(a, 8);
+    b->sink_room = 0;
+    for (uint64_t id = 0; id < 8; id++) {
+        pair_post_simple(a, WORK_READ, id, 0, REMOTE, 10);
+    }
+    (void)pair_step(pair);
+    b->sink_room = UINT32_MAX;
+    pair_run(pair);
+    for (uint64_t id = 0; id < 8; id++) {
+        (void)pair_expect(a->sends, id, COMPLETION_SUCCESS);
+    }
+    assert_int_equal(a->sent, 8);
+    pair_destroy(pair);
+}
+
 static void a_fence_waits_for_reads(void **state)
 {
     struct pair *pair = pair_create(&pair_defaults);
@@ -443,6 +480,7 @@ int main(void)
         cmocka_unit_test(inline_bytes_are_taken_at_once),
         cmocka_unit_test(unsignaled_success_is_silent),
         cmocka_unit_test(reads_are_limited_and_complete_in_order),
+        cmocka_unit_test(more_reads_are_allowed),
         cmocka_unit_test(a_fence_waits_for_reads),
         cmocka_unit_test(a_full_sink_loses_nothing),
         cmocka_unit_test(unreliable_connection_carries_messages),

@@ -38,6 +38,12 @@ bool deputy_is_of(const struct qp *qp, uint32_t process, uint64_t life)
     return qp->rare.deputy.principal == process && qp->rare.deputy.life == life;
 }
 
+static uint8_t reads_in(const struct qp *qp, const struct relay_message *message)
+{
+    uint32_t limit = qp->environment->max_reads_in;
+    return message->max_reads_in < limit ? message->max_reads_in : (uint8_t)limit;
+}
+
 static void take_attributes(struct qp *qp, const struct relay_message *message)
 {
     struct qp_attributes *attributes = &qp->attributes;
@@ -45,16 +51,16 @@ static void take_attributes(struct qp *qp, const struct relay_message *message)
     attributes->path_mtu = (enum path_mtu)message->path_mtu;
     attributes->destination = message->destination;
     attributes->access = message->access;
+    attributes->max_reads_in = reads_in(qp, message);
+    replay_set_limit(&qp->responder.reads->replay, attributes->max_reads_in);
     qp_set_mtu(qp);
 }
 
 static void begin(struct qp *qp, uint32_t from, const struct relay_message *message)
 {
-    uint32_t limit = qp->environment->max_reads_in;
     qp->rare.deputy.principal = from;
     qp->rare.deputy.life = message->life;
-    qp->attributes.max_reads_in =
-        message->max_reads_in < limit ? message->max_reads_in : (uint8_t)limit;
+    qp->attributes.max_reads_in = reads_in(qp, message);
     atomic_store(&qp->state, QP_RTR);
     responder_reset(qp, message->expected);
     qp->responder.msn = message->msn;

@@ -133,6 +133,7 @@ static void enter(struct qp *qp, enum qp_state from, enum qp_state to)
         break;
     case QP_SQD:
         qp->drain_pending |= from != QP_SQD;
+        replay_set_limit(&qp->responder.reads->replay, qp->attributes.max_reads_in);
         qp_schedule(qp);
         break;
     default:
@@ -153,7 +154,7 @@ static enum status reserve(struct qp *qp, const struct qp_attributes *attributes
         }
         rate_reset(qp->rate);
     }
-    if (to == QP_RTR && (mask & QP_SET_MAX_READS_IN) != 0) {
+    if ((mask & QP_SET_MAX_READS_IN) != 0) {
         return reads_reserve(&qp->responder.reads, qp->environment, attributes->max_reads_in);
     }
     return STATUS_OK;

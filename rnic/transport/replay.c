@@ -5,6 +5,17 @@
 
 #include "rnic/base/check.h"
 
+static struct replay_entry *entry_at(const struct replay *replay, uint64_t position)
+{
+    return &replay->entries[position & replay->mask];
+}
+
+/* The oldest that is remembered or may be under way. */
+static uint64_t oldest(const struct replay *replay)
+{
+    return replay->first < replay->turn ? replay->first : replay->turn;
+}
+
 enum status replay_init(struct replay *replay, struct allocator *allocator, uint32_t capacity)
 {
     *replay = REPLAY_OF_NONE;
@@ -27,10 +38,12 @@ enum status replay_reserve(struct replay *replay, struct allocator *allocator, u
     if (entries == NULL) {
         return STATUS_NO_MEMORY;
     }
+    for (uint64_t position = oldest(replay); position != replay->added; position++) {
+        entries[position & (storage - 1)] = *entry_at(replay, position);
+    }
     replay_fini(replay, allocator);
     replay->entries = entries;
     replay->mask = storage - 1;
-    replay_reset(replay, 0);
     return STATUS_OK;
 }
 
@@ -49,9 +62,18 @@ void replay_reset(struct replay *replay, uint32_t limit)
     replay->turn = 0;
 }
 
-static struct replay_entry *entry_at(const struct replay *replay, uint64_t position)
+static void keep_limit(struct replay *replay)
 {
-    return &replay->entries[position & replay->mask];
+    if (replay->added - replay->first > replay->limit) {
+        replay->first = replay->added - replay->limit;
+    }
+}
+
+void replay_set_limit(struct replay *replay, uint32_t limit)
+{
+    CHECK(limit <= replay->mask + 1);
+    replay->limit = limit;
+    keep_limit(replay);
 }
 
 static bool is_under_way(const struct replay_entry *entry)
@@ -90,9 +112,7 @@ struct replay_entry *replay_add(struct replay *replay)
     }
     struct replay_entry *entry = entry_at(replay, replay->added);
     replay->added++;
-    if (replay->added - replay->first > replay->limit) {
-        replay->first = replay->added - replay->limit;
-    }
+    keep_limit(replay);
     memset(entry, 0, sizeof *entry);
     return entry;
 }

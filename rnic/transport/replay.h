@@ -50,12 +50,15 @@ struct replay {
 
 enum status replay_init(struct replay *replay, struct allocator *allocator,
                         uint32_t capacity) MUST_USE;
-/* Room for `capacity` entries; those that there were are forgotten where more room is taken. */
+/* Room for `capacity` entries; those that there are stay. */
 enum status replay_reserve(struct replay *replay, struct allocator *allocator,
                            uint32_t capacity) MUST_USE;
 void replay_fini(struct replay *replay, struct allocator *allocator);
 /* Forgets everything. `limit` is at most the capacity. */
 void replay_reset(struct replay *replay, uint32_t limit);
+/* From now on; the oldest of more than so many are forgotten, though those under way are answered.
+ */
+void replay_set_limit(struct replay *replay, uint32_t limit);
 
 /* A new entry, all zero; NULL where the peer has more unanswered than was agreed. The caller sets
  * `end` once the entry is to be answered. */

@@ -69,6 +69,31 @@ static void the_last_ones_are_found_by_any_of_their_psns(void **state)
     replay_fini(&replay, heap_allocator());
 }
 
+/* What is remembered and what is under way. */
+static void another_limit_is_in_force_at_once(void **state)
+{
+    struct replay replay = create(2);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_non_null(add(&replay, i * 10, 10));
+        replay_sent(replay_pending(&replay), i == 0 ? 10 : 1);
+    }
+    assert_null(add(&replay, 30, 1));
+    assert_int_equal(replay_reserve(&replay, heap_allocator(), 16), STATUS_OK);
+    replay_set_limit(&replay, 16);
+    for (uint32_t i = 3; i < 17; i++) {
+        assert_non_null(add(&replay, i * 10, 10));
+    }
+    assert_null(add(&replay, 170, 1));
+    assert_non_null(replay_find(&replay, psn_make(15)));
+    assert_int_equal(drain(&replay), 14 * 10 + 2 * 9);
+    replay_set_limit(&replay, 1);
+    assert_null(replay_find(&replay, psn_make(150)));
+    assert_non_null(replay_find(&replay, psn_make(160)));
+    assert_non_null(add(&replay, 170, 1));
+    assert_null(add(&replay, 171, 1));
+    replay_fini(&replay, heap_allocator());
+}
+
 /* Once round, the PSN of an old READ is that of a new request. */
 static void what_lies_half_round_back_is_forgotten(void **state)
 {
@@ -155,6 +180,7 @@ int main(void)
         cmocka_unit_test(more_room_is_taken_and_never_less),
         cmocka_unit_test(the_agreed_number_may_be_under_way),
         cmocka_unit_test(the_last_ones_are_found_by_any_of_their_psns),
+        cmocka_unit_test(another_limit_is_in_force_at_once),
         cmocka_unit_test(what_lies_half_round_back_is_forgotten),
         cmocka_unit_test(responses_that_cover_every_psn_have_a_beginning),
         cmocka_unit_test(a_restart_answers_from_there_and_then_what_was_behind),
