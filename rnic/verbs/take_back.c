@@ -1,14 +1,18 @@
 #include "rnic/verbs/take_back.h"
 
+#include "rnic/io/system/cancel.h"
+
 /* Locked; unlocked while somebody is waited for. */
 static bool settle(struct engine *engine, struct qpn peer)
 {
     if (device_settle(engine->device, peer, false)) {
         return true;
     }
+    int cancel = cancel_hold(); /* what is held is to be let go of */
     engine_unlock(engine);
     bool settled = device_settle(engine->device, peer, true);
     engine_lock(engine);
+    cancel_restore(cancel);
     return settled;
 }
 

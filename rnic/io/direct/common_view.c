@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "rnic/io/direct/common.h"
+#include "rnic/io/system/raw_file.h"
 #include "rnic/io/system/sealed_file.h"
 
 #define PAGE          4096u
@@ -32,7 +33,7 @@ void common_view_end(struct common_view *view)
 void common_view_abandon(struct common_view *view)
 {
     if (view->file >= 0) {
-        close(view->file);
+        raw_close(view->file);
     }
     common_view_init(view);
 }
@@ -49,7 +50,7 @@ static int open_file(pid_t process, int descriptor)
     bool sound = stat.st_uid == geteuid() && fstatfs(file, &system) == 0 &&
                  system.f_type == TMPFS_MAGIC; /* others may have no page to give */
     if (!sound) {
-        close(file);
+        raw_close(file);
         return -1;
     }
     return file;

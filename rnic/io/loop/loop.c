@@ -301,11 +301,6 @@ void loop_send_held(struct loop *loop)
     }
 }
 
-bool loop_try_lock(struct loop *loop)
-{
-    return atomic_load(&loop->waiting) == 0 && lock_try(&loop->lock);
-}
-
 /* Either the poster, who rings and then tries to take the lock, does take it, or we, who have given
  * it and then look, see its doorbell: all four are sequentially consistent. */
 void loop_serve_after_unlock(struct loop *loop, struct instant deadline)
@@ -380,15 +375,20 @@ static void turn_and_unlock(struct loop *loop)
 static void engine_lock_operation(struct engine *engine)
 {
     struct loop *loop = loop_of(engine);
+    int cancel = cancel_hold();
     atomic_fetch_add(&loop->waiting, 1);
     lock_take(&loop->lock);
+    loop->cancel = cancel;
     atomic_fetch_sub(&loop->waiting, 1);
     loop_send_held(loop);
 }
 
 static void engine_unlock_operation(struct engine *engine)
 {
-    turn_and_unlock(loop_of(engine));
+    struct loop *loop = loop_of(engine);
+    int cancel = loop->cancel;
+    turn_and_unlock(loop);
+    cancel_restore(cancel);
 }
 
 /* Where the thread looks soon a doorbell that is rung at this instant may be missed, until posters

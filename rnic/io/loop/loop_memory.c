@@ -38,6 +38,7 @@ void loop_before_fork(struct loop *loop)
     }
     same_host_is_to_fork(loop->same_host);
     if (loop_lock_with_patience(loop)) {
+        loop->cancel = cancel_hold();
         same_host_keep_memory(loop->same_host);
         engine_unlock(&loop->engine);
     }

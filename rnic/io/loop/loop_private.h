@@ -21,6 +21,7 @@
 #include "rnic/io/same_host/same_host.h"
 #include "rnic/io/same_host/stream.h"
 #include "rnic/io/same_host/tarry.h"
+#include "rnic/io/system/cancel.h"
 #include "rnic/io/system/clock.h"
 #include "rnic/io/system/lock.h"
 #include "rnic/io/udp/groups.h"
@@ -54,6 +55,7 @@ struct loop {
 
     struct lock lock;         /* the engine's: device, cm, links; below "the mutex" */
     _Atomic uint32_t waiting; /* threads that block for it: drivers keep out of their way */
+    int cancel;               /* of who has it for a control call, see cancel.h */
 
     struct registry *registry;
     struct steering steering;
@@ -160,7 +162,10 @@ static inline void loop_after_unlock(struct loop *loop, struct instant deadline)
     }
 }
 /* False: somebody holds the mutex or is about to. */
-bool loop_try_lock(struct loop *loop);
+static inline bool loop_try_lock(struct loop *loop)
+{
+    return atomic_load(&loop->waiting) == 0 && lock_try(&loop->lock);
+}
 
 /* Mutex held. Tells the device what the link has heard of packets that did not get through. */
 void loop_hear_complaints(struct loop *loop, struct instant now);

@@ -17,6 +17,7 @@
 #include "rnic/device/device.h"
 #include "rnic/io/loop/loop_private.h"
 #include "rnic/io/system/bell.h"
+#include "rnic/io/system/raw_file.h"
 #include "rnic/io/udp/address_watch.h"
 
 #define PATIENCE_MAX_NS 400000000u
@@ -42,7 +43,7 @@ void loop_wake_thread(struct loop *loop)
     uint64_t one = 1;
     ssize_t written;
     do {
-        written = write(loop->wake_descriptor, &one, sizeof one);
+        written = raw_write(loop->wake_descriptor, &one, sizeof one);
     } while (written < 0 && errno == EINTR);
     atomic_fetch_add_explicit(&loop->counters.thread_signals, 1, memory_order_relaxed);
 }

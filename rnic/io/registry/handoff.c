@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "rnic/io/registry/registry_private.h"
+#include "rnic/io/system/raw_file.h"
 #include "rnic/io/system/raw_socket.h"
 
 #define HANDOFF_MAGIC  0x57656972u
@@ -146,7 +147,7 @@ static void forget_first(struct handoff *handoff, uint32_t slot)
 static void close_one(int *descriptor)
 {
     if (*descriptor >= 0) {
-        close(*descriptor);
+        raw_close(*descriptor);
         *descriptor = -1;
     }
 }
@@ -187,7 +188,7 @@ static bool renew_sender(struct handoff *handoff)
     if (sender < 0) {
         return false;
     }
-    close(handoff->sender);
+    raw_close(handoff->sender);
     handoff->sender = sender;
     return true;
 }
@@ -208,7 +209,7 @@ static enum status send_message(struct handoff *handoff, uint32_t slot, struct i
         return STATUS_CLOSED;
     }
     do {
-        if (sendmsg(handoff->sender, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+        if (raw_send_one(handoff->sender, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
             return STATUS_OK;
         }
         if (errno == ECONNREFUSED || errno == ENOENT) {
@@ -480,7 +481,7 @@ uint32_t handoff_receive(struct handoff *handoff, struct udp_receiver *receiver)
             .msg_control = control,
             .msg_controllen = sizeof control,
         };
-        ssize_t length = recvmsg(handoff->descriptor, &message, MSG_DONTWAIT);
+        ssize_t length = raw_receive_one(handoff->descriptor, &message, MSG_DONTWAIT);
         if (length < 0) {
             break;
         }

@@ -11,6 +11,7 @@
 #include "rnic/base/crc32.h"
 #include "rnic/cm/cm.h"
 #include "rnic/io/registry/registry_private.h"
+#include "rnic/io/system/raw_file.h"
 
 #define READ_AT_ONCE 64u
 #define PAGE         UINT64_C(4096)
@@ -97,7 +98,8 @@ static bool write_record(const struct registry *registry, uint32_t index,
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < (rlim_t)at + sizeof *record) {
         return false;
     }
-    return pwrite(registry->descriptor, record, sizeof *record, at) == (ssize_t)sizeof *record;
+    return raw_write_at(registry->descriptor, record, sizeof *record, at) ==
+           (ssize_t)sizeof *record;
 }
 
 static void keep(struct registry *registry, uint32_t index, const struct cm_will *will)

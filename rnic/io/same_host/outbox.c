@@ -9,6 +9,7 @@
 #include "rnic/base/seldom.h"
 #include "rnic/io/same_host/inbox_private.h"
 #include "rnic/io/system/bell.h"
+#include "rnic/io/system/raw_file.h"
 
 #define REFERENCE_LEAST 16384u /* bytes; below, two copies cost less than the system call */
 
@@ -44,7 +45,7 @@ static int open_inbox(pid_t process, int descriptor, bool *ret_direct, enum stat
     bool sound = *ret_direct || stat.st_size == (off_t)INBOX_FILE_BYTES;
     if (!sound || stat.st_uid != geteuid()) {
         *ret_status = sound ? STATUS_DENIED : STATUS_NOT_FOUND;
-        close(file);
+        raw_close(file);
         return -1;
     }
     return file;
@@ -137,7 +138,7 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
     if (status == STATUS_OK && outbox->shown != NULL) {
         outbox->bell = bell_borrow(process, outbox->head->bell, descriptor, file);
     }
-    close(file);
+    raw_close(file);
     if (status != STATUS_OK) {
         outbox_close(outbox);
         return status;
@@ -152,7 +153,7 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
 static void forget_bell(struct outbox *outbox)
 {
     if (outbox->bell >= 0) {
-        close(outbox->bell);
+        raw_close(outbox->bell);
     }
 }
 

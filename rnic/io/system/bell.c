@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "rnic/io/system/raw_file.h"
+
 #define HIGHEST 127 /* of the numbers of descriptors: what is beyond is the program's */
 
 #ifndef SYS_pidfd_open /* Linux 5.3 */
@@ -25,7 +27,7 @@ int bell_create(void)
 void bell_hear(int bell)
 {
     uint64_t rung;
-    ssize_t length = read(bell, &rung, sizeof rung);
+    ssize_t length = raw_read(bell, &rung, sizeof rung);
     (void)length;
 }
 
@@ -66,15 +68,15 @@ int bell_borrow(pid_t process, int bell, int number, int file)
     int copy = (int)syscall(SYS_pidfd_getfd, owner, bell, 0);
     if (copy >= 0 &&
         (copy > HIGHEST || !is_bell("self", copy) || !has_file(folder, number, file))) {
-        close(copy);
+        raw_close(copy);
         copy = -1;
     }
-    close(owner);
+    raw_close(owner);
     return copy;
 }
 
 bool bell_ring(int bell)
 {
     uint64_t once = 1;
-    return bell >= 0 && write(bell, &once, sizeof once) == (ssize_t)sizeof once;
+    return bell >= 0 && raw_write(bell, &once, sizeof once) == (ssize_t)sizeof once;
 }

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "rnic/base/check.h"
+#include "rnic/io/system/cancel.h"
+#include "rnic/io/system/raw_file.h"
 
 #define NOTIFY_INITIAL 16u
 
@@ -120,7 +122,7 @@ static void put_token(struct notify *notify)
     uint64_t token = 1;
     ssize_t written;
     do {
-        written = write(notify->descriptor, &token, sizeof token);
+        written = raw_write(notify->descriptor, &token, sizeof token);
     } while (written < 0 && errno == EINTR);
 }
 
@@ -186,6 +188,7 @@ uint32_t notify_forget(struct notify *notify, const void *object)
     if (notify->generation != generation) {
         return 0;
     }
+    int cancel = cancel_hold();
     pthread_mutex_lock(&notify->posting); /* so each record has its token */
     pthread_mutex_lock(&notify->mutex);
     uint32_t kept = 0;
@@ -202,5 +205,6 @@ uint32_t notify_forget(struct notify *notify, const void *object)
     }
     pthread_mutex_unlock(&notify->mutex);
     pthread_mutex_unlock(&notify->posting);
+    cancel_restore(cancel);
     return forgotten;
 }

@@ -15,11 +15,23 @@ static inline int raw_socket(int domain, int type, int protocol)
     return (int)syscall(SYS_socket, domain, type, protocol);
 }
 
+/* As sendmsg(2). */
+static inline ssize_t raw_send_one(int descriptor, const struct msghdr *message, int flags)
+{
+    return syscall(SYS_sendmsg, descriptor, message, flags);
+}
+
+/* As recvmsg(2). */
+static inline ssize_t raw_receive_one(int descriptor, struct msghdr *message, int flags)
+{
+    return syscall(SYS_recvmsg, descriptor, message, flags);
+}
+
 /* As sendmmsg(2); one message costs less by itself. */
 static inline int raw_send(int descriptor, struct mmsghdr *messages, unsigned count, int flags)
 {
     if (count == 1) {
-        return syscall(SYS_sendmsg, descriptor, &messages->msg_hdr, flags) < 0 ? -1 : 1;
+        return raw_send_one(descriptor, &messages->msg_hdr, flags) < 0 ? -1 : 1;
     }
     return (int)syscall(SYS_sendmmsg, descriptor, messages, count, flags);
 }
@@ -28,7 +40,7 @@ static inline int raw_send(int descriptor, struct mmsghdr *messages, unsigned co
 static inline int raw_receive(int descriptor, struct mmsghdr *messages, unsigned count, int flags)
 {
     if (count == 1) {
-        long length = syscall(SYS_recvmsg, descriptor, &messages->msg_hdr, flags);
+        ssize_t length = raw_receive_one(descriptor, &messages->msg_hdr, flags);
         messages->msg_len = length < 0 ? 0 : (unsigned)length;
         return length < 0 ? -1 : 1;
     }

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rnic/io/system/raw_file.h"
+
 static enum status status_of_errno(void)
 {
     return errno == EACCES || errno == EPERM ? STATUS_DENIED : STATUS_NOT_FOUND;
@@ -28,7 +30,8 @@ int sealed_file_open(pid_t process, int descriptor, const char *link, struct sta
     char name[64];
     (void)snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)process, descriptor);
     errno = 0;
-    int file = has_link(name, link) ? open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+    int file =
+        has_link(name, link) ? raw_open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
     if (file < 0) {
         *ret_status = status_of_errno();
         return -1;
@@ -36,7 +39,7 @@ int sealed_file_open(pid_t process, int descriptor, const char *link, struct sta
     int seals = fcntl(file, F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(file, ret_stat) != 0) {
         *ret_status = STATUS_NOT_FOUND;
-        close(file);
+        raw_close(file);
         return -1;
     }
     return file;

@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "rnic/io/system/cancel.h"
 #include "rnic/io/system/raw_socket.h"
 #include "rnic/wire/packet.h"
 #include "rnic/wire/roce.h"
@@ -253,11 +254,13 @@ enum status address_read(struct address_table *ret_table)
 {
     ret_table->count = 0;
     struct ifaddrs *list;
+    int cancel = cancel_hold(); /* getifaddrs(3) is a cancellation point */
     int socket_for_mtu = raw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (socket_for_mtu < 0 || getifaddrs(&list) != 0) {
         if (socket_for_mtu >= 0) {
             close(socket_for_mtu);
         }
+        cancel_restore(cancel);
         return STATUS_NOT_FOUND;
     }
     for (const struct ifaddrs *one = list; one != NULL; one = one->ifa_next) {
@@ -269,6 +272,7 @@ enum status address_read(struct address_table *ret_table)
     }
     freeifaddrs(list);
     close(socket_for_mtu);
+    cancel_restore(cancel);
 
     const char *bound = secure_getenv("WEIR_BIND"), *wanted = secure_getenv("WEIR_ADDRESS");
     if (bound != NULL && *bound != '\0') {
@@ -315,6 +319,7 @@ static enum status ask_kernel(const struct gid *remote, const struct gid *local,
         return STATUS_NOT_FOUND;
     }
     enum status status = STATUS_NOT_FOUND;
+    int cancel = cancel_hold(); /* so is connect(2) */
     struct sockaddr_storage name;
     socklen_t length;
     if (local != NULL) {
@@ -339,6 +344,7 @@ static enum status ask_kernel(const struct gid *remote, const struct gid *local,
     }
 out:
     close(descriptor);
+    cancel_restore(cancel);
     return status;
 }
 

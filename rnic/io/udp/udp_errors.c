@@ -7,6 +7,7 @@
 #include <linux/errqueue.h> /* needs time.h */
 
 #include "rnic/base/bytes.h"
+#include "rnic/io/system/raw_socket.h"
 #include "rnic/io/udp/address.h"
 #include "rnic/io/udp/udp_private.h"
 
@@ -120,7 +121,7 @@ static uint32_t take_errors(struct udp *udp, int descriptor)
             .msg_control = control,
             .msg_controllen = sizeof control,
         };
-        ssize_t length = recvmsg(descriptor, &message, MSG_ERRQUEUE | MSG_DONTWAIT);
+        ssize_t length = raw_receive_one(descriptor, &message, MSG_ERRQUEUE | MSG_DONTWAIT);
         if (length < 0) {
             break;
         }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "rnic/io/system/clock.h"
+#include "rnic/io/system/raw_file.h"
 #include "rnic/io/udp/udp_private.h"
 
 /* Nobody sends to such a port; what comes all the same is not kept. */
@@ -58,7 +59,7 @@ static bool is_waited_for(const struct udp *udp, const struct udp_port *port)
 static void close_port(const struct udp_port *port)
 {
     if (port->descriptor >= 0) {
-        close(port->descriptor);
+        raw_close(port->descriptor);
     }
 }
 

@@ -1,0 +1,39 @@
+/* Descriptors on the data path, as raw_socket.h has sockets: no cancellation point, for a thread
+ * that is cancelled under the engine's lock would keep it. */
+#ifndef WEIR_IO_RAW_FILE_H
+#define WEIR_IO_RAW_FILE_H
+
+#include <fcntl.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* As open(2) of what is there, close(2), read(2), write(2), pwrite(2). */
+static inline int raw_open(const char *path, int flags)
+{
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0);
+}
+
+static inline void raw_close(int descriptor)
+{
+    long result = syscall(SYS_close, descriptor);
+    (void)result;
+}
+
+static inline ssize_t raw_read(int descriptor, void *bytes, size_t length)
+{
+    return syscall(SYS_read, descriptor, bytes, length);
+}
+
+static inline ssize_t raw_write(int descriptor, const void *bytes, size_t length)
+{
+    return syscall(SYS_write, descriptor, bytes, length);
+}
+
+static inline ssize_t raw_write_at(int descriptor, const void *bytes, size_t length, off_t place)
+{
+    return syscall(SYS_pwrite64, descriptor, bytes, length, place);
+}
+
+#endif
