@@ -20,6 +20,14 @@ static void refuse(struct cma_device *device, const struct cm_event *event, uint
     device->core->cm_release(event->connection, now);
 }
 
+/* The application may take its time for a request or a reply. */
+static void ask_for_time(struct cma_device *device, const struct cm_event *event)
+{
+    enum status status =
+        device->core->cm_delay(event->connection, engine_now(device->engine), SERVICE_TIMEOUT);
+    (void)status; /* it may have ended meanwhile */
+}
+
 /* Who listens for connections is not asked for a service's queue pair, and the reverse. */
 static bool fits(const struct cma_id *listener, const struct cm_event *event)
 {
@@ -76,10 +84,8 @@ static void route_request(struct cma_device *device, const struct cm_event *even
     pthread_mutex_unlock(&cma_lock);
 
     device->core->cm_set_context(event->connection, id);
-    if (event->kind == CM_EVENT_REQUEST) { /* the application may take its time */
-        enum status status =
-            device->core->cm_delay(event->connection, engine_now(device->engine), SERVICE_TIMEOUT);
-        (void)status;
+    if (event->kind == CM_EVENT_REQUEST) {
+        ask_for_time(device, event);
     }
 }
 
@@ -102,6 +108,9 @@ static void route(struct cma_device *device, const struct cm_event *event)
         cma_event_queue(said);
     }
     pthread_mutex_unlock(&cma_lock);
+    if (event->kind == CM_EVENT_REPLY) {
+        ask_for_time(device, event);
+    }
 }
 
 struct instant cma_dispatch(struct cma_device *device)

@@ -14,6 +14,8 @@
 #include "rnic/io/loop/loop.h"
 #include "rnic/io/registry/registry.h"
 
+#define PEER_TRY_NS (UINT64_C(4096) << 17)
+
 static struct engine *peer;
 static struct psn requested; /* the starting PSN of the REQ that came */
 
@@ -57,6 +59,21 @@ static void accept_there(uint8_t reads)
     fail_msg("no request came");
 }
 
+/* Until the peer has heard that the application may take its time. */
+static bool peer_is_patient(void)
+{
+    for (int tries = 0; tries < 1000; tries++) {
+        engine_lock(peer);
+        uint64_t wait_ns = instant_elapsed_ns(engine_now(peer), cm_next_deadline(peer->cm));
+        engine_unlock(peer);
+        if (wait_ns > 2 * PEER_TRY_NS) {
+            return true;
+        }
+        poll(NULL, 0, 5);
+    }
+    return false;
+}
+
 static void expect(struct rdma_event_channel *channel, enum rdma_cm_event_type type)
 {
     struct rdma_cm_event *event;
@@ -88,6 +105,7 @@ static void a_reply_sets_the_queue_pair_up(void **state)
     struct rdma_conn_param param = {.responder_resources = 3, .initiator_depth = 5};
     assert_int_equal(rdma_connect(id, &param), 0);
     accept_there(200);
+    assert_true(peer_is_patient());
     expect(channel, RDMA_CM_EVENT_ESTABLISHED);
 
     struct ibv_qp_attr attributes;
