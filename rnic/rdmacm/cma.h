@@ -220,6 +220,8 @@ void cma_forget_listeners(void);
 void cma_take_request(struct cma_id *id, const struct cm_event *event);
 /* Acts on a cm event for an application that is about to be told. False: say nothing. */
 bool cma_process(struct cma_event *event);
+/* How long the private data is; without data its length says nothing. */
+uint8_t cma_data_length(const struct rdma_conn_param *param);
 /* A new `id->request`, without parameters. NULL and errno. */
 struct cm_connect_request *cma_request_new(struct cma_id *id);
 /* The private data of `id->request`, `whole` bytes: rdma_cm's header, then the application's. */

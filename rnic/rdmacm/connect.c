@@ -20,6 +20,11 @@ static uint8_t reads_wanted(uint8_t asked, uint8_t limit)
     return asked == RDMA_MAX_RESP_RES ? limit : asked;
 }
 
+uint8_t cma_data_length(const struct rdma_conn_param *param)
+{
+    return param->private_data != NULL ? param->private_data_len : 0;
+}
+
 static bool is_too_much(const struct rdma_conn_param *param)
 {
     return (param->responder_resources != RDMA_MAX_RESP_RES &&
@@ -119,8 +124,8 @@ PUBLIC int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     if (ibv->qp == NULL && given == NULL) {
         return cma_error(EINVAL); /* which queue pair? */
     }
-    if (id->state != CMA_ROUTE_RESOLVED || is_too_much(param) ||
-        param->private_data_len > REQUEST_PRIVATE_MAX) {
+    uint8_t length = cma_data_length(param);
+    if (id->state != CMA_ROUTE_RESOLVED || is_too_much(param) || length > REQUEST_PRIVATE_MAX) {
         return cma_error(EINVAL);
     }
     struct cm_connect_request *request = cma_request_new(id);
@@ -133,7 +138,7 @@ PUBLIC int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     id->terms.rnr_retry_count = smaller(param->rnr_retry_count, 7);
     id->refusals = 0;
     fill_parameters(id, param, &request->parameters);
-    cma_set_request_data(id, param->private_data, param->private_data_len, CM_REQ_PRIVATE_MAX);
+    cma_set_request_data(id, param->private_data, length, CM_REQ_PRIVATE_MAX);
     enum status status = send_request(id);
     return status != STATUS_OK ? cma_status(status) : cma_complete(id);
 }
@@ -194,8 +199,9 @@ PUBLIC int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     if (cma_is_datagram(id)) {
         return cma_datagram_accept(id, given);
     }
+    uint8_t length = cma_data_length(param);
     if (id->state != CMA_REQUESTED || is_too_much(param) || (ibv->qp == NULL && given == NULL) ||
-        param->private_data_len > CM_REP_PRIVATE_MAX) {
+        length > CM_REP_PRIVATE_MAX) {
         return cma_error(EINVAL);
     }
     id->terms.responder_resources =
@@ -204,9 +210,9 @@ PUBLIC int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
         reads_wanted(param->initiator_depth, smaller(id->terms.initiator_depth, READS_MAX));
     struct cm_parameters parameters;
     fill_parameters(id, param, &parameters);
-    if (param->private_data_len != 0) {
-        memcpy(parameters.private_data, param->private_data, param->private_data_len);
-        parameters.private_length = param->private_data_len;
+    if (length != 0) {
+        memcpy(parameters.private_data, param->private_data, length);
+        parameters.private_length = length;
     }
     if (bring_up(id) != 0) {
         return -1;
@@ -220,6 +226,7 @@ static int reject(struct rdma_cm_id *ibv, const void *data, uint8_t length, uint
     struct cma_id *id = cma_id(ibv);
     struct cma_device *device = cma_device();
     enum status status = STATUS_INVALID;
+    length = data == NULL ? 0 : length;
     engine_lock(device->engine);
     if (id->connection != NULL) {
         status = cma_is_datagram(id)

@@ -11,7 +11,7 @@
 
 int cma_datagram_connect(struct cma_id *id, const struct rdma_conn_param *param)
 {
-    uint8_t length = param == NULL ? 0 : param->private_data_len;
+    uint8_t length = param == NULL ? 0 : cma_data_length(param);
     if (id->state != CMA_ROUTE_RESOLVED || length > QUESTION_PRIVATE_MAX) {
         return cma_error(EINVAL);
     }
@@ -35,7 +35,7 @@ int cma_datagram_connect(struct cma_id *id, const struct rdma_conn_param *param)
 int cma_datagram_accept(struct cma_id *id, const struct rdma_conn_param *param)
 {
     struct cma_device *device = cma_device();
-    uint8_t length = param == NULL ? 0 : param->private_data_len;
+    uint8_t length = param == NULL ? 0 : cma_data_length(param);
     if (id->state != CMA_REQUESTED || length > CM_SIDR_REP_PRIVATE_MAX ||
         (id->ibv.qp == NULL && param == NULL)) {
         return cma_error(EINVAL);

@@ -1,0 +1,91 @@
+/* Calls that a careful program would not make, and what they do all the same. Public calls only. */
+#include "rnic/rdmacm/event_test.h"
+
+#include <arpa/inet.h>
+
+struct ends {
+    struct rdma_event_channel *channel;
+    struct rdma_cm_id *listener, *active, *passive;
+};
+
+static void create_qp(struct rdma_cm_id *id)
+{
+    struct ibv_qp_init_attr init = {.cap = {4, 4, 1, 1, 0}, .qp_type = id->qp_type};
+    assert_int_equal(rdma_create_qp(id, NULL, &init), 0);
+}
+
+/* Up to a route and a queue pair of the active side. */
+static struct ends open_ends(enum rdma_port_space space)
+{
+    struct ends ends = {.channel = rdma_create_event_channel()};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    assert_int_equal(rdma_create_id(ends.channel, &ends.listener, NULL, space), 0);
+    assert_int_equal(rdma_bind_addr(ends.listener, (struct sockaddr *)&address), 0);
+    assert_int_equal(rdma_listen(ends.listener, 8), 0);
+    address.sin_port = rdma_get_src_port(ends.listener);
+    assert_int_equal(rdma_create_id(ends.channel, &ends.active, NULL, space), 0);
+    assert_int_equal(rdma_resolve_addr(ends.active, NULL, (struct sockaddr *)&address, 2000), 0);
+    pass(ends.channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    assert_int_equal(rdma_resolve_route(ends.active, 2000), 0);
+    pass(ends.channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    create_qp(ends.active);
+    return ends;
+}
+
+static void destroy(struct rdma_cm_id *id)
+{
+    if (id != NULL) {
+        rdma_destroy_qp(id);
+        assert_int_equal(rdma_destroy_id(id), 0);
+    }
+}
+
+static void close_ends(struct ends *ends)
+{
+    destroy(ends->active);
+    destroy(ends->passive);
+    destroy(ends->listener);
+    rdma_destroy_event_channel(ends->channel);
+}
+
+/* More than any message holds, of nothing. */
+static void request_without_data(struct ends *ends)
+{
+    struct rdma_conn_param param = {.private_data_len = 255, .retry_count = 7};
+    assert_int_equal(rdma_connect(ends->active, &param), 0);
+    struct rdma_cm_event *event = expect(ends->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    ends->passive = event->id;
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+}
+
+static void length_without_data(enum rdma_port_space space)
+{
+    struct ends ends = open_ends(space);
+    struct rdma_conn_param param = {.private_data_len = 255};
+    request_without_data(&ends);
+    create_qp(ends.passive);
+    assert_int_equal(rdma_accept(ends.passive, &param), 0);
+    pass(ends.channel, RDMA_CM_EVENT_ESTABLISHED);
+    close_ends(&ends);
+
+    ends = open_ends(space);
+    request_without_data(&ends);
+    assert_int_equal(rdma_reject(ends.passive, NULL, 255), 0);
+    pass(ends.channel, space == RDMA_PS_TCP ? RDMA_CM_EVENT_REJECTED : RDMA_CM_EVENT_UNREACHABLE);
+    close_ends(&ends);
+}
+
+static void test_length_without_data(void **state)
+{
+    (void)state;
+    length_without_data(RDMA_PS_TCP);
+    length_without_data(RDMA_PS_UDP);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_length_without_data),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
