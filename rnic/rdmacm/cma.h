@@ -78,6 +78,7 @@ struct cma_id {
     bool one_family;
     bool owns_queues; /* rdma_create_qp made its completion queues */
     bool has_disconnected;
+    bool has_failed; /* CONNECT_ERROR was told: of the connection's end nothing more is */
     uint8_t traffic_class;
     struct cm_connection *connection;
     struct cma_port *listening; /* listen.c */

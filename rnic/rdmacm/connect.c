@@ -315,7 +315,8 @@ PUBLIC int rdma_disconnect(struct rdma_cm_id *ibv)
         return cma_status(status);
     }
     /* The peer, or a former call, may have been first: then wait only for what is already there. */
-    if (id->has_disconnected || (status == STATUS_STATE && !has_queued_event(id))) {
+    if (id->has_disconnected || id->has_failed ||
+        (status == STATUS_STATE && !has_queued_event(id))) {
         return 0;
     }
     return cma_complete(id);
@@ -367,6 +368,7 @@ static void process_reply(struct cma_event *event)
     }
     reject(&id->ibv, NULL, 0, CM_REJECT_CONSUMER);
     cma_modify_error(id);
+    id->has_failed = true;
     event->ibv.event = RDMA_CM_EVENT_CONNECT_ERROR;
     event->ibv.status = -error;
 }
@@ -429,7 +431,7 @@ bool cma_process(struct cma_event *event)
     case CM_EVENT_REJECTED:
         tell_parameters(event, 0, CM_REJ_PRIVATE_MAX);
         process_refusal(event, RDMA_CM_EVENT_REJECTED, event->cm.reject_reason);
-        return true;
+        return !id->has_failed;
     case CM_EVENT_UNREACHABLE:
         process_refusal(event, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
         return true;
@@ -438,7 +440,7 @@ bool cma_process(struct cma_event *event)
         id->state = CMA_ENDED;
         event->ibv.event = RDMA_CM_EVENT_DISCONNECTED;
         event->ibv.status = event->cm.parameters.private_length == 0 ? -ETIMEDOUT : 0;
-        return true;
+        return !id->has_failed;
     case CM_EVENT_TIME_WAIT_OVER:
         event->ibv.event = RDMA_CM_EVENT_TIMEWAIT_EXIT;
         return true;

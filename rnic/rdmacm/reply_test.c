@@ -21,7 +21,9 @@ static struct psn requested; /* the starting PSN of the REQ that came */
 
 static uint16_t listen_there(void)
 {
-    assert_int_equal(loop_acquire(&peer), STATUS_OK);
+    if (peer == NULL) {
+        assert_int_equal(loop_acquire(&peer), STATUS_OK);
+    }
     struct registry_name name = {.scope = REGISTRY_ANY_IPV4};
     uint16_t port = 0;
     uint32_t claim;
@@ -37,7 +39,7 @@ static uint16_t listen_there(void)
     return port;
 }
 
-static void accept_there(uint8_t reads)
+static struct cm_connection *accept_there(uint8_t reads)
 {
     struct cm_parameters parameters = {.qpn = {0x1234},
                                        .starting_psn = {0xabcdef},
@@ -51,12 +53,13 @@ static void accept_there(uint8_t reads)
             requested = event.parameters.starting_psn;
             assert_int_equal(cm_accept(event.connection, engine_now(peer), &parameters), STATUS_OK);
             engine_unlock(peer);
-            return;
+            return event.connection;
         }
         engine_unlock(peer);
         poll(NULL, 0, 5);
     }
     fail_msg("no request came");
+    return NULL;
 }
 
 /* Until the peer has heard that the application may take its time. */
@@ -87,13 +90,12 @@ static void expect(struct rdma_event_channel *channel, enum rdma_cm_event_type t
     rdma_ack_cm_event(event);
 }
 
-static void a_reply_sets_the_queue_pair_up(void **state)
+/* Up to the request; the peer has it. */
+static struct rdma_cm_id *connect_there(struct rdma_event_channel *channel)
 {
-    (void)state;
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons(listen_there()),
                                   .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    struct rdma_event_channel *channel = rdma_create_event_channel();
     struct rdma_cm_id *id;
     assert_int_equal(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
     assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 2000), 0);
@@ -104,11 +106,26 @@ static void a_reply_sets_the_queue_pair_up(void **state)
     assert_int_equal(rdma_create_qp(id, NULL, &init), 0);
     struct rdma_conn_param param = {.responder_resources = 3, .initiator_depth = 5};
     assert_int_equal(rdma_connect(id, &param), 0);
-    accept_there(200);
+    return id;
+}
+
+static void destroy(struct rdma_cm_id *id)
+{
+    rdma_destroy_qp(id);
+    assert_int_equal(rdma_destroy_id(id), 0);
+}
+
+static void a_reply_sets_the_queue_pair_up(void **state)
+{
+    (void)state;
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct rdma_cm_id *id = connect_there(channel);
+    (void)accept_there(200);
     assert_true(peer_is_patient());
     expect(channel, RDMA_CM_EVENT_ESTABLISHED);
 
     struct ibv_qp_attr attributes;
+    struct ibv_qp_init_attr init;
     int mask = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RQ_PSN | IBV_QP_SQ_PSN;
     assert_int_equal(ibv_query_qp(id->qp, &attributes, mask, &init), 0);
     /* A starting PSN is what its sender wants to receive first. [IBA 12.7, Starting PSN] */
@@ -116,13 +133,42 @@ static void a_reply_sets_the_queue_pair_up(void **state)
     assert_int_equal(attributes.sq_psn, 0xabcdef);
     assert_int_equal(attributes.max_dest_rd_atomic, 3);
     assert_int_equal(attributes.max_rd_atomic, 5);
-    rdma_destroy_qp(id);
-    assert_int_equal(rdma_destroy_id(id), 0);
+    destroy(id);
+    rdma_destroy_event_channel(channel);
+}
+
+/* The peer takes its acceptance back before the application has heard of it. */
+static void a_failed_connection_does_not_end(void **state)
+{
+    (void)state;
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct rdma_cm_id *id = connect_there(channel);
+    struct cm_connection *connection = accept_there(1);
+    assert_true(peer_is_patient()); /* the REP has come */
+    engine_lock(peer);
+    cm_data_arrived(connection, engine_now(peer));
+    assert_int_equal(cm_disconnect(connection, engine_now(peer)), STATUS_OK);
+    engine_unlock(peer);
+    struct cm_event event = {.kind = CM_EVENT_REQUEST};
+    do { /* it is answered */
+        engine_lock(peer);
+        bool came = cm_next_event(peer->cm, &event);
+        engine_unlock(peer);
+        if (!came) {
+            poll(NULL, 0, 5);
+        }
+    } while (event.kind != CM_EVENT_DISCONNECTED);
+    expect(channel, RDMA_CM_EVENT_CONNECT_ERROR);
+    expect(channel, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+    destroy(id);
     rdma_destroy_event_channel(channel);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_reply_sets_the_queue_pair_up)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reply_sets_the_queue_pair_up),
+        cmocka_unit_test(a_failed_connection_does_not_end),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
