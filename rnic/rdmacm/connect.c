@@ -301,10 +301,12 @@ PUBLIC int rdma_disconnect(struct rdma_cm_id *ibv)
 {
     struct cma_id *id = cma_id(ibv);
     struct cma_device *device = cma_device();
+    if (cma_modify_error(id) != 0) { /* receives come back even where nothing is connected */
+        return -1;
+    }
     if (id->connection == NULL) {
         return cma_error(EINVAL);
     }
-    cma_modify_error(id);
     if (cma_is_datagram(id)) { /* nothing connects the two queue pairs but what they know */
         return 0;
     }

@@ -2,6 +2,7 @@
 #include "rnic/rdmacm/event_test.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 
 struct ends {
     struct rdma_event_channel *channel;
@@ -82,10 +83,31 @@ static void test_length_without_data(void **state)
     length_without_data(RDMA_PS_UDP);
 }
 
+/* Programs end a queue pair so before it is connected, and wait for its receives. */
+static void test_disconnect_without_connection(void **state)
+{
+    struct ends ends = open_ends(RDMA_PS_TCP);
+    static uint8_t bytes[8];
+    struct ibv_mr *mr = ibv_reg_mr(ends.active->pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_sge sge = {(uintptr_t)bytes, sizeof bytes, mr->lkey};
+    struct ibv_recv_wr wr = {.wr_id = 7, .sg_list = &sge, .num_sge = 1}, *bad;
+    struct ibv_wc completion;
+    (void)state;
+    assert_int_equal(ibv_post_recv(ends.active->qp, &wr, &bad), 0);
+    assert_int_equal(rdma_disconnect(ends.active), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(ibv_poll_cq(ends.active->recv_cq, 1, &completion), 1);
+    assert_int_equal(completion.wr_id, 7);
+    assert_int_equal(completion.status, IBV_WC_WR_FLUSH_ERR);
+    assert_int_equal(ibv_dereg_mr(mr), 0);
+    close_ends(&ends);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_length_without_data),
+        cmocka_unit_test(test_disconnect_without_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
