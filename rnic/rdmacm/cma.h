@@ -34,7 +34,7 @@
 
 struct cma_channel {
     struct rdma_event_channel ibv;
-    struct notify *notify; /* record: the owner */
+    struct notify *notify; /* record: the owner, or the group of a join */
     struct list events;
     /* Under cma_lock, see channel.c. */
     bool is_destroyed;

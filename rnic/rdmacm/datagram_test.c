@@ -280,11 +280,19 @@ static void test_multicast(void **state)
     /* One that is left before its event was taken has no event any more; one that is not left goes
      * with its id. */
     assert_int_equal(rdma_join_multicast_ex(ends->active, &join, ends), 0);
+    struct pollfd ready = {.fd = ends->channel->fd, .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, 0), 1);
     assert_int_equal(rdma_leave_multicast(ends->active, address), 0);
+    assert_int_equal(poll(&ready, 1, 0), 0);
     assert_int_equal(rdma_join_multicast_ex(ends->active, &join, NULL), 0);
     event = expect(ends->channel, RDMA_CM_EVENT_MULTICAST_JOIN);
     assert_null(event->param.ud.private_data);
     assert_int_equal(rdma_ack_cm_event(event), 0);
+    assert_int_equal(rdma_leave_multicast(ends->active, address), 0);
+    assert_int_equal(rdma_join_multicast_ex(ends->active, &join, NULL), 0);
+    destroy(ends->active);
+    ends->active = NULL;
+    assert_int_equal(poll(&ready, 1, 0), 0);
     close_ends(ends);
 }
 

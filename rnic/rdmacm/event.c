@@ -23,7 +23,8 @@ struct cma_event *cma_event_new(struct cma_id *owner, enum rdma_cm_event_type ty
 void cma_event_queue(struct cma_event *event)
 {
     struct cma_channel *channel = cma_channel(event->owner->ibv.channel);
-    struct notify_record record = {.object = event->owner};
+    const bool of_group = event->group != NULL;
+    struct notify_record record = {.object = of_group ? (void *)event->group : event->owner};
     list_append(&channel->events, &event->node);
     weir_seam()->notify_post(channel->notify, &record);
 }
@@ -52,6 +53,13 @@ void cma_event_collect(struct cma_id *owner, struct list *ret_events)
         }
     }
     weir_seam()->notify_forget(channel->notify, owner);
+    LIST_FOR_EACH(node, ret_events)
+    {
+        struct cma_group *group = CONTAINER_OF(node, struct cma_event, node)->group;
+        if (group != NULL) {
+            weir_seam()->notify_forget(channel->notify, group);
+        }
+    }
 }
 
 /* The thread that waits is cancelled. */

@@ -127,7 +127,8 @@ PUBLIC int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_
 /* The join may not have been taken yet. */
 static void drop_events(struct cma_id *id, const struct cma_group *group)
 {
-    LIST_FOR_EACH(node, &cma_channel(id->ibv.channel)->events)
+    struct cma_channel *channel = cma_channel(id->ibv.channel);
+    LIST_FOR_EACH(node, &channel->events)
     {
         struct cma_event *event = CONTAINER_OF(node, struct cma_event, node);
         if (event->group == group) {
@@ -135,6 +136,7 @@ static void drop_events(struct cma_id *id, const struct cma_group *group)
             free(event);
         }
     }
+    weir_seam()->notify_forget(channel->notify, group);
 }
 
 static void detach(struct cma_id *id, const struct cma_group *group)
