@@ -103,11 +103,31 @@ static void test_disconnect_without_connection(void **state)
     close_ends(&ends);
 }
 
+/* The first state is refused: no such port. */
+static void test_queue_pair_that_fails(void **state)
+{
+    struct ends ends = open_ends(RDMA_PS_TCP);
+    struct rdma_cm_id *id = ends.active;
+    struct ibv_qp_init_attr init = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_UC};
+    uint8_t port = id->port_num;
+    (void)state;
+    rdma_destroy_qp(id);
+    id->port_num = 99;
+    assert_int_equal(rdma_create_qp(id, NULL, &init), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_null(id->qp);
+    assert_int_equal(id->qp_type, IBV_QPT_RC);
+    id->port_num = port;
+    create_qp(id);
+    close_ends(&ends);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_length_without_data),
         cmocka_unit_test(test_disconnect_without_connection),
+        cmocka_unit_test(test_queue_pair_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,12 +200,15 @@ PUBLIC int rdma_create_qp_ex(struct rdma_cm_id *ibv, struct ibv_qp_init_attr_ex 
         destroy_queues(id);
         return cma_error(error);
     }
+    const struct rdma_cm_id before = *ibv;
     ibv->qp = qp;
     ibv->pd = init->pd;
     ibv->qp_type = init->qp_type;
     if (first_states(id) != 0) {
         int error = errno;
         rdma_destroy_qp(ibv);
+        ibv->pd = before.pd;
+        ibv->qp_type = before.qp_type;
         return cma_error(error);
     }
     return 0;
