@@ -99,7 +99,8 @@ static void hand_over(struct stream *stream)
     stream_wake_acceptors(listener);
 }
 
-/* A stream for a request, on its listener's list. NULL: the request is gone. */
+/* A stream for a request, on its listener's list; without the listener's flags, as accept(2) has
+ * it. NULL: the request is gone. */
 static struct stream *take_request(struct stream *listener)
 {
     struct rdma_cm_id *id;
@@ -112,8 +113,6 @@ static struct stream *take_request(struct stream *listener)
         rdma_destroy_id(id);
         return NULL;
     }
-    stream->base.descriptor_flags = listener->base.descriptor_flags;
-    atomic_store(&stream->base.status_flags, atomic_load(&listener->base.status_flags));
     atomic_store(&stream->state, STREAM_ACCEPTING);
     stream->listener = listener;
     list_append(&listener->accepting, &stream->accept_node);

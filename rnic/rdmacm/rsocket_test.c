@@ -102,6 +102,26 @@ static void polling_mixes_with_ordinary_descriptors(void **state)
     close(ends[1]);
 }
 
+/* As accept(2) has it on Linux. */
+static void what_is_accepted_has_no_flags(void **state)
+{
+    struct sockaddr_in address;
+    int listener = listen_anywhere(&address);
+    int client = rsocket(AF_INET, SOCK_STREAM, 0);
+    struct pollfd ready = {.fd = listener, .events = POLLIN};
+    assert_int_equal(rfcntl(listener, F_SETFL, O_NONBLOCK), 0);
+    assert_int_equal(rfcntl(listener, F_SETFD, FD_CLOEXEC), 0);
+    assert_int_equal(rconnect(client, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(rpoll(&ready, 1, PATIENCE_MS), 1);
+    int server = raccept(listener, NULL, NULL);
+    assert_true(server >= 0);
+    assert_int_equal(rfcntl(server, F_GETFL) & O_NONBLOCK, 0);
+    assert_int_equal(rfcntl(server, F_GETFD), 0);
+    assert_int_equal(rclose(server), 0);
+    assert_int_equal(rclose(client), 0);
+    assert_int_equal(rclose(listener), 0);
+}
+
 static void nobody_listens(void **state)
 {
     struct sockaddr_in address;
@@ -421,6 +441,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half_close_loses_no_bytes),
         cmocka_unit_test(polling_mixes_with_ordinary_descriptors),
+        cmocka_unit_test(what_is_accepted_has_no_flags),
         cmocka_unit_test(nobody_listens),
         cmocka_unit_test(a_child_closes_what_it_inherits),
         cmocka_unit_test(both_ways_at_once),
