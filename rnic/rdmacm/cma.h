@@ -21,7 +21,6 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-#define READS_MAX   128u
 #define ACK_TIMEOUT 17u /* 4.096 us * 2^17: 0.54 s */
 #define MIN_RNR_TIMER                                                                              \
     0u /* 655.36 ms [IBA table 45], as the kernel has it: few retries are still a long time */
@@ -145,6 +144,7 @@ struct cma_device {
     struct ibv_pd *pds[DEVICES_MAX];     /* the default ones */
     struct ibv_xrcd *xrcds[DEVICES_MAX]; /* opened when first needed; under cma_lock */
     uint32_t count;
+    uint8_t max_reads; /* READs and atomics at once, of each */
     struct engine *engine;
     struct notify *wake;
 };

@@ -27,9 +27,9 @@ uint8_t cma_data_length(const struct rdma_conn_param *param)
 
 static bool is_too_much(const struct rdma_conn_param *param)
 {
-    return (param->responder_resources != RDMA_MAX_RESP_RES &&
-            param->responder_resources > READS_MAX) ||
-           (param->initiator_depth != RDMA_MAX_INIT_DEPTH && param->initiator_depth > READS_MAX);
+    uint8_t most = cma_device()->max_reads;
+    return (param->responder_resources != RDMA_MAX_RESP_RES && param->responder_resources > most) ||
+           (param->initiator_depth != RDMA_MAX_INIT_DEPTH && param->initiator_depth > most);
 }
 
 /* What both sides say of themselves. */
@@ -132,8 +132,9 @@ PUBLIC int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     if (request == NULL) {
         return -1;
     }
-    id->terms.responder_resources = reads_wanted(param->responder_resources, READS_MAX);
-    id->terms.initiator_depth = reads_wanted(param->initiator_depth, READS_MAX);
+    const uint8_t most = cma_device()->max_reads;
+    id->terms.responder_resources = reads_wanted(param->responder_resources, most);
+    id->terms.initiator_depth = reads_wanted(param->initiator_depth, most);
     id->terms.retry_count = smaller(param->retry_count, 7);
     id->terms.rnr_retry_count = smaller(param->rnr_retry_count, 7);
     id->refusals = 0;
@@ -146,7 +147,7 @@ PUBLIC int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
 void cma_take_request(struct cma_id *id, const struct cm_event *event)
 {
     const struct cm_parameters *theirs = &event->parameters;
-    uint8_t ack_timeout = theirs->ack_timeout;
+    uint8_t ack_timeout = theirs->ack_timeout, most = cma_device()->max_reads;
     id->state = CMA_REQUESTED;
     id->connection = event->connection;
     id->path = event->path;
@@ -157,8 +158,8 @@ void cma_take_request(struct cma_id *id, const struct cm_event *event)
         .remote_psn = theirs->starting_psn,
         .local_psn = id->terms.local_psn,
         .path_mtu = theirs->path_mtu,
-        .responder_resources = theirs->initiator_depth,
-        .initiator_depth = theirs->responder_resources,
+        .responder_resources = smaller(theirs->initiator_depth, most),
+        .initiator_depth = smaller(theirs->responder_resources, most),
         .retry_count = theirs->retry_count,
         .rnr_retry_count = theirs->rnr_retry_count,
         .ack_timeout = ack_timeout,
@@ -205,9 +206,8 @@ PUBLIC int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
         return cma_error(EINVAL);
     }
     id->terms.responder_resources =
-        reads_wanted(param->responder_resources, smaller(id->terms.responder_resources, READS_MAX));
-    id->terms.initiator_depth =
-        reads_wanted(param->initiator_depth, smaller(id->terms.initiator_depth, READS_MAX));
+        reads_wanted(param->responder_resources, id->terms.responder_resources);
+    id->terms.initiator_depth = reads_wanted(param->initiator_depth, id->terms.initiator_depth);
     struct cm_parameters parameters;
     fill_parameters(id, param, &parameters);
     if (length != 0) {

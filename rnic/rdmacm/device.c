@@ -101,6 +101,13 @@ static void close_all(struct cma_device *device)
     }
 }
 
+static uint8_t reads_at_once(struct ibv_context *verbs)
+{
+    struct ibv_device_attr attributes;
+    bool told = ibv_query_device(verbs, &attributes) == 0;
+    return told ? (uint8_t)attributes.max_qp_rd_atom : 1;
+}
+
 static struct cma_device *open_device(void)
 {
     struct cma_device *device = calloc(1, sizeof *device);
@@ -115,6 +122,7 @@ static struct cma_device *open_device(void)
     if (error != 0) {
         goto failed;
     }
+    device->max_reads = reads_at_once(device->verbs[0]);
     device->engine = device->core->context_engine(device->verbs[0]);
     device->core->loop_set_cm_wake(device->engine, wake, device);
     error = start_thread(device);

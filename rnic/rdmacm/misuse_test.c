@@ -122,12 +122,44 @@ static void test_queue_pair_that_fails(void **state)
     close_ends(&ends);
 }
 
+/* What is asked for without a figure is what the device has, in strict mode as well. */
+static void test_reads_at_once(void **state)
+{
+    struct ends ends = open_ends(RDMA_PS_TCP);
+    struct ibv_device_attr device;
+    struct ibv_qp_attr attributes;
+    struct ibv_qp_init_attr init;
+    struct rdma_conn_param param = {.retry_count = 7};
+    (void)state;
+    assert_int_equal(ibv_query_device(ends.active->verbs, &device), 0);
+    param.responder_resources = (uint8_t)(device.max_qp_rd_atom + 1);
+    assert_int_equal(rdma_connect(ends.active, &param), -1);
+    assert_int_equal(errno, EINVAL);
+    param.responder_resources = 0;
+    param.initiator_depth = (uint8_t)(device.max_qp_init_rd_atom + 1);
+    assert_int_equal(rdma_connect(ends.active, &param), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(rdma_connect(ends.active, NULL), 0);
+    struct rdma_cm_event *event = expect(ends.channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    ends.passive = event->id;
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    create_qp(ends.passive);
+    assert_int_equal(rdma_accept(ends.passive, NULL), 0);
+    pass(ends.channel, RDMA_CM_EVENT_ESTABLISHED);
+    pass(ends.channel, RDMA_CM_EVENT_ESTABLISHED);
+    assert_int_equal(ibv_query_qp(ends.passive->qp, &attributes, IBV_QP_MAX_DEST_RD_ATOMIC, &init),
+                     0);
+    assert_int_equal(attributes.max_dest_rd_atomic, device.max_qp_rd_atom);
+    close_ends(&ends);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_length_without_data),
         cmocka_unit_test(test_disconnect_without_connection),
         cmocka_unit_test(test_queue_pair_that_fails),
+        cmocka_unit_test(test_reads_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

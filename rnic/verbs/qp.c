@@ -431,6 +431,16 @@ static bool find_path(const struct ibv_qp *ibv, const struct ibv_qp_attr *attrib
            port_takes(ibv->context, &attributes->ah_attr, &core->path, core->path_mtu);
 }
 
+/* READs and atomics at once. */
+static bool reads_fit(const struct ibv_qp_attr *attributes, int mask)
+{
+    uint32_t most = limits_now()->max_reads;
+    return ((mask & IBV_QP_MAX_QP_RD_ATOMIC) == 0 ||
+            limits_allow(attributes->max_rd_atomic, most, "max_qp_init_rd_atom")) &&
+           ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) == 0 ||
+            limits_allow(attributes->max_dest_rd_atomic, most, "max_qp_rd_atom"));
+}
+
 PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int mask)
 {
     HOST_FORWARD(ibv->context, ibv_modify_qp, ibv, attributes, mask);
@@ -443,7 +453,7 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
         return error;
     }
     struct vector vector = {.whole = NULL};
-    if (!find_path(ibv, attributes, mask, &core)) {
+    if (!reads_fit(attributes, mask) || !find_path(ibv, attributes, mask, &core)) {
         return EINVAL;
     }
     if ((mask & IBV_QP_AV) != 0 && !vector_copy(&attributes->ah_attr, &core.path, &vector)) {
