@@ -103,6 +103,7 @@ struct walk_mark {
     bool touched;          /* something in it went */
     bool keeps;            /* something in it stays */
     struct timespec mtime; /* before it did */
+    mode_t lent;           /* see clear_unlink */
 };
 struct walk_mark *walk_folder_mark(struct walk_folder *folder);
 /* Directories that are open, on account of the walk or because they are held. */

@@ -19,20 +19,51 @@ struct clear {
 
 static int clear_directory(struct clear *clear, int parent, const char *name);
 
-static int remove_one(struct clear *clear, int directory, const char *name, mode_t mode)
+static bool lend(int directory, mode_t *lent)
+{
+    struct stat status;
+    if (*lent != 0 || fstat(directory, &status) != 0 || (status.st_mode & 0700) == 0700 ||
+        fchmod(directory, (status.st_mode & 07777) | 0700) != 0) {
+        return false;
+    }
+    *lent = status.st_mode; /* with its type, so not 0 */
+    return true;
+}
+
+int clear_unlink(int directory, const char *name, int flags, mode_t *lent)
+{
+    int error = unlinkat(directory, name, flags) != 0 ? errno : 0;
+    if (error == EACCES && lend(directory, lent)) {
+        error = unlinkat(directory, name, flags) != 0 ? errno : 0;
+    }
+    return error;
+}
+
+void clear_give_back(int directory, mode_t *lent)
+{
+    if (*lent != 0) {
+        fchmod(directory, *lent & 07777);
+        *lent = 0;
+    }
+}
+
+static int remove_one(struct clear *clear, int directory, const char *name, mode_t mode,
+                      mode_t *lent)
 {
     const struct clearing *clearing = clear->clearing;
     if (!clearing->may_go(clearing->user)) {
         return ENOTEMPTY;
     }
-    if (!clearing->dry && unlinkat(directory, name, S_ISDIR(mode) ? AT_REMOVEDIR : 0) != 0) {
-        return errno;
+    int error =
+        clearing->dry ? 0 : clear_unlink(directory, name, S_ISDIR(mode) ? AT_REMOVEDIR : 0, lent);
+    if (error != 0) {
+        return error;
     }
     clearing->is_gone(clearing->user, clear->path, mode);
     return 0;
 }
 
-static int clear_entry(struct clear *clear, int directory, const char *name)
+static int clear_entry(struct clear *clear, int directory, const char *name, mode_t *lent)
 {
     struct stat status;
     size_t length = clear->length, name_length = strlen(name);
@@ -50,7 +81,7 @@ static int clear_entry(struct clear *clear, int directory, const char *name)
         clear->length = length;
     }
     memcpy(clear->path + length, name, name_length + 1);
-    return error == 0 ? remove_one(clear, directory, name, status.st_mode) : error;
+    return error == 0 ? remove_one(clear, directory, name, status.st_mode, lent) : error;
 }
 
 static int clear_directory(struct clear *clear, int parent, const char *name)
@@ -67,16 +98,18 @@ static int clear_directory(struct clear *clear, int parent, const char *name)
     }
     const struct dirent *entry;
     int error = 0, kept = 0;
+    mode_t lent = 0;
     errno = 0;
     while (error == 0 && (entry = readdir(stream)) != NULL) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            error = clear_entry(clear, fd, entry->d_name);
+            error = clear_entry(clear, fd, entry->d_name, &lent);
         }
         kept = error == ENOTEMPTY ? ENOTEMPTY : kept; /* the others may go */
         error = error == ENOTEMPTY ? 0 : error;
         errno = 0;
     }
     error = error != 0 ? error : errno;
+    clear_give_back(fd, &lent);
     closedir(stream);
     return error != 0 ? error : kept;
 }

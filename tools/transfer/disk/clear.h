@@ -20,4 +20,10 @@ int clear_below(int directory, const char *name, const struct clearing *clearing
 /* The same, and then the directory itself. `clearing` may be NULL. */
 int clear_away(int directory, const char *name, const struct clearing *clearing);
 
+/* As unlinkat, 0 or an errno. A directory of ours that we may not write to is lent the owner's
+ * rights first, and `lent`, which is 0 before, its mode until clear_give_back. */
+int clear_unlink(int directory, const char *name, int flags, mode_t *lent);
+/* Has its old mode again, where it was lent anything. */
+void clear_give_back(int directory, mode_t *lent);
+
 #endif

@@ -161,14 +161,17 @@ static void delete (struct receiver *receiver, const struct walk_step *step, enu
         keep(step->folder);
         return;
     }
+    int error = 0;
     if (!dry) {
         touch(step->folder);
+        error = clear_unlink(walk_folder_fd(step->folder), name, flags,
+                             &walk_folder_mark(step->folder)->lent);
     }
-    if (!dry && unlinkat(walk_folder_fd(step->folder), name, flags) != 0) {
+    if (error != 0) {
         /* what is left out stays, and so does the directory that it is in */
-        if (errno != ENOENT && !(kind == ENTRY_DIRECTORY && errno == ENOTEMPTY)) {
-            receiver_fail_path(receiver, 0, problem_code_of_errno(errno), step->relative,
-                               strerror(errno));
+        if (error != ENOENT && !(kind == ENTRY_DIRECTORY && error == ENOTEMPTY)) {
+            receiver_fail_path(receiver, 0, problem_code_of_errno(error), step->relative,
+                               strerror(error));
         }
         return;
     }
@@ -185,14 +188,13 @@ static void enter(const struct walk_step *step, enum answer answer)
     }
     if (answer == ANSWER_LEFT) {
         walk_leave_out(step->inside);
-    } else if (mark->gone && geteuid() != 0 && (step->status.st_mode & 0700) != 0700) {
-        fchmod(walk_folder_fd(step->inside), 0700); /* else others than root cannot empty it */
     }
 }
 
 static void leave(struct receiver *receiver, const struct walk_step *step)
 {
-    const struct walk_mark *mark = walk_folder_mark(step->inside);
+    struct walk_mark *mark = walk_folder_mark(step->inside);
+    clear_give_back(walk_folder_fd(step->inside), &mark->lent);
     if (mark->gone && mark->keeps && receiver_wishes(receiver, WISH_DRY_RUN)) {
         keep(step->folder);
     } else if (mark->gone) {

@@ -1,0 +1,97 @@
+/* What --delete deletes, between two honest ends, where more than the names of both sides decides.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/transfer/copy/session_world.h"
+
+static void expect_done(const struct world *world, uint64_t failed, uint64_t deleted)
+{
+    const struct tally *tally = session_tally(world->client);
+    assert_int_equal(session_outcome(world->client), SESSION_COMPLETE);
+    assert_int_equal(tally->failed, failed);
+    assert_int_equal(tally->deleted, deleted);
+    assert_false(tally->undeleted);
+}
+
+static mode_t mode_of(const struct scratch *s, const char *name)
+{
+    struct stat status;
+    assert_int_equal(fstatat(s->fd, name, &status, AT_SYMLINK_NOFOLLOW), 0);
+    return status.st_mode & 07777;
+}
+
+static void make_read_only_tree(const struct scratch *s)
+{
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "here/t/d");
+    scratch_write(s, "here/t/file", "x");
+    scratch_directory(s, "root/t");
+    scratch_directory(s, "root/t/d");
+    scratch_write(s, "root/t/d/old", "x");
+    scratch_directory(s, "root/t/gone");
+    scratch_write(s, "root/t/gone/a", "x");
+    scratch_write(s, "root/t/gone/b", "x");
+    scratch_directory(s, "root/t/file");
+    scratch_directory(s, "root/t/file/below");
+    scratch_write(s, "root/t/file/below/x", "x");
+    assert_int_equal(fchmodat(s->fd, "here/t/d", 0555, 0), 0);
+    assert_int_equal(fchmodat(s->fd, "root/t/d", 0555, 0), 0);
+    assert_int_equal(fchmodat(s->fd, "root/t/gone", 0555, 0), 0);
+    assert_int_equal(fchmodat(s->fd, "root/t/file/below", 0555, 0), 0);
+}
+
+/* For one who is not root: what may not be written to is lent that, and has its mode afterwards,
+ * where it stays; a dry run changes none. */
+static void directories_that_may_not_be_written_to_are_mirrored(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    bool is_root = geteuid() == 0;
+    if (is_root) {
+        assert_int_equal(fchown(s->fd, 65534, 65534), 0);
+        assert_int_equal(fchownat(s->fd, "here", 65534, 65534, 0), 0);
+        assert_int_equal(fchownat(s->fd, "root", 65534, 65534, 0), 0);
+        assert_int_equal(seteuid(65534), 0);
+    }
+    make_read_only_tree(s);
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_FORCE | WISH_DELETE | WISH_DRY_RUN;
+    world_push(world, "t", "/");
+    expect_done(world, 0, 6);
+    assert_int_equal(mode_of(s, "root/t/gone"), 0555);
+    assert_int_equal(mode_of(s, "root/t/d"), 0555);
+    world->request.wishes.bits =
+        WISH_RECURSIVE | WISH_FORCE | WISH_DELETE | WISH_IGNORE_EXISTING | WISH_MAX_DELETE;
+    world->request.wishes.deletions_max = 1;
+    world_push(world, "t", "/");
+    expect_done(world, 0, 1);
+    assert_int_equal(mode_of(s, "root/t/gone"), 0555);
+    assert_int_equal(mode_of(s, "root/t/d"), 0555);
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_FORCE | WISH_DELETE;
+    world_push(world, "t", "/");
+    expect_done(world, 0, 5);
+    assert_int_equal(mode_of(s, "root/t/d"), 0555);
+    assert_false(scratch_exists(s, "root/t/d/old"));
+    assert_false(scratch_exists(s, "root/t/gone"));
+    scratch_expect(s, "root/t/file", "x");
+    if (is_root) {
+        assert_int_equal(seteuid(0), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+        T(directories_that_may_not_be_written_to_are_mirrored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
