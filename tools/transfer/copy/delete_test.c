@@ -87,11 +87,31 @@ static void directories_that_may_not_be_written_to_are_mirrored(void **state)
     }
 }
 
+/* What the target cannot take says nothing of what the source has. */
+static void what_cannot_be_placed_does_not_keep_what_is_gone(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_fill(s, "here/t/big", 30 * MIB, 1);
+    scratch_directory(s, "root/t");
+    scratch_write(s, "root/t/old", "x");
+    scratch_directory(s, "root/t/big");
+    scratch_write(s, "root/t/big/in the way", "x");
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE;
+    world_push(world, "t", "/");
+    expect_done(world, 1, 1);
+    assert_string_equal(world->problems[0], "there target wrong-kind\n");
+    assert_false(scratch_exists(s, "root/t/old"));
+    scratch_expect(s, "root/t/big/in the way", "x");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
         T(directories_that_may_not_be_written_to_are_mirrored),
+        T(what_cannot_be_placed_does_not_keep_what_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ bool receiver_receive_end(struct receiver *receiver, const struct message *messa
         receiver_report_source(receiver, message->end.again ? PROBLEM_WARNING : message->end.code,
                                message->end.path, message->end.text);
     }
-    if (file->discarded && !whole && !message->end.again) {
+    if (file->discarded && !whole && !message->end.again && message->end.code != PROBLEM_WARNING) {
         receiver->source_failures++; /* nothing of it is wanted here, and still it is not known */
     }
     if (file->discarded) {

@@ -251,7 +251,7 @@ static enum progress continue_file(struct sender *sender)
 {
     const struct source *source = &sender->file.source;
     if (sender->file.rejected) {
-        end_file(sender, PROBLEM_INPUT_OUTPUT, "given up by the other side");
+        end_file(sender, PROBLEM_WARNING, "given up by the other side");
         return PROGRESS_MADE;
     }
     if (sender_put_chunk(sender)) {

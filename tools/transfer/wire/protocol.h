@@ -359,8 +359,8 @@ struct message {
             uint64_t length;
         } hole;
         struct {
-            enum problem_code code;
-            bool again; /* it is no failure yet: the file comes again */
+            enum problem_code code; /* WARNING: it is the receiver that gave it up */
+            bool again;             /* it is no failure yet: the file comes again */
             uint8_t digest[DIGEST_LENGTH];
             struct span path, text; /* where code is not NONE */
         } end;
