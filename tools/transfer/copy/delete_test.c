@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +21,99 @@ static void expect_done(const struct world *world, uint64_t failed, uint64_t del
     assert_int_equal(tally->failed, failed);
     assert_int_equal(tally->deleted, deleted);
     assert_false(tally->undeleted);
+}
+
+static const char *source_of_moves;
+
+/* Behind the last file: one directory moves into another, another is emptied, as if a file system
+ * below it had been unmounted. */
+static void move_source(struct world *world, unsigned number)
+{
+    const struct scratch *s = world->scratch;
+    const char *from = source_of_moves;
+    char old[64], new[64];
+    if (session_tally(world->server)->files + session_tally(world->server)->same < 4 ||
+        world->replaced) {
+        return;
+    }
+    world->replaced = true;
+    snprintf(old, sizeof(old), "%s/t/work", from);
+    snprintf(new, sizeof(new), "%s/t/archive/work", from);
+    assert_int_equal(renameat(s->fd, old, s->fd, new), 0);
+    snprintf(old, sizeof(old), "%s/t/disk", from);
+    assert_int_equal(renameat(s->fd, old, s->fd, "elsewhere"), 0);
+    scratch_directory(s, old);
+}
+
+static void make_tree_that_moves(const struct scratch *s, const char *from, const char *to)
+{
+    static const char *const directories[] = {"", "/archive", "/work", "/work/deep", "/disk"};
+    static const char *const files[] = {"/archive/old", "/work/deep/f", "/disk/a", "/disk/b"};
+    char name[64];
+    for (unsigned i = 0; i < 5; i++) {
+        snprintf(name, sizeof(name), "%s/t%s", from, directories[i]);
+        scratch_directory(s, name);
+        snprintf(name, sizeof(name), "%s/t%s", to, directories[i]);
+        scratch_directory(s, name);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        snprintf(name, sizeof(name), "%s/t%s", from, files[i]);
+        scratch_write(s, name, "x");
+    }
+    snprintf(name, sizeof(name), "%s/t/work/stale", to);
+    scratch_write(s, name, "x");
+    snprintf(name, sizeof(name), "%s/t/disk/stale", to);
+    scratch_write(s, name, "x");
+    snprintf(name, sizeof(name), "%s/t/stale", to);
+    scratch_write(s, name, "x");
+}
+
+static void copy_tree(struct world *world, bool push)
+{
+    if (push) {
+        world_push(world, "t", "/");
+    } else {
+        world_pull(world, "/t", "");
+    }
+}
+
+static void expect_kept(struct world *world, bool push)
+{
+    const struct scratch *s = world->scratch;
+    const char *from = push ? "here" : "root", *to = push ? "root" : "here";
+    char name[64];
+    make_tree_that_moves(s, from, to);
+    source_of_moves = from;
+    world->between = move_source;
+    copy_tree(world, push);
+    assert_true(world->replaced);
+    expect_done(world, 2, 2); /* "work" and "disk"; the stale ones in what was not moved go */
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(name, sizeof(name), "%s/t/%s", to, i == 0 ? "work/deep/f" : "disk/b");
+        scratch_expect(s, name, "x");
+    }
+    world->between = NULL; /* the next copy has the whole list anew */
+    copy_tree(world, push);
+    expect_done(world, 0, 6);
+    snprintf(name, sizeof(name), "%s/t/archive/work/deep/f", to);
+    scratch_expect(s, name, "x");
+    snprintf(name, sizeof(name), "%s/t/work", to);
+    assert_false(scratch_exists(s, name));
+}
+
+/* What this very copy has sent, or found there, may be the only one in the right place. */
+static void what_moves_behind_the_walk_is_not_deleted(void **state)
+{
+    struct world *world = *state;
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE;
+    expect_kept(world, true);
+}
+
+static void what_moves_behind_the_walk_is_not_deleted_by_a_pull(void **state)
+{
+    struct world *world = *state;
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE;
+    expect_kept(world, false);
 }
 
 static mode_t mode_of(const struct scratch *s, const char *name)
@@ -110,6 +204,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+        T(what_moves_behind_the_walk_is_not_deleted),
+        T(what_moves_behind_the_walk_is_not_deleted_by_a_pull),
         T(directories_that_may_not_be_written_to_are_mirrored),
         T(what_cannot_be_placed_does_not_keep_what_is_gone),
     };

@@ -372,6 +372,12 @@ static bool receive_answers(struct receiver *receiver, const struct message *mes
     return true;
 }
 
+/* While what the source has not is deleted. */
+static bool may_come_last(enum message_type type)
+{
+    return type == MESSAGE_ANSWERS || type == MESSAGE_SKIPPED;
+}
+
 bool receiver_receive(struct receiver *receiver, const struct message *message,
                       const char **ret_reason)
 {
@@ -385,7 +391,7 @@ bool receiver_receive(struct receiver *receiver, const struct message *message,
         *ret_reason = "it does not take our answers";
         return false;
     }
-    if (receiver->state == RECEIVER_DELETING && message->type != MESSAGE_ANSWERS) {
+    if (receiver->state == RECEIVER_DELETING && !may_come_last(message->type)) {
         *ret_reason = "something after the end";
         return false;
     }

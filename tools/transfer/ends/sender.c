@@ -76,6 +76,7 @@ void sender_destroy(struct sender *sender)
     sender_end_answers(sender);
     free(sender->directories);
     free(sender->roots);
+    sent_names_clear(&sender->names);
     free(sender);
 }
 
@@ -119,6 +120,7 @@ static void end_step(struct sender *sender)
 static void next_entry(struct sender *sender, const struct look *look)
 {
     const struct walk_step *step = &look->step;
+    sender_remember_name(sender, step);
     switch (step->kind) {
     case WALK_FILE:
         if (sender_begin_file(sender, look)) {

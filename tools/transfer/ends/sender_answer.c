@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +16,11 @@
 
 /* The directory that questions are about. */
 struct place_asked {
-    int fd;                     /* -1: there is none */
-    bool unknown;               /* or it cannot be looked at, and nothing is said to be gone */
-    bool cut_off;               /* it is below something that is left out */
+    int fd;       /* -1: there is none */
+    bool unknown; /* or it cannot be looked at, and nothing is said to be gone */
+    bool cut_off; /* it is below something that is left out */
+    unsigned source;
+    size_t below;               /* where the path below the source begins */
     struct filter_scope *scope; /* with those above it; NULL: the filter names no files of rules */
     size_t length;              /* of its path, with the slash behind it */
     char path[NAME_LENGTH_MAX + PATH_LENGTH_MAX + NAME_LENGTH_MAX + 4]; /* as the filter knows it */
@@ -33,6 +36,7 @@ struct inquiry {
     unsigned count;
     size_t position; /* in the oldest */
     struct place_asked place;
+    char *told; /* the path of the last directory from which something has gone meanwhile */
     uint8_t answers[ASK_NAMES_MAX * ANSWER_LENGTH_MAX];
     size_t length;
     struct turn turn;
@@ -78,6 +82,15 @@ bool sender_remember_root(struct sender *sender, const struct walk_step *step)
     return true;
 }
 
+void sender_remember_name(struct sender *sender, const struct walk_step *step)
+{
+    bool is_said = step->kind == WALK_FILE || step->kind == WALK_DIRECTORY ||
+                   step->kind == WALK_SYMLINK || step->kind == WALK_SPECIAL;
+    if (is_said && step->folder != NULL && (sender->options.wishes->bits & WISH_DELETE) != 0) {
+        sent_names_add(&sender->names, step->source, step->below);
+    }
+}
+
 /* The very directory that was sent: one that was unmounted meanwhile is empty, and not to be asked.
  */
 static int open_root(const struct sender *sender, unsigned source)
@@ -97,6 +110,7 @@ static void tell_path(struct place_asked *asked, const char *source, struct span
 {
     char base[256] = "";
     walk_base_name(source, base);
+    asked->below = base[0] != 0 ? strlen(base) + 1 : 0;
     asked->length = (size_t)snprintf(asked->path, sizeof(asked->path), "%s%s%.*s%s", base,
                                      base[0] != 0 ? "/" : "", (int)path.length,
                                      (const char *)path.bytes, path.length > 0 ? "/" : "");
@@ -185,6 +199,7 @@ static void enter(const struct sender *sender, const struct question *question,
     memcpy(path, question->path.bytes, question->path.length);
     path[question->path.length] = 0;
     leave(asked);
+    asked->source = question->source;
     tell_path(asked, source, question->path);
     if (filter != NULL && !of_place && asked->length > 1) {
         asked->path[asked->length - 1] = 0;
@@ -215,7 +230,33 @@ static bool is_meant(const struct sender *sender, const char *path)
     return walk->listing == NULL || listing_meets(walk->listing, path, walk->recursive);
 }
 
-static enum answer answer_one(const struct sender *sender, const struct question *question,
+/* The name has gone since it was sent: it may just be elsewhere now, in a place that had been
+ * passed, and then what the peer has is the only copy of it. Said once for its directory, and not
+ * where that has gone itself. */
+static void tell_moved(struct sender *sender, const struct place_asked *asked)
+{
+    struct inquiry *inquiry = sender->inquiry;
+    char path[2 * PATH_MAX];
+    const char *source = sender->options.sources[asked->source];
+    size_t length = strlen(source);
+    while (length > 0 && source[length - 1] == '/') {
+        length--;
+    }
+    int directory = snprintf(path, sizeof(path), "%.*s/%.*s", (int)length, source,
+                             (int)(asked->length - asked->below), asked->path + asked->below);
+    bool told = inquiry->told != NULL && strcmp(inquiry->told, path) == 0;
+    if (told || asked->fd < 0) {
+        return;
+    }
+    free(inquiry->told);
+    inquiry->told = strdup(path);
+    snprintf(path + directory, sizeof(path) - (size_t)directory, "%s", asked->path + asked->length);
+    sender_skip(sender, PROBLEM_CHANGED, path,
+                "gone since it was copied: nothing that has gone from its directory meanwhile is "
+                "deleted at the target");
+}
+
+static enum answer answer_one(struct sender *sender, const struct question *question,
                               struct place_asked *asked)
 {
     const struct filter *filter = sender->options.walk.filter;
@@ -249,6 +290,10 @@ static enum answer answer_one(const struct sender *sender, const struct question
     /* else the receiver protects by its own */
     bool stays = filter != NULL && !filter_is_of_place(filter) &&
                  filter_protects(filter, NULL, asked->path, is_directory, loss);
+    if (!stays && sent_names_has(&sender->names, asked->source, asked->path + asked->below)) {
+        tell_moved(sender, asked);
+        return ANSWER_LEFT;
+    }
     return stays ? ANSWER_LEFT : ANSWER_GONE;
 }
 
@@ -381,6 +426,7 @@ void sender_end_answers(struct sender *sender)
         while (inquiry->count > 0) {
             free(inquiry->asks[--inquiry->count].bytes);
         }
+        free(inquiry->told);
         free(inquiry);
         sender->inquiry = NULL;
     }

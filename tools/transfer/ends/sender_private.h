@@ -12,6 +12,7 @@
 #include "tools/transfer/disk/source.h"
 #include "tools/transfer/ends/pace.h"
 #include "tools/transfer/ends/sender.h"
+#include "tools/transfer/ends/sent_names.h"
 #include "tools/transfer/wire/digest.h"
 #include "tools/transfer/wire/pieces.h"
 
@@ -94,6 +95,7 @@ struct sender {
     uint64_t entries;          /* sent, directories not counted, nor files that were withdrawn */
     unsigned sources;          /* of which something was sent */
     struct source_root *roots; /* by source, where deletions are wished */
+    struct sent_names names;   /* likewise */
     time_t alive_s;            /* when the peer last heard that a long file is being read */
     struct current_file file;  /* of the look-ahead's head, which stays until it is done with */
     struct pieces pieces;
@@ -180,6 +182,8 @@ void sender_end_answers(struct sender *sender);
 /* A source that is a directory is to be sent. False: no memory, or it is not the one any more that
  * it was on an earlier connection, which has been said. */
 bool sender_remember_root(struct sender *sender, const struct walk_step *step);
+/* What the step names is not gone for this copy, whatever becomes of it. */
+void sender_remember_name(struct sender *sender, const struct walk_step *step);
 /* Of a directory that sender_remember_root remembers; of another 0. */
 uint64_t sender_identity(const struct sender *sender, const struct walk_step *step);
 /* sender_device.c: tells ours and the peer what it had to send again, if it is time. */

@@ -21,10 +21,10 @@
  * A directory is followed by its entries and closed by LEAVE. SKIPPED for what could not be read,
  * TOTALS when they are known, RETRANSMITTED when its device had to send something again, FINISHED
  * at the end. Nothing needs a round trip for each file. Where the receiver is to delete what the
- * source has not, it then ASKs about all it has, and the sender answers. It keeps what the rules
- * protect by itself where they name files of rules in directories, which it has its own of: a
- * client that pushes says the RULES then, before all entries. ALIVE from one who is busy with a
- * large file for long.
+ * source has not, it then ASKs about all it has, and the sender answers; what has gone since it was
+ * sent is SKIPPED, and not answered to be GONE. It keeps what the rules protect by itself where
+ * they name files of rules in directories, which it has its own of: a client that pushes says the
+ * RULES then, before all entries. ALIVE from one who is busy with a large file for long.
  *
  * Bytes: one octet of type, then fields in big-endian without padding; a text or name is preceded
  * by its length in 16 bits. A message with bytes left over is malformed. How several of them share
@@ -39,7 +39,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     14
+#define PROTOCOL_VERSION     15
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
