@@ -10,14 +10,31 @@
 
 #define PATH_LENGTH (40 + NAME_MAX + 1)
 
+static bool mark(int fd, bool half)
+{
+    return (half ? fsetxattr(fd, HALF_MARK, "", 0, 0) : fremovexattr(fd, HALF_MARK)) == 0;
+}
+
+/* Its owner, too, needs the permission to write for that, which is lent where it has none. */
+static void mark_anyway(int fd, bool half)
+{
+    struct stat status;
+    if (mark(fd, half) || errno != EACCES || fstat(fd, &status) != 0 ||
+        fchmod(fd, (status.st_mode & 07777) | 0200) != 0) {
+        return;
+    }
+    mark(fd, half);
+    fchmod(fd, status.st_mode & 07777);
+}
+
 void half_mark_set(int fd)
 {
-    fsetxattr(fd, HALF_MARK, "", 0, 0);
+    mark_anyway(fd, true);
 }
 
 void half_mark_clear(int fd)
 {
-    fremovexattr(fd, HALF_MARK);
+    mark_anyway(fd, false);
 }
 
 static bool path_of(int directory, const char *name, char ret_path[PATH_LENGTH])

@@ -126,18 +126,23 @@ int place_begin_absent(struct place *place, int directory, const char *name,
     return 0;
 }
 
-/* To write to a file of one's own; it gets its mode at the end. */
-static bool lend_permission(int directory, const char *name)
+/* To open a file of one's own for writing; it has its mode back at once, for who has it open may
+ * write all the same. */
+static int open_with_lent_permission(int directory, const char *name, int flags)
 {
     struct stat status;
-    int fd = confine_open(directory, name, O_PATH | O_NOFOLLOW, 0, CONFINE_NO_SYMLINKS);
-    if (fd < 0) {
-        return false;
+    int held = confine_open(directory, name, O_PATH | O_NOFOLLOW, 0, CONFINE_NO_SYMLINKS);
+    if (held < 0) {
+        return held;
     }
-    bool lent = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-                attributes_set_mode(fd, (status.st_mode & 07777) | 0600) == 0;
-    close(fd);
-    return lent;
+    int fd = -EACCES;
+    if (fstat(held, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+        attributes_set_mode(held, (status.st_mode & 07777) | 0600) == 0) {
+        fd = confine_open(directory, name, flags, 0, CONFINE_NO_SYMLINKS);
+        attributes_set_mode(held, status.st_mode & 07777);
+    }
+    close(held);
+    return fd;
 }
 
 /* From its first change on the file is not what it was. */
@@ -165,8 +170,8 @@ int place_begin_inplace(struct place *place, int directory, const char *name,
     }
     int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | (exists ? 0 : O_CREAT | O_EXCL);
     int fd = confine_open(directory, name, flags, 0600, CONFINE_NO_SYMLINKS);
-    if (fd == -EACCES && exists && lend_permission(directory, name)) {
-        fd = confine_open(directory, name, flags, 0600, CONFINE_NO_SYMLINKS);
+    if (fd == -EACCES && exists) {
+        fd = open_with_lent_permission(directory, name, flags);
     }
     if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))) {
         close(fd);
@@ -295,11 +300,9 @@ static void remove_journal(struct place *place)
 
 void place_abandon(struct place *place)
 {
-    if (place->is_half) {
+    if (place->is_half) { /* the mark stays, for who looks at no times */
         const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = place->half_time_s}};
-        if (futimens(place->fd, times) == 0) { /* else place_commit says so */
-            half_mark_clear(place->fd);
-        }
+        futimens(place->fd, times);
         place->is_half = false;
     }
     if (place->named && place_name_is_of(place->directory, place->temporary, place->fd)) {

@@ -82,9 +82,9 @@ int place_clear(struct place *place, uint64_t offset, uint64_t length);
 /* Its file system tells of a full disk or quota when one writes, and not only when one closes. */
 bool place_tells_at_once(int directory);
 /* The same into the file that has the name, or one that is made under it; as place_begin where
- * something else has it. If it is not committed it stays half new, and gets a time that is older
- * than `mtime_s`, which it was to have, and not after 1970: nothing takes it for the same or for
- * newer. A writer that is killed cannot do that, but has marked it (half_mark.h). */
+ * something else has it. If it is not committed it stays half new, marked as that (half_mark.h),
+ * and gets a time that is older than `mtime_s`, which it was to have, and not after 1970: nothing
+ * takes it for the same or for newer. A writer that is killed leaves only the mark. */
 int place_begin_inplace(struct place *place, int directory, const char *name,
                         enum replacing replacing, time_t mtime_s);
 /* Nothing but zeros, which need not be written. */
