@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +10,10 @@
 
 /* What is read of a file at a time. */
 #define SLICE_LENGTH (1u << 20)
+/* A peer asks no further ahead, or its oldest answers count for nothing. */
+#define DIGESTED_MAX LOOKAHEAD_STEPS
+/* What is read again at once; of a longer file it is not found out. */
+#define AGAIN_LENGTH_MAX (256u << 20)
 
 const char *receiver_source_name(const struct receiver *receiver, unsigned source, const char *name)
 {
@@ -54,13 +59,110 @@ void receiver_end_answers(struct receiver *receiver)
     }
     digest_destroy(answering->digest);
     answering->digest = NULL;
+    free(answering->notes);
+    answering->notes = NULL;
+    answering->notes_begin = answering->notes_end = 0;
+}
+
+static uint64_t key_of(unsigned source, const char *path)
+{
+    struct {
+        uint64_t source;
+        char path[PATH_LENGTH_MAX + 2 * NAME_LENGTH_MAX + 8];
+    } text = {.source = source};
+    uint8_t digest[DIGEST_LENGTH];
+    uint64_t key;
+    size_t length = (size_t)snprintf(text.path, sizeof(text.path), "%s", path);
+    length = length < sizeof(text.path) ? length : sizeof(text.path) - 1;
+    digest_of(&text, sizeof(text.source) + length, digest);
+    memcpy(&key, digest, sizeof(key));
+    return key;
+}
+
+static struct digested digested_as(const struct stat *status)
+{
+    return (struct digested){.device = status->st_dev,
+                             .inode = status->st_ino,
+                             .size = (uint64_t)status->st_size,
+                             .mtime = status->st_mtim,
+                             .ctime = status->st_ctim};
+}
+
+static bool is_same_time(const struct timespec *one, const struct timespec *other)
+{
+    return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
+}
+
+static void note(struct answering *answering)
+{
+    answering->notes[answering->notes_end++ % DIGESTED_MAX] = answering->of;
+    if (answering->notes_end - answering->notes_begin > DIGESTED_MAX) {
+        answering->notes_begin = answering->notes_end - DIGESTED_MAX;
+    }
+}
+
+/* They are used in the order in which they were made, but for some. NULL: there is none. */
+static const struct digested *take_note(struct answering *answering, uint64_t key)
+{
+    for (uint64_t i = answering->notes_begin; i < answering->notes_end; i++) {
+        const struct digested *noted = &answering->notes[i % DIGESTED_MAX];
+        if (noted->key == key) {
+            answering->notes_begin = i + 1;
+            return noted;
+        }
+    }
+    return NULL;
+}
+
+/* The file has the digest still, or again. */
+static bool reads_so(struct receiver *receiver, const char *name, const struct stat *there,
+                     const struct digested *noted)
+{
+    uint8_t digest[DIGEST_LENGTH];
+    struct digest *taken = digest_create();
+    struct stat status;
+    uint64_t length = 0;
+    ssize_t count = -1;
+    int fd = confine_open(tree_directory(&receiver->tree), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK,
+                          0, CONFINE_NO_SYMLINKS);
+    if (fd >= 0 && taken != NULL && fstat(fd, &status) == 0 && status.st_dev == there->st_dev &&
+        status.st_ino == there->st_ino) {
+        digest_start(taken);
+        while (length <= noted->size &&
+               (count = read(fd, receiver->stored, sizeof(receiver->stored))) > 0) {
+            digest_data(taken, receiver->stored, (size_t)count);
+            length += (size_t)count;
+        }
+        digest_result(taken, digest);
+    }
+    close_one(&fd);
+    digest_destroy(taken);
+    return count == 0 && length == noted->size && memcmp(digest, noted->digest, DIGEST_LENGTH) == 0;
+}
+
+/* What we have placed since may be another name of the same file, which changes its times: then it
+ * is read again. */
+bool receiver_still_has(struct receiver *receiver, const struct message *message, const char *name,
+                        const struct stat *there)
+{
+    uint64_t key = key_of(message->entry.source, tree_relative(&receiver->tree));
+    const struct digested *noted = take_note(&receiver->answering, key);
+    const struct digested now = digested_as(there);
+    if (noted == NULL || now.size != noted->size) {
+        return false;
+    }
+    bool untouched = now.device == noted->device && now.inode == noted->inode &&
+                     is_same_time(&now.mtime, &noted->mtime) &&
+                     is_same_time(&now.ctime, &noted->ctime);
+    return untouched || (now.size <= AGAIN_LENGTH_MAX && reads_so(receiver, name, there, noted));
 }
 
 /* The directory of the questions that follow. */
 static void enter(struct receiver *receiver, const struct question *question)
 {
     struct answering *answering = &receiver->answering;
-    char said[NAME_LENGTH_MAX + 1], path[NAME_LENGTH_MAX + PATH_LENGTH_MAX + 4] = ".";
+    char said[NAME_LENGTH_MAX + 1];
+    char *path = answering->path;
     memcpy(said, question->name.bytes, question->name.length);
     said[question->name.length] = 0;
     close_one(&answering->directory);
@@ -68,6 +170,8 @@ static void enter(struct receiver *receiver, const struct question *question)
     if (question->source >= receiver->options.source_count) {
         return;
     }
+    answering->source = question->source;
+    strcpy(path, ".");
     const char *base = receiver_source_name(receiver, question->source, said);
     strcpy(answering->base, question->top ? base : "");
     size_t length = 1;
@@ -93,21 +197,32 @@ static void enter(struct receiver *receiver, const struct question *question)
 /* For the digest of what is there: true if it is to be taken, slice by slice. */
 static bool begin_digest(struct answering *answering, const char *name, uint64_t size)
 {
+    char path[sizeof(answering->path) + NAME_LENGTH_MAX + 2];
+    const char *below = strcmp(answering->path, ".") == 0        ? ""
+                        : strncmp(answering->path, "./", 2) == 0 ? answering->path + 2
+                                                                 : answering->path;
+    snprintf(path, sizeof(path), "%s%s%s", below, below[0] != 0 ? "/" : "", name);
+
     answering->fd = confine_open(answering->directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0,
                                  CONFINE_NO_SYMLINKS);
     struct stat status;
     if (answering->digest == NULL) {
         answering->digest = digest_create();
     }
-    if (answering->fd < 0 || answering->digest == NULL || fstat(answering->fd, &status) != 0 ||
-        !S_ISREG(status.st_mode)) {
+    if (answering->notes == NULL) {
+        answering->notes = calloc(DIGESTED_MAX, sizeof(*answering->notes));
+    }
+    if (answering->fd < 0 || answering->digest == NULL || answering->notes == NULL ||
+        fstat(answering->fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+        (uint64_t)status.st_size != size) {
         close_one(&answering->fd);
         answering->fd = -1;
         return false;
     }
     digest_start(answering->digest);
-    answering->digested = 0;
-    answering->size = size;
+    answering->of = digested_as(&status);
+    answering->of.key = key_of(answering->source, path);
+    answering->read = 0;
     return true;
 }
 
@@ -144,7 +259,7 @@ static void answer_one(struct receiver *receiver, const struct question *questio
 static size_t continue_digest(struct receiver *receiver)
 {
     struct answering *answering = &receiver->answering;
-    uint8_t digest[DIGEST_LENGTH];
+    struct digested *of = &answering->of;
     size_t done = 0;
     ssize_t count = 1;
     while (done < SLICE_LENGTH && count > 0) {
@@ -154,15 +269,18 @@ static size_t continue_digest(struct receiver *receiver)
             done += (size_t)count;
         }
     }
-    answering->digested += done;
+    answering->read += done;
     receiver_say_alive(receiver);
-    if (count > 0 && answering->digested <= answering->size) {
+    if (count > 0 && answering->read <= of->size) {
         return done;
     }
     close_one(&answering->fd);
-    digest_result(answering->digest, digest);
-    bool whole = count == 0 && answering->digested == answering->size;
-    add_answer(answering, whole ? ANSWER_DIGEST : ANSWER_WANTED, digest);
+    digest_result(answering->digest, of->digest);
+    bool whole = count == 0 && answering->read == of->size;
+    if (whole) {
+        note(answering);
+    }
+    add_answer(answering, whole ? ANSWER_DIGEST : ANSWER_WANTED, of->digest);
     return done;
 }
 

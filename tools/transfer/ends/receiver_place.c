@@ -342,7 +342,10 @@ void receiver_place_file(struct receiver *receiver, const struct message *messag
     if (answer != ANSWER_WANTED) {
         receiver_speak_in_turn(receiver, name);
     }
-    if (answer == ANSWER_LEFT || (kept && answer == ANSWER_WANTED)) {
+    bool has =
+        answer == ANSWER_SAME || (kept && answer == ANSWER_DIGEST &&
+                                  receiver_still_has(receiver, message, name, &present.status));
+    if (answer == ANSWER_LEFT || (kept && !has)) {
         refuse_file(receiver, message, left);
         return;
     }

@@ -88,6 +88,16 @@ struct verifying {
     uint64_t at;   /* up to here it is right */
 };
 
+/* A file as it was when its digest was taken. */
+struct digested {
+    uint64_t key; /* of its source and path */
+    dev_t device;
+    ino_t inode;
+    uint64_t size;
+    struct timespec mtime, ctime;
+    uint8_t digest[DIGEST_LENGTH];
+};
+
 /* Questions of the peer, answered in order. */
 struct answering {
     struct {
@@ -100,9 +110,14 @@ struct answering {
     int directory;   /* of the questions at hand; -1: it is not there, */
     bool is_left;    /* and nothing is to be made there; */
     bool is_unknown; /* or nobody can say */
-    int fd;          /* the file whose digest is taken; -1: none */
-    uint64_t digested, size;
+    uint16_t source;
+    char path[NAME_LENGTH_MAX + PATH_LENGTH_MAX + 4]; /* of it, below the target */
+    int fd;                                           /* the file whose digest is taken; -1: none */
+    struct digested of;
+    uint64_t read;
     struct digest *digest;
+    struct digested *notes; /* a ring of DIGESTED_MAX: those before `notes_begin` are used up */
+    uint64_t notes_begin, notes_end;
     uint8_t answers[ASK_NAMES_MAX * ANSWER_LENGTH_MAX];
     size_t length;
     unsigned answered;
@@ -292,6 +307,10 @@ bool receiver_ask(struct receiver *receiver, const struct message *message,
                   const char **ret_reason);
 /* A slice of it; true: there is more. */
 bool receiver_answer(struct receiver *receiver);
+/* The entry is one that the peer, by our digest, takes for what `name` is here: it is that still.
+ * tree->path names it. */
+bool receiver_still_has(struct receiver *receiver, const struct message *message, const char *name,
+                        const struct stat *there);
 void receiver_end_answers(struct receiver *receiver);
 /* What a source is called here, of which the peer says `name`. */
 const char *receiver_source_name(const struct receiver *receiver, unsigned source,

@@ -1,0 +1,125 @@
+/* Answers about a target that is another one by the time they count, between two honest ends. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/transfer/copy/session_world.h"
+
+#define STEPS 24 /* more than such a copy takes */
+
+static void set_time(const struct scratch *s, const char *name, time_t seconds)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = seconds}};
+    assert_int_equal(utimensat(s->fd, name, times, AT_SYMLINK_NOFOLLOW), 0);
+}
+
+static time_t time_of(const struct scratch *s, const char *name)
+{
+    struct stat status;
+    assert_int_equal(fstatat(s->fd, name, &status, AT_SYMLINK_NOFOLLOW), 0);
+    return status.st_mtim.tv_sec;
+}
+
+static unsigned when;
+
+static void write_at_one_step(struct world *world, unsigned step)
+{
+    if (step == when) {
+        scratch_write(world->scratch, "root/t/f", "somebody's");
+    }
+}
+
+/* What came after its digest was told is not given the source's time. */
+static void what_changes_after_its_digest_is_no_more_the_same(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    unsigned refused = 0;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "root/t");
+    world->between = write_at_one_step;
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_CHECKSUM;
+    for (when = 0; when < STEPS; when++) {
+        scratch_write(s, "here/t/f", "the source");
+        scratch_write(s, "root/t/f", "the source");
+        set_time(s, "here/t/f", 1000000000);
+        set_time(s, "root/t/f", 1000000001);
+        assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+        if (!scratch_same(s, "here/t/f", "root/t/f")) {
+            assert_true(time_of(s, "root/t/f") > 1000000001);
+        } else {
+            assert_int_equal(time_of(s, "root/t/f"), 1000000000);
+        }
+        refused += session_tally(world->client)->failed > 0;
+    }
+    assert_true(refused > 0);
+}
+
+static void make_two_names(const struct scratch *s, const char *x, const char *y)
+{
+    scratch_write(s, "here/t/x", x);
+    scratch_write(s, "here/t/y", y);
+    set_time(s, "here/t/x", 1000000000);
+    set_time(s, "here/t/y", 1000000001);
+    scratch_write(s, "root/t/x", "old");
+    assert_int_equal(linkat(s->fd, "root/t/x", s->fd, "root/t/y", 0), 0);
+    set_time(s, "root/t/x", 900000000);
+}
+
+/* Written in place it is new under both names, and the other one's digest is over. */
+static void names_of_one_file_do_not_vouch_for_each_other(void **state)
+{
+    static const char *const contents[2][2] = {{"new", "old"}, {"old", "new"}};
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    unsigned refused = 0;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "root/t");
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_CHECKSUM | WISH_INPLACE;
+    for (unsigned i = 0; i < 2; i++) { /* in whatever order they are read */
+        make_two_names(s, contents[i][0], contents[i][1]);
+        assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+        bool failed = session_tally(world->client)->failed > 0;
+        bool same =
+            scratch_same(s, "here/t/x", "root/t/x") || scratch_same(s, "here/t/y", "root/t/y");
+        assert_true(same);
+        assert_int_equal(session_tally(world->client)->files, 1);
+        refused += failed;
+        unlinkat(s->fd, "root/t/x", 0);
+        unlinkat(s->fd, "root/t/y", 0);
+    }
+    assert_int_equal(refused, 1);
+}
+
+/* But where only its times are others, by what was done to another name of it, it is the same. */
+static void what_got_another_time_is_the_same_still(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "root/t");
+    make_two_names(s, "old", "old");
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_CHECKSUM;
+    assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->failed, 0);
+    assert_int_equal(session_tally(world->client)->same, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+        T(what_changes_after_its_digest_is_no_more_the_same),
+        T(names_of_one_file_do_not_vouch_for_each_other),
+        T(what_got_another_time_is_the_same_still),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
