@@ -13,6 +13,8 @@ struct lookahead {
     enum asking asking;
     bool ended;
     bool stuck; /* the walk's last step could not be kept, for want of memory */
+    bool parts; /* see lookahead_part_sources: */
+    bool waits; /* the walk's last step begins a source, and is not kept yet */
     struct walk_step step;
     struct look looks[LOOKAHEAD_STEPS]; /* a ring: those before `begin` are done with */
     uint64_t begin, end;
@@ -62,6 +64,11 @@ void lookahead_destroy(struct lookahead *lookahead)
 struct walk *lookahead_walk(const struct lookahead *lookahead)
 {
     return lookahead->walk;
+}
+
+void lookahead_part_sources(struct lookahead *lookahead)
+{
+    lookahead->parts = true;
 }
 
 static void send_questions(struct lookahead *lookahead)
@@ -135,7 +142,7 @@ static bool is_full(const struct lookahead *lookahead)
 {
     return lookahead->ended || lookahead->end - lookahead->begin == LOOKAHEAD_STEPS ||
            (lookahead->begin < lookahead->end &&
-            (lookahead->length >= LOOKAHEAD_LENGTH ||
+            (lookahead->waits || lookahead->length >= LOOKAHEAD_LENGTH ||
              walk_folders(lookahead->walk) >= LOOKAHEAD_FOLDERS));
 }
 
@@ -174,6 +181,11 @@ static bool keep(struct lookahead *lookahead, const struct walk_step *step)
     return true;
 }
 
+static bool begins_source(const struct walk_step *step)
+{
+    return step->folder == NULL && step->kind != WALK_LEAVE && step->kind != WALK_END;
+}
+
 static void go_ahead(struct lookahead *lookahead)
 {
     struct turn *turn = &lookahead->turn;
@@ -184,10 +196,15 @@ static void go_ahead(struct lookahead *lookahead)
     for (unsigned i = 0;
          i < STEPS_AT_ONCE && turn_goes_on(turn) && !is_full(lookahead) && may_ask(lookahead);
          i++) {
-        if (!lookahead->stuck) {
+        if (!lookahead->stuck && !lookahead->waits) {
             walk_next(lookahead->walk, &lookahead->step);
             turn->work = walk_work(lookahead->walk) - work;
+            lookahead->waits = lookahead->parts && begins_source(&lookahead->step);
         }
+        if (lookahead->waits && lookahead->begin < lookahead->end) {
+            break;
+        }
+        lookahead->waits = false;
         lookahead->stuck =
             lookahead->step.kind != WALK_EXCLUDED && !keep(lookahead, &lookahead->step);
     }
@@ -204,6 +221,11 @@ bool lookahead_pump(struct lookahead *lookahead)
         send_questions(lookahead);
     }
     return !full && may_ask(lookahead);
+}
+
+bool lookahead_may_go_on(const struct lookahead *lookahead)
+{
+    return lookahead->waits && lookahead->begin == lookahead->end;
 }
 
 struct look *lookahead_head(struct lookahead *lookahead)

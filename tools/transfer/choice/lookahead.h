@@ -37,12 +37,17 @@ enum asking {
 struct lookahead *lookahead_create(struct link *link, struct walk *walk, enum asking asking);
 void lookahead_destroy(struct lookahead *lookahead);
 struct walk *lookahead_walk(const struct lookahead *lookahead);
+/* Nothing is asked about a source until the one before it is done with: what that does may change
+ * the answer. */
+void lookahead_part_sources(struct lookahead *lookahead);
 
 /* Walks on for a little. True: there is more to do without waiting for anything. */
 bool lookahead_pump(struct lookahead *lookahead);
 /* The next step whose turn it is; NULL: it has to be waited for. WALK_END is the last. It lasts
  * until lookahead_pop. */
 struct look *lookahead_head(struct lookahead *lookahead);
+/* There is none because a source was waited with, and it need not be any more. */
+bool lookahead_may_go_on(const struct lookahead *lookahead);
 void lookahead_pop(struct lookahead *lookahead);
 /* False: more than was asked for. */
 bool lookahead_answer(struct lookahead *lookahead, const struct message *answers);

@@ -113,6 +113,48 @@ static void what_got_another_time_is_the_same_still(void **state)
     assert_int_equal(session_tally(world->client)->same, 2);
 }
 
+/* What is in both has the later one's contents, however often it is copied. */
+static void of_sources_with_the_same_names_the_later_one_stays(void **state)
+{
+    static const uint32_t wishes[] = {0, WISH_CHECKSUM, WISH_INPLACE, WISH_CHECKSUM | WISH_INPLACE};
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    char paths[3][128];
+    const char *sources[3] = {paths[0], paths[1], paths[2]};
+    scratch_directory(s, "here/a");
+    scratch_directory(s, "here/b");
+    scratch_directory(s, "here/b/x");
+    scratch_directory(s, "here/x");
+    scratch_write(s, "here/a/f", "first");
+    scratch_write(s, "here/b/f", "other");
+    scratch_write(s, "here/b/x/f", "first");
+    scratch_write(s, "here/x/f", "other");
+    scratch_fill(s, "here/a/large", 5 * MIB, 1);
+    scratch_fill(s, "here/b/large", 5 * MIB, 2);
+    set_time(s, "here/a/f", 1000000000);
+    set_time(s, "here/b/f", 1000000001);
+    set_time(s, "here/b/x/f", 1000000000);
+    for (unsigned i = 0; i < 12; i++) {
+        for (unsigned j = 0; j < 3; j++) {
+            snprintf(paths[j], sizeof(paths[j]), "%s/here/%s", s->path,
+                     (const char *[]){"a/", "b/", "x"}[j]);
+        }
+        world->request.direction = DIRECTION_PUSH;
+        world->request.sources = sources;
+        world->request.source_count = 3;
+        world->request.target_path = "/";
+        world->request.wishes.bits = WISH_RECURSIVE | wishes[i % 4];
+        world_connect(world, false);
+        world_run(world);
+        assert_int_equal(session_outcome(world->client), SESSION_COMPLETE);
+        assert_int_equal(session_tally(world->client)->failed, 0);
+        assert_true(scratch_same(s, "here/b/f", "root/f"));
+        assert_true(scratch_same(s, "here/b/large", "root/large"));
+        assert_true(scratch_same(s, "here/x/f", "root/x/f"));
+        assert_int_equal(time_of(s, "root/f"), 1000000001);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -120,6 +162,7 @@ int main(void)
         T(what_changes_after_its_digest_is_no_more_the_same),
         T(names_of_one_file_do_not_vouch_for_each_other),
         T(what_got_another_time_is_the_same_still),
+        T(of_sources_with_the_same_names_the_later_one_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,9 +12,9 @@
 
 #define HELD_LENGTH_MAX 4096u /* of the extended attributes of one */
 
-/* Not at the top, for two sources may have the same name, and the later one is to stay; nor with
- * --inplace, for two names may be of one file. Not where a name that is taken is to be left, where
- * to give it takes long, or another descriptor. */
+/* Not at the top, for the next source may have the same name in it, and the later one is to stay;
+ * nor with --inplace, for two names may be of one file. Not where a name that is taken is to be
+ * left, where to give it takes long, or another descriptor. */
 bool receiver_may_wait(const struct receiver *receiver, const struct message *message)
 {
     const struct xattrs *xattrs = &receiver->xattrs;

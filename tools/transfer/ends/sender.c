@@ -26,6 +26,18 @@ static enum asking asking_of(const struct wishes *wishes)
     return names ? ASK_NODES : compare_is_wanted(wishes) ? ASK_FILES : ASK_NOTHING;
 }
 
+/* What is in one of the sources may have the name of something else there: the later one stays. */
+static bool may_overlap(const struct sender_options *options)
+{
+    char name[256];
+    bool nameless = false;
+    for (unsigned i = 0; i < options->source_count && options->source_count > 1; i++) {
+        const char *source = options->sources[i];
+        nameless |= source != NULL && walk_base_name(source, name) && name[0] == 0;
+    }
+    return nameless;
+}
+
 struct sender *sender_create(const struct sender_options *options)
 {
     struct sender *sender = calloc(1, sizeof(*sender));
@@ -44,6 +56,9 @@ struct sender *sender_create(const struct sender_options *options)
     }
     if (sender->lookahead == NULL) {
         walk_destroy(walk);
+    }
+    if (sender->lookahead != NULL && may_overlap(options)) {
+        lookahead_part_sources(sender->lookahead);
     }
     if (totals) {
         sender->scan = walk_create(&options->walk, options->sources, options->source_count);
@@ -153,7 +168,7 @@ static enum progress continue_entries(struct sender *sender)
 {
     const struct look *look = lookahead_head(sender->lookahead);
     if (look == NULL) {
-        return PROGRESS_BLOCKED;
+        return lookahead_may_go_on(sender->lookahead) ? PROGRESS_MADE : PROGRESS_BLOCKED;
     }
     next_entry(sender, look);
     return PROGRESS_MADE;
