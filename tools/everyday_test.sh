@@ -279,6 +279,22 @@ case_patterns() { # at the other host, as the shell there would take them
     expect 0 '1 file' "$weir" cp 'far:d/q[1].z' as.z
     [ -e 'new/q[1].z' ] && [ -f as.z ] || fail "a name that looks like a pattern"
     expect 1 '\*.none: cannot read: No such file' "$weir" cp -a 'far:d/*.none' new/
+    # each is a source: without -r a link is followed, and what cannot be copied is an error
+    mkdir home/logs home/logs/old.log && echo today >home/logs/1.log && ln -s 1.log home/logs/current.log && ln -s old.log home/logs/last.log
+    expect 0 '2 files' "$weir" cp 'far:logs/*.log' logs/
+    [ ! -L logs/current.log ] && [ "$(cat logs/current.log)" = today ] && [ ! -e logs/last.log ] || fail "a link is not followed: $(ls -lA logs)"
+    expect 0 '2 unchanged' "$weir" cp -c 'far:logs/*.log' logs/
+    expect 0 '1 file.*; 1 unchanged\|1 file' "$weir" cp -r 'far:logs/*.log' links/
+    [ "$(readlink links/current.log)" = 1.log ] || fail "with -r a link is not a link: $(ls -lA links)"
+    if setfattr -n user.said -v of-the-file home/logs/1.log 2>/dev/null; then # what is the same keeps what its source has
+        for path in 'far:logs/c*.log' far:logs/current.log far:logs/current.log; do
+            expect 0 '1 unchanged\|1 file' "$weir" cp -X "$path" logs/
+            getfattr -d logs/current.log | grep -q of-the-file || fail "attributes of the link, not of the file: $path"
+        done
+    fi
+    ln -s nowhere home/logs/dangling.txt && mkfifo home/logs/fifo.txt
+    expect 1 'dangling.txt: .*No such file' "$weir" cp 'far:logs/d*.txt' logs/
+    expect 1 'fifo.txt: .*is a device, FIFO or socket' "$weir" cp 'far:logs/f*.txt' logs/
     mkdir mirror && touch mirror/kept
     expect 0 '5 files' "$weir" cp -a --delete 'far:d/*' mirror
     [ -e mirror/kept ] && [ -e mirror/sub.txt/inside ] || fail "--delete deletes in what matches only: $(ls -AR mirror)"

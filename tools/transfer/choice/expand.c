@@ -14,11 +14,21 @@ bool expand_is_pattern(const char *path)
     return strpbrk(slash != NULL ? slash : path, wildcards) != NULL;
 }
 
-static bool is_there(const char *base, const char *name, struct stat *ret_status)
+static bool is_there(const char *base, const char *name)
 {
     char path[2 * PATH_MAX];
+    struct stat status;
     int length = snprintf(path, sizeof(path), "%s%s", base, name);
-    return length < (int)sizeof(path) && lstat(path, ret_status) == 0;
+    return length < (int)sizeof(path) && lstat(path, &status) == 0;
+}
+
+/* Or a link to one, for where no directories are wanted links are followed. */
+static bool is_directory(const char *base, const char *name)
+{
+    char path[2 * PATH_MAX];
+    struct stat status;
+    int length = snprintf(path, sizeof(path), "%s%s", base, name);
+    return length < (int)sizeof(path) && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
 /* `base` as it stands, and `name` as a pattern. */
@@ -42,7 +52,6 @@ static bool add_matches(struct listing *names, const char *base, const char *pat
                         bool directories)
 {
     char text[3 * PATH_MAX];
-    struct stat status;
     glob_t found = {0};
     if (!make_pattern(base, pattern, text)) {
         return false;
@@ -52,7 +61,7 @@ static bool add_matches(struct listing *names, const char *base, const char *pat
     unsigned before = names->count;
     for (size_t i = 0; i < found.gl_pathc && whole; i++) {
         const char *name = found.gl_pathv[i] + strlen(base);
-        if (directories || (is_there(base, name, &status) && !S_ISDIR(status.st_mode))) {
+        if (directories || !is_directory(base, name)) {
             whole =
                 names->count < LISTED_MAX && listing_add(names, (struct span){name, strlen(name)});
         }
@@ -68,11 +77,10 @@ static bool add_matches(struct listing *names, const char *base, const char *pat
 bool expand(struct listing *listing, const char *base, bool directories)
 {
     struct listing names = {0};
-    struct stat status;
     bool whole = true;
     for (unsigned i = 0; i < listing->count && whole; i++) {
         const char *path = listing->paths[i];
-        whole = !expand_is_pattern(path) || is_there(base, path, &status)
+        whole = !expand_is_pattern(path) || is_there(base, path)
                     ? listing_add(&names, (struct span){path, strlen(path)})
                     : add_matches(&names, base, path, directories);
     }

@@ -13,7 +13,8 @@
 bool expand_is_pattern(const char *path);
 
 /* Each pattern of the list is one of names in `base`, a path that ends with a slash. One that is a
- * name itself, or that nothing matches, stays. `directories`: also these. False: no memory, or more
+ * name itself, or that nothing matches, stays. `directories`: also these, else
+ * neither they nor links to them. False: no memory, or more
  * than a list takes. */
 bool expand(struct listing *listing, const char *base, bool directories);
 

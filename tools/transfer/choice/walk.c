@@ -190,14 +190,27 @@ static int open_source(const struct walk *walk, unsigned source, int flags)
                         walk->options.confined ? CONFINE_BENEATH : CONFINE_NOT);
 }
 
-/* The directory that is being listed, for relative opens; -1: the step is a source. */
+/* It is a source like any other, for all that it is in a list. */
+static bool is_matched(const struct walk *walk, const struct walk_folder *folder)
+{
+    return walk->options.matched && folder != NULL && folder->parent == NULL;
+}
+
+static bool is_followed(const struct walk *walk, const struct walk_folder *folder)
+{
+    return is_matched(walk, folder) && !walk->options.recursive;
+}
+
+/* Relative to the directory that is being listed, unless the step is a source. */
 static int open_of_step(const struct walk *walk, const struct walk_step *step, int flags)
 {
     if (step->folder == NULL) {
         return open_source(walk, step->source, flags);
     }
-    return confine_open(walk_folder_fd(step->folder), step->name, flags | O_NOFOLLOW, 0,
-                        CONFINE_NO_SYMLINKS);
+    bool follows = is_followed(walk, step->folder);
+    return confine_open(walk_folder_fd(step->folder), step->name,
+                        flags | (follows ? 0 : O_NOFOLLOW), 0,
+                        follows ? CONFINE_NOT : CONFINE_NO_SYMLINKS);
 }
 
 int walk_open_source(const struct walk *walk, unsigned source)
@@ -368,14 +381,16 @@ static void look_at_source(struct walk *walk, struct walk_step *step)
 static void look_at_entry(struct walk *walk, struct walk_step *step)
 {
     int directory = walk_folder_fd(walk->folder);
+    int flags = is_followed(walk, walk->folder) ? 0 : AT_SYMLINK_NOFOLLOW;
     if (place_is_temporary(step->name)) { /* no receiver would take it */
         fail(step, WALK_ERROR_TEMPORARY);
-    } else if (fstatat(directory, step->name, &step->status, AT_SYMLINK_NOFOLLOW) != 0) {
+    } else if (fstatat(directory, step->name, &step->status, flags) != 0) {
         fail(step, errno);
     } else if (walk->folder->is_listed && !walk->itself && !S_ISDIR(step->status.st_mode)) {
         fail(step, S_ISLNK(step->status.st_mode) ? ELOOP : ENOTDIR);
     } else {
-        look_at(walk, step, directory, step->name, WALK_ERROR_SPECIAL);
+        look_at(walk, step, directory, step->name,
+                is_matched(walk, walk->folder) ? WALK_ERROR_SPECIAL_SOURCE : WALK_ERROR_SPECIAL);
     }
 }
 
@@ -513,7 +528,7 @@ uint64_t walk_work(const struct walk *walk)
 
 int walk_open_at_once(struct walk *walk, const struct walk_step *step)
 {
-    bool ours = step->folder != NULL && step->folder->ours;
+    bool ours = step->folder != NULL && step->folder->ours && !is_followed(walk, step->folder);
     return ours ? open_of_step(walk, step, O_RDONLY | O_NONBLOCK) : -ESTALE;
 }
 
@@ -552,38 +567,5 @@ int walk_hold(struct walk *walk, const struct walk_step *step)
         int fd = fcntl(walk_folder_fd(step->inside), F_DUPFD_CLOEXEC, 0);
         return fd >= 0 ? fd : -errno;
     }
-    return open_of_step(walk, step, O_PATH | O_NOFOLLOW);
-}
-
-const char *walk_failure_text(const struct walk_step *step)
-{
-    return step->target != NULL ? step->target : walk_error_text(step->error);
-}
-
-const char *walk_error_text(int error)
-{
-    switch (error) {
-    case WALK_ERROR_SPECIAL:
-        return "left out: a device, FIFO or socket (-D copies them)";
-    case WALK_ERROR_SPECIAL_SOURCE:
-        return "is a device, FIFO or socket (-D copies them)";
-    case WALK_ERROR_RULES:
-        return "its rules cannot be had, and so it is left alone";
-    case WALK_ERROR_TEMPORARY:
-        return "left out: its name stands for a file under way";
-    case WALK_ERROR_NOT_RECURSIVE:
-        return "is a directory (-r copies directories)";
-    case WALK_ERROR_DEEP:
-        return "is deeper in directories than this server takes";
-    case WALK_ERROR_PARENT:
-        return "a path with \"..\" is not taken from a server";
-    case ESTALE:
-        return "became something else than a file";
-    case EXDEV:
-        return "leads out of the served folder";
-    case ELOOP:
-        return "a symbolic link where none is followed";
-    default:
-        return strerror(error);
-    }
+    return open_of_step(walk, step, O_PATH);
 }

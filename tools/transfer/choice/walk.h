@@ -33,6 +33,7 @@ struct walk_options {
     const char *const *filter_names;
     const struct listing *listing; /* borrowed; of the one source only that. NULL: all */
     bool no_folders;               /* a directory of the list is wrong where not recursive */
+    bool matched; /* what is listed at the top is what patterns match: sources themselves */
 };
 
 enum walk_kind {
@@ -115,6 +116,7 @@ void walk_leave_out(struct walk_folder *folder);
 /* A step that walk_prune or walk_leave_out meant: it came before that was said. */
 bool walk_is_unwanted(const struct walk_step *step);
 
+/* walk_text.c */
 const char *walk_error_text(int error);
 /* Of a step that is WALK_FAILED. */
 const char *walk_failure_text(const struct walk_step *step);

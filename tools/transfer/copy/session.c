@@ -240,6 +240,7 @@ static int rules_root(const struct session *session)
 struct walk_options session_walk(const struct session *session)
 {
     const struct session_request *request = &session->request;
+    bool matched = (request->wishes.bits & WISH_EXPAND) != 0 && session->service.free_paths;
     return (struct walk_options){
         .root = session->is_server ? session->service.root : AT_FDCWD,
         .confined = session->is_server && !session->service.free_paths,
@@ -251,7 +252,8 @@ struct walk_options session_walk(const struct session *session)
         .filter = request->filter,
         .rules_root = rules_root(session),
         .listing = request->listing,
-        .no_folders = (request->wishes.bits & WISH_NO_FOLDERS) != 0,
+        .no_folders = matched || (request->wishes.bits & WISH_NO_FOLDERS) != 0,
+        .matched = matched,
         .depth_max = session->service.depth_max,
     };
 }
