@@ -22,12 +22,15 @@ enum fate {
 #define NO_LOG    "-i says what changes of each name, and --json says it to programs"
 #define NO_CHOICE "files are always proven by XXH3, 128 bits"
 #define NO_MAPS   "--chown says whose all copies are, --numeric-ids keeps numbers"
+#define SHARED                                                                                     \
+    "for files are replaced and not written into; but one whose contents stay is the same file "   \
+    "in both, and gets the source's attributes in both"
 #define NO_OLD                                                                                     \
-    "nothing is kept of what is replaced; 'cp -al DIR COPY' at the target before keeps it, for "   \
-    "files are replaced and not written into"
+    "nothing is kept of what is replaced; 'cp -al DIR COPY' at the target before keeps its "       \
+    "contents, " SHARED
 #define NO_SNAPSHOT                                                                                \
-    "'cp -al OLD NEW' at the target and then weir cp -a --delete to NEW does the same, for files " \
-    "are replaced and not written into"
+    "'cp -al OLD NEW' at the target and then weir cp -a --delete to NEW keeps the contents of "    \
+    "OLD, " SHARED
 
 static const struct foreign {
     const char *name; /* NULL: the letter alone */
@@ -119,7 +122,8 @@ static const struct foreign {
     {"copy-dest", 0, true, IS_NOT, NO_SNAPSHOT},
     {"link-dest", 0, true, IS_NOT, NO_SNAPSHOT},
     {"remove-source-files", 0, false, IS_NOT,
-     "nothing is removed at the source; when weir cp --verify has ended with 0 it can be"},
+     "nothing is removed at the source; when weir cp -c --verify has ended with 0, what was copied "
+     "can be (without -c, what had the same size and time was not read)"},
     {"delay-updates", 0, false, IS_NOT, "each file takes its place when it is whole"},
     {"temp-dir", 'T', true, IS_NOT,
      "a file has no name until it is whole, and is in its directory from the begin"},
