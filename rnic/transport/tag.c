@@ -197,8 +197,8 @@ static struct entry *find(const struct tag_matcher *matcher, uint64_t tag)
     return NULL;
 }
 
-/* What the header asks for, before the list is looked at. A rendezvous that does not come in one
- * packet is none that could be answered. */
+/* What the header asks for, before the list is looked at: read once, for the peer may change it
+ * meanwhile. A rendezvous that does not come in one packet is none that could be answered. */
 static enum tag_course read_header(const struct packet *packet, struct tag_message *ret_message)
 {
     const uint8_t *header = packet->payload;
@@ -213,9 +213,11 @@ static enum tag_course read_header(const struct packet *packet, struct tag_messa
     case HEADER_EAGER:
         return TAG_EAGER;
     case HEADER_RENDEZVOUS:
-        return packet->payload_length >= TAG_RENDEZVOUS_LENGTH && packet->info->last
-                   ? TAG_RENDEZVOUS
-                   : TAG_UNEXPECTED;
+        if (packet->payload_length < TAG_RENDEZVOUS_LENGTH || !packet->info->last) {
+            return TAG_UNEXPECTED;
+        }
+        ret_message->length = bytes_load_u32(header + 28);
+        return TAG_RENDEZVOUS;
     default:
         return TAG_PLAIN;
     }
@@ -234,11 +236,6 @@ static bool begin_unmatched(struct qp *qp, const struct tag_message *message)
     return true;
 }
 
-static uint32_t rendezvous_length(const struct packet *packet)
-{
-    return bytes_load_u32(packet->payload + 28);
-}
-
 bool tag_begin(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
@@ -252,8 +249,7 @@ bool tag_begin(struct qp *qp, const struct packet *packet)
     }
     if (message.course == TAG_RENDEZVOUS) {
         uint64_t used = send_queue_tail(qp->sends) - send_queue_head(qp->sends);
-        uint32_t length = rendezvous_length(packet);
-        if (entry->length < length || length > MESSAGE_LENGTH_MAX) {
+        if (entry->length < message.length || message.length > MESSAGE_LENGTH_MAX) {
             message.course = TAG_INCOMPLETE;
         } else if (used + 2 > send_queue_capacity(qp->sends)) {
             return false; /* later, as if there were no receive */
@@ -294,9 +290,11 @@ void tag_strip(const struct qp *qp, const struct packet *packet, const uint8_t *
 static void fetch(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
-    uint32_t left = rendezvous_length(packet);
+    uint8_t header[TAG_RENDEZVOUS_LENGTH];
+    memcpy(header, packet->payload, sizeof header);
+    uint32_t left = qp->rare.tagged.length;
     uint32_t count = 0;
-    while (left > 0) { /* the buffer is long enough: tag_begin has looked */
+    while (left > 0 && count < responder->receive_sge_count) { /* that is enough, see tag_begin */
         struct sge *sge = &qp_receive_sges(qp)[count++];
         sge->length = sge->length < left ? sge->length : left;
         left -= sge->length;
@@ -306,11 +304,9 @@ static void fetch(struct qp *qp, const struct packet *packet)
         .kind = WORK_READ,
         .sges = qp_receive_sges(qp),
         .sge_count = count,
-        .remote_address = bytes_load_u64(packet->payload + 16),
-        .remote_key = {bytes_load_u32(packet->payload + 24)},
+        .remote_address = bytes_load_u64(header + 16),
+        .remote_key = {bytes_load_u32(header + 24)},
     };
-    uint8_t header[TAG_RENDEZVOUS_LENGTH];
-    memcpy(header, packet->payload, sizeof header);
     header[0] = HEADER_FIN;
     struct sge bytes = {.address = (uintptr_t)header, .length = sizeof header};
     struct send_request fin = {

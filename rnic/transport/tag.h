@@ -84,6 +84,7 @@ enum tag_course {
 
 struct tag_message {
     enum tag_course course;
+    uint32_t length; /* of what a rendezvous is about */
     uint64_t tag;
     uint32_t context; /* the sender's */
 };

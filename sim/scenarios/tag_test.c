@@ -225,6 +225,35 @@ static void a_rendezvous_that_does_not_fit_is_told(void **state)
     assert_memory_equal(s.b.bytes + BUFFER_AT, s.a.bytes, TAG_RENDEZVOUS_LENGTH);
 }
 
+/* Its bytes may lie in memory that the peer writes to: the length is that which was looked at. */
+static void a_rendezvous_that_changes_is_fetched_as_it_was(void **state)
+{
+    (void)state;
+    uint8_t header[TAG_RENDEZVOUS_LENGTH] = {RENDEZVOUS};
+    uint8_t opcode = OPCODE(SERVICE_RC, FORM_SEND_ONLY);
+    struct packet packet = {.opcode = opcode,
+                            .info = opcode_lookup(opcode),
+                            .payload = header,
+                            .payload_length = sizeof header};
+    bytes_store_u64(header + 8, 11);
+    bytes_store_u64(header + 16, SOURCE_AT);
+    bytes_store_u32(header + 24, s.a.key.value);
+    bytes_store_u32(header + 28, 100);
+    add(1, 11, 100, 0);
+    assert_true(tag_begin(s.b.qp, &packet));
+    bytes_store_u32(header + 28, 30000);
+    tag_executed(s.b.qp, &packet);
+    scenario_receive(&s.a, 9, 100);
+    host_wake(s.b.host, 0);
+    scenario_run(&s);
+    expect_trace(&s, "B>A READ_REQUEST psn=100 length=100\n"
+                     "A>B READ_RESPONSE_ONLY psn=100\n"
+                     "B>A SEND_ONLY psn=101\n"
+                     "B receive 1 success length=100\n"
+                     "A>B ACK psn=101\n"
+                     "A receive 9 success length=32\n");
+}
+
 static void without_a_receive_an_unexpected_message_waits(void **state)
 {
     (void)state;
@@ -284,6 +313,7 @@ int main(void)
         TEST(others_go_to_the_receives),
         TEST(a_buffer_posted_in_doubt_matches_after_synchronizing),
         TEST(a_rendezvous_is_fetched),
+        TEST(a_rendezvous_that_changes_is_fetched_as_it_was),
         TEST(a_rendezvous_that_does_not_fit_is_told),
         TEST(without_a_receive_an_unexpected_message_waits),
         TEST(a_buffer_is_removed_once),
