@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "rnic/io/system/cancel.h"
 #include "rnic/rdmacm/cma.h"
 #include "rnic/wire/psn.h"
 
@@ -174,6 +175,7 @@ PUBLIC int rdma_destroy_id(struct rdma_cm_id *ibv)
 {
     struct cma_id *id = cma_id(ibv);
     struct rdma_event_channel *own = id->is_synchronous ? ibv->channel : NULL;
+    int cancel = cancel_hold();
     leave(id);
     drop_events(id);
     if (ibv->event != NULL) {
@@ -185,5 +187,6 @@ PUBLIC int rdma_destroy_id(struct rdma_cm_id *ibv)
     if (own != NULL) {
         rdma_destroy_event_channel(own);
     }
+    cancel_restore(cancel);
     return 0;
 }

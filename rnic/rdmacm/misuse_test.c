@@ -3,6 +3,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
 
 struct ends {
     struct rdma_event_channel *channel;
@@ -153,13 +156,42 @@ static void test_reads_at_once(void **state)
     close_ends(&ends);
 }
 
+static void *destroy_in_thread(void *id)
+{
+    assert_int_equal(rdma_destroy_id(id), 0);
+    return NULL;
+}
+
+/* Who waits for an acknowledgement and is cancelled ends what he began, and keeps no lock. */
+static void test_destroy_is_cancelled(void **state)
+{
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct rdma_cm_id *id;
+    pthread_t thread;
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
+        assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 2000), 0);
+        struct rdma_cm_event *event = expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+        assert_int_equal(pthread_create(&thread, NULL, destroy_in_thread, id), 0);
+        assert_int_equal(pthread_cancel(thread), 0);
+        sched_yield();
+        assert_int_equal(rdma_ack_cm_event(event), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    }
+    rdma_destroy_event_channel(channel);
+}
+
 int main(void)
 {
+    alarm(60); /* who waits for a lock that is lost */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_length_without_data),
         cmocka_unit_test(test_disconnect_without_connection),
         cmocka_unit_test(test_queue_pair_that_fails),
         cmocka_unit_test(test_reads_at_once),
+        cmocka_unit_test(test_destroy_is_cancelled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

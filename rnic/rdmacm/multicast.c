@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rnic/io/system/cancel.h"
 #include "rnic/rdmacm/cma.h"
 
 #define HOP_LIMIT_GROUP 1 /* as the kernel has it: groups do not leave their network */
@@ -155,6 +156,7 @@ PUBLIC int rdma_leave_multicast(struct rdma_cm_id *ibv, struct sockaddr *address
     if (length == 0) {
         return cma_error(EINVAL);
     }
+    int cancel = cancel_hold();
     pthread_mutex_lock(&cma_lock);
     struct cma_group **link = &id->groups;
     while (*link != NULL && memcmp(&(*link)->address, address, length) != 0) {
@@ -163,6 +165,7 @@ PUBLIC int rdma_leave_multicast(struct rdma_cm_id *ibv, struct sockaddr *address
     struct cma_group *group = *link;
     if (group == NULL) {
         pthread_mutex_unlock(&cma_lock);
+        cancel_restore(cancel);
         return cma_error(EADDRNOTAVAIL);
     }
     *link = group->next;
@@ -173,6 +176,7 @@ PUBLIC int rdma_leave_multicast(struct rdma_cm_id *ibv, struct sockaddr *address
     pthread_mutex_unlock(&cma_lock);
     detach(id, group);
     free(group);
+    cancel_restore(cancel);
     return 0;
 }
 

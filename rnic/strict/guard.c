@@ -14,6 +14,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "rnic/io/system/cancel.h"
 #include "rnic/io/system/clock.h"
 
 #define RECENT_MAX    16u      /* guards whose late faults are still known */
@@ -179,12 +180,14 @@ static bool somebody_blocks_it(void)
     struct instant now = clock_now();
     if (asked.ns == 0 || instant_elapsed_ns(asked, now) >= LOOK_AGAIN_NS) {
         const struct timespec moment = {.tv_nsec = 100000};
+        int cancel = cancel_hold();
         asked = now;
         found = one_blocks_it();
         for (int i = 0; found && i < 10; i++) {
             nanosleep(&moment, NULL);
             found = one_blocks_it();
         }
+        cancel_restore(cancel);
     }
     return found;
 }

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "rnic/io/system/cancel.h"
 #include "rnic/strict/keys.h"
 #include "rnic/strict/ledger.h"
 #include "rnic/strict/strict.h"
@@ -41,6 +42,7 @@ static bool may_lock_all(void)
 {
     unsigned long long capabilities = 0;
     char line[128];
+    int cancel = cancel_hold();
     FILE *file = fopen("/proc/self/status", "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         if (sscanf(line, "CapEff: %llx", &capabilities) == 1) {
@@ -50,6 +52,7 @@ static bool may_lock_all(void)
     if (file != NULL) {
         fclose(file);
     }
+    cancel_restore(cancel);
     return (capabilities >> CAPABILITY_IPC_LOCK & 1) != 0;
 }
 

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rnic/io/system/cancel.h"
+
 #define WARNINGS_MAX 8u /* of one pitfall */
 #define TEXT_MAX     8192u
 
@@ -195,6 +197,7 @@ static bool write_all(const struct text *text)
 static void say(const struct text *text)
 {
     sigset_t pipe, before, pending;
+    int cancel = cancel_hold();
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe, &before);
@@ -204,6 +207,7 @@ static void say(const struct text *text)
         (void)sigtimedwait(&pipe, NULL, &now);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    cancel_restore(cancel);
 }
 
 void pitfall_warn(enum pitfall pitfall, const struct trace *where, const char *label,

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "rnic/io/system/cancel.h"
 #include "rnic/strict/guard.h"
 #include "rnic/strict/keys.h"
 #include "rnic/strict/receives.h"
@@ -112,7 +113,9 @@ static void write_ends(struct watcher *watcher, const struct qp *qp, bool whole)
     *link = staged->next;
     if (staged->guarded) {
         const struct timespec look = {.tv_nsec = LOOK_NS};
+        int cancel = cancel_hold();
         nanosleep(&look, NULL);
+        cancel_restore(cancel);
     }
     lower(staged);
     if (whole && staged->bytes != NULL) {

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "rnic/io/loop/loop.h"
+#include "rnic/io/system/cancel.h"
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/devices.h"
@@ -212,12 +213,14 @@ bool event_wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *condition,
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += ACKNOWLEDGE_WAIT_S;
+    int cancel = cancel_hold();
     pthread_mutex_lock(mutex);
     while ((int32_t)(*acknowledged - *delivered) < 0 &&
            pthread_cond_timedwait(condition, mutex, &end) != ETIMEDOUT) {
     }
     int32_t missing = (int32_t)(*delivered - *acknowledged);
     pthread_mutex_unlock(mutex);
+    cancel_restore(cancel);
     if (missing > 0 && strict_is_on()) {
         strict_unacknowledged((uint32_t)missing);
     }

@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "rnic/io/system/cancel.h"
+
 #ifndef MADV_POPULATE_READ /* Linux 5.14 */
 #define MADV_POPULATE_READ  22
 #define MADV_POPULATE_WRITE 23
@@ -87,6 +89,7 @@ static bool is_listed_writable(uintptr_t page)
     char line[512];
     uintptr_t first, end;
     char rights[5] = "?w??";
+    int cancel = cancel_hold();
     FILE *file = fopen("/proc/self/maps", "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         char found[5];
@@ -99,6 +102,7 @@ static bool is_listed_writable(uintptr_t page)
     if (file != NULL) {
         fclose(file);
     }
+    cancel_restore(cancel);
     return rights[1] == 'w';
 }
 
