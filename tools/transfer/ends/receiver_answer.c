@@ -69,9 +69,10 @@ static uint64_t key_of(unsigned source, const char *path)
     struct {
         uint64_t source;
         char path[PATH_LENGTH_MAX + 2 * NAME_LENGTH_MAX + 8];
-    } text = {.source = source};
+    } text;
     uint8_t digest[DIGEST_LENGTH];
     uint64_t key;
+    text.source = source;
     size_t length = (size_t)snprintf(text.path, sizeof(text.path), "%s", path);
     length = length < sizeof(text.path) ? length : sizeof(text.path) - 1;
     digest_of(&text, sizeof(text.source) + length, digest);
