@@ -12,7 +12,7 @@
 #define SLICE_LENGTH (1u << 20)
 /* A peer asks no further ahead, or its oldest answers count for nothing. */
 #define DIGESTED_MAX LOOKAHEAD_STEPS
-/* What is read again at once; of a longer file it is not found out. */
+/* What is read again in a turn, of one file or of many; of more it is not found out. */
 #define AGAIN_LENGTH_MAX (256u << 20)
 
 const char *receiver_source_name(const struct receiver *receiver, unsigned source, const char *name)
@@ -155,7 +155,11 @@ bool receiver_still_has(struct receiver *receiver, const struct message *message
     bool untouched = now.device == noted->device && now.inode == noted->inode &&
                      is_same_time(&now.mtime, &noted->mtime) &&
                      is_same_time(&now.ctime, &noted->ctime);
-    return untouched || (now.size <= AGAIN_LENGTH_MAX && reads_so(receiver, name, there, noted));
+    if (untouched || now.size > receiver->answering.again) {
+        return untouched;
+    }
+    receiver->answering.again -= now.size;
+    return reads_so(receiver, name, there, noted);
 }
 
 /* The directory of the questions that follow. */
@@ -329,6 +333,7 @@ bool receiver_answer(struct receiver *receiver)
 {
     struct answering *answering = &receiver->answering;
     size_t read = 0;
+    answering->again = AGAIN_LENGTH_MAX;
     for (unsigned i = 0; i < ASK_NAMES_MAX && answering->count > 0 && read < SLICE_LENGTH; i++) {
         if (answering->fd >= 0) {
             read += continue_digest(receiver);

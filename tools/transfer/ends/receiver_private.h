@@ -118,6 +118,7 @@ struct answering {
     struct digest *digest;
     struct digested *notes; /* a ring of DIGESTED_MAX: those before `notes_begin` are used up */
     uint64_t notes_begin, notes_end;
+    uint64_t again; /* bytes that may still be read again in this turn */
     uint8_t answers[ASK_NAMES_MAX * ANSWER_LENGTH_MAX];
     size_t length;
     unsigned answered;
