@@ -209,6 +209,10 @@ static bool may_leave(const struct qp *qp, const struct turn *turn, uint32_t pac
     if (turn->again && qp->selective->board.probing) {
         return true; /* only what it tells opens the window */
     }
+    if (turn->again) { /* the rest of what it draws is under way already */
+        struct psn psn = psn_add(turn->slot->first_psn, turn->index);
+        packets = scoreboard_count_lost(&qp->selective->board, psn, packets);
+    }
     uint32_t window = by_reference ? reference_window(qp) : window_packets(qp);
     return under_way == 0 || under_way + packets <= window;
 }

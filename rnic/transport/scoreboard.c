@@ -304,6 +304,15 @@ void scoreboard_all_lost(struct scoreboard *board)
     }
 }
 
+uint32_t scoreboard_count_lost(const struct scoreboard *board, struct psn psn, uint32_t count)
+{
+    uint32_t lost = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        lost += get(board->lost, psn_add(psn, i).value % REPORT_SPAN);
+    }
+    return lost;
+}
+
 bool scoreboard_first_lost(const struct scoreboard *board, struct psn *ret_psn)
 {
     if (board->lost_count == 0) {

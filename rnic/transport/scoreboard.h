@@ -78,6 +78,8 @@ void scoreboard_probe(struct scoreboard *board, struct psn psn);
 bool scoreboard_last_in_doubt(const struct scoreboard *board, struct psn *ret_psn);
 /* How long ago the packet left last. */
 uint64_t scoreboard_out_ns(const struct scoreboard *board, struct instant now, struct psn psn);
+/* How many of `count` packets from `psn` on count as lost. */
+uint32_t scoreboard_count_lost(const struct scoreboard *board, struct psn psn, uint32_t count);
 /* The first that counts as lost; false: none. */
 bool scoreboard_first_lost(const struct scoreboard *board, struct psn *ret_psn);
 /* How long a packet may be overtaken before it counts as lost. */

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "rnic/transport/qp_private.h"
 #include "rnic/wire/report.h"
 #include "sim/scenario.h"
 
@@ -296,6 +297,22 @@ static void a_lost_response_is_demanded_again(void **state)
                      "A send 2 success\n");
 }
 
+/* Though the window has no room for all that it draws again: most of it is under way as it is. */
+static void a_narrow_window_lets_a_demand_repeat(void **state)
+{
+    (void)state;
+    agree();
+    uint64_t timeouts = count(&s.a, COUNTER_TIMEOUTS);
+    uint64_t repeated = count(&s.a, COUNTER_RETRANSMITTED_PACKETS);
+    scenario_lose(&s, "B>A READ_RESPONSE_MIDDLE psn=10");
+    post(WORK_READ, 2, 32 * 256);
+    s.a.qp->selective->share.window = 48 * 256;
+    scenario_run(&s);
+    assert_int_equal(count(&s.a, COUNTER_RETRANSMITTED_PACKETS), repeated + 1);
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), timeouts);
+    expect_equal_bytes(&s.a, &s.b, 0, 32 * 256);
+}
+
 /* The acknowledgement of the WRITEs was there, and so was the second response: the first brings
  * both. */
 static void what_a_lost_response_held_up_completes_with_it(void **state)
@@ -543,6 +560,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_overtaken_is_not_lost, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_repetition_is_repeated, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_response_is_demanded_again, start, stop),
+        cmocka_unit_test_setup_teardown(a_narrow_window_lets_a_demand_repeat, start, stop),
         cmocka_unit_test_setup_teardown(what_a_lost_response_held_up_completes_with_it, start,
                                         stop),
         cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_keeps_the_rest, start, stop),
