@@ -24,9 +24,10 @@ expect() { # WANTED_STATUS NAME COMMAND...
     fi
 }
 
-object=$(mktemp --suffix=.o)
-trap 'rm -f "$object"' EXIT
+object=$(mktemp --suffix=.o) point=$(mktemp --suffix=.o)
+trap 'rm -f "$object" "$point"' EXIT
 ${CC:-cc} -c -o "$object" checks/canary/system_call.c
+${CC:-cc} -c -o "$point" checks/canary/cancellation_point.c
 
 expect pass includes checks/includes.py checks/layers.txt .
 expect fail includes checks/includes.py checks/layers.txt checks/canary rnic/wire/upward.c
@@ -34,6 +35,8 @@ expect pass functions checks/functions.py checks/ratchet.txt .
 expect fail functions checks/functions.py checks/ratchet.txt . checks/canary/long.c
 expect pass symbols checks/symbols.sh "$build/rnic/libcore.a"
 expect fail symbols checks/symbols.sh "$object"
+expect pass cancellation checks/cancellation.sh "$build"/rnic/io/libio.a.p/*.o
+expect fail cancellation checks/cancellation.sh "$point"
 expect pass headers checks/headers.sh .
 expect fail headers checks/headers.sh . checks/canary/needs_more.h
 expect pass format checks/format.sh .
