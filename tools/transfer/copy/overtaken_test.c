@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tools/transfer/copy/session_world.h"
+#include "tools/transfer/disk/half_mark.h"
 
 #define STEPS 24 /* more than such a copy takes */
 
@@ -113,6 +114,22 @@ static void what_got_another_time_is_the_same_still(void **state)
     assert_int_equal(session_tally(world->client)->same, 2);
 }
 
+static void what_a_digest_proves_is_half_no_more(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_write(s, "here/f", "whole");
+    scratch_write(s, "root/f", "whole");
+    set_time(s, "here/f", 1000000000);
+    int fd = openat(s->fd, "root/f", O_RDWR);
+    half_mark_set(fd);
+    close(fd);
+    world->request.wishes.bits = WISH_CHECKSUM;
+    assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->same, 1);
+    assert_false(half_mark_is_on(s->fd, "root/f"));
+}
+
 /* What is in both has the later one's contents, however often it is copied. */
 static void of_sources_with_the_same_names_the_later_one_stays(void **state)
 {
@@ -162,6 +179,7 @@ int main(void)
         T(what_changes_after_its_digest_is_no_more_the_same),
         T(names_of_one_file_do_not_vouch_for_each_other),
         T(what_got_another_time_is_the_same_still),
+        T(what_a_digest_proves_is_half_no_more),
         T(of_sources_with_the_same_names_the_later_one_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <unistd.h>
+
+#include "tools/transfer/disk/confine.h"
 
 #define PATH_LENGTH (40 + NAME_MAX + 1)
 
@@ -46,6 +49,18 @@ bool half_mark_is_on(int directory, const char *name)
 {
     char path[PATH_LENGTH];
     return path_of(directory, name, path) && lgetxattr(path, HALF_MARK, NULL, 0) >= 0;
+}
+
+void half_mark_clear_name(int directory, const char *name)
+{
+    int fd = half_mark_is_on(directory, name)
+                 ? confine_open(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0,
+                                CONFINE_NO_SYMLINKS)
+                 : -1;
+    if (fd >= 0) {
+        half_mark_clear(fd);
+        close(fd);
+    }
 }
 
 void half_mark_name(int directory, const char *source)

@@ -15,6 +15,7 @@
 void half_mark_set(int fd);
 void half_mark_clear(int fd);
 bool half_mark_is_on(int directory, const char *name);
+void half_mark_clear_name(int directory, const char *name);
 
 /* `directory` is being made of a source with that name. */
 void half_mark_name(int directory, const char *source);

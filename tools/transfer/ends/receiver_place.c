@@ -254,6 +254,9 @@ static void keep_file(struct receiver *receiver, const struct message *message, 
         receiver_fail_errno(receiver, message->entry.id, error);
         return;
     }
+    if (receiver_wishes(receiver, WISH_CHECKSUM) && !receiver_wishes(receiver, WISH_DRY_RUN)) {
+        half_mark_clear_name(tree_directory(&receiver->tree), name); /* it is proven to be whole */
+    }
     receiver_remember_names(receiver, message->entry.id, message->entry.names);
     receiver_count_untouched(receiver, message->entry.id, ENTRY_FILE, message->entry.size,
                              &receiver->options.tally->same);
