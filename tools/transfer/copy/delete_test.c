@@ -87,7 +87,8 @@ static void expect_kept(struct world *world, bool push)
     world->between = move_source;
     copy_tree(world, push);
     assert_true(world->replaced);
-    expect_done(world, 2, 2); /* "work" and "disk"; the stale ones in what was not moved go */
+    expect_done(world, 0, 2); /* the stale ones in what was not moved go */
+    assert_int_equal(session_tally(world->client)->warnings, 2); /* of "work" and "disk" */
     for (unsigned i = 0; i < 2; i++) {
         snprintf(name, sizeof(name), "%s/t/%s", to, i == 0 ? "work/deep/f" : "disk/b");
         scratch_expect(s, name, "x");

@@ -251,7 +251,7 @@ static void tell_moved(struct sender *sender, const struct place_asked *asked)
     free(inquiry->told);
     inquiry->told = strdup(path);
     snprintf(path + directory, sizeof(path) - (size_t)directory, "%s", asked->path + asked->length);
-    sender_skip(sender, PROBLEM_CHANGED, path,
+    sender_skip(sender, PROBLEM_WARNING, path,
                 "gone since it was copied: nothing that has gone from its directory meanwhile is "
                 "deleted at the target");
 }
