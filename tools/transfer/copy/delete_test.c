@@ -201,6 +201,28 @@ static void what_cannot_be_placed_does_not_keep_what_is_gone(void **state)
     scratch_expect(s, "root/t/big/in the way", "x");
 }
 
+/* As the copy itself would, which without --force replaces no directory that is not empty. */
+static void a_dry_run_tells_what_is_in_the_way(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_write(s, "here/t/full", "x");
+    scratch_write(s, "here/t/empty", "x");
+    scratch_directory(s, "root/t");
+    scratch_directory(s, "root/t/full");
+    scratch_directory(s, "root/t/full/below");
+    scratch_directory(s, "root/t/empty");
+    for (unsigned dry = 0; dry < 2; dry++) {
+        world->request.wishes.bits = WISH_RECURSIVE | (dry == 0 ? WISH_DRY_RUN : 0);
+        world_push(world, "t", "/");
+        expect_done(world, 1, 0);
+        assert_string_equal(world->problems[0], "there target wrong-kind\n");
+        assert_true(scratch_exists(s, "root/t/full/below"));
+    }
+    scratch_expect(s, "root/t/empty", "x");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +231,7 @@ int main(void)
         T(what_moves_behind_the_walk_is_not_deleted_by_a_pull),
         T(directories_that_may_not_be_written_to_are_mirrored),
         T(what_cannot_be_placed_does_not_keep_what_is_gone),
+        T(a_dry_run_tells_what_is_in_the_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,13 +108,23 @@ static struct present look(const struct receiver *receiver, const char *name)
     return present;
 }
 
-/* In a dry run: says what would go to make way. 0 or an errno. */
+static bool may_not_go(void *user)
+{
+    return false;
+}
+
+/* In a dry run: says what would go to make way, or that nothing would. 0 or an errno. */
 static int would_clear(const struct receiver *receiver, const char *name,
                        const struct present *present)
 {
-    bool clears = present->exists && S_ISDIR(present->status.st_mode) &&
-                  replacing_of(receiver) == REPLACE_TREES;
-    return clears ? clear_below(tree_directory(&receiver->tree), name, &receiver->clearing) : 0;
+    static const struct clearing none = {.dry = true, .may_go = may_not_go};
+    if (!present->exists || !S_ISDIR(present->status.st_mode)) {
+        return 0;
+    }
+    bool goes = replacing_of(receiver) == REPLACE_TREES;
+    int error =
+        clear_below(tree_directory(&receiver->tree), name, goes ? &receiver->clearing : &none);
+    return error == ENOTEMPTY && !goes ? EISDIR : error;
 }
 
 /* An entry that is not to be made, or to be left as it is. */
