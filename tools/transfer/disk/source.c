@@ -78,8 +78,7 @@ static bool is_same_time(const struct timespec *one, const struct timespec *othe
     return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
 }
 
-/* The time of modification can be set back; that of the last change of any kind cannot. */
-static bool is_unchanged(const struct stat *before, const struct stat *after)
+bool source_is_unchanged(const struct stat *before, const struct stat *after)
 {
     return before->st_dev == after->st_dev && before->st_ino == after->st_ino &&
            before->st_size == after->st_size && is_same_time(&before->st_mtim, &after->st_mtim) &&
@@ -116,7 +115,7 @@ enum problem_code source_check(const struct source *source, const char **ret_tex
         *ret_text = "removed while it was read";
         return PROBLEM_VANISHED;
     }
-    if (!is_unchanged(&source->status, &after)) {
+    if (!source_is_unchanged(&source->status, &after)) {
         *ret_text = "changed while it was read";
         return PROBLEM_CHANGED;
     }

@@ -32,6 +32,9 @@ uint64_t source_skip_hole(struct source *source);
  * ask once again. */
 enum problem_code source_read(struct source *source, void *bytes, size_t length, size_t room,
                               const char **ret_text);
+/* The same file, and nothing has been done to it: the time of modification can be set back, that of
+ * the last change of any kind cannot. */
+bool source_is_unchanged(const struct stat *before, const struct stat *after);
 /* At the end: the file is still the one of that status, and ends where its size said. */
 enum problem_code source_check(const struct source *source, const char **ret_text);
 

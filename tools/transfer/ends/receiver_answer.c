@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tools/transfer/disk/confine.h"
+#include "tools/transfer/disk/source.h"
 #include "tools/transfer/ends/receiver_private.h"
 
 /* What is read of a file at a time. */
@@ -80,20 +81,6 @@ static uint64_t key_of(unsigned source, const char *path)
     return key;
 }
 
-static struct digested digested_as(const struct stat *status)
-{
-    return (struct digested){.device = status->st_dev,
-                             .inode = status->st_ino,
-                             .size = (uint64_t)status->st_size,
-                             .mtime = status->st_mtim,
-                             .ctime = status->st_ctim};
-}
-
-static bool is_same_time(const struct timespec *one, const struct timespec *other)
-{
-    return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
-}
-
 static void note(struct answering *answering)
 {
     answering->notes[answering->notes_end++ % DIGESTED_MAX] = answering->of;
@@ -129,7 +116,7 @@ static bool reads_so(struct receiver *receiver, const char *name, const struct s
     if (fd >= 0 && taken != NULL && fstat(fd, &status) == 0 && status.st_dev == there->st_dev &&
         status.st_ino == there->st_ino) {
         digest_start(taken);
-        while (length <= noted->size &&
+        while (length <= (uint64_t)noted->status.st_size &&
                (count = read(fd, receiver->stored, sizeof(receiver->stored))) > 0) {
             digest_data(taken, receiver->stored, (size_t)count);
             length += (size_t)count;
@@ -138,7 +125,8 @@ static bool reads_so(struct receiver *receiver, const char *name, const struct s
     }
     close_one(&fd);
     digest_destroy(taken);
-    return count == 0 && length == noted->size && memcmp(digest, noted->digest, DIGEST_LENGTH) == 0;
+    return count == 0 && length == (uint64_t)noted->status.st_size &&
+           memcmp(digest, noted->digest, DIGEST_LENGTH) == 0;
 }
 
 /* What we have placed since may be another name of the same file, which changes its times: then it
@@ -148,17 +136,15 @@ bool receiver_still_has(struct receiver *receiver, const struct message *message
 {
     uint64_t key = key_of(message->entry.source, tree_relative(&receiver->tree));
     const struct digested *noted = take_note(&receiver->answering, key);
-    const struct digested now = digested_as(there);
-    if (noted == NULL || now.size != noted->size) {
+    uint64_t size = (uint64_t)there->st_size;
+    if (noted == NULL || there->st_size != noted->status.st_size) {
         return false;
     }
-    bool untouched = now.device == noted->device && now.inode == noted->inode &&
-                     is_same_time(&now.mtime, &noted->mtime) &&
-                     is_same_time(&now.ctime, &noted->ctime);
-    if (untouched || now.size > receiver->answering.again) {
+    bool untouched = source_is_unchanged(&noted->status, there);
+    if (untouched || size > receiver->answering.again) {
         return untouched;
     }
-    receiver->answering.again -= now.size;
+    receiver->answering.again -= size;
     return reads_so(receiver, name, there, noted);
 }
 
@@ -225,8 +211,7 @@ static bool begin_digest(struct answering *answering, const char *name, uint64_t
         return false;
     }
     digest_start(answering->digest);
-    answering->of = digested_as(&status);
-    answering->of.key = key_of(answering->source, path);
+    answering->of = (struct digested){.key = key_of(answering->source, path), .status = status};
     answering->read = 0;
     return true;
 }
@@ -276,12 +261,12 @@ static size_t continue_digest(struct receiver *receiver)
     }
     answering->read += done;
     receiver_say_alive(receiver);
-    if (count > 0 && answering->read <= of->size) {
+    if (count > 0 && answering->read <= (uint64_t)of->status.st_size) {
         return done;
     }
     close_one(&answering->fd);
     digest_result(answering->digest, of->digest);
-    bool whole = count == 0 && answering->read == of->size;
+    bool whole = count == 0 && answering->read == (uint64_t)of->status.st_size;
     if (whole) {
         note(answering);
     }

@@ -91,10 +91,7 @@ struct verifying {
 /* A file as it was when its digest was taken. */
 struct digested {
     uint64_t key; /* of its source and path */
-    dev_t device;
-    ino_t inode;
-    uint64_t size;
-    struct timespec mtime, ctime;
+    struct stat status;
     uint8_t digest[DIGEST_LENGTH];
 };
 
