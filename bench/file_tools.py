@@ -20,6 +20,7 @@ PATIENCE_S = 900
 WEIR_PORT, NC_PORT, RSYNC_PORT, SSH_PORT = 18479, 18600, 18873, 18822
 PR_SET_CHILD_SUBREAPER = 36
 MEMORY_OF_COPY = 1.25  # of its bytes
+ROCE_MTU = 1024  # of an Ethernet MTU of 1500
 
 
 class Copy:
@@ -106,12 +107,19 @@ def tar_pipe(copy):
 
 
 def netcat(copy):
-    if copy.is_tree:
-        raise Missing("for one file only")
     with open(os.path.join(copy.into, copy.name), "wb") as out, open(copy.source, "rb") as source:
         far = start(copy.stage.far + ["nc", "-l", copy.stage.address, str(NC_PORT)], stdin=subprocess.DEVNULL, stdout=out)
         copy.stage.wait_for_listener(NC_PORT, far)
         copy.timed(["nc", "-N", copy.stage.address, str(NC_PORT)], source=source, beside=[far])
+
+
+def bare_program(copy):
+    """What must be done and nothing else, over UDP."""
+    far = start(copy.stage.far + [copy.stage.limits_file, "serve", copy.stage.address, os.path.join(copy.into, copy.name)],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    if not far.stdout.readline():
+        raise RuntimeError("limits_file did not start")
+    copy.timed([copy.stage.limits_file, "copy", copy.stage.address, copy.source, str(ROCE_MTU)], beside=[far])
 
 
 def tar_nc_tar(copy):
@@ -185,8 +193,10 @@ def weir_by_ssh(*words):
 
 RSYNC_BY_SSH = by_ssh(lambda copy, client: ["rsync", "-a", "--whole-file", "-e", f"ssh -F {client}", copy.source, f"far:{copy.into}/"])
 
-# Of two hosts, too, those that need no common file system.
+# Of two hosts, too: those that need no common file system.
 NETWORK = [("weir cp", weir_server), ("rsync daemon", rsync_daemon), ("nc", netcat), ("tar, nc, tar", tar_nc_tar),
            ("weir cp by ssh", weir_by_ssh()), ("weir cp --encrypt by ssh", weir_by_ssh("--encrypt")), ("scp", scp()),
            ("scp, AES-GCM", scp("-c", "aes128-gcm@openssh.com")), ("rsync by ssh", RSYNC_BY_SSH)]
+VETH = [*NETWORK, ("limit: bare program", bare_program)]
+ONE_FILE = ("nc", "limit: bare program")  # is all that they copy
 TOOLS = [("cp", local("cp", "-a")), ("rsync", local("rsync", "-a", "--whole-file")), ("tar, tar", tar_pipe), *NETWORK]

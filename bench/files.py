@@ -24,7 +24,7 @@ import stage as stages
 BEGIN, END = "<!-- ./dev copies: begin -->", "<!-- ./dev copies: end -->"
 MTU = 1500
 PLACES = ("tmpfs", "disk")
-LINKS = {"host": file_tools.TOOLS, "veth": file_tools.NETWORK}
+LINKS = {"host": file_tools.TOOLS, "veth": file_tools.VETH}
 
 
 def groups():
@@ -38,7 +38,7 @@ def case_name(group, tool):
 
 def cases():
     return [(case_name(group, tool), group, tool) for group in groups() for tool, _ in LINKS[group[2]]
-            if tool != "nc" or group[0] == "big"]
+            if tool not in file_tools.ONE_FILE or group[0] == "big"]
 
 
 class Ground:
@@ -103,7 +103,7 @@ def run_inside(options):
     stage = stages.inside_namespaces(options.build, 1, MTU, True)
     copy = file_tools.Copy(stage, options.source, os.path.join(os.path.dirname(options.source), "into"), options.work)
     try:
-        print(json.dumps(copy.run(dict(file_tools.NETWORK)[options.inside])))
+        print(json.dumps(copy.run(dict(LINKS["veth"])[options.inside])))
     except stages.Missing as missing:
         print(missing)
         return 77

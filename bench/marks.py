@@ -60,6 +60,8 @@ FILE_MARKS = [(f"{where}: {ours}", f"{where}: {theirs}", True, demanded) for whe
     ("big, tmpfs, host", "weir cp --encrypt by ssh", "scp, AES-GCM", 0.67),
     ("big, tmpfs, veth", "weir cp", "rsync daemon", 0.67),
     ("big, tmpfs, veth", "weir cp", "nc", 0.4),
+    ("big, tmpfs, veth", "limit: bare program", "nc", None),
+    ("big, tmpfs, veth", "weir cp", "limit: bare program", None),
     ("tree, tmpfs, veth", "weir cp", "rsync daemon", 1),
     ("small, tmpfs, veth", "weir cp", "rsync daemon", 0.7),
     ("big, disk, host", "weir cp", "cp", None),

@@ -37,6 +37,7 @@ class Stage:
         self.build, self.scale = build, scale
         self.weir, self.limits = os.path.join(build, "weir"), os.path.join(build, "bench", "limits")
         self.limits_udp = os.path.join(build, "bench", "limits_udp")
+        self.limits_file = os.path.join(build, "bench", "limits_file")
         self.far, self.address = list(far), address
 
     def count(self, full):
