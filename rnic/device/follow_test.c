@@ -83,11 +83,61 @@ static void a_row_ends_with_what_fails(void **state)
     }
 }
 
+#define MTU 1024u /* of pair_defaults */
+
+/* The peer sends one packet of a WRITE, in the row that goes on. */
+static void arrive(struct pair *pair, struct follow *follow, enum opcode_form form, uint32_t number)
+{
+    struct pair_side *to = &pair->sides[1];
+    struct packet packet = {
+        .opcode = OPCODE(SERVICE_RC, form),
+        .pkey = PKEY_DEFAULT,
+        .destination = qp_number(to->qp),
+        .psn = psn_make(pair_defaults.first_psn + number),
+        .remote_address = PAIR_BUFFER_ADDRESS,
+        .remote_key = to->key,
+        .dma_length = 4 * MTU,
+        .payload_length = MTU,
+    };
+    uint8_t bytes[PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX];
+    uint32_t length = packet_build(&packet, bytes);
+    memset(bytes + length, (int)number + 1, MTU);
+    length += MTU;
+    if (follow_fits(follow, bytes, length)) {
+        follow_receive(follow, bytes);
+        pair->followed++;
+    } else {
+        struct arrival arrival = {.path = pair_path(1)};
+        (void)device_receive_in_row(to->device, pair->now, &arrival, bytes, length, follow);
+    }
+}
+
+/* Where its key grants more than the message says, too. */
+static void a_row_brings_no_more_than_its_message(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *b = &pair->sides[1];
+    struct follow follow = {.qp = NULL};
+    memset(b->buffer, 0, 8 * MTU);
+    arrive(pair, &follow, FORM_WRITE_FIRST, 0);
+    for (uint32_t number = 1; number < 7; number++) {
+        arrive(pair, &follow, FORM_WRITE_MIDDLE, number);
+        assert_int_equal(qp_current_state(b->qp), number < 3 ? QP_RTS : QP_ERROR);
+    }
+    assert_int_equal(pair->followed, 2);
+    for (uint32_t at = 0; at < 8 * MTU; at++) {
+        assert_int_equal(b->buffer[at], at < 3 * MTU ? at / MTU + 1 : 0);
+    }
+    pair_destroy(pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_their_packets),
         cmocka_unit_test(a_row_ends_with_what_fails),
+        cmocka_unit_test(a_row_brings_no_more_than_its_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

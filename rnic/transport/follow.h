@@ -22,6 +22,7 @@ struct follow {
     uint8_t beginning[FOLLOW_COMPARED]; /* of the next one */
     uint32_t wish_and_psn;              /* without the wish */
     uint32_t length;
+    uint8_t *place; /* of the next one's payload, if all that is to come is granted; or NULL */
 };
 
 #define FOLLOW_WISH UINT32_C(0x80000000)

@@ -227,6 +227,22 @@ uint32_t roce_icrc_in_series(struct roce_series *series, const struct path *path
     return icrc;
 }
 
+const struct roce_likeness *roce_likeness(const struct roce_series *series, const struct path *path,
+                                          const uint8_t *bytes, size_t length)
+{
+    const struct roce_likeness *like = &series->places[length / 4 % ROCE_SERIES_PLACES];
+    bool is_alike = like->length == length && like->masked == bytes[BTH_MASKED_BYTE] &&
+                    memcmp(&like->path, path, sizeof *path) == 0;
+    return is_alike ? like : NULL;
+}
+
+bool roce_icrc_is_alike(const struct roce_likeness *like, uint16_t identification,
+                        const uint8_t *bytes, uint32_t icrc)
+{
+    uint32_t state = like->prefix ^ of_identification(&like->path, identification);
+    return (like->masking ^ crc32_update(state, bytes, like->length)) == icrc;
+}
+
 /* Product of two polynomials mod P. */
 static uint32_t multiply(uint32_t a, uint32_t b)
 {

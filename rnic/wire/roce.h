@@ -79,6 +79,14 @@ bool roce_icrc_verify_in_series(struct roce_series *series, const struct path *p
                                 const struct roce_ip *hint, const uint8_t *bytes, size_t length,
                                 uint32_t icrc, struct roce_ip *ret_ip);
 
+/* What this packet and the latest ones of the series have in common with those that differ from it
+ * behind the BTH's fifth byte; NULL: nothing. Good until the series is used again. */
+const struct roce_likeness *roce_likeness(const struct roce_series *series, const struct path *path,
+                                          const uint8_t *bytes, size_t length);
+/* Whether `icrc` is that of such a packet, with this identification and DF. */
+bool roce_icrc_is_alike(const struct roce_likeness *like, uint16_t identification,
+                        const uint8_t *bytes, uint32_t icrc);
+
 /* The path as its other end sees it. */
 struct path path_reverse(const struct path *path);
 

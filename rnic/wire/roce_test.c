@@ -124,6 +124,41 @@ static void series_give_the_same_icrc(void **state)
     assert_true(short_ways > 8000);
 }
 
+/* Whatever the series was of before, what is alike has exactly the ICRC that it would have alone.
+ */
+static void what_is_alike_is_checked_at_once(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1040];
+    struct roce_series series = {0};
+    struct path paths[2] = {ipv4_path(), ipv4_path()};
+    struct random random;
+    uint32_t alike = 0;
+    random_seed(&random, 9);
+    paths[1].local.bytes[10] ^= 0xff; /* IPv6 */
+    for (uint32_t i = 0; i < 20000; i++) {
+        uint64_t drawn = random_u64(&random);
+        const struct path *path = &paths[i / 64 % 2];
+        size_t length = drawn % 64 == 0 ? 528 : 1040; /* of one place */
+        uint16_t identification = (uint16_t)(drawn >> 16);
+        struct roce_ip ip = {.identification = identification, .dont_fragment = true};
+        bytes[4] = drawn % 32 == 1 ? (uint8_t)(drawn >> 8) : bytes[4];
+        bytes[5 + (drawn >> 32) % (length - 5)] = (uint8_t)(drawn >> 8);
+        const struct roce_likeness *like = roce_likeness(&series, path, bytes, length);
+        uint32_t icrc = roce_icrc(path, &ip, bytes, length);
+        if (like != NULL) {
+            alike++;
+            assert_int_equal(like->length, length);
+            assert_true(roce_icrc_is_alike(like, identification, bytes, icrc));
+            assert_false(roce_icrc_is_alike(like, identification, bytes, icrc ^ 1u << drawn % 32));
+            assert_int_equal(roce_icrc_is_alike(like, identification ^ 1, bytes, icrc),
+                             !gid_is_ipv4(&path->local));
+        }
+        (void)roce_icrc_in_series(&series, path, &ip, bytes, length);
+    }
+    assert_in_range(alike, 10000, 19900);
+}
+
 /* A tag of selective repeat stands in the BTH's fifth byte, another for each queue pair. */
 static void any_fifth_byte_goes_the_short_way(void **state)
 {
@@ -331,6 +366,7 @@ int main(void)
         cmocka_unit_test(real_identifications_are_found),
         cmocka_unit_test(any_identification_is_found),
         cmocka_unit_test(series_give_the_same_icrc),
+        cmocka_unit_test(what_is_alike_is_checked_at_once),
         cmocka_unit_test(two_lengths_by_turns_go_the_short_way),
         cmocka_unit_test(any_fifth_byte_goes_the_short_way),
         cmocka_unit_test(random_icrcs_pass_as_rarely_as_derived),

@@ -40,6 +40,19 @@ enum packet_refusal integrity_check(struct integrity *integrity, struct instant 
     return ret_ip->dont_fragment && believed ? REFUSED_NOT : REFUSED_IDENTIFICATION;
 }
 
+const struct roce_likeness *integrity_likeness(const struct integrity *integrity,
+                                               const struct path *sender, const uint8_t *bytes,
+                                               uint32_t body)
+{
+    return roce_likeness(&integrity->series, sender, bytes, body);
+}
+
+bool integrity_is_alike(const struct roce_likeness *like, const uint8_t *bytes, uint32_t place)
+{
+    uint32_t icrc = roce_icrc_load(bytes + like->length);
+    return roce_icrc_is_alike(like, (uint16_t)place, bytes, icrc);
+}
+
 void integrity_learn(struct integrity *integrity, struct instant now, const struct path *sender,
                      const struct roce_ip *ip)
 {

@@ -25,6 +25,13 @@ struct integrity {
 enum packet_refusal integrity_check(struct integrity *integrity, struct instant now,
                                     const struct path *sender, const uint8_t *bytes, uint32_t body,
                                     uint32_t place, struct roce_ip *ret_ip);
+/* What the packet last checked has in common with those that follow it in its read (follow.h);
+ * NULL: nothing yet. Good until another one is checked. */
+const struct roce_likeness *integrity_likeness(const struct integrity *integrity,
+                                               const struct path *sender, const uint8_t *bytes,
+                                               uint32_t body);
+/* Such a packet, with its ICRC behind it, is sound. False: ask integrity_check. */
+bool integrity_is_alike(const struct roce_likeness *like, const uint8_t *bytes, uint32_t place);
 /* A sound packet that a queue pair has found to be its peer's. */
 void integrity_learn(struct integrity *integrity, struct instant now, const struct path *sender,
                      const struct roce_ip *ip);
