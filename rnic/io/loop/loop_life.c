@@ -25,7 +25,6 @@
 #define SELECTIVE_QPS     1024u /* at once */
 #define SELECTIVE_PACKETS 4096u
 #define CONNECTIONS_MAX   65536u
-#define WINDOW_MAX        (1u << 20)
 #define STACK_BYTES       (512u << 10)
 #define GOODBYE_LOOK_NS   1000000u
 #define GOODBYE_NS        UINT64_C(2000000000) /* cm gives up sooner */
@@ -219,7 +218,7 @@ static enum status open_links(struct loop *loop)
  * the peer: it counts about twice the packet's length, and two queue pairs may be busy. */
 static uint32_t window_for(uint32_t receive_buffer)
 {
-    return receive_buffer / 4 < WINDOW_MAX ? receive_buffer / 4 : WINDOW_MAX;
+    return receive_buffer / 4 < UDP_FLIGHT_MAX ? receive_buffer / 4 : UDP_FLIGHT_MAX;
 }
 
 static bool is_nobodys(void *context, uint32_t communication_id)

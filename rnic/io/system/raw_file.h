@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* As open(2) of what is there, close(2), read(2), write(2), pwrite(2). */
@@ -34,6 +35,23 @@ static inline ssize_t raw_write(int descriptor, const void *bytes, size_t length
 static inline ssize_t raw_write_at(int descriptor, const void *bytes, size_t length, off_t place)
 {
     return syscall(SYS_pwrite64, descriptor, bytes, length, place);
+}
+
+/* As pipe2(2), for this process alone. */
+static inline int raw_pipe(int *ret_descriptors)
+{
+    return (int)syscall(SYS_pipe2, ret_descriptors, O_CLOEXEC);
+}
+
+/* As vmsplice(2) and splice(2), without waiting. */
+static inline ssize_t raw_lend(int pipe, const struct iovec *place)
+{
+    return syscall(SYS_vmsplice, pipe, place, 1UL, SPLICE_F_NONBLOCK);
+}
+
+static inline ssize_t raw_splice(int pipe, int descriptor, size_t length)
+{
+    return syscall(SYS_splice, pipe, NULL, descriptor, NULL, length, SPLICE_F_NONBLOCK);
 }
 
 #endif

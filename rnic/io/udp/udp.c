@@ -195,6 +195,7 @@ enum status udp_create(const struct udp_config *config, struct udp **ret_udp,
 void udp_abandon(struct udp *udp)
 {
     udp_close_ports(udp);
+    lender_close(&udp->lender);
     for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
         if (udp->sockets[family] >= 0) {
             close(udp->sockets[family]);

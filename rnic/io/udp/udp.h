@@ -51,10 +51,16 @@ struct udp_config {
     const char *fault;      /* text for fault_parse; NULL: none */
 };
 
+/* Bytes that a queue pair has in flight at most: what is lent to the kernel (lender.h) counts on
+ * it.
+ */
+#define UDP_FLIGHT_MAX (1u << 20)
+
 struct udp_counters {
     uint64_t packets_sent, packets_received;
     uint64_t send_calls, receive_calls;
     uint64_t segmented_sends;     /* runs of more than one packet */
+    uint64_t lent_runs;           /* of those, sent without a copy by the kernel */
     uint64_t blocked;             /* the socket's buffer was full: waited */
     uint64_t dropped_too_long;    /* EMSGSIZE */
     uint64_t dropped_unreachable; /* no route, no such source address, forbidden */

@@ -19,6 +19,8 @@
 #define AHEAD     2u                   /* packets whose payloads are asked for before their turn */
 #define AHEAD_MAX 1024u                /* bytes of each, where that is done */
 
+BUILD_CHECK(UDP_RUN_BYTES <= LENDER_PLACE);
+
 static uint32_t block_of(const uint8_t *header)
 {
     return slot_of_qpn(packet_destination(header));
@@ -41,15 +43,31 @@ static struct udp_run *find_run(struct udp *udp, const struct path *path, uint32
     return NULL;
 }
 
-static struct udp_run *start_run(struct udp *udp, const struct path *path, uint32_t block,
-                                 uint32_t segment)
+/* Many packets to come, of a request that is acknowledged. */
+static bool may_borrow(const struct udp *udp, const uint8_t *header)
+{
+    return udp->segmentation && (header[0] == OPCODE(SERVICE_RC, FORM_WRITE_MIDDLE) ||
+                                 header[0] == OPCODE(SERVICE_RC, FORM_SEND_MIDDLE));
+}
+
+/* For a packet with that header. `many`: others like it follow. */
+static struct udp_run *start_run(struct udp *udp, const struct path *path, const uint8_t *header,
+                                 uint32_t segment, bool many)
 {
     if (udp->run_count == UDP_RUNS) {
         return NULL;
     }
-    struct udp_run *run = &udp->runs[udp_run_slot(udp, udp->run_count++)];
+    uint32_t slot = udp_run_slot(udp, udp->run_count++);
+    struct udp_run *run = &udp->runs[slot];
     *run = (struct udp_run){
-        .path = *path, .block = block, .segment = segment, .single = !udp->segmentation};
+        .path = *path, .block = block_of(header), .segment = segment, .single = !udp->segmentation};
+    if (many && may_borrow(udp, header)) {
+        run->bytes = lender_take(&udp->lender, path, packet_destination(header));
+        run->borrowed = run->bytes != NULL;
+    }
+    if (!run->borrowed) {
+        run->bytes = udp->run_bytes[slot];
+    }
     return run;
 }
 
@@ -67,27 +85,27 @@ static void flatten(const struct outgoing *outgoing, uint8_t *ret_bytes)
 }
 
 /* Room for a packet of `length` bytes with its ICRC, at the end of *ret_run; NULL: none. */
-static uint8_t *make_room(struct udp *udp, const struct path *path, uint32_t block, uint32_t length,
-                          struct udp_run **ret_run)
+static uint8_t *make_room(struct udp *udp, const struct path *path, const uint8_t *header,
+                          uint32_t length, bool many, struct udp_run **ret_run)
 {
-    struct udp_run *run = find_run(udp, path, block, length);
+    struct udp_run *run = find_run(udp, path, block_of(header), length);
     if (run == NULL) {
-        run = start_run(udp, path, block, length);
+        run = start_run(udp, path, header, length, many);
     }
     if (run == NULL && udp_send_all(udp)) {
-        run = start_run(udp, path, block, length);
+        run = start_run(udp, path, header, length, many);
     }
     if (run == NULL) {
         return NULL;
     }
     *ret_run = run;
-    return udp_run_end(udp, run);
+    return udp_run_end(run);
 }
 
 /* The packet stands at the run's end; gives it its ICRC. */
 static void seal(struct udp *udp, struct udp_run *run, uint32_t length)
 {
-    uint8_t *bytes = udp_run_end(udp, run);
+    uint8_t *bytes = udp_run_end(run);
     udp_put_icrc(udp, &run->path, run->single ? 0 : run->count, bytes, length - ICRC_LENGTH);
     run->closed = length < run->segment;
     run->length += length;
@@ -106,7 +124,7 @@ static bool append_flat(struct udp *udp, const struct path *path, const uint8_t 
                         uint32_t length, bool corrupt)
 {
     struct udp_run *run;
-    uint8_t *room = make_room(udp, path, block_of(bytes), length + ICRC_LENGTH, &run);
+    uint8_t *room = make_room(udp, path, bytes, length + ICRC_LENGTH, false, &run);
     if (room == NULL) {
         return false;
     }
@@ -156,7 +174,7 @@ static bool append(struct udp *udp, const struct path *path, const struct outgoi
                    uint32_t length)
 {
     struct udp_run *run;
-    uint8_t *room = make_room(udp, path, block_of(outgoing->header), length, &run);
+    uint8_t *room = make_room(udp, path, outgoing->header, length, false, &run);
     if (room == NULL) {
         return false;
     }
@@ -282,11 +300,11 @@ static uint32_t append_train(struct udp *udp, const struct path *path, const str
                              uint32_t first, uint32_t count)
 {
     uint32_t length = train->header_length + train->payload_length + ICRC_LENGTH;
-    uint32_t block = block_of(train->header), next = first, end = first + count;
+    uint32_t next = first, end = first + count;
     struct psn psn = packet_psn(train->header);
     struct udp_run *run;
     uint8_t *room;
-    while (next < end && (room = make_room(udp, path, block, length, &run)) != NULL) {
+    while (next < end && (room = make_room(udp, path, train->header, length, true, &run)) != NULL) {
         uint32_t left = places_left(run, length);
         for (uint32_t stop = end - next < left ? end : next + left; next < stop; next++) {
             memcpy(room, train->header, train->header_length);

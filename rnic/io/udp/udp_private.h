@@ -9,6 +9,7 @@
 #include "rnic/base/time.h"
 #include "rnic/io/system/complaints.h"
 #include "rnic/io/udp/fault.h"
+#include "rnic/io/udp/lender.h"
 #include "rnic/io/udp/udp.h"
 #include "rnic/wire/packet.h"
 #include "rnic/wire/roce.h"
@@ -30,6 +31,8 @@
  * one of the processes there. */
 struct udp_run {
     struct path path;
+    uint8_t *bytes;
+    bool borrowed; /* from the lender, who may have them back */
     uint32_t block;
     uint32_t length; /* bytes so far */
     uint32_t segment;
@@ -84,8 +87,9 @@ struct udp {
     struct udp_run runs[UDP_RUNS]; /* a ring, oldest at run_first */
     uint32_t run_first, run_count;
     uint8_t (*run_bytes)[UDP_RUN_BYTES]; /* UDP_RUNS of them */
-    struct roce_series series;           /* of what leaves */
-    struct path addressed; /* of the latest run that left by itself, a segmented send or not: */
+    struct lender lender;
+    struct roce_series series; /* of what leaves */
+    struct path addressed;     /* of the latest run that left by itself, a segmented send or not: */
     struct udp_address addresses[2];
 
     uint8_t (*read_bytes)[UDP_READ_BYTES]; /* UDP_READS of them */
@@ -125,9 +129,9 @@ static inline uint32_t udp_run_slot(const struct udp *udp, uint32_t index)
     return (udp->run_first + index) % UDP_RUNS;
 }
 
-static inline uint8_t *udp_run_end(struct udp *udp, const struct udp_run *run)
+static inline uint8_t *udp_run_end(const struct udp_run *run)
 {
-    return udp->run_bytes[run - udp->runs] + run->length;
+    return run->bytes + run->length;
 }
 
 /* The ICRC of the packet at `bytes`, put behind its `length_before` bytes. */

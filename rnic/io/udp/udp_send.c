@@ -173,7 +173,7 @@ static bool send_singly(struct udp *udp, struct udp_run *run, uint32_t *ret_drop
     struct udp_address address;
     struct iovec places[UDP_RUN_SEGMENTS];
     struct mmsghdr messages[UDP_RUN_SEGMENTS];
-    uint8_t *bytes = udp_run_end(udp, run) - run->length;
+    uint8_t *bytes = run->bytes;
     address_message(udp, &run->path, 0, &address);
     for (uint32_t i = 0; i < run->count; i++) {
         uint32_t start = i * run->segment;
@@ -204,7 +204,7 @@ static bool send_singly(struct udp *udp, struct udp_run *run, uint32_t *ret_drop
 
 static void make_single(struct udp *udp, struct udp_run *run)
 {
-    uint8_t *bytes = udp_run_end(udp, run) - run->length;
+    uint8_t *bytes = run->bytes;
     run->single = true;
     for (uint32_t start = 0; start < run->length; start += run->segment) {
         uint32_t length = run->length - start < run->segment ? run->length - start : run->segment;
@@ -231,6 +231,12 @@ static bool fall_back(struct udp *udp, struct udp_run *run, int error)
 
 static void pop_runs(struct udp *udp, uint32_t count)
 {
+    for (uint32_t i = 0; i < count; i++) {
+        const struct udp_run *run = &udp->runs[udp_run_slot(udp, i)];
+        if (run->borrowed) {
+            lender_give_back(&udp->lender, run->bytes);
+        }
+    }
     udp->run_count -= count;
     udp->run_first = udp->run_count > 0 ? udp_run_slot(udp, count) : 0;
 }
@@ -263,11 +269,33 @@ static const struct msghdr *address_run(struct udp *udp, const struct udp_run *r
     return &address->message;
 }
 
+/* The only run. False: it has to be copied. */
+static bool lend_run(struct udp *udp)
+{
+    struct udp_run *run = &udp->runs[udp->run_first];
+    if (!run->borrowed || run->length < LENDER_LEAST) {
+        return false;
+    }
+    int descriptor =
+        udp_sending_socket(udp, udp_family_of(&run->path.remote), run->path.source_port);
+    if (!lender_send(&udp->lender, descriptor, address_run(udp, run), run->bytes, run->length)) {
+        return false;
+    }
+    udp->counters.send_calls++;
+    udp->counters.lent_runs++;
+    run->borrowed = false;
+    count_sent(udp, run);
+    return true;
+}
+
 /* The only run; as send_runs. */
 static int send_run(struct udp *udp)
 {
+    if (lend_run(udp)) {
+        return 1;
+    }
     struct udp_run *run = &udp->runs[udp->run_first];
-    struct iovec place = {udp_run_end(udp, run) - run->length, run->length};
+    struct iovec place = {run->bytes, run->length};
     struct mmsghdr message = {.msg_hdr = *address_run(udp, run)};
     message.msg_hdr.msg_iov = &place;
     message.msg_hdr.msg_iovlen = 1;
@@ -296,7 +324,7 @@ static int send_runs(struct udp *udp)
             break;
         }
         address_message(udp, &run->path, segment_of(run), &addresses[count]);
-        places[count] = (struct iovec){udp_run_end(udp, run) - run->length, run->length};
+        places[count] = (struct iovec){run->bytes, run->length};
         messages[count].msg_hdr = addresses[count].message;
         messages[count].msg_hdr.msg_iov = &places[count];
         messages[count].msg_hdr.msg_iovlen = 1;
@@ -337,7 +365,7 @@ static bool send_some(struct udp *udp)
             return false;
         }
     } else {
-        count_dropped(udp, run, udp_run_end(udp, run) - run->length, run->length, error);
+        count_dropped(udp, run, run->bytes, run->length, error);
     }
     pop_runs(udp, 1);
     return true;

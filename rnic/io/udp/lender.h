@@ -1,0 +1,50 @@
+/* Runs that the kernel sends from where they lie, instead of copying them first. Its copies lie in
+ * pages that are long cold when they are written: that costs more than all else of a packet.
+ *
+ * Who lends may write again what the peer has taken, and is told by nobody when that is. So it
+ * lends in turn, from so many places that what has not been acknowledged fits in them twice: a
+ * queue pair has UDP_FLIGHT_MAX in flight at most, and as many streams as there is room for may
+ * borrow. If a packet is ever delayed for longer, its bytes are a later one's; what is no whole
+ * packet then is refused for its ICRC, and repeated. So only what is acknowledged and repeated may
+ * be lent: requests of RC. */
+#ifndef WEIR_IO_LENDER_H
+#define WEIR_IO_LENDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "rnic/wire/ids.h"
+#include "rnic/wire/path.h"
+
+#define LENDER_STREAMS 7u
+#define LENDER_PLACE   65536u
+#define LENDER_LEAST   (LENDER_PLACE / 4 * 3) /* bytes; a shorter run is copied */
+
+/* Zeroed to begin with. */
+struct lender {
+    bool open;
+    uint32_t failures; /* of the kernel */
+    int pipe[2];
+    uint8_t *bytes;
+    uint32_t place; /* of the next run */
+    uint64_t taken; /* runs so far */
+    struct lender_stream {
+        struct path path;
+        struct qpn destination;
+        uint64_t latest; /* of its runs; 0: nobody's */
+    } streams[LENDER_STREAMS];
+};
+
+/* A place for a run of that stream, of LENDER_PLACE bytes; NULL: it has to be copied. */
+uint8_t *lender_take(struct lender *lender, const struct path *path, struct qpn destination);
+/* The run was copied after all. */
+void lender_give_back(struct lender *lender, const uint8_t *bytes);
+/* Sends the run at `bytes` from there, by `address` as sendmsg wants it. False: nothing has left.
+ */
+bool lender_send(struct lender *lender, int descriptor, const struct msghdr *address,
+                 uint8_t *bytes, uint32_t length);
+/* Lends no more. What is lent stays the kernel's. */
+void lender_close(struct lender *lender);
+
+#endif
