@@ -329,12 +329,29 @@ void completer_acknowledged(struct qp *qp, struct instant now, struct psn psn)
     await_more(qp);
 }
 
-void completer_receive(struct qp *qp, struct instant now, const struct packet *packet)
+/* What was sent and is not answered; false: the packet is counted as refused. */
+static bool answers(struct qp *qp, const struct packet *packet)
 {
-    struct requester *requester = &qp->requester;
+    const struct requester *requester = &qp->requester;
     int32_t ahead = psn_distance(requester->unacked, packet->psn);
     if (ahead < 0 || ahead >= psn_distance(requester->unacked, requester->frontier)) {
         refuse(qp, REFUSED_PSN);
+        return false;
+    }
+    return true;
+}
+
+void completer_miss(struct qp *qp, struct instant now, const struct packet *packet)
+{
+    if (answers(qp, packet) && completer_answer_before(qp, now, packet->psn)) {
+        completer_answer_gap(qp, now);
+        await_more(qp);
+    }
+}
+
+void completer_receive(struct qp *qp, struct instant now, const struct packet *packet)
+{
+    if (!answers(qp, packet)) {
         return;
     }
     switch (packet->info->operation) {

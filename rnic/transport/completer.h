@@ -18,6 +18,8 @@ struct qp;
 void completer_acknowledged(struct qp *qp, struct instant now, struct psn psn);
 /* Never fails: every packet has its effect, or is counted as refused. */
 void completer_receive(struct qp *qp, struct instant now, const struct packet *packet);
+/* A response by reference, whose payload is not to be had. */
+void completer_miss(struct qp *qp, struct instant now, const struct packet *packet);
 
 /* Takes everything before `psn` as answered, which lies in unacked .. frontier. False: it was not
  * to be (responses are missing), or the queue pair is in error now. */

@@ -234,12 +234,12 @@ static void receive_notice(struct qp *qp, struct instant now)
     }
 }
 
-bool qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
-                const struct packet *packet)
+/* It is for this queue pair as it stands, and from its peer. What is refused is counted. */
+static bool admits(struct qp *qp, const struct arrival *arrival, const struct packet *packet,
+                   bool is_notice)
 {
     struct environment *environment = qp->environment;
     enum qp_state state = qp_state_now(qp);
-    bool is_notice = packet->info->operation == OPERATION_CONGESTION && qp->service != SERVICE_UD;
     bool answers_none = qp->service == SERVICE_XRC && packet->info->is_request != qp->is_target;
     if (!is_notice && (packet->info->service != qp->service || answers_none)) {
         environment_refuse(environment, REFUSED_SERVICE);
@@ -256,19 +256,46 @@ bool qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival
         }
         return false;
     }
+    return true;
+}
+
+/* What rides on a packet that was admitted comes before it. False: it has ended the queue pair. */
+static bool take_ride(struct qp *qp, struct instant now, const struct arrival *arrival)
+{
+    qp->peer_is_near = arrival->is_near;
+    if (arrival->acknowledges && service_is_reliable(qp->service) &&
+        qp_state_sends(qp_state_now(qp))) {
+        completer_acknowledged(qp, now, arrival->acknowledged);
+    }
+    bool lives = qp_state_receives(qp_state_now(qp));
+    if (!lives) {
+        environment_refuse(qp->environment, REFUSED_STATE);
+    }
+    return lives;
+}
+
+bool qp_admit(struct qp *qp, struct instant now, const struct arrival *arrival,
+              const struct packet *packet)
+{
+    return admits(qp, arrival, packet, false) && take_ride(qp, now, arrival);
+}
+
+bool qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
+                const struct packet *packet)
+{
+    struct environment *environment = qp->environment;
+    bool is_notice = packet->info->operation == OPERATION_CONGESTION && qp->service != SERVICE_UD;
+    if (!admits(qp, arrival, packet, is_notice)) {
+        return false;
+    }
     if (is_notice) {
         receive_notice(qp, now);
         return false;
     }
-    qp->peer_is_near = arrival->is_near;
-    if (arrival->acknowledges && service_is_reliable(qp->service) && qp_state_sends(state)) {
-        completer_acknowledged(qp, now, arrival->acknowledged);
-        state = qp_state_now(qp);
-        if (!qp_state_receives(state)) {
-            environment_refuse(environment, REFUSED_STATE);
-            return false;
-        }
+    if (!take_ride(qp, now, arrival)) {
+        return false;
     }
+    enum qp_state state = qp_state_now(qp);
     bool due = is_due(qp, packet);
     if (arrival->congestion_experienced && (due || qp->service == SERVICE_UC)) {
         notice_marked(qp, now);

@@ -271,6 +271,9 @@ void qp_destroy(struct qp *qp);
  * device_receive. */
 bool qp_receive(struct qp *qp, struct instant now, const struct arrival *arrival,
                 const struct packet *packet);
+/* The first step of that: it is the peer's, and what rides on it has been taken; false: refused. */
+bool qp_admit(struct qp *qp, struct instant now, const struct arrival *arrival,
+              const struct packet *packet);
 /* A report that is addressed to it. */
 void qp_receive_report(struct qp *qp, struct instant now, const struct arrival *arrival,
                        const struct report *report);

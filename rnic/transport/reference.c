@@ -1,6 +1,7 @@
 #include "rnic/transport/reference.h"
 
 #include "rnic/base/check.h"
+#include "rnic/transport/completer.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/segment.h"
 
@@ -75,6 +76,18 @@ static uint8_t opcode_of(const struct opcode_info *info, bool first, bool last)
     return segment_request_opcode(info->service, kind, first, last);
 }
 
+/* Its payload is not to be had, and is asked for again, from there on. */
+static void miss(struct qp *qp, struct instant now, const struct packet *part)
+{
+    environment_count(qp->environment, COUNTER_REFERENCES_UNREADABLE);
+    if (!part->info->is_request) {
+        completer_miss(qp, now, part);
+    } else if (psn_distance(qp->responder.expected, part->psn) >= 0) {
+        (void)acknowledge_out_of_sequence(&qp->responder.acknowledge);
+        qp_schedule(qp);
+    }
+}
+
 bool reference_unfold(struct qp *qp, struct instant now, const struct arrival *arrival,
                       const struct packet *packet)
 {
@@ -97,8 +110,10 @@ bool reference_unfold(struct qp *qp, struct instant now, const struct arrival *a
             segment_payload_length(packet->payload_length, i, packet->segment_shift);
         struct payload_place place = {bytes, part.payload_length};
         if (!packet->reader->read(packet->reader, i << packet->segment_shift, &place, 1)) {
-            environment_count(qp->environment, COUNTER_REFERENCES_UNREADABLE);
-            return due; /* the rest is lost */
+            if (qp_admit(qp, now, arrival, &part)) {
+                miss(qp, now, &part);
+            }
+            return due;
         }
         due |= qp_receive(qp, now, arrival, &part);
     }

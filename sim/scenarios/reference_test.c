@@ -1,0 +1,122 @@
+/* Payloads that stay with their sender, and cannot be read from there: what becomes of them, of
+ * what rides on them, and of what else is going on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "rnic/transport/watcher.h"
+#include "sim/scenario.h"
+
+static struct scenario s;
+
+static void not_ready(struct watcher *watcher, const struct qp *qp)
+{
+}
+
+static void write_begins(struct watcher *watcher, const struct qp *qp, uint8_t *bytes,
+                         uint32_t length)
+{
+}
+
+static bool write_data(struct watcher *watcher, const struct qp *qp, uint32_t offset,
+                       const uint8_t *data, uint32_t length)
+{
+    return false;
+}
+
+static void write_ends(struct watcher *watcher, const struct qp *qp, bool whole)
+{
+}
+
+static void send_ends(struct watcher *watcher, const struct qp *qp, const struct send_slot *slot)
+{
+}
+
+static struct watcher watcher = {.not_ready = not_ready,
+                                 .write_begins = write_begins,
+                                 .write_data = write_data,
+                                 .write_ends = write_ends,
+                                 .send_ends = send_ends};
+
+static int start(void **state)
+{
+    struct link_config link = {.delay_ns = 1000, .carries = true, .reach = SCENARIO_BYTES};
+    (void)state;
+    scenario_start(&s);
+    network_set_links(&s.network, &link);
+    scenario_connect(&s);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    scenario_stop(&s);
+    return 0;
+}
+
+static void post(struct party *party, enum work_kind kind, uint64_t id, uint32_t length)
+{
+    struct work work = {.kind = kind, .id = id, .length = length};
+    assert_int_equal(scenario_post(party, work), STATUS_OK);
+}
+
+static uint64_t timeouts(const struct party *party)
+{
+    return device_counters(party->host->device)->values[COUNTER_TIMEOUTS];
+}
+
+/* Who is watched takes references apart, into packets that would bring it as well. */
+static void what_rides_on_one_that_cannot_be_taken_apart_is_heard(void **state)
+{
+    (void)state;
+    device_set_watcher(s.b.host->device, &watcher);
+    post(&s.b, WORK_WRITE, 1, 64);
+    scenario_run_for(&s, 1);
+    scenario_rule(&s, "A>B WRITE_ONLY psn=7", FATE_UNREADABLE, 1);
+    post(&s.a, WORK_WRITE, 2, 600);
+    scenario_run(&s);
+    expect_trace(&s, "B>A WRITE_ONLY psn=100 length=64\n"
+                     "A>B WRITE_ONLY psn=7 length=600 referred=600 acknowledges=100 unreadable\n"
+                     "B>A NAK sequence psn=7\n"
+                     "B send 1 success\n"
+                     "A>B WRITE_FIRST psn=7 length=600\n"
+                     "A>B WRITE_MIDDLE psn=8\n"
+                     "A>B WRITE_LAST psn=9\n"
+                     "B>A ACK psn=9\n"
+                     "A send 2 success\n");
+    expect_equal_bytes(&s.a, &s.b, 0, 600);
+}
+
+/* ... and asks for it at once, not after a timeout. */
+static void a_response_that_cannot_be_taken_apart_is_demanded_again(void **state)
+{
+    (void)state;
+    device_set_watcher(s.a.host->device, &watcher);
+    scenario_rule(&s, "B>A READ_RESPONSE_ONLY psn=7", FATE_UNREADABLE, 1);
+    post(&s.a, WORK_READ, 1, 600);
+    scenario_run(&s);
+    expect_trace(&s, "A>B READ_REQUEST psn=7 length=600\n"
+                     "B>A READ_RESPONSE_ONLY psn=7 referred=600 unreadable\n"
+                     "A>B READ_REQUEST psn=7 length=600\n"
+                     "B>A READ_RESPONSE_FIRST psn=7\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=8\n"
+                     "B>A READ_RESPONSE_LAST psn=9\n"
+                     "A send 1 success\n");
+    assert_int_equal(timeouts(&s.a), 0);
+    expect_equal_bytes(&s.a, &s.b, 0, 600);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_rides_on_one_that_cannot_be_taken_apart_is_heard,
+                                        start, stop),
+        cmocka_unit_test_setup_teardown(a_response_that_cannot_be_taken_apart_is_demanded_again,
+                                        start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
