@@ -130,6 +130,32 @@ static void a_wait_for_receives_is_not_cut_short(void **state)
     pair_destroy(pair);
 }
 
+/* A second copy finds no receive either, at a peer that has become more confident. */
+static void of_two_waits_for_receives_the_longer_is_waited(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_create(&impatient);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    pair_post_simple(a, WORK_SEND, 1, 0, 0, 8);
+    (void)device_advance(a->device, pair->now, 64);
+    deliver(pair);
+    b->qp->attributes.min_rnr_timer = 1;
+    acknowledge_receiver_not_ready(&b->qp->responder.acknowledge);
+    qp_schedule(b->qp);
+    (void)device_advance(b->device, pair->now, 64);
+    assert_int_equal(b->flight_count, 2);
+    receive_vaguely(pair);
+    (void)device_advance(a->device, pair->now, 64);
+    assert_int_equal(a->sent, 1);
+    assert_int_equal(device_next_deadline(a->device).ns, pair->now.ns + RNR_TIMER_12);
+    pair_post_receive(b, 2, 0, 8);
+    pair_run(pair);
+    assert_int_equal(a->sent, 2);
+    (void)pair_expect(a->sends, 1, COMPLETION_SUCCESS);
+    (void)pair_expect(b->receives, 2, COMPLETION_SUCCESS);
+    pair_destroy(pair);
+}
+
 static void exact_times_are_exact_in_every_case(void **state)
 {
     (void)state;
@@ -156,6 +182,7 @@ int main(void)
         cmocka_unit_test(a_wait_that_was_posted_long_ago_begins_anew),
         cmocka_unit_test(an_acknowledgement_of_long_ago_begins_the_wait_anew),
         cmocka_unit_test(a_wait_for_receives_is_not_cut_short),
+        cmocka_unit_test(of_two_waits_for_receives_the_longer_is_waited),
         cmocka_unit_test(exact_times_are_exact_in_every_case),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

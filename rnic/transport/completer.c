@@ -91,7 +91,8 @@ bool completer_answer_before(struct qp *qp, struct instant now, struct psn psn)
 }
 
 /* Where it is not known when it begins, that is when the deadline is looked at: soon. A wait is
- * never cut short. */
+ * never cut short. What an acknowledgement says meanwhile of the retransmission timer does not
+ * concern it. */
 void completer_wait_for_receives(struct qp *qp, struct instant now)
 {
     struct requester *requester = &qp->requester;
@@ -101,7 +102,7 @@ void completer_wait_for_receives(struct qp *qp, struct instant now)
         requester->rnr_resume = resume;
     }
     retransmit_suspend(&qp->retransmit, requester->rnr_resume);
-    qp->retransmit.is_vague = is_vague;
+    requester->rnr_is_vague = is_vague;
     qp_set_deadline(qp, is_vague ? now : requester->rnr_resume);
 }
 
@@ -126,7 +127,11 @@ static SELDOM void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t co
         }
         requester->rnr_retries++;
     }
-    requester->rnr_timer = code;
+    /* Of those that begin when the deadline is looked at, the longest. */
+    bool vaguely = waited && requester->rnr_is_vague;
+    if (!vaguely || retransmit_rnr_timer_ns(requester->rnr_timer) < retransmit_rnr_timer_ns(code)) {
+        requester->rnr_timer = code & 31;
+    }
     completer_wait_for_receives(qp, now);
     if (repair_is_on(qp)) {
         repair_head(qp); /* what came behind it is kept */

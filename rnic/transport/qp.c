@@ -386,7 +386,7 @@ void qp_expire(struct qp *qp, struct instant now)
     }
     repair_expire(qp, now);
     if (!instant_is_never(requester->rnr_resume)) {
-        if (retransmit->is_vague) {
+        if (requester->rnr_is_vague) {
             completer_wait_for_receives(qp, now);
         } else if (!instant_before(now, requester->rnr_resume)) {
             requester->rnr_resume = INSTANT_NEVER;

@@ -38,7 +38,8 @@ struct requester {
 
     uint8_t rnr_retries : 4; /* since progress */
     uint8_t rnr_copies : 4;  /* NAKs that have come during this wait */
-    uint8_t rnr_timer;       /* how long it was told to wait last, as a code */
+    uint8_t rnr_timer : 5;   /* how long it was told to wait, as a code, */
+    bool rnr_is_vague : 1;   /* ... at a time that was long ago already, maybe */
     uint8_t gaps_answered;   /* how often a gap in responses made us go back, since progress */
     bool doubts; /* what is before `doubted` may have been lost: it is repeated as bytes */
     struct psn doubted;
