@@ -27,6 +27,12 @@ void requester_heard(struct qp *qp, struct instant now, bool waiting)
 static inline void progress(struct qp *qp, struct instant now, uint32_t count)
 {
     struct requester *requester = &qp->requester;
+    requester->rnr_retries = 0;
+    requester->gaps_answered = 0;
+    requester->way_takes = 0;
+    if (requester->repeats && !psn_before(requester->unacked, requester->doubted)) {
+        requester->repeats = requester->doubts = false; /* PSNs come again */
+    }
     if (repair_is_on(qp)) {
         repair_answered(qp, now, count);
     } else {
@@ -62,9 +68,6 @@ uint32_t requester_answered_row(struct qp *qp, struct instant now, uint32_t most
         return 0;
     }
     requester->unacked = psn_add(requester->unacked, count);
-    requester->rnr_retries = 0;
-    requester->gaps_answered = 0;
-    requester->way_takes = 0;
     progress(qp, now, count);
     for (uint32_t i = 0; i < count && qp_state_now(qp) != QP_ERROR; i++) {
         qp_complete_send(qp, COMPLETION_SUCCESS);
@@ -91,9 +94,6 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count)
         CHECK(requester->reads_out > 0);
         requester->reads_out--;
     }
-    requester->rnr_retries = 0;
-    requester->gaps_answered = 0;
-    requester->way_takes = 0;
     if (was_behind) {
         congestion_not_lost(&qp->congestion);
         retransmit_too_early(&qp->retransmit);

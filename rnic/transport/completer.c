@@ -36,11 +36,15 @@ static bool is_waiting(const struct requester *requester)
     return !instant_is_never(requester->rnr_resume);
 }
 
-/* What tells of a gap had left before what was repeated last can have come, or may have. */
+/* What is missing was repeated, and what tells of the gap had left before that can have come, or
+ * may have. */
 static bool is_of_old(const struct qp *qp, struct instant now)
 {
     const struct requester *requester = &qp->requester;
     uint64_t ago_ns = instant_elapsed_ns(requester->repeated, now);
+    if (!requester->repeats || !psn_before(requester->unacked, requester->doubted)) {
+        return false;
+    }
     return ago_ns < qp->retransmit.shortest_ns ||
            (requester->gaps_answered > 0 && ago_ns < retransmit_round_trip_ns(&qp->retransmit));
 }

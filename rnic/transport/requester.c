@@ -40,6 +40,8 @@ void requester_go_back(struct qp *qp)
     requester->cursor = requester->unacked;
     requester->position = send_queue_head(qp->sends);
     requester->packet = requester->answered;
+    requester->repeats = true;
+    requester->doubted = requester->frontier;
     requester->reads_out = 0;
     requester->unrequested = 0;
     retransmit_rewound(&qp->retransmit);
@@ -49,7 +51,6 @@ void requester_go_back(struct qp *qp)
 void requester_repeat(struct qp *qp)
 {
     qp->requester.doubts = true;
-    qp->requester.doubted = qp->requester.frontier;
     requester_go_back(qp);
 }
 
@@ -313,7 +314,6 @@ void requester_sent_short(struct qp *qp, struct instant now, struct send_slot *s
     struct retransmit *retransmit = &qp->retransmit;
     struct psn psn = requester->frontier;
     bool is_vague = qp->environment->is_vague;
-    requester->doubts = false; /* nothing is repeated: `doubted` may be long ago */
     slot->first_psn = psn;
     slot->packet_count = 1;
     slot->started = true;

@@ -41,7 +41,8 @@ struct requester {
     uint8_t rnr_timer : 5;   /* how long it was told to wait, as a code, */
     bool rnr_is_vague : 1;   /* ... at a time that was long ago already, maybe */
     uint8_t gaps_answered;   /* how often a gap in responses made us go back, since progress */
-    bool doubts; /* what is before `doubted` may have been lost: it is repeated as bytes */
+    bool doubts : 1;  /* what is before `doubted` may have been lost: it is repeated as bytes */
+    bool repeats : 1; /* what is before `doubted` is repeated, and not answered */
     struct psn doubted;
 
     /* Bytes, said of an unanswered packet that was longer, or of any of a queue pair that nobody

@@ -110,6 +110,37 @@ static void a_response_that_cannot_be_taken_apart_is_demanded_again(void **state
     expect_equal_bytes(&s.a, &s.b, 0, 600);
 }
 
+/* Though something else was repeated less than a round trip ago: what the shortest was known to be,
+ * that is, until now. */
+static void what_was_not_repeated_is_demanded_again_at_once(void **state)
+{
+    (void)state;
+    struct link_config link = {.delay_ns = 20000, .reach = SCENARIO_BYTES};
+    network_set_links(&s.network, &link);
+    post(&s.a, WORK_WRITE, 1, 64);
+    scenario_run(&s);
+    link.delay_ns = 1000;
+    network_set_links(&s.network, &link);
+    scenario_lose(&s, "A>B WRITE_ONLY psn=8");
+    post(&s.a, WORK_WRITE, 2, 64);
+    scenario_run_for(&s, 1049);
+    forget_trace(&s);
+    scenario_rule(&s, "B>A READ_RESPONSE_ONLY psn=9", FATE_UNREADABLE, 1);
+    post(&s.a, WORK_READ, 3, 600);
+    scenario_run(&s);
+    expect_trace(&s, "B>A ACK psn=8\n"
+                     "A>B READ_REQUEST psn=9 length=600\n"
+                     "A send 2 success\n"
+                     "B>A READ_RESPONSE_ONLY psn=9 referred=600 unreadable\n"
+                     "A>B READ_REQUEST psn=9 length=600\n"
+                     "B>A READ_RESPONSE_FIRST psn=9\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=10\n"
+                     "B>A READ_RESPONSE_LAST psn=11\n"
+                     "A send 3 success\n");
+    assert_int_equal(timeouts(&s.a), 1);
+    expect_equal_bytes(&s.a, &s.b, 0, 600);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +148,8 @@ int main(void)
                                         start, stop),
         cmocka_unit_test_setup_teardown(a_response_that_cannot_be_taken_apart_is_demanded_again,
                                         start, stop),
+        cmocka_unit_test_setup_teardown(what_was_not_repeated_is_demanded_again_at_once, start,
+                                        stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
