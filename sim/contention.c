@@ -72,6 +72,9 @@ static bool take(struct options *options, int choice, double value)
     case 's':
         crowd->seed = (uint64_t)value;
         return true;
+    case 'R':
+        crowd->reads = true;
+        return true;
     case 'g':
         crowd->selective = false;
         return true;
@@ -92,15 +95,25 @@ static bool take(struct options *options, int choice, double value)
 static bool parse(int argc, char **argv, struct options *options)
 {
     static const struct option names[] = {
-        {"flows", required_argument, NULL, 'f'},   {"tcp", required_argument, NULL, 't'},
-        {"rate", required_argument, NULL, 'r'},    {"delay", required_argument, NULL, 'd'},
-        {"queue", required_argument, NULL, 'q'},   {"frames", required_argument, NULL, 'F'},
-        {"loss", required_argument, NULL, 'l'},    {"reorder", required_argument, NULL, 'o'},
-        {"late", required_argument, NULL, 'O'},    {"mtu", required_argument, NULL, 'u'},
-        {"message", required_argument, NULL, 'm'}, {"depth", required_argument, NULL, 'e'},
-        {"seed", required_argument, NULL, 's'},    {"go-back", no_argument, NULL, 'g'},
-        {"ms", required_argument, NULL, 'T'},      {"warm", required_argument, NULL, 'W'},
-        {"span", required_argument, NULL, 'S'},    {NULL, 0, NULL, 0},
+        {"flows", required_argument, NULL, 'f'},
+        {"tcp", required_argument, NULL, 't'},
+        {"rate", required_argument, NULL, 'r'},
+        {"delay", required_argument, NULL, 'd'},
+        {"queue", required_argument, NULL, 'q'},
+        {"frames", required_argument, NULL, 'F'},
+        {"loss", required_argument, NULL, 'l'},
+        {"reorder", required_argument, NULL, 'o'},
+        {"late", required_argument, NULL, 'O'},
+        {"mtu", required_argument, NULL, 'u'},
+        {"message", required_argument, NULL, 'm'},
+        {"depth", required_argument, NULL, 'e'},
+        {"seed", required_argument, NULL, 's'},
+        {"go-back", no_argument, NULL, 'g'},
+        {"ms", required_argument, NULL, 'T'},
+        {"warm", required_argument, NULL, 'W'},
+        {"span", required_argument, NULL, 'S'},
+        {"reads", no_argument, NULL, 'R'},
+        {NULL, 0, NULL, 0},
     };
     int choice;
     while ((choice = getopt_long(argc, argv, "", names, NULL)) != -1) {
@@ -160,11 +173,12 @@ int main(int argc, char **argv)
         printf("total %.2f", (double)rate / 1e3);
         print_rates(crowd, &options.crowd, options.ms);
     }
+    unsigned asks = options.crowd.reads ? 1 : 0;
     fprintf(stderr, "repeated %llu, timeouts %llu, early %llu, duplicates %llu, answers %llu\n",
-            (unsigned long long)crowd_counter(crowd, 0, COUNTER_RETRANSMITTED_PACKETS),
-            (unsigned long long)crowd_counter(crowd, 0, COUNTER_TIMEOUTS),
+            (unsigned long long)crowd_counter(crowd, asks, COUNTER_RETRANSMITTED_PACKETS),
+            (unsigned long long)crowd_counter(crowd, asks, COUNTER_TIMEOUTS),
             (unsigned long long)crowd_counter(crowd, 1, COUNTER_EARLY_PACKETS),
-            (unsigned long long)crowd_counter(crowd, 1, COUNTER_DUPLICATE_REQUESTS),
-            (unsigned long long)crowd_counter(crowd, 1, COUNTER_PACKETS_SENT));
+            (unsigned long long)crowd_counter(crowd, 1 - asks, COUNTER_DUPLICATE_REQUESTS),
+            (unsigned long long)crowd_counter(crowd, 1 - asks, COUNTER_PACKETS_SENT));
     return crowd_end(crowd) ? 0 : 1;
 }

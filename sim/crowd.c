@@ -12,6 +12,8 @@
 #define HOSTS             2u
 #define END_MS            20000u
 #define TIMEOUT           14 /* 67 ms */
+#define READS             16
+#define ACCESS_ALL        (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ)
 
 struct crowd {
     struct crowd_config config;
@@ -34,16 +36,17 @@ struct crowd {
 
 static void post(struct crowd *crowd, uint32_t flow)
 {
-    struct sge sge = {0, crowd->config.message, crowd->keys[0]};
+    unsigned i = crowd->config.reads ? 1 : 0;
+    struct sge sge = {0, crowd->config.message, crowd->keys[i]};
     struct send_request request = {.id = flow,
-                                   .kind = WORK_WRITE,
+                                   .kind = crowd->config.reads ? WORK_READ : WORK_WRITE,
                                    .signaled = true,
                                    .sges = &sge,
                                    .sge_count = 1,
-                                   .remote_key = crowd->keys[1]};
-    CHECK(qp_post_send(crowd->qps[0][flow], &request) == STATUS_OK);
-    (void)device_ring(crowd->hosts[0].device, crowd->qps[0][flow]);
-    host_wake(&crowd->hosts[0], 0);
+                                   .remote_key = crowd->keys[1 - i]};
+    CHECK(qp_post_send(crowd->qps[i][flow], &request) == STATUS_OK);
+    (void)device_ring(crowd->hosts[i].device, crowd->qps[i][flow]);
+    host_wake(&crowd->hosts[i], 0);
 }
 
 static void ran(struct host_application *application, struct host *host)
@@ -68,7 +71,7 @@ static void make_side(struct crowd *crowd, unsigned i)
     struct host *host = &crowd->hosts[i];
     struct host_config host_config = {.qpn_count = CROWD_FLOWS_MAX,
                                       .max_regions = 4,
-                                      .max_reads_in = 4,
+                                      .max_reads_in = READS,
                                       .budget = 64,
                                       .window_max = config->window_max,
                                       .selective_qps = config->selective ? config->flows : 0,
@@ -81,7 +84,7 @@ static void make_side(struct crowd *crowd, unsigned i)
     struct region_attributes region = {.domain = crowd->domains[i],
                                        .length = CROWD_MESSAGE_MAX,
                                        .bytes = crowd->bytes[i],
-                                       .access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE};
+                                       .access = ACCESS_ALL};
     CHECK(memory_register(memory, &region, &crowd->keys[i]) == STATUS_OK);
     CHECK(completion_queue_create(&host->storage.allocator, config->flows * config->depth, NULL,
                                   &crowd->completions[i]) == STATUS_OK);
@@ -112,7 +115,9 @@ static void connect_side(struct crowd *crowd, unsigned i)
             .path = network_path(i, 1 - i, false, 50000),
             .path_mtu = crowd->config.mtu,
             .destination = qp_number(crowd->qps[1 - i][flow]),
-            .access = ACCESS_REMOTE_WRITE,
+            .access = ACCESS_ALL,
+            .max_reads_out = READS,
+            .max_reads_in = READS,
             .timeout = TIMEOUT,
             .retry_count = 7,
             .port = 1,

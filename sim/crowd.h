@@ -1,5 +1,5 @@
-/* Many queue pairs from host A to host B over one narrow link, all of them writing without end,
- * beside flows of TCP perhaps: what congestion and loss are measured on. */
+/* Many queue pairs from host A to host B over one narrow link, all of them writing (or, at B's end,
+ * reading) without end, beside flows of TCP perhaps: what congestion and loss are measured on. */
 #ifndef WEIR_SIM_CROWD_H
 #define WEIR_SIM_CROWD_H
 
@@ -14,11 +14,12 @@ struct crowd_config {
     uint32_t flows; /* queue pairs */
     uint32_t tcp_flows;
     uint32_t message, depth; /* bytes of a WRITE; how many are outstanding */
+    bool reads;              /* B READs instead */
     enum path_mtu mtu;
     uint8_t traffic_class;
     bool selective;
     uint32_t window_max;     /* as of the device */
-    struct link_config link; /* from A to B */
+    struct link_config link; /* from A to B, whereto the bytes go */
     uint64_t seed;
 };
 

@@ -212,6 +212,9 @@ static bool may_leave(const struct qp *qp, const struct turn *turn, uint32_t pac
     }
     if (turn->again) { /* the rest of what it draws is under way already */
         struct psn psn = psn_add(turn->slot->first_psn, turn->index);
+        if (psn_equal(psn, requester->unacked)) {
+            return true; /* all that has come behind it waits for it, and so does the window */
+        }
         packets = scoreboard_count_lost(&qp->selective->board, psn, packets);
     }
     uint32_t window = by_reference ? reference_window(qp) : window_packets(qp);

@@ -56,6 +56,30 @@ static void goodput_under_random_loss(void **state)
     }
 }
 
+/* What is lost of a response holds up what has come behind it, and with that the window. */
+static void goodput_of_reads_under_random_loss(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t loss;
+        uint32_t at_least;
+    } marks[] = {{10000, 80}, {50000, 62}, {100000, 46}};
+    struct crowd_config config = lan(true);
+    config.reads = true;
+    uint64_t whole = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        config.link.loss = i > 0 ? marks[i - 1].loss : 0;
+        struct crowd *crowd = crowd_make(&config);
+        (void)crowd_run(crowd, 10);
+        uint64_t rate = crowd_run(crowd, 60);
+        assert_true(crowd_end(crowd));
+        whole = i > 0 ? whole : rate;
+        printf("READs, loss of %u per million: %llu%% of the lossless goodput\n", config.link.loss,
+               (unsigned long long)(rate * 100 / whole));
+        assert_true(i == 0 || rate * 100 >= whole * marks[i - 1].at_least);
+    }
+}
+
 /* One message at a time: nothing follows a lost last packet that would show the loss. */
 static uint64_t one_at_a_time(uint32_t message, uint32_t loss)
 {
@@ -194,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goodput_under_random_loss),
+        cmocka_unit_test(goodput_of_reads_under_random_loss),
         cmocka_unit_test(the_tail_of_a_message_is_not_waited_for),
         cmocka_unit_test(a_peer_that_works_is_not_pressed),
         cmocka_unit_test(a_long_way_is_filled),

@@ -313,6 +313,23 @@ static void a_narrow_window_lets_a_demand_repeat(void **state)
     expect_equal_bytes(&s.a, &s.b, 0, 32 * 256);
 }
 
+/* Nor does one that has become narrower than what it takes to be under way: most of that is lost
+ * as well, or has come early and waits. */
+static void a_window_below_what_is_under_way_lets_a_demand_repeat(void **state)
+{
+    (void)state;
+    agree();
+    uint64_t timeouts = count(&s.a, COUNTER_TIMEOUTS);
+    uint64_t repeated = count(&s.a, COUNTER_RETRANSMITTED_PACKETS);
+    scenario_rule(&s, "B>A READ_RESPONSE_MIDDLE", FATE_LOST, 20);
+    post(WORK_READ, 2, 32 * 256);
+    s.a.qp->selective->share.window = 8 * 256;
+    scenario_run(&s);
+    assert_int_equal(count(&s.a, COUNTER_RETRANSMITTED_PACKETS), repeated + 1);
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), timeouts);
+    expect_equal_bytes(&s.a, &s.b, 0, 32 * 256);
+}
+
 /* The acknowledgement of the WRITEs was there, and so was the second response: the first brings
  * both. */
 static void what_a_lost_response_held_up_completes_with_it(void **state)
@@ -561,6 +578,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lost_repetition_is_repeated, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_response_is_demanded_again, start, stop),
         cmocka_unit_test_setup_teardown(a_narrow_window_lets_a_demand_repeat, start, stop),
+        cmocka_unit_test_setup_teardown(a_window_below_what_is_under_way_lets_a_demand_repeat,
+                                        start, stop),
         cmocka_unit_test_setup_teardown(what_a_lost_response_held_up_completes_with_it, start,
                                         stop),
         cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_keeps_the_rest, start, stop),
