@@ -58,6 +58,9 @@ void scoreboard_sent(struct scoreboard *board, struct instant now, struct psn ps
                      bool demand)
 {
     bool fresh = psn_equal(psn, board->end);
+    if (psn_equal(board->first, board->end)) {
+        board->has_arrived = false; /* all that did left before, and ticks come again */
+    }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = psn_add(psn, i).value % REPORT_SPAN;
         board->left[index] = ticks(now);

@@ -70,6 +70,22 @@ static void what_left_later_is_in_no_doubt(void **state)
     assert_int_equal(scoreboard_in_flight(&board), 1);
 }
 
+/* Ticks come again after four minutes: what arrived before says nothing of what leaves after. */
+static void a_long_silence_makes_nothing_late(void **state)
+{
+    (void)state;
+    const uint64_t later = UINT64_C(150000000);
+    send(1);
+    assert_int_equal(scoreboard_answered(&board, at(100), 1), 1);
+    board.took_is_fresh = false;
+    scoreboard_sent(&board, at(later), psn_make(11), 1, false);
+    scoreboard_sent(&board, at(later + 1), psn_make(12), 1, false);
+    assert_int_equal(report(later + 300, 12, 0), 1); /* the way has become longer */
+    assert_true(board.took_is_fresh);
+    assert_in_range(board.took_ns, 299 * US, 301 * US);
+    assert_int_equal(scoreboard_find_lost(&board, at(later + 301), 100 * US).count, 0);
+}
+
 static void a_lost_repetition_is_found_too(void **state)
 {
     (void)state;
@@ -205,6 +221,7 @@ int main(void)
         cmocka_unit_test(what_others_overtook_is_lost_after_a_while),
         cmocka_unit_test(what_comes_late_is_not),
         cmocka_unit_test(what_left_later_is_in_no_doubt),
+        cmocka_unit_test(a_long_silence_makes_nothing_late),
         cmocka_unit_test(a_lost_repetition_is_found_too),
         cmocka_unit_test(the_answer_to_the_first_is_not_the_repetitions),
         cmocka_unit_test(patience_grows_with_what_was_in_vain),
