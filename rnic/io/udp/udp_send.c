@@ -12,6 +12,7 @@
 
 #define HOP_LIMIT_DEFAULT 64
 #define HOP_LIMIT_GROUP   1 /* a multicast stays on its network unless told otherwise */
+#define ERRORS_MAX        1024u
 #define ASK_AGAIN_NS      UINT64_C(1000000000) /* for an interface that was not there */
 
 void udp_put_icrc(struct udp *udp, const struct path *path, uint32_t identification, uint8_t *bytes,
@@ -106,6 +107,16 @@ static void address_message(struct udp *udp, const struct path *path, uint16_t s
     }
 }
 
+/* All that the kernel holds, within reason: while there is more, each call fails. */
+static bool take_all_errors(struct udp *udp, enum udp_family family)
+{
+    uint32_t count, sum = 0;
+    while (sum < ERRORS_MAX && (count = udp_take_errors(udp, family)) > 0) {
+        sum += count;
+    }
+    return sum > 0;
+}
+
 /* An error may be an earlier packet's, told by ICMP; then it is in the error queue, and the call is
  * made again. */
 static int send_messages(struct udp *udp, enum udp_family family, uint16_t source_port,
@@ -118,7 +129,7 @@ static int send_messages(struct udp *udp, enum udp_family family, uint16_t sourc
         return sent;
     }
     int error = errno;
-    if (udp_take_errors(udp, family) > 0) {
+    if (take_all_errors(udp, family)) {
         return raw_send(descriptor, messages, count, MSG_DONTWAIT);
     }
     errno = error;
@@ -212,15 +223,21 @@ static void make_single(struct udp *udp, struct udp_run *run)
     }
 }
 
+/* An error that says so, where the same packets pass singly. */
+static bool cannot_segment(int error)
+{
+    return error == EINVAL || error == EIO || error == EMSGSIZE || error == EOPNOTSUPP;
+}
+
 /* A segmented send was refused: sends the run in single packets. If those pass, the kernel or the
- * device cannot segment, and no more is tried. False: the kernel is full. */
+ * device cannot segment, it may be, and no more is tried. False: the kernel is full. */
 static bool fall_back(struct udp *udp, struct udp_run *run, int error)
 {
     make_single(udp, run);
     uint32_t dropped = 0;
     run->closed = true;
     bool done = send_singly(udp, run, &dropped);
-    if (dropped == 0 && run->sent > 0 && error != ENOBUFS && error != ENOMEM) {
+    if (dropped == 0 && run->sent > 0 && cannot_segment(error)) {
         udp->segmentation = false;
         for (uint32_t i = 1; i < udp->run_count; i++) {
             make_single(udp, &udp->runs[udp_run_slot(udp, i)]);

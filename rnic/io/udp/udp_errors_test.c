@@ -1,0 +1,50 @@
+/* What the kernel says of packets that did not get through, and what it does to those that do. */
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "rnic/io/udp/udp_private.h"
+#include "rnic/io/udp/udp_self_test.h"
+
+static struct udp *create_at(uint8_t last, struct gid *ret_here)
+{
+    struct gid here = {{[10] = 0xff, 0xff, 127, 0, 0, last}};
+    struct gid addresses[UDP_FAMILY_COUNT] = {[UDP_IPV4] = here};
+    struct udp_config config = {.port = own_port(), .bind = addresses};
+    const char *message;
+    struct udp *udp;
+    assert_int_equal(udp_create(&config, &udp, &message), STATUS_OK);
+    *ret_here = here;
+    return udp;
+}
+
+/* More of it than is taken in one go. */
+static void errors_of_others_leave_runs_as_they_are(void **state)
+{
+    struct inbox inbox = {.receiver = {receive}};
+    struct gid here;
+    struct udp *udp = create_at(77, &here);
+    struct path path = path_to(&here);
+    struct sockaddr_in gone = {
+        .sin_family = AF_INET, .sin_port = htons(own_port()), .sin_addr.s_addr = htonl(0x7f00004e)};
+    for (uint32_t i = 0; i < 99; i++) { /* each second one gets the error of the one before */
+        (void)sendto(udp_descriptor(udp, UDP_IPV4), "x", 1, 0, (struct sockaddr *)&gone,
+                     sizeof gone);
+    }
+    for (uint32_t i = 0; i < 40; i++) {
+        assert_true(emit(udp, &path, i, 1024));
+        assert_true(i % 20 != 19 || udp_flush(udp));
+    }
+    drain(udp, &inbox);
+    assert_int_equal(inbox.count, 40);
+    assert_int_equal(udp_counters(udp)->segmented_sends, 2);
+    assert_in_range(udp_counters(udp)->icmp_port_unreachable, 33, 100);
+    udp_destroy(udp);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_of_others_leave_runs_as_they_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
