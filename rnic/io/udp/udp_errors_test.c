@@ -1,4 +1,5 @@
 /* What the kernel says of packets that did not get through, and what it does to those that do. */
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -41,10 +42,42 @@ static void errors_of_others_leave_runs_as_they_are(void **state)
     udp_destroy(udp);
 }
 
+static uint32_t interface_known(const struct udp *udp, const struct gid *gid)
+{
+    for (uint32_t i = 0; i < UDP_LINK_LOCAL_MAX; i++) {
+        if (gid_equal(&udp->link_local[i].gid, gid) && udp->link_local[i].interface_index != 0) {
+            return udp->link_local[i].interface_index;
+        }
+    }
+    return 0;
+}
+
+/* As when it is made anew while a process runs. */
+static void an_interface_that_has_another_number_is_found_again(void **state)
+{
+    struct udp *udp = create(NULL);
+    if (udp_descriptor(udp, UDP_IPV6) < 0) {
+        udp_destroy(udp);
+        skip();
+    }
+    struct path path = path_to(&ipv6_loopback);
+    path.remote = (struct gid){{0xff, 0x02, [15] = 1}}; /* no route says where that is */
+    udp->link_local[0].gid = ipv6_loopback;
+    udp->link_local[0].interface_index = 0x7ffffff0;
+    assert_true(emit(udp, &path, 1, 16));
+    assert_true(udp_flush(udp));
+    assert_int_equal(udp_counters(udp)->dropped_unreachable, 1);
+    assert_true(emit(udp, &path, 2, 16));
+    assert_true(udp_flush(udp));
+    assert_int_equal(interface_known(udp, &ipv6_loopback), if_nametoindex("lo"));
+    udp_destroy(udp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_of_others_leave_runs_as_they_are),
+        cmocka_unit_test(an_interface_that_has_another_number_is_found_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,6 +56,19 @@ static uint32_t interface_of(struct udp *udp, const struct path *path)
     return udp->link_local[slot].interface_index;
 }
 
+/* A packet did not leave: the address may have gone to another interface, or its own been made anew
+ * under another index. */
+static void doubt_interface(struct udp *udp, const struct path *path)
+{
+    struct instant now = clock_now();
+    for (uint32_t i = 0; needs_interface(path) && i < UDP_LINK_LOCAL_MAX; i++) {
+        if (gid_equal(&udp->link_local[i].gid, &path->local) &&
+            instant_elapsed_ns(udp->link_local[i].asked, now) >= ASK_AGAIN_NS) {
+            udp->link_local[i].interface_index = 0;
+        }
+    }
+}
+
 static uint8_t *add_control(struct msghdr *message, int level, int type, const void *value,
                             size_t length)
 {
@@ -165,10 +178,12 @@ static void count_dropped(struct udp *udp, const struct udp_run *run, const uint
     case EHOSTUNREACH:
     case EADDRNOTAVAIL:
     case ENETDOWN:
+    case ENODEV:
     case EINVAL: /* the source address is none of the host's */
     case EPERM:
     case EACCES:
         udp->counters.dropped_unreachable++;
+        doubt_interface(udp, &run->path);
         break;
     default:
         udp->counters.dropped_other++;
