@@ -76,6 +76,12 @@ bool acknowledge_out_of_sequence(struct acknowledge *acknowledge)
     return true;
 }
 
+void acknowledge_unreadable(struct acknowledge *acknowledge)
+{
+    acknowledge->demanded = false; /* this is what came of it */
+    (void)acknowledge_out_of_sequence(acknowledge);
+}
+
 void acknowledge_receiver_not_ready(struct acknowledge *acknowledge)
 {
     acknowledge->demanded = true;

@@ -44,6 +44,8 @@ void acknowledge_duplicate(struct acknowledge *acknowledge);
 /* A packet is missing. True if this is news worth a NAK: there is one only, until the expected PSN
  * has come. [IBA 9.7.5.1.2] */
 bool acknowledge_out_of_sequence(struct acknowledge *acknowledge);
+/* The expected packet came, and its payload, by reference, is not to be had. */
+void acknowledge_unreadable(struct acknowledge *acknowledge);
 void acknowledge_receiver_not_ready(struct acknowledge *acknowledge);
 void acknowledge_fail(struct acknowledge *acknowledge, enum nak_code code, struct psn psn);
 /* The peer asks again after a fatal NAK. */

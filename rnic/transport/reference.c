@@ -79,13 +79,19 @@ static uint8_t opcode_of(const struct opcode_info *info, bool first, bool last)
 /* Its payload is not to be had, and is asked for again, from there on. */
 static void miss(struct qp *qp, struct instant now, const struct packet *part)
 {
+    struct acknowledge *acknowledge = &qp->responder.acknowledge;
+    int32_t ahead = psn_distance(qp->responder.expected, part->psn);
     environment_count(qp->environment, COUNTER_REFERENCES_UNREADABLE);
     if (!part->info->is_request) {
         completer_miss(qp, now, part);
-    } else if (psn_distance(qp->responder.expected, part->psn) >= 0) {
-        (void)acknowledge_out_of_sequence(&qp->responder.acknowledge);
-        qp_schedule(qp);
+        return;
     }
+    if (ahead == 0) {
+        acknowledge_unreadable(acknowledge);
+    } else if (ahead > 0) {
+        (void)acknowledge_out_of_sequence(acknowledge);
+    }
+    qp_schedule(qp);
 }
 
 bool reference_unfold(struct qp *qp, struct instant now, const struct arrival *arrival,

@@ -551,7 +551,7 @@ static enum verdict answer(struct qp *qp, const struct packet *packet, enum verd
         acknowledge_receiver_not_ready(&qp->responder.acknowledge);
     } else if (verdict == VERDICT_UNREADABLE) {
         environment_count(qp->environment, COUNTER_REFERENCES_UNREADABLE);
-        (void)acknowledge_out_of_sequence(&qp->responder.acknowledge);
+        acknowledge_unreadable(&qp->responder.acknowledge);
     } else {
         refuse(qp, verdict, packet->psn);
     }

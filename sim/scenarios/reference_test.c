@@ -110,6 +110,28 @@ static void a_response_that_cannot_be_taken_apart_is_demanded_again(void **state
     expect_equal_bytes(&s.a, &s.b, 0, 600);
 }
 
+/* The peer had been told to wait for a receive with it, which is a demand already. */
+static void after_a_wait_for_receives_it_is_asked_for_all_the_same(void **state)
+{
+    (void)state;
+    scenario_rule(&s, "A>B SEND_ONLY psn=7", FATE_UNREADABLE, 2);
+    post(&s.a, WORK_SEND, 1, 600);
+    scenario_run_for(&s, 5);
+    scenario_receive(&s.b, 2, 600);
+    scenario_run(&s);
+    expect_trace(&s, "A>B SEND_ONLY psn=7 referred=600 unreadable\n"
+                     "B>A RNR_NAK psn=7\n"
+                     "A>B SEND_ONLY psn=7 referred=600 unreadable\n"
+                     "B>A NAK sequence psn=7\n"
+                     "A>B SEND_FIRST psn=7\n"
+                     "A>B SEND_MIDDLE psn=8\n"
+                     "A>B SEND_LAST psn=9\n"
+                     "B>A ACK psn=9\n"
+                     "B receive 2 success length=600\n"
+                     "A send 1 success\n");
+    assert_int_equal(timeouts(&s.a), 0);
+}
+
 /* Though something else was repeated less than a round trip ago: what the shortest was known to be,
  * that is, until now. */
 static void what_was_not_repeated_is_demanded_again_at_once(void **state)
@@ -147,6 +169,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_rides_on_one_that_cannot_be_taken_apart_is_heard,
                                         start, stop),
         cmocka_unit_test_setup_teardown(a_response_that_cannot_be_taken_apart_is_demanded_again,
+                                        start, stop),
+        cmocka_unit_test_setup_teardown(after_a_wait_for_receives_it_is_asked_for_all_the_same,
                                         start, stop),
         cmocka_unit_test_setup_teardown(what_was_not_repeated_is_demanded_again_at_once, start,
                                         stop),
