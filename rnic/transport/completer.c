@@ -49,19 +49,26 @@ static bool is_of_old(const struct qp *qp, struct instant now)
            (requester->gaps_answered > 0 && ago_ns < retransmit_round_trip_ns(&qp->retransmit));
 }
 
-/* A response behind one that is missing. The rest of the same flight says the same, so one demand
- * per round trip is enough; and a peer that has failed says it of each repetition without ever
- * answering, so the retry count bounds them, and then the timeout alone repeats. [IBA 9.9.2] */
-void completer_answer_gap(struct qp *qp, struct instant now)
+/* A peer that has failed says of each repetition that something is missing without ever answering,
+ * so the retry count bounds them, and then the timeout alone repeats. [IBA 9.9.2] */
+static void demand_again(struct qp *qp, struct instant now)
 {
     struct requester *requester = &qp->requester;
-    if (requester->gaps_answered > qp->attributes.retry_count || is_waiting(requester) ||
-        is_of_old(qp, now)) {
+    if (requester->gaps_answered > qp->attributes.retry_count || is_waiting(requester)) {
         return;
     }
     requester->gaps_answered++;
     requester->repeated = now;
     repeat(qp);
+}
+
+/* A response behind one that is missing. The rest of the same flight says the same, so one demand
+ * per round trip is enough. */
+void completer_answer_gap(struct qp *qp, struct instant now)
+{
+    if (!is_of_old(qp, now)) {
+        demand_again(qp, now);
+    }
 }
 
 bool completer_answer_before(struct qp *qp, struct instant now, struct psn psn)
@@ -230,14 +237,14 @@ static bool place(struct qp *qp, struct send_slot *slot, const uint8_t *bytes, u
 }
 
 /* False: they are not there, or not to go there; they will be asked for again, and come as bytes.
- */
+ * What was repeated just now may be what they answer: a peer that had not seen the first demand. */
 static bool place_reference(struct qp *qp, struct instant now, struct send_slot *slot,
                             const struct packet *packet)
 {
     if (scatter_read_in(place_of(qp, slot), packet->reader, packet->payload_length) !=
         MEMORY_GRANTED) {
         environment_count(qp->environment, COUNTER_REFERENCES_UNREADABLE);
-        completer_answer_gap(qp, now);
+        demand_again(qp, now);
         return false;
     }
     environment_count(qp->environment, COUNTER_REFERENCES_READ);
@@ -353,7 +360,7 @@ static bool answers(struct qp *qp, const struct packet *packet)
 void completer_miss(struct qp *qp, struct instant now, const struct packet *packet)
 {
     if (answers(qp, packet) && completer_answer_before(qp, now, packet->psn)) {
-        completer_answer_gap(qp, now);
+        demand_again(qp, now);
         await_more(qp);
     }
 }

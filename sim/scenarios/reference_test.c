@@ -163,6 +163,38 @@ static void what_was_not_repeated_is_demanded_again_at_once(void **state)
     expect_equal_bytes(&s.a, &s.b, 0, 600);
 }
 
+/* The peer had not seen the first demand, so what answers the second comes by reference. */
+static void a_repeated_demand_is_repeated_once_more(void **state)
+{
+    (void)state;
+    struct link_config link = {.delay_ns = 20000, .reach = SCENARIO_BYTES};
+    network_set_links(&s.network, &link);
+    post(&s.a, WORK_WRITE, 1, 64);
+    scenario_run(&s);
+    forget_trace(&s);
+    link.delay_ns = 1000;
+    network_set_links(&s.network, &link);
+    scenario_rule(&s, "A>B WRITE_ONLY psn=8", FATE_UNREADABLE, 1);
+    scenario_rule(&s, "B>A READ_RESPONSE_ONLY psn=11", FATE_UNREADABLE, 1);
+    post(&s.a, WORK_WRITE, 2, 600);
+    post(&s.a, WORK_READ, 3, 300);
+    scenario_run(&s);
+    expect_trace(&s, "A>B WRITE_ONLY psn=8 length=600 referred=600 unreadable\n"
+                     "A>B READ_REQUEST psn=11 length=300\n"
+                     "B>A NAK sequence psn=8\n"
+                     "A>B WRITE_FIRST psn=8 length=600\n"
+                     "A>B WRITE_MIDDLE psn=9\n"
+                     "A>B WRITE_LAST psn=10\n"
+                     "A>B READ_REQUEST psn=11 length=300\n"
+                     "B>A READ_RESPONSE_ONLY psn=11 referred=300 unreadable\n"
+                     "A>B READ_REQUEST psn=11 length=300\n"
+                     "A send 2 success\n"
+                     "B>A READ_RESPONSE_FIRST psn=11\n"
+                     "B>A READ_RESPONSE_LAST psn=12\n"
+                     "A send 3 success\n");
+    assert_int_equal(timeouts(&s.a), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +204,7 @@ int main(void)
                                         start, stop),
         cmocka_unit_test_setup_teardown(after_a_wait_for_receives_it_is_asked_for_all_the_same,
                                         start, stop),
+        cmocka_unit_test_setup_teardown(a_repeated_demand_is_repeated_once_more, start, stop),
         cmocka_unit_test_setup_teardown(what_was_not_repeated_is_demanded_again_at_once, start,
                                         stop),
     };
