@@ -7,6 +7,7 @@
  * frozen     deregistered memory and that of dead hosts does not change any more
  * outstanding  at the end every request has completed, or may still wait
  * atomic     the atomics on a cell can be put in one order
+ * waits      where nothing is lost nobody waits for a timeout
  * wakeup     an armed queue with a completion has called its notifier, once */
 #ifndef WEIR_SIM_CHECKER_H
 #define WEIR_SIM_CHECKER_H

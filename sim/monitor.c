@@ -47,7 +47,7 @@ static uint32_t packets(uint32_t length, enum path_mtu mtu)
 
 static bool is_orderly(const struct world *world)
 {
-    return world->profile.strict;
+    return world->profile.strict && !world->profile.rereads;
 }
 
 /* A READ by reference into a place that is not the requester's is asked for again, as bytes, and

@@ -158,6 +158,19 @@ static void spare_all_but_one(struct world *world)
     network_set_link(&world->network, from, (from + 1) % world->host_count, &bad);
 }
 
+/* Nothing is lost or late, and so nobody has a timeout to wait for. Nor is anything
+ * illegal: who has failed answers no READ again. */
+static void make_unreadable(struct world *world)
+{
+    struct link_config *link = &world->profile.link;
+    if (world->profile.strict && link->reach > 0 &&
+        world->simulator.seed / PROFILE_COUNT % 4 == 1) {
+        world->profile.rereads = true;
+        world->profile.illegal_percent = 0;
+        link->unreadable = dice_range(&world->plan, 20000, 300000);
+    }
+}
+
 static const struct profile *find_profile(const char *name)
 {
     for (size_t i = 0; i < PROFILE_COUNT; i++) {
@@ -178,7 +191,7 @@ static void choose_lossy_link(struct world *world)
     const struct run_options *options = world->options;
     struct link_config bad = world->profile.link;
     bad.loss = options->loss;
-    world->profile.strict = false;
+    world->profile.strict = world->profile.rereads = false;
     network_set_link(&world->network, options->lossy_from, options->lossy_to, &bad);
 }
 
@@ -201,6 +214,7 @@ void plan_profile(struct world *world)
     link->refuse = vary(dice, link->refuse);
     link->unreadable = vary(dice, link->unreadable);
     link->carried = link->reach > 0 && world->simulator.seed / PROFILE_COUNT % 2 == 0;
+    make_unreadable(world);
     if (world->profile.tiny) {
         link->queue_limit = dice_range(dice, 1, 4);
     } else if (dice_percent(dice, 50)) {

@@ -108,6 +108,36 @@ static void check_refusals(struct world *world)
     }
 }
 
+static bool is_undisturbed(const struct pair *pair)
+{
+    bool undisturbed = (pair->causes & ~(unsigned)CAUSE_RECEIVES) == 0;
+    for (unsigned side = 0; side < 2; side++) {
+        const struct end *end = &pair->ends[side];
+        undisturbed &= !end->failed && !end->intake_failed && !end->gone && !end->lost;
+    }
+    return undisturbed;
+}
+
+/* Where the network delivers everything, and all ends are well, each answer comes, or says what is
+ * to be sent again. */
+static void check_waits(struct world *world)
+{
+    bool undisturbed = world->profile.strict;
+    for (uint32_t i = 0; i < world->pair_count; i++) {
+        undisturbed &= is_undisturbed(world->pairs[i]);
+    }
+    for (uint32_t i = 0; i < world->host_count && undisturbed; i++) {
+        const struct host *host = &world->hosts[i];
+        uint64_t timeouts =
+            host_is_alive(host) ? device_counters(host->device)->values[COUNTER_TIMEOUTS] : 0;
+        if (timeouts > 0) {
+            simulator_violate(&world->simulator, "waits",
+                              "%c waited for %llu timeouts, and nothing was lost", host->name,
+                              (unsigned long long)timeouts);
+        }
+    }
+}
+
 void checker_quiescence(struct world *world)
 {
     for (uint32_t i = 0; i < world->end_count; i++) {
@@ -127,6 +157,7 @@ void checker_quiescence(struct world *world)
         check_datagrams(world, world->singles[i]);
     }
     check_refusals(world);
+    check_waits(world);
 }
 
 static bool was_refused_by_peer(enum completion_status status)

@@ -44,6 +44,7 @@ struct profile {
     uint32_t pairs_max;
     uint32_t ops_max;
     bool strict;    /* the network delivers everything: only illegal work may fail */
+    bool rereads;   /* ... but some of it is to be asked for again: references are unreadable */
     bool tiny;      /* queues of one or two, full sinks */
     bool partition; /* hosts are cut off for a time, or for ever */
     bool death;     /* a host dies and may come back */
