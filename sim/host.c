@@ -46,9 +46,15 @@ static uint64_t again_ns(const struct host *host)
 
 static void receive_row(struct host *host);
 
+static struct instant tell_time(struct host *host)
+{
+    host->told = host->simulator->now;
+    return host->told;
+}
+
 static void host_run(struct host *host)
 {
-    struct instant now = host->simulator->now;
+    struct instant now = tell_time(host);
     receive_row(host); /* nothing leaves before what has come is received */
     host->wake_at = INSTANT_NEVER;
     host->storage.packets_flow = true;
@@ -74,12 +80,15 @@ static void host_run(struct host *host)
     }
 }
 
+/* Who posts reads a clock only where the queue pair needs one. */
 void host_kick(struct host *host, struct qp *qp)
 {
     receive_row(host);
     host->storage.packets_flow = true;
     if (!device_advance_alone(host->device, qp)) {
-        (void)device_advance_one(host->device, host->simulator->now, false, qp);
+        bool is_vague = device_wants_time(qp) == DEVICE_TIME_VAGUE;
+        struct instant now = is_vague ? host->told : tell_time(host);
+        (void)device_advance_one(host->device, now, is_vague, qp);
     }
     host->storage.packets_flow = false;
 }
@@ -103,12 +112,19 @@ static void note_refusals(const struct host *host, const struct counters *before
     }
 }
 
+/* Who polls takes what is within a host without a look at the clock, as a rule. */
+static struct instant begin_receiving(struct host *host, const struct arrival *arrival)
+{
+    bool looks = !arrival->is_near || host->simulator->now.ns % 4 == 0;
+    return looks || !device_begin_vague(host->device) ? tell_time(host) : host->told;
+}
+
 /* What has come by a link is received: `reference` NULL: the payload is among the bytes. `follow`
  * tells what has come right before it, the same way. */
 static void take(struct host *host, const struct host_packet *packet, struct follow *follow)
 {
     struct counters before;
-    struct instant now = host->simulator->now;
+    struct instant now = begin_receiving(host, &packet->arrival);
     if (host->simulator->trace != NULL) {
         before = *device_counters(host->device);
     }
@@ -119,11 +135,12 @@ static void take(struct host *host, const struct host_packet *packet, struct fol
         device_receive_in_row(host->device, now, &packet->arrival, packet->bytes, packet->length,
                               follow);
     }
+    device_end_vague(host->device);
     host->storage.packets_flow = false;
     if (host->simulator->trace != NULL) {
         note_refusals(host, &before);
     }
-    host_wake(host, packet->arrival.is_near ? now.ns % HOLD_NS : 0);
+    host_wake(host, packet->arrival.is_near ? host->simulator->now.ns % HOLD_NS : 0);
 }
 
 static bool comes_as(const struct arrival *arrival, const struct arrival *before)
@@ -177,18 +194,19 @@ static void deliver_reference(struct network_end *end, const struct arrival *arr
 {
     struct host *host = (struct host *)end;
     struct counters before;
-    struct instant now = host->simulator->now;
     receive_row(host);
+    struct instant now = begin_receiving(host, arrival);
     if (host->simulator->trace != NULL) {
         before = *device_counters(host->device);
     }
     host->storage.packets_flow = true;
     device_receive_reference(host->device, now, arrival, bytes, length, reference);
+    device_end_vague(host->device);
     host->storage.packets_flow = false;
     if (host->simulator->trace != NULL) {
         note_refusals(host, &before);
     }
-    host_wake(host, arrival->is_near ? now.ns % HOLD_NS : 0);
+    host_wake(host, arrival->is_near ? host->simulator->now.ns % HOLD_NS : 0);
 }
 
 static void refuse(struct network_end *end, enum packet_refusal refusal)
@@ -237,6 +255,7 @@ void host_start(struct host *host)
     CHECK(!host_is_alive(host));
     host->life++;
     host->wake_at = INSTANT_NEVER;
+    (void)tell_time(host);
     host->row_count = 0;
     uint64_t seed = host->simulator->seed * 31 + host->index * 7 + host->life;
     direct_end_start(&host->direct, host);

@@ -70,6 +70,7 @@ struct host {
     struct cm *cm;         /* may be NULL */
     uint32_t life;         /* counts starts; stale events know theirs */
     struct instant wake_at;
+    struct instant told;              /* the latest time that the device was told as one of now */
     struct host_packet row[HOST_ROW]; /* what has come and is to be received in a row */
     uint32_t row_count;
 };
