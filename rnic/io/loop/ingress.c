@@ -273,7 +273,7 @@ static void receive(struct udp_receiver *receiver, const struct udp_datagrams *d
         uint32_t rest = datagrams->length - at;
         uint32_t length = rest < datagrams->segment ? rest : datagrams->segment;
         uint32_t owner = own;
-        if (follow_fits(&row.follow, bytes, length - ICRC_LENGTH)) {
+        if (foreign.length == 0 && follow_fits(&row.follow, bytes, length - ICRC_LENGTH)) {
             keep_following(ingress, &row, bytes, length, place);
             continue;
         }

@@ -36,6 +36,14 @@ struct process {
     struct handoff *handoff;
 };
 
+static const char *own_file(void)
+{
+    static char file[64];
+    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
+    unlink(file);
+    return file;
+}
+
 static bool swallow(struct packet_sink *sink, const struct outgoing *outgoing)
 {
     (void)sink;
@@ -222,9 +230,7 @@ static void one_port_at_two_addresses(void **state)
 {
     (void)state;
     static const struct gid elsewhere = {{[10] = 0xff, 0xff, 10, 0, 0, 9}};
-    char file[64];
-    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
-    unlink(file);
+    const char *file = own_file();
     struct process all[2];
     for (int i = 0; i < 2; i++) {
         start(&all[i], file);
@@ -249,9 +255,7 @@ static void one_port_at_two_addresses(void **state)
 static void strangers_teach_nothing(void **state)
 {
     (void)state;
-    char file[64];
-    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
-    unlink(file);
+    const char *file = own_file();
     struct process process;
     start(&process, file);
     for (uint16_t i = 0; i < 100; i++) {
@@ -266,9 +270,7 @@ static void strangers_teach_nothing(void **state)
 static void damage_is_not_taken_for_another_identification(void **state)
 {
     (void)state;
-    char file[64];
-    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
-    unlink(file);
+    const char *file = own_file();
     struct process process;
     start(&process, file);
     struct peer peer = connect_peer(&process);
@@ -299,9 +301,7 @@ static void damage_is_not_taken_for_another_identification(void **state)
 static void a_reject_without_our_id_finds_the_request(void **state)
 {
     (void)state;
-    char file[64];
-    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
-    unlink(file);
+    const char *file = own_file();
     struct process all[3], *listening = &all[1];
     for (int i = 0; i < 3; i++) {
         start(&all[i], file);
@@ -335,9 +335,7 @@ static void a_reject_without_our_id_finds_the_request(void **state)
 static void a_flood_is_not_handed_to_everybody(void **state)
 {
     (void)state;
-    char file[64];
-    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
-    unlink(file);
+    const char *file = own_file();
     struct process all[2];
     for (int i = 0; i < 2; i++) {
         start(&all[i], file);
@@ -374,9 +372,7 @@ static void a_flood_is_not_handed_to_everybody(void **state)
 static void a_complaint_finds_whom_it_concerns(void **state)
 {
     (void)state;
-    char file[64];
-    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
-    unlink(file);
+    const char *file = own_file();
     struct process all[3];
     for (int i = 0; i < 3; i++) {
         start(&all[i], file);
@@ -427,9 +423,7 @@ static void what_is_sent_to_all_is_nobodys(void **state)
     (void)state;
     static const struct gid all_of_net = {{[10] = 0xff, 0xff, 10, 0, 0, 255}};
     static const struct gid group = {{[10] = 0xff, 0xff, 224, 0, 0, 1}};
-    char file[64];
-    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
-    unlink(file);
+    const char *file = own_file();
     struct process all[2];
     for (int i = 0; i < 2; i++) {
         start(&all[i], file);
@@ -461,9 +455,7 @@ static void what_is_sent_to_all_is_nobodys(void **state)
 static void damage_corrects_no_steering(void **state)
 {
     (void)state;
-    char file[64];
-    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
-    unlink(file);
+    const char *file = own_file();
     struct process all[2];
     for (int i = 0; i < 2; i++) {
         start(&all[i], file);
@@ -495,21 +487,50 @@ static void damage_corrects_no_steering(void **state)
 #define ROW    10u
 #define LENGTH (BTH_LENGTH + 1024u + ICRC_LENGTH)
 
-/* The packet of a message that stands `place` in a row of them. */
-static void put_in_row(uint8_t *bytes, const struct peer *peer, uint32_t place)
+/* The packet of a message that stands at `place` in a row, with `length` bytes of payload. */
+static void put_in_row(uint8_t *row, uint32_t place, struct qpn destination, uint32_t psn,
+                       uint32_t length)
 {
     struct path sender = path_reverse(&path);
     struct roce_ip ip = {.identification = (uint16_t)place, .dont_fragment = true};
-    uint8_t form = place == 0 ? FORM_SEND_FIRST : FORM_SEND_MIDDLE, header[PACKET_HEADER_MAX];
+    uint8_t form = psn == 0 ? FORM_SEND_FIRST : FORM_SEND_MIDDLE, header[PACKET_HEADER_MAX];
+    uint8_t *bytes = row + (size_t)place * LENGTH;
     struct packet packet = {.opcode = OPCODE(SERVICE_RC, form),
                             .pkey = PKEY_DEFAULT,
-                            .destination = qp_number(peer->qp),
-                            .psn = {place},
-                            .payload_length = 1024};
+                            .destination = destination,
+                            .psn = {psn},
+                            .payload_length = length};
     memcpy(bytes, header, packet_build(&packet, header));
-    memset(bytes + BTH_LENGTH, (int)place + 1, 1024);
-    uint32_t body = LENGTH - ICRC_LENGTH;
+    memset(bytes + BTH_LENGTH, (int)psn + 1, length);
+    uint32_t body = BTH_LENGTH + length;
     roce_icrc_store(bytes + body, roce_icrc(&sender, &ip, bytes, body));
+}
+
+static void receive_row(struct process *process, const uint8_t *row, uint32_t length)
+{
+    struct udp_datagrams datagrams = {
+        .arrival = {.path = path}, .bytes = row, .length = length, .segment = LENGTH};
+    process->ingress.receiver.receive(&process->ingress.receiver, &datagrams);
+}
+
+/* What stands between two packets of ours, one of which follows the other, and what behind. */
+static void check_mixed(struct process *process, const struct peer *peer, const char *file)
+{
+    static uint8_t row[4 * LENGTH];
+    struct process other;
+    start(&other, file);
+    struct qpn foreign = registry_first_qpn(other.ingress.registry);
+    put_in_row(row, 0, qp_number(peer->qp), ROW, 1024);
+    put_in_row(row, 1, foreign, 1, 1024);
+    put_in_row(row, 2, qp_number(peer->qp), ROW + 1, 1024);
+    put_in_row(row, 3, foreign, 2, 16);
+    receive_row(process, row, sizeof row - 1024 + 16);
+    while (handoff_receive(other.ingress.handoff, &other.ingress.receiver) > 0) {
+    }
+    const struct counters *counters = device_counters(other.ingress.device);
+    assert_int_equal(counters->refused[REFUSED_ICRC], 0);
+    assert_int_equal(counters->refused[REFUSED_NO_QP], 2);
+    stop(&other);
 }
 
 /* One that is damaged, or another's, is not taken for one that follows; what stands behind it has
@@ -517,15 +538,13 @@ static void put_in_row(uint8_t *bytes, const struct peer *peer, uint32_t place)
 static void a_row_is_taken_up_to_what_is_damaged(void **state)
 {
     (void)state;
-    char file[64];
-    snprintf(file, sizeof file, "/tmp/weir-ingress-test-%ld", (long)getpid());
-    unlink(file);
+    const char *file = own_file();
     struct process process;
     start(&process, file);
     struct device *device = process.ingress.device;
     const struct counters *counters = device_counters(device);
     struct peer peer = connect_peer(&process);
-    static uint8_t buffer[ROW * 1024], row[ROW * LENGTH];
+    static uint8_t buffer[(ROW + 2) * 1024], row[ROW * LENGTH];
     struct region_attributes region = {.domain = peer.domain,
                                        .address = 4096,
                                        .length = sizeof buffer,
@@ -537,13 +556,11 @@ static void a_row_is_taken_up_to_what_is_damaged(void **state)
     struct receive_request receive = {.id = 1, .sges = &sge, .sge_count = 1};
     assert_int_equal(qp_post_receive(peer.qp, &receive), STATUS_OK);
     for (uint32_t i = 0; i < ROW; i++) {
-        put_in_row(row + (size_t)i * LENGTH, &peer, i);
+        put_in_row(row, i, qp_number(peer.qp), i, 1024);
     }
     row[4 * LENGTH + 500] ^= 1; /* damaged */
     row[6 * LENGTH + 7] ^= 1;   /* ... where it says whose it is */
-    struct udp_datagrams datagrams = {
-        .arrival = {.path = path}, .bytes = row, .length = sizeof row, .segment = LENGTH};
-    process.ingress.receiver.receive(&process.ingress.receiver, &datagrams);
+    receive_row(&process, row, sizeof row);
     for (uint32_t i = 0; i < ROW; i++) {
         assert_int_equal(buffer[i * 1024 + 1023], i < 4 ? i + 1 : 0);
     }
@@ -552,8 +569,9 @@ static void a_row_is_taken_up_to_what_is_damaged(void **state)
     assert_int_equal(counters->values[COUNTER_OUT_OF_SEQUENCE], 4);
     row[4 * LENGTH + 500] ^= 1;
     row[6 * LENGTH + 7] ^= 1;
-    process.ingress.receiver.receive(&process.ingress.receiver, &datagrams);
-    for (uint32_t i = 0; i < ROW; i++) {
+    receive_row(&process, row, sizeof row);
+    check_mixed(&process, &peer, file);
+    for (uint32_t i = 0; i < ROW + 2; i++) {
         assert_int_equal(buffer[i * 1024 + 1023], i + 1);
     }
     assert_int_equal(counters->values[COUNTER_DUPLICATE_REQUESTS], 4);
