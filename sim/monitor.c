@@ -45,6 +45,14 @@ static uint32_t packets(uint32_t length, enum path_mtu mtu)
     return length == 0 ? 1 : (length + bytes - 1) / bytes;
 }
 
+/* PSNs that a request takes. */
+static uint32_t op_psns(const struct end *end, const struct op *op)
+{
+    bool one = op->kind == WORK_COMPARE_SWAP || op->kind == WORK_FETCH_ADD;
+    bool none = op->kind == WORK_LOCAL_INVALIDATE || op->kind == WORK_BIND_WINDOW;
+    return none || op->took_no_psn ? 0 : one ? 1 : packets(op->length, end->mtu);
+}
+
 static bool is_orderly(const struct world *world)
 {
     return world->profile.strict && !world->profile.rereads;
@@ -150,6 +158,37 @@ static bool is_harm(enum fate fate)
            fate == FATE_DELAYED || fate == FATE_UNREADABLE;
 }
 
+/* A long READ may be as many messages. */
+#define READ_CHUNK 65536u
+
+/* An answer says how many messages have been completed: those up to its PSN at least, and none that
+ * has not been sent whole. */
+static void check_msn(struct monitor *monitor, const struct end *end, const struct packet *packet)
+{
+    const struct flow *flow = flow_of(monitor, end);
+    uint32_t place = (uint32_t)psn_distance(flow->first, packet->psn);
+    uint32_t sent = (uint32_t)psn_distance(flow->first, flow->next);
+    uint32_t behind = 0, done = 0, whole = 0;
+    if (!flow->seen || flow->is_unclear || !packet->info->has_aeth ||
+        packet->aeth.kind != AETH_ACK) {
+        return;
+    }
+    for (uint32_t i = 0; i < end->posted; i++) {
+        const struct op *op = &end->ops[i];
+        uint32_t psns = op_psns(end, op);
+        behind += psns;
+        done += psns > 0 && behind <= place + 1;
+        whole += psns > 0 && behind <= sent;
+        whole += op->kind == WORK_READ && behind - psns < sent ? op->length / READ_CHUNK : 0;
+    }
+    if (packet->aeth.msn < done || packet->aeth.msn > whole) {
+        simulator_violate(&monitor->world->simulator, "msn",
+                          "%c qp %u heard of %u messages at PSN %u, and %u to %u were done",
+                          end->host->name, end->qpn.value, packet->aeth.msn, packet->psn.value,
+                          done, whole);
+    }
+}
+
 static void sent(struct network_observer *observer, const struct frame *frame, enum fate fate)
 {
     struct monitor *monitor = (struct monitor *)observer;
@@ -175,6 +214,8 @@ static void sent(struct network_observer *observer, const struct frame *frame, e
         check_ride(monitor, receiver->peer, frame, &packet);
         check_tag(monitor, receiver->peer, &packet);
         request_sent(monitor, receiver->peer, &packet);
+    } else {
+        check_msn(monitor, receiver, &packet);
     }
 }
 
@@ -236,10 +277,7 @@ static uint32_t psn_place(const struct end *end, const struct op *op)
 {
     uint32_t place = 0;
     for (const struct op *before = end->ops; before < op; before++) {
-        bool one = before->kind == WORK_COMPARE_SWAP || before->kind == WORK_FETCH_ADD;
-        bool none = before->kind == WORK_LOCAL_INVALIDATE || before->kind == WORK_BIND_WINDOW;
-        none |= before->took_no_psn;
-        place += none ? 0 : one ? 1 : packets(before->length, end->mtu);
+        place += op_psns(end, before);
     }
     return place;
 }

@@ -8,7 +8,8 @@
  * retry  giving up in silence takes retry_count repetitions and (retry_count + 1) timeouts; giving
  *        up elsewhere takes as many harmed packets
  * rides  requests bring acknowledgements only by links that carry them
- * tag    who has heard its peer's tag puts it on every request */
+ * tag    who has heard its peer's tag puts it on every request
+ * msn    an answer says how many messages have been completed */
 #ifndef WEIR_SIM_MONITOR_H
 #define WEIR_SIM_MONITOR_H
 
