@@ -144,6 +144,13 @@ static int case_system_is_there(void)
     return status != WEIR_OK && count_mapped() == 1 ? 0 : 1;
 }
 
+/* As a program found by PATH, in a folder where somebody has left a library. */
+static int case_working_directory(void)
+{
+    char directory[PATH_MAX];
+    return library_find_soft(NULL, directory) && directory[0] != '/' ? 1 : 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(void);
@@ -153,7 +160,19 @@ static const struct {
     {"twice", case_twice},
     {"preloaded", case_preloaded},
     {"system", case_system_is_there},
+    {"working-directory", case_working_directory},
 };
+
+static void wait_for_good(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) {
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
 
 static void run_case(const char *name, const char *preload)
 {
@@ -167,13 +186,7 @@ static void run_case(const char *name, const char *preload)
         execl("/proc/self/exe", "fabric_test", name, (char *)NULL);
         _exit(127);
     }
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77) {
-        skip();
-    }
-    assert_int_equal(WEXITSTATUS(status), 0);
+    wait_for_good(pid);
 }
 
 static void test_auto(void **state)
@@ -210,6 +223,30 @@ static void test_preloaded(void **state)
 static void test_system_is_there(void **state)
 {
     run_case("system", NULL);
+}
+
+static void test_nothing_of_the_working_directory(void **state)
+{
+    char top[] = "/tmp/weir-test-XXXXXX", self[PATH_MAX], command[2 * PATH_MAX];
+    assert_non_null(mkdtemp(top));
+    assert_non_null(realpath("/proc/self/exe", self));
+    snprintf(command, sizeof(command),
+             "cp %s %s/fabric_test && mkdir %s/weir && touch %s/weir/libibverbs.so.1", self, top,
+             top, top);
+    assert_int_equal(system(command), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        unsetenv("WEIR_LIBRARY_DIR");
+        setenv("PATH", top, 1);
+        if (chdir(top) == 0) {
+            execlp("fabric_test", "fabric_test", "working-directory", (char *)NULL);
+        }
+        _exit(127);
+    }
+    wait_for_good(pid);
+    snprintf(command, sizeof(command), "rm -r %s", top);
+    assert_int_equal(system(command), 0);
 }
 
 /* --- cases that load nothing --- */
@@ -327,6 +364,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_preloaded),
         cmocka_unit_test(test_system_is_there),
+        cmocka_unit_test(test_nothing_of_the_working_directory),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_retransmissions_of_real_devices),
     };

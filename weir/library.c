@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <libgen.h>
+#include <link.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,13 +197,14 @@ static bool holds_library(const char *directory)
     return access(path, R_OK) == 0;
 }
 
-/* `file`'s folder + `suffix`. */
+/* `file`'s folder + `suffix`. Of a name without its whole path it would be the working directory's,
+ * in which anybody may have put a library. */
 static bool beside(const char *file, const char *suffix, char ret_directory[PATH_MAX])
 {
     char copy[PATH_MAX];
     snprintf(copy, sizeof(copy), "%s", file);
     int length = snprintf(ret_directory, PATH_MAX, "%s/%s", dirname(copy), suffix);
-    return length > 0 && length < PATH_MAX && holds_library(ret_directory);
+    return file[0] == '/' && length < PATH_MAX && holds_library(ret_directory);
 }
 
 bool library_find_soft(const char *wished, char ret_directory[PATH_MAX])
@@ -219,11 +221,13 @@ bool library_find_soft(const char *wished, char ret_directory[PATH_MAX])
         beside(self, "../lib/weir", ret_directory)) {
         return true;
     }
+    /* libweir's own file; within a program it has no name, where dladdr tells of argv[0]. */
     Dl_info info;
+    struct link_map *map = NULL;
     static const char inside;
-    if (dladdr(&inside, &info) != 0 && info.dli_fname != NULL &&
-        (beside(info.dli_fname, "weir", ret_directory) ||
-         beside(info.dli_fname, "../dropin", ret_directory))) {
+    if (dladdr1(&inside, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 && map != NULL &&
+        (beside(map->l_name, "weir", ret_directory) ||
+         beside(map->l_name, "../dropin", ret_directory))) {
         return true;
     }
 #ifdef WEIR_INSTALLED_DIR
