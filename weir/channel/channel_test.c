@@ -358,6 +358,48 @@ static void test_many_puts_with_notice(void **state)
     weir_memory_deregister(there);
 }
 
+/* Puts with notice, other transfers and what is read of long messages share the places of one queue
+ * pair: whoever leaves one makes room for all of them. */
+static void test_places_are_shared(void **state)
+{
+    struct weir_channel_options options = *(struct weir_channel_options *)*state;
+    options.eager_buffers = 256; /* credit for more than there are places */
+    struct world world;
+    struct end client = {0}, late = {0};
+    world_open_pair(&world, &options, &client, false);
+    struct end *server = &world.servers[0];
+    struct weir_memory *here, *there;
+    struct weir_error error;
+    assert_int_equal(weir_memory_allocate(world.fabric, AREA, WEIR_LOCAL, &here, &error), WEIR_OK);
+    assert_int_equal(weir_memory_allocate_for(server->connection, AREA,
+                                              WEIR_REMOTE_WRITE | WEIR_REMOTE_READ, &there, &error),
+                     WEIR_OK);
+    struct weir_transfer small = {
+        .memory = here, .length = 8, .remote = weir_memory_remote(there), .has_notice = true};
+    struct weir_transfer large = {
+        .memory = here, .length = AREA, .remote = weir_memory_remote(there)};
+    assert_int_equal(weir_put(client.connection, &large, NULL, NULL), WEIR_OK);
+    assert_int_equal(weir_put(client.connection, &small, end_done, &client), WEIR_OK);
+    world_run_until_done(&world, &client.done, 1);
+    for (unsigned i = 0; i < 64; i++) {
+        assert_int_equal(weir_put(client.connection, &small, NULL, NULL), WEIR_OK);
+    }
+    assert_int_equal(weir_get(client.connection, &large, end_done, &late), WEIR_OK);
+    world_run_until_done(&world, &late.done, 1);
+    world_run_until_count(&world, &server->noticed, 65);
+    for (unsigned i = 0; i < 64; i++) {
+        assert_int_equal(weir_put(client.connection, &small, NULL, NULL), WEIR_OK);
+    }
+    assert_int_equal(
+        weir_send(server->connection, weir_memory_bytes(there), 100000, end_done, server), WEIR_OK);
+    world_run_until_done(&world, &server->done, 1);
+    assert_int_equal(client.received, 1);
+    assert_int_equal(client.done_bad + late.done_bad + server->done_bad, 0);
+    world_close_pair(&world, &client);
+    weir_memory_deregister(here);
+    weir_memory_deregister(there);
+}
+
 /* Memory of the fabric serves each connection, and may go before or after them; memory of one
  * connection serves no other. */
 static void test_memory_of_several(void **state)
@@ -413,6 +455,8 @@ static void test_memory_of_several(void **state)
         {"one buffer is enough (" #options ")", test_one_buffer_is_enough, NULL, NULL,             \
          &world_##options},                                                                        \
         {"too long is refused (" #options ")", test_too_long_is_refused, NULL, NULL,               \
+         &world_##options},                                                                        \
+        {"places are shared (" #options ")", test_places_are_shared, NULL, NULL,                   \
          &world_##options},                                                                        \
         {"memory of several (" #options ")", test_memory_of_several, NULL, NULL,                   \
          &world_##options},                                                                        \

@@ -117,13 +117,12 @@ static void piece_left(struct weir_connection *connection, void *argument, enum 
         return; /* the connection has failed and ends it */
     }
     connection->progress += !transfer->is_late;
-    if (transfer->is_posted && transfer->flying == 0) {
-        if (!transfer->has_notice) {
-            transfer_end(connection, transfer, WEIR_OK);
-        } else {
-            sender_advance(connection);
-        }
+    if (transfer->is_posted && transfer->flying == 0 && !transfer->has_notice) {
+        transfer_end(connection, transfer, WEIR_OK);
     }
+    /* The place goes to the other kind first, here and below, so that neither keeps out the other.
+     */
+    sender_advance(connection);
     transfers_advance(connection);
 }
 
@@ -241,6 +240,7 @@ bool transfer_post_immediate(struct weir_connection *connection, struct transfer
 void transfer_immediate_ended(struct weir_connection *connection)
 {
     leave_place(connection, &connection->lanes[0]);
+    transfers_advance(connection);
 }
 
 static enum weir_status check(const struct weir_connection *connection,
