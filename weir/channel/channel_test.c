@@ -191,6 +191,26 @@ static void test_too_long_is_refused(void **state)
     world_close_pair(&world, &client);
 }
 
+/* Short enough to go through a buffer, and sent before it is known what the peer takes. */
+static void test_short_and_yet_too_long(void **state)
+{
+    struct weir_channel_options options = *(struct weir_channel_options *)*state;
+    options.message_length_max = 1000;
+    struct world world;
+    struct end client = {0};
+    world_open(&world, &options, 1, false);
+    world_connect(&world, &client);
+    static const uint8_t bytes[1001];
+    assert_int_equal(weir_send(client.connection, bytes, 1000, NULL, NULL), WEIR_OK);
+    assert_int_equal(weir_send(client.connection, bytes, 1001, end_done, &client), WEIR_OK);
+    world_run_until(&world, &client.is_closed);
+    assert_int_equal(client.reason.status, WEIR_TOO_LONG);
+    assert_int_equal(client.done_bad, 1);
+    world_run_until(&world, &world.servers[0].is_closed);
+    assert_true(world.servers[0].received_bytes <= 1000); /* the end may come before it is open */
+    world_close(&world);
+}
+
 /* --- puts and gets --- */
 
 #define AREA ((size_t)5 << 20)
@@ -457,6 +477,8 @@ static void test_memory_of_several(void **state)
         {"too long is refused (" #options ")", test_too_long_is_refused, NULL, NULL,               \
          &world_##options},                                                                        \
         {"places are shared (" #options ")", test_places_are_shared, NULL, NULL,                   \
+         &world_##options},                                                                        \
+        {"short and yet too long (" #options ")", test_short_and_yet_too_long, NULL, NULL,         \
          &world_##options},                                                                        \
         {"memory of several (" #options ")", test_memory_of_several, NULL, NULL,                   \
          &world_##options},                                                                        \

@@ -47,7 +47,9 @@ static const char *check_length(const struct message *message, const struct mess
 {
     switch (message->kind) {
     case MESSAGE_EAGER:
-        return message->length <= limits->eager_length ? NULL : "an eager message too long";
+        return message->length > limits->eager_length ? "an eager message too long"
+               : message->length > limits->length_max ? "a message longer than agreed"
+                                                      : NULL;
     case MESSAGE_ANNOUNCE:
         return message->length > 0 && message->length <= limits->length_max
                    ? NULL

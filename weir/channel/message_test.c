@@ -90,6 +90,12 @@ static void test_refusals(void **state)
     assert_string_equal(parse_spoiled(credit, 11, 1, 16), "a length where there is none");
     struct message eager = {.kind = MESSAGE_EAGER, .length = 101};
     assert_string_equal(parse_spoiled(eager, none, 0, 117), "an eager message too long");
+    struct message_limits narrow = {.eager_length = 100, .length_max = 50};
+    struct message parsed;
+    uint8_t bytes[512] = {0};
+    eager.length = 51;
+    message_pack(&eager, bytes);
+    assert_string_equal(message_parse(bytes, 67, &narrow, &parsed), "a message longer than agreed");
     struct message announce = {.kind = MESSAGE_ANNOUNCE, .length = 5001};
     assert_string_equal(parse_spoiled(announce, none, 0, 28), "a message longer than agreed");
     announce.length = 0;

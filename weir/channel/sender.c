@@ -302,7 +302,7 @@ static bool classify(struct weir_connection *connection, struct outgoing *outgoi
     if (outgoing->kind == OUTGOING_EAGER && outgoing->length > eager_max(connection)) {
         outgoing->kind = OUTGOING_ANNOUNCE;
     }
-    if (outgoing->kind != OUTGOING_ANNOUNCE ||
+    if ((outgoing->kind != OUTGOING_ANNOUNCE && outgoing->kind != OUTGOING_EAGER) ||
         outgoing->length <= connection->peer.message_length_max) {
         return true;
     }
