@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "weir/channel/connection.h"
 #include "weir/channel/listener.h"
@@ -334,9 +333,7 @@ static void take_connect(struct weir_listener *listener, const struct event *eve
     connection->lanes[0].id = event->id;
     event->id->context = &connection->lanes[0];
     set_names(connection, event->id);
-    if (getrandom(&connection->token, sizeof(connection->token), 0) !=
-        (ssize_t)sizeof(connection->token)) {
-        connection_fail(connection, WEIR_SYSTEM, "no random token: %m");
+    if (!connection_choose_token(connection)) {
         return;
     }
     connection_fill_hello(connection, HELLO_ACCEPT, listener->options.lanes);

@@ -170,6 +170,9 @@ static void take_connect(struct weir_connection *connection, const struct hello 
                          const struct endpoint *peer)
 {
     connection->peer = *hello;
+    if (!connection_choose_token(connection)) {
+        return;
+    }
     connection_fill_hello(connection, HELLO_ACCEPT, connection->options.lanes);
     connection_agree(connection);
     if (connection->listener == NULL || !listener_ask(connection->listener, connection)) {
@@ -197,6 +200,7 @@ static void take_accept(struct weir_connection *connection, const struct hello *
                         const struct endpoint *peer)
 {
     connection->peer = *hello;
+    connection->token = hello->token;
     connection_agree(connection);
     if (bring_all_up(connection, peer)) {
         send_frame(connection, HELLO_READY, WEIR_OK);

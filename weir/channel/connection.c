@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "weir/bytes.h"
 #include "weir/channel/bootstrap_cm.h"
@@ -111,6 +112,16 @@ double connection_age(const struct weir_connection *connection)
 }
 
 /* --- opening --- */
+
+bool connection_choose_token(struct weir_connection *connection)
+{
+    if (getrandom(&connection->token, sizeof(connection->token), 0) !=
+        (ssize_t)sizeof(connection->token)) {
+        connection_fail(connection, WEIR_SYSTEM, "no random token: %m");
+        return false;
+    }
+    return true;
+}
 
 void connection_fill_hello(struct weir_connection *connection, enum hello_purpose purpose,
                            unsigned lanes)

@@ -107,6 +107,8 @@ enum weir_status connection_create(struct weir_poller *poller,
 void connection_destroy(struct weir_connection *connection);
 void connections_reap(struct weir_poller *poller);
 
+/* The passive side's, before its hello is filled. False: the connection has failed. */
+bool connection_choose_token(struct weir_connection *connection);
 /* What this side offers in its hello; the length of eager messages both can take, and so on. */
 void connection_fill_hello(struct weir_connection *connection, enum hello_purpose purpose,
                            unsigned lanes);

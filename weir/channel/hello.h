@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define HELLO_LENGTH  40 /* of the 56 bytes that rdma_cm leaves in a REQ */
-#define HELLO_VERSION 1
+#define HELLO_VERSION 2
 #define HELLO_WORDS   28 /* of a refusal, in place of what is offered otherwise */
 #define LANES_MAX     16
 #define WINDOW_MAX    16384

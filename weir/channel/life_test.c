@@ -30,6 +30,25 @@ static void test_opens_and_closes(void **state)
     world_close_pair(&world, &client);
 }
 
+/* Each connection has its own, the same at both ends. */
+static void test_parameters(void **state)
+{
+    struct world world;
+    struct end clients[2] = {0};
+    uint8_t here[2][WEIR_PARAMETERS_LENGTH], there[WEIR_PARAMETERS_LENGTH];
+    world_open(&world, *state, 2, false);
+    for (unsigned i = 0; i < 2; i++) {
+        world_connect(&world, &clients[i]);
+        world_run_until_open(&world, &clients[i]);
+        world_run_until_open(&world, &world.servers[i]);
+        weir_connection_parameters(clients[i].connection, here[i]);
+        weir_connection_parameters(world.servers[i].connection, there);
+        assert_memory_equal(here[i], there, sizeof(there));
+    }
+    assert_memory_not_equal(here[0], here[1], sizeof(there));
+    world_close(&world);
+}
+
 /* --- connections --- */
 
 #define MANY 100
@@ -413,6 +432,7 @@ static void test_no_address_left(void **state)
 
 #define EACH(options)                                                                              \
     {"opens and closes (" #options ")", test_opens_and_closes, NULL, NULL, &world_##options},      \
+        {"parameters (" #options ")", test_parameters, NULL, NULL, &world_##options},              \
         {"next address (" #options ")", test_next_address, NULL, NULL, &world_##options},          \
         {"no address left (" #options ")", test_no_address_left, NULL, NULL, &world_##options},    \
         {"many connections (" #options ")", test_many_connections, NULL, NULL, &world_##options},  \
