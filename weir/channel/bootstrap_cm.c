@@ -19,6 +19,7 @@
 #define REJECT_NO_LISTENER 8 /* invalid service id [IBA 12.6.7.2] */
 #define REJECT_BY_CONSUMER 28
 #define PRIVATE_MAX        256
+#define EVENTS_AT_ONCE     64 /* who keeps knocking does not hold up the rest */
 
 struct event {
     enum rdma_cm_event_type kind;
@@ -455,7 +456,8 @@ void bootstrap_cm_events(struct weir_poller *poller)
 {
     const struct verbs *verbs = &poller->fabric->library.verbs;
     struct rdma_cm_event *raw;
-    while (verbs->cm_get_event(poller->cm_channel, &raw) == 0) {
+    for (unsigned i = 0; i < EVENTS_AT_ONCE && verbs->cm_get_event(poller->cm_channel, &raw) == 0;
+         i++) {
         struct event event = {
             .kind = raw->event,
             .id = raw->id,

@@ -12,7 +12,7 @@ enum weir_status bootstrap_cm_connect(struct weir_connection *connection, struct
 enum weir_status bootstrap_cm_listen(struct weir_listener *listener, struct sockaddr *local,
                                      struct weir_error *ret_error);
 void bootstrap_cm_unlisten(struct weir_listener *listener);
-/* Handles all events that wait in the poller's channel. */
+/* Handles events that wait in the poller's channel, some at a time. */
 void bootstrap_cm_events(struct weir_poller *poller);
 /* Tells the peer that the connection ends, or was never wanted. */
 void bootstrap_cm_leave(struct weir_connection *connection);

@@ -13,6 +13,8 @@
 #include "weir/error_private.h"
 
 #define BACKLOG           128
+#define ACCEPTS_AT_ONCE   32  /* who keeps knocking does not hold up the rest */
+#define ACCEPT_PAUSE_MS   100 /* where the system has no descriptor or memory left */
 #define READS_MAX         16
 #define HOP_LIMIT         64
 #define RNR_RETRY_FOREVER 7  /* never needed: credit keeps the receiver ahead */
@@ -252,6 +254,18 @@ static void tune(int fd, const struct weir_connection *connection)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
 }
 
+/* A child that the program has forked may hold it, too: so it is ended for both, and no event of it
+ * comes any more. */
+static void end_socket(struct weir_poller *poller, struct source *source)
+{
+    if (source->fd >= 0) {
+        poller_unwatch(poller, source);
+        shutdown(source->fd, SHUT_RDWR);
+        close(source->fd);
+        source->fd = -1;
+    }
+}
+
 static void connected(struct weir_connection *connection)
 {
     int error = 0;
@@ -348,16 +362,34 @@ static void take_client(struct weir_listener *listener, int fd, const struct soc
     }
 }
 
+/* The socket stays readable meanwhile: looked at again and again, it would hold the poller. */
+static void pause_accepting(struct weir_listener *listener)
+{
+    if (poller_set_timer(listener->poller, &listener->pause, ACCEPT_PAUSE_MS)) {
+        poller_rewatch(listener->poller, &listener->tcp, 0);
+    }
+}
+
+static void pause_over(struct timer *timer)
+{
+    struct weir_listener *listener =
+        (struct weir_listener *)((char *)timer - offsetof(struct weir_listener, pause));
+    poller_rewatch(listener->poller, &listener->tcp, EPOLLIN);
+}
+
 static void listener_ready(struct source *source, uint32_t events)
 {
     struct weir_listener *listener =
         (struct weir_listener *)((char *)source - offsetof(struct weir_listener, tcp));
-    while (!listener->is_closed) {
+    for (unsigned i = 0; i < ACCEPTS_AT_ONCE && !listener->is_closed; i++) {
         struct sockaddr_storage peer;
         socklen_t length = sizeof(peer);
         int fd =
             accept4(source->fd, (struct sockaddr *)&peer, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+                pause_accepting(listener);
+            }
             return;
         }
         take_client(listener, fd, (struct sockaddr *)&peer);
@@ -370,6 +402,7 @@ enum weir_status bootstrap_tcp_listen(struct weir_listener *listener, struct soc
     int on = 1;
     struct source *source = &listener->tcp;
     source->ready = listener_ready;
+    listener->pause.fire = pause_over;
     source->fd = socket(local->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (source->fd < 0) {
         return error_set(ret_error, WEIR_SYSTEM, "socket: %m");
@@ -390,16 +423,11 @@ enum weir_status bootstrap_tcp_listen(struct weir_listener *listener, struct soc
 
 void bootstrap_tcp_unlisten(struct weir_listener *listener)
 {
-    if (listener->tcp.fd >= 0) {
-        close(listener->tcp.fd);
-        listener->tcp.fd = -1;
-    }
+    timers_cancel(&listener->poller->timers, &listener->pause);
+    end_socket(listener->poller, &listener->tcp);
 }
 
 void bootstrap_tcp_leave(struct weir_connection *connection)
 {
-    if (connection->tcp.source.fd >= 0) {
-        close(connection->tcp.source.fd);
-        connection->tcp.source.fd = -1;
-    }
+    end_socket(connection->poller, &connection->tcp.source);
 }

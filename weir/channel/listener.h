@@ -21,6 +21,7 @@ struct weir_listener {
     void *user;
     struct rdma_cm_id *id; /* rdma_cm */
     struct source tcp;     /* TCP; fd -1: none */
+    struct timer pause;    /* TCP: none is accepted until then */
     char address[ADDRESS_TEXT_MAX];
     bool is_closed;
 };
