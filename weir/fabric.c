@@ -43,7 +43,7 @@ static enum weir_status parse_wish(const char *text, struct wish *ret_wish,
             is_good = parse_number(rest + 1, UINT8_MAX, &wish.port, &rest) && wish.port > 0;
         }
         if (is_good && *rest == ':') {
-            is_good = parse_number(rest + 1, UINT16_MAX, &gid_index, &rest);
+            is_good = parse_number(rest + 1, UINT8_MAX, &gid_index, &rest); /* as a route has it */
             wish.gid_index = (int)gid_index;
         }
         if (!is_good || *rest != '\0') {

@@ -253,7 +253,8 @@ static void test_nothing_of_the_working_directory(void **state)
 
 static void test_bad_options(void **state)
 {
-    static const char *const devices[] = {"x:", "x:0", "x:1:", "x:1:2:3", "x:a", "x:300", "x:-1"};
+    static const char *const devices[] = {"x:",  "x:0",   "x:1:", "x:1:2:3",
+                                          "x:a", "x:300", "x:-1", "x:1:256"};
     for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
         struct weir_fabric_options options = {.kind = WEIR_FABRIC_SOFT, .device = devices[i]};
         struct weir_fabric *fabric = NULL;

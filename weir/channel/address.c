@@ -3,7 +3,9 @@
 
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "weir/error_private.h"
@@ -13,7 +15,8 @@ static bool split(const char *text, char ret_host[256], char ret_port[8])
 {
     const char *colon = strrchr(text, ':');
     if (colon == NULL || colon[1] == '\0' || strlen(colon + 1) >= 6 ||
-        strspn(colon + 1, "0123456789") != strlen(colon + 1)) {
+        strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+        strtoul(colon + 1, NULL, 10) > UINT16_MAX) { /* getaddrinfo takes what is left of it */
         return false;
     }
     size_t length = (size_t)(colon - text);

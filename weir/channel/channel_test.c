@@ -415,6 +415,13 @@ static void test_places_are_shared(void **state)
     world_run_until_done(&world, &server->done, 1);
     assert_int_equal(client.received, 1);
     assert_int_equal(client.done_bad + late.done_bad + server->done_bad, 0);
+    large.length = 8;
+    assert_int_equal(weir_get(client.connection, &large, NULL, NULL), WEIR_OK);
+    assert_int_equal(weir_get(client.connection, &large, end_done, &late), WEIR_OK);
+    world_run_until_done(&world, &late.done, 2);
+    struct weir_connection_statistics statistics;
+    weir_connection_statistics(client.connection, &statistics);
+    assert_int_equal(statistics.bytes_got, AREA + 16);
     world_close_pair(&world, &client);
     weir_memory_deregister(here);
     weir_memory_deregister(there);

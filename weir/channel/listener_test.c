@@ -75,6 +75,17 @@ static void test_no_descriptor_left(void **state)
     world_close(&world);
 }
 
+/* A port that there is not is none, not another. */
+static void test_port_too_high(void **state)
+{
+    struct sockaddr_storage addresses[ADDRESSES_MAX];
+    unsigned count;
+    struct weir_error error;
+    assert_int_equal(address_resolve("127.0.0.1:65535", false, addresses, &count, &error), WEIR_OK);
+    assert_int_equal(address_resolve("127.0.0.1:65536", false, addresses, &count, &error),
+                     WEIR_INVALID);
+}
+
 #define MANY 100
 
 static void test_many_at_once(void **state)
@@ -130,6 +141,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_descriptor_left),
+        cmocka_unit_test(test_port_too_high),
         cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_forked_child_holds_nothing_open),
     };

@@ -50,7 +50,7 @@ void transfer_end(struct weir_connection *connection, struct transfer *transfer,
     }
     if (status == WEIR_OK && transfer->is_put) {
         connection->statistics.bytes_put += transfer->length;
-    } else if (status == WEIR_OK && transfer->done != NULL) {
+    } else if (status == WEIR_OK && transfer->finished == NULL) {
         connection->statistics.bytes_got += transfer->length;
     }
     if (transfer->finished != NULL) {
