@@ -55,14 +55,14 @@ static bool is_on_fabric(struct weir_connection *connection, const struct rdma_c
     if (id->verbs == fabric->context) {
         return true;
     }
-    if (connection_try_next(connection)) {
-        return false;
-    }
+    /* The id may be gone when the next address has been tried. */
     const char *name = id->verbs != NULL && id->verbs->device != NULL
                            ? fabric->library.verbs.get_device_name(id->verbs->device)
                            : "no device";
-    connection_fail(connection, WEIR_UNREACHABLE, "reached by %s, but %s is open", name,
-                    fabric->device);
+    if (!connection_try_next(connection)) {
+        connection_fail(connection, WEIR_UNREACHABLE, "reached by %s, but %s is open", name,
+                        fabric->device);
+    }
     return false;
 }
 

@@ -52,8 +52,14 @@ static enum weir_status try_targets(struct weir_connection *connection,
 bool connection_try_next(struct weir_connection *connection)
 {
     struct weir_error error;
-    return connection->state == CONNECTION_CONNECTING && connection->peer.purpose == 0 &&
-           try_targets(connection, &error) == WEIR_OK;
+    char tried[ADDRESS_TEXT_MAX];
+    memcpy(tried, connection->peer_name, sizeof(tried));
+    if (connection->state == CONNECTION_CONNECTING && connection->peer.purpose == 0 &&
+        try_targets(connection, &error) == WEIR_OK) {
+        return true;
+    }
+    memcpy(connection->peer_name, tried, sizeof(tried)); /* what is told next is of that one */
+    return false;
 }
 
 enum weir_status connection_begin(struct weir_poller *poller,

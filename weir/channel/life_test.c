@@ -407,18 +407,20 @@ static void test_next_address(void **state)
     world_close_pair(&world, &client);
 }
 
-static void test_no_address_left(void **state)
+/* Two addresses of a name: 127.0.0.1:1, where nobody listens, and `last`. */
+static void expect_nobody_there(const struct weir_channel_options *wanted, const char *last)
 {
     struct world world;
     struct end client = {0};
-    world_open(&world, *state, 1, false);
-    struct sockaddr_storage targets[ADDRESSES_MAX];
+    world_open(&world, wanted, 1, false);
+    struct sockaddr_storage targets[ADDRESSES_MAX], others[ADDRESSES_MAX];
     unsigned count;
     struct weir_channel_options options;
     struct weir_error error;
     assert_int_equal(address_resolve("127.0.0.1:1", false, targets, &count, &error), WEIR_OK);
-    targets[1] = targets[0];
-    assert_int_equal(connection_resolve_options(world.fabric, *state, &options, &error), WEIR_OK);
+    assert_int_equal(address_resolve(last, false, others, &count, &error), WEIR_OK);
+    targets[1] = others[0];
+    assert_int_equal(connection_resolve_options(world.fabric, wanted, &options, &error), WEIR_OK);
     assert_int_equal(
         connection_begin(world.client_poller, targets, 2, &options, &client.connection, &error),
         WEIR_OK);
@@ -428,6 +430,17 @@ static void test_no_address_left(void **state)
     assert_int_equal(client.reason.status, WEIR_REFUSED);
     assert_non_null(strstr(client.reason.message, "127.0.0.1:1: nobody listens there"));
     world_close(&world);
+}
+
+static void test_no_address_left(void **state)
+{
+    expect_nobody_there(*state, "127.0.0.1:1");
+}
+
+/* What is told is of the address that answered, not of the one that the system refuses to try. */
+static void test_last_address_is_none(void **state)
+{
+    expect_nobody_there(*state, "255.255.255.255:1");
 }
 
 #define EACH(options)                                                                              \
@@ -454,7 +467,13 @@ static void test_no_address_left(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {EACH(cm), EACH(cm_lanes), EACH(tcp), EACH(tcp_lanes)};
+    const struct CMUnitTest tests[] = {
+        EACH(cm),
+        EACH(cm_lanes),
+        EACH(tcp),
+        EACH(tcp_lanes),
+        {"last address is none (tcp)", test_last_address_is_none, NULL, NULL, &world_tcp},
+    };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
