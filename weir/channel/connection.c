@@ -184,12 +184,21 @@ enum weir_status connection_post_receives(struct weir_connection *connection,
     return WEIR_OK;
 }
 
-/* A peer that is alive but takes nothing must not hold us for ever. */
+/* A peer that is alive but takes nothing must not hold us for ever. Of a queue pair that the device
+ * gave up nothing more comes, and the limit is shorter already. */
+static void limit_closing(struct weir_connection *connection)
+{
+    if (!connection->is_flushed) {
+        poller_set_timer(connection->poller, &connection->life,
+                         connection->options.silence_timeout_ms);
+    }
+}
+
 static void begin_closing(struct weir_connection *connection)
 {
     connection->state = CONNECTION_CLOSING;
     connection->progress_seen = connection->progress;
-    poller_set_timer(connection->poller, &connection->life, connection->options.silence_timeout_ms);
+    limit_closing(connection);
 }
 
 void connection_opened(struct weir_connection *connection)
@@ -312,8 +321,7 @@ void connection_advance_close(struct weir_connection *connection)
             return;
         }
         connection->waits_for_farewell = true;
-        poller_set_timer(connection->poller, &connection->life,
-                         connection->options.silence_timeout_ms);
+        limit_closing(connection);
     } else {
         sender_advance(connection);
     }
@@ -334,8 +342,7 @@ void connection_take_bye(struct weir_connection *connection, bool is_answer)
                   connection->peer_name);
         connection->state = CONNECTION_CLOSING;
         connection->is_cut = true;
-        poller_set_timer(connection->poller, &connection->life,
-                         connection->options.silence_timeout_ms);
+        limit_closing(connection);
     }
     connection_advance_close(connection);
 }

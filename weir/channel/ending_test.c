@@ -404,6 +404,29 @@ static void test_close_waits_for_the_slow(void **state)
     world_close(&world);
 }
 
+/* Our queue pair is gone, though why is not known yet: closing waits for no peer. */
+static void test_close_of_what_is_flushed(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    world_open_pair(&world, *state, &client, true);
+    struct end *server = &world.servers[0];
+    struct weir_transfer transfer = {
+        .memory = client.connection->buffers.memory, .length = 8, .remote.length = 8};
+    assert_int_equal(weir_put(client.connection, &transfer, NULL, NULL), WEIR_OK);
+    while (!server->connection->is_flushed) {
+        assert_true(weir_poll(world.server_poller, 1) >= 0);
+    }
+    weir_close(server->connection);
+    uint64_t started_ns = clock_now_ns();
+    while (!server->is_closed) {
+        assert_true(weir_poll(world.server_poller, 10) >= 0);
+    }
+    assert_true(clock_now_ns() - started_ns < UINT64_C(1500000000));
+    assert_int_equal(server->reason.status, WEIR_PROTOCOL);
+    world_close(&world);
+}
+
 /* --- what is not granted --- */
 
 struct access_case {
@@ -558,6 +581,7 @@ int main(int argc, char **argv)
         WITH(test_close_is_bounded, cm),
         WITH(test_close_is_bounded, tcp),
         WITH(test_close_waits_for_the_slow, cm),
+        WITH(test_close_of_what_is_flushed, cm),
         WITH(test_access, bad_key_put),
         WITH(test_access, bad_key_get),
         WITH(test_access, no_right_put),
