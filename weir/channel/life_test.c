@@ -353,6 +353,63 @@ static void *run_client(void *argument)
     return NULL;
 }
 
+/* A sender that is faster than its receiver, until that has seen enough, or for a while. */
+struct stream {
+    struct world *world;
+    struct end *client;
+    bool is_enough, is_over;
+};
+
+static void *run_stream(void *user)
+{
+    struct stream *stream = user;
+    uint64_t started_ns = clock_now_ns();
+    unsigned sent = 0;
+    while (!__atomic_load_n(&stream->is_enough, __ATOMIC_ACQUIRE)) {
+        if (clock_now_ns() - started_ns > UINT64_C(3000000000)) {
+            __atomic_store_n(&stream->is_over, true, __ATOMIC_RELEASE);
+            break;
+        }
+        while (sent - stream->client->done < 2000) {
+            weir_send(stream->client->connection, "x", 1, end_done, stream->client);
+            sent++;
+        }
+        weir_poll(stream->world->client_poller, 0);
+    }
+    return NULL;
+}
+
+static void take_long(struct end *end, const uint8_t *bytes, size_t length)
+{
+    uint64_t started_ns = clock_now_ns();
+    while (clock_now_ns() - started_ns < 20000) {
+    }
+}
+
+/* What has come before somebody leaves is looked at, what comes meanwhile is not. */
+static void test_drain_ends(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    struct weir_channel_options options = *(struct weir_channel_options *)*state;
+    options.eager_buffers = 1024; /* there is always something to take */
+    world_open_pair(&world, &options, &client, true);
+    world.servers[0].on_message = take_long;
+    struct stream stream = {.world = &world, .client = &client};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, run_stream, &stream), 0);
+    while (world.servers[0].received < 1000) {
+        assert_true(weir_poll(world.server_poller, 1) >= 0);
+    }
+    poller_drain(world.server_poller, UINT32_MAX);
+    bool is_over = __atomic_load_n(&stream.is_over, __ATOMIC_ACQUIRE);
+    __atomic_store_n(&stream.is_enough, true, __ATOMIC_RELEASE);
+    world.servers[0].on_message = NULL;
+    pthread_join(thread, NULL);
+    assert_false(is_over);
+    world_close_pair(&world, &client);
+}
+
 static void send_back(struct end *end, const uint8_t *bytes, size_t length)
 {
     assert_int_equal(weir_send(end->connection, bytes, length, NULL, NULL), WEIR_OK);
@@ -472,6 +529,7 @@ int main(int argc, char **argv)
         EACH(cm_lanes),
         EACH(tcp),
         EACH(tcp_lanes),
+        {"drain ends (cm)", test_drain_ends, NULL, NULL, &world_cm},
         {"last address is none (tcp)", test_last_address_is_none, NULL, NULL, &world_tcp},
     };
     if (argc > 1) {

@@ -312,14 +312,16 @@ unsigned poller_drain(struct weir_poller *poller, unsigned budget)
     unsigned done = 0;
     for (struct queue_share *share = poller->queues; share != NULL; share = share->next) {
         struct ibv_wc completions[16];
+        uint32_t seen = 0; /* a queue's length of them: what has come since is for another time */
         int count;
         do {
             count = ibv_poll_cq(share->queue, 16, completions);
             for (int i = 0; i < count; i++) {
                 dispatch(poller, &completions[i]);
             }
+            seen += count > 0 ? (unsigned)count : 0;
             done += count > 0 ? (unsigned)count : 0;
-        } while (count == 16 && done < budget);
+        } while (count == 16 && done < budget && seen < share->capacity);
     }
     return done;
 }

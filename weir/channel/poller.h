@@ -80,7 +80,7 @@ void poller_unreserve(struct queue_share *share, uint32_t entries);
 bool poller_add_lane(struct weir_poller *poller, struct lane *lane);
 void poller_remove_lane(struct weir_poller *poller, struct lane *lane);
 
-/* Handles completions until there are none, or `budget` of them. Returns how many. */
+/* Handles the completions that are there, about `budget` of them at most. Returns how many. */
 unsigned poller_drain(struct weir_poller *poller, unsigned budget);
 
 #endif
