@@ -7,6 +7,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "weir/channel/connection.h"
 
@@ -278,6 +281,26 @@ static void test_descriptor_wakes(void **state)
     world_close_pair(&world, &client);
 }
 
+static void ignore(struct source *source, uint32_t events)
+{
+}
+
+/* Who sleeps on the descriptor comes back, even from something that always has to tell. */
+static void test_does_not_hold_its_caller(void **state)
+{
+    struct world world;
+    world_open(&world, *state, 1, false);
+    struct source source = {eventfd(1, EFD_CLOEXEC), ignore};
+    assert_true(poller_watch(world.server_poller, &source, EPOLLIN));
+    assert_true(weir_poller_fd(world.server_poller) >= 0);
+    alarm(60); /* it does not return */
+    while (weir_poll(world.server_poller, 0) > 0) {
+    }
+    alarm(0);
+    world_close(&world);
+    close(source.fd);
+}
+
 static void *wake(void *argument)
 {
     weir_wake(argument);
@@ -515,6 +538,8 @@ static void test_last_address_is_none(void **state)
          NULL, &world_##options},                                                                  \
         {"abort tells why (" #options ")", test_abort_tells_why, NULL, NULL, &world_##options},    \
         {"its descriptor wakes (" #options ")", test_descriptor_wakes, NULL, NULL,                 \
+         &world_##options},                                                                        \
+        {"does not hold its caller (" #options ")", test_does_not_hold_its_caller, NULL, NULL,     \
          &world_##options},                                                                        \
         {"is woken (" #options ")", test_is_woken, NULL, NULL, &world_##options},                  \
         {"two threads (" #options ")", test_two_threads, NULL, NULL, &world_##options},            \

@@ -536,7 +536,7 @@ static int wait_for_some(struct weir_poller *poller, int timeout_ms)
         if (seen == 0 && poller->now_ns >= deadline_ns) {
             return 0;
         }
-        if (timeout_ms > 0 && poller->now_ns >= deadline_ns) {
+        if (timeout_ms == 0 ? extra++ >= EXTRA_ROUNDS : poller->now_ns >= deadline_ns) {
             run_round(poller, true);
             return poller->callbacks;
         }
