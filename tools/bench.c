@@ -178,6 +178,10 @@ static bool measure(void *user, const struct plan_case *item)
                       &bench->error)) {
         return false;
     }
+    /* The other end's words may be in it, here too. */
+    char *why = bench->result.unsupported, text[sizeof(bench->result.unsupported)];
+    printable(why, strlen(why), text, sizeof(text));
+    strcpy(why, text);
     if (!bench->is_json) {
         table_add(&bench->table, &bench->result);
     }

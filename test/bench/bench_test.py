@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 
 import browser
 
@@ -115,6 +116,28 @@ def test_two_ends():
         assert server.process.poll() is None
 
 
+def lie(listener):
+    """An end that has nothing, and says so in words that a terminal would obey."""
+    stranger = listener.accept()[0]
+    with stranger, stranger.makefile("rw") as lines:
+        for answer in ({"server": {"device": "a\x1b[2Jb"}}, {"unsupported": "c\x1b[2Jd" + "\u00e9" * 200}):
+            lines.readline()
+            lines.write(json.dumps(answer) + "\n")
+            lines.flush()
+        lines.readline()
+
+
+def test_words_of_the_other_end():
+    for words in ((), ("--json",)):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=lie, args=(listener,))
+            thread.start()
+            said = weir(f"127.0.0.1:{listener.getsockname()[1]}", *SHORT, *words, "--op", "send", "--size", "8", "--measure", "latency").stdout
+            thread.join()
+        assert "\x1b" not in said and "u001b" not in said, said
+        assert "the other end: c" in said, said
+
+
 def test_failures():
     assert "Try 'weir bench --help'" in weir("--op", "sned", status=2).stderr
     weir("--size", "0", status=2)
@@ -192,6 +215,7 @@ def main():
         page, report = test_alone(folder)
         test_link()
         test_failures()
+        test_words_of_the_other_end()
         test_two_ends()
         if not browser.find():
             print("no chromium: the page was not looked at")
