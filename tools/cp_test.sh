@@ -238,6 +238,10 @@ case_usage() { # exit statuses, and words
     done <out.txt
     expect 6 'standard output: No space left' sh -c "'$weir' info >/dev/full"
     expect 6 'standard output' sh -c "'$weir' cp --json f '$url/' >/dev/full"
+    expect 6 'standard output: Bad file' sh -c "'$weir' info >&-" # and no file that was opened since has it
+    expect 0 'weir0' sh -c "'$weir' cp -vv --json f '$url/' <&- >&- 2>&-; '$weir' info"
+    # shellcheck disable=SC2016
+    expect 0 '^closed$' sh -c 'exec "$@" >&-' sh "${run[@]}" sh -c '[ -e /proc/self/fd/1 ] || echo closed >&2'
     expect 5 'no such directory' "$weir" cp f "$url/nowhere/at/all/"
     expect 5 '"error":"/nowhere/at/all/: no such directory (--mkpath' "$weir" cp --json f "$url/nowhere/at/all/"
     expect 1 'nothere: cannot read: No such file' "$weir" cp nothere f "$url/"

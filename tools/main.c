@@ -1,7 +1,9 @@
 /* The weir command: a table of subcommands. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/command.h"
 
@@ -67,6 +69,18 @@ static int help(const char *name)
     return EXIT_DONE;
 }
 
+/* A stream that is closed would be the next file that is opened, and what is printed would go into
+ * that. It is held so that it fails as before; a program that is run finds it closed. */
+static bool hold_streams(void)
+{
+    bool held = true;
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO && held; fd++) {
+        int way = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+        held = fcntl(fd, F_GETFD) >= 0 || open("/dev/null", way | O_CLOEXEC) == fd;
+    }
+    return held;
+}
+
 /* Who prints to a full disk or a closed pipe has not said what was asked for. */
 static int close_output(int code)
 {
@@ -104,5 +118,5 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    return close_output(run(argc, argv));
+    return hold_streams() ? close_output(run(argc, argv)) : EXIT_SETUP;
 }
