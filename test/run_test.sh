@@ -239,6 +239,24 @@ ucx_pair() { # TRANSPORTS TEST
     return $status
 }
 
+# What a program prints that was started without a standard stream does not go into what the processes of the host share.
+closed_streams() {
+    local status
+    weir_run stdbuf -oL ibv_rc_pingpong -g 0 -p 19790 >"$work/waits" 2>&1 & # so that no file is made anew
+    server=$!
+    for _ in $(seq 600); do
+        [ ! -s "$work/waits" ] || break
+        sleep 0.05
+    done
+    weir_run sh -c 'exec stdbuf -oL ibv_devinfo -v <&- >&-'
+    wants 'iters in' weir_run ibv_rc_pingpong -g 0 -p 19790 127.0.0.1
+    status=$?
+    [ $status = 0 ] || kill "$server"
+    wait "$server"
+    server=
+    return $status
+}
+
 # A token goes round both ranks of Open MPI, and each says that it was right.
 mpi_ring() {
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
@@ -263,6 +281,7 @@ check namespace_refused unshare namespace_refused
 check ibstatus ibstatus ibstatus_script
 check ibstat ibstat ibstat_program
 check devinfo ibv_devinfo devinfo
+check closed_streams ibv_rc_pingpong closed_streams
 check ucx_devices ucx_info ucx_devices
 for transports in rc_verbs,ud_verbs,self ud_verbs,self; do
     for test in tag_lat ucp_put_bw; do

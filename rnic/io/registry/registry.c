@@ -47,9 +47,24 @@ void registry_path(char ret_path[REGISTRY_PATH_MAX])
     }
 }
 
+/* Not in the place of a standard stream that the program was started without: what it prints would
+ * go into the file that it shares with others. */
+static int beyond_streams(int descriptor)
+{
+    int moved = descriptor;
+    if (descriptor >= 0 && descriptor <= STDERR_FILENO) {
+        moved = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        int error = errno;
+        close(descriptor);
+        errno = error;
+    }
+    return moved;
+}
+
 enum status registry_open_file(const char *path, int flags, int *ret_descriptor)
 {
-    int descriptor = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | flags, 0600);
+    int descriptor =
+        beyond_streams(open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | flags, 0600));
     if (descriptor < 0) {
         return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? STATUS_NO_MEMORY
                                                                      : STATUS_DENIED;
