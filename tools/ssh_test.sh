@@ -261,13 +261,34 @@ case_session() { # serves who knows its secret, one of them, as long as its pipe
     until_true is_gone "$far" || fail "it outlives its pipe"
 }
 
+# Who has a key and says nothing has no more places than another, and not for long. In the background: sets $visited.
+visit_in_silence() {
+    "$weir" serve --keys writer.key --max-per-client 1 --root mine --listen 127.0.0.1:0 --json >visited.log 2>&1 &
+    pids+=($!)
+    until_true says visited.log listening || fail "no server: $(cat visited.log)"
+    visited=$(sed -n 's|.*"event":"listening","address":"\([^"]*\)".*|\1|p' visited.log)
+    "$build/tools/weir_silent" writer.key "$visited" 11 >silent.log 2>&1 &
+    silent=$!
+    pids+=($silent)
+    until_true says silent.log '^11 ' || fail "they do not come: $(cat silent.log)"
+    [ "$(grep -c 'let in$' silent.log)" = 9 ] || fail "not one that is served, and eight to be told: $(cat silent.log)"
+    says silent.log '^10 refused: .*busy: this server runs 1 transfers' || fail "the tenth: $(cat silent.log)"
+}
+
+silence_is_over() {
+    wait "$silent" || fail "the silent ones: $(cat silent.log)"
+    [ "$(grep -c 'ended: .*no greeting within 10 s' silent.log)" = 9 ] || fail "not ended for their silence: $(cat silent.log)"
+    expect 0 '1 file' "$weir" cp --key writer.key "weir://$visited/of-reader" got3
+}
+
 case_keys() { # a standing server: what each key's owner may, and what strangers get
     mkdir root mine
     echo f >f
-    local name
+    local name visited silent
     for name in writer reader stranger; do
         "$weir" key --name "$name" "$name.key" || fail "no key"
     done
+    visit_in_silence
     [ "$(stat -c %a writer.key)" = 600 ] || fail "others may read a key"
     expect 6 'File exists' "$weir" key writer.key
     (umask 077 && cat writer.key >keys && sed "s|\$| read-only root=$work/mine|" reader.key >>keys)
@@ -317,6 +338,8 @@ case_keys() { # a standing server: what each key's owner may, and what strangers
     expect 5 'has no keys: it runs with --insecure' "$weir" cp --key forged "$url/f" got2
     kill "$server"
     wait "$server"
+    chmod 600 writer.key
+    silence_is_over
 }
 
 # serve_certified NAME OPTION...: sets $server and $url.
