@@ -263,6 +263,23 @@ case_stuck() { # a server that takes the connection, and never begins, is not wa
     kill_server
 }
 
+is_under_way() { # FOLDER
+    [ -n "$(find "$1" -name '.weir-*')" ]
+}
+
+case_held_up() { # a server whose disk keeps it waiting holds that against nobody
+    mkdir -p root/links
+    ln -s nowhere root/links/link
+    head -c 5M /dev/urandom >slow
+    WEIR_STUCK_S=3 LD_PRELOAD=$build/tools/libstuck.so serve a.log --insecure --idle-timeout 1
+    begin --bwlimit 1M slow "$url/"
+    until_true is_under_way root || fail "nothing is under way: $(cat c.log)"
+    "$weir" cp --fabric soft -r "$url/links" . >d.log 2>&1 || fail "no link: $(cat d.log)"
+    ends 0
+    expect_not_said 'trying again'
+    kill_server
+}
+
 case_inplace() { # half of a file is older than its source: the same command goes on
     mkdir root
     make_tree tree

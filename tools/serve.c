@@ -208,7 +208,7 @@ static struct served *served_create(struct serve *serve, struct weir_connection 
                                      .peer = served->peer,
                                      .name_peer = true};
     served->report = (struct report){.problem = serve_say_problem, .user = served};
-    served->began_s = served->active_s = progress_now_s();
+    served->began_s = served->awaited_s = served->active_s = progress_now_s();
     const struct channel_link_door door = {
         .user = served, .admit = admit, .left_outside = left_outside};
     struct guard *guard = is_open(serve) ? NULL : create_guard(served);
@@ -264,7 +264,7 @@ static void limit(struct served *served, double now_s)
         served->active_s = now_s;
     }
     if ((served->standing != STANDING_SERVED || greets) &&
-        now_s - served->began_s > HANDSHAKE_TIMEOUT_S) {
+        now_s - served->awaited_s > HANDSHAKE_TIMEOUT_S) {
         served->link->operations->abort(served->link, "no greeting within 10 s");
     } else if (served->session != NULL && serve->options.idle_timeout_s > 0 &&
                now_s - served->active_s > serve->options.idle_timeout_s) {
@@ -292,7 +292,8 @@ static void take_away(struct serve *serve, struct served **at)
     destroy_served(served);
 }
 
-/* While the server itself was held up, by a disk or a debugger, no client could be active. */
+/* While the server itself was held up, by a disk or a debugger, no client could be active. That is
+ * seen when all are looked at next, so until then the time is that of the begin. */
 static double held_up_s(struct serve *serve, double now_s)
 {
     double passed_s = now_s - serve->pumped_s;
@@ -304,13 +305,14 @@ static double held_up_s(struct serve *serve, double now_s)
 static bool pump_all(struct serve *serve)
 {
     bool more = false;
-    double held_s = held_up_s(serve, progress_now_s());
+    double now_s = progress_now_s(), held_s = held_up_s(serve, now_s);
     for (struct served **at = &serve->transfers; *at != NULL;) {
         struct served *served = *at;
         if (is_over(served)) {
             take_away(serve, at);
             continue;
         }
+        served->awaited_s += held_s;
         served->active_s += held_s;
         if (served->session != NULL && session_pump(served->session)) {
             more = true;
@@ -319,7 +321,7 @@ static bool pump_all(struct serve *serve)
         if (served->session != NULL && session_is_feeding(served->session)) {
             stand_as(served->serve, served, STANDING_FEEDING);
         }
-        limit(served, progress_now_s());
+        limit(served, now_s);
         at = &served->next;
     }
     hop_dial_sweep(&serve->dial);

@@ -40,10 +40,10 @@ struct served {
     struct output output;
     struct report report;
     enum standing standing;
-    enum proof proof; /* offered; proven when it is let in */
-    bool is_gone;     /* before it proved anything */
-    double began_s;
-    size_t held; /* bytes of names that it has listed */
+    enum proof proof;          /* offered; proven when it is let in */
+    bool is_gone;              /* before it proved anything */
+    double began_s, awaited_s; /* the latter: since when its greeting is */
+    size_t held;               /* bytes of names that it has listed */
     uint64_t activity;
     double active_s; /* when the activity last changed, or there was something to do for us */
     uint64_t complaints;
