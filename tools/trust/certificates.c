@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,14 +15,30 @@ static int no_passphrase(char *buffer, int size, int writing, void *user)
     return -1;
 }
 
-/* Says what OpenSSL has found wrong with a file; false for the caller to return. */
-static bool explain(const char *path, char ret_why[CERTIFICATES_WHY_LENGTH])
+/* Says what OpenSSL has found wrong with a file that is to hold `what`; false for the caller to
+ * return. Of the errors in its queue the first is the cause, and others say what it was to. */
+static bool explain(const char *path, const char *what, char ret_why[CERTIFICATES_WHY_LENGTH])
 {
-    unsigned long error = ERR_peek_last_error();
-    const char *text = ERR_reason_error_string(error);
-    snprintf(ret_why, CERTIFICATES_WHY_LENGTH, "%s: %s", path,
-             text != NULL ? text : "not a file in PEM");
-    ERR_clear_error();
+    unsigned long first = ERR_get_error();
+    const char *text = ERR_reason_error_string(first);
+    bool is_absent = first == 0, has_passphrase = false, is_other = false;
+    for (unsigned long error = first; error != 0; error = ERR_get_error()) {
+        int reason = ERR_GET_REASON(error);
+        is_absent |= ERR_GET_LIB(error) == ERR_LIB_PEM && reason == PEM_R_NO_START_LINE;
+        is_absent |= ERR_GET_LIB(error) == ERR_LIB_OSSL_DECODER && reason == ERR_R_UNSUPPORTED;
+        has_passphrase |= ERR_GET_LIB(error) == ERR_LIB_PEM && reason == PEM_R_BAD_PASSWORD_READ;
+        is_other |= ERR_GET_LIB(error) == ERR_LIB_X509 && reason == X509_R_KEY_VALUES_MISMATCH;
+    }
+    if (has_passphrase) {
+        text = "it has a passphrase, for which nobody is asked: give one without";
+    } else if (is_other) {
+        text = "it is not the key of this certificate";
+    }
+    if (is_absent || text == NULL) {
+        snprintf(ret_why, CERTIFICATES_WHY_LENGTH, "%s: there is no %s in PEM in it", path, what);
+    } else {
+        snprintf(ret_why, CERTIFICATES_WHY_LENGTH, "%s: %s", path, text);
+    }
     return false;
 }
 
@@ -51,11 +68,11 @@ static bool load_own(SSL_CTX *context, const struct certificate_files *files,
         return false;
     }
     if (SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1) {
-        return explain(files->certificate, ret_why);
+        return explain(files->certificate, "certificate", ret_why);
     }
     if (SSL_CTX_use_PrivateKey_file(context, files->key, SSL_FILETYPE_PEM) != 1 ||
         SSL_CTX_check_private_key(context) != 1) {
-        return explain(files->key, ret_why);
+        return explain(files->key, "private key", ret_why);
     }
     return true;
 }
@@ -67,7 +84,7 @@ static bool load_authorities(SSL_CTX *context, const char *path,
         return false;
     }
     if (SSL_CTX_load_verify_file(context, path) != 1) {
-        return explain(path, ret_why);
+        return explain(path, "certificate", ret_why);
     }
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     return true;

@@ -279,6 +279,22 @@ static void what_is_proven_is_of_its_connection(void **state)
     certificates_free(&theirs);
 }
 
+/* NAME.key with a passphrase, and NAME.pem, which others may not read either. */
+static void close_with_passphrase(const char *name)
+{
+    char path[64];
+    struct issuer made = make(name, name, NULL, NULL, 0);
+    snprintf(path, sizeof(path), "%s.key", name);
+    FILE *file = fopen(path, "w");
+    assert_int_equal(PEM_write_PrivateKey(file, made.key, EVP_aes_256_cbc(),
+                                          (const unsigned char *)"word", 4, NULL, NULL),
+                     1);
+    fclose(file);
+    snprintf(path, sizeof(path), "%s.pem", name);
+    assert_int_equal(chmod(path, 0600), 0);
+    let_go(made);
+}
+
 static void what_is_wrong_with_a_file_is_said(void **state)
 {
     static const struct {
@@ -287,14 +303,16 @@ static void what_is_wrong_with_a_file_is_said(void **state)
     } cases[] = {
         {{"nowhere", "server.key", NULL}, "nowhere: No such file"},
         {{"server.pem", "nowhere", NULL}, "nowhere: No such file"},
-        {{"server.key", "server.key", NULL}, "server.key: "},
-        {{"server.pem", "client.key", NULL}, "client.key: key values mismatch"},
-        {{"server.pem", "server.pem", NULL}, "server.pem: "},
+        {{"server.key", "server.key", NULL}, "server.key: there is no certificate in PEM in it"},
+        {{"server.pem", "client.key", NULL}, "client.key: it is not the key of this certificate"},
+        {{"server.pem", "closed.pem", NULL}, "closed.pem: there is no private key in PEM in it"},
+        {{"server.pem", "closed.key", NULL}, "closed.key: it has a passphrase"},
         {{"server.pem", "open.key", NULL}, "open.key: others may read or write it"},
         {{"server.pem", "server.key", "nowhere"}, "nowhere: No such file"},
         {{"server.pem", "server.key", "server.key"}, "server.key: "},
     };
     let_go(make("open", "open", NULL, NULL, 0));
+    close_with_passphrase("closed");
     assert_int_equal(chmod("open.key", 0644), 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char why[CERTIFICATES_WHY_LENGTH] = "";
