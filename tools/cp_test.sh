@@ -185,6 +185,7 @@ case_usage() { # exit statuses, and words
     expect 2 'one side must be local' "$weir" cp weir://h/a weir://h/b
     expect 2 'a source and a target' "$weir" cp f
     expect 2 'not of the form' "$weir" cp f weir:///x
+    expect 2 'a URL of another kind' "$weir" cp f rsync://host/module/
     expect 2 'auto, rdma or soft' "$weir" cp --fabric x f weir://h/
     expect 2 'no command' "$weir" frobnicate
     expect 2 'whom to serve' "$weir" serve --root root

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #define SCHEME "weir://"
@@ -116,7 +117,8 @@ bool location_parse_url(const char *text, char ret_address[LOCATION_ADDRESS_LENG
     const char *host = text + strlen(SCHEME);
     size_t length = strcspn(host, "/");
     char address[LOCATION_ADDRESS_LENGTH];
-    if (length == 0 || length >= sizeof(address) || host[0] == ':' || host[0] == '*') {
+    if (length == 0 || length >= sizeof(address) || host[0] == ':' || host[0] == '*' ||
+        memchr(host, '@', length) != NULL) { /* who one is a key says */
         return false;
     }
     memcpy(address, host, length);
@@ -177,9 +179,26 @@ static bool take_host(const char *text, size_t whole, char ret_address[LOCATION_
            strpbrk(ret_address, "[]/") == NULL;
 }
 
+/* A URL of another program's, or ours mistyped, and no host with a path from the root on. */
+static bool is_foreign_url(const char *text, const char *colon)
+{
+    static const char *const schemes[] = {"rsync", "ssh", "scp", "sftp", "http",
+                                          "https", "rsh", "ftp", "file", "weir"};
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        size_t length = strlen(schemes[i]);
+        if (length == (size_t)(colon - text) && strncasecmp(text, schemes[i], length) == 0) {
+            return strncmp(colon, "://", 3) == 0;
+        }
+    }
+    return false;
+}
+
 static void parse_shell(const char *text, const char *colon, struct location *location)
 {
-    if (colon[1] == ':') {
+    if (is_foreign_url(text, colon)) {
+        wrong(location, "a URL of another kind; through ssh it is [USER@]HOST:PATH, and "
+                        "weir://HOST/PATH at weir serve");
+    } else if (colon[1] == ':') {
         wrong(location, "two colons name a module of rsync's daemon; a server of ours is "
                         "weir://HOST/PATH");
     } else if (!take_host(text, (size_t)(colon - text), location->address)) {
