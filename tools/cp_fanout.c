@@ -83,6 +83,7 @@ int cp_targets_read(const struct command *command, struct cp_targets *targets, c
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     char *line = NULL;
     size_t capacity = 0;
+    unsigned before = targets->count;
     int code = -1;
     if (file == NULL) {
         command_error(command, "%s: %s", path, strerror(errno));
@@ -99,6 +100,8 @@ int cp_targets_read(const struct command *command, struct cp_targets *targets, c
     if (code < 0 && ferror(file)) {
         command_error(command, "%s: %s", path, strerror(errno));
         code = EXIT_SETUP;
+    } else if (code < 0 && targets->count == before) { /* else the last source would be one */
+        code = command_usage_error(command, "--hosts %s: there is no target in it", path);
     }
     free(line);
     if (file != stdin) {

@@ -133,6 +133,8 @@ case_usage() { # what does not go together is said
     expect 2 'a source and a target' "$weir" cp --to weir://a/
     expect 2 'wants --key' "$weir" cp --encrypt --to weir://a/ f
     expect 6 'No such file' "$weir" cp --hosts nothing f
+    echo '# none' >none
+    expect 2 '--hosts none: there is no target in it' "$weir" cp --hosts none f weir://a/
 }
 
 cases=("$@")
