@@ -42,6 +42,11 @@ for shell in $shells; do
     expect $shell soft cp weir cp --fabric s
     expect $shell infiniband cp weir run --link-layer i
     expect $shell file.bin --json weir cp fi
+    expect $shell serve file.bin weir help s
+    expect $shell stats file.bin weir cp --info s
+    for option in "cp --timeout" "cp --filter" "serve --listen" "serve --max-per-client"; do
+        expect $shell "" file.bin weir $option ""
+    done
 done
 expect bash "a folder" file.bin weir serve --root a
 expect bash ls --devices weir run l

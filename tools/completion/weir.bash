@@ -16,8 +16,10 @@ _weir_value() { # of the option before the cursor: true if it has one, which is 
         --direction) mapfile -t COMPREPLY < <(compgen -W "one-way both-ways all" -- "$word") ;;
         --mode) mapfile -t COMPREPLY < <(compgen -W "poll event all" -- "$word") ;;
         --exclude-from | --include-from | --files-from | --hosts | --html | --key | --keys | --ca | --client-ca | --certificate | --certificate-key | --weir-path) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
-        --root) mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
-        --exclude | --include | --chmod | --chown | --max-size | --min-size | --rsh | --to | --name | --modify-window | --bwlimit | --max-transfers | --idle-timeout | --size | --depth | \
+        --info) mapfile -t COMPREPLY < <(compgen -W "progress stats name" -- "$word") ;;
+        --root | --partial-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
+        --exclude | --include | --chmod | --chown | --max-size | --min-size | --rsh | --to | --name | --modify-window | --bwlimit | --timeout | --max-delete | --filter | --listen | \
+            --max-transfers | --max-per-client | --idle-timeout | --device | --size | --depth | \
             --runs | --seconds | --devices) COMPREPLY=() ;;
         *) return 1 ;;
     esac
