@@ -125,6 +125,9 @@ case_no_start() { # each way in which nothing is started has its own words
     expect 3 'the remote shell failed, as it says above' "$weir" cp -e 'ssh -F none -p 1' f 127.0.0.1:
     expect 6 "'noshell': No such file" "$weir" cp --rsh noshell f far:
     expect 2 "not a command" "$weir" cp --rsh "ssh 'x" f far:
+    printf '#!/bin/sh\nexec >&-\nexec sleep 60\n' >mute
+    chmod +x mute
+    expect 3 'the remote shell closed its output and went on' "$weir" cp --rsh ./mute f far:
     printf '#!/bin/sh\necho weir-session 1 9.9 99\ncat\n' >bin/later
     printf '#!/bin/sh\necho Have a nice day\nexit 9\n' >bin/motd
     printf '#!/bin/sh\necho Have a nice day\nexec weir "$@"\n' >bin/chatty

@@ -46,6 +46,9 @@ static enum exit_code say_status(const struct command *command, const struct far
                    "its weir does not know sessions: install the same release there");
     case EXIT_SETUP:
         return say(command, far, EXIT_UNREACHED, "weir could not begin there, as it says above");
+    case -1: /* stopped by us */
+        return say(command, far, EXIT_UNREACHED,
+                   "no session was started there: the remote shell closed its output and went on");
     default:
         snprintf(text, sizeof(text), "no session was started there (exit status %d)%s%s%s", status,
                  noise[0] != 0 ? "; it said '" : "", noise, noise[0] != 0 ? "'" : "");
