@@ -18,8 +18,9 @@
 #define HANDSHAKE_TIMEOUT_S 10
 /* After the far side's end its connection's own end, which says why, is waited for so long. */
 #define FAR_END_PATIENCE_S 2
-/* A far side that is not there by then holds up all others; it would not wait for us longer. */
-#define FAR_BEGIN_PATIENCE_S 120
+/* Far sides that are not there by then hold up all others, which do not wait for us longer than
+ * SESSION_PATIENCE_S of serve.c, all from the same begin on. */
+#define FAR_BEGIN_PATIENCE_S 100
 
 /* One target. */
 struct destination {
@@ -181,10 +182,9 @@ static void begin(struct copy *copy, unsigned number)
 static void start_far_sides(struct copy *copy)
 {
     const struct cp_options *given = &copy->cp->options;
-    const struct far_options options = {.patience_s = FAR_BEGIN_PATIENCE_S,
-                                        .rsh = given->rsh,
-                                        .weir_path = given->weir_path,
-                                        .fabric = given->fabric.kind};
+    struct far_options options = {
+        .rsh = given->rsh, .weir_path = given->weir_path, .fabric = given->fabric.kind};
+    double end_s = progress_now_s() + FAR_BEGIN_PATIENCE_S;
     for (unsigned i = 0; i < copy->count && !stop_asked(); i++) {
         struct destination *destination = &copy->list[i];
         if (destination->where.kind == LOCATION_SHELL) {
@@ -196,7 +196,9 @@ static void start_far_sides(struct copy *copy)
     }
     for (unsigned i = 0; i < copy->count; i++) {
         struct destination *destination = &copy->list[i];
-        if (destination->far_started) {
+        if (destination->far_started && !stop_asked()) {
+            double left_s = end_s - progress_now_s();
+            options.patience_s = left_s > 0.001 ? left_s : 0.001; /* what has come is heard */
             destination->far_code = far_side_hear(copy->cp->command, &options, &destination->far);
             destination->far_started = destination->far_code == EXIT_DONE;
             destination->out = !destination->far_started;

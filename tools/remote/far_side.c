@@ -103,13 +103,12 @@ static enum exit_code hear(const struct command *command, struct far_side *far,
     size_t used = 0, total = 0;
     int code = -1;
     while (code < 0 && !stop_asked()) {
-        if (progress_now_s() > end_s) {
+        struct pollfd look = {.fd = far->shell.output, .events = POLLIN};
+        bool speaks = poll(&look, 1, 200) > 0;
+        code = speaks ? read_lines(command, far, line, &used, &total) : code;
+        if (code < 0 && progress_now_s() > end_s + (speaks ? 1 : 0)) {
             shell_end(&far->shell, 0);
             return say(command, far, EXIT_UNREACHED, "the remote shell says nothing");
-        }
-        struct pollfd look = {.fd = far->shell.output, .events = POLLIN};
-        if (poll(&look, 1, 200) > 0) {
-            code = read_lines(command, far, line, &used, &total);
         }
     }
     if (stop_asked()) {
