@@ -1,6 +1,7 @@
 /* weir bench: what the RDMA device does, between two ends. Options, the two processes, and where
  * results go; how is measured stands in bench/. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -123,11 +124,18 @@ static int serve(struct bench *bench, const char *address, int announce_fd)
         fflush(stdout);
     }
     bool is_good;
+    int code = EXIT_DONE;
     do {
         bench->control = (struct control){.is_server = true};
         bench->control.fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (bench->control.fd < 0 && (errno == EINTR || errno == ECONNABORTED)) {
+            continue; /* unless the signal was to end it */
+        }
         if (bench->control.fd < 0) {
-            break; /* a signal */
+            control_error(&bench->error, WEIR_SYSTEM, "%s: cannot accept: %s", bound,
+                          strerror(errno));
+            code = fail(bench, WEIR_SYSTEM);
+            break;
         }
         is_good = ends_serve(&bench->control, bench->fabric, &bench->error);
         if (!is_good && announce_fd < 0 && !stop_asked()) {
@@ -137,7 +145,7 @@ static int serve(struct bench *bench, const char *address, int announce_fd)
     } while (announce_fd < 0 && !stop_asked());
     close(listener);
     weir_fabric_close(bench->fabric);
-    return EXIT_DONE;
+    return code;
 }
 
 /* The other end as a process of our own, before any verbs library is loaded here. */
@@ -242,6 +250,17 @@ static bool report(struct bench *bench, json_t *server, const char *address)
     return is_good;
 }
 
+/* The page is written at the end; that it cannot be is better known before all is measured. */
+static bool make_page(struct bench *bench)
+{
+    int fd = bench->html != NULL ? open(bench->html, O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return bench->html == NULL || fd >= 0 ||
+           control_error(&bench->error, WEIR_SYSTEM, "%s: %s", bench->html, strerror(errno));
+}
+
 static int lead(struct bench *bench, const char *address)
 {
     if (fabric_open(&bench->fabric_options, &bench->fabric, &bench->error) != WEIR_OK) {
@@ -251,7 +270,8 @@ static int lead(struct bench *bench, const char *address)
     bench->table.stream = stdout;
     bench->results = json_array();
     bool is_good = control_connect(&bench->control, address, &bench->error) &&
-                   (server = ends_greet(&bench->control, bench->fabric, &bench->error)) != NULL;
+                   (server = ends_greet(&bench->control, bench->fabric, &bench->error)) != NULL &&
+                   make_page(bench);
     if (is_good && !bench->is_json) {
         print_intro(bench, server);
     }

@@ -147,6 +147,7 @@ def test_failures():
     assert "usage: weir bench" in weir("--help").stdout
     done = weir(*SHORT, "--op", "read", "--size", "8", "--html", "/nowhere/page.html", status=6)
     assert "/nowhere/page.html: No such file" in done.stderr, done.stderr
+    assert done.stdout == "", done.stdout  # nothing was measured for it
 
 
 # --- the page ---
