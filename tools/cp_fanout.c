@@ -245,6 +245,9 @@ static struct link *connect_to(void *user, unsigned member, char ret_why[HOP_WHY
     bool by_shell = destination->where.kind == LOCATION_SHELL;
     unsigned count = destination->out ? 0 : by_shell ? greeting->address_count : 1;
     destination->link = NULL;
+    if (destination->out) {
+        snprintf(ret_why, HOP_WHY_LENGTH, "%.500s", destination->far.why);
+    }
     while (destination->tried < count && destination->link == NULL) {
         const char *address =
             by_shell ? greeting->addresses[destination->tried].text : destination->where.address;

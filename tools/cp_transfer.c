@@ -410,9 +410,9 @@ static enum exit_code transfer_by_shell(struct cp *cp, const char *host, struct 
     if (cp->far == NULL) {
         enum exit_code code = start_far_side(cp, &options, host, far);
         if (code != EXIT_DONE) {
-            snprintf(cp->reason, sizeof(cp->reason), "%s",
-                     code == EXIT_INTERRUPTED ? "interrupted"
-                                              : "the far side could not be started again");
+            bool is_first = !options.again || code == EXIT_INTERRUPTED;
+            snprintf(cp->reason, sizeof(cp->reason), "%s%s",
+                     is_first ? "" : "the far side could not be started again: ", far->why);
             cp->again.is_wanted = code == EXIT_UNREACHED && options.again;
             return code;
         }

@@ -133,6 +133,7 @@ case_usage() { # what does not go together is said
     expect 2 'a source and a target' "$weir" cp --to weir://a/
     expect 2 'wants --key' "$weir" cp --encrypt --to weir://a/ f
     expect 6 'No such file' "$weir" cp --hosts nothing f
+    expect 3 '"peer":"a:","outcome":"unreached","reason":"no session was started there (exit status 1)"' "$weir" cp --json -e false --to a: --to b: f
     echo '# none' >none
     expect 2 '--hosts none: there is no target in it' "$weir" cp --hosts none f weir://a/
 }

@@ -134,6 +134,7 @@ case_no_start() { # each way in which nothing is started has its own words
     chmod +x bin/*
     expect 5 'weir 9.9 there speaks version 1.99 of the transfer' "$weir" cp --weir-path later f far:
     expect 3 "exit status 9); it said 'Have a nice day'" "$weir" cp --weir-path motd f far:
+    expect 3 '"error":"no session was started there (exit status 9); it said' "$weir" cp --json --weir-path motd f far:
     expect 0 '1 file' "$weir" cp --weir-path chatty f far:
     same f home/f
     expect 6 'no RDMA device' "$weir" cp --require-rdma f far:

@@ -21,17 +21,18 @@
 #define END_PATIENCE_MS 3000
 
 /* What is wrong with how it ended, or with what it said. */
-static enum exit_code say(const struct command *command, const struct far_side *far,
-                          enum exit_code code, const char *text)
+static enum exit_code say(const struct command *command, struct far_side *far, enum exit_code code,
+                          const char *text)
 {
+    snprintf(far->why, sizeof(far->why), "%s", text);
     command_error(command, "%s: %s", far->host, text);
     return code;
 }
 
-static enum exit_code say_status(const struct command *command, const struct far_side *far,
-                                 int status, const char *weir_path)
+static enum exit_code say_status(const struct command *command, struct far_side *far, int status,
+                                 const char *weir_path)
 {
-    char text[1024], noise[512];
+    char text[FAR_WHY_LENGTH], noise[512];
     printable(far->greeting.noise, strlen(far->greeting.noise), noise, sizeof(noise));
     switch (status) {
     case SSH_FAILED:
@@ -88,8 +89,9 @@ static int read_lines(const struct command *command, struct far_side *far, char 
         }
     }
     if (wrong != NULL) {
-        command_error(command, "%s: what its weir says is not understood: %s", far->host, wrong);
-        return EXIT_REFUSED;
+        char text[FAR_WHY_LENGTH];
+        snprintf(text, sizeof(text), "what its weir says is not understood: %s", wrong);
+        return say(command, far, EXIT_REFUSED, text);
     }
     return -1;
 }
@@ -112,6 +114,7 @@ static enum exit_code hear(const struct command *command, struct far_side *far,
         }
     }
     if (stop_asked()) {
+        strcpy(far->why, "interrupted");
         command_error(command, "interrupted");
         code = EXIT_INTERRUPTED;
     } else if (code == EXIT_UNREACHED) {
@@ -120,20 +123,20 @@ static enum exit_code hear(const struct command *command, struct far_side *far,
     return (enum exit_code)code;
 }
 
-static enum exit_code check_versions(const struct command *command, const struct far_side *far)
+static enum exit_code check_versions(const struct command *command, struct far_side *far)
 {
     const struct greeting *greeting = &far->greeting;
     if (versions_agree(greeting)) {
         return EXIT_DONE;
     }
-    char release[4 * sizeof(greeting->release)];
+    char release[4 * sizeof(greeting->release)], text[FAR_WHY_LENGTH];
     printable(greeting->release, strlen(greeting->release), release, sizeof(release));
-    command_error(command,
-                  "%s: weir %s there speaks version %u.%u of the transfer, and weir %s here "
-                  "%u.%u: install the same release on both",
-                  far->host, release, greeting->version, greeting->transfer_version, WEIR_VERSION,
-                  GREETING_VERSION, PROTOCOL_VERSION);
-    return EXIT_REFUSED;
+    snprintf(text, sizeof(text),
+             "weir %s there speaks version %u.%u of the transfer, and weir %s here %u.%u: install "
+             "the same release on both",
+             release, greeting->version, greeting->transfer_version, WEIR_VERSION, GREETING_VERSION,
+             PROTOCOL_VERSION);
+    return say(command, far, EXIT_REFUSED, text);
 }
 
 /* Somebody who could be asked for a password may be there. */
@@ -188,11 +191,14 @@ enum exit_code far_side_begin(const struct command *command, const struct far_op
     *ret_far = (struct far_side){.host = host, .shell = {.input = -1, .output = -1}};
     int code = make_words(command, options, host, buffer, words);
     if (code != EXIT_DONE) {
+        strcpy(ret_far->why, "the remote shell is not a command");
         return (enum exit_code)code;
     }
     int error = shell_start(words, &ret_far->shell);
     if (error != 0) {
-        command_error(command, "the remote shell '%s': %s", words[0], strerror(error));
+        snprintf(ret_far->why, sizeof(ret_far->why), "the remote shell '%.200s': %s", words[0],
+                 strerror(error));
+        command_error(command, "%s", ret_far->why);
         return EXIT_SETUP;
     }
     return EXIT_DONE;

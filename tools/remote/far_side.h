@@ -16,11 +16,14 @@ struct far_options {
     double patience_s; /* 0: no bound */
 };
 
+#define FAR_WHY_LENGTH 1024
+
 struct far_side {
     struct shell shell;
     struct greeting greeting; /* sorted */
     const char *host;         /* borrowed */
     bool is_here;             /* it is this host, in the same network namespace */
+    char why[FAR_WHY_LENGTH]; /* it could not be started: what has been said; "" */
 };
 
 /* Starts it; who starts several begins with all before hearing one. EXIT_DONE, or an exit code
