@@ -125,6 +125,7 @@ case_no_start() { # each way in which nothing is started has its own words
     expect 3 'the remote shell failed, as it says above' "$weir" cp -e 'ssh -F none -p 1' f 127.0.0.1:
     expect 6 "'noshell': No such file" "$weir" cp --rsh noshell f far:
     expect 2 "not a command" "$weir" cp --rsh "ssh 'x" f far:
+    expect 2 "WEIR_RSH 'ssh 'x': not a command" env WEIR_RSH="ssh 'x" "$weir" cp f far:
     printf '#!/bin/sh\nexec >&-\nexec sleep 60\n' >mute
     chmod +x mute
     expect 3 'the remote shell closed its output and went on' "$weir" cp --rsh ./mute f far:

@@ -162,11 +162,14 @@ static int make_words(const struct command *command, const struct far_options *o
     static char option[] = "-o", batch_mode[] = "BatchMode=yes";
     static char kinds[][5] = {
         [WEIR_FABRIC_AUTO] = "auto", [WEIR_FABRIC_RDMA] = "rdma", [WEIR_FABRIC_SOFT] = "soft"};
-    const char *rsh = options->rsh != NULL ? options->rsh : getenv("WEIR_RSH");
-    rsh = rsh != NULL ? rsh : "ssh";
+    const char *set = getenv("WEIR_RSH");
+    const char *rsh = options->rsh != NULL         ? options->rsh
+                      : set != NULL && set[0] != 0 ? set
+                                                   : "ssh";
     int count = shell_split(rsh, buffer, WORDS_LENGTH, words);
     if (count <= 0) {
-        return command_usage_error(command, "--rsh '%s': not a command", rsh);
+        return command_usage_error(command, "%s '%s': not a command",
+                                   options->rsh != NULL ? "--rsh" : "WEIR_RSH", rsh);
     }
     if (options->again && !has_terminal() && is_ssh(words[0])) {
         words[count++] = option;
