@@ -280,6 +280,26 @@ case_held_up() { # a server whose disk keeps it waiting holds that against nobod
     kill_server
 }
 
+case_crowded() { # where all places are taken for a while, it waits as for a connection
+    mkdir root
+    head -c 12M /dev/urandom >large
+    "$weir" key --name one one.key || fail "no key"
+    serve a.log --keys one.key --max-per-client 1
+    begin --key one.key large "$url/"
+    in_the_middle root
+    kill_server
+    until_true says c.log 'trying again' || fail "the loss is not said: $(cat c.log)"
+    sleep 5 # then the pauses between two tries are seconds
+    serve b.log --keys one.key --max-per-client 1 --json
+    "$build/tools/weir_silent" one.key "$WEIR_TEST_HOST:7473" 9 >silent.log 2>&1 &
+    pids+=($!)
+    until_true says silent.log '^9 let in' || fail "they do not come: $(cat silent.log)"
+    ends 0
+    says b.log '"event":"stranger".*busy: this server runs 1' || echo '  it was there before them: this shows nothing'
+    cmp -s large root/large || fail "not the same"
+    kill_server
+}
+
 case_inplace() { # half of a file is older than its source: the same command goes on
     mkdir root
     make_tree tree

@@ -144,6 +144,13 @@ static void add_past(struct again *again, const struct tally *now)
     again->items = 0;
 }
 
+/* A server that has too many even to be told so says it in place of its handshake's end; libweir
+ * hands on the words alone. */
+static bool is_busy(const struct session *session)
+{
+    return strstr(session_reason(session), "busy: ") != NULL;
+}
+
 /* Nobody said no, and neither end found anything wrong with what the other said. */
 static bool is_worth_another(const struct cp *cp, const struct session *session,
                              const struct link *link)
@@ -156,7 +163,7 @@ static bool is_worth_another(const struct cp *cp, const struct session *session,
     case SESSION_LOST:
         return channel_link_was_lost(link) && !link_is_verdict(session_reason(session));
     case SESSION_UNREACHED:
-        return was_lost && channel_link_was_lost(link);
+        return was_lost && (channel_link_was_lost(link) || is_busy(session));
     case SESSION_REFUSED:
         return was_lost && session_refusal(session) == PROBLEM_BUSY;
     default:
