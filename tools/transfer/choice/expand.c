@@ -1,5 +1,6 @@
 #include "tools/transfer/choice/expand.h"
 
+#include <fnmatch.h>
 #include <glob.h>
 #include <limits.h>
 #include <stdio.h>
@@ -88,4 +89,32 @@ bool expand(struct listing *listing, const char *base, bool directories)
     *listing = names;
     listing_sort(listing);
     return whole;
+}
+
+static bool may_give(const char *pattern, const char *path, bool recursive)
+{
+    char name[NAME_LENGTH_MAX + 1];
+    const char *slash = strrchr(pattern, '/');
+    size_t above = slash != NULL ? (size_t)(slash + 1 - pattern) : 0;
+    if (strncmp(pattern, path, above) != 0) {
+        return false;
+    }
+    size_t length = strcspn(path + above, "/");
+    if (length > NAME_LENGTH_MAX || (path[above + length] != 0 && !recursive)) {
+        return false;
+    }
+    memcpy(name, path + above, length);
+    name[length] = 0;
+    return fnmatch(pattern + above, name, FNM_PERIOD) == 0; /* as glob(3) has it */
+}
+
+bool expand_may_give(const struct listing *listing, const char *path, bool recursive)
+{
+    for (unsigned i = 0; i < listing->count; i++) {
+        const char *pattern = listing->paths[i];
+        if (expand_is_pattern(pattern) && may_give(pattern, path, recursive)) {
+            return true;
+        }
+    }
+    return false;
 }

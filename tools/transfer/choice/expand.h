@@ -17,5 +17,7 @@ bool expand_is_pattern(const char *path);
  * neither they nor links to them. False: no memory, or more
  * than a list takes. */
 bool expand(struct listing *listing, const char *base, bool directories);
+/* The path is a name that a pattern of the list may stand for or, with `recursive`, below one. */
+bool expand_may_give(const struct listing *listing, const char *path, bool recursive);
 
 #endif

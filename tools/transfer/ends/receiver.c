@@ -216,6 +216,10 @@ static bool place_entry(struct receiver *receiver, const struct message *message
     }
     receiver_make_room(receiver, message);
     tree_name(&receiver->tree, name);
+    if (!receiver_is_asked_for(receiver, message->entry.kind == ENTRY_DIRECTORY)) {
+        *ret_reason = "a name that was not asked for, or is left out";
+        return false;
+    }
     if (message->entry.kind == ENTRY_DIRECTORY) {
         receiver_begin_directory(receiver, message, name);
         return true;

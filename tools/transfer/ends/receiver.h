@@ -4,7 +4,8 @@
  * gets its name (place.h).
  * The peer is not trusted: every name is one component, created relative to a directory that is
  * held open and reached through no symbolic link; every chunk, length and offset is checked.
- * Nothing is written outside the target, and no name appears before its contents are proven. */
+ * Who pulls gets no name that was not asked for. Nothing is written outside the target, and no name
+ * appears before its contents are proven. */
 #ifndef TOOLS_TRANSFER_RECEIVER_H
 #define TOOLS_TRANSFER_RECEIVER_H
 
@@ -34,6 +35,7 @@ struct receiver_options {
     bool rules;                        /* something may have been left out at the peer */
     const struct filter *filter;       /* borrowed; NULL: none, or the peer says it (a push) */
     int rules_root;                    /* as the walk's */
+    const struct listing *listing;     /* borrowed; of the one source only that. NULL: all */
     bool super;                        /* may do what only root may */
     const struct owner_choice *owners; /* by enum owner_kind */
     const struct mode_changes *modes;  /* NULL: they are kept */

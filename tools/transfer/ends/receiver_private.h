@@ -1,8 +1,9 @@
-/* What the parts of a receiver share: receiver.c (what the peer may say when), receiver_say.c (what
- * is said of what came), receiver_place.c (what becomes of entries), receiver_small.c (of small
- * files), receiver_data.c (chunks and what is in them), receiver_end.c (of a file that goes by
- * them), receiver_answer.c (which files need not come), receiver_resume.c (which parts of one need
- * not), receiver_verify.c (what storage says of it) and receiver_delete.c (what is to go). */
+/* What the parts of a receiver share: receiver.c (what the peer may say when), receiver_asked.c
+ * (which names may come), receiver_say.c (what is said of what came), receiver_place.c (what
+ * becomes of entries), receiver_small.c (of small files), receiver_data.c (chunks and what is in
+ * them), receiver_end.c (of a file that goes by them), receiver_answer.c (which files need not
+ * come), receiver_resume.c (which parts of one need not), receiver_verify.c (what storage says of
+ * it) and receiver_delete.c (what is to go). */
 #ifndef TOOLS_TRANSFER_RECEIVER_PRIVATE_H
 #define TOOLS_TRANSFER_RECEIVER_PRIVATE_H
 
@@ -299,6 +300,9 @@ static inline bool receiver_has_file(const struct receiver *receiver)
 {
     return receiver->state == RECEIVER_FILE || receiver->state == RECEIVER_VERIFYING;
 }
+
+/* receiver_asked.c: what tree->path names is something that the peer was asked for. */
+bool receiver_is_asked_for(const struct receiver *receiver, bool is_directory);
 
 /* receiver_answer.c */
 bool receiver_ask(struct receiver *receiver, const struct message *message,

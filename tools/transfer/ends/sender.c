@@ -15,6 +15,7 @@
 
 enum progress {
     PROGRESS_MADE,
+    PROGRESS_TURN,    /* and it took so long that others have theirs */
     PROGRESS_BLOCKED, /* until the peer or the link says something */
 };
 
@@ -264,6 +265,17 @@ static bool data_comes_next(const struct sender *sender)
     return file->source.position < file->source.data_end && !sender_has_claims(sender);
 }
 
+/* Nothing is sent while a large file is read: the peer is not to take that for silence. */
+static void say_alive(struct sender *sender)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec - sender->alive_s >= ALIVE_INTERVAL_S) {
+        sender->alive_s = now.tv_sec;
+        sender_send_plain(sender, &(struct message){.type = MESSAGE_ALIVE});
+    }
+}
+
 static enum progress continue_file(struct sender *sender)
 {
     const struct source *source = &sender->file.source;
@@ -293,6 +305,9 @@ static enum progress continue_file(struct sender *sender)
     switch (sender_claimed(sender, &end, &code, &text)) {
     case CLAIMED:
         return PROGRESS_MADE;
+    case CLAIMED_SO_FAR:
+        say_alive(sender);
+        return PROGRESS_TURN;
     case CLAIMED_LATER:
         return PROGRESS_BLOCKED;
     case CLAIMED_UNREAD:
@@ -302,17 +317,6 @@ static enum progress continue_file(struct sender *sender)
         break;
     }
     return read_chunk(sender, end);
-}
-
-/* Nothing is sent while a large file is read: the peer is not to take that for silence. */
-static void say_alive(struct sender *sender)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec - sender->alive_s >= ALIVE_INTERVAL_S) {
-        sender->alive_s = now.tv_sec;
-        sender_send_plain(sender, &(struct message){.type = MESSAGE_ALIVE});
-    }
 }
 
 /* A piece of the file whose digest decides; holes count as zeros. */
@@ -421,9 +425,11 @@ bool sender_pump(struct sender *sender)
     uint64_t bytes = sender->options.tally->bytes;
     for (unsigned i = 0; i < STEPS_AT_ONCE && sender->options.tally->bytes - bytes < BYTES_AT_ONCE;
          i++) {
-        if (sender->link->backlog_length >= SENDER_BACKLOG ||
-            make_progress(sender) == PROGRESS_BLOCKED) {
-            return more;
+        enum progress progress = sender->link->backlog_length < SENDER_BACKLOG
+                                     ? make_progress(sender)
+                                     : PROGRESS_BLOCKED;
+        if (progress != PROGRESS_MADE) {
+            return more || progress == PROGRESS_TURN;
         }
         if (waits_for_grant(sender)) {
             return true;

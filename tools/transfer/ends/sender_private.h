@@ -47,7 +47,10 @@ struct claims {
     struct piece list[CLAIMS_MAX];
     unsigned first, count; /* a ring */
     uint64_t end;          /* of the last */
+    uint64_t read;         /* so much of the first has been gone over */
 };
+/* Of a piece: whoever announces a large file may have large pieces. */
+#define GONE_OVER_AT_ONCE (4u << 20)
 
 /* How often a file is sent that changes meanwhile, before it is given up. */
 #define SENDER_TRIES 3
@@ -164,9 +167,10 @@ static inline bool sender_has_claims(const struct sender *sender)
     return sender->file.claims.awaited || sender->file.claims.count > 0;
 }
 enum claimed {
-    CLAIMED,       /* a piece is there, and was gone over */
-    CLAIMED_NOT,   /* up to `end`, which is lowered, nothing is */
-    CLAIMED_LATER, /* it is to be heard */
+    CLAIMED,        /* a piece is there, and was gone over */
+    CLAIMED_SO_FAR, /* it is, as far as it was gone over */
+    CLAIMED_NOT,    /* up to `end`, which is lowered, nothing is */
+    CLAIMED_LATER,  /* it is to be heard */
     CLAIMED_UNREAD,
 };
 enum claimed sender_claimed(struct sender *sender, uint64_t *end, enum problem_code *ret_code,

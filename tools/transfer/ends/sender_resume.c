@@ -41,29 +41,43 @@ static void drop(struct claims *claims)
 {
     claims->first = (claims->first + 1) % CLAIMS_MAX;
     claims->count--;
+    claims->read = 0;
 }
 
-/* Reads as much of our file: true if it has the digest. The position is behind it then. */
-static bool has_piece(struct sender *sender, const struct piece *piece, enum problem_code *ret_code,
-                      const char **ret_text)
+/* Reads a part of our file's piece. CLAIMED: all of it has the digest, and the position is behind
+ * it then. */
+static enum claimed go_over(struct sender *sender, const struct piece *piece,
+                            enum problem_code *ret_code, const char **ret_text)
 {
     struct source *source = &sender->file.source;
+    uint64_t *done = &sender->file.claims.read;
     uint8_t digest[DIGEST_LENGTH];
-    uint64_t begin = source->position;
-    digest_start(sender->digest);
-    *ret_code = PROBLEM_NONE;
-    for (uint64_t left = piece->length; left > 0 && *ret_code == PROBLEM_NONE;) {
+    uint64_t left = piece->length - *done;
+    uint64_t stop = left < GONE_OVER_AT_ONCE ? piece->length : *done + GONE_OVER_AT_ONCE;
+    if (*done == 0) {
+        digest_start(sender->digest);
+    }
+    source->position = piece->offset + *done;
+    while (*done < stop) {
+        left = stop - *done;
         size_t length = left < EAGER_LENGTH_MAX ? (size_t)left : EAGER_LENGTH_MAX;
         *ret_code = source_read(source, sender->eager, length, length, ret_text);
+        if (*ret_code != PROBLEM_NONE) {
+            return CLAIMED_UNREAD;
+        }
         digest_data(sender->digest, sender->eager, length);
-        left -= length;
+        *done += length;
+    }
+    source->position = piece->offset;
+    if (*done < piece->length) {
+        return CLAIMED_SO_FAR;
     }
     digest_result(sender->digest, digest);
-    if (*ret_code == PROBLEM_NONE && memcmp(digest, piece->digest, DIGEST_LENGTH) == 0) {
-        return true;
+    if (memcmp(digest, piece->digest, DIGEST_LENGTH) != 0) {
+        return CLAIMED_NOT;
     }
-    source->position = begin;
-    return false;
+    source->position += piece->length;
+    return CLAIMED;
 }
 
 enum claimed sender_claimed(struct sender *sender, uint64_t *end, enum problem_code *ret_code,
@@ -80,17 +94,17 @@ enum claimed sender_claimed(struct sender *sender, uint64_t *end, enum problem_c
         }
         bool whole =
             piece->offset == source->position && piece->length <= source->data_end - piece->offset;
-        if (whole && has_piece(sender, piece, ret_code, ret_text)) {
+        enum claimed claimed = whole ? go_over(sender, piece, ret_code, ret_text) : CLAIMED_NOT;
+        if (claimed == CLAIMED) {
             message.keep.length = piece->length;
             pieces_keep(&sender->pieces, piece);
             sender->options.tally->bytes += piece->length;
             sender->options.tally->kept += piece->length;
             drop(claims);
             sender_send_plain(sender, &message);
-            return CLAIMED;
         }
-        if (whole && *ret_code != PROBLEM_NONE) {
-            return CLAIMED_UNREAD;
+        if (claimed != CLAIMED_NOT) {
+            return claimed;
         }
     }
     return claims->awaited ? CLAIMED_LATER : CLAIMED_NOT;

@@ -155,6 +155,25 @@ static bool leads_to(const char *path, const char *other)
            (strncmp(path, other, length) == 0 && (other[length] == '/' || other[length] == 0));
 }
 
+bool listing_holds(const struct listing *listing, const char *path, bool recursive)
+{
+    char above[PATH_LENGTH_MAX + 1];
+    size_t length = strlen(path);
+    if (length >= sizeof(above) || listing->count == 0) {
+        return false;
+    }
+    memcpy(above, path, length + 1);
+    for (char *slash = above + length; slash != NULL;
+         slash = recursive ? strrchr(above, '/') : NULL) {
+        char *const key = above;
+        *slash = 0;
+        if (bsearch(&key, listing->paths, listing->count, sizeof(key), compare_paths) != NULL) {
+            return true;
+        }
+    }
+    return recursive && listing->paths[0][0] == 0;
+}
+
 bool listing_meets(const struct listing *listing, const char *path, bool recursive)
 {
     unsigned first = 0, end = listing->count;
@@ -169,18 +188,5 @@ bool listing_meets(const struct listing *listing, const char *path, bool recursi
     if (first < listing->count && leads_to(path, listing->paths[first])) {
         return true;
     }
-    char above[PATH_LENGTH_MAX + 1];
-    size_t length = strlen(path);
-    if (!recursive || length >= sizeof(above) || listing->count == 0) {
-        return false;
-    }
-    memcpy(above, path, length + 1);
-    for (char *slash = above + length; slash != NULL; slash = strrchr(above, '/')) {
-        char *const key = above;
-        *slash = 0;
-        if (bsearch(&key, listing->paths, listing->count, sizeof(key), compare_paths) != NULL) {
-            return true;
-        }
-    }
-    return listing->paths[0][0] == 0;
+    return recursive && listing_holds(listing, path, true);
 }

@@ -46,7 +46,9 @@ struct listing_part listing_all(const struct listing *listing);
 bool listing_next(const struct listing *listing, struct listing_part *part, char ret_name[256],
                   struct listing_part *ret_below, bool *ret_itself);
 
-/* The path is in the list, on the way to what is or, with `recursive`, below it. */
+/* The path is in the list or, with `recursive`, below what is. */
+bool listing_holds(const struct listing *listing, const char *path, bool recursive);
+/* The same, or on the way to what is. */
 bool listing_meets(const struct listing *listing, const char *path, bool recursive);
 
 #endif
