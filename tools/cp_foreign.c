@@ -15,6 +15,7 @@ enum fate {
 #define NO_FOLLOWING                                                                               \
     "links below a source are copied as links; a source that is one is followed without -r"
 #define NO_LIST   "weir cp -n -v says the names that a copy would send"
+#define NO_TRUST  "the names that come are held against those asked for in any case"
 #define NO_BATCH  "--to sends to several targets at once"
 #define NO_DAEMON "a server of ours is weir serve, and weir://HOST[:PORT]/PATH its name"
 #define NO_CLOCK  "timeout 10m weir cp --resume ... ends in time, and the same command goes on"
@@ -52,7 +53,6 @@ static const struct foreign {
     {"human-readable", 0, false, IS_SO, NULL},
     {"no-human-readable", 0, false, IS_SO, NULL},
     {"no-h", 0, false, IS_SO, NULL},
-    {"trust-sender", 0, false, IS_SO, NULL},
     {"8-bit-output", '8', false, IS_SO, NULL},
     {"no-compress", 0, false, IS_SO, NULL},
     {"no-z", 0, false, IS_SO, NULL},
@@ -69,6 +69,7 @@ static const struct foreign {
     {"no-W", 0, false, NEEDS_NOT, NO_DELTA},
     {"fuzzy", 'y', false, NEEDS_NOT, NO_DELTA},
     {"block-size", 'B', true, NEEDS_NOT, NO_DELTA},
+    {"trust-sender", 0, false, NEEDS_NOT, NO_TRUST},
     {"append", 0, false, IS_NOT, "--resume goes on with what an interrupted copy left, proven"},
     {"append-verify", 0, false, IS_NOT,
      "--resume goes on with what an interrupted copy left, proven"},
