@@ -249,6 +249,11 @@ case_lists() { # -R and --files-from
     listed -a "--files-from=$work/list2" FROMsrc
     listed -a -r "--files-from=$work/list2" FROMsrc --exclude '*.o'
     listed -aR --delete FROMsrc/sub FROMsrc/one.txt
+    listed -aR --exclude 'su?' FROMsrc/sub/deep
+    listed -aR --delete --exclude 'su?' FROMsrc/sub/deep
+    listed -aR --delete-excluded --exclude 'su?' FROMsrc/sub/deep
+    listed -aFR --delete --exclude 'su?' FROMsrc/sub/deep
+    listed -a "--files-from=$work/list" --exclude '/su*' FROMsrc
     expect 1 'src/sub: .*is a directory (-r' "$weir" cp -R src/sub src/one.txt far:alone
     [ -e home/alone/src/one.txt ] && [ ! -e home/alone/src/sub ] || fail "a directory without -r: $(ls -R home/alone)"
     ln -s sub src/way

@@ -335,9 +335,9 @@ bool filter_protects_some(const struct filter *filter, bool delete_excluded)
     return false;
 }
 
-/* The first rule that matches decides of each. True: of one that it is out. */
+/* The first rule that matches decides of each from `first` on. True: of one that it is out. */
 static bool excludes_one(const struct filter *filter, struct asked_path *asked,
-                         const struct prefixes *prefixes)
+                         const struct prefixes *prefixes, unsigned first)
 {
     bool matches[PATH_LENGTH_MAX + 1], decided[PATH_LENGTH_MAX + 1] = {false};
     for (unsigned i = 0; i < filter->count; i++) {
@@ -348,7 +348,7 @@ static bool excludes_one(const struct filter *filter, struct asked_path *asked,
         }
         pattern_match_prefixes(&rule->pattern, &asked->text, asked->is_directory, prefixes,
                                matches);
-        for (unsigned j = 0; j < prefixes->count; j++) {
+        for (unsigned j = first; j < prefixes->count; j++) {
             if (matches[j] != negated && !decided[j] && (rule->bits & RULE_INCLUDE) == 0) {
                 return true;
             }
@@ -358,7 +358,8 @@ static bool excludes_one(const struct filter *filter, struct asked_path *asked,
     return false;
 }
 
-bool filter_cuts_off(const struct filter *filter, const char *path, bool is_directory)
+bool filter_cuts_off(const struct filter *filter, const char *path, bool is_directory,
+                     unsigned spared)
 {
     struct prefixes prefixes;
     struct asked_path asked;
@@ -366,5 +367,5 @@ bool filter_cuts_off(const struct filter *filter, const char *path, bool is_dire
         return false;
     }
     pattern_find_prefixes(path, &prefixes);
-    return excludes_one(filter, &asked, &prefixes);
+    return excludes_one(filter, &asked, &prefixes, spared);
 }

@@ -73,8 +73,10 @@ void filter_merge(const struct filter *filter, unsigned index, struct filter_mer
  * directory that it is in; NULL: no directory above it has a file of rules. */
 bool filter_excludes(const struct filter *filter, const struct filter_scope *scope,
                      const char *path, bool is_directory);
-/* The same for the path or a directory that it is in, where there are no files of rules. */
-bool filter_cuts_off(const struct filter *filter, const char *path, bool is_directory);
+/* The same for the path or a directory that it is in, but for the `spared` outermost of these,
+ * where there are no files of rules. */
+bool filter_cuts_off(const struct filter *filter, const char *path, bool is_directory,
+                     unsigned spared);
 
 /* What of that which is not sent stays where it is; so does what has too long a path to be asked
  * for. */

@@ -109,8 +109,10 @@ static void the_first_rule_that_matches_decides(void **state)
     filter_clear(filter);
     assert_false(filter_excludes(filter, NULL, "d/a.o", false));
     assert_true(add(filter, false, "d"));
-    assert_true(filter_cuts_off(filter, "a/d/b/c", false));
-    assert_false(filter_cuts_off(filter, "a/b/c", false));
+    assert_true(filter_cuts_off(filter, "a/d/b/c", false, 0));
+    assert_false(filter_cuts_off(filter, "a/b/c", false, 0));
+    assert_true(filter_cuts_off(filter, "a/d/b/c", false, 1));
+    assert_false(filter_cuts_off(filter, "a/d/b/c", false, 3));
     assert_false(filter_excludes(filter, NULL, "a/d/b/c", false));
     filter_destroy(filter);
 }
@@ -216,7 +218,7 @@ static void no_number_of_components_takes_long(void **state)
     }
     assert_true(filter_count(filter) >= FILTER_WEIGHT_MAX / sizeof(pattern));
     assert_false(filter_excludes(filter, NULL, path, false));
-    assert_false(filter_cuts_off(filter, path, false)); /* with all that lead there */
+    assert_false(filter_cuts_off(filter, path, false, 0)); /* with all that lead there */
     filter_destroy(filter);
 }
 
@@ -265,7 +267,7 @@ static void a_path_is_cut_off_where_a_directory_above_it_is_left_out(void **stat
         compose(&seed, names, sizeof(names) / sizeof(names[0]), path);
         strcat(path, "a");
         bool is_directory = choose(&seed, 2) == 0;
-        bool found = filter_cuts_off(filter, path, is_directory);
+        bool found = filter_cuts_off(filter, path, is_directory, 0);
         if (found != cuts_off_one_by_one(filter, path, is_directory)) {
             fail_msg("'%s', the last rule '%s'", path, pattern);
         }

@@ -59,11 +59,19 @@ static bool excludes_source(struct walk *walk, const struct walk_step *step, boo
     return out;
 }
 
+/* As with rsync, no rule is for a directory that is only on the way to what a list names. */
+static bool is_on_the_way(const struct walk *walk, const struct walk_step *step)
+{
+    return step->folder != NULL && step->folder->is_listed && !walk->itself &&
+           S_ISDIR(step->status.st_mode);
+}
+
 bool walk_excludes(struct walk *walk, const struct walk_step *step)
 {
     const struct filter *filter = walk->options.filter;
     bool is_directory = S_ISDIR(step->status.st_mode);
-    if (filter == NULL || walk->options.sees_all || step->relative[0] == 0) {
+    if (filter == NULL || walk->options.sees_all || step->relative[0] == 0 ||
+        is_on_the_way(walk, step)) {
         return false;
     }
     if (step->folder == NULL && filter_is_absolute(filter)) {

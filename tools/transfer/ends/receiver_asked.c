@@ -17,18 +17,13 @@ static const char *path_below_source(const struct receiver *receiver)
     return path + (*path == '/');
 }
 
-static bool is_listed(const struct receiver *receiver, const char *below, bool is_directory)
+/* In the list itself, or a name that a pattern stands for, or below one of these. */
+static bool is_listed(const struct receiver *receiver, const char *below)
 {
     const struct listing *listing = receiver->options.listing;
     bool recursive = receiver_wishes(receiver, WISH_RECURSIVE);
-    if (listing == NULL) {
-        return true;
-    }
-    if (receiver_wishes(receiver, WISH_EXPAND) && expand_may_give(listing, below, recursive)) {
-        return true;
-    }
-    return is_directory ? listing_meets(listing, below, recursive)
-                        : listing_holds(listing, below, recursive);
+    return listing_holds(listing, below, recursive) ||
+           (receiver_wishes(receiver, WISH_EXPAND) && expand_may_give(listing, below, recursive));
 }
 
 /* By the rules that the peer was told. What files of rules at the peer say is not known here, and
@@ -52,5 +47,10 @@ bool receiver_is_asked_for(const struct receiver *receiver, bool is_directory)
         return true;
     }
     const char *below = path_below_source(receiver);
-    return is_listed(receiver, below, is_directory) && !is_left_out(receiver, below, is_directory);
+    const struct listing *listing = receiver->options.listing;
+    if (listing != NULL && !is_listed(receiver, below)) { /* no rule is for what leads there */
+        return is_directory &&
+               listing_meets(listing, below, receiver_wishes(receiver, WISH_RECURSIVE));
+    }
+    return !is_left_out(receiver, below, is_directory);
 }

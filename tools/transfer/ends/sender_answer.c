@@ -148,6 +148,30 @@ static int step_down(const struct sender *sender, struct place_asked *asked, con
     return 0;
 }
 
+/* The path, below the source, is not in the list itself: no rule is for what only leads there. */
+static bool is_on_the_way(const struct sender *sender, const char *path)
+{
+    const struct walk_options *walk = &sender->options.walk;
+    return walk->listing != NULL && !listing_holds(walk->listing, path, walk->recursive);
+}
+
+/* How many of its outermost directories are. */
+static unsigned count_on_the_way(const struct sender *sender, const char *path)
+{
+    char part[PATH_LENGTH_MAX + 1];
+    unsigned count = 0;
+    for (size_t length = strcspn(path, "/"); length > 0; count++) {
+        memcpy(part, path, length);
+        part[length] = 0;
+        if (!is_on_the_way(sender, part)) {
+            return count;
+        }
+        size_t next = path[length] == '/' ? strcspn(path + length + 1, "/") : 0;
+        length = next > 0 ? length + 1 + next : 0;
+    }
+    return count;
+}
+
 /* The same with the rules of each directory on the way. `path` begins in the source. */
 static int descend(const struct sender *sender, struct place_asked *asked, const char *base,
                    char *path)
@@ -170,7 +194,8 @@ static int descend(const struct sender *sender, struct place_asked *asked, const
         bool last = path[length] == 0;
         path[length] = 0;
         asked->path[at + length] = 0;
-        asked->cut_off = filter_excludes(walk->filter, asked->scope, asked->path, true);
+        asked->cut_off = !is_on_the_way(sender, asked->path + asked->below) &&
+                         filter_excludes(walk->filter, asked->scope, asked->path, true);
         asked->path[at + length] = '/';
         error = asked->cut_off ? 0 : step_down(sender, asked, path, ++depth);
         at += length + 1;
@@ -203,7 +228,7 @@ static void enter(const struct sender *sender, const struct question *question,
     tell_path(asked, source, question->path);
     if (filter != NULL && !of_place && asked->length > 1) {
         asked->path[asked->length - 1] = 0;
-        asked->cut_off = filter_cuts_off(filter, asked->path, true);
+        asked->cut_off = filter_cuts_off(filter, asked->path, true, count_on_the_way(sender, path));
         asked->path[asked->length - 1] = '/';
     }
     int fd = open_root(sender, question->source), error = fd < 0 ? fd : 0;
@@ -268,9 +293,10 @@ static enum answer answer_one(struct sender *sender, const struct question *ques
     memcpy(name, question->name.bytes, question->name.length);
     name[question->name.length] = 0;
     bool is_directory = question->names_directory;
-    bool excluded =
-        filter != NULL &&
-        (asked->cut_off || filter_excludes(filter, asked->scope, asked->path, is_directory));
+    bool spared = is_directory && is_on_the_way(sender, asked->path + asked->below);
+    bool excluded = filter != NULL &&
+                    (asked->cut_off ||
+                     (!spared && filter_excludes(filter, asked->scope, asked->path, is_directory)));
     if (asked->unknown || !is_meant(sender, asked->path)) {
         return ANSWER_LEFT;
     }
