@@ -25,7 +25,7 @@ struct hard_link {
     uint32_t id;
     uint64_t left; /* names that are still to come */
     struct identity placed;
-    size_t length;
+    size_t counted;
     char path[];
 };
 
@@ -54,15 +54,18 @@ static void forget(struct hard_links *links, struct hard_link *link)
 {
     tdelete(link, &links->tree, compare);
     links->count--;
-    links->length -= link->length;
+    links->length -= link->counted;
     free(link);
 }
 
-/* What cannot be remembered is copied again by a sender, and missed by a receiver. */
-static void remember(struct hard_links *links, const struct hard_link *key, const char *path)
+/* What cannot be remembered is copied again by a sender, and missed by a receiver. `counted` stands
+ * for the path, which a sender does not keep. */
+static void remember(struct hard_links *links, const struct hard_link *key, const char *path,
+                     const char *counted)
 {
-    size_t length = strlen(path) + 1;
-    if (links->count >= HARD_LINKS_MAX || links->length + length > HARD_LINKS_LENGTH_MAX ||
+    const char *slash = strchr(counted, '/');
+    size_t length = strlen(path) + 1, count = slash != NULL ? strlen(slash) : 1;
+    if (links->count >= HARD_LINKS_MAX || links->length + count > HARD_LINKS_LENGTH_MAX ||
         key->left == 0) {
         return;
     }
@@ -71,7 +74,7 @@ static void remember(struct hard_links *links, const struct hard_link *key, cons
         return;
     }
     *link = *key;
-    link->length = length;
+    link->counted = count;
     memcpy(link->path, path, length);
     struct hard_link **kept = tsearch(link, &links->tree, compare);
     if (kept == NULL || *kept != link) {
@@ -79,7 +82,7 @@ static void remember(struct hard_links *links, const struct hard_link *key, cons
         return;
     }
     links->count++;
-    links->length += length;
+    links->length += count;
 }
 
 static void count_name(struct hard_links *links, struct hard_link *link)
@@ -101,13 +104,14 @@ uint32_t hard_links_first(struct hard_links *links, const struct stat *status)
     return id;
 }
 
-void hard_links_sent(struct hard_links *links, const struct stat *status, uint32_t id)
+void hard_links_sent(struct hard_links *links, const struct stat *status, uint32_t id,
+                     const char *path)
 {
     const struct hard_link key = {.device = status->st_dev,
                                   .inode = status->st_ino,
                                   .id = id,
                                   .left = (uint64_t)status->st_nlink - 1};
-    remember(links, &key, "");
+    remember(links, &key, "", path);
 }
 
 void hard_links_withdraw(struct hard_links *links, const struct stat *status)
@@ -184,7 +188,7 @@ void hard_links_placed(struct hard_links *links, uint32_t id, uint32_t names, in
         return;
     }
     if (identify(fd, &key.placed)) {
-        remember(links, &key, path);
+        remember(links, &key, path, path);
     }
     close(fd);
 }
@@ -204,4 +208,13 @@ int hard_links_open(struct hard_links *links, uint32_t id, int top)
     }
     count_name(links, link);
     return fd;
+}
+
+void hard_links_pass(struct hard_links *links, uint32_t id)
+{
+    const struct hard_link key = {.inode = id};
+    struct hard_link *link = find(links, &key);
+    if (link != NULL) {
+        count_name(links, link);
+    }
 }

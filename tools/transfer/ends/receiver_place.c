@@ -466,8 +466,7 @@ static int place_or_keep(struct receiver *receiver, enum entry_kind kind, const 
                          const struct present *present, const struct node *node,
                          const struct attributes *attributes, uint32_t *ret_changes)
 {
-    int directory = tree_directory(&receiver->tree);
-    int error = 0;
+    int directory = tree_directory(&receiver->tree), error = 0;
     if (is_same_node(receiver, name, present, node)) {
         error = place_keep(directory, name, &present->status, attributes, ret_changes);
         if (error == 0) {
@@ -538,6 +537,7 @@ void receiver_place_link(struct receiver *receiver, const struct message *messag
     uint32_t changes = 0;
     if (compare_other(receiver->options.wishes, present.exists ? &present.status : NULL, false,
                       &changes) == ANSWER_LEFT) {
+        hard_links_pass(&receiver->links, message->entry.first);
         leave_entry(receiver, message, changes);
         return;
     }

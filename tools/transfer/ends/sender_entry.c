@@ -127,7 +127,7 @@ static struct message entry_of(struct sender *sender, const struct walk_step *st
     if (may_have_names(sender, status) && kind != ENTRY_HARD_LINK) {
         message.entry.names =
             status->st_nlink < UINT32_MAX ? (uint32_t)status->st_nlink : UINT32_MAX;
-        hard_links_sent(&sender->links, status, message.entry.id);
+        hard_links_sent(&sender->links, status, message.entry.id, step->relative);
     }
     return message;
 }
