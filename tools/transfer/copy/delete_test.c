@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -201,6 +202,37 @@ static void what_cannot_be_placed_does_not_keep_what_is_gone(void **state)
     scratch_expect(s, "root/t/big/in the way", "x");
 }
 
+/* But what somebody writes stays. */
+static void what_a_killed_copy_left_holds_no_directory(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "root/t");
+    scratch_directory(s, "root/t/gone");
+    scratch_write(s, "root/t/gone/.weir-0123456789abcdef", "half");
+    scratch_write(s, "root/t/gone/.weir-0123456789abcdef.journal", "noted");
+    scratch_directory(s, "root/t/busy");
+    scratch_write(s, "root/t/busy/.weir-0123456789abcdef", "half");
+    scratch_write(s, "root/t/busy/.weir-0123456789abcdef.journal", "noted");
+    int held = openat(s->fd, "root/t/busy/.weir-0123456789abcdef", O_RDONLY);
+    assert_int_equal(flock(held, LOCK_EX), 0);
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE | WISH_DRY_RUN;
+    world_push(world, "t", "/");
+    expect_done(world, 0, 1);
+    assert_true(scratch_exists(s, "root/t/gone/.weir-0123456789abcdef"));
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE;
+    world_push(world, "t", "/");
+    expect_done(world, 0, 1);
+    assert_false(scratch_exists(s, "root/t/gone"));
+    scratch_expect(s, "root/t/busy/.weir-0123456789abcdef", "half");
+    scratch_expect(s, "root/t/busy/.weir-0123456789abcdef.journal", "noted");
+    close(held);
+    world_push(world, "t", "/");
+    expect_done(world, 0, 1);
+    assert_false(scratch_exists(s, "root/t/busy"));
+}
+
 /* As the copy itself would, which without --force replaces no directory that is not empty. */
 static void a_dry_run_tells_what_is_in_the_way(void **state)
 {
@@ -231,6 +263,7 @@ int main(void)
         T(what_moves_behind_the_walk_is_not_deleted_by_a_pull),
         T(directories_that_may_not_be_written_to_are_mirrored),
         T(what_cannot_be_placed_does_not_keep_what_is_gone),
+        T(what_a_killed_copy_left_holds_no_directory),
         T(a_dry_run_tells_what_is_in_the_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,6 +122,10 @@ int place_keep(int directory, const char *name, const struct stat *status,
 bool place_name_is_of(int directory, const char *name, int fd);
 /* Removes what dead writers left in the directory. Errors are nobody's concern. */
 void place_sweep(int directory);
+/* What has such a name in a directory that is to go itself goes, too, unless somebody writes it;
+ * also what could be gone on with. True: it has gone or, if `dry`, would. `lent`: as for
+ * clear_unlink. */
+bool place_sweep_gone(int directory, const char *name, bool dry, mode_t *lent);
 /* One of a file under way, or of its journal. */
 bool place_is_temporary(const char *name);
 void place_random_name(char ret_name[PLACE_TEMPORARY_LENGTH + 1]);

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/transfer/disk/clear.h"
 #include "tools/transfer/disk/confine.h"
 #include "tools/transfer/disk/place.h"
 #include "tools/transfer/wire/digest.h"
@@ -56,9 +57,14 @@ bool place_name_is_of(int directory, const char *name, int fd)
 
 /* A link or device cannot be locked, so a temporary one is taken for left over when it is an hour
  * old. Opening a device would do something. */
+static bool is_old(const struct stat *status)
+{
+    return status->st_ctime + 3600 < time(NULL);
+}
+
 static void sweep_node(int directory, const char *name, const struct stat *status)
 {
-    if (status->st_uid == geteuid() && status->st_ctime + 3600 < time(NULL)) {
+    if (status->st_uid == geteuid() && is_old(status)) {
         unlinkat(directory, name, 0);
     }
 }
@@ -144,4 +150,32 @@ void place_sweep(int directory)
         }
     }
     closedir(stream);
+}
+
+/* The file is locked; or it cannot be said. */
+static bool is_written(int directory, const char *name)
+{
+    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        return errno != ENOENT;
+    }
+    bool is_written = flock(fd, LOCK_EX | LOCK_NB) != 0;
+    close(fd);
+    return is_written;
+}
+
+bool place_sweep_gone(int directory, const char *name, bool dry, mode_t *lent)
+{
+    char about[PLACE_TEMPORARY_LENGTH + 1]; /* where it is a journal */
+    struct stat status;
+    snprintf(about, sizeof(about), "%.*s", PLACE_TEMPORARY_LENGTH, name);
+    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+        return errno == ENOENT;
+    }
+    if (S_ISDIR(status.st_mode) ||
+        (S_ISREG(status.st_mode) ? is_written(directory, about) : !is_old(&status))) {
+        return false;
+    }
+    int error = dry ? 0 : clear_unlink(directory, name, 0, lent);
+    return error == 0 || error == ENOENT;
 }

@@ -220,11 +220,28 @@ static enum answer with_rules(const struct receiver *receiver, const struct look
                                                                                     : ANSWER_GONE;
 }
 
+/* What a killed copy left in a directory that is to go does not hold it. */
+static bool sweep(const struct receiver *receiver, const struct walk_step *step)
+{
+    bool dry = receiver_wishes(receiver, WISH_DRY_RUN);
+    if (step->error != WALK_ERROR_TEMPORARY || !walk_folder_mark(step->folder)->gone) {
+        return false;
+    }
+    if (!dry) {
+        touch(step->folder);
+    }
+    return place_sweep_gone(walk_folder_fd(step->folder), step->name, dry,
+                            &walk_folder_mark(step->folder)->lent);
+}
+
 /* Of a directory that stays whatever its files of rules say it does not matter that they are not
  * to be had. */
 static void take_failure(struct receiver *receiver, const struct walk_step *step,
                          enum answer answer)
 {
+    if (sweep(receiver, step)) {
+        return;
+    }
     bool stays = step->error == WALK_ERROR_RULES && answer == ANSWER_LEFT;
     if (step->error != ENOENT) {
         keep(step->folder);
