@@ -248,6 +248,9 @@ case_lists() { # -R and --files-from
     listed -a -0 "--files-from=$work/list0" FROMsrc
     listed -a "--files-from=$work/list2" FROMsrc
     listed -a -r "--files-from=$work/list2" FROMsrc --exclude '*.o'
+    printf '%s\n' sub sub/nothing sub/deep/nor/here >list5
+    listed -a -r "--files-from=$work/list5" FROMsrc # not all are there, though the directory comes
+    expect 1 'src/sub/deep/nor/here: .*No such file' "$weir" cp -ar "--files-from=$work/list5" src far:got5
     listed -aR --delete FROMsrc/sub FROMsrc/one.txt
     listed -aR --exclude 'su?' FROMsrc/sub/deep
     listed -aR --delete --exclude 'su?' FROMsrc/sub/deep

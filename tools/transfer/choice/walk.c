@@ -509,6 +509,34 @@ static void next_entry(struct walk *walk, struct walk_step *step)
     look_at_entry(walk, step);
 }
 
+/* What the list names besides in a directory that comes as a whole is to be there. True: the step
+ * says that it is not, or nothing. */
+static bool check_listed(struct walk *walk, struct walk_step *step)
+{
+    struct walk_folder *folder = walk->folder;
+    struct listing_part *part = &folder->listed;
+    if (folder->is_listed || part->first == part->end || is_cut_off(folder)) {
+        return false;
+    }
+    const char *path = walk->options.listing->paths[part->first++];
+    path = strlen(path) > part->depth ? path + part->depth : "."; /* or the directory itself */
+    step->kind = WALK_EXCLUDED;
+    step->folder = folder;
+    int fd =
+        confine_open(walk_folder_fd(folder), path, O_PATH | O_NOFOLLOW, 0, CONFINE_NO_SYMLINKS);
+    if (fd >= 0) {
+        close(fd);
+    } else if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP) { /* all else the walk meets */
+        char *end = walk->path + folder->path_length;
+        *end = '/';
+        strcpy(end + (end[-1] != '/'), path);
+        step->name = "";
+        tell_paths(walk, step);
+        fail(step, -fd);
+    }
+    return true;
+}
+
 void walk_next(struct walk *walk, struct walk_step *ret_step)
 {
     release(walk->left);
@@ -516,7 +544,7 @@ void walk_next(struct walk *walk, struct walk_step *ret_step)
     *ret_step = (struct walk_step){.source = walk->source > 0 ? walk->source - 1 : 0};
     if (walk->folder == NULL) {
         next_source(walk, ret_step);
-    } else {
+    } else if (!check_listed(walk, ret_step)) {
         next_entry(walk, ret_step);
     }
 }
