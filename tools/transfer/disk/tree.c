@@ -36,18 +36,26 @@ void tree_init(struct tree *tree, int top, const char *display)
     tree->tells_at_once = top >= 0 && place_tells_at_once(top);
 }
 
-static void close_level(struct tree_level *level)
+static size_t memory_of(const struct xattrs *xattrs)
 {
+    return xattrs->length + xattrs->count * sizeof(struct xattr);
+}
+
+/* The innermost. */
+static void close_level(struct tree *tree)
+{
+    struct tree_level *level = &tree->levels[--tree->depth];
     if (level->fd >= 0) {
         close(level->fd);
     }
+    tree->held -= memory_of(&level->xattrs);
     xattrs_clear(&level->xattrs);
 }
 
 void tree_fini(struct tree *tree)
 {
     while (tree->depth > 0) {
-        close_level(&tree->levels[--tree->depth]);
+        close_level(tree);
     }
     tree_finish(tree);
     free(tree->levels);
@@ -194,6 +202,9 @@ static int enter(struct tree *tree, const char *name, uint32_t id, struct tree_e
     if (place_is_temporary(name)) {
         return EILSEQ;
     }
+    if (tree->held + memory_of(&entry->xattrs) > TREE_HELD_MAX) {
+        return ENOBUFS;
+    }
     if (!reserve(tree)) {
         return ENOMEM;
     }
@@ -224,6 +235,7 @@ static int enter(struct tree *tree, const char *name, uint32_t id, struct tree_e
         .xattrs = entry->xattrs,
     };
     tree->path_length = strlen(tree->path);
+    tree->held += memory_of(&entry->xattrs);
     return 0;
 }
 
@@ -313,7 +325,7 @@ static int apply_where_different(const struct tree_level *level)
 
 int tree_leave(struct tree *tree, uint32_t *ret_id)
 {
-    struct tree_level *level = &tree->levels[--tree->depth];
+    struct tree_level *level = &tree->levels[tree->depth - 1];
     int error = 0;
     if (level->set_attributes) {
         level->attributes.xattrs = &level->xattrs;
@@ -325,12 +337,12 @@ int tree_leave(struct tree *tree, uint32_t *ret_id)
         error = errno;
     }
     /* A directory's own name is in the one above, which is left later; but the top is not left. */
-    if (error == 0 && level->attributes.fsync && tree->depth == 0 && tree->top >= 0 &&
+    if (error == 0 && level->attributes.fsync && tree->depth == 1 && tree->top >= 0 &&
         fsync(tree->top) != 0) {
         error = errno;
     }
-    close_level(level);
     tree->path_length = level->parent_length;
     *ret_id = level->id;
+    close_level(tree);
     return error;
 }

@@ -32,12 +32,15 @@ struct tree {
     unsigned mode_count;
     struct tree_place swept[TREE_SWEPT]; /* a ring */
     unsigned swept_count;
+    size_t held;           /* of extended attributes that are to be given when it is left */
     size_t display_length; /* of the path of the top */
     size_t path_length;    /* of the directory it is in; path may go on with an entry's name */
     char path[PATH_MAX + NAME_LENGTH_MAX + 2];
 };
 
 #define TREE_MODES_MAX 65536
+/* Of extended attributes of the directories that it is in; of one alone there may be as many. */
+#define TREE_HELD_MAX ((size_t)4 << 20)
 
 /* How a directory is entered. */
 struct tree_entry {
@@ -61,7 +64,7 @@ bool tree_is_new(const struct tree *tree);
 void tree_name(struct tree *tree, const char *name);
 void tree_forget(struct tree *tree);
 /* Makes or finds the directory `name`, which tree_name has just named, and enters it; "" is the
- * directory itself. 0 or an errno. */
+ * directory itself. 0 or an errno; ENOBUFS: see TREE_HELD_MAX. */
 int tree_enter(struct tree *tree, const char *name, uint32_t id, struct tree_entry *entry);
 /* 0 or an errno; left in any case, with the path still naming it until tree_forget. */
 int tree_leave(struct tree *tree, uint32_t *ret_id);

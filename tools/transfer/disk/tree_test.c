@@ -4,6 +4,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,9 +58,54 @@ static void a_directory_is_swept_once(void **state)
     }
 }
 
+/* As much as one directory may have. */
+static struct xattrs many_xattrs(void)
+{
+    static const char value[48 << 10];
+    struct xattrs xattrs = {.list = NULL};
+    char name[16];
+    for (unsigned i = 0; i < 21; i++) {
+        snprintf(name, sizeof(name), "user.%u", i);
+        assert_int_equal(xattrs_add(&xattrs, (struct span){name, strlen(name)},
+                                    (struct span){value, sizeof(value)}, false),
+                         0);
+    }
+    return xattrs;
+}
+
+/* Or who sends directories in each other, each with many of them, has a server hold gigabytes. */
+static void extended_attributes_of_all_levels_are_bounded(void **state)
+{
+    const struct scratch *scratch = *state;
+    struct tree tree;
+    unsigned depth = 0;
+    uint32_t id;
+    int error = 0;
+    tree_init(&tree, scratch->fd, "");
+    while (error == 0 && depth < 100) {
+        struct tree_entry entry = {.attributes = {.wishes = &no_wishes, .mode = 0755},
+                                   .xattrs = many_xattrs()};
+        tree_name(&tree, "d");
+        error = tree_enter(&tree, "d", 1, &entry);
+        depth += error == 0;
+    }
+    assert_int_equal(error, ENOBUFS);
+    assert_in_range(depth, 2, 5);
+    tree_forget(&tree);
+    enter_and_leave(&tree, "e"); /* without any */
+    for (; depth > 0; depth--) {
+        assert_int_equal(tree_leave(&tree, &id), 0);
+        tree_forget(&tree);
+    }
+    assert_int_equal(tree.held, 0);
+    tree_fini(&tree);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(extended_attributes_of_all_levels_are_bounded, make_scratch,
+                                        remove_scratch),
         cmocka_unit_test_setup_teardown(a_directory_is_swept_once, make_scratch, remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

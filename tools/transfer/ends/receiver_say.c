@@ -48,6 +48,8 @@ static const char *place_error_text(int error)
         return "what was read back from storage is not what was written (digest)";
     case E2BIG:
         return "is in too many pieces to be read back";
+    case ENOBUFS:
+        return "has, with the directories that it is in, more than 4 MiB of extended attributes";
     case EILSEQ:
         return "is a name that stands for a file under way";
     default:
