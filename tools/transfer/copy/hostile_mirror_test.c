@@ -61,6 +61,30 @@ static void questions_stay_in_the_target(void **state)
     expect_answer(world, "/etc", "passwd", ANSWER_WANTED);
 }
 
+/* Nor about what is beside the source, or was left out: what a client has there is its own. */
+static void questions_are_about_what_was_asked_for(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    struct filter *filter = filter_create();
+    scratch_directory(s, "here/x");
+    scratch_directory(s, "here/x/.ssh");
+    scratch_write(s, "here/x/f", "secret");
+    scratch_write(s, "here/x/.ssh/f", "secret");
+    scratch_write(s, "here/f", "secret");
+    assert_true(filter_add(filter, 0, (struct span){"/x/.ssh/f", 9}));
+    expect_answer(world, "", "f", ANSWER_SAME);
+    expect_answer(world, ".ssh", "f", ANSWER_SAME);
+    expect_answer(world, "..", "f", ANSWER_WANTED);
+    expect_answer(world, "../x", "f", ANSWER_WANTED);
+    world->request.filter = filter;
+    expect_answer(world, "", "f", ANSWER_SAME);
+    expect_answer(world, ".ssh", "f", ANSWER_WANTED);
+    expect_answer(world, "./.ssh", "f", ANSWER_WANTED);
+    world->request.filter = NULL;
+    filter_destroy(filter);
+}
+
 static void questions_are_counted(void **state)
 {
     struct world *world = *state;
@@ -276,10 +300,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
-        T(questions_stay_in_the_target),   T(questions_are_counted),
-        T(answers_to_nothing_are_refused), T(what_was_not_sent_must_be_here),
-        T(what_is_to_be_left_is_left),     T(a_sender_tells_of_its_sources_only),
-        T(nor_with_files_of_rules),        T(rules_come_when_they_may),
+        T(questions_stay_in_the_target),
+        T(questions_are_counted),
+        T(questions_are_about_what_was_asked_for),
+        T(answers_to_nothing_are_refused),
+        T(what_was_not_sent_must_be_here),
+        T(what_is_to_be_left_is_left),
+        T(a_sender_tells_of_its_sources_only),
+        T(nor_with_files_of_rules),
+        T(rules_come_when_they_may),
         T(nothing_is_deleted_unasked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

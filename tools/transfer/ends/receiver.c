@@ -219,7 +219,9 @@ static bool place_entry(struct receiver *receiver, const struct message *message
     }
     receiver_make_room(receiver, message);
     tree_name(&receiver->tree, name);
-    if (!receiver_is_asked_for(receiver, message->entry.kind == ENTRY_DIRECTORY)) {
+    if (!receiver_is_asked_for(receiver, (unsigned)receiver->last_source,
+                               tree_relative(&receiver->tree),
+                               message->entry.kind == ENTRY_DIRECTORY)) {
         *ret_reason = "a name that was not asked for, or is left out";
         return false;
     }

@@ -148,6 +148,21 @@ bool receiver_still_has(struct receiver *receiver, const struct message *message
     return reads_so(receiver, name, there, noted);
 }
 
+/* It leads nowhere else than down. */
+static bool is_sound(struct span path)
+{
+    const char *at = path.bytes, *end = at + path.length;
+    while (at < end) {
+        const char *slash = memchr(at, '/', (size_t)(end - at));
+        size_t length = (size_t)((slash != NULL ? slash : end) - at);
+        if (!name_is_valid(at, length)) {
+            return false;
+        }
+        at += length + 1;
+    }
+    return true;
+}
+
 /* The directory of the questions that follow. */
 static void enter(struct receiver *receiver, const struct question *question)
 {
@@ -158,7 +173,7 @@ static void enter(struct receiver *receiver, const struct question *question)
     said[question->name.length] = 0;
     close_one(&answering->directory);
     answering->is_left = answering->is_unknown = false;
-    if (question->source >= receiver->options.source_count) {
+    if (question->source >= receiver->options.source_count || !is_sound(question->path)) {
         return;
     }
     answering->source = question->source;
@@ -185,15 +200,38 @@ static void enter(struct receiver *receiver, const struct question *question)
     answering->is_unknown = fd < 0 && fd != -ENOENT && fd != -ENOTDIR && fd != -ELOOP;
 }
 
-/* For the digest of what is there: true if it is to be taken, slice by slice. */
-static bool begin_digest(struct answering *answering, const char *name, uint64_t size)
+/* Of the name in the directory at hand, below the target. */
+struct asked_path {
+    char text[sizeof(((struct answering *)NULL)->path) + NAME_LENGTH_MAX + 2];
+};
+
+static void tell_path(const struct answering *answering, const char *name,
+                      struct asked_path *ret_path)
 {
-    char path[sizeof(answering->path) + NAME_LENGTH_MAX + 2];
     const char *below = strcmp(answering->path, ".") == 0        ? ""
                         : strncmp(answering->path, "./", 2) == 0 ? answering->path + 2
                                                                  : answering->path;
-    snprintf(path, sizeof(path), "%s%s%s", below, below[0] != 0 ? "/" : "", name);
+    snprintf(ret_path->text, sizeof(ret_path->text), "%s%s%s", below, below[0] != 0 ? "/" : "",
+             name);
+}
 
+/* Else it is nothing that the peer is to know. */
+static bool may_be_asked(const struct receiver *receiver, const char *name)
+{
+    const struct answering *answering = &receiver->answering;
+    struct asked_path path;
+    if (answering->directory < 0 || receiver->options.names == NULL) {
+        return true;
+    }
+    tell_path(answering, name, &path);
+    return receiver_is_asked_for(receiver, answering->source, path.text, false);
+}
+
+/* For the digest of what is there: true if it is to be taken, slice by slice. */
+static bool begin_digest(struct answering *answering, const char *name, uint64_t size)
+{
+    struct asked_path path;
+    tell_path(answering, name, &path);
     answering->fd = confine_open(answering->directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0,
                                  CONFINE_NO_SYMLINKS);
     struct stat status;
@@ -211,7 +249,8 @@ static bool begin_digest(struct answering *answering, const char *name, uint64_t
         return false;
     }
     digest_start(answering->digest);
-    answering->of = (struct digested){.key = key_of(answering->source, path), .status = status};
+    answering->of =
+        (struct digested){.key = key_of(answering->source, path.text), .status = status};
     answering->read = 0;
     return true;
 }
@@ -237,7 +276,8 @@ static void answer_one(struct receiver *receiver, const struct question *questio
     enum answer answer = receiver_compare(receiver, answering->directory, name,
                                           exists ? &status : NULL, question->size, &mtime, &unused);
     answer = answering->is_left ? ANSWER_LEFT : answer;
-    answer = answering->is_unknown ? ANSWER_WANTED : answer; /* what comes will say what is wrong */
+    bool unknown = answering->is_unknown || !may_be_asked(receiver, name);
+    answer = unknown ? ANSWER_WANTED : answer; /* what comes will say what is wrong */
     if (answer != ANSWER_DIGEST) {
         add_answer(answering, answer, NULL);
     } else if (!begin_digest(answering, name, question->size)) {

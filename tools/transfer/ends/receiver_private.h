@@ -301,8 +301,9 @@ static inline bool receiver_has_file(const struct receiver *receiver)
     return receiver->state == RECEIVER_FILE || receiver->state == RECEIVER_VERIFYING;
 }
 
-/* receiver_asked.c: what tree->path names is something that the peer was asked for. */
-bool receiver_is_asked_for(const struct receiver *receiver, bool is_directory);
+/* receiver_asked.c: the path below the target, in a source, is one that the peer was asked for. */
+bool receiver_is_asked_for(const struct receiver *receiver, unsigned source, const char *path,
+                           bool is_directory);
 
 /* receiver_answer.c */
 bool receiver_ask(struct receiver *receiver, const struct message *message,
