@@ -55,6 +55,12 @@ bool place_name_is_of(int directory, const char *name, int fd)
            held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
+/* Whose a file is to be it is before it has its name, so root's may be anybody's. */
+static bool is_ours(const struct stat *status)
+{
+    return status->st_uid == geteuid() || geteuid() == 0;
+}
+
 /* A link or device cannot be locked, so a temporary one is taken for left over when it is an hour
  * old. Opening a device would do something. */
 static bool is_old(const struct stat *status)
@@ -64,17 +70,17 @@ static bool is_old(const struct stat *status)
 
 static void sweep_node(int directory, const char *name, const struct stat *status)
 {
-    if (status->st_uid == geteuid() && is_old(status)) {
+    if (is_ours(status) && is_old(status)) {
         unlinkat(directory, name, 0);
     }
 }
 
-/* It has a journal of ours, which is not old. */
-static bool is_kept(int directory, const char *journal)
+/* It has a journal of ours or its owner's, which is not old. */
+static bool is_kept(int directory, const char *journal, uid_t owner)
 {
     struct stat status;
     return fstatat(directory, journal, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-           S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+           S_ISREG(status.st_mode) && (status.st_uid == geteuid() || status.st_uid == owner) &&
            status.st_mtime + PLACE_KEPT_S > time(NULL);
 }
 
@@ -82,7 +88,7 @@ static void remove_own(int directory, const char *name)
 {
     struct stat status;
     if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode) &&
-        status.st_uid == geteuid()) {
+        is_ours(&status)) {
         unlinkat(directory, name, 0);
     }
 }
@@ -98,11 +104,11 @@ static void sweep_journal(int directory, const char *name)
     }
 }
 
-static void sweep_file(int directory, const char *name)
+static void sweep_file(int directory, const char *name, uid_t owner)
 {
     char journal[PLACE_JOURNAL_LENGTH + 1];
     snprintf(journal, sizeof(journal), "%.*s" PLACE_JOURNAL_SUFFIX, PLACE_TEMPORARY_LENGTH, name);
-    if (!is_kept(directory, journal)) {
+    if (!is_kept(directory, journal, owner)) {
         remove_own(directory, journal); /* before another one can begin under this name */
         unlinkat(directory, name, 0);
     }
@@ -122,9 +128,9 @@ static void sweep_name(int directory, const char *name)
     if (fd < 0) {
         return;
     }
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && is_ours(&status) &&
         flock(fd, LOCK_EX | LOCK_NB) == 0 && place_name_is_of(directory, name, fd)) {
-        sweep_file(directory, name); /* under the lock: open_named relies on it */
+        sweep_file(directory, name, status.st_uid); /* under the lock: open_named relies on it */
     }
     close(fd);
 }

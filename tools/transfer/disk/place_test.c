@@ -235,6 +235,27 @@ static void the_sweep_takes_the_dead_and_leaves_the_living(void **state)
     assert_true(scratch_exists(scratch, "x"));
 }
 
+/* One that was killed after a file got its owner, and before it got its name. */
+static void what_root_left_may_be_anybodys(void **state)
+{
+    const struct scratch *scratch = *state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    scratch_write(scratch, ".weir-0123456789abcdef", "left over");
+    scratch_write(scratch, ".weir-00000000000000aa", "can be gone on with by its owner");
+    scratch_write(scratch, ".weir-00000000000000aa.journal", "");
+    for (unsigned i = 0; i < 3; i++) {
+        static const char *const names[] = {".weir-0123456789abcdef", ".weir-00000000000000aa",
+                                            ".weir-00000000000000aa.journal"};
+        assert_int_equal(fchownat(scratch->fd, names[i], 65534, 65534, 0), 0);
+    }
+    place_sweep(scratch->fd);
+    assert_false(scratch_exists(scratch, ".weir-0123456789abcdef"));
+    assert_true(scratch_exists(scratch, ".weir-00000000000000aa"));
+    assert_true(scratch_exists(scratch, ".weir-00000000000000aa.journal"));
+}
+
 static void our_own_names_are_not_for_files(void **state)
 {
     assert_int_equal(place_text(*state, ".weir-0123456789abcdef", "x", REPLACE_FILES), EILSEQ);
@@ -364,6 +385,7 @@ int main(void)
         T(what_only_close_tells_keeps_the_name_away),
         T(abandoning_leaves_nothing),
         T(the_sweep_takes_the_dead_and_leaves_the_living),
+        T(what_root_left_may_be_anybodys),
         T(our_own_names_are_not_for_files),
         T(links_are_placed_alike),
         T(what_is_written_in_place_is_marked_until_it_is_whole),
