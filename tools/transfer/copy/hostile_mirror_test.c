@@ -10,6 +10,7 @@
 
 #include "tools/transfer/choice/filter.h"
 #include "tools/transfer/copy/session_world.h"
+#include "tools/transfer/wire/listing.h"
 
 /* The server asks what the client has; the client answers, about its target and nothing else. */
 static struct message ask(const char *path, const char *name, uint8_t *ret_bytes)
@@ -296,6 +297,66 @@ static void nothing_is_deleted_unasked(void **state)
     scratch_expect(world->scratch, "here/mine", "x");
 }
 
+/* The client pulls "/x", of which the server sends nothing but itself, and says of all that is here
+ * that it is gone. */
+static void expect_deleted(struct world *world, const char *said, const struct message *gone)
+{
+    struct message message = {.type = MESSAGE_FINISHED};
+    message.finished.sources = 1;
+    world_begin_pull(world, "/x", "");
+    while (memory_pair_step(world->pair)) {
+    }
+    memory_pair_link(world->pair, 1)->events = &link_unheard; /* the server says no word itself */
+    world_inject_entry(world, 1, ENTRY_DIRECTORY, said, "");
+    world_inject(world, &(struct message){.type = MESSAGE_LEAVE});
+    world_inject(world, &message);
+    while (memory_pair_step(world->pair)) {
+    }
+    while (session_pump(world->client)) {
+    }
+    world_inject(world, gone);
+    while (memory_pair_step(world->pair) || session_pump(world->client)) {
+    }
+}
+
+/* What the client's rules protect, and what is beside its list, is not the server's to delete. */
+static void what_is_protected_stays(void **state)
+{
+    static const struct answers {
+        uint16_t count;
+        const char *bytes;
+    } all_gone = {3, "\4\4\4"};
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    struct filter *filter = filter_create();
+    struct listing listing = {0};
+    struct message message = {.type = MESSAGE_ANSWERS};
+    message.answers.count = all_gone.count;
+    message.answers.answers = (struct span){all_gone.bytes, all_gone.count};
+    scratch_directory(s, "here/x");
+    scratch_directory(s, "here/x/d");
+    scratch_write(s, "here/x/d/mine", "x");
+    scratch_write(s, "here/x/old", "x");
+    assert_true(filter_add(filter, 0, (struct span){"/x/d/mine", 9}));
+    world->request.filter = filter;
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE;
+    expect_deleted(world, "y", &message); /* it has another name for the source */
+    scratch_expect(s, "here/x/d/mine", "x");
+    assert_false(scratch_exists(s, "here/x/old"));
+    world->request.filter = NULL;
+    filter_destroy(filter);
+
+    scratch_write(s, "here/x/old", "x");
+    assert_true(listing_add(&listing, (struct span){"d", 1}));
+    world->request.listing = &listing;
+    world->request.wishes.bits |= WISH_LISTED;
+    expect_deleted(world, "x", &message);
+    scratch_expect(s, "here/x/old", "x");
+    assert_false(scratch_exists(s, "here/x/d"));
+    world->request.listing = NULL;
+    listing_clear(&listing);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +371,7 @@ int main(void)
         T(nor_with_files_of_rules),
         T(rules_come_when_they_may),
         T(nothing_is_deleted_unasked),
+        T(what_is_protected_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,3 +57,9 @@ bool receiver_is_asked_for(const struct receiver *receiver, unsigned source, con
     }
     return !is_left_out(receiver, source, below, is_directory);
 }
+
+bool receiver_may_lose(const struct receiver *receiver, unsigned source, const char *path)
+{
+    return receiver->options.names == NULL || receiver->options.listing == NULL ||
+           is_listed(receiver, path_below_source(receiver, source, path));
+}

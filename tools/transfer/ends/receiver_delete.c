@@ -29,7 +29,9 @@ bool receiver_remember_source(struct receiver *receiver, unsigned source, const 
                               struct span said)
 {
     struct deleting *deleting = &receiver->deleting;
+    const char *const *names = receiver->options.names; /* the same, unless the peer lies */
     const char *here = name[0] != 0 ? name : ".";
+    said = names != NULL ? (struct span){names[source], strlen(names[source])} : said;
     unsigned count = receiver->options.source_count;
     return remember(&deleting->names, count, source, said) &&
            remember(&deleting->sources, count, source, (struct span){here, strlen(here)});
@@ -56,7 +58,9 @@ bool receiver_begin_deleting(struct receiver *receiver)
     struct deleting *deleting = &receiver->deleting;
     const struct filter *filter =
         receiver->options.filter != NULL ? receiver->options.filter : deleting->said;
-    deleting->filter = filter != NULL && filter_is_of_place(filter) ? filter : NULL;
+    bool holds =
+        filter != NULL && (filter == receiver->options.filter || filter_is_of_place(filter));
+    deleting->filter = holds ? filter : NULL;
     const struct walk_options options = {.root = receiver->tree.top,
                                          .confined = true,
                                          .recursive = true,
@@ -206,12 +210,19 @@ static void leave(struct receiver *receiver, const struct walk_step *step)
     }
 }
 
-/* What the sources have not and the rules of this side keep stays. */
+/* What the sources have not and the rules of this side keep stays. Who pulls has them protect by
+ * its own word, not by the server's. */
 static enum answer with_rules(const struct receiver *receiver, const struct look *look)
 {
     const struct walk_step *step = &look->step;
-    if (look->answer != ANSWER_GONE || receiver->deleting.filter == NULL || step->folder == NULL) {
+    if (look->answer != ANSWER_GONE || step->folder == NULL) {
         return look->answer;
+    }
+    if (!receiver_may_lose(receiver, step->source, step->relative)) {
+        return ANSWER_LEFT;
+    }
+    if (receiver->deleting.filter == NULL) {
+        return ANSWER_GONE;
     }
     const struct filter_loss loss = {.delete_excluded =
                                          receiver_wishes(receiver, WISH_DELETE_EXCLUDED),

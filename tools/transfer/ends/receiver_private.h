@@ -125,7 +125,7 @@ struct answering {
 struct deleting {
     char **sources;              /* what each is called here that is a directory; else NULL */
     char **names;                /* and what the peer calls it */
-    const struct filter *filter; /* with files of rules in directories; else NULL */
+    const struct filter *filter; /* that this side holds names against; else NULL */
     struct filter *said;         /* by the peer */
     struct turn turn;            /* with the rules */
     struct lookahead *lookahead;
@@ -304,6 +304,8 @@ static inline bool receiver_has_file(const struct receiver *receiver)
 /* receiver_asked.c: the path below the target, in a source, is one that the peer was asked for. */
 bool receiver_is_asked_for(const struct receiver *receiver, unsigned source, const char *path,
                            bool is_directory);
+/* The peer was asked for all that is there, so that it knows what is to go. */
+bool receiver_may_lose(const struct receiver *receiver, unsigned source, const char *path);
 
 /* receiver_answer.c */
 bool receiver_ask(struct receiver *receiver, const struct message *message,
