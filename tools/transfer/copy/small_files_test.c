@@ -17,6 +17,7 @@
 
 #include "tools/transfer/copy/session_world.h"
 #include "tools/transfer/disk/confine.h"
+#include "tools/transfer/wire/listing.h"
 
 int __real_confine_open(int directory, const char *path, int flags, mode_t mode,
                         enum confinement confinement);
@@ -476,10 +477,42 @@ static void what_is_left_out_is_said_in_its_turn(void **state)
     closedir(directory);
 }
 
+/* As long as it was told in time: here there is a file in between that waits for its grants. */
+static void another_name_comes_whole_where_the_first_could_not_be(void **state)
+{
+    static const char *const paths[] = {"a/f", "m/big", "z/one"};
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    struct listing listing = {0};
+    for (unsigned i = 0; i < 3; i++) { /* in this order */
+        assert_true(listing_add(&listing, (struct span){paths[i], strlen(paths[i])}));
+    }
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "here/t/a");
+    scratch_directory(s, "here/t/m");
+    scratch_directory(s, "here/t/z");
+    scratch_write(s, "here/t/a/f", "one");
+    scratch_fill(s, "here/t/m/big", 40 * MIB, 1);
+    assert_int_equal(linkat(s->fd, "here/t/a/f", s->fd, "here/t/z/one", 0), 0);
+    scratch_directory(s, "root/a");
+    scratch_directory(s, "root/a/f");
+    scratch_write(s, "root/a/f/in the way", "x");
+    world->request.listing = &listing;
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_LISTED;
+    world->request.wishes.preserve = PRESERVE_HARD_LINKS;
+    assert_int_equal(world_push(world, "t/", "/"), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->failed, 1);
+    scratch_expect(s, "root/a/f/in the way", "x");
+    scratch_expect(s, "root/z/one", "one");
+    world->request.listing = NULL;
+    listing_clear(&listing);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+        T(another_name_comes_whole_where_the_first_could_not_be),
         T(what_changes_before_it_is_read_comes_whole),
         T(what_is_no_file_any_more_is_not_read),
         T(modes_do_not_depend_on_the_umask),

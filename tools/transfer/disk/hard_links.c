@@ -19,7 +19,9 @@ struct identity {
     uint16_t type;
 };
 
-/* The key is device and inode for a sender, 0 and the entry for a receiver. */
+/* The key is device and inode for a sender, 0 and the entry for a receiver; of an entry that was
+ * refused, which is not looked for among the others, NO_DEVICE and the entry. */
+#define NO_DEVICE UINT64_MAX
 struct hard_link {
     uint64_t device, inode;
     uint32_t id;
@@ -99,7 +101,14 @@ uint32_t hard_links_first(struct hard_links *links, const struct stat *status)
     if (link == NULL) {
         return 0;
     }
+    const struct hard_link refused = {.device = NO_DEVICE, .inode = link->id};
     uint32_t id = link->id;
+    struct hard_link *no = find(links, &refused);
+    if (no != NULL) {
+        forget(links, no);
+        forget(links, link);
+        return 0;
+    }
     count_name(links, link);
     return id;
 }
@@ -121,6 +130,12 @@ void hard_links_withdraw(struct hard_links *links, const struct stat *status)
     if (link != NULL) {
         forget(links, link);
     }
+}
+
+void hard_links_refused(struct hard_links *links, uint32_t id)
+{
+    const struct hard_link key = {.device = NO_DEVICE, .inode = id, .left = 1};
+    remember(links, &key, "", "");
 }
 
 /* Below `top`, through no symbolic link, however long the path is. */

@@ -30,6 +30,8 @@ void hard_links_sent(struct hard_links *links, const struct stat *status, uint32
                      const char *path);
 /* Sender: that entry was thrown away. */
 void hard_links_withdraw(struct hard_links *links, const struct stat *status);
+/* Sender: entry `id`, whatever it is, was not placed: it is no file's first name. */
+void hard_links_refused(struct hard_links *links, uint32_t id);
 
 /* Receiver: entry `id`, of `names` names, is the file at `path` below `top`. */
 void hard_links_placed(struct hard_links *links, uint32_t id, uint32_t names, int top,

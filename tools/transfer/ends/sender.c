@@ -455,6 +455,9 @@ static void receive_failed(struct sender *sender, const struct message *message)
     if (sender->state == SENDER_FILE && id == sender->last_id) {
         sender->file.rejected = true;
     }
+    if ((sender->options.wishes->preserve & PRESERVE_HARD_LINKS) != 0 && id <= sender->last_id) {
+        hard_links_refused(&sender->links, id);
+    }
     for (unsigned i = 0; i < sender->depth; i++) {
         if (sender->directories[i].id == id) {
             walk_prune(sender->directories[i].folder);
