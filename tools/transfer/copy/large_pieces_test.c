@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "tools/transfer/copy/session_world.h"
@@ -96,12 +97,39 @@ static void a_large_piece_is_read_back_in_slices(void **state)
     expect_data(world);
 }
 
+/* As with -c, of one file or of many. */
+static void digests_are_taken_in_slices(void **state)
+{
+    struct world *world = *state;
+    char name[2][32];
+    for (unsigned i = 0; i < 20; i++) {
+        for (unsigned there = 0; there < 2; there++) {
+            snprintf(name[there], sizeof(name[there]), "%s/t/%u", there ? "root" : "here", i);
+        }
+        if (i == 0) {
+            scratch_directory(world->scratch, "here/t");
+            scratch_directory(world->scratch, "root/t");
+        }
+        scratch_fill(world->scratch, name[0], i == 0 ? 40 * MIB : MIB, i);
+        scratch_fill(world->scratch, name[1], i == 0 ? 40 * MIB : MIB, i);
+    }
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_CHECKSUM;
+    gone_over = 0;
+    world_begin_push(world, "t", "/");
+    uint64_t most = run_until(world, UINT64_MAX);
+    assert_int_equal(session_outcome(world->client), SESSION_COMPLETE);
+    assert_int_equal(session_tally(world->client)->same, 20);
+    assert_int_equal(gone_over, 59 * MIB);
+    assert_in_range(most, 1, 2 * READ_BACK_AT_ONCE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
         T(a_large_piece_is_proven_in_slices),
         T(a_large_piece_is_read_back_in_slices),
+        T(digests_are_taken_in_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

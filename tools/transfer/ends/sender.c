@@ -15,7 +15,6 @@
 
 enum progress {
     PROGRESS_MADE,
-    PROGRESS_TURN,    /* and it took so long that others have theirs */
     PROGRESS_BLOCKED, /* until the peer or the link says something */
 };
 
@@ -307,7 +306,7 @@ static enum progress continue_file(struct sender *sender)
         return PROGRESS_MADE;
     case CLAIMED_SO_FAR:
         say_alive(sender);
-        return PROGRESS_TURN;
+        return PROGRESS_MADE;
     case CLAIMED_LATER:
         return PROGRESS_BLOCKED;
     case CLAIMED_UNREAD:
@@ -331,6 +330,7 @@ static void continue_digest(struct sender *sender)
         size_t length = left < EAGER_LENGTH_MAX ? (size_t)left : EAGER_LENGTH_MAX;
         code = source_read(source, sender->eager, length, length, &text);
         digest_data(sender->digest, sender->eager, length);
+        sender->gone_over += length;
     }
     say_alive(sender);
     if (code == PROBLEM_NONE && source->position == source->size) {
@@ -411,6 +411,12 @@ static bool waits_for_grant(const struct sender *sender)
     return sender->ahead.count > 0 && sender->granted.count == 0;
 }
 
+/* Bytes that were sent, or only read. */
+static uint64_t bytes_moved(const struct sender *sender)
+{
+    return sender->options.tally->bytes + sender->gone_over;
+}
+
 bool sender_pump(struct sender *sender)
 {
     bool more = sender_answer(sender);
@@ -422,14 +428,11 @@ bool sender_pump(struct sender *sender)
             more |= lookahead_pump(sender->lookahead);
         }
     }
-    uint64_t bytes = sender->options.tally->bytes;
-    for (unsigned i = 0; i < STEPS_AT_ONCE && sender->options.tally->bytes - bytes < BYTES_AT_ONCE;
-         i++) {
-        enum progress progress = sender->link->backlog_length < SENDER_BACKLOG
-                                     ? make_progress(sender)
-                                     : PROGRESS_BLOCKED;
-        if (progress != PROGRESS_MADE) {
-            return more || progress == PROGRESS_TURN;
+    uint64_t before = bytes_moved(sender);
+    for (unsigned i = 0; i < STEPS_AT_ONCE && bytes_moved(sender) - before < BYTES_AT_ONCE; i++) {
+        if (sender->link->backlog_length >= SENDER_BACKLOG ||
+            make_progress(sender) == PROGRESS_BLOCKED) {
+            return more;
         }
         if (waits_for_grant(sender)) {
             return true;

@@ -119,6 +119,7 @@ struct sender {
     bool is_granted[CHUNK_COUNT_MAX];
     uint16_t sequence;
 
+    uint64_t gone_over; /* bytes that were read, and not to be sent */
     uint64_t scanned_files, scanned_bytes;
     uint8_t head[MESSAGE_HEAD_MAX];
     uint8_t eager[EAGER_LENGTH_MAX + 1]; /* one more than is sent, to see a file's end */

@@ -66,6 +66,7 @@ static enum claimed go_over(struct sender *sender, const struct piece *piece,
             return CLAIMED_UNREAD;
         }
         digest_data(sender->digest, sender->eager, length);
+        sender->gone_over += length;
         *done += length;
     }
     source->position = piece->offset;
