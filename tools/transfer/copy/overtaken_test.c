@@ -64,6 +64,37 @@ static void what_changes_after_its_digest_is_no_more_the_same(void **state)
     assert_true(refused > 0);
 }
 
+static void grow_at_one_step(struct world *world, unsigned step)
+{
+    if (step == when) {
+        int fd = openat(world->scratch->fd, "here/t/f", O_WRONLY | O_APPEND);
+        assert_int_equal(write(fd, "more", 4), 4);
+        close(fd);
+    }
+}
+
+/* A source that changes while its digest is taken is sent, as one that changes while it is read. */
+static void what_changes_before_its_digest_is_known_comes(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    unsigned came = 0;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "root/t");
+    world->between = grow_at_one_step;
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_CHECKSUM;
+    for (when = 0; when < 2 * STEPS; when++) {
+        scratch_fill(s, "here/t/f", 12 * MIB, 1);
+        scratch_fill(s, "root/t/f", 12 * MIB, 1);
+        assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+        assert_int_equal(session_tally(world->client)->failed, 0);
+        bool warned = strcmp(world->problems[0], "here source warning\n") == 0;
+        assert_true(!warned || scratch_same(s, "here/t/f", "root/t/f"));
+        came += warned;
+    }
+    assert_true(came > 0);
+}
+
 static void make_two_names(const struct scratch *s, const char *x, const char *y)
 {
     scratch_write(s, "here/t/x", x);
@@ -177,6 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
         T(what_changes_after_its_digest_is_no_more_the_same),
+        T(what_changes_before_its_digest_is_known_comes),
         T(names_of_one_file_do_not_vouch_for_each_other),
         T(what_got_another_time_is_the_same_still),
         T(what_a_digest_proves_is_half_no_more),

@@ -333,17 +333,14 @@ static void continue_digest(struct sender *sender)
         sender->gone_over += length;
     }
     say_alive(sender);
-    if (code == PROBLEM_NONE && source->position == source->size) {
-        if (sender_end_digest(sender, look)) {
-            return;
-        }
-    } else if (code == PROBLEM_NONE) {
+    if (code == PROBLEM_NONE && source->position < source->size) {
         return;
-    } else {
-        sender_skip(sender, code, look->step.path, text);
-        sender_close_file(sender);
     }
-    end_step(sender);
+    bool by_chunks = code == PROBLEM_NONE ? sender_end_digest(sender, look)
+                                          : sender_miss_digest(sender, look, code, text);
+    if (!by_chunks) {
+        end_step(sender);
+    }
 }
 
 /* Counts ahead, a few entries at a time. */

@@ -257,6 +257,14 @@ static enum problem_code read_small(struct sender *sender, const char **ret_text
     return code == PROBLEM_NONE ? source_check(source, ret_text) : code;
 }
 
+/* It has changed while it was read. */
+static void skip_for_now(struct sender *sender, const struct walk_step *step, const char *text)
+{
+    char told[TEXT_LENGTH_MAX];
+    snprintf(told, sizeof(told), "%s" TEXT_AGAIN, text);
+    sender_skip(sender, PROBLEM_WARNING, step->path, told);
+}
+
 /* A small file: read whole, checked, and sent with its entry. True: it has grown, and goes by
  * chunks. It may be anything when it fails to be what the walk saw: then it is opened with care. */
 static bool send_eager(struct sender *sender, const struct walk_step *step)
@@ -268,9 +276,7 @@ static bool send_eager(struct sender *sender, const struct walk_step *step)
     bool changed = code == PROBLEM_CHANGED || code == PROBLEM_VANISHED;
     if (code != PROBLEM_NONE && (changed || tries == 1) && tries < SENDER_TRIES) {
         if (changed) {
-            char told[TEXT_LENGTH_MAX];
-            snprintf(told, sizeof(told), "%s" TEXT_AGAIN, text);
-            sender_skip(sender, PROBLEM_WARNING, step->path, told);
+            skip_for_now(sender, step, text);
         }
         sender_close_file(sender);
         return sender_send_again(sender, step, tries);
@@ -383,6 +389,19 @@ bool sender_begin_file(struct sender *sender, const struct look *look)
     return send_file(sender, step);
 }
 
+bool sender_miss_digest(struct sender *sender, const struct look *look, enum problem_code code,
+                        const char *text)
+{
+    bool changed = code == PROBLEM_CHANGED || code == PROBLEM_VANISHED;
+    sender_close_file(sender);
+    if (!changed || is_dry(sender)) {
+        sender_skip(sender, code, look->step.path, text);
+        return false;
+    }
+    skip_for_now(sender, &look->step, text);
+    return sender_send_again(sender, &look->step, 1);
+}
+
 bool sender_end_digest(struct sender *sender, const struct look *look)
 {
     struct source *source = &sender->file.source;
@@ -396,11 +415,10 @@ bool sender_end_digest(struct sender *sender, const struct look *look)
         source->position = source->data_end = 0;
         return send_file(sender, &look->step);
     }
-    if (code == PROBLEM_NONE) {
-        send_without_contents(sender, &known, &source->status);
-    } else {
-        sender_skip(sender, code, look->step.path, text);
+    if (code != PROBLEM_NONE) {
+        return sender_miss_digest(sender, look, code, text);
     }
+    send_without_contents(sender, &known, &source->status);
     sender_close_file(sender);
     return false;
 }

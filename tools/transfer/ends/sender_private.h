@@ -138,6 +138,9 @@ void sender_report(struct sender *sender, enum problem_code code, const char *pa
 bool sender_begin_file(struct sender *sender, const struct look *look);
 /* The digest of sender->file is known. True: the file goes by chunks. */
 bool sender_end_digest(struct sender *sender, const struct look *look);
+/* Or it cannot be, and why. A file that has changed meanwhile is sent, whatever it was. */
+bool sender_miss_digest(struct sender *sender, const struct look *look, enum problem_code code,
+                        const char *text);
 void sender_send_directory(struct sender *sender, const struct walk_step *step);
 void sender_leave_directory(struct sender *sender);
 void sender_send_node(struct sender *sender, const struct look *look);
