@@ -230,7 +230,9 @@ static void stream_close(struct stream *stream)
         stream_break(stream, STREAM_BROKEN, 0); /* a signal ended the wait for the peer */
     }
     stream_wake_connectors(stream);
-    stream_wake_acceptors(stream);
+    if (!stream->base.is_foreign) { /* else the parent would take it for a connection */
+        stream_wake_acceptors(stream);
+    }
     rsocket_wake_pollers();
 }
 

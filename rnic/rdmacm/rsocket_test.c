@@ -160,6 +160,33 @@ static void a_child_closes_what_it_inherits(void **state)
     rclose(server);
 }
 
+/* As servers do that fork: the child has no use for the listener, and the parent goes on with it.
+ */
+static void a_child_closes_the_listener(void **state)
+{
+    struct sockaddr_in address;
+    int listener = listen_anywhere(&address);
+    int status;
+    assert_int_equal(rfcntl(listener, F_SETFL, O_NONBLOCK), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(PATIENCE_MS / 1000);
+        _exit(rclose(listener) == 0 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(raccept(listener, NULL, NULL), -1);
+    assert_int_equal(errno, EAGAIN);
+    int client = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(rfcntl(listener, F_SETFL, 0), 0);
+    assert_int_equal(rconnect(client, (struct sockaddr *)&address, sizeof address), 0);
+    int server = raccept(listener, NULL, NULL);
+    assert_true(server >= 0);
+    assert_int_equal(rclose(server), 0);
+    assert_int_equal(rclose(client), 0);
+    assert_int_equal(rclose(listener), 0);
+}
+
 #define LONG_LENGTH (4u << 20)
 
 /* As many as the buffer that was asked for has places, with nobody reading meanwhile. */
@@ -444,6 +471,7 @@ int main(void)
         cmocka_unit_test(what_is_accepted_has_no_flags),
         cmocka_unit_test(nobody_listens),
         cmocka_unit_test(a_child_closes_what_it_inherits),
+        cmocka_unit_test(a_child_closes_the_listener),
         cmocka_unit_test(both_ways_at_once),
         cmocka_unit_test(a_late_reader_finds_every_datagram),
         cmocka_unit_test(another_version_is_rejected),
