@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "rnic/io/system/cancel.h"
 #include "rnic/rdmacm/cma.h"
 
 static struct cma_device *the_device;
@@ -142,6 +143,7 @@ failed:
 struct cma_device *cma_device_open(void)
 {
     pthread_once(&once, watch_fork);
+    int cancel = cancel_hold();
     pthread_mutex_lock(&open_lock);
     if (the_device == NULL || !the_device->core->loop_is_ours(the_device->engine)) {
         cma_forget_listeners();
@@ -150,6 +152,7 @@ struct cma_device *cma_device_open(void)
     }
     struct cma_device *device = the_device;
     pthread_mutex_unlock(&open_lock);
+    cancel_restore(cancel);
     return device;
 }
 

@@ -221,19 +221,28 @@ PUBLIC int rshutdown(int descriptor, int how)
     return socket->type == SOCK_STREAM ? stream_shutdown(stream_of(socket), how) : 0;
 }
 
-/* Tells the peer, and wakes whoever waits. */
-static void stream_close(struct stream *stream)
+/* Whoever waits hears of it. */
+static void finish_closing(struct stream **closed)
 {
-    atomic_store(&stream->base.is_closed, true);
-    if (stream_is_connected(stream)) {
-        (void)stream_shutdown(stream, SHUT_RDWR);
-        stream_break(stream, STREAM_BROKEN, 0); /* a signal ended the wait for the peer */
+    struct stream *stream = *closed;
+    if (stream_is_connected(stream)) { /* the wait for the peer was not until its end */
+        stream_break(stream, STREAM_BROKEN, 0);
     }
     stream_wake_connectors(stream);
     if (!stream->base.is_foreign) { /* else the parent would take it for a connection */
         stream_wake_acceptors(stream);
     }
     rsocket_wake_pollers();
+}
+
+/* Tells the peer. */
+static void stream_close(struct stream *stream)
+{
+    __attribute__((cleanup(finish_closing))) struct stream *closed = stream;
+    atomic_store(&closed->base.is_closed, true);
+    if (stream_is_connected(stream)) {
+        (void)stream_shutdown(stream, SHUT_RDWR);
+    }
 }
 
 void rsocket_free(struct rsocket *socket)

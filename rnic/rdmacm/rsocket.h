@@ -8,7 +8,11 @@
  * is outside of all but send_lock and receive_lock, which its handlers never take.
  *
  * Each call is a user of its socket from rsocket_lookup to its end. rclose takes the socket out of
- * the table and wakes whoever waits inside; the last user frees it. */
+ * the table and wakes whoever waits inside; the last user frees it.
+ *
+ * A thread that waits may be cancelled there, and there only: the waits are the cancellation points
+ * of these calls, and what they hold has a cleanup. All else makes no call that is one, or holds
+ * cancellation off. */
 #ifndef WEIR_RDMACM_RSOCKET_H
 #define WEIR_RDMACM_RSOCKET_H
 
@@ -19,6 +23,8 @@
 #include <stdatomic.h>
 #include <sys/uio.h>
 
+#include "rnic/io/system/cancel.h"
+#include "rnic/io/system/raw_file.h"
 #include "rnic/rdmacm/cma.h"
 #include "rnic/rdmacm/rsocket_codec.h"
 #include "rnic/rdmacm/rsocket_service.h"
@@ -179,8 +185,24 @@ static inline void rsocket_end_use(struct rsocket **socket)
     }
 }
 
-/* In front of a local variable: its socket is used until the end of the block. */
+/* In front of a local variable: its socket is used until the end of the block, also where the
+ * thread is cancelled or exits in between. */
 #define RSOCKET_USED __attribute__((cleanup(rsocket_end_use)))
+
+static inline pthread_mutex_t *rsocket_hold(pthread_mutex_t *lock)
+{
+    pthread_mutex_lock(lock);
+    return lock;
+}
+
+static inline void rsocket_let_go(pthread_mutex_t **lock)
+{
+    pthread_mutex_unlock(*lock);
+}
+
+/* Held until the end of the block, likewise: for locks under which somebody may wait. */
+#define RSOCKET_HOLDS(name, lock)                                                                  \
+    __attribute__((cleanup(rsocket_let_go), unused)) pthread_mutex_t *name = rsocket_hold(lock)
 
 /* What a call says that waited: EBADF where the socket was closed meanwhile. */
 static inline ssize_t rsocket_result(struct rsocket *socket, ssize_t result)

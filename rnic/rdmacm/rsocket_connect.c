@@ -116,12 +116,11 @@ int stream_finish_connecting(struct stream *stream, bool blocks)
     if (stream_is_connected(stream)) {
         return 0;
     }
-    pthread_mutex_lock(&stream->connect_lock);
+    RSOCKET_HOLDS(held, &stream->connect_lock);
     while (stream_is_opening(stream) && blocks && !atomic_load(&stream->base.is_closed)) {
         pthread_cond_wait(&stream->connect_done, &stream->connect_lock);
     }
     enum stream_state state = atomic_load(&stream->state);
-    pthread_mutex_unlock(&stream->connect_lock);
     if (state >= STREAM_RESOLVING_ADDRESS && state <= STREAM_ACCEPTING) {
         return cma_error(EAGAIN);
     }
@@ -158,10 +157,12 @@ static int start(struct stream *stream, const struct sockaddr *target, socklen_t
 int stream_connect(struct stream *stream, const struct sockaddr *target, socklen_t length)
 {
     bool blocks = rsocket_blocks(&stream->base, 0);
+    int cancel = cancel_hold();
     pthread_mutex_lock(&stream->connect_lock);
     int result = start(stream, target, length);
     int error = result == 0 ? 0 : errno;
     pthread_mutex_unlock(&stream->connect_lock);
+    cancel_restore(cancel);
     if (error != 0 && error != EAGAIN) {
         return cma_error(error);
     }

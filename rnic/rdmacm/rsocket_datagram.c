@@ -161,10 +161,12 @@ int datagram_connect(struct rsocket *socket, const struct sockaddr *target, sock
     if (ensure_set_up(datagram) != 0 || connect(socket->index, target, length) != 0) {
         return -1;
     }
+    int cancel = cancel_hold();
     pthread_mutex_lock(&datagram->map_lock);
     struct datagram_peer *peer = datagram_peer(datagram, target, length);
     datagram->connected = peer != NULL ? peer : datagram->connected;
     pthread_mutex_unlock(&datagram->map_lock);
+    cancel_restore(cancel);
     return peer == NULL ? -1 : 0;
 }
 
@@ -210,19 +212,21 @@ static ssize_t send_bytes(struct datagram *datagram, const struct iovec *bytes, 
 {
     bool blocks = rsocket_blocks(&datagram->base, flags);
     ssize_t sent = -1;
-    pthread_mutex_lock(&datagram->send_lock);
-    if (datagram_can_send(datagram) || datagram_wait(datagram, blocks, datagram_can_send) == 0) {
-        pthread_mutex_lock(&datagram->map_lock);
-        struct datagram_peer *peer =
-            target == NULL ? datagram->connected : datagram_peer(datagram, target, length);
-        if (peer != NULL) {
-            sent = send_to(datagram, peer, bytes, blocks ? flags : flags | MSG_DONTWAIT);
-        } else if (target == NULL) {
-            errno = EDESTADDRREQ;
-        }
-        pthread_mutex_unlock(&datagram->map_lock);
+    RSOCKET_HOLDS(held, &datagram->send_lock);
+    if (!datagram_can_send(datagram) && datagram_wait(datagram, blocks, datagram_can_send) != 0) {
+        return -1;
     }
-    pthread_mutex_unlock(&datagram->send_lock);
+    int cancel = cancel_hold(); /* a peer that is not known yet is met by system calls */
+    pthread_mutex_lock(&datagram->map_lock);
+    struct datagram_peer *peer =
+        target == NULL ? datagram->connected : datagram_peer(datagram, target, length);
+    if (peer != NULL) {
+        sent = send_to(datagram, peer, bytes, blocks ? flags : flags | MSG_DONTWAIT);
+    } else if (target == NULL) {
+        errno = EDESTADDRREQ;
+    }
+    pthread_mutex_unlock(&datagram->map_lock);
+    cancel_restore(cancel);
     return sent;
 }
 
@@ -314,13 +318,17 @@ int datagram_descriptor(const struct rsocket *socket)
     return ((const struct datagram *)socket)->epoll;
 }
 
+static void finish_closing(struct datagram **datagram)
+{
+    atomic_store(&(*datagram)->base.is_closed, true);
+    datagram_wake(*datagram);
+}
+
 void datagram_close(struct rsocket *socket)
 {
-    struct datagram *datagram = datagram_of(socket);
+    __attribute__((cleanup(finish_closing))) struct datagram *datagram = datagram_of(socket);
     service_remove(&datagram->udp);
     if (datagram->is_set_up && !socket->is_foreign) {
         (void)datagram_wait(datagram, true, datagram_all_sent);
     }
-    atomic_store(&socket->is_closed, true);
-    datagram_wake(datagram);
 }

@@ -269,7 +269,8 @@ static void take_events(struct datagram *datagram)
     struct ibv_cq *queue;
     void *context;
     uint64_t tokens;
-    ssize_t length = read(datagram->forwarded, &tokens, sizeof tokens);
+    int cancel = cancel_hold();
+    ssize_t length = raw_read(datagram->forwarded, &tokens, sizeof tokens);
     (void)length; /* the message is on the list */
     LIST_FOR_EACH(node, &datagram->pairs)
     {
@@ -282,6 +283,7 @@ static void take_events(struct datagram *datagram)
     atomic_store(&datagram->is_armed, false);
     pthread_cond_broadcast(&datagram->event_taken);
     rsocket_wake_pollers();
+    cancel_restore(cancel);
 }
 
 void datagram_take_event(struct rsocket *socket)
@@ -294,30 +296,39 @@ void datagram_take_event(struct rsocket *socket)
     pthread_mutex_unlock(&datagram->queue_lock);
 }
 
+/* The sleeper is awake, or cancelled: one of the others may be the next. */
+static void stop_sleeping(struct datagram **datagram)
+{
+    pthread_mutex_lock(&(*datagram)->queue_lock);
+    (*datagram)->has_sleeper = false;
+    take_events(*datagram);
+}
+
+/* With queue_lock held at both ends, but not in between. */
+static int be_sleeper(struct datagram *datagram)
+{
+    struct pollfd wait = {.fd = datagram->epoll, .events = POLLIN};
+    __attribute__((cleanup(stop_sleeping))) struct datagram *slept_for = datagram;
+    slept_for->has_sleeper = true;
+    pthread_mutex_unlock(&datagram->queue_lock);
+    engine_about_to_sleep(cma_device()->engine);
+    return poll(&wait, 1, -1) < 0 ? errno : 0;
+}
+
 /* With queue_lock held, but not while it sleeps. */
 static int sleep_for_event(struct datagram *datagram)
 {
-    struct pollfd wait = {.fd = datagram->epoll, .events = POLLIN};
     if (datagram->has_sleeper) {
         pthread_cond_wait(&datagram->event_taken, &datagram->queue_lock);
         return 0;
     }
-    datagram->has_sleeper = true;
-    pthread_mutex_unlock(&datagram->queue_lock);
-    engine_about_to_sleep(cma_device()->engine);
-    int result = poll(&wait, 1, -1) < 0 ? -1 : 0;
-    int error = errno;
-    pthread_mutex_lock(&datagram->queue_lock);
-    datagram->has_sleeper = false;
-    take_events(datagram);
-    errno = error;
-    return result;
+    return cma_error(be_sleeper(datagram));
 }
 
 static int process(struct datagram *datagram, bool blocks, datagram_test *test)
 {
     int result = 0;
-    pthread_mutex_lock(&datagram->queue_lock);
+    RSOCKET_HOLDS(held, &datagram->queue_lock);
     while (result == 0) {
         poll_queues(datagram);
         if (test(datagram)) {
@@ -333,7 +344,6 @@ static int process(struct datagram *datagram, bool blocks, datagram_test *test)
             result = sleep_for_event(datagram);
         }
     }
-    pthread_mutex_unlock(&datagram->queue_lock);
     return result;
 }
 
@@ -353,7 +363,7 @@ int datagram_wait(struct datagram *datagram, bool blocks, datagram_test *test)
 void datagram_wake(struct datagram *datagram)
 {
     const uint64_t one = 1;
-    ssize_t written = write(datagram->forwarded, &one, sizeof one);
+    ssize_t written = raw_write(datagram->forwarded, &one, sizeof one);
     (void)written; /* full means that it is readable */
     rsocket_wake_pollers();
 }
@@ -407,7 +417,7 @@ void datagram_forward(struct datagram *datagram, const struct sockaddr *source,
     if (fits) {
         list_append(&datagram->messages, &message->node);
         atomic_fetch_add(&datagram->waiting, 1);
-        ssize_t written = write(datagram->forwarded, &one, sizeof one);
+        ssize_t written = raw_write(datagram->forwarded, &one, sizeof one);
         (void)written; /* full means that it is readable */
     }
     pthread_mutex_unlock(&datagram->queue_lock);

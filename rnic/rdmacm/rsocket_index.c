@@ -49,7 +49,9 @@ void rsocket_leave(struct rsocket *socket)
 {
     if (atomic_fetch_sub(&slot_of(socket->index)->users, USER) == USER) {
         int error = errno;
+        int cancel = cancel_hold();
         rsocket_free(socket);
+        cancel_restore(cancel);
         errno = error;
     }
 }

@@ -178,7 +178,7 @@ int stream_send_mappings(struct stream *stream, int flags)
     if (!atomic_load(&stream->has_unsent)) {
         return 0;
     }
-    pthread_mutex_lock(&stream->map_lock);
+    RSOCKET_HOLDS(held, &stream->map_lock);
     while (result == 0 && !list_is_empty(&stream->unsent)) {
         result = stream_wait_for_room(stream, flags);
         if (result != 0) {
@@ -189,7 +189,6 @@ int stream_send_mappings(struct stream *stream, int flags)
         result = send_mapping(stream, CONTAINER_OF(node, struct mapping, node));
     }
     atomic_store(&stream->has_unsent, !list_is_empty(&stream->unsent));
-    pthread_mutex_unlock(&stream->map_lock);
     return result;
 }
 
@@ -259,8 +258,6 @@ PUBLIC size_t riowrite(int descriptor, const void *bytes, size_t count, off_t of
         return (size_t)-1;
     }
     const struct iovec piece = {(void *)bytes, count};
-    pthread_mutex_lock(&stream->send_lock);
-    ssize_t sent = write_directly(stream, &piece, (uint64_t)offset, flags);
-    pthread_mutex_unlock(&stream->send_lock);
-    return (size_t)sent;
+    RSOCKET_HOLDS(held, &stream->send_lock);
+    return (size_t)write_directly(stream, &piece, (uint64_t)offset, flags);
 }

@@ -31,7 +31,7 @@ int stream_accept(struct stream *listener, struct stream **ret_stream)
     if (atomic_load(&listener->state) != STREAM_LISTENING) {
         return cma_error(EINVAL);
     }
-    while (read(listener->accept_descriptor, &token, sizeof token) != sizeof token) {
+    while (raw_read(listener->accept_descriptor, &token, sizeof token) != sizeof token) {
         if (errno != EAGAIN || !rsocket_blocks(&listener->base, 0)) {
             return -1;
         }
@@ -56,7 +56,7 @@ void stream_wake_acceptors(struct stream *listener)
 {
     const uint64_t one = 1;
     if (listener->accept_descriptor >= 0) {
-        ssize_t written = write(listener->accept_descriptor, &one, sizeof one);
+        ssize_t written = raw_write(listener->accept_descriptor, &one, sizeof one);
         CHECK(written == sizeof one);
     }
 }

@@ -38,7 +38,6 @@ static unsigned spare_count;
 /* Only with an eventfd that has been used before, or a new one. */
 static int enter(struct poller *poller)
 {
-    poller->node = (struct list_node){0};
     pthread_mutex_lock(&lock);
     poller->wake = spare_count > 0 ? spares[--spare_count] : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (poller->wake >= 0) {
@@ -51,6 +50,9 @@ static int enter(struct poller *poller)
 
 static void leave(struct poller *poller)
 {
+    if (poller->wake < 0) {
+        return;
+    }
     int error = errno;
     pthread_mutex_lock(&lock);
     list_remove(&poller->node);
@@ -61,7 +63,7 @@ static void leave(struct poller *poller)
     }
     pthread_mutex_unlock(&lock);
     if (!is_kept) {
-        close(poller->wake);
+        raw_close(poller->wake);
     }
     errno = error;
 }
@@ -85,7 +87,8 @@ void rsocket_wake_pollers(void)
     pthread_mutex_lock(&lock);
     LIST_FOR_EACH(node, &pollers)
     {
-        ssize_t written = write(CONTAINER_OF(node, struct poller, node)->wake, &one, sizeof one);
+        ssize_t written =
+            raw_write(CONTAINER_OF(node, struct poller, node)->wake, &one, sizeof one);
         (void)written; /* full means that it is awake */
     }
     pthread_mutex_unlock(&lock);
@@ -228,7 +231,7 @@ static int sleep_and_look(struct watch *watch, struct poller *poller, uint64_t e
 {
     for (;;) {
         uint64_t tokens;
-        ssize_t length = read(poller->wake, &tokens, sizeof tokens);
+        ssize_t length = raw_read(poller->wake, &tokens, sizeof tokens);
         (void)length; /* what it told of is looked at now */
         int found = look(watch, true);
         uint64_t now_us = rsocket_now_us();
@@ -254,7 +257,6 @@ static int sleep_and_look(struct watch *watch, struct poller *poller, uint64_t e
 
 static int poll_watch(struct watch *watch, int timeout_ms)
 {
-    struct poller poller;
     uint64_t start_us = rsocket_now_us();
     do {
         int found = check(watch);
@@ -262,43 +264,41 @@ static int poll_watch(struct watch *watch, int timeout_ms)
             return found;
         }
     } while (rsocket_now_us() - start_us <= rsocket_config()->polling_time_us);
-    if (enter(&poller) != 0) {
-        return -1;
-    }
+    __attribute__((cleanup(leave))) struct poller poller = {.wake = -1};
     uint64_t end_us = timeout_ms < 0 ? UINT64_MAX : start_us + (uint64_t)timeout_ms * 1000;
-    int found = sleep_and_look(watch, &poller, end_us);
-    leave(&poller);
-    return found;
+    return enter(&poller) != 0 ? -1 : sleep_and_look(watch, &poller, end_us);
 }
 
-/* As its user: what is closed meanwhile stays there until the call ends. */
-static int poll_as_user(struct watch *watch, int timeout_ms)
+static void end_watch(struct watch *watch)
 {
-    for (nfds_t i = 0; i < watch->count; i++) {
-        watch->sockets[i] = rsocket_find(watch->descriptors[i].fd);
-    }
-    int found = poll_watch(watch, timeout_ms);
-    for (nfds_t i = 0; i < watch->count; i++) {
+    int error = errno;
+    for (nfds_t i = 0; watch->sockets != NULL && i < watch->count; i++) {
         rsocket_end_use(&watch->sockets[i]);
     }
-    return found;
+    if (watch->count > ON_STACK) {
+        free(watch->under);
+        free(watch->sockets);
+    }
+    errno = error;
 }
 
 PUBLIC int rpoll(struct pollfd *descriptors, nfds_t count, int timeout_ms)
 {
     struct pollfd few[ON_STACK + 1];
     struct rsocket *few_sockets[ON_STACK];
-    struct watch watch = {descriptors, count, few_sockets, few};
-    if (count <= ON_STACK) {
-        return poll_as_user(&watch, timeout_ms);
+    __attribute__((cleanup(end_watch))) struct watch watch = {descriptors, count, few_sockets, few};
+    if (count > ON_STACK) {
+        watch.under = calloc(count + 1, sizeof *watch.under);
+        watch.sockets = calloc(count, sizeof *watch.sockets);
     }
-    watch.under = calloc(count + 1, sizeof *watch.under);
-    watch.sockets = calloc(count, sizeof *watch.sockets);
-    int found = watch.under == NULL || watch.sockets == NULL ? cma_error(ENOMEM)
-                                                             : poll_as_user(&watch, timeout_ms);
-    free(watch.under);
-    free(watch.sockets);
-    return found;
+    if (watch.under == NULL || watch.sockets == NULL) {
+        return cma_error(ENOMEM);
+    }
+    /* As a user: what is closed meanwhile stays there until the call ends. */
+    for (nfds_t i = 0; i < count; i++) {
+        watch.sockets[i] = rsocket_find(descriptors[i].fd);
+    }
+    return poll_watch(&watch, timeout_ms);
 }
 
 static bool is_in(int descriptor, fd_set *set)

@@ -310,6 +310,7 @@ static void take_event(struct stream *stream)
 {
     struct ibv_cq *queue;
     void *context;
+    int cancel = cancel_hold();
     if (atomic_load(&stream->is_armed) &&
         ibv_get_cq_event(stream->channel, &queue, &context) == 0) {
         ibv_ack_cq_events(queue, 1);
@@ -317,6 +318,7 @@ static void take_event(struct stream *stream)
         rsocket_wake_pollers();
     }
     pthread_cond_broadcast(&stream->event_taken);
+    cancel_restore(cancel);
 }
 
 void stream_take_event(struct stream *stream)
@@ -328,31 +330,40 @@ void stream_take_event(struct stream *stream)
     pthread_mutex_unlock(&stream->queue_lock);
 }
 
+/* The sleeper is awake, or cancelled: one of the others may be the next. */
+static void stop_sleeping(struct stream **stream)
+{
+    pthread_mutex_lock(&(*stream)->queue_lock);
+    (*stream)->has_sleeper = false;
+    take_event(*stream);
+}
+
+/* With queue_lock held at both ends, but not in between. */
+static int be_sleeper(struct stream *stream)
+{
+    struct pollfd wait = {.fd = stream->channel->fd, .events = POLLIN};
+    __attribute__((cleanup(stop_sleeping))) struct stream *slept_for = stream;
+    slept_for->has_sleeper = true;
+    pthread_mutex_unlock(&stream->queue_lock);
+    engine_about_to_sleep(cma_device()->engine);
+    return poll(&wait, 1, -1) < 0 ? errno : 0;
+}
+
 /* Sleeps until the armed completion queue speaks, or somebody else has heard it. With queue_lock
  * held, but not while it sleeps. */
 static int sleep_for_event(struct stream *stream)
 {
-    struct pollfd wait = {.fd = stream->channel->fd, .events = POLLIN};
     if (stream->has_sleeper) {
         pthread_cond_wait(&stream->event_taken, &stream->queue_lock);
         return 0;
     }
-    stream->has_sleeper = true;
-    pthread_mutex_unlock(&stream->queue_lock);
-    engine_about_to_sleep(cma_device()->engine);
-    int result = poll(&wait, 1, -1) < 0 ? -1 : 0;
-    int error = errno;
-    pthread_mutex_lock(&stream->queue_lock);
-    stream->has_sleeper = false;
-    take_event(stream);
-    errno = error;
-    return result;
+    return cma_error(be_sleeper(stream));
 }
 
 int stream_process(struct stream *stream, bool blocks, stream_test *test)
 {
     int result = 0;
-    pthread_mutex_lock(&stream->queue_lock);
+    RSOCKET_HOLDS(held, &stream->queue_lock);
     while (result == 0) {
         give_credits(stream);
         result = poll_queue(stream);
@@ -370,7 +381,6 @@ int stream_process(struct stream *stream, bool blocks, stream_test *test)
         }
     }
     give_credits(stream);
-    pthread_mutex_unlock(&stream->queue_lock);
     return result;
 }
 

@@ -86,7 +86,7 @@ ssize_t stream_receive(struct stream *stream, const struct iovec *pieces, int co
 {
     ssize_t taken = 0;
     bool blocks = rsocket_blocks(&stream->base, flags);
-    pthread_mutex_lock(&stream->receive_lock);
+    RSOCKET_HOLDS(held, &stream->receive_lock);
     for (int i = 0; i < count; i++) {
         if (pieces[i].iov_len == 0) {
             continue;
@@ -103,6 +103,5 @@ ssize_t stream_receive(struct stream *stream, const struct iovec *pieces, int co
             break;
         }
     }
-    pthread_mutex_unlock(&stream->receive_lock);
     return taken;
 }

@@ -130,7 +130,7 @@ ssize_t stream_send(struct stream *stream, const struct iovec *pieces, int count
     for (int i = 0; i < count; i++) {
         length += pieces[i].iov_len;
     }
-    pthread_mutex_lock(&stream->send_lock);
+    RSOCKET_HOLDS(held, &stream->send_lock);
     int result = stream_send_mappings(stream, flags);
     while (result == 0 && sent < length) {
         result = stream_wait_for_room(stream, flags);
@@ -142,6 +142,5 @@ ssize_t stream_send(struct stream *stream, const struct iovec *pieces, int count
         sent += part;
         transfer = transfer < TRANSFER_MAX ? transfer * 2 : transfer;
     }
-    pthread_mutex_unlock(&stream->send_lock);
     return result != 0 && sent == 0 ? -1 : (ssize_t)sent;
 }

@@ -34,7 +34,7 @@ void service_unlock(void)
 static void wake_thread(void)
 {
     uint64_t one = 1;
-    ssize_t written = write(wake, &one, sizeof one);
+    ssize_t written = raw_write(wake, &one, sizeof one);
     (void)written; /* full means that it is awake */
 }
 
@@ -137,7 +137,7 @@ static int start(void)
     int error = pthread_create(&thread, NULL, run, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
-        close(wake);
+        raw_close(wake);
         wake = -1;
         return error;
     }
