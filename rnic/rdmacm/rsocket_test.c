@@ -291,11 +291,6 @@ static void rogue_prepare(struct rogue *rogue, const struct sockaddr_in *address
     rogue->region = ibv_reg_mr(rogue->id->pd, rogue->bytes, sizeof rogue->bytes,
                                IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     assert_non_null(rogue->region);
-    for (int i = 0; i < 8; i++) {
-        struct ibv_recv_wr *bad;
-        struct ibv_recv_wr work = {0};
-        assert_int_equal(ibv_post_recv(rogue->id->qp, &work, &bad), 0);
-    }
 }
 
 /* `version` and the key of its tables are what it likes. */
@@ -318,10 +313,14 @@ static int rogue_greet(struct rogue *rogue, uint8_t version, uint32_t key)
     return rdma_connect(rogue->id, &param);
 }
 
-static void rogue_connect(struct rogue *rogue, bool has_memory)
+/* Without receives. The listener's buffer and queue are as short as can be. */
+static void rogue_connect_deaf(struct rogue *rogue, bool has_memory)
 {
     struct sockaddr_in address;
     int listener = listen_anywhere(&address);
+    const int least = 1;
+    assert_int_equal(rsetsockopt(listener, SOL_SOCKET, SO_RCVBUF, &least, sizeof least), 0);
+    assert_int_equal(rsetsockopt(listener, SOL_RDMA, RDMA_RQSIZE, &least, sizeof least), 0);
     rogue_prepare(rogue, &address);
     uint32_t key = rogue->region->rkey;
     assert_int_equal(rogue_greet(rogue, 1, has_memory ? key : key ^ 0x5a5a5a5a), 0);
@@ -331,6 +330,21 @@ static void rogue_connect(struct rogue *rogue, bool has_memory)
     rogue->server = raccept(listener, NULL, NULL);
     assert_true(rogue->server >= 0);
     rclose(listener);
+}
+
+static void rogue_listen(struct rogue *rogue)
+{
+    for (int i = 0; i < 8; i++) {
+        struct ibv_recv_wr *bad;
+        struct ibv_recv_wr work = {0};
+        assert_int_equal(ibv_post_recv(rogue->id->qp, &work, &bad), 0);
+    }
+}
+
+static void rogue_connect(struct rogue *rogue, bool has_memory)
+{
+    rogue_connect_deaf(rogue, has_memory);
+    rogue_listen(rogue);
 }
 
 static void rogue_write(struct rogue *rogue, const struct rsocket_place *place, uint32_t immediate)
@@ -454,6 +468,67 @@ static void a_write_outside_of_what_was_granted(void **state)
     rogue_leave(&rogue);
 }
 
+static struct ibv_wc rogue_next(struct ibv_cq *queue)
+{
+    struct ibv_wc completion;
+    int taken;
+    do {
+        taken = ibv_poll_cq(queue, 1, &completion);
+    } while (taken == 0);
+    assert_int_equal(taken, 1);
+    assert_int_equal(completion.status, IBV_WC_SUCCESS);
+    return completion;
+}
+
+/* Its message has arrived when this returns. */
+static void rogue_say(struct rogue *rogue, enum rsocket_operation operation, uint32_t value)
+{
+    const struct rsocket_place nothing = {0};
+    rogue_write(rogue, &nothing, rsocket_message_encode(operation, value));
+    (void)rogue_next(rogue->id->send_cq);
+}
+
+static void *shut_down(void *context)
+{
+    assert_int_equal(rshutdown(*(int *)context, SHUT_WR), 0);
+    return NULL;
+}
+
+/* All but one of the control messages are on their way when the end is to be said, and credits that
+ * have just become due take the last one. */
+static void the_end_is_said_after_credits(void **state)
+{
+    enum {
+        HALF = 2048,
+        QUEUE = 16
+    };
+    struct rogue rogue;
+    char bytes[HALF];
+    struct rsocket_message said;
+    pthread_t thread;
+    rogue_connect_deaf(&rogue, true);
+    struct pollfd now = {rogue.server, POLLIN, 0};
+    assert_int_equal(rpoll(&now, 1, 0), 0); /* the other half of the buffer is granted */
+    for (int i = 0; i < 2; i++) {
+        rogue_say(&rogue, RSOCKET_DATA, HALF);
+        assert_int_equal(rrecv(rogue.server, bytes, HALF, 0), HALF);
+    }
+    assert_int_equal(rpoll(&now, 1, 0), 0); /* that was the third grant */
+    for (int i = 0; i < QUEUE / 2; i++) {
+        rogue_say(&rogue, RSOCKET_MAPPING, 0);
+    }
+    assert_int_equal(pthread_create(&thread, NULL, shut_down, &rogue.server), 0);
+    usleep(20000);
+    rogue_listen(&rogue);
+    do {
+        struct ibv_wc completion = rogue_next(rogue.id->recv_cq);
+        said = rsocket_message_decode(ntohl(completion.imm_data));
+    } while (said.operation != RSOCKET_CONTROL);
+    assert_int_equal(said.value, RSOCKET_SHUTDOWN);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    rogue_leave(&rogue);
+}
+
 static void a_peer_that_goes_without_a_word(void **state)
 {
     struct rogue rogue;
@@ -465,6 +540,7 @@ static void a_peer_that_goes_without_a_word(void **state)
 
 int main(void)
 {
+    alarm(60); /* who waits for what never comes */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half_close_loses_no_bytes),
         cmocka_unit_test(polling_mixes_with_ordinary_descriptors),
@@ -482,6 +558,7 @@ int main(void)
         cmocka_unit_test(targets_that_do_not_exist),
         cmocka_unit_test(data_in_the_window_is_welcome),
         cmocka_unit_test(a_write_outside_of_what_was_granted),
+        cmocka_unit_test(the_end_is_said_after_credits),
         cmocka_unit_test(a_peer_that_goes_without_a_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
