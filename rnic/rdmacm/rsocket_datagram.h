@@ -17,7 +17,7 @@ void datagram_close(struct rsocket *socket);
 void datagram_free(struct rsocket *socket);
 int datagram_bind(struct rsocket *socket, const struct sockaddr *address, socklen_t length);
 int datagram_connect(struct rsocket *socket, const struct sockaddr *target, socklen_t length);
-/* The sizes of buffers are no longer to be changed. */
+/* The sizes of buffers and queues are no longer to be changed. */
 bool datagram_has_buffers(const struct rsocket *socket);
 /* `target` may be NULL where there is a connection. */
 ssize_t datagram_send(struct rsocket *socket, const struct iovec *pieces, int count, int flags,

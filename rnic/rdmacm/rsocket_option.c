@@ -218,7 +218,8 @@ static int set_rdma_option(struct rsocket *socket, int name, const struct given 
 {
     int number = 0;
     bool is_stream = socket->type == SOCK_STREAM;
-    if (is_stream && atomic_load(&stream_of(socket)->state) > STREAM_LISTENING) {
+    if (is_stream ? atomic_load(&stream_of(socket)->state) > STREAM_LISTENING
+                  : datagram_has_buffers(socket)) {
         return cma_error(EINVAL);
     }
     if (name == RDMA_ROUTE && is_stream && given->value != NULL && given->length != 0) {
