@@ -16,7 +16,9 @@ int stream_listen(struct stream *stream, int backlog)
     if (state != STREAM_IDLE && state != STREAM_BOUND) {
         return cma_error(EINVAL);
     }
-    stream->accept_descriptor = eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC);
+    if (stream->accept_descriptor < 0) { /* else there was a call that failed */
+        stream->accept_descriptor = eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC);
+    }
     if (stream->accept_descriptor < 0 || rdma_listen(stream->id, backlog) != 0) {
         return -1;
     }

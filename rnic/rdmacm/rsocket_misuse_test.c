@@ -10,7 +10,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <pthread.h>
 #include <rdma/rsocket.h>
+#include <sys/select.h>
 #include <unistd.h>
 
 static struct sockaddr_in loopback(void)
@@ -36,11 +38,68 @@ static void queues_of_datagrams_in_use_keep_their_length(void **state)
     assert_int_equal(rclose(socket), 0);
 }
 
+static void *write_to_pipe(void *end)
+{
+    usleep(20000);
+    assert_int_equal(write(*(int *)end, "x", 1), 1);
+    return NULL;
+}
+
+/* In milliseconds this is 2^32. */
+static void a_timeout_of_fifty_days(void **state)
+{
+    struct timeval timeout = {.tv_sec = 4294967, .tv_usec = 296000};
+    struct timeval negative = {.tv_sec = -1};
+    pthread_t thread;
+    fd_set readable;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    FD_ZERO(&readable);
+    FD_SET(ends[0], &readable);
+    assert_int_equal(rselect(ends[0] + 1, &readable, NULL, NULL, &negative), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(pthread_create(&thread, NULL, write_to_pipe, &ends[1]), 0);
+    assert_int_equal(rselect(ends[0] + 1, &readable, NULL, NULL, &timeout), 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* Both may bind the port; while both do, none may listen. */
+static void listening_that_fails_leaves_nothing_open(void **state)
+{
+    struct sockaddr_in address = loopback();
+    socklen_t length = sizeof address;
+    const int on = 1;
+    int sockets[2];
+    int any = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(rbind(any, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(rgetsockname(any, (struct sockaddr *)&address, &length), 0);
+    assert_int_equal(rclose(any), 0);
+    for (int i = 0; i < 2; i++) {
+        sockets[i] = rsocket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(rsetsockopt(sockets[i], SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+        assert_int_equal(rbind(sockets[i], (struct sockaddr *)&address, length), 0);
+    }
+    assert_int_equal(rlisten(sockets[1], 4), -1);
+    int before = dup(sockets[0]);
+    assert_int_equal(rlisten(sockets[1], 4), -1);
+    int after = dup(sockets[0]); /* the lowest that is free */
+    assert_int_equal(after, before + 1);
+    close(before);
+    close(after);
+    assert_int_equal(rclose(sockets[0]), 0);
+    assert_int_equal(rlisten(sockets[1], 4), 0);
+    assert_int_equal(rclose(sockets[1]), 0);
+}
+
 int main(void)
 {
     alarm(60); /* who waits for what never comes */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(queues_of_datagrams_in_use_keep_their_length),
+        cmocka_unit_test(a_timeout_of_fifty_days),
+        cmocka_unit_test(listening_that_fails_leaves_nothing_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -348,17 +348,28 @@ static int to_sets(const struct pollfd *descriptors, nfds_t count, fd_set *reada
     return found;
 }
 
+/* For rpoll, which knows nothing beyond INT_MAX ms. */
+static int to_ms(const struct timeval *timeout)
+{
+    const int64_t most = INT_MAX;
+    if (timeout == NULL) {
+        return -1;
+    }
+    int64_t ms = timeout->tv_sec > most / 1000 ? most : timeout->tv_sec * 1000;
+    ms += timeout->tv_usec > most ? most : (timeout->tv_usec + 999) / 1000;
+    return (int)(ms < most ? ms : most);
+}
+
 PUBLIC int rselect(int limit, fd_set *readable, fd_set *writable, fd_set *exceptional,
                    struct timeval *timeout)
 {
-    if (limit < 0 || limit > FD_SETSIZE) {
+    if (limit < 0 || limit > FD_SETSIZE ||
+        (timeout != NULL && (timeout->tv_sec < 0 || timeout->tv_usec < 0))) {
         return cma_error(EINVAL);
     }
     struct pollfd descriptors[FD_SETSIZE];
     nfds_t count = from_sets(limit, readable, writable, exceptional, descriptors);
-    int timeout_ms =
-        timeout == NULL ? -1 : (int)(timeout->tv_sec * 1000 + (timeout->tv_usec + 999) / 1000);
-    int found = rpoll(descriptors, count, timeout_ms);
+    int found = rpoll(descriptors, count, to_ms(timeout));
     if (found < 0) {
         return -1;
     }
