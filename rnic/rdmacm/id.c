@@ -63,19 +63,36 @@ PUBLIC int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id 
     return 0;
 }
 
-/* Moves what is queued for an id to another channel. */
+/* An id that the application has not seen yet: it is in a request that is queued. NULL: none is. */
+static struct cma_id *unseen_id(const struct cma_event *event)
+{
+    return event->ibv.event == RDMA_CM_EVENT_CONNECT_REQUEST ? cma_id(event->ibv.id) : NULL;
+}
+
+/* Moves what is queued for an id to another channel, and so what is for the ids in its requests.
+ * With cma_lock held. */
 static void move_events(struct cma_id *id, struct rdma_event_channel *channel)
 {
     struct list events;
     list_init(&events);
-    pthread_mutex_lock(&cma_lock);
     if (id->ibv.channel != NULL) {
         cma_event_collect(id, &events);
     }
     id->ibv.channel = channel;
     for (struct list_node *node; (node = list_pop_first(&events)) != NULL;) {
-        cma_event_queue(CONTAINER_OF(node, struct cma_event, node));
+        struct cma_event *event = CONTAINER_OF(node, struct cma_event, node);
+        struct cma_id *unseen = unseen_id(event);
+        cma_event_queue(event);
+        if (unseen != NULL) {
+            move_events(unseen, channel);
+        }
     }
+}
+
+static void move_to(struct cma_id *id, struct rdma_event_channel *channel)
+{
+    pthread_mutex_lock(&cma_lock);
+    move_events(id, channel);
     pthread_mutex_unlock(&cma_lock);
 }
 
@@ -85,7 +102,7 @@ int cma_id_make_synchronous(struct cma_id *id)
     if (channel == NULL) {
         return -1;
     }
-    move_events(id, channel);
+    move_to(id, channel);
     id->is_synchronous = true;
     return 0;
 }
@@ -114,7 +131,7 @@ PUBLIC int rdma_migrate_id(struct rdma_cm_id *ibv, struct rdma_event_channel *ch
     if (channel == NULL) {
         return cma_id_make_synchronous(id);
     }
-    move_events(id, channel);
+    move_to(id, channel);
     id->is_synchronous = false;
     if (own != NULL) {
         rdma_destroy_event_channel(own);
@@ -160,8 +177,7 @@ static void drop_events(struct cma_id *id)
     pthread_mutex_unlock(&cma_lock);
     for (struct list_node *node; (node = list_pop_first(&events)) != NULL;) {
         struct cma_event *event = CONTAINER_OF(node, struct cma_event, node);
-        struct cma_id *unseen =
-            event->ibv.event == RDMA_CM_EVENT_CONNECT_REQUEST ? cma_id(event->ibv.id) : NULL;
+        struct cma_id *unseen = unseen_id(event);
         free(event);
         if (unseen != NULL) {
             leave(unseen);

@@ -183,6 +183,57 @@ static void test_destroy_is_cancelled(void **state)
     rdma_destroy_event_channel(channel);
 }
 
+/* The request came before the listener moved to where it is taken, and took its channel along. */
+static void test_migrated_with_a_request(void **state)
+{
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct ends ends = {.channel = rdma_create_event_channel()};
+    struct rdma_conn_param param = {.retry_count = 7};
+    (void)state;
+    assert_int_equal(rdma_create_id(NULL, &ends.listener, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_bind_addr(ends.listener, (struct sockaddr *)&address), 0);
+    assert_int_equal(rdma_listen(ends.listener, 8), 0);
+    address.sin_port = rdma_get_src_port(ends.listener);
+    assert_int_equal(rdma_create_id(channel, &ends.active, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_resolve_addr(ends.active, NULL, (struct sockaddr *)&address, 2000), 0);
+    pass(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    assert_int_equal(rdma_resolve_route(ends.active, 2000), 0);
+    pass(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    create_qp(ends.active);
+    assert_int_equal(rdma_connect(ends.active, &param), 0);
+    struct pollfd ready = {.fd = ends.listener->channel->fd, .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, 20000), 1);
+    assert_int_equal(rdma_migrate_id(ends.listener, ends.channel), 0);
+    struct rdma_cm_event *event = expect(ends.channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    ends.passive = event->id;
+    assert_ptr_equal(ends.passive->channel, ends.channel);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    create_qp(ends.passive);
+    assert_int_equal(rdma_accept(ends.passive, &param), 0);
+    pass(channel, RDMA_CM_EVENT_ESTABLISHED);
+    pass(ends.channel, RDMA_CM_EVENT_ESTABLISHED);
+    close_ends(&ends);
+    rdma_destroy_event_channel(channel);
+}
+
+/* Its join is the event that the id still has. */
+static void test_synchronous_leave(void **state)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in group = {.sin_family = AF_INET, .sin_addr = {htonl(0xef010204)}};
+    struct rdma_cm_id *id;
+    (void)state;
+    assert_int_equal(rdma_create_id(NULL, &id, NULL, RDMA_PS_UDP), 0);
+    assert_int_equal(rdma_bind_addr(id, (struct sockaddr *)&address), 0);
+    create_qp(id);
+    assert_int_equal(rdma_join_multicast(id, (struct sockaddr *)&group, NULL), 0);
+    assert_int_equal(id->event->event, RDMA_CM_EVENT_MULTICAST_JOIN);
+    assert_int_equal(rdma_leave_multicast(id, (struct sockaddr *)&group), 0);
+    assert_null(id->event);
+    destroy(id);
+}
+
 int main(void)
 {
     alarm(60); /* who waits for a lock that is lost */
@@ -192,6 +243,8 @@ int main(void)
         cmocka_unit_test(test_queue_pair_that_fails),
         cmocka_unit_test(test_reads_at_once),
         cmocka_unit_test(test_destroy_is_cancelled),
+        cmocka_unit_test(test_migrated_with_a_request),
+        cmocka_unit_test(test_synchronous_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
