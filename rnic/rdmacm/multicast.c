@@ -149,6 +149,11 @@ static void detach(struct cma_id *id, const struct cma_group *group)
     }
 }
 
+static bool is_of(const struct rdma_cm_event *event, const struct cma_group *group)
+{
+    return event != NULL && ((const struct cma_event *)event)->group == group;
+}
+
 PUBLIC int rdma_leave_multicast(struct rdma_cm_id *ibv, struct sockaddr *address)
 {
     struct cma_id *id = cma_id(ibv);
@@ -170,6 +175,11 @@ PUBLIC int rdma_leave_multicast(struct rdma_cm_id *ibv, struct sockaddr *address
     }
     *link = group->next;
     drop_events(id, group);
+    if (is_of(ibv->event, group)) { /* else a synchronous id would wait for itself */
+        pthread_mutex_unlock(&cma_lock);
+        cma_acknowledge_previous(id);
+        pthread_mutex_lock(&cma_lock);
+    }
     while (group->events_acknowledged != group->events_delivered) {
         pthread_cond_wait(&cma_acknowledged, &cma_lock);
     }
