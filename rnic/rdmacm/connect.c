@@ -310,8 +310,11 @@ PUBLIC int rdma_disconnect(struct rdma_cm_id *ibv)
     if (cma_is_datagram(id)) { /* nothing connects the two queue pairs but what they know */
         return 0;
     }
+    enum status status = STATUS_INVALID;
     engine_lock(device->engine);
-    enum status status = device->core->cm_disconnect(id->connection, engine_now(device->engine));
+    if (id->connection != NULL) { /* else its request is about to be sent again */
+        status = device->core->cm_disconnect(id->connection, engine_now(device->engine));
+    }
     engine_unlock(device->engine);
     if (status != STATUS_OK && status != STATUS_STATE) {
         return cma_status(status);
