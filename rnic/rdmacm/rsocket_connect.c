@@ -186,10 +186,10 @@ int stream_connect(struct stream *stream, const struct sockaddr *target, socklen
  * is in the completion queue, its goodbye too. */
 static void handle_connected(struct stream *stream)
 {
-    if (cma_complete(cma_id(stream->id)) != 0) {
-        return;
-    }
-    if (stream->id->event->event == RDMA_CM_EVENT_DISCONNECTED) {
+    int result = cma_complete(cma_id(stream->id));
+    (void)result; /* an event that says so with a status says so */
+    const struct rdma_cm_event *event = stream->id->event;
+    if (event != NULL && event->event == RDMA_CM_EVENT_DISCONNECTED) {
         (void)stream_process(stream, false, stream_settled);
         stream_break(stream, STREAM_BROKEN, ECONNRESET);
     }
