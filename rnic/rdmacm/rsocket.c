@@ -199,6 +199,8 @@ static int stream_shutdown(struct stream *stream, int how)
     stop_keepalive(stream);
     if (stream_is_connected(stream) && close_directions(stream, how, &control)) {
         result = stream_control(stream, control);
+    } else if (stream_is_connected(stream)) {
+        stream_keep_alive(stream); /* its completion wakes who reads */
     }
     if (result == 0 && stream_is_connected(stream)) {
         result = stream_process(stream, true, stream_all_sent_or_never);

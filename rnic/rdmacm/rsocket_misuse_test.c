@@ -93,6 +93,38 @@ static void listening_that_fails_leaves_nothing_open(void **state)
     assert_int_equal(rclose(sockets[1]), 0);
 }
 
+static void *receives(void *descriptor)
+{
+    char byte;
+    ssize_t length = rrecv(*(int *)descriptor, &byte, 1, 0);
+    return length == 0 ? descriptor : NULL;
+}
+
+/* As shutdown(2) of a TCP socket. */
+static void who_reads_hears_that_there_is_nothing_to_read(void **state)
+{
+    struct sockaddr_in address = loopback();
+    socklen_t length = sizeof address;
+    pthread_t thread;
+    void *ended;
+    int listener = rsocket(AF_INET, SOCK_STREAM, 0);
+    int client = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(rbind(listener, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(rlisten(listener, 4), 0);
+    assert_int_equal(rgetsockname(listener, (struct sockaddr *)&address, &length), 0);
+    assert_int_equal(rconnect(client, (struct sockaddr *)&address, length), 0);
+    int server = raccept(listener, NULL, NULL);
+    assert_int_equal(pthread_create(&thread, NULL, receives, &server), 0);
+    usleep(20000);
+    assert_int_equal(rshutdown(server, SHUT_RD), 0);
+    assert_int_equal(pthread_join(thread, &ended), 0);
+    assert_non_null(ended);
+    assert_int_equal(rsend(server, "x", 1, 0), 1);
+    assert_int_equal(rclose(server), 0);
+    assert_int_equal(rclose(client), 0);
+    assert_int_equal(rclose(listener), 0);
+}
+
 int main(void)
 {
     alarm(60); /* who waits for what never comes */
@@ -100,6 +132,7 @@ int main(void)
         cmocka_unit_test(queues_of_datagrams_in_use_keep_their_length),
         cmocka_unit_test(a_timeout_of_fifty_days),
         cmocka_unit_test(listening_that_fails_leaves_nothing_open),
+        cmocka_unit_test(who_reads_hears_that_there_is_nothing_to_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
