@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <rdma/rsocket.h>
+#include <stdatomic.h>
 #include <sys/select.h>
 #include <unistd.h>
 
@@ -125,6 +126,49 @@ static void who_reads_hears_that_there_is_nothing_to_read(void **state)
     assert_int_equal(rclose(listener), 0);
 }
 
+struct setter {
+    int descriptor;
+    atomic_bool ends;
+};
+
+static void *set_sizes(void *context)
+{
+    const int sizes[] = {1 << 11, 1 << 26};
+    struct setter *setter = context;
+    for (unsigned i = 0; !atomic_load(&setter->ends); i++) {
+        (void)rsetsockopt(setter->descriptor, SOL_SOCKET, SO_RCVBUF, &sizes[i % 2],
+                          sizeof sizes[0]);
+    }
+    return NULL;
+}
+
+/* The size of a buffer changes while it is made. */
+static void buffers_change_while_connecting(void **state)
+{
+    struct sockaddr_in address = loopback();
+    socklen_t length = sizeof address;
+    int listener = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(rbind(listener, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(rlisten(listener, 4), 0);
+    assert_int_equal(rgetsockname(listener, (struct sockaddr *)&address, &length), 0);
+    for (int round = 0; round < 100; round++) {
+        struct setter setter = {.descriptor = rsocket(AF_INET, SOCK_STREAM, 0)};
+        pthread_t thread;
+        static char bytes[1 << 16];
+        assert_int_equal(pthread_create(&thread, NULL, set_sizes, &setter), 0);
+        assert_int_equal(rconnect(setter.descriptor, (struct sockaddr *)&address, length), 0);
+        atomic_store(&setter.ends, true);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        int server = raccept(listener, NULL, NULL);
+        ssize_t sent = rsend(server, bytes, sizeof bytes, MSG_DONTWAIT);
+        assert_true(sent > 0);
+        assert_int_equal(rrecv(setter.descriptor, bytes, (size_t)sent, MSG_WAITALL), sent);
+        assert_int_equal(rclose(server), 0);
+        assert_int_equal(rclose(setter.descriptor), 0);
+    }
+    assert_int_equal(rclose(listener), 0);
+}
+
 int main(void)
 {
     alarm(60); /* who waits for what never comes */
@@ -133,6 +177,7 @@ int main(void)
         cmocka_unit_test(a_timeout_of_fifty_days),
         cmocka_unit_test(listening_that_fails_leaves_nothing_open),
         cmocka_unit_test(who_reads_hears_that_there_is_nothing_to_read),
+        cmocka_unit_test(buffers_change_while_connecting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

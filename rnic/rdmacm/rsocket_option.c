@@ -124,6 +124,16 @@ static int set_datagram_option(struct rsocket *socket, int level, int name,
     return 0;
 }
 
+/* Not while the service makes the buffers: it looks at their sizes more than once. */
+static void set_stream_buffer(struct stream *stream, int name, int number)
+{
+    pthread_mutex_lock(&stream->connect_lock);
+    if (stream->send_buffer == NULL) {
+        set_buffer(&stream->base, name, number);
+    }
+    pthread_mutex_unlock(&stream->connect_lock);
+}
+
 static int set_socket_option(struct stream *stream, int name, const struct given *given)
 {
     struct rsocket *base = &stream->base;
@@ -136,9 +146,7 @@ static int set_socket_option(struct stream *stream, int name, const struct given
         return set_reuse(stream, number);
     case SO_RCVBUF:
     case SO_SNDBUF:
-        if (stream->send_buffer == NULL) {
-            set_buffer(base, name, number);
-        }
+        set_stream_buffer(stream, name, number);
         return 0;
     case SO_LINGER: /* on by default: the bit says that it is off */
         return set_bit(&base->socket_options, name, number == 0);
@@ -214,14 +222,10 @@ static uint16_t queue_length(uint32_t asked)
     return (uint16_t)(asked > QUEUE_LENGTH_MAX ? QUEUE_LENGTH_MAX : asked);
 }
 
-static int set_rdma_option(struct rsocket *socket, int name, const struct given *given)
+static int set_size_or_route(struct rsocket *socket, int name, const struct given *given)
 {
     int number = 0;
     bool is_stream = socket->type == SOCK_STREAM;
-    if (is_stream ? atomic_load(&stream_of(socket)->state) > STREAM_LISTENING
-                  : datagram_has_buffers(socket)) {
-        return cma_error(EINVAL);
-    }
     if (name == RDMA_ROUTE && is_stream && given->value != NULL && given->length != 0) {
         return set_route(stream_of(socket), given);
     }
@@ -244,6 +248,18 @@ static int set_rdma_option(struct rsocket *socket, int name, const struct given 
     default:
         return cma_error(ENOTSUP);
     }
+}
+
+static int set_rdma_option(struct rsocket *socket, int name, const struct given *given)
+{
+    if (socket->type == SOCK_DGRAM) {
+        return datagram_has_buffers(socket) ? cma_error(EINVAL)
+                                            : set_size_or_route(socket, name, given);
+    }
+    struct stream *stream = stream_of(socket);
+    RSOCKET_HOLDS(held, &stream->connect_lock);
+    return atomic_load(&stream->state) > STREAM_LISTENING ? cma_error(EINVAL)
+                                                          : set_size_or_route(socket, name, given);
 }
 
 PUBLIC int rsetsockopt(int descriptor, int level, int name, const void *value, socklen_t length)
