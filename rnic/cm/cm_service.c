@@ -93,6 +93,9 @@ void cm_service_receive_request(struct cm *cm, const struct arrival *arrival,
         cm_send_again(old); /* nothing, where the caller has not answered yet */
         return;
     }
+    if (old != NULL) { /* the id stands for what the peer asks now */
+        cm_table_forget_id(old);
+    }
     struct cm_listener *listener = cm_listener_find(cm, message->service_id, &arrival->path.local);
     if (listener == NULL) {
         refuse(cm, arrival, message, CM_SIDR_UNSUPPORTED);

@@ -134,6 +134,36 @@ static void ids_of_two_worlds(void **state)
     world_end(world, NULL, NULL);
 }
 
+/* A peer uses a request id again while its first question is still in somebody's hands: what it
+ * then repeats is the second, however many come in between. */
+static void an_id_asks_again(void **state)
+{
+    struct world *world = world_create(1, 64);
+    struct cm_listener *listener = world_listen(world, 0);
+    world->hosts[1].keep_quiet = true;
+    struct cm_connection *held[64];
+    uint32_t count = 0;
+    struct cm_message again = question(1);
+    deliver(world, 1, 0, &again);
+    held[count++] = world->hosts[1].connection;
+    again.transaction++;
+    deliver(world, 1, 0, &again);
+    held[count++] = world->hosts[1].connection;
+    for (uint32_t id = 2; id < 40; id++) {
+        struct cm_message message = question(id);
+        deliver(world, 1, 0, &message);
+        held[count++] = world->hosts[1].connection;
+        deliver(world, 1, 0, &again);
+        assert_int_equal(cm_connection_count(world->hosts[1].cm), count);
+    }
+    while (count > 0) {
+        cm_release(held[--count], world_now(world));
+    }
+    cm_unlisten(listener);
+    world->flight_count = 0;
+    world_end(world, NULL, NULL);
+}
+
 static void listener_goes(void **state)
 {
     struct world *world = world_create(1, 8);
@@ -184,7 +214,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forged_answers),          cmocka_unit_test(backlog_is_a_bound),
         cmocka_unit_test(answered_ones_give_room), cmocka_unit_test(ids_of_two_worlds),
-        cmocka_unit_test(listener_goes),           cmocka_unit_test(arguments_are_checked),
+        cmocka_unit_test(an_id_asks_again),        cmocka_unit_test(listener_goes),
+        cmocka_unit_test(arguments_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
