@@ -37,6 +37,7 @@ static void repeat_answer(struct cm_connection *connection, const struct arrival
         }
         break;
     }
+    cm_close_free_if_done(connection); /* it was kept for its REJ only, which has left */
 }
 
 /* 0: nothing is wrong with it. */
@@ -209,6 +210,7 @@ void cm_passive_receive_ready(struct cm_connection *connection, const struct cm_
         establish(connection, message);
     } else if (connection->mad_kind == CM_MESSAGE_REJ) {
         cm_send_again(connection); /* the peer believes in a connection that we have given up */
+        cm_close_free_if_done(connection);
     }
 }
 

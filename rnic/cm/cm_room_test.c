@@ -245,6 +245,25 @@ static void room_for_connections_is_bounded(void **state)
     world_end(world, NULL, NULL);
 }
 
+/* The device had no room for a REJ for as long as it is remembered; then the peer asks again. */
+static void what_is_sent_late_leaves_nothing(void **state)
+{
+    struct world *world = world_create(1, 8);
+    struct cm_listener *listener = world_listen(world, 0);
+    const struct cm_message request = request_of(1, 21);
+    world->hosts[1].keep_quiet = true;
+    inject(world, 0, &request);
+    world->hosts[1].device.full = true;
+    cm_release(world->hosts[1].connection, world_now(world));
+    world_run(world, 30000);
+    assert_int_equal(cm_connection_count(world->hosts[1].cm), 1);
+    world->hosts[1].device.full = false;
+    inject(world, 0, &request);
+    assert_int_equal(cm_connection_count(world->hosts[1].cm), 0);
+    cm_unlisten(listener);
+    world_end(world, NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +275,7 @@ int main(void)
         cmocka_unit_test(a_flood_is_not_made_larger),
         cmocka_unit_test(a_forged_request_takes_none_back),
         cmocka_unit_test(room_for_connections_is_bounded),
+        cmocka_unit_test(what_is_sent_late_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,6 +91,7 @@ void cm_service_receive_request(struct cm *cm, const struct arrival *arrival,
         cm_table_find_by_request_id(cm, &arrival->path.remote, message->local_id);
     if (old != NULL && old->transaction == message->transaction) {
         cm_send_again(old); /* nothing, where the caller has not answered yet */
+        cm_close_free_if_done(old);
         return;
     }
     if (old != NULL) { /* the id stands for what the peer asks now */
