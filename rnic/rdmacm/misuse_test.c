@@ -120,7 +120,13 @@ static void test_queue_pair_that_fails(void **state)
     assert_int_equal(errno, EINVAL);
     assert_null(id->qp);
     assert_int_equal(id->qp_type, IBV_QPT_RC);
+    struct ibv_qp_init_attr_ex extended = {.cap = init.cap, .qp_type = IBV_QPT_RC};
+    assert_int_equal(rdma_create_qp_ex(id, &extended), -1);
+    assert_null(extended.send_cq); /* they went with it */
+    assert_null(extended.recv_cq);
     id->port_num = port;
+    assert_int_equal(rdma_create_qp_ex(id, &extended), 0);
+    rdma_destroy_qp(id);
     create_qp(id);
     close_ends(&ends);
 }

@@ -170,7 +170,7 @@ static int first_states(struct cma_id *id)
     return 0;
 }
 
-PUBLIC int rdma_create_qp_ex(struct rdma_cm_id *ibv, struct ibv_qp_init_attr_ex *init)
+static int create_qp(struct rdma_cm_id *ibv, struct ibv_qp_init_attr_ex *init)
 {
     struct cma_id *id = cma_id(ibv);
     if (ibv->qp != NULL || ibv->verbs == NULL) {
@@ -212,6 +212,18 @@ PUBLIC int rdma_create_qp_ex(struct rdma_cm_id *ibv, struct ibv_qp_init_attr_ex 
         return cma_error(error);
     }
     return 0;
+}
+
+PUBLIC int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *init)
+{
+    struct ibv_cq *const send_cq = init->send_cq;
+    struct ibv_cq *const recv_cq = init->recv_cq;
+    int result = create_qp(id, init);
+    if (result != 0) { /* who tries again with less is not to name what has gone */
+        init->send_cq = send_cq;
+        init->recv_cq = recv_cq;
+    }
+    return result;
 }
 
 PUBLIC int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *init)
