@@ -161,12 +161,10 @@ int datagram_connect(struct rsocket *socket, const struct sockaddr *target, sock
     if (ensure_set_up(datagram) != 0 || connect(socket->index, target, length) != 0) {
         return -1;
     }
-    int cancel = cancel_hold();
     pthread_mutex_lock(&datagram->map_lock);
     struct datagram_peer *peer = datagram_peer(datagram, target, length);
     datagram->connected = peer != NULL ? peer : datagram->connected;
     pthread_mutex_unlock(&datagram->map_lock);
-    cancel_restore(cancel);
     return peer == NULL ? -1 : 0;
 }
 
@@ -216,7 +214,6 @@ static ssize_t send_bytes(struct datagram *datagram, const struct iovec *bytes, 
     if (!datagram_can_send(datagram) && datagram_wait(datagram, blocks, datagram_can_send) != 0) {
         return -1;
     }
-    int cancel = cancel_hold(); /* a peer that is not known yet is met by system calls */
     pthread_mutex_lock(&datagram->map_lock);
     struct datagram_peer *peer =
         target == NULL ? datagram->connected : datagram_peer(datagram, target, length);
@@ -226,7 +223,6 @@ static ssize_t send_bytes(struct datagram *datagram, const struct iovec *bytes, 
         errno = EDESTADDRREQ;
     }
     pthread_mutex_unlock(&datagram->map_lock);
-    cancel_restore(cancel);
     return sent;
 }
 

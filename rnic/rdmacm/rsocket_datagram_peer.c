@@ -61,14 +61,10 @@ void datagram_free_peer(struct peer_entry *entry)
     }
 }
 
-struct datagram_peer *datagram_peer(struct datagram *datagram, const struct sockaddr *address,
-                                    socklen_t length)
+static struct datagram_peer *meet(struct datagram *datagram, const struct sockaddr *address,
+                                  socklen_t length)
 {
     struct sockaddr_storage local = {0};
-    struct peer_entry *entry = peer_table_find(&datagram->peers, address);
-    if (entry != NULL) {
-        return CONTAINER_OF(entry, struct datagram_peer, entry);
-    }
     if (find_local(datagram, address, length, &local) != 0) {
         return NULL;
     }
@@ -82,6 +78,19 @@ struct datagram_peer *datagram_peer(struct datagram *datagram, const struct sock
     const struct datagram_peer *connected = datagram->connected;
     datagram_free_peer(peer_table_add(&datagram->peers, &peer->entry,
                                       connected == NULL ? NULL : &connected->entry));
+    return peer;
+}
+
+struct datagram_peer *datagram_peer(struct datagram *datagram, const struct sockaddr *address,
+                                    socklen_t length)
+{
+    struct peer_entry *entry = peer_table_find(&datagram->peers, address);
+    if (entry != NULL) {
+        return CONTAINER_OF(entry, struct datagram_peer, entry);
+    }
+    int cancel = cancel_hold();
+    struct datagram_peer *peer = meet(datagram, address, length);
+    cancel_restore(cancel);
     return peer;
 }
 
@@ -101,7 +110,7 @@ ssize_t datagram_send_udp(struct datagram *datagram, const struct datagram_peer 
     if (bytes != NULL) {
         pieces[1] = *bytes;
     }
-    ssize_t sent = sendmsg(datagram->base.index, &message, flags);
+    ssize_t sent = raw_send_one(datagram->base.index, &message, flags);
     return sent < 0 ? -1 : sent - (ssize_t)pieces[0].iov_len;
 }
 
