@@ -10,9 +10,8 @@
  * Each call is a user of its socket from rsocket_lookup to its end. rclose takes the socket out of
  * the table and wakes whoever waits inside; the last user frees it.
  *
- * A thread that waits may be cancelled there, and there only: the waits are the cancellation points
- * of these calls, and what they hold has a cleanup. All else makes no call that is one, or holds
- * cancellation off. */
+ * A thread that waits may be cancelled there, and what it holds has a cleanup. Under a lock nothing
+ * else is a cancellation point: no such call is made, or cancellation is held off. */
 #ifndef WEIR_RDMACM_RSOCKET_H
 #define WEIR_RDMACM_RSOCKET_H
 
