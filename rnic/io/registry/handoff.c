@@ -1,7 +1,9 @@
 #include "rnic/io/registry/handoff.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/filter.h>
 #include <linux/sockios.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -17,8 +19,6 @@
 #include "rnic/io/system/raw_file.h"
 #include "rnic/io/system/raw_socket.h"
 
-#define HANDOFF_MAGIC  0x57656972u
-#define WAKE_MAGIC     0x57616b65u /* a datagram of nothing else */
 #define RECEIVE_BUDGET 16u
 #define WAKES_MAX      128u /* read besides, so that none makes the thread wake up again */
 #define BYTES_MAX      65536u
@@ -34,9 +34,9 @@ enum handoff_kind {
     HANDOFF_COMPLAINT,
 };
 
-/* Both ends are of one registry version, hence of one layout. */
+/* Both ends are of one registry version, hence of one layout. In front of it stands the receiver's
+ * token, which alone is a wake-up. */
 struct handoff_header {
-    uint32_t magic;
     uint32_t kind; /* of enum handoff_kind */
     uint32_t from; /* slot */
     uint32_t family;
@@ -65,6 +65,7 @@ struct waiting {
 struct handoff {
     const struct registry *registry;
     int descriptor, sender;
+    uint64_t token; /* ours */
     struct handoff_relay_receiver *relay_receiver;
     size_t kept_bytes;
     uint64_t waits[SLOT_COUNT / 64]; /* slots for which something does, */
@@ -84,20 +85,48 @@ static socklen_t make_name(uint64_t secret, struct sockaddr_un *ret_name)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 
-/* Which name a slot has stands in the registry, which other users cannot read, and is drawn anew by
- * each holder: nobody can take it before its holder has. */
+/* A name is to be seen in /proc/net/unix, by any user, and the kernel lets few datagrams wait: so
+ * what does not begin with the token is dropped as it is sent. Where a kernel does not do that, it
+ * is refused as it is read. */
+static void let_kernel_drop(int descriptor, uint64_t token)
+{
+    uint32_t words[2];
+    memcpy(words, &token, sizeof words);
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(words[0]), 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, sizeof words[0]),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(words[1]), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX), /* whole */
+        BPF_STMT(BPF_RET | BPF_K, 0),
+    };
+    struct sock_fprog program;
+    memset(&program, 0, sizeof program); /* as in steering.c */
+    program.len = sizeof steps / sizeof steps[0];
+    program.filter = steps;
+    int result = setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+    (void)result;
+}
+
+/* Which name and token a slot has stands in the registry, which other users cannot read. Each
+ * holder draws them anew: nobody can take the name before its holder has, and who takes it
+ * afterwards learns a token that is nobody's. */
 static enum status bind_name(struct handoff *handoff)
 {
-    uint64_t secret = 0;
+    struct registry_slot *slot = &handoff->registry->file->slots[handoff->registry->slot];
+    uint64_t secrets[2] = {0};
     struct sockaddr_un name;
-    if (getrandom(&secret, sizeof secret, 0) != (ssize_t)sizeof secret || secret == 0) {
+    if (getrandom(secrets, sizeof secrets, 0) != (ssize_t)sizeof secrets || secrets[0] == 0) {
         return STATUS_NO_MEMORY;
     }
-    socklen_t length = make_name(secret, &name);
+    handoff->token = secrets[1];
+    let_kernel_drop(handoff->descriptor, handoff->token);
+    socklen_t length = make_name(secrets[0], &name);
     if (bind(handoff->descriptor, (struct sockaddr *)&name, length) != 0) {
         return STATUS_NO_MEMORY;
     }
-    atomic_store(&handoff->registry->file->slots[handoff->registry->slot].handoff_name, secret);
+    atomic_store(&slot->handoff_token, handoff->token);
+    atomic_store(&slot->handoff_name, secrets[0]);
     return STATUS_OK;
 }
 
@@ -118,10 +147,7 @@ enum status handoff_create(const struct registry *registry, struct handoff **ret
     handoff->registry = registry;
     handoff->descriptor = open_socket();
     handoff->sender = open_socket();
-    int on = 1;
-    if (handoff->descriptor < 0 || handoff->sender < 0 ||
-        setsockopt(handoff->descriptor, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
-        bind_name(handoff) != STATUS_OK) {
+    if (handoff->descriptor < 0 || handoff->sender < 0 || bind_name(handoff) != STATUS_OK) {
         handoff_destroy(handoff);
         return STATUS_NO_MEMORY;
     }
@@ -193,17 +219,26 @@ static bool renew_sender(struct handoff *handoff)
     return true;
 }
 
-/* FULL: no room in the peer's queue now. CLOSED: no peer. */
-static enum status send_message(struct handoff *handoff, uint32_t slot, struct iovec *places,
-                                uint32_t count)
+/* `header` may be NULL. FULL: no room in the peer's queue now. CLOSED: no peer. The token is read
+ * before the name: one holder's is not sent to the name of the one before. */
+static enum status send_message(struct handoff *handoff, uint32_t slot,
+                                const struct handoff_header *header, const uint8_t *bytes,
+                                uint32_t length)
 {
-    uint64_t secret = atomic_load(&handoff->registry->file->slots[slot].handoff_name);
+    const struct registry_slot *entry = &handoff->registry->file->slots[slot];
+    uint64_t token = atomic_load(&entry->handoff_token);
+    uint64_t secret = atomic_load(&entry->handoff_name);
     struct sockaddr_un name;
+    struct iovec places[3] = {
+        {&token, sizeof token},
+        {(void *)header, sizeof *header},
+        {(void *)bytes, length},
+    };
     struct msghdr message = {
         .msg_name = &name,
         .msg_namelen = make_name(secret, &name),
         .msg_iov = places,
-        .msg_iovlen = count,
+        .msg_iovlen = header != NULL ? 3 : 1,
     };
     if (secret == 0) {
         return STATUS_CLOSED;
@@ -223,11 +258,7 @@ static enum status try_send(struct handoff *handoff, uint32_t slot,
                             const struct handoff_header *header, const uint8_t *bytes,
                             uint32_t length)
 {
-    struct iovec places[2] = {
-        {(void *)header, sizeof *header},
-        {(void *)bytes, length},
-    };
-    enum status status = send_message(handoff, slot, places, 2);
+    enum status status = send_message(handoff, slot, header, bytes, length);
     if (status == STATUS_OK) {
         handoff->waiting[slot].is_stopped = false;
         handoff->counters.packets_sent += header->kind == HANDOFF_PACKETS;
@@ -287,7 +318,6 @@ enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t s
                          const struct udp_datagrams *datagrams)
 {
     struct handoff_header header = {
-        .magic = HANDOFF_MAGIC,
         .kind = HANDOFF_PACKETS,
         .from = handoff->registry->slot,
         .family = datagrams->family,
@@ -316,7 +346,6 @@ void handoff_send_complaint(struct handoff *handoff, uint32_t slot,
                             const struct complaint *complaint)
 {
     struct handoff_header header = {
-        .magic = HANDOFF_MAGIC,
         .kind = HANDOFF_COMPLAINT,
         .from = handoff->registry->slot,
     };
@@ -330,7 +359,6 @@ enum status handoff_send_relayed(struct handoff *handoff, struct instant now, ui
                                  uint32_t length)
 {
     struct handoff_header header = {
-        .magic = HANDOFF_MAGIC,
         .kind = HANDOFF_RELAYED,
         .from = handoff->registry->slot,
         .message = *message,
@@ -347,9 +375,7 @@ enum status handoff_send_relayed(struct handoff *handoff, struct instant now, ui
 
 void handoff_wake(struct handoff *handoff, uint32_t slot)
 {
-    uint32_t magic = WAKE_MAGIC;
-    struct iovec place = {&magic, sizeof magic};
-    enum status status = send_message(handoff, slot, &place, 1);
+    enum status status = send_message(handoff, slot, NULL, NULL, 0);
     (void)status; /* where its queue is full it does not sleep */
 }
 
@@ -395,19 +421,6 @@ bool handoff_flush(struct handoff *handoff, struct instant now)
     return left == 0;
 }
 
-static bool is_same_user(struct msghdr *message)
-{
-    for (struct cmsghdr *control = CMSG_FIRSTHDR(message); control != NULL;
-         control = CMSG_NXTHDR(message, control)) {
-        if (control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_CREDENTIALS) {
-            struct ucred credentials;
-            memcpy(&credentials, CMSG_DATA(control), sizeof credentials);
-            return credentials.uid == geteuid();
-        }
-    }
-    return false;
-}
-
 static bool take_relayed(struct handoff *handoff, const struct handoff_header *header,
                          uint32_t length)
 {
@@ -438,7 +451,7 @@ static bool take_complaint(struct handoff *handoff, size_t length, struct udp_re
 static bool take(struct handoff *handoff, const struct handoff_header *header, size_t length,
                  struct udp_receiver *receiver)
 {
-    if (length < sizeof *header || header->magic != HANDOFF_MAGIC || header->from >= SLOT_COUNT) {
+    if (length < sizeof *header || header->from >= SLOT_COUNT) {
         return false;
     }
     if (header->kind == HANDOFF_RELAYED) {
@@ -469,30 +482,26 @@ uint32_t handoff_receive(struct handoff *handoff, struct udp_receiver *receiver)
     uint32_t taken = 0, others = 0, wakes = 0;
     while (others < RECEIVE_BUDGET && wakes < WAKES_MAX) {
         struct handoff_header header;
-        uint8_t control[CMSG_SPACE(sizeof(struct ucred))]
-            __attribute__((aligned(__alignof__(struct cmsghdr))));
-        struct iovec places[2] = {
+        uint64_t token = 0;
+        struct iovec places[3] = {
+            {&token, sizeof token},
             {&header, sizeof header},
             {handoff->bytes, sizeof handoff->bytes},
         };
-        struct msghdr message = {
-            .msg_iov = places,
-            .msg_iovlen = 2,
-            .msg_control = control,
-            .msg_controllen = sizeof control,
-        };
+        struct msghdr message = {.msg_iov = places, .msg_iovlen = 3};
         ssize_t length = raw_receive_one(handoff->descriptor, &message, MSG_DONTWAIT);
         if (length < 0) {
             break;
         }
-        bool same_user = (message.msg_flags & MSG_TRUNC) == 0 && is_same_user(&message);
-        if (same_user && length == sizeof header.magic && header.magic == WAKE_MAGIC) {
+        bool ours = (message.msg_flags & MSG_TRUNC) == 0 && length >= (ssize_t)sizeof token &&
+                    token == handoff->token;
+        if (ours && length == sizeof token) {
             handoff->counters.wake_ups++;
             wakes++;
             continue;
         }
         others++;
-        if (same_user && take(handoff, &header, (size_t)length, receiver)) {
+        if (ours && take(handoff, &header, (size_t)length - sizeof token, receiver)) {
             handoff->counters.packets_received += header.kind == HANDOFF_PACKETS;
             taken++;
         } else {

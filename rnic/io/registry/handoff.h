@@ -1,10 +1,10 @@
 /* What processes hand to each other over local datagram sockets of abstract name: packets and ICMP
  * messages that reached the wrong one, and what targets of XRC and their deputies have to say
- * (relays.h). Only processes of the same user are heard. The kernel lets few datagrams wait there,
- * so what does not fit is kept for a while and tried again; then it is dropped: to the transport
- * that is a loss on the wire. A process that is stopped keeps nobody else waiting: each slot has a
- * queue of its own, and after the first that waited in vain nothing waits for it until it has read
- * something. */
+ * (relays.h). Only who can read the registry is heard, and takes up room. The kernel lets few
+ * datagrams wait, so what does not fit is kept for a while and tried again; then it is dropped: to
+ * the transport that is a loss on the wire. A process that is stopped keeps nobody else waiting:
+ * each slot has a queue of its own, and after the first that waited in vain nothing waits for it
+ * until it has read something. */
 #ifndef WEIR_IO_HANDOFF_H
 #define WEIR_IO_HANDOFF_H
 
@@ -23,7 +23,7 @@ struct handoff_counters {
     uint64_t delayed;         /* the peer's queue was full: kept */
     uint64_t dropped;         /* ... for too long, or the peer is gone */
     uint64_t packets_dropped; /* in runs of those */
-    uint64_t refused;         /* of another user, or malformed */
+    uint64_t refused;         /* malformed */
     uint64_t wake_ups;        /* received */
 };
 

@@ -260,27 +260,76 @@ static void test_former_name_is_nobodys(void **state)
 }
 
 /* To end 1, from a socket of nobody's. */
+static ssize_t send_strangely(struct fixture *fixture, const uint8_t *bytes, size_t length)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t name_length = sizeof name;
+    int stranger = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    assert_int_equal(getsockname(handoff_descriptor(fixture->ends[1].handoff),
+                                 (struct sockaddr *)&name, &name_length),
+                     0);
+    ssize_t sent = sendto(stranger, bytes, length, 0, (struct sockaddr *)&name, name_length);
+    close(stranger);
+    return sent;
+}
+
+/* By who knows the token. */
 static void test_malformed_is_refused(void **state)
 {
     struct fixture *fixture = *state;
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
-    socklen_t length = sizeof name;
+    const struct registry *registry = fixture->ends[1].registry;
+    uint64_t token = registry->file->slots[registry->slot].handoff_token;
     uint8_t bytes[1024];
-    int stranger = socket(AF_UNIX, SOCK_DGRAM, 0);
-    assert_int_equal(getsockname(handoff_descriptor(fixture->ends[1].handoff),
-                                 (struct sockaddr *)&name, &length),
-                     0);
-    for (uint32_t i = 0; i < sizeof bytes; i += 13) {
-        memset(bytes, (int)i, sizeof bytes);
-        assert_int_equal(sendto(stranger, bytes, i, 0, (struct sockaddr *)&name, length), i);
+    for (uint32_t length = sizeof token + 1; length < sizeof bytes; length += 13) {
+        memset(bytes, (int)length, sizeof bytes);
+        memcpy(bytes, &token, sizeof token);
+        assert_int_equal(send_strangely(fixture, bytes, length), length);
         listen_to_all(fixture, 1);
         assert_int_equal(handoff_receive(fixture->ends[1].handoff, &fixture->packets), 0);
     }
-    close(stranger);
     assert_int_equal(fixture->ends[1].heard, 0);
     assert_int_equal(fixture->packet_count, 0);
     assert_int_equal(fixture->complaint_count, 0);
     assert_true(handoff_counters(fixture->ends[1].handoff)->refused > 70);
+}
+
+/* They may be another user's, who has found the name in /proc/net/unix. */
+static void test_strangers_take_no_room(void **state)
+{
+    struct fixture *fixture = *state;
+    struct end *end = &fixture->ends[1];
+    uint64_t token = end->registry->file->slots[end->registry->slot].handoff_token;
+    uint8_t bytes[512] = {0};
+    for (uint32_t i = 0; i < 1000; i++) {
+        uint64_t nearly = token ^ UINT64_C(1) << i % 64;
+        memcpy(bytes, &nearly, sizeof nearly);
+        (void)send_strangely(fixture, bytes, i % sizeof bytes);
+    }
+    assert_int_equal(tell(fixture, 1, 1), STATUS_OK);
+    assert_true(handoff_flush(fixture->ends[0].handoff, clock_now()));
+    listen_to_all(fixture, 1);
+    assert_int_equal(end->heard, 1);
+    assert_int_equal(handoff_counters(end->handoff)->wake_ups, 0);
+    assert_int_equal(handoff_counters(end->handoff)->refused, 0);
+}
+
+/* It is of the user whose program it is, as its registry is; and is it still when it has given that
+ * up, which many servers do once they have opened their device. */
+static void test_set_user_id_program_is_heard(void **state)
+{
+    struct fixture *fixture = *state;
+    if (geteuid() != 0 || setresuid(65534, 0, 0) != 0) {
+        skip();
+    }
+    assert_int_equal(tell(fixture, 1, 1), STATUS_OK);
+    assert_true(handoff_flush(fixture->ends[0].handoff, clock_now()));
+    listen_to_all(fixture, 1);
+    assert_int_equal(seteuid(65534), 0);
+    assert_int_equal(tell(fixture, 1, 2), STATUS_OK);
+    assert_true(handoff_flush(fixture->ends[0].handoff, clock_now()));
+    assert_int_equal(setresuid(0, 0, 0), 0);
+    listen_to_all(fixture, 1);
+    assert_int_equal(fixture->ends[1].heard, 2);
 }
 
 /* By a process of ours that has gone mad: more is looked at than the first packet. */
@@ -434,6 +483,8 @@ int main(void)
         TEST(test_former_name_is_nobodys),
         TEST(test_name_of_the_dead_is_not_written_to),
         TEST(test_malformed_is_refused),
+        TEST(test_strangers_take_no_room),
+        TEST(test_set_user_id_program_is_heard),
         TEST(test_packets_longer_than_any_are_refused),
         TEST(test_complaint_arrives_as_hearsay),
         TEST(test_complaints_wait_for_nobody),

@@ -17,7 +17,7 @@
 #include "rnic/io/udp/udp.h"
 
 #define REGISTRY_MAGIC   UINT64_C(0x5765697252656731) /* "WeirReg1" */
-#define REGISTRY_VERSION 7u
+#define REGISTRY_VERSION 8u
 #define REGISTRY_CLAIMS  4096u
 #define REGISTRY_DOMAINS 1024u
 #define REGISTRY_NAME    256u /* bytes of a path */
@@ -57,7 +57,8 @@ struct registry_slot {
     _Atomic uint64_t inbox;         /* the incarnation of its inbox; 0: it has none */
     _Atomic uint32_t inbox_process; /* see struct registry_inbox */
     _Atomic int32_t inbox_descriptor;
-    _Atomic uint64_t handoff_name; /* see handoff.c; 0: it has no local socket */
+    _Atomic uint64_t handoff_token; /* what comes to its local socket begins with that, */
+    _Atomic uint64_t handoff_name;  /* whose name is made of this; 0: it has none */
 };
 
 /* Slots whose sockets share the port, in the kernel's order as far as we know it. */
