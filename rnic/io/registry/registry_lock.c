@@ -3,11 +3,13 @@
  * REGISTRY_LIFE_BYTE on each slot has one that its holder has for life. Nobody waits for a process
  * that is stopped. */
 #include <errno.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "rnic/base/check.h"
 #include "rnic/io/registry/registry_private.h"
+#include "rnic/io/system/cancel.h"
 #include "rnic/io/system/clock.h"
 
 #define TABLE_BYTE  0
@@ -37,10 +39,13 @@ static bool read_head(int descriptor, struct registry_head *ret_head)
            ret_head->magic == REGISTRY_MAGIC && ret_head->version == REGISTRY_VERSION;
 }
 
+/* More than a file may have is asked for at the price of a signal. */
 static void set_holder(int descriptor)
 {
     struct registry_head head;
-    if (read_head(descriptor, &head)) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= sizeof head &&
+        read_head(descriptor, &head)) {
         head.lock_serial++;
         head.lock_holder = (uint32_t)getpid();
         ssize_t written = pwrite(descriptor, &head, sizeof head, 0);
@@ -91,32 +96,43 @@ void registry_unlock_file(int descriptor)
     CHECK(result == 0);
 }
 
+/* A thread that was cancelled with the lock would keep it, for all processes. */
 enum status registry_lock(struct registry *registry)
 {
+    int cancel = cancel_hold();
     pthread_mutex_lock(&registry->mutex);
     enum status status = registry_lock_file(registry->descriptor);
-    if (status != STATUS_OK) {
+    if (status == STATUS_OK) {
+        registry->cancel = cancel;
+    } else {
         pthread_mutex_unlock(&registry->mutex);
+        cancel_restore(cancel);
     }
     return status;
 }
 
 bool registry_try_lock(struct registry *registry)
 {
-    if (pthread_mutex_trylock(&registry->mutex) != 0) {
-        return false;
-    }
-    bool locked = try_lock_file(registry->descriptor);
-    if (!locked) {
+    int cancel = cancel_hold();
+    bool locked = pthread_mutex_trylock(&registry->mutex) == 0;
+    if (locked && !try_lock_file(registry->descriptor)) {
         pthread_mutex_unlock(&registry->mutex);
+        locked = false;
+    }
+    if (locked) {
+        registry->cancel = cancel;
+    } else {
+        cancel_restore(cancel);
     }
     return locked;
 }
 
 void registry_unlock(struct registry *registry)
 {
+    int cancel = registry->cancel;
     registry_unlock_file(registry->descriptor);
     pthread_mutex_unlock(&registry->mutex);
+    cancel_restore(cancel);
 }
 
 uint32_t registry_lock_holder(const char *path)

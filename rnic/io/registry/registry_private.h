@@ -94,6 +94,7 @@ struct registry_file {
 
 struct registry {
     pthread_mutex_t mutex; /* among threads; the file's lock is among processes */
+    int cancel;            /* of who has both, see cancel.h */
     int descriptor;
     uint32_t slot;
     char path[REGISTRY_NAME];
