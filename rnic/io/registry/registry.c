@@ -121,12 +121,13 @@ static bool is_compatible(const struct registry_file *file, const struct era *er
 }
 
 /* A random first slot: should the file be deleted under living processes, new ones are unlikely to
- * take their numbers. */
-static bool initialize(struct registry_file *file, const struct era *era)
+ * take their numbers. Wills of another era go, for holders of slots are counted anew. */
+static bool initialize(int descriptor, struct registry_file *file, const struct era *era)
 {
     uint32_t first;
     memset(file, 0, sizeof *file);
-    if (getrandom(&first, sizeof first, 0) != (ssize_t)sizeof first) {
+    if (ftruncate(descriptor, sizeof *file) != 0 ||
+        getrandom(&first, sizeof first, 0) != (ssize_t)sizeof first) {
         return false;
     }
     file->next_slot = first % SLOT_COUNT;
@@ -182,7 +183,9 @@ static enum status map_file(int descriptor, struct registry_file **ret_file)
         return status;
     }
     if (!is_compatible(file, &era)) {
-        status = lives ? STATUS_IN_USE : initialize(file, &era) ? STATUS_OK : STATUS_NO_MEMORY;
+        status = lives                                ? STATUS_IN_USE
+                 : initialize(descriptor, file, &era) ? STATUS_OK
+                                                      : STATUS_NO_MEMORY;
     }
     if (status != STATUS_OK) {
         munmap(file, sizeof *file);

@@ -279,6 +279,26 @@ static void debts_outlive_an_orderly_end(void **state)
     registry_close(registry);
 }
 
+/* Made anew after a reboot, or in another namespace of the same number, where slots are held for
+ * the first time again. */
+static void another_era_has_no_wills(void **state)
+{
+    struct fixture *fixture = *state;
+    struct registry_file file;
+    uint32_t slot;
+    pid_t testator = start_testator(state, 10, &slot);
+    end(testator);
+    FILE *stream = fopen(fixture->path, "r+e");
+    assert_int_equal(fread(&file, sizeof file, 1, stream), 1);
+    file.namespace_cookie++;
+    rewind(stream);
+    assert_int_equal(fwrite(&file, sizeof file, 1, stream), 1);
+    assert_int_equal(fclose(stream), 0);
+    struct registry *registry = open_registry(state);
+    assert_int_equal(size_of(state), sizeof file);
+    registry_close(registry);
+}
+
 /* A limit on files is met by keeping nothing, not by a signal. */
 static void limits_are_respected(void **state)
 {
@@ -306,6 +326,7 @@ int main(void)
         SHARED(wills_are_of_the_dead),         SHARED(an_heirs_heir_inherits_all),
         SHARED(a_stopped_heir_is_passed_over), SHARED(the_next_process_buries),
         SHARED(debts_outlive_an_orderly_end),  SHARED(limits_are_respected),
+        SHARED(another_era_has_no_wills),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
