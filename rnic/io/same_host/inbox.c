@@ -506,6 +506,15 @@ static void forget_lane(struct inbox *inbox, uint32_t number)
     }
 }
 
+/* Who died at our memory is not at it any more, and who has the lane next may never be. */
+static void end_announcement(const struct inbox *inbox, uint32_t number)
+{
+    if (inbox->announcements != NULL) {
+        struct direct_turn turn = {.announcement = &inbox->announcements[number]};
+        direct_turn_init(&turn);
+    }
+}
+
 /* The hole reads as zeroes: an empty lane. Its last act makes it another's. */
 static void free_lane(struct inbox *inbox, uint32_t number)
 {
@@ -514,6 +523,7 @@ static void free_lane(struct inbox *inbox, uint32_t number)
         return; /* it stays taken */
     }
     forget_lane(inbox, number);
+    end_announcement(inbox, number);
     atomic_store(&inbox->head->senders[number], 0);
     inbox->counters.reclaimed++;
 }

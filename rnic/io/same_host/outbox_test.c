@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -14,6 +15,7 @@
 
 #include "rnic/base/container.h"
 #include "rnic/io/same_host/inbox.h"
+#include "rnic/io/same_host/inbox_private.h"
 #include "rnic/wire/packet.h"
 
 #define OWNER  UINT64_C(0x1111)
@@ -372,6 +374,41 @@ static void who_waits_is_told_of_room(void **state)
     end_pulling(pulling);
 }
 
+static bool is_sender(void *context, uint64_t incarnation)
+{
+    (void)context;
+    return incarnation == SENDER;
+}
+
+static enum direct_patience give_up(void *context, uint64_t sender, uint32_t thread,
+                                    uint64_t waited_ns)
+{
+    return DIRECT_GIVE_UP;
+}
+
+/* Who has its lane next touches no memory, and never says anything of that. */
+static void who_died_at_our_memory_is_not_waited_for(void **state)
+{
+    struct inbox *inbox;
+    struct outbox *outbox, *next;
+    assert_int_equal(inbox_create(OWNER, true, &inbox), STATUS_OK);
+    int file = inbox_descriptor(inbox);
+    assert_int_equal(outbox_open(getpid(), file, OWNER, 0x3333, NULL, true, &outbox), STATUS_OK);
+    struct direct_announcement *announcements =
+        inbox_map(file, INBOX_ANNOUNCED, INBOX_ANNOUNCED_BYTES);
+    atomic_fetch_add(&announcements[0].count, 1); /* at it */
+    outbox_close(outbox);
+    assert_false(inbox_settle(inbox, 0, give_up, NULL));
+    inbox_reclaim(inbox, is_sender, NULL);
+    assert_true(inbox_settle(inbox, 0, give_up, NULL));
+    assert_int_equal(outbox_open(getpid(), file, OWNER, SENDER, NULL, false, &next), STATUS_OK);
+    assert_int_equal(inbox_counters(inbox)->reclaimed, 1);
+    assert_true(inbox_settle(inbox, 0, give_up, NULL));
+    outbox_close(next);
+    munmap(announcements, INBOX_ANNOUNCED_BYTES);
+    inbox_destroy(inbox);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +422,7 @@ int main(void)
         cmocka_unit_test(lies_about_a_payload_close_the_lane),
         cmocka_unit_test(packets_of_one_turn_are_shown_at_once),
         cmocka_unit_test(who_waits_is_told_of_room),
+        cmocka_unit_test(who_died_at_our_memory_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
