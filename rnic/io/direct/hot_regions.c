@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "rnic/base/check.h"
+#include "rnic/io/direct/common_private.h"
 
 #define LOOK_NS     100000
 #define LEAST_BYTES 4096u /* what is shorter has no page of its own */
@@ -157,13 +158,17 @@ static void begin(struct hot_regions *hot, struct direct_key *key, bool wished)
     }
 }
 
+/* A handler of this thread's that forks would wait for us. */
 static void begin_unless_forking(struct hot_regions *hot, struct direct_key *key, bool wished)
 {
+    struct silence silence;
+    silence_begin(&silence);
     atomic_store(&hot->begins, true);
     if (!atomic_load(&hot->forks)) {
         begin(hot, key, wished);
     }
     atomic_store(&hot->begins, false);
+    silence_end(&silence);
 }
 
 void hot_regions_is_to_fork(struct hot_regions *hot)

@@ -1,9 +1,11 @@
 /* What is made common, when, and what is not. */
 #include "rnic/io/direct/hot_regions.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -453,6 +455,34 @@ static void who_has_many_descriptors_waits_for_the_wish(void **state)
     hot_regions_end(&hot, (struct memory_key){KEY});
 }
 
+static volatile sig_atomic_t forks;
+
+static void fork_there(int signal)
+{
+    hot_regions_is_to_fork(&hot);
+    atomic_store(&hot.forks, false);
+    forks++;
+}
+
+/* In the very thread that makes it common. */
+static void a_handler_that_forks_waits_for_nobody(void **state)
+{
+    need_common();
+    struct sigaction action = {.sa_handler = fork_there}, before;
+    struct itimerval often = {{.tv_usec = 200}, {.tv_usec = 200}}, never = {{0}, {0}};
+    assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    for (uint32_t i = 0; i < 200; i++) {
+        show(KEY, bytes, LENGTH);
+        (void)grant(KEY);
+        (void)direct_table_hide_key(&table, (struct memory_key){KEY});
+        hot_regions_end(&hot, (struct memory_key){KEY});
+    }
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+    assert_true(forks > 0);
+}
+
 static void nothing_is_tried_where_nothing_can_be_wished(void **state)
 {
     need_common();
@@ -491,6 +521,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_overlaps_before_a_wish_can_be_wished_later, begin,
                                         end),
         cmocka_unit_test_setup_teardown(who_has_many_descriptors_waits_for_the_wish, begin, end),
+        cmocka_unit_test_setup_teardown(a_handler_that_forks_waits_for_nobody, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_tried_where_nothing_can_be_wished, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
