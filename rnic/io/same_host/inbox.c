@@ -33,6 +33,7 @@ struct inbox {
     bool was_empty;  /* in the latest look: nothing was there */
     uint32_t streak; /* records that inbox_receive_next takes from a lane */
     uint32_t most;   /* ... that whoever looks now does; not 0 */
+    uint32_t sleeps; /* so far */
     /* For inbox_is_quiet: where all watched lanes show what comes next. More lanes than that, or
      * lanes that are not watched, are not looked after so. */
     _Atomic uint32_t glance_count;
@@ -464,7 +465,8 @@ static bool has_any_packet(const struct inbox *inbox)
 
 bool inbox_fall_asleep(struct inbox *inbox)
 {
-    atomic_store_explicit(&inbox->head->asleep, 1, memory_order_relaxed);
+    inbox->sleeps += inbox->sleeps == UINT32_MAX ? 2 : 1; /* not 0 */
+    atomic_store_explicit(&inbox->head->asleep, inbox->sleeps, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst); /* pairs with outbox_flush */
     if (!has_any_packet(inbox)) {
         return true;

@@ -86,7 +86,7 @@ bool inbox_fall_asleep(struct inbox *inbox);
 void inbox_wake_up(struct inbox *inbox);
 /* What senders wake us by, if they can; ours to watch and to hear. -1: nothing. */
 int inbox_bell(const struct inbox *inbox);
-/* False also after a sender has taken it upon himself to wake us. */
+/* False also after a sender has woken us. */
 bool inbox_is_asleep(const struct inbox *inbox);
 
 /* What senders see of the owner's queue pairs and keys, see direct.h; zeroed at first. NULL: it is

@@ -20,7 +20,7 @@
 #include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
 
-#define INBOX_MAGIC      UINT64_C(0x57656972496e4236) /* "WeirInB6" */
+#define INBOX_MAGIC      UINT64_C(0x57656972496e4237) /* "WeirInB7" */
 #define INBOX_LANES      1024u
 #define INBOX_RING_BYTES (512u * 1024)
 #define INBOX_ROUTES     64u /* of one lane */
@@ -57,9 +57,11 @@ struct inbox_lane {
 /* The first pages: what concerns all lanes. */
 struct inbox_head {
     uint64_t magic;
-    uint64_t incarnation;                        /* random, of the owner; never 0 */
-    int32_t bell;                                /* the owner's, see bell.h */
-    _Alignas(RING_LINE) _Atomic uint32_t asleep; /* the owner wants a wake-up for the next record */
+    uint64_t incarnation; /* random, of the owner; never 0 */
+    int32_t bell;         /* the owner's, see bell.h */
+    /* Not 0: the owner wants a wake-up for the next record; which of its sleeps it is. Who has
+     * woken it clears that. */
+    _Alignas(RING_LINE) _Atomic uint32_t asleep;
     _Alignas(
         RING_LINE) _Atomic uint64_t rung[INBOX_WORDS]; /* lanes not watched that have records */
     _Alignas(RING_LINE) _Atomic uint32_t lane_end;     /* no lane from here on was ever taken */

@@ -256,21 +256,26 @@ static void one_wake_up_for_one_sleep(void **state)
 {
     struct catcher catcher;
     struct inbox *inbox = open_inbox(&catcher);
-    struct outbox *outbox = open_outbox(inbox, SENDER);
+    struct outbox *outbox = open_outbox(inbox, SENDER), *other = open_outbox(inbox, SENDER + 1);
     struct path path = path_of(0);
     assert_true(inbox_fall_asleep(inbox));
     assert_int_equal(put(outbox, &path, 0, 8), STATUS_OK);
     assert_true(outbox_flush(outbox));
+    assert_true(outbox_flush(other)); /* who was first may be stopped by now */
+    outbox_has_woken(outbox);
     assert_int_equal(put(outbox, &path, 1, 8), STATUS_OK);
     assert_false(outbox_flush(outbox));
     assert_false(inbox_fall_asleep(inbox));
     assert_int_equal(inbox_receive(inbox, &catcher.receiver, 16), 2);
     assert_true(inbox_fall_asleep(inbox));
+    outbox_has_woken(other); /* from that one */
+    assert_true(outbox_flush(outbox));
     inbox_wake_up(inbox);
     assert_int_equal(put(outbox, &path, 2, 8), STATUS_OK);
     assert_false(outbox_flush(outbox));
     assert_int_equal(inbox_receive(inbox, &catcher.receiver, 16), 1);
     outbox_close(outbox);
+    outbox_close(other);
     inbox_destroy(inbox);
 }
 
@@ -508,6 +513,7 @@ static void *send_all(void *argument)
         }
         if (outbox_flush(sender->outbox)) {
             atomic_fetch_add(sender->wakes, 1);
+            outbox_has_woken(sender->outbox);
         }
     }
     return NULL;

@@ -20,7 +20,8 @@ struct outbox {
     const struct direct_shown *shown; /* the owner's memory is not touched */
     struct direct_reach reach;
     uint32_t number;
-    int bell; /* a copy of the owner's; -1: none */
+    int bell;       /* a copy of the owner's; -1: none */
+    uint32_t sleep; /* of the owner's, which is ours to end */
     struct ring_producer ring;
     struct inbox_route routes[INBOX_ROUTES]; /* what the lane says, in memory of our own */
     uint32_t route_count;
@@ -474,11 +475,17 @@ bool outbox_flush(struct outbox *outbox)
         uint64_t bit = UINT64_C(1) << outbox->number % 64;
         atomic_fetch_or(word, bit);
     }
-    return atomic_load_explicit(&head->asleep, memory_order_relaxed) != 0 &&
-           atomic_exchange(&head->asleep, 0) != 0;
+    outbox->sleep = atomic_load_explicit(&head->asleep, memory_order_relaxed);
+    return outbox->sleep != 0;
 }
 
 bool outbox_wake(struct outbox *outbox)
 {
     return bell_ring(outbox->bell);
+}
+
+/* Not before: others would count on us, who may be stopped or killed with it undone. */
+void outbox_has_woken(struct outbox *outbox)
+{
+    (void)atomic_compare_exchange_strong(&outbox->head->asleep, &outbox->sleep, 0);
 }

@@ -44,9 +44,12 @@ uint32_t outbox_access(struct outbox *outbox, const struct direct_access *access
 bool outbox_has_wished(struct outbox *outbox);
 /* After FULL: there is room again. Its owner tells us of it, see inbox_tell_of_room. */
 bool outbox_has_room(struct outbox *outbox);
-/* After puts: shows the owner where to look. True: it sleeps, and is ours to wake. */
+/* After puts: shows the owner where to look. True: it sleeps, and is ours to wake, as it is anybody
+ * else's until somebody has. */
 bool outbox_flush(struct outbox *outbox) MUST_USE;
 /* Then wakes it. False: we have nothing to do it by. */
 bool outbox_wake(struct outbox *outbox) MUST_USE;
+/* ... and that was done, one way or another. */
+void outbox_has_woken(struct outbox *outbox);
 
 #endif

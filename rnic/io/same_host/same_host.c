@@ -258,6 +258,7 @@ static void flush_to(struct same_host *same_host, uint32_t slot, struct peer *pe
         if (!outbox_wake(peer->outbox)) {
             handoff_wake(same_host->handoff, slot);
         }
+        outbox_has_woken(peer->outbox);
     }
 }
 
