@@ -23,11 +23,11 @@
 #define INBOX_MAGIC      UINT64_C(0x57656972496e4237) /* "WeirInB7" */
 #define INBOX_LANES      1024u
 #define INBOX_RING_BYTES (512u * 1024)
-#define INBOX_ROUTES     64u /* of one lane */
-#define INBOX_PAGE       4096u
+#define INBOX_ROUTES     64u    /* of one lane */
+#define INBOX_PAGE       65536u /* the largest that kernels map by */
 #define INBOX_NAME       "weir-inbox"
 #define INBOX_LINK       SEALED_FILE_LINK(INBOX_NAME)
-#define INBOX_HEAD_BYTES (3u * INBOX_PAGE)
+#define INBOX_HEAD_BYTES INBOX_PAGE
 
 #define INBOX_WORDS (INBOX_LANES / 64u)
 
@@ -123,6 +123,7 @@ BUILD_CHECK(INBOX_ROUTES <= 256 && INBOX_WITHDRAWALS <= 256);
 BUILD_CHECK(OUTGOING_FRAGMENT_MAX <= PULL_PIECES_MAX);
 BUILD_CHECK(INBOX_PAGE % sizeof(struct direct_announcement) == 0);
 BUILD_CHECK(INBOX_LANES * sizeof(struct direct_announcement) % INBOX_PAGE == 0);
+BUILD_CHECK(INBOX_RING_BYTES % INBOX_PAGE == 0);
 
 /* A lane lies on pages of its own: its first page, then the ring. */
 #define INBOX_LANE_BYTES (2u * INBOX_PAGE + INBOX_RING_BYTES)
