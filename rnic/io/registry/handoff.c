@@ -373,10 +373,9 @@ enum status handoff_send_relayed(struct handoff *handoff, struct instant now, ui
     return STATUS_OK;
 }
 
-void handoff_wake(struct handoff *handoff, uint32_t slot)
+bool handoff_wake(struct handoff *handoff, uint32_t slot)
 {
-    enum status status = send_message(handoff, slot, NULL, NULL, 0);
-    (void)status; /* where its queue is full it does not sleep */
+    return send_message(handoff, slot, NULL, NULL, 0) == STATUS_OK;
 }
 
 /* In order. */

@@ -50,8 +50,9 @@ struct handoff_relay_receiver {
 /* None is set: such messages are refused. */
 void handoff_set_relay_receiver(struct handoff *handoff, struct handoff_relay_receiver *receiver);
 
-/* A process that sleeps looks into its inbox. */
-void handoff_wake(struct handoff *handoff, uint32_t slot);
+/* A process that sleeps looks into its inbox. False: not by us; where its queue is full it wakes up
+ * anyway. */
+bool handoff_wake(struct handoff *handoff, uint32_t slot) MUST_USE;
 /* Tries again what is kept. False: some is left, come back soon. */
 bool handoff_flush(struct handoff *handoff, struct instant now);
 /* Reads what waits, without blocking; returns how many runs it passed on. */

@@ -196,7 +196,7 @@ static void test_stopped_receiver_delays_nobody(void **state)
     while (counters->delayed < 3) {
         assert_int_equal(pass_on(fixture, 1), STATUS_OK);
     }
-    handoff_wake(fixture->ends[0].handoff, registry_slot(fixture->ends[2].registry));
+    assert_true(handoff_wake(fixture->ends[0].handoff, registry_slot(fixture->ends[2].registry)));
     listen_to_all(fixture, 2);
     assert_int_equal(handoff_counters(fixture->ends[2].handoff)->wake_ups, 1);
     uint64_t sent = counters->packets_sent;
@@ -465,7 +465,8 @@ static void test_wakes_are_taken_all_at_once(void **state)
         skip();
     }
     for (uint32_t i = 0; i < 100; i++) {
-        handoff_wake(fixture->ends[0].handoff, registry_slot(fixture->ends[1].registry));
+        assert_true(
+            handoff_wake(fixture->ends[0].handoff, registry_slot(fixture->ends[1].registry)));
     }
     assert_int_equal(handoff_receive(fixture->ends[1].handoff, &fixture->packets), 0);
     assert_int_equal(handoff_counters(fixture->ends[1].handoff)->wake_ups, 100);

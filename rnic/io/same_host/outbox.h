@@ -49,7 +49,7 @@ bool outbox_has_room(struct outbox *outbox);
 bool outbox_flush(struct outbox *outbox) MUST_USE;
 /* Then wakes it. False: we have nothing to do it by. */
 bool outbox_wake(struct outbox *outbox) MUST_USE;
-/* ... and that was done, one way or another. */
+/* ... and that was done, by that or otherwise. */
 void outbox_has_woken(struct outbox *outbox);
 
 #endif

@@ -251,14 +251,14 @@ static SELDOM bool emit_otherwise(struct same_host *same_host, const struct outg
     return otherwise->emit(otherwise, outgoing);
 }
 
+/* Who could not be woken sleeps still, and is woken by the next flush, or by anybody else. */
 static void flush_to(struct same_host *same_host, uint32_t slot, struct peer *peer)
 {
     if (peer->outbox != NULL && outbox_flush(peer->outbox)) {
         same_host->counters.wake_ups++;
-        if (!outbox_wake(peer->outbox)) {
-            handoff_wake(same_host->handoff, slot);
+        if (outbox_wake(peer->outbox) || handoff_wake(same_host->handoff, slot)) {
+            outbox_has_woken(peer->outbox);
         }
-        outbox_has_woken(peer->outbox);
     }
 }
 

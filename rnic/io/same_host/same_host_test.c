@@ -353,6 +353,28 @@ static void who_sleeps_is_woken_for_room(void **state)
     assert_true(same_host_fall_asleep(sender));
 }
 
+/* There is no bell where memory is not touched, and no socket for a while. */
+static void who_could_not_be_woken_is_tried_again(void **state)
+{
+    struct fixture *fixture = *state;
+    struct end *owner = &fixture->ends[1];
+    struct qpn to = number_of(fixture, 1);
+    close_end(&fixture->ends[0]);
+    assert_int_equal(setenv("WEIR_DIRECT", "0", 1), 0);
+    open_end(fixture, 0, false);
+    unsetenv("WEIR_DIRECT");
+    handoff_destroy(owner->handoff);
+    assert_true(same_host_fall_asleep(owner->same_host));
+    assert_true(send(fixture, to, &loopback, 8));
+    (void)same_host_flush(fixture->ends[0].same_host);
+    assert_true(same_host_is_asleep(owner->same_host));
+    assert_int_equal(handoff_create(owner->registry, &owner->handoff), STATUS_OK);
+    assert_true(send(fixture, to, &loopback, 8));
+    (void)same_host_flush(fixture->ends[0].same_host);
+    assert_false(same_host_is_asleep(owner->same_host));
+    assert_int_equal(count(fixture, 0).wake_ups, 2);
+}
+
 static void who_has_ended_is_nobody(void **state)
 {
     struct fixture *fixture = *state;
@@ -393,6 +415,7 @@ int main(void)
         TEST(inbox_that_cannot_be_opened_is_counted),
         TEST(who_takes_nothing_holds_up_nobody_else),
         TEST(who_sleeps_is_woken_for_room),
+        TEST(who_could_not_be_woken_is_tried_again),
         TEST(who_has_ended_is_nobody),
     };
     unsetenv("WEIR_ADDRESS");
