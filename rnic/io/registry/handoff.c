@@ -65,7 +65,8 @@ struct waiting {
 struct handoff {
     const struct registry *registry;
     int descriptor, sender;
-    uint64_t token; /* ours */
+    uint64_t token;     /* ours */
+    uint64_t connected; /* of which name the socket is that `sender` goes to; 0: none */
     struct handoff_relay_receiver *relay_receiver;
     size_t kept_bytes;
     uint64_t waits[SLOT_COUNT / 64]; /* slots for which something does, */
@@ -189,6 +190,8 @@ void handoff_destroy(struct handoff *handoff)
     if (handoff == NULL) {
         return;
     }
+    /* Before the name is anybody's. */
+    atomic_store(&handoff->registry->file->slots[handoff->registry->slot].handoff_name, 0);
     handoff_abandon(handoff);
     for (uint32_t slot = 0; slot < SLOT_COUNT; slot++) {
         while (handoff->waiting[slot].first != NULL) {
@@ -216,11 +219,34 @@ static bool renew_sender(struct handoff *handoff)
     }
     raw_close(handoff->sender);
     handoff->sender = sender;
+    handoff->connected = 0;
     return true;
 }
 
-/* `header` may be NULL. FULL: no room in the peer's queue now. CLOSED: no peer. The token is read
- * before the name: one holder's is not sent to the name of the one before. */
+/* To who holds the slot. From his death to his burial any user can take his name: so he must live
+ * once we have his socket, to which all goes from then on. False and errno. */
+static bool connect_to(struct handoff *handoff, uint32_t slot, uint64_t secret)
+{
+    struct sockaddr_un name;
+    if (handoff->connected == secret) {
+        return true;
+    }
+    socklen_t length = make_name(secret, &name);
+    handoff->connected = 0;
+    if (raw_connect(handoff->sender, (struct sockaddr *)&name, length) != 0) {
+        return false;
+    }
+    if (!registry_slot_lives(handoff->registry, slot)) {
+        errno = ECONNREFUSED;
+        return false;
+    }
+    handoff->connected = secret;
+    return true;
+}
+
+/* FULL: no room in the peer's queue now. CLOSED: no peer. `header` NULL: a wake-up, which goes to
+ * many in turn, and to whoever has the name: it says nothing. The token is read before the name, so
+ * that one holder's is not sent to the name of the one before. */
 static enum status send_message(struct handoff *handoff, uint32_t slot,
                                 const struct handoff_header *header, const uint8_t *bytes,
                                 uint32_t length)
@@ -228,26 +254,28 @@ static enum status send_message(struct handoff *handoff, uint32_t slot,
     const struct registry_slot *entry = &handoff->registry->file->slots[slot];
     uint64_t token = atomic_load(&entry->handoff_token);
     uint64_t secret = atomic_load(&entry->handoff_name);
+    bool wakes = header == NULL;
     struct sockaddr_un name;
     struct iovec places[3] = {
         {&token, sizeof token},
         {(void *)header, sizeof *header},
         {(void *)bytes, length},
     };
-    struct msghdr message = {
-        .msg_name = &name,
-        .msg_namelen = make_name(secret, &name),
-        .msg_iov = places,
-        .msg_iovlen = header != NULL ? 3 : 1,
-    };
+    struct msghdr message = {.msg_iov = places, .msg_iovlen = wakes ? 1 : 3};
+    if (wakes) {
+        message.msg_name = &name;
+        message.msg_namelen = make_name(secret, &name);
+    }
     if (secret == 0) {
         return STATUS_CLOSED;
     }
     do {
-        if (raw_send_one(handoff->sender, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+        if ((wakes || connect_to(handoff, slot, secret)) &&
+            raw_send_one(handoff->sender, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
             return STATUS_OK;
         }
-        if (errno == ECONNREFUSED || errno == ENOENT) {
+        if (errno == ECONNREFUSED || errno == ENOENT || errno == ENOTCONN) {
+            handoff->connected = 0;
             return STATUS_CLOSED;
         }
     } while (renew_sender(handoff));
@@ -266,17 +294,6 @@ static enum status try_send(struct handoff *handoff, uint32_t slot,
         handoff->counters.complaints_sent += header->kind == HANDOFF_COMPLAINT;
     }
     return status;
-}
-
-/* To who holds the slot, or held it a moment ago: the name of one that has died is free for any
- * user until it is buried. */
-static enum status try_send_living(struct handoff *handoff, uint32_t slot,
-                                   const struct handoff_header *header, const uint8_t *bytes,
-                                   uint32_t length)
-{
-    return registry_slot_lives(handoff->registry, slot)
-               ? try_send(handoff, slot, header, bytes, length)
-               : STATUS_CLOSED;
 }
 
 static bool keep(struct handoff *handoff, struct instant now, uint32_t slot,
@@ -328,7 +345,7 @@ enum status handoff_send(struct handoff *handoff, struct instant now, uint32_t s
     /* Behind those that wait, for the order. */
     enum status status = STATUS_FULL;
     if (handoff->waiting[slot].first == NULL) {
-        status = try_send_living(handoff, slot, &header, datagrams->bytes, datagrams->length);
+        status = try_send(handoff, slot, &header, datagrams->bytes, datagrams->length);
     }
     if (status == STATUS_OK) {
         return STATUS_OK;
@@ -350,7 +367,7 @@ void handoff_send_complaint(struct handoff *handoff, uint32_t slot,
         .from = handoff->registry->slot,
     };
     enum status status =
-        try_send_living(handoff, slot, &header, (const uint8_t *)complaint, sizeof *complaint);
+        try_send(handoff, slot, &header, (const uint8_t *)complaint, sizeof *complaint);
     handoff->counters.dropped += status == STATUS_FULL;
 }
 
@@ -382,12 +399,10 @@ bool handoff_wake(struct handoff *handoff, uint32_t slot)
 static void flush_slot(struct handoff *handoff, struct instant now, uint32_t slot)
 {
     struct waiting *waiting = &handoff->waiting[slot];
-    bool lives = registry_slot_lives(handoff->registry, slot); /* see try_send_living */
     while (waiting->first != NULL) {
         const struct kept *kept = waiting->first;
         const uint8_t *bytes = (const uint8_t *)(kept + 1);
-        enum status status =
-            lives ? try_send(handoff, slot, &kept->header, bytes, kept->length) : STATUS_CLOSED;
+        enum status status = try_send(handoff, slot, &kept->header, bytes, kept->length);
         if (status == STATUS_FULL && !waiting->is_stopped) {
             if (instant_elapsed_ns(kept->since, now) < KEPT_NS) {
                 return;

@@ -249,6 +249,7 @@ static void test_former_name_is_nobodys(void **state)
     handoff_destroy(end->handoff);
     int squatter = socket(AF_UNIX, SOCK_DGRAM, 0);
     assert_int_equal(bind(squatter, (struct sockaddr *)&name, length), 0);
+    assert_int_equal(pass_on(fixture, 1), STATUS_CLOSED); /* its holder is about to end */
     assert_int_equal(handoff_create(end->registry, &end->handoff), STATUS_OK);
     handoff_set_relay_receiver(end->handoff, &end->receiver);
     assert_int_equal(tell(fixture, 1, 1), STATUS_OK);
@@ -257,6 +258,31 @@ static void test_former_name_is_nobodys(void **state)
     listen_to_all(fixture, 1);
     assert_int_equal(end->heard, 1);
     close(squatter);
+}
+
+/* Who dies just when something is sent to him still seemed to live a moment ago. */
+static void test_squatter_gets_nothing_of_who_was_met(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t length = sizeof name;
+    uint8_t got[16];
+    int descriptor = handoff_descriptor(fixture->ends[1].handoff);
+    assert_int_equal(pass_on(fixture, 1), STATUS_OK);
+    assert_int_equal(pass_on(fixture, 2), STATUS_OK);
+    assert_int_equal(pass_on(fixture, 1), STATUS_OK);
+    listen_to_all(fixture, 1);
+    assert_int_equal(fixture->packet_count, 2);
+    assert_int_equal(getsockname(descriptor, (struct sockaddr *)&name, &length), 0);
+    int squatter = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(dup2(nothing, descriptor), descriptor); /* closed */
+    assert_int_equal(bind(squatter, (struct sockaddr *)&name, length), 0);
+    assert_int_equal(pass_on(fixture, 1), STATUS_CLOSED);
+    assert_true(recv(squatter, got, sizeof got, 0) < 0);
+    assert_int_equal(pass_on(fixture, 2), STATUS_OK);
+    close(squatter);
+    close(nothing);
 }
 
 /* To end 1, from a socket of nobody's. */
@@ -483,6 +509,7 @@ int main(void)
         TEST(test_stopped_receiver_costs_nothing),
         TEST(test_former_name_is_nobodys),
         TEST(test_name_of_the_dead_is_not_written_to),
+        TEST(test_squatter_gets_nothing_of_who_was_met),
         TEST(test_malformed_is_refused),
         TEST(test_strangers_take_no_room),
         TEST(test_set_user_id_program_is_heard),

@@ -15,6 +15,12 @@ static inline int raw_socket(int domain, int type, int protocol)
     return (int)syscall(SYS_socket, domain, type, protocol);
 }
 
+/* As connect(2), where that does not wait. */
+static inline int raw_connect(int descriptor, const struct sockaddr *address, socklen_t length)
+{
+    return (int)syscall(SYS_connect, descriptor, address, length);
+}
+
 /* As sendmsg(2). */
 static inline ssize_t raw_send_one(int descriptor, const struct msghdr *message, int flags)
 {
