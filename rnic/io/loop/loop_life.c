@@ -89,7 +89,7 @@ static enum status make_keys(struct siphash_key *keys, size_t count)
 
 static void explain_registry(const char *path, enum status status)
 {
-    const char *reason = "could not be opened: out of memory, files or disk";
+    const char *reason = "could not be opened: out of memory, files or disk, or ulimit -f";
     char text[64];
     if (status == STATUS_DENIED) {
         reason = "and .1 to .7 after it are not files of ours with mode 0600";
