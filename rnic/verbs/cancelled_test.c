@@ -7,10 +7,12 @@
 #include <stdatomic.h>
 
 #define ROUNDS     100
+#define OPENINGS   20
 #define PATIENCE_S 60
 
 struct stage {
     struct world *w;
+    int file;
     _Atomic uint64_t polled;
 };
 
@@ -63,6 +65,39 @@ static void *make_and_unmake(void *argument)
     return NULL;
 }
 
+/* Those that ask other processes of the host, or the kernel. */
+static void *join_and_leave(void *argument)
+{
+    const struct stage *stage = argument;
+    struct world *w = stage->w;
+    struct ibv_xrcd_init_attr init = {.comp_mask =
+                                          IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+                                      .fd = stage->file,
+                                      .oflags = O_CREAT};
+    for (;;) {
+        struct ibv_xrcd *domain = ibv_open_xrcd(w->context, &init);
+        struct ibv_comp_channel *channel = ibv_create_comp_channel(w->context);
+        assert_true(domain != NULL && channel != NULL);
+        assert_int_equal(ibv_destroy_comp_channel(channel), 0);
+        assert_int_equal(ibv_close_xrcd(domain), 0);
+        pthread_testcancel();
+    }
+    return NULL;
+}
+
+static void *open_and_close(void *argument)
+{
+    for (;;) {
+        struct ibv_device **list = ibv_get_device_list(NULL);
+        struct ibv_context *context = ibv_open_device(list[0]);
+        assert_non_null(context);
+        ibv_free_device_list(list);
+        assert_int_equal(ibv_close_device(context), 0);
+        pthread_testcancel();
+    }
+    return NULL;
+}
+
 static void late(int signal)
 {
     static const char text[] = "cancelled: a thread was lost with a lock\n";
@@ -71,9 +106,9 @@ static void late(int signal)
     _exit(1);
 }
 
-static void cancel_many(struct stage *stage, void *(*work)(void *))
+static void cancel_many(struct stage *stage, void *(*work)(void *), int rounds)
 {
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < rounds; i++) {
         pthread_t threads[2];
         void *result;
         for (int j = 0; j < 2; j++) {
@@ -92,16 +127,30 @@ static void cancel_many(struct stage *stage, void *(*work)(void *))
  * world would find them. */
 static void test_threads_are_cancelled(void **state)
 {
-    struct stage stage = {.w = *state};
+    struct stage stage = {.w = *state, .file = memfd_create("domain", MFD_CLOEXEC)};
     connect_pair(stage.w);
-    cancel_many(&stage, poll_and_post);
+    cancel_many(&stage, poll_and_post, ROUNDS);
     assert_true(atomic_load(&stage.polled) > 0);
-    cancel_many(&stage, make_and_unmake);
+    cancel_many(&stage, make_and_unmake, ROUNDS);
+    cancel_many(&stage, join_and_leave, ROUNDS);
+    close(stage.file);
+}
+
+/* The engine begins and ends in them. */
+static void test_threads_that_open_are_cancelled(void **state)
+{
+    cancel_many(NULL, open_and_close, OPENINGS);
+    struct ibv_device **list = ibv_get_device_list(NULL);
+    struct ibv_context *context = ibv_open_device(list[0]);
+    assert_non_null(context);
+    ibv_free_device_list(list);
+    assert_int_equal(ibv_close_device(context), 0);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {IN_WORLD(test_threads_are_cancelled)};
+    const struct CMUnitTest tests[] = {IN_WORLD(test_threads_are_cancelled),
+                                       cmocka_unit_test(test_threads_that_open_are_cancelled)};
     signal(SIGALRM, late);
     alarm(PATIENCE_S);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "rnic/io/loop/loop.h"
+#include "rnic/io/system/cancel.h"
 #include "rnic/io/system/mapping.h"
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/host.h"
@@ -84,11 +85,8 @@ struct ibv_context *context_open(struct ibv_device *device, struct engine *engin
     return ibv;
 }
 
-PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
+static struct ibv_context *open_ours(struct ibv_device *device)
 {
-    if (host_owns_device(device)) {
-        return host_calls()->ibv_open_device(device);
-    }
     struct engine *engine = device_open();
     if (engine == NULL) {
         return NULL;
@@ -109,6 +107,17 @@ PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
     return context;
 }
 
+PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+    if (host_owns_device(device)) {
+        return host_calls()->ibv_open_device(device);
+    }
+    int cancel = cancel_hold();
+    struct ibv_context *context = open_ours(device);
+    cancel_restore(cancel);
+    return context;
+}
+
 /* With objects left in it, which a kernel would clean up, the context stays for as long as the
  * process: events may still name it. */
 PUBLIC int ibv_close_device(struct ibv_context *ibv)
@@ -118,6 +127,7 @@ PUBLIC int ibv_close_device(struct ibv_context *ibv)
     if (atomic_load(&context->objects) != 0) {
         return 0;
     }
+    int cancel = cancel_hold();
     event_detach(context);
     device_close(context->engine);
     notify_destroy(context->async);
@@ -125,5 +135,6 @@ PUBLIC int ibv_close_device(struct ibv_context *ibv)
     file_drop(context->file);
     pthread_mutex_destroy(&ibv->mutex);
     free(context);
+    cancel_restore(cancel);
     return 0;
 }

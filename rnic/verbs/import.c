@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rnic/io/system/cancel.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/host.h"
 #include "rnic/verbs/objects.h"
@@ -128,16 +129,9 @@ void file_remove(struct open_file *file, struct list_node *node)
     pthread_mutex_unlock(&lock);
 }
 
-/* The new context owns the descriptor and closes it. */
-PUBLIC struct ibv_context *ibv_import_device(int command_descriptor)
+/* Takes over the hold of `file`. */
+static struct ibv_context *import(struct open_file *file, int command_descriptor)
 {
-    struct open_file *file = find(command_descriptor);
-    if (file == NULL && host_calls() != NULL) {
-        return host_calls()->ibv_import_device(command_descriptor);
-    }
-    if (file == NULL) {
-        return NULL;
-    }
     struct engine *engine = device_open();
     struct ibv_context *context = NULL;
     if (engine != NULL && engine != file->engine) {
@@ -154,6 +148,18 @@ PUBLIC struct ibv_context *ibv_import_device(int command_descriptor)
         errno = error;
     }
     return context;
+}
+
+/* The new context owns the descriptor and closes it. */
+PUBLIC struct ibv_context *ibv_import_device(int command_descriptor)
+{
+    int cancel = cancel_hold();
+    struct open_file *file = find(command_descriptor);
+    struct ibv_context *context = file == NULL ? NULL : import(file, command_descriptor);
+    cancel_restore(cancel);
+    return file == NULL && host_calls() != NULL
+               ? host_calls()->ibv_import_device(command_descriptor)
+               : context;
 }
 
 PUBLIC struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)

@@ -17,6 +17,7 @@
 
 #include "rnic/io/loop/loop.h"
 #include "rnic/io/registry/registry.h"
+#include "rnic/io/system/cancel.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
@@ -87,11 +88,19 @@ static struct shared_domain *allocate(struct engine *engine)
     return domain;
 }
 
+/* No cancellation point. */
+static void close_file(int file)
+{
+    int cancel = cancel_hold();
+    close(file);
+    cancel_restore(cancel);
+}
+
 static void destroy(struct shared_domain *domain)
 {
     if (domain->file >= 0) {
         let_go(domain);
-        close(domain->file);
+        close_file(domain->file);
     }
     free(domain);
 }
@@ -109,7 +118,7 @@ static struct shared_domain *create(struct engine *engine, int file, const struc
     if (domain->file < 0 || !hold(domain, flags)) {
         int error = errno;
         if (domain->file >= 0) {
-            close(domain->file);
+            close_file(domain->file);
         }
         free(domain);
         errno = error;

@@ -33,6 +33,7 @@
 static struct {
     pthread_mutex_t mutex;
     struct loop *loop;
+    int cancel; /* of who forks, see cancel.h */
     char error[384];
 } house = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -413,14 +414,18 @@ static const struct engine_operations dead_operations = {
 
 static void before_fork(void)
 {
+    int cancel = cancel_hold();
     pthread_mutex_lock(&house.mutex);
+    house.cancel = cancel;
     loop_before_fork(house.loop);
 }
 
 static void after_fork_in_parent(void)
 {
+    int cancel = house.cancel;
     loop_after_fork(house.loop);
     pthread_mutex_unlock(&house.mutex);
+    cancel_restore(cancel);
 }
 
 /* Only descriptors are given back: the child's copies would keep the parent's slot and its place
@@ -428,6 +433,7 @@ static void after_fork_in_parent(void)
 static void after_fork_in_child(void)
 {
     struct loop *loop = house.loop;
+    int cancel = house.cancel;
     house.loop = NULL;
     if (loop != NULL) {
         loop->engine.operations = &dead_operations;
@@ -444,6 +450,7 @@ static void after_fork_in_child(void)
         }
     }
     pthread_mutex_unlock(&house.mutex);
+    cancel_restore(cancel);
 }
 
 static void watch_forks(void)
@@ -456,6 +463,7 @@ enum status loop_acquire(struct engine **ret_engine)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
     enum status status = STATUS_OK;
+    int cancel = cancel_hold();
     pthread_mutex_lock(&house.mutex);
     if (house.loop == NULL) {
         status = create_loop(&house.loop);
@@ -466,6 +474,7 @@ enum status loop_acquire(struct engine **ret_engine)
         *ret_engine = &house.loop->engine;
     }
     pthread_mutex_unlock(&house.mutex);
+    cancel_restore(cancel);
     return status;
 }
 
@@ -508,6 +517,7 @@ void loop_release(struct engine *engine)
         return;
     }
     struct loop *loop = loop_of(engine);
+    int cancel = cancel_hold();
     pthread_mutex_lock(&house.mutex);
     CHECK(loop == house.loop && loop->users > 0);
     if (--loop->users == 0) {
@@ -520,6 +530,7 @@ void loop_release(struct engine *engine)
         house.loop = NULL;
     }
     pthread_mutex_unlock(&house.mutex);
+    cancel_restore(cancel);
 }
 
 struct registry *loop_registry(struct engine *engine)

@@ -76,7 +76,9 @@ void notify_destroy(struct notify *notify)
         pthread_mutex_lock(&notify->posting); /* who has woken the last reader is done */
         pthread_mutex_unlock(&notify->posting);
     }
+    int cancel = cancel_hold();
     close(notify->descriptor);
+    cancel_restore(cancel);
     pthread_mutex_destroy(&notify->posting);
     pthread_mutex_destroy(&notify->mutex);
     free(notify->records);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "rnic/io/system/cancel.h"
 #include "rnic/io/system/raw_socket.h"
 
 #ifndef IPV6_MULTICAST_ALL
@@ -229,9 +230,11 @@ static enum status join_locked(struct groups *groups, const struct gid *group,
 
 enum status groups_join(struct groups *groups, const struct gid *group, uint32_t interface_index)
 {
+    int cancel = cancel_hold(); /* carriers are closed */
     pthread_mutex_lock(&groups->mutex);
     enum status status = join_locked(groups, group, interface_index);
     pthread_mutex_unlock(&groups->mutex);
+    cancel_restore(cancel);
     return status;
 }
 
@@ -272,7 +275,9 @@ static void leave_locked(struct groups *groups, const struct gid *group, uint32_
 
 void groups_leave(struct groups *groups, const struct gid *group, uint32_t interface_index)
 {
+    int cancel = cancel_hold();
     pthread_mutex_lock(&groups->mutex);
     leave_locked(groups, group, interface_index);
     pthread_mutex_unlock(&groups->mutex);
+    cancel_restore(cancel);
 }
