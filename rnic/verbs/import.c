@@ -33,6 +33,17 @@ struct open_file {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all of these */
 static struct open_file *files;
 
+/* In a child: a thread that held it is gone. */
+static void after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
 struct open_file *file_create(struct ibv_device *opened, struct engine *engine, int *ret_descriptor)
 {
     struct open_file *file = calloc(1, sizeof *file);

@@ -2,6 +2,8 @@
  * memory that is not what it is registered for. Uses public calls only. */
 #include "rnic/verbs/world_test.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 
 /* A handle that was imported is given back while a queue pair that it made is still there. */
@@ -208,6 +210,56 @@ static void test_a_child_connects_what_it_inherited(void **state)
     to_rts(w->qps[0], w->qps[0]->qp_num); /* it is the parent's still */
 }
 
+#define THREADS 3
+#define FORKS   60
+
+struct stage {
+    struct world *w;
+    _Atomic bool over;
+};
+
+static void *make_domains(void *argument)
+{
+    struct stage *stage = argument;
+    while (!atomic_load(&stage->over)) {
+        struct ibv_pd *pd = ibv_alloc_pd(stage->w->context);
+        assert_non_null(pd);
+        assert_int_equal(ibv_dealloc_pd(pd), 0);
+    }
+    return NULL;
+}
+
+static bool open_and_make(void)
+{
+    struct ibv_device **list = ibv_get_device_list(NULL);
+    struct ibv_context *context = ibv_open_device(list[0]);
+    return context != NULL && ibv_alloc_pd(context) != NULL;
+}
+
+/* What threads of the parent's had in hand when it forked is not in a child's way. */
+static void test_fork_beside_calls(void **state)
+{
+    struct stage stage = {.w = *state};
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, make_domains, &stage), 0);
+    }
+    for (int i = 0; i < FORKS; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            _exit(open_and_make() ? 0 : 1);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    atomic_store(&stage.over, true);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +272,7 @@ int main(void)
         IN_WORLD(test_batch_without_an_address),
         IN_WORLD(test_events_outlast_a_child),
         IN_WORLD(test_a_child_connects_what_it_inherited),
+        IN_WORLD(test_fork_beside_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
