@@ -55,6 +55,13 @@ static void test_drained_is_said_where_asked_for(void **state)
     assert_int_equal(ibv_query_qp(w->qps[0], &attributes, IBV_QP_STATE, &init), 0);
     assert_int_equal(attributes.sq_draining, 0);
     assert_int_equal(attributes.en_sqd_async_notify, 1);
+
+    /* What was asked for the last time is not asked for again. */
+    assert_int_equal(modify_state(w->qps[0], IBV_QPS_RTS, 0, 0), 0);
+    assert_int_equal(modify_state(w->qps[0], IBV_QPS_SQD, 0, 0), 0);
+    assert_int_equal(ibv_query_qp(w->qps[0], &attributes, IBV_QP_STATE, &init), 0);
+    assert_int_equal(attributes.en_sqd_async_notify, 0);
+    assert_false(has_event(w, 0));
 }
 
 static void test_access_error(void **state)

@@ -390,11 +390,13 @@ static enum status modify_locked(struct soft_qp *qp, const struct ibv_qp_attr *a
     struct ibv_qp *ibv = &qp->extended.qp_base;
     bool former_notify = qp->drain_notify;
     bool former_draining = qp->draining;
+    bool enters = (mask & IBV_QP_STATE) != 0 && qp_current_state(qp->qp) != core->state;
+    if (enters) {
+        qp->drain_notify = false; /* asked for each time */
+        qp->draining = attributes->qp_state == IBV_QPS_SQD;
+    }
     if ((mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0) {
         qp->drain_notify = attributes->en_sqd_async_notify != 0;
-    }
-    if ((mask & IBV_QP_STATE) != 0 && qp_current_state(qp->qp) != core->state) {
-        qp->draining = attributes->qp_state == IBV_QPS_SQD;
     }
     enum status status =
         device_modify_qp(qp->engine->device, engine_now(qp->engine), qp->qp, core, set, NULL);
