@@ -19,10 +19,11 @@ static struct {
     uint64_t pages;
 } locked = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* In a child: a thread that held it is gone. */
+/* In a child: a thread that held it is gone, and locked memory is not inherited. */
 static void after_fork(void)
 {
     pthread_mutex_init(&locked.lock, NULL);
+    locked.pages = 0;
 }
 
 __attribute__((constructor)) static void watch_fork(void)
@@ -90,8 +91,9 @@ bool strict_lock(const void *bytes, uint64_t length)
 
 void strict_unlock(const void *bytes, uint64_t length)
 {
+    uint64_t pages = pages_of(bytes, length);
     pthread_mutex_lock(&locked.lock);
-    locked.pages -= pages_of(bytes, length);
+    locked.pages -= pages < locked.pages ? pages : locked.pages; /* a child gives up its parent's */
     pthread_mutex_unlock(&locked.lock);
 }
 
