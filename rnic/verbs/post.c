@@ -37,6 +37,10 @@ static int check_strictly(struct soft_qp *qp, const struct send_request *request
     };
     bool atomic = request->kind == WORK_COMPARE_SWAP || request->kind == WORK_FETCH_ADD;
     bool fills = request->kind == WORK_READ || atomic;
+    int error = errno_of_post(qp_check_send(qp->qp, request));
+    if (error != 0) {
+        return error;
+    }
     if (atomic && !limits_offer(ABILITY_ATOMICS)) {
         return EINVAL;
     }

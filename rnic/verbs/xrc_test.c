@@ -248,6 +248,19 @@ static void test_message_reaches_the_owner(void **state)
     assert_string_equal((char *)report.bytes, "the queue is yours");
 }
 
+/* It has no queue of its own. */
+static void test_nothing_is_posted_to_a_target(void **state)
+{
+    struct both *both = *state;
+    struct ibv_sge sge = {(uintptr_t)both->w->bytes, 8, both->w->mr->lkey};
+    struct ibv_send_wr send = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad_send;
+    struct ibv_recv_wr receive = {.sg_list = &sge, .num_sge = 1}, *bad_receive;
+    assert_int_equal(ibv_post_send(both->target, &send, &bad_send), EINVAL);
+    assert_ptr_equal(bad_send, &send);
+    assert_int_equal(ibv_post_recv(both->target, &receive, &bad_receive), EINVAL);
+    assert_ptr_equal(bad_receive, &receive);
+}
+
 static void test_memory_of_the_owner(void **state)
 {
     struct both *both = *state;
@@ -431,7 +444,7 @@ int main(void)
         TEST(test_message_reaches_the_owner), TEST(test_memory_of_the_owner),
         TEST(test_destroyed_queue),           TEST(test_dead_owner),
         TEST(test_life_of_a_domain),          TEST(test_open_target),
-        TEST(test_waiting_for_the_registry),
+        TEST(test_waiting_for_the_registry),  TEST(test_nothing_is_posted_to_a_target),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
