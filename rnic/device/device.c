@@ -244,6 +244,22 @@ bool device_settle(struct device *device, struct qpn peer, bool waits)
     return link == NULL || link->settle(link, peer, waits);
 }
 
+bool device_responds_with(struct device *device, const uint8_t *bytes, uint64_t length,
+                          struct instant until)
+{
+    struct packet_sink *sink = device->environment.sink;
+    return sink->responds_with != NULL && sink->responds_with(sink, bytes, length, until);
+}
+
+void device_revoke(struct device *device, const uint8_t *bytes, uint64_t length,
+                   struct instant until)
+{
+    struct packet_sink *sink = device->environment.sink;
+    if (sink->revoke != NULL) {
+        sink->revoke(sink, bytes, length, until);
+    }
+}
+
 struct qp *device_find_qp(const struct device *device, struct qpn qpn)
 {
     return device_qp(device, qpn.value);

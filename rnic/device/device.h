@@ -178,6 +178,14 @@ void device_let_go_qp(struct device *device, struct qp *qp, bool settled);
  * passed. */
 bool device_settle(struct device *device, struct qpn peer, bool waits) MUST_USE;
 
+/* Payloads of READ responses may be read from where they are (port.h), also when their region has
+ * ended. Whether some of these bytes may still be, of responses made until then; and that they
+ * never are. */
+bool device_responds_with(struct device *device, const uint8_t *bytes, uint64_t length,
+                          struct instant until);
+void device_revoke(struct device *device, const uint8_t *bytes, uint64_t length,
+                   struct instant until);
+
 /* Extended reliable connections. A domain of this device's own; none is given twice. */
 struct xrc_domain device_allocate_xrc_domain(struct device *device);
 /* Gives `queue` its number; what it points to is the caller's. FULL; INVALID: receives of more than

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rnic/base/time.h"
 #include "rnic/transport/train.h"
 #include "rnic/wire/fragment.h"
 #include "rnic/wire/path.h"
@@ -61,6 +62,12 @@ struct packet_sink {
      * yet never is. */
     void (*withdraw)(struct packet_sink *sink, const struct path *path, struct qpn destination,
                      bool responses);
+    /* Whether some of these bytes may still be read from where they are, as what responses that
+     * were emitted until then refer to; and that they never are. NULL: nobody reads any. */
+    bool (*responds_with)(struct packet_sink *sink, const uint8_t *bytes, uint64_t length,
+                          struct instant until);
+    void (*revoke)(struct packet_sink *sink, const uint8_t *bytes, uint64_t length,
+                   struct instant until);
 };
 
 #endif

@@ -14,6 +14,7 @@
 #define LENGTH (1u << 20)
 #define ROUNDS 20
 #define WORDS  20000
+#define STOPS  5
 
 static _Alignas(4096) uint8_t bytes[LENGTH];
 static int here, there; /* from the other process, and to it */
@@ -335,6 +336,54 @@ static void test_who_will_touch_it_is_not_ignored(void **state)
     finish(w);
 }
 
+static void read_and_stop(struct world *w)
+{
+    struct ibv_mr *mr = offer(w);
+    for (int round = 0; round < STOPS; round++) {
+        struct introduction peer = meet(w, mr);
+        struct ibv_sge sge = {(uintptr_t)bytes, LENGTH, mr->lkey};
+        struct ibv_send_wr *bad, wr = {.sg_list = &sge,
+                                       .num_sge = 1,
+                                       .opcode = IBV_WR_RDMA_READ,
+                                       .send_flags = IBV_SEND_SIGNALED,
+                                       .wr.rdma = {peer.address, peer.key}};
+        assert_int_equal(ibv_post_send(w->qps[0], &wr, &bad), 0);
+        raise(SIGSTOP);
+        if (await(w->cq).status == IBV_WC_SUCCESS) {
+            assert_int_equal(bytes[0], 's');
+            assert_int_equal(bytes[LENGTH / 2], 's');
+            assert_int_equal(bytes[LENGTH - 1], 's');
+        }
+        tell("", 1);
+        part(w);
+    }
+}
+
+/* What is written to memory after ibv_dereg_mr is not what a READ that was answered before brings,
+ * by who takes the answer long after. */
+static void test_what_is_read_is_from_before_the_end(void **state)
+{
+    struct world *w;
+    setenv("WEIR_DIRECT", "0", 1);
+    start(read_and_stop, &w);
+    setenv("WEIR_DIRECT", "1", 1);
+    for (int round = 0; round < STOPS; round++) {
+        int status;
+        memset(bytes, 's', LENGTH);
+        struct ibv_mr *mr = offer(w);
+        (void)meet(w, mr);
+        assert_int_equal(waitpid(other, &status, WUNTRACED), other);
+        assert_true(WIFSTOPPED(status));
+        usleep(2000); /* until it is answered, if all goes well */
+        assert_int_equal(ibv_dereg_mr(mr), 0);
+        memset(bytes, 'x', LENGTH);
+        kill(other, SIGCONT);
+        hear(&(char){0}, 1);
+        part(w);
+    }
+    finish(w);
+}
+
 static void post_word(struct ibv_qp *qp, const struct ibv_mr *mr, enum ibv_wr_opcode opcode,
                       const struct introduction *peer, uint64_t *word)
 {
@@ -401,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_what_was_common_is_left_alone_too),
         cmocka_unit_test(test_a_child_does_not_share_what_was_common),
         cmocka_unit_test(test_who_will_touch_it_is_not_ignored),
+        cmocka_unit_test(test_what_is_read_is_from_before_the_end),
         cmocka_unit_test(test_an_atomic_does_not_undo_a_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,6 +43,9 @@ static enum status deregister_region(struct engine *engine, struct memory_key ke
     if (status == STATUS_OK && strict_is_on()) {
         strict_deregistered(key.value, attributes->bytes, attributes->length);
     }
+    if (status == STATUS_OK) {
+        take_back_bytes(engine, attributes);
+    }
     engine_unlock(engine);
     return status;
 }
@@ -322,6 +325,9 @@ static enum status reregister(struct soft_mr *mr, const struct region_attributes
     if (status == STATUS_OK && strict_is_on()) {
         strict_deregistered(key.value, mr->attributes.bytes, mr->attributes.length);
         strict_registered(key.value, attributes->address, attributes->length);
+    }
+    if (status == STATUS_OK) {
+        take_back_bytes(engine, &mr->attributes);
     }
     engine_unlock(engine);
     const struct region_attributes *old = status == STATUS_OK ? &mr->attributes : attributes;

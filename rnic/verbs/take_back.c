@@ -1,6 +1,12 @@
 #include "rnic/verbs/take_back.h"
 
+#include <time.h>
+
 #include "rnic/io/system/cancel.h"
+#include "rnic/io/system/clock.h"
+
+#define LOOK_NS     20000u
+#define PATIENCE_NS 100000000u /* with peers that are stopped */
 
 /* Locked; unlocked while somebody is waited for. */
 static bool settle(struct engine *engine, struct qpn peer)
@@ -27,6 +33,26 @@ enum status take_back_region(struct engine *engine, struct memory_key key, unsig
     }
     device_withdraw_region(engine->device, key);
     return STATUS_OK;
+}
+
+/* Windows are for peers, too. */
+void take_back_bytes(struct engine *engine, const struct region_attributes *region)
+{
+    if ((region->access & (ACCESS_REMOTE_READ | ACCESS_BIND_WINDOW)) == 0) {
+        return;
+    }
+    struct instant ended = clock_now();
+    int cancel = cancel_hold();
+    while (device_responds_with(engine->device, region->bytes, region->length, ended)) {
+        if (instant_elapsed_ns(ended, clock_now()) >= PATIENCE_NS) {
+            device_revoke(engine->device, region->bytes, region->length, ended);
+            break;
+        }
+        engine_unlock(engine);
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+        engine_lock(engine);
+    }
+    cancel_restore(cancel);
 }
 
 enum status take_back_qp(struct engine *engine, struct qp *qp)

@@ -13,6 +13,9 @@
  * lock, which is let go of where somebody must be waited for. */
 enum status take_back_region(struct engine *engine, struct memory_key key,
                              unsigned access) MUST_USE;
+/* After that: READs of peers that have been answered, and whose payloads they take from where they
+ * are, have them by then, or never get them. Likewise with the lock. */
+void take_back_bytes(struct engine *engine, const struct region_attributes *region);
 /* Before the queue pair ends, fails or gives less; take_back_done comes after that. Without the
  * lock. */
 enum status take_back_qp(struct engine *engine, struct qp *qp) MUST_USE;

@@ -8,7 +8,9 @@
 #include "rnic/base/bytes.h"
 #include "rnic/base/seldom.h"
 #include "rnic/io/same_host/inbox_private.h"
+#include "rnic/io/same_host/responses.h"
 #include "rnic/io/system/bell.h"
+#include "rnic/io/system/clock.h"
 #include "rnic/io/system/raw_file.h"
 
 #define REFERENCE_LEAST 16384u /* bytes; below, two copies cost less than the system call */
@@ -32,6 +34,7 @@ struct outbox {
             end;           /* all that the records put so since they were last consumed refer to */
         uint64_t produced; /* the ring's, behind the last of them */
     } referred;
+    struct responses responses;
 };
 
 /* -1: not there, or not a file that no one can cut short. */
@@ -224,11 +227,15 @@ static uint32_t withdrawal_place(struct qpn destination, bool responses)
 }
 
 /* Pairs with the reader's second look: what it has read until then was ours to show. */
-void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool responses)
+static void withdraw(struct outbox *outbox, uint32_t place)
 {
-    uint32_t place = withdrawal_place(destination, responses);
     outbox->withdrawals[place]++;
     atomic_store(&outbox->lane->withdrawals[place], outbox->withdrawals[place]);
+}
+
+void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool responses)
+{
+    withdraw(outbox, withdrawal_place(destination, responses));
 }
 
 uint32_t outbox_access(struct outbox *outbox, const struct direct_access *accesses, uint32_t count,
@@ -320,9 +327,58 @@ bool outbox_refers_to(struct outbox *outbox, const uint8_t *bytes, uint64_t leng
     return start < referred->end && referred->start < start + length;
 }
 
+static struct response *find_response(struct outbox *outbox, const uint8_t *bytes, uint64_t length,
+                                      struct instant until)
+{
+    if (outbox->responses.count == 0) {
+        return NULL;
+    }
+    (void)ring_is_consumed(&outbox->ring, outbox->responses.produced);
+    return responses_find(&outbox->responses, bytes, length, until, outbox->ring.consumed);
+}
+
+bool outbox_responds_with(struct outbox *outbox, const uint8_t *bytes, uint64_t length,
+                          struct instant until)
+{
+    return find_response(outbox, bytes, length, until) != NULL;
+}
+
+void outbox_revoke(struct outbox *outbox, const uint8_t *bytes, uint64_t length,
+                   struct instant until)
+{
+    struct response *response;
+    while ((response = find_response(outbox, bytes, length, until)) != NULL) {
+        bool any = response->place == RESPONSES_ANY_PLACE;
+        for (uint32_t place = 0; place < INBOX_WITHDRAWALS; place++) {
+            if (any || place == response->place) {
+                withdraw(outbox, place);
+            }
+        }
+        *response = (struct response){0};
+    }
+}
+
+static void note_response(struct outbox *outbox, const struct outgoing *outgoing)
+{
+    for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
+        uint64_t start = (uintptr_t)outgoing->fragments[i].bytes;
+        struct response response = {
+            .start = start,
+            .end = start + outgoing->fragments[i].length,
+            .produced = outbox->ring.produced,
+            .put = clock_now(),
+            .place = withdrawal_place(packet_destination(outgoing->header), true),
+        };
+        responses_add(&outbox->responses, &response, outbox->ring.consumed);
+    }
+}
+
 /* The record put last. */
 static void note_reference(struct outbox *outbox, const struct outgoing *outgoing)
 {
+    if (outgoing->is_response) {
+        note_response(outbox, outgoing);
+    }
     struct referred *referred = &outbox->referred;
     for (uint32_t i = 0; i < outgoing->fragment_count; i++) {
         uint64_t start = (uintptr_t)outgoing->fragments[i].bytes;

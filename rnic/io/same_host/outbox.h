@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "rnic/base/status.h"
+#include "rnic/base/time.h"
 #include "rnic/io/system/pull.h"
 #include "rnic/transport/direct_table.h"
 #include "rnic/transport/port.h"
@@ -37,6 +38,12 @@ void outbox_withdraw(struct outbox *outbox, struct qpn destination, bool respons
 /* The owner may still read some of these bytes by what was put with a reference. False from then
  * on, as long as nothing is put. */
 bool outbox_refers_to(struct outbox *outbox, const uint8_t *bytes, uint64_t length);
+/* The owner may still read some of these bytes, as what a response that was put until then refers
+ * to; and that it never does. */
+bool outbox_responds_with(struct outbox *outbox, const uint8_t *bytes, uint64_t length,
+                          struct instant until);
+void outbox_revoke(struct outbox *outbox, const uint8_t *bytes, uint64_t length,
+                   struct instant until);
 /* See struct direct_link: the owner's memory. 0 also where that is not to be touched so. */
 uint32_t outbox_access(struct outbox *outbox, const struct direct_access *accesses, uint32_t count,
                        bool *ret_stores);

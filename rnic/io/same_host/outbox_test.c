@@ -16,6 +16,8 @@
 #include "rnic/base/container.h"
 #include "rnic/io/same_host/inbox.h"
 #include "rnic/io/same_host/inbox_private.h"
+#include "rnic/io/same_host/responses.h"
+#include "rnic/io/system/clock.h"
 #include "rnic/wire/packet.h"
 
 #define OWNER  UINT64_C(0x1111)
@@ -59,7 +61,8 @@ struct puller {
     uint8_t bytes[100000];
     uint32_t header_length, length;
     bool read;
-    struct outbox *withdraw; /* after the headers have come, before the payload is read */
+    uint32_t reads, refusals; /* ever */
+    struct outbox *withdraw;  /* after the headers have come, before the payload is read */
 };
 
 static void pull_in(struct inbox_receiver *receiver, const struct arrival *arrival,
@@ -80,12 +83,15 @@ static void pull_in(struct inbox_receiver *receiver, const struct arrival *arriv
     }
     struct payload_place place = {puller->bytes, reference->length};
     puller->read = reference->reader->read(reference->reader, 0, &place, 1);
+    puller->reads += puller->read;
+    puller->refusals += !puller->read;
 }
 
-static enum status refer(struct outbox *outbox, const uint8_t *bytes, uint32_t length)
+static enum status refer_for(struct outbox *outbox, const uint8_t *bytes, uint32_t length,
+                             uint8_t qpn, bool is_response)
 {
     struct path path = path_of(0);
-    uint8_t header[BTH_LENGTH] = {4, [7] = 77};
+    uint8_t header[BTH_LENGTH] = {4, [7] = qpn};
     struct fragment fragments[] = {{bytes, 1000}, {bytes + 1000, length - 1000}};
     struct outgoing outgoing = {
         .path = &path,
@@ -95,8 +101,14 @@ static enum status refer(struct outbox *outbox, const uint8_t *bytes, uint32_t l
         .fragment_count = 2,
         .payload_length = length,
         .reference_shift = 10,
+        .is_response = is_response,
     };
     return outbox_put(outbox, &outgoing);
+}
+
+static enum status refer(struct outbox *outbox, const uint8_t *bytes, uint32_t length)
+{
+    return refer_for(outbox, bytes, length, 77, false);
 }
 
 struct pulling {
@@ -201,6 +213,73 @@ static void what_may_still_be_read_is_known(void **state)
         (void)inbox_receive(pulling->inbox, &pulling->puller.receiver, 1000);
         assert_false(outbox_refers_to(pulling->outbox, bytes, sizeof pulling->bytes));
     }
+    end_pulling(pulling);
+}
+
+static void respond(struct pulling *pulling, uint32_t offset, uint8_t qpn)
+{
+    assert_int_equal(refer_for(pulling->outbox, pulling->bytes + offset, 20000, qpn, true),
+                     STATUS_OK);
+}
+
+static bool responds_with(struct pulling *pulling, uint32_t offset, struct instant until)
+{
+    return outbox_responds_with(pulling->outbox, pulling->bytes + offset, 1000, until);
+}
+
+/* Until it is read; what requests refer to is their sender's own matter. */
+static void what_a_response_brings_is_known(void **state)
+{
+    struct pulling *pulling = start_pulling(true);
+    for (uint32_t round = 0; round < 10; round++) {
+        struct instant before = clock_now();
+        assert_int_equal(refer(pulling->outbox, pulling->bytes, 20000), STATUS_OK);
+        assert_false(responds_with(pulling, 0, clock_now()));
+        for (uint32_t i = 0; i < 10 * round; i++) { /* those of old are known as one range */
+            respond(pulling, 20000, 77);
+        }
+        respond(pulling, 60000, 77);
+        assert_false(responds_with(pulling, 60000, before));
+        assert_true(responds_with(pulling, 60000, clock_now()));
+        assert_true(round == 0 || responds_with(pulling, 39999, clock_now()));
+        assert_false(responds_with(pulling, 80000, clock_now()));
+        assert_false(responds_with(pulling, 19000, clock_now()));
+        show(pulling->outbox);
+        (void)inbox_receive(pulling->inbox, &pulling->puller.receiver, 10000);
+        assert_false(responds_with(pulling, 60000, clock_now()));
+    }
+    end_pulling(pulling);
+}
+
+static void receive_all(struct pulling *pulling, uint32_t reads, uint32_t refusals)
+{
+    struct puller *puller = &pulling->puller;
+    puller->reads = puller->refusals = 0;
+    show(pulling->outbox);
+    (void)inbox_receive(pulling->inbox, &puller->receiver, 10000);
+    assert_int_equal(puller->reads, reads);
+    assert_int_equal(puller->refusals, refusals);
+}
+
+/* Nobody else's is lost, unless there are too many. */
+static void what_a_response_brings_is_revoked(void **state)
+{
+    struct pulling *pulling = start_pulling(true);
+    const uint8_t *bytes = pulling->bytes;
+    respond(pulling, 0, 77);
+    respond(pulling, 20000, 78);
+    outbox_revoke(pulling->outbox, bytes, 20000, clock_now());
+    assert_false(responds_with(pulling, 0, clock_now()));
+    assert_true(responds_with(pulling, 20000, clock_now()));
+    receive_all(pulling, 1, 1);
+    respond(pulling, 0, 77);
+    for (uint32_t i = 0; i < RESPONSES_KEPT; i++) {
+        respond(pulling, 20000, 78);
+    }
+    outbox_revoke(pulling->outbox, bytes, UINT64_MAX - (uintptr_t)bytes, clock_now());
+    receive_all(pulling, 0, RESPONSES_KEPT + 1);
+    respond(pulling, 0, 77);
+    receive_all(pulling, 1, 0);
     end_pulling(pulling);
 }
 
@@ -414,6 +493,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(payload_stays_where_it_is_until_it_is_read),
         cmocka_unit_test(what_is_withdrawn_is_not_read),
+        cmocka_unit_test(what_a_response_brings_is_known),
+        cmocka_unit_test(what_a_response_brings_is_revoked),
         cmocka_unit_test(what_may_still_be_read_is_known),
         cmocka_unit_test(what_is_not_read_there_is_brought_along),
         cmocka_unit_test(what_is_short_is_brought_along),

@@ -56,6 +56,8 @@ enum status same_host_create(const struct same_host_config *config,
                                            .carries_acknowledgements = true,
                                            .reach = reach,
                                            .withdraw = withdraw,
+                                           .responds_with = same_host_responds_with,
+                                           .revoke = same_host_revoke,
                                            .run_packets = config->otherwise->run_packets,
                                            .run_bytes = config->otherwise->run_bytes};
     same_host->otherwise = config->otherwise;
@@ -280,6 +282,7 @@ static bool put(struct same_host *same_host, uint32_t slot, struct peer *peer,
     }
     note_room(same_host, peer);
     if (outgoing->reference_shift != 0) {
+        same_host->has_responded |= outgoing->is_response;
         flush_to(same_host, slot, peer);
     }
     same_host->counters.packets_sent++;

@@ -111,6 +111,31 @@ static bool is_referred_to(struct hot_settler *settler, const uint8_t *bytes, ui
     return false;
 }
 
+bool same_host_responds_with(struct packet_sink *sink, const uint8_t *bytes, uint64_t length,
+                             struct instant until)
+{
+    struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
+    for (uint32_t i = 0; same_host->has_responded && i < SLOT_COUNT; i++) {
+        const struct peer *peer = same_host->peers[i];
+        if (peer != NULL && peer->outbox != NULL &&
+            outbox_responds_with(peer->outbox, bytes, length, until)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void same_host_revoke(struct packet_sink *sink, const uint8_t *bytes, uint64_t length,
+                      struct instant until)
+{
+    struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
+    for (uint32_t i = 0; i < SLOT_COUNT; i++) {
+        if (same_host->peers[i] != NULL && same_host->peers[i]->outbox != NULL) {
+            outbox_revoke(same_host->peers[i]->outbox, bytes, length, until);
+        }
+    }
+}
+
 static struct settler make_settler(struct same_host *same_host, uint64_t most_ns)
 {
     return (struct settler){{settle_all, is_referred_to}, {same_host, most_ns}};

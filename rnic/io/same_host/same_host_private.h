@@ -43,6 +43,7 @@ struct same_host {
     uint32_t unflushed[SLOT_COUNT]; /* slots */
     uint32_t unflushed_count;
     bool stalled;             /* a lane was full since the last flush */
+    bool has_responded;       /* by reference, ever */
     uint32_t full_count;      /* peers with `full_since` */
     bool is_dead[SLOT_COUNT]; /* its holder was found gone by the last tidy */
     struct near_addresses near;
@@ -57,6 +58,11 @@ struct peer *same_host_find(struct same_host *same_host, const struct path *path
 void same_host_remember(struct same_host *same_host, uint32_t slot, struct peer *peer);
 /* The process of that incarnation. */
 bool same_host_lives(void *same_host, uint64_t incarnation);
+/* See port.h. */
+bool same_host_responds_with(struct packet_sink *sink, const uint8_t *bytes, uint64_t length,
+                             struct instant until);
+void same_host_revoke(struct packet_sink *sink, const uint8_t *bytes, uint64_t length,
+                      struct instant until);
 /* Lets others touch our memory, and us theirs. */
 void same_host_let_access(struct same_host *same_host);
 
