@@ -230,10 +230,24 @@ PUBLIC struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
     return mr == NULL ? NULL : &mr->ibv;
 }
 
+/* Also an original, see ibv_unimport_pd: then what it holds is to go with it. */
 PUBLIC void ibv_unimport_mr(struct ibv_mr *mr)
 {
     HOST_FORWARD_VOID(mr->context, ibv_unimport_mr, mr);
-    free(mr);
+    struct engine *engine = context_engine(mr->context);
+    struct soft_mr *handle = (struct soft_mr *)mr;
+    struct region_attributes attributes;
+    struct memory_key key;
+    engine_lock(engine);
+    bool lives = memory_find_region(device_memory(engine->device), handle->attributes.domain,
+                                    mr->lkey >> 8, &key, &attributes) == STATUS_OK &&
+                 key.value == mr->lkey;
+    engine_unlock(engine);
+    if (lives) {
+        free(handle);
+    } else {
+        mr_end(handle);
+    }
 }
 
 PUBLIC struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)

@@ -109,6 +109,16 @@ static void test_domain_destroyed_by_its_import(void **state)
     struct ibv_dm *dm = ibv_alloc_dm(w->context, &attributes);
     struct ibv_dm *imported = ibv_import_dm(other, dm->handle);
     assert_non_null(imported);
+    struct ibv_mr *mr = ibv_reg_dm_mr(w->pd, dm, 0, 64, IBV_ACCESS_ZERO_BASED);
+    assert_non_null(mr);
+    struct ibv_mr *its = ibv_import_mr(w->pd, mr->handle);
+    assert_non_null(its);
+    assert_int_equal(ibv_free_dm(imported), EBUSY);
+    ibv_unimport_mr(its);
+    assert_int_equal(ibv_free_dm(imported), EBUSY);
+    its = ibv_import_mr(w->pd, mr->handle);
+    assert_int_equal(ibv_dereg_mr(its), 0);
+    ibv_unimport_mr(mr);
     handle = dm->handle;
     assert_int_equal(ibv_free_dm(imported), 0);
     ibv_unimport_dm(dm);

@@ -367,16 +367,8 @@ PUBLIC int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *
     return 0;
 }
 
-PUBLIC int ibv_dereg_mr(struct ibv_mr *ibv)
+void mr_end(struct soft_mr *mr)
 {
-    HOST_FORWARD(ibv->context, ibv_dereg_mr, ibv);
-    struct soft_mr *mr = (struct soft_mr *)ibv;
-    enum status status = deregister_region(context_engine(ibv->context),
-                                           (struct memory_key){ibv->lkey}, &mr->attributes);
-    if (status != STATUS_OK) {
-        return errno_of(status);
-    }
-    limits_give(COUNT_MR);
     if (mr->is_pinned) {
         strict_unlock(mr->attributes.bytes, mr->attributes.length);
     }
@@ -387,6 +379,19 @@ PUBLIC int ibv_dereg_mr(struct ibv_mr *ibv)
         munmap(mr->mapped, mr->mapped_length);
     }
     free(mr);
+}
+
+PUBLIC int ibv_dereg_mr(struct ibv_mr *ibv)
+{
+    HOST_FORWARD(ibv->context, ibv_dereg_mr, ibv);
+    struct soft_mr *mr = (struct soft_mr *)ibv;
+    enum status status = deregister_region(context_engine(ibv->context),
+                                           (struct memory_key){ibv->lkey}, &mr->attributes);
+    if (status != STATUS_OK) {
+        return errno_of(status);
+    }
+    limits_give(COUNT_MR);
+    mr_end(mr);
     return 0;
 }
 

@@ -313,6 +313,8 @@ void dm_unwrap(struct soft_dm *dm);
 struct soft_mr *mr_create(struct ibv_pd *pd, const struct region_attributes *attributes);
 struct soft_mr *mr_wrap(struct ibv_pd *pd, const struct region_attributes *attributes,
                         struct memory_key key);
+/* The region is no more: nor is its handle, and what memory that holds. */
+void mr_end(struct soft_mr *mr);
 
 /* Calls that only the tables of a context name, each in the file of its object. */
 int port_query(struct ibv_context *context, uint8_t port, struct ibv_port_attr *ret_attributes,
