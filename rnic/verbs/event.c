@@ -41,19 +41,26 @@ static void raise_for_port(struct soft_context *context, uint32_t port, enum ibv
     notify_post(context->async, &record);
 }
 
-/* Every public struct that events name begins with its context. */
+static void tell(struct soft_qp *qp, enum event_kind kind)
+{
+    struct ibv_qp *ibv = &qp->extended.qp_base;
+    struct notify_record record = {.object = ibv, .value = convert_event(kind)};
+    bool drained = kind == EVENT_SQ_DRAINED;
+    qp->draining &= !drained;
+    if (!drained || qp->drain_notify) {
+        notify_post(soft_context(ibv->context)->async, &record);
+    }
+}
+
+/* The core raises none but those of queue pairs. */
 static void raise_event(struct event_sink *sink, const struct event *event)
 {
-    if (event->kind == EVENT_SQ_DRAINED) {
-        struct soft_qp *qp = soft_qp(event->object);
-        qp->draining = false;
-        if (!qp->drain_notify) {
-            return;
-        }
+    struct soft_qp *qp = soft_qp(event->object);
+    if (soft_target(qp) != NULL) {
+        xrc_tell_all(qp, tell, event->kind);
+    } else {
+        tell(qp, event->kind);
     }
-    struct ibv_context *context = *(struct ibv_context **)event->object;
-    struct notify_record record = {.object = event->object, .value = convert_event(event->kind)};
-    notify_post(soft_context(context)->async, &record);
 }
 
 static struct event_sink the_sink = {.raise = raise_event};

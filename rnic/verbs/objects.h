@@ -379,6 +379,9 @@ struct ibv_qp *xrc_open_target(struct ibv_context *context, struct ibv_qp_open_a
 /* With the engine's lock. */
 struct xrc_domain xrc_domain_of(const struct soft_xrcd *handle);
 void xrc_add_target(struct soft_qp *qp, struct soft_xrcd *handle);
+/* Each handle of that target hears of an event. */
+void xrc_tell_all(struct soft_qp *qp, void (*tell)(struct soft_qp *handle, enum event_kind kind),
+                  enum event_kind kind);
 /* True: it was the last handle, so the core's queue pair is to go too. */
 bool xrc_remove_target(struct soft_qp *qp);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ret_bad);

@@ -254,6 +254,18 @@ static struct soft_qp *find_target(const struct shared_domain *domain, uint32_t 
     return NULL;
 }
 
+void xrc_tell_all(struct soft_qp *qp, void (*tell)(struct soft_qp *handle, enum event_kind kind),
+                  enum event_kind kind)
+{
+    LIST_FOR_EACH(node, &soft_target(qp)->xrcd->shared->targets)
+    {
+        struct soft_target *target = CONTAINER_OF(node, struct soft_target, node);
+        if (target->qp.qp == qp->qp) {
+            tell(&target->qp, kind);
+        }
+    }
+}
+
 bool xrc_remove_target(struct soft_qp *qp)
 {
     struct soft_target *target = soft_target(qp);
@@ -276,7 +288,6 @@ static enum status refusal(struct engine *engine, uint32_t number)
     return elsewhere ? STATUS_UNSUPPORTED : STATUS_INVALID;
 }
 
-/* Events of the target go to the handle that is older. */
 struct ibv_qp *xrc_open_target(struct ibv_context *context, struct ibv_qp_open_attr *attributes)
 {
     const uint32_t needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;

@@ -261,6 +261,19 @@ static void test_nothing_is_posted_to_a_target(void **state)
     assert_ptr_equal(bad_receive, &receive);
 }
 
+/* What peers name by number serves no queue pair of its own. */
+static void test_a_queue_of_a_domain_is_no_shared_queue(void **state)
+{
+    struct both *both = *state;
+    struct ibv_qp_init_attr init = small(both->w->cq);
+    init.srq = create_queue(both->w, both->domain);
+    assert_non_null(init.srq);
+    errno = 0;
+    assert_null(ibv_create_qp(both->w->pd, &init));
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(ibv_destroy_srq(init.srq), 0);
+}
+
 static void test_memory_of_the_owner(void **state)
 {
     struct both *both = *state;
@@ -283,17 +296,40 @@ static void test_memory_of_the_owner(void **state)
     assert_int_equal(report.completion.byte_len, 1000);
 }
 
+static struct ibv_qp *open_target_again(struct both *both)
+{
+    struct ibv_qp_open_attr attributes = {
+        .comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
+        .qp_num = both->target->qp_num,
+        .xrcd = both->domain,
+        .qp_type = IBV_QPT_XRC_RECV,
+    };
+    return ibv_open_qp(both->w->context, &attributes);
+}
+
+static void hear_of_bad_request(struct both *both, const struct ibv_qp *handle)
+{
+    struct ibv_async_event event;
+    struct pollfd ready = {.fd = both->w->context->async_fd, .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, 20000), 1);
+    assert_int_equal(ibv_get_async_event(both->w->context, &event), 0);
+    assert_int_equal(event.event_type, IBV_EVENT_QP_REQ_ERR);
+    assert_ptr_equal(event.element.qp, handle);
+    ibv_ack_async_event(&event);
+}
+
+/* Each handle of the target hears of it. */
 static void test_destroyed_queue(void **state)
 {
     struct both *both = *state;
+    struct ibv_qp *again = open_target_again(both);
+    assert_non_null(again);
     order(both, 'd');
     post(both, IBV_WR_SEND, 8);
     assert_int_equal(outcome(both), IBV_WC_REM_INV_REQ_ERR);
-    struct ibv_async_event event;
-    assert_int_equal(ibv_get_async_event(both->w->context, &event), 0);
-    assert_int_equal(event.event_type, IBV_EVENT_QP_REQ_ERR);
-    assert_ptr_equal(event.element.qp, both->target);
-    ibv_ack_async_event(&event);
+    hear_of_bad_request(both, both->target);
+    hear_of_bad_request(both, again);
+    assert_int_equal(ibv_destroy_qp(again), 0);
 }
 
 /* Before its death was noticed, or after. */
@@ -441,10 +477,15 @@ static void test_waiting_for_the_registry(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_message_reaches_the_owner), TEST(test_memory_of_the_owner),
-        TEST(test_destroyed_queue),           TEST(test_dead_owner),
-        TEST(test_life_of_a_domain),          TEST(test_open_target),
-        TEST(test_waiting_for_the_registry),  TEST(test_nothing_is_posted_to_a_target),
+        TEST(test_message_reaches_the_owner),
+        TEST(test_memory_of_the_owner),
+        TEST(test_destroyed_queue),
+        TEST(test_dead_owner),
+        TEST(test_life_of_a_domain),
+        TEST(test_open_target),
+        TEST(test_waiting_for_the_registry),
+        TEST(test_nothing_is_posted_to_a_target),
+        TEST(test_a_queue_of_a_domain_is_no_shared_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
