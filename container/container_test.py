@@ -82,6 +82,9 @@ def libraries_needed(image):
     return needed
 
 
+EVERYWHERE = {"libc6", "libgcc-s1"} # the second is what the first depends on
+
+
 def check_libraries(image, packages):
     own = {n for _, _, names in os.walk(image) for n in names}
     paths = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True).stdout
@@ -93,7 +96,7 @@ def check_libraries(image, packages):
             owners = "".join(subprocess.run(["dpkg", "-S", p], capture_output=True, text=True).stdout
                              for p in (path, path.removeprefix("/usr")))
             names = set(re.findall(r"^([^:\s]+)", owners, re.M))
-            check(names & (set(packages) | {"libc6"}),
+            check(names & (set(packages) | EVERYWHERE),
                   f"{library} is of {names}, which the image does not install")
 
 
