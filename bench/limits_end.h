@@ -13,6 +13,9 @@
 #define READS       16
 #define READ_BYTES  65536
 #define RUN_BYTES   64000
+#define RUN_PLACE   65536
+#define RUNS        42         /* twice what is in flight */
+#define LENT        (48 << 10) /* bytes of a run, from which on the kernel has no copy of it */
 #define RUN_PACKETS 64
 #define SEAL        4u
 #define ACK_BYTES   28u
@@ -41,7 +44,9 @@ struct end {
         struct cmsghdr aligned;
         uint8_t bytes[256];
     } control[READS];
-    uint8_t bytes[READS][READ_BYTES], run[RUN_BYTES];
+    uint8_t bytes[READS][READ_BYTES];
+    uint8_t *run, *places_of_runs; /* where the next one is made; RUNS of them, in turn */
+    int pipe[2];
 };
 
 /* What becomes of a packet that is whole. */
@@ -61,7 +66,8 @@ struct end *open_end(const char *address, int serves);
 uint8_t *put_packet(const struct end *end, uint8_t *at, const struct header *header, size_t length,
                     const uint8_t *payload);
 
-/* The run up to `stop`, in packets of `segment` bytes, the last of which may be shorter. */
+/* The run up to `stop`, in packets of `segment` bytes, the last of which may be shorter. A long one
+ * leaves from where it lies, and the next is made elsewhere. */
 void send_run(struct end *end, const uint8_t *stop, uint16_t segment);
 
 /* All that has come of a stream. */
