@@ -4,15 +4,18 @@
 #include <sys/mman.h>
 
 #include "rnic/base/check.h"
+#include "rnic/io/system/clock.h"
 #include "rnic/io/system/raw_file.h"
 #include "rnic/io/system/raw_socket.h"
 #include "rnic/io/udp/udp.h"
 
 #define COPIED       64u /* bytes of a run, which take the address along */
 #define IN_FLIGHT    (UDP_FLIGHT_MAX / LENDER_LEAST + 1) /* lent runs of a stream */
-#define PLACES       (2 * IN_FLIGHT * LENDER_STREAMS)
+#define PLACES       (2 * IN_FLIGHT)                     /* of a stream */
 #define FAILURES_MAX 8u
-#define LENGTH       ((size_t)PLACES * LENDER_PLACE)
+#define LENGTH       ((size_t)LENDER_STREAMS * PLACES * LENDER_PLACE)
+
+BUILD_CHECK(PLACES <= 64); /* bits of `returned` */
 
 /* Where it cannot, it does not try again. */
 static bool open_lender(struct lender *lender)
@@ -56,59 +59,53 @@ void lender_close(struct lender *lender)
     lender->failures = FAILURES_MAX;
 }
 
-/* Bytes of this stream may still be under way. */
-static bool is_borrower(const struct lender *lender, const struct lender_stream *stream)
-{
-    return stream->latest != 0 && lender->taken - stream->latest < PLACES;
-}
-
 static struct lender_stream *admit(struct lender *lender, const struct path *path,
-                                   struct qpn destination)
+                                   struct qpn destination, struct instant now)
 {
-    struct lender_stream *vacant = NULL;
+    struct lender_stream *idle = NULL;
     for (uint32_t i = 0; i < LENDER_STREAMS; i++) {
         struct lender_stream *stream = &lender->streams[i];
-        if (!is_borrower(lender, stream)) {
-            vacant = stream;
-        } else if (qpn_equal(stream->destination, destination) &&
-                   memcmp(&stream->path, path, sizeof *path) == 0) {
+        if (qpn_equal(stream->destination, destination) &&
+            memcmp(&stream->path, path, sizeof *path) == 0) {
             return stream;
         }
+        if (stream->latest.ns == 0 || instant_elapsed_ns(stream->latest, now) >= LENDER_IDLE_NS) {
+            idle = stream;
+        }
     }
-    if (vacant != NULL) {
-        *vacant = (struct lender_stream){.path = *path, .destination = destination};
+    if (idle != NULL) {
+        idle->path = *path;
+        idle->destination = destination;
     }
-    return vacant;
+    return idle;
 }
 
-static uint32_t count_borrowers(const struct lender *lender)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < LENDER_STREAMS; i++) {
-        count += is_borrower(lender, &lender->streams[i]);
-    }
-    return count;
-}
-
-/* As few places as will do for those who borrow stay in the cache. */
 uint8_t *lender_take(struct lender *lender, const struct path *path, struct qpn destination)
 {
-    struct lender_stream *stream = open_lender(lender) ? admit(lender, path, destination) : NULL;
+    if (!open_lender(lender)) {
+        return NULL;
+    }
+    struct instant now = clock_now();
+    struct lender_stream *stream = admit(lender, path, destination, now);
     if (stream == NULL) {
         return NULL;
     }
-    stream->latest = ++lender->taken;
-    uint32_t places = 2 * IN_FLIGHT * count_borrowers(lender);
-    uint32_t place = lender->place < places ? lender->place : 0;
-    lender->place = place + 1;
-    return lender->bytes + (size_t)place * LENDER_PLACE;
+    stream->latest = now;
+    uint32_t place = stream->place;
+    if (stream->returned != 0) {
+        place = (uint32_t)__builtin_ctzll(stream->returned);
+        stream->returned &= stream->returned - 1;
+    } else {
+        stream->place = (place + 1) % PLACES;
+    }
+    return lender->bytes + ((size_t)(stream - lender->streams) * PLACES + place) * LENDER_PLACE;
 }
 
 void lender_give_back(struct lender *lender, const uint8_t *bytes)
 {
-    if (lender->bytes + (size_t)lender->place * LENDER_PLACE == bytes + LENDER_PLACE) {
-        lender->place--;
-    }
+    size_t place = (size_t)(bytes - lender->bytes) / LENDER_PLACE;
+    CHECK(place < (size_t)LENDER_STREAMS * PLACES);
+    lender->streams[place / PLACES].returned |= UINT64_C(1) << place % PLACES;
 }
 
 /* The rest of what is corked, by copying. False: nothing is. */

@@ -1,12 +1,13 @@
 /* Runs that the kernel sends from where they lie, instead of copying them first. Its copies lie in
  * pages that are long cold when they are written: that costs more than all else of a packet.
  *
- * Who lends may write again what the peer has taken, and is told by nobody when that is. So it
- * lends in turn, from so many places that what has not been acknowledged fits in them twice: a
- * queue pair has UDP_FLIGHT_MAX in flight at most, and as many streams as there is room for may
- * borrow. If a packet is ever delayed for longer, its bytes are a later one's; what is no whole
- * packet then is refused for its ICRC, and repeated. So only what is acknowledged and repeated may
- * be lent: requests of RC. */
+ * Who lends may write again what the peer has taken, and is told by nobody when that is. So each
+ * stream lends in turn, from so many places of its own that what has not been acknowledged fits in
+ * them twice: a queue pair has UDP_FLIGHT_MAX in flight at most. One stream's packets may wait for
+ * a slow interface as long as they like while another's are quick. Whose packets wait for longer
+ * than it needs to repeat them twice, or than LENDER_IDLE_NS while nothing more of it leaves, may
+ * have sent later bytes in their place: what is no whole packet then is refused for its ICRC, and
+ * repeated. So only what is acknowledged and repeated may be lent: requests of RC. */
 #ifndef WEIR_IO_LENDER_H
 #define WEIR_IO_LENDER_H
 
@@ -14,12 +15,14 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "rnic/base/time.h"
 #include "rnic/wire/ids.h"
 #include "rnic/wire/path.h"
 
 #define LENDER_STREAMS 7u
 #define LENDER_PLACE   65536u
 #define LENDER_LEAST   (LENDER_PLACE / 4 * 3) /* bytes; a shorter run is copied */
+#define LENDER_IDLE_NS UINT64_C(1000000000)   /* then a stream's places are another's */
 
 /* Zeroed to begin with. */
 struct lender {
@@ -27,12 +30,12 @@ struct lender {
     uint32_t failures; /* of the kernel */
     int pipe[2];
     uint8_t *bytes;
-    uint32_t place; /* of the next run */
-    uint64_t taken; /* runs so far */
     struct lender_stream {
         struct path path;
         struct qpn destination;
-        uint64_t latest; /* of its runs; 0: nobody's */
+        struct instant latest; /* when it took a place; 0: nobody's */
+        uint32_t place;        /* of its own, that comes next */
+        uint64_t returned;     /* places that come first, one a bit: they were not lent after all */
     } streams[LENDER_STREAMS];
 };
 

@@ -47,18 +47,30 @@ static void full_runs_are_lent(void **state)
     }
 }
 
-/* What a stream has in flight fits in its places twice, with the runs that are sent early. */
+static const uint8_t *take(struct udp *udp, uint32_t destination_number)
+{
+    struct path path = path_to(&ipv4_loopback);
+    return lender_take(&udp->lender, &path, (struct qpn){destination_number});
+}
+
+/* What a stream has in flight fits in its places twice, whatever is taken and copied meanwhile, and
+ * however much others take. */
 static void places_come_again_late(void **state)
 {
     (void)state;
     struct udp *udp = create(NULL);
-    struct path path = path_to(&ipv4_loopback);
-    const uint8_t *first = lender_take(&udp->lender, &path, (struct qpn){1});
+    const uint8_t *first = take(udp, 1);
     uint32_t others = 0;
+    bool again = false;
     assert_non_null(first);
-    while (lender_take(&udp->lender, &path, (struct qpn){1}) != first) {
-        const uint8_t *copied = lender_take(&udp->lender, &path, (struct qpn){1});
-        lender_give_back(&udp->lender, copied);
+    while (!again) {
+        const uint8_t *copied[] = {take(udp, 1), take(udp, 2), take(udp, 1)};
+        for (uint32_t i = 0; i < 3; i++) { /* the oldest first, as they leave */
+            again |= copied[i] == first;
+            lender_give_back(&udp->lender, copied[i]);
+        }
+        assert_non_null(take(udp, 2));
+        again |= take(udp, 1) == first;
         others++;
     }
     assert_in_range((uint64_t)others * LENDER_LEAST, 2 * UDP_FLIGHT_MAX - LENDER_PLACE,
@@ -66,30 +78,20 @@ static void places_come_again_late(void **state)
     udp_destroy(udp);
 }
 
-/* One of each in turn; each goes on as long as it goes on. */
-static void more_streams_have_more_places(void **state)
+static void who_has_lent_nothing_for_a_while_makes_room(void **state)
 {
     (void)state;
     struct udp *udp = create(NULL);
-    struct path path = path_to(&ipv4_loopback);
-    const uint8_t *seen[4096];
-    uint32_t count = 0, repeated = 4096;
     for (uint32_t turn = 0; turn < 400; turn++) {
         for (uint32_t i = 0; i < LENDER_STREAMS; i++) {
-            seen[count] = lender_take(&udp->lender, &path, (struct qpn){i});
-            assert_non_null(seen[count]);
-            for (uint32_t back = 1; back <= count && back < repeated; back++) {
-                repeated = seen[count - back] == seen[count] ? back : repeated;
-            }
-            count++;
+            assert_non_null(take(udp, i));
         }
-        assert_null(lender_take(&udp->lender, &path, (struct qpn){LENDER_STREAMS}));
+        assert_null(take(udp, LENDER_STREAMS));
     }
-    assert_true((uint64_t)repeated * LENDER_LEAST >= 2 * LENDER_STREAMS * UDP_FLIGHT_MAX);
-    for (uint32_t i = 0; i < 400; i++) {
-        assert_non_null(lender_take(&udp->lender, &path, (struct qpn){0}));
-    }
-    assert_non_null(lender_take(&udp->lender, &path, (struct qpn){LENDER_STREAMS}));
+    udp->lender.streams[3].latest.ns -= LENDER_IDLE_NS;
+    assert_non_null(take(udp, LENDER_STREAMS));
+    assert_null(take(udp, 3));
+    assert_non_null(take(udp, 2));
     udp_destroy(udp);
 }
 
@@ -174,16 +176,53 @@ static void what_is_not_taken_is_copied(void **state)
     close(kept);
 }
 
+static struct udp *create_at(uint8_t last, struct gid *ret_here)
+{
+    struct gid here = {{[10] = 0xff, 0xff, 127, 0, 0, last}};
+    struct gid addresses[UDP_FAMILY_COUNT] = {[UDP_IPV4] = here};
+    struct udp_config config = {.port = own_port(), .bind = addresses};
+    const char *message;
+    struct udp *udp;
+    assert_int_equal(udp_create(&config, &udp, &message), STATUS_OK);
+    *ret_here = here;
+    return udp;
+}
+
+/* What one device holds back for long is not written again for what another takes at once. */
+static void a_slow_way_keeps_its_bytes_while_others_are_quick(void **state)
+{
+    (void)state;
+    static uint8_t bytes[TRAIN * PAYLOAD];
+    struct inbox inbox = {.receiver = {receive}};
+    struct gid here, there;
+    struct udp *quick = create_at(81, &here), *slow = create_at(82, &there);
+    struct path to_slow = {.local = here, .remote = there}, to_self = path_to(&here);
+    emit_train(quick, &to_slow, 0, 2 * TRAIN, PAYLOAD);
+    for (uint32_t i = 0; i < 1000; i++) {
+        uint8_t header[HEADER] = {OPCODE(SERVICE_RC, FORM_WRITE_MIDDLE)};
+        struct train train = {&to_self, header, HEADER, bytes, PAYLOAD, TRAIN};
+        assert_int_equal(udp_sink(quick)->emit_train(udp_sink(quick), &train), TRAIN);
+        struct inbox ignored = {.receiver = {receive}};
+        drain(quick, &ignored);
+    }
+    drain(slow, &inbox);
+    assert_int_equal(inbox.count, 2 * TRAIN);
+    assert_int_equal(inbox.bad_icrc + inbox.wrong, 0);
+    udp_destroy(quick);
+    udp_destroy(slow);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_runs_are_lent),
         cmocka_unit_test(places_come_again_late),
-        cmocka_unit_test(more_streams_have_more_places),
+        cmocka_unit_test(who_has_lent_nothing_for_a_while_makes_room),
         cmocka_unit_test(what_is_not_repeated_is_not_lent),
         cmocka_unit_test(without_descriptors_all_is_copied),
         cmocka_unit_test(what_a_short_pipe_does_not_hold_is_copied),
         cmocka_unit_test(what_is_not_taken_is_copied),
+        cmocka_unit_test(a_slow_way_keeps_its_bytes_while_others_are_quick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
