@@ -1,5 +1,6 @@
 #include "rnic/io/udp/lender.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -12,7 +13,7 @@
 #define COPIED       64u /* bytes of a run, which take the address along */
 #define IN_FLIGHT    (UDP_FLIGHT_MAX / LENDER_LEAST + 1) /* lent runs of a stream */
 #define PLACES       (2 * IN_FLIGHT)                     /* of a stream */
-#define FAILURES_MAX 8u
+#define FAILURES_MAX 8u                                  /* in a row */
 #define LENGTH       ((size_t)LENDER_STREAMS * PLACES * LENDER_PLACE)
 
 BUILD_CHECK(PLACES <= 64); /* bits of `returned` */
@@ -20,10 +21,10 @@ BUILD_CHECK(PLACES <= 64); /* bits of `returned` */
 /* Where it cannot, it does not try again. */
 static bool open_lender(struct lender *lender)
 {
-    if (lender->open || lender->failures >= FAILURES_MAX) {
+    if (lender->open || lender->denied) {
         return lender->open;
     }
-    lender->failures = FAILURES_MAX;
+    lender->denied = true;
     if (lender->bytes == NULL) {
         void *bytes = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -35,7 +36,7 @@ static bool open_lender(struct lender *lender)
     if (raw_pipe(lender->pipe) != 0) {
         return false;
     }
-    lender->failures = 0;
+    lender->denied = false;
     lender->open = true;
     return true;
 }
@@ -56,7 +57,7 @@ void lender_close(struct lender *lender)
         munmap(lender->bytes, LENGTH);
         lender->bytes = NULL;
     }
-    lender->failures = FAILURES_MAX;
+    lender->denied = true;
 }
 
 static struct lender_stream *admit(struct lender *lender, const struct path *path,
@@ -82,7 +83,8 @@ static struct lender_stream *admit(struct lender *lender, const struct path *pat
 
 uint8_t *lender_take(struct lender *lender, const struct path *path, struct qpn destination)
 {
-    if (!open_lender(lender)) {
+    if (lender->failures[gid_is_ipv4(&path->remote) ? 0 : 1] >= FAILURES_MAX ||
+        !open_lender(lender)) {
         return NULL;
     }
     struct instant now = clock_now();
@@ -116,11 +118,28 @@ static bool complete(int descriptor, uint8_t *bytes, size_t length)
     return raw_send_one(descriptor, &message, MSG_DONTWAIT) >= 0;
 }
 
+/* splice(2) has taken `lent` bytes of the rest, or said why not. */
+static bool recover(struct lender *lender, uint32_t *failures, int descriptor,
+                    const struct iovec *rest, ssize_t lent)
+{
+    bool full = lent < 0 && errno == ENOBUFS; /* the interface's queue, for now */
+    size_t gone = lent > 0 ? (size_t)lent : 0;
+    *failures += !full;
+    close_pipe(lender); /* with what is in it */
+    bool completed = complete(descriptor, (uint8_t *)rest->iov_base + gone, rest->iov_len - gone);
+    if (!completed && gone > 0) {
+        *failures = FAILURES_MAX; /* sends each page by itself: IPv6 before Linux 6.5 */
+    }
+    return completed;
+}
+
 /* The address goes with a few bytes, which are copied; the pages follow. */
 bool lender_send(struct lender *lender, int descriptor, const struct msghdr *address,
                  uint8_t *bytes, uint32_t length)
 {
     CHECK(length >= LENDER_LEAST && length <= LENDER_PLACE);
+    uint32_t *failures =
+        &lender->failures[((const struct sockaddr *)address->msg_name)->sa_family == AF_INET6];
     struct iovec head = {bytes, COPIED}, rest = {bytes + COPIED, length - COPIED};
     struct msghdr message = *address;
     message.msg_iov = &head;
@@ -132,14 +151,12 @@ bool lender_send(struct lender *lender, int descriptor, const struct msghdr *add
     if (lent == (ssize_t)rest.iov_len) {
         lent = raw_splice(lender->pipe[0], descriptor, rest.iov_len);
     } else {
-        lender->failures = FAILURES_MAX; /* the kernel's pipes are too short, or not for us */
+        lender->denied = true; /* the kernel's pipes are too short, or not for us */
         lent = 0;
     }
     if (lent == (ssize_t)rest.iov_len) {
+        *failures = 0;
         return true;
     }
-    lender->failures++;
-    close_pipe(lender); /* with what is in it */
-    size_t gone = lent > 0 ? (size_t)lent : 0;
-    return complete(descriptor, bytes + COPIED + gone, rest.iov_len - gone);
+    return recover(lender, failures, descriptor, &rest, lent);
 }

@@ -26,8 +26,8 @@
 
 /* Zeroed to begin with. */
 struct lender {
-    bool open;
-    uint32_t failures; /* of the kernel */
+    bool open, denied;    /* denied: there is no pipe to be had, or none that is long enough */
+    uint32_t failures[2]; /* of the kernel in a row, for IPv4 and IPv6 */
     int pipe[2];
     uint8_t *bytes;
     struct lender_stream {
@@ -43,8 +43,8 @@ struct lender {
 uint8_t *lender_take(struct lender *lender, const struct path *path, struct qpn destination);
 /* The run was copied after all. */
 void lender_give_back(struct lender *lender, const uint8_t *bytes);
-/* Sends the run at `bytes` from there, by `address` as sendmsg wants it. False: nothing has left.
- */
+/* Sends the run at `bytes` from there, by `address` as sendmsg wants it. False, with errno: it has
+ * not left, but for a beginning, perhaps, that ends in the middle of a packet. */
 bool lender_send(struct lender *lender, int descriptor, const struct msghdr *address,
                  uint8_t *bytes, uint32_t length);
 /* Lends no more. What is lent stays the kernel's. */

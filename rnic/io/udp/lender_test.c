@@ -176,6 +176,50 @@ static void what_is_not_taken_is_copied(void **state)
     close(kept);
 }
 
+/* By a train that fills a run; splice(2) is refused. */
+static void send_refused(struct udp *udp, const struct path *path, uint32_t first, int null)
+{
+    uint8_t *place =
+        lender_take(&udp->lender, path, (struct qpn){0}); /* so that the pipe is there */
+    int kept = -1;
+    if (place != NULL) {
+        lender_give_back(&udp->lender, place);
+        kept = dup(udp->lender.pipe[0]);
+        assert_true(kept >= 0 && dup3(null, udp->lender.pipe[0], O_CLOEXEC) >= 0);
+    }
+    emit_train(udp, path, first, TRAIN, PAYLOAD);
+    close(kept);
+}
+
+static void a_family_that_is_always_refused_is_not_tried_for_ever(void **state)
+{
+    (void)state;
+    struct udp *udp = create(NULL);
+    struct path ipv4 = path_to(&ipv4_loopback), ipv6 = path_to(&ipv6_loopback);
+    struct inbox inbox = {.receiver = {receive}};
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(null >= 0);
+    for (uint32_t i = 0; i < 5; i++) {
+        send_refused(udp, &ipv4, i * TRAIN, null);
+    }
+    drain(udp, &inbox);
+    if (!segments(udp)) {
+        close(null);
+        udp_destroy(udp);
+        skip();
+    }
+    assert_non_null(lender_take(&udp->lender, &ipv4, (struct qpn){0}));
+    for (uint32_t i = 0; i < 5; i++) {
+        send_refused(udp, &ipv4, i * TRAIN, null);
+    }
+    assert_null(lender_take(&udp->lender, &ipv4, (struct qpn){0}));
+    assert_non_null(lender_take(&udp->lender, &ipv6, (struct qpn){0}));
+    assert_int_equal(inbox.count, 5 * TRAIN);
+    assert_int_equal(inbox.bad_icrc + inbox.wrong, 0);
+    close(null);
+    udp_destroy(udp);
+}
+
 static struct udp *create_at(uint8_t last, struct gid *ret_here)
 {
     struct gid here = {{[10] = 0xff, 0xff, 127, 0, 0, last}};
@@ -222,6 +266,7 @@ int main(void)
         cmocka_unit_test(without_descriptors_all_is_copied),
         cmocka_unit_test(what_a_short_pipe_does_not_hold_is_copied),
         cmocka_unit_test(what_is_not_taken_is_copied),
+        cmocka_unit_test(a_family_that_is_always_refused_is_not_tried_for_ever),
         cmocka_unit_test(a_slow_way_keeps_its_bytes_while_others_are_quick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
