@@ -42,6 +42,22 @@ static void errors_of_others_leave_runs_as_they_are(void **state)
     udp_destroy(udp);
 }
 
+/* Nobody polls the socket of a source port. */
+static void an_error_that_a_lent_run_is_told_of_is_heard(void **state)
+{
+    struct gid here;
+    struct udp *udp = create_at(79, &here);
+    struct path path = {.local = here,
+                        .remote = {{[10] = 0xff, 0xff, 127, 0, 0, 80}},
+                        .flow_label = 1,
+                        .source_port = (uint16_t)(own_port() + 10000)};
+    emit_train(udp, &path, 0, 2, 1024);
+    assert_true(udp_flush(udp));
+    emit_train(udp, &path, 2, 61, 1024);
+    assert_int_equal(udp_counters(udp)->icmp_port_unreachable, 1);
+    udp_destroy(udp);
+}
+
 static uint32_t interface_known(const struct udp *udp, const struct gid *gid)
 {
     for (uint32_t i = 0; i < UDP_LINK_LOCAL_MAX; i++) {
@@ -77,6 +93,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_of_others_leave_runs_as_they_are),
+        cmocka_unit_test(an_error_that_a_lent_run_is_told_of_is_heard),
         cmocka_unit_test(an_interface_that_has_another_number_is_found_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

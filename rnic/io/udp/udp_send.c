@@ -301,16 +301,21 @@ static const struct msghdr *address_run(struct udp *udp, const struct udp_run *r
     return &address->message;
 }
 
-/* The only run. False: it has to be copied. */
+/* The only run. False: it has to be copied. An error may be as in send_messages: only this call is
+ * told of it. */
 static bool lend_run(struct udp *udp)
 {
     struct udp_run *run = &udp->runs[udp->run_first];
     if (!run->borrowed || run->length < LENDER_LEAST) {
         return false;
     }
-    int descriptor =
-        udp_sending_socket(udp, udp_family_of(&run->path.remote), run->path.source_port);
+    enum udp_family family = udp_family_of(&run->path.remote);
+    int descriptor = udp_sending_socket(udp, family, run->path.source_port);
+    errno = 0;
     if (!lender_send(&udp->lender, descriptor, address_run(udp, run), run->bytes, run->length)) {
+        if (errno != 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+            (void)take_all_errors(udp, family);
+        }
         return false;
     }
     udp->counters.send_calls++;
