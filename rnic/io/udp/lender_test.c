@@ -117,6 +117,25 @@ static void what_is_not_repeated_is_not_lent(void **state)
     udp_destroy(udp);
 }
 
+/* They gather in one run with what is, for another queue pair of the same process. */
+static void nor_is_it_behind_what_is_repeated(void **state)
+{
+    (void)state;
+    struct udp *udp = create(NULL);
+    struct path path = path_to(&ipv4_loopback);
+    static uint8_t bytes[TRAIN * PAYLOAD];
+    uint8_t header[HEADER] = {OPCODE(SERVICE_UC, FORM_WRITE_MIDDLE)};
+    header[7] = 1; /* the destination's number */
+    struct train train = {&path, header, HEADER, bytes, PAYLOAD, TRAIN - 10};
+    emit_train(udp, &path, 0, 10, PAYLOAD);
+    assert_int_equal(udp_sink(udp)->emit_train(udp_sink(udp), &train), TRAIN - 10);
+    assert_true(udp_flush(udp));
+    assert_int_equal(udp_counters(udp)->packets_sent, TRAIN);
+    assert_true(!segments(udp) || udp_counters(udp)->segmented_sends == 1);
+    assert_int_equal(udp_counters(udp)->lent_runs, 0);
+    udp_destroy(udp);
+}
+
 static void without_descriptors_all_is_copied(void **state)
 {
     (void)state;
@@ -263,6 +282,7 @@ int main(void)
         cmocka_unit_test(places_come_again_late),
         cmocka_unit_test(who_has_lent_nothing_for_a_while_makes_room),
         cmocka_unit_test(what_is_not_repeated_is_not_lent),
+        cmocka_unit_test(nor_is_it_behind_what_is_repeated),
         cmocka_unit_test(without_descriptors_all_is_copied),
         cmocka_unit_test(what_a_short_pipe_does_not_hold_is_copied),
         cmocka_unit_test(what_is_not_taken_is_copied),

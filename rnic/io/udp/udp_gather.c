@@ -59,10 +59,13 @@ static struct udp_run *start_run(struct udp *udp, const struct path *path, const
     }
     uint32_t slot = udp_run_slot(udp, udp->run_count++);
     struct udp_run *run = &udp->runs[slot];
-    *run = (struct udp_run){
-        .path = *path, .block = block_of(header), .segment = segment, .single = !udp->segmentation};
+    *run = (struct udp_run){.path = *path,
+                            .destination = packet_destination(header),
+                            .block = block_of(header),
+                            .segment = segment,
+                            .single = !udp->segmentation};
     if (many && may_borrow(udp, header)) {
-        run->bytes = lender_take(&udp->lender, path, packet_destination(header));
+        run->bytes = lender_take(&udp->lender, path, run->destination);
         run->borrowed = run->bytes != NULL;
     }
     if (!run->borrowed) {
@@ -98,6 +101,7 @@ static uint8_t *make_room(struct udp *udp, const struct path *path, const uint8_
     if (run == NULL) {
         return NULL;
     }
+    run->mixed |= !qpn_equal(run->destination, packet_destination(header));
     *ret_run = run;
     return udp_run_end(run);
 }

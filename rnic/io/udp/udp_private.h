@@ -32,7 +32,9 @@
 struct udp_run {
     struct path path;
     uint8_t *bytes;
-    bool borrowed; /* from the lender, who may have them back */
+    bool borrowed;          /* from the lender, who may have them back */
+    bool mixed;             /* not of one queue pair alone: not to be lent */
+    struct qpn destination; /* of the first */
     uint32_t block;
     uint32_t length; /* bytes so far */
     uint32_t segment;

@@ -306,7 +306,7 @@ static const struct msghdr *address_run(struct udp *udp, const struct udp_run *r
 static bool lend_run(struct udp *udp)
 {
     struct udp_run *run = &udp->runs[udp->run_first];
-    if (!run->borrowed || run->length < LENDER_LEAST) {
+    if (!run->borrowed || run->mixed || run->length < LENDER_LEAST) {
         return false;
     }
     enum udp_family family = udp_family_of(&run->path.remote);
