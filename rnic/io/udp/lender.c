@@ -60,25 +60,50 @@ void lender_close(struct lender *lender)
     lender->denied = true;
 }
 
-static struct lender_stream *admit(struct lender *lender, const struct path *path,
-                                   struct qpn destination, struct instant now)
+static struct lender_stream *find_vacant(struct lender *lender)
 {
-    struct lender_stream *idle = NULL;
+    for (uint32_t i = 0; i < LENDER_STREAMS; i++) {
+        if (!lender->streams[i].admitted) {
+            return &lender->streams[i];
+        }
+    }
+    return NULL;
+}
+
+/* Those that have taken nothing since the last time make room. Only who needs it asks the clock. */
+static void sweep(struct lender *lender)
+{
+    struct instant now = clock_now();
+    if (instant_elapsed_ns(lender->swept, now) < LENDER_IDLE_NS) {
+        return;
+    }
+    lender->swept = now;
+    for (uint32_t i = 0; i < LENDER_STREAMS; i++) {
+        lender->streams[i].admitted = lender->streams[i].used;
+        lender->streams[i].used = false;
+    }
+}
+
+static struct lender_stream *admit(struct lender *lender, const struct path *path,
+                                   struct qpn destination)
+{
     for (uint32_t i = 0; i < LENDER_STREAMS; i++) {
         struct lender_stream *stream = &lender->streams[i];
         if (qpn_equal(stream->destination, destination) &&
             memcmp(&stream->path, path, sizeof *path) == 0) {
             return stream;
         }
-        if (stream->latest.ns == 0 || instant_elapsed_ns(stream->latest, now) >= LENDER_IDLE_NS) {
-            idle = stream;
-        }
     }
-    if (idle != NULL) {
-        idle->path = *path;
-        idle->destination = destination;
+    struct lender_stream *vacant = find_vacant(lender);
+    if (vacant == NULL) {
+        sweep(lender);
+        vacant = find_vacant(lender);
     }
-    return idle;
+    if (vacant != NULL) {
+        vacant->path = *path;
+        vacant->destination = destination;
+    }
+    return vacant;
 }
 
 uint8_t *lender_take(struct lender *lender, const struct path *path, struct qpn destination)
@@ -87,12 +112,11 @@ uint8_t *lender_take(struct lender *lender, const struct path *path, struct qpn 
         !open_lender(lender)) {
         return NULL;
     }
-    struct instant now = clock_now();
-    struct lender_stream *stream = admit(lender, path, destination, now);
+    struct lender_stream *stream = admit(lender, path, destination);
     if (stream == NULL) {
         return NULL;
     }
-    stream->latest = now;
+    stream->admitted = stream->used = true;
     uint32_t place = stream->place;
     if (stream->returned != 0) {
         place = (uint32_t)__builtin_ctzll(stream->returned);
@@ -122,9 +146,9 @@ static bool complete(int descriptor, uint8_t *bytes, size_t length)
 static bool recover(struct lender *lender, uint32_t *failures, int descriptor,
                     const struct iovec *rest, ssize_t lent)
 {
-    bool full = lent < 0 && errno == ENOBUFS; /* the interface's queue, for now */
+    bool passing = lent < 0 && (errno == ENOBUFS || errno == EINTR); /* a full queue, a signal */
     size_t gone = lent > 0 ? (size_t)lent : 0;
-    *failures += !full;
+    *failures += !passing;
     close_pipe(lender); /* with what is in it */
     bool completed = complete(descriptor, (uint8_t *)rest->iov_base + gone, rest->iov_len - gone);
     if (!completed && gone > 0) {

@@ -22,7 +22,8 @@
 #define LENDER_STREAMS 7u
 #define LENDER_PLACE   65536u
 #define LENDER_LEAST   (LENDER_PLACE / 4 * 3) /* bytes; a shorter run is copied */
-#define LENDER_IDLE_NS UINT64_C(1000000000)   /* then a stream's places are another's */
+/* A stream that has taken nothing for so long, or twice that, makes room for another. */
+#define LENDER_IDLE_NS UINT64_C(1000000000)
 
 /* Zeroed to begin with. */
 struct lender {
@@ -30,12 +31,14 @@ struct lender {
     uint32_t failures[2]; /* of the kernel in a row, for IPv4 and IPv6 */
     int pipe[2];
     uint8_t *bytes;
+    struct instant swept;
     struct lender_stream {
         struct path path;
         struct qpn destination;
-        struct instant latest; /* when it took a place; 0: nobody's */
-        uint32_t place;        /* of its own, that comes next */
-        uint64_t returned;     /* places that come first, one a bit: they were not lent after all */
+        bool admitted;
+        bool used;         /* since `swept` */
+        uint32_t place;    /* of its own, that comes next */
+        uint64_t returned; /* places that come first, one a bit: they were not lent after all */
     } streams[LENDER_STREAMS];
 };
 

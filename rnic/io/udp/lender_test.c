@@ -88,7 +88,13 @@ static void who_has_lent_nothing_for_a_while_makes_room(void **state)
         }
         assert_null(take(udp, LENDER_STREAMS));
     }
-    udp->lender.streams[3].latest.ns -= LENDER_IDLE_NS;
+    udp->lender.swept.ns -= LENDER_IDLE_NS;
+    assert_null(take(udp, LENDER_STREAMS)); /* all have lent since */
+    for (uint32_t i = 0; i < LENDER_STREAMS; i++) {
+        assert_true(i == 3 || take(udp, i) != NULL);
+    }
+    assert_null(take(udp, LENDER_STREAMS));
+    udp->lender.swept.ns -= LENDER_IDLE_NS;
     assert_non_null(take(udp, LENDER_STREAMS));
     assert_null(take(udp, 3));
     assert_non_null(take(udp, 2));
