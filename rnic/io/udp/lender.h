@@ -1,5 +1,7 @@
-/* Runs that the kernel sends from where they lie, instead of copying them first. Its copies lie in
- * pages that are long cold when they are written: that costs more than all else of a packet.
+/* Runs that the kernel sends from where they lie, instead of copying them first. Where the receiver
+ * frees on one processor what the sender fills on another, its copies go to pages that are long
+ * cold: that costs more than all else of a packet. Where both share a processor its pages are near
+ * and ours are not. So what a run costs its sender decides, each way (trial.h).
  *
  * Who lends may write again what the peer has taken, and is told by nobody when that is. So each
  * stream lends in turn, from so many places of its own that what has not been acknowledged fits in
@@ -16,6 +18,7 @@
 #include <sys/socket.h>
 
 #include "rnic/base/time.h"
+#include "rnic/io/udp/trial.h"
 #include "rnic/wire/ids.h"
 #include "rnic/wire/path.h"
 
@@ -31,6 +34,7 @@ struct lender {
     uint32_t failures[2]; /* of the kernel in a row, for IPv4 and IPv6 */
     int pipe[2];
     uint8_t *bytes;
+    struct trial trial; /* of full runs, copied and lent */
     struct instant swept;
     struct lender_stream {
         struct path path;

@@ -10,6 +10,14 @@
 #define PAYLOAD 1024u
 #define TRAIN   61u /* fills a run */
 
+/* Whatever that costs. */
+static struct udp *create_lending(void)
+{
+    struct udp *udp = create(NULL);
+    udp->lender.trial = (struct trial){.round = 2 * TRIAL_ROUNDS, .second = true};
+    return udp;
+}
+
 static void check_arrived(struct udp *udp, uint32_t count)
 {
     struct inbox inbox = {.receiver = {receive}};
@@ -33,7 +41,7 @@ static void full_runs_are_lent(void **state)
     (void)state;
     static const struct gid *const gids[] = {&ipv4_loopback, &ipv6_loopback};
     for (uint32_t family = 0; family < 2; family++) {
-        struct udp *udp = create(NULL);
+        struct udp *udp = create_lending();
         struct path path = path_to(gids[family]);
         if (udp_descriptor(udp, udp_family_of(gids[family])) >= 0) {
             emit_train(udp, &path, 0, 5 * TRAIN + 7, PAYLOAD);
@@ -58,7 +66,7 @@ static const uint8_t *take(struct udp *udp, uint32_t destination_number)
 static void places_come_again_late(void **state)
 {
     (void)state;
-    struct udp *udp = create(NULL);
+    struct udp *udp = create_lending();
     const uint8_t *first = take(udp, 1);
     uint32_t others = 0;
     bool again = false;
@@ -81,7 +89,7 @@ static void places_come_again_late(void **state)
 static void who_has_lent_nothing_for_a_while_makes_room(void **state)
 {
     (void)state;
-    struct udp *udp = create(NULL);
+    struct udp *udp = create_lending();
     for (uint32_t turn = 0; turn < 400; turn++) {
         for (uint32_t i = 0; i < LENDER_STREAMS; i++) {
             assert_non_null(take(udp, i));
@@ -104,7 +112,7 @@ static void who_has_lent_nothing_for_a_while_makes_room(void **state)
 static void what_is_not_repeated_is_not_lent(void **state)
 {
     (void)state;
-    struct udp *udp = create(NULL);
+    struct udp *udp = create_lending();
     struct path path = path_to(&ipv4_loopback);
     static uint8_t bytes[TRAIN * PAYLOAD];
     static const uint8_t opcodes[] = {
@@ -145,7 +153,7 @@ static void nor_is_it_behind_what_is_repeated(void **state)
 static void without_descriptors_all_is_copied(void **state)
 {
     (void)state;
-    struct udp *udp = create(NULL);
+    struct udp *udp = create_lending();
     struct path path = path_to(&ipv4_loopback);
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -162,7 +170,7 @@ static void without_descriptors_all_is_copied(void **state)
 static void what_a_short_pipe_does_not_hold_is_copied(void **state)
 {
     (void)state;
-    struct udp *udp = create(NULL);
+    struct udp *udp = create_lending();
     struct path path = path_to(&ipv4_loopback);
     emit_train(udp, &path, 0, TRAIN, PAYLOAD);
     if (!segments(udp)) {
@@ -181,7 +189,7 @@ static void what_a_short_pipe_does_not_hold_is_copied(void **state)
 static void what_is_not_taken_is_copied(void **state)
 {
     (void)state;
-    struct udp *udp = create(NULL);
+    struct udp *udp = create_lending();
     struct path path = path_to(&ipv4_loopback);
     emit_train(udp, &path, 0, TRAIN, PAYLOAD);
     if (!segments(udp)) {
@@ -219,7 +227,7 @@ static void send_refused(struct udp *udp, const struct path *path, uint32_t firs
 static void a_family_that_is_always_refused_is_not_tried_for_ever(void **state)
 {
     (void)state;
-    struct udp *udp = create(NULL);
+    struct udp *udp = create_lending();
     struct path ipv4 = path_to(&ipv4_loopback), ipv6 = path_to(&ipv6_loopback);
     struct inbox inbox = {.receiver = {receive}};
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -266,6 +274,7 @@ static void a_slow_way_keeps_its_bytes_while_others_are_quick(void **state)
     struct gid here, there;
     struct udp *quick = create_at(81, &here), *slow = create_at(82, &there);
     struct path to_slow = {.local = here, .remote = there}, to_self = path_to(&here);
+    quick->lender.trial = (struct trial){.round = 2 * TRIAL_ROUNDS, .second = true};
     emit_train(quick, &to_slow, 0, 2 * TRAIN, PAYLOAD);
     for (uint32_t i = 0; i < 1000; i++) {
         uint8_t header[HEADER] = {OPCODE(SERVICE_RC, FORM_WRITE_MIDDLE)};
@@ -281,6 +290,28 @@ static void a_slow_way_keeps_its_bytes_while_others_are_quick(void **state)
     udp_destroy(slow);
 }
 
+/* Both ways are tried, and each brings everything. */
+static void what_is_tried_arrives(void **state)
+{
+    (void)state;
+    struct udp *udp = create(NULL);
+    struct path path = path_to(&ipv4_loopback);
+    for (uint32_t i = 0; i < 2 * TRIAL_ROUNDS; i++) {
+        assert_int_equal(udp->lender.trial.round, i);
+        emit_train(udp, &path, 0, TRAIN, PAYLOAD);
+        check_arrived(udp, TRAIN);
+    }
+    if (segments(udp)) {
+        assert_int_equal(udp_counters(udp)->lent_runs, TRIAL_ROUNDS);
+    }
+    for (uint32_t way = 0; way < 2; way++) {
+        for (uint32_t i = 0; i < TRIAL_SAMPLES; i++) {
+            assert_in_range(udp->lender.trial.costs[way][i], 1, UINT32_MAX);
+        }
+    }
+    udp_destroy(udp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +325,7 @@ int main(void)
         cmocka_unit_test(what_is_not_taken_is_copied),
         cmocka_unit_test(a_family_that_is_always_refused_is_not_tried_for_ever),
         cmocka_unit_test(a_slow_way_keeps_its_bytes_while_others_are_quick),
+        cmocka_unit_test(what_is_tried_arrives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static struct udp_run *find_run(struct udp *udp, const struct path *path, uint32
 }
 
 /* Many packets to come, of a request that is acknowledged. */
-static bool may_borrow(const struct udp *udp, const uint8_t *header)
+static bool may_be_lent(const struct udp *udp, const uint8_t *header)
 {
     return udp->segmentation && (header[0] == OPCODE(SERVICE_RC, FORM_WRITE_MIDDLE) ||
                                  header[0] == OPCODE(SERVICE_RC, FORM_SEND_MIDDLE));
@@ -64,7 +64,8 @@ static struct udp_run *start_run(struct udp *udp, const struct path *path, const
                             .block = block_of(header),
                             .segment = segment,
                             .single = !udp->segmentation};
-    if (many && may_borrow(udp, header)) {
+    run->trains = many && may_be_lent(udp, header);
+    if (run->trains && trial_is_second(&udp->lender.trial)) {
         run->bytes = lender_take(&udp->lender, path, run->destination);
         run->borrowed = run->bytes != NULL;
     }
@@ -299,26 +300,38 @@ static void fetch_ahead(const struct train *train, uint32_t next)
     }
 }
 
+/* Packets of the train from `next` on to before `end`, as far as the run goes, whose end is `room`;
+ * returns the next. */
+static uint32_t fill_run(struct udp *udp, struct udp_run *run, const struct train *train,
+                         uint32_t next, uint32_t end, uint8_t *room)
+{
+    uint32_t length = train->header_length + train->payload_length + ICRC_LENGTH;
+    uint32_t left = places_left(run, length);
+    struct psn psn = packet_psn(train->header);
+    struct instant began = udp_time_asked(udp);
+    for (uint32_t stop = end - next < left ? end : next + left; next < stop; next++) {
+        memcpy(room, train->header, train->header_length);
+        packet_put_psn(room, psn_add(psn, next));
+        memcpy(room + train->header_length, train->bytes + (size_t)next * train->payload_length,
+               train->payload_length);
+        fetch_ahead(train, next + AHEAD);
+        seal(udp, run, length);
+        room += length;
+    }
+    run->ns += udp_time_since(udp, began);
+    return next;
+}
+
 /* Packets of the train from `first` on; returns how many were taken. */
 static uint32_t append_train(struct udp *udp, const struct path *path, const struct train *train,
                              uint32_t first, uint32_t count)
 {
     uint32_t length = train->header_length + train->payload_length + ICRC_LENGTH;
     uint32_t next = first, end = first + count;
-    struct psn psn = packet_psn(train->header);
     struct udp_run *run;
     uint8_t *room;
     while (next < end && (room = make_room(udp, path, train->header, length, true, &run)) != NULL) {
-        uint32_t left = places_left(run, length);
-        for (uint32_t stop = end - next < left ? end : next + left; next < stop; next++) {
-            memcpy(room, train->header, train->header_length);
-            packet_put_psn(room, psn_add(psn, next));
-            memcpy(room + train->header_length, train->bytes + (size_t)next * train->payload_length,
-                   train->payload_length);
-            fetch_ahead(train, next + AHEAD);
-            seal(udp, run, length);
-            room += length;
-        }
+        next = fill_run(udp, run, train, next, end, room);
         send_if_full(udp, run);
     }
     return next - first;

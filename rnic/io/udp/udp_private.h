@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "rnic/base/time.h"
+#include "rnic/io/system/clock.h"
 #include "rnic/io/system/complaints.h"
 #include "rnic/io/udp/fault.h"
 #include "rnic/io/udp/lender.h"
@@ -34,6 +35,8 @@ struct udp_run {
     uint8_t *bytes;
     bool borrowed;          /* from the lender, who may have them back */
     bool mixed;             /* not of one queue pair alone: not to be lent */
+    bool trains;            /* else it was not meant to be lent */
+    uint64_t ns;            /* that they took, where the lender's trial asks */
     struct qpn destination; /* of the first */
     uint32_t block;
     uint32_t length; /* bytes so far */
@@ -124,6 +127,17 @@ struct udp {
 static inline enum udp_family udp_family_of(const struct gid *gid)
 {
     return gid_is_ipv4(gid) ? UDP_IPV4 : UDP_IPV6;
+}
+
+/* For the lender's trial; 0 where it does not ask. */
+static inline struct instant udp_time_asked(const struct udp *udp)
+{
+    return trial_asks(&udp->lender.trial) ? clock_now() : (struct instant){0};
+}
+
+static inline uint64_t udp_time_since(const struct udp *udp, struct instant began)
+{
+    return trial_asks(&udp->lender.trial) ? instant_elapsed_ns(began, clock_now()) : 0;
 }
 
 static inline uint32_t udp_run_slot(const struct udp *udp, uint32_t index)

@@ -325,12 +325,9 @@ static bool lend_run(struct udp *udp)
     return true;
 }
 
-/* The only run; as send_runs. */
-static int send_run(struct udp *udp)
+/* The only run, by copying; as send_runs. */
+static int copy_run(struct udp *udp)
 {
-    if (lend_run(udp)) {
-        return 1;
-    }
     struct udp_run *run = &udp->runs[udp->run_first];
     struct iovec place = {run->bytes, run->length};
     struct mmsghdr message = {.msg_hdr = *address_run(udp, run)};
@@ -340,6 +337,22 @@ static int send_run(struct udp *udp)
         send_messages(udp, udp_family_of(&run->path.remote), run->path.source_port, &message, 1);
     if (sent > 0) {
         count_sent(udp, run);
+    }
+    return sent;
+}
+
+/* The only run; as send_runs. A full one of trains is a round of the lender's trial. */
+static int send_run(struct udp *udp)
+{
+    struct udp_run *run = &udp->runs[udp->run_first];
+    struct trial *trial = &udp->lender.trial;
+    bool counts =
+        run->length >= LENDER_LEAST && run->trains && run->borrowed == trial_is_second(trial);
+    struct instant began = udp_time_asked(udp);
+    int sent = lend_run(udp) ? 1 : copy_run(udp);
+    if (sent > 0 && counts) {
+        uint64_t ns = run->ns + udp_time_since(udp, began);
+        trial_count(trial, (uint32_t)(ns * LENDER_PLACE / run->length));
     }
     return sent;
 }
