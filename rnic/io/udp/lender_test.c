@@ -300,10 +300,12 @@ static void what_is_tried_arrives(void **state)
         assert_int_equal(udp->lender.trial.round, i);
         emit_train(udp, &path, 0, TRAIN, PAYLOAD);
         check_arrived(udp, TRAIN);
+        if (!segments(udp)) {
+            udp_destroy(udp);
+            skip();
+        }
     }
-    if (segments(udp)) {
-        assert_int_equal(udp_counters(udp)->lent_runs, TRIAL_ROUNDS);
-    }
+    assert_int_equal(udp_counters(udp)->lent_runs, TRIAL_ROUNDS);
     for (uint32_t way = 0; way < 2; way++) {
         for (uint32_t i = 0; i < TRIAL_SAMPLES; i++) {
             assert_in_range(udp->lender.trial.costs[way][i], 1, UINT32_MAX);
