@@ -142,7 +142,7 @@ void send_run(struct end *end, const uint8_t *stop, uint16_t segment)
     if (place.iov_len > segment) {
         tell(&message, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment));
     }
-    if (place.iov_len >= LENT) {
+    if (end->lends && place.iov_len >= LENT) {
         lend(end, message, place);
         return;
     }

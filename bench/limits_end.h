@@ -47,6 +47,7 @@ struct end {
     uint8_t bytes[READS][READ_BYTES];
     uint8_t *run, *places_of_runs; /* where the next one is made; RUNS of them, in turn */
     int pipe[2];
+    int lends; /* for its owner to set: pays where the other end has a processor of its own */
 };
 
 /* What becomes of a packet that is whole. */
@@ -66,8 +67,8 @@ struct end *open_end(const char *address, int serves);
 uint8_t *put_packet(const struct end *end, uint8_t *at, const struct header *header, size_t length,
                     const uint8_t *payload);
 
-/* The run up to `stop`, in packets of `segment` bytes, the last of which may be shorter. A long one
- * leaves from where it lies, and the next is made elsewhere. */
+/* The run up to `stop`, in packets of `segment` bytes, the last of which may be shorter. Where runs
+ * are lent, a long one leaves from where it lies, and the next is made elsewhere. */
 void send_run(struct end *end, const uint8_t *stop, uint16_t segment);
 
 /* All that has come of a stream. */

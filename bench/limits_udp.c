@@ -30,7 +30,9 @@ static struct end *open_with_memory(const char *address, int serves)
         fail("memory");
     }
     memset(memory, 1, MESSAGE); /* else all that is read would be the one page of zeros */
-    return open_end(address, serves);
+    struct end *end = open_end(address, serves);
+    end->lends = 1;
+    return end;
 }
 
 /* A message, behind or with the acknowledgement of the one before. */
