@@ -166,17 +166,24 @@ static void without_descriptors_all_is_copied(void **state)
     udp_destroy(udp);
 }
 
-/* As for a user with too many of them. */
-static void what_a_short_pipe_does_not_hold_is_copied(void **state)
+/* One that has lent the first train already. */
+static struct udp *create_with_pipe(const struct path *path)
 {
-    (void)state;
     struct udp *udp = create_lending();
-    struct path path = path_to(&ipv4_loopback);
-    emit_train(udp, &path, 0, TRAIN, PAYLOAD);
+    emit_train(udp, path, 0, TRAIN, PAYLOAD);
     if (!segments(udp)) {
         udp_destroy(udp);
         skip();
     }
+    return udp;
+}
+
+/* As for a user with too many of them. */
+static void what_a_short_pipe_does_not_hold_is_copied(void **state)
+{
+    (void)state;
+    struct path path = path_to(&ipv4_loopback);
+    struct udp *udp = create_with_pipe(&path);
     assert_int_equal(udp_counters(udp)->lent_runs, 1);
     assert_true(fcntl(udp->lender.pipe[1], F_SETPIPE_SZ, 4096) >= 0);
     emit_train(udp, &path, TRAIN, 4 * TRAIN, PAYLOAD);
@@ -189,13 +196,8 @@ static void what_a_short_pipe_does_not_hold_is_copied(void **state)
 static void what_is_not_taken_is_copied(void **state)
 {
     (void)state;
-    struct udp *udp = create_lending();
     struct path path = path_to(&ipv4_loopback);
-    emit_train(udp, &path, 0, TRAIN, PAYLOAD);
-    if (!segments(udp)) {
-        udp_destroy(udp);
-        skip();
-    }
+    struct udp *udp = create_with_pipe(&path);
     int kept = dup(udp->lender.pipe[0]); /* else who fills the pipe has SIGPIPE */
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_true(dup3(null, udp->lender.pipe[0], O_CLOEXEC) >= 0);
@@ -251,18 +253,6 @@ static void a_family_that_is_always_refused_is_not_tried_for_ever(void **state)
     assert_int_equal(inbox.bad_icrc + inbox.wrong, 0);
     close(null);
     udp_destroy(udp);
-}
-
-static struct udp *create_at(uint8_t last, struct gid *ret_here)
-{
-    struct gid here = {{[10] = 0xff, 0xff, 127, 0, 0, last}};
-    struct gid addresses[UDP_FAMILY_COUNT] = {[UDP_IPV4] = here};
-    struct udp_config config = {.port = own_port(), .bind = addresses};
-    const char *message;
-    struct udp *udp;
-    assert_int_equal(udp_create(&config, &udp, &message), STATUS_OK);
-    *ret_here = here;
-    return udp;
 }
 
 /* What one device holds back for long is not written again for what another takes at once. */

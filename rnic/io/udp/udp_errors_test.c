@@ -6,18 +6,6 @@
 #include "rnic/io/udp/udp_private.h"
 #include "rnic/io/udp/udp_self_test.h"
 
-static struct udp *create_at(uint8_t last, struct gid *ret_here)
-{
-    struct gid here = {{[10] = 0xff, 0xff, 127, 0, 0, last}};
-    struct gid addresses[UDP_FAMILY_COUNT] = {[UDP_IPV4] = here};
-    struct udp_config config = {.port = own_port(), .bind = addresses};
-    const char *message;
-    struct udp *udp;
-    assert_int_equal(udp_create(&config, &udp, &message), STATUS_OK);
-    *ret_here = here;
-    return udp;
-}
-
 /* More of it than is taken in one go. */
 static void errors_of_others_leave_runs_as_they_are(void **state)
 {

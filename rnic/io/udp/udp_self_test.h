@@ -94,6 +94,19 @@ static inline struct udp *create(const char *fault)
     return udp;
 }
 
+/* At 127.0.0.`last` alone. */
+static inline struct udp *create_at(uint8_t last, struct gid *ret_here)
+{
+    struct gid here = {{[10] = 0xff, 0xff, 127, 0, 0, last}};
+    struct gid addresses[UDP_FAMILY_COUNT] = {[UDP_IPV4] = here};
+    struct udp_config config = {.port = own_port(), .bind = addresses};
+    const char *message;
+    struct udp *udp;
+    assert_int_equal(udp_create(&config, &udp, &message), STATUS_OK);
+    *ret_here = here;
+    return udp;
+}
+
 static inline struct path path_to(const struct gid *gid)
 {
     return (struct path){.local = *gid, .remote = *gid, .traffic_class = 2};

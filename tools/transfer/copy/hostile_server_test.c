@@ -65,6 +65,23 @@ static void expect_taken(struct world *world, const char *path)
     assert_true(scratch_exists(world->scratch, strcat(here, path)));
 }
 
+/* Of a pull of `source` the server says a file; `path` is what would come of it. */
+static void check_refused(struct world *world, const char *source, uint32_t wishes,
+                          const char *said, const char *path)
+{
+    begin(world, source, wishes);
+    say(world, said, ENTRY_FILE);
+    expect_refused(world, path);
+}
+
+static void check_taken(struct world *world, const char *source, uint32_t wishes, const char *said,
+                        const char *path)
+{
+    begin(world, source, wishes);
+    say(world, said, ENTRY_FILE);
+    expect_taken(world, path);
+}
+
 static void what_is_not_in_the_list_is_refused(void **state)
 {
     struct world *world = *state;
@@ -74,24 +91,12 @@ static void what_is_not_in_the_list_is_refused(void **state)
     add_path(&listing, "d");
     listing_sort(&listing);
     world->request.listing = &listing;
-    begin(world, "/x/", bits); /* it is on the way, and so a directory */
-    say(world, "/a", ENTRY_FILE);
-    expect_refused(world, "/a");
-    begin(world, "/x/", bits);
-    say(world, "/.profile", ENTRY_FILE);
-    expect_refused(world, "/.profile");
-    begin(world, "/x/", bits);
-    say(world, "/a/c", ENTRY_FILE);
-    expect_refused(world, "/a/c");
-    begin(world, "/x/", bits);
-    say(world, "/d/e", ENTRY_FILE);
-    expect_refused(world, "/d/e");
-    begin(world, "/x/", bits);
-    say(world, "/a/b", ENTRY_FILE);
-    expect_taken(world, "/a/b");
-    begin(world, "/x/", bits | WISH_RECURSIVE);
-    say(world, "/d/e/f", ENTRY_FILE);
-    expect_taken(world, "/d/e/f");
+    check_refused(world, "/x/", bits, "/a", "/a"); /* it is on the way, and so a directory */
+    check_refused(world, "/x/", bits, "/.profile", "/.profile");
+    check_refused(world, "/x/", bits, "/a/c", "/a/c");
+    check_refused(world, "/x/", bits, "/d/e", "/d/e");
+    check_taken(world, "/x/", bits, "/a/b", "/a/b");
+    check_taken(world, "/x/", bits | WISH_RECURSIVE, "/d/e/f", "/d/e/f");
     world->request.listing = NULL;
     listing_clear(&listing);
 }
@@ -103,24 +108,12 @@ static void what_no_pattern_stands_for_is_refused(void **state)
     const uint32_t bits = WISH_LISTED | WISH_EXPAND;
     add_path(&listing, "*.[ch]");
     world->request.listing = &listing;
-    begin(world, "/x/", bits);
-    say(world, "/f.o", ENTRY_FILE);
-    expect_refused(world, "/f.o");
-    begin(world, "/x/", bits);
-    say(world, "/.f.c", ENTRY_FILE);
-    expect_refused(world, "/.f.c");
-    begin(world, "/x/", bits);
-    say(world, "/d.c/e", ENTRY_FILE);
-    expect_refused(world, "/d.c/e");
-    begin(world, "/x/", bits | WISH_RECURSIVE);
-    say(world, "/d.c/e", ENTRY_FILE);
-    expect_taken(world, "/d.c/e");
-    begin(world, "/x/", bits);
-    say(world, "/f.c", ENTRY_FILE);
-    expect_taken(world, "/f.c");
-    begin(world, "/x/", bits);
-    say(world, "/*.[ch]", ENTRY_FILE);
-    expect_taken(world, "/*.[ch]");
+    check_refused(world, "/x/", bits, "/f.o", "/f.o");
+    check_refused(world, "/x/", bits, "/.f.c", "/.f.c");
+    check_refused(world, "/x/", bits, "/d.c/e", "/d.c/e");
+    check_taken(world, "/x/", bits | WISH_RECURSIVE, "/d.c/e", "/d.c/e");
+    check_taken(world, "/x/", bits, "/f.c", "/f.c");
+    check_taken(world, "/x/", bits, "/*.[ch]", "/*.[ch]");
     world->request.listing = NULL;
     listing_clear(&listing);
 }
@@ -139,18 +132,10 @@ static void what_the_rules_leave_out_is_refused(void **state)
     add_rule(filter, 0, ".ssh/");
     add_rule(filter, RULE_PROTECTS, "mine");
     world->request.filter = filter;
-    begin(world, "/x", WISH_RECURSIVE);
-    say(world, "x/f.o", ENTRY_FILE);
-    expect_refused(world, "/x/f.o");
-    begin(world, "/x", WISH_RECURSIVE);
-    say(world, "x/.ssh/keys", ENTRY_FILE);
-    expect_refused(world, "/x/.ssh");
-    begin(world, "/x", WISH_RECURSIVE);
-    say(world, "x/keep.o", ENTRY_FILE);
-    expect_taken(world, "/x/keep.o");
-    begin(world, "/x", WISH_RECURSIVE);
-    say(world, "x/mine", ENTRY_FILE);
-    expect_taken(world, "/x/mine");
+    check_refused(world, "/x", WISH_RECURSIVE, "x/f.o", "/x/f.o");
+    check_refused(world, "/x", WISH_RECURSIVE, "x/.ssh/keys", "/x/.ssh");
+    check_taken(world, "/x", WISH_RECURSIVE, "x/keep.o", "/x/keep.o");
+    check_taken(world, "/x", WISH_RECURSIVE, "x/mine", "/x/mine");
     world->request.filter = NULL;
     filter_destroy(filter);
 }
