@@ -12,8 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BUFFER (16 << 20)
-#define COPIED 64u /* of a run that is lent: what takes the address along */
+#define BUFFER    (16 << 20)
+#define RUN_PLACE 65536
+#define RUNS      42         /* twice what is in flight */
+#define LENT      (48 << 10) /* bytes of a run, from which on the kernel has no copy of it */
+#define COPIED    64u        /* of a run that is lent: what takes the address along */
 
 double now_s(void)
 {
@@ -101,17 +104,22 @@ static void tell(struct msghdr *message, int level, int type, const void *value,
     message->msg_controllen += CMSG_SPACE(length);
 }
 
+static void send_message(const struct end *end, const struct msghdr *message, int flags)
+{
+    while (sendmsg(end->fd, message, flags) < 0) {
+        if (errno != EAGAIN) {
+            fail("sendmsg");
+        }
+    }
+}
+
 static void lend(struct end *end, struct msghdr message, struct iovec run)
 {
     struct iovec head = {run.iov_base, COPIED};
     struct iovec rest = {(uint8_t *)run.iov_base + COPIED, run.iov_len - COPIED};
     ssize_t length = (ssize_t)rest.iov_len;
     message.msg_iov = &head;
-    while (sendmsg(end->fd, &message, MSG_MORE) < 0) {
-        if (errno != EAGAIN) {
-            fail("sendmsg");
-        }
-    }
+    send_message(end, &message, MSG_MORE);
     if (vmsplice(end->pipe[1], &rest, 1, 0) != length ||
         splice(end->pipe[0], NULL, end->fd, NULL, rest.iov_len, 0) != length) {
         fail("splice");
@@ -144,12 +152,8 @@ void send_run(struct end *end, const uint8_t *stop, uint16_t segment)
     }
     if (end->lends && place.iov_len >= LENT) {
         lend(end, message, place);
-        return;
-    }
-    while (sendmsg(end->fd, &message, 0) < 0) {
-        if (errno != EAGAIN) {
-            fail("sendmsg");
-        }
+    } else {
+        send_message(end, &message, 0);
     }
 }
 

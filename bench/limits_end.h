@@ -13,9 +13,6 @@
 #define READS       16
 #define READ_BYTES  65536
 #define RUN_BYTES   64000
-#define RUN_PLACE   65536
-#define RUNS        42         /* twice what is in flight */
-#define LENT        (48 << 10) /* bytes of a run, from which on the kernel has no copy of it */
 #define RUN_PACKETS 64
 #define SEAL        4u
 #define ACK_BYTES   28u
@@ -45,7 +42,7 @@ struct end {
         uint8_t bytes[256];
     } control[READS];
     uint8_t bytes[READS][READ_BYTES];
-    uint8_t *run, *places_of_runs; /* where the next one is made; RUNS of them, in turn */
+    uint8_t *run, *places_of_runs; /* where the next one is made; one of some, in turn */
     int pipe[2];
     int lends; /* for its owner to set: pays where the other end has a processor of its own */
 };

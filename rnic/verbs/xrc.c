@@ -17,7 +17,7 @@
 
 #include "rnic/io/loop/loop.h"
 #include "rnic/io/registry/registry.h"
-#include "rnic/io/system/cancel.h"
+#include "rnic/io/system/raw_file.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
@@ -88,19 +88,11 @@ static struct shared_domain *allocate(struct engine *engine)
     return domain;
 }
 
-/* No cancellation point. */
-static void close_file(int file)
-{
-    int cancel = cancel_hold();
-    close(file);
-    cancel_restore(cancel);
-}
-
 static void destroy(struct shared_domain *domain)
 {
     if (domain->file >= 0) {
         let_go(domain);
-        close_file(domain->file);
+        raw_close(domain->file);
     }
     free(domain);
 }
@@ -118,7 +110,7 @@ static struct shared_domain *create(struct engine *engine, int file, const struc
     if (domain->file < 0 || !hold(domain, flags)) {
         int error = errno;
         if (domain->file >= 0) {
-            close_file(domain->file);
+            raw_close(domain->file);
         }
         free(domain);
         errno = error;

@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 /* Whether one sleeps on a futex in the range (for several at once: anywhere). True also if that
- * cannot be found out. Not those of one
- * process only (FUTEX_PRIVATE_FLAG), which the kernel knows by their address. Takes some
- * microseconds for each thread; allocates nothing and touches nothing of the range. */
+ * cannot be found out. Not those of one process only (FUTEX_PRIVATE_FLAG), which the kernel knows
+ * by their address. Takes some microseconds for each thread; allocates nothing and touches nothing
+ * of the range. */
 bool sleepers_are_in(const uint8_t *bytes, uint64_t length);
 
 #endif

@@ -32,8 +32,8 @@ static bool open_lender(struct lender *lender)
             return false;
         }
         lender->bytes = bytes;
-        int result = madvise(bytes, (size_t)2 * IN_FLIGHT * LENDER_PLACE, MADV_POPULATE_WRITE);
-        (void)result; /* else at its first touch */
+        int result = madvise(bytes, (size_t)PLACES * LENDER_PLACE, MADV_POPULATE_WRITE);
+        (void)result; /* the first stream's; else at their first touch */
     }
     if (raw_pipe(lender->pipe) != 0) {
         return false;
