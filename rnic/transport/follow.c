@@ -3,28 +3,15 @@
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
 
-static uint32_t write_left(const struct responder *responder)
-{
-    return responder->length - responder->done;
-}
-
 /* Where the rest of a WRITE goes, if that can be said for all of it; else NULL. */
 static uint8_t *write_place(const struct qp *qp)
 {
     const struct responder *responder = &qp->responder;
-    const struct memory *memory = qp->environment->memory;
-    struct memory_request request = {
-        .domain = responder->domain,
-        .key = responder->key,
-        .address = responder->address,
-        .length = write_left(responder),
-        .rights = ACCESS_REMOTE_WRITE,
-        .qpn = qp->number,
-    };
     uint8_t *bytes;
     if (responder->inbound != INBOUND_WRITE || qp->environment->watcher != NULL || qp->is_target ||
-        !memory_is_steady(memory, request.key) ||
-        memory_check(memory, &request, &bytes) != MEMORY_GRANTED) {
+        !memory_is_steady(qp->environment->memory, responder->key) ||
+        !responder_grants(qp, responder->key, responder->address, responder_write_left(responder),
+                          ACCESS_REMOTE_WRITE, &bytes)) {
         return NULL;
     }
     return bytes;
@@ -36,15 +23,14 @@ static bool put(struct follow *follow, const uint8_t *bytes, bool ack_request)
 {
     struct responder *responder = &follow->qp->responder;
     uint32_t length = follow->packet.payload_length;
-    if (follow->place == NULL || length >= write_left(responder)) {
+    if (follow->place == NULL || length >= responder_write_left(responder)) {
         return false;
     }
     memcpy(follow->place, bytes + follow->packet.info->header_length, length);
     follow->place += length;
     responder->address += length;
     responder->done += length;
-    responder->expected = psn_next(responder->expected);
-    replay_pass(&responder->reads->replay, responder->expected);
+    responder_advance(responder, 1);
     acknowledge_executed(&responder->acknowledge, ack_request, false);
     return true;
 }

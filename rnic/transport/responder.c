@@ -122,8 +122,8 @@ static enum verdict check_length(const struct qp *qp, const struct packet *packe
     return VERDICT_EXECUTED;
 }
 
-static bool granted(const struct qp *qp, struct memory_key key, uint64_t address, uint64_t length,
-                    unsigned rights, uint8_t **ret_bytes)
+bool responder_grants(const struct qp *qp, struct memory_key key, uint64_t address, uint64_t length,
+                      unsigned rights, uint8_t **ret_bytes)
 {
     struct memory_request request = {
         .domain = qp->responder.domain,
@@ -189,8 +189,8 @@ static enum verdict begin_write(struct qp *qp, const struct packet *packet)
     if (packet->dma_length > MESSAGE_LENGTH_MAX) {
         return VERDICT_UNFIT;
     }
-    if (!granted(qp, packet->remote_key, packet->remote_address, packet->dma_length,
-                 ACCESS_REMOTE_WRITE, &bytes)) {
+    if (!responder_grants(qp, packet->remote_key, packet->remote_address, packet->dma_length,
+                          ACCESS_REMOTE_WRITE, &bytes)) {
         return VERDICT_ACCESS;
     }
     responder->address = packet->remote_address;
@@ -213,8 +213,8 @@ static bool may_reveal(const struct qp *qp)
     for (uint32_t left = responder->length; left > 0; left -= step) {
         uint8_t *bytes;
         step = left < PACKET_PAYLOAD_MAX ? left : PACKET_PAYLOAD_MAX;
-        if (!granted(qp, responder->key, responder->address - left, step, ACCESS_REMOTE_WRITE,
-                     &bytes)) {
+        if (!responder_grants(qp, responder->key, responder->address - left, step,
+                              ACCESS_REMOTE_WRITE, &bytes)) {
             return false;
         }
     }
@@ -253,13 +253,14 @@ static enum verdict execute_write(struct qp *qp, const struct packet *packet)
             return verdict;
         }
     }
-    uint32_t left = responder->length - responder->done;
+    uint32_t left = responder_write_left(responder);
     if (packet->info->last ? length != left : length >= left) {
         return VERDICT_UNFIT;
     }
     if (length > 0) {
         uint8_t *bytes;
-        if (!granted(qp, responder->key, responder->address, length, ACCESS_REMOTE_WRITE, &bytes)) {
+        if (!responder_grants(qp, responder->key, responder->address, length, ACCESS_REMOTE_WRITE,
+                              &bytes)) {
             return VERDICT_ACCESS;
         }
         if (!put(qp, packet, bytes)) {
@@ -301,8 +302,8 @@ static enum verdict execute_read(struct qp *qp, const struct packet *packet)
     if (entry == NULL) {
         return VERDICT_UNFIT;
     }
-    if (!granted(qp, packet->remote_key, packet->remote_address, packet->dma_length,
-                 ACCESS_REMOTE_READ, &bytes)) {
+    if (!responder_grants(qp, packet->remote_key, packet->remote_address, packet->dma_length,
+                          ACCESS_REMOTE_READ, &bytes)) {
         return VERDICT_ACCESS;
     }
     owe_response(responder, entry, packet, segment_packet_count(packet->dma_length, qp->mtu_shift));
@@ -347,8 +348,8 @@ static enum verdict execute_atomic(struct qp *qp, const struct packet *packet)
     if (entry == NULL || packet->remote_address % sizeof(uint64_t) != 0) {
         return VERDICT_UNFIT;
     }
-    if (!granted(qp, packet->remote_key, packet->remote_address, sizeof(uint64_t),
-                 ACCESS_REMOTE_ATOMIC, &bytes)) {
+    if (!responder_grants(qp, packet->remote_key, packet->remote_address, sizeof(uint64_t),
+                          ACCESS_REMOTE_ATOMIC, &bytes)) {
         return VERDICT_ACCESS;
     }
     owe_response(responder, entry, packet, 1);
@@ -369,8 +370,8 @@ static enum verdict execute_atomic_write(struct qp *qp, const struct packet *pac
         packet->dma_length != sizeof value || packet->payload_length != sizeof value) {
         return VERDICT_UNFIT;
     }
-    if (!granted(qp, packet->remote_key, packet->remote_address, sizeof value, ACCESS_REMOTE_WRITE,
-                 &bytes)) {
+    if (!responder_grants(qp, packet->remote_key, packet->remote_address, sizeof value,
+                          ACCESS_REMOTE_WRITE, &bytes)) {
         return VERDICT_ACCESS;
     }
     memcpy(&value, packet->payload, sizeof value);
@@ -426,17 +427,11 @@ uint32_t responder_psn_count(const struct qp *qp, const struct packet *packet)
     return packet->reader == NULL ? 1 : segment_packet_count(packet->payload_length, qp->mtu_shift);
 }
 
-static void advance(struct responder *responder, uint32_t psns)
-{
-    responder->expected = psn_add(responder->expected, psns);
-    replay_pass(&responder->reads->replay, responder->expected);
-}
-
 static void accept(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
     uint32_t psns = responder_psn_count(qp, packet);
-    advance(responder, psns);
+    responder_advance(responder, psns);
     if (qp->is_target) {
         qp->rare.executed += psns;
     }
@@ -460,7 +455,7 @@ void responder_executed_short(struct qp *qp, bool ack_request)
 {
     struct responder *responder = &qp->responder;
     finish_message(responder);
-    advance(responder, 1);
+    responder_advance(responder, 1);
     acknowledge_executed(&responder->acknowledge, ack_request, true);
 }
 

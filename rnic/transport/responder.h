@@ -76,6 +76,21 @@ enum verdict responder_go_on(struct qp *qp, const struct packet *packet);
 void responder_confirm(struct qp *qp, const struct packet *packet);
 /* A SEND of one packet at the expected PSN was executed elsewhere, see short_way.h. */
 void responder_executed_short(struct qp *qp, bool ack_request);
+/* So many PSNs are executed. */
+static inline void responder_advance(struct responder *responder, uint32_t psns)
+{
+    responder->expected = psn_add(responder->expected, psns);
+    replay_pass(&responder->reads->replay, responder->expected);
+}
+/* Bytes of the WRITE under way that have not come. */
+static inline uint32_t responder_write_left(const struct responder *responder)
+{
+    return responder->length - responder->done;
+}
+/* Whether the key grants the queue pair's peer these rights; where the bytes are. Else it has been
+ * told to who watches. */
+bool responder_grants(const struct qp *qp, struct memory_key key, uint64_t address, uint64_t length,
+                      unsigned rights, uint8_t **ret_bytes);
 /* PSNs that a request takes. */
 uint32_t responder_psn_count(const struct qp *qp, const struct packet *packet);
 

@@ -200,6 +200,17 @@ static void mask(struct roce_likeness *like, uint8_t byte)
     like->masked = byte;
 }
 
+static bool is_of(const struct roce_likeness *like, const struct path *path, size_t length)
+{
+    return like->length == length && memcmp(&like->path, path, sizeof *path) == 0;
+}
+
+static uint32_t alike_icrc(const struct roce_likeness *like, uint32_t difference,
+                           const uint8_t *bytes)
+{
+    return like->masking ^ crc32_update(like->prefix ^ difference, bytes, like->length);
+}
+
 /* CRC-32 is affine: packets of one length whose prefixes differ in the identification alone, or
  * that have the BTH's fifth byte as it is instead of masked, differ in their CRCs by what does not
  * depend on the rest. So one pass over the bytes as they are is enough. */
@@ -211,12 +222,12 @@ uint32_t roce_icrc_in_series(struct roce_series *series, const struct path *path
     }
     struct roce_likeness *like = &series->places[length / 4 % ROCE_SERIES_PLACES];
     uint32_t difference = of_identification(path, ip->identification);
-    if (like->length == length && memcmp(&like->path, path, sizeof *path) == 0) {
+    if (is_of(like, path, length)) {
         like->other_length = 0;
         if (like->masked != bytes[BTH_MASKED_BYTE]) {
             mask(like, bytes[BTH_MASKED_BYTE]);
         }
-        return like->masking ^ crc32_update(like->prefix ^ difference, bytes, length);
+        return alike_icrc(like, difference, bytes);
     }
     uint32_t icrc = roce_icrc(path, ip, bytes, length);
     if (like->other_length != length) { /* not before the second in a row */
@@ -231,16 +242,13 @@ const struct roce_likeness *roce_likeness(const struct roce_series *series, cons
                                           const uint8_t *bytes, size_t length)
 {
     const struct roce_likeness *like = &series->places[length / 4 % ROCE_SERIES_PLACES];
-    bool is_alike = like->length == length && like->masked == bytes[BTH_MASKED_BYTE] &&
-                    memcmp(&like->path, path, sizeof *path) == 0;
-    return is_alike ? like : NULL;
+    return is_of(like, path, length) && like->masked == bytes[BTH_MASKED_BYTE] ? like : NULL;
 }
 
 bool roce_icrc_is_alike(const struct roce_likeness *like, uint16_t identification,
                         const uint8_t *bytes, uint32_t icrc)
 {
-    uint32_t state = like->prefix ^ of_identification(&like->path, identification);
-    return (like->masking ^ crc32_update(state, bytes, like->length)) == icrc;
+    return alike_icrc(like, of_identification(&like->path, identification), bytes) == icrc;
 }
 
 /* Product of two polynomials mod P. */

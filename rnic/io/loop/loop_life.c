@@ -33,7 +33,7 @@
 static struct {
     pthread_mutex_t mutex;
     struct loop *loop;
-    int cancel; /* of who forks, see cancel.h */
+    int cancel; /* of who has it, see cancel.h */
     char error[384];
 } house = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -412,20 +412,30 @@ static const struct engine_operations dead_operations = {
     .now = dead_now,
 };
 
-static void before_fork(void)
+static void lock_house(void)
 {
     int cancel = cancel_hold();
     pthread_mutex_lock(&house.mutex);
     house.cancel = cancel;
+}
+
+static void unlock_house(void)
+{
+    int cancel = house.cancel;
+    pthread_mutex_unlock(&house.mutex);
+    cancel_restore(cancel);
+}
+
+static void before_fork(void)
+{
+    lock_house();
     loop_before_fork(house.loop);
 }
 
 static void after_fork_in_parent(void)
 {
-    int cancel = house.cancel;
     loop_after_fork(house.loop);
-    pthread_mutex_unlock(&house.mutex);
-    cancel_restore(cancel);
+    unlock_house();
 }
 
 /* Only descriptors are given back: the child's copies would keep the parent's slot and its place
@@ -433,7 +443,6 @@ static void after_fork_in_parent(void)
 static void after_fork_in_child(void)
 {
     struct loop *loop = house.loop;
-    int cancel = house.cancel;
     house.loop = NULL;
     if (loop != NULL) {
         loop->engine.operations = &dead_operations;
@@ -449,8 +458,7 @@ static void after_fork_in_child(void)
             close(loop->address_descriptor);
         }
     }
-    pthread_mutex_unlock(&house.mutex);
-    cancel_restore(cancel);
+    unlock_house();
 }
 
 static void watch_forks(void)
@@ -462,19 +470,14 @@ enum status loop_acquire(struct engine **ret_engine)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
-    enum status status = STATUS_OK;
-    int cancel = cancel_hold();
-    pthread_mutex_lock(&house.mutex);
-    if (house.loop == NULL) {
-        status = create_loop(&house.loop);
-    }
+    lock_house();
+    enum status status = house.loop == NULL ? create_loop(&house.loop) : STATUS_OK;
     if (status == STATUS_OK) {
         house.error[0] = '\0';
         house.loop->users++;
         *ret_engine = &house.loop->engine;
     }
-    pthread_mutex_unlock(&house.mutex);
-    cancel_restore(cancel);
+    unlock_house();
     return status;
 }
 
@@ -517,8 +520,7 @@ void loop_release(struct engine *engine)
         return;
     }
     struct loop *loop = loop_of(engine);
-    int cancel = cancel_hold();
-    pthread_mutex_lock(&house.mutex);
+    lock_house();
     CHECK(loop == house.loop && loop->users > 0);
     if (--loop->users == 0) {
         take_leave(loop);
@@ -529,8 +531,7 @@ void loop_release(struct engine *engine)
         destroy_loop(loop);
         house.loop = NULL;
     }
-    pthread_mutex_unlock(&house.mutex);
-    cancel_restore(cancel);
+    unlock_house();
 }
 
 struct registry *loop_registry(struct engine *engine)
