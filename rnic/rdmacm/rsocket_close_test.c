@@ -20,6 +20,8 @@
 #include <semaphore.h>
 #include <unistd.h>
 
+#include "rnic/rdmacm/rsocket_pair_test.h"
+
 #define INSIDE_US 20000
 
 /* A thread that makes one kind of call until it fails. */
@@ -105,35 +107,6 @@ static void *closes(void *context)
     sem_post(&caller->begins);
     caller->error = rclose(caller->descriptor) != 0 ? errno : 0;
     return NULL;
-}
-
-static struct sockaddr_in loopback(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return address;
-}
-
-static int listen_anywhere(struct sockaddr_in *ret_address)
-{
-    socklen_t length = sizeof *ret_address;
-    int listener = rsocket(AF_INET, SOCK_STREAM, 0);
-    *ret_address = loopback();
-    assert_int_equal(rbind(listener, (struct sockaddr *)ret_address, length), 0);
-    assert_int_equal(rlisten(listener, 4), 0);
-    assert_int_equal(rgetsockname(listener, (struct sockaddr *)ret_address, &length), 0);
-    return listener;
-}
-
-static void connect_both(int *ret_client, int *ret_server)
-{
-    struct sockaddr_in address;
-    int listener = listen_anywhere(&address);
-    *ret_client = rsocket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(rconnect(*ret_client, (struct sockaddr *)&address, sizeof address), 0);
-    *ret_server = raccept(listener, NULL, NULL);
-    assert_true(*ret_server >= 0);
-    assert_int_equal(rclose(listener), 0);
 }
 
 /* Readers, writers and pollers of one stream, whose peer reads nothing. */

@@ -16,12 +16,7 @@
 #include <sys/select.h>
 #include <unistd.h>
 
-static struct sockaddr_in loopback(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return address;
-}
+#include "rnic/rdmacm/rsocket_pair_test.h"
 
 /* rclose waits for as many sends as the queue was made for. */
 static void queues_of_datagrams_in_use_keep_their_length(void **state)

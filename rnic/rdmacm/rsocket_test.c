@@ -20,32 +20,9 @@
 #include <unistd.h>
 
 #include "rnic/rdmacm/rsocket_codec.h"
+#include "rnic/rdmacm/rsocket_pair_test.h"
 
 #define PATIENCE_MS 20000
-
-static int listen_anywhere(struct sockaddr_in *ret_address)
-{
-    socklen_t length = sizeof *ret_address;
-    int listener = rsocket(AF_INET, SOCK_STREAM, 0);
-    assert_true(listener >= 0);
-    *ret_address = (struct sockaddr_in){.sin_family = AF_INET};
-    ret_address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    assert_int_equal(rbind(listener, (struct sockaddr *)ret_address, length), 0);
-    assert_int_equal(rlisten(listener, 4), 0);
-    assert_int_equal(rgetsockname(listener, (struct sockaddr *)ret_address, &length), 0);
-    return listener;
-}
-
-static void connect_both(int *ret_client, int *ret_server)
-{
-    struct sockaddr_in address;
-    int listener = listen_anywhere(&address);
-    *ret_client = rsocket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(rconnect(*ret_client, (struct sockaddr *)&address, sizeof address), 0);
-    *ret_server = raccept(listener, NULL, NULL);
-    assert_true(*ret_server >= 0);
-    assert_int_equal(rclose(listener), 0);
-}
 
 static void half_close_loses_no_bytes(void **state)
 {
