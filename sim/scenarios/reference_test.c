@@ -132,17 +132,23 @@ static void after_a_wait_for_receives_it_is_asked_for_all_the_same(void **state)
     assert_int_equal(timeouts(&s.a), 0);
 }
 
-/* Though something else was repeated less than a round trip ago: what the shortest was known to be,
- * that is, until now. */
-static void what_was_not_repeated_is_demanded_again_at_once(void **state)
+/* The shortest round trip that is known is of that; from then on the way is short. */
+static void write_over_a_long_way(void)
 {
-    (void)state;
     struct link_config link = {.delay_ns = 20000, .reach = SCENARIO_BYTES};
     network_set_links(&s.network, &link);
     post(&s.a, WORK_WRITE, 1, 64);
     scenario_run(&s);
     link.delay_ns = 1000;
     network_set_links(&s.network, &link);
+}
+
+/* Though something else was repeated less than a round trip ago: what the shortest was known to be,
+ * that is, until now. */
+static void what_was_not_repeated_is_demanded_again_at_once(void **state)
+{
+    (void)state;
+    write_over_a_long_way();
     scenario_lose(&s, "A>B WRITE_ONLY psn=8");
     post(&s.a, WORK_WRITE, 2, 64);
     scenario_run_for(&s, 1049);
@@ -167,13 +173,8 @@ static void what_was_not_repeated_is_demanded_again_at_once(void **state)
 static void a_repeated_demand_is_repeated_once_more(void **state)
 {
     (void)state;
-    struct link_config link = {.delay_ns = 20000, .reach = SCENARIO_BYTES};
-    network_set_links(&s.network, &link);
-    post(&s.a, WORK_WRITE, 1, 64);
-    scenario_run(&s);
+    write_over_a_long_way();
     forget_trace(&s);
-    link.delay_ns = 1000;
-    network_set_links(&s.network, &link);
     scenario_rule(&s, "A>B WRITE_ONLY psn=8", FATE_UNREADABLE, 1);
     scenario_rule(&s, "B>A READ_RESPONSE_ONLY psn=11", FATE_UNREADABLE, 1);
     post(&s.a, WORK_WRITE, 2, 600);
