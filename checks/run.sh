@@ -39,6 +39,9 @@ expect pass cancellation checks/cancellation.sh "$build"/rnic/io/libio.a.p/*.o
 expect fail cancellation checks/cancellation.sh "$point"
 expect pass headers checks/headers.sh .
 expect fail headers checks/headers.sh . checks/canary/needs_more.h
+expect pass planted checks/planted.sh .
+expect fail planted checks/planted.sh . checks/canary/planted.patch
+expect fail planted checks/planted.sh . checks/canary/moved.patch
 expect pass format checks/format.sh .
 expect fail format checks/format.sh . checks/canary/unformatted.c
 
