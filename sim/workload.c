@@ -80,7 +80,9 @@ static void arm(struct application_queue *queue)
 {
     queue->armed = true;
     queue->notified = false;
-    completion_queue_arm(queue->queue, queue->solicited_only);
+    if (completion_queue_arm(queue->queue, queue->solicited_only)) {
+        notify(&queue->notifier, queue->queue);
+    }
 }
 
 struct application_queue *workload_queue(struct world *world, struct host *host, uint32_t quota,

@@ -33,9 +33,9 @@ struct completion_queue {
     uint32_t capacity;
     uint32_t users;
     bool ignore_overrun;
-    bool never_armed;    /* so the order of tail and `armed` does not matter */
-    uint32_t moderation; /* completions per event */
-    uint32_t held;       /* matching ones since the last event: the engine's */
+    bool never_armed;            /* so the order of tail and `armed` does not matter */
+    _Atomic uint32_t moderation; /* completions per event: the engine's, relaxed */
+    uint32_t held;               /* matching ones since the last event: the engine's */
 
     alignas(CACHE_LINE) _Atomic uint64_t tail; /* written by the engine */
     uint64_t head_seen;                        /* the engine's: head is at least this */
@@ -46,7 +46,8 @@ struct completion_queue {
     /* Of enum arming. On a line of its own: the engine reads it at each push, and the application
      * moves its head at each poll. */
     alignas(CACHE_LINE) _Atomic uint32_t armed;
-    _Atomic bool was_armed; /* at any time */
+    _Atomic bool was_armed;     /* at any time */
+    _Atomic uint64_t announced; /* position before which events have told of all, or more */
 };
 
 size_t completion_queue_record_bytes(uint32_t capacity)
@@ -101,9 +102,16 @@ static bool refuse_overrun(struct completion_queue *queue)
     return false;
 }
 
+static void note_announced(struct completion_queue *queue)
+{
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    atomic_store_explicit(&queue->announced, tail, memory_order_relaxed);
+}
+
 static void announce(struct completion_queue *queue)
 {
     queue->held = 0;
+    note_announced(queue);
     atomic_exchange_explicit(&queue->armed, ARMED_NOT, memory_order_seq_cst);
     if (queue->notifier != NULL) {
         queue->notifier->completed(queue->notifier, queue);
@@ -113,7 +121,7 @@ static void announce(struct completion_queue *queue)
 /* A completion came for which the queue is armed. */
 static void hold_or_announce(struct completion_queue *queue)
 {
-    if (++queue->held >= queue->moderation) {
+    if (++queue->held >= atomic_load_explicit(&queue->moderation, memory_order_relaxed)) {
         announce(queue);
     } else if (queue->held == 1 && queue->notifier != NULL && queue->notifier->held != NULL) {
         queue->notifier->held(queue->notifier, queue);
@@ -122,7 +130,7 @@ static void hold_or_announce(struct completion_queue *queue)
 
 void completion_queue_moderate(struct completion_queue *queue, uint32_t count)
 {
-    queue->moderation = count;
+    atomic_store_explicit(&queue->moderation, count, memory_order_relaxed);
     if (queue->held >= count) {
         completion_queue_announce(queue);
     }
@@ -228,20 +236,41 @@ bool completion_queue_is_empty(const struct completion_queue *queue)
     return head == atomic_load_explicit(&queue->tail, memory_order_seq_cst);
 }
 
-void completion_queue_arm(struct completion_queue *queue, bool solicited_only)
+static bool has_unannounced(const struct completion_queue *queue)
+{
+    uint64_t announced = atomic_load_explicit(&queue->announced, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_seq_cst);
+    return tail > announced && tail != head &&
+           atomic_load_explicit(&queue->moderation, memory_order_relaxed) <= 1;
+}
+
+/* Whoever takes the arming back announces: the engine, if something has come meanwhile, or we. */
+static bool arm_for_any(struct completion_queue *queue)
+{
+    atomic_store_explicit(&queue->armed, ARMED_ANY, memory_order_seq_cst);
+    if (!has_unannounced(queue) ||
+        atomic_exchange_explicit(&queue->armed, ARMED_NOT, memory_order_seq_cst) == ARMED_NOT) {
+        return false;
+    }
+    note_announced(queue);
+    return true;
+}
+
+bool completion_queue_arm(struct completion_queue *queue, bool solicited_only)
 {
     if (queue->never_armed) {
-        return;
+        return false;
     }
     atomic_store_explicit(&queue->was_armed, true, memory_order_relaxed);
     if (!solicited_only) {
-        atomic_store_explicit(&queue->armed, ARMED_ANY, memory_order_seq_cst);
-        return;
+        return arm_for_any(queue);
     }
     /* Where the queue is armed already, for whatever, it stays so. */
     uint32_t expected = ARMED_NOT;
     atomic_compare_exchange_strong_explicit(&queue->armed, &expected, ARMED_SOLICITED,
                                             memory_order_seq_cst, memory_order_seq_cst);
+    return false;
 }
 
 bool completion_queue_is_between_arms(const struct completion_queue *queue)

@@ -4,8 +4,9 @@
  * which records were pushed is the order in which they are polled.
  *
  * Arming: after completion_queue_arm, the next push that matches calls the notifier once and
- * disarms. A push that came before the arm does not notify; who arms and then polls loses nothing:
- * either the poll sees the record or the notifier is called. */
+ * disarms. Who arms and then polls loses nothing: either the poll sees the record or the notifier
+ * is called. Who polls and then arms, as devices allow that look at what has not been polled when
+ * they are armed, is told of what came between the two. */
 #ifndef WEIR_QUEUE_COMPLETION_QUEUE_H
 #define WEIR_QUEUE_COMPLETION_QUEUE_H
 
@@ -54,8 +55,11 @@ const struct completion *completion_queue_at(const struct completion_queue *queu
 void completion_queue_drop(struct completion_queue *queue, uint32_t count);
 /* Any thread; as good as a poll that finds nothing. */
 bool completion_queue_is_empty(const struct completion_queue *queue);
-/* Arming for any completion overrides an earlier arming for solicited ones only. */
-void completion_queue_arm(struct completion_queue *queue, bool solicited_only);
+/* Arming for any completion overrides an earlier arming for solicited ones only. True: completions
+ * stand in the queue that no event has told of, since it was not armed when they came; it is not
+ * armed now, and an event is due, which is the caller's to raise. Never where events are moderated
+ * or only solicited ones are wanted. */
+bool completion_queue_arm(struct completion_queue *queue, bool solicited_only);
 /* It was armed once, and is not now: whoever polls it arms it again before it sleeps, or hears of
  * nothing any more. */
 bool completion_queue_is_between_arms(const struct completion_queue *queue);

@@ -60,7 +60,7 @@ static void records_are_written_in_their_places(void **state)
     struct watcher watcher;
     struct completion_queue *queue = create(&watcher, 2);
     struct completion got[2];
-    completion_queue_arm(queue, true);
+    (void)completion_queue_arm(queue, true);
     for (uint64_t id = 1; id <= 2; id++) {
         struct completion *record = completion_queue_open(queue);
         assert_non_null(record);
@@ -120,28 +120,56 @@ static void arming(void **state)
 {
     struct watcher watcher;
     struct completion_queue *queue = create(&watcher, 100);
-    assert_true(push(queue, 0, true));
-    completion_queue_arm(queue, false);
-    assert_int_equal(watcher.completed, 0); /* pushed before: it is for the poll to find */
+    assert_false(completion_queue_arm(queue, false));
     push(queue, 1, false);
     assert_int_equal(watcher.completed, 1);
     push(queue, 2, true);
     assert_int_equal(watcher.completed, 1); /* one event per arming */
 
-    completion_queue_arm(queue, true);
+    (void)completion_queue_arm(queue, true);
     push(queue, 3, false);
     assert_int_equal(watcher.completed, 1);
     push(queue, 4, true);
     assert_int_equal(watcher.completed, 2);
 
-    completion_queue_arm(queue, true);
-    completion_queue_arm(queue, false); /* any overrides solicited */
+    (void)completion_queue_arm(queue, true);
+    (void)completion_queue_arm(queue, false); /* any overrides solicited */
     push(queue, 5, false);
     assert_int_equal(watcher.completed, 3);
-    completion_queue_arm(queue, false);
-    completion_queue_arm(queue, true); /* and is not weakened by it */
+    (void)completion_queue_arm(queue, false);
+    (void)completion_queue_arm(queue, true); /* and is not weakened by it */
     push(queue, 6, false);
     assert_int_equal(watcher.completed, 4);
+    completion_queue_destroy(queue);
+}
+
+/* What came since the last event, which the poll before has not seen. */
+static void who_polls_and_then_arms_hears_of_what_came_between(void **state)
+{
+    struct watcher watcher;
+    struct completion got[4];
+    struct completion_queue *queue = create(&watcher, 16);
+    assert_false(completion_queue_arm(queue, false));
+    push(queue, 0, false);
+    assert_int_equal(watcher.completed, 1);
+    assert_false(completion_queue_arm(queue, false)); /* an event has told of it */
+    push(queue, 1, false);
+    assert_int_equal(watcher.completed, 2);
+
+    push(queue, 2, false);
+    assert_true(completion_queue_arm(queue, false));
+    push(queue, 3, false); /* that event is its, too, unless it is raised before */
+    assert_int_equal(watcher.completed, 2);
+    assert_int_equal(completion_queue_poll(queue, 4, got), 4);
+    assert_false(completion_queue_arm(queue, false));
+    push(queue, 4, false);
+    assert_int_equal(watcher.completed, 3);
+
+    push(queue, 5, true);
+    assert_false(completion_queue_arm(queue, true)); /* it is not known what was solicited */
+    completion_queue_moderate(queue, 2);
+    assert_false(completion_queue_arm(queue, false)); /* nor when a moderated event is due */
+    assert_int_equal(watcher.completed, 3);
     completion_queue_destroy(queue);
 }
 
@@ -151,7 +179,7 @@ static void moderation_announces_by_count_or_when_told(void **state)
     struct completion_queue *queue = create(&watcher, 16);
     completion_queue_moderate(queue, 3);
     push(queue, 0, false); /* not armed: not counted */
-    completion_queue_arm(queue, false);
+    (void)completion_queue_arm(queue, false);
     push(queue, 1, false);
     push(queue, 2, false);
     assert_int_equal(watcher.held, 1);
@@ -162,7 +190,7 @@ static void moderation_announces_by_count_or_when_told(void **state)
     completion_queue_announce(queue);
     assert_int_equal(watcher.completed, 1);
 
-    completion_queue_arm(queue, true);
+    (void)completion_queue_arm(queue, true);
     push(queue, 5, false); /* does not match */
     push(queue, 6, true);
     assert_int_equal(watcher.held, 2);
@@ -171,11 +199,11 @@ static void moderation_announces_by_count_or_when_told(void **state)
     assert_int_equal(watcher.completed, 2);
 
     /* Lowering the count to what is held announces at once; at most one is no moderation. */
-    completion_queue_arm(queue, false);
+    (void)completion_queue_arm(queue, false);
     push(queue, 7, false);
     completion_queue_moderate(queue, 1);
     assert_int_equal(watcher.completed, 3);
-    completion_queue_arm(queue, false);
+    (void)completion_queue_arm(queue, false);
     push(queue, 8, false);
     assert_int_equal(watcher.completed, 4);
     assert_int_equal(watcher.held, 3);
@@ -237,7 +265,7 @@ static void users_and_limits(void **state)
         STATUS_INVALID);
     assert_null(queue);
     assert_int_equal(completion_queue_create(heap_allocator(), 1, NULL, &queue), STATUS_OK);
-    completion_queue_arm(queue, false);
+    (void)completion_queue_arm(queue, false);
     assert_true(push(queue, 0, false)); /* no notifier */
     assert_false(push(queue, 0, false));
     completion_queue_use(queue, +1);
@@ -289,7 +317,8 @@ static bool wait_due(struct sleeper *sleeper)
     return sem_timedwait(&sleeper->due, &deadline) == 0;
 }
 
-static void no_event_is_lost(void **state)
+/* `polls_again`: after arming, before it sleeps. */
+static void check_no_event_is_lost(bool polls_again)
 {
     struct sleeper sleeper = {.notifier = {post_due, post_due}};
     assert_int_equal(sem_init(&sleeper.due, 0, 0), 0);
@@ -304,9 +333,9 @@ static void no_event_is_lost(void **state)
         struct completion got[2];
         uint32_t count = completion_queue_poll(sleeper.queue, 2, got);
         if (count == 0) {
-            completion_queue_arm(sleeper.queue, false);
-            count = completion_queue_poll(sleeper.queue, 2, got);
-            if (count == 0) {
+            bool due = completion_queue_arm(sleeper.queue, false);
+            count = polls_again ? completion_queue_poll(sleeper.queue, 2, got) : 0;
+            if (count == 0 && !due) {
                 woken = wait_due(&sleeper);
             }
         }
@@ -323,13 +352,23 @@ static void no_event_is_lost(void **state)
     sem_destroy(&sleeper.due);
 }
 
+static void no_event_is_lost(void **state)
+{
+    check_no_event_is_lost(true);
+}
+
+static void nor_where_the_poll_comes_before_the_arming(void **state)
+{
+    check_no_event_is_lost(false);
+}
+
 static void never_armed(void **state)
 {
     struct watcher watcher;
     struct completion_queue *queue = create(&watcher, 4);
     struct completion got;
     completion_queue_never_arm(queue);
-    completion_queue_arm(queue, false);
+    (void)completion_queue_arm(queue, false);
     assert_true(completion_queue_is_empty(queue));
     assert_true(push(queue, 7, true));
     assert_int_equal(watcher.completed, 0);
@@ -347,13 +386,13 @@ static void it_is_known_who_has_armed_and_will_again(void **state)
     assert_false(completion_queue_is_between_arms(queue)); /* who only polls */
     assert_true(push(queue, 1, false));
     assert_false(completion_queue_is_between_arms(queue));
-    completion_queue_arm(queue, true);
+    (void)completion_queue_arm(queue, true);
     assert_false(completion_queue_is_between_arms(queue));
     assert_true(push(queue, 2, false));
     assert_false(completion_queue_is_between_arms(queue)); /* not what it waits for */
     assert_true(push(queue, 3, true));
     assert_true(completion_queue_is_between_arms(queue));
-    completion_queue_arm(queue, false);
+    (void)completion_queue_arm(queue, false);
     assert_false(completion_queue_is_between_arms(queue));
     completion_queue_destroy(queue);
 }
@@ -391,12 +430,14 @@ int main(void)
         cmocka_unit_test(never_armed),
         cmocka_unit_test(arming),
         cmocka_unit_test(it_is_known_who_has_armed_and_will_again),
+        cmocka_unit_test(who_polls_and_then_arms_hears_of_what_came_between),
         cmocka_unit_test(moderation_announces_by_count_or_when_told),
         cmocka_unit_test(ignored_overrun_loses_the_newest),
         cmocka_unit_test(records_are_looked_at_in_their_places),
         cmocka_unit_test(resize_keeps_what_is_there),
         cmocka_unit_test(users_and_limits),
         cmocka_unit_test(no_event_is_lost),
+        cmocka_unit_test(nor_where_the_poll_comes_before_the_arming),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,13 +9,18 @@
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
+static void raise_event(struct soft_cq *cq)
+{
+    struct notify_record record = {.object = cq};
+    notify_post(soft_channel(cq->ibv.channel)->notify, &record);
+}
+
 static void completed(struct completion_queue_notifier *notifier, struct completion_queue *queue)
 {
     struct soft_cq *cq = CONTAINER_OF(notifier, struct soft_cq, notifier);
     device_set_alarm(cq->engine->device, &cq->alarm, INSTANT_NEVER);
     if (cq->ibv.channel != NULL) {
-        struct notify_record record = {.object = cq};
-        notify_post(soft_channel(cq->ibv.channel)->notify, &record);
+        raise_event(cq);
     }
 }
 
@@ -292,7 +297,9 @@ int cq_arm(struct ibv_cq *ibv, int solicited_only)
 {
     struct soft_cq *cq = soft_cq(ibv);
     /* Without the consumer's lock, which the caller may hold between two polls. */
-    completion_queue_arm(cq->queue, solicited_only != 0);
+    if (completion_queue_arm(cq->queue, solicited_only != 0)) {
+        raise_event(cq);
+    }
     engine_about_to_sleep(cq->engine);
     return 0;
 }
