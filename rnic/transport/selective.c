@@ -47,16 +47,23 @@ static struct selective *stock_take(struct selective_stock *stock)
     return selective;
 }
 
-static bool is_possible(const struct qp *qp)
+static bool is_spoken(const struct qp *qp)
 {
     return qp->environment->selective.capacity > 0 && qp->service == SERVICE_RC &&
-           qp_state_receives(qp_state_now(qp)) && !reference_is_possible(qp);
+           qp_state_receives(qp_state_now(qp));
+}
+
+/* A link that takes references loses nothing. But it may have become one since the other end
+ * agreed, and then what that end reports is the only answer that it gives. */
+static bool is_wanted(const struct qp *qp)
+{
+    return is_spoken(qp) && !reference_is_possible(qp);
 }
 
 static void want(struct qp *qp, uint32_t small_reasons)
 {
     struct agreement *agreement = &qp->agreement;
-    if (!is_possible(qp) || agreement->owes || agreement->reasons >= REASONS_MAX) {
+    if (!is_wanted(qp) || agreement->owes || agreement->reasons >= REASONS_MAX) {
         return;
     }
     uint32_t before = agreement->reasons / SELECTIVE_SMALL_REASONS;
@@ -118,12 +125,12 @@ static bool is_of_peer(const struct qp *qp, const struct report *report)
 void selective_receive(struct qp *qp, struct instant now, const struct report *report)
 {
     struct selective_stock *stock = &qp->environment->selective;
-    if (!is_possible(qp) || !is_of_peer(qp, report)) {
+    if (!is_spoken(qp) || !is_of_peer(qp, report)) {
         environment_refuse(qp->environment, REFUSED_PSN);
         return;
     }
     environment_count(qp->environment, COUNTER_REPORTS_RECEIVED);
-    if (qp->selective == NULL && (qp->selective = stock_take(stock)) != NULL) {
+    if (qp->selective == NULL && is_wanted(qp) && (qp->selective = stock_take(stock)) != NULL) {
         qp->selective->look = qp->selective->gap_due = INSTANT_NEVER;
     }
     if (qp->selective != NULL) {

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "rnic/transport/qp_private.h"
 #include "rnic/transport/watcher.h"
 #include "sim/scenario.h"
 
@@ -47,6 +48,14 @@ static int start(void **state)
     (void)state;
     scenario_start(&s);
     network_set_links(&s.network, &link);
+    scenario_connect(&s);
+    return 0;
+}
+
+static int start_selective(void **state)
+{
+    (void)state;
+    scenario_start_selective(&s);
     scenario_connect(&s);
     return 0;
 }
@@ -196,6 +205,54 @@ static void a_repeated_demand_is_repeated_once_more(void **state)
     assert_int_equal(timeouts(&s.a), 0);
 }
 
+/* The first loss makes them ask. Then the link becomes one that takes references. */
+static void change_the_link(void)
+{
+    struct link_config link = {.delay_ns = 1000, .reach = SCENARIO_BYTES};
+    scenario_lose(&s, "A>B WRITE_FIRST psn=7");
+    post(&s.a, WORK_WRITE, 1, 512);
+    scenario_run(&s);
+    forget_trace(&s);
+    network_set_links(&s.network, &link);
+}
+
+/* Who has agreed on selective repeat keeps to it, though the link needs none. */
+static void what_is_agreed_outlives_a_change_of_link(void **state)
+{
+    (void)state;
+    change_the_link();
+    scenario_lose(&s, "A>B WRITE_MIDDLE psn=10");
+    post(&s.a, WORK_WRITE, 2, 1024);
+    scenario_run(&s);
+    expect_trace(&s, "A>B WRITE_FIRST psn=9 length=1024\n"
+                     "A>B WRITE_MIDDLE psn=10 lost\n"
+                     "A>B WRITE_MIDDLE psn=11\n"
+                     "A>B WRITE_LAST psn=12\n"
+                     "B>A REPORT psn=9 expected=10 +1 +2\n"
+                     "A>B WRITE_MIDDLE psn=10\n"
+                     "B>A ACK psn=12\n"
+                     "A send 2 success\n");
+}
+
+/* B has not heard that A agreed, and need not agree any more; but what A reports may be the only
+ * acknowledgement. */
+static void who_has_not_agreed_heeds_what_a_report_acknowledges(void **state)
+{
+    (void)state;
+    scenario_lose(&s, "A>B REPORT psn=99");
+    change_the_link();
+    assert_non_null(s.a.qp->selective);
+    scenario_lose(&s, "A>B ACK psn=100");
+    post(&s.b, WORK_WRITE, 2, 64);
+    scenario_run(&s);
+    expect_trace(&s, "B>A WRITE_ONLY psn=100 length=64\n"
+                     "A>B ACK psn=100 lost\n"
+                     "B>A WRITE_ONLY psn=100 length=64\n"
+                     "A>B REPORT psn=100 expected=101\n"
+                     "B send 2 success\n");
+    assert_null(s.b.qp->selective);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +263,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(after_a_wait_for_receives_it_is_asked_for_all_the_same,
                                         start, stop),
         cmocka_unit_test_setup_teardown(a_repeated_demand_is_repeated_once_more, start, stop),
+        cmocka_unit_test_setup_teardown(what_is_agreed_outlives_a_change_of_link, start_selective,
+                                        stop),
+        cmocka_unit_test_setup_teardown(who_has_not_agreed_heeds_what_a_report_acknowledges,
+                                        start_selective, stop),
         cmocka_unit_test_setup_teardown(what_was_not_repeated_is_demanded_again_at_once, start,
                                         stop),
     };
