@@ -30,6 +30,11 @@ static inline void progress(struct qp *qp, struct instant now, uint32_t count)
     requester->rnr_retries = 0;
     requester->gaps_answered = 0;
     requester->way_takes = 0;
+    if (!instant_is_never(requester->rnr_resume)) {
+        /* Another copy of the packet that found no receive has found one. */
+        requester->rnr_resume = INSTANT_NEVER;
+        qp_schedule(qp);
+    }
     if (requester->repeats && !psn_before(requester->unacked, requester->doubted)) {
         requester->repeats = requester->doubts = false; /* PSNs come again */
     }

@@ -101,9 +101,9 @@ bool completer_answer_before(struct qp *qp, struct instant now, struct psn psn)
     return true;
 }
 
-/* Where it is not known when it begins, that is when the deadline is looked at: soon. A wait is
- * never cut short. What an acknowledgement says meanwhile of the retransmission timer does not
- * concern it. */
+/* Where it is not known when it begins, that is when the deadline is looked at: soon. No other NAK
+ * cuts a wait short, and what is said meanwhile of the retransmission timer does not concern it; it
+ * ends early where what it is for has been acknowledged (requester). */
 void completer_wait_for_receives(struct qp *qp, struct instant now)
 {
     struct requester *requester = &qp->requester;

@@ -91,6 +91,36 @@ static void each_rnr_nak_is_waited_for(void **state)
                      "32.192us A send 1 success\n");
 }
 
+/* ... until another copy of the packet has found a receive: here the wait was for 655 ms. */
+static void a_copy_that_finds_a_receive_ends_the_wait(void **state)
+{
+    (void)state;
+    s.a.attributes.timeout = 1;
+    s.b.attributes.min_rnr_timer = 0;
+    scenario_connect(&s);
+    network_set_links(&s.network, &(struct link_config){.delay_ns = 6000});
+    post_send(1, 10);
+    scenario_run_for(&s, 7);
+    scenario_receive(&s.b, 1, 10);
+    scenario_receive(&s.b, 2, 10);
+    scenario_run_for(&s, 6);
+    post_send(2, 10);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B SEND_ONLY psn=7\n"
+                     "6us B>A RNR_NAK psn=7\n"
+                     "8.192us A>B SEND_ONLY psn=7\n"
+                     "14.192us B>A ACK psn=7\n"
+                     "14.192us B receive 1 success length=10\n"
+                     "20.192us A>B SEND_ONLY psn=8\n"
+                     "20.192us A send 1 success\n"
+                     "26.192us B>A ACK psn=8\n"
+                     "26.192us B receive 2 success length=10\n"
+                     "28.384us A>B SEND_ONLY psn=8\n"
+                     "32.192us A send 2 success\n"
+                     "34.384us B>A ACK psn=8\n"
+                     "40.384us A drops psn\n");
+}
+
 /* rnr_retry_count 2: three NAKs, then the failure, then the flushes. */
 static void rnr_retry_exceeded(void **state)
 {
@@ -397,6 +427,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(receiver_not_ready, start, stop),
         cmocka_unit_test_setup_teardown(each_rnr_nak_is_waited_for, start, stop),
+        cmocka_unit_test_setup_teardown(a_copy_that_finds_a_receive_ends_the_wait, start, stop),
         cmocka_unit_test_setup_teardown(rnr_retry_exceeded, start, stop),
         cmocka_unit_test_setup_teardown(write_immediate_needs_a_receive, start, stop),
         cmocka_unit_test_setup_teardown(no_such_key, start, stop),
