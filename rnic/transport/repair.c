@@ -67,6 +67,9 @@ void repair_begin(struct qp *qp, struct instant now)
     }
     struct scoreboard *board = &qp->selective->board;
     scoreboard_reset(board, requester->unacked, qp->retransmit.shortest_ns);
+    /* What was repeated before, however much of it came in vain, counts as one sign. */
+    board->duplicates = qp->selective->peer_duplicates;
+    board->duplicates -= board->duplicates > 0;
     uint32_t index = requester->answered;
     for (uint64_t position = send_queue_head(qp->sends);
          !psn_equal(board->end, requester->frontier); position++) {

@@ -135,6 +135,7 @@ void selective_receive(struct qp *qp, struct instant now, const struct report *r
     }
     if (qp->selective != NULL) {
         qp->selective->peer_tag = report->tag;
+        qp->selective->peer_duplicates = report->duplicates;
     }
     if (report->asks && qp->selective != NULL) {
         qp->agreement.owes = true;

@@ -40,6 +40,7 @@ struct selective {
     uint64_t repair_position; /* in the send queue, of what was repeated last */
     uint16_t duplicates;      /* requests that came in vain */
     bool duplicates_untold;
+    uint16_t peer_duplicates; /* as last told */
     bool peer_tags;    /* it has learned ours: what comes early without it is not the peer's */
     uint16_t peer_tag; /* for what we send */
     struct selective *next_free;

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "rnic/transport/qp_private.h"
 #include "sim/scenario.h"
 
 static struct scenario s;
@@ -16,6 +17,13 @@ static int start(void **state)
 {
     (void)state;
     scenario_start(&s);
+    return 0;
+}
+
+static int start_selective(void **state)
+{
+    (void)state;
+    scenario_start_selective(&s);
     return 0;
 }
 
@@ -362,6 +370,29 @@ static void retry_exceeded(void **state)
     assert_int_equal(qp_current_state(s.a.qp), QP_ERROR);
 }
 
+/* The peer has counted for long when repair begins. What it counts from then on makes patient. */
+static void duplicates_are_heeded_from_whatever_count(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_lose(&s, "A>B WRITE_FIRST psn=7");
+    post_write(1, 600);
+    scenario_run(&s);
+    selective_end(s.a.qp);
+    s.b.qp->selective->duplicates = 40000;
+    scenario_lose(&s, "A>B WRITE_ONLY psn=10");
+    post_write(2, 64);
+    post_write(3, 64);
+    scenario_run(&s);
+    const struct scoreboard *board = &s.a.qp->selective->board;
+    assert_int_equal(board->leniency, 2);
+    scenario_rule(&s, "A>B WRITE_ONLY psn=12", FATE_DUPLICATED, 1);
+    post_write(4, 64);
+    scenario_run(&s);
+    assert_int_equal(board->leniency, 4);
+    forget_trace(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,6 +411,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(acknowledgements_coalesce, start, stop),
         cmocka_unit_test_setup_teardown(sink_full, start, stop),
         cmocka_unit_test_setup_teardown(a_full_sink_begins_no_turn_anew, start, stop),
+        cmocka_unit_test_setup_teardown(duplicates_are_heeded_from_whatever_count, start_selective,
+                                        stop),
         cmocka_unit_test_setup_teardown(retry_exceeded, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
