@@ -125,6 +125,27 @@ static void old_news_and_refusals_change_nothing(void **state)
     pair_destroy(pair);
 }
 
+/* The PSN is one of the peer's, which is that of a request of our own as it happens. */
+static void what_is_said_of_a_response_fails_no_request(void **state)
+{
+    (void)state;
+    struct trouble trouble;
+    struct pair *pair = start(lose_all, &trouble);
+    pair_post_simple(&pair->sides[1], WORK_READ, 2, 0, 0, 3000);
+    pair_advance(pair);
+    trouble.answers = trouble.certain = true;
+    assert_ptr_equal(hear(pair, &trouble), pair->sides[0].qp);
+    pair_expect_none(pair->sides[0].sends);
+    trouble.certain = false;
+    assert_ptr_equal(hear(pair, &trouble), pair->sides[0].qp);
+    struct instant begun = pair->now;
+    pair_run(pair);
+    struct completion completion = pair_expect(pair->sides[0].sends, 1, COMPLETION_RETRY_EXCEEDED);
+    assert_int_equal(completion.detail, 0);
+    assert_true(instant_elapsed_ns(begun, completion.time) >= 8 * TIMEOUT_NS);
+    pair_destroy(pair);
+}
+
 static void post_packet(struct pair *pair, uint64_t id)
 {
     struct datagram_target target = {
@@ -313,6 +334,7 @@ int main(void)
         cmocka_unit_test(an_answer_proves_it_wrong),
         cmocka_unit_test(what_cannot_be_is_not_heard),
         cmocka_unit_test(old_news_and_refusals_change_nothing),
+        cmocka_unit_test(what_is_said_of_a_response_fails_no_request),
         cmocka_unit_test(a_death_ends_what_is_outstanding),
         cmocka_unit_test(what_is_posted_after_a_death_fails),
         cmocka_unit_test(who_awaits_a_goodbye_fails_behind_it),

@@ -101,9 +101,9 @@ bool trouble_hear(struct qp *qp, const struct trouble *trouble)
     if (!service_is_reliable(qp->service)) {
         return hear_of_unanswered(qp, trouble);
     }
-    if (!is_unanswered(qp, trouble->psn)) {
-        return is_recent(trouble->psn, qp->responder.expected) ||
-               is_recent(trouble->psn, qp->requester.frontier);
+    if (trouble->answers || !is_unanswered(qp, trouble->psn)) {
+        return is_recent(trouble->psn,
+                         trouble->answers ? qp->responder.expected : qp->requester.frontier);
     }
     if (trouble->kind == TROUBLE_TOO_LONG) {
         qp->requester.way_takes = (uint16_t)trouble->mtu;

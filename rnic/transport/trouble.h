@@ -37,6 +37,7 @@ struct trouble {
     struct qpn source;      /* of the packet, where it is a datagram (its DETH says it); else 0 */
     struct qpn destination; /* from its BTH */
     struct psn psn;
+    bool answers; /* the packet does: its PSN is one of the peer's */
 };
 
 struct qp;

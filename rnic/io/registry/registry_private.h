@@ -17,7 +17,7 @@
 #include "rnic/io/udp/udp.h"
 
 #define REGISTRY_MAGIC   UINT64_C(0x5765697252656731) /* "WeirReg1" */
-#define REGISTRY_VERSION 8u
+#define REGISTRY_VERSION 9u
 #define REGISTRY_CLAIMS  4096u
 #define REGISTRY_DOMAINS 1024u
 #define REGISTRY_NAME    256u /* bytes of a path */

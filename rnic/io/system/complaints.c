@@ -2,7 +2,7 @@
 
 static bool is_alike(const struct trouble *a, const struct trouble *b)
 {
-    return a->kind == b->kind && gid_equal(&a->remote, &b->remote) &&
+    return a->kind == b->kind && a->answers == b->answers && gid_equal(&a->remote, &b->remote) &&
            qpn_equal(a->destination, b->destination) && qpn_equal(a->source, b->source);
 }
 

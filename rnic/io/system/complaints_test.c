@@ -84,6 +84,9 @@ static void what_waits_and_is_certain_is_known(void **state)
     assert_true(complaints_has(&complaints, &seven.trouble));
     assert_false(complaints_has(&complaints, &eight.trouble));
     eight.trouble.destination = seven.trouble.destination;
+    eight.trouble.answers = true; /* a response: it fails nothing, a request's would */
+    assert_false(complaints_has(&complaints, &eight.trouble));
+    eight.trouble.answers = false;
     eight.trouble.remote.bytes[0]++;
     assert_false(complaints_has(&complaints, &eight.trouble));
     expect(&complaints, HOST, 7);

@@ -21,6 +21,8 @@ void udp_quote(struct trouble *trouble, const uint8_t *bytes, size_t length)
     const struct opcode_info *info = opcode_lookup(bytes[0]);
     trouble->destination = packet_destination(bytes);
     trouble->psn = (struct psn){bytes_load_u24(bytes + 9)};
+    bool is_report = info == NULL;
+    trouble->answers = is_report || (service_is_reliable(info->service) && !info->is_request);
     if (info != NULL && info->service == SERVICE_UD && length >= BTH_LENGTH + DETH_LENGTH) {
         trouble->source = (struct qpn){bytes_load_u24(bytes + BTH_LENGTH + 5)};
     }

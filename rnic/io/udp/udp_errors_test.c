@@ -5,6 +5,7 @@
 
 #include "rnic/io/udp/udp_private.h"
 #include "rnic/io/udp/udp_self_test.h"
+#include "rnic/wire/report.h"
 
 /* More of it than is taken in one go. */
 static void errors_of_others_leave_runs_as_they_are(void **state)
@@ -46,6 +47,26 @@ static void an_error_that_a_lent_run_is_told_of_is_heard(void **state)
     udp_destroy(udp);
 }
 
+static struct trouble quote(uint8_t opcode)
+{
+    uint8_t bytes[BTH_LENGTH + DETH_LENGTH] = {opcode, [7] = 5, [11] = 9, [BTH_LENGTH + 7] = 3};
+    struct trouble trouble = {.kind = TROUBLE_TOO_LONG};
+    udp_quote(&trouble, bytes, sizeof bytes);
+    assert_int_equal(trouble.destination.value, 5);
+    assert_int_equal(trouble.psn.value, 9);
+    return trouble;
+}
+
+static void whose_psn_a_packet_has_is_told(void **state)
+{
+    (void)state;
+    assert_false(quote(OPCODE(SERVICE_RC, FORM_WRITE_FIRST)).answers);
+    assert_true(quote(OPCODE(SERVICE_RC, FORM_READ_RESPONSE_MIDDLE)).answers);
+    assert_true(quote(REPORT_OPCODE).answers);
+    assert_false(quote(OPCODE(SERVICE_UD, FORM_SEND_ONLY)).answers);
+    assert_int_equal(quote(OPCODE(SERVICE_UD, FORM_SEND_ONLY)).source.value, 3);
+}
+
 static uint32_t interface_known(const struct udp *udp, const struct gid *gid)
 {
     for (uint32_t i = 0; i < UDP_LINK_LOCAL_MAX; i++) {
@@ -82,6 +103,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_of_others_leave_runs_as_they_are),
         cmocka_unit_test(an_error_that_a_lent_run_is_told_of_is_heard),
+        cmocka_unit_test(whose_psn_a_packet_has_is_told),
         cmocka_unit_test(an_interface_that_has_another_number_is_found_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
