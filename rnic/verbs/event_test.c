@@ -62,6 +62,15 @@ static void test_drained_is_said_where_asked_for(void **state)
     assert_int_equal(ibv_query_qp(w->qps[0], &attributes, IBV_QP_STATE, &init), 0);
     assert_int_equal(attributes.en_sqd_async_notify, 0);
     assert_false(has_event(w, 0));
+
+    /* It can be asked for where draining begins, and nowhere else. */
+    assert_int_equal(modify_state(w->qps[0], IBV_QPS_SQD, IBV_QP_EN_SQD_ASYNC_NOTIFY, 1), EINVAL);
+    assert_int_equal(modify_state(w->qps[0], IBV_QPS_RTS, IBV_QP_EN_SQD_ASYNC_NOTIFY, 1), EINVAL);
+    assert_int_equal(modify_state(w->qps[0], IBV_QPS_RTS, 0, 0), 0);
+    assert_int_equal(modify_state(w->qps[0], IBV_QPS_RTS, IBV_QP_EN_SQD_ASYNC_NOTIFY, 1), EINVAL);
+    assert_int_equal(modify_state(w->qps[0], IBV_QPS_ERR, IBV_QP_EN_SQD_ASYNC_NOTIFY, 1), EINVAL);
+    assert_int_equal(modify_state(w->qps[0], IBV_QPS_SQD, IBV_QP_EN_SQD_ASYNC_NOTIFY, 1), 0);
+    expect_event(w, IBV_EVENT_SQ_DRAINED, w->qps[0]);
 }
 
 static void test_access_error(void **state)

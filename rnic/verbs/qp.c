@@ -36,6 +36,11 @@ static void at_least_one(uint32_t *value)
     *value = *value == 0 ? 1 : *value;
 }
 
+static bool matches_tags(const struct ibv_qp_init_attr *init)
+{
+    return init->srq != NULL && soft_srq(init->srq)->matcher != NULL;
+}
+
 /* What the queue pair really gets, in the application's struct too. */
 static void round_capabilities(struct ibv_qp_init_attr *init)
 {
@@ -48,8 +53,8 @@ static void round_capabilities(struct ibv_qp_init_attr *init)
         cap->max_recv_wr = 0;
         cap->max_recv_sge = 0;
     }
-    if (init->qp_type == IBV_QPT_XRC_RECV) {
-        *cap = (struct ibv_qp_cap){0};
+    if (init->qp_type == IBV_QPT_XRC_RECV || matches_tags(init)) {
+        *cap = (struct ibv_qp_cap){0}; /* of tag matching the core has the send queue */
     }
 }
 
@@ -220,8 +225,7 @@ static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
     qp_announce(qp);
     wanted->cap = init->cap;
     /* With tag matching the core posts answers of its own between the application's requests. */
-    bool matches = init->srq != NULL && soft_srq(init->srq)->matcher != NULL;
-    if (strict_is_on() && !target && !matches) {
+    if (strict_is_on() && !target && !matches_tags(init)) {
         strict_sends_begin(qp_number(qp->qp), init->cap.max_send_wr);
     }
     return qp;
@@ -390,13 +394,15 @@ static enum status modify_locked(struct soft_qp *qp, const struct ibv_qp_attr *a
     struct ibv_qp *ibv = &qp->extended.qp_base;
     bool former_notify = qp->drain_notify;
     bool former_draining = qp->draining;
-    bool enters = (mask & IBV_QP_STATE) != 0 && qp_current_state(qp->qp) != core->state;
-    if (enters) {
-        qp->drain_notify = false; /* asked for each time */
-        qp->draining = attributes->qp_state == IBV_QPS_SQD;
+    enum qp_state from = qp_current_state(qp->qp);
+    bool enters = (mask & IBV_QP_STATE) != 0 && from != core->state;
+    bool asks = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0;
+    if (asks && (!enters || from != QP_RTS || core->state != QP_SQD)) {
+        return STATUS_INVALID; /* nothing begins to drain */
     }
-    if ((mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0) {
-        qp->drain_notify = attributes->en_sqd_async_notify != 0;
+    if (enters) {
+        qp->drain_notify = asks && attributes->en_sqd_async_notify != 0; /* each time */
+        qp->draining = attributes->qp_state == IBV_QPS_SQD;
     }
     enum status status =
         device_modify_qp(qp->engine->device, engine_now(qp->engine), qp->qp, core, set, NULL);

@@ -349,6 +349,33 @@ static void test_capabilities_are_true(void **state)
     assert_int_equal(post_receive(w, w->qps[0], 0, 0, 8), ENOMEM);
 }
 
+/* The core sends there, and nobody else. */
+static void test_capabilities_with_tag_matching(void **state)
+{
+    struct world *w = *state;
+    struct ibv_srq_init_attr_ex matching = {.attr = {.max_wr = 8, .max_sge = 1},
+                                            .comp_mask =
+                                                IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+                                                IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+                                            .srq_type = IBV_SRQT_TM,
+                                            .pd = w->pd,
+                                            .cq = w->cq,
+                                            .tm_cap = {.max_num_tags = 8, .max_ops = 8}};
+    struct ibv_srq *srq = ibv_create_srq_ex(w->context, &matching);
+    assert_non_null(srq);
+    struct ibv_qp_init_attr init = small(w->cq), queried;
+    const struct ibv_qp_cap none = {0};
+    init.srq = srq;
+    struct ibv_qp *qp = ibv_create_qp(w->pd, &init);
+    assert_non_null(qp);
+    struct ibv_qp_attr attributes;
+    assert_int_equal(ibv_query_qp(qp, &attributes, IBV_QP_CAP, &queried), 0);
+    assert_memory_equal(&attributes.cap, &none, sizeof none);
+    assert_memory_equal(&init.cap, &none, sizeof none);
+    assert_int_equal(ibv_destroy_qp(qp), 0);
+    assert_int_equal(ibv_destroy_srq(srq), 0);
+}
+
 /* To RTR along it, and back to RESET. */
 static void check_vector(struct ibv_qp *qp, const struct ibv_ah_attr *vector)
 {
@@ -409,6 +436,7 @@ int main(void)
         IN_WORLD(test_batch_is_posted_whole_or_not),
         IN_WORLD(test_application_gives_memory),
         IN_WORLD(test_capabilities_are_true),
+        IN_WORLD(test_capabilities_with_tag_matching),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
