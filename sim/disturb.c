@@ -222,12 +222,31 @@ static void plan_partition(struct world *world)
     network_cut(&world->network, a, b, from, until);
 }
 
+/* From now on links take references, or do not any more. Who has agreed on selective repeat by then
+ * keeps to it. */
+static void change_reach_event(void *context, uint64_t reach)
+{
+    struct network *network = &((struct world *)context)->network;
+    for (unsigned from = 0; from < HOST_MAX; from++) {
+        for (unsigned to = 0; to < HOST_MAX; to++) {
+            network->links[from][to].config.reach = (uint32_t)reach;
+        }
+    }
+    simulator_note(network->simulator, "links take references of %u bytes", (unsigned)reach);
+}
+
 void workload_plan_disturbances(struct world *world)
 {
     struct dice *dice = &world->play;
     struct simulator *simulator = &world->simulator;
     if (world->profile.partition && dice_percent(dice, 80)) {
         plan_partition(world);
+    }
+    bool refers = world->profile.link.reach > 0;
+    if ((world->profile.selective || refers) && dice_percent(dice, 30)) {
+        uint32_t reach = dice_percent(dice, 50) ? 2048 : REFERENCE_MAX;
+        simulator_after(simulator, dice_below(dice, 200000), change_reach_event, world,
+                        refers ? 0 : reach);
     }
     if (world->profile.death && dice_percent(dice, 80)) {
         simulator_after(simulator, dice_below(dice, 300000), die_event, world,

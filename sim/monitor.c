@@ -106,6 +106,9 @@ static void request_sent(struct monitor *monitor, struct end *end, const struct 
     } else {
         flow->rounds += !psn_before(flow->last, packet->psn);
         check_reason(monitor, end, flow, packet);
+        /* By reference it may reach further than what was sent before. */
+        struct psn behind = psn_add(packet->psn, count);
+        flow->next = psn_before(flow->next, behind) ? behind : flow->next;
     }
     flow->last = packet->psn;
     if (is_orderly(world) && is_healthy(end) && instant_before(now, flow->rnr_until) &&
