@@ -261,6 +261,20 @@ static void receive_all(struct pulling *pulling, uint32_t reads, uint32_t refusa
     assert_int_equal(puller->refusals, refusals);
 }
 
+/* Though many more have been put since. */
+static void what_an_old_response_brings_is_known(void **state)
+{
+    struct pulling *pulling = start_pulling(true);
+    respond(pulling, 60000, 77);
+    struct instant until = clock_now();
+    for (uint32_t i = 0; i < RESPONSES_KEPT + 2; i++) {
+        assert_true(responds_with(pulling, 60000, until));
+        respond(pulling, 20000, 77);
+    }
+    assert_true(responds_with(pulling, 60000, until));
+    end_pulling(pulling);
+}
+
 /* Nobody else's is lost, unless there are too many. */
 static void what_a_response_brings_is_revoked(void **state)
 {
@@ -494,6 +508,7 @@ int main(void)
         cmocka_unit_test(payload_stays_where_it_is_until_it_is_read),
         cmocka_unit_test(what_is_withdrawn_is_not_read),
         cmocka_unit_test(what_a_response_brings_is_known),
+        cmocka_unit_test(what_an_old_response_brings_is_known),
         cmocka_unit_test(what_a_response_brings_is_revoked),
         cmocka_unit_test(what_may_still_be_read_is_known),
         cmocka_unit_test(what_is_not_read_there_is_brought_along),

@@ -9,8 +9,7 @@ static void merge(struct response *rest, const struct response *response, uint64
     } else {
         rest->start = response->start < rest->start ? response->start : rest->start;
         rest->end = response->end > rest->end ? response->end : rest->end;
-        rest->produced = response->produced;
-        rest->put = response->put;
+        rest->produced = response->produced; /* and put when the oldest was */
     }
     rest->place = RESPONSES_ANY_PLACE;
 }
