@@ -327,6 +327,12 @@ static bool is_mapped(const struct memory *memory, const struct memory_request *
            memory->probe->is_mapped(memory->probe, bytes, request->length, write);
 }
 
+bool memory_is_region(const struct memory *memory, struct memory_key key)
+{
+    const struct region *region = memory_find_key(memory, key);
+    return region != NULL && region->kind == KEY_REGION;
+}
+
 bool memory_is_steady(const struct memory *memory, struct memory_key key)
 {
     const struct region *region = memory_find_key(memory, key);

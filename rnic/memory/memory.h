@@ -108,6 +108,8 @@ enum memory_verdict memory_check(const struct memory *memory, const struct memor
 /* Whether what memory_check grants of that key can be touched however much it is: it is of a region
  * whose pages are always there. */
 bool memory_is_steady(const struct memory *memory, struct memory_key key);
+/* It is the key of a region, not of a window, which work in the middle of a queue shuts. */
+bool memory_is_region(const struct memory *memory, struct memory_key key);
 /* "outside the region", static. */
 const char *memory_verdict_name(enum memory_verdict verdict);
 

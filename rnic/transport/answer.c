@@ -42,10 +42,11 @@ bool answer_is_paced(const struct qp *qp, const struct replay_entry *entry)
     return entry->length > (window < BURST_BYTES ? window : BURST_BYTES);
 }
 
-/* Packets of the response that may leave as one, by reference: of what was asked for once. */
+/* Packets of the response that may leave as one, by reference: of what was asked for once, and not
+ * through a window, for what shuts that could not wait for who reads there. */
 static uint32_t span(const struct qp *qp, const struct replay_entry *entry)
 {
-    if (entry->repeated) {
+    if (entry->repeated || !memory_is_region(qp->environment->memory, entry->key)) {
         return 1;
     }
     return reference_span(qp, entry->length - (entry->next << qp->mtu_shift));

@@ -35,10 +35,9 @@ enum status take_back_region(struct engine *engine, struct memory_key key, unsig
     return STATUS_OK;
 }
 
-/* Windows are for peers, too. */
 void take_back_bytes(struct engine *engine, const struct region_attributes *region)
 {
-    if ((region->access & (ACCESS_REMOTE_READ | ACCESS_BIND_WINDOW)) == 0) {
+    if ((region->access & ACCESS_REMOTE_READ) == 0) {
         return;
     }
     struct instant ended = clock_now();

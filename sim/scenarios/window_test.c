@@ -240,6 +240,30 @@ static void shut_under_a_read(void **state)
     forget_trace(&s);
 }
 
+/* Nor are its payloads left where they are for the peer to read them when it likes. */
+static void read_through_where_links_take_references(void **state)
+{
+    struct link_config link = {.delay_ns = 1000, .reach = SCENARIO_BYTES};
+    (void)state;
+    allocate(WINDOW_TYPE_2);
+    network_set_links(&s.network, &link);
+    scenario_connect(&s);
+    bind(1, 1, ACCESS_REMOTE_READ);
+    scenario_run(&s);
+    post(&s.a, (struct work){.kind = WORK_READ, .id = 2, .at = 4096, .length = 600, .key = key(1)});
+    post(&s.a, (struct work){.kind = WORK_READ, .id = 3, .at = 4096, .length = 600});
+    scenario_run(&s);
+    expect_trace(&s, "0us B send 1 success\n"
+                     "0us A>B READ_REQUEST psn=7 length=600\n"
+                     "0us A>B READ_REQUEST psn=10 length=600\n"
+                     "1us B>A READ_RESPONSE_FIRST psn=7\n"
+                     "1us B>A READ_RESPONSE_MIDDLE psn=8\n"
+                     "1us B>A READ_RESPONSE_LAST psn=9\n"
+                     "1us B>A READ_RESPONSE_ONLY psn=10 referred=600\n"
+                     "2us A send 2 success\n"
+                     "2us A send 3 success\n");
+}
+
 /* Bound already, or not bound: the memory management error, behind what was posted before. */
 static void binding_that_fails(void **state)
 {
@@ -305,6 +329,7 @@ int main(void)
         WITH(a_stale_key_is_refused),
         WITH(of_another_queue_pair),
         WITH(shut_under_a_read),
+        WITH(read_through_where_links_take_references),
         WITH(binding_that_fails),
         WITH(invalidating_what_is_not_bound),
         cmocka_unit_test_setup_teardown(on_an_unreliable_connection, start_unreliable, stop),
