@@ -205,6 +205,26 @@ static void a_repeated_demand_is_repeated_once_more(void **state)
     assert_int_equal(timeouts(&s.a), 0);
 }
 
+/* As of a reader that was stopped for long, from whom all has been withdrawn meanwhile. */
+static void of_several_that_cannot_be_read_none_waits_for_a_timeout(void **state)
+{
+    (void)state;
+    post(&s.a, WORK_WRITE, 1, 64);
+    scenario_run(&s);
+    scenario_rule(&s, "B>A READ_RESPONSE_ONLY", FATE_UNREADABLE, 3);
+    scenario_rule(&s, "A>B WRITE_ONLY", FATE_UNREADABLE, 1);
+    for (uint64_t id = 2; id < 5; id++) {
+        post(&s.a, WORK_READ, id, 600);
+    }
+    post(&s.a, WORK_WRITE, 5, 600);
+    scenario_run(&s);
+    assert_int_equal(timeouts(&s.a), 0);
+    assert_int_equal(timeouts(&s.b), 0);
+    assert_int_equal(qp_current_state(s.a.qp), QP_RTS);
+    expect_equal_bytes(&s.a, &s.b, 0, 600);
+    forget_trace(&s);
+}
+
 /* The first loss makes them ask. Then the link becomes one that takes references. */
 static void change_the_link(void)
 {
@@ -263,6 +283,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(after_a_wait_for_receives_it_is_asked_for_all_the_same,
                                         start, stop),
         cmocka_unit_test_setup_teardown(a_repeated_demand_is_repeated_once_more, start, stop),
+        cmocka_unit_test_setup_teardown(of_several_that_cannot_be_read_none_waits_for_a_timeout,
+                                        start, stop),
         cmocka_unit_test_setup_teardown(what_is_agreed_outlives_a_change_of_link, start_selective,
                                         stop),
         cmocka_unit_test_setup_teardown(who_has_not_agreed_heeds_what_a_report_acknowledges,
