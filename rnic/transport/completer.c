@@ -59,6 +59,7 @@ static void demand_again(struct qp *qp, struct instant now)
     }
     requester->gaps_answered++;
     requester->repeated = now;
+    selective_want(qp); /* what came behind the gap was dropped */
     repeat(qp);
 }
 

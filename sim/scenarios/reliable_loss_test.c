@@ -370,6 +370,45 @@ static void retry_exceeded(void **state)
     assert_int_equal(qp_current_state(s.a.qp), QP_ERROR);
 }
 
+/* Who only READs asks, too. */
+static void a_gap_in_responses_makes_them_agree(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_lose(&s, "B>A READ_RESPONSE_FIRST psn=7");
+    scenario_lose(&s, "B>A READ_RESPONSE_MIDDLE psn=12");
+    post((struct work){.kind = WORK_READ, .id = 1, .length = 1024});
+    scenario_run(&s);
+    post((struct work){.kind = WORK_READ, .id = 2, .length = 1024});
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B READ_REQUEST psn=7 length=1024\n"
+                     "1us B>A READ_RESPONSE_FIRST psn=7 lost\n"
+                     "1us B>A READ_RESPONSE_MIDDLE psn=8\n"
+                     "1us B>A READ_RESPONSE_MIDDLE psn=9\n"
+                     "1us B>A READ_RESPONSE_LAST psn=10\n"
+                     "2us A>B REPORT psn=99 expected=100 asks\n"
+                     "2us A>B READ_REQUEST psn=7 length=1024\n"
+                     "3us B>A READ_RESPONSE_FIRST psn=7\n"
+                     "3us B>A READ_RESPONSE_MIDDLE psn=8\n"
+                     "3us B>A READ_RESPONSE_MIDDLE psn=9\n"
+                     "3us B>A READ_RESPONSE_LAST psn=10\n"
+                     "3us B>A REPORT psn=6 expected=11\n"
+                     "4us A send 1 success\n"
+                     "A>B READ_REQUEST psn=11 length=1024\n"
+                     "B>A READ_RESPONSE_FIRST psn=11\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=12 lost\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=13\n"
+                     "B>A READ_RESPONSE_LAST psn=14\n"
+                     "A>B READ_REQUEST psn=12 length=768\n"
+                     "B>A READ_RESPONSE_FIRST psn=12\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=13\n"
+                     "B>A READ_RESPONSE_LAST psn=14\n"
+                     "A drops psn\n"
+                     "A drops psn\n"
+                     "A send 2 success\n");
+    expect_equal_bytes(&s.a, &s.b, 0, 1024);
+}
+
 /* The peer has counted for long when repair begins. What it counts from then on makes patient. */
 static void duplicates_are_heeded_from_whatever_count(void **state)
 {
@@ -411,6 +450,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(acknowledgements_coalesce, start, stop),
         cmocka_unit_test_setup_teardown(sink_full, start, stop),
         cmocka_unit_test_setup_teardown(a_full_sink_begins_no_turn_anew, start, stop),
+        cmocka_unit_test_setup_teardown(a_gap_in_responses_makes_them_agree, start_selective, stop),
         cmocka_unit_test_setup_teardown(duplicates_are_heeded_from_whatever_count, start_selective,
                                         stop),
         cmocka_unit_test_setup_teardown(retry_exceeded, start, stop),
