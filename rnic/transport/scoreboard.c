@@ -160,7 +160,18 @@ static uint32_t hold(struct scoreboard *board, struct instant now, struct psn ps
     return 1;
 }
 
-static void heed_duplicates(struct scoreboard *board, uint16_t duplicates)
+/* What came in vain had left before, or may have: it is told of once. */
+static void be_lenient(struct scoreboard *board, struct instant now)
+{
+    uint64_t due_ns = board->took_ns + scoreboard_patience_ns(board, board->shortest_ns);
+    board->calm = 0;
+    if (instant_elapsed_ns(board->grown, now) >= due_ns) {
+        board->leniency = board->leniency < LENIENCY_MAX ? board->leniency * 2 : LENIENCY_MAX;
+        board->grown = now;
+    }
+}
+
+static void heed_duplicates(struct scoreboard *board, struct instant now, uint16_t duplicates)
 {
     int16_t more = (int16_t)(uint16_t)(duplicates - board->duplicates);
     if (more <= 0) {
@@ -170,8 +181,7 @@ static void heed_duplicates(struct scoreboard *board, uint16_t duplicates)
     int16_t forgiven = more < board->probes ? more : board->probes;
     board->probes = (uint8_t)(board->probes - forgiven);
     if (more > forgiven) {
-        board->leniency = board->leniency < LENIENCY_MAX ? board->leniency * 2 : LENIENCY_MAX;
-        board->calm = 0;
+        be_lenient(board, now);
     }
 }
 
@@ -184,7 +194,7 @@ uint32_t scoreboard_report(struct scoreboard *board, struct instant now,
         return 0;
     }
     uint32_t news = 0;
-    heed_duplicates(board, report->duplicates);
+    heed_duplicates(board, now, report->duplicates);
     for (int32_t i = 0; i < ahead; i++) {
         news += hold(board, now, psn_add(board->first, (uint32_t)i));
     }

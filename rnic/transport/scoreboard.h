@@ -38,7 +38,8 @@ struct scoreboard {
     uint64_t took_ns;     /* what the latest arrival took to be reported */
     bool took_is_fresh;   /* it was no repetition: a measured round trip */
     uint32_t leniency;    /* factor of the patience */
-    uint32_t calm;        /* losses since it grew */
+    struct instant grown; /* when it did last */
+    uint32_t calm;        /* losses since then */
     uint16_t duplicates;  /* as last reported */
     bool probing;         /* what leaves again next is a probe */
     uint8_t probes;       /* duplicates that are no sign of impatience */

@@ -123,6 +123,23 @@ static void patience_grows_with_what_was_in_vain(void **state)
     assert_int_equal(scoreboard_patience_ns(&board, 100 * US), 2 * before_ns);
 }
 
+/* Reports of one flight that was repeated whole: none of what left since can have been in vain. */
+static void what_was_in_vain_at_once_counts_once(void **state)
+{
+    (void)state;
+    send(1);
+    uint64_t before_ns = scoreboard_patience_ns(&board, 100 * US);
+    struct report in_vain = {.expected = psn_make(10)};
+    for (uint16_t i = 1; i <= 60; i++) {
+        in_vain.duplicates = i;
+        (void)scoreboard_report(&board, at(1000), &in_vain);
+    }
+    assert_int_equal(scoreboard_patience_ns(&board, 100 * US), 2 * before_ns);
+    in_vain.duplicates = 61;
+    (void)scoreboard_report(&board, at(1200), &in_vain);
+    assert_int_equal(scoreboard_patience_ns(&board, 100 * US), 4 * before_ns);
+}
+
 /* The expected packet is not held, whatever was said before: the receiver had no receive for it. */
 static void what_is_expected_is_not_held(void **state)
 {
@@ -225,6 +242,7 @@ int main(void)
         cmocka_unit_test(a_lost_repetition_is_found_too),
         cmocka_unit_test(the_answer_to_the_first_is_not_the_repetitions),
         cmocka_unit_test(patience_grows_with_what_was_in_vain),
+        cmocka_unit_test(what_was_in_vain_at_once_counts_once),
         cmocka_unit_test(what_is_expected_is_not_held),
         cmocka_unit_test(what_a_demand_draws_is_not_in_doubt),
         cmocka_unit_test(answers_span_words),

@@ -80,6 +80,26 @@ static void goodput_of_reads_under_random_loss(void **state)
     }
 }
 
+/* Go-back-N repeats its window for a packet that is only late: that it came in vain is told of
+ * sixty times at once, and says no more than one. */
+static void a_bad_beginning_is_forgotten(void **state)
+{
+    (void)state;
+    struct crowd_config config = lan(true);
+    config.message = 4096;
+    config.mtu = PATH_MTU_1024;
+    config.link.loss = 10000;
+    config.link.reorder = 50000;
+    config.link.reorder_ns = 30000;
+    struct crowd *crowd = crowd_make(&config);
+    (void)crowd_run(crowd, 10);
+    uint64_t rate = crowd_run(crowd, 40);
+    printf("messages of 4096 bytes, 1%% lost and 5%% late: %llu MB/s\n",
+           (unsigned long long)rate / 1000);
+    assert_true(rate > 800000);
+    assert_true(crowd_end(crowd));
+}
+
 /* One message at a time: nothing follows a lost last packet that would show the loss. */
 static uint64_t one_at_a_time(uint32_t message, uint32_t loss)
 {
@@ -219,6 +239,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goodput_under_random_loss),
         cmocka_unit_test(goodput_of_reads_under_random_loss),
+        cmocka_unit_test(a_bad_beginning_is_forgotten),
         cmocka_unit_test(the_tail_of_a_message_is_not_waited_for),
         cmocka_unit_test(a_peer_that_works_is_not_pressed),
         cmocka_unit_test(a_long_way_is_filled),
