@@ -145,12 +145,13 @@ struct cma_device *cma_device_open(void)
     pthread_once(&once, watch_fork);
     int cancel = cancel_hold();
     pthread_mutex_lock(&open_lock);
-    if (the_device == NULL || !the_device->core->loop_is_ours(the_device->engine)) {
+    struct cma_device *device = the_device;
+    if (device == NULL || !device->core->loop_is_ours(device->engine)) {
         cma_forget_listeners();
         cma_retry_forget_all();
-        the_device = open_device();
+        device = open_device();
+        the_device = device != NULL ? device : the_device; /* a parent's, for what came with it */
     }
-    struct cma_device *device = the_device;
     pthread_mutex_unlock(&open_lock);
     cancel_restore(cancel);
     return device;

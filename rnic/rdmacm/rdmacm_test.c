@@ -392,6 +392,32 @@ static void test_after_fork(void **state)
     request(ends, "still here", 11);
 }
 
+/* A child that can open nothing ends what it inherited all the same. */
+static void test_inherited_without_a_device(void **state)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    skip(); /* TSan allows no thread after a fork with threads; ASan's allocator stays locked */
+#endif
+    struct ends *ends = *state;
+    request(ends, "hello", 5);
+    pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit none = {0, 0};
+        struct rdma_cm_id *fresh;
+        alarm(20);
+        bool opened = setrlimit(RLIMIT_NOFILE, &none) != 0 ||
+                      rdma_create_id(ends->channel, &fresh, NULL, RDMA_PS_TCP) == 0;
+        rdma_disconnect(ends->active);
+        rdma_reject(ends->passive, NULL, 0);
+        rdma_destroy_id(ends->passive);
+        rdma_destroy_id(ends->active);
+        _exit(opened ? 1 : 0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void *serve(void *argument)
 {
     struct rdma_cm_id *listener = argument;
@@ -550,6 +576,7 @@ int main(void)
         WITH_ENDS(test_external_queue_pair),
         WITH_ENDS(test_inherited_ids),
         WITH_ENDS(test_after_fork),
+        WITH_ENDS(test_inherited_without_a_device),
         WITH_ENDS(test_no_descriptors),
         WITH_ENDS(test_destroy_among_events),
         cmocka_unit_test(test_endpoints),
