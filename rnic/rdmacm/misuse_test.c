@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
+#include <rdma/rdma_verbs.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -131,6 +132,78 @@ static void test_queue_pair_that_fails(void **state)
     close_ends(&ends);
 }
 
+/* The number that the next descriptor gets. */
+static int next_descriptor(void)
+{
+    int next = dup(STDIN_FILENO);
+    assert_true(next >= 0);
+    close(next);
+    return next;
+}
+
+/* Refused for its completion queue's size, or for its own; with less it works, and nothing stays.
+ */
+static void test_shared_receive_queue_that_fails(void **state)
+{
+    struct ends ends = open_ends(RDMA_PS_TCP);
+    struct ibv_srq_init_attr_ex init = {.comp_mask = IBV_SRQ_INIT_ATTR_TYPE,
+                                        .srq_type = IBV_SRQT_XRC,
+                                        .attr = {.max_wr = UINT32_MAX / 4, .max_sge = 1}};
+    struct rdma_cm_id *id = ends.active;
+    (void)state;
+    rdma_destroy_qp(id);
+    assert_int_equal(rdma_create_srq_ex(id, &init), -1); /* the default domain is open now */
+    const int before = next_descriptor();
+    assert_int_equal(rdma_create_srq_ex(id, &init), -1);
+    assert_null(init.cq);
+    init.attr = (struct ibv_srq_attr){.max_wr = 8, .max_sge = UINT32_MAX};
+    assert_int_equal(rdma_create_srq_ex(id, &init), -1);
+    assert_null(init.cq);
+    assert_null(id->recv_cq);
+    assert_null(id->recv_cq_channel);
+    assert_int_equal(next_descriptor(), before);
+    init.attr.max_sge = 1;
+    assert_int_equal(rdma_create_srq_ex(id, &init), 0);
+    assert_ptr_equal(init.cq, id->recv_cq);
+    struct ibv_qp_init_attr qp_init = {.cap = {4, 4, 1, UINT32_MAX, 0},
+                                       .qp_type = IBV_QPT_XRC_RECV};
+    id->port_num = 99;
+    assert_int_equal(rdma_create_qp(id, NULL, &qp_init), -1);
+    id->port_num = 1;
+    assert_non_null(id->recv_cq);
+    rdma_destroy_srq(id);
+    assert_null(id->recv_cq);
+    assert_int_equal(next_descriptor(), before);
+    close_ends(&ends);
+}
+
+/* Who would share a port may have it chosen, as long as nobody listens. */
+static void test_chosen_port_is_shared(void **state)
+{
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct rdma_cm_id *ids[3];
+    int reuse = 1;
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(rdma_create_id(channel, &ids[i], NULL, RDMA_PS_TCP), 0);
+        if (i < 2) {
+            assert_int_equal(rdma_set_option(ids[i], RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR,
+                                             &reuse, sizeof reuse),
+                             0);
+        }
+    }
+    assert_int_equal(rdma_bind_addr(ids[0], (struct sockaddr *)&address), 0);
+    address.sin_port = rdma_get_src_port(ids[0]);
+    assert_int_equal(rdma_bind_addr(ids[1], (struct sockaddr *)&address), 0);
+    assert_int_equal(rdma_bind_addr(ids[2], (struct sockaddr *)&address), -1);
+    assert_int_equal(errno, EADDRINUSE);
+    for (int i = 0; i < 3; i++) {
+        destroy(ids[i]);
+    }
+    rdma_destroy_event_channel(channel);
+}
+
 /* What is asked for without a figure is what the device has, in strict mode as well. */
 static void test_reads_at_once(void **state)
 {
@@ -247,6 +320,8 @@ int main(void)
         cmocka_unit_test(test_length_without_data),
         cmocka_unit_test(test_disconnect_without_connection),
         cmocka_unit_test(test_queue_pair_that_fails),
+        cmocka_unit_test(test_shared_receive_queue_that_fails),
+        cmocka_unit_test(test_chosen_port_is_shared),
         cmocka_unit_test(test_reads_at_once),
         cmocka_unit_test(test_destroy_is_cancelled),
         cmocka_unit_test(test_migrated_with_a_request),

@@ -102,36 +102,54 @@ int cma_modify_error(struct cma_id *id)
     return id->ibv.qp == NULL ? 0 : cma_error(ibv_modify_qp(id->ibv.qp, &attributes, IBV_QP_STATE));
 }
 
-static void destroy_queues(struct cma_id *id)
+static void destroy_queue(struct ibv_cq **queue, struct ibv_comp_channel **channel)
 {
-    struct rdma_cm_id *ibv = &id->ibv;
-    if (!id->owns_queues) {
-        return;
+    if (*queue != NULL) {
+        ibv_destroy_cq(*queue);
     }
-    if (ibv->recv_cq != NULL) {
-        ibv_destroy_cq(ibv->recv_cq);
+    if (*channel != NULL) {
+        ibv_destroy_comp_channel(*channel);
     }
-    if (ibv->send_cq != NULL && ibv->send_cq != ibv->recv_cq) {
-        ibv_destroy_cq(ibv->send_cq);
-    }
-    if (ibv->recv_cq_channel != NULL) {
-        ibv_destroy_comp_channel(ibv->recv_cq_channel);
-    }
-    if (ibv->send_cq_channel != NULL && ibv->send_cq_channel != ibv->recv_cq_channel) {
-        ibv_destroy_comp_channel(ibv->send_cq_channel);
-    }
-    ibv->recv_cq = ibv->send_cq = NULL;
-    ibv->recv_cq_channel = ibv->send_cq_channel = NULL;
-    id->owns_queues = false;
+    *queue = NULL;
+    *channel = NULL;
 }
 
-static struct ibv_cq *create_queue(struct cma_id *id, uint32_t length,
-                                   struct ibv_comp_channel **ret_channel)
+static void destroy_receive_queue(struct cma_id *id)
 {
-    *ret_channel = ibv_create_comp_channel(id->ibv.verbs);
-    return *ret_channel == NULL
-               ? NULL
-               : ibv_create_cq(id->ibv.verbs, length == 0 ? 1 : (int)length, id, *ret_channel, 0);
+    destroy_queue(&id->ibv.recv_cq, &id->ibv.recv_cq_channel);
+    id->owns_queues = id->ibv.send_cq != NULL;
+}
+
+static void destroy_queues(struct cma_id *id)
+{
+    if (id->owns_queues) {
+        destroy_queue(&id->ibv.send_cq, &id->ibv.send_cq_channel);
+        destroy_receive_queue(id);
+    }
+}
+
+/* -1 and errno: nothing is made. */
+static int create_queue(struct cma_id *id, uint32_t length, struct ibv_cq **ret_queue,
+                        struct ibv_comp_channel **ret_channel)
+{
+    struct ibv_context *verbs = id->ibv.verbs;
+    *ret_channel = ibv_create_comp_channel(verbs);
+    if (*ret_channel == NULL) {
+        return -1;
+    }
+    *ret_queue = ibv_create_cq(verbs, length == 0 ? 1 : (int)length, id, *ret_channel, 0);
+    if (*ret_queue == NULL) {
+        int error = errno;
+        destroy_queue(ret_queue, ret_channel);
+        return cma_error(error);
+    }
+    id->owns_queues = true;
+    return 0;
+}
+
+static int create_receive_queue(struct cma_id *id, uint32_t length)
+{
+    return create_queue(id, length, &id->ibv.recv_cq, &id->ibv.recv_cq_channel);
 }
 
 /* Makes the completion queues that the attributes do not name. */
@@ -141,17 +159,16 @@ static int complete_queues(struct cma_id *id, struct ibv_qp_init_attr_ex *init)
     bool extended = init->qp_type == IBV_QPT_XRC_SEND || init->qp_type == IBV_QPT_XRC_RECV;
     bool wants_receives = !extended;
     bool wants_sends = init->qp_type != IBV_QPT_XRC_RECV;
+    int result = 0;
     if (init->recv_cq == NULL && wants_receives) {
-        id->owns_queues = true;
-        ibv->recv_cq = create_queue(id, init->cap.max_recv_wr, &ibv->recv_cq_channel);
+        result = create_receive_queue(id, init->cap.max_recv_wr);
         init->recv_cq = ibv->recv_cq;
     }
-    if (init->send_cq == NULL && wants_sends) {
-        id->owns_queues = true;
-        ibv->send_cq = create_queue(id, init->cap.max_send_wr, &ibv->send_cq_channel);
+    if (result == 0 && init->send_cq == NULL && wants_sends) {
+        result = create_queue(id, init->cap.max_send_wr, &ibv->send_cq, &ibv->send_cq_channel);
         init->send_cq = ibv->send_cq;
     }
-    if ((init->recv_cq == NULL && wants_receives) || (init->send_cq == NULL && wants_sends)) {
+    if (result != 0) {
         int error = errno;
         destroy_queues(id);
         return cma_error(error);
@@ -197,7 +214,10 @@ static int create_qp(struct rdma_cm_id *ibv, struct ibv_qp_init_attr_ex *init)
     struct ibv_qp *qp = ibv_create_qp_ex(ibv->verbs, init);
     if (qp == NULL) {
         int error = errno;
-        destroy_queues(id);
+        if (init->qp_type !=
+            IBV_QPT_XRC_RECV) { /* else there is a shared receive queue's at most */
+            destroy_queues(id);
+        }
         return cma_error(error);
     }
     const struct rdma_cm_id before = *ibv;
@@ -249,42 +269,55 @@ PUBLIC void rdma_destroy_qp(struct rdma_cm_id *id)
     }
 }
 
-static int create_srq_queue(struct cma_id *id, struct ibv_srq_init_attr_ex *init)
+static bool wants_queue(const struct ibv_srq_init_attr_ex *init)
 {
-    if ((init->comp_mask & IBV_SRQ_INIT_ATTR_CQ) != 0 && init->cq != NULL) {
-        return 0;
-    }
-    id->owns_queues = true;
-    id->ibv.recv_cq = create_queue(id, init->attr.max_wr, &id->ibv.recv_cq_channel);
-    init->cq = id->ibv.recv_cq;
-    init->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
-    return init->cq == NULL ? -1 : 0;
+    return (init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && init->srq_type == IBV_SRQT_XRC &&
+           ((init->comp_mask & IBV_SRQ_INIT_ATTR_CQ) == 0 || init->cq == NULL);
 }
 
-PUBLIC int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *init)
+static int create_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *init)
 {
-    if (id->srq != NULL || id->verbs == NULL) {
-        return cma_error(EINVAL);
-    }
     if ((init->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || init->pd == NULL) {
         init->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
         init->pd = id->pd;
     }
     if ((init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && init->srq_type == IBV_SRQT_XRC &&
-        (!cma_name_xrc_domain(id->verbs, &init->comp_mask, IBV_SRQ_INIT_ATTR_XRCD, &init->xrcd) ||
-         create_srq_queue(cma_id(id), init) != 0)) {
+        !cma_name_xrc_domain(id->verbs, &init->comp_mask, IBV_SRQ_INIT_ATTR_XRCD, &init->xrcd)) {
         return -1;
+    }
+    if (wants_queue(init)) {
+        init->cq = id->recv_cq;
+        init->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
     }
     id->srq = ibv_create_srq_ex(id->verbs, init);
     if (id->srq == NULL) {
-        int error = errno;
-        if (id->qp_type == IBV_QPT_XRC_RECV) {
-            destroy_queues(cma_id(id));
-        }
-        return cma_error(error);
+        return -1;
     }
     id->pd = init->pd;
     return 0;
+}
+
+PUBLIC int rdma_create_srq_ex(struct rdma_cm_id *ibv, struct ibv_srq_init_attr_ex *init)
+{
+    struct cma_id *id = cma_id(ibv);
+    struct ibv_cq *const named = init->cq;
+    if (ibv->srq != NULL || ibv->verbs == NULL) {
+        return cma_error(EINVAL);
+    }
+    bool makes_queue = wants_queue(init) && !(id->owns_queues && ibv->recv_cq != NULL);
+    if (makes_queue && create_receive_queue(id, init->attr.max_wr) != 0) {
+        return -1;
+    }
+    int result = create_srq(ibv, init);
+    if (result != 0) { /* who tries again with less is not to name what has gone */
+        int error = errno;
+        init->cq = named;
+        if (makes_queue) {
+            destroy_receive_queue(id);
+        }
+        errno = error;
+    }
+    return result;
 }
 
 PUBLIC int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *init)
@@ -308,7 +341,7 @@ PUBLIC void rdma_destroy_srq(struct rdma_cm_id *id)
     if (id->srq != NULL) {
         ibv_destroy_srq(id->srq);
         id->srq = NULL;
-        if (id->qp_type == IBV_QPT_XRC_RECV) {
+        if (id->qp_type == IBV_QPT_XRC_RECV || id->qp == NULL) {
             destroy_queues(cma_id(id));
         }
     }

@@ -27,8 +27,9 @@ static uint16_t listen_there(void)
     struct registry_name name = {.scope = REGISTRY_ANY_IPV4};
     uint16_t port = 0;
     uint32_t claim;
-    assert_int_equal(registry_claim_port(loop_registry(peer), RDMA_PS_TCP, &name, &port, &claim),
-                     STATUS_OK);
+    assert_int_equal(
+        registry_claim_port(loop_registry(peer), RDMA_PS_TCP, &name, false, &port, &claim),
+        STATUS_OK);
     assert_int_equal(registry_listen(loop_registry(peer), claim), STATUS_OK);
     struct cm_listener *listener;
     engine_lock(peer);

@@ -54,8 +54,8 @@ static enum status claim(struct cma_id *id, const struct gid *gid, enum registry
     struct registry_name name = {.scope = scope, .address = *gid};
     id->scope = scope;
     if (*port == 0) {
-        return device->core->registry_claim_port(registry, (uint16_t)id->ibv.ps, &name, port,
-                                                 &id->claim);
+        return device->core->registry_claim_port(registry, (uint16_t)id->ibv.ps, &name,
+                                                 id->reuse_address, port, &id->claim);
     }
     name.service_id = rdma_cm_service_id((uint16_t)id->ibv.ps, *port);
     return device->core->registry_claim(registry, &name, id->reuse_address, &id->claim);

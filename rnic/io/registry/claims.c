@@ -209,7 +209,7 @@ enum status registry_claim(struct registry *registry, const struct registry_name
 
 /* Starts where the last search of anybody ended, so that ports rest before they are used again. */
 enum status registry_claim_port(struct registry *registry, uint16_t port_space,
-                                const struct registry_name *name, uint16_t *ret_port,
+                                const struct registry_name *name, bool reuse, uint16_t *ret_port,
                                 uint32_t *ret_claim)
 {
     uint32_t span = PORT_LAST - PORT_FIRST + 1;
@@ -227,6 +227,7 @@ enum status registry_claim_port(struct registry *registry, uint16_t port_space,
         candidate.service_id = rdma_cm_service_id(port_space, port);
         status = claim_locked(registry, &candidate, false, ret_claim);
         if (status == STATUS_OK) {
+            registry->file->claims[*ret_claim].reuse = reuse;
             *ret_port = port;
         }
     }

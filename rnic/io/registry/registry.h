@@ -69,9 +69,10 @@ uint32_t registry_qpn_count(const struct registry *registry);
 enum status registry_claim(struct registry *registry, const struct registry_name *name, bool reuse,
                            uint32_t *ret_claim) MUST_USE;
 /* The same for an rdma_cm port of `port_space` (0x0106 for RDMA_PS_TCP) that the registry chooses:
- * 32768..60999, free for the scope. `name->service_id` is ignored. */
+ * 32768..60999, free for the scope, by `reuse` also of those who would share it. `name->service_id`
+ * is ignored. */
 enum status registry_claim_port(struct registry *registry, uint16_t port_space,
-                                const struct registry_name *name, uint16_t *ret_port,
+                                const struct registry_name *name, bool reuse, uint16_t *ret_port,
                                 uint32_t *ret_claim) MUST_USE;
 /* REQs for the claimed name come to this process from now on. IN_USE: another claim covers
  * the name, be it by reuse. */
