@@ -243,5 +243,7 @@ int cma_modify(struct cma_id *id, enum ibv_qp_state state);
 int cma_modify_error(struct cma_id *id);
 /* The way to the peer. */
 void cma_fill_vector(struct cma_id *id, struct ibv_ah_attr *ret_vector);
+/* The same along any path; `port`: where none has its local address. */
+void cma_fill_vector_along(const struct path *path, uint8_t port, struct ibv_ah_attr *ret_vector);
 
 #endif

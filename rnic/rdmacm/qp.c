@@ -6,20 +6,25 @@
 
 #include "rnic/rdmacm/cma.h"
 
-void cma_fill_vector(struct cma_id *id, struct ibv_ah_attr *ret_vector)
+void cma_fill_vector_along(const struct path *path, uint8_t port, struct ibv_ah_attr *ret_vector)
 {
-    struct device_place place = {.port = id->ibv.port_num};
-    bool found = cma_device()->core->devices_find(&id->path.local, &place);
+    struct device_place place = {.port = port};
+    bool found = cma_device()->core->devices_find(&path->local, &place);
     (void)found; /* a vanished address is refused by what the vector is given to */
     *ret_vector = (struct ibv_ah_attr){
         .is_global = 1,
         .port_num = place.port,
         .grh = {.sgid_index = (uint8_t)place.gid_index,
-                .flow_label = id->path.flow_label,
-                .hop_limit = id->path.hop_limit != 0 ? id->path.hop_limit : 64,
-                .traffic_class = id->path.traffic_class},
+                .flow_label = path->flow_label,
+                .hop_limit = path->hop_limit != 0 ? path->hop_limit : 64,
+                .traffic_class = path->traffic_class},
     };
-    memcpy(ret_vector->grh.dgid.raw, id->path.remote.bytes, sizeof id->path.remote.bytes);
+    memcpy(ret_vector->grh.dgid.raw, path->remote.bytes, sizeof path->remote.bytes);
+}
+
+void cma_fill_vector(struct cma_id *id, struct ibv_ah_attr *ret_vector)
+{
+    cma_fill_vector_along(&id->path, id->ibv.port_num, ret_vector);
 }
 
 static void fill_rtr(struct cma_id *id, struct ibv_qp_attr *attributes, int *ret_mask)

@@ -19,6 +19,26 @@ static void send_keepalive(struct service_entry *entry)
     }
 }
 
+static void stream_init_locks(struct stream *stream)
+{
+    pthread_mutex_t *locks[] = {&stream->connect_lock, &stream->send_lock, &stream->receive_lock,
+                                &stream->map_lock, &stream->queue_lock};
+    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
+        pthread_mutex_init(locks[i], NULL);
+    }
+    pthread_cond_init(&stream->connect_done, NULL);
+    pthread_cond_init(&stream->event_taken, NULL);
+}
+
+void rsocket_renew_locks(struct rsocket *socket)
+{
+    if (socket->type == SOCK_DGRAM) {
+        datagram_init_locks(socket);
+    } else {
+        stream_init_locks(stream_of(socket));
+    }
+}
+
 struct stream *stream_new(const struct rsocket_sizes *sizes, int domain, struct rdma_cm_id *id)
 {
     struct stream *stream = calloc(1, sizeof *stream);
@@ -39,13 +59,7 @@ struct stream *stream_new(const struct rsocket_sizes *sizes, int domain, struct 
     list_init(&stream->accepted);
     list_init(&stream->mapped);
     list_init(&stream->unsent);
-    pthread_mutex_t *locks[] = {&stream->connect_lock, &stream->send_lock, &stream->receive_lock,
-                                &stream->map_lock, &stream->queue_lock};
-    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
-        pthread_mutex_init(locks[i], NULL);
-    }
-    pthread_cond_init(&stream->connect_done, NULL);
-    pthread_cond_init(&stream->event_taken, NULL);
+    stream_init_locks(stream);
     return stream;
 }
 

@@ -220,6 +220,8 @@ uint64_t rsocket_now_us(void);
 
 /* rsocket.c */
 void rsocket_free(struct rsocket *socket);
+/* In a forked child: the parent's threads hold none of them, nor wait for any, here. */
+void rsocket_renew_locks(struct rsocket *socket);
 struct stream *stream_new(const struct rsocket_sizes *sizes, int domain, struct rdma_cm_id *id);
 void stream_free(struct stream *stream);
 socklen_t rsocket_address_length(const struct sockaddr *address);

@@ -57,6 +57,17 @@ static int open_descriptors(struct datagram *datagram)
     return epoll_ctl(datagram->epoll, EPOLL_CTL_ADD, datagram->forwarded, &event);
 }
 
+void datagram_init_locks(struct rsocket *socket)
+{
+    struct datagram *datagram = datagram_of(socket);
+    pthread_mutex_t *locks[] = {&datagram->setup_lock, &datagram->send_lock, &datagram->map_lock,
+                                &datagram->queue_lock};
+    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
+        pthread_mutex_init(locks[i], NULL);
+    }
+    pthread_cond_init(&datagram->event_taken, NULL);
+}
+
 struct rsocket *datagram_create(int domain)
 {
     struct datagram *datagram = calloc(1, sizeof *datagram);
@@ -71,12 +82,7 @@ struct rsocket *datagram_create(int domain)
     datagram->epoll = datagram->forwarded = -1;
     list_init(&datagram->pairs);
     list_init(&datagram->messages);
-    pthread_mutex_t *locks[] = {&datagram->setup_lock, &datagram->send_lock, &datagram->map_lock,
-                                &datagram->queue_lock};
-    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
-        pthread_mutex_init(locks[i], NULL);
-    }
-    pthread_cond_init(&datagram->event_taken, NULL);
+    datagram_init_locks(&datagram->base);
     if (peer_table_init(&datagram->peers) != 0 || open_descriptors(datagram) != 0) {
         int error = errno;
         datagram_free(&datagram->base);
@@ -138,9 +144,8 @@ static int ensure_port(struct datagram *datagram)
     if (getsockname(datagram->base.index, (struct sockaddr *)&name, &size) != 0) {
         return -1;
     }
-    in_port_t port = name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
-                                                : ((struct sockaddr_in *)&name)->sin_port;
-    if (port == 0 && bind(datagram->base.index, (struct sockaddr *)&name, size) != 0) {
+    if (*datagram_port_of((struct sockaddr *)&name) == 0 &&
+        bind(datagram->base.index, (struct sockaddr *)&name, size) != 0) {
         return -1;
     }
     atomic_store(&datagram->has_port, true);
@@ -155,11 +160,54 @@ int datagram_bind(struct rsocket *socket, const struct sockaddr *address, sockle
     return bind(socket->index, address, length);
 }
 
+/* 0 or an errno value. */
+static int check_address(const struct sockaddr *address, socklen_t length)
+{
+    if (length < sizeof address->sa_family) {
+        return EINVAL;
+    }
+    bool ours = address->sa_family == AF_INET || address->sa_family == AF_INET6;
+    return !ours ? EAFNOSUPPORT : length < rsocket_address_length(address) ? EINVAL : 0;
+}
+
+/* AF_UNSPEC: from and to anybody again. The kernel takes the port back that it had chosen itself;
+ * but the peers know us by it. */
+static int end_connection(struct datagram *datagram, const struct sockaddr *nobody,
+                          socklen_t length)
+{
+    int descriptor = datagram->base.index;
+    struct sockaddr_storage before, now;
+    socklen_t size = sizeof before, size_now = sizeof now;
+    if (ensure_port(datagram) != 0 ||
+        getsockname(descriptor, (struct sockaddr *)&before, &size) != 0 ||
+        connect(descriptor, nobody, length) != 0 ||
+        getsockname(descriptor, (struct sockaddr *)&now, &size_now) != 0) {
+        return -1;
+    }
+    pthread_mutex_lock(&datagram->map_lock);
+    datagram->connected = NULL;
+    pthread_mutex_unlock(&datagram->map_lock);
+    if (*datagram_port_of((struct sockaddr *)&now) != 0) {
+        return 0;
+    }
+    *datagram_port_of((struct sockaddr *)&now) = *datagram_port_of((struct sockaddr *)&before);
+    int result = bind(descriptor, (struct sockaddr *)&now, size_now);
+    atomic_store(&datagram->has_port, result == 0);
+    return result;
+}
+
 int datagram_connect(struct rsocket *socket, const struct sockaddr *target, socklen_t length)
 {
     struct datagram *datagram = datagram_of(socket);
-    if (ensure_set_up(datagram) != 0 || connect(socket->index, target, length) != 0) {
+    if (ensure_set_up(datagram) != 0) {
         return -1;
+    }
+    if (length >= sizeof target->sa_family && target->sa_family == AF_UNSPEC) {
+        return end_connection(datagram, target, length);
+    }
+    int error = check_address(target, length);
+    if (error != 0 || connect(socket->index, target, length) != 0) {
+        return error != 0 ? cma_error(error) : -1;
     }
     pthread_mutex_lock(&datagram->map_lock);
     struct datagram_peer *peer = datagram_peer(datagram, target, length);
@@ -185,12 +233,9 @@ static void give_place(struct datagram *datagram, uint32_t place)
 
 /* With map_lock and send_lock held, and a place free. */
 static ssize_t send_to(struct datagram *datagram, struct datagram_peer *peer,
-                       const struct iovec *bytes, int flags)
+                       const struct iovec *bytes)
 {
     const struct datagram_pair *pair = peer->pair;
-    if (peer->vector == NULL) {
-        return datagram_send_udp(datagram, peer, RSOCKET_DATA, bytes, flags);
-    }
     if (bytes->iov_len > pair->payload_max) {
         return cma_error(EMSGSIZE);
     }
@@ -209,6 +254,7 @@ static ssize_t send_bytes(struct datagram *datagram, const struct iovec *bytes, 
                           const struct sockaddr *target, socklen_t length)
 {
     bool blocks = rsocket_blocks(&datagram->base, flags);
+    struct datagram_over_udp over;
     ssize_t sent = -1;
     RSOCKET_HOLDS(held, &datagram->send_lock);
     if (!datagram_can_send(datagram) && datagram_wait(datagram, blocks, datagram_can_send) != 0) {
@@ -217,13 +263,18 @@ static ssize_t send_bytes(struct datagram *datagram, const struct iovec *bytes, 
     pthread_mutex_lock(&datagram->map_lock);
     struct datagram_peer *peer =
         target == NULL ? datagram->connected : datagram_peer(datagram, target, length);
-    if (peer != NULL) {
-        sent = send_to(datagram, peer, bytes, blocks ? flags : flags | MSG_DONTWAIT);
+    bool over_udp = peer != NULL && peer->vector == NULL;
+    if (over_udp) {
+        datagram_address_udp(peer, RSOCKET_DATA, &over);
+    } else if (peer != NULL) {
+        sent = send_to(datagram, peer, bytes);
     } else if (target == NULL) {
         errno = EDESTADDRREQ;
     }
     pthread_mutex_unlock(&datagram->map_lock);
-    return sent;
+    return over_udp
+               ? datagram_send_udp(datagram, &over, bytes, blocks ? flags : flags | MSG_DONTWAIT)
+               : sent;
 }
 
 ssize_t datagram_send(struct rsocket *socket, const struct iovec *pieces, int count, int flags,
@@ -241,8 +292,9 @@ ssize_t datagram_send(struct rsocket *socket, const struct iovec *pieces, int co
         }
         total += pieces[i].iov_len;
     }
-    if (socket->is_foreign || ensure_set_up(datagram) != 0 || ensure_port(datagram) != 0) {
-        return socket->is_foreign ? cma_error(EBADF) : -1;
+    int error = socket->is_foreign ? EBADF : target != NULL ? check_address(target, length) : 0;
+    if (error != 0 || ensure_set_up(datagram) != 0 || ensure_port(datagram) != 0) {
+        return error != 0 ? cma_error(error) : -1;
     }
     const struct iovec all = {bytes, total};
     return send_bytes(datagram, &all, flags, target, length);

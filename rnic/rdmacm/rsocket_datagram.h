@@ -15,6 +15,7 @@ struct rsocket *datagram_create(int domain);
 /* Waits until all is sent, and wakes whoever waits. */
 void datagram_close(struct rsocket *socket);
 void datagram_free(struct rsocket *socket);
+void datagram_init_locks(struct rsocket *socket);
 int datagram_bind(struct rsocket *socket, const struct sockaddr *address, socklen_t length);
 int datagram_connect(struct rsocket *socket, const struct sockaddr *target, socklen_t length);
 /* The sizes of buffers and queues are no longer to be changed. */

@@ -12,14 +12,6 @@
 #include "rnic/io/system/raw_socket.h"
 #include "rnic/rdmacm/rsocket_datagram_private.h"
 
-#define PATIENCE_MS 2000
-
-static uint16_t *port_of(struct sockaddr *address)
-{
-    return address->sa_family == AF_INET6 ? &((struct sockaddr_in6 *)address)->sin6_port
-                                          : &((struct sockaddr_in *)address)->sin_port;
-}
-
 static bool is_any(const struct sockaddr *address)
 {
     return address->sa_family == AF_INET
@@ -36,7 +28,7 @@ static int find_local(const struct datagram *datagram, const struct sockaddr *ta
     if (getsockname(datagram->base.index, local, &size) != 0 || !is_any(local)) {
         return local->sa_family == 0 ? -1 : 0;
     }
-    uint16_t port = *port_of(local);
+    uint16_t port = *datagram_port_of(local);
     int probe = raw_socket(target->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (probe < 0) {
         return -1;
@@ -46,7 +38,7 @@ static int find_local(const struct datagram *datagram, const struct sockaddr *ta
     result = result == 0 ? getsockname(probe, local, &size) : result;
     int error = errno;
     close(probe);
-    *port_of(local) = port;
+    *datagram_port_of(local) = port;
     return result == 0 ? 0 : cma_error(error);
 }
 
@@ -94,19 +86,25 @@ struct datagram_peer *datagram_peer(struct datagram *datagram, const struct sock
     return peer;
 }
 
-ssize_t datagram_send_udp(struct datagram *datagram, const struct datagram_peer *peer,
-                          enum rsocket_operation operation, const struct iovec *bytes, int flags)
+void datagram_address_udp(const struct datagram_peer *peer, enum rsocket_operation operation,
+                          struct datagram_over_udp *ret_over)
 {
-    uint8_t header[RSOCKET_UDP_HEADER_MAX];
     const struct rsocket_udp_header said = {operation, peer->pair->id->qp->qp_num};
-    struct iovec pieces[2] = {{.iov_base = header}};
+    ret_over->target = peer->entry.address;
+    ret_over->header_length =
+        rsocket_udp_build(&said, (struct sockaddr *)&peer->pair->local, ret_over->header);
+}
+
+ssize_t datagram_send_udp(struct datagram *datagram, struct datagram_over_udp *over,
+                          const struct iovec *bytes, int flags)
+{
+    struct iovec pieces[2] = {{over->header, over->header_length}};
     struct msghdr message = {
-        .msg_name = (void *)&peer->entry.address,
-        .msg_namelen = rsocket_address_length((const struct sockaddr *)&peer->entry.address),
+        .msg_name = &over->target,
+        .msg_namelen = rsocket_address_length((const struct sockaddr *)&over->target),
         .msg_iov = pieces,
         .msg_iovlen = bytes == NULL ? 1 : 2,
     };
-    pieces[0].iov_len = rsocket_udp_build(&said, (struct sockaddr *)&peer->pair->local, header);
     if (bytes != NULL) {
         pieces[1] = *bytes;
     }
@@ -114,24 +112,16 @@ ssize_t datagram_send_udp(struct datagram *datagram, const struct datagram_peer 
     return sent < 0 ? -1 : sent - (ssize_t)pieces[0].iov_len;
 }
 
-/* The way to `peer`, as an id finds it. */
+/* Without an id, whose port would be claimed in the registry: any stranger may be met here. */
 static int find_path(const struct datagram_peer *peer, struct ibv_ah_attr *ret_attributes)
 {
-    struct rdma_cm_id *id;
-    struct sockaddr_storage local = peer->pair->local;
-    *port_of((struct sockaddr *)&local) = 0;
-    if (rdma_create_id(NULL, &id, NULL, RDMA_PS_UDP) != 0) {
+    struct path path = {.local = cma_id(peer->pair->id)->path.local};
+    uint16_t port;
+    if (cma_device()->core->address_from_socket((const struct sockaddr *)&peer->entry.address,
+                                                &path.remote, &port) != STATUS_OK) {
         return -1;
     }
-    if (rdma_resolve_addr(id, (struct sockaddr *)&local, (struct sockaddr *)&peer->entry.address,
-                          PATIENCE_MS) != 0 ||
-        rdma_resolve_route(id, PATIENCE_MS) != 0) {
-        int error = errno;
-        rdma_destroy_id(id);
-        return cma_error(error);
-    }
-    cma_fill_vector(cma_id(id), ret_attributes);
-    rdma_destroy_id(id);
+    cma_fill_vector_along(&path, peer->pair->id->port_num, ret_attributes);
     return 0;
 }
 
@@ -172,7 +162,9 @@ void datagram_handle_udp(struct service_entry *entry)
     struct datagram_peer *peer = datagram_peer(datagram, (struct sockaddr *)&source, size);
     if (peer != NULL) {
         if (header.operation == RSOCKET_DATA) {
-            (void)datagram_send_udp(datagram, peer, RSOCKET_CONTROL, NULL, MSG_DONTWAIT);
+            struct datagram_over_udp answer;
+            datagram_address_udp(peer, RSOCKET_CONTROL, &answer);
+            (void)datagram_send_udp(datagram, &answer, NULL, MSG_DONTWAIT);
         }
         learn(peer, header.qpn);
     }

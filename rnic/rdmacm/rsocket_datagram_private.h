@@ -6,6 +6,8 @@
 #ifndef WEIR_RDMACM_RSOCKET_DATAGRAM_PRIVATE_H
 #define WEIR_RDMACM_RSOCKET_DATAGRAM_PRIVATE_H
 
+#include <netinet/in.h>
+
 #include "rnic/rdmacm/rsocket_datagram.h"
 #include "rnic/rdmacm/rsocket_peers.h"
 
@@ -66,6 +68,12 @@ struct datagram {
     atomic_bool is_armed;
 };
 
+static inline in_port_t *datagram_port_of(struct sockaddr *address)
+{
+    return address->sa_family == AF_INET6 ? &((struct sockaddr_in6 *)address)->sin6_port
+                                          : &((struct sockaddr_in *)address)->sin_port;
+}
+
 static inline struct datagram *datagram_of(struct rsocket *socket)
 {
     return (struct datagram *)socket;
@@ -100,7 +108,16 @@ struct datagram_peer *datagram_peer(struct datagram *datagram, const struct sock
                                     socklen_t length);
 /* Out of the table already. NULL is allowed. */
 void datagram_free_peer(struct peer_entry *entry);
-ssize_t datagram_send_udp(struct datagram *datagram, const struct datagram_peer *peer,
-                          enum rsocket_operation operation, const struct iovec *bytes, int flags);
+/* What goes to a peer over UDP: addressed with map_lock held, and sent without, for that may wait.
+ */
+struct datagram_over_udp {
+    struct sockaddr_storage target;
+    uint8_t header[RSOCKET_UDP_HEADER_MAX];
+    size_t header_length;
+};
+void datagram_address_udp(const struct datagram_peer *peer, enum rsocket_operation operation,
+                          struct datagram_over_udp *ret_over);
+ssize_t datagram_send_udp(struct datagram *datagram, struct datagram_over_udp *over,
+                          const struct iovec *bytes, int flags);
 
 #endif

@@ -88,6 +88,7 @@ static void after_fork(void)
         }
         atomic_fetch_and(&place->users, OPEN); /* the others are the parent's threads */
         socket->is_foreign = true;
+        rsocket_renew_locks(socket);
         if (socket->type == SOCK_STREAM) {
             atomic_store(&stream_of(socket)->is_readable, false);
             atomic_store(&stream_of(socket)->is_writable, false);
