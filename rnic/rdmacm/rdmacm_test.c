@@ -461,6 +461,20 @@ static void test_endpoints(void **state)
     rdma_destroy_ep(listener);
 }
 
+/* The host cannot be asked whether it is there; what else there is stays. */
+static void look_for_an_address_in_vain(struct ends *ends)
+{
+    struct sockaddr_in elsewhere = ends->address;
+    struct rdma_cm_id *id;
+    union ibv_gid gid;
+    elsewhere.sin_addr.s_addr = htonl(0xc6336401); /* 198.51.100.1 */
+    assert_int_equal(rdma_create_id(ends->channel, &id, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_bind_addr(id, (struct sockaddr *)&elsewhere), -1);
+    assert_int_equal(rdma_destroy_id(id), 0);
+    assert_int_equal(ibv_query_gid(ends->active->verbs, 1, 0, &gid), 0);
+    assert_int_not_equal(gid.global.interface_id, 0);
+}
+
 /* A request for a synchronous listener needs a channel: without one its sender is told, and the
  * listener goes on. */
 static void test_no_descriptors(void **state)
@@ -488,6 +502,7 @@ static void test_no_descriptors(void **state)
     struct pollfd wait = {.fd = listener->channel->fd, .events = POLLIN};
     assert_int_equal(poll(&wait, 1, 20000), 1);
     int result = rdma_get_request(listener, &request), error = errno;
+    look_for_an_address_in_vain(ends);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(result, -1);
     assert_int_equal(error, EAGAIN);

@@ -63,8 +63,8 @@ static bool refresh_locked(struct gid_table *table)
 {
     static const struct gid nobody;
     struct address_table now;
-    if (address_read(&now) != STATUS_OK) {
-        now.count = 0;
+    if (address_read(&now) == STATUS_NO_MEMORY) {
+        return false; /* what was known stands until the host can be asked */
     }
     if (table->places != NULL) {
         address_keep(&now, table->places, '+');

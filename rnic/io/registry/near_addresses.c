@@ -2,15 +2,6 @@
 
 #include <string.h>
 
-void near_addresses_init(struct near_addresses *near, const struct gid *bind)
-{
-    near->is_bound = bind != NULL;
-    if (bind != NULL) {
-        memcpy(near->bind, bind, sizeof near->bind);
-    }
-    atomic_init(&near->are_old, true);
-}
-
 static bool may_be_near(const struct near_addresses *near, const struct gid *gid)
 {
     bool is_bound_to = false;
@@ -20,20 +11,32 @@ static bool may_be_near(const struct near_addresses *near, const struct gid *gid
     return is_bound_to || !near->is_bound;
 }
 
-/* Asking the kernel takes a while: once, and after changes, however many peers there are. */
+/* Asking the kernel takes a while: once, and after changes, however many peers there are. Where it
+ * cannot answer now, what was known counts until it can. */
 static void read_again(struct near_addresses *near)
 {
     struct address_table table;
     atomic_store(&near->are_old, false);
+    near->reads++;
+    if (address_read(&table) == STATUS_NO_MEMORY) {
+        near_addresses_changed(near);
+        return;
+    }
     near->count = 0;
-    if (address_read(&table) == STATUS_OK) {
-        for (uint32_t i = 0; i < table.count; i++) {
-            if (may_be_near(near, &table.entries[i].gid)) {
-                near->gids[near->count++] = table.entries[i].gid;
-            }
+    for (uint32_t i = 0; i < table.count; i++) {
+        if (may_be_near(near, &table.entries[i].gid)) {
+            near->gids[near->count++] = table.entries[i].gid;
         }
     }
-    near->reads++;
+}
+
+void near_addresses_init(struct near_addresses *near, const struct gid *bind)
+{
+    near->is_bound = bind != NULL;
+    if (bind != NULL) {
+        memcpy(near->bind, bind, sizeof near->bind);
+    }
+    read_again(near);
 }
 
 bool near_addresses_have(struct near_addresses *near, const struct gid *gid)

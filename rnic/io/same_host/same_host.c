@@ -1,5 +1,6 @@
 #include "rnic/io/same_host/same_host_private.h"
 
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "rnic/base/seldom.h"
 #include "rnic/io/system/clock.h"
 #include "rnic/io/system/life.h"
+#include "rnic/io/system/raw_file.h"
 #include "rnic/transport/acknowledge.h"
 #include "rnic/wire/packet.h"
 
@@ -44,6 +46,21 @@ static bool let_refer(struct same_host *same_host, uint64_t seed)
     return true;
 }
 
+static void keep_spare(struct same_host *same_host)
+{
+    if (same_host->spare < 0) {
+        same_host->spare = fcntl(inbox_descriptor(same_host->inbox), F_DUPFD_CLOEXEC, 0);
+    }
+}
+
+static void give_spare(struct same_host *same_host)
+{
+    if (same_host->spare >= 0) {
+        raw_close(same_host->spare);
+        same_host->spare = -1;
+    }
+}
+
 enum status same_host_create(const struct same_host_config *config,
                              struct same_host **ret_same_host)
 {
@@ -61,6 +78,7 @@ enum status same_host_create(const struct same_host_config *config,
                                            .run_packets = config->otherwise->run_packets,
                                            .run_bytes = config->otherwise->run_bytes};
     same_host->otherwise = config->otherwise;
+    same_host->spare = -1;
     same_host->registry = config->registry;
     same_host->handoff = config->handoff;
     near_addresses_init(&same_host->near, config->bind);
@@ -78,6 +96,7 @@ enum status same_host_create(const struct same_host_config *config,
     same_host->room.given = room_given;
     if (status == STATUS_OK) {
         inbox_tell_of_room(same_host->inbox, &same_host->room);
+        keep_spare(same_host);
     }
     same_host->description =
         config->off           ? "UDP: so WEIR_LINK says, or WEIR_FAULT is set"
@@ -126,6 +145,7 @@ void same_host_destroy(struct same_host *same_host)
         }
     }
     hot_regions_destroy(&same_host->hot);
+    give_spare(same_host);
     inbox_destroy(same_host->inbox);
     pull_identity_destroy(&same_host->identity);
     free(same_host);
@@ -142,6 +162,7 @@ void same_host_abandon(struct same_host *same_host)
         }
     }
     hot_regions_abandon(&same_host->hot);
+    give_spare(same_host);
     if (same_host->inbox != NULL) {
         inbox_abandon(same_host->inbox);
     }
@@ -164,6 +185,28 @@ void same_host_live(struct same_host *same_host)
     }
 }
 
+static enum status open_outbox(struct same_host *same_host, const struct registry_inbox *inbox,
+                               struct outbox **ret_outbox)
+{
+    return outbox_open((pid_t)inbox->process, inbox->descriptor, inbox->incarnation,
+                       same_host->incarnation, &same_host->identity,
+                       same_host->direct.table != NULL, ret_outbox);
+}
+
+/* A program that has all the descriptors that it may have is not to reach who comes by the other
+ * link as long as he lives. */
+static enum status open_in_any_case(struct same_host *same_host, const struct registry_inbox *inbox,
+                                    struct outbox **ret_outbox)
+{
+    enum status status = open_outbox(same_host, inbox, ret_outbox);
+    if (status == STATUS_NO_MEMORY) {
+        give_spare(same_host);
+        status = open_outbox(same_host, inbox, ret_outbox);
+    }
+    keep_spare(same_host);
+    return status;
+}
+
 /* The process that has the slot now; NULL: none, or no memory for it. */
 static struct peer *find_peer(struct same_host *same_host, uint32_t slot)
 {
@@ -184,9 +227,7 @@ static struct peer *find_peer(struct same_host *same_host, uint32_t slot)
     }
     forget_peer(same_host, slot);
     peer->incarnation = inbox.incarnation;
-    if (outbox_open((pid_t)inbox.process, inbox.descriptor, inbox.incarnation,
-                    same_host->incarnation, &same_host->identity, same_host->direct.table != NULL,
-                    &peer->outbox) == STATUS_OK) {
+    if (open_in_any_case(same_host, &inbox, &peer->outbox) == STATUS_OK) {
         same_host->counters.peers++;
     } else {
         same_host->counters.unreachable++;

@@ -36,6 +36,7 @@ struct same_host {
     struct registry *registry;
     struct handoff *handoff;
     struct inbox *inbox; /* NULL: there is none, and nothing is sent to others */
+    int spare;           /* a descriptor whose place an inbox is opened in; -1: there is none */
     uint64_t incarnation;
     struct pull_identity identity; /* address 0: nobody is to read our memory */
     const char *description;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -193,6 +194,31 @@ static void by_memory_only_where_there_is_an_inbox(void **state)
                            "memory, long payloads read from where they lie"));
     assert_non_null(strstr(same_host_describe(fixture->ends[2].same_host), "UDP: "));
     assert_int_equal(count(fixture, 0).packets_sent, 2);
+}
+
+/* They would be reached by the other link as long as they live, or until addresses change. */
+static void who_has_no_descriptor_left_reaches_who_comes(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rlimit before, few = {.rlim_cur = 128};
+    int taken[128], count_taken = 0, file;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    while ((file = dup(STDIN_FILENO)) >= 0) {
+        taken[count_taken++] = file;
+    }
+    assert_true(send(fixture, number_of(fixture, 0), &loopback, 8));
+    same_host_addresses_changed(fixture->ends[0].same_host);
+    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_int_equal(dup(STDIN_FILENO), -1); /* ours is kept for the next who comes */
+    while (count_taken > 0) {
+        close(taken[--count_taken]);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(count(fixture, 0).peers, 2);
+    assert_int_equal(count(fixture, 0).unreachable, 0);
+    assert_int_equal(fixture->ends[0].by_other, 0);
 }
 
 /* ... so that its receiver copies while the next is put. */
@@ -407,6 +433,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(by_memory_only_where_there_is_an_inbox),
+        TEST(who_has_no_descriptor_left_reaches_who_comes),
         TEST(what_stands_for_several_is_shown_at_once),
         TEST(what_is_too_long_for_its_lane_is_lost),
         TEST(by_the_other_link_an_acknowledgement_goes_alone),

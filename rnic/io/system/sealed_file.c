@@ -12,7 +12,9 @@
 
 static enum status status_of_errno(void)
 {
-    return errno == EACCES || errno == EPERM ? STATUS_DENIED : STATUS_NOT_FOUND;
+    return errno == EACCES || errno == EPERM                       ? STATUS_DENIED
+           : errno == EMFILE || errno == ENFILE || errno == ENOMEM ? STATUS_NO_MEMORY
+                                                                   : STATUS_NOT_FOUND;
 }
 
 static bool has_link(const char *name, const char *link)

@@ -12,7 +12,8 @@
 #define SEALED_FILE_LINK(name) "/memfd:" name " (deleted)"
 
 /* To read and to write. `link`: see SEALED_FILE_LINK. -1 and *ret_status; DENIED: it is not for us;
- * NOT_FOUND: there is none of that name, or one that can be cut short. */
+ * NO_MEMORY: of that, or of descriptors, there is none left; NOT_FOUND: there is none of that name,
+ * or one that can be cut short. */
 int sealed_file_open(pid_t process, int descriptor, const char *link, struct stat *ret_stat,
                      enum status *ret_status);
 

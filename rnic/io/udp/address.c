@@ -3,6 +3,7 @@
 #include "rnic/io/udp/address.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if_arp.h>
 #include <netinet/in.h>
@@ -257,11 +258,12 @@ enum status address_read(struct address_table *ret_table)
     int cancel = cancel_hold(); /* getifaddrs(3) is a cancellation point */
     int socket_for_mtu = raw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (socket_for_mtu < 0 || getifaddrs(&list) != 0) {
+        bool is_passing = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
         if (socket_for_mtu >= 0) {
             close(socket_for_mtu);
         }
         cancel_restore(cancel);
-        return STATUS_NOT_FOUND;
+        return is_passing ? STATUS_NO_MEMORY : STATUS_NOT_FOUND;
     }
     for (const struct ifaddrs *one = list; one != NULL; one = one->ifa_next) {
         struct address address;

@@ -36,7 +36,8 @@ struct address_table {
     uint32_t count;
 };
 
-/* NOT_FOUND: no address at all (or none of WEIR_ADDRESS); the table is empty then. */
+/* NOT_FOUND: no address at all (or none of WEIR_ADDRESS). NO_MEMORY: the kernel has no descriptor
+ * or no memory for the question. The table is empty then. */
 enum status address_read(struct address_table *ret_table) MUST_USE;
 /* WEIR_BIND: the IPv4 address and the IPv6 one, zero where it has none. NOT_FOUND: it is not set.
  * MALFORMED: it names anything but one address of a family at most. */
