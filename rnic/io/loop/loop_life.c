@@ -97,7 +97,7 @@ static void explain_registry(const char *path, enum status status)
     } else if (status == STATUS_FULL) {
         reason = "has no free slot: 1024 processes of this user have opened RDMA devices";
     } else if (status == STATUS_IN_USE) {
-        reason = "is used by processes of another version of Weir: end them first";
+        reason = "is used by processes of another Weir version or namespace: end them first";
     } else if (status == STATUS_TIMED_OUT) {
         snprintf(text, sizeof text, "is locked by process %u: is it stopped?",
                  registry_lock_holder(path));

@@ -16,17 +16,12 @@
 #include "rnic/base/check.h"
 #include "rnic/io/registry/registry_private.h"
 #include "rnic/io/system/clock.h"
-#include "rnic/io/system/raw_socket.h"
 #include "rnic/io/udp/address.h"
 
 #define NAMES            8u                   /* that are tried, should others own the first */
 #define REGISTRY_HEIR_NS UINT64_C(2000000000) /* then an heir that has done nothing is stopped */
 
 #define SWEEP_AGE_S 3600u /* then no peer waits for what a file has to tell */
-
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
 
 void registry_path(char ret_path[REGISTRY_PATH_MAX])
 {
@@ -87,42 +82,16 @@ bool registry_anybody_lives(int descriptor)
            lock.l_type != F_UNLCK;
 }
 
-/* The run of the kernel, and the namespace, that a file is of. */
-struct era {
-    char boot_id[sizeof((struct registry_file *)0)->boot_id];
-    uint64_t namespace_cookie;
-};
-
-static struct era current_era(void)
-{
-    struct era era;
-    memset(&era, 0, sizeof era);
-    int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (file >= 0) {
-        ssize_t length = read(file, era.boot_id, sizeof era.boot_id - 1);
-        (void)length; /* where the kernel does not say, all are of one run */
-        close(file);
-    }
-    int probe = raw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (probe >= 0) {
-        socklen_t size = sizeof era.namespace_cookie;
-        int result = getsockopt(probe, SOL_SOCKET, SO_NETNS_COOKIE, &era.namespace_cookie, &size);
-        (void)result;
-        close(probe);
-    }
-    return era;
-}
-
-static bool is_compatible(const struct registry_file *file, const struct era *era)
+static bool is_compatible(const struct registry_file *file, const struct registry_era *era,
+                          bool lives)
 {
     return file->head.magic == REGISTRY_MAGIC && file->head.version == REGISTRY_VERSION &&
-           file->head.size == sizeof *file && file->namespace_cookie == era->namespace_cookie &&
-           memcmp(file->boot_id, era->boot_id, sizeof era->boot_id) == 0;
+           file->head.size == sizeof *file && registry_era_counts(&file->era, era, lives);
 }
 
 /* A random first slot: should the file be deleted under living processes, new ones are unlikely to
  * take their numbers. Wills of another era go, for holders of slots are counted anew. */
-static bool initialize(int descriptor, struct registry_file *file, const struct era *era)
+static bool initialize(int descriptor, struct registry_file *file, const struct registry_era *era)
 {
     uint32_t first;
     memset(file, 0, sizeof *file);
@@ -132,8 +101,7 @@ static bool initialize(int descriptor, struct registry_file *file, const struct 
     }
     file->next_slot = first % SLOT_COUNT;
     file->next_stamp = first;
-    memcpy(file->boot_id, era->boot_id, sizeof file->boot_id);
-    file->namespace_cookie = era->namespace_cookie;
+    file->era = *era;
     file->head.version = REGISTRY_VERSION;
     file->head.size = sizeof *file;
     file->head.magic = REGISTRY_MAGIC;
@@ -166,7 +134,7 @@ static enum status map_pages(int descriptor, struct registry_file **ret_file)
 static enum status map_file(int descriptor, struct registry_file **ret_file)
 {
     struct stat facts;
-    struct era era = current_era();
+    struct registry_era era = registry_era_now();
     bool lives = registry_anybody_lives(descriptor);
     if (fstat(descriptor, &facts) != 0) {
         return STATUS_DENIED;
@@ -182,7 +150,7 @@ static enum status map_file(int descriptor, struct registry_file **ret_file)
     if (status != STATUS_OK) {
         return status;
     }
-    if (!is_compatible(file, &era)) {
+    if (!is_compatible(file, &era, lives)) {
         status = lives                                ? STATUS_IN_USE
                  : initialize(descriptor, file, &era) ? STATUS_OK
                                                       : STATUS_NO_MEMORY;

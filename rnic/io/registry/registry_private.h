@@ -1,5 +1,6 @@
-/* The registry's file, for registry.c (the file, slots), registry_lock.c, registry_inbox.c,
- * claims.c (services), domains.c (of XRC), wills.c (what the dead owe) and steering.c (sockets).
+/* The registry's file, for registry.c (the file, slots), registry_era.c, registry_lock.c,
+ * registry_inbox.c, claims.c (services), domains.c (of XRC), wills.c (what the dead owe) and
+ * steering.c (sockets).
  *
  * A process may be killed between any two writes. So what the file says of a slot counts only while
  * the slot's life lock is held, and every reader tolerates half-made entries: a claim becomes valid
@@ -76,10 +77,15 @@ struct registry_head {
     uint32_t lock_holder; /* a process id, for people */
 };
 
+/* The kernel's name of its run, and of the network namespace in it; empty, and 0: not known. */
+struct registry_era {
+    char boot_id[40];
+    uint64_t namespace_cookie;
+};
+
 struct registry_file {
     struct registry_head head;
-    char boot_id[40];             /* the kernel's name of its run, and of the namespace in it: */
-    uint64_t namespace_cookie;    /* from before a reboot nothing counts */
+    struct registry_era era;      /* from before a reboot nothing counts */
     _Atomic uint64_t searched_ns; /* when all slots were last searched for dead processes */
     uint32_t next_slot;
     uint64_t next_stamp;
@@ -105,6 +111,13 @@ struct registry {
     void (*_Atomic wake)(void *context);   /* we have become an heir; NULL: nobody to tell */
     void *wake_context;
 };
+
+/* registry_era.c */
+
+struct registry_era registry_era_now(void);
+/* What a file of that era says counts now. `lives`: for somebody who has it open. */
+bool registry_era_counts(const struct registry_era *its, const struct registry_era *now,
+                         bool lives);
 
 /* registry_lock.c */
 

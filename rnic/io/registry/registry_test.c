@@ -258,7 +258,7 @@ static void files_of_another_era_are_renewed(void **state)
     uint32_t slot;
     end(start_holder(state, 7300, &slot));
     int file = open(((struct fixture *)*state)->path, O_RDWR);
-    assert_int_equal(pwrite(file, "0ther", 5, offsetof(struct registry_file, boot_id)), 5);
+    assert_int_equal(pwrite(file, "0ther", 5, offsetof(struct registry_file, era.boot_id)), 5);
     struct registry *registry = open_registry(state);
     assert_false(registry_slot_is_used(registry, slot) && slot != registry_slot(registry));
     assert_int_equal(registry->file->claim_end, 0);

@@ -290,7 +290,7 @@ static void another_era_has_no_wills(void **state)
     end(testator);
     FILE *stream = fopen(fixture->path, "r+e");
     assert_int_equal(fread(&file, sizeof file, 1, stream), 1);
-    file.namespace_cookie++;
+    file.era.namespace_cookie++;
     rewind(stream);
     assert_int_equal(fwrite(&file, sizeof file, 1, stream), 1);
     assert_int_equal(fclose(stream), 0);
