@@ -61,7 +61,7 @@ bool reference_wants_unfolding(const struct qp *qp, const struct packet *packet)
                                       packet->segment_shift != qp->mtu_shift);
 }
 
-static uint8_t opcode_of(const struct opcode_info *info, bool first, bool last)
+static uint8_t part_opcode(const struct opcode_info *info, bool first, bool last)
 {
     if (info->operation == OPERATION_READ_RESPONSE) {
         return segment_response_opcode(info->service, first, last);
@@ -105,7 +105,7 @@ bool reference_unfold(struct qp *qp, struct instant now, const struct arrival *a
         bool first = i == 0, last = i + 1 == count;
         struct packet part = *packet;
         part.opcode =
-            opcode_of(packet->info, first && packet->info->first, last && packet->info->last);
+            part_opcode(packet->info, first && packet->info->first, last && packet->info->last);
         part.info = opcode_lookup(part.opcode);
         part.psn = psn_add(packet->psn, i);
         part.ack_request = last && packet->ack_request;

@@ -108,3 +108,8 @@ const struct opcode_info *opcode_lookup(uint8_t opcode)
     const struct opcode_info *info = &table[opcode];
     return info->operation == OPERATION_NONE ? NULL : info;
 }
+
+uint8_t opcode_of(const struct opcode_info *info)
+{
+    return (uint8_t)(info - table);
+}

@@ -83,5 +83,7 @@ struct opcode_info {
 
 /* The row of an opcode byte; NULL where the byte means nothing to us. */
 const struct opcode_info *opcode_lookup(uint8_t opcode);
+/* The opcode byte of a row. */
+uint8_t opcode_of(const struct opcode_info *info);
 
 #endif

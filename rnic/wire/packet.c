@@ -28,7 +28,7 @@
 
 static void parse_bth(const uint8_t *bytes, struct packet *ret_packet)
 {
-    ret_packet->opcode = bytes[0];
+    ret_packet->opcode = opcode_of(ret_packet->info); /* whatever stands in the bytes by now */
     ret_packet->solicited = (bytes[1] & BTH_SOLICITED) != 0;
     ret_packet->migration_request = (bytes[1] & BTH_MIGRATION_REQUEST) != 0;
     ret_packet->pkey.value = bytes_load_u16(bytes + 2);

@@ -1,5 +1,6 @@
 #include "rnic/wire/packet.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -180,6 +181,37 @@ static void every_refusal_has_its_own_name(void **state)
     assert_string_equal(packet_refusal_name(REFUSED_COUNT), "unknown");
 }
 
+struct flipped {
+    uint8_t bytes[BTH_LENGTH + RETH_LENGTH];
+    _Atomic bool done;
+};
+
+/* Another opcode every moment, as a sender may in memory that it shares with who parses. */
+static void *flip(void *argument)
+{
+    struct flipped *flipped = argument;
+    volatile uint8_t *opcode = flipped->bytes;
+    while (!flipped->done) {
+        *opcode = OPCODE(SERVICE_RC, FORM_READ_REQUEST);
+        *opcode = OPCODE(SERVICE_RC, FORM_SEND_ONLY);
+    }
+    return NULL;
+}
+
+static void opcode_and_row_are_one(void **state)
+{
+    struct flipped flipped = {.bytes = {OPCODE(SERVICE_RC, FORM_SEND_ONLY)}};
+    struct packet packet;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, flip, &flipped), 0);
+    for (uint32_t i = 0; i < 300000; i++) {
+        assert_int_equal(packet_parse(flipped.bytes, sizeof flipped.bytes, &packet), REFUSED_NOT);
+        assert_ptr_equal(opcode_lookup(packet.opcode), packet.info);
+    }
+    flipped.done = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 static void describe_cuts_like_snprintf(void **state)
 {
     struct packet packet = {.opcode = OPCODE(SERVICE_RC, FORM_SEND_ONLY)};
@@ -199,6 +231,7 @@ int main(void)
         cmocka_unit_test(every_opcode_survives_the_wire),
         cmocka_unit_test(each_refusal_has_its_reason),
         cmocka_unit_test(every_refusal_has_its_own_name),
+        cmocka_unit_test(opcode_and_row_are_one),
         cmocka_unit_test(describe_cuts_like_snprintf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
