@@ -35,6 +35,7 @@ enum {
     WATCH_IPV4,
     WATCH_IPV6,
     WATCH_BELL,
+    WATCH_ROOM,
     WATCH_COUNT
 };
 
@@ -217,10 +218,7 @@ static void watch(struct loop *loop)
     }
     udp_tidy(udp, now);
     deadline = instant_earlier(deadline, udp_next_tidy(udp));
-    short events[UDP_FAMILY_COUNT] = {POLLIN, POLLIN};
-    if (loop->blocked) {
-        events[udp_waiting_family(udp)] |= POLLOUT;
-    }
+    int full = loop->blocked ? udp_waiting_descriptor(udp) : -1;
     /* Told under the mutex: whoever finds an earlier deadline from now on wakes us. */
     if (!same_host_fall_asleep(loop->same_host)) {
         deadline.ns = 0;
@@ -236,13 +234,15 @@ static void watch(struct loop *loop)
         [WATCH_ADDRESS] = {.fd = loop->address_descriptor, .events = POLLIN},
         [WATCH_DEATHS] = {.fd = loop->burial.descriptor, .events = POLLIN},
         [WATCH_HANDOFF] = {.fd = handoff_descriptor(loop->handoff), .events = POLLIN},
-        [WATCH_IPV4] = {.fd = udp_descriptor(udp, UDP_IPV4), .events = events[UDP_IPV4]},
-        [WATCH_IPV6] = {.fd = udp_descriptor(udp, UDP_IPV6), .events = events[UDP_IPV6]},
+        [WATCH_IPV4] = {.fd = udp_descriptor(udp, UDP_IPV4), .events = POLLIN},
+        [WATCH_IPV6] = {.fd = udp_descriptor(udp, UDP_IPV6), .events = POLLIN},
         [WATCH_BELL] = {.fd = same_host_bell(loop->same_host), .events = POLLIN},
+        [WATCH_ROOM] = {.fd = full, .events = POLLOUT},
     };
     bool signaled =
         sleep_until(loop, watched, WATCH_COUNT, deadline) == 1 && watched[WATCH_WAKE].revents != 0;
-    short sockets = watched[WATCH_IPV4].revents | watched[WATCH_IPV6].revents;
+    short sockets =
+        watched[WATCH_IPV4].revents | watched[WATCH_IPV6].revents | watched[WATCH_ROOM].revents;
     if ((sockets & POLLERR) != 0) {
         atomic_store(&loop->has_errors, true); /* for the turn that comes next, */
     }

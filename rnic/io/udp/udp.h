@@ -80,13 +80,13 @@ void udp_destroy(struct udp *udp);
 void udp_abandon(struct udp *udp);
 
 struct packet_sink *udp_sink(struct udp *udp);
-/* Hands everything to the kernel. False: its buffers are full, flush again when udp_descriptor is
- * writable. */
+/* Hands everything to the kernel. False: its buffers are full, flush again when
+ * udp_waiting_descriptor is writable. */
 bool udp_flush(struct udp *udp);
 /* Packets wait for a flush: the kernel was full, or a fault delays them. */
 bool udp_has_waiting(const struct udp *udp);
-/* After a flush that did not end: whose socket is full. */
-enum udp_family udp_waiting_family(const struct udp *udp);
+/* After a flush that did not end: the socket that is full, which may be a source port's. */
+int udp_waiting_descriptor(struct udp *udp);
 
 /* Reads one batch from one family's socket without blocking; returns how many reads it made. It
  * asks for one where the last found nothing, and for more as more come: who polls waits for the

@@ -390,7 +390,8 @@ bool udp_has_waiting(const struct udp *udp)
     return udp->run_count > 0 || udp->delayed_count > 0;
 }
 
-enum udp_family udp_waiting_family(const struct udp *udp)
+int udp_waiting_descriptor(struct udp *udp)
 {
-    return udp_family_of(&udp->runs[udp->run_first].path.remote);
+    const struct path *path = &udp->runs[udp->run_first].path;
+    return udp_sending_socket(udp, udp_family_of(&path->remote), path->source_port);
 }

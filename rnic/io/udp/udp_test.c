@@ -235,6 +235,9 @@ static void a_flow_label_has_a_source_port(void **state)
         path.local = path.remote = ipv6_loopback;
         assert_int_equal(carry(udp, &path, 30).arrival.path.source_port, path.source_port);
     }
+    assert_true(emit(udp, &path, 0, 64)); /* its socket is the one to have room */
+    assert_int_not_equal(udp_waiting_descriptor(udp), udp_descriptor(udp, UDP_IPV4));
+    assert_int_not_equal(udp_waiting_descriptor(udp), udp_descriptor(udp, UDP_IPV6));
     udp_destroy(udp);
 }
 
