@@ -13,6 +13,8 @@
 #define HEAD_SUMMED   (JOURNAL_HEAD_LENGTH - DIGEST_LENGTH)
 #define RECORD_SUMMED (JOURNAL_RECORD_LENGTH - DIGEST_LENGTH)
 
+#define STRUCK_AT_ONCE 64
+
 static const char magic[8] = "WeirJrnl";
 
 enum record_kind {
@@ -156,19 +158,26 @@ static int compare_claims(const void *one, const void *other)
     return (a->number > b->number) - (a->number < b->number);
 }
 
+/* As a copy leaves them that was never gone on with: a million take long to sort. */
+static bool is_in_order(const struct journal_claims *claims)
+{
+    unsigned i = 1;
+    while (i < claims->count && compare_claims(&claims->list[i - 1], &claims->list[i]) < 0) {
+        i++;
+    }
+    return i >= claims->count;
+}
+
 /* Of those that overlap the later one was written last; only the same place is believed. */
 static void sort_out(struct journal_claims *claims)
 {
     unsigned kept = 0;
-    if (claims->count > 0) {
+    if (!is_in_order(claims)) {
         qsort(claims->list, claims->count, sizeof(claims->list[0]), compare_claims);
     }
     for (unsigned i = 0; i < claims->count; i++) {
         const struct journal_claim claim = claims->list[i];
         struct journal_claim *last = kept > 0 ? &claims->list[kept - 1] : NULL;
-        if (claim.gone) {
-            continue;
-        }
         if (last == NULL || last->piece.offset + last->piece.length <= claim.piece.offset) {
             claims->list[kept++] = claim;
         } else if (last->piece.offset == claim.piece.offset &&
@@ -203,7 +212,7 @@ enum journal_state journal_parse(const void *bytes, size_t length,
     }
     for (uint32_t i = 0; i < records; i++, at += JOURNAL_RECORD_LENGTH) {
         bool sound = parse_record(at, random, i, expected->size, &claims.list[claims.count]);
-        claims.count += sound;
+        claims.count += sound && !claims.list[claims.count].gone;
         claims.damaged += !sound;
     }
     sort_out(&claims);
@@ -323,6 +332,8 @@ static void give_up(struct journal *journal)
 {
     close(journal->fd);
     journal->fd = -1;
+    journal->next -= journal->count;
+    journal->count = 0;
 }
 
 static void write_waiting(struct journal *journal, int data)
@@ -335,8 +346,9 @@ static void write_waiting(struct journal *journal, int data)
                    write_at(journal->fd, journal->waiting, length,
                             offset_of(journal->next - journal->count)) == 0 &&
                    (!journal->durable || fdatasync(journal->fd) == 0);
-    journal->count = 0;
-    if (!written) {
+    if (written) {
+        journal->count = 0;
+    } else {
         give_up(journal);
     }
 }
@@ -356,17 +368,36 @@ void journal_add(struct journal *journal, int data, const struct piece *piece)
     }
 }
 
-void journal_strike(struct journal *journal, uint32_t number)
+/* Records that follow each other are written at once. How many of the claims these were. */
+static unsigned strike_row(const struct journal *journal, const struct journal_claim *claims,
+                           unsigned count, int *ret_error)
 {
     static const struct piece nothing = {.length = 1};
-    uint8_t bytes[JOURNAL_RECORD_LENGTH];
-    if (journal->fd < 0) {
-        return;
+    uint8_t bytes[STRUCK_AT_ONCE * JOURNAL_RECORD_LENGTH];
+    unsigned row = 0;
+    while (row < count && row < STRUCK_AT_ONCE && !claims[row].gone &&
+           claims[row].number == claims[0].number + row) {
+        journal_pack_record(journal->random, claims[row].number, true, &nothing,
+                            bytes + (size_t)row * JOURNAL_RECORD_LENGTH);
+        row++;
     }
-    journal_pack_record(journal->random, number, true, &nothing, bytes);
-    if (write_at(journal->fd, bytes, sizeof(bytes), offset_of(number)) != 0 ||
-        (journal->durable && fdatasync(journal->fd) != 0)) {
+    *ret_error = row > 0 ? write_at(journal->fd, bytes, (size_t)row * JOURNAL_RECORD_LENGTH,
+                                    offset_of(claims[0].number))
+                         : 0;
+    return row > 0 ? row : 1; /* one that is gone already */
+}
+
+void journal_strike(struct journal *journal, struct journal_claim *claims, unsigned count)
+{
+    int error = 0;
+    for (unsigned i = 0; i < count && journal->fd >= 0 && error == 0;) {
+        i += strike_row(journal, claims + i, count - i, &error);
+    }
+    if (journal->fd >= 0 && (error != 0 || (journal->durable && fdatasync(journal->fd) != 0))) {
         give_up(journal);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        claims[i].gone = true;
     }
 }
 
@@ -380,5 +411,5 @@ void journal_close(struct journal *journal, int data)
 
 bool journal_is_of_use(const struct journal *journal)
 {
-    return journal->fd >= 0 && journal->next > 0;
+    return journal->next > 0;
 }

@@ -95,8 +95,8 @@ enum journal_state journal_open(struct journal *journal, int directory, const ch
                                 struct journal_claims *ret_claims);
 /* The piece is in the file `data`. Failures only cost what a later copy could have kept. */
 void journal_add(struct journal *journal, int data, const struct piece *piece);
-/* What this record says is about to become untrue. */
-void journal_strike(struct journal *journal, uint32_t number);
+/* What the records of these claims say is about to become untrue: they are `gone` after that. */
+void journal_strike(struct journal *journal, struct journal_claim *claims, unsigned count);
 /* Lets go of it; the file stays. */
 void journal_close(struct journal *journal, int data);
 /* Something is in it. */

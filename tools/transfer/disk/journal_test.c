@@ -215,6 +215,70 @@ static int remove_scratch(void **state)
     return 0;
 }
 
+/* In rows of records that follow each other, some of which are struck already. */
+static void many_are_struck_at_once(void **state)
+{
+    const struct scratch *scratch = *state;
+    struct journal_head large = head;
+    struct journal journal;
+    struct journal_claims claims;
+    large.size = (uint64_t)300 * PIECE_LENGTH_MIN;
+    assert_int_equal(journal_create(&journal, scratch->fd, "j", &large, false), 0);
+    for (unsigned i = 0; i < 300; i++) { /* two of each ten in the other order */
+        unsigned at = i % 10 == 3 ? i + 1 : i % 10 == 4 ? i - 1 : i;
+        const struct piece piece = {.offset = (uint64_t)at * PIECE_LENGTH_MIN,
+                                    .length = PIECE_LENGTH_MIN};
+        journal_add(&journal, -1, &piece);
+    }
+    journal_close(&journal, -1);
+    assert_int_equal(journal_open(&journal, scratch->fd, "j", &large, false, &claims),
+                     JOURNAL_SOUND);
+    assert_int_equal(claims.count, 300);
+    journal_strike(&journal, &claims.list[50], 1);
+    journal_strike(&journal, &claims.list[10], 280);
+    for (unsigned i = 0; i < 300; i++) {
+        assert_int_equal(claims.list[i].piece.offset, (uint64_t)i * PIECE_LENGTH_MIN);
+        assert_int_equal(claims.list[i].gone, i >= 10 && i < 290);
+    }
+    journal_claims_clear(&claims);
+    journal_close(&journal, -1);
+    assert_int_equal(journal_open(&journal, scratch->fd, "j", &large, false, &claims),
+                     JOURNAL_SOUND);
+    assert_int_equal(claims.count, 20);
+    assert_int_equal(claims.damaged, 0);
+    assert_int_equal(claims.list[10].piece.offset, (uint64_t)290 * PIECE_LENGTH_MIN);
+    journal_claims_clear(&claims);
+    journal_close(&journal, -1);
+}
+
+/* A disk that has no room for the next record has those before it. */
+static void what_was_noted_is_of_use_when_nothing_more_can_be(void **state)
+{
+    const struct scratch *scratch = *state;
+    struct journal journal;
+    const struct piece pieces[2] = {piece_number(0), piece_number(1)};
+    for (int durable = 0; durable < 2; durable++) {
+        for (int before = 0; before < 2; before++) {
+            assert_int_equal(journal_create(&journal, scratch->fd, "j", &head, durable == 1), 0);
+            if (before == 1) {
+                journal_add(&journal, journal.fd, &pieces[0]);
+                journal_close(&journal, journal.fd);
+                struct journal_claims claims;
+                assert_int_equal(
+                    journal_open(&journal, scratch->fd, "j", &head, durable == 1, &claims),
+                    JOURNAL_SOUND);
+                journal_claims_clear(&claims);
+            }
+            int closed = openat(scratch->fd, "j", O_RDONLY); /* nothing can be written to it */
+            assert_int_equal(dup2(closed, journal.fd), journal.fd);
+            close(closed);
+            journal_add(&journal, journal.fd, &pieces[1]);
+            journal_close(&journal, journal.fd);
+            assert_int_equal(journal_is_of_use(&journal), before == 1);
+        }
+    }
+}
+
 static void on_disk_it_goes_on_where_it_was(void **state)
 {
     const struct scratch *scratch = *state;
@@ -234,7 +298,7 @@ static void on_disk_it_goes_on_where_it_was(void **state)
         assert_int_equal(journal_open(&journal, scratch->fd, "j", &head, false, &claims),
                          JOURNAL_SOUND);
         assert_int_equal(claims.count, 2);
-        journal_strike(&journal, claims.list[0].number);
+        journal_strike(&journal, &claims.list[0], 1);
         const struct piece piece = piece_number(4);
         journal_add(&journal, journal.fd, &piece);
         journal_close(&journal, -1);
@@ -343,6 +407,8 @@ int main(void)
         cmocka_unit_test(a_journal_of_something_else_is_not_believed),
         cmocka_unit_test(right_checksums_do_not_suffice),
         cmocka_unit_test(the_later_of_two_holds_and_what_overlaps_does_not),
+        T(many_are_struck_at_once),
+        T(what_was_noted_is_of_use_when_nothing_more_can_be),
         T(on_disk_it_goes_on_where_it_was),
         T(what_others_can_have_made_is_no_journal),
         T(what_stays_is_found_again),

@@ -262,8 +262,7 @@ static bool receive_attribute(struct receiver *receiver, const struct message *m
 void receiver_discard_file(struct receiver *receiver, int error)
 {
     receiver_speak_in_turn(receiver, receiver->file.place.name);
-    receiver_end_resuming(receiver);
-    place_abandon(&receiver->file.place);
+    receiver_drop_file(receiver);
     receiver->file.discarded = true;
     receiver_uncount_file(receiver);
     receiver_fail_errno(receiver, receiver->file.id, error);

@@ -17,6 +17,12 @@ static void throw_away(struct receiver *receiver)
     place_abandon(&receiver->file.place);
 }
 
+/* What has come is of a source that is no more. */
+static bool is_out_of_date(enum problem_code code)
+{
+    return code == PROBLEM_CHANGED || code == PROBLEM_VANISHED;
+}
+
 /* It is over, one way or the other; a peer that waits for that is told. */
 static void forget_file(struct receiver *receiver, bool whole)
 {
@@ -75,8 +81,12 @@ bool receiver_receive_end(struct receiver *receiver, const struct message *messa
     }
     if (file->discarded) {
         forget_file(receiver, whole);
-    } else if (!whole) {
+    } else if (!whole && is_out_of_date(message->end.code)) {
         throw_away(receiver);
+        forget_file(receiver, whole);
+    } else if (!whole) {
+        receiver_uncount_file(receiver);
+        receiver_drop_file(receiver);
         forget_file(receiver, whole);
     } else if (!receiver_check_file(receiver, message)) {
         receiver_end_file(receiver, EPROTO);

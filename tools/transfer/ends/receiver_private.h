@@ -269,6 +269,9 @@ int receiver_begin_kept(struct receiver *receiver, struct place *place, const ch
 void receiver_end_resuming(struct receiver *receiver);
 /* The peer is gone: what can be resumed stays. */
 void receiver_leave_file(struct receiver *receiver);
+/* Nothing more of it can be had, or written: the same where a later copy may go on with it by the
+ * same option; else it goes, for others may need the room. */
+void receiver_drop_file(struct receiver *receiver);
 void receiver_piece_ended(void *user, const struct piece *piece);
 /* Reads a piece that is noted, and tells the peer; true: there is more. */
 bool receiver_prove(struct receiver *receiver);

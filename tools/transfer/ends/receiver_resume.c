@@ -139,16 +139,25 @@ void receiver_end_resuming(struct receiver *receiver)
     *resuming = (struct resuming){.journal = {.fd = -1}, .awaited = resuming->awaited};
 }
 
-void receiver_leave_file(struct receiver *receiver)
+static void let_go(struct receiver *receiver, bool keep)
 {
     struct place *place = &receiver->file.place;
-    bool kept = receiver_keeps_file(receiver); /* and the writer has done what it was given */
     receiver_end_resuming(receiver);
-    if (kept) {
+    if (keep) {
         place_leave(place);
     } else {
         place_abandon(place);
     }
+}
+
+void receiver_leave_file(struct receiver *receiver)
+{
+    let_go(receiver, receiver_keeps_file(receiver)); /* and the writer has done what it was given */
+}
+
+void receiver_drop_file(struct receiver *receiver)
+{
+    let_go(receiver, receiver_wishes(receiver, WISH_RESUME) && receiver_keeps_file(receiver));
 }
 
 bool receiver_keeps_file(const struct receiver *receiver)
@@ -194,12 +203,13 @@ enum reading receiver_read_piece(struct receiver *receiver, const struct piece *
     return memcmp(digest, piece->digest, DIGEST_LENGTH) == 0 ? READS_RIGHT : READS_WRONG;
 }
 
-/* It will be written anew. The journal unlearns it first. */
-static int strike(struct receiver *receiver, struct journal_claim *claim)
+/* They will be written anew, and between them is nothing yet. The journal unlearns them first. */
+static int strike(struct receiver *receiver, struct journal_claim *claims, unsigned count)
 {
-    claim->gone = true;
-    journal_strike(&receiver->resuming.journal, claim->number);
-    return place_clear(&receiver->file.place, claim->piece.offset, claim->piece.length);
+    const struct piece *first = &claims[0].piece, *last = &claims[count - 1].piece;
+    journal_strike(&receiver->resuming.journal, claims, count);
+    return place_clear(&receiver->file.place, first->offset,
+                       last->offset + last->length - first->offset);
 }
 
 static void end_proof(struct receiver *receiver)
@@ -243,7 +253,7 @@ bool receiver_prove(struct receiver *receiver)
     }
     if (reading == READS_WRONG) {
         resuming->wrong_at = resuming->wrong++ == 0 ? claim->piece.offset : resuming->wrong_at;
-        int error = strike(receiver, claim);
+        int error = strike(receiver, claim, 1);
         if (error != 0) {
             receiver_discard_file(receiver, error);
         }
@@ -263,21 +273,19 @@ int receiver_overwrite(struct receiver *receiver, uint64_t length)
 {
     struct resuming *resuming = &receiver->resuming;
     uint64_t end = receiver->file.position + length;
-    int error = 0;
+    unsigned first = resuming->answered;
     while (resuming->answered < resuming->claims.count &&
-           resuming->claims.list[resuming->answered].piece.offset < end && error == 0) {
-        struct journal_claim *claim = &resuming->claims.list[resuming->answered];
-        if (!claim->gone) {
-            resuming->offered -= resuming->answered < resuming->proven;
-            error = strike(receiver, claim);
-        }
+           resuming->claims.list[resuming->answered].piece.offset < end) {
+        bool gone = resuming->claims.list[resuming->answered].gone;
+        resuming->offered -= !gone && resuming->answered < resuming->proven;
         resuming->answered++;
     }
     if (resuming->proven < resuming->answered) {
         resuming->proven = resuming->answered;
         resuming->read = 0;
     }
-    return error;
+    unsigned count = resuming->answered - first;
+    return count > 0 ? strike(receiver, &resuming->claims.list[first], count) : 0;
 }
 
 /* The piece the peer may mean now; NULL: none was offered to it. */
