@@ -61,8 +61,8 @@ static bool is_ours(const struct stat *status)
     return status->st_uid == geteuid() || geteuid() == 0;
 }
 
-/* A link or device cannot be locked, so a temporary one is taken for left over when it is an hour
- * old. Opening a device would do something. */
+/* A link or device cannot be locked, and a directory is not, so a temporary one is taken for left
+ * over when it is an hour old. Opening a device would do something. */
 static bool is_old(const struct stat *status)
 {
     return status->st_ctime + 3600 < time(NULL);
@@ -71,7 +71,7 @@ static bool is_old(const struct stat *status)
 static void sweep_node(int directory, const char *name, const struct stat *status)
 {
     if (is_ours(status) && is_old(status)) {
-        unlinkat(directory, name, 0);
+        unlinkat(directory, name, S_ISDIR(status->st_mode) ? AT_REMOVEDIR : 0);
     }
 }
 
@@ -117,7 +117,7 @@ static void sweep_file(int directory, const char *name, uid_t owner)
 static void sweep_name(int directory, const char *name)
 {
     struct stat status;
-    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(status.st_mode)) {
+    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
         return;
     }
     if (!S_ISREG(status.st_mode)) {
@@ -178,10 +178,10 @@ bool place_sweep_gone(int directory, const char *name, bool dry, mode_t *lent)
     if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
         return errno == ENOENT;
     }
-    if (S_ISDIR(status.st_mode) ||
-        (S_ISREG(status.st_mode) ? is_written(directory, about) : !is_old(&status))) {
+    if (S_ISREG(status.st_mode) ? is_written(directory, about) : !is_old(&status)) {
         return false;
     }
-    int error = dry ? 0 : clear_unlink(directory, name, 0, lent);
+    int flags = S_ISDIR(status.st_mode) ? AT_REMOVEDIR : 0;
+    int error = dry ? 0 : clear_unlink(directory, name, flags, lent);
     return error == 0 || error == ENOENT;
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -100,12 +101,40 @@ static int open_directory(int parent, const char *name)
                         CONFINE_NO_SYMLINKS);
 }
 
+/* One that is ready takes the place of what is no directory, which goes then: who is killed in
+ * between leaves one of the two. EINVAL: not on this file system. */
+static int exchange(int parent, const char *name)
+{
+    char temporary[PLACE_TEMPORARY_LENGTH + 1];
+    int error;
+    do {
+        place_random_name(temporary);
+        error = mkdirat(parent, temporary, 0700) != 0 ? errno : 0;
+    } while (error == EEXIST);
+    if (error != 0) {
+        return error;
+    }
+    error = renameat2(parent, temporary, parent, name, RENAME_EXCHANGE) != 0 ? errno : 0;
+    if (error == 0 && unlinkat(parent, temporary, 0) != 0 && errno != ENOENT) {
+        error = errno; /* it became a directory meanwhile, say */
+        renameat2(parent, temporary, parent, name, RENAME_EXCHANGE);
+    }
+    if (error != 0) {
+        unlinkat(parent, temporary, AT_REMOVEDIR);
+    }
+    return error;
+}
+
 /* In the place of whatever else has the name. */
 static int replace_by_directory(int parent, const char *name)
 {
     struct stat status;
     if (fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(status.st_mode)) {
         return EEXIST;
+    }
+    int error = exchange(parent, name);
+    if (error != EINVAL && error != ENOSYS) {
+        return error;
     }
     if (unlinkat(parent, name, 0) != 0) {
         return errno;

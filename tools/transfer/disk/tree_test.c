@@ -5,9 +5,13 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "tools/transfer/disk/scratch.h"
 #include "tools/transfer/disk/tree.h"
@@ -15,6 +19,35 @@
 #define LEFT "d/.weir-0123456789abcdef"
 
 static const struct wishes no_wishes;
+
+int __real_unlinkat(int directory, const char *name, int flags);
+int __wrap_unlinkat(int directory, const char *name, int flags);
+int __real_renameat2(int from, const char *old, int to, const char *new, unsigned flags);
+int __wrap_renameat2(int from, const char *old, int to, const char *new, unsigned flags);
+
+time_t __real_time(time_t *ret_time);
+time_t __wrap_time(time_t *ret_time);
+
+static time_t later_s;
+static int exchange_error, unlink_error;
+static bool was_there; /* "x", as a directory, when a file went */
+
+int __wrap_unlinkat(int directory, const char *name, int flags)
+{
+    struct stat status;
+    if (flags == 0) {
+        was_there =
+            fstatat(directory, "x", &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
+        errno = unlink_error;
+    }
+    return flags == 0 && unlink_error != 0 ? -1 : __real_unlinkat(directory, name, flags);
+}
+
+int __wrap_renameat2(int from, const char *old, int to, const char *new, unsigned flags)
+{
+    errno = exchange_error;
+    return exchange_error != 0 ? -1 : __real_renameat2(from, old, to, new, flags);
+}
 
 static int make_scratch(void **state)
 {
@@ -56,6 +89,34 @@ static void a_directory_is_swept_once(void **state)
         assert_true(scratch_exists(scratch, LEFT));
         tree_fini(&tree);
     }
+}
+
+time_t __wrap_time(time_t *ret_time)
+{
+    return __real_time(ret_time) + later_s;
+}
+
+/* What a killed copy made, and had not yet exchanged. */
+static void an_empty_directory_is_swept_in_an_hour(void **state)
+{
+    const struct scratch *scratch = *state;
+    for (int full = 0; full < 2; full++) {
+        if (full == 0) {
+            scratch_directory(scratch, "d");
+        }
+        scratch_directory(scratch, LEFT);
+        if (full == 1) {
+            scratch_write(scratch, LEFT "/mine", "not ours");
+        }
+        for (later_s = 0; later_s <= 3601; later_s += 3601) {
+            struct tree tree;
+            tree_init(&tree, scratch->fd, "");
+            enter_and_leave(&tree, "d");
+            assert_int_equal(scratch_exists(scratch, LEFT), later_s == 0 || full == 1);
+            tree_fini(&tree);
+        }
+    }
+    later_s = 0;
 }
 
 /* As much as one directory may have. */
@@ -101,10 +162,50 @@ static void extended_attributes_of_all_levels_are_bounded(void **state)
     tree_fini(&tree);
 }
 
+/* A copy that is killed at any instant leaves the file or the directory. */
+static void a_directory_takes_the_place_of_a_file_at_once(void **state)
+{
+    const struct scratch *scratch = *state;
+    struct tree tree;
+    tree_init(&tree, scratch->fd, "");
+    for (exchange_error = 0; exchange_error <= EINVAL; exchange_error += EINVAL) {
+        scratch_write(scratch, "x", "in the way");
+        was_there = false;
+        enter_and_leave(&tree, "x");
+        assert_int_equal(was_there, exchange_error == 0);
+        assert_int_equal(scratch_count(scratch), 1);
+        assert_int_equal(unlinkat(scratch->fd, "x", AT_REMOVEDIR), 0);
+    }
+    exchange_error = 0;
+    tree_fini(&tree);
+}
+
+static void a_file_that_cannot_go_stays(void **state)
+{
+    const struct scratch *scratch = *state;
+    struct tree tree;
+    tree_init(&tree, scratch->fd, "");
+    scratch_write(scratch, "x", "in the way");
+    unlink_error = EPERM;
+    struct tree_entry entry = {.attributes = {.wishes = &no_wishes, .mode = 0755}};
+    tree_name(&tree, "x");
+    assert_int_equal(tree_enter(&tree, "x", 1, &entry), EPERM);
+    unlink_error = 0;
+    tree_forget(&tree);
+    scratch_expect(scratch, "x", "in the way");
+    assert_int_equal(scratch_count(scratch), 1);
+    tree_fini(&tree);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(extended_attributes_of_all_levels_are_bounded, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(a_directory_takes_the_place_of_a_file_at_once, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(a_file_that_cannot_go_stays, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(an_empty_directory_is_swept_in_an_hour, make_scratch,
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(a_directory_is_swept_once, make_scratch, remove_scratch),
     };
