@@ -35,9 +35,12 @@ static size_t base_length(const char *text, const char **ret_base)
     return start + (text[start] == '/');
 }
 
-static int add(const struct command *command, struct listing *listing, const char *path)
+/* `open`: a slash at its end counts. */
+static int add(const struct command *command, struct listing *listing, const char *path, bool open)
 {
-    if (!listing_add(listing, (struct span){path, strlen(path)}) || listing->count > LISTED_MAX) {
+    const struct span span = {path, strlen(path)};
+    if (!(open ? listing_add_open(listing, span) : listing_add(listing, span)) ||
+        listing->count > LISTED_MAX) {
         return command_usage_error(command,
                                    "'%.200s' is too long, or there are more than %u paths, or 64 "
                                    "MiB of them, or it leads out of the source by \"..\"",
@@ -65,7 +68,7 @@ static int read_paths(const struct command *command, const struct cp_options *op
         }
         bool remark = end != 0 && (line[0] == '#' || line[0] == ';');
         if (length > 0 && !remark) {
-            code = add(command, listing, line);
+            code = add(command, listing, line, !options->recursive);
         }
     }
     if (code == EXIT_DONE && ferror(file)) {
@@ -93,7 +96,7 @@ static int take_paths(const struct command *command, char **sources, unsigned co
                                        "--relative takes sources whose paths begin at one place: "
                                        "all from / on, all from here, or all behind one /./");
         }
-        code = add(command, listing, sources[i] + length);
+        code = add(command, listing, sources[i] + length, false);
     }
     return code;
 }

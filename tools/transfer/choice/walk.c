@@ -19,6 +19,7 @@ struct walk *walk_create(const struct walk_options *options, const char *const *
     struct walk *walk = calloc(1, sizeof(*walk));
     if (walk != NULL) {
         walk->options = *options;
+        walk->held.kind = WALK_END;
         walk->sources = sources;
         walk->source_count = count;
     }
@@ -120,7 +121,7 @@ void walk_leave_out(struct walk_folder *folder)
     folder->left_out = true;
 }
 
-static bool is_cut_off(const struct walk_folder *folder)
+bool walk_is_cut_off(const struct walk_folder *folder)
 {
     while (folder != NULL && !folder->pruned && !folder->left_out) {
         folder = folder->parent;
@@ -133,7 +134,7 @@ bool walk_is_unwanted(const struct walk_step *step)
     if (step->kind == WALK_LEAVE) {
         return step->inside->left_out;
     }
-    bool unwanted = is_cut_off(step->folder);
+    bool unwanted = walk_is_cut_off(step->folder);
     if (unwanted && step->kind == WALK_DIRECTORY) {
         step->inside->left_out = true;
     }
@@ -218,7 +219,7 @@ int walk_open_source(const struct walk *walk, unsigned source)
     return open_source(walk, source, O_RDONLY | O_DIRECTORY);
 }
 
-static void fail(struct walk_step *step, int error)
+void walk_fail(struct walk_step *step, int error)
 {
     step->kind = WALK_FAILED;
     step->error = error;
@@ -255,54 +256,36 @@ static unsigned depth_of(const struct walk_folder *folder)
     return depth;
 }
 
-/* The directory is in the list, and not just on the way to what is. */
-static bool is_itself(const struct walk *walk, const struct walk_step *step)
+/* What is in it is to be of its own file system where it is a source, or in the list or on the way
+ * to what is. */
+static bool may_be_entered(struct walk *walk, const struct walk_step *step)
 {
-    const struct listing *listing = walk->options.listing;
-    return step->folder != NULL ? walk->itself : listing->count > 0 && listing->paths[0][0] == 0;
+    struct walk_folder *inside = step->inside;
+    bool begins = step->folder == NULL || step->folder->way.is_listed;
+    inside->device = begins ? step->status.st_dev : step->folder->device;
+    return !walk->options.one_file_system || inside->device == step->status.st_dev;
 }
 
-/* What of the directory is to come, where a list says it. */
-static bool find_listed(const struct walk *walk, const struct walk_step *step,
-                        struct listing_part *ret_part)
+static void enter_directory(struct walk *walk, struct walk_step *step, bool excluded)
 {
-    const struct listing *listing = walk->options.listing;
-    if (listing == NULL || (step->folder != NULL && !step->folder->is_listed)) {
-        return false;
-    }
-    *ret_part = step->folder != NULL ? walk->listed_below : listing_all(listing);
-    return !(walk->options.recursive && is_itself(walk, step));
-}
-
-/* Where nothing of a directory would come but itself. */
-static bool is_refused(const struct walk *walk, const struct walk_step *step, bool is_listed,
-                       const struct listing_part *part)
-{
-    bool alone = is_listed && is_itself(walk, step) && part->end - part->first == 1;
-    return !walk->options.recursive && (!is_listed || (alone && walk->options.no_folders));
-}
-
-static void enter_directory(struct walk *walk, struct walk_step *step)
-{
-    struct listing_part part = {.first = 0};
-    bool is_listed = find_listed(walk, step, &part);
-    if (is_refused(walk, step, is_listed, &part)) {
-        fail(step, WALK_ERROR_NOT_RECURSIVE);
+    struct walk_way way;
+    if (!walk_find_way(walk, step, excluded, &way)) {
+        walk_fail(step, WALK_ERROR_NOT_RECURSIVE);
         return;
     }
     if (walk->options.depth_max > 0 && depth_of(walk->folder) >= walk->options.depth_max) {
-        fail(step, WALK_ERROR_DEEP);
+        walk_fail(step, WALK_ERROR_DEEP);
         return;
     }
     int fd = open_of_step(walk, step, O_RDONLY | O_DIRECTORY);
     if (fd < 0) {
-        fail(step, -fd);
+        walk_fail(step, -fd);
         return;
     }
     int error = fstat(fd, &step->status) == 0 ? enter_folder(walk, fd, &step->status) : errno;
     if (error != 0) {
         close(fd);
-        fail(step, error);
+        walk_fail(step, error);
         return;
     }
     error = walk_read_rules(walk, walk->folder, step);
@@ -310,17 +293,15 @@ static void enter_directory(struct walk *walk, struct walk_step *step)
         struct walk_folder *folder = walk->folder;
         walk->folder = hold(folder->parent);
         release(folder);
-        fail(step, error);
+        walk_fail(step, error);
         step->target = walk->why;
         return;
     }
     step->kind = WALK_DIRECTORY;
     step->inside = walk->folder;
-    step->inside->is_listed = is_listed;
-    step->inside->listed = part;
-    if (step->folder == NULL) {
-        walk->device = step->status.st_dev;
-    } else if (walk->options.one_file_system && step->status.st_dev != walk->device) {
+    step->inside->way = way;
+    step->inside->status = step->status;
+    if (!may_be_entered(walk, step)) {
         walk_prune(step->inside);
     }
 }
@@ -329,7 +310,7 @@ static void read_link(struct walk *walk, struct walk_step *step, int directory, 
 {
     ssize_t length = readlinkat(directory, name, walk->target, sizeof(walk->target) - 1);
     if (length <= 0) {
-        fail(step, length < 0 ? errno : ENOENT);
+        walk_fail(step, length < 0 ? errno : ENOENT);
         return;
     }
     walk->target[length] = 0;
@@ -348,18 +329,19 @@ static void look_at(struct walk *walk, struct walk_step *step, int directory, co
                     int special)
 {
     mode_t mode = step->status.st_mode;
-    if (walk_excludes(walk, step)) {
+    bool excluded = walk_excludes(walk, step);
+    if (excluded && !(S_ISDIR(mode) && walk_leads_on(walk, step))) {
         step->kind = WALK_EXCLUDED;
     } else if (S_ISLNK(mode)) {
         read_link(walk, step, directory, name);
     } else if (S_ISDIR(mode)) {
-        enter_directory(walk, step);
+        enter_directory(walk, step, excluded);
     } else if (S_ISREG(mode)) {
         step->kind = WALK_FILE;
     } else if (is_wanted(walk, mode)) {
         step->kind = WALK_SPECIAL;
     } else {
-        fail(step, special);
+        walk_fail(step, special);
     }
 }
 
@@ -367,11 +349,11 @@ static void look_at_source(struct walk *walk, struct walk_step *step)
 {
     int fd = open_source(walk, step->source, O_PATH);
     if (fd < 0) {
-        fail(step, -fd);
+        walk_fail(step, -fd);
         return;
     }
     if (fstat(fd, &step->status) != 0) {
-        fail(step, errno);
+        walk_fail(step, errno);
     } else {
         look_at(walk, step, fd, "", WALK_ERROR_SPECIAL_SOURCE);
     }
@@ -383,19 +365,19 @@ static void look_at_entry(struct walk *walk, struct walk_step *step)
     int directory = walk_folder_fd(walk->folder);
     int flags = is_followed(walk, walk->folder) ? 0 : AT_SYMLINK_NOFOLLOW;
     if (place_is_temporary(step->name)) { /* no receiver would take it */
-        fail(step, WALK_ERROR_TEMPORARY);
+        walk_fail(step, WALK_ERROR_TEMPORARY);
     } else if (fstatat(directory, step->name, &step->status, flags) != 0) {
-        fail(step, errno);
-    } else if (walk->folder->is_listed && !walk->itself && !S_ISDIR(step->status.st_mode)) {
-        fail(step, S_ISLNK(step->status.st_mode) ? ELOOP : ENOTDIR);
+        walk_fail(step, errno);
+    } else if (walk->folder->way.is_listed && !walk->itself && !S_ISDIR(step->status.st_mode)) {
+        walk_fail(step, S_ISLNK(step->status.st_mode) ? ELOOP : ENOTDIR);
     } else {
+        walk_expect_nothing_below(walk, step);
         look_at(walk, step, directory, step->name,
                 is_matched(walk, walk->folder) ? WALK_ERROR_SPECIAL_SOURCE : WALK_ERROR_SPECIAL);
     }
 }
 
-/* The path as it stands, and its parts. */
-static void tell_paths(const struct walk *walk, struct walk_step *step)
+void walk_tell_paths(const struct walk *walk, struct walk_step *step)
 {
     size_t length = strlen(walk->path);
     step->path = walk->path;
@@ -419,7 +401,7 @@ static void next_source(struct walk *walk, struct walk_step *step)
     if (length == 0 || length >= PATH_MAX || !walk_base_name(path, walk->base)) {
         step->path = path;
         step->name = step->relative = step->below = path + length;
-        fail(step, length == 0 ? ENOENT : ENAMETOOLONG);
+        walk_fail(step, length == 0 ? ENOENT : ENAMETOOLONG);
         return;
     }
     while (length > 1 && path[length - 1] == '/') {
@@ -429,9 +411,9 @@ static void next_source(struct walk *walk, struct walk_step *step)
     walk->path[length] = 0;
     walk->below = path[length - 1] == '/' ? length : length + 1;
     walk->relative = walk->base[0] != 0 ? length - strlen(walk->base) : walk->below;
-    tell_paths(walk, step);
+    walk_tell_paths(walk, step);
     if (walk->options.confined && has_parent_component(path)) {
-        fail(step, WALK_ERROR_PARENT);
+        walk_fail(step, WALK_ERROR_PARENT);
         return;
     }
     look_at_source(walk, step);
@@ -451,7 +433,7 @@ static void leave(struct walk *walk, struct walk_step *step)
                                .name = "",
                                .folder = folder->parent,
                                .inside = folder};
-    tell_paths(walk, step);
+    walk_tell_paths(walk, step);
     walk->left = folder; /* it must last as long as the step */
     walk->folder = hold(folder->parent);
 }
@@ -462,19 +444,20 @@ static const char *next_name(struct walk *walk, int *ret_error)
     const struct dirent *entry = NULL;
     struct walk_folder *folder = walk->folder;
     *ret_error = 0;
-    if (folder->is_listed) {
-        bool more = !is_cut_off(folder) &&
-                    listing_next(walk->options.listing, &folder->listed, walk->listed_name,
-                                 &walk->listed_below, &walk->itself);
-        return more ? walk->listed_name : NULL;
+    if (folder->way.is_listed) {
+        return walk_next_listed(walk);
     }
     errno = 0;
-    while (!is_cut_off(walk->folder) && (entry = readdir(walk->folder->stream)) != NULL &&
+    while (!walk_is_cut_off(walk->folder) && (entry = readdir(walk->folder->stream)) != NULL &&
            !is_entry(entry)) {
         errno = 0;
     }
-    *ret_error = entry == NULL && !is_cut_off(walk->folder) ? errno : 0;
-    return entry != NULL ? entry->d_name : NULL;
+    *ret_error = entry == NULL && !walk_is_cut_off(walk->folder) ? errno : 0;
+    if (entry == NULL) {
+        return NULL;
+    }
+    walk_look_up(walk, entry->d_name);
+    return entry->d_name;
 }
 
 static void next_entry(struct walk *walk, struct walk_step *step)
@@ -487,8 +470,8 @@ static void next_entry(struct walk *walk, struct walk_step *step)
         walk_prune(walk->folder);
         walk->path[start] = 0;
         step->name = "";
-        tell_paths(walk, step);
-        fail(step, error);
+        walk_tell_paths(walk, step);
+        walk_fail(step, error);
         return;
     }
     if (name == NULL) {
@@ -501,52 +484,29 @@ static void next_entry(struct walk *walk, struct walk_step *step)
     }
     memcpy(walk->path + start, name, length + 1); /* there is room, to say a name too long */
     step->name = walk->path + start;
-    tell_paths(walk, step);
+    walk_tell_paths(walk, step);
     if (start + length > PATH_MAX - 1) {
-        fail(step, ENAMETOOLONG);
+        walk_fail(step, ENAMETOOLONG);
         return;
     }
     look_at_entry(walk, step);
-}
-
-/* What the list names besides in a directory that comes as a whole is to be there. True: the step
- * says that it is not, or nothing. */
-static bool check_listed(struct walk *walk, struct walk_step *step)
-{
-    struct walk_folder *folder = walk->folder;
-    struct listing_part *part = &folder->listed;
-    if (folder->is_listed || part->first == part->end || is_cut_off(folder)) {
-        return false;
-    }
-    const char *path = walk->options.listing->paths[part->first++];
-    path = strlen(path) > part->depth ? path + part->depth : "."; /* or the directory itself */
-    step->kind = WALK_EXCLUDED;
-    step->folder = folder;
-    int fd =
-        confine_open(walk_folder_fd(folder), path, O_PATH | O_NOFOLLOW, 0, CONFINE_NO_SYMLINKS);
-    if (fd >= 0) {
-        close(fd);
-    } else if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP) { /* all else the walk meets */
-        char *end = walk->path + folder->path_length;
-        *end = '/';
-        strcpy(end + (end[-1] != '/'), path);
-        step->name = "";
-        tell_paths(walk, step);
-        fail(step, -fd);
-    }
-    return true;
 }
 
 void walk_next(struct walk *walk, struct walk_step *ret_step)
 {
     release(walk->left);
     walk->left = NULL;
+    if (walk->held.kind != WALK_END) {
+        walk_tell_next(walk, ret_step);
+        return;
+    }
     *ret_step = (struct walk_step){.source = walk->source > 0 ? walk->source - 1 : 0};
     if (walk->folder == NULL) {
         next_source(walk, ret_step);
-    } else if (!check_listed(walk, ret_step)) {
+    } else if (!walk_check_listed(walk, ret_step)) {
         next_entry(walk, ret_step);
     }
+    walk_tell_in_turn(walk, ret_step);
 }
 
 uint64_t walk_work(const struct walk *walk)

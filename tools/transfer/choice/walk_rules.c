@@ -62,7 +62,7 @@ static bool excludes_source(struct walk *walk, const struct walk_step *step, boo
 /* As with rsync, no rule is for a directory that is only on the way to what a list names. */
 static bool is_on_the_way(const struct walk *walk, const struct walk_step *step)
 {
-    return step->folder != NULL && step->folder->is_listed && !walk->itself &&
+    return step->folder != NULL && step->folder->way.is_listed && !walk->itself &&
            S_ISDIR(step->status.st_mode);
 }
 

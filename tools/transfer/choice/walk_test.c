@@ -13,8 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/transfer/choice/filter.h"
 #include "tools/transfer/choice/walk.h"
 #include "tools/transfer/disk/scratch.h"
+#include "tools/transfer/wire/listing.h"
 
 static int make_scratch(void **state)
 {
@@ -29,12 +31,10 @@ static int remove_scratch(void **state)
 }
 
 /* The walk as text, one step a line: "+d path", "f path", "-", "l path>target", "! path errno". */
-static void expect_walk(const struct scratch *scratch, bool confined, bool recursive,
-                        const char *source, const char *expected)
+static void expect_steps(const struct walk_options *options, const char *source,
+                         const char *expected)
 {
-    const struct walk_options options = {
-        .root = scratch->fd, .confined = confined, .recursive = recursive};
-    struct walk *walk = walk_create(&options, &source, 1);
+    struct walk *walk = walk_create(options, &source, 1);
     char trace[4096] = "";
     struct walk_step step;
     do {
@@ -66,6 +66,14 @@ static void expect_walk(const struct scratch *scratch, bool confined, bool recur
     } while (step.kind != WALK_END);
     walk_destroy(walk);
     assert_string_equal(trace, expected);
+}
+
+static void expect_walk(const struct scratch *scratch, bool confined, bool recursive,
+                        const char *source, const char *expected)
+{
+    const struct walk_options options = {
+        .root = scratch->fd, .confined = confined, .recursive = recursive};
+    expect_steps(&options, source, expected);
 }
 
 static char *failed(const char *path, int error)
@@ -278,6 +286,87 @@ static void base_names(void **state)
     assert_false(walk_base_name(longest, name));
 }
 
+static void make_listed(const struct scratch *s)
+{
+    static const char *const folders[] = {"t", "t/a", "t/a/b", "t/a/b/c", "t/d"};
+    static const char *const files[] = {"t/a/1", "t/a/b/2", "t/a/b/c/3", "t/d/4"};
+    for (unsigned i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+        scratch_directory(s, folders[i]);
+    }
+    for (unsigned i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        scratch_write(s, files[i], "");
+    }
+}
+
+/* `paths` and what is left out end with NULL. */
+static void expect_listed(const struct scratch *s, bool recursive, const char *const *paths,
+                          const char *const *left_out, const char *expected)
+{
+    struct listing listing = {0};
+    struct filter *filter = filter_create();
+    struct walk_options options = {
+        .root = s->fd, .recursive = recursive, .listing = &listing, .filter = filter};
+    for (; *paths != NULL; paths++) {
+        assert_true(listing_add_open(&listing, (struct span){*paths, strlen(*paths)}));
+    }
+    for (; *left_out != NULL; left_out++) {
+        assert_true(filter_add(filter, RULE_HIDES, (struct span){*left_out, strlen(*left_out)}));
+    }
+    listing_sort(&listing);
+    expect_steps(&options, "t/", expected);
+    listing_clear(&listing);
+    filter_destroy(filter);
+}
+
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define NO_RULES  ((const char *const[]){NULL})
+
+/* As for rsync. */
+static void what_is_on_the_way_comes_with_what_it_leads_to(void **state)
+{
+    const struct scratch *s = *state;
+    char text[200];
+    make_listed(s);
+    expect_listed(s, false, LIST("a/b/c/3", "d/4"), NO_RULES,
+                  "+d t\n+d t/a\n+d t/a/b\n+d t/a/b/c\nf t/a/b/c/3\n-\n-\n-\n+d t/d\nf "
+                  "t/d/4\n-\n-\n");
+    expect_listed(s, false, LIST("a/b/c/3", "a/b/2", "d/4"), LIST("3", "4"),
+                  "+d t\n+d t/a\n+d t/a/b\nf t/a/b/2\n-\n-\n-\n");
+    expect_listed(s, false, LIST("a", "a/b/2"), LIST("a"),
+                  "+d t\n+d t/a\n+d t/a/b\nf t/a/b/2\n-\n-\n-\n");
+    expect_listed(s, true, LIST("a/b", "a/b/c/3"), LIST("c"),
+                  "+d t\n+d t/a\n+d t/a/b\nf t/a/b/2\n+d t/a/b/c\nf t/a/b/c/3\n-\n-\n-\n-\n");
+    snprintf(text, sizeof(text), "+d t\n! t/a/b/0 %d\n-\n", ENOENT);
+    expect_listed(s, false, LIST("a/b/0"), NO_RULES, text);
+}
+
+static void what_is_not_there_is_told_once(void **state)
+{
+    const struct scratch *s = *state;
+    char text[200];
+    make_listed(s);
+    snprintf(text, sizeof(text), "+d t\n+d t/d\n! t/d/0 %d\n! t/d/4/5 %d\nf t/d/4\n-\n-\n", ENOENT,
+             ENOTDIR);
+    expect_listed(s, true, LIST("d", "d/0", "d/4/5"), NO_RULES, text);
+    expect_listed(s, false, LIST("d/", "d/0", "d/4/5"), NO_RULES, text);
+    snprintf(text, sizeof(text), "+d t\n+d t/d\nf t/d/4\n! t/d/4/5 %d\n-\n-\n", ENOTDIR);
+    expect_listed(s, false, LIST("d/4", "d/4/5"), NO_RULES, text);
+    snprintf(text, sizeof(text), "+d t\n+d t/a\n! t/a/b/0 %d\nf t/a/1\n-\n-\n", ENOENT);
+    expect_listed(s, true, LIST("a", "a/b/0"), LIST("b"), text);
+}
+
+static void a_slash_is_for_one_level(void **state)
+{
+    const struct scratch *s = *state;
+    make_listed(s);
+    expect_listed(s, false, LIST("d"), NO_RULES, "+d t\n+d t/d\n-\n-\n");
+    expect_listed(s, false, LIST("d/"), NO_RULES, "+d t\n+d t/d\nf t/d/4\n-\n-\n");
+    expect_listed(s, false, LIST("d/", "d/4"), LIST("4"), "+d t\n+d t/d\n-\n-\n");
+    expect_listed(s, false, LIST("a/b/."), NO_RULES,
+                  "+d t\n+d t/a\n+d t/a/b\nf t/a/b/2\n+d t/a/b/c\n-\n-\n-\n-\n");
+    expect_listed(s, false, LIST("d/", "/"), LIST("a"), "+d t\n+d t/d\nf t/d/4\n-\n-\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +379,9 @@ int main(void)
         T(special_files_are_left_out),
         T(files_under_way_are_left_out),
         T(pruned_directories_are_still_left),
+        T(what_is_on_the_way_comes_with_what_it_leads_to),
+        T(what_is_not_there_is_told_once),
+        T(a_slash_is_for_one_level),
         T(steps_are_kept),
         T(what_took_a_files_place_is_not_opened),
         T(only_ours_is_opened_at_once),

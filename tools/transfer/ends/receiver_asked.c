@@ -51,11 +51,11 @@ bool receiver_is_asked_for(const struct receiver *receiver, unsigned source, con
     }
     const char *below = path_below_source(receiver, source, path);
     const struct listing *listing = receiver->options.listing;
-    if (listing != NULL && !is_listed(receiver, below)) { /* no rule is for what leads there */
-        return is_directory &&
-               listing_meets(listing, below, receiver_wishes(receiver, WISH_RECURSIVE));
+    if (listing != NULL && is_directory && listing_leads(listing, below)) {
+        return true; /* no rule is for what leads there */
     }
-    return !is_left_out(receiver, source, below, is_directory);
+    return (listing == NULL || is_listed(receiver, below)) &&
+           !is_left_out(receiver, source, below, is_directory);
 }
 
 bool receiver_may_lose(const struct receiver *receiver, unsigned source, const char *path)

@@ -16,9 +16,11 @@
 
 /* The directory that questions are about. */
 struct place_asked {
-    int fd;       /* -1: there is none */
-    bool unknown; /* or it cannot be looked at, and nothing is said to be gone */
-    bool cut_off; /* it is below something that is left out */
+    int fd;        /* -1: there is none */
+    bool unknown;  /* or it cannot be looked at, and nothing is said to be gone */
+    bool cut_off;  /* it is below something that is left out, */
+    bool in_part;  /* of which the list has something all the same: what is not known */
+    bool is_whole; /* all that is in it was to come */
     unsigned source;
     size_t below;               /* where the path below the source begins */
     struct filter_scope *scope; /* with those above it; NULL: the filter names no files of rules */
@@ -155,6 +157,31 @@ static bool is_on_the_way(const struct sender *sender, const char *path)
     return walk->listing != NULL && !listing_holds(walk->listing, path, walk->recursive);
 }
 
+/* A rule may leave it out, and not what the list names below it. */
+static bool may_come_in_part(const struct sender *sender, const char *path)
+{
+    const struct walk_options *walk = &sender->options.walk;
+    return walk->listing != NULL && listing_leads(walk->listing, path) &&
+           listing_holds(walk->listing, path, walk->recursive);
+}
+
+/* The same of the directory that was asked about, or of one that it is in. */
+static bool is_in_part(const struct sender *sender, const struct place_asked *asked)
+{
+    char path[sizeof(asked->path)];
+    size_t length = asked->length - asked->below;
+    memcpy(path, asked->path + asked->below, length);
+    while (length > 0) {
+        path[--length] = 0; /* its slash */
+        if (may_come_in_part(sender, path)) {
+            return true;
+        }
+        const char *slash = strrchr(path, '/');
+        length = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    }
+    return false;
+}
+
 /* How many of its outermost directories are. */
 static unsigned count_on_the_way(const struct sender *sender, const char *path)
 {
@@ -224,6 +251,7 @@ static void enter(const struct sender *sender, const struct question *question,
     memcpy(path, question->path.bytes, question->path.length);
     path[question->path.length] = 0;
     leave(asked);
+    asked->is_whole = !is_on_the_way(sender, path);
     asked->source = question->source;
     tell_path(asked, source, question->path);
     if (filter != NULL && !of_place && asked->length > 1) {
@@ -243,6 +271,7 @@ static void enter(const struct sender *sender, const struct question *question,
         error = asked->fd < 0 ? asked->fd : 0;
         close(fd);
     }
+    asked->in_part = asked->cut_off && is_in_part(sender, asked);
     bool absent = error == -ENOENT || error == -ENOTDIR || error == -ELOOP;
     asked->unknown = no_root || (error != 0 && !absent) || is_elsewhere(sender, question, asked);
     asked->fd = asked->fd >= 0 ? asked->fd : -1;
@@ -293,11 +322,13 @@ static enum answer answer_one(struct sender *sender, const struct question *ques
     memcpy(name, question->name.bytes, question->name.length);
     name[question->name.length] = 0;
     bool is_directory = question->names_directory;
-    bool spared = is_directory && is_on_the_way(sender, asked->path + asked->below);
+    bool spared = is_directory && (is_on_the_way(sender, asked->path + asked->below) ||
+                                   may_come_in_part(sender, asked->path + asked->below));
     bool excluded = filter != NULL &&
                     (asked->cut_off ||
                      (!spared && filter_excludes(filter, asked->scope, asked->path, is_directory)));
-    if (asked->unknown || !is_meant(sender, asked->path)) {
+    if (asked->unknown || asked->in_part || !is_meant(sender, asked->path) ||
+        (excluded && !asked->is_whole)) { /* as if it had not been listed */
         return ANSWER_LEFT;
     }
     if (!excluded && asked->fd >= 0) {

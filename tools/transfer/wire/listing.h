@@ -1,6 +1,7 @@
 /* The names below a source that alone are meant: a list of paths, as --files-from and --relative
  * have it. A path stands for what it names; the directories on the way to it come without what else
- * is in them.
+ * is in them. With a slash behind it, it stands for what is in that directory, too, but not for
+ * what is in the directories there; "/" means that of the source.
  *
  * Here: the list, and which of it is in a directory. Not here: looking at files (walk.h). */
 #ifndef TOOLS_TRANSFER_LISTING_H
@@ -22,8 +23,10 @@ struct listing {
 /* Without empty components and those that are "."; "" is the source itself. False: no memory, too
  * many, or a path that leads out of the source by "..". */
 bool listing_add(struct listing *listing, struct span path);
-/* The same for a path that comes behind all others in their order: nothing needs to be sorted then.
- * False also where it does not. */
+/* The same, but that a slash at its end stays, whether or not a "." follows. */
+bool listing_add_open(struct listing *listing, struct span path);
+/* The latter for a path that comes behind all others in their order: nothing needs to be sorted
+ * then. False also where it does not. */
 bool listing_add_next(struct listing *listing, struct span path);
 /* What memory the path takes. */
 size_t listing_cost(size_t length);
@@ -45,10 +48,20 @@ struct listing_part listing_all(const struct listing *listing);
  * list, and not just on the way. False: there is none. */
 bool listing_next(const struct listing *listing, struct listing_part *part, char ret_name[256],
                   struct listing_part *ret_below, bool *ret_itself);
+/* What is below that name in the directory. */
+struct listing_part listing_find(const struct listing *listing, const struct listing_part *part,
+                                 const char *name);
+/* The directory of the part is in the list with what is in it. */
+bool listing_opens(const struct listing *listing, const struct listing_part *part);
+/* There is something in the part besides its directory. */
+bool listing_goes_on(const struct listing *listing, const struct listing_part *part);
 
-/* The path is in the list or, with `recursive`, below what is. */
+/* The path is in the list, or in a directory that is with what is in it, or, with `recursive`,
+ * below what is. */
 bool listing_holds(const struct listing *listing, const char *path, bool recursive);
-/* The same, or on the way to what is. */
+/* It is on the way to what is, below it. */
+bool listing_leads(const struct listing *listing, const char *path);
+/* One or the other. */
 bool listing_meets(const struct listing *listing, const char *path, bool recursive);
 
 #endif

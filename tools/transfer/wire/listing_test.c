@@ -60,6 +60,79 @@ static void the_source_itself_is_no_name_in_it(void **state)
     listing_clear(&listing);
 }
 
+static bool add_open(struct listing *listing, const char *path)
+{
+    return listing_add_open(listing, (struct span){path, strlen(path)});
+}
+
+static bool opens(const struct listing *listing, const char *name)
+{
+    const struct listing_part all = listing_all(listing);
+    const struct listing_part part = listing_find(listing, &all, name);
+    return listing_opens(listing, &part);
+}
+
+static void a_slash_at_the_end_is_for_what_is_in_the_directory(void **state)
+{
+    static const struct {
+        const char *path;
+        bool held;
+    } cases[] = {{"a", true},   {"a/x", true}, {"a/x/y", false}, {"b", true},     {"b/x", false},
+                 {"c", true},   {"c/d", true}, {"c/x", true},    {"c/d/e", true}, {"c/d/x", false},
+                 {"ab", false}, {"e", true},   {"e/x", true},    {"", false},     {"x", false}};
+    struct listing listing = {0};
+    char text[100] = "";
+    assert_true(add_open(&listing, "c//d/e") && add_open(&listing, "./c/./") &&
+                add_open(&listing, "a/.") && add_open(&listing, "b") && add(&listing, "b/") &&
+                add_open(&listing, "e/") && add_open(&listing, "e"));
+    listing_sort(&listing);
+    print(&listing, listing_all(&listing), text);
+    assert_string_equal(text, "a!()b!()c!(d(e!()))e!()");
+    assert_true(opens(&listing, "a") && opens(&listing, "c") && opens(&listing, "e"));
+    assert_false(opens(&listing, "b") || opens(&listing, "d"));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (listing_holds(&listing, cases[i].path, false) != cases[i].held) {
+            fail_msg("'%s'", cases[i].path);
+        }
+    }
+    listing_clear(&listing);
+}
+
+/* "" is the source alone, "/" and "." are what is in it. */
+static void the_source_itself_may_be_open(void **state)
+{
+    static const char *const open[] = {"/", ".", "./", "././"};
+    for (unsigned i = 0; i <= sizeof(open) / sizeof(open[0]); i++) {
+        struct listing listing = {0};
+        char text[100] = "";
+        assert_true(add_open(&listing, i > 0 ? open[i - 1] : ""));
+        assert_true(listing_add_next(&listing, (struct span){"a/b", 3}));
+        const struct listing_part all = listing_all(&listing);
+        assert_int_equal(listing_opens(&listing, &all), i > 0);
+        assert_true(listing_holds(&listing, "", false));
+        assert_int_equal(listing_holds(&listing, "x", false), i > 0);
+        assert_false(listing_holds(&listing, "a/x", false));
+        assert_true(listing_goes_on(&listing, &all));
+        print(&listing, all, text);
+        assert_string_equal(text, "a(b!())");
+        listing_clear(&listing);
+    }
+}
+
+static void what_leads_to_the_list_is_above_it(void **state)
+{
+    struct listing listing = {0};
+    assert_true(add_open(&listing, "a/") && add(&listing, "b/c/d") && add(&listing, "b-/x") &&
+                add(&listing, "b/c"));
+    listing_sort(&listing);
+    assert_true(listing_leads(&listing, "") && listing_leads(&listing, "b") &&
+                listing_leads(&listing, "b/c") && listing_leads(&listing, "b-"));
+    assert_false(listing_leads(&listing, "a") || listing_leads(&listing, "b/c/d") ||
+                 listing_leads(&listing, "b/") || listing_leads(&listing, "x"));
+    listing_clear(&listing);
+    assert_false(listing_leads(&listing, ""));
+}
+
 static void what_leads_out_of_the_source_is_none(void **state)
 {
     static const char *const bad[] = {"..", "a/../b", "a/..", "../a"};
@@ -108,6 +181,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_name_comes_once_with_what_is_below_it),
         cmocka_unit_test(the_source_itself_is_no_name_in_it),
+        cmocka_unit_test(a_slash_at_the_end_is_for_what_is_in_the_directory),
+        cmocka_unit_test(the_source_itself_may_be_open),
+        cmocka_unit_test(what_leads_to_the_list_is_above_it),
         cmocka_unit_test(what_leads_out_of_the_source_is_none),
         cmocka_unit_test(what_meets_the_list),
     };
