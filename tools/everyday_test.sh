@@ -425,7 +425,8 @@ case_one_file_system() { # what is mounted below a source
     export -f alike facts fail
     export weir work failures
     unshare -m bash -c 'mkdir -p src/mounted old/mounted && echo there >old/mounted/kept && mount -t tmpfs none src/mounted &&
-        echo within >src/mounted/f && alike -ax --delete && [ "$failures" = 0 ] && [ ! -e by_weir/mounted/f ] && alike -a && [ -e by_weir/mounted/f ]' ||
+        echo within >src/mounted/f && alike -ax --delete && [ "$failures" = 0 ] && [ ! -e by_weir/mounted/f ] && alike -a && [ -e by_weir/mounted/f ] &&
+        echo mounted/f >of_another && alike -ax --files-from=of_another && [ "$failures" = 0 ] && [ -e by_weir/mounted/f ]' ||
         fail "-x"
 }
 

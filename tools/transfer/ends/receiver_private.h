@@ -76,7 +76,7 @@ struct resuming {
 };
 
 /* A file of more pieces cannot be read back, which is said. */
-#define READ_BACK_PIECES_MAX (1u << 20)
+#define READ_BACK_PIECES_MAX (1u << 20) /* a power of two */
 #define READ_BACK_AT_ONCE    (4u << 20)
 
 /* What the file under way must hold. */

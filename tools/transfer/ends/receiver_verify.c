@@ -40,8 +40,8 @@ void receiver_note_piece(struct receiver *receiver, const struct piece *piece)
         return;
     }
     if (verifying->count == verifying->capacity) {
-        unsigned capacity = 2 * verifying->capacity + 64;
-        struct piece *list = capacity <= 2 * READ_BACK_PIECES_MAX
+        unsigned capacity = verifying->capacity > 0 ? 2 * verifying->capacity : 64;
+        struct piece *list = capacity <= READ_BACK_PIECES_MAX
                                  ? realloc(verifying->list, capacity * sizeof(*list))
                                  : NULL;
         verifying->overflow = list == NULL;
