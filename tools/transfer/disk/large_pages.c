@@ -54,20 +54,32 @@ static bool begin_each(int fd, uint64_t offset)
     return true;
 }
 
-/* Nobody touches the mapping, which would fault where another cuts the file. */
+/* A place in memory that is free, and aligned. NULL: none. */
+static char *find_room(void)
+{
+    const size_t length = LARGE_PAGES_LENGTH + LARGE_LENGTH;
+    char *room = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) {
+        return NULL;
+    }
+    munmap(room, length);
+    return room + (LARGE_LENGTH - (uintptr_t)room % LARGE_LENGTH) % LARGE_LENGTH;
+}
+
+/* Nobody touches the mapping, which would fault where another cuts the file. A thread that has
+ * taken the place meanwhile keeps it. */
 static bool make(int fd, uint64_t offset)
 {
-    const size_t reserved = LARGE_PAGES_LENGTH + LARGE_LENGTH;
-    char *room = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (room == MAP_FAILED) {
+    bool begun = begin_each(fd, offset) && !is_made(fd, offset + LARGE_PAGES_LENGTH);
+    char *room = begun ? find_room() : NULL;
+    char *mapped = room != NULL ? mmap(room, LARGE_PAGES_LENGTH, PROT_READ,
+                                       MAP_SHARED | MAP_FIXED_NOREPLACE, fd, (off_t)offset)
+                                : MAP_FAILED;
+    if (mapped == MAP_FAILED) {
         return false;
     }
-    char *aligned = room + (LARGE_LENGTH - (uintptr_t)room % LARGE_LENGTH) % LARGE_LENGTH;
-    bool made = begin_each(fd, offset) && !is_made(fd, offset + LARGE_PAGES_LENGTH) &&
-                mmap(aligned, LARGE_PAGES_LENGTH, PROT_READ, MAP_SHARED | MAP_FIXED, fd,
-                     (off_t)offset) == aligned &&
-                madvise(aligned, LARGE_PAGES_LENGTH, MADV_COLLAPSE) == 0;
-    munmap(room, reserved);
+    bool made = mapped == room && madvise(mapped, LARGE_PAGES_LENGTH, MADV_COLLAPSE) == 0;
+    munmap(mapped, LARGE_PAGES_LENGTH);
     return made;
 }
 

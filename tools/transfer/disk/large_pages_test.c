@@ -30,6 +30,9 @@ int __wrap_madvise(void *bytes, size_t length, int advice);
 int __real_clock_gettime(clockid_t clock, struct timespec *ret_now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now);
 
+void *__real_mmap64(void *at, size_t length, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t length, int protection, int flags, int fd, off_t offset);
+
 static unsigned asked;
 static bool refuses;
 static uint64_t work_ns, wait_ns;       /* what a call takes, */
@@ -56,6 +59,24 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now)
     *ret_now = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
                                  .tv_nsec = (long)(ns % 1000000000u)};
     return 0;
+}
+
+static bool is_overtaken; /* by another thread, which has memory now where the file was to be */
+static char *of_another;
+
+/* The kernel may unmap what was there before it fails. */
+void *__wrap_mmap64(void *at, size_t length, int protection, int flags, int fd, off_t offset)
+{
+    if (is_overtaken && (flags & MAP_SHARED) != 0) {
+        of_another = __real_mmap64(at, length, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        assert_ptr_equal(of_another, at);
+        if ((flags & MAP_FIXED_NOREPLACE) == 0) {
+            errno = ENOMEM;
+            return MAP_FAILED;
+        }
+    }
+    return __real_mmap64(at, length, protection, flags, fd, offset);
 }
 
 static int directory = -1;
@@ -215,6 +236,22 @@ static void what_is_there_already_is_not_touched(void **state)
     place_abandon(&place);
 }
 
+static void what_another_thread_has_is_left_to_it(void **state)
+{
+    struct place place;
+    unsigned char pages[LARGE_PAGES_LENGTH / 4096];
+    begin(&place);
+    is_overtaken = true;
+    write_from_to(&place, 0, SIZE);
+    is_overtaken = false;
+    assert_non_null(of_another);
+    assert_int_equal(mincore(of_another, LARGE_PAGES_LENGTH, pages), 0);
+    munmap(of_another, LARGE_PAGES_LENGTH);
+    assert_int_equal(asked, 0);
+    holds(&place, 0, SIZE);
+    place_abandon(&place);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +259,7 @@ int main(void)
         cmocka_unit_test(who_is_refused_does_not_ask_again),
         cmocka_unit_test(what_takes_long_is_asked_for_again_after_pauses),
         cmocka_unit_test(a_wait_for_a_processor_is_worth_more_than_work),
+        cmocka_unit_test(what_another_thread_has_is_left_to_it),
         cmocka_unit_test(a_hole_stays_one),
         cmocka_unit_test(what_ends_earlier_than_was_said_is_as_long_as_it_is),
         cmocka_unit_test(what_is_there_already_is_not_touched),
