@@ -102,7 +102,7 @@ static int open_directory(int parent, const char *name)
 }
 
 /* One that is ready takes the place of what is no directory, which goes then: who is killed in
- * between leaves one of the two. EINVAL: not on this file system. */
+ * between leaves one of the two. EINVAL: they cannot be exchanged here. */
 static int exchange(int parent, const char *name)
 {
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
@@ -114,7 +114,7 @@ static int exchange(int parent, const char *name)
     if (error != 0) {
         return error;
     }
-    error = renameat2(parent, temporary, parent, name, RENAME_EXCHANGE) != 0 ? errno : 0;
+    error = renameat2(parent, temporary, parent, name, RENAME_EXCHANGE) != 0 ? EINVAL : 0;
     if (error == 0 && unlinkat(parent, temporary, 0) != 0 && errno != ENOENT) {
         error = errno; /* it became a directory meanwhile, say */
         renameat2(parent, temporary, parent, name, RENAME_EXCHANGE);
@@ -133,7 +133,7 @@ static int replace_by_directory(int parent, const char *name)
         return EEXIST;
     }
     int error = exchange(parent, name);
-    if (error != EINVAL && error != ENOSYS) {
+    if (error != EINVAL) {
         return error;
     }
     if (unlinkat(parent, name, 0) != 0) {

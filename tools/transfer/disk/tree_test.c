@@ -168,7 +168,7 @@ static void a_directory_takes_the_place_of_a_file_at_once(void **state)
     const struct scratch *scratch = *state;
     struct tree tree;
     tree_init(&tree, scratch->fd, "");
-    for (exchange_error = 0; exchange_error <= EINVAL; exchange_error += EINVAL) {
+    for (exchange_error = 0; exchange_error <= EXDEV; exchange_error += EXDEV) {
         scratch_write(scratch, "x", "in the way");
         was_there = false;
         enter_and_leave(&tree, "x");
