@@ -44,14 +44,14 @@ bool walk_find_way(const struct walk *walk, const struct walk_step *step, bool e
     bool itself = is_source ? listing_holds(listing, "", false) : walk->itself && !excluded;
     bool whole = itself && (options->recursive || listing_opens(listing, &ret_way->listed));
     ret_way->is_listed = !whole;
-    ret_way->waits = !itself && !is_source;
+    bool refused = itself && !options->recursive && options->no_folders;
+    ret_way->waits = !is_source && (!itself || refused);
     ret_way->is_checked =
         !is_source && (step->folder->way.is_checked || !step->folder->way.is_listed);
     if (whole && !ret_way->is_checked) {
         ret_way->unchecked = ret_way->listed;
     }
-    return options->recursive || !options->no_folders || !itself ||
-           listing_goes_on(listing, &ret_way->listed);
+    return !refused || listing_goes_on(listing, &ret_way->listed);
 }
 
 void walk_expect_nothing_below(struct walk *walk, const struct walk_step *step)

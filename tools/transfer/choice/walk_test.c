@@ -340,6 +340,25 @@ static void what_is_on_the_way_comes_with_what_it_leads_to(void **state)
     expect_listed(s, false, LIST("a/b/0"), NO_RULES, text);
 }
 
+/* As for -R: of one that is listed only what is listed below it. */
+static void a_directory_that_is_refused_is_on_the_way(void **state)
+{
+    const struct scratch *s = *state;
+    struct listing listing = {0};
+    char text[200];
+    const struct walk_options options = {.root = s->fd, .no_folders = true, .listing = &listing};
+    make_listed(s);
+    assert_true(listing_add(&listing, (struct span){"a", 1}) &&
+                listing_add(&listing, (struct span){"a/b", 3}) &&
+                listing_add(&listing, (struct span){"d", 1}) &&
+                listing_add(&listing, (struct span){"d/4", 3}));
+    listing_sort(&listing);
+    snprintf(text, sizeof(text), "+d t\n! t/a/b %d\n+d t/d\nf t/d/4\n-\n-\n",
+             WALK_ERROR_NOT_RECURSIVE);
+    expect_steps(&options, "t/", text);
+    listing_clear(&listing);
+}
+
 static void what_is_not_there_is_told_once(void **state)
 {
     const struct scratch *s = *state;
@@ -380,6 +399,7 @@ int main(void)
         T(files_under_way_are_left_out),
         T(pruned_directories_are_still_left),
         T(what_is_on_the_way_comes_with_what_it_leads_to),
+        T(a_directory_that_is_refused_is_on_the_way),
         T(what_is_not_there_is_told_once),
         T(a_slash_is_for_one_level),
         T(steps_are_kept),
