@@ -157,55 +157,28 @@ static bool is_on_the_way(const struct sender *sender, const char *path)
     return walk->listing != NULL && !listing_holds(walk->listing, path, walk->recursive);
 }
 
-/* A rule may leave it out, and not what the list names below it. */
-static bool may_come_in_part(const struct sender *sender, const char *path)
+/* The same, or a rule may leave it out, and not what the list names below it. */
+static bool leads_on(const struct sender *sender, const char *path)
 {
     const struct walk_options *walk = &sender->options.walk;
-    return walk->listing != NULL && listing_leads(walk->listing, path) &&
-           listing_holds(walk->listing, path, walk->recursive);
+    return walk->listing != NULL &&
+           (is_on_the_way(sender, path) || listing_leads(walk->listing, path));
 }
 
-/* The same of the directory that was asked about, or of one that it is in. */
-static bool is_in_part(const struct sender *sender, const struct place_asked *asked)
+static struct listing_trace trace(const struct sender *sender, const char *path)
 {
-    char path[sizeof(asked->path)];
-    size_t length = asked->length - asked->below;
-    memcpy(path, asked->path + asked->below, length);
-    while (length > 0) {
-        path[--length] = 0; /* its slash */
-        if (may_come_in_part(sender, path)) {
-            return true;
-        }
-        const char *slash = strrchr(path, '/');
-        length = slash != NULL ? (size_t)(slash - path) + 1 : 0;
-    }
-    return false;
-}
-
-/* How many of its outermost directories are. */
-static unsigned count_on_the_way(const struct sender *sender, const char *path)
-{
-    char part[PATH_LENGTH_MAX + 1];
-    unsigned count = 0;
-    for (size_t length = strcspn(path, "/"); length > 0; count++) {
-        memcpy(part, path, length);
-        part[length] = 0;
-        if (!is_on_the_way(sender, part)) {
-            return count;
-        }
-        size_t next = path[length] == '/' ? strcspn(path + length + 1, "/") : 0;
-        length = next > 0 ? length + 1 + next : 0;
-    }
-    return count;
+    const struct walk_options *walk = &sender->options.walk;
+    return walk->listing != NULL ? listing_trace(walk->listing, path, walk->recursive)
+                                 : (struct listing_trace){.is_held = true};
 }
 
 /* The same with the rules of each directory on the way. `path` begins in the source. */
 static int descend(const struct sender *sender, struct place_asked *asked, const char *base,
-                   char *path)
+                   char *path, unsigned on_the_way)
 {
     const struct walk_options *walk = &sender->options.walk;
     char why[SCOPE_WHY_LENGTH];
-    unsigned depth = base[0] != 0;
+    unsigned depth = base[0] != 0, components = 0;
     size_t at = depth > 0 ? strlen(base) + 1 : 0; /* in asked->path */
     int error = filter_scope_read_outside(walk->filter, walk->rules_root, asked->fd, base[0] != 0,
                                           &asked->scope, why);
@@ -221,7 +194,7 @@ static int descend(const struct sender *sender, struct place_asked *asked, const
         bool last = path[length] == 0;
         path[length] = 0;
         asked->path[at + length] = 0;
-        asked->cut_off = !is_on_the_way(sender, asked->path + asked->below) &&
+        asked->cut_off = components++ >= on_the_way &&
                          filter_excludes(walk->filter, asked->scope, asked->path, true);
         asked->path[at + length] = '/';
         error = asked->cut_off ? 0 : step_down(sender, asked, path, ++depth);
@@ -251,12 +224,13 @@ static void enter(const struct sender *sender, const struct question *question,
     memcpy(path, question->path.bytes, question->path.length);
     path[question->path.length] = 0;
     leave(asked);
-    asked->is_whole = !is_on_the_way(sender, path);
+    const struct listing_trace way = trace(sender, path);
+    asked->is_whole = way.is_held;
     asked->source = question->source;
     tell_path(asked, source, question->path);
     if (filter != NULL && !of_place && asked->length > 1) {
         asked->path[asked->length - 1] = 0;
-        asked->cut_off = filter_cuts_off(filter, asked->path, true, count_on_the_way(sender, path));
+        asked->cut_off = filter_cuts_off(filter, asked->path, true, way.on_the_way);
         asked->path[asked->length - 1] = '/';
     }
     int fd = open_root(sender, question->source), error = fd < 0 ? fd : 0;
@@ -264,14 +238,14 @@ static void enter(const struct sender *sender, const struct question *question,
     asked->fd = fd;
     if (error == 0 && of_place) {
         walk_base_name(source, base);
-        error = descend(sender, asked, base, path);
+        error = descend(sender, asked, base, path, way.on_the_way);
     } else if (error == 0) {
         asked->fd = confine_open(fd, path[0] != 0 ? path : ".", O_PATH | O_DIRECTORY, 0,
                                  CONFINE_NO_SYMLINKS);
         error = asked->fd < 0 ? asked->fd : 0;
         close(fd);
     }
-    asked->in_part = asked->cut_off && is_in_part(sender, asked);
+    asked->in_part = asked->cut_off && (way.listed > 1 || way.leads);
     bool absent = error == -ENOENT || error == -ENOTDIR || error == -ELOOP;
     asked->unknown = no_root || (error != 0 && !absent) || is_elsewhere(sender, question, asked);
     asked->fd = asked->fd >= 0 ? asked->fd : -1;
@@ -322,8 +296,7 @@ static enum answer answer_one(struct sender *sender, const struct question *ques
     memcpy(name, question->name.bytes, question->name.length);
     name[question->name.length] = 0;
     bool is_directory = question->names_directory;
-    bool spared = is_directory && (is_on_the_way(sender, asked->path + asked->below) ||
-                                   may_come_in_part(sender, asked->path + asked->below));
+    bool spared = is_directory && leads_on(sender, asked->path + asked->below);
     bool excluded = filter != NULL &&
                     (asked->cut_off ||
                      (!spared && filter_excludes(filter, asked->scope, asked->path, is_directory)));

@@ -142,30 +142,61 @@ static bool is_of_itself(const char *path, const struct listing_part *part)
     return strlen(path) <= part->depth || path[part->depth] == '/';
 }
 
-/* The name in the part's directory that the path begins with is this one. */
-static bool has_name(const char *path, const struct listing_part *part, const char *name,
-                     size_t length)
+static bool is_itself(const struct listing *listing, const struct listing_part *part)
 {
-    const char *other = path + part->depth;
-    return strncmp(other, name, length) == 0 && (other[length] == '/' || other[length] == 0);
+    return part->first < part->end && is_of_itself(listing->paths[part->first], part);
 }
 
-/* Those that have the name, from `first` on, which may be one of them. */
-static struct listing_part below(const struct listing *listing, const struct listing_part *part,
-                                 unsigned first, const char *name)
+/* As `compare` for the name in the part's directory that the path begins with. */
+static int compare_name(const char *path, const struct listing_part *part, const char *name,
+                        size_t length)
 {
-    size_t length = strlen(name);
-    struct listing_part found = {first, first, part->depth + length + 1};
-    while (found.end < part->end && has_name(listing->paths[found.end], part, name, length)) {
-        found.end++;
+    if (is_of_itself(path, part)) {
+        return -1;
     }
-    return found;
+    const char *other = path + part->depth;
+    for (size_t i = 0; i < length; i++) {
+        if (other[i] != name[i]) {
+            return rank(other[i]) - rank(name[i]);
+        }
+    }
+    return other[length] != 0 && other[length] != '/';
+}
+
+/* The first in the part that is not before the name or, by `least` of 1, behind it. */
+static unsigned bound(const struct listing *listing, const struct listing_part *part,
+                      const char *name, size_t length, int least)
+{
+    unsigned first = part->first, end = part->end;
+    while (first < end) {
+        unsigned middle = first + (end - first) / 2;
+        if (compare_name(listing->paths[middle], part, name, length) < least) {
+            first = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return first;
+}
+
+static struct listing_part find(const struct listing *listing, const struct listing_part *part,
+                                const char *name, size_t length)
+{
+    return (struct listing_part){.first = bound(listing, part, name, length, 0),
+                                 .end = bound(listing, part, name, length, 1),
+                                 .depth = part->depth + length + 1};
+}
+
+struct listing_part listing_find(const struct listing *listing, const struct listing_part *part,
+                                 const char *name)
+{
+    return find(listing, part, name, strlen(name));
 }
 
 bool listing_next(const struct listing *listing, struct listing_part *part, char ret_name[256],
                   struct listing_part *ret_below, bool *ret_itself)
 {
-    while (part->first < part->end && is_of_itself(listing->paths[part->first], part)) {
+    while (is_itself(listing, part)) {
         part->first++;
     }
     if (part->first == part->end) {
@@ -175,34 +206,10 @@ bool listing_next(const struct listing *listing, struct listing_part *part, char
     size_t length = strcspn(name, "/"); /* 255 at most: it is sound */
     memcpy(ret_name, name, length);
     ret_name[length] = 0;
-    *ret_below = below(listing, part, part->first, ret_name);
-    *ret_itself = is_of_itself(listing->paths[part->first], ret_below);
+    *ret_below = find(listing, part, ret_name, length);
+    *ret_itself = is_itself(listing, ret_below);
     part->first = ret_below->end;
     return true;
-}
-
-/* From `first` on, and before `end`, the first that is not before the path, without the `depth`
- * bytes that they have in common. */
-static unsigned lower_bound(const struct listing *listing, const struct listing_part *part,
-                            const char *path)
-{
-    unsigned first = part->first, end = part->end;
-    while (first < end) {
-        unsigned middle = first + (end - first) / 2;
-        const char *other = listing->paths[middle];
-        if (strlen(other) < part->depth || compare(other + part->depth, path) < 0) {
-            first = middle + 1;
-        } else {
-            end = middle;
-        }
-    }
-    return first;
-}
-
-struct listing_part listing_find(const struct listing *listing, const struct listing_part *part,
-                                 const char *name)
-{
-    return below(listing, part, lower_bound(listing, part, name), name);
 }
 
 bool listing_opens(const struct listing *listing, const struct listing_part *part)
@@ -221,66 +228,40 @@ bool listing_goes_on(const struct listing *listing, const struct listing_part *p
     return part->first < part->end && !is_of_itself(listing->paths[part->end - 1], part);
 }
 
-static bool has(const struct listing *listing, const char *path)
+struct listing_trace listing_trace(const struct listing *listing, const char *path, bool recursive)
 {
-    const struct listing_part all = listing_all(listing);
-    unsigned at = lower_bound(listing, &all, path);
-    return at < listing->count && strcmp(listing->paths[at], path) == 0;
-}
-
-/* The same path with a slash behind it; or without one. */
-static bool has_either(const struct listing *listing, char *path, size_t length)
-{
-    bool found = has(listing, path);
-    memcpy(path + length, "/", 2);
-    found = found || has(listing, path);
-    path[length] = 0;
-    return found;
+    struct listing_part part = listing_all(listing);
+    struct listing_trace trace = {.listed = is_itself(listing, &part)};
+    trace.is_held = trace.listed > 0;
+    bool above = recursive && trace.is_held, in = false;
+    while (*path != 0) {
+        size_t length = strcspn(path, "/");
+        bool opened = listing_opens(listing, &part);
+        part = find(listing, &part, path, length);
+        bool itself = is_itself(listing, &part);
+        trace.listed += itself;
+        trace.is_held = itself || opened || above;
+        above |= recursive && itself;
+        in |= trace.is_held;
+        trace.on_the_way += !in;
+        path += length + (path[length] == '/');
+    }
+    trace.leads = listing_goes_on(listing, &part);
+    return trace;
 }
 
 bool listing_holds(const struct listing *listing, const char *path, bool recursive)
 {
-    char above[PATH_LENGTH_MAX + 2];
-    size_t length = strlen(path);
-    if (length > PATH_LENGTH_MAX || listing->count == 0) {
-        return false;
-    }
-    memcpy(above, path, length + 1);
-    if (has_either(listing, above, length)) {
-        return true;
-    }
-    while (length > 0) {
-        while (length > 0 && above[length - 1] != '/') {
-            length--;
-        }
-        above[length] = 0; /* with its slash; of the source's own there is none */
-        if (has(listing, length > 0 ? above : "/")) {
-            return true;
-        }
-        length -= length > 0;
-        above[length] = 0;
-        if (!recursive || has(listing, above)) {
-            return recursive;
-        }
-    }
-    return false;
+    return listing_trace(listing, path, recursive).is_held;
 }
 
 bool listing_leads(const struct listing *listing, const char *path)
 {
-    size_t length = strlen(path);
-    const struct listing_part all = listing_all(listing);
-    const struct listing_part inside = {.depth = length > 0 ? length + 1 : 0};
-    for (unsigned i = lower_bound(listing, &all, path);
-         i < all.end && (length == 0 || has_name(listing->paths[i], &all, path, length)); i++) {
-        if (!is_of_itself(listing->paths[i], &inside)) {
-            return true;
-        }
-    }
-    return false;
+    return listing_trace(listing, path, false).leads;
 }
 
 bool listing_meets(const struct listing *listing, const char *path, bool recursive)
 {
-    return listing_leads(listing, path) || listing_holds(listing, path, recursive);
+    const struct listing_trace trace = listing_trace(listing, path, recursive);
+    return trace.leads || trace.is_held;
 }

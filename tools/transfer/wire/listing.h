@@ -56,12 +56,20 @@ bool listing_opens(const struct listing *listing, const struct listing_part *par
 /* There is something in the part besides its directory. */
 bool listing_goes_on(const struct listing *listing, const struct listing_part *part);
 
-/* The path is in the list, or in a directory that is with what is in it, or, with `recursive`,
- * below what is. */
+/* What the list has to do with a path. */
+struct listing_trace {
+    /* It is in the list, or in a directory that is with what is in it, or, with `recursive`, below
+     * what is; */
+    bool is_held;
+    bool leads;          /* it is on the way to what is, below it */
+    unsigned on_the_way; /* of the directories that lead to it, and itself, so many are not held
+                            before the first that is */
+    unsigned listed;     /* so many of these, and of the source, are in the list themselves */
+};
+struct listing_trace listing_trace(const struct listing *listing, const char *path, bool recursive);
+/* Of these the one or the other, or either. */
 bool listing_holds(const struct listing *listing, const char *path, bool recursive);
-/* It is on the way to what is, below it. */
 bool listing_leads(const struct listing *listing, const char *path);
-/* One or the other. */
 bool listing_meets(const struct listing *listing, const char *path, bool recursive);
 
 #endif

@@ -128,9 +128,54 @@ static void what_leads_to_the_list_is_above_it(void **state)
     assert_true(listing_leads(&listing, "") && listing_leads(&listing, "b") &&
                 listing_leads(&listing, "b/c") && listing_leads(&listing, "b-"));
     assert_false(listing_leads(&listing, "a") || listing_leads(&listing, "b/c/d") ||
-                 listing_leads(&listing, "b/") || listing_leads(&listing, "x"));
+                 listing_leads(&listing, "x"));
     listing_clear(&listing);
     assert_false(listing_leads(&listing, ""));
+}
+
+static void what_the_list_has_to_do_with_a_path(void **state)
+{
+    static const struct {
+        const char *path;
+        bool recursive, is_held, leads;
+        unsigned on_the_way, listed;
+    } cases[] = {{"", true, false, true, 0, 0},          {"a", true, false, true, 1, 0},
+                 {"a/b", true, true, true, 1, 1},        {"a/b/x/y", true, true, false, 1, 1},
+                 {"a/b/c", true, true, true, 1, 1},      {"a/b/c/d", true, true, false, 1, 2},
+                 {"a/b/c/d/e", true, true, false, 1, 2}, {"a/x/y", true, false, false, 3, 0},
+                 {"a/b/x", false, false, false, 1, 1},   {"a/b/c/d", false, true, false, 1, 2},
+                 {"z", true, false, false, 1, 0},        {"/a", true, false, false, 2, 0}};
+    struct listing listing = {0};
+    assert_true(add(&listing, "a/b") && add(&listing, "a/b/c/d"));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct listing_trace trace =
+            listing_trace(&listing, cases[i].path, cases[i].recursive);
+        if (trace.is_held != cases[i].is_held || trace.leads != cases[i].leads ||
+            trace.on_the_way != cases[i].on_the_way || trace.listed != cases[i].listed) {
+            fail_msg("'%s': %d %d %u %u", cases[i].path, trace.is_held, trace.leads,
+                     trace.on_the_way, trace.listed);
+        }
+    }
+    listing_clear(&listing);
+}
+
+/* What is looked up for each directory that a path leads through is not looked up from the begin.
+ */
+static void a_deep_path_is_gone_down_once(void **state)
+{
+    struct listing listing = {0};
+    char path[PATH_LENGTH_MAX + 1];
+    for (size_t i = 0; i < PATH_LENGTH_MAX; i++) {
+        path[i] = i % 2 == 0 ? 'a' : '/';
+    }
+    path[PATH_LENGTH_MAX] = 0;
+    assert_true(add(&listing, path));
+    for (unsigned i = 0; i < 1000; i++) { /* in seconds each, it had been */
+        const struct listing_trace trace = listing_trace(&listing, path, true);
+        assert_true(trace.is_held && trace.listed == 1);
+        assert_int_equal(trace.on_the_way, PATH_LENGTH_MAX / 2);
+    }
+    listing_clear(&listing);
 }
 
 static void what_leads_out_of_the_source_is_none(void **state)
@@ -184,6 +229,8 @@ int main(void)
         cmocka_unit_test(a_slash_at_the_end_is_for_what_is_in_the_directory),
         cmocka_unit_test(the_source_itself_may_be_open),
         cmocka_unit_test(what_leads_to_the_list_is_above_it),
+        cmocka_unit_test(what_the_list_has_to_do_with_a_path),
+        cmocka_unit_test(a_deep_path_is_gone_down_once),
         cmocka_unit_test(what_leads_out_of_the_source_is_none),
         cmocka_unit_test(what_meets_the_list),
     };
