@@ -24,6 +24,15 @@ expect() { # WANTED_STATUS NAME COMMAND...
     fi
 }
 
+documents_canary() { # fails as it must if all is told that is wrong with its pages
+    local folder=checks/canary/documents said line
+    said=$(checks/documents.py . "$folder"/*.md "$folder"/*.1) && return 0
+    while IFS= read -r line; do
+        grep -qF -- "$line" <<<"$said" || { echo "not told: $line"; return 0; }
+    done <"$folder/told"
+    return 1
+}
+
 object=$(mktemp --suffix=.o) point=$(mktemp --suffix=.o)
 trap 'rm -f "$object" "$point"' EXIT
 ${CC:-cc} -c -o "$object" checks/canary/system_call.c
@@ -39,6 +48,8 @@ expect pass cancellation checks/cancellation.sh "$build"/rnic/io/libio.a.p/*.o
 expect fail cancellation checks/cancellation.sh "$point"
 expect pass headers checks/headers.sh .
 expect fail headers checks/headers.sh . checks/canary/needs_more.h
+expect pass documents checks/documents.py .
+expect fail documents documents_canary
 expect pass planted checks/planted.sh .
 expect fail planted checks/planted.sh . checks/canary/planted.patch
 expect fail planted checks/planted.sh . checks/canary/moved.patch
