@@ -78,8 +78,6 @@ struct weir_handler {
     void (*closed)(struct weir_connection *connection, const struct weir_error *reason, void *user);
 };
 
-/* `address`: "HOST:PORT", "[V6]:PORT", ":PORT" or "*:PORT" for all addresses; port 0: any free one.
- */
 /* `accepted` is called for each new connection before its first event; it returns true and the
  * handler and user to go on with, or false to refuse. */
 typedef bool weir_accept_callback(struct weir_connection *connection, void *listener_user,
@@ -87,6 +85,8 @@ typedef bool weir_accept_callback(struct weir_connection *connection, void *list
 /* Only there, before it returns false: why. The first 28 characters become part of the peer's error
  * message. */
 void weir_refuse(struct weir_connection *connection, const char *words);
+/* `address`: "HOST:PORT", "[V6]:PORT", ":PORT" or "*:PORT" for all addresses; port 0: any free one.
+ */
 enum weir_status weir_listen(struct weir_poller *poller, const char *address,
                              const struct weir_channel_options *options,
                              weir_accept_callback *accepted, void *user,
@@ -156,7 +156,8 @@ enum weir_status weir_put(struct weir_connection *connection, const struct weir_
 enum weir_status weir_get(struct weir_connection *connection, const struct weir_transfer *transfer,
                           weir_done_callback *done, void *argument);
 
-/* Calls `fire` once from weir_poll after delay_ms; 0 cancels a timer by the same argument pair. */
+/* Calls `fire` once from weir_poll after delay_ms. With a delay of 0 it takes one back instead, by
+ * the same `fire` and `argument`. */
 typedef void weir_timer_callback(void *argument);
 enum weir_status weir_timer(struct weir_poller *poller, unsigned delay_ms,
                             weir_timer_callback *fire, void *argument);

@@ -30,7 +30,7 @@ enum weir_status {
 };
 
 /* `message` names the peer and what was tried: "10.0.0.2:7471: no answer to the connection request
- * for 8 s". One line, no full stop. */
+ * for 5.0 s". One line, no full stop. */
 struct weir_error {
     enum weir_status status;
     char message[384];
