@@ -46,7 +46,7 @@ const char run_usage[] =
     "each other by any of them: through memory here, across machines by UDP port 4791:\n"
     "\n"
     "  weir run ibv_devinfo\n"
-    "  weir run ib_write_bw &  weir run ib_write_bw 127.0.0.1\n"
+    "  weir run ib_write_bw &  sleep 1; weir run ib_write_bw 127.0.0.1\n"
     "  weir run --namespace ibstatus\n"
     "  UCX_TLS=rc_verbs,ud_verbs,self weir run ucx_perftest -t tag_lat\n"
     "  weir run mpirun -np 2 --mca pml ucx -x UCX_TLS=rc_verbs,ud_verbs,self PROGRAM\n"
