@@ -48,16 +48,13 @@ enum {
     OPTION_CERTIFICATE_KEY,
     OPTION_HELP,
     OPTION_PROGRESS,
-    OPTION_NO_PROGRESS,
     OPTION_PARTIAL,
-    OPTION_NO_PARTIAL,
     OPTION_INFO,
     OPTION_STATS,
     OPTION_MAX_SIZE,
     OPTION_MIN_SIZE,
     OPTION_CHMOD,
     OPTION_FILES_FROM,
-    OPTION_NO_RELATIVE,
     OPTION_MKPATH,
     OPTION_TAKEN_BACK, /* and more: the last */
 };
@@ -124,10 +121,8 @@ static const struct option long_options[] = {
     {"certificate", required_argument, NULL, OPTION_CERTIFICATE},
     {"certificate-key", required_argument, NULL, OPTION_CERTIFICATE_KEY},
     {"progress", no_argument, NULL, OPTION_PROGRESS},
-    {"no-progress", no_argument, NULL, OPTION_NO_PROGRESS},
     {"partial", no_argument, NULL, OPTION_PARTIAL},
     {"partial-dir", required_argument, NULL, OPTION_PARTIAL},
-    {"no-partial", no_argument, NULL, OPTION_NO_PARTIAL},
     {"info", required_argument, NULL, OPTION_INFO},
     {"stats", no_argument, NULL, OPTION_STATS},
     {"max-size", required_argument, NULL, OPTION_MAX_SIZE},
@@ -135,8 +130,6 @@ static const struct option long_options[] = {
     {"one-file-system", no_argument, NULL, 'x'},
     {"chmod", required_argument, NULL, OPTION_CHMOD},
     {"relative", no_argument, NULL, 'R'},
-    {"no-relative", no_argument, NULL, OPTION_NO_RELATIVE},
-    {"no-R", no_argument, NULL, OPTION_NO_RELATIVE},
     {"files-from", required_argument, NULL, OPTION_FILES_FROM},
     {"from0", no_argument, NULL, '0'},
     {"cvs-exclude", no_argument, NULL, 'C'},
@@ -181,6 +174,19 @@ static const struct {
     {"no-one-file-system", 'x'},
     {"no-x", 'x'},
     {"no-fsync", OPTION_FSYNC},
+    {"no-progress", OPTION_PROGRESS},
+    {"no-partial", OPTION_PARTIAL},
+    {"no-relative", 'R'},
+    {"no-R", 'R'},
+    {"no-itemize-changes", 'i'},
+    {"no-i", 'i'},
+    {"no-from0", '0'},
+    {"no-verbose", 'v'},
+    {"no-v", 'v'},
+    {"no-mkpath", OPTION_MKPATH},
+    {"no-ignore-errors", OPTION_IGNORE_ERRORS},
+    {"no-timeout", OPTION_TIMEOUT},
+    {"no-bwlimit", OPTION_BWLIMIT},
 };
 
 #define LONG_OPTIONS_MAX 320
@@ -258,6 +264,36 @@ static bool take_bits(struct cp_options *options, int option)
     return taken;
 }
 
+/* Options that say yes, and no more. */
+static const struct {
+    int option;
+    size_t flag;
+} flags_of[] = {
+    {'q', offsetof(struct cp_options, quiet)},
+    {'i', offsetof(struct cp_options, itemize)},
+    {'P', offsetof(struct cp_options, partial)},
+    {'P', offsetof(struct cp_options, progress)},
+    {'R', offsetof(struct cp_options, relative)},
+    {'0', offsetof(struct cp_options, zeros)},
+    {'C', offsetof(struct cp_options, as_cvs)},
+    {OPTION_JSON, offsetof(struct cp_options, json)},
+    {OPTION_STATS, offsetof(struct cp_options, stats)},
+    {OPTION_PARTIAL, offsetof(struct cp_options, partial)},
+    {OPTION_PROGRESS, offsetof(struct cp_options, progress)},
+};
+
+static bool set_flags(struct cp_options *options, int option, bool value)
+{
+    bool taken = false;
+    for (size_t i = 0; i < sizeof(flags_of) / sizeof(flags_of[0]); i++) {
+        if (flags_of[i].option == option) {
+            *(bool *)((char *)options + flags_of[i].flag) = value;
+            taken = true;
+        }
+    }
+    return taken;
+}
+
 /* What is kept because of -A stays kept. */
 static void take_back(struct cp_options *options, int option)
 {
@@ -272,6 +308,14 @@ static void take_back(struct cp_options *options, int option)
         if (wishes_of[i].option == option && option != 'A') {
             options->wishes.bits &= ~wishes_of[i].wishes;
         }
+    }
+    set_flags(options, option, false);
+    if (option == 'v') {
+        options->verbose = 0;
+    } else if (option == OPTION_TIMEOUT) {
+        options->timeout_s = CP_TIMEOUT_S;
+    } else if (option == OPTION_BWLIMIT) {
+        options->wishes.rate = 0;
     }
 }
 
@@ -311,40 +355,6 @@ static bool take_way(struct cp_options *options, int option)
     }
 }
 
-/* Options that say yes or no, and no more. */
-static const struct {
-    int option;
-    size_t flag;
-    bool value;
-} flags_of[] = {
-    {'q', offsetof(struct cp_options, quiet), true},
-    {'i', offsetof(struct cp_options, itemize), true},
-    {'P', offsetof(struct cp_options, partial), true},
-    {'P', offsetof(struct cp_options, progress), true},
-    {'R', offsetof(struct cp_options, relative), true},
-    {'0', offsetof(struct cp_options, zeros), true},
-    {'C', offsetof(struct cp_options, as_cvs), true},
-    {OPTION_JSON, offsetof(struct cp_options, json), true},
-    {OPTION_STATS, offsetof(struct cp_options, stats), true},
-    {OPTION_PARTIAL, offsetof(struct cp_options, partial), true},
-    {OPTION_NO_PARTIAL, offsetof(struct cp_options, partial), false},
-    {OPTION_PROGRESS, offsetof(struct cp_options, progress), true},
-    {OPTION_NO_PROGRESS, offsetof(struct cp_options, progress), false},
-    {OPTION_NO_RELATIVE, offsetof(struct cp_options, relative), false},
-};
-
-static bool take_flag(struct cp_options *options, int option)
-{
-    bool taken = false;
-    for (size_t i = 0; i < sizeof(flags_of) / sizeof(flags_of[0]); i++) {
-        if (flags_of[i].option == option) {
-            *(bool *)((char *)options + flags_of[i].flag) = flags_of[i].value;
-            taken = true;
-        }
-    }
-    return taken;
-}
-
 /* -F, the first time and the second. */
 static int take_directory_rules(const struct command *command, struct cp_options *options)
 {
@@ -356,7 +366,8 @@ static int take_directory_rules(const struct command *command, struct cp_options
 /* -1: go on. */
 static int take_option(const struct command *command, struct cp_options *options, int option)
 {
-    if (take_bits(options, option) || take_way(options, option) || take_flag(options, option)) {
+    if (take_bits(options, option) || take_way(options, option) ||
+        set_flags(options, option, true)) {
         return -1;
     }
     switch (option) {

@@ -401,6 +401,21 @@ case_all_options() {
                 fail "what is said of '$1': $(head -1 out.txt)"
         done
     done <options
+    # What takes one back that is not given, or never so.
+    for word in verbose v itemize-changes i i-r mkpath ignore-errors from0 timeout bwlimit progress partial relative R append atimes U backup \
+        blocking-io contimeout crtimes N delay-updates dirs d fuzzy y iconv old-args omit-dir-times O omit-link-times J open-noatime \
+        munge-links insecure-links prune-empty-dirs m super write-devices 8-bit-output 8; do
+        expect 2 'a source and a target are needed' "$weir" cp "--no-$word"
+    done
+    expect 2 'no shell sees them' "$weir" cp --no-s
+}
+
+case_taken_back() { # the last word counts
+    prepare
+    expect 0 '' "$weir" cp -avi --no-v --no-i src far:
+    grep -q 'src/' out.txt && fail "names are said: $(cat out.txt)"
+    expect 0 '' "$weir" cp -a --no-R --bwlimit=1 --no-bwlimit --timeout=0 --no-timeout src far:again/
+    same src home/again/src
 }
 
 case_sentences() { # what is not to be had says what is
