@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# What README says of an installed Weir, in a mount namespace whose /usr/local and /etc are its own: programs linked with
+# either library start, the command finds its own, and the manual is there. Usage: install_test.sh BUILD_DIR
+set -u
+build=$(realpath "$1")
+prefix=$(meson introspect --buildoptions "$build" | python3 -c \
+    'import json, sys; print(*(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
+[ "$prefix" = /usr/local ] || { echo "the prefix is $prefix"; exit 77; }
+if [ "${WEIR_INSTALL_INSIDE:-}" != 1 ]; then
+    user=()
+    [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
+    unshare "${user[@]}" --mount --net true 2>/dev/null || { echo "namespaces are not allowed here"; exit 77; }
+    WEIR_INSTALL_INSIDE=1 exec unshare "${user[@]}" --mount --net "$(realpath "$0")" "$build"
+fi
+
+work=$(mktemp -d)
+trap 'cd /; umount -l "$work"; rmdir "$work"' EXIT
+ip link set lo up
+mount -t tmpfs tmpfs "$work" && mount -t tmpfs tmpfs /usr/local && cd "$work" || exit 1
+mkdir etc && cp -r /etc/ld.so.* /etc/passwd /etc/group /etc/nsswitch.conf /etc/alternatives etc && mount --bind etc /etc || exit 1
+unset WEIR_LIBRARY_DIR PKG_CONFIG_PATH LD_LIBRARY_PATH
+export PATH=/usr/local/bin:$PATH
+failed=0
+expect() { # WANTED COMMAND...: what it prints has it
+    local wanted=$1 said
+    shift
+    said=$("$@" 2>&1)
+    grep -qF -- "$wanted" <<<"$said" || { echo "FAIL $*: no '$wanted' in: $said"; failed=1; }
+}
+
+meson install -C "$build" --no-rebuild --quiet || exit 1
+cat >one.c <<'END'
+#include <stdio.h>
+#include <weir/channel.h>
+int main(void)
+{
+    struct weir_fabric *fabric;
+    struct weir_error error;
+    puts(weir_fabric_open(NULL, &fabric, &error) == WEIR_OK ? weir_fabric_library(fabric) : error.message);
+}
+END
+cat >other.c <<'END'
+#include <infiniband/verbs.h>
+#include <stdio.h>
+int main(void)
+{
+    struct ibv_device **list = ibv_get_device_list(NULL);
+    puts(list != NULL && list[0] != NULL ? ibv_get_device_name(list[0]) : "none");
+}
+END
+cc one.c -o one $(pkg-config --cflags --libs weir) || failed=1
+cc other.c -o other $(pkg-config --cflags --libs weir-verbs) || failed=1
+expect /weir/libibverbs.so.1 ./one
+expect weir0 ./other
+expect "libraries: /usr/local/lib/" weir run -v ./other
+expect "library   /usr/local/" weir info
+for page in weir weir-cp weir-run; do
+    [ -f /usr/local/share/man/man1/$page.1 ] || { echo "FAIL there is no page $page"; failed=1; }
+done
+cd /
+exit $failed
