@@ -432,6 +432,7 @@ case_addresses() { # servers that are not on loopback
         expect 0 '1 file' "$weir" cp -I f "weir://$far/"
     done
     expect 6 'cannot listen: ' "$weir" serve --insecure --listen '[::]:7473'
+    expect 6 'cannot listen: no RDMA device here has this address' "$weir" serve --insecure --listen 203.0.113.9:0
     expect 0 'weir cp: warning: weir://10.99.0.1:7471: nobody has proven who answers' "$weir" cp f weir://10.99.0.1/
     expect 0 '"code":"unproven"' "$weir" cp --json weir://10.99.0.1/f g
     "$weir" cp -q weir://10.99.0.1/f g >out.txt 2>&1 || fail "status $?: $(cat out.txt)"

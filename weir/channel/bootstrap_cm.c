@@ -248,7 +248,9 @@ enum weir_status bootstrap_cm_listen(struct weir_listener *listener, struct sock
     }
     if (verbs->cm_bind_addr(listener->id, local) != 0 ||
         verbs->cm_listen(listener->id, BACKLOG) != 0) {
-        return error_set(ret_error, WEIR_ADDRESS, "%s: cannot listen: %m", listener->address);
+        bool is_elsewhere = errno == ENODEV || errno == EADDRNOTAVAIL;
+        return error_set(ret_error, WEIR_ADDRESS, "%s: cannot listen: %s", listener->address,
+                         is_elsewhere ? "no RDMA device here has this address" : strerror(errno));
     }
     struct sockaddr_storage bound;
     memcpy(&bound, local, address_length(local));
