@@ -18,7 +18,7 @@ enum exit_code {
     EXIT_SETUP = 6,       /* could not begin here: no device, no memory, no folder */
     EXIT_NOT_EXECUTABLE = 126,
     EXIT_NO_PROGRAM = 127,
-    EXIT_INTERRUPTED = 130, /* by SIGINT or SIGTERM */
+    EXIT_INTERRUPTED = 130, /* by SIGINT, SIGTERM or SIGHUP */
 };
 
 struct command {

@@ -475,6 +475,35 @@ case_interrupted() { # SIGINT: status 130, the server knows at once, and --resum
     stop "$pid"
 }
 
+case_hangup() { # a terminal that goes away: as for SIGINT at either side, and nothing where it is ignored
+    mkdir root
+    make_file f 400
+    serve a root
+    "$weir" cp --bwlimit 50M f "$url/" >c.log 2>&1 &
+    local client=$! code
+    pids+=("$client")
+    until_true is_under_way 10M || fail "nothing is under way: $(cat c.log)"
+    kill -HUP "$client"
+    wait "$client"
+    code=$?
+    [ "$code" = 130 ] || fail "the client: exit status $code: $(cat c.log)"
+    until_true says a.log 'the other side was interrupted' || fail "the server was not told: $(cat a.log)"
+    find root -mindepth 1 -delete
+    (trap '' HUP; exec "$weir" cp --bwlimit 50M f "$url/" >d.log 2>&1) &
+    client=$!
+    pids+=("$client")
+    until_true is_under_way 10M || fail "nothing is under way: $(cat d.log)"
+    kill -HUP "$client" # it goes on
+    until_true is_under_way 20M || fail "it was told not to hear: $(cat d.log)"
+    kill -HUP "$pid"
+    wait "$pid"
+    code=$?
+    [ "$code" = 0 ] || fail "the server: exit status $code: $(cat a.log)"
+    until_true says d.log 'the server was stopped' || fail "the client was not told: $(cat d.log)"
+    kill -INT "$client"
+    wait "$client"
+}
+
 case_interrupted_early() { # before anything has begun: by a remote shell that does it as soon as it is there
     mkdir root
     make_file root/f 1

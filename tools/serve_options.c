@@ -52,7 +52,7 @@ const char serve_usage[] =
     "  weir serve --root /data --keys weir.keys --listen 192.0.2.7\n"
     "  weir serve --root /data --insecure        whoever is on this machine may\n"
     "\n"
-    "Exit status: 0 after SIGINT or SIGTERM, 2 usage, 6 cannot begin here.\n";
+    "Exit status: 0 after SIGINT, SIGTERM or SIGHUP, 2 usage, 6 cannot begin here.\n";
 
 enum {
     OPTION_LISTEN = 256,

@@ -1,11 +1,12 @@
-/* SIGINT and SIGTERM as a flag that the loops of cp and serve look at. */
+/* SIGINT, SIGTERM and SIGHUP as a flag that the loops of cp, serve and bench look at. */
 #ifndef TOOLS_STOP_H
 #define TOOLS_STOP_H
 
 #include <stdbool.h>
 
-/* The first signal sets the flag, a second one ends the process. Also: a closed pipe is an error to
- * write to, not a signal, and as many files may be open as the system allows. */
+/* The first signal sets the flag, a second SIGINT or SIGTERM ends the process; SIGHUP counts unless
+ * it was ignored before. Also: a closed pipe is an error to write to, not a signal, and as many
+ * files may be open as the system allows. */
 void stop_prepare(void);
 bool stop_asked(void);
 
