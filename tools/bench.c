@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,9 @@
 #include "tools/printable.h"
 #include "tools/stop.h"
 
-#define PORT_DEFAULT "7472"
-#define SECONDS_MAX  60
+#define PORT_DEFAULT     "7472"
+#define SECONDS_MAX      60
+#define LOOK_INTERVAL_MS 200
 
 const char bench_usage[] =
     "usage: weir bench [OPTION...]                      both ends on this machine\n"
@@ -104,6 +106,21 @@ static int fail(const struct bench *bench, enum weir_status status)
 
 /* --- the end that is led --- */
 
+/* Waits for a client, and looks at times whether it is to end. -1 with EINTR: it is. */
+static int accept_client(int listener)
+{
+    struct pollfd look = {.fd = listener, .events = POLLIN};
+    while (!stop_asked()) {
+        int fd =
+            poll(&look, 1, LOOK_INTERVAL_MS) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+        if (fd >= 0 || (look.revents != 0 && errno != EINTR && errno != ECONNABORTED)) {
+            return fd;
+        }
+    }
+    errno = EINTR;
+    return -1;
+}
+
 /* `announce_fd` >= 0: the address goes there, and one client is served. */
 static int serve(struct bench *bench, const char *address, int announce_fd)
 {
@@ -126,17 +143,17 @@ static int serve(struct bench *bench, const char *address, int announce_fd)
     bool is_good;
     int code = EXIT_DONE;
     do {
-        bench->control = (struct control){.is_server = true};
-        bench->control.fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (bench->control.fd < 0 && (errno == EINTR || errno == ECONNABORTED)) {
-            continue; /* unless the signal was to end it */
+        int client = accept_client(listener);
+        if (client < 0 && errno == EINTR) {
+            break;
         }
-        if (bench->control.fd < 0) {
+        if (client < 0) {
             control_error(&bench->error, WEIR_SYSTEM, "%s: cannot accept: %s", bound,
                           strerror(errno));
             code = fail(bench, WEIR_SYSTEM);
             break;
         }
+        control_begin(&bench->control, client);
         is_good = ends_serve(&bench->control, bench->fabric, &bench->error);
         if (!is_good && announce_fd < 0 && !stop_asked()) {
             fail(bench, bench->error.status);
@@ -299,6 +316,9 @@ static int lead_own_server(struct bench *bench)
     if (child < 0) {
         command_error(bench->command, "the other end does not start: %s", strerror(errno));
     } else {
+        if (code != EXIT_DONE) { /* it may still wait for us */
+            kill(child, SIGTERM);
+        }
         waitpid(child, &status, 0);
     }
     return code;

@@ -6,12 +6,14 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 import browser
 
@@ -150,6 +152,45 @@ def test_failures():
     assert done.stdout == "", done.stdout  # nothing was measured for it
 
 
+def children(pid):
+    try:
+        return [int(word) for word in open(f"/proc/{pid}/task/{pid}/children").read().split()]
+    except OSError:
+        return []
+
+
+def listens(pid):
+    """Has a listening TCP socket."""
+    rows = [line.split() for line in open(f"/proc/{pid}/net/tcp").readlines()[1:]]
+    inodes = {f"socket:[{row[9]}]" for row in rows if row[3] == "0A"}
+    return any(os.readlink(entry.path) in inodes for entry in os.scandir(f"/proc/{pid}/fd"))
+
+
+def test_fabric_of_one_end_only(folder):
+    """The led end has its device, then the leading one gets none: both end. (The libraries go while it is stopped.)"""
+    libraries = os.path.join(folder, "libraries")
+    for _ in range(5):
+        os.mkdir(libraries)
+        for name in os.listdir(os.path.join(os.path.realpath(sys.argv[1]), "dropin")):
+            os.symlink(os.path.join(os.path.realpath(sys.argv[1]), "dropin", name), os.path.join(libraries, name))
+        leader = subprocess.Popen([WEIR, "bench", *SHORT, "--op", "read", "--size", "8"], env={**os.environ, "WEIR_LIBRARY_DIR": libraries},
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not children(leader.pid) and leader.poll() is None:
+            pass
+        leader.send_signal(signal.SIGSTOP)
+        led = children(leader.pid)[0]
+        give_up = time.monotonic() + 20
+        while not listens(led):
+            assert time.monotonic() < give_up, "the led end does not listen"
+        shutil.rmtree(libraries)
+        leader.send_signal(signal.SIGCONT)
+        said = leader.communicate(timeout=60)[1]
+        if leader.returncode != 0:  # else it was too quick for us
+            assert leader.returncode == 6 and "WEIR_LIBRARY_DIR" in said, (leader.returncode, said)
+            return
+    raise AssertionError("the leading end always had its libraries")
+
+
 # --- the page ---
 
 def expected_points(report):
@@ -216,6 +257,7 @@ def main():
         page, report = test_alone(folder)
         test_link()
         test_failures()
+        test_fabric_of_one_end_only(folder)
         test_words_of_the_other_end()
         test_two_ends()
         if not browser.find():

@@ -17,8 +17,6 @@
 #include "tools/bench/histogram.h"
 #include "tools/bench/plan.h"
 
-#define PATIENCE_S 30
-
 struct carrier;
 
 struct carrier_operations {

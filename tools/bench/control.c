@@ -9,9 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CONNECT_TIMEOUT_MS 5000
+#define SILENCE_MS         (2 * PATIENCE_S * 1000)
+#define PROBE_S            5
 
 bool control_error(struct weir_error *ret_error, enum weir_status status, const char *format, ...)
 {
@@ -100,6 +103,25 @@ int control_listen(const char *address, char ret_bound[CONTROL_ADDRESS_MAX],
     return fd;
 }
 
+/* A host that is gone is noticed, and who takes nothing holds no sender. */
+static void tune(int fd)
+{
+    int on = 1, seconds = PROBE_S, probes = PATIENCE_S / PROBE_S - 1;
+    const struct timeval limit = {.tv_sec = PATIENCE_S};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
+void control_begin(struct control *control, int fd)
+{
+    *control = (struct control){.fd = fd, .is_server = true, .silence_ms = SILENCE_MS};
+    tune(fd);
+}
+
 /* Connects within the time; errno says why not. */
 static bool connect_in_time(int fd, const struct addrinfo *target)
 {
@@ -120,9 +142,8 @@ bool control_connect(struct control *control, const char *address, struct weir_e
     struct addrinfo *list = resolve(address, false, ret_error);
     for (struct addrinfo *at = list; at != NULL && control->fd < 0; at = at->ai_next) {
         int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        int on = 1;
         if (fd >= 0 && connect_in_time(fd, at)) {
-            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+            tune(fd);
             control->fd = fd;
             continue;
         }
@@ -169,9 +190,20 @@ bool control_send(struct control *control, json_t *object, struct weir_error *re
         }
         sent += (size_t)count;
     }
+    int error = errno;
     free(line);
+    if (sent < length && error == EAGAIN) {
+        return control_error(ret_error, WEIR_TIMED_OUT, "the other end takes nothing");
+    }
     return sent == length ||
-           control_error(ret_error, WEIR_PEER_LOST, "the other end is gone: %s", strerror(errno));
+           control_error(ret_error, WEIR_PEER_LOST, "the other end is gone: %s", strerror(error));
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* Takes the first line of what was read; NULL: there is none, or it is no object. */
@@ -192,8 +224,9 @@ static json_t *take_line(struct control *control, size_t length, struct weir_err
     return NULL;
 }
 
-json_t *control_receive(struct control *control, int timeout_ms, struct weir_error *ret_error)
+json_t *control_receive(struct control *control, unsigned timeout_ms, struct weir_error *ret_error)
 {
+    uint64_t end_ms = now_ms() + timeout_ms; /* of the whole line */
     for (;;) {
         char *end = memchr(control->line, '\n', control->length);
         if (end != NULL) {
@@ -204,9 +237,10 @@ json_t *control_receive(struct control *control, int timeout_ms, struct weir_err
             return NULL;
         }
         struct pollfd wait = {.fd = control->fd, .events = POLLIN};
-        int ready = poll(&wait, 1, timeout_ms);
-        if (ready == 0) {
-            control_error(ret_error, WEIR_TIMED_OUT, "the other end said nothing for %d s",
+        uint64_t at_ms = now_ms();
+        int ready = poll(&wait, 1, at_ms < end_ms ? (int)(end_ms - at_ms) : 0);
+        if (ready == 0 || (ready > 0 && at_ms > end_ms)) {
+            control_error(ret_error, WEIR_TIMED_OUT, "the other end said nothing for %u s",
                           timeout_ms / 1000);
             return NULL;
         }
@@ -225,7 +259,7 @@ json_t *control_receive(struct control *control, int timeout_ms, struct weir_err
     }
 }
 
-json_t *control_ask(struct control *control, json_t *question, int timeout_ms,
+json_t *control_ask(struct control *control, json_t *question, unsigned timeout_ms,
                     struct weir_error *ret_error)
 {
     return control_send(control, question, ret_error)

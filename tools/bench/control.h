@@ -11,11 +11,13 @@
 
 #define CONTROL_ADDRESS_MAX 300
 #define CONTROL_LINE_MAX    65536
+#define PATIENCE_S          30 /* with an end that neither moves anything nor takes it */
 
 struct control {
     int fd;
     bool is_server;
-    bool is_answer_due; /* it interrupts nothing */
+    bool is_answer_due;  /* it interrupts nothing */
+    unsigned silence_ms; /* the server's: a client that asks nothing for so long is given up */
     size_t length;
     char line[CONTROL_LINE_MAX]; /* what was read and not yet taken */
 };
@@ -25,14 +27,16 @@ struct control {
 int control_listen(const char *address, char ret_bound[CONTROL_ADDRESS_MAX],
                    struct weir_error *ret_error);
 bool control_connect(struct control *control, const char *address, struct weir_error *ret_error);
+/* The server's, of a client that it has accepted. */
+void control_begin(struct control *control, int fd);
 void control_close(struct control *control);
 
 /* Gives up the reference. False: the other end is gone. */
 bool control_send(struct control *control, json_t *object, struct weir_error *ret_error);
-/* Waits for one object; NULL: it said that it failed, is gone, silent for timeout_ms (-1: without
- * end), or does not keep to the protocol. */
-json_t *control_receive(struct control *control, int timeout_ms, struct weir_error *ret_error);
-json_t *control_ask(struct control *control, json_t *question, int timeout_ms,
+/* Waits for one object; NULL: it said that it failed, is gone, has not said it within timeout_ms,
+ * or does not keep to the protocol. */
+json_t *control_receive(struct control *control, unsigned timeout_ms, struct weir_error *ret_error);
+json_t *control_ask(struct control *control, json_t *question, unsigned timeout_ms,
                     struct weir_error *ret_error);
 /* While data are moving: the other end is gone, or, to a client, has something to say too early. */
 bool control_interrupts(const struct control *control);

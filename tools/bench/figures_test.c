@@ -7,10 +7,15 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "tools/bench/carrier.h"
+#include "tools/bench/ends.h"
 #include "tools/bench/page.h"
 #include "tools/bench/result.h"
 #include "tools/bench/table.h"
@@ -214,6 +219,60 @@ static void test_both_ends_send_other_bytes(void **state)
     assert_int_equal(carrier_compare(bytes, sizeof(bytes), true), 200);
 }
 
+/* What a thread of its own says to the server, 10 ms between its bytes. */
+static const char *said;
+
+static void *say_slowly(void *argument)
+{
+    for (const char *at = said; *at != 0; at++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        if (send(*(int *)argument, at, 1, MSG_NOSIGNAL) != 1) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+/* A client that says nothing, or nothing whole, does not hold the server. */
+static void test_a_silent_client_is_given_up(void **state)
+{
+    static struct control control;
+    static const char *const words[] = {"", "{\"hello\":                                        "};
+    for (unsigned i = 0; i < 2; i++) {
+        struct weir_error error;
+        int ends[2];
+        pthread_t thread;
+        said = words[i];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+        control_begin(&control, ends[0]);
+        assert_in_range(control.silence_ms, 1000, 120000);
+        control.silence_ms = 100;
+        assert_int_equal(pthread_create(&thread, NULL, say_slowly, &ends[1]), 0);
+        alarm(20);
+        assert_false(ends_serve(&control, NULL, &error));
+        alarm(0);
+        assert_int_equal(error.status, WEIR_TIMED_OUT);
+        control_close(&control);
+        pthread_join(thread, NULL);
+        close(ends[1]);
+    }
+}
+
+/* Nor does one whose host is gone, or who takes nothing. */
+static void test_a_dead_host_is_noticed(void **state)
+{
+    static struct control control;
+    int fd = socket(AF_INET, SOCK_STREAM, 0), is_on = 0;
+    struct timeval limit = {0};
+    socklen_t length = sizeof(is_on), limit_length = sizeof(limit);
+    control_begin(&control, fd);
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &is_on, &length), 0);
+    assert_int_equal(is_on, 1);
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, &limit_length), 0);
+    assert_int_equal(limit.tv_sec, PATIENCE_S);
+    control_close(&control);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +288,8 @@ int main(void)
         cmocka_unit_test(test_numbers_for_people),
         cmocka_unit_test(test_nothing_in_a_string_ends_the_script),
         cmocka_unit_test(test_both_ends_send_other_bytes),
+        cmocka_unit_test(test_a_silent_client_is_given_up),
+        cmocka_unit_test(test_a_dead_host_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,10 @@
 
 #define COUNT_MAX 50000000
 
+/* In a run in which this end has nothing to do its client says nothing: 60 s at most, as it was
+ * planned. */
+#define RUN_SILENCES 3
+
 struct service {
     struct control *control;
     struct weir_fabric *fabric;
@@ -58,7 +62,8 @@ static bool take_run(struct service *service, uint64_t count, struct weir_error 
         return false;
     }
     double seconds = (double)(carrier_now_ns() - began_ns) * 1e-9;
-    json_t *end = control_receive(service->control, -1, ret_error);
+    json_t *end =
+        control_receive(service->control, RUN_SILENCES * service->control->silence_ms, ret_error);
     bool is_end = json_object_get(end, "end") != NULL;
     json_decref(end);
     if (!is_end) {
@@ -102,12 +107,12 @@ bool ends_serve(struct control *control, struct weir_fabric *fabric, struct weir
     struct service service = {.control = control, .fabric = fabric};
     bool is_good = true;
     while (is_good) {
-        json_t *question = control_receive(control, -1, ret_error);
-        if (question == NULL) {
+        json_t *question = control_receive(control, control->silence_ms, ret_error);
+        if (question == NULL && ret_error->status == WEIR_DISCONNECTED) {
             drop_carrier(&service);
-            return ret_error->status == WEIR_DISCONNECTED;
+            return true;
         }
-        is_good = take_question(&service, question, ret_error);
+        is_good = question != NULL && take_question(&service, question, ret_error);
         json_decref(question);
     }
     struct weir_error ignored;
