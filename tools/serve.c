@@ -389,7 +389,7 @@ static bool listen_everywhere(struct serve *serve, unsigned index, const char *p
     if (listen_at(serve, index, address, &first)) {
         return true;
     }
-    snprintf(address, sizeof(address), "*:%s", port);
+    snprintf(address, sizeof(address), "0.0.0.0:%s", port);
     if (!listen_at(serve, index, address, ret_error)) {
         *ret_error = first;
         return false;
@@ -469,7 +469,7 @@ static int serve_session(struct serve *serve)
         command_error(serve->command, "the system has no random bytes");
         return EXIT_SETUP;
     }
-    if (!listen_at(serve, 0, "*:0", &error)) {
+    if (!listen_at(serve, 0, "0.0.0.0:0", &error)) {
         command_error(serve->command, "%s", error.message);
         return EXIT_SETUP;
     }

@@ -85,13 +85,13 @@ typedef bool weir_accept_callback(struct weir_connection *connection, void *list
 /* Only there, before it returns false: why. The first 28 characters become part of the peer's error
  * message. */
 void weir_refuse(struct weir_connection *connection, const char *words);
-/* `address`: "HOST:PORT", "[V6]:PORT", ":PORT" or "*:PORT" for all addresses; port 0: any free one.
- */
+/* `address`: "HOST:PORT", "[V6]:PORT", ":PORT" or "*:PORT" for all addresses, of IPv4 and IPv6;
+ * port 0: any free one. */
 enum weir_status weir_listen(struct weir_poller *poller, const char *address,
                              const struct weir_channel_options *options,
                              weir_accept_callback *accepted, void *user,
                              struct weir_listener **ret_listener, struct weir_error *ret_error);
-/* "127.0.0.1:7471": the address it listens on, with the real port. */
+/* "127.0.0.1:7471": the address it listens on, with the real port; "[::]:7471" for all. */
 const char *weir_listener_address(const struct weir_listener *listener);
 void weir_listener_close(struct weir_listener *listener);
 

@@ -2,11 +2,13 @@
 #include "weir/channel/address.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "weir/error_private.h"
 
@@ -46,6 +48,18 @@ static void take_family(const struct addrinfo *list, int family,
     }
 }
 
+/* A listener at every address of IPv6 takes IPv4's connections, too, as far as the system knows
+ * IPv6. */
+static int family_of_all(void)
+{
+    int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return errno == EAFNOSUPPORT ? AF_INET : AF_INET6;
+    }
+    close(fd);
+    return AF_INET6;
+}
+
 enum weir_status address_resolve(const char *text, bool is_passive,
                                  struct sockaddr_storage ret_addresses[ADDRESSES_MAX],
                                  unsigned *ret_count, struct weir_error *ret_error)
@@ -61,7 +75,7 @@ enum weir_status address_resolve(const char *text, bool is_passive,
         return error_set(ret_error, WEIR_INVALID, "address \"%.200s\": no host", text);
     }
     struct addrinfo hints = {
-        .ai_family = is_any ? AF_INET : AF_UNSPEC,
+        .ai_family = is_any ? family_of_all() : AF_UNSPEC,
         .ai_socktype = SOCK_STREAM,
         .ai_flags = AI_NUMERICSERV | (is_passive ? AI_PASSIVE : 0),
     };
@@ -81,9 +95,22 @@ enum weir_status address_resolve(const char *text, bool is_passive,
     return WEIR_OK;
 }
 
+bool address_is_all_of_v6(const struct sockaddr *address)
+{
+    return address->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
 void address_format(const struct sockaddr *address, char ret_text[ADDRESS_TEXT_MAX])
 {
     char host[INET6_ADDRSTRLEN] = "?";
+    const struct sockaddr_in6 *mapped = (const struct sockaddr_in6 *)address;
+    struct sockaddr_in plain = {.sin_family = AF_INET};
+    if (address->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&mapped->sin6_addr)) {
+        plain.sin_port = mapped->sin6_port;
+        memcpy(&plain.sin_addr, mapped->sin6_addr.s6_addr + 12, sizeof(plain.sin_addr));
+        address = (const struct sockaddr *)&plain;
+    }
     if (address->sa_family == AF_INET) {
         const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
         inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));

@@ -14,10 +14,13 @@
 #define ADDRESSES_MAX 8
 
 /* All addresses of a name, those of IPv4 first: they are what RoCE networks have. `is_passive`: to
- * listen on, so ":PORT" and "*:PORT" are all addresses. */
+ * listen on, so ":PORT" and "*:PORT" are all addresses, as one of IPv6 where there is IPv6. */
 enum weir_status address_resolve(const char *text, bool is_passive,
                                  struct sockaddr_storage ret_addresses[ADDRESSES_MAX],
                                  unsigned *ret_count, struct weir_error *ret_error);
+/* True of that one: who listens there has to ask for the connections of IPv4, too. */
+bool address_is_all_of_v6(const struct sockaddr *address);
+/* An IPv4 address in the form of IPv6's is written as what it is. */
 void address_format(const struct sockaddr *address, char ret_text[ADDRESS_TEXT_MAX]);
 socklen_t address_length(const struct sockaddr *address);
 

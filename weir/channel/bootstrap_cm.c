@@ -246,6 +246,11 @@ enum weir_status bootstrap_cm_listen(struct weir_listener *listener, struct sock
         listener->id = NULL;
         return error_set(ret_error, WEIR_SYSTEM, "rdma_create_id: %m");
     }
+    int off = 0;
+    if (address_is_all_of_v6(local) && verbs->cm_set_option != NULL) { /* whatever bindv6only is */
+        verbs->cm_set_option(listener->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &off,
+                             sizeof(off));
+    }
     if (verbs->cm_bind_addr(listener->id, local) != 0 ||
         verbs->cm_listen(listener->id, BACKLOG) != 0) {
         bool is_elsewhere = errno == ENODEV || errno == EADDRNOTAVAIL;

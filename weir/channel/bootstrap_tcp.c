@@ -399,7 +399,7 @@ static void listener_ready(struct source *source, uint32_t events)
 enum weir_status bootstrap_tcp_listen(struct weir_listener *listener, struct sockaddr *local,
                                       struct weir_error *ret_error)
 {
-    int on = 1;
+    int on = 1, off = 0;
     struct source *source = &listener->tcp;
     source->ready = listener_ready;
     listener->pause.fire = pause_over;
@@ -408,6 +408,9 @@ enum weir_status bootstrap_tcp_listen(struct weir_listener *listener, struct soc
         return error_set(ret_error, WEIR_SYSTEM, "socket: %m");
     }
     setsockopt(source->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (address_is_all_of_v6(local)) { /* whatever net.ipv6.bindv6only is */
+        setsockopt(source->fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    }
     struct sockaddr_storage bound;
     socklen_t length = sizeof(bound);
     if (bind(source->fd, local, address_length(local)) != 0 || listen(source->fd, BACKLOG) != 0 ||

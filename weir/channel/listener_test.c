@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -137,6 +138,58 @@ static void test_forked_child_holds_nothing_open(void **state)
     world_close(&world);
 }
 
+/* A client of the listener's port at another of its addresses. */
+static void connect_at(struct world *world, const char *host, struct end *client)
+{
+    char address[ADDRESS_TEXT_MAX];
+    struct weir_error error;
+    unsigned before = world->server_count;
+    snprintf(address, sizeof(address), "%s%s", host,
+             strrchr(weir_listener_address(world->listener), ':'));
+    if (weir_connect(world->client_poller, address, &world->options, &end_handler, client,
+                     &client->connection, &error) != WEIR_OK) {
+        fail_msg("connect: %s", error.message);
+    }
+    world_run_until_open(world, client);
+    world_run_until_open(world, &world->servers[before]);
+    /* It is called by the name that it has, not by IPv6's form of it. */
+    assert_int_equal(strncmp(weir_peer_name(world->servers[before].connection), host, strlen(host)),
+                     0);
+    weir_close(client->connection);
+    world_run_until(world, &client->is_closed);
+    world_run_until(world, &world->servers[before].is_closed);
+}
+
+static bool has_ipv6(void)
+{
+    const struct sockaddr_in6 own = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool has = fd >= 0 && bind(fd, (const struct sockaddr *)&own, sizeof(own)) == 0;
+    close(fd);
+    return has;
+}
+
+static void test_all_addresses(void **state)
+{
+    struct world world;
+    struct weir_error error;
+    struct end clients[2] = {0};
+    if (weir_fabric_kind(world_fabric()) != WEIR_FABRIC_SOFT) {
+        skip(); /* no device is at 127.0.0.1 and ::1 */
+    }
+    world_open(&world, *state, 4, true);
+    weir_listener_close(world.listener);
+    if (weir_listen(world.server_poller, ":0", &world.options, world_accepted, &world,
+                    &world.listener, &error) != WEIR_OK) {
+        fail_msg("listen: %s", error.message);
+    }
+    connect_at(&world, "127.0.0.1", &clients[0]);
+    if (has_ipv6()) {
+        connect_at(&world, "[::1]", &clients[1]);
+    }
+    world_close(&world);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +197,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_port_too_high),
         cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_forked_child_holds_nothing_open),
+        {"test_all_addresses (tcp)", test_all_addresses, NULL, NULL, &world_tcp},
+        {"test_all_addresses (cm)", test_all_addresses, NULL, NULL, &world_cm},
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -87,8 +87,8 @@ const char *world_host(void)
     return host != NULL ? host : "127.0.0.1";
 }
 
-static bool accepted(struct weir_connection *connection, void *listener_user,
-                     struct weir_handler *ret_handler, void **ret_user)
+bool world_accepted(struct weir_connection *connection, void *listener_user,
+                    struct weir_handler *ret_handler, void **ret_user)
 {
     struct world *world = listener_user;
     if (world->refuses) {
@@ -116,7 +116,7 @@ void world_open(struct world *world, const struct weir_channel_options *options,
         assert_int_equal(weir_poller_create(world->fabric, &world->client_poller, &error), WEIR_OK);
     }
     snprintf(address, sizeof(address), "%s:0", world_host());
-    if (weir_listen(world->server_poller, address, options, accepted, world, &world->listener,
+    if (weir_listen(world->server_poller, address, options, world_accepted, world, &world->listener,
                     &error) != WEIR_OK) {
         fail_msg("listen: %s", error.message);
     }

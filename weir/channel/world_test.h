@@ -46,7 +46,8 @@ struct world {
 extern struct weir_channel_options world_cm, world_cm_lanes, world_tcp, world_tcp_lanes;
 
 extern const struct weir_handler end_handler;
-weir_done_callback end_done; /* its argument is the end */
+weir_done_callback end_done;         /* its argument is the end */
+weir_accept_callback world_accepted; /* the listener's, whose user is the world */
 
 struct weir_fabric *world_fabric(void);
 const char *world_host(void);
