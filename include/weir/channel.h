@@ -93,6 +93,8 @@ enum weir_status weir_listen(struct weir_poller *poller, const char *address,
                              struct weir_listener **ret_listener, struct weir_error *ret_error);
 /* "127.0.0.1:7471": the address it listens on, with the real port; "[::]:7471" for all. */
 const char *weir_listener_address(const struct weir_listener *listener);
+/* May be called from `accepted`, too. Connections that were accepted come up as if it were open; by
+ * rdma_cm its port is in use until those with lanes are. */
 void weir_listener_close(struct weir_listener *listener);
 
 /* Begins to connect; opened or closed tells how it went. Fails at once only for bad arguments or

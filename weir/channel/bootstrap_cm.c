@@ -400,6 +400,8 @@ static void take_request(struct weir_poller *poller, const struct event *event)
         hello_parse(event->private_data, event->parameters.private_data_len, &hello);
     if (wrong != NULL || (hello.purpose != HELLO_CONNECT && hello.purpose != HELLO_LANE)) {
         turn_away(verbs, event->id, WEIR_PROTOCOL, "");
+    } else if (hello.purpose == HELLO_CONNECT && listener->is_closed) {
+        turn_away(verbs, event->id, WEIR_REFUSED, "nobody listens any more");
     } else if (hello.purpose == HELLO_CONNECT) {
         take_connect(listener, event, &hello);
     } else {

@@ -207,6 +207,9 @@ void connection_opened(struct weir_connection *connection)
         return;
     }
     connection->state = CONNECTION_OPEN;
+    if (connection->listener != NULL && connection->listener->is_closed) {
+        connection->poller->has_ended = true; /* it may go */
+    }
     timers_cancel(&connection->poller->timers, &connection->life);
     keepalive_start(connection);
     if (connection->handler.opened != NULL) {

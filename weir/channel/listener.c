@@ -58,14 +58,21 @@ const char *weir_listener_address(const struct weir_listener *listener)
     return listener->address;
 }
 
-void weir_listener_close(struct weir_listener *listener)
+/* By rdma_cm each further queue pair of a connection is a request to the listener's address. */
+static bool is_awaited(const struct weir_listener *listener)
 {
-    if (listener == NULL) {
-        return;
+    for (const struct weir_connection *connection = listener->poller->connections;
+         connection != NULL; connection = connection->next) {
+        if (connection->listener == listener && connection->lane_count > 0 &&
+            connection->lanes[0].id != NULL && connection->state == CONNECTION_CONNECTING) {
+            return true;
+        }
     }
-    /* An event of this round may still name it. */
-    listener->is_closed = true;
-    listener->poller->has_ended = true;
+    return false;
+}
+
+static void stop_listening(struct weir_listener *listener)
+{
     bootstrap_cm_unlisten(listener);
     bootstrap_tcp_unlisten(listener);
     for (struct weir_connection *connection = listener->poller->connections; connection != NULL;
@@ -76,9 +83,22 @@ void weir_listener_close(struct weir_listener *listener)
     }
 }
 
+void weir_listener_close(struct weir_listener *listener)
+{
+    if (listener == NULL) {
+        return;
+    }
+    /* An event of this round may still name it. */
+    listener->is_closed = true;
+    listener->poller->has_ended = true;
+    if (!is_awaited(listener)) {
+        stop_listening(listener);
+    }
+}
+
 void listener_destroy(struct weir_listener *listener)
 {
-    weir_listener_close(listener);
+    stop_listening(listener);
     struct weir_listener **link = &listener->poller->listeners;
     while (*link != listener) {
         link = &(*link)->next;
@@ -92,7 +112,7 @@ void listeners_reap(struct weir_poller *poller)
     struct weir_listener *listener = poller->listeners;
     while (listener != NULL) {
         struct weir_listener *next = listener->next;
-        if (listener->is_closed) {
+        if (listener->is_closed && !is_awaited(listener)) {
             listener_destroy(listener);
         }
         listener = next;

@@ -23,7 +23,7 @@ struct weir_listener {
     struct source tcp;     /* TCP; fd -1: none */
     struct timer pause;    /* TCP: none is accepted until then */
     char address[ADDRESS_TEXT_MAX];
-    bool is_closed;
+    bool is_closed; /* takes nobody; goes when those whom it has taken are up, or not any more */
 };
 
 /* Asks the user whether the new connection is welcome. */

@@ -1,5 +1,6 @@
-/* Strangers at a listening address made by TCP, and what the program or the system does meanwhile:
- * descriptors that run out, many at once, a child that holds what is closed here. */
+/* Listening addresses: all of a host, and one that is closed while it accepts. Strangers at one
+ * made by TCP, and what the program or the system does meanwhile: descriptors that run out, many at
+ * once, a child that holds what is closed here. */
 #include "weir/channel/world_test.h"
 
 #include <arpa/inet.h>
@@ -160,6 +161,50 @@ static void connect_at(struct world *world, const char *host, struct end *client
     world_run_until(world, &world->servers[before].is_closed);
 }
 
+static bool accept_the_last(struct weir_connection *connection, void *user,
+                            struct weir_handler *ret_handler, void **ret_user)
+{
+    struct world *world = user;
+    weir_listener_close(world->listener);
+    return world_accepted(connection, user, ret_handler, ret_user);
+}
+
+/* A server for one: who was accepted comes up with all its lanes, nobody else is, and then the port
+ * is free. */
+static void test_closed_while_accepting(void **state)
+{
+    struct world world;
+    struct weir_error error;
+    struct weir_listener *next;
+    struct end clients[2] = {0};
+    char address[ADDRESS_TEXT_MAX];
+    snprintf(address, sizeof(address), "%s:0", world_host());
+    world_open(&world, *state, 1, true);
+    weir_listener_close(world.listener);
+    assert_int_equal(weir_listen(world.server_poller, address, &world.options, accept_the_last,
+                                 &world, &world.listener, &error),
+                     WEIR_OK);
+    strcpy(address, weir_listener_address(world.listener));
+    world_connect(&world, &clients[0]);
+    while (world.server_count == 0) {
+        world_poll(&world);
+    }
+    assert_int_equal(weir_connect(world.client_poller, address, &world.options, &end_handler,
+                                  &clients[1], &clients[1].connection, &error),
+                     WEIR_OK);
+    world_run_until_open(&world, &clients[0]);
+    world_run_until_open(&world, &world.servers[0]);
+    assert_int_equal(clients[0].connection->lane_count, world.options.lanes);
+    world_run_until(&world, &clients[1].is_closed);
+    assert_int_equal(clients[1].reason.status, WEIR_REFUSED);
+    assert_null(world.server_poller->listeners);
+    if (weir_listen(world.server_poller, address, &world.options, world_accepted, &world, &next,
+                    &error) != WEIR_OK) {
+        fail_msg("the port: %s", error.message);
+    }
+    world_close_pair(&world, &clients[0]);
+}
+
 static bool has_ipv6(void)
 {
     const struct sockaddr_in6 own = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -197,6 +242,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_port_too_high),
         cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_forked_child_holds_nothing_open),
+        {"test_closed_while_accepting (cm)", test_closed_while_accepting, NULL, NULL,
+         &world_cm_lanes},
+        {"test_closed_while_accepting (tcp)", test_closed_while_accepting, NULL, NULL,
+         &world_tcp_lanes},
         {"test_all_addresses (tcp)", test_all_addresses, NULL, NULL, &world_tcp},
         {"test_all_addresses (cm)", test_all_addresses, NULL, NULL, &world_cm},
     };
