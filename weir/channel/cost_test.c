@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <time.h>
 
 #include "weir/channel/connection.h"
 
@@ -152,6 +153,56 @@ static void test_of_small_windows(void **state)
     }
 }
 
+#define LONG 9000 /* read by the receiver, in its own time */
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* What each of so many messages costs its receiver, that wait behind one that is being read. */
+static double cost_behind_a_long_one(const struct weir_channel_options *kind, unsigned count)
+{
+    struct weir_channel_options options = *kind;
+    struct world world;
+    struct end client = {0};
+    static uint8_t bytes[LONG];
+    options.eager_buffers = count + 1;
+    options.silence_timeout_ms = PATIENCE_MS;
+    world_open_pair(&world, &options, &client, true);
+    assert_int_equal(weir_send(client.connection, bytes, LONG, end_done, &client), WEIR_OK);
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(weir_send(client.connection, &i, sizeof(i), end_done, &client), WEIR_OK);
+    }
+    /* All have arrived before the server sees the first, but the long one's answer comes then. */
+    while (client.connection->sender.waiting != NULL ||
+           client.connection->statistics.messages_sent < count + 1) {
+        assert_true(weir_poll(world.client_poller, 1) >= 0);
+    }
+    uint64_t until_ns = clock_now_ns() + 20000000;
+    while (clock_now_ns() < until_ns) {
+        assert_true(weir_poll(world.client_poller, 1) >= 0);
+    }
+    uint64_t began_ns = cpu_ns();
+    while (world.servers[0].received < count + 1) {
+        assert_true(weir_poll(world.server_poller, 0) >= 0);
+    }
+    double cost_ns = (double)(cpu_ns() - began_ns) / count;
+    world_run_until_done(&world, &client.done, count + 1);
+    world_close_pair(&world, &client);
+    return cost_ns;
+}
+
+static void test_of_a_line_behind_a_long_message(void **state)
+{
+    double few_ns = cost_behind_a_long_one(*state, 500);
+    double many_ns = cost_behind_a_long_one(*state, 16000);
+    print_message("%.0f ns behind one of 500, %.0f of 16000\n", few_ns, many_ns);
+    assert_true(many_ns < 8 * few_ns);
+}
+
 /* Not every device has room for data in its requests, or says how much it took. */
 static bool is_asked_for_inline(struct ibv_qp_init_attr *attributes)
 {
@@ -217,6 +268,8 @@ static void test_descriptor_is_asked_for_late(void **state)
         {"of a longer message (" #options ")", test_of_a_longer_message, begin, end,               \
          &world_##options},                                                                        \
         {"of small windows (" #options ")", test_of_small_windows, begin, end, &world_##options},  \
+        {"of a line behind a long message (" #options ")", test_of_a_line_behind_a_long_message,   \
+         begin, end, &world_##options},                                                            \
         {"without inline (" #options ")", test_without_inline, begin, end, &world_##options},      \
     {                                                                                              \
         "descriptor asked for late (" #options ")", test_descriptor_is_asked_for_late, begin, end, \

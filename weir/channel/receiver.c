@@ -48,6 +48,7 @@ void receiver_fini(struct weir_connection *connection)
     free_line(receiver->first);
     free_line(receiver->spare);
     receiver->first = NULL;
+    receiver->unseen = NULL;
     receiver->spare = NULL;
 }
 
@@ -135,9 +136,10 @@ static void pulled(struct weir_connection *connection, struct transfer *transfer
 static void begin_pulls(struct weir_connection *connection)
 {
     struct receiver *receiver = &connection->receiver;
-    struct arrival *arrival = receiver->first;
-    for (; arrival != NULL && is_live(connection); arrival = arrival->next) {
-        if (arrival->kind != ARRIVAL_PULL || arrival->memory != NULL) {
+    while (receiver->unseen != NULL && is_live(connection)) {
+        struct arrival *arrival = receiver->unseen;
+        if (arrival->kind != ARRIVAL_PULL) {
+            receiver->unseen = arrival->next;
             continue;
         }
         if (receiver->pulling > 0 &&
@@ -152,6 +154,7 @@ static void begin_pulls(struct weir_connection *connection)
             return;
         }
         receiver->pulling += arrival->length;
+        receiver->unseen = arrival->next;
         if (transfer_pull(connection, arrival->memory, arrival->length, arrival->address,
                           arrival->key, pulled, arrival) == NULL) {
             connection_abort(connection, WEIR_NO_MEMORY, "no memory for a message");
@@ -168,6 +171,9 @@ void receiver_advance(struct weir_connection *connection)
         receiver->first = arrival->next;
         if (receiver->first == NULL) {
             receiver->end = &receiver->first;
+        }
+        if (receiver->unseen == arrival) {
+            receiver->unseen = arrival->next;
         }
         if (arrival->kind == ARRIVAL_BYE) {
             connection_take_bye(connection, arrival->value != 0);
@@ -201,6 +207,7 @@ static void line_up(struct weir_connection *connection, const struct arrival *fi
     *arrival = *filled;
     *receiver->end = arrival;
     receiver->end = &arrival->next;
+    receiver->unseen = receiver->unseen != NULL ? receiver->unseen : arrival;
     receiver_advance(connection);
 }
 

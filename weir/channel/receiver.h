@@ -20,6 +20,8 @@ struct arrival;
 
 struct receiver {
     struct arrival *first, **end;
+    struct arrival *unseen; /* the first in line of which begin_pulls has to look whether it is to
+                               be read: none before it is */
     struct arrival *spare;
     size_t pulling;                       /* bytes of memory held for messages being read */
     unsigned announced;                   /* by the peer, not answered yet */
