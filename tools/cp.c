@@ -255,7 +255,7 @@ static void summarize(const struct cp *cp, enum exit_code code)
         json_object_set_new(object, "reconnections", json_integer(cp->again.count));
         json_object_set_new(object, "seconds_disconnected", json_real(cp->again.seconds));
         if (cp->reason[0] != 0) {
-            json_object_set_new(object, "error", json_string(cp->reason));
+            output_json_text(object, "error", cp->reason);
         }
         output_json(object);
         return;

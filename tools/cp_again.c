@@ -174,8 +174,10 @@ static bool is_worth_another(const struct cp *cp, const struct session *session,
 static void say_lost(const struct cp *cp)
 {
     if (cp->options.json) {
-        output_json(json_pack("{s:s, s:s, s:s, s:i}", "event", "reconnecting", "peer", cp->peer,
-                              "reason", cp->reason, "timeout", (int)cp->options.timeout_s));
+        json_t *object = json_pack("{s:s, s:s, s:i}", "event", "reconnecting", "peer", cp->peer,
+                                   "timeout", (int)cp->options.timeout_s);
+        output_json_text(object, "reason", cp->reason);
+        output_json(object);
     } else if (!cp->options.quiet) {
         cp_clear_line(cp);
         command_error(cp->command, "%s%s; trying again for %.0f s", cp_whose(cp), cp->reason,

@@ -26,7 +26,7 @@
 struct destination {
     struct cp *cp;
     struct location where;
-    char name[LOCATION_ADDRESS_LENGTH + 16];
+    char name[PEER_LENGTH];
     struct far_side far; /* of a shell's */
     bool far_started;
     bool refused; /* it does not let us in */
@@ -166,7 +166,7 @@ static void begin(struct copy *copy, unsigned number)
     location_parse(cp->options.targets.list[number], &destination->where);
     bool by_shell = destination->where.kind == LOCATION_SHELL;
     const char *address = destination->where.address;
-    snprintf(destination->name, sizeof(destination->name), by_shell ? "%s:" : "weir://%s", address);
+    cp_name_peer(address, by_shell, destination->name);
     destination->cp = cp;
     destination->output = (struct output){
         .command = cp->command, .json = cp->options.json, .peer = destination->name};

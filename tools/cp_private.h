@@ -14,6 +14,8 @@
 #include "tools/trust/certificates.h"
 #include "tools/trust/keys.h"
 
+#define PEER_LENGTH (LOCATION_ADDRESS_LENGTH + 16)
+
 /* That of the first transfer, started before our own device was opened, for both take their time.
  */
 struct early_far_side {
@@ -32,10 +34,10 @@ struct cp {
     struct weir_poller *poller;
     struct output output;
     struct report report;
-    char peer[LOCATION_ADDRESS_LENGTH + 16]; /* weir://HOST:PORT, or [USER@]HOST: */
-    struct keys keys;                        /* the first is ours, with --key */
-    struct certificates certificates;        /* with --ca */
-    struct far_side *far;                    /* that we started; NULL: none */
+    char peer[PEER_LENGTH];           /* weir://HOST:PORT, or [USER@]HOST: */
+    struct keys keys;                 /* the first is ours, with --key */
+    struct certificates certificates; /* with --ca */
+    struct far_side *far;             /* that we started; NULL: none */
     struct early_far_side early;
     struct again again;
     char address[LOCATION_ADDRESS_LENGTH]; /* that is tried, or carries the transfer */
@@ -65,6 +67,8 @@ void cp_say_item(const struct cp *cp, const char *peer, const struct item *item)
 struct session_request cp_request(const struct cp *cp, enum direction direction);
 /* "weir://HOST:PORT: ", or "" where cp->reason says it already. */
 const char *cp_whose(const struct cp *cp);
+/* "weir://HOST:PORT", or "[USER@]HOST:", of characters that can be shown. */
+void cp_name_peer(const char *address, bool by_shell, char ret_name[PEER_LENGTH]);
 struct guard;
 
 /* By what a server is believed, and believes (cp_trust.c): what the options name. The exit status;

@@ -475,6 +475,17 @@ case_interrupted() { # SIGINT: status 130, the server knows at once, and --resum
     stop "$pid"
 }
 
+case_json_of_odd_bytes() { # what is not UTF-8 is said in another way, and takes nothing else with it
+    cp -rL "$WEIR_LIBRARY_DIR" $'lib\xff'
+    WEIR_LIBRARY_DIR=$PWD/$'lib\xff' expect 0 '"library_hex":"[0-9a-f]*6c6962ff2f6c6962' "$weir" info --json
+    grep -q '"library":"[^"]*/lib\\\\xff/lib' out.txt || fail "$(cat out.txt)"
+    WEIR_LIBRARY_DIR=$PWD/$'lib\xff' expect 0 '"library":"[^"]*/lib\\\\xff/lib' "$weir" bench --json --op read --size 8 --runs 1 --seconds 0.001
+    echo x >f
+    expect 3 '"error":"h\\\\xff:' "$weir" cp --json f $'weir://h\xff/'
+    expect 3 '"peer":"weir://h\\\\xff:7471"' "$weir" cp --json f --to $'weir://h\xff/' --to weir://127.0.0.1:1/
+    expect 6 '"error":' "$weir" cp --json --rsh $'/no\xff' f h:
+}
+
 case_hangup() { # a terminal that goes away: as for SIGINT at either side, and nothing where it is ignored
     mkdir root
     make_file f 400

@@ -266,14 +266,14 @@ static enum exit_code end_of(struct cp *cp, const struct session *session, const
 /* There is not even a connection that could fail. */
 static enum exit_code no_connection(struct cp *cp, const char *why)
 {
-    snprintf(cp->reason, sizeof(cp->reason), "%s", why);
+    printable(why, strlen(why), cp->reason, sizeof(cp->reason));
     if (cp_again_take(cp, NULL, NULL)) {
         return EXIT_UNREACHED;
     }
     if (cp->far != NULL) {
-        note_try(cp, why);
+        note_try(cp, cp->reason);
     } else {
-        command_error(cp->command, "%s", why);
+        command_error(cp->command, "%s", cp->reason);
     }
     return EXIT_UNREACHED;
 }
@@ -436,13 +436,20 @@ static enum exit_code transfer_to_server(struct cp *cp, const char *address,
     return transfer_at(cp, address, guard, request);
 }
 
+void cp_name_peer(const char *address, bool by_shell, char ret_name[PEER_LENGTH])
+{
+    char shown[LOCATION_ADDRESS_LENGTH];
+    printable(address, strlen(address), shown, sizeof(shown));
+    snprintf(ret_name, PEER_LENGTH, by_shell ? "%s:" : "weir://%s", shown);
+}
+
 enum exit_code cp_transfer(struct cp *cp, const struct location *where,
                            const struct session_request *request)
 {
     struct far_side far;
     enum exit_code code;
     bool by_shell = where->kind == LOCATION_SHELL;
-    snprintf(cp->peer, sizeof(cp->peer), by_shell ? "%s:" : "weir://%s", where->address);
+    cp_name_peer(where->address, by_shell, cp->peer);
     if (by_shell || cp_has_trust(cp)) {
         secret_keep_from_cores();
     }

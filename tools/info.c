@@ -43,11 +43,12 @@ static void print_json(const struct weir_fabric *fabric, const struct weir_fabri
         }
     }
     json_t *object =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:o}", "version", WEIR_VERSION,
-                  "device", weir_fabric_device(fabric), "fabric", soft ? "soft" : "rdma", "reason",
-                  weir_fabric_reason(fabric), "library", weir_fabric_library(fabric), "port",
-                  (int)facts->port, "mtu", (int)facts->mtu_length, "mtu_max",
-                  (int)facts->mtu_length_max, "gids", gids);
+        json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:o}", "version", WEIR_VERSION, "device",
+                  weir_fabric_device(fabric), "fabric", soft ? "soft" : "rdma", "reason",
+                  weir_fabric_reason(fabric), "port", (int)facts->port, "mtu",
+                  (int)facts->mtu_length, "mtu_max", (int)facts->mtu_length_max, "gids", gids);
+    const char *library = weir_fabric_library(fabric);
+    output_json_bytes(object, "library", (struct span){library, strlen(library)});
     const char *same_host = weir_fabric_same_host(fabric);
     if (same_host != NULL) {
         json_object_set_new(object, "same_host", json_string(same_host));

@@ -19,18 +19,36 @@ void output_json(json_t *object)
     json_decref(object);
 }
 
-void output_json_path(json_t *object, struct span path)
+void output_json_bytes(json_t *object, const char *name, struct span span)
 {
-    char text[TEXT_CAPACITY];
-    bool same = printable(path.bytes, path.length, text, sizeof(text));
-    json_object_set_new(object, "path", json_string(text));
+    char text[TEXT_CAPACITY], hex_name[32];
+    bool same = printable(span.bytes, span.length, text, sizeof(text));
+    json_object_set_new(object, name, json_string(text));
     if (!same) {
-        const unsigned char *bytes = path.bytes;
-        for (size_t i = 0; i < path.length && 2 * i + 2 < sizeof(text); i++) {
+        const unsigned char *bytes = span.bytes;
+        for (size_t i = 0; i < span.length && 2 * i + 2 < sizeof(text); i++) {
             snprintf(text + 2 * i, 3, "%02x", bytes[i]);
         }
-        json_object_set_new(object, "path_hex", json_string(text));
+        snprintf(hex_name, sizeof(hex_name), "%s_hex", name);
+        json_object_set_new(object, hex_name, json_string(text));
     }
+}
+
+void output_json_text(json_t *object, const char *name, const char *text)
+{
+    json_t *string = json_string(text);
+    if (string != NULL) {
+        json_object_set_new(object, name, string);
+        return;
+    }
+    char shown[4 * TEXT_LENGTH_MAX + 1];
+    printable(text, strlen(text), shown, sizeof(shown));
+    json_object_set_new(object, name, json_string(shown));
+}
+
+void output_json_path(json_t *object, struct span path)
+{
+    output_json_bytes(object, "path", path);
 }
 
 void output_json_tally(json_t *object, const struct tally *tally)

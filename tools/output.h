@@ -22,8 +22,12 @@ struct output {
 void output_problem(const struct output *output, const struct problem *problem);
 /* Prints the object as one line and gives up the reference. */
 void output_json(json_t *object);
-/* A string for JSON from bytes that may be anything; "path" and, if it had to be changed,
- * "path_hex". */
+/* A string for JSON from bytes that may be anything: `name` and, if it had to be changed, the bytes
+ * themselves under that name with "_hex". */
+void output_json_bytes(json_t *object, const char *name, struct span span);
+/* A string that has been made printable, or has a user's own words in it. */
+void output_json_text(json_t *object, const char *name, const char *text);
+/* The bytes of a path, under "path". */
 void output_json_path(json_t *object, struct span path);
 /* files, directories, symlinks, bytes, same, left, deleted, not_deleted, failed, warnings and, if
  * known, the totals. */

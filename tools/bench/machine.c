@@ -1,10 +1,12 @@
 /* What an end says of itself. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "tools/bench/ends.h"
+#include "tools/printable.h"
 
 /* The value of the first line of `path` that begins with `key`, or "". */
 static void find_line(const char *path, const char *key, char *ret_value, size_t length)
@@ -55,8 +57,11 @@ json_t *ends_describe(const struct weir_fabric *fabric)
     struct weir_fabric_facts facts;
     weir_fabric_facts(fabric, &facts);
     bool is_soft = weir_fabric_kind(fabric) == WEIR_FABRIC_SOFT;
+    const char *library = weir_fabric_library(fabric);
+    char path[PATH_MAX];
+    printable(library, strlen(library), path, sizeof(path));
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o}", "version", WEIR_VERSION, "device",
                      weir_fabric_device(fabric), "fabric", is_soft ? "soft" : "rdma", "reason",
-                     weir_fabric_reason(fabric), "library", weir_fabric_library(fabric), "port",
-                     (int)facts.port, "mtu", (int)facts.mtu_length, "machine", describe_machine());
+                     weir_fabric_reason(fabric), "library", path, "port", (int)facts.port, "mtu",
+                     (int)facts.mtu_length, "machine", describe_machine());
 }
