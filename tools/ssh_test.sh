@@ -296,6 +296,10 @@ case_keys() { # a standing server: what each key's owner may, and what strangers
     visit_in_silence
     [ "$(stat -c %a writer.key)" = 600 ] || fail "others may read a key"
     expect 6 'File exists' "$weir" key writer.key
+    "$weir" key --name piped - | grep -Eq '^piped [0-9a-f]{64}$' || fail "no key at standard output"
+    [ ! -e ./- ] || fail "a file is called -"
+    "$weir" key - >/dev/full 2>full.txt && fail "a key that was not written"
+    grep -q 'standard output: No space left' full.txt || fail "$(cat full.txt)"
     (umask 077 && cat writer.key >keys && sed "s|\$| read-only root=$work/mine|" reader.key >>keys)
     cp f mine/of-reader
     "$weir" serve --keys keys --root root --listen 127.0.0.1:0 >server.out 2>server.log &

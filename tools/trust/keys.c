@@ -165,18 +165,27 @@ bool keys_create(const char *path, const char *name, char ret_why[KEYS_WHY_LENGT
         snprintf(ret_why, KEYS_WHY_LENGTH, "the system has no random bytes");
         return false;
     }
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    bool is_output = strcmp(path, "-") == 0;
+    int fd = is_output ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
+                       : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
         snprintf(ret_why, KEYS_WHY_LENGTH, "%.300s: %s", path, strerror(errno));
         return false;
     }
     secret_print(&secret, text);
     bool good = dprintf(fd, "%s %s\n", name, text) > 0;
-    good = close(fd) == 0 && good;
+    int error = good ? 0 : errno;
+    if (close(fd) != 0 && good) {
+        good = false;
+        error = errno;
+    }
     crypto_wipe(&secret, sizeof(secret));
     crypto_wipe(text, sizeof(text));
     if (!good) {
-        snprintf(ret_why, KEYS_WHY_LENGTH, "%.300s: %s", path, strerror(errno));
+        snprintf(ret_why, KEYS_WHY_LENGTH, "%.300s: %s", is_output ? "standard output" : path,
+                 strerror(error));
+    }
+    if (!good && !is_output) {
         unlink(path);
     }
     return good;

@@ -35,7 +35,8 @@ bool keys_load(const char *path, struct keys *ret_keys, char ret_why[KEYS_WHY_LE
 void keys_free(struct keys *keys);
 /* NULL: none is called so. */
 const struct key *keys_find(const struct keys *keys, const char *name);
-/* Makes the file, with mode 0600 and one new key in it. It must not be there yet. */
+/* Makes the file, with mode 0600 and one new key in it. It must not be there yet. "-" is standard
+ * output. */
 bool keys_create(const char *path, const char *name, char ret_why[KEYS_WHY_LENGTH]);
 
 #endif
