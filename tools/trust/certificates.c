@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "tools/trust/guard_private.h"
 #include "tools/trust/tls.h"
 
 /* No prompt: a file with a passphrase fails. */
@@ -60,6 +61,27 @@ static bool is_readable(const char *path, bool is_secret, char ret_why[CERTIFICA
     return good;
 }
 
+/* What of a flight is not certificates, nor a signature. */
+#define REST_OF_FLIGHT 1024u
+
+/* All of what is shown goes in one flight with its proof. */
+static bool fits(SSL_CTX *context, const char *path, char ret_why[CERTIFICATES_WHY_LENGTH])
+{
+    STACK_OF(X509) *chain = NULL;
+    size_t length = (size_t)i2d_X509(SSL_CTX_get0_certificate(context), NULL);
+    size_t signature = (size_t)EVP_PKEY_get_size(SSL_CTX_get0_privatekey(context));
+    SSL_CTX_get0_chain_certs(context, &chain);
+    for (int i = 0; i < sk_X509_num(chain); i++) {
+        length += (size_t)i2d_X509(sk_X509_value(chain, i), NULL) + 5;
+    }
+    size_t most = FLIGHT_LENGTH_MAX - REST_OF_FLIGHT - signature;
+    if (length > most) {
+        snprintf(ret_why, CERTIFICATES_WHY_LENGTH,
+                 "%s: its certificates take %zu bytes, and %zu are the most", path, length, most);
+    }
+    return length <= most;
+}
+
 static bool load_own(SSL_CTX *context, const struct certificate_files *files,
                      char ret_why[CERTIFICATES_WHY_LENGTH])
 {
@@ -74,7 +96,7 @@ static bool load_own(SSL_CTX *context, const struct certificate_files *files,
         SSL_CTX_check_private_key(context) != 1) {
         return explain(files->key, "private key", ret_why);
     }
-    return true;
+    return fits(context, files->certificate, ret_why);
 }
 
 static bool load_authorities(SSL_CTX *context, const char *path,

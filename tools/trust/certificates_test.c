@@ -325,9 +325,50 @@ static void what_is_wrong_with_a_file_is_said(void **state)
     }
 }
 
+static void copy_behind(FILE *to, const char *path)
+{
+    char text[4096];
+    FILE *from = fopen(path, "r");
+    size_t length = fread(text, 1, sizeof(text), from);
+    assert_in_range(length, 1, sizeof(text) - 1);
+    assert_int_equal(fwrite(text, 1, length, to), length);
+    fclose(from);
+}
+
+/* A chain either goes through whole, or is refused by its length where it is loaded. */
+static void a_chain_is_as_long_as_it_may_be(void **state)
+{
+    const struct certificate_files files = {.certificate = "long.pem", .key = "server.key"};
+    struct certificates loaded;
+    char why[CERTIFICATES_WHY_LENGTH];
+    unsigned good_ones = 0, refused = 0;
+    assert_int_equal(link("server.key", "long.key"), 0);
+    FILE *file = fopen("long.pem", "w");
+    copy_behind(file, "server.pem");
+    for (unsigned i = 0; i < 60; i++) {
+        copy_behind(file, "ca.pem");
+        fflush(file);
+        if (!certificates_load(&files, true, &loaded, why)) {
+            refused++;
+            assert_non_null(strstr(why, "long.pem: its certificates take "));
+            continue;
+        }
+        certificates_free(&loaded);
+        good_ones++;
+        struct pair pair = meet("server.example", "ca.pem", "long", NULL, NULL);
+        assert_string_equal(guard_why(pair.client), "");
+        assert_int_equal(guard_state(pair.client), GUARD_PROVEN);
+        part(&pair);
+    }
+    fclose(file);
+    assert_in_range(good_ones, 20, 59);
+    assert_true(refused > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_chain_is_as_long_as_it_may_be),
         cmocka_unit_test(a_server_is_believed_by_its_certificate),
         cmocka_unit_test(a_client_is_believed_by_its_certificate),
         cmocka_unit_test(a_server_takes_keys_beside_certificates),

@@ -146,6 +146,10 @@ static enum guard_state explain(struct guard *guard)
     if (ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE) {
         return fail_here(guard);
     }
+    if (reason == SSL_R_EXCESSIVE_MESSAGE_SIZE) {
+        return fail(guard, "these certificates are longer than 16 KiB",
+                    "its certificates are longer than 16 KiB");
+    }
     if (!guard->is_server) {
         return explain_server(guard, reason, text);
     }
