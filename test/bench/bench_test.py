@@ -29,8 +29,8 @@ def weir(*words, status=0):
 
 
 class Server:
-    def __init__(self):
-        self.process = subprocess.Popen([WEIR, "bench", "--serve", "127.0.0.1:0", "--fabric", "soft"],
+    def __init__(self, address="127.0.0.1:0"):
+        self.process = subprocess.Popen([WEIR, "bench", "--serve", address, "--fabric", "soft"],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.address = re.search(r" at (\S+) ", self.process.stdout.readline()).group(1)
 
@@ -116,6 +116,23 @@ def test_two_ends():
                     pass
         weir(server.address, *SHORT, "--op", "read", "--size", "8", "--measure", "latency")
         assert server.process.poll() is None
+
+
+def test_every_address():
+    """As its help says: of IPv4, and where there is IPv6, of that."""
+    with Server("*:0") as server:
+        port = server.address.rsplit(":", 1)[1]
+        for host in ["127.0.0.1"] + (["[::1]"] if has_ipv6() else []):
+            table = weir(f"{host}:{port}", *SHORT, "--op", "read,message", "--size", "64").stdout
+            assert len(re.findall(r"^(read|message) .* 64 B ", table, re.M)) == 4, table
+
+
+def has_ipv6():
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
 
 
 def lie(listener):
@@ -260,6 +277,7 @@ def main():
         test_fabric_of_one_end_only(folder)
         test_words_of_the_other_end()
         test_two_ends()
+        test_every_address()
         if not browser.find():
             print("no chromium: the page was not looked at")
             return 77

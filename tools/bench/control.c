@@ -26,7 +26,8 @@ bool control_error(struct weir_error *ret_error, enum weir_status status, const 
     return false;
 }
 
-/* "HOST:PORT", "[V6]:PORT", "*:PORT" to addresses; NULL: ret_error says why not. */
+/* "HOST:PORT", "[V6]:PORT", "*:PORT" to addresses, of "*" each family's; NULL: ret_error says why
+ * not. */
 static struct addrinfo *resolve(const char *address, bool is_passive, struct weir_error *ret_error)
 {
     char host[CONTROL_ADDRESS_MAX];
@@ -70,24 +71,41 @@ static unsigned port_of(const struct sockaddr_storage *address)
                                                 : ((const struct sockaddr_in *)address)->sin_port);
 }
 
+/* -1: errno says why not. */
+static int listen_at(const struct addrinfo *at)
+{
+    int on = 1, off = 0;
+    int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return -1;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (at->ai_family == AF_INET6) { /* of all addresses, IPv4's are among them */
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    }
+    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, 8) == 0) {
+        return fd;
+    }
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
 int control_listen(const char *address, char ret_bound[CONTROL_ADDRESS_MAX],
                    struct weir_error *ret_error)
 {
     struct addrinfo *list = resolve(address, true, ret_error);
+    bool is_any = address[0] == ':' || address[0] == '*';
     int fd = -1;
     for (struct addrinfo *at = list; at != NULL && fd < 0; at = at->ai_next) {
-        int on = 1;
-        fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0) {
-            continue;
-        }
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        if (bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, 8) != 0) {
-            control_error(ret_error, WEIR_ADDRESS, "%s: cannot listen: %s", address,
-                          strerror(errno));
-            close(fd);
-            fd = -1;
-        }
+        fd = is_any && at->ai_family != AF_INET6 ? -1 : listen_at(at);
+    }
+    for (struct addrinfo *at = list; at != NULL && fd < 0; at = at->ai_next) {
+        fd = listen_at(at);
+    }
+    if (list != NULL && fd < 0) {
+        control_error(ret_error, WEIR_ADDRESS, "%s: cannot listen: %s", address, strerror(errno));
     }
     if (list != NULL) {
         freeaddrinfo(list);
@@ -284,6 +302,13 @@ bool control_local(const struct control *control, struct sockaddr_storage *ret_a
     memset(ret_address, 0, sizeof(*ret_address));
     if (getsockname(control->fd, (struct sockaddr *)ret_address, &length) != 0) {
         return false;
+    }
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)ret_address;
+    if (v6->sin6_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+        struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = v6->sin6_port};
+        memcpy(&v4.sin_addr, v6->sin6_addr.s6_addr + 12, sizeof(v4.sin_addr));
+        memset(ret_address, 0, sizeof(*ret_address));
+        memcpy(ret_address, &v4, sizeof(v4));
     }
     host_text(ret_address, ret_host);
     return true;
