@@ -48,7 +48,8 @@ struct weir_fabric *weir_poller_fabric(struct weir_poller *poller);
 enum weir_bootstrap {
     WEIR_BOOTSTRAP_CM,  /* rdma_cm */
     WEIR_BOOTSTRAP_TCP, /* a TCP connection exchanges the queue pairs' parameters and watches the
-                           peer's life afterwards */
+                           peer's life afterwards. Which GID and queue pairs packets go to is the
+                           peer's word: its RDMA address need not be the one it connects from */
 };
 
 struct weir_channel_options {

@@ -25,7 +25,9 @@ enum weir_fabric_kind {
 
 struct weir_fabric_options {
     enum weir_fabric_kind kind;
-    const char *device;   /* NAME, NAME:PORT or NAME:PORT:GID_INDEX; NULL: the first that fits */
+    const char *device;   /* NAME, NAME:PORT or NAME:PORT:GID_INDEX; NULL: the first that fits.
+                             rdma_cm finds port and GID by the addresses that are connected: there
+                             only the NAME counts */
     const char *soft_dir; /* folder of our drop-in libraries; NULL: found by WEIR_LIBRARY_DIR,
                              beside the program, or where installed */
 };
