@@ -57,7 +57,7 @@ const char bench_usage[] =
     "  weir bench server.example --json\n"
     "\n"
     "Exit status: 0, 2 usage, 3 no connection, 4 it was lost, 5 the other end failed or bytes\n"
-    "arrived wrong, 6 cannot begin here.\n";
+    "arrived wrong, 6 cannot begin here, 130 interrupted.\n";
 
 struct bench {
     const struct command *command;
@@ -91,6 +91,8 @@ static int exit_code_of(enum weir_status status)
         return EXIT_REFUSED;
     case WEIR_CANCELED:
         return EXIT_INTERRUPTED;
+    case WEIR_INVALID: /* --device */
+        return EXIT_USAGE;
     default:
         return EXIT_SETUP;
     }
@@ -127,7 +129,7 @@ static int serve(struct bench *bench, const char *address, int announce_fd)
 {
     char bound[CONTROL_ADDRESS_MAX], device[512];
     if (fabric_open(&bench->fabric_options, &bench->fabric, &bench->error) != WEIR_OK) {
-        return fail(bench, WEIR_NO_DEVICE);
+        return fail(bench, bench->error.status);
     }
     int listener = control_listen(address, bound, &bench->error);
     if (listener < 0) {
@@ -249,8 +251,8 @@ static void print_intro(struct bench *bench, const json_t *server)
     fabric_describe(bench->fabric, device, sizeof(device));
     printable(name != NULL ? name : "?", name != NULL ? strlen(name) : 1, theirs, sizeof(theirs));
     printf("device    %s\nother end %s\n"
-           "each case %u runs of %g s after a warm-up whose bytes were compared; one clock\n\n",
-           device, theirs, bench->plan.runs, bench->plan.seconds);
+           "each case %u run%s of %g s after a warm-up whose bytes were compared; one clock\n\n",
+           device, theirs, bench->plan.runs, bench->plan.runs == 1 ? "" : "s", bench->plan.seconds);
     fflush(stdout); /* the first figures may take long */
 }
 
@@ -282,7 +284,7 @@ static bool make_page(struct bench *bench)
 static int lead(struct bench *bench, const char *address)
 {
     if (fabric_open(&bench->fabric_options, &bench->fabric, &bench->error) != WEIR_OK) {
-        return fail(bench, WEIR_NO_DEVICE);
+        return fail(bench, bench->error.status);
     }
     json_t *server = NULL;
     bench->table.stream = stdout;
@@ -321,6 +323,9 @@ static int lead_own_server(struct bench *bench)
             kill(child, SIGTERM);
         }
         waitpid(child, &status, 0);
+        if (address[0] == '\0' && WIFEXITED(status)) { /* it has said why */
+            code = WEXITSTATUS(status);
+        }
     }
     return code;
 }

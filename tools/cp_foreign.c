@@ -160,7 +160,7 @@ static const struct foreign {
      "can be (without -c, what had the same size and time was not read)"},
     {"delay-updates", 0, false, IS_NOT, "each file takes its place when it is whole"},
     {"temp-dir", 'T', true, IS_NOT,
-     "a file has no name until it is whole, and is in its directory from the begin"},
+     "a file has no name until it is whole, and is in its directory from the beginning"},
     {"ignore-missing-args", 0, false, IS_NOT,
      "a source that is not there is said, and the others are copied"},
     {"delete-missing-args", 0, false, IS_NOT,

@@ -178,6 +178,10 @@ case_confinement() { # nothing outside the root
 }
 
 case_usage() { # exit statuses, and words
+    expect 6 '192.0.2.254:0: cannot listen: no RDMA device of this host has that address' \
+        "$weir" serve --insecure --listen 192.0.2.254:0
+    expect 2 'in its directory from the beginning' "$weir" cp -T x f weir://127.0.0.1:1/
+    [ "$("$weir" cp --help | wc -L)" -le 100 ] || fail "lines of the help are too long"
     mkdir root
     echo f >f
     expect 2 'one side must be .*weir://' "$weir" cp f g

@@ -105,7 +105,5 @@ const char cp_usage[] =
     "  weir cp server:/data/run7.h5 .               one file back\n"
     "  weir cp -a --key my.key src weir://server/   to a standing server\n"
     "\n"
-    "Exit status: 0 all copied, 1 some files or targets were not, 2 usage, 3 no connection, 4 "
-    "connection "
-    "lost,\n"
-    "5 refused by the other side, 6 cannot begin here, 130 interrupted.\n";
+    "Exit status: 0 all copied, 1 some files or targets were not, 2 usage, 3 no connection,\n"
+    "4 connection lost, 5 refused by the other side, 6 cannot begin here, 130 interrupted.\n";

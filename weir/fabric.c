@@ -145,6 +145,10 @@ static enum weir_status open_device(struct weir_fabric *fabric, const struct wis
         take_plain_device(fabric, wish, &count);
     }
     if (fabric->context == NULL) {
+        if (wish->name[0] != '\0' && wish->port != 0) {
+            return error_set(ret_error, WEIR_NO_DEVICE, "no device %s with an active port %u in %s",
+                             wish->name, wish->port, fabric->library.path);
+        }
         if (wish->name[0] != '\0') {
             return error_set(ret_error, WEIR_NO_DEVICE, "no device %s with an active port in %s",
                              wish->name, fabric->library.path);

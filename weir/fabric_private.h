@@ -34,5 +34,7 @@ struct weir_fabric {
  * RoCEv2 one of its family; else 0. -1: there is none. */
 int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *local,
                       union ibv_gid *ret_gid);
+/* That there is none; returns the status. */
+enum weir_status fabric_say_no_gid(const struct weir_fabric *fabric, struct weir_error *ret_error);
 
 #endif

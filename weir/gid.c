@@ -2,6 +2,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "weir/error_private.h"
 #include "weir/fabric_private.h"
 
 #define GIDS_MAX 256
@@ -56,4 +57,14 @@ int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *l
     }
     chosen = chosen == FABRIC_GID_ANY ? 0 : chosen;
     return verbs->query_gid(fabric->context, fabric->port, chosen, ret_gid) == 0 ? chosen : -1;
+}
+
+enum weir_status fabric_say_no_gid(const struct weir_fabric *fabric, struct weir_error *ret_error)
+{
+    if (fabric->gid_index == FABRIC_GID_ANY) {
+        return error_set(ret_error, WEIR_NO_DEVICE, "%s port %u has no GID to use", fabric->device,
+                         fabric->port);
+    }
+    return error_set(ret_error, WEIR_NO_DEVICE, "%s port %u has no GID %d", fabric->device,
+                     fabric->port, fabric->gid_index);
 }

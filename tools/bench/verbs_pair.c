@@ -109,8 +109,7 @@ static bool find_own_address(struct verbs_pair *pair, struct weir_error *ret_err
                           : -1;
     getrandom(&pair->psn, sizeof(pair->psn), 0);
     pair->psn &= 0xffffff;
-    return pair->gid_index >= 0 ||
-           control_error(ret_error, WEIR_NO_DEVICE, "%s has no GID to use", pair->fabric->device);
+    return pair->gid_index >= 0 || fabric_say_no_gid(pair->fabric, ret_error) == WEIR_OK;
 }
 
 bool verbs_pair_create(struct verbs_pair *pair, struct weir_error *ret_error)

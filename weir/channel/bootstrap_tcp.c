@@ -55,8 +55,7 @@ static enum weir_status make_endpoint(struct weir_connection *connection, unsign
     union ibv_gid gid = {0};
     connection->tcp.gid_index = fabric_choose_gid(fabric, (struct sockaddr *)&local, &gid);
     if (connection->tcp.gid_index < 0) {
-        return error_set(ret_error, WEIR_NO_DEVICE, "%s port %u has no GID to use", fabric->device,
-                         fabric->port);
+        return fabric_say_no_gid(fabric, ret_error);
     }
     memcpy(endpoint->gid, gid.raw, 16);
     endpoint->lid = fabric->port_attributes.lid;
