@@ -118,6 +118,21 @@ def test_two_ends():
         assert server.process.poll() is None
 
 
+def test_interrupted_in_a_run():
+    """Either end, while it measures: it ends then, not when all is measured."""
+    words = ["--fabric", "soft", "--op", "send", "--size", "8", "--seconds", "0.3", "--runs", "100"]
+    for interrupted in ("server", "client"):
+        with Server() as server:
+            client = subprocess.Popen([WEIR, "bench", server.address, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            time.sleep(1.5)
+            (server.process if interrupted == "server" else client).send_signal(signal.SIGTERM)
+            client.communicate(timeout=15)
+            if interrupted == "server":
+                assert server.process.wait(15) == 0 and client.returncode in (4, 5), client.returncode
+            else:
+                assert client.returncode == 130, client.returncode
+
+
 def test_every_address():
     """As its help says: of IPv4, and where there is IPv6, of that."""
     with Server("*:0") as server:
@@ -281,6 +296,7 @@ def main():
         test_words_of_the_other_end()
         test_two_ends()
         test_every_address()
+        test_interrupted_in_a_run()
         if not browser.find():
             print("no chromium: the page was not looked at")
             return 77

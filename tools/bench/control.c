@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/stop.h"
+
 #define CONNECT_TIMEOUT_MS 5000
 #define SILENCE_MS         (2 * PATIENCE_S * 1000)
 #define PROBE_S            5
@@ -249,6 +251,10 @@ json_t *control_receive(struct control *control, unsigned timeout_ms, struct wei
         char *end = memchr(control->line, '\n', control->length);
         if (end != NULL) {
             return take_line(control, (size_t)(end - control->line), ret_error);
+        }
+        if (stop_asked()) { /* in the midst of what was measured, too */
+            control_error(ret_error, WEIR_CANCELED, "interrupted");
+            return NULL;
         }
         if (control->length == sizeof(control->line)) {
             control_error(ret_error, WEIR_PROTOCOL, "the other end sent a line that has no end");
