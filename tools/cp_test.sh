@@ -178,7 +178,7 @@ case_confinement() { # nothing outside the root
 }
 
 case_usage() { # exit statuses, and words
-    expect 6 '192.0.2.254:0: cannot listen: no RDMA device of this host has that address' \
+    expect 6 '192.0.2.254:0: cannot listen: no RDMA device here has this address' \
         "$weir" serve --insecure --listen 192.0.2.254:0
     expect 2 'in its directory from the beginning' "$weir" cp -T x f weir://127.0.0.1:1/
     [ "$("$weir" cp --help | wc -L)" -le 100 ] || fail "lines of the help are too long"
