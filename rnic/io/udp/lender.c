@@ -10,13 +10,12 @@
 #include "rnic/io/system/raw_socket.h"
 #include "rnic/io/udp/udp.h"
 
-#define COPIED       64u /* bytes of a run, which take the address along */
-#define IN_FLIGHT    (UDP_FLIGHT_MAX / LENDER_LEAST + 1) /* lent runs of a stream */
-#define PLACES       (2 * IN_FLIGHT)                     /* of a stream */
-#define FAILURES_MAX 8u                                  /* in a row */
-#define LENGTH       ((size_t)LENDER_STREAMS * PLACES * LENDER_PLACE)
-
-BUILD_CHECK(PLACES <= 64); /* bits of `returned` */
+#define COPIED       64u  /* bytes of a run, which take the address along */
+#define PAGE         4096 /* a pipe holds as many pages as a run has */
+#define FAILURES_MAX 8u   /* in a row */
+/* What is in flight, twice, and a quarter for headers and what runs leave of their last pages. */
+#define RING   (2 * (UDP_FLIGHT_MAX + UDP_FLIGHT_MAX / 4))
+#define LENGTH ((size_t)LENDER_STREAMS * RING)
 
 /* Where it cannot, it does not try again. */
 static bool open_lender(struct lender *lender)
@@ -32,7 +31,7 @@ static bool open_lender(struct lender *lender)
             return false;
         }
         lender->bytes = bytes;
-        int result = madvise(bytes, (size_t)PLACES * LENDER_PLACE, MADV_POPULATE_WRITE);
+        int result = madvise(bytes, RING, MADV_POPULATE_WRITE);
         (void)result; /* the first stream's; else at their first touch */
     }
     if (raw_pipe(lender->pipe) != 0) {
@@ -119,21 +118,32 @@ uint8_t *lender_take(struct lender *lender, const struct path *path, struct qpn 
         return NULL;
     }
     stream->admitted = stream->used = true;
-    uint32_t place = stream->place;
-    if (stream->returned != 0) {
-        place = (uint32_t)__builtin_ctzll(stream->returned);
-        stream->returned &= stream->returned - 1;
-    } else {
-        stream->place = (place + 1) % PLACES;
+    if (stream->filled) {
+        return NULL;
     }
-    return lender->bytes + ((size_t)(stream - lender->streams) * PLACES + place) * LENDER_PLACE;
+    stream->filled = true;
+    if (stream->next + LENDER_PLACE > RING) {
+        stream->next = 0;
+    }
+    return lender->bytes + (size_t)(stream - lender->streams) * RING + stream->next;
+}
+
+static struct lender_stream *stream_of(struct lender *lender, const uint8_t *bytes)
+{
+    size_t number = (size_t)(bytes - lender->bytes) / RING;
+    CHECK(number < LENDER_STREAMS);
+    return &lender->streams[number];
 }
 
 void lender_give_back(struct lender *lender, const uint8_t *bytes)
 {
-    size_t place = (size_t)(bytes - lender->bytes) / LENDER_PLACE;
-    CHECK(place < (size_t)LENDER_STREAMS * PLACES);
-    lender->streams[place / PLACES].returned |= UINT64_C(1) << place % PLACES;
+    stream_of(lender, bytes)->filled = false;
+}
+
+static void note_lent(struct lender_stream *stream, uint32_t length)
+{
+    stream->filled = false;
+    stream->next += (length + PAGE - 1) / PAGE * PAGE;
 }
 
 /* The rest of what is corked, by copying. False: nothing is. */
@@ -182,7 +192,9 @@ bool lender_send(struct lender *lender, int descriptor, const struct msghdr *add
     }
     if (lent == (ssize_t)rest.iov_len) {
         *failures = 0;
-        return true;
+    } else if (!recover(lender, failures, descriptor, &rest, lent)) {
+        return false;
     }
-    return recover(lender, failures, descriptor, &rest, lent);
+    note_lent(stream_of(lender, bytes), length);
+    return true;
 }

@@ -4,9 +4,9 @@
  * and ours are not. So what a run costs its sender decides, each way (trial.h).
  *
  * Who lends may write again what the peer has taken, and is told by nobody when that is. So each
- * stream lends in turn, from so many places of its own that what has not been acknowledged fits in
- * them twice: a queue pair has UDP_FLIGHT_MAX in flight at most. One stream's packets may wait for
- * a slow interface as long as they like while another's are quick. Whose packets wait for longer
+ * stream lends from a ring of its own in which what has not been acknowledged fits twice: a queue
+ * pair has UDP_FLIGHT_MAX in flight at most. One stream's packets may wait for a slow interface as
+ * long as they like while another's are quick. Whose packets wait for longer
  * than it needs to repeat them twice, or than LENDER_IDLE_NS while nothing more of it leaves, may
  * have sent later bytes in their place: what is no whole packet then is refused for its ICRC, and
  * repeated. So only what is acknowledged and repeated may be lent: requests of RC. */
@@ -24,7 +24,7 @@
 
 #define LENDER_STREAMS 7u
 #define LENDER_PLACE   65536u
-#define LENDER_LEAST   (LENDER_PLACE / 4 * 3) /* bytes; a shorter run is copied */
+#define LENDER_LEAST   (LENDER_PLACE / 2) /* bytes; a shorter run is copied */
 /* A stream that has taken nothing for so long, or twice that, makes room for another. */
 #define LENDER_IDLE_NS UINT64_C(1000000000)
 
@@ -40,13 +40,14 @@ struct lender {
         struct path path;
         struct qpn destination;
         bool admitted;
-        bool used;         /* since `swept` */
-        uint32_t place;    /* of its own, that comes next */
-        uint64_t returned; /* places that come first, one a bit: they were not lent after all */
+        bool used;     /* since `swept` */
+        bool filled;   /* what begins at `next`; it has not left yet */
+        uint32_t next; /* byte of the ring */
     } streams[LENDER_STREAMS];
 };
 
-/* A place for a run of that stream, of LENDER_PLACE bytes; NULL: it has to be copied. */
+/* A place for a run of that stream, of LENDER_PLACE bytes, until it is sent or given back; NULL: it
+ * has to be copied. */
 uint8_t *lender_take(struct lender *lender, const struct path *path, struct qpn destination);
 /* The run was copied after all. */
 void lender_give_back(struct lender *lender, const uint8_t *bytes);
