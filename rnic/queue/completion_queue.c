@@ -7,9 +7,12 @@
  * earlier still, comes before the application's load, and the poll sees the record. With anything
  * weaker both could read the old value: that is the store-buffer case, real on x86 too.
  *
- * Only the application raises `armed` and only the engine clears it, so the exchange that clears it
- * always finds at least what the load has seen: an arming for any completion may have replaced one
- * for solicited ones in between, and this push satisfies both. */
+ * Only the application raises `armed`. The engine clears it, and the application where it arms and
+ * finds what no event has told of: each by an exchange, and whoever finds it raised raises the
+ * event, so there is one for an arming. Where the engine finds it cleared since it looked, the
+ * application's event comes later than that look, and so than the record. Else it finds what it has
+ * seen, or a later arming: one for any completion that has replaced one for solicited ones, which
+ * this push satisfies, too, or one behind such an event, whose own is early then. */
 #include "rnic/queue/completion_queue.h"
 
 #include <stdalign.h>
@@ -112,8 +115,8 @@ static void announce(struct completion_queue *queue)
 {
     queue->held = 0;
     note_announced(queue);
-    atomic_exchange_explicit(&queue->armed, ARMED_NOT, memory_order_seq_cst);
-    if (queue->notifier != NULL) {
+    uint32_t armed = atomic_exchange_explicit(&queue->armed, ARMED_NOT, memory_order_seq_cst);
+    if (armed != ARMED_NOT && queue->notifier != NULL) {
         queue->notifier->completed(queue->notifier, queue);
     }
 }

@@ -362,6 +362,31 @@ static void nor_where_the_poll_comes_before_the_arming(void **state)
     check_no_event_is_lost(false);
 }
 
+/* Where an arming and a push meet, whoever takes the arming back raises the event, and not both. */
+static void an_arming_brings_one_event(void **state)
+{
+    (void)state;
+    struct sleeper sleeper = {.notifier = {post_due, post_due}};
+    assert_int_equal(sem_init(&sleeper.due, 0, 0), 0);
+    assert_int_equal(
+        completion_queue_create(heap_allocator(), 3, &sleeper.notifier, &sleeper.queue), STATUS_OK);
+    pthread_t pusher;
+    assert_int_equal(pthread_create(&pusher, NULL, push_all, &sleeper), 0);
+    uint32_t taken = 0, extra = 0;
+    bool woken = true;
+    while (taken < CROSSINGS && woken) {
+        struct completion got[3];
+        extra += sem_trywait(&sleeper.due) == 0; /* it is not armed, and its event was taken */
+        woken = completion_queue_arm(sleeper.queue, false) || wait_due(&sleeper);
+        taken += completion_queue_poll(sleeper.queue, 3, got);
+    }
+    pthread_join(pusher, NULL);
+    assert_true(woken);
+    assert_int_equal(extra, 0);
+    completion_queue_destroy(sleeper.queue);
+    sem_destroy(&sleeper.due);
+}
+
 static void never_armed(void **state)
 {
     struct watcher watcher;
@@ -438,6 +463,7 @@ int main(void)
         cmocka_unit_test(users_and_limits),
         cmocka_unit_test(no_event_is_lost),
         cmocka_unit_test(nor_where_the_poll_comes_before_the_arming),
+        cmocka_unit_test(an_arming_brings_one_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
