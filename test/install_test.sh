@@ -6,6 +6,9 @@ build=$(realpath "$1")
 prefix=$(meson introspect --buildoptions "$build" | python3 -c \
     'import json, sys; print(*(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
 [ "$prefix" = /usr/local ] || { echo "the prefix is $prefix"; exit 77; }
+for tool in meson pkg-config cc; do
+    case $(realpath "$(command -v $tool)") in /usr/local/*) echo "$tool is in /usr/local, which is to be empty"; exit 77 ;; esac
+done
 if [ "${WEIR_INSTALL_INSIDE:-}" != 1 ]; then
     user=()
     [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
@@ -28,7 +31,10 @@ expect() { # WANTED COMMAND...: what it prints has it
     grep -qF -- "$wanted" <<<"$said" || { echo "FAIL $*: no '$wanted' in: $said"; failed=1; }
 }
 
+# A library that the host's administrator has put there, and not linked to the name that programs ask for.
+mkdir -p /usr/local/lib && echo | cc -shared -x c - -Wl,-soname,libown.so.1 -o /usr/local/lib/libown.so.1.2 || exit 1
 meson install -C "$build" --no-rebuild --quiet || exit 1
+[ ! -e /usr/local/lib/libown.so.1 ] || { echo "FAIL the install has linked a library that is not Weir's"; failed=1; }
 cat >one.c <<'END'
 #include <stdio.h>
 #include <weir/channel.h>
