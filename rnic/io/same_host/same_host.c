@@ -46,10 +46,12 @@ static bool let_refer(struct same_host *same_host, uint64_t seed)
     return true;
 }
 
+/* Not in the place of a standard stream, as the registry's file (registry.c). */
 static void keep_spare(struct same_host *same_host)
 {
     if (same_host->spare < 0) {
-        same_host->spare = fcntl(inbox_descriptor(same_host->inbox), F_DUPFD_CLOEXEC, 0);
+        same_host->spare =
+            fcntl(inbox_descriptor(same_host->inbox), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     }
 }
 

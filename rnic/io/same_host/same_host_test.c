@@ -2,6 +2,7 @@
  * that does not take them. The ends stand in this process: each has a slot of one registry. */
 #include "rnic/io/same_host/same_host.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <cmocka.h>
 
 #include "rnic/base/container.h"
+#include "rnic/io/same_host/same_host_private.h"
 #include "rnic/io/system/clock.h"
 #include "rnic/wire/packet.h"
 
@@ -137,7 +139,8 @@ static bool send_as(struct fixture *fixture, struct qpn to, const struct gid *ad
     return sink->emit(sink, &outgoing);
 }
 
-static bool send(struct fixture *fixture, struct qpn to, const struct gid *address, uint32_t length)
+static bool send_to(struct fixture *fixture, struct qpn to, const struct gid *address,
+                    uint32_t length)
 {
     return send_as(fixture, to, address, length, 0);
 }
@@ -174,8 +177,8 @@ static void by_memory_only_where_there_is_an_inbox(void **state)
 {
     struct fixture *fixture = *state;
     struct gid far = {{[10] = 0xff, [11] = 0xff, [12] = 198, [13] = 51, [14] = 100, [15] = 1}};
-    assert_true(send(fixture, number_of(fixture, 0), &loopback, 8)); /* ourselves */
-    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_true(send_to(fixture, number_of(fixture, 0), &loopback, 8)); /* ourselves */
+    assert_true(send_to(fixture, number_of(fixture, 1), &loopback, 8));
     assert_true(same_host_flush(fixture->ends[0].same_host));
     assert_int_equal(fixture->ends[0].by_other, 0);
     receive_all(&fixture->ends[0]);
@@ -183,11 +186,11 @@ static void by_memory_only_where_there_is_an_inbox(void **state)
     assert_int_equal(fixture->ends[0].by_memory, 1);
     assert_int_equal(fixture->ends[1].by_memory, 1);
 
-    assert_true(send(fixture, number_of(fixture, 2), &loopback, 8)); /* it wants none */
-    assert_true(send(fixture, number_of(fixture, 1), &far, 8));
-    assert_true(send(fixture, number_of_nobody(fixture), &loopback, 8));
-    assert_true(send(fixture, (struct qpn){1}, &loopback, 8));
-    assert_true(send(fixture, QPN_MULTICAST, &loopback, 8));
+    assert_true(send_to(fixture, number_of(fixture, 2), &loopback, 8)); /* it wants none */
+    assert_true(send_to(fixture, number_of(fixture, 1), &far, 8));
+    assert_true(send_to(fixture, number_of_nobody(fixture), &loopback, 8));
+    assert_true(send_to(fixture, (struct qpn){1}, &loopback, 8));
+    assert_true(send_to(fixture, QPN_MULTICAST, &loopback, 8));
     assert_int_equal(fixture->ends[0].by_other, 5);
     assert_int_equal(count(fixture, 0).bytes_sent, 16);
     assert_non_null(strstr(same_host_describe(fixture->ends[0].same_host),
@@ -208,9 +211,9 @@ static void who_has_no_descriptor_left_reaches_who_comes(void **state)
     while ((file = dup(STDIN_FILENO)) >= 0) {
         taken[count_taken++] = file;
     }
-    assert_true(send(fixture, number_of(fixture, 0), &loopback, 8));
+    assert_true(send_to(fixture, number_of(fixture, 0), &loopback, 8));
     same_host_addresses_changed(fixture->ends[0].same_host);
-    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_true(send_to(fixture, number_of(fixture, 1), &loopback, 8));
     assert_int_equal(dup(STDIN_FILENO), -1); /* ours is kept for the next who comes */
     while (count_taken > 0) {
         close(taken[--count_taken]);
@@ -221,12 +224,28 @@ static void who_has_no_descriptor_left_reaches_who_comes(void **state)
     assert_int_equal(fixture->ends[0].by_other, 0);
 }
 
+/* What a program prints that closes one of these is not to go into an inbox, which it shares. */
+static void what_is_kept_for_who_comes_is_no_standard_stream(void **state)
+{
+    struct fixture *fixture = *state;
+    struct same_host *same_host = fixture->ends[0].same_host;
+    int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(same_host->spare);
+    same_host->spare = -1; /* as where there was none left for it at first */
+    close(STDIN_FILENO);
+    assert_true(send_to(fixture, number_of(fixture, 0), &loopback, 8));
+    assert_true(same_host->spare > STDERR_FILENO);
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
+    assert_int_equal(dup2(input, STDIN_FILENO), STDIN_FILENO);
+    close(input);
+}
+
 /* ... so that its receiver copies while the next is put. */
 static void what_stands_for_several_is_shown_at_once(void **state)
 {
     struct fixture *fixture = *state;
     struct qpn to = number_of(fixture, 1);
-    assert_true(send(fixture, to, &loopback, 64));
+    assert_true(send_to(fixture, to, &loopback, 64));
     receive_all(&fixture->ends[1]);
     assert_int_equal(fixture->ends[1].by_memory, 0);
     assert_true(send_as(fixture, to, &loopback, 8192, 10));
@@ -281,12 +300,12 @@ static void who_is_bound_is_not_at_other_addresses(void **state)
     struct gid bind[] = {loopback, {{0}}}, other = {{[10] = 0xff, 0xff, 10, 1, 2, 3}};
     close_end(&fixture->ends[0]);
     open_bound(fixture, 0, false, bind);
-    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_true(send_to(fixture, number_of(fixture, 1), &loopback, 8));
     assert_int_equal(fixture->ends[0].by_other, 0);
     close_end(&fixture->ends[0]);
     bind[0] = other;
     open_bound(fixture, 0, false, bind);
-    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_true(send_to(fixture, number_of(fixture, 1), &loopback, 8));
     assert_int_equal(fixture->ends[0].by_other, 1);
 }
 
@@ -297,11 +316,11 @@ static void many_peers_cost_no_questions_to_the_kernel(void **state)
     for (uint32_t i = 0; i < 3000; i++) {
         far.bytes[14] = (uint8_t)(i >> 8);
         far.bytes[15] = (uint8_t)i;
-        assert_true(send(fixture, number_of(fixture, 1), &far, 8));
+        assert_true(send_to(fixture, number_of(fixture, 1), &far, 8));
     }
     assert_int_equal(count(fixture, 0).address_reads, 1);
     same_host_addresses_changed(fixture->ends[0].same_host);
-    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_true(send_to(fixture, number_of(fixture, 1), &loopback, 8));
     assert_int_equal(count(fixture, 0).address_reads, 2);
     assert_int_equal(count(fixture, 0).packets_sent, 1);
 }
@@ -314,7 +333,7 @@ static void inbox_that_cannot_be_opened_is_counted(void **state)
                                  3};
     registry_publish_inbox(fixture->ends[2].registry, &lie);
     for (uint32_t i = 0; i < 10; i++) {
-        assert_true(send(fixture, number_of(fixture, 2), &loopback, 8));
+        assert_true(send_to(fixture, number_of(fixture, 2), &loopback, 8));
     }
     assert_int_equal(fixture->ends[0].by_other, 10);
     assert_int_equal(count(fixture, 0).unreachable, 1);
@@ -326,19 +345,19 @@ static void who_takes_nothing_holds_up_nobody_else(void **state)
     struct fixture *fixture = *state;
     struct packet_sink *sink = same_host_sink(fixture->ends[0].same_host);
     uint32_t sent = 0;
-    while (send(fixture, number_of(fixture, 1), &loopback, 4096)) {
+    while (send_to(fixture, number_of(fixture, 1), &loopback, 4096)) {
         sent++;
     }
     assert_true(sent > 50);
     assert_true(sink->others_may_go);
     assert_false(same_host_flush(fixture->ends[0].same_host));
-    assert_true(send(fixture, number_of(fixture, 0), &loopback, 8));
+    assert_true(send_to(fixture, number_of(fixture, 0), &loopback, 8));
     assert_true(same_host_flush(fixture->ends[0].same_host));
     receive_all(&fixture->ends[0]);
     assert_int_equal(fixture->ends[0].by_memory, 1);
 
     struct instant start = clock_now();
-    while (!send(fixture, number_of(fixture, 1), &loopback, 4096)) {
+    while (!send_to(fixture, number_of(fixture, 1), &loopback, 4096)) {
         usleep(10000);
     }
     assert_true(instant_elapsed_ns(start, clock_now()) < UINT64_C(20) * SAME_HOST_PATIENCE_NS);
@@ -346,7 +365,7 @@ static void who_takes_nothing_holds_up_nobody_else(void **state)
     (void)same_host_flush(fixture->ends[0].same_host);
     receive_all(&fixture->ends[1]);
     assert_int_equal(fixture->ends[1].by_memory, sent);
-    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_true(send_to(fixture, number_of(fixture, 1), &loopback, 8));
     assert_true(same_host_flush(fixture->ends[0].same_host));
     receive_all(&fixture->ends[1]);
     assert_int_equal(fixture->ends[1].by_memory, sent + 1);
@@ -358,7 +377,7 @@ static void who_sleeps_is_woken_for_room(void **state)
 {
     struct fixture *fixture = *state;
     struct same_host *sender = fixture->ends[0].same_host, *owner = fixture->ends[1].same_host;
-    while (send(fixture, number_of(fixture, 1), &loopback, 4096)) {
+    while (send_to(fixture, number_of(fixture, 1), &loopback, 4096)) {
     }
     (void)same_host_flush(sender);
     assert_true(same_host_fall_asleep(sender));
@@ -368,7 +387,7 @@ static void who_sleeps_is_woken_for_room(void **state)
     assert_int_equal(count(fixture, 1).wake_ups, 1);
 
     same_host_wake_up(sender);
-    while (send(fixture, number_of(fixture, 1), &loopback, 4096)) {
+    while (send_to(fixture, number_of(fixture, 1), &loopback, 4096)) {
     }
     (void)same_host_flush(sender);
     receive_all(&fixture->ends[1]);
@@ -391,11 +410,11 @@ static void who_could_not_be_woken_is_tried_again(void **state)
     unsetenv("WEIR_DIRECT");
     handoff_destroy(owner->handoff);
     assert_true(same_host_fall_asleep(owner->same_host));
-    assert_true(send(fixture, to, &loopback, 8));
+    assert_true(send_to(fixture, to, &loopback, 8));
     (void)same_host_flush(fixture->ends[0].same_host);
     assert_true(same_host_is_asleep(owner->same_host));
     assert_int_equal(handoff_create(owner->registry, &owner->handoff), STATUS_OK);
-    assert_true(send(fixture, to, &loopback, 8));
+    assert_true(send_to(fixture, to, &loopback, 8));
     (void)same_host_flush(fixture->ends[0].same_host);
     assert_false(same_host_is_asleep(owner->same_host));
     assert_int_equal(count(fixture, 0).wake_ups, 2);
@@ -405,9 +424,9 @@ static void who_has_ended_is_nobody(void **state)
 {
     struct fixture *fixture = *state;
     struct qpn to = number_of(fixture, 1);
-    assert_true(send(fixture, to, &loopback, 8));
+    assert_true(send_to(fixture, to, &loopback, 8));
     close_end(&fixture->ends[1]);
-    assert_true(send(fixture, to, &loopback, 8));
+    assert_true(send_to(fixture, to, &loopback, 8));
     assert_int_equal(fixture->ends[0].by_other, 1); /* whose business it is that nobody is there */
     struct path here = {.local = loopback, .remote = loopback}, there = here;
     there.remote.bytes[12] = 198;
@@ -420,7 +439,7 @@ static void who_has_ended_is_nobody(void **state)
     assert_false(same_host_is_of_dead(fixture->ends[0].same_host, &here, to));
     assert_int_equal(count(fixture, 0).peers, 0);
     open_end(fixture, 1, false);
-    assert_true(send(fixture, number_of(fixture, 1), &loopback, 8));
+    assert_true(send_to(fixture, number_of(fixture, 1), &loopback, 8));
     assert_true(same_host_flush(fixture->ends[0].same_host));
     receive_all(&fixture->ends[1]);
     assert_int_equal(fixture->ends[1].by_memory, 1);
@@ -434,6 +453,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(by_memory_only_where_there_is_an_inbox),
         TEST(who_has_no_descriptor_left_reaches_who_comes),
+        TEST(what_is_kept_for_who_comes_is_no_standard_stream),
         TEST(what_stands_for_several_is_shown_at_once),
         TEST(what_is_too_long_for_its_lane_is_lost),
         TEST(by_the_other_link_an_acknowledgement_goes_alone),
