@@ -102,7 +102,8 @@ static int open_directory(int parent, const char *name)
 }
 
 /* One that is ready takes the place of what is no directory, which goes then: who is killed in
- * between leaves one of the two. EINVAL: they cannot be exchanged here. */
+ * between leaves one of the two. EINVAL: they cannot be exchanged here, or there is no room for
+ * both. */
 static int exchange(int parent, const char *name)
 {
     char temporary[PLACE_TEMPORARY_LENGTH + 1];
@@ -112,7 +113,7 @@ static int exchange(int parent, const char *name)
         error = mkdirat(parent, temporary, 0700) != 0 ? errno : 0;
     } while (error == EEXIST);
     if (error != 0) {
-        return error;
+        return error == ENOSPC || error == EDQUOT ? EINVAL : error;
     }
     error = renameat2(parent, temporary, parent, name, RENAME_EXCHANGE) != 0 ? EINVAL : 0;
     if (error == 0 && unlinkat(parent, temporary, 0) != 0 && errno != ENOENT) {

@@ -24,12 +24,15 @@ int __real_unlinkat(int directory, const char *name, int flags);
 int __wrap_unlinkat(int directory, const char *name, int flags);
 int __real_renameat2(int from, const char *old, int to, const char *new, unsigned flags);
 int __wrap_renameat2(int from, const char *old, int to, const char *new, unsigned flags);
+int __real_mkdirat(int directory, const char *name, mode_t mode);
+int __wrap_mkdirat(int directory, const char *name, mode_t mode);
 
 time_t __real_time(time_t *ret_time);
 time_t __wrap_time(time_t *ret_time);
 
 static time_t later_s;
 static int exchange_error, unlink_error;
+static int full_error; /* there is no room for another name beside "x" */
 static bool was_there; /* "x", as a directory, when a file went */
 
 int __wrap_unlinkat(int directory, const char *name, int flags)
@@ -47,6 +50,15 @@ int __wrap_renameat2(int from, const char *old, int to, const char *new, unsigne
 {
     errno = exchange_error;
     return exchange_error != 0 ? -1 : __real_renameat2(from, old, to, new, flags);
+}
+
+int __wrap_mkdirat(int directory, const char *name, mode_t mode)
+{
+    struct stat status;
+    bool full = full_error != 0 && fstatat(directory, "x", &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+                strcmp(name, "x") != 0;
+    errno = full_error;
+    return full ? -1 : __real_mkdirat(directory, name, mode);
 }
 
 static int make_scratch(void **state)
@@ -180,6 +192,23 @@ static void a_directory_takes_the_place_of_a_file_at_once(void **state)
     tree_fini(&tree);
 }
 
+/* It is removed first, and gives its room. */
+static void a_directory_takes_the_place_of_a_file_on_a_full_disk(void **state)
+{
+    static const int errors[] = {ENOSPC, EDQUOT};
+    const struct scratch *scratch = *state;
+    struct tree tree;
+    tree_init(&tree, scratch->fd, "");
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        full_error = errors[i];
+        scratch_write(scratch, "x", "in the way");
+        enter_and_leave(&tree, "x");
+        assert_int_equal(unlinkat(scratch->fd, "x", AT_REMOVEDIR), 0);
+    }
+    full_error = 0;
+    tree_fini(&tree);
+}
+
 static void a_file_that_cannot_go_stays(void **state)
 {
     const struct scratch *scratch = *state;
@@ -204,6 +233,8 @@ int main(void)
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(a_directory_takes_the_place_of_a_file_at_once, make_scratch,
                                         remove_scratch),
+        cmocka_unit_test_setup_teardown(a_directory_takes_the_place_of_a_file_on_a_full_disk,
+                                        make_scratch, remove_scratch),
         cmocka_unit_test_setup_teardown(a_file_that_cannot_go_stays, make_scratch, remove_scratch),
         cmocka_unit_test_setup_teardown(an_empty_directory_is_swept_in_an_hour, make_scratch,
                                         remove_scratch),
