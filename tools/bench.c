@@ -323,7 +323,9 @@ static int lead_own_server(struct bench *bench)
             kill(child, SIGTERM);
         }
         waitpid(child, &status, 0);
-        if (address[0] == '\0' && WIFEXITED(status)) { /* it has said why */
+        if (address[0] == '\0' && stop_asked()) {
+            code = EXIT_INTERRUPTED;
+        } else if (address[0] == '\0' && WIFEXITED(status)) { /* it has said why */
             code = WEXITSTATUS(status);
         }
     }

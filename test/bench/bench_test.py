@@ -133,6 +133,21 @@ def test_interrupted_in_a_run():
                 assert client.returncode == 130, client.returncode
 
 
+def test_interrupted_before_it_begins():
+    """Both ends, as by a terminal, while the leading one waits for the other to listen."""
+    leader = subprocess.Popen([WEIR, "bench", *SHORT, "--op", "read", "--size", "8"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, start_new_session=True)
+    while not children(leader.pid) and leader.poll() is None:
+        pass
+    led = children(leader.pid)[0]
+    os.kill(led, signal.SIGSTOP)
+    os.killpg(leader.pid, signal.SIGINT)
+    time.sleep(0.2)
+    os.kill(led, signal.SIGCONT)
+    said = leader.communicate(timeout=15)[0]
+    assert leader.returncode == 130 and said == "", (leader.returncode, said)
+
+
 def test_every_address():
     """As its help says: of IPv4, and where there is IPv6, of that."""
     with Server("*:0") as server:
@@ -297,6 +312,7 @@ def main():
         test_two_ends()
         test_every_address()
         test_interrupted_in_a_run()
+        test_interrupted_before_it_begins()
         if not browser.find():
             print("no chromium: the page was not looked at")
             return 77
