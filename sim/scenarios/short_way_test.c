@@ -190,6 +190,34 @@ static void to_others_it_goes_alone(void **state)
                      "B send 2 success\n");
 }
 
+/* An acknowledgement of what came behind a READ would be one of the READ, too. */
+static void it_rides_past_no_response(void **state)
+{
+    (void)state;
+    struct work read = {.kind = WORK_READ, .id = 3, .length = 512};
+    s.hosts[1].config.joins = true;
+    scenario_receive(&s.a, 11, 64);
+    scenario_receive(&s.b, 12, 64);
+    assert_int_equal(scenario_post(&s.a, read), STATUS_OK);
+    send(&s.a, 1);
+    scenario_run_for(&s, 1);
+    send(&s.b, 2);
+    host_kick(s.b.host, s.b.qp);
+    scenario_run(&s);
+    expect_trace(&s, "A>B READ_REQUEST psn=9 length=512\n"
+                     "A>B SEND_ONLY psn=11\n"
+                     "B>A READ_RESPONSE_FIRST psn=9\n"
+                     "B>A READ_RESPONSE_LAST psn=10\n"
+                     "B>A ACK psn=11\n"
+                     "B>A SEND_ONLY psn=100\n"
+                     "B receive 12 success length=20\n"
+                     "A>B ACK psn=100\n"
+                     "A send 3 success\n"
+                     "A send 1 success\n"
+                     "A receive 11 success length=20\n"
+                     "B send 2 success\n");
+}
+
 static void by_a_sink_that_carries_none_it_goes_alone(void **state)
 {
     network_sink(&s.network, 1)->carries_acknowledgements = false;
@@ -265,6 +293,7 @@ int main(void)
         AT(far_selective, nor_does_any_where_losses_are_repaired),
         AT(near_selective, nor_does_any_where_losses_are_repaired),
         AT(near, an_answer_to_who_is_near_brings_the_acknowledgement),
+        AT(near, it_rides_past_no_response),
         AT(far, to_others_it_goes_alone),
         AT(far_selective, to_others_it_goes_alone),
         AT(near_selective, to_others_it_goes_alone),
