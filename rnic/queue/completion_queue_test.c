@@ -286,6 +286,7 @@ struct sleeper {
     struct completion_queue_notifier notifier;
     struct completion_queue *queue;
     sem_t due;
+    pthread_t pusher;
 };
 
 static void post_due(struct completion_queue_notifier *notifier, struct completion_queue *queue)
@@ -317,15 +318,29 @@ static bool wait_due(struct sleeper *sleeper)
     return sem_timedwait(&sleeper->due, &deadline) == 0;
 }
 
+static void begin_pushing(struct sleeper *sleeper)
+{
+    *sleeper = (struct sleeper){.notifier = {post_due, post_due}};
+    assert_int_equal(sem_init(&sleeper->due, 0, 0), 0);
+    assert_int_equal(
+        completion_queue_create(heap_allocator(), 3, &sleeper->notifier, &sleeper->queue),
+        STATUS_OK);
+    assert_int_equal(pthread_create(&sleeper->pusher, NULL, push_all, sleeper), 0);
+}
+
+static void end_pushing(struct sleeper *sleeper)
+{
+    pthread_join(sleeper->pusher, NULL);
+    assert_false(completion_queue_is_overrun(sleeper->queue));
+    completion_queue_destroy(sleeper->queue);
+    sem_destroy(&sleeper->due);
+}
+
 /* `polls_again`: after arming, before it sleeps. */
 static void check_no_event_is_lost(bool polls_again)
 {
-    struct sleeper sleeper = {.notifier = {post_due, post_due}};
-    assert_int_equal(sem_init(&sleeper.due, 0, 0), 0);
-    assert_int_equal(
-        completion_queue_create(heap_allocator(), 3, &sleeper.notifier, &sleeper.queue), STATUS_OK);
-    pthread_t pusher;
-    assert_int_equal(pthread_create(&pusher, NULL, push_all, &sleeper), 0);
+    struct sleeper sleeper;
+    begin_pushing(&sleeper);
     uint64_t next = 0;
     bool in_order = true;
     bool woken = true;
@@ -346,10 +361,7 @@ static void check_no_event_is_lost(bool polls_again)
     }
     assert_true(woken);
     assert_true(in_order);
-    pthread_join(pusher, NULL);
-    assert_false(completion_queue_is_overrun(sleeper.queue));
-    completion_queue_destroy(sleeper.queue);
-    sem_destroy(&sleeper.due);
+    end_pushing(&sleeper);
 }
 
 static void no_event_is_lost(void **state)
@@ -366,12 +378,8 @@ static void nor_where_the_poll_comes_before_the_arming(void **state)
 static void an_arming_brings_one_event(void **state)
 {
     (void)state;
-    struct sleeper sleeper = {.notifier = {post_due, post_due}};
-    assert_int_equal(sem_init(&sleeper.due, 0, 0), 0);
-    assert_int_equal(
-        completion_queue_create(heap_allocator(), 3, &sleeper.notifier, &sleeper.queue), STATUS_OK);
-    pthread_t pusher;
-    assert_int_equal(pthread_create(&pusher, NULL, push_all, &sleeper), 0);
+    struct sleeper sleeper;
+    begin_pushing(&sleeper);
     uint32_t taken = 0, extra = 0;
     bool woken = true;
     while (taken < CROSSINGS && woken) {
@@ -380,11 +388,9 @@ static void an_arming_brings_one_event(void **state)
         woken = completion_queue_arm(sleeper.queue, false) || wait_due(&sleeper);
         taken += completion_queue_poll(sleeper.queue, 3, got);
     }
-    pthread_join(pusher, NULL);
     assert_true(woken);
     assert_int_equal(extra, 0);
-    completion_queue_destroy(sleeper.queue);
-    sem_destroy(&sleeper.due);
+    end_pushing(&sleeper);
 }
 
 static void never_armed(void **state)
