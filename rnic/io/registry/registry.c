@@ -16,6 +16,7 @@
 #include "rnic/base/check.h"
 #include "rnic/io/registry/registry_private.h"
 #include "rnic/io/system/clock.h"
+#include "rnic/io/system/shortage.h"
 #include "rnic/io/udp/address.h"
 
 #define NAMES            8u                   /* that are tried, should others own the first */
@@ -61,8 +62,7 @@ enum status registry_open_file(const char *path, int flags, int *ret_descriptor)
     int descriptor =
         beyond_streams(open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | flags, 0600));
     if (descriptor < 0) {
-        return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? STATUS_NO_MEMORY
-                                                                     : STATUS_DENIED;
+        return is_shortage(errno) ? STATUS_NO_MEMORY : STATUS_DENIED;
     }
     struct stat facts;
     if (fstat(descriptor, &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_uid != geteuid() ||

@@ -9,12 +9,13 @@
 #include <unistd.h>
 
 #include "rnic/io/system/raw_file.h"
+#include "rnic/io/system/shortage.h"
 
 static enum status status_of_errno(void)
 {
-    return errno == EACCES || errno == EPERM                       ? STATUS_DENIED
-           : errno == EMFILE || errno == ENFILE || errno == ENOMEM ? STATUS_NO_MEMORY
-                                                                   : STATUS_NOT_FOUND;
+    return errno == EACCES || errno == EPERM ? STATUS_DENIED
+           : is_shortage(errno)              ? STATUS_NO_MEMORY
+                                             : STATUS_NOT_FOUND;
 }
 
 static bool has_link(const char *name, const char *link)

@@ -15,6 +15,7 @@
 
 #include "rnic/io/system/cancel.h"
 #include "rnic/io/system/raw_socket.h"
+#include "rnic/io/system/shortage.h"
 #include "rnic/wire/packet.h"
 #include "rnic/wire/roce.h"
 
@@ -258,7 +259,7 @@ enum status address_read(struct address_table *ret_table)
     int cancel = cancel_hold(); /* getifaddrs(3) is a cancellation point */
     int socket_for_mtu = raw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (socket_for_mtu < 0 || getifaddrs(&list) != 0) {
-        bool is_passing = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+        bool is_passing = is_shortage(errno);
         if (socket_for_mtu >= 0) {
             close(socket_for_mtu);
         }

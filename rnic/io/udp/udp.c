@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "rnic/io/system/raw_socket.h"
+#include "rnic/io/system/shortage.h"
 #include "rnic/io/udp/address.h"
 #include "rnic/io/udp/udp_private.h"
 
@@ -112,7 +113,7 @@ static enum status open_sockets(struct udp *udp, const struct udp_config *config
             *ret_message = "no right to open UDP port 4791";
             return STATUS_DENIED;
         }
-        if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
+        if (is_shortage(error)) {
             *ret_message = "no file descriptor or memory left for a UDP socket";
             return STATUS_NO_MEMORY;
         }
