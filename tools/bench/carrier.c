@@ -16,7 +16,7 @@ double carrier_cpu_s(void)
 
 bool carrier_may_wait(struct carrier *carrier, uint64_t *since_ns, struct weir_error *ret_error)
 {
-    uint64_t now_ns = carrier_now_ns();
+    uint64_t now_ns = clock_now_ns();
     *since_ns = *since_ns == 0 ? now_ns : *since_ns;
     if (control_interrupts(carrier->control)) {
         json_decref(control_receive(carrier->control, 0, ret_error));

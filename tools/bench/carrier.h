@@ -9,10 +9,10 @@
 #define TOOLS_BENCH_CARRIER_H
 
 #include <jansson.h>
-#include <time.h>
 
 #include <weir/fabric.h>
 
+#include "tools/bench/clock.h"
 #include "tools/bench/control.h"
 #include "tools/bench/histogram.h"
 #include "tools/bench/plan.h"
@@ -43,13 +43,6 @@ struct carrier *verbs_carrier_create(struct weir_fabric *fabric, struct control 
                                      const struct plan_case *item, struct weir_error *ret_error);
 struct carrier *channel_carrier_create(struct weir_fabric *fabric, struct control *control,
                                        const struct plan_case *item, struct weir_error *ret_error);
-
-static inline uint64_t carrier_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* CPU seconds of this process, all threads. */
 double carrier_cpu_s(void);

@@ -181,7 +181,7 @@ static bool one_by_one(struct channel_carrier *channel, uint64_t count, struct h
 {
     bool is_message = channel->carrier.item.operation == PLAN_MESSAGE;
     const uint64_t *counter = is_message ? &channel->received : &channel->completed;
-    uint64_t base = *counter, last_ns = carrier_now_ns(), took_ns = 0;
+    uint64_t base = *counter, last_ns = clock_now_ns(), took_ns = 0;
     for (uint64_t i = 1; i <= count; i++) {
         if (post_one(channel) != WEIR_OK) {
             return control_error(ret_error, WEIR_STATE, "the channel takes no more");
@@ -192,7 +192,7 @@ static bool one_by_one(struct channel_carrier *channel, uint64_t count, struct h
         if (!wait_until(channel, counter, base + i, ret_error)) {
             return false;
         }
-        uint64_t now_ns = carrier_now_ns();
+        uint64_t now_ns = clock_now_ns();
         took_ns = now_ns - last_ns;
         last_ns = now_ns;
     }

@@ -44,12 +44,12 @@ static bool run_once(struct carrier *carrier, uint64_t count, struct histogram *
     json_decref(answer);
     histogram_clear(samples);
     double cpu_s = carrier_cpu_s();
-    uint64_t began_ns = carrier_now_ns();
+    uint64_t began_ns = clock_now_ns();
     if (!carrier->operations->run(carrier, count, samples, ret_error)) {
         return false;
     }
     *ret_run = (struct result_run){.count = count,
-                                   .seconds = (double)(carrier_now_ns() - began_ns) * 1e-9,
+                                   .seconds = (double)(clock_now_ns() - began_ns) * 1e-9,
                                    .client_cpu_s = carrier_cpu_s() - cpu_s};
     answer = control_ask(control, json_pack("{s:b}", "end", true), ANSWER_MS, ret_error);
     if (answer == NULL) {

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "tools/bench/clock.h"
 #include "tools/stop.h"
 
 #define CONNECT_TIMEOUT_MS 5000
@@ -219,13 +219,6 @@ bool control_send(struct control *control, json_t *object, struct weir_error *re
            control_error(ret_error, WEIR_PEER_LOST, "the other end is gone: %s", strerror(error));
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* Takes the first line of what was read; NULL: there is none, or it is no object. */
 static json_t *take_line(struct control *control, size_t length, struct weir_error *ret_error)
 {
@@ -246,7 +239,7 @@ static json_t *take_line(struct control *control, size_t length, struct weir_err
 
 json_t *control_receive(struct control *control, unsigned timeout_ms, struct weir_error *ret_error)
 {
-    uint64_t end_ms = now_ms() + timeout_ms; /* of the whole line */
+    uint64_t end_ms = clock_now_ns() / 1000000 + timeout_ms; /* of the whole line */
     for (;;) {
         char *end = memchr(control->line, '\n', control->length);
         if (end != NULL) {
@@ -261,7 +254,7 @@ json_t *control_receive(struct control *control, unsigned timeout_ms, struct wei
             return NULL;
         }
         struct pollfd wait = {.fd = control->fd, .events = POLLIN};
-        uint64_t at_ms = now_ms();
+        uint64_t at_ms = clock_now_ns() / 1000000;
         int ready = poll(&wait, 1, at_ms < end_ms ? (int)(end_ms - at_ms) : 0);
         if (ready == 0 || (ready > 0 && at_ms > end_ms)) {
             control_error(ret_error, WEIR_TIMED_OUT, "the other end said nothing for %u s",

@@ -57,11 +57,11 @@ static bool take_run(struct service *service, uint64_t count, struct weir_error 
         return false;
     }
     double cpu_s = carrier_cpu_s();
-    uint64_t began_ns = carrier_now_ns();
+    uint64_t began_ns = clock_now_ns();
     if (!carrier->operations->run(carrier, count, NULL, ret_error)) {
         return false;
     }
-    double seconds = (double)(carrier_now_ns() - began_ns) * 1e-9;
+    double seconds = (double)(clock_now_ns() - began_ns) * 1e-9;
     json_t *end =
         control_receive(service->control, RUN_SILENCES * service->control->silence_ms, ret_error);
     bool is_end = json_object_get(end, "end") != NULL;

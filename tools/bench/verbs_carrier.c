@@ -35,7 +35,7 @@ static bool wait_for_receives(struct verbs_pair *pair, uint64_t wanted,
 
 static void sample(struct histogram *samples, uint64_t *last_ns)
 {
-    uint64_t now_ns = carrier_now_ns();
+    uint64_t now_ns = clock_now_ns();
     histogram_add(samples, now_ns - *last_ns);
     *last_ns = now_ns;
 }
@@ -46,7 +46,7 @@ static bool ping_pong(struct verbs_pair *pair, uint64_t count, struct histogram 
 {
     bool is_first = samples != NULL;
     uint64_t base = pair->received;
-    uint64_t last_ns = carrier_now_ns();
+    uint64_t last_ns = clock_now_ns();
     for (uint64_t i = 1; i <= count; i++) {
         if (is_first && !post_one(pair, ret_error)) {
             return false;
@@ -81,7 +81,7 @@ static bool write_ping_pong(struct verbs_pair *pair, uint64_t count, struct hist
 {
     bool is_first = samples != NULL;
     uint8_t *mark = pair->bytes + pair->carrier.item.size - 1;
-    uint64_t last_ns = carrier_now_ns();
+    uint64_t last_ns = clock_now_ns();
     for (uint64_t i = 0; i < count; i++) {
         uint8_t sequence = (uint8_t)(pair->posted + 1);
         if (!is_first && !watch_byte(pair, sequence, ret_error)) {
@@ -105,7 +105,7 @@ static bool write_ping_pong(struct verbs_pair *pair, uint64_t count, struct hist
 static bool one_by_one(struct verbs_pair *pair, uint64_t count, struct histogram *samples,
                        struct weir_error *ret_error)
 {
-    uint64_t last_ns = carrier_now_ns();
+    uint64_t last_ns = clock_now_ns();
     for (uint64_t i = 0; i < count; i++) {
         if (!verbs_pair_post(pair, true, ret_error)) {
             return false;
