@@ -275,7 +275,7 @@ enum status cm_delay(struct cm_connection *connection, struct instant now, uint8
         .answered = connection->state == CM_REQ_RECEIVED ? CM_ANSWERED_REQ : CM_ANSWERED_REP,
     };
     connection->granted_ns = cm_timeout_ns(service_timeout, 0, CM_STRETCH_MOST);
-    cm_send(connection, &message);
+    cm_send_if_asked(connection, &message);
     return STATUS_OK;
 }
 

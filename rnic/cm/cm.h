@@ -151,10 +151,11 @@ enum status cm_reject(struct cm_connection *connection, struct instant now, uint
 enum status cm_disconnect(struct cm_connection *connection, struct instant now) MUST_USE;
 /* Passive, reply sent: the queue pair has received, which proves that the peer is up. */
 void cm_data_arrived(struct cm_connection *connection, struct instant now);
-/* "Message received, give me time", after a REQUEST or a REPLY: stretches the peer's timeout to
- * 4.096 us * 2^service_timeout. Said again by itself when the peer asks again. A peer of this kind
- * heeds it 15 times, and one that hears no more gives up after its other tries, the stretch counted
- * among them, or three: ask for little. */
+/* "Message received, give me time", after a REQUEST or a REPLY, told to a peer that asks again: it
+ * stretches its timeout to 4.096 us * 2^service_timeout. Not told unasked, since a peer that heeds
+ * it repeats nothing meanwhile, and so would miss the real answer, too, if that is lost. A peer of
+ * this kind heeds it 15 times, and one that hears no more gives up after its other tries, the
+ * stretch counted among them, or three: ask for little. */
 enum status cm_delay(struct cm_connection *connection, struct instant now,
                      uint8_t service_timeout) MUST_USE;
 

@@ -170,6 +170,8 @@ struct cm_connection *cm_table_find_by_remote_qpn(const struct cm *cm, const str
 
 /* Sends it as this connection's last message: ids, transaction are filled in. */
 void cm_send(struct cm_connection *connection, struct cm_message *message);
+/* The same, but it leaves only when the peer repeats what it answers. */
+void cm_send_if_asked(struct cm_connection *connection, struct cm_message *message);
 void cm_send_again(struct cm_connection *connection);
 /* The last message is not to be repeated. It still leaves, where it has not yet. */
 void cm_send_settled(struct cm_connection *connection);

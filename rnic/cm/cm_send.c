@@ -37,7 +37,7 @@ void cm_send_settled(struct cm_connection *connection)
     }
 }
 
-void cm_send(struct cm_connection *connection, struct cm_message *message)
+void cm_send_if_asked(struct cm_connection *connection, struct cm_message *message)
 {
     message->transaction = connection->transaction;
     message->local_id = connection->local_id;
@@ -48,6 +48,11 @@ void cm_send(struct cm_connection *connection, struct cm_message *message)
     }
     cm_message_build(message, connection->mad);
     connection->mad_kind = message->kind;
+}
+
+void cm_send(struct cm_connection *connection, struct cm_message *message)
+{
+    cm_send_if_asked(connection, message);
     cm_send_again(connection);
 }
 

@@ -325,7 +325,7 @@ static void unreachable(void **state)
     release_all();
 }
 
-/* An MRA stretches the patience of the active side beyond its own tries. */
+/* An MRA, to who asks again, stretches the patience of the active side beyond its own tries. */
 static void told_to_wait(void **state)
 {
     (void)state;
@@ -341,7 +341,8 @@ static void told_to_wait(void **state)
     scenario_run(&s);
     expect_trace(&s, "0us A>B REQ\n"
                      "1us B event REQUEST\n"
-                     "1us B>A MRA\n"
+                     "4194.304us A>B REQ\n"
+                     "4195.304us B>A MRA\n"
                      "40000us B>A REP\n"
                      "40001us A event REPLY\n"
                      "40001us A>B RTU\n"
@@ -364,11 +365,12 @@ static void reject_lost_after_waiting(void **state)
     scenario_run(&s);
     expect_trace(&s, "0us A>B REQ\n"
                      "1us B event REQUEST\n"
-                     "1us B>A MRA\n"
+                     "4194.304us A>B REQ\n"
+                     "4195.304us B>A MRA\n"
                      "10000us B>A REJ reason=28 lost\n"
-                     "1077938.128us A>B REQ\n"
-                     "1077939.128us B>A REJ reason=28\n"
-                     "1077940.128us A event REJECTED\n");
+                     "1082132.432us A>B REQ\n"
+                     "1082133.432us B>A REJ reason=28\n"
+                     "1082134.432us A event REJECTED\n");
     release_all();
 }
 
