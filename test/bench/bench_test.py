@@ -124,7 +124,9 @@ def test_interrupted_in_a_run():
     for interrupted in ("server", "client"):
         with Server() as server:
             client = subprocess.Popen([WEIR, "bench", server.address, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            time.sleep(1.5)
+            while not client.stdout.readline().startswith("each case"):
+                assert client.poll() is None, client.returncode
+            time.sleep(0.5)
             (server.process if interrupted == "server" else client).send_signal(signal.SIGTERM)
             client.communicate(timeout=15)
             if interrupted == "server":
