@@ -458,6 +458,7 @@ static int run(struct bench *bench, const char *place)
     if (!find_address(place != NULL ? place : "127.0.0.1", address)) {
         return command_usage_error(bench->command, "'%s' is not an address", place);
     }
+    bench->fabric_options.toward = address;
     return bench->is_server ? serve(bench, address, -1) : lead(bench, address);
 }
 

@@ -372,6 +372,25 @@ wait_for() { # FILE PATTERN COUNT
     until_true says_often "$@"
 }
 
+case_devices() { # of several, each side takes the one that has the address, or leads to it
+    grep -q '^0*1 ' /proc/net/if_inet6 2>/dev/null || return 0
+    export WEIR_DEVICES=weir0=::1,weir1=127.0.0.1
+    mkdir root
+    head -c 3000000 /dev/urandom >f
+    start_server v4 "$weir" serve --fabric soft --insecure --root root --listen 127.0.0.1:0 || fail "no server"
+    grep -q '(weir1, software' v4.log || fail "not the address's device: $(cat v4.log)"
+    expect 0 '1 file.*weir1 (software)' "$weir" cp --fabric soft f "$url/new"
+    same f root/new
+    expect 0 '1 file.*weir1 (software)' "$weir" cp --fabric soft "$url/new" back
+    same f back
+    local at_first=$url
+    start_server all "$weir" serve --fabric soft --insecure --root root --listen '*:0' || fail "no server"
+    grep -q '(weir0, software' all.log || fail "not the first device: $(cat all.log)"
+    expect 3 "not this server's device" "$weir" cp --fabric soft f "weir://127.0.0.1:${url##*:}/other"
+    unset WEIR_DEVICES
+    expect 0 '1 unchanged' "$weir" cp --fabric soft f "$at_first/new"
+}
+
 case_client_killed() { # at several moments; the server says so and serves on
     mkdir root
     make_file f 600

@@ -11,11 +11,12 @@
 #include "weir/error_private.h"
 #include "weir/sysfs.h"
 
-/* NAME[:PORT[:GID_INDEX]] */
+/* NAME[:PORT[:GID_INDEX]], or an address that it is to lead to. */
 struct wish {
     char name[64]; /* "": any */
     unsigned port; /* 0: any */
     int gid_index;
+    const char *toward; /* NULL: any */
 };
 
 static bool parse_number(const char *text, unsigned max, unsigned *ret_number, const char **ret_end)
@@ -126,6 +127,17 @@ static void take_plain_device(struct weir_fabric *fabric, const struct wish *wis
     }
 }
 
+/* With one device there is nothing to choose, and so nothing to wait for. */
+static void take_device_toward(struct weir_fabric *fabric, int count, const struct wish *wish)
+{
+    if (wish->toward == NULL || wish->name[0] != '\0' || count < 2) {
+        return;
+    }
+    struct ibv_context *context =
+        fabric_find_toward(&fabric->library.verbs, fabric->cm_contexts, count, wish->toward);
+    fabric->is_toward = context != NULL && take_context(fabric, context, wish);
+}
+
 /* Finds the device in the library loaded. rdma_cm's own contexts come first: a queue pair of one
  * of its ids needs a domain of the same context. */
 static enum weir_status open_device(struct weir_fabric *fabric, const struct wish *wish,
@@ -134,6 +146,9 @@ static enum weir_status open_device(struct weir_fabric *fabric, const struct wis
     const struct verbs *verbs = &fabric->library.verbs;
     int count = 0;
     fabric->cm_contexts = verbs->cm_get_devices(&count);
+    if (fabric->cm_contexts != NULL) {
+        take_device_toward(fabric, count, wish);
+    }
     for (int i = 0; fabric->cm_contexts != NULL && i < count && fabric->context == NULL; i++) {
         take_context(fabric, fabric->cm_contexts[i], wish);
     }
@@ -259,8 +274,9 @@ static enum weir_status open_chosen(struct weir_fabric *fabric,
     if (has_real_device()) {
         fabric->kind = WEIR_FABRIC_RDMA;
         if (open_in(fabric, NULL, wish, &why) == WEIR_OK) {
-            snprintf(fabric->reason, sizeof(fabric->reason), "%s port %u is active", fabric->device,
-                     fabric->port);
+            snprintf(fabric->reason, sizeof(fabric->reason), "%s port %u %s%.100s", fabric->device,
+                     fabric->port, fabric->is_toward ? "leads to " : "is active",
+                     fabric->is_toward ? wish->toward : "");
             return WEIR_OK;
         }
     }
@@ -288,6 +304,7 @@ enum weir_status weir_fabric_open(const struct weir_fabric_options *options,
     if (status != WEIR_OK) {
         return status;
     }
+    wish.toward = options->toward;
     struct weir_fabric *fabric = calloc(1, sizeof(*fabric));
     if (fabric == NULL) {
         return error_set(ret_error, WEIR_NO_MEMORY, "no memory");

@@ -27,6 +27,7 @@ struct weir_fabric {
     uint8_t port;
     int gid_index; /* asked for, or FABRIC_GID_ANY */
     bool is_iwarp;
+    bool is_toward;      /* of several it was chosen for the address that it leads to */
     size_t transfer_max; /* longest single READ or WRITE */
 };
 
@@ -34,6 +35,11 @@ struct weir_fabric {
  * RoCEv2 one of its family; else 0. -1: there is none. */
 int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *local,
                       union ibv_gid *ret_gid);
+/* The one of rdma_cm's contexts by which HOST:PORT is reached, or that has this address. NULL:
+ * none, or the name is not known. */
+struct ibv_context *fabric_find_toward(const struct verbs *verbs,
+                                       struct ibv_context *const *contexts, int count,
+                                       const char *text);
 /* That there is none; returns the status. */
 enum weir_status fabric_say_no_gid(const struct weir_fabric *fabric, struct weir_error *ret_error);
 

@@ -26,15 +26,13 @@ void here_host(char ret_text[128])
     }
 }
 
-/* The address of ours that the remote shell's connection came to; "" if there is none. */
-static void shell_address(char ret_text[INET6_ADDRSTRLEN])
+bool here_shell_address(char ret_text[INET6_ADDRSTRLEN])
 {
     const char *words = getenv("SSH_CONNECTION"); /* CLIENT PORT SERVER PORT */
-    char server[INET6_ADDRSTRLEN] = "";
-    if (words == NULL || sscanf(words, "%*s %*s %45s", server) != 1) {
-        server[0] = 0;
+    if (words == NULL || sscanf(words, "%*s %*s %45s", ret_text) != 1) {
+        ret_text[0] = 0;
     }
-    strcpy(ret_text, server);
+    return ret_text[0] != 0;
 }
 
 static bool is_of_device(const struct weir_fabric *fabric, const char *text)
@@ -67,7 +65,7 @@ void here_addresses(const struct weir_fabric *fabric, unsigned port_v4, unsigned
 {
     struct ifaddrs *list = NULL;
     char by_shell[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN];
-    shell_address(by_shell);
+    (void)here_shell_address(by_shell);
     if (getifaddrs(&list) != 0) {
         return;
     }

@@ -347,6 +347,7 @@ static void take_connect(struct weir_listener *listener, const struct event *eve
     connection_fill_hello(connection, HELLO_ACCEPT, listener->options.lanes);
     connection_agree(connection);
     if (!is_on_fabric(connection, event->id)) {
+        reject(verbs, event->id, WEIR_UNREACHABLE, "not this server's device");
         return;
     }
     if (!listener_ask(listener, connection)) {

@@ -15,7 +15,7 @@
 
 #include <weir/channel.h>
 
-#include "weir/channel/address.h"
+#include "weir/address.h"
 #include "weir/channel/buffers.h"
 #include "weir/channel/credit.h"
 #include "weir/channel/hello.h"

@@ -6,7 +6,7 @@
 
 #include <weir/channel.h>
 
-#include "weir/channel/address.h"
+#include "weir/address.h"
 #include "weir/channel/poller.h"
 
 #define LISTENER_STRANGERS_MAX      256 /* connections that are not up yet */

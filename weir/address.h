@@ -1,6 +1,6 @@
 /* "HOST:PORT" to socket addresses and back. */
-#ifndef WEIR_CHANNEL_ADDRESS_H
-#define WEIR_CHANNEL_ADDRESS_H
+#ifndef WEIR_ADDRESS_H
+#define WEIR_ADDRESS_H
 
 #include <netinet/in.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* Parsing, resolving and printing of addresses. */
-#include "weir/channel/address.h"
+#include "weir/address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
