@@ -27,7 +27,7 @@ PROGRAMS = """dash ip tc rdma rping ucmatose udaddy mckey rstream riostream rcop
 MODULES = """virtio_pci virtio_net virtio_console crc32-pclmul crc32_generic crc32c-intel ib_uverbs rdma_cm rdma_ucm
     rdma_rxe""".split()
 # Loaded when something asks for them.
-MODULES_ON_DEMAND = "sch_netem sch_ingress ifb act_mirred act_gact cls_matchall cls_u32 ib_umad crc32c_generic".split()
+MODULES_ON_DEMAND = "sch_netem sch_ingress ifb act_mirred act_gact cls_matchall cls_u32 ib_umad crc32c_generic dummy".split()
 
 
 class NoImage(Exception):

@@ -1,7 +1,7 @@
 """All rows of the interop matrix: one module per subject, in the order in which they are printed."""
 import importlib
 
-MODULES = ["pingpong", "verbs", "rdmacm", "perftest", "transfer", "tour", "many"]
+MODULES = ["pingpong", "verbs", "rdmacm", "perftest", "transfer", "devices", "tour", "many"]
 
 
 def load():

@@ -35,7 +35,7 @@ def digest(scene, end, folder):
 
 def weir(scene, end):
     """The command, and a device that must be there: ours has no other, the guest's must be the kernel's."""
-    return f"{end.weir} {{}} --fabric " + ("rdma" if end is scene.guest else "soft")
+    return f"{end.weir} {{}} --fabric " + ("soft" if end is scene.host else "rdma")
 
 
 def bracketed(address):
@@ -50,7 +50,7 @@ def know_each_other(scene):
 
 def copy_both_ways(longest, trust, scene):
     """A tree with files up to `longest` bytes there and back, and its longest file. `trust`: options of the client, none
-    for a server that serves anybody."""
+    for a server that serves anybody. Returns what the server said."""
     family = scene.cell.family
     listen, server, client = scene.server.address[family], scene.server, scene.client
     for end in (server, client):
@@ -74,10 +74,15 @@ def copy_both_ways(longest, trust, scene):
     if ones[0] != ones[1]:
         raise Failed("the single file differs")
     serving.stop()
+    return serving.text()
+
+
+def play(longest, trust, scene):
+    copy_both_ways(longest, trust, scene)
 
 
 def copying(longest, trust="", **more):
-    return Row(f"a tree and a file, both ways {trust}".strip(), body=functools.partial(copy_both_ways, longest, trust),
+    return Row(f"a tree and a file, both ways {trust}".strip(), body=functools.partial(play, longest, trust),
                wire=3 * longest, **more)
 
 
