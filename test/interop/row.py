@@ -23,9 +23,9 @@ NOT_YET = REFUSED + r"|RDMA_CM_EVENT_UNREACHABLE, error: 1$"
 TOO_EARLY = r"^riomap: Cannot allocate memory$"
 # What a pingpong's server says when the last acknowledgement was lost, and who sent it has ended since.
 LAST_ACK_LOST = r"transport retry counter exceeded \(12\) for wr_id 2$"
-# A pingpong's retries are 7, which rxe takes for "for ever" (rxe_comp.c): the same server there repeats to nobody until
-# it is killed. So long after its client it has ended if it ever will: 70 of its ACK timeouts.
-ENDS_AFTER_CLIENT_S = 5
+# A pingpong's retries are 7, which rxe takes for "for ever" (rxe_comp.c): the same end there repeats to nobody until
+# it is killed. So long after its peer it has ended if it ever will: 70 of its ACK timeouts.
+ENDS_AFTER_PEER_S = 5
 PLAYS = 5  # of a cell whose last acknowledgement is lost each time, or where nothing was harmed
 # The same where nobody repeats what is lost: each second play or so stops for ever, and each second meets no harm. (Two
 # copies of a message that come at once are one to a pingpong, whose next one is not sent then: it stops, too.)
@@ -173,6 +173,15 @@ class Scene:
                 since = now
         return self.wait(process)
 
+    def wait_for_client(self, client, server):
+        """As wait_or_stop; None also for rxe's that repeats to nobody."""
+        row = self.cell.row
+        if row.impairment and not row.unreliable and self.client is self.guest and row.ready == "tcp":
+            self.stage.wait_until(lambda: not client.running() or not server.running(), "either end", client)
+            if client.running() and repeats_to_nobody(self, client):
+                return None
+        return self.wait_or_stop(client)
+
     def start_server(self, command, ready):
         """Started, and ready as far as can be told from outside."""
         server = self.start(self.server, command)
@@ -201,7 +210,7 @@ class Scene:
         listens_by = time.monotonic() + LISTENS_WITHIN_S * self.stage.settings["slow"]
         while True:
             client = self.start(self.client, row.client)
-            status = self.wait_or_stop(client)
+            status = self.wait_for_client(client, server)
             if not self.was_refused(row, client):
                 break
             refused += 1
@@ -231,23 +240,21 @@ class Scene:
             self.stage.close()
 
 
-def repeats_to_nobody(scene, server):
-    """The client has all it wanted and is gone; rxe goes on to send anew what was not acknowledged."""
-    if scene.server is not scene.guest or scene.cell.row.ready != "tcp":
-        return False
+def repeats_to_nobody(scene, process):
+    """Its peer, ours, has all it wanted and is gone; rxe goes on to send anew what was not acknowledged."""
     try:
-        server.wait(min(scene.stage.until, time.monotonic() + ENDS_AFTER_CLIENT_S * scene.stage.settings["slow"]))
+        process.wait(min(scene.stage.until, time.monotonic() + ENDS_AFTER_PEER_S * scene.stage.settings["slow"]))
     except Failed:
         before = scene.lab.rxe_repetitions()
-        time.sleep(1)
-        return server.running() and scene.lab.rxe_repetitions() > before
+        time.sleep(scene.stage.settings["slow"])
+        return process.running() and scene.lab.rxe_repetitions() > before
     return False
 
 
 def last_ack_lost(scene, server):
     if not scene.cell.row.impairment:
         return False
-    if repeats_to_nobody(scene, server):
+    if scene.server is scene.guest and scene.cell.row.ready == "tcp" and repeats_to_nobody(scene, server):
         server.stop()
         return True
     scene.wait(server)

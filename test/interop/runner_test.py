@@ -103,7 +103,33 @@ def scene_of(answers, ours_serves):
     scene.start = lambda end, command: Process((left.pop(0) if len(left) > 1 else left[0]) if end is scene.client else "")
     scene.wait_for = lambda *words: None
     scene.wait_or_stop = lambda process: 0
+    scene.cell = types.SimpleNamespace(row=types.SimpleNamespace(impairment="", unreliable=False, ready=""))
     return scene
+
+
+class Guest(Process):
+    """One that does not end."""
+
+    def wait(self, until):
+        raise Failed("still running after its time")
+
+
+class LastAcknowledgements(unittest.TestCase):
+    def status(self, repetitions):
+        scene = scene_of([""], ours_serves=True)
+        scene.cell.row = types.SimpleNamespace(impairment="loss", unreliable=False, ready="tcp")
+        scene.lab = types.SimpleNamespace(rxe_repetitions=lambda: repetitions.pop(0))
+        scene.stage.until = 0
+        scene.stage.wait_until = lambda holds, *words: self.assertTrue(holds())
+        server = Process("")
+        server.running = lambda: False
+        return scene.wait_for_client(Guest(""), server)
+
+    def test_who_repeats_to_nobody_is_ended(self):
+        self.assertIsNone(self.status([5, 7]))
+
+    def test_who_only_waits_is_waited_for(self):
+        self.assertEqual(self.status([5, 5]), 0)
 
 
 class Refusals(unittest.TestCase):
