@@ -8,6 +8,8 @@
 #include <strings.h>
 #include <sys/socket.h>
 
+#include "tools/transfer/wire/protocol.h"
+
 #define SCHEME "weir://"
 
 static bool port_is_valid(const char *text)
@@ -222,6 +224,10 @@ void location_parse(const char *text, struct location *ret_location)
         }
     } else if (colon != NULL) {
         parse_shell(text, colon, &location);
+    }
+    bool is_elsewhere = location.kind == LOCATION_SERVER || location.kind == LOCATION_SHELL;
+    if (is_elsewhere && strlen(location.path) > PATH_LENGTH_MAX) { /* no message has room for it */
+        wrong(&location, "its path has more than 4095 bytes");
     }
     *ret_location = location;
 }

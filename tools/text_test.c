@@ -11,6 +11,7 @@
 #include "tools/printable.h"
 #include "tools/progress.h"
 #include "tools/transfer/disk/modes.h"
+#include "tools/transfer/wire/protocol.h"
 #include "tools/units.h"
 
 static void addresses(void **state)
@@ -65,6 +66,25 @@ static void urls(void **state)
             assert_string_equal(address, cases[i][1]);
             assert_string_equal(path, cases[i][2]);
         }
+    }
+}
+
+/* The first of it alone would be another place. */
+static void a_path_elsewhere_has_an_end(void **state)
+{
+    static const char *const begins[] = {"weir://h/", "h:"};
+    for (size_t i = 0; i < 2; i++) {
+        char text[PATH_LENGTH_MAX + 64] = "";
+        struct location location;
+        strcpy(text, begins[i]);
+        size_t before = i == 0 ? strlen(text) - 1 : strlen(text); /* a server's has the slash */
+        memset(text + strlen(text), 'x', before + PATH_LENGTH_MAX - strlen(text));
+        location_parse(text, &location);
+        assert_int_equal(location.kind, i == 0 ? LOCATION_SERVER : LOCATION_SHELL);
+        assert_int_equal(strlen(location.path), PATH_LENGTH_MAX);
+        strcat(text, "x");
+        location_parse(text, &location);
+        assert_int_equal(location.kind, LOCATION_WRONG);
     }
 }
 
@@ -260,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_location_reach),
         cmocka_unit_test(addresses),
         cmocka_unit_test(urls),
+        cmocka_unit_test(a_path_elsewhere_has_an_end),
         cmocka_unit_test(loopback),
         cmocka_unit_test(numbers_of_hosts),
         cmocka_unit_test(names_for_a_terminal),
