@@ -12,6 +12,7 @@
 #include "tools/transfer/choice/walk_private.h"
 #include "tools/transfer/disk/confine.h"
 #include "tools/transfer/disk/place.h"
+#include "tools/transfer/wire/protocol.h"
 
 struct walk *walk_create(const struct walk_options *options, const char *const *sources,
                          unsigned count)
@@ -485,7 +486,7 @@ static void next_entry(struct walk *walk, struct walk_step *step)
     memcpy(walk->path + start, name, length + 1); /* there is room, to say a name too long */
     step->name = walk->path + start;
     walk_tell_paths(walk, step);
-    if (start + length > PATH_MAX - 1) {
+    if (length > NAME_LENGTH_MAX || start + length > PATH_MAX - 1) { /* an entry has no room */
         walk_fail(step, ENAMETOOLONG);
         return;
     }

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,6 +18,37 @@
 #include "tools/transfer/choice/walk.h"
 #include "tools/transfer/disk/scratch.h"
 #include "tools/transfer/wire/listing.h"
+#include "tools/transfer/wire/protocol.h"
+
+struct dirent *__real_readdir64(DIR *stream);
+struct dirent *__wrap_readdir64(DIR *stream);
+int __real_fstatat64(int directory, const char *name, struct stat *status, int flags);
+int __wrap_fstatat64(int directory, const char *name, struct stat *status, int flags);
+
+static size_t long_length; /* as long is the name of "long", as some file systems have them */
+
+struct dirent *__wrap_readdir64(DIR *stream)
+{
+    static union {
+        struct dirent entry;
+        char bytes[sizeof(struct dirent) + NAME_LENGTH_MAX];
+    } other;
+    struct dirent *entry = __real_readdir64(stream);
+    if (entry == NULL || long_length == 0 || strcmp(entry->d_name, "long") != 0) {
+        return entry;
+    }
+    char *name = other.bytes + offsetof(struct dirent, d_name);
+    other.entry.d_type = entry->d_type;
+    memset(name, 'x', long_length);
+    name[long_length] = 0;
+    return &other.entry;
+}
+
+int __wrap_fstatat64(int directory, const char *name, struct stat *status, int flags)
+{
+    bool is_long = long_length > 0 && strlen(name) == long_length;
+    return __real_fstatat64(directory, is_long ? "long" : name, status, flags);
+}
 
 static int make_scratch(void **state)
 {
@@ -129,6 +161,23 @@ static void a_path_out_of_the_root_is_refused(void **state)
 static void what_is_not_there_is_one_failure(void **state)
 {
     expect_walk(*state, true, true, "/nope", failed("/nope", ENOENT));
+}
+
+/* Those of NTFS and CIFS are counted in characters. The first 255 bytes would be another name. */
+static void a_name_that_no_entry_holds_is_a_failure(void **state)
+{
+    const struct scratch *s = *state;
+    char name[NAME_LENGTH_MAX + 2] = "", text[600];
+    scratch_directory(s, "t");
+    scratch_write(s, "t/long", "x");
+    memset(name, 'x', NAME_LENGTH_MAX + 1);
+    long_length = NAME_LENGTH_MAX + 1;
+    snprintf(text, sizeof(text), "+d t\n! t/%s %d\n-\n", name, ENAMETOOLONG);
+    expect_walk(s, false, true, "t", text);
+    name[--long_length] = 0;
+    snprintf(text, sizeof(text), "+d t\nf t/%s\n-\n", name);
+    expect_walk(s, false, true, "t", text);
+    long_length = 0;
 }
 
 static void special_files_are_left_out(void **state)
@@ -395,6 +444,7 @@ int main(void)
         T(links_in_a_tree_are_not_followed),
         T(a_path_out_of_the_root_is_refused),
         T(what_is_not_there_is_one_failure),
+        T(a_name_that_no_entry_holds_is_a_failure),
         T(special_files_are_left_out),
         T(files_under_way_are_left_out),
         T(pruned_directories_are_still_left),
