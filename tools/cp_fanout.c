@@ -137,10 +137,10 @@ int cp_check_targets(const struct cp *cp, char **sources, unsigned count)
                                    "more than %d sources; copy their directory with -r",
                                    TRANSFER_SOURCES_MAX);
     }
-    if ((wishes->bits & (WISH_EXISTING | WISH_IGNORE_EXISTING)) != 0 &&
+    if ((wishes->bits & (WISH_EXISTING | WISH_IGNORE_EXISTING | WISH_UPDATE)) != 0 &&
         (wishes->preserve & PRESERVE_HARD_LINKS) != 0) {
         return command_usage_error(cp->command,
-                                   "-H with --existing or --ignore-existing takes one target: "
+                                   "-H with -u, --existing or --ignore-existing takes one target: "
                                    "which names are left would differ");
     }
     return EXIT_DONE;

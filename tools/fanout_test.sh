@@ -131,6 +131,8 @@ case_usage() { # what does not go together is said
     expect 2 'given twice' "$weir" cp --to weir://a/ --to weir://a/ f
     expect 2 'with --to all else are sources' "$weir" cp --to weir://a/ f weir://b/
     expect 2 'a source and a target' "$weir" cp --to weir://a/
+    expect 2 'takes one target' "$weir" cp -aHu --to weir://a/ f
+    expect 2 'takes one target' "$weir" cp -aH --existing --to weir://a/ f
     expect 2 'wants --key' "$weir" cp --encrypt --to weir://a/ f
     expect 6 'No such file' "$weir" cp --hosts nothing f
     expect 3 '"peer":"a:","outcome":"unreached","reason":"no session was started there (exit status 1)"' "$weir" cp --json -e false --to a: --to b: f

@@ -554,6 +554,25 @@ static void the_first_name_may_be_where_nothing_is_made(void **state)
     assert_false(scratch_exists(s, "root/elsewhere/f"));
 }
 
+static void a_newer_file_makes_no_way_for_a_name(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "root/t");
+    scratch_write(s, "here/t/a", "old");
+    set_time(s, "here/t/a", 1000, 0);
+    assert_int_equal(linkat(s->fd, "here/t/a", s->fd, "here/t/b", 0), 0);
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_UPDATE;
+    world->request.wishes.preserve = PRESERVE_HARD_LINKS;
+    for (int i = 0; i < 2; i++) { /* whichever comes first */
+        scratch_write(s, i == 0 ? "root/t/a" : "root/t/b", "newer");
+        unlinkat(s->fd, i == 0 ? "root/t/b" : "root/t/a", 0);
+        assert_int_equal(world_push(world, "t", "/"), SESSION_COMPLETE);
+        scratch_expect(s, i == 0 ? "root/t/a" : "root/t/b", "newer");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -566,6 +585,7 @@ int main(void)
         T(other_kinds_are_replaced),
         T(what_makes_way_is_counted),
         T(the_first_name_may_be_where_nothing_is_made),
+        T(a_newer_file_makes_no_way_for_a_name),
         T(what_the_source_has_not_is_deleted),
         T(files_of_rules_are_those_of_each_side),
         T(of_what_stays_anyway_no_rules_are_wanted),

@@ -32,6 +32,13 @@ bool compare_times(const struct wishes *wishes, const struct timespec *one,
     return order(wishes, one, other) == 0;
 }
 
+bool compare_is_newer(const struct wishes *wishes, const struct stat *there,
+                      const struct timespec *mtime)
+{
+    return (wishes->bits & WISH_UPDATE) != 0 && S_ISREG(there->st_mode) &&
+           order(wishes, mtime, &there->st_mtim) < 0;
+}
+
 enum answer compare_other(const struct wishes *wishes, const struct stat *there, bool is_directory,
                           uint32_t *ret_left)
 {
@@ -59,8 +66,7 @@ enum answer compare_file(const struct wishes *wishes, const struct stat *there, 
     if (answer != ANSWER_WANTED || there == NULL || !S_ISREG(there->st_mode)) {
         return answer;
     }
-    int age = order(wishes, mtime, &there->st_mtim);
-    if ((wishes->bits & WISH_UPDATE) != 0 && age < 0) {
+    if (compare_is_newer(wishes, there, mtime)) {
         *ret_left = LEFT_NEWER;
         return ANSWER_LEFT;
     }
@@ -73,5 +79,6 @@ enum answer compare_file(const struct wishes *wishes, const struct stat *there, 
     if ((wishes->bits & WISH_SIZE_ONLY) != 0) {
         return ANSWER_SAME;
     }
-    return (wishes->bits & WISH_IGNORE_TIMES) == 0 && age == 0 ? ANSWER_SAME : ANSWER_WANTED;
+    bool same_time = compare_times(wishes, mtime, &there->st_mtim);
+    return (wishes->bits & WISH_IGNORE_TIMES) == 0 && same_time ? ANSWER_SAME : ANSWER_WANTED;
 }

@@ -19,6 +19,9 @@ enum answer compare_file(const struct wishes *wishes, const struct stat *there, 
  * ANSWER_WANTED. */
 enum answer compare_other(const struct wishes *wishes, const struct stat *there, bool is_directory,
                           uint32_t *ret_left);
+/* What is there is a file that is not to be replaced by an older one. */
+bool compare_is_newer(const struct wishes *wishes, const struct stat *there,
+                      const struct timespec *mtime);
 /* As far as WISH_WINDOW wants it. */
 bool compare_times(const struct wishes *wishes, const struct timespec *one,
                    const struct timespec *other);

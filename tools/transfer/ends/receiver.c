@@ -125,6 +125,21 @@ enum answer receiver_compare(const struct receiver *receiver, int directory, con
     return answer;
 }
 
+enum answer receiver_compare_link(const struct receiver *receiver, const struct message *message,
+                                  const char *name, const struct stat *there, uint32_t *ret_left)
+{
+    const struct wishes *wishes = receiver->options.wishes;
+    const struct timespec mtime = {.tv_sec = message->entry.mtime_s,
+                                   .tv_nsec = message->entry.mtime_ns};
+    enum answer answer = compare_other(wishes, there, false, ret_left);
+    if (answer == ANSWER_WANTED && there != NULL && compare_is_newer(wishes, there, &mtime) &&
+        !half_mark_is_on(tree_directory(&receiver->tree), name)) {
+        *ret_left = LEFT_NEWER;
+        return ANSWER_LEFT;
+    }
+    return answer;
+}
+
 /* What the entry is called here. NULL: the peer may not say this now. */
 static const char *entry_name(struct receiver *receiver, const struct message *message,
                               char buffer[NAME_LENGTH_MAX + 1])

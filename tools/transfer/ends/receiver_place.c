@@ -535,8 +535,8 @@ void receiver_place_link(struct receiver *receiver, const struct message *messag
     bool dry = receiver_wishes(receiver, WISH_DRY_RUN);
     const struct present present = look(receiver, name);
     uint32_t changes = 0;
-    if (compare_other(receiver->options.wishes, present.exists ? &present.status : NULL, false,
-                      &changes) == ANSWER_LEFT) {
+    if (receiver_compare_link(receiver, message, name, present.exists ? &present.status : NULL,
+                              &changes) == ANSWER_LEFT) {
         hard_links_pass(&receiver->links, message->entry.first);
         leave_entry(receiver, message, changes);
         return;

@@ -219,6 +219,9 @@ void receiver_discard_file(struct receiver *receiver, int error);
 enum answer receiver_compare(const struct receiver *receiver, int directory, const char *name,
                              const struct stat *there, uint64_t size, const struct timespec *mtime,
                              uint32_t *ret_left);
+/* The same of a further name of a file that has come. */
+enum answer receiver_compare_link(const struct receiver *receiver, const struct message *message,
+                                  const char *name, const struct stat *there, uint32_t *ret_left);
 bool receiver_find(int directory, const char *name, struct stat *ret_status);
 static inline bool receiver_wishes(const struct receiver *receiver, uint32_t bits)
 {
