@@ -106,6 +106,11 @@ case_files() { # push and pull, names, existing targets
     grep -q $'\e' out.txt && fail "an escape sequence reached the terminal"
     expect 0 '2 files' "$weir" cp "$url/f" "$url/$name" .. 2>/dev/null
     rm -f "../f" "../$name"
+    make_file root/large 9
+    # shellcheck disable=SC2016
+    expect 1 'few/large: cannot write: File too large' bash -c 'ulimit -f 8192; exec "$0" cp "$@"' "$weir" "$url/large" "$url/f" few/
+    same f few/f
+    no_temporary_names few
     no_temporary_names root
     stop "$pid"
 }

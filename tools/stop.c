@@ -29,6 +29,7 @@ void stop_prepare(void)
     sigaction(SIGTERM, &action, NULL);
     hear_hangup();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) { /* every directory level under way is one */
         limit.rlim_cur = limit.rlim_max;

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 
 /* The first signal sets the flag, a second SIGINT or SIGTERM ends the process; SIGHUP counts unless
- * it was ignored before. Also: a closed pipe is an error to write to, not a signal, and as many
- * files may be open as the system allows. */
+ * it was ignored before. Also: a closed pipe, or a file beyond ulimit -f, is an error to write to,
+ * not a signal, and as many files may be open as the system allows. */
 void stop_prepare(void);
 bool stop_asked(void);
 
