@@ -443,6 +443,11 @@ case_one_file_system() { # what is mounted below a source
         echo within >src/mounted/f && alike -ax --delete && [ "$failures" = 0 ] && [ ! -e by_weir/mounted/f ] && alike -a && [ -e by_weir/mounted/f ] &&
         echo mounted/f >of_another && alike -ax --files-from=of_another && [ "$failures" = 0 ] && [ -e by_weir/mounted/f ]' ||
         fail "-x"
+    unshare -m bash -c 'mkdir -p home/t/disk home/t/gone/disk && mount -t tmpfs none home/t/disk && mount -t tmpfs none home/t/gone/disk &&
+        touch home/t/disk/kept home/t/gone/f && "$weir" cp -axnv --delete src/ far:t/ >out.txt 2>&1 && ! grep -q disk out.txt &&
+        "$weir" cp -ax --delete src/ far:t/ >out.txt 2>&1 && ! grep -q disk out.txt && [ -e home/t/disk/kept ] && [ ! -e home/t/gone/f ] &&
+        ! "$weir" cp -a --delete src/ far:t/ >out.txt 2>&1 && grep -q "far:t/disk: cannot write: Device" out.txt && [ ! -e home/t/disk/kept ]' ||
+        fail "-x at the target: $(cat out.txt)"
 }
 
 run_cases "$@"

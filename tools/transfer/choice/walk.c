@@ -102,6 +102,11 @@ int walk_folder_fd(const struct walk_folder *folder)
     return dirfd(folder->stream);
 }
 
+bool walk_folder_is_elsewhere(const struct walk_folder *folder)
+{
+    return folder->walk->options.one_file_system && folder->device != folder->status.st_dev;
+}
+
 struct walk_mark *walk_folder_mark(struct walk_folder *folder)
 {
     return &folder->mark;
@@ -259,12 +264,10 @@ static unsigned depth_of(const struct walk_folder *folder)
 
 /* What is in it is to be of its own file system where it is a source, or in the list or on the way
  * to what is. */
-static bool may_be_entered(struct walk *walk, const struct walk_step *step)
+static dev_t device_for(const struct walk_step *step)
 {
-    struct walk_folder *inside = step->inside;
     bool begins = step->folder == NULL || step->folder->way.is_listed;
-    inside->device = begins ? step->status.st_dev : step->folder->device;
-    return !walk->options.one_file_system || inside->device == step->status.st_dev;
+    return begins ? step->status.st_dev : step->folder->device;
 }
 
 static void enter_directory(struct walk *walk, struct walk_step *step, bool excluded)
@@ -302,7 +305,8 @@ static void enter_directory(struct walk *walk, struct walk_step *step, bool excl
     step->inside = walk->folder;
     step->inside->way = way;
     step->inside->status = step->status;
-    if (!may_be_entered(walk, step)) {
+    step->inside->device = device_for(step);
+    if (walk_folder_is_elsewhere(step->inside)) {
         walk_prune(step->inside);
     }
 }

@@ -98,6 +98,8 @@ int walk_hold(struct walk *walk, const struct walk_step *step);
 int walk_open_source(const struct walk *walk, unsigned source);
 
 int walk_folder_fd(const struct walk_folder *folder);
+/* It is of another file system, of which nothing comes: see one_file_system. */
+bool walk_folder_is_elsewhere(const struct walk_folder *folder);
 /* For the one who works on the steps. */
 struct walk_mark {
     bool gone;             /* the directory is to go */

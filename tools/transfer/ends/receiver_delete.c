@@ -155,6 +155,18 @@ struct clearing receiver_clearing(struct receiver *receiver)
                              .is_gone = is_gone};
 }
 
+static void fail(struct receiver *receiver, const struct walk_step *step, int error,
+                 const char *text)
+{
+    const struct tree *tree = &receiver->tree;
+    size_t length = tree->display_length;
+    bool slash = length > 0 && tree->path[length - 1] != '/';
+    char path[2 * PATH_MAX + 2];
+    snprintf(path, sizeof(path), "%.*s%s%s", (int)length, tree->path, slash ? "/" : "",
+             step->relative);
+    receiver_fail_path(receiver, 0, problem_code_of_errno(error), path, text);
+}
+
 static void delete (struct receiver *receiver, const struct walk_step *step, enum entry_kind kind,
                     const char *name)
 {
@@ -174,8 +186,7 @@ static void delete (struct receiver *receiver, const struct walk_step *step, enu
     if (error != 0) {
         /* what is left out stays, and so does the directory that it is in */
         if (error != ENOENT && !(kind == ENTRY_DIRECTORY && error == ENOTEMPTY)) {
-            receiver_fail_path(receiver, 0, problem_code_of_errno(error), step->relative,
-                               strerror(error));
+            fail(receiver, step, error, strerror(error));
         }
         return;
     }
@@ -218,7 +229,8 @@ static enum answer with_rules(const struct receiver *receiver, const struct look
     if (look->answer != ANSWER_GONE || step->folder == NULL) {
         return look->answer;
     }
-    if (!receiver_may_lose(receiver, step->source, step->relative)) {
+    if ((step->kind == WALK_DIRECTORY && walk_folder_is_elsewhere(step->inside)) ||
+        !receiver_may_lose(receiver, step->source, step->relative)) {
         return ANSWER_LEFT;
     }
     if (receiver->deleting.filter == NULL) {
@@ -258,8 +270,7 @@ static void take_failure(struct receiver *receiver, const struct walk_step *step
         keep(step->folder);
     }
     if (step->error != WALK_ERROR_TEMPORARY && step->error != ENOENT && !stays) {
-        receiver_fail_path(receiver, 0, problem_code_of_errno(step->error), step->relative,
-                           walk_failure_text(step));
+        fail(receiver, step, step->error, walk_failure_text(step));
     }
 }
 

@@ -179,9 +179,10 @@ void receiver_fail(struct receiver *receiver, uint32_t id, enum problem_code cod
                    const char *text);
 /* The same with an errno, or a failure of attributes.h. */
 void receiver_fail_errno(struct receiver *receiver, uint32_t id, int error);
-/* Both for another path, below the target. */
+/* The same for another path, with the target before it. */
 void receiver_fail_path(struct receiver *receiver, uint32_t id, enum problem_code code,
                         const char *path, const char *text);
+/* What became of a path below the target. */
 void receiver_tell_path(struct receiver *receiver, enum entry_kind kind, const char *path,
                         uint64_t size, uint32_t changes);
 /* What became of the entry that receiver->tree.path names. */
