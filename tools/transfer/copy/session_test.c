@@ -350,6 +350,24 @@ static void holes_cost_nothing(void **state)
     close(fd);
 }
 
+/* They are not written, and read back all the same. */
+static void zeros_at_the_end_are_read_back(void **state)
+{
+    struct world *world = *state;
+    world->request.wishes.bits = WISH_VERIFY;
+    world->request.wishes.preserve = PRESERVE_SPARSE;
+    for (size_t data = 0; data <= 5 * MIB; data += 5 * MIB) {
+        static const char zeros[MIB];
+        scratch_fill(world->scratch, "here/f", data, 1);
+        int fd = openat(world->scratch->fd, "here/f", O_WRONLY);
+        assert_int_equal(pwrite(fd, zeros, sizeof(zeros), (off_t)data), sizeof(zeros));
+        close(fd);
+        assert_int_equal(world_push(world, "f", "/"), SESSION_COMPLETE);
+        assert_int_equal(session_tally(world->client)->failed, 0);
+        assert_true(scratch_same(world->scratch, "here/f", "root/f"));
+    }
+}
+
 static void a_cut_line_leaves_no_name(void **state)
 {
     struct world *world = *state;
@@ -430,6 +448,7 @@ int main(void)
         T(names_of_files_under_way_are_not_copied),
         T(directories_inherit_their_group),
         T(holes_cost_nothing),
+        T(zeros_at_the_end_are_read_back),
         T(a_cut_line_leaves_no_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,7 +69,8 @@ int receiver_begin_verifying(struct receiver *receiver)
         return E2BIG;
     }
     receiver->state = RECEIVER_VERIFYING;
-    return drop(&receiver->file.place);
+    int error = place_cut(&receiver->file.place, receiver->file.size); /* zeros at its end, too */
+    return error != 0 ? error : drop(&receiver->file.place);
 }
 
 /* What is in the file between two pieces is a hole of the source. Up to READ_BACK_AT_ONCE bytes of
@@ -86,15 +87,12 @@ static bool reads_as_hole(struct receiver *receiver, uint64_t *at, uint64_t end)
         *at = data >= 0 ? (uint64_t)data : *at; /* or the file system does not tell holes */
         size_t length = end - *at < CACHED_LENGTH ? (size_t)(end - *at) : CACHED_LENGTH;
         ssize_t count = pread(fd, receiver->stored, length, (off_t)*at);
-        if (count == 0) { /* its length is set when it gets its name */
-            *at = end;
-        } else if (count < 0 || receiver->stored[0] != 0 ||
-                   memcmp(receiver->stored, receiver->stored + 1, (size_t)count - 1) != 0) {
+        if (count <= 0 || receiver->stored[0] != 0 ||
+            memcmp(receiver->stored, receiver->stored + 1, (size_t)count - 1) != 0) {
             return false;
-        } else {
-            *at += (size_t)count;
-            done += (size_t)count;
         }
+        *at += (size_t)count;
+        done += (size_t)count;
     }
     return true;
 }
