@@ -214,6 +214,9 @@ static void receive_timeout(struct cm_connection *connection)
     case CM_TIME_WAIT:
         cm_close_wait_over(connection);
         break;
+    case CM_REP_RECEIVED: /* the peer has not asked, see cm_delay */
+        cm_send_again(connection);
+        break;
     default:
         CHECK(!"a timer in a state that has none");
     }
@@ -276,6 +279,11 @@ enum status cm_delay(struct cm_connection *connection, struct instant now, uint8
     };
     connection->granted_ns = cm_timeout_ns(service_timeout, 0, CM_STRETCH_MOST);
     cm_send_if_asked(connection, &message);
+    if (connection->state == CM_REP_RECEIVED) {
+        cm_start_timer(connection, connection->timeout_ns + connection->timeout_ns / 2);
+    } else if (connection->max_retries == 0) {
+        cm_send_again(connection);
+    }
     return STATUS_OK;
 }
 

@@ -153,9 +153,11 @@ enum status cm_disconnect(struct cm_connection *connection, struct instant now) 
 void cm_data_arrived(struct cm_connection *connection, struct instant now);
 /* "Message received, give me time", after a REQUEST or a REPLY, told to a peer that asks again: it
  * stretches its timeout to 4.096 us * 2^service_timeout. Not told unasked, since a peer that heeds
- * it repeats nothing meanwhile, and so would miss the real answer, too, if that is lost. A peer of
- * this kind heeds it 15 times, and one that hears no more gives up after its other tries, the
- * stretch counted among them, or three: ask for little. */
+ * it repeats nothing meanwhile, and so would miss the real answer, too, if that is lost; but to one
+ * that will ask for nothing again, and where a reply was to have been repeated by now: a peer with
+ * many connections under way may leave that out. A peer of this kind heeds it 15 times, and one
+ * that hears no more gives up after its other tries, the stretch counted among them, or three: ask
+ * for little. */
 enum status cm_delay(struct cm_connection *connection, struct instant now,
                      uint8_t service_timeout) MUST_USE;
 

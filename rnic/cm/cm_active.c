@@ -106,6 +106,7 @@ void cm_active_receive_reply(struct cm_connection *connection, const struct arri
         break;
     case CM_REP_RECEIVED:
         if (connection->mad_kind == CM_MESSAGE_MRA) {
+            timers_cancel(&connection->cm->timers, &connection->timer);
             cm_send_again(connection);
         }
         break;

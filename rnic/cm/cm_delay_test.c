@@ -155,6 +155,79 @@ static void after_a_long_wait_three_tries_are_left(void **state)
     world_end(world, a, world->hosts[1].connection);
 }
 
+/* It could not be told later: it will not ask again. */
+static void who_asks_but_once_is_told_at_once(void **state)
+{
+    struct world *world = world_create(1, 8);
+    world_listen(world, 0);
+    world->hosts[1].keep_quiet = true;
+    struct cm_message request = request_of(1, 100);
+    request.max_cm_retries = 0;
+    inject(world, 0, &request);
+    forget_trace(world);
+    struct cm_connection *b = world->hosts[1].connection;
+    assert_int_equal(cm_delay(b, world_now(world), 20), STATUS_OK);
+    expect_trace(world, "1000ms B>A MRA\n");
+    world_run(world, 1100);
+    world_end(world, NULL, b);
+}
+
+#define MANY 600u
+
+static void take_time(struct world *world, struct host *host)
+{
+    uint32_t *accepted = world->context;
+    if (host->event.kind == CM_EVENT_REQUEST) {
+        struct cm_parameters parameters = {.qpn = {1000 + ++*accepted}};
+        assert_int_equal(cm_accept(host->connection, world_now(world), &parameters), STATUS_OK);
+    } else if (host->event.kind == CM_EVENT_REPLY) {
+        assert_int_equal(cm_delay(host->connection, world_now(world), 20), STATUS_OK);
+    }
+}
+
+static uint32_t count_in(const struct host *host, enum cm_state state)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < host->cm->connections_touched; i++) {
+        count += host->cm->connections[i].state == state;
+    }
+    return count;
+}
+
+/* B does not repeat all that it would: so it need not ask for an answer that takes time. */
+static void many_who_are_slow_to_confirm_are_waited_for(void **state)
+{
+    struct world *world = world_create(1, 1024);
+    uint32_t accepted = 0;
+    struct cm_connection *a[MANY];
+    world_listen(world, 0);
+    world->on_event = take_time;
+    world->context = &accepted;
+    for (uint32_t i = 0; i < MANY; i++) {
+        struct cm_connect_request request = world_request(10000 + i);
+        request.response_timeout = 17; /* as rdma_cm asks */
+        request.max_retries = 15;
+        assert_int_equal(cm_connect(world->hosts[0].cm, world_now(world), &request, &a[i]),
+                         STATUS_OK);
+    }
+    world_run(world, 5000);
+    assert_int_equal(count_in(&world->hosts[0], CM_REP_RECEIVED), MANY);
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_int_equal(cm_confirm(a[i], world_now(world)), STATUS_OK);
+    }
+    world_run(world, 5100);
+    assert_int_equal(count_in(&world->hosts[1], CM_ESTABLISHED), MANY);
+    for (uint32_t i = 0; i < MANY; i++) {
+        cm_release(a[i], world_now(world));
+    }
+    world_run(world, FOREVER);
+    for (uint32_t i = 0; i < world->hosts[1].cm->connections_touched; i++) {
+        cm_release(&world->hosts[1].cm->connections[i], world_now(world));
+    }
+    world->trace_length = 0;
+    world_end(world, NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +237,8 @@ int main(void)
         cmocka_unit_test(who_dies_after_asking_for_time_is_left_after_ten_seconds),
         cmocka_unit_test(an_answer_may_take_a_minute),
         cmocka_unit_test(after_a_long_wait_three_tries_are_left),
+        cmocka_unit_test(who_asks_but_once_is_told_at_once),
+        cmocka_unit_test(many_who_are_slow_to_confirm_are_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,8 +25,8 @@
 #include "rnic/cm/cm.h"
 
 /* What survives between two events [IBA 12.9.5 to 12.9.7]. "MRA sent" is CM_REQ_RECEIVED or
- * CM_REP_RECEIVED with an MRA as the last message; "DREQ received" does not exist, since the DREP
- * leaves at once. */
+ * CM_REP_RECEIVED with an MRA as the message that is kept; "DREQ received" does not exist, since
+ * the DREP leaves at once. */
 enum cm_state {
     CM_OVER, /* owes nothing and expects nothing; lives until it is released */
     CM_REQ_SENT,
@@ -94,7 +94,7 @@ struct cm_connection {
     uint64_t granted_ns; /* the wait that our own MRA has asked of the peer */
 
     enum cm_message_kind mad_kind;
-    uint8_t *mad; /* the last message sent, for repeating it; from cm->mads, NULL: see cm_send.c */
+    uint8_t *mad; /* the latest message, for repeating it; from cm->mads, NULL: see cm_send.c */
     struct list_node unsent; /* in cm->unsent: the device was full */
 
     struct cm_pending_event *pending; /* CM_PENDING_MAX at most */
@@ -170,7 +170,7 @@ struct cm_connection *cm_table_find_by_remote_qpn(const struct cm *cm, const str
 
 /* Sends it as this connection's last message: ids, transaction are filled in. */
 void cm_send(struct cm_connection *connection, struct cm_message *message);
-/* The same, but it leaves only when the peer repeats what it answers. */
+/* The same, but it does not leave: only when the peer repeats what it answers, or cm_send_again. */
 void cm_send_if_asked(struct cm_connection *connection, struct cm_message *message);
 void cm_send_again(struct cm_connection *connection);
 /* The last message is not to be repeated. It still leaves, where it has not yet. */

@@ -77,6 +77,16 @@ static void hesitate(struct scenario *scenario, struct party *party, const struc
     }
 }
 
+static void hesitate_to_confirm(struct scenario *scenario, struct party *party,
+                                const struct cm_event *event)
+{
+    if (event->kind == CM_EVENT_REPLY) {
+        assert_int_equal(cm_delay(event->connection, scenario->simulator.now, 18), STATUS_OK);
+    } else {
+        agree(scenario, party, event);
+    }
+}
+
 static void listen_at_b(void)
 {
     assert_int_equal(cm_listen(s.b.host->cm, SERVICE, NULL, 0, &s.b, &s.b.listener), STATUS_OK);
@@ -350,6 +360,28 @@ static void told_to_wait(void **state)
     release_all();
 }
 
+/* The passive side's is stretched, too, by an MRA that did not wait to be asked for any longer. */
+static void told_to_wait_for_a_confirmation(void **state)
+{
+    (void)state;
+    s.on_cm = hesitate_to_confirm;
+    listen_at_b();
+    connect_a();
+    scenario_run_for(&s, 400000);
+    scenario_to_rts(&s.a, &s.b);
+    assert_int_equal(cm_confirm(s.a.connection, s.simulator.now), STATUS_OK);
+    host_wake(s.a.host, 0);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B REQ\n"
+                     "1us B event REQUEST\n"
+                     "1us B>A REP\n"
+                     "2us A event REPLY\n"
+                     "6293.456us A>B MRA\n"
+                     "400000us A>B RTU\n"
+                     "400001us B event ESTABLISHED\n");
+    release_all();
+}
+
 /* Who was told to wait asks again late; the refusal is remembered for that long. */
 static void reject_lost_after_waiting(void **state)
 {
@@ -494,6 +526,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(nobody_listens, start, stop),
         cmocka_unit_test_setup_teardown(unreachable, start, stop),
         cmocka_unit_test_setup_teardown(told_to_wait, start, stop),
+        cmocka_unit_test_setup_teardown(told_to_wait_for_a_confirmation, start, stop),
         cmocka_unit_test_setup_teardown(reject_lost_after_waiting, start, stop),
         cmocka_unit_test_setup_teardown(disconnect_by_active, start, stop),
         cmocka_unit_test_setup_teardown(crossing_disconnects, start, stop),
