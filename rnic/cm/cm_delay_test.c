@@ -172,6 +172,29 @@ static void who_asks_but_once_is_told_at_once(void **state)
     world_end(world, NULL, b);
 }
 
+/* A repetition waits for room in the device when the answer comes, and an MRA takes its place. */
+static void what_takes_a_waiting_message_s_place_does_not_leave_for_it(void **state)
+{
+    struct world *world = world_create(1, 8);
+    world_listen(world, 0);
+    world->hosts[0].keep_quiet = true;
+    world->rules[0] = (struct rule){"B>A REP", .lose = 1};
+    struct cm_connection *a = world_connect(world, 100);
+    world_run(world, 3146);
+    forget_trace(world);
+    world->hosts[0].device.full = true;
+    world_run(world, 3150); /* A would have repeated its REQ, B has repeated its REP */
+    assert_int_equal(a->state, CM_REP_RECEIVED);
+    assert_int_equal(cm_delay(a, world_now(world), 21), STATUS_OK);
+    world->hosts[0].device.full = false;
+    world_run(world, 3200);
+    assert_null(strstr(world->trace, "MRA"));
+    assert_int_equal(cm_confirm(a, world_now(world)), STATUS_OK);
+    world_run(world, 3300);
+    world->trace_length = 0;
+    world_end(world, a, world->hosts[1].connection);
+}
+
 #define MANY 600u
 
 static void take_time(struct world *world, struct host *host)
@@ -238,6 +261,7 @@ int main(void)
         cmocka_unit_test(an_answer_may_take_a_minute),
         cmocka_unit_test(after_a_long_wait_three_tries_are_left),
         cmocka_unit_test(who_asks_but_once_is_told_at_once),
+        cmocka_unit_test(what_takes_a_waiting_message_s_place_does_not_leave_for_it),
         cmocka_unit_test(many_who_are_slow_to_confirm_are_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

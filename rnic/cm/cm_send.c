@@ -48,6 +48,7 @@ void cm_send_if_asked(struct cm_connection *connection, struct cm_message *messa
     }
     cm_message_build(message, connection->mad);
     connection->mad_kind = message->kind;
+    list_remove(&connection->unsent); /* what waited to leave is no more */
 }
 
 void cm_send(struct cm_connection *connection, struct cm_message *message)
