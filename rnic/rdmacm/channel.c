@@ -7,6 +7,9 @@
  * failed. EBADF at once is for who destroyed the channel himself, or does not want to wait. The
  * memory of a destroyed channel serves channels only: who comes too late may find a younger one,
  * never rubble.
+ *
+ * Programs also destroy a channel before its ids. A kernel lets that pass; so one that has ids left
+ * keeps what their events wait in, until the last of them has gone. Nobody is told of the events.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,12 +33,23 @@ static struct cma_channel *take_memory(void)
     return channel != NULL ? channel : calloc(1, sizeof *channel);
 }
 
-/* A destroyed one that nobody waits for; with cma_lock held. */
-static void bury(struct cma_channel *channel)
+/* A destroyed one that nobody waits for and no id is left of; with cma_lock held. */
+static void bury_if_done(struct cma_channel *channel)
 {
-    weir_seam()->notify_destroy(channel->notify);
-    channel->next_spare = spare;
-    spare = channel;
+    if (channel->is_destroyed && channel->waiters == 0 && channel->ids == 0) {
+        weir_seam()->notify_destroy(channel->notify);
+        channel->next_spare = spare;
+        spare = channel;
+    }
+}
+
+void cma_channel_count(struct rdma_event_channel *ibv, int change)
+{
+    if (ibv != NULL) {
+        struct cma_channel *channel = cma_channel(ibv);
+        channel->ids += (unsigned)change;
+        bury_if_done(channel);
+    }
 }
 
 PUBLIC struct rdma_event_channel *rdma_create_event_channel(void)
@@ -84,9 +98,7 @@ bool cma_channel_leave(struct cma_channel *channel)
     if (!channel->is_destroyed) {
         return true;
     }
-    if (channel->waiters == 0) {
-        bury(channel);
-    }
+    bury_if_done(channel);
     return false;
 }
 
@@ -98,8 +110,6 @@ PUBLIC void rdma_destroy_event_channel(struct rdma_event_channel *ibv)
     channel->is_destroyed = true;
     channel->destroyer = pthread_self();
     channel->blocked = flags >= 0 && (flags & O_NONBLOCK) == 0;
-    if (channel->waiters == 0) {
-        bury(channel);
-    }
+    bury_if_done(channel);
     pthread_mutex_unlock(&cma_lock);
 }

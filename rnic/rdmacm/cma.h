@@ -40,6 +40,7 @@ struct cma_channel {
     bool blocked;        /* who waited, when it was destroyed, */
     pthread_t destroyer; /* by him */
     unsigned waiters;    /* inside rdma_get_cm_event */
+    unsigned ids;        /* whose events go here */
     struct cma_channel *next_spare;
 };
 
@@ -131,6 +132,8 @@ static inline struct cma_channel *cma_channel(struct rdma_event_channel *channel
 int cma_channel_enter(struct cma_channel *channel);
 /* It has looked; with cma_lock held. False: the channel was destroyed meanwhile. */
 bool cma_channel_leave(struct cma_channel *channel);
+/* An id more, or one less, has this channel; with cma_lock held. NULL is allowed. */
+void cma_channel_count(struct rdma_event_channel *channel, int change);
 
 /* errno and -1; 0 for no error. */
 int cma_error(int error);
@@ -186,6 +189,7 @@ int cma_complete(struct cma_id *id);
 void cma_acknowledge_previous(struct cma_id *id);
 
 /* id.c */
+/* With cma_lock held. */
 struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context,
                           enum rdma_port_space space, enum ibv_qp_type type);
 /* Frees what the application has not seen yet. */

@@ -61,13 +61,14 @@ static void route_request(struct cma_device *device, const struct cm_event *even
     struct cma_id *id = NULL;
     if (listener != NULL) {
         said = cma_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    }
+    if (said != NULL) {
         id = cma_id_new(listener->ibv.channel, listener->ibv.context, listener->ibv.ps,
                         listener->ibv.qp_type);
     }
-    if (said == NULL || id == NULL) {
+    if (id == NULL) {
         pthread_mutex_unlock(&cma_lock);
         free(said);
-        free(id);
         refuse(device, event,
                listener == NULL ? CM_REJECT_INVALID_SERVICE_ID : CM_REJECT_NO_RESOURCES);
         return;

@@ -32,6 +32,7 @@ struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context,
         id->claim = NO_CLAIM;
         id->home = cma_device();
         id->ibv.channel = channel;
+        cma_channel_count(channel, 1);
         id->ibv.context = context;
         id->ibv.ps = space;
         id->ibv.qp_type = type;
@@ -51,7 +52,9 @@ PUBLIC int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id 
     if (cma_device_open() == NULL) {
         return -1;
     }
+    pthread_mutex_lock(&cma_lock);
     struct cma_id *id = cma_id_new(channel, context, space, type_of(space));
+    pthread_mutex_unlock(&cma_lock);
     if (id == NULL) {
         return cma_error(ENOMEM);
     }
@@ -78,6 +81,8 @@ static void move_events(struct cma_id *id, struct rdma_event_channel *channel)
     if (id->ibv.channel != NULL) {
         cma_event_collect(id, &events);
     }
+    cma_channel_count(channel, 1);
+    cma_channel_count(id->ibv.channel, -1);
     id->ibv.channel = channel;
     for (struct list_node *node; (node = list_pop_first(&events)) != NULL;) {
         struct cma_event *event = CONTAINER_OF(node, struct cma_event, node);
@@ -162,6 +167,9 @@ void cma_id_discard(struct cma_id *id)
     cma_leave_groups(id);
     cma_unbind(id);
     cma_request_forget(id);
+    pthread_mutex_lock(&cma_lock);
+    cma_channel_count(id->ibv.channel, -1);
+    pthread_mutex_unlock(&cma_lock);
     free(id->endpoint_init);
     free(id);
 }

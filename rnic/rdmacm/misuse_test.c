@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <rdma/rdma_verbs.h>
 #include <sched.h>
@@ -313,6 +314,34 @@ static void test_synchronous_leave(void **state)
     destroy(id);
 }
 
+/* What happens to the ids then is told to nobody, and they end as others do. */
+static void test_channel_goes_before_its_ids(void **state)
+{
+    rdma_destroy_event_channel(rdma_create_event_channel()); /* the device has descriptors, too */
+    int before = next_descriptor();
+    struct ends ends = open_ends(RDMA_PS_TCP);
+    struct rdma_event_channel *other = rdma_create_event_channel();
+    (void)state;
+    assert_int_equal(rdma_migrate_id(ends.active, other), 0);
+    assert_int_equal(rdma_connect(ends.active, NULL), 0);
+    struct rdma_cm_event *event = expect(ends.channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    ends.passive = event->id;
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    create_qp(ends.passive);
+    assert_int_equal(rdma_accept(ends.passive, NULL), 0);
+    pass(other, RDMA_CM_EVENT_ESTABLISHED);
+    mallopt(M_PERTURB, 0x55); /* what is freed is rubble */
+    rdma_destroy_event_channel(ends.channel);
+    mallopt(M_PERTURB, 0);
+    assert_int_equal(rdma_disconnect(ends.active), 0); /* an event for the passive one */
+    pass(other, RDMA_CM_EVENT_DISCONNECTED);
+    destroy(ends.passive);
+    destroy(ends.active);
+    destroy(ends.listener);
+    rdma_destroy_event_channel(other);
+    assert_int_equal(next_descriptor(), before);
+}
+
 int main(void)
 {
     alarm(60); /* who waits for a lock that is lost */
@@ -326,6 +355,7 @@ int main(void)
         cmocka_unit_test(test_destroy_is_cancelled),
         cmocka_unit_test(test_migrated_with_a_request),
         cmocka_unit_test(test_synchronous_leave),
+        cmocka_unit_test(test_channel_goes_before_its_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
