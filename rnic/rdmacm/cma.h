@@ -97,7 +97,9 @@ struct cma_id {
     struct cma_group *groups;               /* under cma_lock */
     struct ibv_qp_init_attr *endpoint_init; /* of a passive rdma_create_ep */
     struct ibv_sa_path_rec path_record;
-    uint32_t events_delivered, events_acknowledged; /* under cma_lock */
+    /* Under cma_lock. */
+    bool is_ending; /* rdma_destroy_id: nobody hears of what happens to it any more */
+    uint32_t events_delivered, events_acknowledged;
 };
 
 struct cma_event {
@@ -178,7 +180,8 @@ struct instant cma_retry_advance(struct cma_device *device, struct instant now);
 
 /* event.c */
 struct cma_event *cma_event_new(struct cma_id *owner, enum rdma_cm_event_type type, int status);
-void cma_event_queue(struct cma_event *event); /* to its owner's channel */
+/* To its owner's channel, with cma_lock held; freed, where the owner ends. */
+void cma_event_queue(struct cma_event *event);
 /* Says something about an id from within: address and route resolution. */
 int cma_event_local(struct cma_id *id, enum rdma_cm_event_type type, int status);
 /* Takes the queued events of an owner out, into `ret_events`. */

@@ -54,7 +54,7 @@ static void route_request(struct cma_device *device, const struct cm_event *even
     }
     pthread_mutex_lock(&cma_lock);
     struct cma_id *listener = cma_listener_of(event->context, &event->path.local);
-    if (listener != NULL && !fits(listener, event)) {
+    if (listener != NULL && (listener->is_ending || !fits(listener, event))) {
         listener = NULL;
     }
     struct cma_event *said = NULL;

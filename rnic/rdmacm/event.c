@@ -19,9 +19,13 @@ struct cma_event *cma_event_new(struct cma_id *owner, enum rdma_cm_event_type ty
     return event;
 }
 
-/* With cma_lock held. */
+/* Another thread may be at work on an id that ends, for an event that it has not acknowledged. */
 void cma_event_queue(struct cma_event *event)
 {
+    if (event->owner->is_ending) {
+        free(event);
+        return;
+    }
     struct cma_channel *channel = cma_channel(event->owner->ibv.channel);
     const bool of_group = event->group != NULL;
     struct notify_record record = {.object = of_group ? (void *)event->group : event->owner};

@@ -174,13 +174,14 @@ void cma_id_discard(struct cma_id *id)
     free(id);
 }
 
-/* Requests that the application never saw go with their listener; what had already happened to
- * them, too. */
+/* And no more come. Requests that the application never saw go with their listener; what had
+ * already happened to them, too. */
 static void drop_events(struct cma_id *id)
 {
     struct list events;
     list_init(&events);
     pthread_mutex_lock(&cma_lock);
+    id->is_ending = true;
     cma_event_collect(id, &events);
     pthread_mutex_unlock(&cma_lock);
     for (struct list_node *node; (node = list_pop_first(&events)) != NULL;) {

@@ -263,6 +263,28 @@ static void test_destroy_is_cancelled(void **state)
     rdma_destroy_event_channel(channel);
 }
 
+/* A thread goes on with what an event asks for while another one ends the id, and acknowledges the
+ * event only then. */
+static void test_destroyed_while_in_use(void **state)
+{
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct pollfd ready = {.fd = channel->fd, .events = POLLIN};
+    struct rdma_cm_id *id;
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 2000), 0);
+    struct rdma_cm_event *event = expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    assert_int_equal(pthread_create(&thread, NULL, destroy_in_thread, id), 0);
+    usleep(100000); /* it waits for the acknowledgement, most likely */
+    assert_int_equal(rdma_resolve_route(id, 2000), 0);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(poll(&ready, 1, 0), 0);
+    rdma_destroy_event_channel(channel);
+}
+
 /* The request came before the listener moved to where it is taken, and took its channel along. */
 static void test_migrated_with_a_request(void **state)
 {
@@ -353,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_chosen_port_is_shared),
         cmocka_unit_test(test_reads_at_once),
         cmocka_unit_test(test_destroy_is_cancelled),
+        cmocka_unit_test(test_destroyed_while_in_use),
         cmocka_unit_test(test_migrated_with_a_request),
         cmocka_unit_test(test_synchronous_leave),
         cmocka_unit_test(test_channel_goes_before_its_ids),
