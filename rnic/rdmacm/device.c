@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "rnic/io/system/cancel.h"
+#include "rnic/io/system/quiet.h"
 #include "rnic/rdmacm/cma.h"
 
 static struct cma_device *the_device;
@@ -57,16 +57,12 @@ static void *run(void *context)
     }
 }
 
-/* Signals are for the application's threads. */
 static int start_thread(struct cma_device *device)
 {
-    sigset_t all;
-    sigset_t before;
     pthread_t thread;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t before = quiet_begin();
     int error = pthread_create(&thread, NULL, run, device);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    quiet_end(before);
     if (error == 0) {
         pthread_detach(thread);
     }

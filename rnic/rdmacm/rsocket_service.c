@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "rnic/io/system/quiet.h"
 #include "rnic/rdmacm/rsocket.h"
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -122,20 +122,16 @@ static void *run(void *context)
     return context;
 }
 
-/* Signals are for the application's threads. */
 static int start(void)
 {
-    sigset_t all;
-    sigset_t before;
     pthread_t thread;
     wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (wake < 0) {
         return errno;
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t before = quiet_begin();
     int error = pthread_create(&thread, NULL, run, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    quiet_end(before);
     if (error != 0) {
         raw_close(wake);
         wake = -1;

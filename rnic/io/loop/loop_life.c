@@ -1,6 +1,5 @@
 /* The one loop of a process: from first acquire to last release; what fork and exit do to it. */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +24,6 @@
 #define SELECTIVE_QPS     1024u /* at once */
 #define SELECTIVE_PACKETS 4096u
 #define CONNECTIONS_MAX   65536u
-#define STACK_BYTES       (512u << 10)
 #define GOODBYE_LOOK_NS   1000000u
 #define GOODBYE_NS        UINT64_C(2000000000) /* cm gives up sooner */
 
@@ -303,36 +301,18 @@ static enum status create_engine(struct loop *loop)
     return STATUS_OK;
 }
 
-/* Signals are the application's: the thread takes none but its own faults. A fault that is blocked
- * ends the process without asking anybody's handler, and strict mode has one. */
 static enum status start_thread(struct loop *loop)
 {
-    sigset_t all, before;
-    pthread_attr_t attributes;
     loop->wake_descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (loop->wake_descriptor < 0) {
         snprintf(house.error, sizeof house.error, "no eventfd: %s", strerror(errno));
         return STATUS_NO_MEMORY;
     }
     burial_open(&loop->burial, loop->registry, &loop->engine, wake_for_burial, loop);
-    sigfillset(&all);
-    sigdelset(&all, SIGSEGV);
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGILL);
-    sigdelset(&all, SIGFPE);
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    sem_init(&loop->is_alive, 0, 0);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&loop->thread, &attributes, loop_thread_main, loop);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+    int error = loop_start_thread(loop);
     if (error != 0) {
         snprintf(house.error, sizeof house.error, "no thread: %s", strerror(error));
         return STATUS_NO_MEMORY;
-    }
-    pthread_setname_np(loop->thread, "weir");
-    while (sem_wait(&loop->is_alive) != 0) { /* by a signal */
     }
     return STATUS_OK;
 }

@@ -180,7 +180,8 @@ void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *a
 void loop_wake_thread(struct loop *loop);
 /* For a second. False: whoever has the lock may never give it. */
 bool loop_lock_with_patience(struct loop *loop);
-void *loop_thread_main(void *argument);
+/* Starts the background thread, which holds our life by then: 0, or an errno value. */
+int loop_start_thread(struct loop *loop);
 /* By the thread: others have wished for memory of ours to be made common. */
 void loop_grant_wishes(struct loop *loop);
 /* It is ours alone, and stays so until after the fork; the lock is not waited for without end: who

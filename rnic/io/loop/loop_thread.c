@@ -17,6 +17,7 @@
 #include "rnic/device/device.h"
 #include "rnic/io/loop/loop_private.h"
 #include "rnic/io/system/bell.h"
+#include "rnic/io/system/quiet.h"
 #include "rnic/io/system/raw_file.h"
 #include "rnic/io/udp/address_watch.h"
 
@@ -25,6 +26,7 @@
 #define DOZE_MAX_NS     1000000u
 #define SLICE_NS        100000u
 #define TIDY_NS         1000000000u
+#define STACK_BYTES     (512u << 10)
 
 enum {
     WATCH_WAKE,
@@ -261,6 +263,9 @@ static void watch(struct loop *loop)
  */
 static void ask_for_short_slices(void)
 {
+    if (sched_getscheduler(0) != SCHED_OTHER) {
+        return; /* what the program has chosen, by chrt(1) for one, holds for us, too */
+    }
     struct {
         uint32_t size, policy;
         uint64_t flags;
@@ -276,7 +281,7 @@ static void ask_for_short_slices(void)
     }
 }
 
-void *loop_thread_main(void *argument)
+static void *run(void *argument)
 {
     struct loop *loop = argument;
     ask_for_short_slices();
@@ -297,4 +302,22 @@ void *loop_thread_main(void *argument)
         }
     }
     return NULL;
+}
+
+int loop_start_thread(struct loop *loop)
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    sem_init(&loop->is_alive, 0, 0);
+    sigset_t before = quiet_begin();
+    int error = pthread_create(&loop->thread, &attributes, run, loop);
+    quiet_end(before);
+    pthread_attr_destroy(&attributes);
+    if (error == 0) {
+        pthread_setname_np(loop->thread, "weir");
+        while (sem_wait(&loop->is_alive) != 0) { /* by a signal */
+        }
+    }
+    return error;
 }
