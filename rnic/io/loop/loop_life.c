@@ -26,6 +26,7 @@
 #define CONNECTIONS_MAX   65536u
 #define GOODBYE_LOOK_NS   1000000u
 #define GOODBYE_NS        UINT64_C(2000000000) /* cm gives up sooner */
+#define RELEASE_NS        (2 * GOODBYE_NS)     /* a release takes less, if nobody is stopped */
 
 /* The process's loop, and the lock of acquire and release. */
 static struct {
@@ -562,18 +563,37 @@ void loop_set_event_sink(struct engine *engine, struct event_sink *sink)
     engine_unlock(engine);
 }
 
-/* A process that ends without a release: the kernel gives back what it had. The thread goes on, for
- * whoever still waits for something in a destructor of his own. */
-__attribute__((destructor)) static void at_exit(void)
+/* Not for ever: who exits may be a handler of a signal that its holder has got. */
+static bool lock_house_with_patience(void)
 {
-    struct loop *loop = house.loop;
-    if (loop == NULL) {
-        return;
+    struct instant end = instant_after(clock_now(), RELEASE_NS);
+    bool locked = pthread_mutex_trylock(&house.mutex) == 0;
+    while (!locked && instant_before(clock_now(), end)) {
+        nanosleep(&(struct timespec){.tv_nsec = GOODBYE_LOOK_NS}, NULL);
+        locked = pthread_mutex_trylock(&house.mutex) == 0;
     }
+    return locked;
+}
+
+static void end_without_release(struct loop *loop)
+{
     take_leave(loop);
     if (loop_lock_with_patience(loop)) {
         loop_send_held(loop);
         loop_report(loop);
         lock_give_in_order(&loop->lock);
     }
+}
+
+/* A process that ends without a release: the kernel gives back what it had. The thread goes on, for
+ * whoever still waits for something in a destructor of his own. Another may just release it. */
+__attribute__((destructor)) static void at_exit(void)
+{
+    if (!lock_house_with_patience()) {
+        return;
+    }
+    if (house.loop != NULL) {
+        end_without_release(house.loop);
+    }
+    pthread_mutex_unlock(&house.mutex);
 }

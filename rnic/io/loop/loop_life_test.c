@@ -1,5 +1,5 @@
-/* What the engine's thread takes over from the program. Each in a child, which has an engine of its
- * own. */
+/* What the engine's thread takes over from the program, and a program that ends while it lets go of
+ * the engine. Each in a child, which has an engine of its own. */
 #include <dirent.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "rnic/io/loop/loop_ends_test.h"
+#include "rnic/io/registry/registry_private.h"
 
 #ifdef __SANITIZE_THREAD__
 /* Children of a process with threads make threads of their own here. */
@@ -20,6 +21,8 @@ const char *__tsan_default_options(void)
     return "die_after_fork=0";
 }
 #endif
+
+#define MOMENT_US 300000u
 
 static void run_in_child(int (*run)(void))
 {
@@ -109,11 +112,71 @@ static void a_call_of_the_threads_that_is_trapped_is_told(void **state)
     run_in_child(trap_call);
 }
 
+static struct {
+    struct engine *engine;
+    int registry; /* a descriptor, locked until `is_free` */
+    atomic_bool is_free;
+    bool ends;
+} child;
+
+static void *release_engine(void *context)
+{
+    loop_release(child.engine);
+    return context;
+}
+
+static void *free_registry(void *context)
+{
+    usleep(MOMENT_US);
+    atomic_store(&child.is_free, true);
+    registry_unlock_file(child.registry);
+    return context;
+}
+
+/* The last to run, behind the engine's. */
+__attribute__((destructor(101))) static void tell(void)
+{
+    if (child.ends) {
+        _exit(atomic_load(&child.is_free) ? 0 : 4);
+    }
+}
+
+/* The release stands in the middle, for the registry is locked, when the program ends. */
+static int end_beside_release(void)
+{
+    pthread_t threads[2];
+    if (loop_acquire(&child.engine) != STATUS_OK) {
+        return 1;
+    }
+    struct loop *loop = loop_of(child.engine);
+    if (registry_open_file(loop->registry->path, 0, &child.registry) != STATUS_OK ||
+        registry_lock_file(child.registry) != STATUS_OK ||
+        pthread_create(&threads[0], NULL, release_engine, NULL) != 0) {
+        return 2;
+    }
+    while (!atomic_load(&loop->stopping)) {
+        usleep(1000);
+    }
+    if (pthread_create(&threads[1], NULL, free_registry, NULL) != 0) {
+        return 3;
+    }
+    pthread_detach(threads[0]);
+    pthread_detach(threads[1]);
+    child.ends = true;
+    exit(0);
+}
+
+static void the_end_of_a_program_waits_for_a_release(void **state)
+{
+    run_in_child(end_beside_release);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_thread_is_scheduled_as_the_program_is),
         cmocka_unit_test(a_call_of_the_threads_that_is_trapped_is_told),
+        cmocka_unit_test(the_end_of_a_program_waits_for_a_release),
     };
     unsetenv("WEIR_FAULT");
     unsetenv("WEIR_ADDRESS");
