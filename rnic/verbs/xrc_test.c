@@ -332,6 +332,26 @@ static void test_destroyed_queue(void **state)
     assert_int_equal(ibv_destroy_qp(again), 0);
 }
 
+/* The owner knows the target; the child, which is another process, has nothing to say to it. */
+static void test_a_forked_child_lets_go_of_a_target(void **state)
+{
+    struct both *both = *state;
+    int status;
+    order(both, 'p');
+    post(both, IBV_WR_SEND, 8);
+    assert_int_equal(outcome(both), IBV_WC_SUCCESS);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)ibv_destroy_qp(both->target);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    order(both, 'p');
+    post(both, IBV_WR_SEND, 8);
+    assert_int_equal(outcome(both), IBV_WC_SUCCESS);
+}
+
 /* Before its death was noticed, or after. */
 static void test_dead_owner(void **state)
 {
@@ -480,6 +500,7 @@ int main(void)
         TEST(test_message_reaches_the_owner),
         TEST(test_memory_of_the_owner),
         TEST(test_destroyed_queue),
+        TEST(test_a_forked_child_lets_go_of_a_target),
         TEST(test_dead_owner),
         TEST(test_life_of_a_domain),
         TEST(test_open_target),

@@ -431,6 +431,7 @@ static void after_fork_in_child(void)
         udp_abandon(loop->steering.udp);
         same_host_abandon(loop->same_host);
         handoff_abandon(loop->handoff);
+        relays_abandon(&loop->relays);
         burial_abandon(&loop->burial);
         registry_abandon(loop->registry);
         loop->registry = NULL;

@@ -18,5 +18,7 @@ struct relays {
 
 /* The device is created after its link: set it before anything is received. */
 void relays_init(struct relays *relays, struct registry *registry, struct handoff *handoff);
+/* In a forked child: what it still has of the parent's targets reaches nobody. */
+void relays_abandon(struct relays *relays);
 
 #endif
