@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,6 +22,7 @@
 #include "rnic/io/direct/pins.h"
 #include "rnic/io/direct/present.h"
 #include "rnic/io/direct/sleepers.h"
+#include "rnic/io/system/sealed_file.h"
 #include "rnic/io/system/stretch.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -374,17 +374,6 @@ static bool is_promised(void)
     return mode == '2';
 }
 
-static bool make_file(struct common *common)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < FILE_BYTES) {
-        return false; /* a signal would come */
-    }
-    common->file = memfd_create(COMMON_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    return common->file >= 0 && ftruncate(common->file, (off_t)FILE_BYTES) == 0 &&
-           fcntl(common->file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
-}
-
 /* Whether all of it works here; see the invariants, too. */
 static bool is_tried(struct common *common)
 {
@@ -429,16 +418,15 @@ enum status common_create(struct common **ret_common)
         return STATUS_NO_MEMORY;
     }
     *common = (struct common){
-        .file = -1,
+        .file = sealed_file_create(COMMON_NAME, FILE_BYTES),
         .stretches = stretch_open(),
         .pages = present_open(),
         .hold = hold_open(),
         .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE),
     };
-    bool made = make_file(common);
     remember_descriptors(common);
-    if (!made || common->stretches < 0 || common->pages < 0 || common->hold < 0 || is_promised() ||
-        !is_tried(common)) {
+    if (common->file < 0 || common->stretches < 0 || common->pages < 0 || common->hold < 0 ||
+        is_promised() || !is_tried(common)) {
         common_destroy(common);
         return STATUS_UNSUPPORTED;
     }

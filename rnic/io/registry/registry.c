@@ -15,6 +15,7 @@
 
 #include "rnic/base/check.h"
 #include "rnic/io/registry/registry_private.h"
+#include "rnic/io/system/beyond_streams.h"
 #include "rnic/io/system/clock.h"
 #include "rnic/io/system/shortage.h"
 #include "rnic/io/udp/address.h"
@@ -41,20 +42,6 @@ void registry_path(char ret_path[REGISTRY_PATH_MAX])
                                i % 16 == 0 ? "-" : "", bound[i / 16].bytes[i % 16]);
         }
     }
-}
-
-/* Not in the place of a standard stream that the program was started without: what it prints would
- * go into the file that it shares with others. */
-static int beyond_streams(int descriptor)
-{
-    int moved = descriptor;
-    if (descriptor >= 0 && descriptor <= STDERR_FILENO) {
-        moved = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-        int error = errno;
-        close(descriptor);
-        errno = error;
-    }
-    return moved;
 }
 
 enum status registry_open_file(const char *path, int flags, int *ret_descriptor)

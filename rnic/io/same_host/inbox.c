@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "rnic/base/seldom.h"
@@ -43,12 +42,6 @@ struct inbox {
     struct inbox_counters counters;
 };
 
-static bool file_may_be_so_long(uint64_t bytes)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= bytes;
-}
-
 static bool map_all(struct inbox *inbox, bool direct)
 {
     inbox->head = inbox_map(inbox->descriptor, 0, INBOX_HEAD_BYTES);
@@ -69,10 +62,8 @@ enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_i
         return STATUS_NO_MEMORY;
     }
     inbox->bell = bell_create();
-    inbox->descriptor =
-        file_may_be_so_long(bytes) ? memfd_create(INBOX_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
-    if (inbox->descriptor < 0 || ftruncate(inbox->descriptor, (off_t)bytes) != 0 ||
-        fcntl(inbox->descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    inbox->descriptor = sealed_file_create(INBOX_NAME, bytes);
+    if (inbox->descriptor < 0) {
         inbox_destroy(inbox);
         return STATUS_UNSUPPORTED;
     }

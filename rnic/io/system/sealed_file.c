@@ -6,10 +6,33 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "rnic/io/system/beyond_streams.h"
 #include "rnic/io/system/raw_file.h"
 #include "rnic/io/system/shortage.h"
+
+/* More than a file may have is asked for at the price of a signal. */
+static bool may_be_so_long(uint64_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= bytes;
+}
+
+int sealed_file_create(const char *name, uint64_t bytes)
+{
+    int file = may_be_so_long(bytes)
+                   ? beyond_streams(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING))
+                   : -1;
+    if (file >= 0 && (ftruncate(file, (off_t)bytes) != 0 ||
+                      fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
+        raw_close(file);
+        file = -1;
+    }
+    return file;
+}
 
 static enum status status_of_errno(void)
 {
@@ -33,8 +56,9 @@ int sealed_file_open(pid_t process, int descriptor, const char *link, struct sta
     char name[64];
     (void)snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)process, descriptor);
     errno = 0;
-    int file =
-        has_link(name, link) ? raw_open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+    int file = has_link(name, link)
+                   ? beyond_streams(raw_open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY))
+                   : -1;
     if (file < 0) {
         *ret_status = status_of_errno();
         return -1;

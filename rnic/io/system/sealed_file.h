@@ -1,8 +1,10 @@
-/* A file in memory of another process, opened through /proc by the number that it has there, under
- * which anything may stand: another process's, another namespace's, no such file at all. */
+/* A file in memory that nobody can cut short: one of ours, or one of another process, opened
+ * through /proc by the number that it has there, under which anything may stand: another process's,
+ * another namespace's, no such file at all. */
 #ifndef WEIR_IO_SEALED_FILE_H
 #define WEIR_IO_SEALED_FILE_H
 
+#include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -11,6 +13,9 @@
 /* What /proc says of a memfd of that name, a literal. */
 #define SEALED_FILE_LINK(name) "/memfd:" name " (deleted)"
 
+/* Of so many bytes, for ever. -1: the kernel has no such files, or gives none; or a limit on the
+ * sizes of files forbids it. */
+int sealed_file_create(const char *name, uint64_t bytes);
 /* To read and to write. `link`: see SEALED_FILE_LINK. -1 and *ret_status; DENIED: it is not for us;
  * NO_MEMORY: of that, or of descriptors, there is none left; NOT_FOUND: there is none of that name,
  * or one that can be cut short. */
