@@ -95,14 +95,19 @@ static bool initialize(int descriptor, struct registry_file *file, const struct 
     return true;
 }
 
-/* The bytes are really there: a store to a page for which there is no room ends a process. */
+/* The bytes are really there: a store to a page for which there is no room ends a process. In older
+ * kernels any signal interrupts that. */
 static bool make_room(int descriptor)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < sizeof(struct registry_file)) {
         return false;
     }
-    return posix_fallocate(descriptor, 0, sizeof(struct registry_file)) == 0;
+    int error;
+    do {
+        error = posix_fallocate(descriptor, 0, sizeof(struct registry_file));
+    } while (error == EINTR);
+    return error == 0;
 }
 
 static enum status map_pages(int descriptor, struct registry_file **ret_file)
