@@ -17,7 +17,6 @@
 void common_view_init(struct common_view *view)
 {
     memset(view, 0, sizeof *view);
-    view->file = -1;
 }
 
 void common_view_end(struct common_view *view)
@@ -27,26 +26,19 @@ void common_view_end(struct common_view *view)
             munmap(view->parts[i].bytes, view->parts[i].part.length);
         }
     }
-    common_view_abandon(view);
-}
-
-void common_view_abandon(struct common_view *view)
-{
-    if (view->file >= 0) {
-        raw_close(view->file);
-    }
     common_view_init(view);
 }
 
-static int open_file(pid_t process, int descriptor)
+static int open_file(const struct common_owner *owner, enum status *ret_status)
 {
     struct stat stat;
     struct statfs system;
-    enum status status;
-    int file = sealed_file_open(process, descriptor, SEALED_FILE_LINK(COMMON_NAME), &stat, &status);
+    int file = sealed_file_open(owner->process, owner->descriptor, SEALED_FILE_LINK(COMMON_NAME),
+                                &stat, ret_status);
     if (file < 0) {
         return -1;
     }
+    *ret_status = STATUS_DENIED;
     bool sound = stat.st_uid == geteuid() && fstatfs(file, &system) == 0 &&
                  system.f_type == TMPFS_MAGIC; /* others may have no page to give */
     if (!sound) {
@@ -86,9 +78,18 @@ static bool is_same(const struct direct_common *one, const struct direct_common 
     return one->length == other->length && one->offset == other->offset;
 }
 
-static uint8_t *map_at(struct common_view *view, uint32_t place, const struct direct_common *part)
+/* The file is not kept open: who has many peers would soon have no descriptors left. */
+static uint8_t *map_at(struct common_view *view, uint32_t place, const struct common_owner *owner,
+                       const struct direct_common *part)
 {
-    uint8_t *bytes = map_part(view->file, part);
+    enum status status;
+    int file = open_file(owner, &status);
+    if (file < 0) {
+        view->hopeless = status != STATUS_NO_MEMORY;
+        return NULL;
+    }
+    uint8_t *bytes = map_part(file, part);
+    raw_close(file);
     if (bytes != NULL) {
         if (view->parts[place].part.length != 0) {
             munmap(view->parts[place].bytes, view->parts[place].part.length);
@@ -100,7 +101,8 @@ static uint8_t *map_at(struct common_view *view, uint32_t place, const struct di
 }
 
 /* In a place that is free; in one that is taken, or after a failure, only after many misses. */
-static uint8_t *take_up(struct common_view *view, uint32_t first, const struct direct_common *part)
+static uint8_t *take_up(struct common_view *view, uint32_t first, const struct common_owner *owner,
+                        const struct direct_common *part)
 {
     uint32_t place = first;
     for (uint32_t i = 1; i < COMMON_VIEW_WAYS && view->parts[place].part.length != 0; i++) {
@@ -110,12 +112,12 @@ static uint8_t *take_up(struct common_view *view, uint32_t first, const struct d
     if (!is_free && ++view->misses < COMMON_VIEW_MISSES) {
         return NULL;
     }
-    uint8_t *bytes = map_at(view, place, part);
+    uint8_t *bytes = map_at(view, place, owner, part);
     view->misses = bytes == NULL;
     return bytes;
 }
 
-uint8_t *common_view_find(struct common_view *view, pid_t process, int descriptor,
+uint8_t *common_view_find(struct common_view *view, const struct common_owner *owner,
                           const struct direct_common *part)
 {
     uint32_t first =
@@ -126,9 +128,5 @@ uint8_t *common_view_find(struct common_view *view, pid_t process, int descripto
             return view->parts[place].bytes;
         }
     }
-    if (view->file < 0 && !view->hopeless) {
-        view->file = open_file(process, descriptor);
-        view->hopeless = view->file < 0;
-    }
-    return view->hopeless ? NULL : take_up(view, first, part);
+    return view->hopeless ? NULL : take_up(view, first, owner, part);
 }

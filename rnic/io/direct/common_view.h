@@ -18,8 +18,7 @@
 #define COMMON_VIEW_MISSES 4096u
 
 struct common_view {
-    int file;        /* -1: not opened yet */
-    bool hopeless;   /* nor will it be */
+    bool hopeless;   /* nothing will ever be mapped */
     uint32_t misses; /* of parts that are not mapped, since one was: COMMON_VIEW_MISSES of them cost
                       * what it costs to map another instead */
     struct {
@@ -28,13 +27,17 @@ struct common_view {
     } parts[COMMON_VIEW_PARTS]; /* by offset */
 };
 
+/* Where its file is. */
+struct common_owner {
+    pid_t process;
+    int descriptor;
+};
+
 void common_view_init(struct common_view *view);
 /* Forgets all. */
 void common_view_end(struct common_view *view);
-/* In a forked child, where nothing of it is mapped. */
-void common_view_abandon(struct common_view *view);
-/* Where the part lies here, of the file that is `descriptor` in `process`; NULL: nowhere. */
-uint8_t *common_view_find(struct common_view *view, pid_t process, int descriptor,
+/* Where the part lies here; NULL: nowhere. */
+uint8_t *common_view_find(struct common_view *view, const struct common_owner *owner,
                           const struct direct_common *part);
 
 #endif

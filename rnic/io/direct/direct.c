@@ -142,8 +142,8 @@ static uint8_t *find_mapped(struct direct_reach *reach, const struct direct_acce
         (access->place_count > 1 && is_word(access, there->bytes))) {
         return NULL;
     }
-    uint8_t *bytes =
-        common_view_find(&reach->view, (pid_t)reach->process, reach->shown->common, common);
+    struct common_owner owner = {(pid_t)reach->process, reach->shown->common};
+    uint8_t *bytes = common_view_find(&reach->view, &owner, common);
     return bytes == NULL || !life_is_held(atomic_load(&reach->shown->guard.life))
                ? NULL
                : bytes + there->within;
@@ -294,11 +294,6 @@ void direct_reach_init(struct direct_reach *reach, const struct direct_shown *sh
 void direct_reach_end(struct direct_reach *reach)
 {
     common_view_end(&reach->view);
-}
-
-void direct_reach_abandon(struct direct_reach *reach)
-{
-    common_view_abandon(&reach->view);
 }
 
 uint32_t direct_reach_access(struct direct_reach *reach, const struct direct_access *accesses,

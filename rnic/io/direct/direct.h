@@ -67,9 +67,8 @@ bool direct_is_on(void);
 bool direct_makes_common(void);
 void direct_reach_init(struct direct_reach *reach, const struct direct_shown *shown,
                        struct direct_announcement *announcement, uint32_t process);
+/* Not in a forked child, where nothing of it is mapped. */
 void direct_reach_end(struct direct_reach *reach);
-/* The same in a forked child. */
-void direct_reach_abandon(struct direct_reach *reach);
 /* See struct direct_link. */
 uint32_t direct_reach_access(struct direct_reach *reach, const struct direct_access *accesses,
                              uint32_t count);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -367,6 +368,32 @@ static void what_is_not_in_the_file_is_not_mapped(void **state)
     }
 }
 
+/* One is needed for a moment only, and may be had later. */
+static void who_has_no_descriptor_maps_later(void **state)
+{
+    struct rlimit before, none;
+    int next = dup(STDERR_FILENO);
+    close(next);
+    if (!shared->is_common) {
+        skip();
+    }
+    use(COMMON, PAGES + 8192);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    bool moved = touch(&reach, true, 5000, (uint8_t *)"by a call", 9);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(moved);
+    assert_false(reach.stores);
+    for (uint32_t i = 0; i < 2 * COMMON_VIEW_MISSES && !reach.stores; i++) {
+        assert_true(touch(&reach, true, 5000, (uint8_t *)"by a call", 9));
+    }
+    assert_true(reach.stores);
+    assert_int_equal(dup(STDERR_FILENO), next);
+    close(next);
+}
+
 /* Sooner for short regions, and for long messages. */
 static uint32_t calls_until_wished(uint32_t value, uint32_t part)
 {
@@ -558,6 +585,7 @@ int main(void)
                                         stop),
         cmocka_unit_test_setup_teardown(common_memory_needs_no_calls, start, stop),
         cmocka_unit_test_setup_teardown(what_is_not_in_the_file_is_not_mapped, start, stop),
+        cmocka_unit_test_setup_teardown(who_has_no_descriptor_maps_later, start, stop),
         cmocka_unit_test_setup_teardown(who_calls_often_wishes, start, stop),
         cmocka_unit_test_setup_teardown(who_needs_words_wishes, start, stop),
         cmocka_unit_test_setup_teardown(who_is_not_the_owner_is_not_touched, start, stop),

@@ -179,9 +179,6 @@ void outbox_close(struct outbox *outbox)
 
 void outbox_abandon(struct outbox *outbox)
 {
-    if (outbox->shown != NULL) {
-        direct_reach_abandon(&outbox->reach);
-    }
     forget_bell(outbox);
     free(outbox); /* the mappings did not come along */
 }
