@@ -111,10 +111,7 @@ static bool bury(struct burial *burial)
     if (registry_inherit(registry)) {
         atomic_store(&burial->inherited, true);
     }
-    if (buried > 0) {
-        steering_attach_changed(registry);
-        burial->deaths += buried;
-    }
+    burial->deaths += buried;
     registry_unlock(registry);
     return true;
 }

@@ -211,6 +211,7 @@ void registry_bury(struct registry *registry, uint32_t slot)
 {
     forget_slot(registry, slot);
     become_heir(registry, slot);
+    registry->has_buried = true;
 }
 
 bool registry_inherit(struct registry *registry)

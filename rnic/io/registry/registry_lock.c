@@ -130,6 +130,9 @@ bool registry_try_lock(struct registry *registry)
 void registry_unlock(struct registry *registry)
 {
     int cancel = registry->cancel;
+    if (registry->has_buried) {
+        steering_attach_changed(registry);
+    }
     registry_unlock_file(registry->descriptor);
     pthread_mutex_unlock(&registry->mutex);
     cancel_restore(cancel);

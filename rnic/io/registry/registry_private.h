@@ -103,6 +103,7 @@ struct registry {
     int cancel;            /* of who has both, see cancel.h */
     int descriptor;
     uint32_t slot;
+    bool has_buried; /* and not told the kernel yet who has which place */
     char path[REGISTRY_NAME];
     struct registry_file *file;
     struct udp *udp;     /* whose sockets steering works through; NULL: none yet */
@@ -145,8 +146,8 @@ bool registry_is_removed(int descriptor);
 bool registry_anybody_lives(int descriptor);
 /* Says the truth, by a system call. */
 bool registry_slot_lives(const struct registry *registry, uint32_t slot);
-/* Locked. Forgets a slot of a dead process: its claims, its places in the groups. We inherit its
- * wills, and those that it had inherited. */
+/* Locked. Forgets a slot of a dead process: its claims, its places in the groups, as the kernel is
+ * told before we let go of the lock. We inherit its wills, and those that it had inherited. */
 void registry_bury(struct registry *registry, uint32_t slot);
 /* Locked. Wills of slots not used that nobody executes, or has begun to for a while, are ours. True
  * if there are any of ours to be executed. */

@@ -146,6 +146,7 @@ void steering_attach_changed(struct registry *registry)
     for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
         atomic_store(&registry->file->groups[family].changed_ns, clock_now().ns);
     }
+    registry->has_buried = false;
     steering_attach(registry);
 }
 

@@ -261,6 +261,26 @@ static void order_is_learned_after_several_deaths(void **state)
     }
 }
 
+/* Whoever takes the registry's lock may be the one who finds a death, and nobody looks again. */
+static void who_finds_a_death_by_the_way_tells_the_kernel(void **state)
+{
+    struct fixture *fixture = *state;
+    struct steering steering;
+    struct registry *registry;
+    struct udp_config config = {.port = fixture->port};
+    const char *message;
+    start(fixture, 0);
+    start(fixture, 1);
+    assert_int_equal(registry_open(fixture->path, &registry), STATUS_OK);
+    assert_int_equal(steering_open(&steering, registry, &config, &message), STATUS_OK);
+    start(fixture, 2);
+    end(fixture, 0); /* in whose place the last is now */
+    assert_int_equal(registry_process_count(registry), 3);
+    assert_int_equal(exchange(fixture, 30), 0);
+    steering_close(&steering, NULL);
+    registry_close(registry);
+}
+
 #define SHARED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 /* Processes that share the port and not the registry, as with another /dev/shm: said, in time. One
@@ -293,6 +313,7 @@ int main(void)
         SHARED(kernel_steers_to_the_owner),
         SHARED(survivors_get_theirs_after_a_death),
         SHARED(order_is_learned_after_several_deaths),
+        SHARED(who_finds_a_death_by_the_way_tells_the_kernel),
         SHARED(strangers_are_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
