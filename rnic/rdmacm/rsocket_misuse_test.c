@@ -191,8 +191,8 @@ static void who_does_not_accept_gets_no_more_than_the_backlog(void **state)
     assert_int_equal(rgetsockname(listener, (struct sockaddr *)&address, &length), 0);
     for (int i = 0; i < CLIENTS; i++) {
         clients[i] = (struct pollfd){rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), POLLOUT, 0};
-        assert_int_equal(rconnect(clients[i].fd, (struct sockaddr *)&address, length), -1);
-        assert_int_equal(errno, EINPROGRESS);
+        int status = rconnect(clients[i].fd, (struct sockaddr *)&address, length);
+        assert_true(status == 0 || errno == EINPROGRESS);
     }
     assert_int_equal(count_connected(clients, BACKLOG), BACKLOG);
     for (int i = 0; i < CLIENTS; i++) {
