@@ -342,9 +342,9 @@ static void receive_completed(struct world *world, struct end *end, struct intak
 
 static struct end *end_of(struct world *world, const struct completion *completion)
 {
-    for (uint32_t i = 0; i < world->end_count; i++) {
-        if (world->ends[i]->qpn.value == completion->qpn.value) {
-            return world->ends[i];
+    for (uint32_t i = world->end_count; i > 0; i--) { /* the last to have the queue pair */
+        if (world->ends[i - 1]->qpn.value == completion->qpn.value) {
+            return world->ends[i - 1];
         }
     }
     return NULL;

@@ -54,6 +54,15 @@ static void void_outstanding(struct end *end)
     }
 }
 
+/* ... and its memory is the application's again. */
+static void give_up_outstanding(struct world *world, struct end *end)
+{
+    void_outstanding(end);
+    for (uint32_t i = end->resolved; i < end->posted; i++) {
+        workload_reuse(world, &end->ops[i]);
+    }
+}
+
 void workload_destroy_end(struct world *world, struct end *end)
 {
     if (!end_lives(end)) {
@@ -64,7 +73,20 @@ void workload_destroy_end(struct world *world, struct end *end)
     blame(end, CAUSE_PEER);
     device_destroy_qp(end->host->device, end->qp);
     workload_poll_all(world); /* what was flushed before it went */
-    void_outstanding(end);
+    give_up_outstanding(world, end);
+    end->qp = NULL;
+}
+
+void workload_reset(struct world *world, struct end *end)
+{
+    simulator_note(&world->simulator, "%c qp %u reset", end->host->name, end->qpn.value);
+    blame(end, CAUSE_PEER);
+    struct qp_attributes attributes = {.state = QP_RESET};
+    if (device_modify_qp(end->host->device, world->simulator.now, end->qp, &attributes,
+                         QP_SET_STATE, NULL) != STATUS_OK) {
+        simulator_violate(&world->simulator, "modify", "to RESET");
+    }
+    give_up_outstanding(world, end);
     end->qp = NULL;
 }
 
@@ -91,7 +113,33 @@ static void fail_event(void *context, uint64_t number)
     struct world *world = context;
     struct end *end = world->ends[number];
     if (end->started) {
-        takeback_end(world, end, false);
+        takeback_end(world, end, TAKEBACK_FAILS);
+    }
+}
+
+/* Another way to the same peer, fewer READs at once, and more or fewer of the peer's. */
+static void change_drained(struct world *world, struct end *end)
+{
+    struct qp_attributes *attributes = &end->attributes;
+    unsigned mask = 0;
+    if (end->service != SERVICE_UD) {
+        attributes->path.source_port = (uint16_t)(49152 + dice_below(&world->reuse, 16384));
+        mask |= QP_SET_PATH;
+    }
+    if (service_is_reliable(end->service) && !end->is_target) {
+        attributes->max_reads_out =
+            (uint8_t)dice_range(&world->reuse, 1, attributes->max_reads_out);
+        mask |= QP_SET_MAX_READS_OUT;
+    }
+    if (end->service == SERVICE_RC) {
+        attributes->max_reads_in =
+            (uint8_t)dice_range(&world->reuse, end->peer->attributes.max_reads_out, READS_IN_MAX);
+        attributes->min_rnr_timer = (uint8_t)dice_range(&world->reuse, 1, 9);
+        mask |= QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER;
+    }
+    if (device_modify_qp(end->host->device, world->simulator.now, end->qp, attributes, mask,
+                         NULL) != STATUS_OK) {
+        simulator_violate(&world->simulator, "modify", "in SQD");
     }
 }
 
@@ -101,6 +149,9 @@ static void resume_event(void *context, uint64_t number)
     struct end *end = world->ends[number];
     if (!end_lives(end) || qp_current_state(end->qp) != QP_SQD) {
         return;
+    }
+    if (dice_percent(&world->reuse, 50)) {
+        change_drained(world, end);
     }
     struct qp_attributes attributes = {.state = QP_RTS};
     if (device_modify_qp(end->host->device, world->simulator.now, end->qp, &attributes,
@@ -148,7 +199,7 @@ static void destroy_event(void *context, uint64_t number)
     struct world *world = context;
     struct end *end = world->ends[number];
     if (end->started && end->intakes->shared == NULL) {
-        takeback_end(world, end, true);
+        takeback_end(world, end, TAKEBACK_DESTROYS);
     }
 }
 

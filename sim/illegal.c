@@ -235,6 +235,23 @@ void illegal_right(struct world *world, struct end *end)
     note_illegal(end->pair, &end->ops[first]);
 }
 
+void illegal_former_window(struct pair *pair, struct end *end)
+{
+    const struct span *window = &end->peer->former_window;
+    for (uint32_t i = 0; i < end->op_count && pair->illegal_count == 0; i++) {
+        struct op *op = &end->ops[i];
+        if ((op->kind == WORK_WRITE || op->kind == WORK_READ) && op->length > 0 &&
+            op->length <= window->length) {
+            op->remote_address = model_address(window);
+            op->remote_key = end->peer->former_window_key;
+            op->has_target = false;
+            op->may = service_is_reliable(end->service) ? MAY(COMPLETION_REMOTE_ACCESS_ERROR)
+                                                        : MAY(COMPLETION_SUCCESS);
+            note_illegal(pair, op);
+        }
+    }
+}
+
 void illegal_intake(struct world *world, struct pair *pair, struct intake *intake, struct op *op)
 {
     if (!program_is_send(op->kind) || op->length == 0 || op->may != MAY(COMPLETION_SUCCESS)) {

@@ -11,5 +11,7 @@ void illegal_op(struct world *world, struct end *end, uint32_t index);
 void illegal_intake(struct world *world, struct pair *pair, struct intake *intake, struct op *op);
 /* The peer's queue pair denies the kind of request that the first READ, WRITE or atomic is. */
 void illegal_right(struct world *world, struct end *end);
+/* A WRITE or READ through the window that the peer's queue pair had before it was reset. */
+void illegal_former_window(struct pair *pair, struct end *end);
 
 #endif

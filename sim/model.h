@@ -197,7 +197,9 @@ struct end {
     struct span hot;
     uint8_t *hot_image;
     bool hot_read_unfenced;
-    struct memory_key bound; /* a window that it binds and has not invalidated; 0: none */
+    struct memory_key bound;   /* a window that it binds and has not invalidated; 0: none */
+    struct span former_window; /* was open until the queue pair was reset; of no length: none was */
+    struct memory_key former_window_key;
 };
 
 /* Why others than the request itself may have failed it. */
@@ -216,7 +218,7 @@ struct pair {
     const struct op *illegal_op; /* the one, where illegal_count is 1 */
     struct instant harms[256];   /* when packets of this pair were harmed */
     uint32_t harm_count;
-    uint32_t delays;
+    struct pair *successor; /* that has its queue pairs now, see reuse.h; NULL: none */
 };
 
 /* Bump memory for one run. */

@@ -20,11 +20,13 @@ static uint64_t timeout_ns(const struct end *end)
     return UINT64_C(4096) << end->attributes.timeout;
 }
 
+/* The last to be connected with that queue pair. */
 static struct end *end_by_qpn(struct world *world, struct qpn qpn)
 {
-    for (uint32_t i = 0; i < world->end_count; i++) {
-        if (world->ends[i]->qpn.value == qpn.value) {
-            return world->ends[i];
+    for (uint32_t i = world->end_count; i > 0; i--) {
+        struct end *end = world->ends[i - 1];
+        if (end->qpn.value == qpn.value && end->peer != NULL) {
+            return end;
         }
     }
     return NULL;

@@ -8,6 +8,7 @@
 #include "sim/workload.h"
 
 #define SHARED_QUOTA  16u
+#define NEAR_PSNS     65536
 #define ACCESS_REMOTE (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC)
 
 static const struct profile profiles[] = {
@@ -267,16 +268,16 @@ static void choose_limits(struct world *world, struct end *end)
     };
     end->signal_all = dice_percent(dice, 20);
     end->send_quota = tiny ? dice_range(dice, 1, 3) : dice_range(dice, 4, 30);
-    end->mtu = (enum path_mtu)dice_range(dice, PATH_MTU_256, PATH_MTU_4096);
-    if (end->mtu > PATH_MTU_1024 && dice_percent(dice, 50)) {
-        end->mtu = PATH_MTU_256;
-    }
 }
 
 static void choose_attributes(struct world *world, struct end *end)
 {
     struct dice *dice = &world->plan;
     bool strict = world->profile.strict;
+    end->mtu = (enum path_mtu)dice_range(dice, PATH_MTU_256, PATH_MTU_4096);
+    if (end->mtu > PATH_MTU_1024 && dice_percent(dice, 50)) {
+        end->mtu = PATH_MTU_256;
+    }
     end->attributes = (struct qp_attributes){
         .access = ACCESS_REMOTE,
         .send_psn = psn_make(dice_percent(dice, 50) ? 0xffffff - dice_below(dice, 20)
@@ -390,6 +391,17 @@ static struct completion_queue *core_queue(const struct application_queue *queue
     return queue == NULL ? NULL : queue->queue;
 }
 
+static void number_end(const struct world *world, struct end *end, struct host *host,
+                       enum service service)
+{
+    end->number = world->end_count;
+    end->host = host;
+    end->space = world->space_of[host->index];
+    end->life = host->life;
+    end->service = service;
+    end->qkey.value = 0x1000 + (uint32_t)end->number;
+}
+
 /* The queue pair, its completion queues and its place for receives. */
 static bool make_end(struct world *world, struct end *end, struct host *host, enum service service)
 {
@@ -397,12 +409,7 @@ static bool make_end(struct world *world, struct end *end, struct host *host, en
     if (world->end_count == END_MAX) {
         return false;
     }
-    end->number = world->end_count;
-    end->host = host;
-    end->space = world->space_of[host->index];
-    end->life = host->life;
-    end->service = service;
-    end->qkey.value = 0x1000 + (uint32_t)end->number;
+    number_end(world, end, host, service);
     choose_limits(world, end);
     choose_attributes(world, end);
     uint32_t capacity = world->profile.tiny ? dice_range(dice, 1, 2) : dice_range(dice, 2, 24);
@@ -444,6 +451,18 @@ static void join(struct world *world, struct end *end, struct end *peer)
     end->attributes.max_reads_in = (uint8_t)(reads + dice_below(&world->plan, 2));
 }
 
+void plan_join(struct world *world, struct pair *pair)
+{
+    struct end *ends = pair->ends;
+    world->pairs[world->pair_count++] = pair;
+    ends[1].mtu = ends[0].mtu;
+    ends[1].attributes.timeout = ends[0].attributes.timeout;
+    join(world, &ends[0], &ends[1]);
+    join(world, &ends[1], &ends[0]);
+    pair->causes = world->profile.strict ? 0 : CAUSE_LOSS;
+    program_plan_pair(world, pair);
+}
+
 struct pair *plan_pair(struct world *world, struct host *a, struct host *b, enum service service)
 {
     if (world->pair_count == PAIR_MAX) {
@@ -456,14 +475,37 @@ struct pair *plan_pair(struct world *world, struct host *a, struct host *b, enum
     if (!make_end(world, &ends[0], a, service) || !make_end(world, &ends[1], b, service)) {
         return NULL;
     }
-    world->pairs[world->pair_count++] = pair;
-    ends[1].mtu = ends[0].mtu;
-    ends[1].attributes.timeout = ends[0].attributes.timeout;
-    join(world, &ends[0], &ends[1]);
-    join(world, &ends[1], &ends[0]);
-    pair->causes = world->profile.strict ? 0 : CAUSE_LOSS;
-    program_plan_pair(world, pair);
+    plan_join(world, pair);
     return pair;
+}
+
+/* What is on its way from before might be taken for the new connection's. */
+static bool is_near(struct psn former, struct psn psn)
+{
+    int32_t distance = psn_distance(former, psn);
+    return distance > -NEAR_PSNS && distance < NEAR_PSNS;
+}
+
+void plan_end_again(struct world *world, struct end *end, const struct end *former)
+{
+    struct qp *qp = device_find_qp(former->host->device, former->qpn);
+    CHECK(qp != NULL && world->end_count < END_MAX);
+    number_end(world, end, former->host, former->service);
+    end->limits = former->limits;
+    end->signal_all = former->signal_all;
+    end->send_quota = former->send_quota;
+    end->send_cq = former->send_cq;
+    end->receive_cq = former->receive_cq;
+    end->intakes = &end->own;
+    program_intakes_init(world, &end->own, end, former->own.quota);
+    choose_attributes(world, end);
+    while (is_near(former->attributes.send_psn, end->attributes.send_psn)) {
+        end->attributes.send_psn = psn_make((uint32_t)dice_next(&world->plan));
+    }
+    end->qp = qp;
+    end->qpn = former->qpn;
+    qp_set_context(qp, end);
+    world->ends[world->end_count++] = end;
 }
 
 void plan_datagrams(struct world *world)

@@ -11,6 +11,10 @@ void plan_profile(struct world *world);
 void plan_space(struct world *world, struct host *host);
 /* A connected pair's queue pairs and programs; they are created, not connected. NULL: no room. */
 struct pair *plan_pair(struct world *world, struct host *a, struct host *b, enum service service);
+/* An end that has the queue pair of a former one, which was reset; and, where both are, their
+ * programs. */
+void plan_end_again(struct world *world, struct end *end, const struct end *former);
+void plan_join(struct world *world, struct pair *pair);
 /* Datagram queue pairs on all hosts, each with a program to any of the others. */
 void plan_datagrams(struct world *world);
 

@@ -168,13 +168,15 @@ static void print_coverage(const struct coverage *all, unsigned jobs)
            (unsigned long long)total.refusals, (unsigned long long)total.deaths);
     printf("retransmitted=%llu duplicate_requests=%llu rnr_naks=%llu connects=%llu "
            "disconnects=%llu overruns=%llu referred=%llu unread=%llu early=%llu reports=%llu "
-           "shots=%llu moved=%llu batches=%llu broken=%llu stale=%llu taken_back=%llu\n",
+           "shots=%llu reused=%llu recovered=%llu moved=%llu batches=%llu broken=%llu stale=%llu "
+           "taken_back=%llu\n",
            (unsigned long long)total.retransmitted, (unsigned long long)total.duplicates,
            (unsigned long long)total.rnr_naks, (unsigned long long)total.connects,
            (unsigned long long)total.disconnects, (unsigned long long)total.overruns,
            (unsigned long long)total.referred, (unsigned long long)total.unread,
            (unsigned long long)total.early, (unsigned long long)total.reports,
-           (unsigned long long)total.shots, (unsigned long long)total.moved,
+           (unsigned long long)total.shots, (unsigned long long)total.reused,
+           (unsigned long long)total.recovered, (unsigned long long)total.moved,
            (unsigned long long)total.batches, (unsigned long long)total.broken,
            (unsigned long long)total.stale, (unsigned long long)total.taken_back);
     static const char *const kinds[WORK_KIND_COUNT] = {

@@ -2,6 +2,7 @@
 
 #include "rnic/base/check.h"
 #include "sim/monitor.h"
+#include "sim/reuse.h"
 #include "sim/workload.h"
 
 static bool is_alive(const struct takeback *takeback)
@@ -46,11 +47,16 @@ static void act(struct world *world, struct takeback *takeback)
                        takeback->territory->space->host->name, takeback->territory->key.value);
         may_be_refused(world, takeback->territory); /* by one planned since it was begun, too */
         model_deregister(&world->scratch, takeback->territory);
-    } else if (end_lives(end) && takeback->destroys) {
+    } else if (end_lives(end) && takeback->kind == TAKEBACK_DESTROYS) {
         workload_destroy_end(world, end);
     } else if (end_lives(end)) {
-        workload_fail(world, end);
-        device_let_go_qp(end->host->device, end->qp, true);
+        struct qp *qp = end->qp;
+        if (takeback->kind == TAKEBACK_RESETS) {
+            reuse_end(world, end);
+        } else {
+            workload_fail(world, end);
+        }
+        device_let_go_qp(end->host->device, qp, true);
     }
 }
 
@@ -112,7 +118,7 @@ void takeback_region(struct world *world, struct territory *territory)
     wait(world, takeback);
 }
 
-void takeback_end(struct world *world, struct end *end, bool destroys)
+void takeback_end(struct world *world, struct end *end, enum takeback_end kind)
 {
     struct qpn peer;
     struct takeback *takeback = end_lives(end) ? begin(world, end->host) : NULL;
@@ -120,7 +126,7 @@ void takeback_end(struct world *world, struct end *end, bool destroys)
         return;
     }
     takeback->end = end;
-    takeback->destroys = destroys;
+    takeback->kind = kind;
     (void)device_hold_qp(end->host->device, end->qp, &peer);
     wait(world, takeback);
 }
@@ -166,7 +172,7 @@ static void take_back_some(struct world *world, struct host *owner,
     if (lot < 2 && territory != NULL) {
         takeback_region(world, territory);
     } else if (lot >= 2 && end != NULL && end->started && end->intakes->shared == NULL) {
-        takeback_end(world, end, lot == 2);
+        takeback_end(world, end, lot == 2 ? TAKEBACK_DESTROYS : TAKEBACK_FAILS);
     }
 }
 

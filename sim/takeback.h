@@ -1,6 +1,6 @@
 /* Taking something back from hosts that may be touching it by themselves at that moment, as
- * rnic/verbs/take_back does: a key, or a queue pair that is moved to error or destroyed. First it
- * is held, then those at it are waited for, then it ends.
+ * rnic/verbs/take_back does: a key, or a queue pair that is moved to error, reset or destroyed.
+ * First it is held, then those at it are waited for, then it ends.
  *
  * Here: that in steps, between the steps of who touches, too. */
 #ifndef WEIR_SIM_TAKEBACK_H
@@ -10,6 +10,6 @@
 
 void takeback_init(struct world *world);
 void takeback_region(struct world *world, struct territory *territory);
-void takeback_end(struct world *world, struct end *end, bool destroys);
+void takeback_end(struct world *world, struct end *end, enum takeback_end kind);
 
 #endif

@@ -429,12 +429,44 @@ static void post_sends(struct world *world, struct end *end, uint32_t most)
     }
 }
 
+/* What opens the window was flushed. */
+static void stays_shut(struct end *end, struct memory_key key)
+{
+    for (uint32_t i = end->posted; i < end->op_count; i++) {
+        struct op *op = &end->ops[i];
+        if (op->kind == WORK_LOCAL_INVALIDATE && op->invalidate.value == key.value) {
+            op->may = MAY(COMPLETION_WINDOW_BIND_ERROR);
+        }
+    }
+}
+
+/* The send queue of an unreliable one that has failed is opened again, once all is flushed. */
+static void recover(struct world *world, struct end *end)
+{
+    if (end->resolved < end->posted || dice_percent(&world->reuse, 30)) {
+        return;
+    }
+    if (modify(world, end, QP_RTS, 0) != STATUS_OK) {
+        simulator_violate(&world->simulator, "modify", "from SQE back to RTS");
+    }
+    end->failed = false;
+    for (uint32_t i = end->failed_index; i < end->posted; i++) {
+        if (end->ops[i].kind == WORK_BIND_WINDOW && end->ops[i].status == COMPLETION_FLUSHED) {
+            stays_shut(end, end->ops[i].bind.key);
+        }
+    }
+    world->coverage->recovered++;
+}
+
 static void turn(void *context, uint64_t argument)
 {
     struct world *world = context;
     struct end *end = world->ends[argument];
     if (!end_lives(end) || end->stopped) {
         return;
+    }
+    if (end->failed && qp_current_state(end->qp) == QP_SQE) {
+        recover(world, end);
     }
     if (end->failed && !dice_percent(&world->play, 40)) {
         end->stopped = true;

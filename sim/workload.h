@@ -28,6 +28,8 @@ void workload_host_dies(struct world *world, struct host *host);
 /* The queue pair is moved to error, or destroyed. */
 void workload_fail(struct world *world, struct end *end);
 void workload_destroy_end(struct world *world, struct end *end);
+/* The queue pair is reset, and the end's no more. */
+void workload_reset(struct world *world, struct end *end);
 /* An asynchronous event of a host's device. */
 void workload_event(struct world *world, struct host *host, const struct event *event);
 /* Random disturbances for the run, by its profile. */

@@ -9,6 +9,7 @@
 #include "sim/inquiry.h"
 #include "sim/plan.h"
 #include "sim/provoke.h"
+#include "sim/reuse.h"
 #include "sim/stranger.h"
 #include "sim/takeback.h"
 #include "sim/workload.h"
@@ -50,7 +51,7 @@ static void start_hosts(struct world *world)
     struct host_config config = {
         .qpn_count = 64,
         .max_regions = 128,
-        .max_reads_in = 8,
+        .max_reads_in = READS_IN_MAX,
         .budget = slow ? dice_range(&world->play, 1, 4) : 64,
         .again_ns = slow ? dice_range(&world->play, 200, 20000) : 0,
         .with_cm = true,
@@ -110,6 +111,8 @@ static void connect_ends(struct world *world)
         if (by_cm) {
             contact_start(world, pair);
             inquiry_start(world, pair);
+        } else {
+            reuse_plan(world, pair);
         }
     }
     for (uint32_t i = 0; i < world->single_count; i++) {
@@ -250,6 +253,7 @@ void world_run(uint64_t seed, const struct run_options *options, struct coverage
     world.coverage = coverage;
     world.plan = dice_split(seed, 2);
     world.play = dice_split(seed, 3);
+    world.reuse = dice_split(seed, 17);
     network_init(&world.network, &world.simulator, seed);
     take_reserve(&world);
     monitor_init(&world.monitor, &world);

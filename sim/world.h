@@ -15,6 +15,7 @@
 #define SHARED_MAX   4u
 #define PENDING_MAX  256u
 #define TAKEBACK_MAX 8u
+#define READS_IN_MAX 8u
 
 struct world;
 struct run_options;
@@ -62,20 +63,26 @@ struct coverage {
     uint64_t failed[COMPLETION_STATUS_COUNT];
     uint64_t received, datagrams, unreliable;
     uint64_t lost, corrupted, duplicated, delayed, refusals, deaths, retransmitted, duplicates;
-    uint64_t early, reports, shots;
+    uint64_t early, reports, shots, reused, recovered;
     uint64_t rnr_naks, connects, disconnects, overruns;
     uint64_t referred, unread;
     uint64_t moved, batches, broken, stale, taken_back; /* directly */
+};
+
+enum takeback_end {
+    TAKEBACK_FAILS,
+    TAKEBACK_DESTROYS,
+    TAKEBACK_RESETS,
 };
 
 /* See takeback.h. */
 struct takeback {
     struct host *host; /* NULL: it is over */
     uint32_t life;
-    struct territory *territory; /* NULL: it is a queue pair, that fails or is destroyed */
+    struct territory *territory; /* NULL: it is a queue pair */
     struct end *end;
-    bool destroys;
-    bool sees_stopped; /* does not wait for who stands outside of the call */
+    enum takeback_end kind; /* what becomes of it */
+    bool sees_stopped;      /* does not wait for who stands outside of the call */
     struct direct_wait wait;
 };
 
@@ -87,6 +94,7 @@ struct world {
     struct dice plan; /* what is done */
     struct dice play; /* when */
     struct dice stranger;
+    struct dice reuse;
     bool ipv6;
 
     struct host hosts[HOST_MAX];
