@@ -22,7 +22,7 @@
 #define NODES     4u
 #define LINES     2u
 #define OPS       40u
-#define SLOT      2048u /* bytes: one message */
+#define SLOT      16384u /* bytes: one message */
 #define RECEIVES  16u
 #define QUEUE     64u
 #define COUNTER   (LINES * OPS * SLOT) /* where the atomics count */
@@ -30,6 +30,7 @@
 #define LANDING   (SOURCE + SLOT)      /* receive buffers */
 #define BYTES     (LANDING + RECEIVES * SLOT)
 #define LENGTH    1200u
+#define LONG      12000u    /* more than a target holds */
 #define FIRST_PSN 0xfffff8u /* wraps on the way */
 #define TIMEOUT   14u       /* 67 ms */
 #define RUN_NS    UINT64_C(60000000000)
@@ -56,7 +57,8 @@ struct node {
     struct receive_queue *receives;
     struct xrc_queue shared;
     uint32_t posted, received;
-    uint32_t last[LINES]; /* op received last of each line, and one */
+    bool is_posted[RECEIVES]; /* one that a slow message has may be older than those of others */
+    uint32_t last[LINES];     /* op received last of each line, and one */
     uint64_t added;
 };
 
@@ -75,8 +77,9 @@ static struct {
     struct node nodes[NODES];
     struct line lines[LINES];
     struct dice dice;
-    bool by_hand;     /* receives are posted by the test */
-    uint8_t timeout;  /* of the initiators */
+    bool by_hand;    /* receives are posted by the test */
+    uint8_t timeout; /* of the initiators */
+    struct psn first_psn;
     uint32_t wrong;   /* messages that came out of order, or with other bytes */
     uint32_t flushed; /* receives */
     uint32_t access_errors;
@@ -94,7 +97,12 @@ static inline void post_receive(struct node *node)
     if (!host_is_alive(&node->host) || node->posted - node->received == RECEIVES) {
         return;
     }
-    uint32_t place = LANDING + node->posted % RECEIVES * SLOT;
+    uint32_t free = node->posted % RECEIVES;
+    while (node->is_posted[free]) {
+        free = (free + 1) % RECEIVES;
+    }
+    node->is_posted[free] = true;
+    uint32_t place = LANDING + free * SLOT;
     struct sge sge = {place, SLOT, node->key};
     struct receive_request request = {.id = place, .sges = &sge, .sge_count = 1};
     assert_int_equal(receive_queue_post(node->receives, &request), STATUS_OK);
@@ -135,6 +143,7 @@ static inline void check_received(struct node *node, const struct completion *co
 static inline void take_receive(struct node *node, const struct completion *completion)
 {
     node->received++;
+    node->is_posted[(completion->id - LANDING) / SLOT] = false;
     simulator_note(&w.simulator, "%c receive %s", node->host.name,
                    completion_status_name(completion->status));
     if (completion->status == COMPLETION_SUCCESS) {
@@ -248,8 +257,8 @@ static inline void connect_qp(unsigned from, unsigned to, struct qp *qp, struct 
         .path = network_path(from, to, false, 50000),
         .path_mtu = PATH_MTU_256,
         .destination = qp_number(peer),
-        .receive_psn = psn_make(FIRST_PSN),
-        .send_psn = psn_make(FIRST_PSN),
+        .receive_psn = w.first_psn,
+        .send_psn = w.first_psn,
         .access = ACCESS,
         .max_reads_out = 4,
         .max_reads_in = 4,
@@ -291,6 +300,7 @@ static inline void start(uint64_t seed, const struct link_config *link, uint8_t 
     w.application = (struct host_application){.ran = ran, .event = raised};
     w.dice = dice_split(seed, 20);
     w.timeout = timeout;
+    w.first_psn = psn_make(FIRST_PSN);
     for (unsigned i = 0; i < NODES; i++) {
         make_node(i);
     }

@@ -1,7 +1,10 @@
 /* An XRC domain of several processes, at random: whatever is lost on the wire or between processes,
  * every SEND comes out once, every WRITE and READ is right, every atomic counts once; and where a
- * process dies, everything ends. */
+ * process dies, everything ends. So it is with targets that are reset and connected anew. */
 #include "sim/scenarios/xrc_shared.h"
+
+static bool is_reset[LINES];
+static uint32_t given_up[LINES]; /* requests of the connection before */
 
 static void post_random(void *context, uint64_t index)
 {
@@ -12,9 +15,10 @@ static void post_random(void *context, uint64_t index)
     struct line *line = &w.lines[index];
     uint32_t burst = dice_range(&w.dice, 1, 6);
     unsigned node = 1 + dice_below(&w.dice, NODES - 1);
-    while (burst-- > 0 && line->op_count < OPS) {
+    while (burst-- > 0 && line->op_count < OPS && !is_reset[index]) {
         struct op op = {.kind = kinds[dice_below(&w.dice, 6)], .node = node};
-        op.length = op.kind == WORK_FETCH_ADD ? 8 : dice_range(&w.dice, 4, LENGTH);
+        uint32_t most = dice_percent(&w.dice, 5) ? LONG : LENGTH;
+        op.length = op.kind == WORK_FETCH_ADD ? 8 : dice_range(&w.dice, 4, most);
         if (dice_percent(&w.dice, 40)) {
             op.node = 1 + dice_below(&w.dice, NODES - 1);
         }
@@ -102,11 +106,72 @@ static void a_death_ends_what_it_must(void **state)
     }
 }
 
+static void connect_again(void *context, uint64_t index)
+{
+    struct line *line = &w.lines[index];
+    (void)context;
+    w.first_psn = psn_make((uint32_t)(1 + index) << 22); /* nothing of before is near */
+    connect_qp(0, line->target_node, line->initiator, line->target);
+    connect_qp(line->target_node, 0, line->target, line->initiator);
+    is_reset[index] = false;
+}
+
+static void reset_initiator(void *context, uint64_t index)
+{
+    struct line *line = &w.lines[index];
+    (void)context;
+    modify(&w.nodes[0], line->initiator, (struct qp_attributes){.port = 1}, QP_RESET, 0);
+    for (; line->done < line->op_count; line->done++) {
+        line->ops[line->done].status = COMPLETION_FLUSHED; /* of which nothing is told */
+    }
+    is_reset[index] = true;
+    given_up[index] = line->op_count;
+    simulator_after(&w.simulator, 20000 + dice_below(&w.dice, 50000), connect_again, NULL, index);
+}
+
+static void reset_target(void *context, uint64_t index)
+{
+    struct line *line = &w.lines[index];
+    (void)context;
+    modify(&w.nodes[line->target_node], line->target, (struct qp_attributes){.port = 1}, QP_RESET,
+           0);
+}
+
+/* What deputies have heard of the former connection concerns the new one in nothing. */
+static void a_target_is_used_again(void **state)
+{
+    (void)state;
+    static const struct link_config link = {
+        .delay_ns = 5000, .loss = 5000, .reorder = 20000, .reorder_ns = 4000};
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        start(seed, &link, TIMEOUT);
+        w.neighbours.loss = seed % 2 == 0 ? 50000 : 0;
+        begin_random();
+        for (uint32_t i = 0; i < LINES; i++) {
+            uint64_t begins_ns = dice_below(&w.dice, 2000000);
+            simulator_after(&w.simulator, begins_ns + dice_below(&w.dice, 20000), reset_initiator,
+                            NULL, i);
+            simulator_after(&w.simulator, begins_ns + dice_below(&w.dice, 20000), reset_target,
+                            NULL, i);
+        }
+        run(RUN_NS);
+        judge(seed, false);
+        for (uint32_t i = 0; i < LINES; i++) {
+            const struct line *line = &w.lines[i];
+            for (uint32_t n = given_up[i]; n < line->op_count; n++) {
+                assert_int_equal(line->ops[n].status, COMPLETION_SUCCESS);
+            }
+        }
+        stop();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_message_comes_once),
         cmocka_unit_test(a_death_ends_what_it_must),
+        cmocka_unit_test(a_target_is_used_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
