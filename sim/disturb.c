@@ -226,6 +226,25 @@ static void deregister_event(void *context, uint64_t host_index)
     }
 }
 
+/* What is sent from there, or received there, from now on fails and leaves no trace. */
+static void deregister_own_event(void *context, uint64_t host_index)
+{
+    struct world *world = context;
+    struct host *host = &world->hosts[host_index];
+    struct space *space = world->space_of[host_index];
+    struct territory *chosen = NULL;
+    for (uint32_t i = 0; host_is_alive(host) && i < space->territory_count; i++) {
+        struct territory *territory = space->territories[i];
+        if (territory->alive && !territory->foreign && territory->access == ACCESS_LOCAL_WRITE &&
+            (chosen == NULL || dice_percent(&world->reuse, 50))) {
+            chosen = territory;
+        }
+    }
+    if (chosen != NULL) {
+        takeback_own_region(world, chosen);
+    }
+}
+
 static void revive_event(void *context, uint64_t host_index)
 {
     struct world *world = context;
@@ -320,6 +339,10 @@ void workload_plan_disturbances(struct world *world)
     if (dice_percent(dice, percent)) {
         simulator_after(simulator, dice_below(dice, 100000), deregister_event, world,
                         dice_below(dice, world->host_count));
+    }
+    if (dice_percent(&world->reuse, world->profile.disturb_percent)) {
+        simulator_after(simulator, dice_below(&world->reuse, 100000), deregister_own_event, world,
+                        dice_below(&world->reuse, world->host_count));
     }
 }
 

@@ -118,6 +118,61 @@ void takeback_region(struct world *world, struct territory *territory)
     wait(world, takeback);
 }
 
+static bool names(const struct span *spans, uint32_t count, const struct territory *territory)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (spans[i].territory == territory && spans[i].length > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Both ends may fail of it: one is told why, the other that it was not its fault. */
+static void blame_own(struct end *end)
+{
+    if (end->pair == NULL) {
+        end->moved_to_error = true; /* by its own receive, if it comes to that */
+        return;
+    }
+    end->pair->causes |= CAUSE_ILLEGAL;
+    end->pair->illegal_count += 2;
+    for (uint32_t i = 0; i < end->peer->op_count; i++) {
+        end->peer->ops[i].may |= MAY(COMPLETION_REMOTE_OPERATION_ERROR);
+    }
+}
+
+static void may_fail_at_home(struct end *end, const struct territory *territory)
+{
+    for (uint32_t i = 0; i < end->op_count; i++) {
+        struct op *op = &end->ops[i];
+        if (names(op->spans, op->span_count, territory) && op->phase < OP_DONE) {
+            op->may |= MAY(COMPLETION_LOCAL_PROTECTION_ERROR);
+            blame_own(end);
+        }
+    }
+    for (uint32_t i = 0; i < end->intakes->count; i++) {
+        struct intake *intake = &end->intakes->list[i];
+        if (names(intake->spans, intake->span_count, territory) && intake->phase < OP_DONE) {
+            intake->may |= MAY(COMPLETION_LOCAL_PROTECTION_ERROR);
+            blame_own(end);
+        }
+    }
+}
+
+void takeback_own_region(struct world *world, struct territory *territory)
+{
+    workload_poll_all(world);
+    simulator_note(&world->simulator, "%c deregisters its own key %x", territory->space->host->name,
+                   territory->key.value);
+    for (uint32_t i = 0; i < world->end_count; i++) {
+        if (world->ends[i]->space == territory->space && world->ends[i]->intakes != NULL) {
+            may_fail_at_home(world->ends[i], territory);
+        }
+    }
+    model_deregister(&world->scratch, territory);
+}
+
 void takeback_end(struct world *world, struct end *end, enum takeback_end kind)
 {
     struct qpn peer;

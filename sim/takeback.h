@@ -10,6 +10,8 @@
 
 void takeback_init(struct world *world);
 void takeback_region(struct world *world, struct territory *territory);
+/* ... one that only the host's own requests and receives name: nobody is waited for. */
+void takeback_own_region(struct world *world, struct territory *territory);
 void takeback_end(struct world *world, struct end *end, enum takeback_end kind);
 
 #endif

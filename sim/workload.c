@@ -332,6 +332,11 @@ static void post_receives(struct world *world, struct end *end, uint32_t most)
 static void scribble(struct world *world, const struct op *op)
 {
     for (uint32_t i = 0; i < op->span_count; i++) {
+        if (!op->spans[i].territory->alive) {
+            return;
+        }
+    }
+    for (uint32_t i = 0; i < op->span_count; i++) {
         dice_fill(&world->play, model_bytes(&op->spans[i]), op->spans[i].length);
         memcpy(model_shadow(&op->spans[i]), model_bytes(&op->spans[i]), op->spans[i].length);
     }
@@ -344,11 +349,6 @@ void workload_reuse(struct world *world, const struct op *op)
     if ((world->profile.link.reach == 0 && !world->profile.link.direct) || !sends ||
         op->inline_data) {
         return;
-    }
-    for (uint32_t i = 0; i < op->span_count; i++) {
-        if (!op->spans[i].territory->alive) {
-            return;
-        }
     }
     scribble(world, op);
 }
