@@ -503,6 +503,12 @@ static enum step transmit_phase(struct qp *qp, struct instant now, bool requests
     return step;
 }
 
+/* Before that no more data pass; moves with each packet of them, where the rate is limited. */
+static uint64_t data_due_ns(const struct qp *qp)
+{
+    return qp->rate == NULL ? 0 : qp->rate->throttle.due.ns;
+}
+
 /* Answers first: programs expect that their send completes before what it asked for arrives, as it
  * does with hardware. (ib_send_lat -e waits for ever if it does not.) One that a request brings is
  * taken before it. */
@@ -511,22 +517,25 @@ enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_
     uint32_t sent = 0;
     bool rides = !qp->requests_first && answer_may_ride(qp) && may_have_some(qp, true);
     bool requests = qp->requests_first || rides;
+    uint64_t due_ns = data_due_ns(qp);
     enum step step = transmit_phase(qp, now, requests, burst, &sent);
     if (step == STEP_SENT && rides && answer_may_ride(qp)) {
         step = transmit_answer(qp, now); /* what was done directly carries nothing */
     }
-    bool answered = !requests && sent > 0;
+    bool passed = data_due_ns(qp) != due_ns, answered = !requests;
     if (step == STEP_IDLE) {
         requests = !requests;
-        uint32_t before = sent;
+        due_ns = data_due_ns(qp);
         step = sent < burst ? transmit_phase(qp, now, requests, burst, &sent) : STEP_SENT;
-        answered |= !requests && sent > before;
+        answered = data_due_ns(qp) != due_ns ? !requests : answered;
+        passed |= data_due_ns(qp) != due_ns;
     }
-    /* Where the rate lets one packet pass at a time, a turn is that packet, however often it is
-     * looked for before its time. */
-    bool waits = step != STEP_IDLE || (qp->rate != NULL && qp->rate->throttle.waiting);
-    if (sent > 0 || !waits) {
-        qp->requests_first = (step != STEP_IDLE && !requests) || (answered && qp_rate(qp) != 0);
+    /* Where the rate lets one packet of data pass at a time, a turn is that packet, however often
+     * it is looked for before its time, and whatever else leaves until then, such as a CNP. */
+    if (qp_rate(qp) != 0) {
+        qp->requests_first = passed ? answered : qp->requests_first;
+    } else if (sent > 0 || step == STEP_IDLE) {
+        qp->requests_first = step != STEP_IDLE && !requests;
     }
     check_drained(qp);
     *ret_sent = sent;

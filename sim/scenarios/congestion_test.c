@@ -210,6 +210,30 @@ static void nor_where_they_are_looked_for_early(void **state)
     assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
 }
 
+/* Nor do messages starve responses where a CNP goes between any two packets, because all that A
+ * gets is marked. */
+static void messages_do_not_starve_responses(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    scenario_rule(&s, "A>B WRITE_ONLY", FATE_MARKED, 1);
+    scenario_rule(&s, "B>A ACK", FATE_MARKED, 100);
+    write_from(&s.a, 1, 64);
+    scenario_run_for(&s, 20);
+    for (uint64_t id = 2; id < 16; id++) {
+        write_from(&s.a, id, 256);
+    }
+    struct work work = {.kind = WORK_READ, .id = 1, .length = 1024};
+    assert_int_equal(scenario_post(&s.b, work), STATUS_OK);
+    scenario_run_for(&s, 700);
+    assert_true(count(&s.a, COUNTER_CNP_SENT) > 3);
+    assert_non_null(strstr(s.text, "B send 1 success\n"));
+    assert_non_null(strstr(s.text, "A send 4 success\n"));
+    assert_null(strstr(s.text, "A send 15 success\n"));
+    scenario_run(&s);
+    assert_non_null(strstr(s.text, "A send 15 success\n"));
+}
+
 /* What left unmarkable was not marked: who says so lies. */
 static void a_notice_of_what_cannot_be_marked_is_forged(void **state)
 {
@@ -327,6 +351,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(marked_responses_are_answered_too, start, stop),
         cmocka_unit_test_setup_teardown(a_slow_message_is_no_loss, start, stop),
         cmocka_unit_test_setup_teardown(a_slow_response_is_no_loss, start, stop),
+        cmocka_unit_test_setup_teardown(messages_do_not_starve_responses, start, stop),
         cmocka_unit_test_setup_teardown(a_stranger_is_not_heard, start, stop),
         cmocka_unit_test_setup_teardown(responses_do_not_starve_messages, start, stop),
         cmocka_unit_test_setup_teardown(nor_where_they_are_looked_for_early, start, stop),
