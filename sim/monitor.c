@@ -339,8 +339,9 @@ void monitor_retry_exceeded(struct monitor *monitor, const struct end *end, cons
         return;
     }
     const struct pair *pair = end->pair;
-    if (world->profile.impatient || pair->causes != CAUSE_LOSS || end->peer->failed ||
-        end->peer->intake_failed) {
+    /* Who is slowed down may be slower than the timeout. */
+    if (world->profile.impatient || world->profile.link.mark > 0 || pair->causes != CAUSE_LOSS ||
+        end->peer->failed || end->peer->intake_failed) {
         return;
     }
     uint32_t harms = 0;

@@ -6,7 +6,7 @@
  *        networks that neither lose nor reorder)
  * repeat a packet is sent again for a reason
  * retry  giving up in silence takes retry_count repetitions and (retry_count + 1) timeouts; giving
- *        up elsewhere takes as many harmed packets
+ *        up elsewhere takes as many harmed packets, unless marks slow the peer down
  * rides  requests bring acknowledgements only by links that carry them
  * tag    who has heard its peer's tag puts it on every request
  * msn    an answer says how many messages have been completed */

@@ -216,6 +216,9 @@ void plan_profile(struct world *world)
     link->unreadable = vary(dice, link->unreadable);
     link->carried = link->reach > 0 && world->simulator.seed / PROFILE_COUNT % 2 == 0;
     make_unreadable(world);
+    if (link->reach == 0 && dice_percent(&world->reuse, 20)) {
+        link->mark = dice_range(&world->reuse, 20000, 500000);
+    }
     if (world->profile.tiny) {
         link->queue_limit = dice_range(dice, 1, 4);
     } else if (dice_percent(dice, 50)) {
