@@ -198,7 +198,7 @@ static void destroy_event(void *context, uint64_t number)
 {
     struct world *world = context;
     struct end *end = world->ends[number];
-    if (end->started && end->intakes->shared == NULL) {
+    if (end->started && !end->is_target) {
         takeback_end(world, end, TAKEBACK_DESTROYS);
     }
 }

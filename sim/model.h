@@ -142,6 +142,7 @@ struct intakes {
     struct intake *list;
     uint32_t count, posted, resolved;
     uint32_t quota;                  /* posted and not resolved at most */
+    bool lost_key;                   /* one that some of them name may be gone */
     struct receive_queue *shared;    /* NULL: of one queue pair */
     struct application_queue *queue; /* XRC: where its receives complete; else NULL */
     struct xrc_queue xrc,

@@ -494,12 +494,13 @@ void plan_end_again(struct world *world, struct end *end, const struct end *form
     struct qp *qp = device_find_qp(former->host->device, former->qpn);
     CHECK(qp != NULL && world->end_count < END_MAX);
     number_end(world, end, former->host, former->service);
+    end->is_target = former->is_target;
     end->limits = former->limits;
     end->signal_all = former->signal_all;
     end->send_quota = former->send_quota;
     end->send_cq = former->send_cq;
     end->receive_cq = former->receive_cq;
-    end->intakes = &end->own;
+    end->intakes = former->intakes->shared != NULL ? former->intakes : &end->own;
     program_intakes_init(world, &end->own, end, former->own.quota);
     choose_attributes(world, end);
     while (is_near(former->attributes.send_psn, end->attributes.send_psn)) {

@@ -436,6 +436,15 @@ static void plan_hot(struct world *world, struct end *end)
     }
 }
 
+void program_blame_key(struct end *end)
+{
+    end->pair->causes |= CAUSE_ILLEGAL;
+    end->pair->illegal_count += 2;
+    for (uint32_t i = 0; i < end->peer->op_count; i++) {
+        end->peer->ops[i].may |= MAY(COMPLETION_REMOTE_OPERATION_ERROR);
+    }
+}
+
 void program_plan_pair(struct world *world, struct pair *pair)
 {
     for (unsigned side = 0; side < 2; side++) {
@@ -449,6 +458,9 @@ void program_plan_pair(struct world *world, struct pair *pair)
         struct end *end = &pair->ends[side];
         if (end->intakes->shared != NULL) {
             pair->causes |= CAUSE_RECEIVES;
+            if (end->intakes->lost_key) {
+                program_blame_key(end);
+            }
         } else if (end->service != SERVICE_XRC) {
             plan_intakes(world, end);
         }

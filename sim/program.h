@@ -31,6 +31,10 @@ bool program_take(struct world *world, struct space *space, unsigned access, boo
 void program_plan_pair(struct world *world, struct pair *pair);
 void program_plan_datagrams(struct world *world, struct end *end);
 
+/* A key that its requests or receives name may be gone: both ends may fail of it, one is told why,
+ * the other that it was not its fault. */
+void program_blame_key(struct end *end);
+
 /* Place for the receives of a program or of a shared receive queue. */
 void program_intakes_init(struct world *world, struct intakes *intakes, struct end *owner,
                           uint32_t quota);

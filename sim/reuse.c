@@ -23,7 +23,8 @@ static bool end_lives(const struct end *end)
 
 static bool has_overrun(const struct end *end)
 {
-    return end->lost || end->send_cq->overrun || end->receive_cq->overrun;
+    return end->lost || (end->send_cq != NULL && end->send_cq->overrun) ||
+           (end->receive_cq != NULL && end->receive_cq->overrun);
 }
 
 /* To the peer that it has now; it is shut to the one that comes. */
@@ -108,8 +109,7 @@ static void reset_event(void *context, uint64_t number)
 void reuse_plan(struct world *world, struct pair *pair)
 {
     struct dice *dice = &world->reuse;
-    bool shared = pair->ends[0].intakes->shared != NULL || pair->ends[1].intakes->shared != NULL;
-    if (shared || !dice_percent(dice, PERCENT)) {
+    if (!dice_percent(dice, PERCENT)) {
         return;
     }
     uint32_t begins_ns = dice_below(dice, BEGINS_NS), first = dice_below(dice, 2);

@@ -2,6 +2,7 @@
 
 #include "rnic/base/check.h"
 #include "sim/monitor.h"
+#include "sim/program.h"
 #include "sim/reuse.h"
 #include "sim/workload.h"
 
@@ -128,17 +129,12 @@ static bool names(const struct span *spans, uint32_t count, const struct territo
     return false;
 }
 
-/* Both ends may fail of it: one is told why, the other that it was not its fault. */
 static void blame_own(struct end *end)
 {
     if (end->pair == NULL) {
         end->moved_to_error = true; /* by its own receive, if it comes to that */
-        return;
-    }
-    end->pair->causes |= CAUSE_ILLEGAL;
-    end->pair->illegal_count += 2;
-    for (uint32_t i = 0; i < end->peer->op_count; i++) {
-        end->peer->ops[i].may |= MAY(COMPLETION_REMOTE_OPERATION_ERROR);
+    } else if (end->peer != NULL) {
+        program_blame_key(end);
     }
 }
 
@@ -155,6 +151,7 @@ static void may_fail_at_home(struct end *end, const struct territory *territory)
         struct intake *intake = &end->intakes->list[i];
         if (names(intake->spans, intake->span_count, territory) && intake->phase < OP_DONE) {
             intake->may |= MAY(COMPLETION_LOCAL_PROTECTION_ERROR);
+            end->intakes->lost_key = true;
             blame_own(end);
         }
     }
@@ -226,7 +223,7 @@ static void take_back_some(struct world *world, struct host *owner,
     uint32_t lot = dice_below(&world->play, 4);
     if (lot < 2 && territory != NULL) {
         takeback_region(world, territory);
-    } else if (lot >= 2 && end != NULL && end->started && end->intakes->shared == NULL) {
+    } else if (lot >= 2 && end != NULL && end->started && !end->is_target) {
         takeback_end(world, end, lot == 2 ? TAKEBACK_DESTROYS : TAKEBACK_FAILS);
     }
 }
