@@ -93,8 +93,7 @@ struct stream {
     struct stream *listener;
     struct list_node accept_node;
     struct list accepting, accepted;
-    uint32_t backlog, waiting; /* how many may be on both lists; how many are */
-    int accept_descriptor;     /* counts `accepted` */
+    int accept_descriptor; /* counts `accepted` */
 
     struct ibv_comp_channel *channel;
     struct ibv_cq *queue;
@@ -255,8 +254,6 @@ void stream_handle_established(struct stream *stream);
 /* One of those who wait for a connection looks again. */
 void stream_wake_acceptors(struct stream *listener);
 void stream_stop_listening(struct stream *listener);
-/* It will not be connected. With the service's lock held, but for who has no listener. */
-void stream_stop_waiting(struct stream *stream);
 
 /* rsocket_queue.c: completions, credits, control messages. */
 typedef bool stream_test(struct stream *stream);

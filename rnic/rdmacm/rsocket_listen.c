@@ -1,27 +1,11 @@
 /* Listening: the service accepts connections as they come; the application takes them when they
- * are established. Each that waits for it has descriptors already, so there is a bound: requests
- * beyond wait where they need none, and beyond the backlog of those their peers ask again. */
+ * are established. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "rnic/rdmacm/rsocket.h"
-
-#define BACKLOG_LEAST 64 /* few programs mean a smaller one, and many say it */
-#define BACKLOG_MOST  1024
-
-/* With the service's lock held. A listener with as many as it may have hears of no request. */
-static void count_waiting(struct stream *listener, int change)
-{
-    listener->waiting += (uint32_t)change;
-    int descriptor = listener->waiting < listener->backlog ? listener->id->channel->fd : -1;
-    bool looks = list_node_is_linked(&listener->events.node);
-    if (descriptor != listener->events.descriptor && looks) {
-        listener->events.descriptor = descriptor;
-        (void)service_add(&listener->events); /* the thread looks again */
-    }
-}
 
 int stream_listen(struct stream *stream, int backlog)
 {
@@ -38,9 +22,6 @@ int stream_listen(struct stream *stream, int backlog)
     if (stream->accept_descriptor < 0 || rdma_listen(stream->id, backlog) != 0) {
         return -1;
     }
-    stream->backlog = backlog <= 0 || backlog > BACKLOG_MOST ? BACKLOG_MOST
-                      : backlog < BACKLOG_LEAST              ? BACKLOG_LEAST
-                                                             : (uint32_t)backlog;
     atomic_store(&stream->state, STREAM_LISTENING);
     return service_add(&stream->events);
 }
@@ -67,9 +48,8 @@ int stream_accept(struct stream *listener, struct stream **ret_stream)
     }
     service_lock();
     struct list_node *node = list_pop_first(&listener->accepted);
-    CHECK(node != NULL);
-    count_waiting(listener, -1);
     service_unlock();
+    CHECK(node != NULL);
     *ret_stream = CONTAINER_OF(node, struct stream, accept_node);
     return 0;
 }
@@ -138,7 +118,6 @@ static struct stream *take_request(struct stream *listener)
     atomic_store(&stream->state, STREAM_ACCEPTING);
     stream->listener = listener;
     list_append(&listener->accepting, &stream->accept_node);
-    count_waiting(listener, 1);
     return stream;
 }
 
@@ -163,15 +142,6 @@ void stream_handle_established(struct stream *stream)
         hand_over(stream);
     } else if (errno != EAGAIN) {
         stream_free(stream);
-    }
-}
-
-void stream_stop_waiting(struct stream *stream)
-{
-    if (stream->listener != NULL) {
-        list_remove(&stream->accept_node);
-        count_waiting(stream->listener, -1);
-        stream->listener = NULL;
     }
 }
 

@@ -10,7 +10,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <rdma/rsocket.h>
 #include <stdatomic.h>
@@ -165,48 +164,6 @@ static void buffers_change_while_connecting(void **state)
     assert_int_equal(rclose(listener), 0);
 }
 
-#define BACKLOG 64
-#define CLIENTS (BACKLOG + 16)
-
-/* Until so many have something to say, and a while longer. */
-static int count_connected(struct pollfd *clients, int wanted)
-{
-    for (int tries = 0; tries < 1000 && rpoll(clients, CLIENTS, 0) < wanted; tries++) {
-        usleep(10000);
-    }
-    usleep(200000);
-    return rpoll(clients, CLIENTS, 0);
-}
-
-/* The others wait; each of those that are connected holds descriptors already. */
-static void who_does_not_accept_gets_no_more_than_the_backlog(void **state)
-{
-    struct sockaddr_in address = loopback();
-    socklen_t length = sizeof address;
-    struct pollfd clients[CLIENTS];
-    int servers[CLIENTS];
-    int listener = rsocket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(rbind(listener, (struct sockaddr *)&address, length), 0);
-    assert_int_equal(rlisten(listener, BACKLOG), 0);
-    assert_int_equal(rgetsockname(listener, (struct sockaddr *)&address, &length), 0);
-    for (int i = 0; i < CLIENTS; i++) {
-        clients[i] = (struct pollfd){rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), POLLOUT, 0};
-        int status = rconnect(clients[i].fd, (struct sockaddr *)&address, length);
-        assert_true(status == 0 || errno == EINPROGRESS);
-    }
-    assert_int_equal(count_connected(clients, BACKLOG), BACKLOG);
-    for (int i = 0; i < CLIENTS; i++) {
-        servers[i] = raccept(listener, NULL, NULL);
-        assert_true(servers[i] >= 0);
-    }
-    assert_int_equal(count_connected(clients, CLIENTS), CLIENTS);
-    for (int i = 0; i < CLIENTS; i++) {
-        assert_int_equal(rclose(clients[i].fd), 0);
-        assert_int_equal(rclose(servers[i]), 0);
-    }
-    assert_int_equal(rclose(listener), 0);
-}
-
 int main(void)
 {
     alarm(60); /* who waits for what never comes */
@@ -216,7 +173,6 @@ int main(void)
         cmocka_unit_test(listening_that_fails_leaves_nothing_open),
         cmocka_unit_test(who_reads_hears_that_there_is_nothing_to_read),
         cmocka_unit_test(buffers_change_while_connecting),
-        cmocka_unit_test(who_does_not_accept_gets_no_more_than_the_backlog),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
