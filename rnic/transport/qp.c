@@ -531,9 +531,12 @@ enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_
         passed |= data_due_ns(qp) != due_ns;
     }
     /* Where the rate lets one packet of data pass at a time, a turn is that packet, however often
-     * it is looked for before its time, and whatever else leaves until then, such as a CNP. */
-    if (qp_rate(qp) != 0) {
-        qp->requests_first = passed ? answered : qp->requests_first;
+     * it is looked for before its time, and whatever else leaves until then, such as a CNP; but a
+     * whole burst of what no rate counts, such as demands, is one, too. */
+    if (qp_rate(qp) != 0 && passed) {
+        qp->requests_first = answered;
+    } else if (qp_rate(qp) != 0) {
+        qp->requests_first = step == STEP_SENT ? !requests : qp->requests_first;
     } else if (sent > 0 || step == STEP_IDLE) {
         qp->requests_first = step != STEP_IDLE && !requests;
     }
