@@ -324,20 +324,10 @@ static void say_numbers(const struct cp *cp)
     say_number("Connections made again", cp->again.count, "");
 }
 
-/* Of several devices the one that leads to the other side, or to the first of them. */
-static void choose_device_by(struct cp *cp, const char *name)
-{
-    struct location there;
-    location_parse(name, &there);
-    if (location_reach(&there, cp->toward)) {
-        cp->options.fabric.toward = cp->toward;
-    }
-}
-
 static enum exit_code copy(struct cp *cp, char **names, unsigned count, const char *target_name)
 {
     struct weir_error error;
-    struct location target;
+    struct location target, there;
     bool several = cp->options.targets.count > 0;
     location_parse(target_name, &target);
     cp->is_push = several || target.kind != LOCATION_LOCAL;
@@ -348,9 +338,11 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count, const ch
     if (cp->options.note != NULL && !cp->options.quiet && !cp->options.json) {
         command_error(cp->command, "note: %s", cp->options.note);
     }
-    choose_device_by(cp, several       ? cp->options.targets.list[0]
-                         : cp->is_push ? target_name
-                                       : names[0]);
+    location_parse(several       ? cp->options.targets.list[0]
+                   : cp->is_push ? target_name
+                                 : names[0],
+                   &there); /* which of several devices is for the server's address to say */
+    cp->options.fabric.toward = there.kind == LOCATION_SERVER ? there.address : NULL;
     if (!several && cp->options.fabric.kind != WEIR_FABRIC_RDMA) { /* which may not be there */
         cp_begin_far_side(cp, cp->is_push ? target_name : names[0]);
     }

@@ -40,7 +40,6 @@ struct cp {
     struct far_side *far;             /* that we started; NULL: none */
     struct early_far_side early;
     struct again again;
-    char toward[LOCATION_ADDRESS_LENGTH];  /* by what the device is chosen, of several */
     char address[LOCATION_ADDRESS_LENGTH]; /* that is tried, or carries the transfer */
     struct weir_fabric_carried carried;    /* before it */
     char tried[1024];                      /* of addresses that led nowhere: why */

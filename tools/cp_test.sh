@@ -391,6 +391,9 @@ case_devices() { # of several, each side takes the one that has the address, or 
     local at_first=$url
     start_server all "$weir" serve --fabric soft --insecure --root root --listen '*:0' || fail "no server"
     grep -q '(weir0, software' all.log || fail "not the first device: $(cat all.log)"
+    kill "$pid"
+    start_server all "$weir" serve --fabric soft --insecure --root root --listen '[::]:0' || fail "no server"
+    grep -q '(weir0, software' all.log || fail "not the first device: $(cat all.log)"
     expect 3 "not this server's device" "$weir" cp --fabric soft f "weir://127.0.0.1:${url##*:}/other"
     unset WEIR_DEVICES
     expect 0 '1 unchanged' "$weir" cp --fabric soft f "$at_first/new"

@@ -231,15 +231,3 @@ void location_parse(const char *text, struct location *ret_location)
     }
     *ret_location = location;
 }
-
-bool location_reach(const struct location *location, char ret_address[LOCATION_ADDRESS_LENGTH])
-{
-    const char *host = location->address;
-    if (location->kind == LOCATION_SHELL) {
-        const char *at = strchr(host, '@');
-        host = at != NULL ? at + 1 : host;
-    } else if (location->kind != LOCATION_SERVER) {
-        return false;
-    }
-    return location_parse_address(host, ret_address);
-}

@@ -43,8 +43,5 @@ struct location {
 };
 
 void location_parse(const char *text, struct location *ret_location);
-/* The address of its host, "HOST:PORT", of which only the host counts with a shell. False: it is
- * here, or has none. */
-bool location_reach(const struct location *location, char ret_address[LOCATION_ADDRESS_LENGTH]);
 
 #endif

@@ -13,7 +13,6 @@
 #include "tools/printable.h"
 #include "tools/progress.h"
 #include "tools/remote/greeting.h"
-#include "tools/remote/here.h"
 #include "tools/remote/pipe.h"
 #include "tools/serve_options.h"
 #include "tools/serve_private.h"
@@ -513,22 +512,13 @@ static void close_all(struct serve *serve)
     }
 }
 
-/* Of several devices the one that has the address where the first client is to come. */
-static void choose_device_by(struct serve *serve, char ret_address[LOCATION_ADDRESS_LENGTH])
-{
-    char text[INET6_ADDRSTRLEN] = "";
-    bool is_told = !serve->options.session || here_shell_address(text);
-    if (is_told && location_parse_address(serve->options.session ? text : serve->options.listen[0],
-                                          ret_address)) {
-        serve->options.fabric.toward = ret_address;
-    }
-}
-
 static int serve_on_fabric(struct serve *serve)
 {
     struct weir_error error;
-    char address[LOCATION_ADDRESS_LENGTH];
-    choose_device_by(serve, address);
+    char address[LOCATION_ADDRESS_LENGTH]; /* by what the device is chosen, of several */
+    if (!serve->options.session && location_parse_address(serve->options.listen[0], address)) {
+        serve->options.fabric.toward = address;
+    }
     if (fabric_open(&serve->options.fabric, &serve->fabric, &error) != WEIR_OK) {
         command_error(serve->command, "%s", error.message);
         return EXIT_SETUP;

@@ -251,33 +251,9 @@ static void changes_of_modes(void **state)
     assert_int_equal(modes_apply(NULL, 0123, true), 0123);
 }
 
-static void test_location_reach(void **state)
-{
-    static const char *const cases[][2] = {
-        {"weir://host/x", "host:7471"},
-        {"weir://[fd00::1]:80/x", "[fd00::1]:80"},
-        {"host:x", "host:7471"},
-        {"me@host:x", "host:7471"},
-        {"me@[::1]:x", "[::1]:7471"},
-        {"[10.0.0.1]:", "10.0.0.1:7471"},
-        {"here/x", NULL},
-        {"weir:///x", NULL},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct location location;
-        char address[LOCATION_ADDRESS_LENGTH];
-        location_parse(cases[i][0], &location);
-        assert_int_equal(location_reach(&location, address), cases[i][1] != NULL);
-        if (cases[i][1] != NULL) {
-            assert_string_equal(address, cases[i][1]);
-        }
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_location_reach),
         cmocka_unit_test(addresses),
         cmocka_unit_test(urls),
         cmocka_unit_test(a_path_elsewhere_has_an_end),

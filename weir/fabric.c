@@ -133,9 +133,10 @@ static void take_device_toward(struct weir_fabric *fabric, int count, const stru
     if (wish->toward == NULL || wish->name[0] != '\0' || count < 2) {
         return;
     }
-    struct ibv_context *context =
-        fabric_find_toward(&fabric->library.verbs, fabric->cm_contexts, count, wish->toward);
-    fabric->is_toward = context != NULL && take_context(fabric, context, wish);
+    struct wish found = *wish;
+    struct ibv_context *context = fabric_find_toward(&fabric->library.verbs, fabric->cm_contexts,
+                                                     count, wish->toward, &found.port);
+    fabric->is_toward = context != NULL && take_context(fabric, context, &found);
 }
 
 /* Finds the device in the library loaded. rdma_cm's own contexts come first: a queue pair of one
@@ -274,9 +275,10 @@ static enum weir_status open_chosen(struct weir_fabric *fabric,
     if (has_real_device()) {
         fabric->kind = WEIR_FABRIC_RDMA;
         if (open_in(fabric, NULL, wish, &why) == WEIR_OK) {
-            snprintf(fabric->reason, sizeof(fabric->reason), "%s port %u %s%.100s", fabric->device,
-                     fabric->port, fabric->is_toward ? "leads to " : "is active",
-                     fabric->is_toward ? wish->toward : "");
+            snprintf(fabric->reason, sizeof(fabric->reason), "%s port %u %s", fabric->device,
+                     fabric->port,
+                     fabric->is_toward ? "leads to the other side, or has the address asked for"
+                                       : "is active");
             return WEIR_OK;
         }
     }

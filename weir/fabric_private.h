@@ -35,11 +35,11 @@ struct weir_fabric {
  * RoCEv2 one of its family; else 0. -1: there is none. */
 int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *local,
                       union ibv_gid *ret_gid);
-/* The one of rdma_cm's contexts by which HOST:PORT is reached, or that has this address. NULL:
- * none, or the name is not known. */
+/* The first of rdma_cm's contexts by which HOST:PORT is reached, or that has this address, and its
+ * port. NULL: none, or the name is not known, or stands for every address. */
 struct ibv_context *fabric_find_toward(const struct verbs *verbs,
                                        struct ibv_context *const *contexts, int count,
-                                       const char *text);
+                                       const char *text, unsigned *ret_port);
 /* That there is none; returns the status. */
 enum weir_status fabric_say_no_gid(const struct weir_fabric *fabric, struct weir_error *ret_error);
 

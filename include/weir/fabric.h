@@ -30,9 +30,10 @@ struct weir_fabric_options {
                              only the NAME counts */
     const char *soft_dir; /* folder of our drop-in libraries; NULL: found by WEIR_LIBRARY_DIR,
                              beside the program, or where installed */
-    const char *toward;   /* HOST:PORT: of several devices the one by which this address is reached,
-                             or that has it, where rdma_cm knows one. NULL, or with `device`: not
-                             asked. A name is looked up, and an address may be waited for, 2 s each */
+    const char *toward;   /* HOST:PORT: of several devices the first by which this address is
+                             reached, or that has it, where rdma_cm knows one. NULL, or with
+                             `device`: not asked. A name is looked up, and each of its addresses may
+                             be waited for, 2 s at most */
 };
 
 /* Loads the library and finds the device. `options` may be NULL. Not closed before everything that

@@ -26,13 +26,15 @@ void here_host(char ret_text[128])
     }
 }
 
-bool here_shell_address(char ret_text[INET6_ADDRSTRLEN])
+/* The address of ours that the remote shell's connection came to; "" if there is none. */
+static void shell_address(char ret_text[INET6_ADDRSTRLEN])
 {
     const char *words = getenv("SSH_CONNECTION"); /* CLIENT PORT SERVER PORT */
-    if (words == NULL || sscanf(words, "%*s %*s %45s", ret_text) != 1) {
-        ret_text[0] = 0;
+    char server[INET6_ADDRSTRLEN] = "";
+    if (words == NULL || sscanf(words, "%*s %*s %45s", server) != 1) {
+        server[0] = 0;
     }
-    return ret_text[0] != 0;
+    strcpy(ret_text, server);
 }
 
 static bool is_of_device(const struct weir_fabric *fabric, const char *text)
@@ -65,7 +67,7 @@ void here_addresses(const struct weir_fabric *fabric, unsigned port_v4, unsigned
 {
     struct ifaddrs *list = NULL;
     char by_shell[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN];
-    (void)here_shell_address(by_shell);
+    shell_address(by_shell);
     if (getifaddrs(&list) != 0) {
         return;
     }

@@ -2,14 +2,10 @@
 #ifndef TOOLS_REMOTE_HERE_H
 #define TOOLS_REMOTE_HERE_H
 
-#include <netinet/in.h>
-
 #include <weir/fabric.h>
 
 #include "tools/remote/greeting.h"
 
-/* The address of ours that the remote shell's connection came to. False, and "": there is none. */
-bool here_shell_address(char ret_text[INET6_ADDRSTRLEN]);
 /* The same text for two processes that reach each other by loopback: the kernel's boot and the
  * network namespace. "?" where it cannot be had, which is like no other. */
 void here_host(char ret_text[128]);

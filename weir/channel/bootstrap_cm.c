@@ -222,7 +222,9 @@ static void rejected(struct weir_connection *connection, const struct event *eve
     const char *wrong =
         hello_parse(event->private_data, event->parameters.private_data_len, &answer);
     if (wrong == NULL && answer.purpose == HELLO_REFUSE) {
-        connection_refused(connection, &answer);
+        if (answer.status != WEIR_UNREACHABLE || !connection_try_next(connection)) {
+            connection_refused(connection, &answer);
+        }
     } else if (event->status == REJECT_NO_LISTENER || event->status == -ECONNREFUSED) {
         if (!connection_try_next(connection)) {
             connection_fail(connection, WEIR_REFUSED, "nobody listens there");
