@@ -446,6 +446,8 @@ case_one_file_system() { # what is mounted below a source
     unshare -m bash -c 'mkdir -p home/t/disk home/t/gone/disk && mount -t tmpfs none home/t/disk && mount -t tmpfs none home/t/gone/disk &&
         touch home/t/disk/kept home/t/gone/f && "$weir" cp -axnv --delete src/ far:t/ >out.txt 2>&1 && ! grep -q disk out.txt &&
         "$weir" cp -ax --delete src/ far:t/ >out.txt 2>&1 && ! grep -q disk out.txt && [ -e home/t/disk/kept ] && [ ! -e home/t/gone/f ] &&
+        echo f >src/gone && ! "$weir" cp -ax --force src/ far:t/ >out.txt 2>&1 && grep -q "far:t/gone: cannot write: Directory not empty" out.txt &&
+        touch home/t/gone/disk/more && ! "$weir" cp -ax --force src/ far:t/ >out.txt 2>&1 && [ -e home/t/gone/disk/more ] && rm src/gone &&
         ! "$weir" cp -a --delete src/ far:t/ >out.txt 2>&1 && grep -q "far:t/disk: cannot write: Device" out.txt && [ ! -e home/t/disk/kept ]' ||
         fail "-x at the target: $(cat out.txt)"
 }

@@ -13,6 +13,7 @@
 
 struct clear {
     const struct clearing *clearing;
+    dev_t device;  /* of the directory that it is all below */
     size_t length; /* of the path to the directory at hand, with the slash behind it */
     char path[PATH_MAX];
 };
@@ -84,6 +85,13 @@ static int clear_entry(struct clear *clear, int directory, const char *name, mod
     return error == 0 ? remove_one(clear, directory, name, status.st_mode, lent) : error;
 }
 
+static bool is_mounted(const struct clear *clear, int directory)
+{
+    struct stat status;
+    return clear->clearing->one_file_system &&
+           (fstat(directory, &status) != 0 || status.st_dev != clear->device);
+}
+
 static int clear_directory(struct clear *clear, int parent, const char *name)
 {
     int fd =
@@ -95,6 +103,10 @@ static int clear_directory(struct clear *clear, int parent, const char *name)
             close(fd);
         }
         return error;
+    }
+    if (is_mounted(clear, fd)) {
+        closedir(stream);
+        return ENOTEMPTY;
     }
     const struct dirent *entry;
     int error = 0, kept = 0;
@@ -127,6 +139,11 @@ int clear_below(int directory, const char *name, const struct clearing *clearing
 {
     static const struct clearing silent = {.may_go = may_always, .is_gone = say_nothing};
     struct clear clear = {.clearing = clearing != NULL ? clearing : &silent};
+    struct stat status;
+    if (fstat(directory, &status) != 0) {
+        return errno;
+    }
+    clear.device = status.st_dev;
     return clear_directory(&clear, directory, name);
 }
 

@@ -6,7 +6,8 @@
 #include <sys/types.h>
 
 struct clearing {
-    bool dry; /* nothing goes */
+    bool dry;             /* nothing goes */
+    bool one_file_system; /* what is mounted there stays */
     void *user;
     /* One more may go; what may not stays, and so do the directories that it is in. */
     bool (*may_go)(void *user);

@@ -150,6 +150,7 @@ static void is_gone(void *user, const char *path, mode_t mode)
 struct clearing receiver_clearing(struct receiver *receiver)
 {
     return (struct clearing){.dry = receiver_wishes(receiver, WISH_DRY_RUN),
+                             .one_file_system = receiver_wishes(receiver, WISH_ONE_FILE_SYSTEM),
                              .user = receiver,
                              .may_go = may_go,
                              .is_gone = is_gone};
