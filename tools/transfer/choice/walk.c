@@ -337,6 +337,8 @@ static void look_at(struct walk *walk, struct walk_step *step, int directory, co
     bool excluded = walk_excludes(walk, step);
     if (excluded && !(S_ISDIR(mode) && walk_leads_on(walk, step))) {
         step->kind = WALK_EXCLUDED;
+    } else if (strlen(step->name) > NAME_LENGTH_MAX) { /* an entry has no room */
+        walk_fail(step, ENAMETOOLONG);
     } else if (S_ISLNK(mode)) {
         read_link(walk, step, directory, name);
     } else if (S_ISDIR(mode)) {
@@ -490,7 +492,7 @@ static void next_entry(struct walk *walk, struct walk_step *step)
     memcpy(walk->path + start, name, length + 1); /* there is room, to say a name too long */
     step->name = walk->path + start;
     walk_tell_paths(walk, step);
-    if (length > NAME_LENGTH_MAX || start + length > PATH_MAX - 1) { /* an entry has no room */
+    if (start + length > PATH_MAX - 1) {
         walk_fail(step, ENAMETOOLONG);
         return;
     }

@@ -174,6 +174,11 @@ static void a_name_that_no_entry_holds_is_a_failure(void **state)
     long_length = NAME_LENGTH_MAX + 1;
     snprintf(text, sizeof(text), "+d t\n! t/%s %d\n-\n", name, ENAMETOOLONG);
     expect_walk(s, false, true, "t", text);
+    struct filter *filter = filter_create();
+    assert_true(filter_add(filter, 0, (struct span){"xx*", 3}));
+    const struct walk_options options = {.root = s->fd, .recursive = true, .filter = filter};
+    expect_steps(&options, "t", "+d t\n-\n");
+    filter_destroy(filter);
     name[--long_length] = 0;
     snprintf(text, sizeof(text), "+d t\nf t/%s\n-\n", name);
     expect_walk(s, false, true, "t", text);
