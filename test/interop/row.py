@@ -179,6 +179,9 @@ class Scene:
         if row.impairment and not row.unreliable and self.client is self.guest and row.ready == "tcp":
             self.stage.wait_until(lambda: not client.running() or not server.running(), "either end", client)
             if client.running() and repeats_to_nobody(self, client):
+                ended = self.wait(server)
+                if ended != row.server_status:
+                    raise Failed(f"the server ({self.server.name}) ended with {ended}")
                 return None
         return self.wait_or_stop(client)
 

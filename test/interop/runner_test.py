@@ -115,11 +115,12 @@ class Guest(Process):
 
 
 class LastAcknowledgements(unittest.TestCase):
-    def status(self, repetitions):
+    def status(self, repetitions, server_status=0):
         scene = scene_of([""], ours_serves=True)
-        scene.cell.row = types.SimpleNamespace(impairment="loss", unreliable=False, ready="tcp")
+        scene.cell.row = types.SimpleNamespace(impairment="loss", unreliable=False, ready="tcp", server_status=0)
         scene.lab = types.SimpleNamespace(rxe_repetitions=lambda: repetitions.pop(0))
-        scene.stage.until = 0
+        scene.stage.until, scene.server.name = 0, "our RNIC"
+        scene.wait = lambda process: server_status
         scene.stage.wait_until = lambda holds, *words: self.assertTrue(holds())
         server = Process("")
         server.running = lambda: False
@@ -127,6 +128,10 @@ class LastAcknowledgements(unittest.TestCase):
 
     def test_who_repeats_to_nobody_is_ended(self):
         self.assertIsNone(self.status([5, 7]))
+
+    def test_a_server_that_failed_is_no_such_peer(self):
+        with self.assertRaisesRegex(Failed, "the server .our RNIC. ended with 134"):
+            self.status([5, 7], server_status=134)
 
     def test_who_only_waits_is_waited_for(self):
         self.assertEqual(self.status([5, 5]), 0)

@@ -30,10 +30,10 @@ class Inside:
 @contextlib.contextmanager
 def second_device(scene):
     guest = scene.lab.guest
-    guest.run(f"ip link add second type dummy && ip link set second up && ip addr add {ADDRESS[4]}/24 dev second && "
-              f"ip addr add {ADDRESS[6]}/64 dev second nodad && rdma link add {DEVICE} type rxe netdev second && "
-              "mkdir -p /tmp/server /tmp/client")
     try:
+        guest.run(f"ip link add second type dummy && ip link set second up && ip addr add {ADDRESS[4]}/24 dev second && "
+                  f"ip addr add {ADDRESS[6]}/64 dev second nodad && rdma link add {DEVICE} type rxe netdev second && "
+                  "mkdir -p /tmp/server /tmp/client")
         yield
     finally:
         for process in scene.stage.processes:
