@@ -102,14 +102,6 @@ static void make_side(struct crowd *crowd, unsigned i)
 
 static void connect_side(struct crowd *crowd, unsigned i)
 {
-    static const unsigned masks[] = {
-        QP_SET_STATE | QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS,
-        QP_SET_STATE | QP_SET_PATH | QP_SET_PATH_MTU | QP_SET_DESTINATION | QP_SET_RECEIVE_PSN |
-            QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER,
-        QP_SET_STATE | QP_SET_SEND_PSN | QP_SET_TIMEOUT | QP_SET_RETRY_COUNT |
-            QP_SET_RNR_RETRY_COUNT | QP_SET_MAX_READS_OUT,
-    };
-    static const enum qp_state states[] = {QP_INIT, QP_RTR, QP_RTS};
     for (uint32_t flow = 0; flow < crowd->config.flows; flow++) {
         struct qp_attributes attributes = {
             .path = network_path(i, 1 - i, false, 50000),
@@ -123,12 +115,7 @@ static void connect_side(struct crowd *crowd, unsigned i)
             .port = 1,
         };
         attributes.path.traffic_class = crowd->config.traffic_class;
-        for (uint32_t step = 0; step < 3; step++) {
-            attributes.state = states[step];
-            CHECK(device_modify_qp(crowd->hosts[i].device, crowd->simulator.now,
-                                   crowd->qps[i][flow], &attributes, masks[step],
-                                   NULL) == STATUS_OK);
-        }
+        host_connect(&crowd->hosts[i], crowd->qps[i][flow], attributes);
     }
 }
 

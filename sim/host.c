@@ -332,3 +332,22 @@ void host_stop(struct host *host)
     storage_check(&host->storage);
     storage_forget(&host->storage);
 }
+
+void host_connect(struct host *host, struct qp *qp, struct qp_attributes attributes)
+{
+    static const struct {
+        enum qp_state state;
+        unsigned mask;
+    } steps[] = {
+        {QP_INIT, QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS},
+        {QP_RTR, QP_SET_PATH | QP_SET_PATH_MTU | QP_SET_DESTINATION | QP_SET_RECEIVE_PSN |
+                     QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER},
+        {QP_RTS, QP_SET_SEND_PSN | QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT |
+                     QP_SET_MAX_READS_OUT},
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        attributes.state = steps[i].state;
+        CHECK(device_modify_qp(host->device, host->simulator->now, qp, &attributes,
+                               QP_SET_STATE | steps[i].mask, NULL) == STATUS_OK);
+    }
+}

@@ -91,6 +91,8 @@ static inline bool host_is_alive(const struct host *host)
     return host->device != NULL;
 }
 
+/* A reliable connection's queue pair, from RESET to RTS by the attributes given. */
+void host_connect(struct host *host, struct qp *qp, struct qp_attributes attributes);
 /* The engine runs `delay_ns` from now at the latest: a doorbell was rung, a call was made. */
 void host_wake(struct host *host, uint64_t delay_ns);
 /* The queue pair was posted to by who has the engine: it has its turn at once. host_wake comes

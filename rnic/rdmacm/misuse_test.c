@@ -54,14 +54,19 @@ static void close_ends(struct ends *ends)
     rdma_destroy_event_channel(ends->channel);
 }
 
+static void take_request(struct ends *ends)
+{
+    struct rdma_cm_event *event = expect(ends->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    ends->passive = event->id;
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+}
+
 /* More than any message holds, of nothing. */
 static void request_without_data(struct ends *ends)
 {
     struct rdma_conn_param param = {.private_data_len = 255, .retry_count = 7};
     assert_int_equal(rdma_connect(ends->active, &param), 0);
-    struct rdma_cm_event *event = expect(ends->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    ends->passive = event->id;
-    assert_int_equal(rdma_ack_cm_event(event), 0);
+    take_request(ends);
 }
 
 static void length_without_data(enum rdma_port_space space)
@@ -223,9 +228,7 @@ static void test_reads_at_once(void **state)
     assert_int_equal(rdma_connect(ends.active, &param), -1);
     assert_int_equal(errno, EINVAL);
     assert_int_equal(rdma_connect(ends.active, NULL), 0);
-    struct rdma_cm_event *event = expect(ends.channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    ends.passive = event->id;
-    assert_int_equal(rdma_ack_cm_event(event), 0);
+    take_request(&ends);
     create_qp(ends.passive);
     assert_int_equal(rdma_accept(ends.passive, NULL), 0);
     pass(ends.channel, RDMA_CM_EVENT_ESTABLISHED);
@@ -307,10 +310,8 @@ static void test_migrated_with_a_request(void **state)
     struct pollfd ready = {.fd = ends.listener->channel->fd, .events = POLLIN};
     assert_int_equal(poll(&ready, 1, 20000), 1);
     assert_int_equal(rdma_migrate_id(ends.listener, ends.channel), 0);
-    struct rdma_cm_event *event = expect(ends.channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    ends.passive = event->id;
+    take_request(&ends);
     assert_ptr_equal(ends.passive->channel, ends.channel);
-    assert_int_equal(rdma_ack_cm_event(event), 0);
     create_qp(ends.passive);
     assert_int_equal(rdma_accept(ends.passive, &param), 0);
     pass(channel, RDMA_CM_EVENT_ESTABLISHED);
@@ -346,9 +347,7 @@ static void test_channel_goes_before_its_ids(void **state)
     (void)state;
     assert_int_equal(rdma_migrate_id(ends.active, other), 0);
     assert_int_equal(rdma_connect(ends.active, NULL), 0);
-    struct rdma_cm_event *event = expect(ends.channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    ends.passive = event->id;
-    assert_int_equal(rdma_ack_cm_event(event), 0);
+    take_request(&ends);
     create_qp(ends.passive);
     assert_int_equal(rdma_accept(ends.passive, NULL), 0);
     pass(other, RDMA_CM_EVENT_ESTABLISHED);

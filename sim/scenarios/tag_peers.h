@@ -50,25 +50,9 @@ static inline struct qp *make_qp(struct node *node, struct tag_matcher *matcher,
     return qp;
 }
 
-static inline void modify(struct node *node, struct qp *qp, const struct qp_attributes *attributes,
-                          unsigned mask)
-{
-    assert_int_equal(
-        device_modify_qp(node->host.device, node->host.simulator->now, qp, attributes, mask, NULL),
-        STATUS_OK);
-}
-
 static inline void connect_qp(struct node *from, const struct node *to, struct qp *qp,
                               const struct qp *peer)
 {
-    static const unsigned masks[] = {
-        QP_SET_STATE | QP_SET_PKEY_INDEX | QP_SET_PORT | QP_SET_ACCESS,
-        QP_SET_STATE | QP_SET_PATH | QP_SET_PATH_MTU | QP_SET_DESTINATION | QP_SET_RECEIVE_PSN |
-            QP_SET_MAX_READS_IN | QP_SET_MIN_RNR_TIMER,
-        QP_SET_STATE | QP_SET_SEND_PSN | QP_SET_TIMEOUT | QP_SET_RETRY_COUNT |
-            QP_SET_RNR_RETRY_COUNT | QP_SET_MAX_READS_OUT,
-    };
-    static const enum qp_state states[] = {QP_INIT, QP_RTR, QP_RTS};
     struct qp_attributes attributes = {
         .path = network_path(from->host.index, to->host.index, false, 50000),
         .path_mtu = PATH_MTU_256,
@@ -84,10 +68,7 @@ static inline void connect_qp(struct node *from, const struct node *to, struct q
         .rnr_retry_count = 7,
         .port = 1,
     };
-    for (uint32_t step = 0; step < 3; step++) {
-        attributes.state = states[step];
-        modify(from, qp, &attributes, masks[step]);
-    }
+    host_connect(&from->host, qp, attributes);
 }
 
 static inline void make_node(struct node *node, struct network *network, unsigned index,

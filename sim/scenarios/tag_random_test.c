@@ -376,7 +376,9 @@ static void fail_last(void *context, uint64_t unused)
     struct qp_attributes attributes = {.state = QP_ERROR};
     (void)context;
     (void)unused;
-    modify(sorter(), sorter()->qps[PEERS - 1], &attributes, QP_SET_STATE);
+    assert_int_equal(device_modify_qp(sorter()->host.device, sorter()->host.simulator->now,
+                                      sorter()->qps[PEERS - 1], &attributes, QP_SET_STATE, NULL),
+                     STATUS_OK);
     host_wake(&sorter()->host, 0);
 }
 
