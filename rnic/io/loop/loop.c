@@ -7,111 +7,18 @@
 #include "rnic/io/loop/loop_private.h"
 #include "rnic/io/system/complaints.h"
 
-#define SEND_BUDGET       64u
-#define SEND_ROUNDS       4u        /* in one turn, so that nobody is kept for long */
-#define OTHERS_NS         20000u    /* how often the sources that have been quiet are read, */
-#define SILENT_NS         100000u   /* and where they have been so for longer, */
-#define HEARD_NS          10000000u /* that is so long */
-#define STALLED_NS        1000000u  /* should the owner of a full lane not tell of room */
-#define LOCAL_BUDGET      256u
-#define LOCAL_ARREARS_MAX 16384u
-#define LOCAL_LATELY_NS   100000u /* then the sockets are the quiet ones */
-#define DELAYED_NS        200000u /* when a fault's delayed packets are let go */
-#define HANDOFF_RETRY_NS  50000u
-#define ARREARS_MAX       64u    /* reads for the sake of a timer that is due */
-#define HELD_NS           20000u /* so long acknowledgements wait at most while more comes, */
-#define HELD_MAX          16u    /* and for so many completions */
-#define GLANCES_MAX       32u
-#define DENSE_NS          8000u /* in so long GLANCES_MAX polls pass of who does nothing else */
-#define LOOK_NS           10000u
-#define MUCH_BYTES        65536u   /* take longer to move than a look at the clock */
-#define BLOCKED_RETRY_NS  1000000u /* should no event tell that the kernel takes packets again */
-
-void loop_receive_local(struct inbox_receiver *receiver, const struct arrival *arrival,
-                        const uint8_t *bytes, uint32_t length,
-                        const struct payload_reference *reference)
-{
-    struct loop *loop = CONTAINER_OF(receiver, struct loop, local);
-    struct device *device = loop->engine.device;
-    stream_goes_on(&loop->stream);
-    if (reference == NULL) {
-        device_receive(device, loop->ingress.now, arrival, bytes, length);
-    } else {
-        device_receive_reference(device, loop->ingress.now, arrival, bytes, length, reference);
-    }
-}
-
-void loop_expect_local(struct inbox_receiver *receiver, const uint8_t *bytes)
-{
-    device_expect(CONTAINER_OF(receiver, struct loop, local)->engine.device, bytes);
-}
-
-/* How much of what has arrived. */
-enum share {
-    SHARE_NEXT, /* what one may expect, see inbox_receive_next */
-    SHARE_SOME,
-    SHARE_ALL,
-};
-
-/* Whether it is too early to ask again what was read and heard of at those times. */
-static bool is_early(struct instant read, struct instant heard, struct instant now)
-{
-    bool lately = instant_elapsed_ns(heard, now) < HEARD_NS;
-    return instant_elapsed_ns(read, now) < (lately ? OTHERS_NS : SILENT_NS);
-}
-
-/* From processes of this host. True: so lately that the sockets can wait. */
-static bool receive_local(struct loop *loop, struct instant now, enum share share)
-{
-    struct same_host *same_host = loop->same_host;
-    uint32_t budget = share == SHARE_ALL ? LOCAL_ARREARS_MAX : LOCAL_BUDGET;
-    uint32_t count = share == SHARE_NEXT ? same_host_receive_next(same_host, &loop->local, budget)
-                                         : same_host_receive(same_host, &loop->local, budget);
-    if (count > 0) {
-        loop->local_received = now;
-    } else {
-        stream_pauses(&loop->stream);
-    }
-    return instant_elapsed_ns(loop->local_received, now) < LOCAL_LATELY_NS &&
-           is_early(loop->sockets_read, loop->sockets_heard, now);
-}
-
-/* The busy family each time; the other and the hand-on socket now and then, for a system call each
- * is what polling costs. */
-static void receive(struct loop *loop, struct instant now, enum share share)
-{
-    bool named = atomic_load_explicit(&loop->sockets_named, memory_order_relaxed);
-    bool all = share == SHARE_ALL;
-    struct udp *udp = loop->steering.udp;
-    struct udp_receiver *receiver = &loop->ingress.receiver;
-    loop->ingress.now = now;
-    if (receive_local(loop, now, share) && !all && !named) {
-        return;
-    }
-    uint32_t count = udp_receive(udp, loop->busy_family, receiver);
-    for (uint32_t more = count; all && more > 0 && count < ARREARS_MAX; count += more) {
-        more = udp_receive(udp, loop->busy_family, receiver);
-    }
-    if (all || named || !is_early(loop->quiet_read, loop->quiet_heard, now)) {
-        enum udp_family other = loop->busy_family == UDP_IPV4 ? UDP_IPV6 : UDP_IPV4;
-        uint32_t handed = handoff_receive(loop->handoff, receiver);
-        uint32_t others = udp_receive(udp, other, receiver);
-        loop->quiet_read = now;
-        loop->quiet_heard = handed + others > 0 ? now : loop->quiet_heard;
-        loop->busy_family = others > count ? other : loop->busy_family;
-        count += handed + others;
-    }
-    if (named) {
-        atomic_store_explicit(&loop->sockets_named, false, memory_order_relaxed);
-    }
-    loop->sockets_read = now;
-    loop->sockets_heard = count > 0 ? now : loop->sockets_heard;
-}
-
-void loop_receive_all(struct loop *loop, struct instant now)
-{
-    receive(loop, now, SHARE_ALL);
-}
+#define SEND_BUDGET      64u
+#define SEND_ROUNDS      4u       /* in one turn, so that nobody is kept for long */
+#define STALLED_NS       1000000u /* should the owner of a full lane not tell of room */
+#define DELAYED_NS       200000u  /* when a fault's delayed packets are let go */
+#define HANDOFF_RETRY_NS 50000u
+#define HELD_NS          20000u /* so long acknowledgements wait at most while more comes, */
+#define HELD_MAX         16u    /* and for so many completions */
+#define GLANCES_MAX      32u
+#define DENSE_NS         8000u /* in so long GLANCES_MAX polls pass of who does nothing else */
+#define LOOK_NS          10000u
+#define MUCH_BYTES       65536u   /* take longer to move than a look at the clock */
+#define BLOCKED_RETRY_NS 1000000u /* should no event tell that the kernel takes packets again */
 
 static struct instant timer_deadline(const struct loop *loop)
 {
@@ -187,11 +94,10 @@ static bool may_hold(struct loop *loop, enum loop_turn kind, struct instant now,
  * and the latest full turn has left nothing to do, its next polls may look at the lanes alone. */
 static void allow_glances(struct loop *loop, struct instant now)
 {
-    bool lately = instant_elapsed_ns(loop->local_received, now) < LOCAL_LATELY_NS;
     bool rests = !loop->more && !loop->blocked && !loop->stalled && !loop->held &&
                  !udp_has_waiting(loop->steering.udp);
     loop->looked = now;
-    loop->rests = lately && rests;
+    loop->rests = loop_is_local(loop, now) && rests;
 }
 
 /* Under no lock. */
@@ -263,7 +169,7 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
         bool due = !instant_before(now, timer_deadline(loop));
         if (due || (kind != TURN_SEND && round == 0)) {
             uint64_t before = completions(loop), bytes = bytes_received(loop);
-            receive(loop, now, due ? SHARE_ALL : kind == TURN_POLL ? SHARE_NEXT : SHARE_SOME);
+            loop_receive(loop, now, due ? SHARE_ALL : kind == TURN_POLL ? SHARE_NEXT : SHARE_SOME);
             if (bytes_received(loop) - bytes >= MUCH_BYTES) {
                 loop->turn_ended = quick_clock_now(&loop->clock);
             }
@@ -416,7 +322,7 @@ static bool take_packet(struct loop *loop)
     uint64_t before = completions(loop), bytes = bytes_received(loop);
     loop->ingress.now = loop->clock.given;
     atomic_store_explicit(&loop->driving, true, memory_order_relaxed);
-    if (same_host_receive_next(loop->same_host, &loop->local, LOCAL_BUDGET) > 0) {
+    if (same_host_receive_next(loop->same_host, &loop->local, LOOP_LOCAL_BUDGET) > 0) {
         loop->local_received = loop->clock.given;
     }
     device_end_vague(device);

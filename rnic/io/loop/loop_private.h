@@ -28,6 +28,8 @@
 
 #define LOOP_PATIENCE_NS    100000u /* who drives for so long may poll, */
 #define LOOP_POLLING_GAP_NS 200000u /* and who drove so long ago does not */
+#define LOOP_LOCAL_BUDGET   256u
+#define LOOP_LOCAL_NS       100000u /* packets come through memory: so lately has one */
 
 enum loop_thread_state {
     THREAD_AWAKE,
@@ -72,8 +74,9 @@ struct loop {
     struct relays relays;
     struct instant sockets_read, sockets_heard; /* when they were read, when one had something */
     struct instant quiet_read, quiet_heard;     /* likewise, all but the busy family's */
-    _Atomic bool
-        sockets_named; /* the sleeping thread was woken by one: early or not, they are read */
+    _Atomic bool sockets_named;   /* they woke the thread: early or not, they are read */
+    _Atomic bool sockets_silent;  /* so long that the thread may watch them in a doze, */
+    _Atomic bool sockets_watched; /* and does */
     enum udp_family busy_family;
     bool blocked; /* the last flush left packets because the kernel was full */
     bool stalled; /* it left packets because a peer's lane was full */
@@ -127,6 +130,12 @@ static inline struct loop *loop_of(struct engine *engine)
     return (struct loop *)engine;
 }
 
+/* Packets come through memory, and the sockets are the quiet ones. */
+static inline bool loop_is_local(const struct loop *loop, struct instant now)
+{
+    return instant_elapsed_ns(loop->local_received, now) < LOOP_LOCAL_NS;
+}
+
 /* How long they must have polled for the thread to doze. What has been learned of those who stop
  * polling without a word does not count for who has promised. */
 static inline uint64_t loop_patience_ns(const struct loop *loop)
@@ -149,8 +158,14 @@ enum loop_turn {
 struct instant loop_turn(struct loop *loop, enum loop_turn kind);
 /* Mutex held. What a poller's turn has held back leaves, and what waits for more of its kind. */
 void loop_send_held(struct loop *loop);
-/* Mutex held. Gives the device what has arrived, from everywhere. */
-void loop_receive_all(struct loop *loop, struct instant now);
+enum loop_share {
+    SHARE_NEXT, /* what one may expect, see inbox_receive_next */
+    SHARE_SOME,
+    SHARE_ALL, /* from everywhere */
+};
+
+/* Mutex held. Gives the device what has arrived, or that share of it. */
+void loop_receive(struct loop *loop, struct instant now, enum loop_share share);
 /* Mutex not held: serves doorbells that nobody has seen; then sees to it that the background
  * thread is awake at `deadline`. */
 void loop_serve_after_unlock(struct loop *loop, struct instant deadline);

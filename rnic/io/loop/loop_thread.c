@@ -1,10 +1,11 @@
 /* The background thread: drives when nobody else does, and sleeps otherwise.
  *
  * It watches the sockets unless application threads poll without a pause. Then it dozes: packets
- * would only wake it to find them handled. It learns how well that goes: an application may poll a
- * while and then look at its memory only, for what a peer writes there, which nobody can see. So a
- * doze in which the polling stopped makes the next ones rarer and shorter, unless who polled last
- * says so before it sleeps (engine_promise): that one was kept away by its work. */
+ * would only wake it to find them handled. Sockets that have been silent for long it watches in a
+ * doze, too, so that pollers need not ask them. It learns how well that goes: an application may
+ * poll a while and then look at its memory only, for what a peer writes there, which nobody can
+ * see. So a doze in which the polling stopped makes the next ones rarer and shorter, unless who
+ * polled last says so before it sleeps (engine_promise): that one was kept away by its work. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -36,7 +37,8 @@ enum {
     WATCH_HANDOFF = WATCH_DOZING,
     WATCH_IPV4,
     WATCH_IPV6,
-    WATCH_BELL,
+    WATCH_SILENT, /* those before are watched in a doze while they are silent */
+    WATCH_BELL = WATCH_SILENT,
     WATCH_ROOM,
     WATCH_COUNT
 };
@@ -63,6 +65,41 @@ static bool is_polled(struct loop *loop)
     struct instant since = {atomic_load(&loop->polling_since_ns)};
     return since.ns != 0 && instant_elapsed_ns(since, now) >= loop_patience_ns(loop) &&
            not_driven_for_ns(loop, now) <= LOOP_POLLING_GAP_NS;
+}
+
+static void choose_watched(const struct loop *loop, struct pollfd *ret_watched)
+{
+    const struct udp *udp = loop->steering.udp;
+    const int descriptors[WATCH_COUNT] = {
+        [WATCH_WAKE] = loop->wake_descriptor,
+        [WATCH_ADDRESS] = loop->address_descriptor,
+        [WATCH_DEATHS] = loop->burial.descriptor,
+        [WATCH_HANDOFF] = handoff_descriptor(loop->handoff),
+        [WATCH_IPV4] = udp_descriptor(udp, UDP_IPV4),
+        [WATCH_IPV6] = udp_descriptor(udp, UDP_IPV6),
+        [WATCH_BELL] = same_host_bell(loop->same_host),
+        [WATCH_ROOM] = -1,
+    };
+    for (uint32_t i = 0; i < WATCH_COUNT; i++) {
+        ret_watched[i] = (struct pollfd){.fd = descriptors[i], .events = POLLIN};
+    }
+    ret_watched[WATCH_ROOM].events = POLLOUT;
+}
+
+/* What the turn that comes next is to know. True: they have something. */
+static bool hear_sockets(struct loop *loop, const struct pollfd *watched)
+{
+    short links =
+        watched[WATCH_IPV4].revents | watched[WATCH_IPV6].revents | watched[WATCH_ROOM].revents;
+    bool named = ((links | watched[WATCH_HANDOFF].revents) & POLLIN) != 0;
+    bool has_errors = (links & POLLERR) != 0;
+    if (has_errors) {
+        atomic_store(&loop->has_errors, true);
+    }
+    if (named) {
+        atomic_store_explicit(&loop->sockets_named, true, memory_order_relaxed);
+    }
+    return named || has_errors;
 }
 
 /* How many of them are ready. */
@@ -142,20 +179,22 @@ static uint64_t serve(struct loop *loop)
  * one of the two sees the other. */
 static void doze(struct loop *loop)
 {
-    struct pollfd watched[WATCH_DOZING] = {
-        [WATCH_WAKE] = {.fd = loop->wake_descriptor, .events = POLLIN},
-        [WATCH_ADDRESS] = {.fd = loop->address_descriptor, .events = POLLIN},
-        [WATCH_DEATHS] = {.fd = loop->burial.descriptor, .events = POLLIN},
-    };
+    struct pollfd watched[WATCH_COUNT];
+    choose_watched(loop, watched);
+    bool silent = atomic_load_explicit(&loop->sockets_silent, memory_order_relaxed);
     atomic_store(&loop->thread_state, THREAD_DOZING);
     if (!is_polled(loop)) {
         atomic_store(&loop->thread_state, THREAD_AWAKE);
         return;
     }
-    sleep_until(loop, watched, WATCH_DOZING, instant_after(clock_now(), loop->doze_ns));
+    atomic_store_explicit(&loop->sockets_watched, silent, memory_order_relaxed);
+    sleep_until(loop, watched, silent ? WATCH_SILENT : WATCH_DOZING,
+                instant_after(clock_now(), loop->doze_ns));
     learn(loop);
-    if (device_has_doorbell(loop->engine.device)) {
-        (void)serve(loop); /* missed by who let go of the mutex when it was rung */
+    bool named = hear_sockets(loop, watched);
+    /* A doorbell may have been missed by who let go of the mutex when it was rung. */
+    if (named || device_has_doorbell(loop->engine.device)) {
+        (void)serve(loop);
     }
 }
 
@@ -184,7 +223,7 @@ static void tidy(struct loop *loop, struct instant now)
     struct death death = {{is_of_dead}, loop->same_host};
     loop->tidied = now;
     if (same_host_tidy(loop->same_host)) {
-        loop_receive_all(loop, now);
+        loop_receive(loop, now, SHARE_ALL);
         cm_await_goodbyes(loop->engine.cm);
         device_mourn(loop->engine.device, now, &death.device);
     }
@@ -202,6 +241,7 @@ static void watch(struct loop *loop)
 {
     struct udp *udp = loop->steering.udp;
     struct instant deadline;
+    atomic_store_explicit(&loop->sockets_watched, false, memory_order_relaxed);
     lock_take(&loop->lock);
     udp_expect_many(udp);
     uint64_t count = receive(loop, &deadline);
@@ -231,26 +271,12 @@ static void watch(struct loop *loop)
     lock_give_in_order(&loop->lock);
     loop_after_unlock(loop, deadline);
 
-    struct pollfd watched[WATCH_COUNT] = {
-        [WATCH_WAKE] = {.fd = loop->wake_descriptor, .events = POLLIN},
-        [WATCH_ADDRESS] = {.fd = loop->address_descriptor, .events = POLLIN},
-        [WATCH_DEATHS] = {.fd = loop->burial.descriptor, .events = POLLIN},
-        [WATCH_HANDOFF] = {.fd = handoff_descriptor(loop->handoff), .events = POLLIN},
-        [WATCH_IPV4] = {.fd = udp_descriptor(udp, UDP_IPV4), .events = POLLIN},
-        [WATCH_IPV6] = {.fd = udp_descriptor(udp, UDP_IPV6), .events = POLLIN},
-        [WATCH_BELL] = {.fd = same_host_bell(loop->same_host), .events = POLLIN},
-        [WATCH_ROOM] = {.fd = full, .events = POLLOUT},
-    };
+    struct pollfd watched[WATCH_COUNT];
+    choose_watched(loop, watched);
+    watched[WATCH_ROOM].fd = full;
     bool signaled =
         sleep_until(loop, watched, WATCH_COUNT, deadline) == 1 && watched[WATCH_WAKE].revents != 0;
-    short sockets =
-        watched[WATCH_IPV4].revents | watched[WATCH_IPV6].revents | watched[WATCH_ROOM].revents;
-    if ((sockets & POLLERR) != 0) {
-        atomic_store(&loop->has_errors, true); /* for the turn that comes next, */
-    }
-    if (((sockets | watched[WATCH_HANDOFF].revents) & POLLIN) != 0) {
-        atomic_store_explicit(&loop->sockets_named, true, memory_order_relaxed); /* likewise */
-    }
+    (void)hear_sockets(loop, watched);
     same_host_wake_up(loop->same_host);
     if (!signaled && is_polled(loop)) {
         (void)serve(
