@@ -62,8 +62,8 @@ static uint64_t bytes_received(const struct loop *loop)
     return device_counters(loop->engine.device)->values[COUNTER_BYTES_RECEIVED];
 }
 
-/* The thread dozes: when a doze ends, after a millisecond at most (and when it gets a processor),
- * it looks for doorbells, and at everything unless somebody has polled meanwhile. */
+/* The thread dozes: when a doze ends, after some milliseconds at most (and when it gets a
+ * processor), it looks for doorbells, and at everything unless somebody has polled meanwhile. */
 static bool thread_looks_soon(const struct loop *loop)
 {
     return atomic_load_explicit(&loop->thread_state, memory_order_relaxed) == THREAD_DOZING;

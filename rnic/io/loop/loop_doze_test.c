@@ -46,6 +46,13 @@ static void who_promises_to_come_back_is_believed(void **state)
     destroy_end(end);
 }
 
+static void set_sources_read(struct loop *loop, struct instant when)
+{
+    lock_take(&loop->lock);
+    loop->local_received = loop->sockets_read = loop->quiet_read = when;
+    lock_give(&loop->lock);
+}
+
 /* Where packets come through memory all the time the sockets are read now and then; but a thread
  * that one of them has woken would not sleep again before that. */
 static void what_wakes_the_thread_is_read(void **state)
@@ -57,11 +64,8 @@ static void what_wakes_the_thread_is_read(void **state)
     struct introduction of_b = introduce(b);
     connect_both(a, b);
     wait_until_thread_sleeps(loop);
-    lock_take(&loop->lock);
-    struct instant later = instant_after(clock_now(), hour_ns);
-    loop->local_received = loop->sockets_read = loop->quiet_read = later;
+    set_sources_read(loop, instant_after(clock_now(), hour_ns));
     uint64_t received = udp_counters(loop->steering.udp)->packets_received;
-    lock_give(&loop->lock);
     uint64_t wakeups = atomic_load(&loop->counters.thread_wakeups);
     post(a, WORK_WRITE, 64, &of_b);
     struct instant until = instant_after(clock_now(), PATIENCE_MS * UINT64_C(1000000));
@@ -73,13 +77,71 @@ static void what_wakes_the_thread_is_read(void **state)
     }
     assert_true(came);
     assert_in_range(atomic_load(&loop->counters.thread_wakeups) - wakeups, 0, WAKEUPS_MOST);
-    lock_take(&loop->lock);
-    loop->local_received = loop->sockets_read = loop->quiet_read = (struct instant){0};
-    lock_give(&loop->lock);
+    set_sources_read(loop, (struct instant){0});
     poll_one(a);
     destroy_end(a);
     destroy_end(b);
     unsetenv("WEIR_LINK");
+}
+
+/* Nobody who polls would ask the sockets within an hour. */
+static void what_comes_in_a_doze_is_read(void **state)
+{
+    const uint64_t hour_ns = UINT64_C(3600) * 1000000000;
+    setenv("WEIR_LINK", "udp", 1);
+    struct end *a = create_end(), *b = create_end();
+    struct loop *loop = loop_of(a->engine);
+    struct introduction of_b = introduce(b);
+    connect_both(a, b);
+    struct instant until = instant_after(clock_now(), PATIENCE_MS * UINT64_C(1000000));
+    while (!atomic_load(&loop->sockets_watched) && instant_before(clock_now(), until)) {
+        engine_drive(a->engine);
+    }
+    assert_true(atomic_load(&loop->sockets_watched));
+    set_sources_read(loop, instant_after(clock_now(), hour_ns));
+    uint64_t received = udp_counters(loop->steering.udp)->packets_received;
+    post(a, WORK_WRITE, 64, &of_b);
+    bool came = false;
+    while (!came && instant_before(clock_now(), until)) {
+        engine_drive(a->engine);
+        lock_take(&loop->lock);
+        came = udp_counters(loop->steering.udp)->packets_received > received;
+        lock_give(&loop->lock);
+    }
+    assert_true(came);
+    set_sources_read(loop, (struct instant){0});
+    poll_one(a);
+    destroy_end(a);
+    destroy_end(b);
+    unsetenv("WEIR_LINK");
+}
+
+/* The sockets were read `ago_ns` ago, and never had anything; a packet came through memory just
+ * now. Whether they are read again. */
+static bool reads_again(struct loop *loop, uint64_t ago_ns, bool watched)
+{
+    struct instant now = clock_now();
+    lock_take(&loop->lock);
+    loop->local_received = now;
+    loop->sockets_heard = loop->quiet_heard = (struct instant){0};
+    loop->sockets_read = loop->quiet_read = (struct instant){now.ns - ago_ns};
+    atomic_store(&loop->sockets_watched, watched);
+    loop_receive(loop, now, SHARE_NEXT);
+    bool again = loop->sockets_read.ns == now.ns;
+    lock_give(&loop->lock);
+    return again;
+}
+
+static void sockets_that_the_thread_watches_are_asked_less_often(void **state)
+{
+    struct end *end = create_end();
+    struct loop *loop = loop_of(end->engine);
+    wait_until_thread_sleeps(loop);
+    assert_false(reads_again(loop, 90000, false));
+    assert_true(reads_again(loop, 110000, false));
+    assert_false(reads_again(loop, 900000, true));
+    assert_true(reads_again(loop, 1100000, true));
+    destroy_end(end);
 }
 
 int main(void)
@@ -88,6 +150,8 @@ int main(void)
         cmocka_unit_test(who_polls_lets_the_watching_thread_doze),
         cmocka_unit_test(who_promises_to_come_back_is_believed),
         cmocka_unit_test(what_wakes_the_thread_is_read),
+        cmocka_unit_test(what_comes_in_a_doze_is_read),
+        cmocka_unit_test(sockets_that_the_thread_watches_are_asked_less_often),
     };
     unsetenv("WEIR_FAULT");
     unsetenv("WEIR_ADDRESS");

@@ -112,7 +112,8 @@ struct loop {
     _Atomic uint64_t driven_ns;        /* the last time */
     _Atomic uint64_t polling_since_ns; /* without a gap and without about_to_sleep; 0: not */
     _Atomic uint64_t patience_ns;      /* the thread's: how long they must have polled for a doze */
-    uint64_t doze_ns;                  /* the thread's: how long the next one lasts */
+    uint64_t doze_ns;                  /* the thread's: how long the next one lasts, at most */
+    uint64_t waits_seen;               /* the thread's: of `counters`, when the last one began */
     struct stay stay;                  /* the thread's */
 
     pthread_t thread;

@@ -24,7 +24,8 @@
 
 #define PATIENCE_MAX_NS 400000000u
 #define DOZE_MIN_NS     100000u
-#define DOZE_MAX_NS     1000000u
+#define DOZE_MAX_NS     4000000u /* a wake-up may cost who polls 25 us */
+#define WAITED_NS       1000000u /* the longest, where posts have waited for more of their kind */
 #define SLICE_NS        100000u
 #define TIDY_NS         1000000000u
 #define STACK_BYTES     (512u << 10)
@@ -136,14 +137,24 @@ static int sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
     return ready;
 }
 
-/* A doze was right if they still poll, and no mistake if they said that they would sleep. */
-static void learn(struct loop *loop)
+/* What a post waits for may never come, and then it leaves when the doze ends. */
+static uint64_t choose_doze_ns(struct loop *loop)
+{
+    uint64_t waits = atomic_load_explicit(&loop->counters.waits, memory_order_relaxed);
+    bool any = waits != loop->waits_seen;
+    loop->waits_seen = waits;
+    return any && loop->doze_ns > WAITED_NS ? WAITED_NS : loop->doze_ns;
+}
+
+/* A doze of that length was right if they still poll, and no mistake if they said that they would
+ * sleep. */
+static void learn(struct loop *loop, uint64_t dozed_ns)
 {
     uint64_t patience_ns = loop->patience_ns;
     if (atomic_load(&loop->polling_since_ns) == 0) {
         return;
     }
-    if (not_driven_for_ns(loop, clock_now()) * 2 < loop->doze_ns) {
+    if (not_driven_for_ns(loop, clock_now()) * 2 < dozed_ns) {
         loop->doze_ns = loop->doze_ns * 2 < DOZE_MAX_NS ? loop->doze_ns * 2 : DOZE_MAX_NS;
         loop->patience_ns = patience_ns - (patience_ns - LOOP_PATIENCE_NS) / 64;
     } else if (engine_is_promised(&loop->engine)) {
@@ -188,9 +199,10 @@ static void doze(struct loop *loop)
         return;
     }
     atomic_store_explicit(&loop->sockets_watched, silent, memory_order_relaxed);
+    uint64_t length_ns = choose_doze_ns(loop);
     sleep_until(loop, watched, silent ? WATCH_SILENT : WATCH_DOZING,
-                instant_after(clock_now(), loop->doze_ns));
-    learn(loop);
+                instant_after(clock_now(), length_ns));
+    learn(loop, length_ns);
     bool named = hear_sockets(loop, watched);
     /* A doorbell may have been missed by who let go of the mutex when it was rung. */
     if (named || device_has_doorbell(loop->engine.device)) {
