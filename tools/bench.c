@@ -14,6 +14,7 @@
 
 #include "tools/bench/ends.h"
 #include "tools/bench/page.h"
+#include "tools/bench/stopwatch.h"
 #include "tools/bench/table.h"
 #include "tools/command.h"
 #include "tools/location.h"
@@ -241,7 +242,7 @@ static json_t *describe_all(struct bench *bench, json_t *server, const char *add
                      "weir-bench-1", "version", WEIR_VERSION, "time", now, "client", client,
                      "server", server, "link", link, "parameters", "seconds", bench->plan.seconds,
                      "runs", (int)bench->plan.runs, "depth", (int)bench->plan.depth, "huge_pages",
-                     bench->plan.is_huge, "clock", "CLOCK_MONOTONIC", "results", bench->results);
+                     bench->plan.is_huge, "clock", stopwatch_name(), "results", bench->results);
 }
 
 static void print_intro(struct bench *bench, const json_t *server)
@@ -286,6 +287,7 @@ static int lead(struct bench *bench, const char *address)
     if (fabric_open(&bench->fabric_options, &bench->fabric, &bench->error) != WEIR_OK) {
         return fail(bench, bench->error.status);
     }
+    stopwatch_init();
     json_t *server = NULL;
     bench->table.stream = stdout;
     bench->results = json_array();

@@ -8,6 +8,7 @@
 #include <weir/channel.h>
 
 #include "tools/bench/carrier.h"
+#include "tools/bench/stopwatch.h"
 
 #define SLEEP_MS 100
 #define SPINS    4096
@@ -181,22 +182,22 @@ static bool one_by_one(struct channel_carrier *channel, uint64_t count, struct h
 {
     bool is_message = channel->carrier.item.operation == PLAN_MESSAGE;
     const uint64_t *counter = is_message ? &channel->received : &channel->completed;
-    uint64_t base = *counter, last_ns = clock_now_ns(), took_ns = 0;
+    uint64_t base = *counter, last = stopwatch_ticks(), took = 0;
     for (uint64_t i = 1; i <= count; i++) {
         if (post_one(channel) != WEIR_OK) {
             return control_error(ret_error, WEIR_STATE, "the channel takes no more");
         }
         if (i > 1) {
-            histogram_add(samples, took_ns); /* of the one before, while there is time */
+            histogram_add(samples, stopwatch_ns(took)); /* of the one before, while there is time */
         }
         if (!wait_until(channel, counter, base + i, ret_error)) {
             return false;
         }
-        uint64_t now_ns = clock_now_ns();
-        took_ns = now_ns - last_ns;
-        last_ns = now_ns;
+        uint64_t now = stopwatch_ticks();
+        took = now - last;
+        last = now;
     }
-    histogram_add(samples, took_ns);
+    histogram_add(samples, stopwatch_ns(took));
     return wait_until(channel, &channel->completed, channel->posted, ret_error);
 }
 

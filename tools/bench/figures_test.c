@@ -18,6 +18,7 @@
 #include "tools/bench/ends.h"
 #include "tools/bench/page.h"
 #include "tools/bench/result.h"
+#include "tools/bench/stopwatch.h"
 #include "tools/bench/table.h"
 
 static struct histogram histogram, other;
@@ -273,6 +274,25 @@ static void test_a_dead_host_is_noticed(void **state)
     control_close(&control);
 }
 
+/* Whichever is read; a thousandth off at most. */
+static void test_the_stopwatch_agrees_with_the_clock(void **state)
+{
+    stopwatch_init();
+    assert_non_null(stopwatch_name());
+    const uint64_t least_ns = 5000000;
+    uint64_t before_ns = clock_now_ns(), began = stopwatch_ticks(), began_ns = clock_now_ns();
+    uint64_t ended_ns, ended, after_ns, last = began;
+    do {
+        ended_ns = clock_now_ns();
+        ended = stopwatch_ticks();
+        after_ns = clock_now_ns();
+        assert_true(ended >= last);
+        last = ended;
+    } while (ended_ns - began_ns < least_ns);
+    uint64_t ns = stopwatch_ns(ended - began), most_ns = after_ns - before_ns;
+    assert_in_range(ns, ended_ns - began_ns - most_ns / 1000, most_ns + most_ns / 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_both_ends_send_other_bytes),
         cmocka_unit_test(test_a_silent_client_is_given_up),
         cmocka_unit_test(test_a_dead_host_is_noticed),
+        cmocka_unit_test(test_the_stopwatch_agrees_with_the_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/bench/stopwatch.h"
 #include "tools/bench/verbs_pair.h"
 
 #define LOOKS 65536 /* at memory, before looking whether the other end is there */
@@ -33,11 +34,11 @@ static bool wait_for_receives(struct verbs_pair *pair, uint64_t wanted,
     return true;
 }
 
-static void sample(struct histogram *samples, uint64_t *last_ns)
+static void sample(struct histogram *samples, uint64_t *last)
 {
-    uint64_t now_ns = clock_now_ns();
-    histogram_add(samples, now_ns - *last_ns);
-    *last_ns = now_ns;
+    uint64_t now = stopwatch_ticks();
+    histogram_add(samples, stopwatch_ns(now - *last));
+    *last = now;
 }
 
 /* Messages, or immediates: each end answers what it receives. */
@@ -46,7 +47,7 @@ static bool ping_pong(struct verbs_pair *pair, uint64_t count, struct histogram 
 {
     bool is_first = samples != NULL;
     uint64_t base = pair->received;
-    uint64_t last_ns = clock_now_ns();
+    uint64_t last = stopwatch_ticks();
     for (uint64_t i = 1; i <= count; i++) {
         if (is_first && !post_one(pair, ret_error)) {
             return false;
@@ -55,7 +56,7 @@ static bool ping_pong(struct verbs_pair *pair, uint64_t count, struct histogram 
             return false;
         }
         if (is_first) {
-            sample(samples, &last_ns);
+            sample(samples, &last);
         } else if (!post_one(pair, ret_error)) {
             return false;
         }
@@ -81,7 +82,7 @@ static bool write_ping_pong(struct verbs_pair *pair, uint64_t count, struct hist
 {
     bool is_first = samples != NULL;
     uint8_t *mark = pair->bytes + pair->carrier.item.size - 1;
-    uint64_t last_ns = clock_now_ns();
+    uint64_t last = stopwatch_ticks();
     for (uint64_t i = 0; i < count; i++) {
         uint8_t sequence = (uint8_t)(pair->posted + 1);
         if (!is_first && !watch_byte(pair, sequence, ret_error)) {
@@ -95,7 +96,7 @@ static bool write_ping_pong(struct verbs_pair *pair, uint64_t count, struct hist
             if (!watch_byte(pair, sequence, ret_error)) {
                 return false;
             }
-            sample(samples, &last_ns);
+            sample(samples, &last);
         }
     }
     return true;
@@ -105,7 +106,7 @@ static bool write_ping_pong(struct verbs_pair *pair, uint64_t count, struct hist
 static bool one_by_one(struct verbs_pair *pair, uint64_t count, struct histogram *samples,
                        struct weir_error *ret_error)
 {
-    uint64_t last_ns = clock_now_ns();
+    uint64_t last = stopwatch_ticks();
     for (uint64_t i = 0; i < count; i++) {
         if (!verbs_pair_post(pair, true, ret_error)) {
             return false;
@@ -115,7 +116,7 @@ static bool one_by_one(struct verbs_pair *pair, uint64_t count, struct histogram
                 return false;
             }
         }
-        sample(samples, &last_ns);
+        sample(samples, &last);
     }
     return true;
 }
