@@ -1,6 +1,9 @@
 /* What the machine itself allows, to hold figures against: nothing of Weir is in here.
  *
  *   limits spin [SECONDS]         a cache line between two spinning processes: ns one way
+ *   limits cores [SECONDS]        how long additions take that could be made at once, of as many in
+ *                                 a row, on the processor where it is most: 0.3 where a core is
+ *                                 ours alone, 0.5 where another thread of it is at work
  *   limits pvm SIZE 4k|huge       process_vm_readv of SIZE bytes: GB/s
  *   limits ring                   1 MiB through a ring in shared memory, in and out: GB/s
  *   limits objects COUNT LINES    messages of a line between two processes, UNDER_WAY at a time,
@@ -17,6 +20,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -41,7 +45,9 @@
 #define MESSAGE  ((size_t)1 << 20)
 
 #define UNDER_WAY 64u
-#define AHEAD     4u   /* messages */
+#define AHEAD     4u /* messages */
+#define ADDITIONS 20000
+#define RATIOS    4096
 #define SLOTS     256u /* of a ring of messages */
 #define LINE      64u
 
@@ -119,6 +125,92 @@ static void spin(double seconds)
     } while (now_s() - began < seconds);
     printf("%.1f\n", (now_s() - began) / (double)count / 2 * 1e9);
     end_child(child);
+}
+
+#define ADD(sum)                                                                                   \
+    (sum) += 1;                                                                                    \
+    __asm__ volatile("" : "+r"(sum)) /* else the compiler adds them up */
+
+static double add_in_a_row(void)
+{
+    uint64_t a = 0;
+    double began = now_s();
+    for (int i = 0; i < ADDITIONS; i++) {
+        ADD(a);
+        ADD(a);
+        ADD(a);
+        ADD(a);
+        ADD(a);
+        ADD(a);
+        ADD(a);
+        ADD(a);
+    }
+    return now_s() - began;
+}
+
+static double add_at_once(void)
+{
+    uint64_t a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
+    double began = now_s();
+    for (int i = 0; i < ADDITIONS; i++) {
+        ADD(a);
+        ADD(b);
+        ADD(c);
+        ADD(d);
+        ADD(e);
+        ADD(f);
+        ADD(g);
+        ADD(h);
+    }
+    return now_s() - began;
+}
+
+static int compare(const void *one, const void *other)
+{
+    double a = *(const double *)one, b = *(const double *)other;
+    return (a > b) - (a < b);
+}
+
+/* The median of some: who is interrupted in the middle of one says nothing. */
+static double add_on(int processor, double seconds)
+{
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(processor, &only);
+    if (sched_setaffinity(0, sizeof only, &only) != 0) {
+        fail("sched_setaffinity");
+    }
+    double ratios[RATIOS], until = now_s() + seconds;
+    size_t count = 0;
+    do {
+        double row = add_in_a_row();
+        ratios[count++] = add_at_once() / row;
+    } while (now_s() < until && count < RATIOS);
+    qsort(ratios, count, sizeof *ratios, compare);
+    return ratios[count / 2];
+}
+
+/* All at the same time: two of ours may be threads of one core. */
+static void cores(double seconds)
+{
+    cpu_set_t all;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) {
+        fail("sched_getaffinity");
+    }
+    double *shares = map(CPU_SETSIZE * sizeof *shares, MAP_SHARED, 0), most = 0;
+    pid_t children[CPU_SETSIZE] = {0};
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET(i, &all) && (children[i] = begin_child()) == 0) {
+            shares[i] = add_on(i, seconds);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET(i, &all) && waitpid(children[i], NULL, 0) == children[i]) {
+            most = shares[i] > most ? shares[i] : most;
+        }
+    }
+    printf("%.3f\n", most);
 }
 
 static void pvm(size_t size, int huge)
@@ -330,6 +422,9 @@ int main(int argc, char **argv)
     if (strcmp(what, "spin") == 0) {
         double seconds = argc > 2 ? strtod(argv[2], NULL) : SECONDS;
         spin(seconds > 0 ? seconds : SECONDS);
+    } else if (strcmp(what, "cores") == 0) {
+        double seconds = argc > 2 ? strtod(argv[2], NULL) : SECONDS;
+        cores(seconds > 0 ? seconds : SECONDS);
     } else if (strcmp(what, "pvm") == 0 && argc == 4 && strtoul(argv[2], NULL, 10) > 0) {
         pvm(strtoul(argv[2], NULL, 10), strcmp(argv[3], "huge") == 0);
     } else if (strcmp(what, "ring") == 0) {
@@ -344,9 +439,9 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "refuse-pvm") == 0 && argc > 2) {
         refuse_pvm(argv + 2);
     } else {
-        fprintf(stderr,
-                "usage: limits spin [SECONDS] | pvm SIZE 4k|huge | ring | objects COUNT LINES |"
-                " udp-serve ADDRESS | udp ADDRESS | refuse-pvm PROGRAM...\n");
+        fprintf(stderr, "usage: limits spin [SECONDS] | cores [SECONDS] | pvm SIZE 4k|huge | ring |"
+                        " objects COUNT LINES |"
+                        " udp-serve ADDRESS | udp ADDRESS | refuse-pvm PROGRAM...\n");
         return 2;
     }
     return 0;

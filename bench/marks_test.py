@@ -46,10 +46,23 @@ class Marks(unittest.TestCase):
 
     def test_a_figure_of_an_earlier_run_keeps_its_state(self):
         states = iter(["near", "near", "far", "far", "far"])
-        with unittest.mock.patch.object(lines, "state", lambda limits: next(states)):
+        with unittest.mock.patch.object(lines, "state", lambda limits, cores: next(states)):
             self.assertEqual(lines.watched("", lambda: lines.Figure("2.5", "mixed")), (2.5, "mixed"))
             self.assertEqual(lines.watched("", lambda: 1.0), (1.0, "mixed"))
             self.assertEqual(lines.watched("", lambda: 1.0), (1.0, "far"))
+
+    def side_by_side(self, states):
+        """Of ones whose figures are 1, 2, 3 ... beside others of 1 each; the machine's states before and after each figure."""
+        states, figures = iter(states), iter(range(1, 100))
+        with unittest.mock.patch.object(lines, "state", lambda limits, cores: next(states)):
+            return cases.side_by_side(lambda stage: float(next(figures)), lambda stage: 1.0, 2)(unittest.mock.Mock())
+
+    def test_pairs_on_whole_cores_are_preferred(self):
+        shared = "near" + lines.SHARED
+        self.assertEqual(self.side_by_side(["near"] * 8), 1.5)
+        self.assertEqual(self.side_by_side([shared] * 4 + ["near", "far"] * 2 + ["near"] * 4 + [shared] * 4 + ["far"] * 4), 4.0)
+        self.assertEqual(self.side_by_side([shared] * 4 + ["near", "near", "near", shared] * 7), 1.0)
+        self.assertEqual(self.side_by_side(["near", "far"] * 16), 4.5)
 
     def test_a_latency_is_good_when_low(self):
         theirs = dict.fromkeys(range(5), 1.0)
