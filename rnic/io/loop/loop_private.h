@@ -74,9 +74,9 @@ struct loop {
     struct relays relays;
     struct instant sockets_read, sockets_heard; /* when they were read, when one had something */
     struct instant quiet_read, quiet_heard;     /* likewise, all but the busy family's */
-    _Atomic bool sockets_named;   /* they woke the thread: early or not, they are read */
-    _Atomic bool sockets_silent;  /* so long that the thread may watch them in a doze, */
-    _Atomic bool sockets_watched; /* and does */
+    _Atomic bool sockets_named;    /* they woke the thread: early or not, they are read */
+    _Atomic bool sockets_can_wait; /* silent, beside packets through memory: a doze watches them, */
+    _Atomic bool sockets_watched;  /* and does */
     enum udp_family busy_family;
     bool blocked; /* the last flush left packets because the kernel was full */
     bool stalled; /* it left packets because a peer's lane was full */

@@ -91,6 +91,7 @@ void loop_receive(struct loop *loop, struct instant now, enum loop_share share)
     }
     loop->sockets_read = now;
     loop->sockets_heard = count > 0 ? now : loop->sockets_heard;
-    atomic_store_explicit(&loop->sockets_silent, is_silent(loop->sockets_heard, now),
-                          memory_order_relaxed);
+    /* Who waits for nothing but sockets reads them each time: to wake the thread would delay it. */
+    bool can_wait = is_silent(loop->sockets_heard, now) && loop_is_local(loop, now);
+    atomic_store_explicit(&loop->sockets_can_wait, can_wait, memory_order_relaxed);
 }

@@ -1,11 +1,12 @@
 /* The background thread: drives when nobody else does, and sleeps otherwise.
  *
  * It watches the sockets unless application threads poll without a pause. Then it dozes: packets
- * would only wake it to find them handled. Sockets that have been silent for long it watches in a
- * doze, too, so that pollers need not ask them. It learns how well that goes: an application may
- * poll a while and then look at its memory only, for what a peer writes there, which nobody can
- * see. So a doze in which the polling stopped makes the next ones rarer and shorter, unless who
- * polled last says so before it sleeps (engine_promise): that one was kept away by its work. */
+ * would only wake it to find them handled. Where they come through memory it watches the silent
+ * sockets in a doze, too, so that pollers need not ask them. It learns how well that goes: an
+ * application may poll a while and then look at its memory only, for what a peer writes there,
+ * which nobody can see. So a doze in which the polling stopped makes the next ones rarer and
+ * shorter, unless who polled last says so before it sleeps (engine_promise): that one was kept away
+ * by its work. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -192,15 +193,15 @@ static void doze(struct loop *loop)
 {
     struct pollfd watched[WATCH_COUNT];
     choose_watched(loop, watched);
-    bool silent = atomic_load_explicit(&loop->sockets_silent, memory_order_relaxed);
+    bool with_sockets = atomic_load_explicit(&loop->sockets_can_wait, memory_order_relaxed);
     atomic_store(&loop->thread_state, THREAD_DOZING);
     if (!is_polled(loop)) {
         atomic_store(&loop->thread_state, THREAD_AWAKE);
         return;
     }
-    atomic_store_explicit(&loop->sockets_watched, silent, memory_order_relaxed);
+    atomic_store_explicit(&loop->sockets_watched, with_sockets, memory_order_relaxed);
     uint64_t length_ns = choose_doze_ns(loop);
-    sleep_until(loop, watched, silent ? WATCH_SILENT : WATCH_DOZING,
+    sleep_until(loop, watched, with_sockets ? WATCH_SILENT : WATCH_DOZING,
                 instant_after(clock_now(), length_ns));
     learn(loop, length_ns);
     bool named = hear_sockets(loop, watched);
