@@ -210,6 +210,7 @@ PUBLIC int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     id->terms.initiator_depth = reads_wanted(param->initiator_depth, id->terms.initiator_depth);
     struct cm_parameters parameters;
     fill_parameters(id, param, &parameters);
+    parameters.ece.vendor_id = id->remote_ece.vendor_id;
     if (length != 0) {
         memcpy(parameters.private_data, param->private_data, length);
         parameters.private_length = length;
@@ -218,7 +219,11 @@ PUBLIC int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
         return -1;
     }
     enum status status = send_reply(id, &parameters);
-    return status != STATUS_OK ? cma_status(status) : cma_complete(id);
+    if (status != STATUS_OK) { /* the peer has gone, and told of no event yet */
+        cma_modify_error(id);
+        return cma_status(status);
+    }
+    return cma_complete(id);
 }
 
 static int reject(struct rdma_cm_id *ibv, const void *data, uint8_t length, uint16_t reason)

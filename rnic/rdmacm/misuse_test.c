@@ -113,6 +113,27 @@ static void test_disconnect_without_connection(void **state)
     close_ends(&ends);
 }
 
+/* The peer has gone before it is accepted: nothing arrives any more, also before that is told. */
+static void test_accept_of_who_has_gone(void **state)
+{
+    struct ends ends = open_ends(RDMA_PS_TCP);
+    struct pollfd told = {.fd = ends.channel->fd, .events = POLLIN};
+    struct ibv_qp_attr attributes;
+    struct ibv_qp_init_attr init;
+    (void)state;
+    assert_int_equal(rdma_connect(ends.active, NULL), 0);
+    take_request(&ends);
+    create_qp(ends.passive);
+    destroy(ends.active);
+    ends.active = NULL;
+    assert_int_equal(poll(&told, 1, 20000), 1);
+    assert_int_equal(rdma_accept(ends.passive, NULL), -1);
+    assert_int_equal(ibv_query_qp(ends.passive->qp, &attributes, IBV_QP_STATE, &init), 0);
+    assert_int_equal(attributes.qp_state, IBV_QPS_ERR);
+    pass(ends.channel, RDMA_CM_EVENT_REJECTED);
+    close_ends(&ends);
+}
+
 /* The first state is refused: no such port. */
 static void test_queue_pair_that_fails(void **state)
 {
@@ -369,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_length_without_data),
         cmocka_unit_test(test_disconnect_without_connection),
+        cmocka_unit_test(test_accept_of_who_has_gone),
         cmocka_unit_test(test_queue_pair_that_fails),
         cmocka_unit_test(test_shared_receive_queue_that_fails),
         cmocka_unit_test(test_chosen_port_is_shared),

@@ -55,7 +55,8 @@ static int set_ack_timeout(struct cma_id *id, const void *value, size_t length)
     if (set_byte(&timeout, value, length) != 0) {
         return -1;
     }
-    if (id->ibv.qp_type != IBV_QPT_RC || timeout > ACK_TIMEOUT_MOST) {
+    enum ibv_qp_type type = id->ibv.qp_type;
+    if ((type != IBV_QPT_RC && type != IBV_QPT_XRC_SEND) || timeout > ACK_TIMEOUT_MOST) {
         return cma_error(EINVAL);
     }
     id->terms.ack_timeout = timeout;
@@ -94,7 +95,8 @@ PUBLIC int rdma_set_option(struct rdma_cm_id *ibv, int level, int name, void *va
 }
 
 /* Enhanced connection establishment is for queue pairs that the application makes itself: of ours
- * there is nothing to agree on. What is set goes out with the next REQ or REP. */
+ * there is nothing to agree on. What is set goes out with the next REQ or REP; of a REP the options
+ * only, since they are an answer to the vendor that the REQ names. */
 PUBLIC int rdma_set_local_ece(struct rdma_cm_id *ibv, struct ibv_ece *ece)
 {
     if (ibv == NULL || ibv->qp != NULL || ece == NULL || ece->vendor_id == 0 ||

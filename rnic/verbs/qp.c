@@ -20,12 +20,14 @@ static enum status check_capabilities(const struct ibv_qp_init_attr *init)
     const struct limits *limits = limits_now();
     bool target = init->qp_type == IBV_QPT_XRC_RECV;
     bool extended = target || init->qp_type == IBV_QPT_XRC_SEND;
+    bool has_receives = init->srq == NULL && !extended; /* of its own: else nobody looks */
     return (init->send_cq != NULL || target) && (init->recv_cq != NULL || extended) &&
                    (init->srq == NULL || (!extended && soft_srq(init->srq)->xrcd == NULL)) &&
                    limits_allow(cap->max_send_wr, limits->max_qp_wr, "max_qp_wr") &&
-                   limits_allow(cap->max_recv_wr, limits->max_qp_wr, "max_qp_wr") &&
                    limits_allow(cap->max_send_sge, limits->max_sge, "max_sge") &&
-                   limits_allow(cap->max_recv_sge, limits->max_sge, "max_sge") &&
+                   (!has_receives ||
+                    (limits_allow(cap->max_recv_wr, limits->max_qp_wr, "max_qp_wr") &&
+                     limits_allow(cap->max_recv_sge, limits->max_sge, "max_sge"))) &&
                    cap->max_inline_data <= limits->max_inline
                ? STATUS_OK
                : STATUS_INVALID;

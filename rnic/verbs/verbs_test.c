@@ -203,6 +203,8 @@ static void test_shared_receive_queue(void **state)
     assert_non_null(srq);
     struct ibv_qp_init_attr qp_init = small(w->cq);
     qp_init.srq = srq;
+    qp_init.cap.max_recv_wr = UINT32_MAX; /* of a queue that it will not have */
+    qp_init.cap.max_recv_sge = UINT32_MAX;
     w->qps[0] = ibv_create_qp(w->pd, &qp_init);
     assert_non_null(w->qps[0]);
     assert_int_equal(ibv_destroy_srq(srq), EBUSY);
