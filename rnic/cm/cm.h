@@ -119,6 +119,8 @@ bool cm_next_event(struct cm *cm, struct cm_event *ret_event);
  * rejected.) 0 stands for 1024. */
 enum status cm_listen(struct cm *cm, uint64_t service_id, const struct gid *address,
                       uint32_t backlog, void *context, struct cm_listener **ret_listener) MUST_USE;
+/* More or fewer from now on. */
+void cm_set_backlog(struct cm_listener *listener, uint32_t backlog);
 /* Either REQUEST: it is in the hands of who will answer it, and waits in no backlog any more. */
 void cm_taken(struct cm_connection *connection);
 /* Requests that wait are rejected; what was taken or accepted lives on. */

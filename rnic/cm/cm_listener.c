@@ -14,6 +14,11 @@ static bool addresses_meet(const struct gid *a, const struct gid *b)
     return gid_is_zero(a) || gid_is_zero(b) || gid_equal(a, b);
 }
 
+void cm_set_backlog(struct cm_listener *listener, uint32_t backlog)
+{
+    listener->backlog = backlog == 0 ? BACKLOG_DEFAULT : backlog;
+}
+
 enum status cm_listen(struct cm *cm, uint64_t service_id, const struct gid *address,
                       uint32_t backlog, void *context, struct cm_listener **ret_listener)
 {
@@ -36,7 +41,7 @@ enum status cm_listen(struct cm *cm, uint64_t service_id, const struct gid *addr
     listener->cm = cm;
     listener->service_id = service_id;
     listener->address = wanted;
-    listener->backlog = backlog == 0 ? BACKLOG_DEFAULT : backlog;
+    cm_set_backlog(listener, backlog);
     listener->context = context;
     list_init(&listener->waiting);
     list_append(&cm->listeners[chain_of(service_id)], &listener->node);

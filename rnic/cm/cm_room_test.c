@@ -21,13 +21,23 @@ static void the_backlog_bounds_half_open_requests(void **state)
     expect_trace(world, "1000ms B>A REJ reason=28 about=0\n"
                         "1000ms B event request\n");
     struct cm_connection *third = world->hosts[1].connection;
-    cm_unlisten(listener); /* the two that wait are rejected */
+    /* So does a longer one. */
+    cm_set_backlog(listener, 3);
+    for (uint32_t i = 6; i <= 7; i++) {
+        request = request_of(i, 100 + i);
+        inject(world, 0, &request);
+    }
+    expect_trace(world, "1000ms B event request\n");
+    struct cm_connection *fourth = world->hosts[1].connection;
+    cm_unlisten(listener); /* the three that wait are rejected */
     expect_trace(world, "1000ms B>A REJ reason=8 about=0\n"
+                        "1000ms B>A REJ reason=8 about=0\n"
                         "1000ms B>A REJ reason=8 about=0\n");
     assert_int_equal(cm_listener_count(world->hosts[1].cm), 0);
-    assert_int_equal(cm_connection_count(world->hosts[1].cm), 3);
+    assert_int_equal(cm_connection_count(world->hosts[1].cm), 4);
     cm_release(second, world_now(world));
     cm_release(third, world_now(world));
+    cm_release(fourth, world_now(world));
     world_run(world, FOREVER);
     assert_int_equal(cm_connection_count(world->hosts[1].cm), 1); /* the first is still held */
     world_destroy(world);

@@ -83,6 +83,7 @@ struct cma_id {
     struct cm_connection *connection;
     struct cma_port *listening; /* listen.c */
     struct list_node listening_node;
+    uint32_t backlog;
     uint32_t claim;          /* in the registry */
     struct cma_device *home; /* whose engine and registry know the id */
     enum registry_scope scope;

@@ -1,6 +1,6 @@
 /* Listening. One port of cm may serve several ids of this process that differ in their address:
  * 0.0.0.0 and [::] stand side by side. The exact address wins over the family's, the family's
- * over both. */
+ * over both. The port's backlog is that of all its ids together. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +13,7 @@
 struct cma_port {
     uint64_t service_id;
     struct cm_listener *listener;
+    uint32_t backlog;
     struct list ids;
     struct cma_port *next;
 };
@@ -50,7 +51,7 @@ void cma_forget_listeners(void)
 }
 
 /* With the engine's lock held. */
-static enum status open_port(struct cma_device *device, uint64_t service_id, uint32_t backlog,
+static enum status open_port(struct cma_device *device, uint64_t service_id,
                              struct cma_port **ret_port)
 {
     for (struct cma_port *port = ports; port != NULL; port = port->next) {
@@ -65,8 +66,8 @@ static enum status open_port(struct cma_device *device, uint64_t service_id, uin
     }
     list_init(&port->ids);
     port->service_id = service_id;
-    enum status status = device->core->cm_listen(device->engine->cm, service_id, NULL, backlog,
-                                                 port, &port->listener);
+    enum status status =
+        device->core->cm_listen(device->engine->cm, service_id, NULL, 0, port, &port->listener);
     if (status != STATUS_OK) {
         free(port);
         return status;
@@ -89,6 +90,13 @@ static void close_port(struct cma_device *device, struct cma_port *port)
     free(port);
 }
 
+/* With the engine's lock held. */
+static void count_backlog(struct cma_port *port, uint32_t change)
+{
+    port->backlog += change;
+    cma_device()->core->cm_set_backlog(port->listener, port->backlog);
+}
+
 static int start_listening(struct cma_id *id, uint32_t backlog)
 {
     struct cma_device *device = cma_device();
@@ -101,12 +109,14 @@ static int start_listening(struct cma_id *id, uint32_t backlog)
         return cma_status(status);
     }
     engine_lock(device->engine);
-    status = open_port(device, service_id, backlog, &port);
+    status = open_port(device, service_id, &port);
     if (status == STATUS_OK) {
         pthread_mutex_lock(&cma_lock);
         list_append(&port->ids, &id->listening_node);
         pthread_mutex_unlock(&cma_lock);
         id->listening = port;
+        id->backlog = backlog;
+        count_backlog(port, backlog);
         id->state = CMA_LISTENING;
     }
     engine_unlock(device->engine);
@@ -141,6 +151,7 @@ void cma_unlisten(struct cma_id *id)
     list_remove(&id->listening_node);
     pthread_mutex_unlock(&cma_lock);
     id->listening = NULL;
+    count_backlog(port, -id->backlog);
     if (list_is_empty(&port->ids)) {
         close_port(device, port);
     }

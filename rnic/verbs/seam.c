@@ -18,6 +18,7 @@ static const struct weir_seam the_seam = {
     .cm_disconnect = cm_disconnect,
     .cm_data_arrived = cm_data_arrived,
     .cm_delay = cm_delay,
+    .cm_set_backlog = cm_set_backlog,
     .cm_taken = cm_taken,
     .cm_set_context = cm_set_context,
     .cm_release = cm_release,

@@ -34,6 +34,7 @@ struct weir_seam {
     enum status (*cm_disconnect)(struct cm_connection *, struct instant);
     void (*cm_data_arrived)(struct cm_connection *, struct instant);
     enum status (*cm_delay)(struct cm_connection *, struct instant, uint8_t);
+    void (*cm_set_backlog)(struct cm_listener *, uint32_t);
     void (*cm_taken)(struct cm_connection *);
     void (*cm_set_context)(struct cm_connection *, void *);
     void (*cm_release)(struct cm_connection *, struct instant);
