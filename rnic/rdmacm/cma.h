@@ -181,8 +181,8 @@ struct instant cma_retry_advance(struct cma_device *device, struct instant now);
 
 /* event.c */
 struct cma_event *cma_event_new(struct cma_id *owner, enum rdma_cm_event_type type, int status);
-/* To its owner's channel, with cma_lock held; freed, where the owner ends. */
-void cma_event_queue(struct cma_event *event);
+/* To its owner's channel, with cma_lock held. False: its owner ends; it is freed. */
+bool cma_event_queue(struct cma_event *event);
 /* Says something about an id from within: address and route resolution. */
 int cma_event_local(struct cma_id *id, enum rdma_cm_event_type type, int status);
 /* Takes the queued events of an owner out, into `ret_events`. */
@@ -196,6 +196,8 @@ void cma_acknowledge_previous(struct cma_id *id);
 /* With cma_lock held. */
 struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context,
                           enum rdma_port_space space, enum ibv_qp_type type);
+/* Another thread destroys it; asked under the engine's lock, that has not left cm yet. */
+bool cma_is_ending(const struct cma_id *id);
 /* Frees what the application has not seen yet. */
 void cma_id_discard(struct cma_id *id);
 int cma_id_make_synchronous(struct cma_id *id);

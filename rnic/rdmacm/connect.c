@@ -98,9 +98,12 @@ void cma_set_request_data(struct cma_id *id, const void *data, uint8_t length, u
 static enum status send_request(struct cma_id *id)
 {
     struct cma_device *device = cma_device();
+    enum status status = STATUS_NOT_FOUND;
     engine_lock(device->engine);
-    enum status status = device->core->cm_connect(device->engine->cm, engine_now(device->engine),
-                                                  id->request, &id->connection);
+    if (!cma_is_ending(id)) {
+        status = device->core->cm_connect(device->engine->cm, engine_now(device->engine),
+                                          id->request, &id->connection);
+    }
     if (status == STATUS_OK) {
         id->state = CMA_CONNECTING;
     }
@@ -178,9 +181,11 @@ static int bring_up(struct cma_id *id)
 static enum status send_reply(struct cma_id *id, const struct cm_parameters *parameters)
 {
     struct cma_device *device = cma_device();
+    enum status status = STATUS_NOT_FOUND;
     engine_lock(device->engine);
-    enum status status =
-        device->core->cm_accept(id->connection, engine_now(device->engine), parameters);
+    if (!cma_is_ending(id)) {
+        status = device->core->cm_accept(id->connection, engine_now(device->engine), parameters);
+    }
     if (status == STATUS_OK) {
         id->state = CMA_ACCEPTED;
     }
@@ -285,13 +290,16 @@ PUBLIC int rdma_notify(struct rdma_cm_id *ibv, enum ibv_event_type event)
     if (id->state == CMA_CONNECTED && event == IBV_EVENT_COMM_EST) {
         return cma_error(EISCONN);
     }
-    if (event != IBV_EVENT_COMM_EST || id->state != CMA_ACCEPTED || id->connection == NULL) {
+    if (event != IBV_EVENT_COMM_EST || id->state != CMA_ACCEPTED) {
         return cma_error(EINVAL);
     }
     engine_lock(device->engine);
-    device->core->cm_data_arrived(id->connection, engine_now(device->engine));
+    bool is_there = id->connection != NULL; /* else another thread destroys the id */
+    if (is_there) {
+        device->core->cm_data_arrived(id->connection, engine_now(device->engine));
+    }
     engine_unlock(device->engine);
-    return 0;
+    return is_there ? 0 : cma_error(ENOENT);
 }
 
 static bool has_queued_event(struct cma_id *id)

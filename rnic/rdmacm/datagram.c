@@ -22,9 +22,12 @@ int cma_datagram_connect(struct cma_id *id, const struct rdma_conn_param *param)
     cma_set_request_data(id, param == NULL ? NULL : param->private_data, length,
                          CM_SIDR_REQ_PRIVATE_MAX);
     struct cma_device *device = cma_device();
+    enum status status = STATUS_NOT_FOUND;
     engine_lock(device->engine);
-    enum status status = device->core->cm_resolve(device->engine->cm, engine_now(device->engine),
-                                                  id->request, &id->connection);
+    if (!cma_is_ending(id)) {
+        status = device->core->cm_resolve(device->engine->cm, engine_now(device->engine),
+                                          id->request, &id->connection);
+    }
     if (status == STATUS_OK) {
         id->state = CMA_CONNECTING;
     }
@@ -49,9 +52,12 @@ int cma_datagram_accept(struct cma_id *id, const struct rdma_conn_param *param)
     if (length != 0) {
         memcpy(answer.private_data, param->private_data, length);
     }
+    enum status status = STATUS_NOT_FOUND;
     engine_lock(device->engine);
-    enum status status =
-        device->core->cm_service_accept(id->connection, engine_now(device->engine), &answer);
+    if (!cma_is_ending(id)) {
+        status =
+            device->core->cm_service_accept(id->connection, engine_now(device->engine), &answer);
+    }
     if (status == STATUS_OK) {
         id->state = CMA_CONNECTED;
     }

@@ -81,7 +81,7 @@ static void route_request(struct cma_device *device, const struct cm_event *even
     said->ibv.listen_id = &listener->ibv;
     said->is_cm = true;
     said->cm = *event;
-    cma_event_queue(said);
+    (void)cma_event_queue(said); /* the listener does not end */
     pthread_mutex_unlock(&cma_lock);
 
     device->core->cm_set_context(event->connection, id);
@@ -106,7 +106,7 @@ static void route(struct cma_device *device, const struct cm_event *event)
     if (said != NULL) {
         said->is_cm = true;
         said->cm = *event;
-        cma_event_queue(said);
+        (void)cma_event_queue(said);
     }
     pthread_mutex_unlock(&cma_lock);
     if (event->kind == CM_EVENT_REPLY) {

@@ -20,17 +20,18 @@ struct cma_event *cma_event_new(struct cma_id *owner, enum rdma_cm_event_type ty
 }
 
 /* Another thread may be at work on an id that ends, for an event that it has not acknowledged. */
-void cma_event_queue(struct cma_event *event)
+bool cma_event_queue(struct cma_event *event)
 {
     if (event->owner->is_ending) {
         free(event);
-        return;
+        return false;
     }
     struct cma_channel *channel = cma_channel(event->owner->ibv.channel);
     const bool of_group = event->group != NULL;
     struct notify_record record = {.object = of_group ? (void *)event->group : event->owner};
     list_append(&channel->events, &event->node);
     weir_seam()->notify_post(channel->notify, &record);
+    return true;
 }
 
 int cma_event_local(struct cma_id *id, enum rdma_cm_event_type type, int status)
@@ -40,9 +41,9 @@ int cma_event_local(struct cma_id *id, enum rdma_cm_event_type type, int status)
         return cma_error(ENOMEM);
     }
     pthread_mutex_lock(&cma_lock);
-    cma_event_queue(event);
+    bool is_queued = cma_event_queue(event);
     pthread_mutex_unlock(&cma_lock);
-    return 0;
+    return is_queued ? 0 : cma_error(ENOENT);
 }
 
 /* With cma_lock held. */

@@ -87,7 +87,7 @@ static void move_events(struct cma_id *id, struct rdma_event_channel *channel)
     for (struct list_node *node; (node = list_pop_first(&events)) != NULL;) {
         struct cma_event *event = CONTAINER_OF(node, struct cma_event, node);
         struct cma_id *unseen = unseen_id(event);
-        cma_event_queue(event);
+        (void)cma_event_queue(event);
         if (unseen != NULL) {
             move_events(unseen, channel);
         }
@@ -144,6 +144,22 @@ PUBLIC int rdma_migrate_id(struct rdma_cm_id *ibv, struct rdma_event_channel *ch
     return 0;
 }
 
+bool cma_is_ending(const struct cma_id *id)
+{
+    pthread_mutex_lock(&cma_lock);
+    bool is_ending = id->is_ending;
+    pthread_mutex_unlock(&cma_lock);
+    return is_ending;
+}
+
+/* Nothing more is begun on it: what happened would be told to nobody. */
+static void begin_ending(struct cma_id *id)
+{
+    pthread_mutex_lock(&cma_lock);
+    id->is_ending = true;
+    pthread_mutex_unlock(&cma_lock);
+}
+
 /* Leaves cm: no event names the id after this. */
 static void leave(struct cma_id *id)
 {
@@ -174,14 +190,13 @@ void cma_id_discard(struct cma_id *id)
     free(id);
 }
 
-/* And no more come. Requests that the application never saw go with their listener; what had
+/* Requests that the application never saw go with their listener; what had
  * already happened to them, too. */
 static void drop_events(struct cma_id *id)
 {
     struct list events;
     list_init(&events);
     pthread_mutex_lock(&cma_lock);
-    id->is_ending = true;
     cma_event_collect(id, &events);
     pthread_mutex_unlock(&cma_lock);
     for (struct list_node *node; (node = list_pop_first(&events)) != NULL;) {
@@ -189,6 +204,7 @@ static void drop_events(struct cma_id *id)
         struct cma_id *unseen = unseen_id(event);
         free(event);
         if (unseen != NULL) {
+            begin_ending(unseen);
             leave(unseen);
             drop_events(unseen);
             cma_id_discard(unseen);
@@ -201,6 +217,7 @@ PUBLIC int rdma_destroy_id(struct rdma_cm_id *ibv)
     struct cma_id *id = cma_id(ibv);
     struct rdma_event_channel *own = id->is_synchronous ? ibv->channel : NULL;
     int cancel = cancel_hold();
+    begin_ending(id);
     leave(id);
     drop_events(id);
     if (ibv->event != NULL) {

@@ -288,24 +288,34 @@ static void test_destroy_is_cancelled(void **state)
 }
 
 /* A thread goes on with what an event asks for while another one ends the id, and acknowledges the
- * event only then. */
+ * event only then. What it asks for would be told to nobody. */
 static void test_destroyed_while_in_use(void **state)
 {
     struct rdma_event_channel *channel = rdma_create_event_channel();
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     struct pollfd ready = {.fd = channel->fd, .events = POLLIN};
+    struct rdma_conn_param param = {.qp_num = 5};
+    struct rdma_cm_event *event;
     struct rdma_cm_id *id;
     pthread_t thread;
     (void)state;
-    assert_int_equal(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
-    assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 2000), 0);
-    struct rdma_cm_event *event = expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
-    assert_int_equal(pthread_create(&thread, NULL, destroy_in_thread, id), 0);
-    usleep(100000); /* it waits for the acknowledgement, most likely */
-    assert_int_equal(rdma_resolve_route(id, 2000), 0);
-    assert_int_equal(rdma_ack_cm_event(event), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(poll(&ready, 1, 0), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
+        assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 2000), 0);
+        event = expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+        if (i == 1) {
+            assert_int_equal(rdma_ack_cm_event(event), 0);
+            assert_int_equal(rdma_resolve_route(id, 2000), 0);
+            event = expect(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+        }
+        assert_int_equal(pthread_create(&thread, NULL, destroy_in_thread, id), 0);
+        usleep(100000); /* it waits for the acknowledgement, most likely */
+        assert_int_equal(i == 0 ? rdma_resolve_route(id, 2000) : rdma_connect(id, &param), -1);
+        assert_int_equal(errno, ENOENT);
+        assert_int_equal(rdma_ack_cm_event(event), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(poll(&ready, 1, 0), 0);
+    }
     rdma_destroy_event_channel(channel);
 }
 

@@ -96,9 +96,9 @@ static int join(struct cma_id *id, const struct sockaddr *address, size_t length
     pthread_mutex_lock(&cma_lock);
     group->next = id->groups;
     id->groups = group;
-    cma_event_queue(event);
+    bool is_queued = cma_event_queue(event);
     pthread_mutex_unlock(&cma_lock);
-    return cma_complete(id);
+    return is_queued ? cma_complete(id) : cma_error(ENOENT);
 }
 
 PUBLIC int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *address, void *context)
