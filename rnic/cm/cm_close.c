@@ -314,6 +314,12 @@ void cm_release(struct cm_connection *connection, struct instant now)
         cm_close_reject(connection, CM_REJECT_CONSUMER, NULL, 0);
         break;
     case CM_REP_SENT:
+        if (cm_passive_is_crowded(connection->cm)) { /* a DREQ would be repeated, to a stranger */
+            cm_passive_give_up(connection);
+            break;
+        }
+        start_disconnect(connection);
+        break;
     case CM_ESTABLISHED:
         start_disconnect(connection);
         break;

@@ -147,10 +147,15 @@ void cm_passive_receive_request(struct cm *cm, const struct arrival *arrival,
     receive_new_request(cm, arrival, message);
 }
 
+bool cm_passive_is_crowded(const struct cm *cm)
+{
+    return cm->half_open >= HALF_OPEN_CALM;
+}
+
 static void set_patience(struct cm_connection *connection)
 {
     connection->retries_left = connection->max_retries;
-    if (connection->cm->half_open < HALF_OPEN_CALM) {
+    if (!cm_passive_is_crowded(connection->cm)) {
         return;
     }
     if (connection->retries_left > HALF_OPEN_RETRIES) {

@@ -209,6 +209,8 @@ void cm_active_give_up(struct cm_connection *connection);
 void cm_passive_receive_request(struct cm *cm, const struct arrival *arrival,
                                 const struct cm_message *message);
 void cm_passive_receive_ready(struct cm_connection *connection, const struct cm_message *message);
+/* So many are half-open that one which is given up is not worth more than a word. */
+bool cm_passive_is_crowded(const struct cm *cm);
 /* A while without an RTU. */
 void cm_passive_repeat(struct cm_connection *connection);
 void cm_passive_give_up(struct cm_connection *connection);

@@ -200,6 +200,35 @@ static void a_flood_is_not_made_larger(void **state)
     world_end(world, NULL, NULL);
 }
 
+/* Who accepts and lets go of them to bound them, as rsockets do: no DREQ, which would be repeated.
+ */
+static void who_gives_way_in_a_flood_is_told_once(void **state)
+{
+    struct world *world = world_create(1, 512);
+    struct cm_connection *oldest[100];
+    world_listen(world, 0);
+    world->on_event = accept_and_let_go;
+    for (uint32_t i = 0; i < 164; i++) {
+        struct cm_message request = request_of(1 + i, 1000 + i);
+        request.path.local = world_gid(2);
+        request.local_response_timeout = 14;
+        request.max_cm_retries = 1;
+        inject(world, 2, &request);
+        if (i < 100) {
+            oldest[i] = world->hosts[1].connection;
+        }
+    }
+    const uint32_t sent = world->hosts[1].device.sent;
+    for (uint32_t i = 0; i < 100; i++) {
+        cm_release(oldest[i], world_now(world));
+        assert_int_equal(oldest[i]->state, CM_TIME_WAIT);
+    }
+    assert_int_equal(world->hosts[1].device.sent, sent + 100);
+    world_run(world, 15000);
+    world->trace_length = 0;
+    world_end(world, NULL, NULL);
+}
+
 /* A request in the name of a peer whose own one waits for the application. */
 static void a_forged_request_takes_none_back(void **state)
 {
@@ -283,6 +312,7 @@ int main(void)
         cmocka_unit_test(requests_that_nobody_took_vanish),
         cmocka_unit_test(a_flood_of_half_open_connections_passes),
         cmocka_unit_test(a_flood_is_not_made_larger),
+        cmocka_unit_test(who_gives_way_in_a_flood_is_told_once),
         cmocka_unit_test(a_forged_request_takes_none_back),
         cmocka_unit_test(room_for_connections_is_bounded),
         cmocka_unit_test(what_is_sent_late_leaves_nothing),

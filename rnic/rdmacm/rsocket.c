@@ -68,7 +68,7 @@ void stream_free(struct stream *stream)
     service_remove(&stream->events);
     service_remove(&stream->keepalive);
     stream_stop_listening(stream);
-    list_remove(&stream->accept_node);
+    stream_stop_waiting(stream);
     rsocket_remove(&stream->base);
     stream_forget_mappings(stream);
     stream_tear_down(stream);

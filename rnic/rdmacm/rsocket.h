@@ -93,6 +93,8 @@ struct stream {
     struct stream *listener;
     struct list_node accept_node;
     struct list accepting, accepted;
+    uint32_t accepting_count, accepted_count;
+    uint32_t backlog;      /* of `accepted` */
     int accept_descriptor; /* counts `accepted` */
 
     struct ibv_comp_channel *channel;
@@ -254,6 +256,8 @@ void stream_handle_established(struct stream *stream);
 /* One of those who wait for a connection looks again. */
 void stream_wake_acceptors(struct stream *listener);
 void stream_stop_listening(struct stream *listener);
+/* It is about to be freed, or the application has it. */
+void stream_stop_waiting(struct stream *stream);
 
 /* rsocket_queue.c: completions, credits, control messages. */
 typedef bool stream_test(struct stream *stream);

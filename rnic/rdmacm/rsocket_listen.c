@@ -1,11 +1,53 @@
 /* Listening: the service accepts connections as they come; the application takes them when they
- * are established. */
+ * are established.
+ *
+ * Each of them holds descriptors and memory. So a listener whose backlog of established ones is
+ * full hears of no more requests: they wait where they hold nothing, and beyond that their peers
+ * ask again. Of those that their peers have not confirmed the oldest gives way: strangers who never
+ * will do not keep the others out. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "rnic/rdmacm/rsocket.h"
+
+#define BACKLOG_LEAST 64u /* few programs mean a smaller one, and many say it */
+#define BACKLOG_MOST  1024u
+/* To accept so many takes longer than an honest peer takes to confirm. */
+#define HALF_OPEN_MOST 128u
+
+/* With the service's lock held. */
+static void hear_if_there_is_room(struct stream *listener)
+{
+    bool has_room = listener->accepted_count < listener->backlog;
+    int descriptor = has_room ? listener->id->channel->fd : -1;
+    if (descriptor != listener->events.descriptor && list_node_is_linked(&listener->events.node)) {
+        listener->events.descriptor = descriptor;
+        (void)service_add(&listener->events); /* the thread looks again */
+    }
+}
+
+/* With the service's lock held. */
+static void wait_among(struct stream *stream, struct list *list, uint32_t *count)
+{
+    list_append(list, &stream->accept_node);
+    ++*count;
+}
+
+void stream_stop_waiting(struct stream *stream)
+{
+    service_lock();
+    struct stream *listener = stream->listener;
+    if (listener != NULL) {
+        bool is_open = atomic_load(&stream->state) != STREAM_ACCEPTING;
+        list_remove(&stream->accept_node);
+        --*(is_open ? &listener->accepted_count : &listener->accepting_count);
+        stream->listener = NULL;
+        hear_if_there_is_room(listener);
+    }
+    service_unlock();
+}
 
 int stream_listen(struct stream *stream, int backlog)
 {
@@ -22,17 +64,18 @@ int stream_listen(struct stream *stream, int backlog)
     if (stream->accept_descriptor < 0 || rdma_listen(stream->id, backlog) != 0) {
         return -1;
     }
+    stream->backlog = backlog <= 0 || backlog > (int)BACKLOG_MOST ? BACKLOG_MOST
+                      : backlog < (int)BACKLOG_LEAST              ? BACKLOG_LEAST
+                                                                  : (uint32_t)backlog;
     atomic_store(&stream->state, STREAM_LISTENING);
     return service_add(&stream->events);
 }
 
-int stream_accept(struct stream *listener, struct stream **ret_stream)
+/* Until there is one, or was: an application that closes whatever is open may have closed it. */
+static int wait_for_one(struct stream *listener)
 {
     uint64_t token;
     struct pollfd wait = {.fd = listener->accept_descriptor, .events = POLLIN};
-    if (atomic_load(&listener->state) != STREAM_LISTENING) {
-        return cma_error(EINVAL);
-    }
     while (raw_read(listener->accept_descriptor, &token, sizeof token) != sizeof token) {
         if (errno != EAGAIN || !rsocket_blocks(&listener->base, 0)) {
             return -1;
@@ -46,11 +89,28 @@ int stream_accept(struct stream *listener, struct stream **ret_stream)
         stream_wake_acceptors(listener); /* the next one */
         return -1;
     }
-    service_lock();
-    struct list_node *node = list_pop_first(&listener->accepted);
-    service_unlock();
-    CHECK(node != NULL);
-    *ret_stream = CONTAINER_OF(node, struct stream, accept_node);
+    return 0;
+}
+
+int stream_accept(struct stream *listener, struct stream **ret_stream)
+{
+    struct stream *stream = NULL;
+    if (atomic_load(&listener->state) != STREAM_LISTENING) {
+        return cma_error(EINVAL);
+    }
+    while (stream == NULL) {
+        if (wait_for_one(listener) != 0) {
+            return -1;
+        }
+        service_lock();
+        struct list_node *node = list_first(&listener->accepted);
+        if (node != NULL) {
+            stream = CONTAINER_OF(node, struct stream, accept_node);
+            stream_stop_waiting(stream);
+        }
+        service_unlock();
+    }
+    *ret_stream = stream;
     return 0;
 }
 
@@ -92,12 +152,13 @@ static void hand_over(struct stream *stream)
         stream_free(stream);
         return;
     }
+    stream_stop_waiting(stream);
     atomic_store(&stream->is_readable, true);
     atomic_store(&stream->is_writable, true);
     atomic_store(&stream->state, STREAM_CONNECTED);
-    stream->listener = NULL;
-    list_remove(&stream->accept_node);
-    list_append(&listener->accepted, &stream->accept_node);
+    stream->listener = listener;
+    wait_among(stream, &listener->accepted, &listener->accepted_count);
+    hear_if_there_is_room(listener);
     stream_wake_acceptors(listener);
 }
 
@@ -116,8 +177,11 @@ static struct stream *take_request(struct stream *listener)
         return NULL;
     }
     atomic_store(&stream->state, STREAM_ACCEPTING);
+    if (listener->accepting_count == HALF_OPEN_MOST) {
+        stream_free(CONTAINER_OF(list_first(&listener->accepting), struct stream, accept_node));
+    }
     stream->listener = listener;
-    list_append(&listener->accepting, &stream->accept_node);
+    wait_among(stream, &listener->accepting, &listener->accepting_count);
     return stream;
 }
 
@@ -151,8 +215,8 @@ void stream_stop_listening(struct stream *listener)
     struct list_node *node;
     service_lock();
     service_remove(&listener->events);
-    while ((node = list_pop_first(&listener->accepting)) != NULL ||
-           (node = list_pop_first(&listener->accepted)) != NULL) {
+    while ((node = list_first(&listener->accepting)) != NULL ||
+           (node = list_first(&listener->accepted)) != NULL) {
         stream_free(CONTAINER_OF(node, struct stream, accept_node));
     }
     service_unlock();

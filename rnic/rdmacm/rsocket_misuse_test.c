@@ -10,6 +10,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <rdma/rsocket.h>
 #include <stdatomic.h>
@@ -164,6 +165,72 @@ static void buffers_change_while_connecting(void **state)
     assert_int_equal(rclose(listener), 0);
 }
 
+#define BACKLOG 64
+#define CLIENTS (2 * BACKLOG)
+
+/* Until so many have something to say, and a while longer. */
+static int count_connected(struct pollfd *clients, int wanted)
+{
+    for (int tries = 0; tries < 2000 && rpoll(clients, CLIENTS, 0) < wanted; tries++) {
+        usleep(10000);
+    }
+    usleep(200000);
+    return rpoll(clients, CLIENTS, 0);
+}
+
+static bool is_among(int descriptor, const struct pollfd *clients, const int *servers)
+{
+    bool is = false;
+    for (int i = 0; i < CLIENTS; i++) {
+        is |= clients[i].fd == descriptor || servers[i] == descriptor;
+    }
+    return is;
+}
+
+/* The others wait, and come in as the first are accepted. One that the program closes before it has
+ * accepted it is not accepted any more. */
+static void who_does_not_accept_gets_no_more_than_the_backlog(void **state)
+{
+    struct sockaddr_in address = loopback();
+    socklen_t length = sizeof address;
+    struct pollfd clients[CLIENTS];
+    int servers[CLIENTS];
+    int listener = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_int_equal(rbind(listener, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(rlisten(listener, BACKLOG), 0);
+    assert_int_equal(rgetsockname(listener, (struct sockaddr *)&address, &length), 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        clients[i] = (struct pollfd){rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), POLLOUT, 0};
+        bool is_there = rconnect(clients[i].fd, (struct sockaddr *)&address, length) == 0;
+        assert_true(is_there || errno == EINPROGRESS);
+    }
+    /* Those that were being answered when the last one filled it come in, too. */
+    assert_in_range(count_connected(clients, BACKLOG), BACKLOG, BACKLOG + 16);
+    struct pollfd ready = {.fd = listener, .events = POLLIN};
+    for (int i = 0; i < CLIENTS; i++) {
+        assert_int_equal(rpoll(&ready, 1, 20000), 1);
+        servers[i] = raccept(listener, NULL, NULL);
+        assert_true(servers[i] >= 0);
+    }
+    assert_int_equal(count_connected(clients, CLIENTS), CLIENTS);
+
+    int late = rsocket(AF_INET, SOCK_STREAM, 0), other = 0;
+    assert_int_equal(rconnect(late, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(rpoll(&ready, 1, 20000), 1);
+    while (other == listener || other == late || is_among(other, clients, servers) ||
+           rclose(other) != 0) {
+        assert_true(++other < 10000);
+    }
+    assert_int_equal(raccept(listener, NULL, NULL), -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(rclose(late), 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        assert_int_equal(rclose(clients[i].fd), 0);
+        assert_int_equal(rclose(servers[i]), 0);
+    }
+    assert_int_equal(rclose(listener), 0);
+}
+
 int main(void)
 {
     alarm(60); /* who waits for what never comes */
@@ -173,6 +240,7 @@ int main(void)
         cmocka_unit_test(listening_that_fails_leaves_nothing_open),
         cmocka_unit_test(who_reads_hears_that_there_is_nothing_to_read),
         cmocka_unit_test(buffers_change_while_connecting),
+        cmocka_unit_test(who_does_not_accept_gets_no_more_than_the_backlog),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
