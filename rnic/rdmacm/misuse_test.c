@@ -7,6 +7,9 @@
 #include <pthread.h>
 #include <rdma/rdma_verbs.h>
 #include <sched.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct ends {
@@ -394,10 +397,27 @@ static void test_channel_goes_before_its_ids(void **state)
     assert_int_equal(next_descriptor(), before);
 }
 
+/* Before anything else, for what the variable says is looked at once. */
+static void test_without_devices(void **state)
+{
+    (void)state;
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        int count = 1;
+        setenv("WEIR_DEVICES", "none=", 1);
+        bool refused = rdma_create_event_channel() == NULL && errno == ENODEV;
+        _exit(refused && rdma_get_devices(&count) == NULL && count == 0 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     alarm(60); /* who waits for a lock that is lost */
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_without_devices),
         cmocka_unit_test(test_length_without_data),
         cmocka_unit_test(test_disconnect_without_connection),
         cmocka_unit_test(test_accept_of_who_has_gone),

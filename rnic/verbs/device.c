@@ -58,6 +58,9 @@ PUBLIC struct ibv_device **ibv_get_device_list(int *ret_count)
 PUBLIC void ibv_free_device_list(struct ibv_device **list)
 {
     struct ibv_device **end = list;
+    if (list == NULL) { /* there were no devices */
+        return;
+    }
     while (*end != NULL) {
         end++;
     }
