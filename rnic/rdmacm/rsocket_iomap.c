@@ -172,23 +172,30 @@ static int send_mapping(struct stream *stream, const struct mapping *mapping)
     return stream_write(stream, &write, &cursor);
 }
 
-int stream_send_mappings(struct stream *stream, int flags)
+/* Where it has not been taken back meanwhile. */
+static int send_first(struct stream *stream)
 {
     int result = 0;
-    if (!atomic_load(&stream->has_unsent)) {
-        return 0;
-    }
-    RSOCKET_HOLDS(held, &stream->map_lock);
-    while (result == 0 && !list_is_empty(&stream->unsent)) {
-        result = stream_wait_for_room(stream, flags);
-        if (result != 0) {
-            break;
-        }
-        struct list_node *node = list_pop_first(&stream->unsent);
+    pthread_mutex_lock(&stream->map_lock);
+    struct list_node *node = list_pop_first(&stream->unsent);
+    if (node != NULL) {
         list_append(&stream->mapped, node);
         result = send_mapping(stream, CONTAINER_OF(node, struct mapping, node));
     }
     atomic_store(&stream->has_unsent, !list_is_empty(&stream->unsent));
+    pthread_mutex_unlock(&stream->map_lock);
+    return result;
+}
+
+int stream_send_mappings(struct stream *stream, int flags)
+{
+    int result = 0;
+    while (result == 0 && atomic_load(&stream->has_unsent)) {
+        result = stream_wait_for_room(stream, flags); /* who maps more does not wait for that */
+        if (result == 0) {
+            result = send_first(stream);
+        }
+    }
     return result;
 }
 

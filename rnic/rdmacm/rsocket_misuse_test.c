@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <rdma/rsocket.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <unistd.h>
 
@@ -165,6 +166,51 @@ static void buffers_change_while_connecting(void **state)
     assert_int_equal(rclose(listener), 0);
 }
 
+static void *send_one(void *descriptor)
+{
+    assert_int_equal(rsend(*(int *)descriptor, "x", 1, 0), 1);
+    return NULL;
+}
+
+/* A sender waits for room, to tell of the first mapping. */
+static void mapping_does_not_wait_for_a_sender(void **state)
+{
+    static char bytes[4096], others[4096];
+    size_t sent = 0;
+    ssize_t part;
+    pthread_t thread;
+    int client, server, mappings = 8;
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    int listener = rsocket(AF_INET, SOCK_STREAM, 0);
+    address = loopback();
+    assert_int_equal(rsetsockopt(listener, SOL_RDMA, RDMA_IOMAPSIZE, &mappings, sizeof mappings),
+                     0);
+    assert_int_equal(rbind(listener, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(rlisten(listener, 4), 0);
+    assert_int_equal(rgetsockname(listener, (struct sockaddr *)&address, &length), 0);
+    client = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(rconnect(client, (struct sockaddr *)&address, length), 0);
+    server = raccept(listener, NULL, NULL);
+    while ((part = rsend(client, bytes, sizeof bytes, MSG_DONTWAIT)) > 0) {
+        sent += (size_t)part;
+    }
+    assert_int_equal(riomap(client, bytes, sizeof bytes, PROT_WRITE, 0, 0), 0);
+    assert_int_equal(pthread_create(&thread, NULL, send_one, &client), 0);
+    usleep(100000); /* it waits, most likely */
+    assert_int_equal(riomap(client, others, sizeof others, PROT_WRITE, 0, 8192), 8192);
+    assert_int_equal(riounmap(client, others, sizeof others), 0);
+    for (sent++; sent > 0; sent -= (size_t)part) {
+        part = rrecv(server, others, sizeof others, 0);
+        assert_true(part > 0);
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(riounmap(client, bytes, sizeof bytes), 0);
+    assert_int_equal(rclose(client), 0);
+    assert_int_equal(rclose(server), 0);
+    assert_int_equal(rclose(listener), 0);
+}
+
 #define BACKLOG 64
 #define CLIENTS (2 * BACKLOG)
 
@@ -240,6 +286,7 @@ int main(void)
         cmocka_unit_test(listening_that_fails_leaves_nothing_open),
         cmocka_unit_test(who_reads_hears_that_there_is_nothing_to_read),
         cmocka_unit_test(buffers_change_while_connecting),
+        cmocka_unit_test(mapping_does_not_wait_for_a_sender),
         cmocka_unit_test(who_does_not_accept_gets_no_more_than_the_backlog),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
