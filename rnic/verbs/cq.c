@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "rnic/io/loop/loop.h"
 #include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/errno_of.h"
@@ -297,8 +298,8 @@ int cq_arm(struct ibv_cq *ibv, int solicited_only)
 {
     struct soft_cq *cq = soft_cq(ibv);
     /* Without the consumer's lock, which the caller may hold between two polls. */
-    if (completion_queue_arm(cq->queue, solicited_only != 0)) {
-        raise_event(cq);
+    if (completion_queue_arm(cq->queue, solicited_only != 0) && loop_is_ours(cq->engine)) {
+        raise_event(cq); /* of an inherited queue it would be the parent's */
     }
     engine_about_to_sleep(cq->engine);
     return 0;

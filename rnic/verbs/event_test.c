@@ -152,6 +152,26 @@ static void test_forked_child(void **state)
     assert_int_equal(await(w->cq).status, IBV_WC_SUCCESS);
 }
 
+/* What it does with an inherited queue is told to nobody. */
+static void test_child_arms(void **state)
+{
+    struct world *w = *state;
+    struct pollfd ready = {.fd = w->channel->fd, .events = POLLIN};
+    int status;
+    connect_pair(w);
+    post_write(w, (uintptr_t)w->bytes + 2048, w->mr->rkey);
+    assert_int_equal(modify_state(w->qps[0], IBV_QPS_SQD, IBV_QP_EN_SQD_ASYNC_NOTIFY, 1), 0);
+    expect_event(w, IBV_EVENT_SQ_DRAINED, w->qps[0]);
+    pid_t child = fork(); /* with a completion in it that no event has told of */
+    if (child == 0) {
+        _exit(ibv_req_notify_cq(w->cq, 0));
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(poll(&ready, 1, 0), 0);
+    assert_int_equal(await(w->cq).status, IBV_WC_SUCCESS);
+}
+
 #define QKEY 0x11111111u
 
 static struct ibv_qp *create_datagram(struct world *w)
@@ -234,6 +254,7 @@ int main(void)
         IN_WORLD(test_communication_established),
         IN_WORLD(test_last_receive_reached),
         IN_WORLD(test_forked_child),
+        IN_WORLD(test_child_arms),
         IN_WORLD(test_way_back_to_a_sender),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
