@@ -158,7 +158,7 @@ struct cma_device {
 struct cma_device *cma_device_open(void);
 /* What is open; CHECKed. */
 struct cma_device *cma_device(void);
-/* False in a forked child for what its parent made. */
+/* False in a forked child for what its parent made: of that only the destruction is allowed. */
 bool cma_is_ours(const struct cma_id *id);
 /* Fills in the default XRC domain of a device where the mask does not name one. False and errno. */
 bool cma_name_xrc_domain(struct ibv_context *verbs, uint32_t *mask, uint32_t bit,

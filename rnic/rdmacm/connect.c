@@ -121,6 +121,9 @@ PUBLIC int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     };
     struct cma_id *id = cma_id(ibv);
     const struct rdma_conn_param *param = given != NULL ? given : &defaults;
+    if (!cma_is_ours(id)) {
+        return cma_error(EINVAL);
+    }
     if (cma_is_datagram(id)) {
         return cma_datagram_connect(id, given);
     }
@@ -202,6 +205,9 @@ PUBLIC int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
         .rnr_retry_count = 7,
     };
     const struct rdma_conn_param *param = given != NULL ? given : &defaults;
+    if (!cma_is_ours(id)) {
+        return cma_error(EINVAL);
+    }
     if (cma_is_datagram(id)) {
         return cma_datagram_accept(id, given);
     }
@@ -237,6 +243,9 @@ static int reject(struct rdma_cm_id *ibv, const void *data, uint8_t length, uint
     struct cma_device *device = cma_device();
     enum status status = STATUS_INVALID;
     length = data == NULL ? 0 : length;
+    if (!cma_is_ours(id)) {
+        return cma_error(EINVAL);
+    }
     engine_lock(device->engine);
     if (id->connection != NULL) {
         status = cma_is_datagram(id)
@@ -264,8 +273,11 @@ PUBLIC int rdma_reject_ece(struct rdma_cm_id *id, const void *data, uint8_t leng
 static enum status confirm(struct cma_id *id)
 {
     struct cma_device *device = cma_device();
-    engine_lock(device->engine);
     enum status status = STATUS_CLOSED;
+    if (!cma_is_ours(id)) {
+        return STATUS_INVALID;
+    }
+    engine_lock(device->engine);
     if (id->connection != NULL) { /* else another thread destroys the id and waits for us */
         status = device->core->cm_confirm(id->connection, engine_now(device->engine));
     }
@@ -290,7 +302,7 @@ PUBLIC int rdma_notify(struct rdma_cm_id *ibv, enum ibv_event_type event)
     if (id->state == CMA_CONNECTED && event == IBV_EVENT_COMM_EST) {
         return cma_error(EISCONN);
     }
-    if (event != IBV_EVENT_COMM_EST || id->state != CMA_ACCEPTED) {
+    if (event != IBV_EVENT_COMM_EST || id->state != CMA_ACCEPTED || !cma_is_ours(id)) {
         return cma_error(EINVAL);
     }
     engine_lock(device->engine);
@@ -314,6 +326,9 @@ PUBLIC int rdma_disconnect(struct rdma_cm_id *ibv)
 {
     struct cma_id *id = cma_id(ibv);
     struct cma_device *device = cma_device();
+    if (!cma_is_ours(id)) {
+        return cma_error(EINVAL);
+    }
     if (cma_modify_error(id) != 0) { /* receives come back even where nothing is connected */
         return -1;
     }

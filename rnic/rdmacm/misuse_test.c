@@ -397,6 +397,47 @@ static void test_channel_goes_before_its_ids(void **state)
     assert_int_equal(next_descriptor(), before);
 }
 
+static bool is_refused(int result)
+{
+    return result == -1 && errno == EINVAL;
+}
+
+/* Its parent's ids are its parent's, also where it serves one connection in each child. */
+static void test_child_of_a_fork(void **state)
+{
+    struct ends ends = open_ends(RDMA_PS_TCP);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct rdma_cm_id *fresh;
+    int status;
+    (void)state;
+    assert_int_equal(rdma_create_id(ends.channel, &fresh, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_connect(ends.active, NULL), 0);
+    take_request(&ends);
+    create_qp(ends.passive);
+    for (int again = 0; again < 2; again++) {
+        pid_t child = fork();
+        if (child == 0) {
+            if (again == 1) {
+                rdma_create_event_channel(); /* a device of its own */
+            }
+            bool refused =
+                is_refused(rdma_accept(ends.passive, NULL)) &&
+                is_refused(rdma_reject(ends.passive, NULL, 0)) &&
+                is_refused(rdma_disconnect(ends.active)) && is_refused(rdma_listen(fresh, 1)) &&
+                is_refused(rdma_resolve_addr(fresh, NULL, (struct sockaddr *)&address, 1000));
+            close_ends(&ends);
+            _exit(refused && rdma_destroy_id(fresh) == 0 ? 0 : 1);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(rdma_accept(ends.passive, NULL), 0);
+    pass(ends.channel, RDMA_CM_EVENT_ESTABLISHED);
+    pass(ends.channel, RDMA_CM_EVENT_ESTABLISHED);
+    destroy(fresh);
+    close_ends(&ends);
+}
+
 /* Before anything else, for what the variable says is looked at once. */
 static void test_without_devices(void **state)
 {
@@ -430,6 +471,7 @@ int main(void)
         cmocka_unit_test(test_migrated_with_a_request),
         cmocka_unit_test(test_synchronous_leave),
         cmocka_unit_test(test_channel_goes_before_its_ids),
+        cmocka_unit_test(test_child_of_a_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

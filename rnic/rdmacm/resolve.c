@@ -76,6 +76,9 @@ int cma_bind(struct cma_id *id, const struct sockaddr *address)
     struct gid gid;
     uint16_t port;
     struct device_place place;
+    if (!cma_is_ours(id)) {
+        return cma_error(EINVAL);
+    }
     if (device->core->address_from_socket(address, &gid, &port) != STATUS_OK) {
         return cma_error(EAFNOSUPPORT);
     }
@@ -106,7 +109,7 @@ int cma_bind(struct cma_id *id, const struct sockaddr *address)
 PUBLIC int rdma_bind_addr(struct rdma_cm_id *ibv, struct sockaddr *address)
 {
     struct cma_id *id = cma_id(ibv);
-    if (cma_address_length(address) == 0 || id->state != CMA_IDLE || !cma_is_ours(id)) {
+    if (cma_address_length(address) == 0 || id->state != CMA_IDLE) {
         return cma_error(EINVAL);
     }
     return cma_bind(id, address);
