@@ -117,6 +117,7 @@ case_alike() { # what rsync does
     alike -a --max-size=1K --delete
     alike -a --max-size=900
     alike -a --max-size=900-1
+    alike -a --max-size=.9K
     alike -a --min-size=0.2K --max-size=1MB
     alike -a --chmod=D700,F600
     alike -a --chmod=u=rwX,go=rX

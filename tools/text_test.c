@@ -195,12 +195,13 @@ static void numbers_with_units(void **state)
         const char *text;
         char unit;
         double value;
-    } good[] = {{"0", 'B', 0},          {"10", 'B', 10},         {"10", 'K', 10240},
-                {"1.5k", 'B', 1536},    {"2KiB", 'B', 2048},     {"2kb", 'B', 2000},
-                {"3MB", 'K', 3000000},  {"1G", 'B', 1073741824}, {"512b", 'K', 512},
-                {"1T", 'B', 1ull << 40}};
-    static const char *const bad[] = {"",    "K",    "-1",  "1X",  "1KK", "1Ki", "1BB",
-                                      "1 K", "0x10", "inf", "nan", ".",   "+1"};
+    } good[] = {{"0", 'B', 0},           {"10", 'B', 10},         {"10", 'K', 10240},
+                {"1.5k", 'B', 1536},     {"2KiB", 'B', 2048},     {"2kb", 'B', 2000},
+                {"3MB", 'K', 3000000},   {"1G", 'B', 1073741824}, {"512b", 'K', 512},
+                {"1T", 'B', 1ull << 40}, {".5k", 'B', 512},       {"5.", 'B', 5}};
+    static const char *const bad[] = {"",    "K",    "-1",  "1X",    "1KK", "1Ki", "1BB",
+                                      "1 K", "0x10", "inf", "nan",   ".",   "+1",  ".k",
+                                      "1e3", "1E3",  "1e",  "1.5.2", "..5"};
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         double value = -1;
         assert_true(units_parse(good[i].text, good[i].unit, &value));
@@ -227,10 +228,15 @@ static void changes_of_modes(void **state)
         {"+w", 0444, 0644, 0644},          {"=r", 0777, 0444, 0444},
         {"Dg+s,ug+w", 0444, 0664, 02664},  {"u+s,o+t", 0, 05000, 05000},
         {"g=", 02777, 02707, 02707},       {"ug=rs", 01777, 07447, 07447},
-        {"Fo-rwx,D0", 0777, 0770, 0},
+        {"Fo-rwx,D0", 0777, 0770, 0},      {"g=u", 06641, 04661, 04661},
+        {"o=u,g=o", 0751, 0777, 0777},     {"ugo=o", 01640, 01000, 01000},
+        {"g+u,o-g", 0641, 0661, 0661},     {"o-g", 0757, 0752, 0752},
+        {"=u", 0701, 0755, 0755},          {"+u", 0600, 0644, 0644},
+        {"Fg=u,Do=g", 0640, 0660, 0644},
     };
-    static const char *const bad[] = {"",         ",",    "u",  "u+q",    "8", "D",
-                                      "12345678", "u+r,", "ur", "D17777", "D9"};
+    static const char *const bad[] = {"",   ",",        "u",    "u+q", "8",
+                                      "D",  "12345678", "u+r,", "ur",  "D17777",
+                                      "D9", "g=ur",     "u=go", "g=a", "g-uX"};
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         struct mode_changes changes = {.count = 0};
         assert_true(modes_parse(good[i].changes, 022, &changes));

@@ -8,9 +8,9 @@
 bool units_parse(const char *text, char unit, double *ret_value)
 {
     static const char letters[] = "BKMGTP";
-    char *end;
-    if (!isdigit((unsigned char)text[0]) || text[strspn(text, "0123456789.")] == 'x' ||
-        text[strspn(text, "0123456789.")] == 'X') {
+    char *end, behind = text[strspn(text, "0123456789.")];
+    if (!isdigit((unsigned char)text[text[0] == '.']) ||
+        (behind != 0 && strchr("xXeE", behind) != NULL)) { /* strtod knows more than rsync */
         return false;
     }
     double value = strtod(text, &end);

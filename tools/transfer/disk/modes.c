@@ -84,6 +84,22 @@ static bool take_bits(const char *text, size_t length, const struct whom *whom, 
     return true;
 }
 
+/* "=u" and the like: what one has is given to the others, or taken from them. */
+static bool take_copy(const char *text, size_t length, const struct whom *whom,
+                      struct mode_change *change)
+{
+    struct whom source = {.each = 0};
+    if (length != 2 || text[1] == 'a' || !take_whom(text[1], &source)) {
+        return false;
+    }
+    mode_t bits = whom->each * 7 & whom->allowed;
+    change->copied = source.each * 7;
+    change->set_copied = *text != '-' ? bits : 0;
+    change->clear_copied = *text == '-' ? bits : 0;
+    change->clear = *text == '=' ? whom->each * 7 | whom->special : 0;
+    return true;
+}
+
 /* One of the list, without its comma. */
 static bool take_change(const char *text, size_t length, mode_t mask, struct mode_change *change)
 {
@@ -107,6 +123,9 @@ static bool take_change(const char *text, size_t length, mode_t mask, struct mod
     }
     if (length == 0 || strchr("+-=", *text) == NULL) {
         return false;
+    }
+    if (take_copy(text, length, &whom, change)) {
+        return true;
     }
     mode_t bits, executable;
     if (!take_bits(text + 1, length - 1, &whom, &bits, &executable)) {
@@ -140,6 +159,12 @@ bool modes_parse(const char *text, mode_t mask, struct mode_changes *changes)
     }
 }
 
+/* The three bits of the one who is copied, for each. */
+static mode_t copied_of(const struct mode_change *change, mode_t mode)
+{
+    return change->copied != 0 ? (mode & change->copied) / (change->copied / 7) * 0111 : 0;
+}
+
 mode_t modes_apply(const struct mode_changes *changes, mode_t mode, bool is_directory)
 {
     for (unsigned i = 0; changes != NULL && i < changes->count; i++) {
@@ -148,8 +173,11 @@ mode_t modes_apply(const struct mode_changes *changes, mode_t mode, bool is_dire
         if (change->subject == (is_directory ? MODE_OF_OTHERS : MODE_OF_DIRECTORIES)) {
             continue;
         }
-        mode &= ~(change->clear | (executable ? change->clear_if_executable : 0));
-        mode |= change->set | (executable ? change->set_if_executable : 0);
+        mode_t copied = copied_of(change, mode);
+        mode &= ~(change->clear | (executable ? change->clear_if_executable : 0) |
+                  (copied & change->clear_copied));
+        mode |= change->set | (executable ? change->set_if_executable : 0) |
+                (copied & change->set_copied);
     }
     return mode;
 }

@@ -18,6 +18,9 @@ struct mode_change {
     mode_t clear, set;
     mode_t set_if_executable; /* "X": for directories, and what has an x already */
     mode_t clear_if_executable;
+    mode_t copied; /* 0700, 0070 or 0007: whose bits "g=u" gives others; or 0 */
+    mode_t set_copied;
+    mode_t clear_copied;
 };
 
 struct mode_changes {
@@ -26,8 +29,8 @@ struct mode_changes {
 };
 
 /* Adds what a comma-separated list says, as chmod(1) and rsync(1) take it: "D755,F644",
- * "u+rwX,go-w". `mask` is the process's umask, which holds where nobody is named ("+w"). False: it
- * is none, or too many. */
+ * "u+rwX,go-w", "g=u". `mask` is the process's umask, which holds where nobody is named ("+w").
+ * False: it is none, or too many. */
 bool modes_parse(const char *text, mode_t mask, struct mode_changes *changes);
 
 /* All of them in turn. `changes` may be NULL. A link keeps what it has: it is not to be asked for.
