@@ -165,7 +165,7 @@ static unsigned pull_row(struct cp *cp, char **sources, unsigned count, struct t
     if (by_pattern) {
         paths[0] = patterns.base;
         request.listing = &patterns.listing;
-        request.wishes.bits |= WISH_LISTED | WISH_EXPAND;
+        request.wishes.bits |= WISH_LISTED | WISH_EXPAND | WISH_KEEP_TARGET;
     }
     *ret_code = cp_transfer(cp, &where, &request);
     if (by_pattern) {

@@ -101,7 +101,7 @@ static int take_paths(const struct command *command, char **sources, unsigned co
     return code;
 }
 
-int cp_list_take(const struct command *command, const struct cp_options *options, char **sources,
+int cp_list_take(const struct command *command, struct cp_options *options, char **sources,
                  unsigned *count, struct listing *listing)
 {
     const char *unused;
@@ -132,6 +132,10 @@ int cp_list_take(const struct command *command, const struct cp_options *options
     sources[0] = source;
     *count = 1;
     listing_sort(listing);
+    if (!listing_names_source(listing) ||
+        (!from_file && (options->wishes.bits & WISH_RECURSIVE) == 0)) {
+        options->wishes.bits |= WISH_KEEP_TARGET;
+    }
     return EXIT_DONE;
 }
 

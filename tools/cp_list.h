@@ -8,7 +8,7 @@
 
 /* Puts the one source into the place of the first, where the options ask for it, and counts 1 then.
  * The exit status; with EXIT_DONE, cp_list_free frees both. */
-int cp_list_take(const struct command *command, const struct cp_options *options, char **sources,
+int cp_list_take(const struct command *command, struct cp_options *options, char **sources,
                  unsigned *count, struct listing *listing);
 /* A source at another host whose last component is a pattern, as a shell there would take it: the
  * directory, as the one source, and a list that has the pattern. False: it is none, or there is no

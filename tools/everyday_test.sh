@@ -284,6 +284,10 @@ case_patterns() { # at the other host, as the shell there would take them
     rm -r got
     expect 0 '3 files' "$weir" cp -a 'far:e[1]/?.txt' 'far:d/[c-d].o' 'far:*.c' new/
     [ "$(ls -A new)" = $'c.o\ntop.c\nx.txt' ] || fail "several: $(ls -A new)"
+    chmod 1777 home/d # which is no source, and so nothing of it is the target's
+    expect 0 '1 file' "$weir" cp -a 'far:d/[c-d].o' made/
+    mkdir plain
+    [ "$(stat -c %a made)" = "$(stat -c %a plain)" ] || fail "the target's mode is that of where the names are: $(stat -c %a made)"
     expect 0 '1 file' "$weir" cp 'far:d/q[1].z' new/
     expect 0 '1 file' "$weir" cp 'far:d/q[1].z' as.z
     [ -e 'new/q[1].z' ] && [ -f as.z ] || fail "a name that looks like a pattern"

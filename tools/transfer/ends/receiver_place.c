@@ -167,8 +167,8 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
     const struct present present = look(receiver, name);
     struct tree_entry entry = {
         .keep_target =
-            (!receiver_wishes(receiver, WISH_PERMS) || receiver_wishes(receiver, WISH_LISTED)) &&
-            !receiver->options.target->created,
+            receiver_wishes(receiver, WISH_KEEP_TARGET) ||
+            (!receiver_wishes(receiver, WISH_PERMS) && !receiver->options.target->created),
         .dry = receiver_wishes(receiver, WISH_DRY_RUN),
         .revisited = (receiver->options.wishes->preserve & PRESERVE_HARD_LINKS) != 0 &&
                      !receiver->options.super,

@@ -147,6 +147,12 @@ static bool is_itself(const struct listing *listing, const struct listing_part *
     return part->first < part->end && is_of_itself(listing->paths[part->first], part);
 }
 
+bool listing_names_source(const struct listing *listing)
+{
+    const struct listing_part all = listing_all(listing);
+    return is_itself(listing, &all);
+}
+
 /* As `compare` for the name in the part's directory that the path begins with. */
 static int compare_name(const char *path, const struct listing_part *part, const char *name,
                         size_t length)

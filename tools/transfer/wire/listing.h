@@ -51,6 +51,8 @@ bool listing_next(const struct listing *listing, struct listing_part *part, char
 /* What is below that name in the directory. */
 struct listing_part listing_find(const struct listing *listing, const struct listing_part *part,
                                  const char *name);
+/* The source itself is in the list. */
+bool listing_names_source(const struct listing *listing);
 /* The directory of the part is in the list with what is in it. */
 bool listing_opens(const struct listing *listing, const struct listing_part *part);
 /* There is something in the part besides its directory. */

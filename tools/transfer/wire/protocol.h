@@ -39,7 +39,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     16
+#define PROTOCOL_VERSION     17
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -146,7 +146,8 @@ enum wish {
     WISH_MAKE_PATH = 1 << 26,  /* the directories that lead to the target are made, too */
     WISH_NO_FOLDERS = 1 << 27, /* a directory that the list names wants WISH_RECURSIVE; else it is
                                   copied without what is in it */
-    WISH_EVERYTHING = (1 << 28) - 1,
+    WISH_KEEP_TARGET = 1 << 28, /* it keeps its attributes, or those of any new directory */
+    WISH_EVERYTHING = (1 << 29) - 1,
 };
 
 /* What is kept besides contents, permissions and times: bits, as the client asks in its HELLO. The
