@@ -96,7 +96,9 @@ static bool take_copy(const char *text, size_t length, const struct whom *whom,
     change->copied = source.each * 7;
     change->set_copied = *text != '-' ? bits : 0;
     change->clear_copied = *text == '-' ? bits : 0;
-    change->clear = *text == '=' ? whom->each * 7 | whom->special : 0;
+    if (*text == '=') { /* their special bits, too, as in rsync: the sticky one is that of others */
+        change->clear = whom->each * 7 | whom->special | ((whom->each & 0001) != 0 ? 01000 : 0);
+    }
     return true;
 }
 
