@@ -60,8 +60,17 @@ static void parent_path(const char *path, char ret_parent[PATH_MAX])
     cut_last(ret_parent);
 }
 
+/* 0 or an errno. */
+static int make_one(const struct target_request *request, int directory, const char *name)
+{
+    if (mkdirat(directory, name, 0777) != 0) {
+        return errno;
+    }
+    return request->fsync && fsync(directory) != 0 ? errno : 0;
+}
+
 /* Below the directory, which it closes, one by one. 0 or an errno. */
-static int make_directories(int directory, const char *path)
+static int make_directories(const struct target_request *request, int directory, const char *path)
 {
     int fd = directory, error = 0;
     for (size_t length; *path != 0 && error == 0; path += length) {
@@ -77,7 +86,8 @@ static int make_directories(int directory, const char *path)
         }
         memcpy(name, path, length);
         name[length] = 0;
-        error = mkdirat(fd, name, 0777) == 0 || errno == EEXIST ? 0 : errno;
+        error = make_one(request, fd, name);
+        error = error == EEXIST ? 0 : error;
         int next = error == 0
                        ? confine_open(fd, name, O_RDONLY | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS)
                        : -error;
@@ -102,7 +112,7 @@ static int make_path(const struct target_request *request, const char *path)
         cut_last(there);
         fd = open_directory(request, there);
     }
-    return fd < 0 ? -fd : make_directories(fd, parent + strlen(there));
+    return fd < 0 ? -fd : make_directories(request, fd, parent + strlen(there));
 }
 
 /* What is in the way of that, `path` without slashes at its end. */
@@ -131,7 +141,7 @@ static int make_directory(const struct target_request *request, struct target *t
         return -fd;
     }
     if (!request->dry) {
-        error = mkdirat(fd, name, 0777) == 0 ? 0 : errno;
+        error = make_one(request, fd, name);
         target->directory =
             error == 0 ? confine_open(fd, name, O_RDONLY | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS)
                        : -1;

@@ -25,6 +25,7 @@ struct target_request {
     bool listed;          /* the one source is where a list begins: it goes into a directory */
     bool makes_path;      /* a directory that has to be one is made; those that lead there are */
     bool dry;             /* but is not made now */
+    bool fsync;           /* what is made is on stable storage then */
     const char *named;    /* see target */
     bool resumes;         /* what an interrupted copy has made under the one name is gone on with */
     enum target_is known; /* what it was found to be on an earlier connection of this copy */

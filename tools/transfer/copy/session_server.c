@@ -91,6 +91,7 @@ static void serve_push(struct session *session)
         .listed = (wishes->bits & WISH_LISTED) != 0,
         .makes_path = (wishes->bits & WISH_MAKE_PATH) != 0,
         .dry = (wishes->bits & WISH_DRY_RUN) != 0,
+        .fsync = (wishes->bits & WISH_FSYNC) != 0,
         .named = session->named,
         .resumes = (wishes->bits & WISH_RESUME) != 0,
         .known = session->request.copy.target,

@@ -18,13 +18,15 @@
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
 
-/* What was made durable last. */
-static ino_t synced_inode;
+/* What was made durable last, and before. */
+static ino_t synced_inode, synced_inodes[16];
+static unsigned synced_count;
 
 int __wrap_fsync(int fd)
 {
     struct stat status;
     synced_inode = fstat(fd, &status) == 0 ? status.st_ino : 0;
+    synced_inodes[synced_count++ % 16] = synced_inode;
     return __real_fsync(fd);
 }
 
@@ -186,6 +188,34 @@ static void a_path_is_made_however_deep(void **state)
                         "/out/weir-made/g: leads out of the served folder");
     symlinkat("nowhere", world->scratch->fd, "root/dangling");
     assert_int_equal(world_push(world, "f", "/dangling/made/g"), SESSION_REFUSED);
+}
+
+static bool is_durable(const struct world *world, const char *path)
+{
+    struct stat status;
+    assert_int_equal(fstatat(world->scratch->fd, path, &status, 0), 0);
+    for (unsigned i = 0; i < 16; i++) {
+        if (synced_inodes[i] == status.st_ino) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void a_path_that_was_made_is_durable(void **state)
+{
+    struct world *world = *state;
+    scratch_write(world->scratch, "here/f", "x");
+    world->request.wishes.bits |= WISH_MAKE_PATH | WISH_FSYNC;
+    memset(synced_inodes, 0, sizeof(synced_inodes));
+    assert_int_equal(world_push(world, "f", "/new/er/g"), SESSION_COMPLETE);
+    assert_true(is_durable(world, "root"));
+    assert_true(is_durable(world, "root/new"));
+    assert_true(is_durable(world, "root/new/er"));
+    memset(synced_inodes, 0, sizeof(synced_inodes));
+    assert_int_equal(world_push(world, "f", "/new/est/"), SESSION_COMPLETE);
+    assert_true(is_durable(world, "root/new"));
+    assert_true(is_durable(world, "root/new/est"));
 }
 
 static void a_pull_from_nowhere_fails_that_source(void **state)
@@ -440,6 +470,7 @@ int main(void)
         T(a_link_in_the_way_is_replaced_and_not_followed),
         T(refusals_say_why),
         T(a_path_is_made_however_deep),
+        T(a_path_that_was_made_is_durable),
         T(retransmissions_are_told),
         T(a_pull_from_nowhere_fails_that_source),
         T(a_source_that_changes_once_comes_again),
