@@ -2,15 +2,43 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/dropin.h"
+#include "tools/printable.h"
+
+/* A name of the command line may hold anything. What was made fit before has backslashes, and some
+ * messages have more lines than one. */
+static void put_fit(const char *text, char *room, size_t capacity)
+{
+    for (;;) {
+        size_t length = strcspn(text, "\\\n");
+        printable(text, length, room, capacity);
+        fputs(room, stderr);
+        text += length;
+        if (*text == 0) {
+            return;
+        }
+        fputc(*text++, stderr);
+    }
+}
 
 static void say(const struct command *command, const char *format, va_list arguments)
 {
+    char *text = NULL;
+    int length = vasprintf(&text, format, arguments);
+    size_t capacity = length >= 0 ? 4 * (size_t)length + 1 : 0;
+    char *room = length >= 0 ? malloc(capacity) : NULL;
     fprintf(stderr, "weir %s: ", command->name);
-    vfprintf(stderr, format, arguments);
+    if (room != NULL) {
+        put_fit(text, room, capacity);
+    }
     fputc('\n', stderr);
+    free(room);
+    if (length >= 0) {
+        free(text);
+    }
 }
 
 int command_usage_error(const struct command *command, const char *format, ...)

@@ -196,7 +196,10 @@ case_usage() { # exit statuses, and words
     expect 2 'not of the form' "$weir" cp f weir:///x
     expect 2 'a URL of another kind' "$weir" cp f rsync://host/module/
     expect 2 'auto, rdma or soft' "$weir" cp --fabric x f weir://h/
-    expect 2 'no command' "$weir" frobnicate
+    expect 2 "\\\\x1b\[2J" "$weir" cp --max-size=$'\e[2J' f weir://h/
+    grep -q $'\e' out.txt && fail "an escape sequence of the command line reached the terminal"
+    expect 2 'no command' "$weir" $'frob\e[2Jnicate'
+    grep -q $'\e' out.txt && fail "an escape sequence of the command line reached the terminal"
     expect 2 'whom to serve' "$weir" serve --root root
     expect 2 'either --keys or --insecure' "$weir" serve --keys k --insecure
     expect 6 'No such file' "$weir" serve --insecure --root nowhere

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tools/command.h"
+#include "tools/printable.h"
 
 static const struct command commands[] = {
     {"cp", "copy files and trees to or from another host", cp_usage, command_cp},
@@ -51,7 +52,9 @@ static const struct command *find(const char *name)
 
 static int unknown(const char *name)
 {
-    fprintf(stderr, "weir: there is no command '%s'\nTry 'weir help'.\n", name);
+    char text[256];
+    printable(name, strlen(name), text, sizeof(text));
+    fprintf(stderr, "weir: there is no command '%s'\nTry 'weir help'.\n", text);
     return EXIT_USAGE;
 }
 
