@@ -424,7 +424,10 @@ static int check_deletion(const struct cp *cp, char **sources, unsigned count)
         return EXIT_DONE;
     }
     if ((cp->options.wishes.bits & WISH_RECURSIVE) == 0) {
-        return command_usage_error(cp->command, "--delete wants -r or -a");
+        return command_usage_error(cp->command,
+                                   cp->options.files_from != NULL
+                                       ? "--delete with --files-from wants -r, also besides -a"
+                                       : "--delete wants -r or -a");
     }
     for (unsigned i = 0; i < count && count > 1; i++) {
         char name[256];

@@ -268,6 +268,7 @@ case_lists() { # -R and --files-from
     expect 2 'leads out of the source' "$weir" cp -a --files-from=list4 src far:
     expect 2 'begin at one place' "$weir" cp -aR src/one.txt "$work/src/two.txt" far:
     expect 2 'takes one source' "$weir" cp -a --files-from=list src old far:
+    expect 2 'wants -r, also besides -a' "$weir" cp -a --delete --files-from=list src far:
     expect 6 'nofile: No such file' "$weir" cp -a --files-from=nofile src far:
     echo one.txt | expect 0 '1 file' "$weir" cp -a --files-from=- src far:piped
     [ -e home/piped/one.txt ] || fail "nothing from standard input"
