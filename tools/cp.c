@@ -263,7 +263,7 @@ static void summarize(const struct cp *cp, enum exit_code code)
     char files[PROGRESS_TEXT], bytes[PROGRESS_TEXT], speed[PROGRESS_TEXT];
     progress_count(tally->files, files);
     progress_size(tally->bytes, bytes);
-    progress_size((uint64_t)rate, speed);
+    progress_rate(rate, speed);
     bool dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0;
     bool is_soft = weir_fabric_kind(cp->fabric) == WEIR_FABRIC_SOFT;
     printf("%s%s file%s, %s in %.2f s, %s/s, %s%s", dry ? "dry run, nothing done: " : "", files,

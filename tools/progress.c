@@ -4,10 +4,9 @@
 #include <string.h>
 #include <time.h>
 
-void progress_size(uint64_t bytes, char ret_text[PROGRESS_TEXT])
+void progress_rate(double value, char ret_text[PROGRESS_TEXT])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double value = (double)bytes;
     size_t unit = 0;
     while (value >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0])) {
         value /= 1024;
@@ -15,6 +14,11 @@ void progress_size(uint64_t bytes, char ret_text[PROGRESS_TEXT])
     }
     snprintf(ret_text, PROGRESS_TEXT, unit > 0 && value < 99.95 ? "%.1f %s" : "%.0f %s", value,
              units[unit]);
+}
+
+void progress_size(uint64_t bytes, char ret_text[PROGRESS_TEXT])
+{
+    progress_rate((double)bytes, ret_text);
 }
 
 void progress_duration(double seconds, char ret_text[PROGRESS_TEXT])
@@ -93,7 +97,7 @@ void progress_line(const struct progress *progress, const struct tally *tally, c
     name_carrier(tally, device, carrier, sizeof(carrier));
     progress_count(tally->files, files);
     progress_size(tally->bytes, bytes);
-    progress_size((uint64_t)progress->rate, rate);
+    progress_rate(progress->rate, rate);
     if (!tally->totals_known) {
         snprintf(ret_line, length, "%s files, %s, %s/s, %s", files, bytes, rate, carrier);
         return;

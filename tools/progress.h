@@ -12,6 +12,8 @@
 
 /* "17 B", "1.5 KiB", "12 GiB" */
 void progress_size(uint64_t bytes, char ret_text[PROGRESS_TEXT]);
+/* The same of bytes a second, which with holes can be more than there are numbers of bytes. */
+void progress_rate(double value, char ret_text[PROGRESS_TEXT]);
 /* "0:07", "12:34", "1:02:03" */
 void progress_duration(double seconds, char ret_text[PROGRESS_TEXT]);
 /* "2,000" */

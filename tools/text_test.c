@@ -153,6 +153,8 @@ static void sizes_and_times(void **state)
     assert_string_equal(text, "1.5 KiB");
     progress_size(5ull << 30, text);
     assert_string_equal(text, "5.0 GiB");
+    progress_rate(0x1p66, text);
+    assert_string_equal(text, "64.0 EiB");
     progress_size(500ull << 20, text);
     assert_string_equal(text, "500 MiB");
     progress_duration(61.9, text);
