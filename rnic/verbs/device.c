@@ -14,6 +14,9 @@
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
+/* IB_UVERBS_DEVICE_ATOMIC_WRITE, which the headers of rdma-core 44 do not have yet. */
+#define DEVICE_ATOMIC_WRITE (UINT64_C(1) << 40)
+
 struct engine *device_open(void)
 {
     struct engine *engine;
@@ -187,6 +190,9 @@ static void fill_abilities(const struct limits *limits, struct ibv_device_attr_e
     if ((limits->abilities & ABILITY_ATOMICS) != 0) {
         attributes->pci_atomic_caps.fetch_add = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
         attributes->pci_atomic_caps.compare_swap = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
+    }
+    if ((limits->abilities & ABILITY_ATOMIC_WRITE) != 0) {
+        attributes->device_cap_flags_ex |= DEVICE_ATOMIC_WRITE;
     }
 }
 

@@ -208,5 +208,8 @@ int main(void)
     bool writes = family == NULL || strcmp(family->name, "rxe") == 0;
     expect(error_of(ibv_create_qp_ex(pair.context, &init)) == (writes ? 0 : EOPNOTSUPP),
            "atomic writes where they are");
+    /* IB_UVERBS_DEVICE_ATOMIC_WRITE */
+    expect(((attributes.device_cap_flags_ex & UINT64_C(1) << 40) != 0) == writes,
+           "atomic writes where the query tells of them");
     return 0;
 }
