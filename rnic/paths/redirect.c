@@ -3,11 +3,14 @@
 #include <string.h>
 
 #define DEVICES "/dev/infiniband"
+#define CLASS   "/sys/class/infiniband" /* and infiniband_verbs */
+#define UP      "/../.."
+#define DEVICE  "/device"
 
 /* Where the part begins that lies within the tree for good: 0 if the path is not ours. */
 static size_t prefix_length(const char *path)
 {
-    static const char *const classes[] = {"/sys/class/infiniband", "/sys/class/misc/rdma_cm"};
+    static const char *const classes[] = {CLASS, "/sys/class/misc/rdma_cm"};
     if (path[0] != '/' || (path[1] != 's' && path[1] != 'd')) {
         return 0;
     }
@@ -42,18 +45,35 @@ static bool leaves(const char *rest)
     return false;
 }
 
+/* In sysfs /sys/class/infiniband/NAME is a link to PARENT/infiniband/NAME, and programs go up it to
+ * the adapter: NAME/../.. is PARENT, as NAME/device is. The length of the path to NAME; 0: it does
+ * not go on so. */
+static size_t climbs_from(const char *path, size_t prefix)
+{
+    if (strncmp(path, CLASS, strlen(CLASS)) != 0 || path[prefix] != '/') {
+        return 0;
+    }
+    size_t name = strcspn(path + prefix + 1, "/"), end = prefix + 1 + name;
+    bool up = strncmp(path + end, UP, strlen(UP)) == 0;
+    char next = up ? path[end + strlen(UP)] : 'x';
+    return name != 0 && path[prefix + 1] != '.' && (next == 0 || next == '/') ? end : 0;
+}
+
 const char *redirect(const char *root, const char *path, char ret_room[REDIRECT_ROOM])
 {
     size_t prefix = path != NULL && root[0] != 0 ? prefix_length(path) : 0;
-    if (prefix == 0 || leaves(path + prefix)) {
+    if (prefix == 0) {
         return path;
     }
-    size_t root_length = strlen(root), length = strlen(path);
-    if (root_length + length >= REDIRECT_ROOM) {
+    size_t name = climbs_from(path, prefix), kept = name != 0 ? name : prefix;
+    const char *device = name != 0 ? DEVICE : "",
+               *rest = path + kept + (name != 0 ? strlen(UP) : 0);
+    if (leaves(rest) || strlen(root) + kept + strlen(device) + strlen(rest) >= REDIRECT_ROOM) {
         return path;
     }
-    memcpy(ret_room, root, root_length);
-    memcpy(ret_room + root_length, path, length + 1);
+    char *end = stpcpy(ret_room, root);
+    memcpy(end, path, kept);
+    strcpy(stpcpy(end + kept, device), rest);
     return ret_room;
 }
 

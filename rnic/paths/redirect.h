@@ -3,8 +3,9 @@
  *
  * The tree mirrors the system from "/" on, so the answer is the tree's root before the path. Only
  * /sys/class/infiniband..., /sys/class/misc/rdma_cm... and /dev/infiniband are concerned; every
- * other path costs the comparison of a few bytes. Safe in signal handlers, in every thread, and
- * before any constructor has run. */
+ * other path costs the comparison of a few bytes. One way is not the mirrored one: in sysfs a
+ * device of a class is a link, and NAME/../.. is its adapter; here that is NAME/device. Safe in
+ * signal handlers, in every thread, and before any constructor has run. */
 #ifndef WEIR_PATHS_REDIRECT_H
 #define WEIR_PATHS_REDIRECT_H
 

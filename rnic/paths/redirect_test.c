@@ -53,7 +53,11 @@ static void all_other_paths_stay_the_same_pointer(void **state)
         "sys/class/infiniband",
         "infiniband",
         "/sys/class/infiniband/../net",
-        "/sys/class/infiniband_verbs/uverbs0/../../net",
+        "/sys/class/infiniband/weir0/../../..",
+        "/sys/class/infiniband/./../..",
+        "/sys/class/infiniband/../../x",
+        "/sys/class/infiniband/weir0/../..x/../../..",
+        "/dev/infiniband/uverbs0/../..",
         "/sys/class/infiniband/./..//net/eth0",
         "/dev/infiniband/..",
     };
@@ -61,6 +65,17 @@ static void all_other_paths_stay_the_same_pointer(void **state)
         assert_ptr_equal(place(others[i]), others[i]);
     }
     assert_null(place(NULL));
+}
+
+/* There a device of a class is a link to where it hangs below its adapter. */
+static void up_from_a_device_is_its_adapter_as_in_sysfs(void **state)
+{
+    assert_string_equal(place("/sys/class/infiniband/weir0/../.."),
+                        "/tree/sys/class/infiniband/weir0/device");
+    assert_string_equal(place("/sys/class/infiniband/weir0/../../numa_node"),
+                        "/tree/sys/class/infiniband/weir0/device/numa_node");
+    assert_string_equal(place("/sys/class/infiniband_verbs/uverbs0/../../net"),
+                        "/tree/sys/class/infiniband_verbs/uverbs0/device/net");
 }
 
 static void without_a_tree_nothing_is_redirected(void **state)
@@ -78,6 +93,11 @@ static void a_path_that_does_not_fit_stays(void **state)
     assert_int_equal(strlen(redirect("/tree", path, room)), REDIRECT_ROOM - 1);
     path[longest] = 'x';
     assert_ptr_equal(redirect("/tree", path, room), path);
+
+    char adapter[REDIRECT_ROOM] = "/sys/class/infiniband/"; /* grows by a byte on its way */
+    memset(adapter + strlen(adapter), 'x', longest - strlen(adapter));
+    memcpy(adapter + longest - strlen("/../.."), "/../..", strlen("/../.."));
+    assert_ptr_equal(redirect("/tree", adapter, room), adapter);
 }
 
 static void a_resolved_path_is_shown_without_the_tree(void **state)
@@ -106,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_paths_of_rdma_are_in_the_tree),
         cmocka_unit_test(all_other_paths_stay_the_same_pointer),
+        cmocka_unit_test(up_from_a_device_is_its_adapter_as_in_sysfs),
         cmocka_unit_test(without_a_tree_nothing_is_redirected),
         cmocka_unit_test(a_path_that_does_not_fit_stays),
         cmocka_unit_test(a_resolved_path_is_shown_without_the_tree),
