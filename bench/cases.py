@@ -16,6 +16,7 @@ from stage import Missing
 
 PORT = 18515
 UCX_LATENCY, UCX_RATE = 1, 7  # columns of ucx_perftest -v
+UCX_ITERATIONS = 100000
 
 # link -> (MTU, offloads); None: this host
 LINKS = {"host": None, "veth9000": (9000, True), "veth1500": (1500, True), "veth9000-plain": (9000, False),
@@ -33,7 +34,8 @@ def perftest(stage, program, *words, column, environment=None, wrap=(), port=POR
 
 
 def verbs_latency(program, size, *words):
-    return lambda stage: perftest(stage, program, "-s", str(size), "-n", stage.count(20000), *words, column=4)
+    """As many iterations as UCX's has."""
+    return lambda stage: perftest(stage, program, "-s", str(size), "-n", stage.count(UCX_ITERATIONS), *words, column=4)
 
 
 def verbs_bandwidth(program, size, environment=None, refuse=False, mtu=None, full=None):
@@ -78,7 +80,7 @@ def ours(operation, measure, size, key, scale, *words):
 def ucx(test, size, column, scale, transports, *words):
     def run(stage):
         environment = {"UCX_TLS": transports, "UCX_WARN_UNUSED_ENV_VARS": "n"}
-        common = ["ucx_perftest", "-t", test, "-s", str(size), "-n", stage.count(100000 if size < 65536 else 5000), "-w",
+        common = ["ucx_perftest", "-t", test, "-s", str(size), "-n", stage.count(UCX_ITERATIONS if size < 65536 else 5000), "-w",
                   stage.count(1000), "-p", str(PORT + 1), "-f", "-v", *words]
         output = stage.pair(common, [common[0], stage.address, *common[1:]], PORT + 1, environment)
         rows = [line.split(",") for line in output.splitlines() if re.match(r"^ *\d+,", line)]
@@ -173,14 +175,14 @@ PAIRS = 4  # even: as often one first as the other
 TRIES = 4  # of a pair, until the machine is in one state for both
 
 
-def side_by_side(one, other, pairs=PAIRS):
+def side_by_side(one, other, pairs=PAIRS, cores=False):
     """The first's figure over the second's, each right beside the other and first by turns: the median of so many pairs that met the machine in
-    one state, with whole cores (lines.py). Where it is not met often enough: of those whose state was one at least, or of all."""
+    one state (lines.py), with whole cores if `cores`. Where it is not met often enough: of those whose state was one at least, or of all."""
     def run(stage):
         clean, alike, every = [], [], []
         for turn in range(pairs * TRIES):
             order = (other, one) if turn % 2 == 0 else (one, other)
-            found = {case: lines.watched(stage.limits, lambda case=case: case(stage), cores=True) for case in order}
+            found = {case: lines.watched(stage.limits, lambda case=case: case(stage), cores) for case in order}
             ratio, states = found[one][0] / found[other][0], [state for _, state in found.values()]
             every.append(ratio)
             alike += [ratio] * lines.alike(states)
@@ -232,8 +234,8 @@ CASES = [  # name, link, unit, function
     ("qperf tcp_lat 1 B", "host", "us", qperf("tcp_lat", "us")),
     ("qperf tcp_bw 64 KiB", "host", "GB/s", qperf("tcp_bw", "GB/s")),
     ("Mercury na+sm rate", "host", "M/s", mercury_requests),
-    ("request and reply 8 B over Mercury's, side by side", "host", "x", side_by_side(requests_and_replies, mercury_requests, 2 * PAIRS)),
-    *[(f"{tool} 8 B over UCX's am_lat, side by side", "host", "x", side_by_side(verbs_latency(tool, 8), ucx_latency)) for tool in ("ib_send_lat", "ib_write_lat")],
+    ("request and reply 8 B over Mercury's, side by side", "host", "x", side_by_side(requests_and_replies, mercury_requests, 2 * PAIRS, cores=True)),
+    *[(f"{tool} 8 B over UCX's am_lat, side by side", "host", "x", side_by_side(verbs_latency(tool, 8), ucx_latency, cores=True)) for tool in ("ib_send_lat", "ib_write_lat")],
     *[(f"{tool} 4 KiB over UCX's am_bw, side by side", "host", "x", side_by_side(verbs_pages(tool), ucx_pages)) for tool in ("ib_write_bw", "ib_read_bw")],
     ("Mercury na+sm bulk 1 MiB", "host", "GB/s", mercury("hg_bw_write", 1 << 20, 200, 1, 1e-3)),
     ("limit: cache line", "host", "ns", limit("spin")),

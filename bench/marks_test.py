@@ -55,7 +55,7 @@ class Marks(unittest.TestCase):
         """Of ones whose figures are 1, 2, 3 ... beside others of 1 each; the machine's states before and after each figure."""
         states, figures = iter(states), iter(range(1, 100))
         with unittest.mock.patch.object(lines, "state", lambda limits, cores: next(states)):
-            return cases.side_by_side(lambda stage: float(next(figures)), lambda stage: 1.0, 2)(unittest.mock.Mock())
+            return cases.side_by_side(lambda stage: float(next(figures)), lambda stage: 1.0, 2, cores=True)(unittest.mock.Mock())
 
     def test_pairs_on_whole_cores_are_preferred(self):
         shared = "near" + lines.SHARED

@@ -122,6 +122,7 @@ paths() {
         wants '^/sys/class/infiniband/weir0/device$' \
             weir_run realpath /sys/class/infiniband/weir0/device &&
         wants '^RoCE v2$' weir_run cat /sys/class/infiniband/weir0/ports/1/gid_attrs/types/0 &&
+        wants '^-1$' weir_run cat /sys/class/infiniband/weir0/../../numa_node &&
         wants '^lo$' weir_run ls /sys/class/infiniband/weir0/device/net/
 }
 

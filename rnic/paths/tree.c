@@ -312,6 +312,7 @@ static void put_attributes(struct tree *tree, const char *folder, struct ibv_dev
         put(tree, folder, "board_id", "%s", board);
         put(tree, folder, "hca_type", "%s", board);
     }
+    put(tree, folder, "device/numa_node", "-1"); /* near none in particular */
     /* A link to nowhere, as its reader wants the last word of its text only. */
     put_link(tree, folder, "device/driver", "../../../../bus/weir/drivers/weir");
 }
