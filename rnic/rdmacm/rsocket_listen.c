@@ -14,7 +14,8 @@
 
 #define BACKLOG_LEAST 64u /* few programs mean a smaller one, and many say it */
 #define BACKLOG_MOST  1024u
-/* To accept so many takes longer than an honest peer takes to confirm. */
+/* Or as many as the backlog, if that is more. To accept so many takes longer than an honest peer
+ * who is near takes to confirm. */
 #define HALF_OPEN_MOST 128u
 
 /* With the service's lock held. */
@@ -162,6 +163,21 @@ static void hand_over(struct stream *stream)
     stream_wake_acceptors(listener);
 }
 
+/* Among the half-open: the oldest gives way, unless its peer's word is here already. */
+static void make_place(struct stream *listener)
+{
+    uint32_t most = listener->backlog > HALF_OPEN_MOST ? listener->backlog : HALF_OPEN_MOST;
+    for (int tries = 0; tries < 2 && listener->accepting_count >= most; tries++) {
+        struct stream *oldest =
+            CONTAINER_OF(list_first(&listener->accepting), struct stream, accept_node);
+        if (tries == 0) {
+            stream_handle_established(oldest);
+        } else {
+            stream_free(oldest);
+        }
+    }
+}
+
 /* A stream for a request, on its listener's list; without the listener's flags, as accept(2) has
  * it. NULL: the request is gone. */
 static struct stream *take_request(struct stream *listener)
@@ -177,9 +193,7 @@ static struct stream *take_request(struct stream *listener)
         return NULL;
     }
     atomic_store(&stream->state, STREAM_ACCEPTING);
-    if (listener->accepting_count == HALF_OPEN_MOST) {
-        stream_free(CONTAINER_OF(list_first(&listener->accepting), struct stream, accept_node));
-    }
+    make_place(listener);
     stream->listener = listener;
     wait_among(stream, &listener->accepting, &listener->accepting_count);
     return stream;

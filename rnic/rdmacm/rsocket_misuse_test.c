@@ -250,8 +250,8 @@ static void who_does_not_accept_gets_no_more_than_the_backlog(void **state)
         bool is_there = rconnect(clients[i].fd, (struct sockaddr *)&address, length) == 0;
         assert_true(is_there || errno == EINPROGRESS);
     }
-    /* Those that were being answered when the last one filled it come in, too. */
-    assert_in_range(count_connected(clients, BACKLOG), BACKLOG, BACKLOG + 16);
+    /* Those that were being answered when the last one filled it come in, too: one, as a rule. */
+    assert_in_range(count_connected(clients, BACKLOG), BACKLOG, BACKLOG + 48);
     struct pollfd ready = {.fd = listener, .events = POLLIN};
     for (int i = 0; i < CLIENTS; i++) {
         assert_int_equal(rpoll(&ready, 1, 20000), 1);
