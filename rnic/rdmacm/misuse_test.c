@@ -7,7 +7,9 @@
 #include <pthread.h>
 #include <rdma/rdma_verbs.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -263,10 +265,25 @@ static void test_reads_at_once(void **state)
     close_ends(&ends);
 }
 
+static _Atomic pid_t destroyer;
+
 static void *destroy_in_thread(void *id)
 {
+    atomic_store(&destroyer, gettid());
     assert_int_equal(rdma_destroy_id(id), 0);
     return NULL;
+}
+
+static bool sleeps(pid_t thread)
+{
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    FILE *file = fopen(path, "r");
+    bool is_read = file != NULL && fscanf(file, "%*d %*s %c", &state) == 1;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return is_read && state == 'S';
 }
 
 /* Who waits for an acknowledgement and is cancelled ends what he began, and keeps no lock. */
@@ -311,8 +328,11 @@ static void test_destroyed_while_in_use(void **state)
             assert_int_equal(rdma_resolve_route(id, 2000), 0);
             event = expect(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
         }
+        atomic_store(&destroyer, 0);
         assert_int_equal(pthread_create(&thread, NULL, destroy_in_thread, id), 0);
-        usleep(100000); /* it waits for the acknowledgement, most likely */
+        while (atomic_load(&destroyer) == 0 || !sleeps(atomic_load(&destroyer))) {
+            usleep(1000);
+        }
         assert_int_equal(i == 0 ? rdma_resolve_route(id, 2000) : rdma_connect(id, &param), -1);
         assert_int_equal(errno, ENOENT);
         assert_int_equal(rdma_ack_cm_event(event), 0);
@@ -407,10 +427,18 @@ static void test_child_of_a_fork(void **state)
 {
     struct ends ends = open_ends(RDMA_PS_TCP);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    struct rdma_cm_id *fresh;
+    struct rdma_cm_id *fresh, *bound, *resolved, *datagram;
     int status;
     (void)state;
     assert_int_equal(rdma_create_id(ends.channel, &fresh, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_create_id(ends.channel, &bound, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_bind_addr(bound, (struct sockaddr *)&address), 0);
+    assert_int_equal(rdma_create_id(ends.channel, &datagram, NULL, RDMA_PS_UDP), 0);
+    assert_int_equal(rdma_bind_addr(datagram, (struct sockaddr *)&address), 0);
+    assert_int_equal(rdma_create_id(ends.channel, &resolved, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_resolve_addr(resolved, NULL, (struct sockaddr *)&address, 1000), 0);
+    pass(ends.channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    struct sockaddr_in group = {.sin_family = AF_INET, .sin_addr = {htonl(0xef4d0001)}};
     assert_int_equal(rdma_connect(ends.active, NULL), 0);
     take_request(&ends);
     create_qp(ends.passive);
@@ -424,7 +452,10 @@ static void test_child_of_a_fork(void **state)
                 is_refused(rdma_accept(ends.passive, NULL)) &&
                 is_refused(rdma_reject(ends.passive, NULL, 0)) &&
                 is_refused(rdma_disconnect(ends.active)) && is_refused(rdma_listen(fresh, 1)) &&
-                is_refused(rdma_resolve_addr(fresh, NULL, (struct sockaddr *)&address, 1000));
+                is_refused(rdma_resolve_addr(fresh, NULL, (struct sockaddr *)&address, 1000)) &&
+                is_refused(rdma_resolve_addr(bound, NULL, (struct sockaddr *)&address, 1000)) &&
+                is_refused(rdma_resolve_route(resolved, 1000)) &&
+                is_refused(rdma_join_multicast(datagram, (struct sockaddr *)&group, NULL));
             close_ends(&ends);
             _exit(refused && rdma_destroy_id(fresh) == 0 ? 0 : 1);
         }
@@ -435,6 +466,9 @@ static void test_child_of_a_fork(void **state)
     pass(ends.channel, RDMA_CM_EVENT_ESTABLISHED);
     pass(ends.channel, RDMA_CM_EVENT_ESTABLISHED);
     destroy(fresh);
+    destroy(bound);
+    destroy(resolved);
+    destroy(datagram);
     close_ends(&ends);
 }
 

@@ -78,7 +78,7 @@ static int join(struct cma_id *id, const struct sockaddr *address, size_t length
 {
     bool is_bound = id->state == CMA_BOUND || id->state == CMA_ADDRESS_RESOLVED ||
                     id->state == CMA_ROUTE_RESOLVED;
-    if (!cma_is_datagram(id) || id->ibv.verbs == NULL || !is_bound) {
+    if (!cma_is_datagram(id) || id->ibv.verbs == NULL || !is_bound || !cma_is_ours(id)) {
         return cma_error(EINVAL);
     }
     struct cma_group *group = calloc(1, sizeof *group);

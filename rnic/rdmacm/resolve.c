@@ -215,7 +215,7 @@ PUBLIC int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *source,
     struct cma_id *id = cma_id(ibv);
     uint16_t remote_port;
     if (cma_address_length(target) == 0 || (source != NULL && cma_address_length(source) == 0) ||
-        (id->state != CMA_IDLE && id->state != CMA_BOUND)) {
+        (id->state != CMA_IDLE && id->state != CMA_BOUND) || !cma_is_ours(id)) {
         return cma_error(EINVAL);
     }
     if (id->state == CMA_IDLE) {
@@ -241,7 +241,7 @@ PUBLIC int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *source,
 PUBLIC int rdma_resolve_route(struct rdma_cm_id *ibv, int timeout_ms)
 {
     struct cma_id *id = cma_id(ibv);
-    if (id->state != CMA_ADDRESS_RESOLVED) {
+    if (id->state != CMA_ADDRESS_RESOLVED || !cma_is_ours(id)) {
         return cma_error(EINVAL);
     }
     id->path.traffic_class = id->traffic_class;
