@@ -123,15 +123,19 @@ static void what_comes_in_a_doze_is_read(void **state)
  * now. Whether they are read again. */
 static bool reads_again(struct loop *loop, uint64_t ago_ns, bool watched)
 {
-    struct instant now = clock_now();
-    lock_take(&loop->lock);
-    loop->local_received = now;
-    loop->sockets_heard = loop->quiet_heard = (struct instant){0};
-    loop->sockets_read = loop->quiet_read = (struct instant){now.ns - ago_ns};
-    atomic_store(&loop->sockets_watched, watched);
-    loop_receive(loop, now, SHARE_NEXT);
-    bool again = loop->sockets_read.ns == now.ns;
-    lock_give(&loop->lock);
+    bool again, is_disturbed;
+    do { /* the thread may begin to watch by itself */
+        struct instant now = clock_now();
+        lock_take(&loop->lock);
+        loop->local_received = now;
+        loop->sockets_heard = loop->quiet_heard = (struct instant){0};
+        loop->sockets_read = loop->quiet_read = (struct instant){now.ns - ago_ns};
+        atomic_store(&loop->sockets_watched, watched);
+        loop_receive(loop, now, SHARE_NEXT);
+        again = loop->sockets_read.ns == now.ns;
+        is_disturbed = atomic_load(&loop->sockets_watched) != watched;
+        lock_give(&loop->lock);
+    } while (is_disturbed);
     return again;
 }
 

@@ -147,22 +147,23 @@ static uint64_t choose_doze_ns(struct loop *loop)
     return any && loop->doze_ns > WAITED_NS ? WAITED_NS : loop->doze_ns;
 }
 
-/* A doze of that length was right if they still poll, and no mistake if they said that they would
- * sleep. */
-static void learn(struct loop *loop, uint64_t dozed_ns)
+/* A doze was right if they still poll, and no mistake if they said that they would sleep. One that
+ * was cut short says nothing of longer ones. */
+static void learn(struct loop *loop, uint64_t dozed_ns, bool is_full)
 {
     uint64_t patience_ns = loop->patience_ns;
     if (atomic_load(&loop->polling_since_ns) == 0) {
         return;
     }
-    if (not_driven_for_ns(loop, clock_now()) * 2 < dozed_ns) {
+    bool still_polled = not_driven_for_ns(loop, clock_now()) * 2 < dozed_ns;
+    if (still_polled && is_full) {
         loop->doze_ns = loop->doze_ns * 2 < DOZE_MAX_NS ? loop->doze_ns * 2 : DOZE_MAX_NS;
         loop->patience_ns = patience_ns - (patience_ns - LOOP_PATIENCE_NS) / 64;
-    } else if (engine_is_promised(&loop->engine)) {
+    } else if (!still_polled) {
+        bool is_mistake = !engine_is_promised(&loop->engine);
         loop->doze_ns = DOZE_MIN_NS;
-    } else {
-        loop->doze_ns = DOZE_MIN_NS;
-        loop->patience_ns = patience_ns * 4 < PATIENCE_MAX_NS ? patience_ns * 4 : patience_ns;
+        loop->patience_ns =
+            is_mistake && patience_ns * 4 < PATIENCE_MAX_NS ? patience_ns * 4 : patience_ns;
     }
 }
 
@@ -201,9 +202,9 @@ static void doze(struct loop *loop)
     }
     atomic_store_explicit(&loop->sockets_watched, with_sockets, memory_order_relaxed);
     uint64_t length_ns = choose_doze_ns(loop);
-    sleep_until(loop, watched, with_sockets ? WATCH_SILENT : WATCH_DOZING,
-                instant_after(clock_now(), length_ns));
-    learn(loop, length_ns);
+    int ready = sleep_until(loop, watched, with_sockets ? WATCH_SILENT : WATCH_DOZING,
+                            instant_after(clock_now(), length_ns));
+    learn(loop, length_ns, ready == 0 && length_ns == loop->doze_ns);
     bool named = hear_sockets(loop, watched);
     /* A doorbell may have been missed by who let go of the mutex when it was rung. */
     if (named || device_has_doorbell(loop->engine.device)) {
