@@ -213,6 +213,7 @@ static enum exit_code pull(struct cp *cp, char **sources, unsigned count, const 
         .source_count = count,
         .listed = is_listed(cp),
         .makes_path = (cp->options.wishes.bits & WISH_MAKE_PATH) != 0,
+        .fsync = (cp->options.wishes.bits & WISH_FSYNC) != 0,
         .dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0,
     };
     struct target target;
