@@ -51,6 +51,19 @@ static void try_fault(const char *text)
     }
 }
 
+/* Up two from a device of a class is its adapter; all else is as it was. */
+static bool is_climbed(const char *path, const char *text)
+{
+    static const char up[] = "../..", adapter[] = "device";
+    size_t same = 0;
+    while (path[same] != '\0' && path[same] == text[same]) {
+        same++;
+    }
+    return strncmp(text + same, up, sizeof up - 1) == 0 &&
+           strncmp(path + same, adapter, sizeof adapter - 1) == 0 &&
+           strcmp(text + same + sizeof up - 1, path + same + sizeof adapter - 1) == 0;
+}
+
 /* A path leads into the tree or stays as it is; what was led there comes back. */
 static void try_path(const char *text)
 {
@@ -62,7 +75,7 @@ static void try_path(const char *text)
     if (found == room) {
         CHECK(strncmp(room, root, strlen(root)) == 0);
         redirect_undo(root, room);
-        CHECK(strcmp(room, text) == 0);
+        CHECK(strcmp(room, text) == 0 || is_climbed(room, text));
     }
 }
 
