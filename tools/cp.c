@@ -209,12 +209,8 @@ static enum exit_code pull(struct cp *cp, char **sources, unsigned count, const 
         .root = AT_FDCWD,
         .path = path,
         .named = named,
-        .resumes = (cp->options.wishes.bits & WISH_RESUME) != 0,
         .source_count = count,
-        .listed = is_listed(cp),
-        .makes_path = (cp->options.wishes.bits & WISH_MAKE_PATH) != 0,
-        .fsync = (cp->options.wishes.bits & WISH_FSYNC) != 0,
-        .dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0,
+        .wishes = cp->options.wishes.bits,
     };
     struct target target;
     char text[TEXT_LENGTH_MAX];

@@ -11,6 +11,11 @@
 #include "tools/transfer/disk/confine.h"
 #include "tools/transfer/disk/half_mark.h"
 
+static bool wishes(const struct target_request *request, enum wish wish)
+{
+    return (request->wishes & wish) != 0;
+}
+
 static int open_directory(const struct target_request *request, const char *path)
 {
     if (request->confined) {
@@ -35,9 +40,9 @@ static enum problem_code refuse(int error, const char *path, const char *why,
 /* What a directory that is not there needs; NULL: the error says it. */
 static const char *missing(const struct target_request *request, int error)
 {
-    return error != ENOENT       ? NULL
-           : request->makes_path ? "no such directory"
-                                 : "no such directory (--mkpath makes it)";
+    return error != ENOENT                   ? NULL
+           : wishes(request, WISH_MAKE_PATH) ? "no such directory"
+                                             : "no such directory (--mkpath makes it)";
 }
 
 static bool has_parent(const char *path)
@@ -66,7 +71,7 @@ static int make_one(const struct target_request *request, int directory, const c
     if (mkdirat(directory, name, 0777) != 0) {
         return errno;
     }
-    return request->fsync && fsync(directory) != 0 ? errno : 0;
+    return wishes(request, WISH_FSYNC) && fsync(directory) != 0 ? errno : 0;
 }
 
 /* Below the directory, which it closes, one by one. 0 or an errno. */
@@ -118,7 +123,9 @@ static int make_path(const struct target_request *request, const char *path)
 /* What is in the way of that, `path` without slashes at its end. */
 static int prepare_path(const struct target_request *request, const char *path)
 {
-    return request->makes_path && !request->dry ? make_path(request, path) : 0;
+    return wishes(request, WISH_MAKE_PATH) && !wishes(request, WISH_DRY_RUN)
+               ? make_path(request, path)
+               : 0;
 }
 
 /* The directory that several sources, or a path with a slash at its end, go into. 0 or an errno. */
@@ -136,11 +143,12 @@ static int make_directory(const struct target_request *request, struct target *t
     int error = prepare_path(request, path);
     parent_path(path, parent);
     int fd = error == 0 ? open_directory(request, parent) : -error;
-    bool would_be = fd == -ENOENT && request->makes_path && request->dry;
+    bool would_be =
+        fd == -ENOENT && wishes(request, WISH_MAKE_PATH) && wishes(request, WISH_DRY_RUN);
     if (fd < 0 && !would_be) {
         return -fd;
     }
-    if (!request->dry) {
+    if (!wishes(request, WISH_DRY_RUN)) {
         error = make_one(request, fd, name);
         target->directory =
             error == 0 ? confine_open(fd, name, O_RDONLY | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS)
@@ -160,10 +168,10 @@ static int make_directory(const struct target_request *request, struct target *t
 static bool is_gone_on_with(const struct target_request *request, int directory)
 {
     size_t length = strlen(request->path);
-    bool by_name = request->source_count == 1 && !request->listed && length > 0 &&
+    bool by_name = request->source_count == 1 && !wishes(request, WISH_LISTED) && length > 0 &&
                    request->path[length - 1] != '/';
-    return request->resumes && request->known == TARGET_UNKNOWN && directory >= 0 && by_name &&
-           request->named[0] != 0 && half_mark_is_named(directory, request->named);
+    return wishes(request, WISH_RESUME) && request->known == TARGET_UNKNOWN && directory >= 0 &&
+           by_name && request->named[0] != 0 && half_mark_is_named(directory, request->named);
 }
 
 enum problem_code target_open(const struct target_request *request, struct target *ret_target,
@@ -195,7 +203,7 @@ enum problem_code target_open(const struct target_request *request, struct targe
     if (error != ENOENT && error != ENOTDIR) {
         return refuse(error, path, NULL, ret_text);
     }
-    bool directory = !under_name && (request->source_count > 1 || request->listed ||
+    bool directory = !under_name && (request->source_count > 1 || wishes(request, WISH_LISTED) ||
                                      (length > 0 && path[length - 1] == '/'));
     if (directory && error == ENOENT && make_directory(request, &target) == 0) {
         *ret_target = target;

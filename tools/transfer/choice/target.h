@@ -22,12 +22,12 @@ struct target_request {
     const char *path;
     size_t root_name; /* octets of the path that have named the root */
     unsigned source_count;
-    bool listed;          /* the one source is where a list begins: it goes into a directory */
-    bool makes_path;      /* a directory that has to be one is made; those that lead there are */
-    bool dry;             /* but is not made now */
-    bool fsync;           /* what is made is on stable storage then */
+    /* Of enum wish: LISTED (the one source is where a list begins: it goes into a directory),
+     * MAKE_PATH (a directory that has to be one is made; those that lead there are), DRY_RUN (but
+     * not now), FSYNC (what is made is on stable storage then), RESUME (what an interrupted copy
+     * has made under the one name is gone on with). */
+    uint32_t wishes;
     const char *named;    /* see target */
-    bool resumes;         /* what an interrupted copy has made under the one name is gone on with */
     enum target_is known; /* what it was found to be on an earlier connection of this copy */
 };
 

@@ -88,12 +88,8 @@ static void serve_push(struct session *session)
         .path = session->request.target_path,
         .root_name = session->root_name,
         .source_count = session->request.source_count,
-        .listed = (wishes->bits & WISH_LISTED) != 0,
-        .makes_path = (wishes->bits & WISH_MAKE_PATH) != 0,
-        .dry = (wishes->bits & WISH_DRY_RUN) != 0,
-        .fsync = (wishes->bits & WISH_FSYNC) != 0,
+        .wishes = wishes->bits,
         .named = session->named,
-        .resumes = (wishes->bits & WISH_RESUME) != 0,
         .known = session->request.copy.target,
     };
     char text[TEXT_LENGTH_MAX];

@@ -218,6 +218,18 @@ static void a_path_that_was_made_is_durable(void **state)
     assert_true(is_durable(world, "root/new/est"));
 }
 
+static void so_is_one_that_a_pull_makes(void **state)
+{
+    struct world *world = *state;
+    scratch_write(world->scratch, "root/f", "x");
+    world->request.wishes.bits |= WISH_MAKE_PATH | WISH_FSYNC;
+    memset(synced_inodes, 0, sizeof(synced_inodes));
+    assert_int_equal(world_pull(world, "/f", "new/er/g"), SESSION_COMPLETE);
+    assert_true(is_durable(world, "here"));
+    assert_true(is_durable(world, "here/new"));
+    assert_true(is_durable(world, "here/new/er"));
+}
+
 static void a_pull_from_nowhere_fails_that_source(void **state)
 {
     struct world *world = *state;
@@ -471,6 +483,7 @@ int main(void)
         T(refusals_say_why),
         T(a_path_is_made_however_deep),
         T(a_path_that_was_made_is_durable),
+        T(so_is_one_that_a_pull_makes),
         T(retransmissions_are_told),
         T(a_pull_from_nowhere_fails_that_source),
         T(a_source_that_changes_once_comes_again),

@@ -136,8 +136,7 @@ void world_begin_pull(struct world *world, const char *source, const char *targe
                                          .path = world->target_path,
                                          .source_count = 1,
                                          .named = named,
-                                         .resumes =
-                                             (world->request.wishes.bits & WISH_RESUME) != 0};
+                                         .wishes = world->request.wishes.bits};
     world->source = source;
     world->request.direction = DIRECTION_PULL;
     world->request.sources = &world->source;
