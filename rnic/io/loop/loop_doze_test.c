@@ -53,70 +53,79 @@ static void set_sources_read(struct loop *loop, struct instant when)
     lock_give(&loop->lock);
 }
 
-/* Where packets come through memory all the time the sockets are read now and then; but a thread
- * that one of them has woken would not sleep again before that. */
-static void what_wakes_the_thread_is_read(void **state)
+/* Two that are connected by UDP; packets come to the first through memory all the time. */
+struct by_udp {
+    struct end *a, *b;
+    struct loop *loop; /* of a */
+    struct introduction of_b;
+};
+
+static struct by_udp open_by_udp(void)
+{
+    setenv("WEIR_LINK", "udp", 1);
+    struct by_udp both = {.a = create_end(), .b = create_end()};
+    both.loop = loop_of(both.a->engine);
+    both.of_b = introduce(both.b);
+    connect_both(both.a, both.b);
+    return both;
+}
+
+/* Nobody who polls would ask the sockets within an hour; but the acknowledgement comes. */
+static void expect_acknowledgement(struct by_udp *both, bool drives)
 {
     const uint64_t hour_ns = UINT64_C(3600) * 1000000000;
-    setenv("WEIR_LINK", "udp", 1);
-    struct end *a = create_end(), *b = create_end();
-    struct loop *loop = loop_of(a->engine);
-    struct introduction of_b = introduce(b);
-    connect_both(a, b);
-    wait_until_thread_sleeps(loop);
+    struct loop *loop = both->loop;
     set_sources_read(loop, instant_after(clock_now(), hour_ns));
     uint64_t received = udp_counters(loop->steering.udp)->packets_received;
-    uint64_t wakeups = atomic_load(&loop->counters.thread_wakeups);
-    post(a, WORK_WRITE, 64, &of_b);
+    post(both->a, WORK_WRITE, 64, &both->of_b);
     struct instant until = instant_after(clock_now(), PATIENCE_MS * UINT64_C(1000000));
     bool came = false;
     while (!came && instant_before(clock_now(), until)) {
+        if (drives) {
+            engine_drive(both->a->engine);
+        }
         lock_take(&loop->lock);
         came = udp_counters(loop->steering.udp)->packets_received > received;
         lock_give(&loop->lock);
     }
     assert_true(came);
-    assert_in_range(atomic_load(&loop->counters.thread_wakeups) - wakeups, 0, WAKEUPS_MOST);
-    set_sources_read(loop, (struct instant){0});
-    poll_one(a);
-    destroy_end(a);
-    destroy_end(b);
+}
+
+static void close_by_udp(struct by_udp *both)
+{
+    set_sources_read(both->loop, (struct instant){0});
+    poll_one(both->a);
+    destroy_end(both->a);
+    destroy_end(both->b);
     unsetenv("WEIR_LINK");
 }
 
-/* Nobody who polls would ask the sockets within an hour. */
+/* Where packets come through memory all the time the sockets are read now and then; but a thread
+ * that one of them has woken would not sleep again before that. */
+static void what_wakes_the_thread_is_read(void **state)
+{
+    struct by_udp both = open_by_udp();
+    wait_until_thread_sleeps(both.loop);
+    uint64_t wakeups = atomic_load(&both.loop->counters.thread_wakeups);
+    expect_acknowledgement(&both, false);
+    assert_in_range(atomic_load(&both.loop->counters.thread_wakeups) - wakeups, 0, WAKEUPS_MOST);
+    close_by_udp(&both);
+}
+
 static void what_comes_in_a_doze_is_read(void **state)
 {
-    const uint64_t hour_ns = UINT64_C(3600) * 1000000000;
-    setenv("WEIR_LINK", "udp", 1);
-    struct end *a = create_end(), *b = create_end();
-    struct loop *loop = loop_of(a->engine);
-    struct introduction of_b = introduce(b);
-    connect_both(a, b);
+    struct by_udp both = open_by_udp();
+    struct loop *loop = both.loop;
     struct instant until = instant_after(clock_now(), PATIENCE_MS * UINT64_C(1000000));
     while (!atomic_load(&loop->sockets_watched) && instant_before(clock_now(), until)) {
         lock_take(&loop->lock);
         loop->local_received = clock_now();
         lock_give(&loop->lock);
-        engine_drive(a->engine);
+        engine_drive(both.a->engine);
     }
     assert_true(atomic_load(&loop->sockets_watched));
-    set_sources_read(loop, instant_after(clock_now(), hour_ns));
-    uint64_t received = udp_counters(loop->steering.udp)->packets_received;
-    post(a, WORK_WRITE, 64, &of_b);
-    bool came = false;
-    while (!came && instant_before(clock_now(), until)) {
-        engine_drive(a->engine);
-        lock_take(&loop->lock);
-        came = udp_counters(loop->steering.udp)->packets_received > received;
-        lock_give(&loop->lock);
-    }
-    assert_true(came);
-    set_sources_read(loop, (struct instant){0});
-    poll_one(a);
-    destroy_end(a);
-    destroy_end(b);
-    unsetenv("WEIR_LINK");
+    expect_acknowledgement(&both, true);
+    close_by_udp(&both);
 }
 
 /* The sockets were read `ago_ns` ago, and never had anything; a packet came through memory just
