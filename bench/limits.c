@@ -45,11 +45,12 @@
 #define MESSAGE  ((size_t)1 << 20)
 
 #define UNDER_WAY 64u
-#define AHEAD     4u /* messages */
-#define ADDITIONS 20000
-#define RATIOS    4096
+#define AHEAD     4u   /* messages */
 #define SLOTS     256u /* of a ring of messages */
 #define LINE      64u
+
+#define ADDITIONS 20000
+#define RATIOS    4096
 
 static double now_s(void)
 {
@@ -131,20 +132,23 @@ static void spin(double seconds)
     (sum) += 1;                                                                                    \
     __asm__ volatile("" : "+r"(sum)) /* else the compiler adds them up */
 
+#define ADD_TO_EIGHT(a, b, c, d, e, f, g, h)                                                       \
+    for (int i = 0; i < ADDITIONS; i++) {                                                          \
+        ADD(a);                                                                                    \
+        ADD(b);                                                                                    \
+        ADD(c);                                                                                    \
+        ADD(d);                                                                                    \
+        ADD(e);                                                                                    \
+        ADD(f);                                                                                    \
+        ADD(g);                                                                                    \
+        ADD(h);                                                                                    \
+    }
+
 static double add_in_a_row(void)
 {
     uint64_t a = 0;
     double began = now_s();
-    for (int i = 0; i < ADDITIONS; i++) {
-        ADD(a);
-        ADD(a);
-        ADD(a);
-        ADD(a);
-        ADD(a);
-        ADD(a);
-        ADD(a);
-        ADD(a);
-    }
+    ADD_TO_EIGHT(a, a, a, a, a, a, a, a)
     return now_s() - began;
 }
 
@@ -152,16 +156,7 @@ static double add_at_once(void)
 {
     uint64_t a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
     double began = now_s();
-    for (int i = 0; i < ADDITIONS; i++) {
-        ADD(a);
-        ADD(b);
-        ADD(c);
-        ADD(d);
-        ADD(e);
-        ADD(f);
-        ADD(g);
-        ADD(h);
-    }
+    ADD_TO_EIGHT(a, b, c, d, e, f, g, h)
     return now_s() - began;
 }
 
@@ -419,12 +414,12 @@ static void refuse_pvm(char **command)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
+    double seconds = argc > 2 ? strtod(argv[2], NULL) : 0; /* of those that take them */
+    seconds = seconds > 0 ? seconds : SECONDS;
     if (strcmp(what, "spin") == 0) {
-        double seconds = argc > 2 ? strtod(argv[2], NULL) : SECONDS;
-        spin(seconds > 0 ? seconds : SECONDS);
+        spin(seconds);
     } else if (strcmp(what, "cores") == 0) {
-        double seconds = argc > 2 ? strtod(argv[2], NULL) : SECONDS;
-        cores(seconds > 0 ? seconds : SECONDS);
+        cores(seconds);
     } else if (strcmp(what, "pvm") == 0 && argc == 4 && strtoul(argv[2], NULL, 10) > 0) {
         pvm(strtoul(argv[2], NULL, 10), strcmp(argv[3], "huge") == 0);
     } else if (strcmp(what, "ring") == 0) {
@@ -439,9 +434,9 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "refuse-pvm") == 0 && argc > 2) {
         refuse_pvm(argv + 2);
     } else {
-        fprintf(stderr, "usage: limits spin [SECONDS] | cores [SECONDS] | pvm SIZE 4k|huge | ring |"
-                        " objects COUNT LINES |"
-                        " udp-serve ADDRESS | udp ADDRESS | refuse-pvm PROGRAM...\n");
+        fprintf(stderr,
+                "usage: limits spin [SECONDS] | cores [SECONDS] | pvm SIZE 4k|huge | ring |"
+                " objects COUNT LINES | udp-serve ADDRESS | udp ADDRESS | refuse-pvm PROGRAM...\n");
         return 2;
     }
     return 0;

@@ -163,18 +163,25 @@ static void hand_over(struct stream *stream)
     stream_wake_acceptors(listener);
 }
 
-/* Among the half-open: the oldest gives way, unless its peer's word is here already. */
-static void make_place(struct stream *listener)
+static bool is_crowded(const struct stream *listener)
 {
     uint32_t most = listener->backlog > HALF_OPEN_MOST ? listener->backlog : HALF_OPEN_MOST;
-    for (int tries = 0; tries < 2 && listener->accepting_count >= most; tries++) {
-        struct stream *oldest =
-            CONTAINER_OF(list_first(&listener->accepting), struct stream, accept_node);
-        if (tries == 0) {
-            stream_handle_established(oldest);
-        } else {
-            stream_free(oldest);
-        }
+    return listener->accepting_count >= most;
+}
+
+static struct stream *oldest_half_open(const struct stream *listener)
+{
+    return CONTAINER_OF(list_first(&listener->accepting), struct stream, accept_node);
+}
+
+/* The oldest half-open one gives way, unless its peer's word is here already. */
+static void make_place(struct stream *listener)
+{
+    if (is_crowded(listener)) {
+        stream_handle_established(oldest_half_open(listener));
+    }
+    if (is_crowded(listener)) {
+        stream_free(oldest_half_open(listener));
     }
 }
 

@@ -1,5 +1,6 @@
 #include "tools/bench/stopwatch.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

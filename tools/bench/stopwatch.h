@@ -1,9 +1,8 @@
 /* What a latency is taken with: the processor's counter, where the kernel tells time by it, for it
- * is read in 10 ns; else CLOCK_MONOTONIC, whose 23 ns are an eighth of the shortest round trip. */
+ * is read in 10 ns; else CLOCK_MONOTONIC, whose 23 ns are a tenth of the shortest round trip. */
 #ifndef TOOLS_BENCH_STOPWATCH_H
 #define TOOLS_BENCH_STOPWATCH_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "tools/bench/clock.h"

@@ -1,5 +1,5 @@
-/* What loop.c (the engine's table), loop_life.c (creating and ending), loop_thread.c (the
- * background thread) and loop_statistics.c share.
+/* What loop.c (the engine's table), loop_life.c (creating and ending), loop_receive.c (what is read
+ * when), loop_thread.c (the background thread) and loop_statistics.c share.
  *
  * Invariant: after the mutex is released by whoever, a doorbell rung meanwhile is looked for again
  * (loop_after_unlock), so a poster that could not take the mutex may go away; at once, or when the
@@ -159,6 +159,7 @@ enum loop_turn {
 struct instant loop_turn(struct loop *loop, enum loop_turn kind);
 /* Mutex held. What a poller's turn has held back leaves, and what waits for more of its kind. */
 void loop_send_held(struct loop *loop);
+
 enum loop_share {
     SHARE_NEXT, /* what one may expect, see inbox_receive_next */
     SHARE_SOME,
