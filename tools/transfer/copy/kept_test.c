@@ -30,6 +30,7 @@ static _Atomic off_t full_at = -1;  /* the disk has no room from here on; -1: it
 static atomic_bool journal_is_full; /* from its second record on */
 static off_t unreadable_at = -1;    /* the source cannot be read from here on */
 static atomic_uint syncs;
+static unsigned lost_at; /* the call for data that tells of lost ones; 0: none does */
 
 ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset)
 {
@@ -48,10 +49,12 @@ ssize_t __wrap_pread64(int fd, void *bytes, size_t length, off_t offset)
                : __real_pread64(fd, bytes, length, offset);
 }
 
+/* As Linux does: what was lost is told once, and what is still in memory is taken for stored. */
 int __wrap_fdatasync(int fd)
 {
-    syncs++;
-    return __real_fdatasync(fd);
+    bool lost = ++syncs == lost_at;
+    errno = EIO;
+    return lost ? -1 : __real_fdatasync(fd);
 }
 
 static void expect_failed(struct world *world, const char *problem)
@@ -135,6 +138,22 @@ static void a_hole_over_many_pieces_is_noted_once(void **state)
     assert_in_range(syncs, 1, 3); /* and of the data and the record that came anew */
 }
 
+/* Whoever asks for stable storage hears of it, whoever else has asked before. */
+static void what_storage_lost_is_not_placed(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", (JOURNAL_BATCH + 1) * PIECE, 1);
+    for (int i = 0; i < 3; i++) { /* written behind or not, and read back */
+        world->sealed = world->goes_on_pumping = i == 1;
+        world->request.wishes.bits = WISH_FSYNC | (i == 2 ? WISH_VERIFY : 0);
+        syncs = 0;
+        lost_at = 1;
+        expect_failed(world, "there target input-output\n");
+        lost_at = 0;
+        expect_kept(world, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +162,7 @@ int main(void)
         T(a_full_disk_may_be_full_for_the_journal_first),
         T(a_source_that_cannot_be_read_leaves_what_has_come),
         T(a_hole_over_many_pieces_is_noted_once),
+        T(what_storage_lost_is_not_placed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

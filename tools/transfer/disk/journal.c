@@ -342,7 +342,8 @@ static void write_waiting(struct journal *journal, int data)
         return;
     }
     size_t length = (size_t)journal->count * JOURNAL_RECORD_LENGTH;
-    bool written = (!journal->durable || fdatasync(data) == 0) &&
+    journal->lost = journal->durable && fdatasync(data) != 0 ? errno : 0;
+    bool written = journal->lost == 0 &&
                    write_at(journal->fd, journal->waiting, length,
                             offset_of(journal->next - journal->count)) == 0 &&
                    (!journal->durable || fdatasync(journal->fd) == 0);

@@ -79,6 +79,7 @@ void journal_claims_clear(struct journal_claims *claims);
 struct journal {
     int fd; /* -1: none */
     bool durable;
+    int lost; /* 0, or why storage did not take data: it says so once, and not to who asks next */
     uint64_t random;
     uint32_t next;  /* number of the next record */
     uint32_t count; /* of records that wait for their data to be durable */
@@ -93,7 +94,8 @@ int journal_create(struct journal *journal, int directory, const char *name,
 enum journal_state journal_open(struct journal *journal, int directory, const char *name,
                                 const struct journal_head *expected, bool durable,
                                 struct journal_claims *ret_claims);
-/* The piece is in the file `data`. Failures only cost what a later copy could have kept. */
+/* The piece is in the file `data`. Failures only cost what a later copy could have kept, but for
+ * what has been `lost`. */
 void journal_add(struct journal *journal, int data, const struct piece *piece);
 /* What the records of these claims say is about to become untrue: they are `gone` after that. */
 void journal_strike(struct journal *journal, struct journal_claim *claims, unsigned count);

@@ -78,6 +78,7 @@ static int write_data(struct receiver *receiver, const struct writer_piece *piec
         error = write_bytes(receiver, bytes, count, piece->position + done);
         if (error == 0) { /* a piece is noted when it has been written */
             pieces_data(&receiver->pieces, bytes, count);
+            error = receiver->resuming.journal.lost;
         }
         done += count;
     }

@@ -41,6 +41,7 @@ static void forget_file(struct receiver *receiver, bool whole)
 
 void receiver_end_file(struct receiver *receiver, int error)
 {
+    error = error != 0 ? error : receiver->resuming.journal.lost;
     if (error == 0) {
         receiver_commit_file(receiver);
     } else {
