@@ -30,6 +30,7 @@ static _Atomic off_t full_at = -1;  /* the disk has no room from here on; -1: it
 static atomic_bool journal_is_full; /* from its second record on */
 static off_t unreadable_at = -1;    /* the source cannot be read from here on */
 static atomic_uint syncs;
+static off_t unreadable_when_stored = -1; /* what unreadable_at becomes when data are stored */
 static unsigned lost_at; /* the call for data that tells of lost ones; 0: none does */
 
 ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset)
@@ -53,6 +54,7 @@ ssize_t __wrap_pread64(int fd, void *bytes, size_t length, off_t offset)
 int __wrap_fdatasync(int fd)
 {
     bool lost = ++syncs == lost_at;
+    unreadable_at = unreadable_when_stored >= 0 ? unreadable_when_stored : unreadable_at;
     errno = EIO;
     return lost ? -1 : __real_fdatasync(fd);
 }
@@ -154,6 +156,17 @@ static void what_storage_lost_is_not_placed(void **state)
     }
 }
 
+static void what_cannot_be_read_back_is_not_called_another(void **state)
+{
+    struct world *world = *state;
+    scratch_fill(world->scratch, "here/f", LARGE, 1);
+    world->request.wishes.bits = WISH_VERIFY;
+    unreadable_when_stored = 3 * PIECE + 100;
+    expect_failed(world, "there target input-output\n");
+    unreadable_when_stored = unreadable_at = -1;
+    expect_kept(world, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +176,7 @@ int main(void)
         T(a_source_that_cannot_be_read_leaves_what_has_come),
         T(a_hole_over_many_pieces_is_noted_once),
         T(what_storage_lost_is_not_placed),
+        T(what_cannot_be_read_back_is_not_called_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

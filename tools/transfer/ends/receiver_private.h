@@ -61,6 +61,7 @@ enum reading {
     READS_ON, /* so far it does */
     READS_RIGHT,
     READS_WRONG,
+    READS_NOT, /* errno says why */
 };
 
 struct resuming {

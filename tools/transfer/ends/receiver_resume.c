@@ -191,7 +191,7 @@ enum reading receiver_read_piece(struct receiver *receiver, const struct piece *
         ssize_t count = pread(receiver->file.place.fd, receiver->stored, length,
                               (off_t)(piece->offset + *done));
         if (count <= 0) {
-            return READS_WRONG;
+            return count < 0 ? READS_NOT : READS_WRONG;
         }
         digest_data(receiver->proof, receiver->stored, (size_t)count);
         *done += (size_t)count;
@@ -251,7 +251,7 @@ bool receiver_prove(struct receiver *receiver)
     if (claim->gone) {
         return true;
     }
-    if (reading == READS_WRONG) {
+    if (reading != READS_RIGHT) {
         resuming->wrong_at = resuming->wrong++ == 0 ? claim->piece.offset : resuming->wrong_at;
         int error = strike(receiver, claim, 1);
         if (error != 0) {

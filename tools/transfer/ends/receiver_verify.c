@@ -74,31 +74,31 @@ int receiver_begin_verifying(struct receiver *receiver)
 }
 
 /* What is in the file between two pieces is a hole of the source. Up to READ_BACK_AT_ONCE bytes of
- * it: false, there is something. */
-static bool reads_as_hole(struct receiver *receiver, uint64_t *at, uint64_t end)
+ * it. 0 or an errno; EBADMSG: there is something. */
+static int read_hole_back(struct receiver *receiver, uint64_t *at, uint64_t end)
 {
     int fd = receiver->file.place.fd;
     for (uint64_t done = 0; *at < end && done < READ_BACK_AT_ONCE;) {
         off_t data = lseek(fd, (off_t)*at, SEEK_DATA);
         if ((data < 0 && errno == ENXIO) || (data >= 0 && (uint64_t)data >= end)) {
             *at = end;
-            return true;
+            return 0;
         }
         *at = data >= 0 ? (uint64_t)data : *at; /* or the file system does not tell holes */
         size_t length = end - *at < CACHED_LENGTH ? (size_t)(end - *at) : CACHED_LENGTH;
         ssize_t count = pread(fd, receiver->stored, length, (off_t)*at);
         if (count <= 0 || receiver->stored[0] != 0 ||
             memcmp(receiver->stored, receiver->stored + 1, (size_t)count - 1) != 0) {
-            return false;
+            return count < 0 ? errno : EBADMSG;
         }
         *at += (size_t)count;
         done += (size_t)count;
     }
-    return true;
+    return 0;
 }
 
-/* The next piece; true: it is right as far as it was read. */
-static bool read_piece_back(struct receiver *receiver)
+/* The same of the next piece; EBADMSG: it is not right. */
+static int read_piece_back(struct receiver *receiver)
 {
     struct verifying *verifying = &receiver->verifying;
     const struct piece *piece = &verifying->list[verifying->next];
@@ -108,7 +108,7 @@ static bool read_piece_back(struct receiver *receiver)
         verifying->next++;
         verifying->read = 0;
     }
-    return reading != READS_WRONG;
+    return reading == READS_NOT ? errno : reading == READS_WRONG ? EBADMSG : 0;
 }
 
 bool receiver_verify(struct receiver *receiver)
@@ -116,18 +116,18 @@ bool receiver_verify(struct receiver *receiver)
     struct verifying *verifying = &receiver->verifying;
     bool last = verifying->next == verifying->count;
     uint64_t begin = last ? receiver->file.size : verifying->list[verifying->next].offset;
-    bool right;
+    int error = 0;
     receiver_say_alive(receiver);
     if (verifying->at < begin) {
-        right = reads_as_hole(receiver, &verifying->at, begin);
+        error = read_hole_back(receiver, &verifying->at, begin);
     } else if (!last) {
-        right = read_piece_back(receiver);
+        error = read_piece_back(receiver);
     } else {
         receiver_end_file(receiver, 0);
         return false;
     }
-    if (!right) {
-        receiver_end_file(receiver, EBADMSG);
+    if (error != 0) {
+        receiver_end_file(receiver, error);
     }
-    return right;
+    return error == 0;
 }
