@@ -3,7 +3,40 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+#define TICK_NS  INT64_C(20000000) /* with some room: the slowest has 10 ms */
+#define PAUSE_NS 500000
+
+static bool is_same_time(const struct timespec *one, const struct timespec *other)
+{
+    return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
+}
+
+/* The clock that gives files their times has not gone on since this one. Some are a little ahead of
+ * it; others, where it was set back, are not waited for. */
+static bool is_of_this_tick(const struct timespec *changed)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    int64_t seconds = now.tv_sec - changed->tv_sec;
+    if (seconds < -1 || seconds > 0) {
+        return false;
+    }
+    int64_t age_ns = seconds * INT64_C(1000000000) + now.tv_nsec - changed->tv_nsec;
+    return age_ns <= 0 && age_ns > -TICK_NS;
+}
+
+/* All that is done to a file within a tick of that clock may get one time: what changes it in the
+ * tick of its last change leaves no trace. */
+static void wait_for_next_tick(const struct timespec *changed)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    for (unsigned i = 0; i < TICK_NS / PAUSE_NS && is_of_this_tick(changed); i++) {
+        nanosleep(&pause, NULL);
+    }
+}
 
 void source_open(struct source *source, int fd, const struct stat *status)
 {
@@ -13,6 +46,7 @@ void source_open(struct source *source, int fd, const struct stat *status)
         .sparse = (uint64_t)status->st_blocks * 512 < (uint64_t)status->st_size,
         .size = (uint64_t)status->st_size,
     };
+    wait_for_next_tick(&status->st_ctim);
 }
 
 void source_close(struct source *source)
@@ -71,11 +105,6 @@ enum problem_code source_read(struct source *source, void *bytes, size_t length,
     }
     source->position += length;
     return PROBLEM_NONE;
-}
-
-static bool is_same_time(const struct timespec *one, const struct timespec *other)
-{
-    return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
 }
 
 bool source_is_unchanged(const struct stat *before, const struct stat *after)

@@ -21,7 +21,8 @@ struct source {
     uint64_t data_end; /* where the data at the position ends; the position itself: not known yet */
 };
 
-/* Takes the descriptor, of a regular file whose status this is. */
+/* Takes the descriptor, of a regular file whose status this is. Waits some milliseconds where it
+ * has only just been changed. */
 void source_open(struct source *source, int fd, const struct stat *status);
 void source_close(struct source *source);
 
