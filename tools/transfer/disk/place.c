@@ -350,6 +350,11 @@ static int set_attributes(const struct place *place, uint64_t length,
     if (!as_long && ftruncate(fd, (off_t)length) != 0) {
         return errno;
     }
+    /* with its attributes it may be somebody else's, and nothing to go on with: what takes long
+     * comes before */
+    if (place->kept && attributes->fsync && fdatasync(fd) != 0) {
+        return errno;
+    }
     int error = attributes_apply(fd, attributes);
     return error != 0 ? error : flush(place);
 }
@@ -403,16 +408,37 @@ static bool is_directory(int directory, const char *name)
 }
 
 /* A directory in the way goes first: only what is ready to take its place makes it go. */
+static int make_way(int directory, const char *name, enum replacing replacing,
+                    const struct clearing *clearing)
+{
+    if (replacing == REPLACE_NOTHING || !is_directory(directory, name)) {
+        return 0;
+    }
+    return replacing == REPLACE_TREES                     ? clear_away(directory, name, clearing)
+           : unlinkat(directory, name, AT_REMOVEDIR) == 0 ? 0
+                                                          : EISDIR;
+}
+
+static int rename_to(int directory, const char *from, const char *to, enum replacing replacing)
+{
+    if (replacing == REPLACE_NOTHING) {
+        return rename_new(directory, from, to);
+    }
+    return renameat(directory, from, directory, to) == 0 ? 0 : errno;
+}
+
 static int replace(int directory, const char *from, const char *to, enum replacing replacing,
                    const struct clearing *clearing)
 {
-    int error = 0;
-    if (is_directory(directory, to)) {
-        error = replacing == REPLACE_TREES                   ? clear_away(directory, to, clearing)
-                : unlinkat(directory, to, AT_REMOVEDIR) == 0 ? 0
-                                                             : EISDIR;
-    }
-    return error == 0 && renameat(directory, from, directory, to) != 0 ? errno : error;
+    int error = make_way(directory, to, replacing, clearing);
+    return error != 0 ? error : rename_to(directory, from, to, replacing);
+}
+
+/* ESTALE: somebody has taken it away, and another one may have it. */
+static int check_temporary(const struct place *place)
+{
+    bool gone = place->kept && !place_name_is_of(place->directory, place->temporary, place->fd);
+    return gone ? ESTALE : 0;
 }
 
 static int take_name(struct place *place)
@@ -432,14 +458,16 @@ static int take_name(struct place *place)
         }
         place->named = true;
     }
-    if (place->kept && !place_name_is_of(place->directory, place->temporary, place->fd)) {
-        return ESTALE; /* somebody has taken it away, and another one may have it */
+    int error = check_temporary(place);
+    if (error == 0) { /* which may take long: the journal holds as long as that */
+        error = make_way(place->directory, place->name, place->replacing, place->clearing);
+    }
+    error = error != 0 ? error : check_temporary(place);
+    if (error != 0) {
+        return error;
     }
     remove_journal(place);
-    int error = place->replacing != REPLACE_NOTHING
-                    ? replace(place->directory, place->temporary, place->name, place->replacing,
-                              place->clearing)
-                    : rename_new(place->directory, place->temporary, place->name);
+    error = rename_to(place->directory, place->temporary, place->name, place->replacing);
     place->named = error != 0;
     return error;
 }
@@ -497,9 +525,7 @@ int place_node(int directory, const char *name, const struct node *node,
     }
     error = give_attributes(directory, temporary, attributes);
     if (error == 0) {
-        error = replacing != REPLACE_NOTHING
-                    ? replace(directory, temporary, name, replacing, clearing)
-                    : rename_new(directory, temporary, name);
+        error = replace(directory, temporary, name, replacing, clearing);
     }
     if (error != 0) {
         unlinkat(directory, temporary, 0);

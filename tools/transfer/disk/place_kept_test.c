@@ -15,17 +15,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/transfer/disk/clear.h"
 #include "tools/transfer/disk/place.h"
 #include "tools/transfer/disk/scratch.h"
 
 static const struct wishes no_wishes;
 static const struct attributes attributes = {
-    .wishes = &no_wishes, .mode = 0644, .mtime = {.tv_sec = 1000000000}, .fsync = true};
+    .wishes = &no_wishes, .mode = 0664, .mtime = {.tv_sec = 1000000000}, .fsync = true};
 
 int __real_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation);
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
 
 /* What others do just before the next lock is taken, or a directory is made durable. */
 static void (*before_lock)(void);
@@ -39,6 +42,15 @@ int __wrap_flock(int fd, int operation)
         others();
     }
     return __real_flock(fd, operation);
+}
+
+static mode_t mode_synced; /* of the last file whose contents were made durable */
+
+int __wrap_fdatasync(int fd)
+{
+    struct stat status;
+    mode_synced = fstat(fd, &status) == 0 ? status.st_mode & 07777 : 0;
+    return __real_fdatasync(fd);
 }
 
 int __wrap_fsync(int fd)
@@ -166,6 +178,51 @@ static void the_journal_of_the_next_one_stays(void **state)
     assert_int_equal(scratch_count(scratch), 1);
 }
 
+/* While it is written out, which may take long, it can be gone on with. */
+static void it_is_ours_until_its_contents_are_stored(void **state)
+{
+    (void)state;
+    mode_synced = 0;
+    begin_with(&one, "one");
+    commit_one();
+    assert_int_equal(mode_synced, 0600);
+}
+
+static bool may_go(void *user)
+{
+    return true;
+}
+
+/* It can be gone on with. */
+static void expect_journal(void *user, const char *path, mode_t mode)
+{
+    char journal[PLACE_JOURNAL_LENGTH + 1];
+    place_journal_name(&one, journal);
+    assert_true(scratch_exists(scratch, journal));
+    ++*(unsigned *)user;
+}
+
+/* And so it can while a directory makes way for it. */
+static void its_journal_stays_while_a_directory_goes(void **state)
+{
+    const char *flaw;
+    bool existed;
+    unsigned gone = 0;
+    const struct clearing clearing = {.user = &gone, .may_go = may_go, .is_gone = expect_journal};
+    (void)state;
+    scratch_directory(scratch, "f");
+    scratch_write(scratch, "f/a", "a");
+    scratch_write(scratch, "f/b", "b");
+    assert_int_equal(place_begin_kept(&one, scratch->fd, "f", REPLACE_TREES, &existed, &flaw), 0);
+    assert_int_equal(place_write(&one, "one", 3, 0), 0);
+    one.clearing = &clearing;
+    note(&one);
+    commit_one();
+    assert_true(gone >= 2);
+    scratch_expect(scratch, "f", "one");
+    assert_int_equal(scratch_count(scratch), 1);
+}
+
 static void what_is_left_stays_for_a_journal_of_our_own_only(void **state)
 {
     char journal[PLACE_JOURNAL_LENGTH + 1];
@@ -215,6 +272,8 @@ int main(void)
         T(a_sweep_takes_nothing_that_has_a_name_anew),
         T(what_another_one_has_under_way_is_not_placed),
         T(the_journal_of_the_next_one_stays),
+        T(it_is_ours_until_its_contents_are_stored),
+        T(its_journal_stays_while_a_directory_goes),
         T(what_is_left_stays_for_a_journal_of_our_own_only),
         T(nobody_holds_it_up),
     };
