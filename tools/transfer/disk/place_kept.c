@@ -34,6 +34,9 @@ static int open_kept(struct place *place, bool *ret_existed, const char **ret_fl
     }
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
         int error = errno == EWOULDBLOCK ? EBUSY : errno;
+        if (!*ret_existed && error != EBUSY) { /* no sweep could lock it either, to take it away */
+            unlinkat(place->directory, place->temporary, 0);
+        }
         close(fd);
         return -error;
     }

@@ -32,6 +32,7 @@ int __wrap_fdatasync(int fd);
 
 /* What others do just before the next lock is taken, or a directory is made durable. */
 static void (*before_lock)(void);
+static int lock_error; /* 0: there are locks here */
 static void (*before_fsync)(void);
 
 int __wrap_flock(int fd, int operation)
@@ -41,7 +42,8 @@ int __wrap_flock(int fd, int operation)
     if (others != NULL) {
         others();
     }
-    return __real_flock(fd, operation);
+    errno = lock_error;
+    return lock_error != 0 ? -1 : __real_flock(fd, operation);
 }
 
 static mode_t mode_synced; /* of the last file whose contents were made durable */
@@ -241,6 +243,16 @@ static void what_is_left_stays_for_a_journal_of_our_own_only(void **state)
     assert_false(scratch_exists(scratch, one.temporary));
 }
 
+static void where_nothing_can_be_locked_nothing_is_left(void **state)
+{
+    bool existed;
+    (void)state;
+    lock_error = ENOLCK;
+    assert_int_equal(begin(&one, &existed), ENOLCK);
+    lock_error = 0;
+    assert_int_equal(scratch_count(scratch), 0);
+}
+
 /* A lease on a file of that name would hold up its opener for 45 s. */
 static void nobody_holds_it_up(void **state)
 {
@@ -275,6 +287,7 @@ int main(void)
         T(it_is_ours_until_its_contents_are_stored),
         T(its_journal_stays_while_a_directory_goes),
         T(what_is_left_stays_for_a_journal_of_our_own_only),
+        T(where_nothing_can_be_locked_nothing_is_left),
         T(nobody_holds_it_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
