@@ -481,6 +481,7 @@ int place_commit(struct place *place, uint64_t length, const struct attributes *
     if (error == 0 && place->inplace) {
         half_mark_clear(place->fd);
         place->is_half = false;
+        error = place_name_is_of(place->directory, place->name, place->fd) ? 0 : ESTALE;
     }
     if (error == 0 && attributes->fsync && fsync(place->directory) != 0) {
         error = errno;

@@ -360,6 +360,31 @@ static void what_is_read_only_is_written_in_place(void **state)
     expect_read_only(scratch, "f", marks);
 }
 
+/* The name leads to something else by now, which is not what was copied. */
+static void what_has_lost_its_name_is_not_placed(void **state)
+{
+    const struct scratch *scratch = *state;
+    struct place place;
+    for (unsigned gone = 0; gone < 2; gone++) {
+        scratch_write(scratch, "f", "old");
+        scratch_write(scratch, "theirs", "other");
+        assert_int_equal(place_begin_inplace(&place, scratch->fd, "f", REPLACE_FILES, 1000), 0);
+        assert_int_equal(place_write(&place, "new", 3, 0), 0);
+        if (gone == 1) {
+            assert_int_equal(unlinkat(scratch->fd, "f", 0), 0);
+        } else {
+            assert_int_equal(renameat(scratch->fd, "theirs", scratch->fd, "f"), 0);
+        }
+        assert_int_equal(place_commit(&place, 3, &attributes), ESTALE);
+        assert_int_equal(scratch_exists(scratch, "f"), gone == 0);
+    }
+    scratch_write(scratch, "f", "old");
+    assert_int_equal(place_begin_inplace(&place, scratch->fd, "f", REPLACE_FILES, 1000), 0);
+    assert_int_equal(place_write(&place, "new", 3, 0), 0);
+    assert_int_equal(place_commit(&place, 3, &attributes), 0);
+    scratch_expect(scratch, "f", "new");
+}
+
 static void names_of_255_bytes_fit(void **state)
 {
     char name[257];
@@ -391,6 +416,7 @@ int main(void)
         T(what_is_written_in_place_is_marked_until_it_is_whole),
         cmocka_unit_test_setup_teardown(what_is_read_only_is_written_in_place, make_scratch,
                                         become_root_again),
+        T(what_has_lost_its_name_is_not_placed),
         T(names_of_255_bytes_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
