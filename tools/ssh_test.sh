@@ -278,6 +278,9 @@ visit_in_silence() {
     until_true says silent.log '^11 ' || fail "they do not come: $(cat silent.log)"
     [ "$(grep -c 'let in$' silent.log)" = 9 ] || fail "not one that is served, and eight to be told: $(cat silent.log)"
     says silent.log '^10 refused: .*busy: this server runs 1 transfers' || fail "the tenth: $(cat silent.log)"
+    "$build/tools/weir_silent" writer.key "$visited" 1 64 >short.log 2>&1 # it would fetch what it is told
+    says short.log '^1 refused: .*fetch' || fail "it gets keys: $(cat short.log)" # whichever of both ends it first
+    until_true says visited.log '"stranger"' || fail "it is let in: $(cat visited.log)"
 }
 
 silence_is_over() {

@@ -268,6 +268,20 @@ static void say(struct channel_link *channel, const struct guard_message *messag
     }
 }
 
+/* What a peer does not take into its buffers it is given a remote key of, to fetch it by: nobody is
+ * to have one before he has proven who he is, nor of anything but chunks after that. */
+static bool takes_whole_messages(const uint8_t parameters[WEIR_PARAMETERS_LENGTH])
+{
+    static const unsigned at[] = {0, 12}; /* what the client takes so, and the server */
+    bool whole = true;
+    for (unsigned i = 0; i < 2; i++) {
+        const uint8_t *length = parameters + at[i];
+        whole &= ((uint32_t)length[0] << 24 | (uint32_t)length[1] << 16 | (uint32_t)length[2] << 8 |
+                  length[3]) >= channel_link_options.eager_length;
+    }
+    return whole;
+}
+
 static void on_opened(struct weir_connection *connection, void *user)
 {
     struct link *link = user;
@@ -275,12 +289,17 @@ static void on_opened(struct weir_connection *connection, void *user)
     uint8_t parameters[WEIR_PARAMETERS_LENGTH];
     struct guard_message message;
     channel->connected = true;
+    weir_connection_parameters(connection, parameters);
+    if (!takes_whole_messages(parameters)) {
+        stop(channel, "it takes no messages but by fetching them, as none of ours does",
+             "messages are not given away to be fetched");
+        return;
+    }
     if (channel->guard == NULL) {
         channel->is_open = true;
         link->events->opened(link->user);
         return;
     }
-    weir_connection_parameters(connection, parameters);
     if (!guard_begin(channel->guard, parameters, sizeof(parameters), &message)) {
         stop(channel, guard_why(channel->guard), "no handshake");
         return;
