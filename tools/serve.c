@@ -26,8 +26,11 @@
 #define HANDSHAKE_TIMEOUT_S 10
 /* Clients beyond the limit that are being told so. More of them hear less: "refused". */
 #define TURNED_AWAY_MAX 8
-/* Connections that have proven nothing yet; beyond these the oldest one has to go. */
-#define STRANGERS_MAX 64
+/* Connections that have proven nothing yet; beyond these one has to go. Those that are on their way
+ * out take room, too, and so one host is not to have all of it. */
+#define STRANGERS_MAX         64
+#define STRANGERS_ROOM        (2 * STRANGERS_MAX)
+#define STRANGERS_OF_HOST_MAX (STRANGERS_ROOM * 3 / 4)
 /* A session whose client does not come is over. */
 #define SESSION_PATIENCE_S 120
 /* Between two looks at what nobody tells: limits of time, and a session's pipe while it copies. */
@@ -60,15 +63,24 @@ static void stand_as(struct serve *serve, struct served *served, enum standing s
     served->standing = standing;
 }
 
-/* The one that has proven nothing for the longest time. */
-static void end_oldest_stranger(struct serve *serve)
+/* The one that has proven nothing for the longest time, of the host that has most of them: so who
+ * fills the place makes room himself, and nobody else has to go for him. */
+static void end_a_stranger(struct serve *serve)
 {
-    struct served *oldest = NULL;
+    struct served *chosen = NULL;
+    unsigned most = 0;
     for (struct served *served = serve->transfers; served != NULL; served = served->next) {
-        oldest = served->standing == STANDING_STRANGER && !served->is_gone ? served : oldest;
+        if (served->standing != STANDING_STRANGER || served->is_sent_away) {
+            continue;
+        }
+        bool is_older = chosen != NULL && serve_is_same_client(served, chosen->peer, "");
+        unsigned count = is_older ? most : serve_count_strangers(serve, served->peer);
+        chosen = count >= most ? served : chosen;
+        most = count >= most ? count : most;
     }
-    if (oldest != NULL) {
-        oldest->link->operations->abort(oldest->link, "too many come without a proof");
+    if (chosen != NULL) {
+        chosen->is_sent_away = true;
+        chosen->link->operations->abort(chosen->link, "too many come without a proof");
     }
 }
 
@@ -227,13 +239,16 @@ static bool on_accept(struct weir_connection *connection, void *user,
 {
     struct serve *serve = user;
     struct session_service service = serve->service;
+    const char *peer = weir_peer_name(connection);
     if (is_open(serve)) {
-        service.refusal = refusal_of(serve, weir_peer_name(connection), "");
-    } else if (serve->counts[STANDING_STRANGER] >= STRANGERS_MAX) {
-        end_oldest_stranger(serve);
+        service.refusal = refusal_of(serve, peer, "");
     }
     bool crowd = service.refusal != NULL && is_crowded(serve);
-    crowd |= serve->counts[STANDING_STRANGER] >= 2 * STRANGERS_MAX; /* some are ending */
+    crowd |= serve->counts[STANDING_STRANGER] >= STRANGERS_ROOM ||
+             serve_count_strangers(serve, peer) >= STRANGERS_OF_HOST_MAX;
+    if (!crowd && serve->counts[STANDING_STRANGER] >= STRANGERS_MAX) {
+        end_a_stranger(serve);
+    }
     struct served *served = crowd ? NULL : served_create(serve, connection, &service);
     if (served == NULL) {
         weir_refuse(connection, crowd ? "too many at once" : "no memory");

@@ -41,6 +41,7 @@ struct served {
     struct report report;
     enum standing standing;
     enum proof proof;          /* offered; proven when it is let in */
+    bool is_sent_away;         /* a stranger, for the sake of others; it is ending */
     bool is_gone;              /* before it proved anything */
     double began_s, awaited_s; /* the latter: since when its greeting is */
     size_t held;               /* bytes of names that it has listed */
@@ -100,6 +101,8 @@ unsigned serve_share_files(unsigned transfers);
 
 /* A client is an address, or a key: "" for one that has none. */
 bool serve_is_same_client(const struct served *served, const char *peer, const char *key);
+/* Those of the peer's address, with those that are ending. */
+unsigned serve_count_strangers(const struct serve *serve, const char *peer);
 /* A session_service's `hold`: what clients list is bounded for each of them, and for all. */
 bool serve_hold(void *user, size_t length);
 

@@ -39,6 +39,15 @@ bool serve_is_same_client(const struct served *served, const char *peer, const c
     return is_same_host(peer, served->peer) || (key[0] != 0 && strcmp(key, served->key) == 0);
 }
 
+unsigned serve_count_strangers(const struct serve *serve, const char *peer)
+{
+    unsigned count = 0;
+    for (const struct served *one = serve->transfers; one != NULL; one = one->next) {
+        count += one->standing == STANDING_STRANGER && serve_is_same_client(one, peer, "");
+    }
+    return count;
+}
+
 bool serve_hold(void *user, size_t length)
 {
     struct served *served = user;

@@ -354,6 +354,28 @@ case_keys() { # a standing server: what each key's owner may, and what strangers
     silence_is_over
 }
 
+case_crowd() { # who fills the place of those that have proven nothing makes way himself
+    [ -n "${WEIR_SSH_TEST:-}" ] || { echo "it takes a second address"; return 0; }
+    local port
+    ip addr add 198.51.100.1/32 dev lo
+    mkdir root
+    echo f >root/f
+    "$weir" key --name friend friend.key || fail "no key"
+    "$weir" serve --keys friend.key --root root --listen '*:0' >server.out 2>server.log &
+    pids+=($!)
+    until_true says server.out weir:// || fail "no server: $(cat server.log)"
+    port=$(sed -n 's|.*weir://127.0.0.1:\([0-9]*\)/.*|\1|p' server.out)
+    "$build/tools/weir_silent" - "127.0.0.1:$port" 1 >one.log 2>&1 &
+    pids+=($!)
+    until_true says one.log '^1 let in' || fail "the one does not come: $(cat one.log)"
+    "$build/tools/weir_silent" - "198.51.100.1:$port" 70 >many.log 2>&1 &
+    pids+=($!)
+    until_true says many.log '^70 let in' || fail "the many do not come: $(tail -3 many.log)"
+    until_true says many.log '^7 ended: .*too many come' || fail "they all stay: $(grep ended many.log)"
+    grep -q ended one.log && fail "another one had to go for them: $(cat one.log)"
+    expect 0 '1 file' "$weir" cp --key friend.key "weir://127.0.0.1:$port/f" got
+}
+
 # serve_certified NAME OPTION...: sets $server and $url.
 serve_certified() {
     local name=$1
