@@ -147,8 +147,9 @@ void cp_say_unproven(const struct cp *cp, const char *peer, const char *address)
 struct watch {
     double began_s, looked_s, opened_s, stopped_s, ended_s; /* the latter: 0, or since when */
     double handshake_s;                                     /* it may take so long, */
-    double welcome_s;                                       /* and so long what comes then */
-    bool is_said;                                           /* that it is connected */
+    double welcome_s; /* and so long what comes then, once it has all that it is told */
+    uint64_t activity;
+    bool is_said; /* that it is connected */
 };
 
 /* A server whose disk does not answer, say, is there, and says nothing. */
@@ -162,7 +163,9 @@ static void watch_answer(struct watch *watch, const struct session *session, str
     if (session_is_running(session) || !channel_link_is_open(link)) {
         return;
     }
-    watch->opened_s = watch->opened_s > 0 ? watch->opened_s : now_s;
+    bool takes_on = session_activity(session) != watch->activity;
+    watch->activity = session_activity(session);
+    watch->opened_s = watch->opened_s > 0 && !takes_on ? watch->opened_s : now_s;
     if (now_s - watch->opened_s > watch->welcome_s) {
         snprintf(reason, sizeof(reason), "it is there, but has not begun within %.0f s",
                  watch->welcome_s);

@@ -268,7 +268,7 @@ static bool on_accept(struct weir_connection *connection, void *user,
 static void limit(struct served *served, double now_s)
 {
     const struct serve *serve = served->serve;
-    bool greets = served->session == NULL || !session_is_running(served->session);
+    bool greets = served->session == NULL || !session_has_greeted(served->session);
     uint64_t activity = served->session != NULL ? session_activity(served->session) : 0;
     if (served->standing == STANDING_FEEDING) { /* it lasts as long as the one that is fed */
         return;

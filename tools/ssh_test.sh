@@ -283,6 +283,32 @@ visit_in_silence() {
     until_true says visited.log '"stranger"' || fail "it is let in: $(cat visited.log)"
 }
 
+# A list that takes longer than a greeting may, over a slow network. In the background, where root can have one: sets $slow.
+list_slowly() {
+    slow=
+    [ -n "${WEIR_SSH_TEST:-}" ] || return 0
+    mkdir -p slow/root
+    echo f >slow/root/f
+    { echo f; seq -f 'some/long/name/of/a/directory/in/which/there/is/nothing/%07.0f' 50000; } >slow/list
+    unshare -n bash -c '
+        ip link set lo up mtu 1500 && tc qdisc add dev lo root tbf rate 2mbit burst 20kb latency 200ms || exit 77
+        export WEIR_LINK=udp
+        timeout 90 "$0" serve --keys writer.key --root slow/root --listen 127.0.0.1 >slow/server.log 2>&1 &
+        until grep -q weir:// slow/server.log; do sleep 0.02; kill -0 $! || exit; done
+        timeout 60 "$0" cp -r --files-from slow/list --key writer.key weir://127.0.0.1/ slow/got >slow/log 2>&1
+        kill $!' "$weir" &
+    slow=$!
+    pids+=($slow)
+}
+
+slow_list_is_over() {
+    [ -n "$slow" ] || return 0
+    wait "$slow"
+    [ $? = 77 ] && return 0
+    same f slow/got/f
+    grep -q '^1 file.* 1 not copied' slow/log || fail "a long list: $(cat slow/log slow/server.log)"
+}
+
 silence_is_over() {
     wait "$silent" || fail "the silent ones: $(cat silent.log)"
     [ "$(grep -c 'ended: .*no greeting within 10 s' silent.log)" = 9 ] || fail "not ended for their silence: $(cat silent.log)"
@@ -292,11 +318,12 @@ silence_is_over() {
 case_keys() { # a standing server: what each key's owner may, and what strangers get
     mkdir root mine
     echo f >f
-    local name visited silent
+    local name visited silent slow
     for name in writer reader stranger; do
         "$weir" key --name "$name" "$name.key" || fail "no key"
     done
     visit_in_silence
+    list_slowly
     [ "$(stat -c %a writer.key)" = 600 ] || fail "others may read a key"
     expect 6 'File exists' "$weir" key writer.key
     "$weir" key --name piped - | grep -Eq '^piped [0-9a-f]{64}$' || fail "no key at standard output"
@@ -352,6 +379,7 @@ case_keys() { # a standing server: what each key's owner may, and what strangers
     wait "$server"
     chmod 600 writer.key
     silence_is_over
+    slow_list_is_over
 }
 
 case_crowd() { # who fills the place of those that have proven nothing makes way himself

@@ -105,6 +105,8 @@ void session_yield(struct session *session, const char *reason);
 bool session_pump(struct session *session);
 /* The handshake is over. */
 bool session_is_running(const struct session *session);
+/* A server's: the client has said what it wants, if not yet all of it, which may be a long list. */
+bool session_has_greeted(const struct session *session);
 /* A server's: it is no transfer of its own, but feeds one that is part of a fan-out. */
 bool session_is_feeding(const struct session *session);
 /* Storage here is what it waits for, and not the peer. */

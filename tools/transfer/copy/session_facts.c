@@ -6,6 +6,11 @@ bool session_is_running(const struct session *session)
     return session->state >= SESSION_TRANSFER;
 }
 
+bool session_has_greeted(const struct session *session)
+{
+    return session->state > SESSION_GREETING;
+}
+
 bool session_is_feeding(const struct session *session)
 {
     return session->feeds;
