@@ -178,7 +178,7 @@ int place_begin_inplace(struct place *place, int directory, const char *name,
         return ESTALE;
     }
     place->fd = fd < 0 ? -1 : fd;
-    place->half_time_s = mtime_s > 0 ? 0 : mtime_s - day;
+    place->half_time_s = mtime_s > 0 ? 0 : mtime_s >= INT64_MIN + day ? mtime_s - day : mtime_s;
     if (fd >= 0 && !exists) {
         begin_half(place);
     }

@@ -307,6 +307,22 @@ static void what_is_written_in_place_is_marked_until_it_is_whole(void **state)
     assert_int_equal(status.st_mtim.tv_sec, 0);
 }
 
+/* Whatever time its source has: a peer may say any. */
+static void what_stays_half_has_an_old_time(void **state)
+{
+    static const time_t times[] = {1000, 0, -5, INT64_MIN + 5, INT64_MIN};
+    const struct scratch *scratch = *state;
+    struct place place;
+    struct stat status;
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        assert_int_equal(place_begin_inplace(&place, scratch->fd, "f", REPLACE_FILES, times[i]), 0);
+        assert_int_equal(place_write(&place, "new", 3, 0), 0);
+        place_abandon(&place);
+        assert_int_equal(fstatat(scratch->fd, "f", &status, 0), 0);
+        assert_true(status.st_mtim.tv_sec <= 0);
+    }
+}
+
 /* Root needs no permission: whoever that is, the test goes on as a user who owns the directory. */
 static void become_a_user(const struct scratch *scratch)
 {
@@ -414,6 +430,7 @@ int main(void)
         T(our_own_names_are_not_for_files),
         T(links_are_placed_alike),
         T(what_is_written_in_place_is_marked_until_it_is_whole),
+        T(what_stays_half_has_an_old_time),
         cmocka_unit_test_setup_teardown(what_is_read_only_is_written_in_place, make_scratch,
                                         become_root_again),
         T(what_has_lost_its_name_is_not_placed),
