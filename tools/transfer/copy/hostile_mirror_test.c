@@ -224,6 +224,29 @@ static void a_sender_tells_of_its_sources_only(void **state)
     world_expect_broken(world);
 }
 
+/* By no other way to it, which no rule is for. */
+static void nor_of_what_it_leaves_out(void **state)
+{
+    static const char *const ways[] = {"d/../out", "./out", "d//../out", "out/", "out/."};
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    struct filter *filter = filter_create();
+    assert_true(filter_add(filter, 0, (struct span){"/t/out", 6}));
+    world->request.filter = filter;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "here/t/d");
+    scratch_directory(s, "here/t/out");
+    scratch_write(s, "here/t/out/f", "x");
+    expect_gone(world, "out", "f", ANSWER_GONE);
+    expect_gone(world, "out", "g", ANSWER_GONE);
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        expect_gone(world, ways[i], "f", ANSWER_LEFT);
+        expect_gone(world, ways[i], "g", ANSWER_LEFT);
+    }
+    world->request.filter = NULL;
+    filter_destroy(filter);
+}
+
 /* The same where the answer takes the rules of each directory on the way. */
 static void nor_with_files_of_rules(void **state)
 {
@@ -368,6 +391,7 @@ int main(void)
         T(what_was_not_sent_must_be_here),
         T(what_is_to_be_left_is_left),
         T(a_sender_tells_of_its_sources_only),
+        T(nor_of_what_it_leaves_out),
         T(nor_with_files_of_rules),
         T(rules_come_when_they_may),
         T(nothing_is_deleted_unasked),

@@ -8,6 +8,7 @@
 #include "tools/transfer/disk/confine.h"
 #include "tools/transfer/disk/source.h"
 #include "tools/transfer/ends/receiver_private.h"
+#include "tools/transfer/wire/listing.h"
 
 /* What is read of a file at a time. */
 #define SLICE_LENGTH (1u << 20)
@@ -148,21 +149,6 @@ bool receiver_still_has(struct receiver *receiver, const struct message *message
     return reads_so(receiver, name, there, noted);
 }
 
-/* It leads nowhere else than down. */
-static bool is_sound(struct span path)
-{
-    const char *at = path.bytes, *end = at + path.length;
-    while (at < end) {
-        const char *slash = memchr(at, '/', (size_t)(end - at));
-        size_t length = (size_t)((slash != NULL ? slash : end) - at);
-        if (!name_is_valid(at, length)) {
-            return false;
-        }
-        at += length + 1;
-    }
-    return true;
-}
-
 /* The directory of the questions that follow. */
 static void enter(struct receiver *receiver, const struct question *question)
 {
@@ -173,7 +159,7 @@ static void enter(struct receiver *receiver, const struct question *question)
     said[question->name.length] = 0;
     close_one(&answering->directory);
     answering->is_left = answering->is_unknown = false;
-    if (question->source >= receiver->options.source_count || !is_sound(question->path)) {
+    if (question->source >= receiver->options.source_count || !listing_leads_down(question->path)) {
         return;
     }
     answering->source = question->source;

@@ -247,7 +247,8 @@ static void enter(const struct sender *sender, const struct question *question,
     }
     asked->in_part = asked->cut_off && (way.listed > 1 || way.leads);
     bool absent = error == -ENOENT || error == -ENOTDIR || error == -ELOOP;
-    asked->unknown = no_root || (error != 0 && !absent) || is_elsewhere(sender, question, asked);
+    asked->unknown = no_root || (error != 0 && !absent) || is_elsewhere(sender, question, asked) ||
+                     !listing_leads_down(question->path); /* the rules would not know it again */
     asked->fd = asked->fd >= 0 ? asked->fd : -1;
 }
 

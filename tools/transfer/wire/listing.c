@@ -53,6 +53,21 @@ static bool clean(struct span path, bool open, char *bytes)
     return true;
 }
 
+bool listing_leads_down(struct span path)
+{
+    const char *at = path.bytes, *end = at + path.length;
+    for (bool more = path.length > 0; more;) {
+        const char *slash = memchr(at, '/', (size_t)(end - at));
+        size_t length = (size_t)((slash != NULL ? slash : end) - at);
+        if (!name_is_valid(at, length)) {
+            return false;
+        }
+        more = slash != NULL;
+        at += more ? length + 1 : length;
+    }
+    return true;
+}
+
 bool listing_is_path(struct span path)
 {
     char bytes[PATH_LENGTH_MAX + 2];

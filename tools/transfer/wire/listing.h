@@ -36,6 +36,8 @@ void listing_clear(struct listing *listing);
 
 /* A path whose components are sound, and which leads nowhere else than down. */
 bool listing_is_path(struct span path);
+/* The same, written in the one way in which rules know it; or "". */
+bool listing_leads_down(struct span path);
 
 /* What of the list is below one directory: those from `first` on and before `end`, whose path has
  * so many bytes with the slash behind it. */
