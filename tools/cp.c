@@ -223,6 +223,13 @@ static enum exit_code pull(struct cp *cp, char **sources, unsigned count, const 
     return code;
 }
 
+/* Elsewhere what moves the cursor would be shown as it is. */
+static bool is_terminal(void)
+{
+    const char *kind = getenv("TERM");
+    return isatty(STDERR_FILENO) && (kind == NULL || strcmp(kind, "dumb") != 0);
+}
+
 static void print_count(uint64_t count, const char *what)
 {
     char text[PROGRESS_TEXT];
@@ -331,7 +338,8 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count, const ch
     cp->output =
         (struct output){.command = cp->command, .json = cp->options.json, .peer = cp->peer};
     cp->report = (struct report){.problem = on_problem, .item = on_item, .user = cp};
-    cp->tty = !cp->options.json && !cp->options.quiet && isatty(STDERR_FILENO);
+    bool draws = cp->options.progress || !cp->options.no_progress;
+    cp->tty = !cp->options.json && !cp->options.quiet && draws && is_terminal();
     if (cp->options.note != NULL && !cp->options.quiet && !cp->options.json) {
         command_error(cp->command, "note: %s", cp->options.note);
     }

@@ -312,6 +312,8 @@ static void take_back(struct cp_options *options, int option)
     set_flags(options, option, false);
     if (option == 'v') {
         options->verbose = 0;
+    } else if (option == OPTION_PROGRESS) {
+        options->no_progress = true;
     } else if (option == OPTION_TIMEOUT) {
         options->timeout_s = CP_TIMEOUT_S;
     } else if (option == OPTION_BWLIMIT) {

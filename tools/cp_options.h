@@ -19,6 +19,7 @@ struct cp_options {
     bool as_cvs;            /* what CVS leaves out is left out */
     bool recursive;         /* by itself, not with -a */
     bool progress;          /* also where there is no terminal */
+    bool no_progress;       /* and not even where there is one */
     bool partial;           /* what an interrupt leaves of a file is of use */
     unsigned verbose;       /* how often */
     struct wishes wishes;

@@ -66,7 +66,10 @@ void cp_draw(struct cp *cp, const struct session *session)
         } else {
             progress_line(&cp->progress, tally, weir_fabric_device(cp->fabric), line, sizeof(line));
         }
-        fprintf(stderr, cp->tty ? "\r%.*s\033[K" : "%.*s\n", cp->tty ? line_width() : 1000, line);
+        if (cp->tty) {
+            progress_fit(line, (size_t)line_width());
+        }
+        fprintf(stderr, cp->tty ? "\r%s\033[K" : "%s\n", line);
     }
 }
 

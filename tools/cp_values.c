@@ -104,6 +104,7 @@ int cp_take_info(const struct command *command, struct cp_options *options)
         bool off = length > word && at[word] == '0';
         if (word == 8 && strncasecmp(at, "progress", word) == 0) {
             options->progress = !off;
+            options->no_progress = off;
         } else if (word == 5 && strncasecmp(at, "stats", word) == 0) {
             options->stats = !off;
         } else if (word == 4 && strncasecmp(at, "name", word) == 0) {

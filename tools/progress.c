@@ -109,11 +109,28 @@ void progress_line(const struct progress *progress, const struct tally *tally, c
     if (progress->rate >= 1 && tally->total_bytes >= done) {
         progress_duration((double)(tally->total_bytes - done) / progress->rate, left);
     }
-    progress_count(tally->files + tally->same + tally->left, files);
+    /* devices and FIFOs are not in the total, and who sends does not see which of `same` are links
+     */
+    uint64_t seen = tally->files + tally->same + tally->left;
+    progress_count(seen < tally->total_files ? seen : tally->total_files, files);
     progress_size(done, bytes);
     unsigned percent = tally->total_bytes > done
                            ? (unsigned)(100 * (double)done / (double)tally->total_bytes)
                            : 100;
     snprintf(ret_line, length, "%s of %s files, %s of %s (%u%%), %s/s, %s left, %s", files,
              total_files, bytes, total_bytes, percent, rate, left, carrier);
+}
+
+void progress_fit(char *line, size_t width)
+{
+    if (strlen(line) <= width) {
+        return;
+    }
+    for (size_t end = width; end > 0; end--) {
+        if (strncmp(line + end, ", ", 2) == 0) {
+            line[end] = 0;
+            return;
+        }
+    }
+    line[width] = 0;
 }

@@ -33,4 +33,7 @@ void progress_update(struct progress *progress, const struct tally *tally);
 void progress_line(const struct progress *progress, const struct tally *tally, const char *device,
                    char *ret_line, size_t length);
 
+/* Leaves out of its end what does not fit into so many bytes: whole parts, if one fits. */
+void progress_fit(char *line, size_t width);
+
 #endif

@@ -191,6 +191,39 @@ static void the_line_tells_what_is_left(void **state)
     assert_string_equal(line, "3 files, 10.0 MiB, 1.0 MiB/s, weir0, 1,234 retransmitted");
 }
 
+static void the_line_has_no_more_files_than_there_are(void **state)
+{
+    const struct progress progress = {.rate = 1 << 20};
+    struct tally tally = {.files = 2, .same = 9, .totals_known = true, .total_files = 10};
+    char line[200];
+    progress_line(&progress, &tally, "weir0", line, sizeof(line));
+    assert_memory_equal(line, "10 of 10 files, ", 16);
+}
+
+static void a_narrow_line_ends_with_a_whole_part(void **state)
+{
+    static const char whole[] = "3 of 2,000 files, 10.0 MiB, weir0, 0 retransmitted";
+    static const struct {
+        size_t width;
+        const char *fits;
+    } cases[] = {
+        {200, whole},
+        {sizeof(whole) - 1, whole},
+        {sizeof(whole) - 2, "3 of 2,000 files, 10.0 MiB, weir0"},
+        {33, "3 of 2,000 files, 10.0 MiB, weir0"},
+        {32, "3 of 2,000 files, 10.0 MiB"},
+        {16, "3 of 2,000 files"},
+        {4, "3 of"},
+        {0, ""},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char line[sizeof(whole)];
+        strcpy(line, whole);
+        progress_fit(line, cases[i].width);
+        assert_string_equal(line, cases[i].fits);
+    }
+}
+
 static void numbers_with_units(void **state)
 {
     static const struct {
@@ -270,6 +303,8 @@ int main(void)
         cmocka_unit_test(names_for_a_terminal),
         cmocka_unit_test(sizes_and_times),
         cmocka_unit_test(the_line_tells_what_is_left),
+        cmocka_unit_test(the_line_has_no_more_files_than_there_are),
+        cmocka_unit_test(a_narrow_line_ends_with_a_whole_part),
         cmocka_unit_test(numbers_with_units),
         cmocka_unit_test(changes_of_modes),
     };
