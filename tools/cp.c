@@ -239,40 +239,51 @@ static void print_count(uint64_t count, const char *what)
     }
 }
 
+static void summarize_as_json(const struct cp *cp, enum exit_code code, double rate)
+{
+    const struct tally *tally = &cp->total;
+    bool dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0;
+    json_t *object = json_pack("{s:s, s:i, s:f, s:f, s:s, s:s, s:s}", "event", "summary", "exit",
+                               (int)code, "seconds", cp->seconds, "bytes_per_second", rate,
+                               "device", weir_fabric_device(cp->fabric), "fabric",
+                               weir_fabric_kind(cp->fabric) == WEIR_FABRIC_SOFT ? "soft" : "rdma",
+                               "fabric_reason", weir_fabric_reason(cp->fabric));
+    output_json_tally(object, tally);
+    json_object_set_new(object, "dry_run", json_boolean(dry));
+    json_object_set_new(object, "peer_device", json_string(cp->peer_device));
+    if (cp->options.targets.count > 0) {
+        json_object_set_new(object, "targets", json_integer(cp->options.targets.count));
+        json_object_set_new(object, "targets_whole", json_integer(cp->targets_whole));
+        json_object_set_new(object, "bytes_put", json_integer((json_int_t)cp->bytes_put));
+    }
+    json_object_set_new(object, "reconnections", json_integer(cp->again.count));
+    json_object_set_new(object, "seconds_disconnected", json_real(cp->again.seconds));
+    if (cp->reason[0] != 0) {
+        output_json_text(object, "error", cp->reason);
+    }
+    output_json(object);
+}
+
 static void summarize(const struct cp *cp, enum exit_code code)
 {
     const struct tally *tally = &cp->total;
-    double rate = cp->seconds > 0 ? (double)tally->bytes / cp->seconds : 0;
+    bool dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0;
+    double rate = cp->seconds > 0 && !dry ? (double)tally->bytes / cp->seconds : 0;
     if (cp->options.json) {
-        json_t *object = json_pack(
-            "{s:s, s:i, s:f, s:f, s:s, s:s, s:s}", "event", "summary", "exit", (int)code, "seconds",
-            cp->seconds, "bytes_per_second", rate, "device", weir_fabric_device(cp->fabric),
-            "fabric", weir_fabric_kind(cp->fabric) == WEIR_FABRIC_SOFT ? "soft" : "rdma",
-            "fabric_reason", weir_fabric_reason(cp->fabric));
-        output_json_tally(object, tally);
-        json_object_set_new(object, "peer_device", json_string(cp->peer_device));
-        if (cp->options.targets.count > 0) {
-            json_object_set_new(object, "targets", json_integer(cp->options.targets.count));
-            json_object_set_new(object, "targets_whole", json_integer(cp->targets_whole));
-            json_object_set_new(object, "bytes_put", json_integer((json_int_t)cp->bytes_put));
-        }
-        json_object_set_new(object, "reconnections", json_integer(cp->again.count));
-        json_object_set_new(object, "seconds_disconnected", json_real(cp->again.seconds));
-        if (cp->reason[0] != 0) {
-            output_json_text(object, "error", cp->reason);
-        }
-        output_json(object);
+        summarize_as_json(cp, code, rate);
         return;
     }
     char files[PROGRESS_TEXT], bytes[PROGRESS_TEXT], speed[PROGRESS_TEXT];
     progress_count(tally->files, files);
     progress_size(tally->bytes, bytes);
     progress_rate(rate, speed);
-    bool dry = (cp->options.wishes.bits & WISH_DRY_RUN) != 0;
     bool is_soft = weir_fabric_kind(cp->fabric) == WEIR_FABRIC_SOFT;
-    printf("%s%s file%s, %s in %.2f s, %s/s, %s%s", dry ? "dry run, nothing done: " : "", files,
-           tally->files == 1 ? "" : "s", bytes, cp->seconds, speed, weir_fabric_device(cp->fabric),
-           is_soft ? " (software)" : "");
+    printf("%s%s file%s, %s in %.2f s", dry ? "dry run, nothing done: " : "", files,
+           tally->files == 1 ? "" : "s", bytes, cp->seconds);
+    if (!dry) {
+        printf(", %s/s", speed);
+    }
+    printf(", %s%s", weir_fabric_device(cp->fabric), is_soft ? " (software)" : "");
     if (cp->options.targets.count > 0) {
         printf(", to %u of %u targets", cp->targets_whole, cp->options.targets.count);
     }
@@ -283,6 +294,7 @@ static void summarize(const struct cp *cp, enum exit_code code)
     if ((cp->options.wishes.bits & WISH_VERIFY) != 0 && !dry && tally->files > 0) {
         printf("; read back from storage");
     }
+    print_count(tally->symlinks, tally->symlinks == 1 ? "symbolic link" : "symbolic links");
     print_count(tally->same, "unchanged");
     print_count(tally->left, "left as they are");
     print_count(tally->deleted, "deleted");

@@ -76,9 +76,15 @@ case_files() { # push and pull, names, existing targets
     echo new >f
     expect 0 '1 left as they are' "$weir" cp --ignore-existing f "$url/"
     expect 0 'dry run, nothing done: 1 file' "$weir" cp -n f "$url/"
+    grep -q '/s,' out.txt && fail "a dry run has a rate: $(cat out.txt)"
+    wait_for a.log 'dry run, nothing done: pushed /: 1 file' 1 || fail "the log takes a dry run for a copy: $(cat a.log)"
+    expect 0 '"dry_run":true' "$weir" cp -n --json f "$url/"
     cmp -s f root/f && fail "a dry run or --ignore-existing replaced a file"
     expect 0 '1 file' "$weir" cp --fsync f "$url/"
     same f root/f
+    mkdir links && ln -s nowhere links/l
+    expect 0 '0 files.*; 1 symbolic link$' "$weir" cp -r links "$url/"
+    rm -r links root/links
     expect 0 'f.st......' "$weir" cp -i "$url/f" g
     same f g
     expect 0 '1 unchanged' "$weir" cp "$url/f" g

@@ -76,6 +76,7 @@ static void report_as_json(const struct served *served, double seconds)
     if (served->key[0] != 0) {
         json_object_set_new(object, "key", json_string(served->key));
     }
+    json_object_set_new(object, "dry_run", json_boolean(session_is_dry(session)));
     output_json_path(object, (struct span){path, strlen(path)});
     output_json_tally(object, session_tally(session));
     output_json(object);
@@ -108,8 +109,9 @@ void serve_say_end(const struct served *served)
                       output_outcome_name(session_outcome(session)), text,
                       rests[session_rest(session)]);
     } else if (!served->serve->options.quiet) {
-        printf("%s%s%s: %s %s: %s file%s, %s in %.2f s, %s not copied\n", served->key,
+        printf("%s%s%s: %s%s %s: %s file%s, %s in %.2f s, %s not copied\n", served->key,
                served->key[0] != 0 ? " from " : "", served->peer,
+               session_is_dry(session) ? "dry run, nothing done: " : "",
                session_direction(session) == DIRECTION_PULL ? "pulled" : "pushed", path, files,
                tally->files == 1 ? "" : "s", bytes, seconds, failed);
         fflush(stdout);

@@ -125,6 +125,8 @@ struct session_copy session_copy(const struct session *session);
 const char *session_reason(const struct session *session);
 const struct tally *session_tally(const struct session *session);
 enum direction session_direction(const struct session *session);
+/* Nothing is changed, and what is counted would have been. */
+bool session_is_dry(const struct session *session);
 /* The path of the push, the first of the pull; "" before they are known. */
 const char *session_path(const struct session *session);
 /* The server's device; "" before it is known. */

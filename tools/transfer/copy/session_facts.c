@@ -61,6 +61,11 @@ enum direction session_direction(const struct session *session)
     return session->request.direction;
 }
 
+bool session_is_dry(const struct session *session)
+{
+    return (session->request.wishes.bits & WISH_DRY_RUN) != 0;
+}
+
 const char *session_path(const struct session *session)
 {
     if (session->request.direction == DIRECTION_PUSH) {
