@@ -282,7 +282,7 @@ case_usage() { # exit statuses, and words
     expect 0 '1 file' "$weir" cp f "$url/a/x"
     same f named/x
     cp f other/y
-    expect 5 'read-only' "$weir" cp f "$url/b/"
+    expect 5 '/b is read-only at this server' "$weir" cp f "$url/b/"
     expect 0 '1 file' "$weir" cp "$url/b/y" got.y
     same f got.y
     expect 0 '1 file' "$weir" cp -r "$url/a" .

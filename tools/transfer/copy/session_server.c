@@ -32,6 +32,17 @@ static void welcome(struct session *session)
     session->state = SESSION_TRANSFER;
 }
 
+/* Of several folders others may be there to be written. */
+static void refuse_to_write(struct session *session)
+{
+    char text[TEXT_LENGTH_MAX] = "this server is read-only";
+    if (session->root_name != 0) {
+        snprintf(text, sizeof(text), "%.*s is read-only at this server", (int)session->root_name,
+                 session->request.target_path);
+    }
+    refuse(session, PROBLEM_READ_ONLY, text);
+}
+
 static void refuse_root(struct session *session, const char *name, size_t length)
 {
     const struct session_service *service = &session->service;
@@ -94,7 +105,7 @@ static void serve_push(struct session *session)
     };
     char text[TEXT_LENGTH_MAX];
     if (session->service.read_only) {
-        refuse(session, PROBLEM_READ_ONLY, "this server is read-only");
+        refuse_to_write(session);
         return;
     }
     enum problem_code code = target_open(&request, &session->target, text);
