@@ -48,6 +48,13 @@ for shell in $shells; do
         expect $shell "" file.bin weir $option ""
     done
 done
+for option in --include-from --min-size --delete-excluded --hosts --certificate-key; do # not the first of their lines
+    for shell in $shells; do
+        expect $shell $option file.bin weir cp $option
+    done
+done
+expect bash soft file.bin weir cp --fabric = s
+expect bash soft file.bin weir cp --fabric =
 expect bash "a folder" file.bin weir serve --root a
 expect bash ls --devices weir run l
 [ "$failed" = 0 ] && echo "completion in $shells offers what --help says"

@@ -30,6 +30,11 @@ _weir_value() { # of the option before the cursor: true if it has one, which is 
 _weir() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} weir=${COMP_WORDS[0]} at
     COMPREPLY=()
+    if [ "$word" = = ]; then # --option=VALUE is three words to bash
+        word=
+    elif [ "$before" = = ]; then
+        before=${COMP_WORDS[COMP_CWORD - 2]}
+    fi
     if [ "$COMP_CWORD" = 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_weir_help_words "$weir" '^  [a-z]+ ')" -- "$word")
         return
