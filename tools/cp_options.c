@@ -365,11 +365,26 @@ static int take_directory_rules(const struct command *command, struct cp_options
     return before < 2 ? cp_take_rule(command, &options->filter, false, rules[before]) : -1;
 }
 
+static bool take_plain(struct cp_options *options, int option)
+{
+    return take_bits(options, option) || take_way(options, option) ||
+           set_flags(options, option, true);
+}
+
+static int refuse_second_x(const struct command *command)
+{
+    return command_usage_error(command,
+                               "there is no -xx: with -x a directory that something is mounted on "
+                               "is copied empty; --exclude leaves it out");
+}
+
 /* -1: go on. */
 static int take_option(const struct command *command, struct cp_options *options, int option)
 {
-    if (take_bits(options, option) || take_way(options, option) ||
-        set_flags(options, option, true)) {
+    if (option == 'x' && (options->wishes.bits & WISH_ONE_FILE_SYSTEM) != 0) {
+        return refuse_second_x(command);
+    }
+    if (take_plain(options, option)) {
         return -1;
     }
     switch (option) {

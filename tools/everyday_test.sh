@@ -428,6 +428,7 @@ case_sentences() { # what is not to be had says what is
     prepare
     expect 2 'there is no --remove-source-files: nothing is removed.*-c --verify' "$weir" cp -a --remove-source-files src far:
     expect 2 'there is no -L, --copy-links: links' "$weir" cp -aL src far:
+    expect 2 'there is no -xx: .*--exclude' "$weir" cp -axvx src far:
     expect 2 "there is no -b, --backup: .*cp -al.*attributes in both" "$weir" cp -ab src far:
     expect 2 "there is no --link-dest: .*cp -al.*attributes in both" "$weir" cp -a --link-dest=../old src far:
     expect 2 "there is no --rsync-path: --weir-path" "$weir" cp -a --rsync-path='sudo rsync' src far:
