@@ -382,7 +382,7 @@ static enum exit_code copy(struct cp *cp, char **names, unsigned count, const ch
     if (total->undeleted) {
         command_error(cp->command, "nothing was deleted, since a source could not be read in full");
     }
-    if (total->held_back > 0) {
+    if (total->held_back > 0 && !several) { /* else each has said it */
         command_error(cp->command, "not deleted because of --max-delete: %llu more",
                       (unsigned long long)total->held_back);
     }

@@ -21,13 +21,16 @@
 /* Far sides that are not there by then hold up all others, which do not wait for us longer than
  * SESSION_PATIENCE_S of serve.c, all from the same begin on. */
 #define FAR_BEGIN_PATIENCE_S 100
+/* What a target is called, beside another at the same host. */
+#define TITLE_LENGTH 512
 
 /* One target. */
 struct destination {
     struct cp *cp;
     struct location where;
     char name[PEER_LENGTH];
-    struct far_side far; /* of a shell's */
+    char title[TITLE_LENGTH]; /* the same, or all of it as it was given */
+    struct far_side far;      /* of a shell's */
     bool far_started;
     bool refused; /* it does not let us in */
     bool out;     /* its far side could not be started, which has been said */
@@ -94,8 +97,11 @@ int cp_targets_read(const struct command *command, struct cp_targets *targets, c
         while (length > 0 && strchr("\n\r\t ", line[length - 1]) != NULL) {
             line[--length] = 0;
         }
-        if (length > 0 && line[0] != '#') {
-            code = cp_targets_add(command, targets, line);
+        const char *target = line + strspn(line, "\t ");
+        if (strlen(line) < (size_t)length) { /* what is behind it would be lost without a word */
+            code = command_usage_error(command, "--hosts %s: a line has a byte 0 in it", path);
+        } else if (target[0] != 0 && target[0] != '#') {
+            code = cp_targets_add(command, targets, target);
         }
     }
     if (code < 0 && ferror(file)) {
@@ -174,6 +180,19 @@ static void begin(struct copy *copy, unsigned number)
         (struct report){.problem = on_problem, .item = on_item, .user = destination};
     if (!by_shell) {
         cp_say_unproven(cp, destination->name, address);
+    }
+}
+
+/* Two targets at one host are told apart. */
+static void entitle(struct copy *copy, unsigned number)
+{
+    struct destination *destination = &copy->list[number];
+    const char *given = copy->cp->options.targets.list[number];
+    snprintf(destination->title, TITLE_LENGTH, "%s", destination->name);
+    for (unsigned i = 0; i < copy->count; i++) {
+        if (i != number && strcmp(copy->list[i].name, destination->name) == 0) {
+            printable(given, strlen(given), destination->title, TITLE_LENGTH);
+        }
     }
 }
 
@@ -383,6 +402,7 @@ static void say_json(const struct copy *copy, unsigned number, const char *reaso
     if (reason[0] != 0) {
         json_object_set_new(object, "reason", json_string(reason));
     }
+    output_json_text(object, "target", copy->cp->options.targets.list[number]);
     output_json_tally(object, fanout_tally(copy->fanout, number));
     output_json(object);
 }
@@ -402,12 +422,17 @@ static void say_one(const struct copy *copy, unsigned number)
     if (cp->options.json) {
         say_json(copy, number, reason);
     } else if (!complete && !destination->out && !stop_asked()) {
-        command_error(cp->command, "%s failed: %s: %s", destination->name,
+        command_error(cp->command, "%s failed: %s: %s", destination->title,
                       output_outcome_name(outcome_of(copy, number)), reason);
     } else if (complete && (cp->options.verbose > 0 || tally->failed > 0) && !cp->options.quiet) {
         printf("%s %llu files copied, %llu unchanged, %llu deleted, %llu not copied\n",
-               destination->name, (unsigned long long)tally->files, (unsigned long long)tally->same,
-               (unsigned long long)tally->deleted, (unsigned long long)tally->failed);
+               destination->title, (unsigned long long)tally->files,
+               (unsigned long long)tally->same, (unsigned long long)tally->deleted,
+               (unsigned long long)tally->failed);
+    }
+    if (complete && tally->held_back > 0) {
+        command_error(cp->command, "%s not deleted because of --max-delete: %llu more",
+                      destination->title, (unsigned long long)tally->held_back);
     }
 }
 
@@ -447,7 +472,7 @@ static enum exit_code run(struct copy *copy, const struct session_request *reque
     struct cp *cp = copy->cp;
     struct fanout_member *members = calloc(copy->count, sizeof(*members));
     for (unsigned i = 0; i < copy->count && members != NULL; i++) {
-        members[i] = (struct fanout_member){.name = copy->list[i].name,
+        members[i] = (struct fanout_member){.name = copy->list[i].title,
                                             .path = copy->list[i].where.path,
                                             .report = &copy->list[i].report};
     }
@@ -495,6 +520,9 @@ enum exit_code cp_fanout(struct cp *cp, char **sources, unsigned count)
     secret_keep_from_cores();
     for (unsigned i = 0; i < copy.count; i++) {
         begin(&copy, i);
+    }
+    for (unsigned i = 0; i < copy.count; i++) {
+        entitle(&copy, i);
     }
     start_far_sides(&copy);
     enum exit_code code = run(&copy, &request);

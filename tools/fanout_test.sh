@@ -125,6 +125,27 @@ case_resume() { # what all have of a file is not sent again; what one has lost i
     done
 }
 
+case_unlike() { # targets that differ: the summary is of the one that had least, and two at one server are told apart
+    servers=() to=() urls=()
+    make_tree 1
+    serve 1 --insecure
+    serve 2 --insecure
+    expect 0 'to 1 of 1 targets' "$weir" cp -a "${to[@]:0:2}" t
+    expect 0 '^102 files, .* to 2 of 2 targets' "$weir" cp -a "${to[@]}" t
+    touch r2/t/one r2/t/two r2/t/three
+    expect 1 "${urls[2]} not deleted because of --max-delete: 2 more" "$weir" cp -a --delete --max-delete=1 "${to[@]}" t
+    grep -q '; 1 deleted' out.txt || fail "what went is not said: $(cat out.txt)"
+    echo f >r1/file
+    expect 1 "${urls[1]}/file/x failed: refused" "$weir" cp -a --to "${urls[1]}/file/x" --to "${urls[1]}/other/" t
+    expect 0 "${urls[1]}/other/ 0 files copied, 103 unchanged" "$weir" cp -av --to "${urls[1]}/new" --to "${urls[1]}/other/" t
+    expect 0 "\"target\":\"${urls[1]}/new\"" "$weir" cp -a --json --to "${urls[1]}/new" --to "${urls[1]}/other/" t
+    printf '  # two\n\t%s/spaced/ \n' "${urls[1]}" >hosts
+    expect 0 'to 1 of 1 targets' "$weir" cp -a --hosts hosts t
+    same t r1/spaced/t
+    printf '%s/\0%s/\n' "${urls[1]}" "${urls[2]}" >hosts
+    expect 2 'a line has a byte 0' "$weir" cp -a --hosts hosts t
+}
+
 case_usage() { # what does not go together is said
     echo f >f
     expect 2 'not \[USER@\]HOST:PATH or weir://' "$weir" cp --to here f
@@ -141,7 +162,7 @@ case_usage() { # what does not go together is said
 }
 
 cases=("$@")
-[ ${#cases[@]} -gt 0 ] || cases=(usage keys eight resume)
+[ ${#cases[@]} -gt 0 ] || cases=(usage unlike keys eight resume)
 for name in "${cases[@]}"; do
     mkdir "$work/$name"
     cd "$work/$name" || exit 1

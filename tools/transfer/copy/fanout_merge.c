@@ -223,11 +223,24 @@ static void merge_read_back(struct fanout *fanout)
     }
 }
 
-/* The one with the fewest failures stands for all; how many failed at worst is said, too. */
+/* Of those with the fewest failures it is the one to which most came that stands for all. */
+static bool stands_before(const struct member *one, const struct member *other)
+{
+    const struct tally *these = &one->tally, *those = &other->tally;
+    return these->failed != those->failed ? these->failed < those->failed
+                                          : these->same + these->left < those->same + those->left;
+}
+
+static uint64_t greater(uint64_t one, uint64_t other)
+{
+    return one > other ? one : other;
+}
+
+/* How many failed, went, or were to go, is said of where it was most. */
 static void merge_summaries(struct fanout *fanout)
 {
     const struct member *best = NULL;
-    uint64_t worst = 0;
+    uint64_t worst = 0, deleted = 0, held_back = 0;
     bool undeleted = false;
     for (unsigned i = 0; i < fanout->options.count; i++) {
         const struct member *member = &fanout->members[i];
@@ -237,9 +250,11 @@ static void merge_summaries(struct fanout *fanout)
             }
             continue;
         }
-        worst = member->tally.failed > worst ? member->tally.failed : worst;
+        worst = greater(worst, member->tally.failed);
+        deleted = greater(deleted, member->tally.deleted);
+        held_back = greater(held_back, member->tally.held_back);
         undeleted |= member->summary.summary.undeleted;
-        if (best == NULL || member->tally.failed < best->tally.failed) {
+        if (best == NULL || stands_before(member, best)) {
             best = member;
         }
     }
@@ -248,6 +263,8 @@ static void merge_summaries(struct fanout *fanout)
     }
     struct message message = best->summary;
     message.summary.failed = worst;
+    message.summary.deleted = deleted;
+    message.summary.held_back = held_back;
     message.summary.undeleted = undeleted;
     /* each member's own, and bounded by nothing that is known here */
     message.summary.again_files = message.summary.again_symlinks = 0;
