@@ -90,9 +90,6 @@ int place_begin_inplace(struct place *place, int directory, const char *name,
 /* Nothing but zeros, which need not be written. */
 int place_hole(struct place *place, uint64_t offset, uint64_t length);
 int place_write(struct place *place, const void *bytes, size_t length, uint64_t offset);
-/* Has storage hold what was written, and memory no more: what is read now comes from there, as far
- * as there is a difference. 0 or an errno. */
-int place_drop(const struct place *place);
 /* Sets the file's length and attributes, then its name. The place is over, whatever comes out.
  * ESTALE: somebody has taken the name away meanwhile of what is written in place, or kept. */
 int place_commit(struct place *place, uint64_t length, const struct attributes *attributes);
