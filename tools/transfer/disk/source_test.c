@@ -49,18 +49,31 @@ static int tear_down(void **state)
     return 0;
 }
 
+static int open_file(const struct scratch *scratch, int access, struct stat *ret_status)
+{
+    int fd = openat(scratch->fd, "f", access | O_CLOEXEC);
+    assert_int_equal(fstat(fd, ret_status), 0);
+    return fd;
+}
+
+/* A file of four bytes, as it has just been written. The source has the descriptor. */
+static int begin(const struct scratch *scratch, int access, struct source *ret_source)
+{
+    struct stat status;
+    scratch_write(scratch, "f", "1111");
+    int fd = open_file(scratch, access, &status);
+    source_open(ret_source, fd, &status);
+    return fd;
+}
+
 static void what_has_just_been_written_is_seen_to_change(void **state)
 {
     const struct scratch *scratch = *state;
     for (unsigned i = 0; i < TIMES; i++) {
         struct source source;
-        struct stat status;
         const char *text = "";
         char bytes[4];
-        scratch_write(scratch, "f", "1111");
-        int fd = openat(scratch->fd, "f", O_RDWR | O_CLOEXEC);
-        assert_int_equal(fstat(fd, &status), 0);
-        source_open(&source, fd, &status);
+        int fd = begin(scratch, O_RDWR, &source);
         assert_int_equal(source_read(&source, bytes, 2, 2, &text), PROBLEM_NONE);
         assert_int_equal(pwrite(fd, "2222", 4, 0), 4);
         assert_int_equal(source_read(&source, bytes + 2, 2, 2, &text), PROBLEM_NONE);
@@ -75,13 +88,9 @@ static void what_stays_is_not_taken_for_changed(void **state)
     const struct scratch *scratch = *state;
     for (unsigned i = 0; i < TIMES; i++) {
         struct source source;
-        struct stat status;
         const char *text = "";
         char bytes[4];
-        scratch_write(scratch, "f", "1111");
-        int fd = openat(scratch->fd, "f", O_RDONLY | O_CLOEXEC);
-        assert_int_equal(fstat(fd, &status), 0);
-        source_open(&source, fd, &status);
+        (void)begin(scratch, O_RDONLY, &source);
         assert_int_equal(source_read(&source, bytes, 4, 4, &text), PROBLEM_NONE);
         assert_int_equal(source_check(&source, &text), PROBLEM_NONE);
         source_close(&source);
@@ -94,8 +103,7 @@ static unsigned naps_at(const struct scratch *scratch, time_t seconds, long ns)
 {
     struct source source;
     struct stat status;
-    int fd = openat(scratch->fd, "f", O_RDONLY | O_CLOEXEC);
-    assert_int_equal(fstat(fd, &status), 0);
+    int fd = open_file(scratch, O_RDONLY, &status);
     status.st_ctim.tv_nsec = 500000000;
     standing = status.st_ctim;
     standing.tv_sec += seconds;
