@@ -70,7 +70,7 @@ static void end_a_stranger(struct serve *serve)
     struct served *chosen = NULL;
     unsigned most = 0;
     for (struct served *served = serve->transfers; served != NULL; served = served->next) {
-        if (served->standing != STANDING_STRANGER || served->is_sent_away) {
+        if (served->standing != STANDING_STRANGER || served->is_gone || served->is_sent_away) {
             continue;
         }
         bool is_older = chosen != NULL && serve_is_same_client(served, chosen->peer, "");
