@@ -68,7 +68,7 @@ size_t qp_bytes(const struct qp_init *init);
  * which the API's object is, and, where `sends` is lent as well, the send queue behind it. Who goes
  * from one of many queue pairs to the next fetches all of that at once. */
 #define QP_USUAL_BYTES 488u /* of RC and UC, with one SGE to a receive */
-#define QP_BESIDE      216u
+#define QP_BESIDE      224u
 
 /* Which fields of struct qp_attributes a modify sets. */
 enum qp_attribute {

@@ -19,6 +19,7 @@
 #include "rnic/device/device.h"
 #include "rnic/io/loop/loop_private.h"
 #include "rnic/io/system/bell.h"
+#include "rnic/io/system/heavy_fence.h"
 #include "rnic/io/system/quiet.h"
 #include "rnic/io/system/raw_file.h"
 #include "rnic/io/udp/address_watch.h"
@@ -148,12 +149,12 @@ static uint64_t choose_doze_ns(struct loop *loop)
 }
 
 /* A doze was right if they still poll, and no mistake if they said that they would sleep. One that
- * was cut short says nothing of longer ones. */
-static void learn(struct loop *loop, uint64_t dozed_ns, bool is_full)
+ * was cut short says nothing of longer ones. True: it was right, and was not cut short. */
+static bool learn(struct loop *loop, uint64_t dozed_ns, bool is_full)
 {
     uint64_t patience_ns = loop->patience_ns;
     if (atomic_load(&loop->polling_since_ns) == 0) {
-        return;
+        return false;
     }
     bool still_polled = not_driven_for_ns(loop, clock_now()) * 2 < dozed_ns;
     if (still_polled && is_full) {
@@ -164,6 +165,17 @@ static void learn(struct loop *loop, uint64_t dozed_ns, bool is_full)
         loop->doze_ns = DOZE_MIN_NS;
         loop->patience_ns =
             is_mistake && patience_ns * 4 < PATIENCE_MAX_NS ? patience_ns * 4 : patience_ns;
+    }
+    return still_polled && is_full;
+}
+
+/* They have polled for long, and will not let us sleep soon. */
+static void relieve_senders(struct loop *loop)
+{
+    if (!same_host_fences_for_all(loop->same_host) && loop_try_lock(loop)) {
+        same_host_fence_for_all(loop->same_host);
+        lock_give_in_order(&loop->lock);
+        loop_after_unlock(loop, INSTANT_NEVER);
     }
 }
 
@@ -204,7 +216,9 @@ static void doze(struct loop *loop)
     uint64_t length_ns = choose_doze_ns(loop);
     int ready = sleep_until(loop, watched, with_sockets ? WATCH_SILENT : WATCH_DOZING,
                             instant_after(clock_now(), length_ns));
-    learn(loop, length_ns, ready == 0 && length_ns == loop->doze_ns);
+    if (learn(loop, length_ns, ready == 0 && length_ns == loop->doze_ns)) {
+        relieve_senders(loop);
+    }
     bool named = hear_sockets(loop, watched);
     /* A doorbell may have been missed by who let go of the mutex when it was rung. */
     if (named || device_has_doorbell(loop->engine.device)) {
@@ -349,6 +363,9 @@ int loop_start_thread(struct loop *loop)
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    if (heavy_fence_prepare()) {
+        lock_let_favour();
+    }
     sem_init(&loop->is_alive, 0, 0);
     sigset_t before = quiet_begin();
     int error = pthread_create(&loop->thread, &attributes, run, loop);

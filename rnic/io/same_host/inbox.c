@@ -12,6 +12,7 @@
 #include "rnic/io/same_host/inbox_private.h"
 #include "rnic/io/same_host/lane.h"
 #include "rnic/io/system/bell.h"
+#include "rnic/io/system/heavy_fence.h"
 
 #define LANE_BURST  32u /* packets in a row from one lane */
 #define UNEXPECTED  4u  /* records of a batch before others are looked out for */
@@ -33,6 +34,7 @@ struct inbox {
     uint32_t streak; /* records that inbox_receive_next takes from a lane */
     uint32_t most;   /* ... that whoever looks now does; not 0 */
     uint32_t sleeps; /* so far */
+    bool can_fence_for_all, fences_for_all;
     /* For inbox_is_quiet: where all watched lanes show what comes next. More lanes than that, or
      * lanes that are not watched, are not looked after so. */
     _Atomic uint32_t glance_count;
@@ -72,6 +74,7 @@ enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_i
         return STATUS_NO_MEMORY;
     }
     inbox->was_empty = true;
+    inbox->can_fence_for_all = heavy_fence_prepare();
     inbox->head->incarnation = incarnation;
     inbox->head->bell = inbox->bell;
     inbox->head->magic = INBOX_MAGIC;
@@ -300,6 +303,31 @@ static uint32_t drain(struct inbox *inbox, uint32_t number, struct inbox_receive
     return count;
 }
 
+void inbox_fence_for_all(struct inbox *inbox)
+{
+    if (inbox->can_fence_for_all && !inbox->fences_for_all) {
+        inbox->fences_for_all = true;
+        atomic_store_explicit(&inbox->head->fences_for_all, 1, memory_order_release);
+    }
+}
+
+bool inbox_fences_for_all(const struct inbox *inbox)
+{
+    return inbox->fences_for_all || !inbox->can_fence_for_all;
+}
+
+/* Pairs with outbox_flush. For all senders once: from then on each has its own again. */
+static void fence(struct inbox *inbox)
+{
+    if (!inbox->fences_for_all) {
+        atomic_thread_fence(memory_order_seq_cst);
+        return;
+    }
+    inbox->fences_for_all = false;
+    atomic_store_explicit(&inbox->head->fences_for_all, 0, memory_order_relaxed);
+    heavy_fence_everywhere();
+}
+
 static bool has_packet(const struct lane *lane)
 {
     return !lane->closed && ring_has_record(&lane->ring);
@@ -312,7 +340,7 @@ static void unwatch(struct inbox *inbox, uint32_t index)
     struct lane *lane = inbox->lanes[number];
     inbox->watched[index] = inbox->watched[--inbox->watched_count];
     atomic_store_explicit(&lane->memory->watched, 0, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst);
+    fence(inbox);
     if (has_packet(lane)) {
         atomic_fetch_or(&inbox->head->rung[number / 64], UINT64_C(1) << number % 64);
     }
@@ -458,7 +486,7 @@ bool inbox_fall_asleep(struct inbox *inbox)
 {
     inbox->sleeps += inbox->sleeps == UINT32_MAX ? 2 : 1; /* not 0 */
     atomic_store_explicit(&inbox->head->asleep, inbox->sleeps, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with outbox_flush */
+    fence(inbox);
     if (!has_any_packet(inbox)) {
         return true;
     }

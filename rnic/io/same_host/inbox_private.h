@@ -62,6 +62,8 @@ struct inbox_head {
     /* Not 0: the owner wants a wake-up for the next record; which of its sleeps it is. Who has
      * woken it clears that. */
     _Alignas(RING_LINE) _Atomic uint32_t asleep;
+    /* The owner's: it has a heavy fence before it falls asleep, so senders need none. */
+    _Atomic uint32_t fences_for_all;
     _Alignas(
         RING_LINE) _Atomic uint64_t rung[INBOX_WORDS]; /* lanes not watched that have records */
     _Alignas(RING_LINE) _Atomic uint32_t lane_end;     /* no lane from here on was ever taken */

@@ -11,6 +11,7 @@
 #include "rnic/io/same_host/responses.h"
 #include "rnic/io/system/bell.h"
 #include "rnic/io/system/clock.h"
+#include "rnic/io/system/heavy_fence.h"
 #include "rnic/io/system/raw_file.h"
 
 #define REFERENCE_LEAST 16384u /* bytes; below, two copies cost less than the system call */
@@ -24,6 +25,7 @@ struct outbox {
     uint32_t number;
     int bell;       /* a copy of the owner's; -1: none */
     uint32_t sleep; /* of the owner's, which is ours to end */
+    bool takes_part; /* in heavy fences of other processes */
     struct ring_producer ring;
     struct inbox_route routes[INBOX_ROUTES]; /* what the lane says, in memory of our own */
     uint32_t route_count;
@@ -127,6 +129,7 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
     struct outbox *outbox = calloc(1, sizeof *outbox);
     if (outbox != NULL) {
         outbox->bell = -1;
+        outbox->takes_part = heavy_fence_prepare();
         outbox->head = inbox_map(file, 0, INBOX_HEAD_BYTES);
     }
     if (outbox == NULL || outbox->head == NULL) {
@@ -518,11 +521,21 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
     return STATUS_OK;
 }
 
+static inline void fence(const struct outbox *outbox)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    bool for_us = outbox->takes_part &&
+                  atomic_load_explicit(&outbox->head->fences_for_all, memory_order_acquire) != 0;
+    if (!for_us) {
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+}
+
 bool outbox_flush(struct outbox *outbox)
 {
     struct inbox_head *head = outbox->head;
     ring_show(&outbox->ring);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with unwatch and inbox_fall_asleep */
+    fence(outbox); /* pairs with unwatch and inbox_fall_asleep */
     if (atomic_load_explicit(&outbox->lane->watched, memory_order_relaxed) == 0) {
         _Atomic uint64_t *word = &head->rung[outbox->number / 64];
         uint64_t bit = UINT64_C(1) << outbox->number % 64;

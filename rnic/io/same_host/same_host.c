@@ -457,6 +457,18 @@ static bool has_new_room(struct same_host *same_host)
     return any;
 }
 
+void same_host_fence_for_all(struct same_host *same_host)
+{
+    if (same_host->inbox != NULL) {
+        inbox_fence_for_all(same_host->inbox);
+    }
+}
+
+bool same_host_fences_for_all(const struct same_host *same_host)
+{
+    return same_host->inbox == NULL || inbox_fences_for_all(same_host->inbox);
+}
+
 bool same_host_fall_asleep(struct same_host *same_host)
 {
     if (same_host->inbox == NULL) {

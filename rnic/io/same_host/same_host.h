@@ -94,6 +94,8 @@ uint32_t same_host_receive(struct same_host *same_host, struct inbox_receiver *r
 uint32_t same_host_receive_next(struct same_host *same_host, struct inbox_receiver *receiver,
                                 uint32_t budget);
 bool same_host_is_quiet(const struct same_host *same_host);
+void same_host_fence_for_all(struct same_host *same_host);
+bool same_host_fences_for_all(const struct same_host *same_host);
 bool same_host_fall_asleep(struct same_host *same_host);
 void same_host_wake_up(struct same_host *same_host);
 /* See bell.h; -1: none. */

@@ -1,49 +1,147 @@
-/* A lock of four bytes that costs one atomic exchange: for what each message takes, and for objects
- * that there are many of. A thread that finds it taken sleeps. Zeroed: free.
+/* A lock of eight bytes for what each message takes, and for objects that there are many of. A
+ * thread that finds it taken sleeps. Zeroed: free.
+ *
+ * Who takes it again and again is favoured: to take it costs that thread neither an exchange nor a
+ * fence, until another one comes. That one ends the favour, which costs it a heavy fence. Any other
+ * taking costs one exchange.
  *
  * Giving it is a load and a store, so who comes to sleep between the two is not seen and not woken;
  * nobody sleeps for longer than LOCK_LOOK_NS without looking again. */
 #ifndef WEIR_IO_LOCK_H
 #define WEIR_IO_LOCK_H
 
-#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #define LOCK_LOOK_NS 50000
 
+/* `favour`: the number of the thread that took it last, or 0; in how many takings of a row; and
+ * whether it is favoured for that. Written by who has the state, or has it taken away. */
+#define LOCK_FAVOURED UINT32_C(0x80000000)
+#define LOCK_IN_ROW   UINT32_C(0x00000400)
+#define LOCK_THREAD   (LOCK_IN_ROW - 1)
+#define LOCK_ROW_LONG (UINT32_C(512) * LOCK_IN_ROW) /* earns the favour */
+
 struct lock {
-    _Atomic uint32_t state; /* 0: free, 1: taken, 2: taken, and somebody may sleep */
+    _Atomic uint32_t state; /* 0: free or held by favour, 1: taken, 2: and somebody may sleep */
+    _Atomic uint32_t favour;
 };
 
-static inline bool lock_try(struct lock *lock)
+/* A thread, and which locks it has by favour: the one that it took first, and within that one
+ * another. All others it takes by their state. */
+struct lock_holder {
+    uint32_t number;
+    _Atomic(const struct lock *) first, second;
+};
+
+/* The calling thread's; before it has one, and where there are too many, one of number 0, which is
+ * never favoured. */
+extern _Thread_local struct lock_holder *lock_self
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* From now on threads may be favoured: heavy fences work. */
+void lock_let_favour(void);
+
+/* What follows is the slow part of the functions below. */
+/* Of who has just got the state: counts, ends another's favour, waiting for that one to let go: as
+ * long as it takes, or else a moment. False: that was too short, and the state is given back. */
+bool lock_settle(struct lock *lock, bool waits);
+void lock_wait(struct lock *lock);
+void lock_wake(struct lock *lock);
+
+static inline _Atomic(const struct lock *) *lock_place(struct lock_holder *self,
+                                                       const struct lock *lock)
+{
+    const struct lock *first = atomic_load_explicit(&self->first, memory_order_relaxed);
+    if (first == NULL) {
+        return &self->first;
+    }
+    bool can = first != lock && atomic_load_explicit(&self->second, memory_order_relaxed) == NULL;
+    return can ? &self->second : NULL;
+}
+
+/* The second look is after the place was written, in the order that lock_settle's heavy fence sees:
+ * either it sees the place, or we see that the favour has ended. */
+static inline bool lock_take_by_favour(struct lock *lock)
+{
+    struct lock_holder *self = lock_self;
+    uint32_t ours = LOCK_FAVOURED | self->number;
+    if (atomic_load_explicit(&lock->favour, memory_order_relaxed) != ours) {
+        return false;
+    }
+    _Atomic(const struct lock *) *place = lock_place(self, lock);
+    if (place == NULL) {
+        return false;
+    }
+    atomic_store_explicit(place, lock, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&lock->favour, memory_order_acquire) == ours) {
+        return true;
+    }
+    atomic_store_explicit(place, NULL, memory_order_release);
+    return false;
+}
+
+static inline bool lock_take_state(struct lock *lock)
 {
     uint32_t state = 0;
     return atomic_compare_exchange_strong(&lock->state, &state, 1);
 }
 
+/* The usual case of lock_settle: the same thread as before. */
+static inline bool lock_goes_on(struct lock *lock)
+{
+    uint32_t favour = atomic_load_explicit(&lock->favour, memory_order_relaxed);
+    uint32_t row = favour - lock_self->number;
+    if (row >= LOCK_ROW_LONG || (row & LOCK_THREAD) != 0) {
+        return false;
+    }
+    atomic_store_explicit(&lock->favour, favour + LOCK_IN_ROW, memory_order_relaxed);
+    return true;
+}
+
+/* False: another has it, or has had it until just now. */
+static inline bool lock_try(struct lock *lock)
+{
+    return lock_take_by_favour(lock) ||
+           (lock_take_state(lock) && (lock_goes_on(lock) || lock_settle(lock, false)));
+}
+
 static inline void lock_take(struct lock *lock)
 {
-    static const struct timespec look = {.tv_nsec = LOCK_LOOK_NS};
-    if (lock_try(lock)) {
+    if (lock_take_by_favour(lock)) {
         return;
     }
-    while (atomic_exchange(&lock->state, 2) != 0) {
-        syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, 2, &look, NULL, 0);
+    if (!lock_take_state(lock)) {
+        lock_wait(lock);
+    }
+    if (!lock_goes_on(lock)) {
+        (void)lock_settle(lock, true);
     }
 }
 
-static inline void lock_wake(struct lock *lock)
+static inline bool lock_give_by_favour(const struct lock *lock)
 {
-    syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    struct lock_holder *self = lock_self;
+    _Atomic(const struct lock *) *place = &self->second;
+    if (atomic_load_explicit(place, memory_order_relaxed) != lock) {
+        place = &self->first;
+        if (atomic_load_explicit(place, memory_order_relaxed) != lock) {
+            return false;
+        }
+    }
+    atomic_store_explicit(place, NULL, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+    return true;
 }
 
 static inline void lock_give(struct lock *lock)
 {
+    if (lock_give_by_favour(lock)) {
+        return;
+    }
     bool may_sleep = atomic_load_explicit(&lock->state, memory_order_relaxed) == 2;
     atomic_store_explicit(&lock->state, 0, memory_order_release);
     if (may_sleep) {
@@ -51,11 +149,12 @@ static inline void lock_give(struct lock *lock)
     }
 }
 
-/* The same at the price of an exchange, sequentially consistent: before whatever its giver looks at
- * afterwards. */
+/* The same, before whatever its giver looks at afterwards, in the order that all see who write that
+ * and then try the lock: by favour for nothing, as theirs is the heavy fence, else at the price of
+ * an exchange. */
 static inline void lock_give_in_order(struct lock *lock)
 {
-    if (atomic_exchange(&lock->state, 0) == 2) {
+    if (!lock_give_by_favour(lock) && atomic_exchange(&lock->state, 0) == 2) {
         lock_wake(lock);
     }
 }
