@@ -85,7 +85,8 @@ void host_kick(struct host *host, struct qp *qp)
 {
     receive_row(host);
     host->storage.packets_flow = true;
-    if (!device_advance_alone(host->device, qp)) {
+    if (!device_advance_alone(host->device, qp) &&
+        !device_post_short(host->device, host->told, qp)) {
         bool is_vague = device_wants_time(qp) == DEVICE_TIME_VAGUE;
         struct instant now = is_vague ? host->told : tell_time(host);
         (void)device_advance_one(host->device, now, is_vague, qp);

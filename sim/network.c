@@ -5,6 +5,7 @@
 
 #include "rnic/base/check.h"
 #include "sim/describe.h"
+#include "sim/short_emit.h"
 
 #define ECN_BITS   3u
 #define ETHERNET   14u
@@ -532,10 +533,13 @@ void network_init(struct network *network, struct simulator *simulator, uint64_t
     memset(network, 0, sizeof *network);
     network->simulator = simulator;
     network->dice = dice_split(seed, 1);
+    network->ways = dice_split(seed, 18);
+    network->short_full = 30;
     uint32_t run_packets = (dice_split(seed, 15).state >> 32) % 4 * 4; /* 0: none */
     for (unsigned i = 0; i < HOST_MAX; i++) {
         network->ports[i] = (struct network_port){
             .sink = {.emit = emit,
+                     .emit_short = short_emit,
                      .carries_acknowledgements = true,
                      .reach = reach,
                      .withdraw = withdraw,

@@ -127,6 +127,8 @@ struct network_port {
 struct network {
     struct simulator *simulator;
     struct dice dice;
+    struct dice ways;                              /* of short packets, see short_emit.h: */
+    uint32_t short_full;                           /* so many of a hundred are refused there */
     struct network_link links[HOST_MAX][HOST_MAX]; /* [from][to] */
     struct network_port ports[HOST_MAX];
     struct network_observer *observer; /* may be NULL */
@@ -136,6 +138,7 @@ struct network {
     void *script_context;
 
     uint64_t referred, unread; /* frames sent by reference, and that could not be read */
+    uint64_t shorts;           /* ... and by the way of short packets */
     uint64_t sent, marked, lost, corrupted, duplicated, delayed, refusals, unroutable,
         refused_too_long;
     uint64_t corrupted_delivered[HOST_MAX]; /* corrupted frames that reached a living host */

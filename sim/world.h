@@ -65,7 +65,7 @@ struct coverage {
     uint64_t lost, corrupted, duplicated, delayed, refusals, deaths, retransmitted, duplicates;
     uint64_t early, reports, shots, reused, recovered;
     uint64_t rnr_naks, connects, disconnects, overruns;
-    uint64_t referred, unread;
+    uint64_t referred, unread, shorts;
     uint64_t moved, batches, broken, stale, taken_back; /* directly */
 };
 

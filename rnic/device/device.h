@@ -117,6 +117,10 @@ enum device_time device_wants_time(const struct qp *qp);
  * more to send: it is done if that takes no more than a copy, and no clock (transport/direct.h).
  * False: it is to have a turn, now or later, done or not. */
 bool device_advance_alone(struct device *device, struct qp *qp);
+/* Says who holds the device and has just posted to this queue pair, when device_advance had nothing
+ * more to send: it is done if that takes no more than a short packet to who is near, for which
+ * `now`, which may be of long ago, will do. False: likewise. */
+bool device_post_short(struct device *device, struct instant now, struct qp *qp);
 /* Says who holds the device and has just posted to this queue pair, whose turn comes later. */
 void device_put_off(struct qp *qp);
 /* Says who holds the device and has just posted to this queue pair, when device_advance had nothing

@@ -188,6 +188,23 @@ bool device_advance_alone(struct device *device, struct qp *qp)
     return done && environment->direct->stores && list_is_empty(&environment->active);
 }
 
+bool device_post_short(struct device *device, struct instant now, struct qp *qp)
+{
+    struct environment *environment = &device->environment;
+    if (environment->wants_exact_times || !is_alone(&environment->active, qp)) {
+        return false;
+    }
+    succession_goes_on(qp, SUCCESSION_POSTS);
+    environment->now = now;
+    environment->is_vague = true;
+    bool done = short_way_post(qp, now);
+    environment->is_vague = false;
+    if (done) {
+        list_remove(&qp->active);
+    }
+    return done;
+}
+
 bool device_advance_one(struct device *device, struct instant now, bool is_vague, struct qp *qp)
 {
     struct list *active = &device->environment.active;

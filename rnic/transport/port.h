@@ -28,7 +28,6 @@ struct outgoing {
      * not. */
     uint8_t reference_shift;
     bool is_response; /* such a packet, from a responder */
-    bool is_last;     /* none follows at once, so it need not wait for them */
     /* A request that brings an acknowledgement, which is taken before it: see
      * carries_acknowledgements. */
     bool acknowledges;
@@ -40,11 +39,27 @@ struct outgoing {
     uint32_t *ret_takes;
 };
 
+/* One of a BTH, maybe an immediate, and a payload in one piece, which none follows at once: the
+ * rest is as in a struct outgoing of zeroes. */
+struct outgoing_short {
+    const struct path *path;
+    const uint8_t *payload; /* NULL where there is none */
+    uint32_t length;        /* of the payload */
+    uint32_t bth[3];        /* its words, not yet in the order of the wire */
+    uint32_t immediate;     /* opaque bytes */
+    struct psn acknowledged;
+    bool has_immediate, acknowledges;
+};
+
 struct packet_sink {
     /* False: full; the device stops and goes on at its next device_advance. A packet that can never
      * be sent (no route, too long for the link) is counted by the link and reported as taken:
      * the transport's timers deal with the loss, or ret_takes where there are none. */
     bool (*emit)(struct packet_sink *sink, const struct outgoing *outgoing);
+    /* The same for who is near, without a copy of what most of them have in common, and on its way
+     * when this returns. False: nothing was done, and emit will say why. NULL: the sink has no such
+     * way. */
+    bool (*emit_short)(struct packet_sink *sink, const struct outgoing_short *outgoing);
     /* Packets of one path and length leave together, up to so many and so many bytes; 0: each by
      * itself. */
     uint32_t run_packets, run_bytes;

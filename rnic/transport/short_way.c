@@ -294,16 +294,21 @@ static bool may_leave(const struct qp *qp)
            !qp->peer_died && !qp->requests_first && qp_rate(qp) == 0 && owes_little(qp);
 }
 
-static void build(const struct qp *qp, const struct send_slot *slot, uint8_t *header)
+static uint32_t first_word(const struct send_slot *slot)
 {
     bool has_immediate = slot->kind == WORK_SEND_IMMEDIATE;
     uint32_t opcode = has_immediate ? OPCODE(SERVICE_RC, FORM_SEND_ONLY_IMMEDIATE)
                                     : OPCODE(SERVICE_RC, FORM_SEND_ONLY);
     uint32_t flags = (slot->solicited ? SOLICITED : 0) | packet_pad(slot->length) << PAD_SHIFT;
-    bytes_store_u32(header, opcode << OPCODE_SHIFT | flags | PKEY_DEFAULT.value);
+    return opcode << OPCODE_SHIFT | flags | PKEY_DEFAULT.value;
+}
+
+static void build(const struct qp *qp, const struct send_slot *slot, uint8_t *header)
+{
+    bytes_store_u32(header, first_word(slot));
     bytes_store_u32(header + 4, qp->attributes.destination.value);
     bytes_store_u32(header + 8, ACK_REQUEST | qp->requester.cursor.value);
-    if (has_immediate) {
+    if (slot->kind == WORK_SEND_IMMEDIATE) {
         memcpy(header + BTH_LENGTH, &slot->immediate, IMMDT_LENGTH);
     }
     if (qp->selective != NULL) {
@@ -311,19 +316,91 @@ static void build(const struct qp *qp, const struct send_slot *slot, uint8_t *he
     }
 }
 
+/* Where the bytes of its message are. False: why not is for the general way to find out. */
+static bool find_payload(const struct qp *qp, const struct send_slot *slot, uint8_t **ret_bytes)
+{
+    if (slot->inline_data) {
+        *ret_bytes = (uint8_t *)(uintptr_t)send_slot_inline(slot);
+        return true;
+    }
+    return slot->length == 0 ||
+           find_bytes(qp, qp->domain, send_slot_sges(slot), slot->length, 0, ret_bytes);
+}
+
+/* With what was owed. */
+static void note_sent(struct qp *qp, struct instant now, struct send_slot *slot)
+{
+    struct environment *environment = qp->environment;
+    environment_count(environment, COUNTER_PACKETS_SENT);
+    environment->counters.values[COUNTER_BYTES_SENT] += slot->length;
+    if (qp->responder.acknowledge.owed == OWED_ACK) {
+        acknowledge_paid(&qp->responder.acknowledge);
+        environment_count(environment, COUNTER_ACKNOWLEDGEMENTS_CARRIED);
+    }
+    requester_sent_short(qp, now, slot);
+}
+
+/* Nobody times it more exactly than `now`, which may be some milliseconds old. */
+static bool needs_no_time(const struct qp *qp)
+{
+    const struct retransmit *retransmit = &qp->retransmit;
+    return retransmit_is_patient(retransmit) ||
+           (retransmit->sampling && !instant_is_never(retransmit->deadline));
+}
+
+static bool is_only(const struct qp *qp)
+{
+    return qp->requester.position + 1 == send_queue_tail(qp->sends);
+}
+
+/* By the sink's own way for such packets. False: it has not left. */
+static bool emit_short(const struct qp *qp, const struct send_slot *slot, const uint8_t *bytes)
+{
+    struct packet_sink *sink = qp->environment->sink;
+    bool acknowledges = qp->responder.acknowledge.owed == OWED_ACK;
+    struct outgoing_short outgoing = {
+        .path = &qp->attributes.path,
+        .bth = {first_word(slot), qp->attributes.destination.value,
+                ACK_REQUEST | qp->requester.cursor.value},
+        .has_immediate = slot->kind == WORK_SEND_IMMEDIATE,
+        .immediate = slot->immediate,
+        .length = slot->length,
+        .payload = bytes,
+        .acknowledges = acknowledges,
+        .acknowledged = acknowledges ? answer_acknowledges(qp) : (struct psn){0},
+    };
+    return sink->emit_short(sink, &outgoing);
+}
+
+static bool may_emit_short(const struct qp *qp)
+{
+    return qp->environment->sink->emit_short != NULL && is_near_only(qp) && is_only(qp);
+}
+
+bool short_way_post(struct qp *qp, struct instant now)
+{
+    struct send_slot *slot = sends(qp) ? next(qp) : NULL;
+    uint8_t *bytes = NULL;
+    if (slot == NULL || !may_emit_short(qp) || !is_ordinary(qp) || !may_leave(qp) ||
+        !needs_no_time(qp) || !find_payload(qp, slot, &bytes) || !emit_short(qp, slot, bytes)) {
+        return false;
+    }
+    note_sent(qp, now, slot);
+    return true;
+}
+
 enum step short_way_transmit(struct qp *qp, struct instant now)
 {
     struct environment *environment = qp->environment;
     struct send_slot *slot = next(qp);
-    if (slot == NULL || !is_ordinary(qp) || !sends(qp) || !may_leave(qp)) {
+    uint8_t *bytes = NULL;
+    if (slot == NULL || !is_ordinary(qp) || !sends(qp) || !may_leave(qp) ||
+        !find_payload(qp, slot, &bytes)) {
         return STEP_IDLE;
     }
-    uint8_t *bytes = NULL;
-    if (slot->inline_data) {
-        bytes = (uint8_t *)(uintptr_t)send_slot_inline(slot);
-    } else if (slot->length > 0 &&
-               !find_bytes(qp, qp->domain, send_slot_sges(slot), slot->length, 0, &bytes)) {
-        return STEP_IDLE;
+    if (may_emit_short(qp) && emit_short(qp, slot, bytes)) {
+        note_sent(qp, now, slot);
+        return STEP_SENT;
     }
     uint8_t header[BTH_LENGTH + IMMDT_LENGTH];
     build(qp, slot, header);
@@ -335,7 +412,6 @@ enum step short_way_transmit(struct qp *qp, struct instant now)
         .fragments = &fragment,
         .fragment_count = slot->length > 0,
         .payload_length = slot->length,
-        .is_last = qp->requester.position + 1 == send_queue_tail(qp->sends),
     };
     if (qp->responder.acknowledge.owed == OWED_ACK) {
         outgoing.acknowledges = true;
@@ -346,12 +422,6 @@ enum step short_way_transmit(struct qp *qp, struct instant now)
         environment_count(environment, COUNTER_SINK_FULL);
         return STEP_FULL;
     }
-    environment_count(environment, COUNTER_PACKETS_SENT);
-    environment->counters.values[COUNTER_BYTES_SENT] += slot->length;
-    if (outgoing.acknowledges) {
-        acknowledge_paid(&qp->responder.acknowledge);
-        environment_count(environment, COUNTER_ACKNOWLEDGEMENTS_CARRIED);
-    }
-    requester_sent_short(qp, now, slot);
+    note_sent(qp, now, slot);
     return STEP_SENT;
 }

@@ -47,6 +47,11 @@ bool short_way_receive(struct qp *qp, struct instant now, const struct arrival *
 /* The request at the cursor. IDLE: there is none, or it is for the general way. */
 enum step short_way_transmit(struct qp *qp, struct instant now);
 
+/* The only request that waits, of a queue pair that owes nothing but what that may carry, to who is
+ * near, by the sink's own way for such packets: what most programs send that wait for one message
+ * before the next. True: it has left, and nothing is left to do. */
+bool short_way_post(struct qp *qp, struct instant now);
+
 /* An acknowledgement, which is most of what who goes from one queue pair to the next gets back: one
  * for each message. */
 static inline bool short_way_may_acknowledge(const uint8_t *bytes, uint32_t length)

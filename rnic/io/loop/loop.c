@@ -427,6 +427,12 @@ static struct instant send_posted(struct loop *loop, struct qp *qp)
         loop_count(&loop->counters.turns);
         return next_of_device(loop);
     }
+    if (alone && thread_looks_soon(loop) && !tarry_has_any(&loop->tarry) &&
+        device_post_short(device, loop->clock.given, qp)) {
+        loop->held = false;
+        loop_count(&loop->counters.turns);
+        return INSTANT_NEVER; /* who dozes looks by itself */
+    }
     uint32_t waiting = direct_may_wait(qp);
     enum device_time wanted = device_wants_time(qp);
     bool exact = wanted == DEVICE_TIME_EXACT || waiting > 0 ||

@@ -14,6 +14,7 @@
 #include "rnic/io/system/heavy_fence.h"
 #include "rnic/io/system/raw_file.h"
 
+#define SHORT_HEADERS   ((uint32_t)sizeof(struct inbox_record) + BTH_LENGTH)
 #define REFERENCE_LEAST 16384u /* bytes; below, two copies cost less than the system call */
 
 struct outbox {
@@ -23,8 +24,8 @@ struct outbox {
     const struct direct_shown *shown; /* the owner's memory is not touched */
     struct direct_reach reach;
     uint32_t number;
-    int bell;       /* a copy of the owner's; -1: none */
-    uint32_t sleep; /* of the owner's, which is ours to end */
+    int bell;        /* a copy of the owner's; -1: none */
+    uint32_t sleep;  /* of the owner's, which is ours to end */
     bool takes_part; /* in heavy fences of other processes */
     struct ring_producer ring;
     struct inbox_route routes[INBOX_ROUTES]; /* what the lane says, in memory of our own */
@@ -436,56 +437,50 @@ bool outbox_has_room(struct outbox *outbox)
     return ring_has_room(&outbox->ring, INBOX_RECORD_MAX);
 }
 
-static struct inbox_record describe(const struct outbox *outbox, const struct outgoing *outgoing,
-                                    enum way way)
+static inline struct inbox_record describe(const struct outbox *outbox, const struct path *path,
+                                           unsigned flags, struct psn acknowledged)
 {
-    const struct path *path = outgoing->path;
     return (struct inbox_record){
         .route = (uint8_t)outbox->route,
         .traffic_class = path->traffic_class,
         .hop_limit = path->hop_limit,
-        .flow_label_high =
-            (uint8_t)((path->flow_label >> 16 & 0xf) | (way != WAY_PLAIN ? INBOX_REFERS : 0) |
-                      (outgoing->acknowledges ? INBOX_ACKNOWLEDGES : 0)),
+        .flow_label_high = (uint8_t)((path->flow_label >> 16 & 0xf) | flags),
         .flow_label_low = (uint16_t)path->flow_label,
         .source_port = path->source_port,
-        .acknowledged = outgoing->acknowledged.value,
+        .acknowledged = acknowledged.value,
     };
 }
 
 /* What is written in small pieces and read in large ones is waited for, so the pieces go where they
  * belong at once. */
-static void put_short(const struct outgoing *outgoing, uint8_t *bytes)
+bool outbox_put_short(struct outbox *outbox, const struct outgoing_short *outgoing)
 {
-    for (uint32_t i = 0; i < BTH_LENGTH; i += sizeof(uint32_t)) {
-        memcpy(bytes + i, outgoing->header + i, sizeof(uint32_t));
-    }
-    for (uint32_t i = BTH_LENGTH; i < outgoing->header_length; i += sizeof(uint32_t)) {
-        memcpy(bytes + i, outgoing->header + i, sizeof(uint32_t));
-    }
-    bytes += outgoing->header_length;
-    if (packet_pad(outgoing->payload_length) > 0) {
-        memset(bytes + (outgoing->payload_length & ~3u), 0, sizeof(uint32_t));
-    }
-    if (outgoing->fragment_count > 0) {
-        bytes_copy_short(bytes, outgoing->fragments->bytes, outgoing->payload_length);
-    }
-}
-
-/* One packet that nothing follows, short enough for a line. False: it is not put so. */
-static bool put_line(struct outbox *outbox, const struct outgoing *outgoing)
-{
-    uint32_t length = record_length(outgoing, WAY_PLAIN);
-    if (!outgoing->is_last || outgoing->reference_shift != 0 || outgoing->fragment_count > 1 ||
-        length > RING_LINE_MAX) {
+    const struct path *path = outgoing->path;
+    uint32_t pad = packet_pad(outgoing->length);
+    uint32_t headers = SHORT_HEADERS + (outgoing->has_immediate ? IMMDT_LENGTH : 0);
+    uint32_t length = headers + outgoing->length + pad;
+    if (length > RING_LINE_MAX || !find_route(outbox, path)) {
         return false;
     }
     uint8_t *bytes = ring_open_line(&outbox->ring);
     if (bytes == NULL) {
         return false;
     }
-    *(struct inbox_record *)(void *)bytes = describe(outbox, outgoing, WAY_PLAIN);
-    put_short(outgoing, bytes + sizeof(struct inbox_record));
+    *(struct inbox_record *)(void *)bytes = describe(
+        outbox, path, outgoing->acknowledges ? INBOX_ACKNOWLEDGES : 0, outgoing->acknowledged);
+    bytes += sizeof(struct inbox_record);
+    bytes_store_u32(bytes, outgoing->bth[0]);
+    bytes_store_u32(bytes + 4, outgoing->bth[1]);
+    bytes_store_u32(bytes + 8, outgoing->bth[2]);
+    bytes += BTH_LENGTH;
+    if (outgoing->has_immediate) {
+        memcpy(bytes, &outgoing->immediate, IMMDT_LENGTH);
+        bytes += IMMDT_LENGTH;
+    }
+    if (pad > 0) {
+        memset(bytes + (outgoing->length & ~3u), 0, sizeof(uint32_t));
+    }
+    bytes_copy_short(bytes, outgoing->payload, outgoing->length);
     ring_show_line(&outbox->ring, length);
     return true;
 }
@@ -495,9 +490,6 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
     if (!find_route(outbox, outgoing->path)) {
         return STATUS_OUT_OF_RANGE;
     }
-    if (put_line(outbox, outgoing)) {
-        return STATUS_OK;
-    }
     enum way way = choose_way(outbox, outgoing);
     uint32_t length = record_length(outgoing, way);
     CHECK(length <= INBOX_RECORD_MAX);
@@ -505,7 +497,9 @@ enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing)
     if (bytes == NULL) {
         return STATUS_FULL;
     }
-    struct inbox_record record = describe(outbox, outgoing, way);
+    unsigned flags =
+        (way != WAY_PLAIN ? INBOX_REFERS : 0) | (outgoing->acknowledges ? INBOX_ACKNOWLEDGES : 0);
+    struct inbox_record record = describe(outbox, outgoing->path, flags, outgoing->acknowledged);
     bytes = append(bytes, &record, sizeof record);
     if (way == WAY_REFERRED) {
         put_reference(outbox, outgoing, bytes);

@@ -31,6 +31,9 @@ void outbox_abandon(struct outbox *outbox);
  * as long as outbox_reach says. FULL: no room now. OUT_OF_RANGE: too many pairs of addresses;
  * another link must carry it. */
 enum status outbox_put(struct outbox *outbox, const struct outgoing *outgoing) MUST_USE;
+/* Likewise, and the owner sees it at once; outbox_flush is to say whether it sleeps. False: it is
+ * too long for that, or something that was put is not shown yet, or outbox_put is to say why. */
+bool outbox_put_short(struct outbox *outbox, const struct outgoing_short *outgoing);
 /* How many bytes of payload a packet along `path` may have by reference, see port.h: not 0, unless
  * there are too many pairs of addresses. */
 uint32_t outbox_reach(struct outbox *outbox, const struct path *path);

@@ -24,6 +24,7 @@ static uint64_t make_incarnation(uint64_t seed, uint32_t slot)
 }
 
 static bool emit(struct packet_sink *sink, const struct outgoing *outgoing);
+static bool emit_short(struct packet_sink *sink, const struct outgoing_short *outgoing);
 static uint32_t emit_train(struct packet_sink *sink, const struct train *train);
 static void room_given(struct inbox_room *room, uint64_t sender);
 static uint32_t reach(struct packet_sink *sink, const struct path *path, struct qpn destination);
@@ -71,6 +72,7 @@ enum status same_host_create(const struct same_host_config *config,
         return STATUS_NO_MEMORY;
     }
     same_host->sink = (struct packet_sink){.emit = emit,
+                                           .emit_short = emit_short,
                                            .emit_train = emit_train,
                                            .carries_acknowledgements = true,
                                            .reach = reach,
@@ -297,13 +299,18 @@ static SELDOM bool emit_otherwise(struct same_host *same_host, const struct outg
 }
 
 /* Who could not be woken sleeps still, and is woken by the next flush, or by anybody else. */
+static SELDOM void wake(struct same_host *same_host, uint32_t slot, struct peer *peer)
+{
+    same_host->counters.wake_ups++;
+    if (outbox_wake(peer->outbox) || handoff_wake(same_host->handoff, slot)) {
+        outbox_has_woken(peer->outbox);
+    }
+}
+
 static void flush_to(struct same_host *same_host, uint32_t slot, struct peer *peer)
 {
     if (peer->outbox != NULL && outbox_flush(peer->outbox)) {
-        same_host->counters.wake_ups++;
-        if (outbox_wake(peer->outbox) || handoff_wake(same_host->handoff, slot)) {
-            outbox_has_woken(peer->outbox);
-        }
+        wake(same_host, slot, peer);
     }
 }
 
@@ -382,6 +389,23 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
     }
     return peer != NULL ? put(same_host, same_host->latest.slot, peer, outgoing)
                         : emit_otherwise(same_host, outgoing);
+}
+
+static bool emit_short(struct packet_sink *sink, const struct outgoing_short *outgoing)
+{
+    struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
+    struct peer *peer = find(same_host, outgoing->path, (struct qpn){outgoing->bth[1]});
+    if (same_host->unflushed_count > 0 || peer == NULL ||
+        !outbox_put_short(peer->outbox, outgoing)) {
+        return false; /* what waits to be shown is not to wait for longer */
+    }
+    note_room(same_host, peer);
+    same_host->counters.packets_sent++;
+    same_host->counters.bytes_sent += outgoing->length;
+    if (outbox_flush(peer->outbox)) {
+        wake(same_host, same_host->latest.slot, peer);
+    }
+    return true;
 }
 
 static uint32_t emit_train(struct packet_sink *sink, const struct train *train)

@@ -145,6 +145,17 @@ static bool send_to(struct fixture *fixture, struct qpn to, const struct gid *ad
     return send_as(fixture, to, address, length, 0);
 }
 
+/* By the way for short packets, from end `from`. */
+static bool send_short(struct fixture *fixture, uint32_t from, struct qpn to)
+{
+    static const uint8_t bytes[8];
+    struct path path = {.local = loopback, .remote = loopback, .source_port = 50000};
+    struct outgoing_short outgoing = {
+        .path = &path, .bth = {4u << 24, to.value}, .payload = bytes, .length = sizeof bytes};
+    struct packet_sink *sink = same_host_sink(fixture->ends[from].same_host);
+    return sink->emit_short(sink, &outgoing);
+}
+
 static struct qpn number_of(struct fixture *fixture, uint32_t index)
 {
     return (struct qpn){registry_first_qpn(fixture->ends[index].registry).value + 99};
@@ -398,6 +409,59 @@ static void who_sleeps_is_woken_for_room(void **state)
     assert_true(same_host_fall_asleep(sender));
 }
 
+/* Else the next that finds it full would be given up at once. */
+static void where_a_short_one_finds_room_nobody_has_waited(void **state)
+{
+    struct fixture *fixture = *state;
+    struct same_host *sender = fixture->ends[0].same_host;
+    while (send_to(fixture, number_of(fixture, 1), &loopback, 8)) {
+    }
+    assert_false(same_host_flush(sender));
+    assert_false(send_short(fixture, 0, number_of(fixture, 1)));
+    assert_int_equal(sender->full_count, 1);
+    receive_all(&fixture->ends[1]);
+    assert_true(send_short(fixture, 0, number_of(fixture, 1)));
+    assert_int_equal(sender->full_count, 0);
+    assert_int_equal(count(fixture, 0).dropped, 0);
+}
+
+/* Nothing else may leave for a while. */
+static void a_short_one_leaves_nobody_behind_who_waits_for_room(void **state)
+{
+    struct fixture *fixture = *state;
+    struct same_host *sender = fixture->ends[0].same_host, *owner = fixture->ends[1].same_host;
+    while (send_to(fixture, number_of(fixture, 1), &loopback, 4096)) {
+    }
+    (void)same_host_flush(sender);
+    assert_true(same_host_fall_asleep(sender));
+    receive_all(&fixture->ends[1]);
+    assert_false(send_short(fixture, 1, number_of(fixture, 1)));
+    assert_true(same_host_flush(owner)); /* as follows */
+    assert_int_equal(count(fixture, 1).wake_ups, 1);
+    assert_true(send_short(fixture, 1, number_of(fixture, 1)));
+    receive_all(&fixture->ends[1]);
+    assert_int_equal(count(fixture, 1).packets_sent, 1);
+}
+
+static void a_short_one_wakes_who_sleeps(void **state)
+{
+    struct fixture *fixture = *state;
+    struct qpn to = number_of(fixture, 1);
+    assert_true(same_host_fall_asleep(fixture->ends[1].same_host));
+    assert_true(send_short(fixture, 0, to));
+    assert_int_equal(count(fixture, 0).wake_ups, 1);
+    assert_false(same_host_is_asleep(fixture->ends[1].same_host));
+    receive_all(&fixture->ends[1]);
+    assert_int_equal(fixture->ends[1].by_memory, 1);
+    assert_false(send_short(fixture, 0, number_of(fixture, 2))); /* by the other link */
+    assert_false(send_short(fixture, 0, number_of_nobody(fixture)));
+    close_end(&fixture->ends[1]);
+    assert_false(send_short(fixture, 0, to));
+    assert_int_equal(fixture->ends[0].by_other, 0);
+    open_end(fixture, 1, false);
+    assert_true(send_short(fixture, 0, number_of(fixture, 1)));
+}
+
 /* There is no bell where memory is not touched, and no socket for a while. */
 static void who_could_not_be_woken_is_tried_again(void **state)
 {
@@ -462,6 +526,9 @@ int main(void)
         TEST(inbox_that_cannot_be_opened_is_counted),
         TEST(who_takes_nothing_holds_up_nobody_else),
         TEST(who_sleeps_is_woken_for_room),
+        TEST(where_a_short_one_finds_room_nobody_has_waited),
+        TEST(a_short_one_leaves_nobody_behind_who_waits_for_room),
+        TEST(a_short_one_wakes_who_sleeps),
         TEST(who_could_not_be_woken_is_tried_again),
         TEST(who_has_ended_is_nobody),
     };
