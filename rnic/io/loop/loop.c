@@ -13,7 +13,7 @@
 #define DELAYED_NS       200000u  /* when a fault's delayed packets are let go */
 #define HANDOFF_RETRY_NS 50000u
 #define HELD_NS          20000u /* so long acknowledgements wait at most while more comes, */
-#define HELD_MAX         16u    /* and for so many completions */
+#define HELD_MAX         8u /* and for so many completions: whoever posts the next hundred waits */
 #define GLANCES_MAX      32u
 #define DENSE_NS         8000u /* in so long GLANCES_MAX polls pass of who does nothing else */
 #define LOOK_NS          10000u
