@@ -64,6 +64,17 @@ static uint32_t row(const struct qp *qp, uint32_t most)
     return count;
 }
 
+/* The oldest request has succeeded. Of most that do nobody is told. */
+static inline void complete_oldest(struct qp *qp)
+{
+    const struct send_slot *slot = send_queue_oldest(qp->sends);
+    if (slot->signaled || qp->signal_all || qp->matches_tags || qp->environment->watcher != NULL) {
+        qp_complete_send(qp, COMPLETION_SUCCESS);
+    } else {
+        send_queue_retire(qp->sends);
+    }
+}
+
 uint32_t requester_answered_row(struct qp *qp, struct instant now, uint32_t most)
 {
     struct requester *requester = &qp->requester;
@@ -75,7 +86,7 @@ uint32_t requester_answered_row(struct qp *qp, struct instant now, uint32_t most
     requester->unacked = psn_add(requester->unacked, count);
     progress(qp, now, count);
     for (uint32_t i = 0; i < count && qp_state_now(qp) != QP_ERROR; i++) {
-        qp_complete_send(qp, COMPLETION_SUCCESS);
+        complete_oldest(qp);
     }
     requester_settle(qp);
     if (requester->position != send_queue_tail(qp->sends)) {

@@ -103,8 +103,8 @@ static int fill_in_place(const struct soft_qp *qp, struct send_slot *slot,
     return error;
 }
 
-/* False: it is not posted so. */
-static bool post_in_place(struct soft_qp *qp, const struct ibv_send_wr *wr, int *ret_error)
+/* Most requests; false: it is not posted so. */
+static inline bool post_in_place(struct soft_qp *qp, const struct ibv_send_wr *wr, int *ret_error)
 {
     static const struct {
         bool known;
@@ -129,12 +129,10 @@ static bool post_in_place(struct soft_qp *qp, const struct ibv_send_wr *wr, int 
     return true;
 }
 
-static int post_one_send(struct soft_qp *qp, const struct ibv_send_wr *wr)
+/* By itself, for what it needs of the stack is not to be every post's. */
+__attribute__((noinline)) static int post_converted(struct soft_qp *qp,
+                                                    const struct ibv_send_wr *wr)
 {
-    int error;
-    if (post_in_place(qp, wr, &error)) {
-        return error;
-    }
     struct sge sges[SGE_MAX];
     struct datagram_target target;
     struct window_bind bind;
@@ -145,7 +143,7 @@ static int post_one_send(struct soft_qp *qp, const struct ibv_send_wr *wr)
     convert_sges(wr->sg_list, (size_t)wr->num_sge, sges);
     request.sge_count = (uint32_t)wr->num_sge;
     convert_send_flags(wr->send_flags, &request);
-    error = convert_operation(wr, &request);
+    int error = convert_operation(wr, &request);
     if (error == 0 && request.kind == WORK_BIND_WINDOW) {
         const struct ibv_mw *mw = wr->bind_mw.mw;
         error = mw->type != IBV_MW_TYPE_2
@@ -178,7 +176,9 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **r
     soft_qp_prefetch(qp, SOFT_QP_BYTES);
     lock_take(&qp->send_lock);
     for (; wr != NULL; wr = wr->next) {
-        error = post_one_send(qp, wr);
+        if (!post_in_place(qp, wr, &error)) {
+            error = post_converted(qp, wr);
+        }
         if (error != 0) {
             *ret_bad = wr;
             break;
@@ -216,16 +216,10 @@ static int convert_receive(const struct ibv_recv_wr *wr, struct sge *sges,
     return 0;
 }
 
-/* Most receives; `sges` holds SGE_MAX, for the others. */
-static int post_one_receive(struct soft_qp *qp, const struct ibv_recv_wr *wr, struct sge *sges)
+__attribute__((noinline)) static int post_converted_receive(struct soft_qp *qp,
+                                                            const struct ibv_recv_wr *wr)
 {
-    uint32_t count = (uint32_t)wr->num_sge;
-    struct sge *place = strict_is_on() || wr->num_sge < 0 ? NULL : qp_open_receive(qp->qp, count);
-    if (place != NULL) {
-        convert_sges(wr->sg_list, count, place);
-        qp_post_opened_receive(qp->qp, wr->wr_id, count);
-        return 0;
-    }
+    struct sge sges[SGE_MAX];
     struct receive_request request;
     int error = convert_receive(wr, sges, &request);
     if (error == 0) {
@@ -237,15 +231,31 @@ static int post_one_receive(struct soft_qp *qp, const struct ibv_recv_wr *wr, st
     return error;
 }
 
+/* Most receives; false: it is not posted so. */
+static inline bool post_receive_in_place(struct soft_qp *qp, const struct ibv_recv_wr *wr)
+{
+    uint32_t count = (uint32_t)wr->num_sge;
+    struct sge *place = strict_is_on() || wr->num_sge < 0 ? NULL : qp_open_receive(qp->qp, count);
+    if (place == NULL) {
+        return false;
+    }
+    convert_sges(wr->sg_list, count, place);
+    qp_post_opened_receive(qp->qp, wr->wr_id, count);
+    return true;
+}
+
 int post_receive(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **ret_bad)
 {
     struct soft_qp *qp = soft_qp(ibv);
-    struct sge sges[SGE_MAX];
     bool posted = false;
     int error = 0;
     lock_take(&qp->receive_lock);
     for (; wr != NULL; wr = wr->next) {
-        error = ibv->srq != NULL ? EINVAL : post_one_receive(qp, wr, sges);
+        if (ibv->srq != NULL) {
+            error = EINVAL;
+        } else if (!post_receive_in_place(qp, wr)) {
+            error = post_converted_receive(qp, wr);
+        }
         if (error != 0) {
             *ret_bad = wr;
             break;
