@@ -22,20 +22,22 @@ bool heavy_fence_prepare(void)
            have_barrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }
 
-static void fence_by(int command)
+static bool fence_by(int command)
 {
     static const struct timespec interrupted = {.tv_nsec = INTERRUPTED_NS};
-    if (!have_barrier(command)) {
-        syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &interrupted, NULL);
+    if (have_barrier(command)) {
+        return true;
     }
+    syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &interrupted, NULL);
+    return false;
 }
 
-void heavy_fence(void)
+bool heavy_fence(void)
 {
-    fence_by(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    return fence_by(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-void heavy_fence_everywhere(void)
+bool heavy_fence_everywhere(void)
 {
-    fence_by(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    return fence_by(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }

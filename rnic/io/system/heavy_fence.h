@@ -16,11 +16,11 @@
  */
 bool heavy_fence_prepare(void);
 
-/* For all threads of this process. What it cannot have from the kernel any more, for a filter of
- * system calls came after heavy_fence_prepare, it waits for: long enough for each processor to have
- * been interrupted. */
-void heavy_fence(void);
-/* For all threads of all processes that have prepared. */
-void heavy_fence_everywhere(void);
+/* For all threads of this process; for all threads of all processes that have prepared. False: the
+ * kernel gives none any more, for a filter of system calls came after heavy_fence_prepare. Then it
+ * was waited for, long enough for each processor to have been interrupted; nothing more is to be
+ * built upon it. */
+bool heavy_fence(void);
+bool heavy_fence_everywhere(void);
 
 #endif

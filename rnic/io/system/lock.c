@@ -73,6 +73,13 @@ static void find_holder(void)
     }
 }
 
+static void fence(void)
+{
+    if (!heavy_fence()) {
+        atomic_store_explicit(&may_favour, false, memory_order_relaxed);
+    }
+}
+
 static bool is_inside(uint32_t number, const struct lock *lock)
 {
     const struct lock_holder *holder = &holders[number].holder;
@@ -121,7 +128,7 @@ static bool give_up(struct lock *lock, uint32_t favour)
     if (atomic_exchange(&lock->state, 0) == 2) {
         lock_wake(lock);
     }
-    heavy_fence();
+    fence();
     return is_inside(number, lock);
 }
 
@@ -129,7 +136,7 @@ static bool give_up(struct lock *lock, uint32_t favour)
 static bool take_away(struct lock *lock, uint32_t favour, bool waits)
 {
     atomic_store_explicit(&lock->favour, 0, memory_order_relaxed);
-    heavy_fence();
+    fence();
     return wait_for(favour & LOCK_THREAD, lock, waits);
 }
 
