@@ -377,12 +377,21 @@ static bool may_emit_short(const struct qp *qp)
     return qp->environment->sink->emit_short != NULL && is_near_only(qp) && is_only(qp);
 }
 
-bool short_way_post(struct qp *qp, struct instant now)
+/* The request that may leave, and where its bytes are; NULL: none, or it is for the general way. */
+static struct send_slot *ready(const struct qp *qp, uint8_t **ret_bytes)
 {
     struct send_slot *slot = sends(qp) ? next(qp) : NULL;
-    uint8_t *bytes = NULL;
-    if (slot == NULL || !may_emit_short(qp) || !is_ordinary(qp) || !may_leave(qp) ||
-        !needs_no_time(qp) || !find_payload(qp, slot, &bytes) || !emit_short(qp, slot, bytes)) {
+    *ret_bytes = NULL;
+    bool is_ready =
+        slot != NULL && is_ordinary(qp) && may_leave(qp) && find_payload(qp, slot, ret_bytes);
+    return is_ready ? slot : NULL;
+}
+
+bool short_way_post(struct qp *qp, struct instant now)
+{
+    uint8_t *bytes;
+    struct send_slot *slot = may_emit_short(qp) && needs_no_time(qp) ? ready(qp, &bytes) : NULL;
+    if (slot == NULL || !emit_short(qp, slot, bytes)) {
         return false;
     }
     note_sent(qp, now, slot);
@@ -392,10 +401,9 @@ bool short_way_post(struct qp *qp, struct instant now)
 enum step short_way_transmit(struct qp *qp, struct instant now)
 {
     struct environment *environment = qp->environment;
-    struct send_slot *slot = next(qp);
-    uint8_t *bytes = NULL;
-    if (slot == NULL || !is_ordinary(qp) || !sends(qp) || !may_leave(qp) ||
-        !find_payload(qp, slot, &bytes)) {
+    uint8_t *bytes;
+    struct send_slot *slot = ready(qp, &bytes);
+    if (slot == NULL) {
         return STEP_IDLE;
     }
     if (may_emit_short(qp) && emit_short(qp, slot, bytes)) {

@@ -363,9 +363,7 @@ int loop_start_thread(struct loop *loop)
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    if (heavy_fence_prepare()) {
-        lock_let_favour();
-    }
+    (void)heavy_fence_prepare(); /* while there may be no other thread */
     sem_init(&loop->is_alive, 0, 0);
     sigset_t before = quiet_begin();
     int error = pthread_create(&loop->thread, &attributes, run, loop);

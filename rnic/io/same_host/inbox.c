@@ -34,7 +34,7 @@ struct inbox {
     uint32_t streak; /* records that inbox_receive_next takes from a lane */
     uint32_t most;   /* ... that whoever looks now does; not 0 */
     uint32_t sleeps; /* so far */
-    bool can_fence_for_all, fences_for_all;
+    bool fences_for_all;
     /* For inbox_is_quiet: where all watched lanes show what comes next. More lanes than that, or
      * lanes that are not watched, are not looked after so. */
     _Atomic uint32_t glance_count;
@@ -74,7 +74,7 @@ enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_i
         return STATUS_NO_MEMORY;
     }
     inbox->was_empty = true;
-    inbox->can_fence_for_all = heavy_fence_prepare();
+    (void)heavy_fence_prepare();
     inbox->head->incarnation = incarnation;
     inbox->head->bell = inbox->bell;
     inbox->head->magic = INBOX_MAGIC;
@@ -305,7 +305,7 @@ static uint32_t drain(struct inbox *inbox, uint32_t number, struct inbox_receive
 
 void inbox_fence_for_all(struct inbox *inbox)
 {
-    if (inbox->can_fence_for_all && !inbox->fences_for_all) {
+    if (heavy_fence_works() && !inbox->fences_for_all) {
         inbox->fences_for_all = true;
         atomic_store_explicit(&inbox->head->fences_for_all, 1, memory_order_release);
     }
@@ -313,7 +313,7 @@ void inbox_fence_for_all(struct inbox *inbox)
 
 bool inbox_fences_for_all(const struct inbox *inbox)
 {
-    return inbox->fences_for_all || !inbox->can_fence_for_all;
+    return inbox->fences_for_all || !heavy_fence_works();
 }
 
 /* Pairs with outbox_flush. For all senders once: from then on each has its own again. */
@@ -325,7 +325,7 @@ static void fence(struct inbox *inbox)
     }
     inbox->fences_for_all = false;
     atomic_store_explicit(&inbox->head->fences_for_all, 0, memory_order_relaxed);
-    inbox->can_fence_for_all = heavy_fence_everywhere();
+    heavy_fence_everywhere();
 }
 
 static bool has_packet(const struct lane *lane)

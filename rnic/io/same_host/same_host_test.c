@@ -383,16 +383,23 @@ static void who_takes_nothing_holds_up_nobody_else(void **state)
     assert_int_equal(count(fixture, 0).dropped, 1);
 }
 
-/* Asleep, with a lane that is full: its owner makes room, and sends a wake-up for that alone. */
-static void who_sleeps_is_woken_for_room(void **state)
+/* The first end; the second has made room since. */
+static void sleep_before_a_full_lane(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
-    struct same_host *sender = fixture->ends[0].same_host, *owner = fixture->ends[1].same_host;
+    struct same_host *sender = fixture->ends[0].same_host;
     while (send_to(fixture, number_of(fixture, 1), &loopback, 4096)) {
     }
     (void)same_host_flush(sender);
     assert_true(same_host_fall_asleep(sender));
     receive_all(&fixture->ends[1]);
+}
+
+/* Asleep, with a lane that is full: its owner makes room, and sends a wake-up for that alone. */
+static void who_sleeps_is_woken_for_room(void **state)
+{
+    struct fixture *fixture = *state;
+    struct same_host *sender = fixture->ends[0].same_host, *owner = fixture->ends[1].same_host;
+    sleep_before_a_full_lane(fixture);
     assert_int_equal(count(fixture, 1).wake_ups, 0);
     assert_true(same_host_flush(owner));
     assert_int_equal(count(fixture, 1).wake_ups, 1);
@@ -429,12 +436,8 @@ static void where_a_short_one_finds_room_nobody_has_waited(void **state)
 static void a_short_one_leaves_nobody_behind_who_waits_for_room(void **state)
 {
     struct fixture *fixture = *state;
-    struct same_host *sender = fixture->ends[0].same_host, *owner = fixture->ends[1].same_host;
-    while (send_to(fixture, number_of(fixture, 1), &loopback, 4096)) {
-    }
-    (void)same_host_flush(sender);
-    assert_true(same_host_fall_asleep(sender));
-    receive_all(&fixture->ends[1]);
+    struct same_host *owner = fixture->ends[1].same_host;
+    sleep_before_a_full_lane(fixture);
     assert_false(send_short(fixture, 1, number_of(fixture, 1)));
     assert_true(same_host_flush(owner)); /* as follows */
     assert_int_equal(count(fixture, 1).wake_ups, 1);

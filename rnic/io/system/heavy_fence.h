@@ -10,17 +10,18 @@
 
 #include <stdbool.h>
 
-/* Whether heavy_fence and heavy_fence_everywhere work in this process, as is tried here, and
- * whether its threads have part in those of others. To be asked before anything is built upon it,
- * at any time; threads that are there by then make the first call take some tens of milliseconds.
- */
+/* Whether they work in this process, as the first call tries; its threads have part in those of
+ * others from then on. Threads that are there by then make that call take some tens of
+ * milliseconds. */
 bool heavy_fence_prepare(void);
+/* It was called, and they do. Not any more, once the kernel has refused one, for a filter of system
+ * calls came later: nothing more is to be built upon them. */
+bool heavy_fence_works(void);
 
-/* For all threads of this process; for all threads of all processes that have prepared. False: the
- * kernel gives none any more, for a filter of system calls came after heavy_fence_prepare. Then it
- * was waited for, long enough for each processor to have been interrupted; nothing more is to be
- * built upon it. */
-bool heavy_fence(void);
-bool heavy_fence_everywhere(void);
+/* For all threads of this process; for all threads of all processes that have prepared. One that
+ * the kernel refuses is waited for instead, long enough for each processor to have been
+ * interrupted. */
+void heavy_fence(void);
+void heavy_fence_everywhere(void);
 
 #endif

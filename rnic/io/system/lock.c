@@ -28,7 +28,6 @@ static struct padded_holder holders[HOLDERS];
 static struct lock_holder nobody, crowd; /* who has not asked for one, and who got none */
 _Thread_local struct lock_holder *lock_self = &nobody;
 
-static _Atomic bool may_favour;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t end_of_thread;
 static bool has_key;
@@ -45,11 +44,6 @@ static void give_holder(void *holder)
 static void make_key(void)
 {
     has_key = pthread_key_create(&end_of_thread, give_holder) == 0;
-}
-
-void lock_let_favour(void)
-{
-    atomic_store_explicit(&may_favour, true, memory_order_relaxed);
 }
 
 /* For a thread that has none. */
@@ -70,13 +64,6 @@ static void find_holder(void)
         padded->holder.number = i;
         lock_self = &padded->holder;
         return;
-    }
-}
-
-static void fence(void)
-{
-    if (!heavy_fence()) {
-        atomic_store_explicit(&may_favour, false, memory_order_relaxed);
     }
 }
 
@@ -128,7 +115,7 @@ static bool give_up(struct lock *lock, uint32_t favour)
     if (atomic_exchange(&lock->state, 0) == 2) {
         lock_wake(lock);
     }
-    fence();
+    heavy_fence();
     return is_inside(number, lock);
 }
 
@@ -136,7 +123,7 @@ static bool give_up(struct lock *lock, uint32_t favour)
 static bool take_away(struct lock *lock, uint32_t favour, bool waits)
 {
     atomic_store_explicit(&lock->favour, 0, memory_order_relaxed);
-    fence();
+    heavy_fence();
     return wait_for(favour & LOCK_THREAD, lock, waits);
 }
 
@@ -188,7 +175,7 @@ static void count(struct lock *lock, uint32_t favour)
     leave_place(lock);
     uint32_t ours = lock_self->number;
     bool is_long = (favour & LOCK_THREAD) == ours && favour - ours >= LOCK_ROW_LONG;
-    bool earned = is_long && ours != 0 && atomic_load_explicit(&may_favour, memory_order_relaxed);
+    bool earned = is_long && ours != 0 && heavy_fence_works();
     if (!earned || !favour_us(lock)) {
         atomic_store_explicit(&lock->favour, ours | LOCK_IN_ROW, memory_order_release);
     }

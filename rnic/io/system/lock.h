@@ -2,8 +2,8 @@
  * thread that finds it taken sleeps. Zeroed: free.
  *
  * Who takes it again and again is favoured: to take it costs that thread neither an exchange nor a
- * fence, until another one comes. That one ends the favour, which costs it a heavy fence. Any other
- * taking costs one exchange.
+ * fence, until another one comes. That one ends the favour, which costs it a heavy fence; where
+ * those do not work nobody is favoured. Any other taking costs one exchange.
  *
  * Giving it is a load and a store, so who comes to sleep between the two is not seen and not woken;
  * nobody sleeps for longer than LOCK_LOOK_NS without looking again. */
@@ -40,9 +40,6 @@ struct lock_holder {
  * never favoured. */
 extern _Thread_local struct lock_holder *lock_self
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
-
-/* From now on threads may be favoured: heavy fences work. */
-void lock_let_favour(void);
 
 /* What follows is the slow part of the functions below. */
 /* Of who has just got the state: counts, ends another's favour, waiting for that one to let go: as
