@@ -190,14 +190,14 @@ PUBLIC int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
     if (records == NULL) {
         return ENOMEM;
     }
-    lock_take(&cq->lock);
+    lock_take(&cq->lock, LOCK_OUTER);
     engine_lock(cq->engine);
     enum status status = completion_queue_resize_into(cq->queue, (uint32_t)cqe, &records);
     if (status == STATUS_OK) {
         ibv->cqe = (int)completion_queue_capacity(cq->queue);
     }
     engine_unlock(cq->engine);
-    lock_give(&cq->lock);
+    lock_give(&cq->lock, LOCK_OUTER);
     allocator->release(allocator, records);
     pd_collect(cq->parent);
     return errno_of(status);
@@ -266,7 +266,7 @@ static int take(struct soft_cq *cq, uint32_t most, struct ibv_wc *ret_completion
     if (completion_queue_is_empty(cq->queue)) {
         return 0;
     }
-    lock_take(&cq->lock);
+    lock_take(&cq->lock, LOCK_OUTER);
     uint32_t ready = completion_queue_ready(cq->queue);
     uint32_t count = ready < most ? ready : most;
     for (uint32_t i = 0; i < count; i++) {
@@ -277,7 +277,7 @@ static int take(struct soft_cq *cq, uint32_t most, struct ibv_wc *ret_completion
         convert_completion(completion, &ret_completions[i]);
     }
     completion_queue_drop(cq->queue, count);
-    lock_give(&cq->lock);
+    lock_give(&cq->lock, LOCK_OUTER);
     return (int)count;
 }
 

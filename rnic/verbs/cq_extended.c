@@ -37,14 +37,14 @@ static int poll_one(struct soft_cq *cq)
 static void lock(struct soft_cq *cq)
 {
     if (!cq->single_threaded) {
-        lock_take(&cq->lock);
+        lock_take(&cq->lock, LOCK_OUTER);
     }
 }
 
 static void unlock(struct soft_cq *cq)
 {
     if (!cq->single_threaded) {
-        lock_give(&cq->lock);
+        lock_give(&cq->lock, LOCK_OUTER);
     }
 }
 

@@ -57,13 +57,13 @@ int mw_bind(struct ibv_qp *ibv, struct ibv_mw *mw, struct ibv_mw_bind *bind)
         return error;
     }
     convert_send_flags(bind->send_flags & ~(unsigned)IBV_SEND_INLINE, &request);
-    lock_take(&qp->send_lock);
+    lock_take(&qp->send_lock, LOCK_OUTER);
     error = post_request(qp, &request);
     if (error == 0) {
         mw->rkey = key;
         post_ring(qp);
     }
-    lock_give(&qp->send_lock);
+    lock_give(&qp->send_lock, LOCK_OUTER);
     return error;
 }
 

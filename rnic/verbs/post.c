@@ -174,7 +174,7 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **r
     bool posted = false;
     int error = 0;
     soft_qp_prefetch(qp, SOFT_QP_BYTES);
-    lock_take(&qp->send_lock);
+    lock_take(&qp->send_lock, LOCK_OUTER);
     for (; wr != NULL; wr = wr->next) {
         if (!post_in_place(qp, wr, &error)) {
             error = post_converted(qp, wr);
@@ -188,7 +188,7 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **r
     if (posted) {
         post_ring(qp);
     }
-    lock_give(&qp->send_lock);
+    lock_give(&qp->send_lock, LOCK_OUTER);
     return error;
 }
 
@@ -249,7 +249,7 @@ int post_receive(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
     struct soft_qp *qp = soft_qp(ibv);
     bool posted = false;
     int error = 0;
-    lock_take(&qp->receive_lock);
+    lock_take(&qp->receive_lock, LOCK_OUTER);
     for (; wr != NULL; wr = wr->next) {
         if (ibv->srq != NULL) {
             error = EINVAL;
@@ -266,7 +266,7 @@ int post_receive(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
     if (posted && qp_wants_flush(qp->qp)) {
         post_ring(qp);
     }
-    lock_give(&qp->receive_lock);
+    lock_give(&qp->receive_lock, LOCK_OUTER);
     return error;
 }
 

@@ -320,10 +320,10 @@ static void lock_with_queues(struct soft_qp *qp)
     struct soft_cq *first = one < other ? one : other;
     struct soft_cq *second = one < other ? other : one;
     if (first != NULL) {
-        lock_take(&first->lock);
+        lock_take(&first->lock, LOCK_OUTER);
     }
     if (second != NULL && second != first) {
-        lock_take(&second->lock);
+        lock_take(&second->lock, LOCK_OUTER);
     }
     engine_lock(qp->engine);
 }
@@ -334,10 +334,10 @@ static void unlock_with_queues(struct soft_qp *qp)
     struct soft_cq *other = soft_cq(qp->extended.qp_base.recv_cq);
     engine_unlock(qp->engine);
     if (one != NULL) {
-        lock_give(&one->lock);
+        lock_give(&one->lock, LOCK_OUTER);
     }
     if (other != NULL && other != one) {
-        lock_give(&other->lock);
+        lock_give(&other->lock, LOCK_OUTER);
     }
 }
 

@@ -213,7 +213,7 @@ void loop_serve_after_unlock(struct loop *loop, struct instant deadline)
 {
     while (device_has_doorbell(loop->engine.device) && loop_try_lock(loop)) {
         deadline = loop_turn(loop, TURN_SEND);
-        lock_give_in_order(&loop->lock);
+        lock_give_in_order(&loop->lock, LOCK_INNER);
     }
     uint64_t until = atomic_load(&loop->sleeping_until_ns);
     if (deadline.ns < until && atomic_load(&loop->thread_state) == THREAD_WATCHING &&
@@ -274,7 +274,7 @@ static struct instant application_turn(struct loop *loop, enum loop_turn kind)
 static void turn_and_unlock(struct loop *loop)
 {
     struct instant deadline = application_turn(loop, TURN_SEND);
-    lock_give_in_order(&loop->lock);
+    lock_give_in_order(&loop->lock, LOCK_INNER);
     loop_after_unlock(loop, deadline);
 }
 
@@ -283,7 +283,7 @@ static void engine_lock_operation(struct engine *engine)
     struct loop *loop = loop_of(engine);
     int cancel = cancel_hold();
     atomic_fetch_add(&loop->waiting, 1);
-    lock_take(&loop->lock);
+    lock_take(&loop->lock, LOCK_INNER);
     loop->cancel = cancel;
     atomic_fetch_sub(&loop->waiting, 1);
     loop_send_held(loop);
@@ -303,9 +303,9 @@ static void give(struct loop *loop)
 {
     if (thread_looks_soon(loop) &&
         !atomic_load_explicit(&loop->posters_meet, memory_order_relaxed)) {
-        lock_give(&loop->lock);
+        lock_give(&loop->lock, LOCK_INNER);
     } else {
-        lock_give_in_order(&loop->lock);
+        lock_give_in_order(&loop->lock, LOCK_INNER);
     }
 }
 
@@ -365,7 +365,7 @@ static void engine_drive_operation(struct engine *engine)
         now = loop->turn_began;
     }
     note_pace(loop, now);
-    lock_give_in_order(&loop->lock);
+    lock_give_in_order(&loop->lock, LOCK_INNER);
     loop_after_unlock(loop, deadline);
 }
 

@@ -48,9 +48,9 @@ static void who_promises_to_come_back_is_believed(void **state)
 
 static void set_sources_read(struct loop *loop, struct instant when)
 {
-    lock_take(&loop->lock);
+    lock_take(&loop->lock, LOCK_INNER);
     loop->local_received = loop->sockets_read = loop->quiet_read = when;
-    lock_give(&loop->lock);
+    lock_give(&loop->lock, LOCK_INNER);
 }
 
 /* Two that are connected by UDP; packets come to the first through memory all the time. */
@@ -84,9 +84,9 @@ static void expect_acknowledgement(struct by_udp *both, bool drives)
         if (drives) {
             engine_drive(both->a->engine);
         }
-        lock_take(&loop->lock);
+        lock_take(&loop->lock, LOCK_INNER);
         came = udp_counters(loop->steering.udp)->packets_received > received;
-        lock_give(&loop->lock);
+        lock_give(&loop->lock, LOCK_INNER);
     }
     assert_true(came);
 }
@@ -118,9 +118,9 @@ static void what_comes_in_a_doze_is_read(void **state)
     struct loop *loop = both.loop;
     struct instant until = instant_after(clock_now(), PATIENCE_MS * UINT64_C(1000000));
     while (!atomic_load(&loop->sockets_watched) && instant_before(clock_now(), until)) {
-        lock_take(&loop->lock);
+        lock_take(&loop->lock, LOCK_INNER);
         loop->local_received = clock_now();
-        lock_give(&loop->lock);
+        lock_give(&loop->lock, LOCK_INNER);
         engine_drive(both.a->engine);
     }
     assert_true(atomic_load(&loop->sockets_watched));
@@ -135,7 +135,7 @@ static bool reads_again(struct loop *loop, uint64_t ago_ns, bool watched)
     bool again, is_disturbed;
     do { /* the thread may begin to watch by itself */
         struct instant now = clock_now();
-        lock_take(&loop->lock);
+        lock_take(&loop->lock, LOCK_INNER);
         loop->local_received = now;
         loop->sockets_heard = loop->quiet_heard = (struct instant){0};
         loop->sockets_read = loop->quiet_read = (struct instant){now.ns - ago_ns};
@@ -143,7 +143,7 @@ static bool reads_again(struct loop *loop, uint64_t ago_ns, bool watched)
         loop_receive(loop, now, SHARE_NEXT);
         again = loop->sockets_read.ns == now.ns;
         is_disturbed = atomic_load(&loop->sockets_watched) != watched;
-        lock_give(&loop->lock);
+        lock_give(&loop->lock, LOCK_INNER);
     } while (is_disturbed);
     return again;
 }

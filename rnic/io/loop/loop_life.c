@@ -484,7 +484,7 @@ static void take_leave(struct loop *loop)
     struct instant end = instant_after(now, GOODBYE_NS);
     cm_say_goodbyes(loop->engine.cm, now);
     uint32_t unanswered = cm_goodbyes_unanswered(loop->engine.cm);
-    lock_give_in_order(&loop->lock);
+    lock_give_in_order(&loop->lock, LOCK_INNER);
     loop_wake_thread(loop);
     while (unanswered > 0 && instant_before(clock_now(), end)) {
         nanosleep(&(struct timespec){.tv_nsec = GOODBYE_LOOK_NS}, NULL);
@@ -492,7 +492,7 @@ static void take_leave(struct loop *loop)
             return;
         }
         unanswered = cm_goodbyes_unanswered(loop->engine.cm);
-        lock_give_in_order(&loop->lock);
+        lock_give_in_order(&loop->lock, LOCK_INNER);
     }
 }
 
@@ -582,7 +582,7 @@ static void end_without_release(struct loop *loop)
     if (loop_lock_with_patience(loop)) {
         loop_send_held(loop);
         loop_report(loop);
-        lock_give_in_order(&loop->lock);
+        lock_give_in_order(&loop->lock, LOCK_INNER);
     }
 }
 

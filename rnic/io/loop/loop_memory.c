@@ -9,10 +9,10 @@
 
 bool loop_lock_with_patience(struct loop *loop)
 {
-    bool locked = lock_try(&loop->lock);
+    bool locked = lock_try(&loop->lock, LOCK_INNER);
     for (uint32_t looks = 0; !locked && looks < LOOKS; looks++) {
         nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
-        locked = lock_try(&loop->lock);
+        locked = lock_try(&loop->lock, LOCK_INNER);
     }
     return locked;
 }

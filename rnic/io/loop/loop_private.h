@@ -181,7 +181,7 @@ static inline void loop_after_unlock(struct loop *loop, struct instant deadline)
 /* False: somebody holds the mutex or is about to. */
 static inline bool loop_try_lock(struct loop *loop)
 {
-    return atomic_load(&loop->waiting) == 0 && lock_try(&loop->lock);
+    return atomic_load(&loop->waiting) == 0 && lock_try(&loop->lock, LOCK_INNER);
 }
 
 /* Mutex held. Tells the device what the link has heard of packets that did not get through. */

@@ -59,10 +59,10 @@ static void post_waiting(struct posts *stream)
     uint64_t before = atomic_load(&loop->counters.waits);
     while (atomic_load(&loop->counters.waits) == before) { /* the thread may have held the lock */
         stream->a->buffer[0] = ++stream->value;
-        lock_take(&loop->lock);
+        lock_take(&loop->lock, LOCK_INNER);
         bool is_at_it = !completion_queue_is_empty(stream->a->completions);
         loop->tarry = (struct tarry){.polled = true, .posted = later(), .shown = 1000};
-        lock_give(&loop->lock);
+        lock_give(&loop->lock, LOCK_INNER);
         if (is_at_it) {
             poll_one(stream->a);
         }
@@ -141,10 +141,10 @@ static void two_queue_pairs_wait_together(void **state)
     struct introduction of_a = introduce(stream.a);
     post_waiting(&stream);
     stream.b->buffer[64] = 7;
-    lock_take(&stream.loop->lock);
+    lock_take(&stream.loop->lock, LOCK_INNER);
     stream.loop->tarry.polled = true;
     stream.loop->tarry.posted = later();
-    lock_give(&stream.loop->lock);
+    lock_give(&stream.loop->lock, LOCK_INNER);
     post(stream.b, WORK_WRITE, 65, &of_a);
     assert_false(has_come(&stream));
     assert_int_equal(*(volatile uint8_t *)&stream.a->buffer[64], 0);
@@ -202,9 +202,9 @@ static void who_moves_much_polls_meanwhile(void **state)
         post_receive(stream.b);
         post(stream.a, WORK_SEND, BUFFER_BYTES, NULL);
         poll_one(stream.b);
-        lock_take(&stream.loop->lock);
+        lock_take(&stream.loop->lock, LOCK_INNER);
         counts = atomic_load(&stream.loop->driven_ns) > stream.loop->turn_began.ns;
-        lock_give(&stream.loop->lock);
+        lock_give(&stream.loop->lock, LOCK_INNER);
         poll_one(stream.a);
     }
     assert_true(counts);

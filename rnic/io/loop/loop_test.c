@@ -374,9 +374,9 @@ static void peer_of_the_memory_link_is_known_to_be_gone(void **state)
 static bool holds(const struct end *end)
 {
     struct loop *loop = loop_of(end->engine);
-    lock_take(&loop->lock);
+    lock_take(&loop->lock, LOCK_INNER);
     bool held = loop->held;
-    lock_give(&loop->lock);
+    lock_give(&loop->lock, LOCK_INNER);
     return held;
 }
 
@@ -441,11 +441,11 @@ static void posts_do_not_prolong_what_is_held(void **state)
         post(b, WORK_SEND, 64, NULL); /* its acknowledgement leaves with it */
         while (instant_before(clock_now(), until)) {
         }
-        lock_take(&loop->lock);
+        lock_take(&loop->lock, LOCK_INNER);
         bool owed = loop->owes; /* or the thread has had a turn */
         (void)loop_turn(loop, TURN_POLL);
         bool held = loop->held;
-        lock_give(&loop->lock);
+        lock_give(&loop->lock, LOCK_INNER);
         assert_false(owed && held);
         judged += owed;
         poll_one(a);
@@ -470,10 +470,10 @@ static void lock_take_while_it_dozes(struct loop *loop, struct instant until)
         while (atomic_load(&loop->thread_state) != THREAD_DOZING &&
                instant_before(clock_now(), until) && atomic_load(&loop->driving)) {
         }
-        lock_take(&loop->lock);
+        lock_take(&loop->lock, LOCK_INNER);
         dozes = atomic_load(&loop->driving) && atomic_load(&loop->thread_state) == THREAD_DOZING;
         if (!dozes) {
-            lock_give(&loop->lock);
+            lock_give(&loop->lock, LOCK_INNER);
         }
     }
     assert_true(dozes);
@@ -497,7 +497,7 @@ static void a_doorbell_that_was_missed_is_heard_after_the_doze(void **state)
         lock_take_while_it_dozes(loop, until);
         post(a, WORK_WRITE, 64, &of_b);
         bool rung = device_has_doorbell(device);
-        lock_give(&loop->lock);
+        lock_give(&loop->lock, LOCK_INNER);
         assert_true(rung);
         while (device_has_doorbell(device) && instant_before(clock_now(), until)) {
         }
@@ -525,7 +525,7 @@ static void timers_expire_after_reading_only(void **state)
     struct send_request nothing = {.id = 1, .kind = WORK_WRITE, .signaled = true};
     struct pollfd answered = {.fd = udp_descriptor(loop->steering.udp, UDP_IPV4), .events = POLLIN};
     assert_int_equal(qp_post_send(end->qp, &nothing), STATUS_OK);
-    lock_take(&loop->lock);
+    lock_take(&loop->lock, LOCK_INNER);
     uint64_t before = device_counters(device)->values[COUNTER_TIMEOUTS];
     device_ring(device, end->qp);
     loop_turn(loop, TURN_SEND);
@@ -534,7 +534,7 @@ static void timers_expire_after_reading_only(void **state)
     }
     loop_turn(loop, TURN_SEND);
     uint64_t after = device_counters(device)->values[COUNTER_TIMEOUTS];
-    lock_give(&loop->lock);
+    lock_give(&loop->lock, LOCK_INNER);
     assert_true(came);
     assert_int_equal(after, before);
     poll_one(end);

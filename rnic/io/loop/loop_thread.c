@@ -174,7 +174,7 @@ static void relieve_senders(struct loop *loop)
 {
     if (!same_host_fences_for_all(loop->same_host) && loop_try_lock(loop)) {
         same_host_fence_for_all(loop->same_host);
-        lock_give_in_order(&loop->lock);
+        lock_give_in_order(&loop->lock, LOCK_INNER);
         loop_after_unlock(loop, INSTANT_NEVER);
     }
 }
@@ -195,7 +195,7 @@ static uint64_t serve(struct loop *loop)
     }
     struct instant deadline;
     uint64_t count = receive(loop, &deadline);
-    lock_give_in_order(&loop->lock);
+    lock_give_in_order(&loop->lock, LOCK_INNER);
     loop_after_unlock(loop, deadline);
     return count;
 }
@@ -270,14 +270,14 @@ static void watch(struct loop *loop)
     struct udp *udp = loop->steering.udp;
     struct instant deadline;
     atomic_store_explicit(&loop->sockets_watched, false, memory_order_relaxed);
-    lock_take(&loop->lock);
+    lock_take(&loop->lock, LOCK_INNER);
     udp_expect_many(udp);
     uint64_t count = receive(loop, &deadline);
     if (stay_begin(&loop->stay, clock_now(), count)) {
-        lock_give_in_order(&loop->lock);
+        lock_give_in_order(&loop->lock, LOCK_INNER);
         loop_after_unlock(loop, deadline);
         stay(loop);
-        lock_take(&loop->lock);
+        lock_take(&loop->lock, LOCK_INNER);
         (void)receive(loop, &deadline);
     }
     deadline = instant_earlier(deadline, burial_next_deadline(&loop->burial));
@@ -296,7 +296,7 @@ static void watch(struct loop *loop)
     deadline = instant_earlier(deadline, same_host_next_grant(loop->same_host));
     atomic_store(&loop->sleeping_until_ns, deadline.ns);
     atomic_store(&loop->thread_state, THREAD_WATCHING);
-    lock_give_in_order(&loop->lock);
+    lock_give_in_order(&loop->lock, LOCK_INNER);
     loop_after_unlock(loop, deadline);
 
     struct pollfd watched[WATCH_COUNT];

@@ -25,7 +25,8 @@ struct padded_holder {
 };
 
 static struct padded_holder holders[HOLDERS];
-static struct lock_holder nobody, crowd; /* who has not asked for one, and who got none */
+/* Who has not asked for one, and who got none. */
+static struct lock_holder nobody = {.favour = LOCK_FAVOURED}, crowd = {.favour = LOCK_FAVOURED};
 _Thread_local struct lock_holder *lock_self = &nobody;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -62,6 +63,7 @@ static void find_holder(void)
             return;
         }
         padded->holder.number = i;
+        padded->holder.favour = LOCK_FAVOURED | i;
         lock_self = &padded->holder;
         return;
     }
@@ -70,8 +72,11 @@ static void find_holder(void)
 static bool is_inside(uint32_t number, const struct lock *lock)
 {
     const struct lock_holder *holder = &holders[number].holder;
-    return atomic_load_explicit(&holder->first, memory_order_acquire) == lock ||
-           atomic_load_explicit(&holder->second, memory_order_acquire) == lock;
+    bool is = false;
+    for (uint32_t level = 0; level < LOCK_LEVELS; level++) {
+        is |= atomic_load_explicit(&holder->inside[level], memory_order_acquire) == lock;
+    }
+    return is;
 }
 
 static void sleep_for_a_look(void)
@@ -137,29 +142,26 @@ static bool is_another(uint32_t favour, const struct lock *lock)
 /* Where lock_take_by_favour of ours has just written that, and we are a handler of a signal that
  * came before it has seen that the favour has ended: it takes nothing there any more, and who gives
  * the lock is to find that it has the state. */
-static void leave_place(const struct lock *lock)
+static void leave_place(const struct lock *lock, enum lock_level level)
 {
-    struct lock_holder *self = lock_self;
-    if (atomic_load_explicit(&self->first, memory_order_relaxed) == lock) {
-        atomic_store_explicit(&self->first, NULL, memory_order_relaxed);
-    } else if (atomic_load_explicit(&self->second, memory_order_relaxed) == lock) {
-        atomic_store_explicit(&self->second, NULL, memory_order_relaxed);
+    _Atomic(const struct lock *) *place = &lock_self->inside[level];
+    if (atomic_load_explicit(place, memory_order_relaxed) == lock) {
+        atomic_store_explicit(place, NULL, memory_order_relaxed);
     }
 }
 
 /* State held. From the first it is held by favour: who has a favoured lock by its state has no
- * place that keeps handlers of its signals from taking it by favour. False: there is no place for
- * it. */
-static bool favour_us(struct lock *lock)
+ * place that keeps handlers of its signals from taking it by favour. False: its place is taken. */
+static bool favour_us(struct lock *lock, enum lock_level level)
 {
     struct lock_holder *self = lock_self;
-    _Atomic(const struct lock *) *place = lock_place(self, lock);
-    if (place == NULL) {
+    _Atomic(const struct lock *) *place = &self->inside[level];
+    if (atomic_load_explicit(place, memory_order_relaxed) != NULL) {
         return false;
     }
     atomic_store_explicit(place, lock, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
-    atomic_store_explicit(&lock->favour, LOCK_FAVOURED | self->number, memory_order_release);
+    atomic_store_explicit(&lock->favour, self->favour, memory_order_release);
     if (atomic_exchange(&lock->state, 0) == 2) {
         lock_wake(lock);
     }
@@ -167,21 +169,21 @@ static bool favour_us(struct lock *lock)
 }
 
 /* One more taking of the row, or the first. */
-static void count(struct lock *lock, uint32_t favour)
+static void count(struct lock *lock, enum lock_level level, uint32_t favour)
 {
     if (lock_self == &nobody) {
         find_holder();
     }
-    leave_place(lock);
+    leave_place(lock, level);
     uint32_t ours = lock_self->number;
     bool is_long = (favour & LOCK_THREAD) == ours && favour - ours >= LOCK_ROW_LONG;
     bool earned = is_long && ours != 0 && heavy_fence_works();
-    if (!earned || !favour_us(lock)) {
+    if (!earned || !favour_us(lock, level)) {
         atomic_store_explicit(&lock->favour, ours | LOCK_IN_ROW, memory_order_release);
     }
 }
 
-bool lock_settle(struct lock *lock, bool waits)
+bool lock_settle(struct lock *lock, enum lock_level level, bool waits)
 {
     uint32_t favour = atomic_load_explicit(&lock->favour, memory_order_relaxed);
     while ((favour & LOCK_FAVOURED) != 0) {
@@ -193,7 +195,7 @@ bool lock_settle(struct lock *lock, bool waits)
             favour = atomic_load_explicit(&lock->favour, memory_order_relaxed);
         }
     }
-    count(lock, favour);
+    count(lock, level, favour);
     return true;
 }
 

@@ -29,11 +29,19 @@ struct lock {
     _Atomic uint32_t favour;
 };
 
-/* A thread, and which locks it has by favour: the one that it took first, and within that one
- * another. All others it takes by their state. */
+/* Where a lock stands among those that a thread takes within one another; the same at each call. */
+enum lock_level {
+    LOCK_OUTER, /* an object's */
+    LOCK_INNER, /* the engine's, which is taken within those, too */
+    LOCK_LEVELS,
+};
+
+/* A thread, and which locks it has by favour: one of each level. All others it takes by their
+ * state. */
 struct lock_holder {
     uint32_t number;
-    _Atomic(const struct lock *) first, second;
+    uint32_t favour; /* with LOCK_FAVOURED, as its locks have it */
+    _Atomic(const struct lock *) inside[LOCK_LEVELS];
 };
 
 /* The calling thread's; before it has one, and where there are too many, one of number 0, which is
@@ -44,32 +52,19 @@ extern _Thread_local struct lock_holder *lock_self
 /* What follows is the slow part of the functions below. */
 /* Of who has just got the state: counts, ends another's favour, waiting for that one to let go: as
  * long as it takes, or else a moment. False: that was too short, and the state is given back. */
-bool lock_settle(struct lock *lock, bool waits);
+bool lock_settle(struct lock *lock, enum lock_level level, bool waits);
 void lock_wait(struct lock *lock);
 void lock_wake(struct lock *lock);
 
-static inline _Atomic(const struct lock *) *lock_place(struct lock_holder *self,
-                                                       const struct lock *lock)
-{
-    const struct lock *first = atomic_load_explicit(&self->first, memory_order_relaxed);
-    if (first == NULL) {
-        return &self->first;
-    }
-    bool can = first != lock && atomic_load_explicit(&self->second, memory_order_relaxed) == NULL;
-    return can ? &self->second : NULL;
-}
-
 /* The second look is after the place was written, in the order that lock_settle's heavy fence sees:
  * either it sees the place, or we see that the favour has ended. */
-static inline bool lock_take_by_favour(struct lock *lock)
+static inline bool lock_take_by_favour(struct lock *lock, enum lock_level level)
 {
     struct lock_holder *self = lock_self;
-    uint32_t ours = LOCK_FAVOURED | self->number;
-    if (atomic_load_explicit(&lock->favour, memory_order_relaxed) != ours) {
-        return false;
-    }
-    _Atomic(const struct lock *) *place = lock_place(self, lock);
-    if (place == NULL) {
+    _Atomic(const struct lock *) *place = &self->inside[level];
+    uint32_t ours = self->favour;
+    if (atomic_load_explicit(&lock->favour, memory_order_relaxed) != ours ||
+        atomic_load_explicit(place, memory_order_relaxed) != NULL) {
         return false;
     }
     atomic_store_explicit(place, lock, memory_order_release);
@@ -100,43 +95,39 @@ static inline bool lock_goes_on(struct lock *lock)
 }
 
 /* False: another has it, or has had it until just now. */
-static inline bool lock_try(struct lock *lock)
+static inline bool lock_try(struct lock *lock, enum lock_level level)
 {
-    return lock_take_by_favour(lock) ||
-           (lock_take_state(lock) && (lock_goes_on(lock) || lock_settle(lock, false)));
+    return lock_take_by_favour(lock, level) ||
+           (lock_take_state(lock) && (lock_goes_on(lock) || lock_settle(lock, level, false)));
 }
 
-static inline void lock_take(struct lock *lock)
+static inline void lock_take(struct lock *lock, enum lock_level level)
 {
-    if (lock_take_by_favour(lock)) {
+    if (lock_take_by_favour(lock, level)) {
         return;
     }
     if (!lock_take_state(lock)) {
         lock_wait(lock);
     }
     if (!lock_goes_on(lock)) {
-        (void)lock_settle(lock, true);
+        (void)lock_settle(lock, level, true);
     }
 }
 
-static inline bool lock_give_by_favour(const struct lock *lock)
+static inline bool lock_give_by_favour(const struct lock *lock, enum lock_level level)
 {
-    struct lock_holder *self = lock_self;
-    _Atomic(const struct lock *) *place = &self->second;
+    _Atomic(const struct lock *) *place = &lock_self->inside[level];
     if (atomic_load_explicit(place, memory_order_relaxed) != lock) {
-        place = &self->first;
-        if (atomic_load_explicit(place, memory_order_relaxed) != lock) {
-            return false;
-        }
+        return false;
     }
     atomic_store_explicit(place, NULL, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
     return true;
 }
 
-static inline void lock_give(struct lock *lock)
+static inline void lock_give(struct lock *lock, enum lock_level level)
 {
-    if (lock_give_by_favour(lock)) {
+    if (lock_give_by_favour(lock, level)) {
         return;
     }
     bool may_sleep = atomic_load_explicit(&lock->state, memory_order_relaxed) == 2;
@@ -149,9 +140,9 @@ static inline void lock_give(struct lock *lock)
 /* The same, before whatever its giver looks at afterwards, in the order that all see who write that
  * and then try the lock: by favour for nothing, as theirs is the heavy fence, else at the price of
  * an exchange. */
-static inline void lock_give_in_order(struct lock *lock)
+static inline void lock_give_in_order(struct lock *lock, enum lock_level level)
 {
-    if (!lock_give_by_favour(lock) && atomic_exchange(&lock->state, 0) == 2) {
+    if (!lock_give_by_favour(lock, level) && atomic_exchange(&lock->state, 0) == 2) {
         lock_wake(lock);
     }
 }

@@ -24,11 +24,38 @@ static bool is_favoured(const struct lock *lock)
     return (atomic_load(&lock->favour) & LOCK_FAVOURED) != 0;
 }
 
+static const struct lock *inner; /* taken within others; all others are not */
+
+static enum lock_level level_of(const struct lock *lock)
+{
+    return lock == inner ? LOCK_INNER : LOCK_OUTER;
+}
+
+static void take(struct lock *lock)
+{
+    lock_take(lock, level_of(lock));
+}
+
+static bool try_to_take(struct lock *lock)
+{
+    return lock_try(lock, level_of(lock));
+}
+
+static void give(struct lock *lock)
+{
+    lock_give(lock, level_of(lock));
+}
+
+static void give_in_order(struct lock *lock)
+{
+    lock_give_in_order(lock, level_of(lock));
+}
+
 static void take_often(struct lock *lock, uint32_t times)
 {
     for (uint32_t i = 0; i < times; i++) {
-        lock_take(lock);
-        lock_give(lock);
+        take(lock);
+        give(lock);
     }
 }
 
@@ -79,15 +106,15 @@ static void who_takes_it_in_a_row_is_favoured_until_another_comes(void **state)
     need_fences();
     struct lock lock = {0};
     earn(&lock);
-    lock_take(&lock);
+    take(&lock);
     assert_int_equal(atomic_load(&lock.state), 0);
     assert_true(is_favoured(&lock));
-    lock_give_in_order(&lock);
+    give_in_order(&lock);
     in_another_thread(take_once, &lock);
     assert_false(is_favoured(&lock));
-    lock_take(&lock);
+    take(&lock);
     assert_int_equal(atomic_load(&lock.state), 1);
-    lock_give(&lock);
+    give(&lock);
     assert_int_equal(atomic_load(&lock.state), 0);
     earn(&lock);
 }
@@ -95,7 +122,7 @@ static void who_takes_it_in_a_row_is_favoured_until_another_comes(void **state)
 static void *fail_to_take(void *argument)
 {
     struct lock *lock = argument;
-    assert_false(lock_try(lock));
+    assert_false(try_to_take(lock));
     assert_true(is_favoured(lock));
     assert_int_equal(atomic_load(&lock->state), 0);
     return NULL;
@@ -104,18 +131,20 @@ static void *fail_to_take(void *argument)
 static void a_try_leaves_who_is_inside_its_favour(void **state)
 {
     need_fences();
-    struct lock outer = {0}, inner = {0};
-    earn(&outer);
-    earn(&inner);
-    lock_take(&outer);
-    lock_take(&inner);
-    in_another_thread(fail_to_take, &inner);
-    in_another_thread(fail_to_take, &outer);
-    lock_give(&outer); /* in whatever order */
-    in_another_thread(fail_to_take, &inner);
-    in_another_thread(take_once, &outer);
-    assert_false(is_favoured(&outer));
-    lock_give(&inner);
+    struct lock first = {0}, second = {0};
+    inner = &second;
+    earn(&first);
+    earn(&second);
+    take(&first);
+    take(&second);
+    in_another_thread(fail_to_take, &second);
+    in_another_thread(fail_to_take, &first);
+    give(&first); /* in whatever order */
+    in_another_thread(fail_to_take, &second);
+    in_another_thread(take_once, &first);
+    assert_false(is_favoured(&first));
+    give(&second);
+    inner = NULL;
 }
 
 /* What a handler of this thread's finds. */
@@ -124,9 +153,9 @@ static volatile bool got;
 
 static void try_it(int signal)
 {
-    got = lock_try(tried);
+    got = try_to_take(tried);
     if (got) {
-        lock_give(tried);
+        give(tried);
     }
 }
 
@@ -142,9 +171,9 @@ static void a_handler_does_not_get_what_its_thread_has(void **state)
 {
     struct lock lock = {0};
     for (uint32_t i = 0; i < ENOUGH; i++) {
-        lock_take(&lock);
+        take(&lock);
         assert_false(handler_gets(&lock));
-        lock_give(&lock);
+        give(&lock);
         assert_int_equal(atomic_load(&lock.state), 0);
     }
     assert_true(handler_gets(&lock));
@@ -153,17 +182,19 @@ static void a_handler_does_not_get_what_its_thread_has(void **state)
 static void nor_what_it_has_beyond_its_places(void **state)
 {
     struct lock locks[3] = {{0}};
+    inner = &locks[1];
     for (uint32_t i = 0; i < 3; i++) {
         take_often(&locks[i], ENOUGH);
     }
     for (uint32_t i = 0; i < 3; i++) {
-        lock_take(&locks[i]);
+        take(&locks[i]);
     }
-    lock_give(&locks[0]); /* a place is free now */
+    give(&locks[0]); /* a place is free now */
     assert_false(handler_gets(&locks[2]));
     assert_true(handler_gets(&locks[0]));
-    lock_give(&locks[2]);
-    lock_give(&locks[1]);
+    give(&locks[2]);
+    give(&locks[1]);
+    inner = NULL;
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(atomic_load(&locks[i].state), 0);
         in_another_thread(take_once, &locks[i]);
@@ -177,12 +208,12 @@ static void a_handler_that_comes_between_two_looks_gives_what_it_took(void **sta
     struct lock lock = {0};
     earn(&lock);
     in_another_thread(take_once, &lock);
-    atomic_store(&lock_self->first, &lock);
+    atomic_store(&lock_self->inside[LOCK_OUTER], &lock);
     for (uint32_t i = 0; i < 3; i++) {
         assert_true(handler_gets(&lock));
         assert_int_equal(atomic_load(&lock.state), 0);
     }
-    atomic_store(&lock_self->first, NULL);
+    atomic_store(&lock_self->inside[LOCK_OUTER], NULL);
     in_another_thread(take_once, &lock);
 }
 
@@ -212,9 +243,9 @@ static void what_was_favoured_to_who_has_ended_is_taken(void **state)
     in_another_thread(earn_there, &lock);
     assert_true(is_favoured(&lock));
     in_another_thread(take_once, &lock); /* under the same number */
-    assert_true(lock_try(&lock));
+    assert_true(try_to_take(&lock));
     assert_false(is_favoured(&lock));
-    lock_give(&lock);
+    give(&lock);
 }
 
 /* Any number of seconds is too long: an alarm ends it. */
@@ -286,9 +317,9 @@ static void count_in(uint32_t which)
 static bool enter(struct lock *lock, bool tries)
 {
     if (tries) {
-        return lock_try(lock);
+        return try_to_take(lock);
     }
-    lock_take(lock);
+    take(lock);
     return true;
 }
 
@@ -300,9 +331,9 @@ static void come_and_go(bool tries, bool nests, bool in_order)
     count_in(0);
     if (nests && enter(&crowded.locks[1], tries)) {
         count_in(1);
-        lock_give(&crowded.locks[1]);
+        give(&crowded.locks[1]);
     }
-    in_order ? lock_give_in_order(&crowded.locks[0]) : lock_give(&crowded.locks[0]);
+    in_order ? give_in_order(&crowded.locks[0]) : give(&crowded.locks[0]);
 }
 
 static uint32_t draw(uint32_t *seed)
@@ -333,6 +364,7 @@ static void one_thread_at_a_time(void **state)
 {
     pthread_t threads[THREADS];
     uint32_t seeds[THREADS];
+    inner = &crowded.locks[1];
     for (uint32_t i = 0; i < THREADS; i++) {
         seeds[i] = i + 1;
         assert_int_equal(pthread_create(&threads[i], NULL, crowd_in, &seeds[i]), 0);
@@ -361,9 +393,9 @@ static struct served {
 
 static void serve(void)
 {
-    while (atomic_load(&served.bell) != 0 && lock_try(&served.lock)) {
+    while (atomic_load(&served.bell) != 0 && try_to_take(&served.lock)) {
         atomic_fetch_add(&served.served, atomic_exchange(&served.bell, 0));
-        lock_give_in_order(&served.lock);
+        give_in_order(&served.lock);
     }
 }
 
@@ -374,8 +406,8 @@ static void *ring_often(void *argument)
         atomic_fetch_add(&served.bell, 1);
         serve();
         for (uint32_t j = 0; i % 32 == 0 && j < BURST; j++) {
-            if (lock_try(&served.lock)) {
-                lock_give_in_order(&served.lock);
+            if (try_to_take(&served.lock)) {
+                give_in_order(&served.lock);
                 serve();
             }
         }

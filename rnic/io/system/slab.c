@@ -53,12 +53,12 @@ static struct lock lock;
 
 static void hold(void)
 {
-    lock_take(&lock);
+    lock_take(&lock, LOCK_OUTER);
 }
 
 static void let_go(void)
 {
-    lock_give(&lock);
+    lock_give(&lock, LOCK_OUTER);
 }
 
 /* Early, so that the lock is taken after those of whoever uses it, which may be held across a fork,
