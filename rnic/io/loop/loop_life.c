@@ -13,6 +13,7 @@
 #include "rnic/cm/cm.h"
 #include "rnic/device/device.h"
 #include "rnic/io/loop/loop_private.h"
+#include "rnic/io/system/heavy_fence.h"
 #include "rnic/io/system/mapping.h"
 #include "rnic/io/udp/address.h"
 #include "rnic/io/udp/address_watch.h"
@@ -257,6 +258,7 @@ static enum status create_engine(struct loop *loop)
         .relay_link = &loop->relays.link,
         .key = keys[0],
         .direct = same_host_direct(loop->same_host),
+        .heavy_fence = heavy_fence_prepare() ? heavy_fence : NULL,
         .first_qpn = registry_first_qpn(loop->registry),
         .qpn_count = registry_qpn_count(loop->registry),
         .max_regions = REGIONS_MAX,
@@ -370,29 +372,6 @@ static enum status create_loop(struct loop **ret_loop)
     return STATUS_OK;
 }
 
-static void do_nothing(struct engine *engine)
-{
-}
-
-static void kick_nothing(struct engine *engine, struct qp *qp)
-{
-}
-
-static struct instant dead_now(struct engine *engine)
-{
-    return clock_now();
-}
-
-/* What handles from before a fork get in the child. */
-static const struct engine_operations dead_operations = {
-    .lock = do_nothing,
-    .unlock = do_nothing,
-    .drive = do_nothing,
-    .kick = kick_nothing,
-    .about_to_sleep = do_nothing,
-    .now = dead_now,
-};
-
 static void lock_house(void)
 {
     int cancel = cancel_hold();
@@ -426,7 +405,7 @@ static void after_fork_in_child(void)
     struct loop *loop = house.loop;
     house.loop = NULL;
     if (loop != NULL) {
-        loop->engine.operations = &dead_operations;
+        loop->engine.operations = &loop_dead_operations;
         groups_abandon(loop->groups);
         udp_abandon(loop->steering.udp);
         same_host_abandon(loop->same_host);

@@ -147,6 +147,7 @@ static inline uint64_t loop_patience_ns(const struct loop *loop)
 }
 
 extern const struct engine_operations loop_operations;
+extern const struct engine_operations loop_dead_operations; /* of who is a child of a fork */
 
 enum loop_turn {
     TURN_SEND,
