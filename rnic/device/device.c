@@ -88,6 +88,8 @@ enum status device_create(const struct device_config *config, struct device **re
         .sink = config->sink,
         .events = config->events,
         .relay_link = config->relay_link,
+        .heavy_fence = config->heavy_fence,
+        .posters_fence = config->heavy_fence == NULL,
         .direct = config->direct,
         .no_reads = {.replay = REPLAY_OF_NONE},
         .max_reads_in = or_default(config->max_reads_in, 1),

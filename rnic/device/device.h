@@ -37,6 +37,7 @@ struct device_config {
     struct packet_sink *sink;
     struct event_sink *events;     /* may be NULL */
     struct relay_link *relay_link; /* to other processes of the host; may be NULL */
+    bool (*heavy_fence)(void);     /* see environment; may be NULL */
     struct siphash_key key;        /* of all that peers must not guess: QPNs, memory keys */
     struct direct_link *direct;    /* to their memory; may be NULL */
     /* Numbers first_qpn .. first_qpn + qpn_count - 1 are ours, of queue pairs and of shared receive

@@ -2,6 +2,8 @@
 #ifndef WEIR_TRANSPORT_ENVIRONMENT_H
 #define WEIR_TRANSPORT_ENVIRONMENT_H
 
+#include <stdatomic.h>
+
 #include "rnic/base/allocator.h"
 #include "rnic/base/list.h"
 #include "rnic/base/map.h"
@@ -39,7 +41,11 @@ struct environment {
     struct relay_link *relay_link;          /* to other processes of the host; may be NULL */
     struct direct_link *direct;             /* to their memory; may be NULL */
     struct memory_observer memory_observer; /* ... which shows them keys */
-    bool memory_may_fault;                  /* there have been regions whose pages come on demand */
+    /* Puts in order what all threads of this process have written and will read. False: it may not
+     * do so again. Without one, those who post receives have a fence each. */
+    bool (*heavy_fence)(void);
+    _Atomic bool posters_fence;
+    bool memory_may_fault;  /* there have been regions whose pages come on demand */
     uint32_t extra_packets; /* that the last one stands for in its turn; then it is 0 again */
     uint64_t relay_lives;   /* given out to connections of targets */
     struct counters counters;

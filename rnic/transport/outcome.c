@@ -109,15 +109,25 @@ void qp_flush(struct qp *qp)
     }
 }
 
+/* Either we see the work now, or its poster, in qp_wants_flush, sees the error, and rings. Who has
+ * been told just now not to have a fence may not have heard otherwise before the last one ends. */
+static void order_with_posters(struct environment *environment)
+{
+    if (atomic_load_explicit(&environment->posters_fence, memory_order_relaxed)) {
+        atomic_thread_fence(memory_order_seq_cst);
+    } else if (!environment->heavy_fence()) {
+        atomic_store_explicit(&environment->posters_fence, true, memory_order_relaxed);
+        (void)environment->heavy_fence();
+    }
+}
+
 void qp_enter_error(struct qp *qp)
 {
     if (qp_state_now(qp) == QP_ERROR) {
         return;
     }
     atomic_store(&qp->state, QP_ERROR);
-    /* With the fence of qp_wants_flush: either we see the work now, or its poster sees the error
-     * and rings. */
-    atomic_thread_fence(memory_order_seq_cst);
+    order_with_posters(qp->environment);
     direct_refresh(qp);
     timers_cancel(&qp->environment->timers, &qp->timer);
     reference_withdraw(qp, false);

@@ -172,7 +172,12 @@ void qp_post_opened_receive(struct qp *qp, uint64_t id, uint32_t sge_count)
 
 bool qp_wants_flush(const struct qp *qp)
 {
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with qp_enter_error */
+    /* Pairs with order_with_posters. */
+    if (atomic_load_explicit(&qp->environment->posters_fence, memory_order_relaxed)) {
+        atomic_thread_fence(memory_order_seq_cst);
+    } else {
+        atomic_signal_fence(memory_order_seq_cst);
+    }
     return qp_state_now(qp) == QP_ERROR;
 }
 

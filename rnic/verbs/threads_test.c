@@ -246,12 +246,61 @@ static void test_destroy_beside_an_acknowledgement(void **state)
     }
 }
 
+/* Posts one receive a round, a little later each time. */
+struct receiver {
+    struct world *w;
+    _Atomic uint32_t round, posted;
+};
+
+#define ERRORS 20000u
+#define DELAYS 400u
+
+static void *post_receives(void *argument)
+{
+    struct receiver *receiver = argument;
+    for (uint32_t round = 1; round <= ERRORS; round++) {
+        while (atomic_load(&receiver->round) != round) {
+        }
+        for (_Atomic uint32_t wait = 0; wait < round % DELAYS; wait++) {
+        }
+        assert_int_equal(post_receive(receiver->w, receiver->w->qps[0], round, 0, 8), 0);
+        atomic_store(&receiver->posted, round);
+    }
+    return NULL;
+}
+
+/* It is flushed, whichever of the two comes first. */
+static void test_a_receive_beside_an_error(void **state)
+{
+    struct world *w = *state;
+    struct receiver receiver = {.w = w};
+    struct ibv_qp_init_attr init = small(w->cq);
+    struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR}, reset = {.qp_state = IBV_QPS_RESET};
+    pthread_t thread;
+    w->qps[0] = ibv_create_qp(w->pd, &init);
+    assert_non_null(w->qps[0]);
+    assert_int_equal(pthread_create(&thread, NULL, post_receives, &receiver), 0);
+    for (uint32_t round = 1; round <= ERRORS; round++) {
+        to_init(w->qps[0]);
+        atomic_store(&receiver.round, round);
+        assert_int_equal(ibv_modify_qp(w->qps[0], &error, IBV_QP_STATE), 0);
+        while (atomic_load(&receiver.posted) != round) {
+        }
+        struct ibv_wc wc = await(w->cq);
+        assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+        assert_int_equal(wc.wr_id, round);
+        assert_int_equal(ibv_modify_qp(w->qps[0], &reset, IBV_QP_STATE), 0);
+    }
+    pthread_join(thread, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_WORLD(test_plain_polling),
         IN_WORLD(test_polling_one_by_one),
         IN_WORLD(test_destroy_beside_an_acknowledgement),
+        IN_WORLD(test_a_receive_beside_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,21 +39,23 @@ bool heavy_fence_works(void)
     return atomic_load_explicit(&state, memory_order_relaxed) == WORKS;
 }
 
-static void fence_by(int command)
+static bool fence_by(int command)
 {
     static const struct timespec interrupted = {.tv_nsec = INTERRUPTED_NS};
-    if (!have_barrier(command)) {
+    bool done = have_barrier(command);
+    if (!done) {
         atomic_store_explicit(&state, REFUSED, memory_order_relaxed);
         syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &interrupted, NULL);
     }
+    return done;
 }
 
-void heavy_fence(void)
+bool heavy_fence(void)
 {
-    fence_by(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    return fence_by(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-void heavy_fence_everywhere(void)
+bool heavy_fence_everywhere(void)
 {
-    fence_by(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    return fence_by(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }

@@ -18,10 +18,10 @@ bool heavy_fence_prepare(void);
  * calls came later: nothing more is to be built upon them. */
 bool heavy_fence_works(void);
 
-/* For all threads of this process; for all threads of all processes that have prepared. One that
- * the kernel refuses is waited for instead, long enough for each processor to have been
+/* For all threads of this process; for all threads of all processes that have prepared. False: the
+ * kernel has refused it, and it was waited for instead, long enough for each processor to have been
  * interrupted. */
-void heavy_fence(void);
-void heavy_fence_everywhere(void);
+bool heavy_fence(void);
+bool heavy_fence_everywhere(void);
 
 #endif

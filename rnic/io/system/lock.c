@@ -120,7 +120,7 @@ static bool give_up(struct lock *lock, uint32_t favour)
     if (atomic_exchange(&lock->state, 0) == 2) {
         lock_wake(lock);
     }
-    heavy_fence();
+    (void)heavy_fence();
     return is_inside(number, lock);
 }
 
@@ -128,7 +128,7 @@ static bool give_up(struct lock *lock, uint32_t favour)
 static bool take_away(struct lock *lock, uint32_t favour, bool waits)
 {
     atomic_store_explicit(&lock->favour, 0, memory_order_relaxed);
-    heavy_fence();
+    (void)heavy_fence();
     return wait_for(favour & LOCK_THREAD, lock, waits);
 }
 
