@@ -393,6 +393,22 @@ enum memory_verdict memory_check(const struct memory *memory, const struct memor
     return MEMORY_GRANTED;
 }
 
+uint8_t *memory_find(const struct memory *memory, const struct memory_request *request)
+{
+    const struct region *region = memory_find_key(memory, request->key);
+    if (region == NULL) {
+        return NULL;
+    }
+    const struct region_attributes *attributes = &region->attributes;
+    unsigned rights = attributes->access & (request->rights | ACCESS_ON_DEMAND);
+    uint64_t offset = request->address - attributes->address;
+    bool is_granted = region->kind == KEY_REGION &&
+                      attributes->domain.value == request->domain.value &&
+                      rights == request->rights && offset <= attributes->length &&
+                      request->length <= attributes->length - offset;
+    return is_granted ? (uint8_t *)((uintptr_t)attributes->bytes + (uintptr_t)offset) : NULL;
+}
+
 const char *memory_verdict_name(enum memory_verdict verdict)
 {
     switch (verdict) {

@@ -105,6 +105,9 @@ enum memory_verdict {
 
 enum memory_verdict memory_check(const struct memory *memory, const struct memory_request *request,
                                  uint8_t **ret_bytes) MUST_USE;
+/* Where the bytes are that memory_check grants of a region whose pages are always there, to who is
+ * no peer. NULL: memory_check says why not, or where else. */
+uint8_t *memory_find(const struct memory *memory, const struct memory_request *request);
 /* Whether what memory_check grants of that key can be touched however much it is: it is of a region
  * whose pages are always there. */
 bool memory_is_steady(const struct memory *memory, struct memory_key key);

@@ -301,11 +301,10 @@ struct send_slot *send_queue_oldest(struct send_queue *queue)
     return slot_at(queue, send_queue_head(queue));
 }
 
-void send_queue_retire(struct send_queue *queue)
+void send_queue_retire(struct send_queue *queue, struct send_slot *slot)
 {
     uint64_t head = send_queue_head(queue);
     CHECK(head != send_queue_tail(queue));
-    struct send_slot *slot = slot_at(queue, head);
     slot->first_psn = (struct psn){0};
     slot->packet_count = 0;
     slot->received = 0;

@@ -130,8 +130,8 @@ uint64_t send_queue_tail(const struct send_queue *queue);
 struct send_slot *send_queue_slot(struct send_queue *queue, uint64_t position);
 /* That at the head, where there is one. */
 struct send_slot *send_queue_oldest(struct send_queue *queue);
-/* Gives the slot at the head back to the application. */
-void send_queue_retire(struct send_queue *queue);
+/* Gives the slot at the head, which the caller has found, back to the application. */
+void send_queue_retire(struct send_queue *queue, struct send_slot *slot);
 /* Requests that it takes. */
 uint32_t send_queue_capacity(const struct send_queue *queue);
 

@@ -35,7 +35,7 @@ static void exact_capacity_and_order(void **state)
         for (int i = 0; i <= round % 3; i++) {
             struct send_slot *slot = send_queue_slot(queue, send_queue_head(queue));
             assert_int_equal(slot->id, next_out++);
-            send_queue_retire(queue);
+            send_queue_retire(queue, send_queue_oldest(queue));
         }
     }
     send_queue_destroy(queue);
@@ -74,7 +74,7 @@ static void requests_are_built_in_their_places(void **state)
             assert_int_equal(*send_slot_inline(slot), (uint8_t)position);
             slot->packet_count = 1;
             slot->started = true;
-            send_queue_retire(queue);
+            send_queue_retire(queue, send_queue_oldest(queue));
         }
     }
     send_queue_destroy(queue);
@@ -120,7 +120,7 @@ static void check_copies(uint32_t capacity)
     assert_int_equal(send_slot_target(slot)->qkey.value, 0x456);
     assert_int_equal(send_slot_target(slot)->path.hop_limit, 9);
 
-    send_queue_retire(queue);
+    send_queue_retire(queue, send_queue_oldest(queue));
     request.sges = sges;
     request.sge_count = 3;
     assert_int_equal(send_queue_post(queue, &request), STATUS_INVALID);
@@ -152,7 +152,7 @@ static void operands_are_copied(void **state)
     assert_memory_equal(send_slot_sges(slot), sges, sizeof sges);
     assert_int_equal(send_slot_operands(slot)->compare, 11);
     assert_int_equal(send_slot_operands(slot)->swap_or_add, 12);
-    send_queue_retire(queue);
+    send_queue_retire(queue, send_queue_oldest(queue));
     request.kind = WORK_ATOMIC_WRITE;
     request.sge_count = 0;
     assert_int_equal(send_queue_post(queue, &request), STATUS_OK);
@@ -188,7 +188,7 @@ static void notes_of_the_transport_are_cleared(void **state)
     slot->packet_count = 6;
     slot->received = 7;
     slot->status = COMPLETION_FLUSHED;
-    send_queue_retire(queue);
+    send_queue_retire(queue, send_queue_oldest(queue));
     assert_int_equal(send_queue_post(queue, &request), STATUS_OK);
     slot = send_queue_slot(queue, 1);
     assert_false(slot->started || slot->finished);
@@ -282,7 +282,7 @@ static void two_threads(void **state)
         const struct send_slot *slot = send_queue_slot(queue, i);
         wrong += slot->id != i || send_slot_sges(slot)[0].address != i ||
                  send_slot_sges(slot)[1].address != ~i || slot->length != 3;
-        send_queue_retire(queue);
+        send_queue_retire(queue, send_queue_oldest(queue));
     }
     pthread_join(poster, NULL);
     assert_int_equal(wrong, 0);

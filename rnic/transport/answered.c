@@ -67,11 +67,11 @@ static uint32_t row(const struct qp *qp, uint32_t most)
 /* The oldest request has succeeded. Of most that do nobody is told. */
 static inline void complete_oldest(struct qp *qp)
 {
-    const struct send_slot *slot = send_queue_oldest(qp->sends);
+    struct send_slot *slot = send_queue_oldest(qp->sends);
     if (slot->signaled || qp->signal_all || qp->matches_tags || qp->environment->watcher != NULL) {
-        qp_complete_send(qp, COMPLETION_SUCCESS);
+        qp_succeed_send(qp, slot);
     } else {
-        send_queue_retire(qp->sends);
+        send_queue_retire(qp->sends, slot);
     }
 }
 
@@ -88,8 +88,11 @@ uint32_t requester_answered_row(struct qp *qp, struct instant now, uint32_t most
     for (uint32_t i = 0; i < count && qp_state_now(qp) != QP_ERROR; i++) {
         complete_oldest(qp);
     }
-    requester_settle(qp);
-    if (requester->position != send_queue_tail(qp->sends)) {
+    uint64_t tail = send_queue_tail(qp->sends);
+    if (send_queue_head(qp->sends) != tail) {
+        requester_settle(qp);
+    }
+    if (requester->position != tail) {
         qp_schedule(qp); /* a window or a fence may have opened */
     }
     return count;

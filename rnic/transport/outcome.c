@@ -43,7 +43,8 @@ static uint32_t detail(struct requester *requester, enum completion_status statu
     return takes;
 }
 
-void qp_complete_send(struct qp *qp, enum completion_status status)
+/* `slot`: the oldest. */
+static inline void complete(struct qp *qp, struct send_slot *slot, enum completion_status status)
 {
     static const enum completion_kind kinds[WORK_KIND_COUNT] = {
         [WORK_SEND] = COMPLETED_SEND,
@@ -58,7 +59,6 @@ void qp_complete_send(struct qp *qp, enum completion_status status)
         [WORK_LOCAL_INVALIDATE] = COMPLETED_LOCAL_INVALIDATE,
         [WORK_BIND_WINDOW] = COMPLETED_BIND_WINDOW,
     };
-    const struct send_slot *slot = send_queue_oldest(qp->sends); /* retiring it checks that */
     bool told = status != COMPLETION_SUCCESS || slot->signaled || qp->signal_all;
     struct completion spare, *completion = &spare;
     watch_send_ends(qp, slot);
@@ -75,13 +75,23 @@ void qp_complete_send(struct qp *qp, enum completion_status status)
             .detail = detail(&qp->requester, status),
         };
     }
-    send_queue_retire(qp->sends);
+    send_queue_retire(qp->sends, slot);
     if (qp->matches_tags) {
         tag_sent(qp, completion);
     } else if (told) {
         qp_push_opened(qp, qp->send_completions, completion, completion == &spare,
                        status != COMPLETION_SUCCESS);
     }
+}
+
+void qp_complete_send(struct qp *qp, enum completion_status status)
+{
+    complete(qp, send_queue_oldest(qp->sends), status); /* retiring it checks that it is there */
+}
+
+void qp_succeed_send(struct qp *qp, struct send_slot *slot)
+{
+    complete(qp, slot, COMPLETION_SUCCESS);
 }
 
 static void flush_sends(struct qp *qp)

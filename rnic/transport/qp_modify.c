@@ -63,7 +63,7 @@ static void enter_reset(struct qp *qp)
     reference_withdraw(qp, true);
     list_remove(&qp->active);
     while (send_queue_head(qp->sends) != send_queue_tail(qp->sends)) {
-        send_queue_retire(qp->sends);
+        send_queue_retire(qp->sends, send_queue_oldest(qp->sends));
     }
     struct receive_slot receive;
     while (!qp->receives_are_shared &&

@@ -255,6 +255,8 @@ static inline void qp_push_opened(struct qp *qp, struct completion_queue *queue,
 
 /* Completes the oldest send, successfully if `status` is SUCCESS, and gives its slot back. */
 void qp_complete_send(struct qp *qp, enum completion_status status);
+/* The same where the oldest is known, and has succeeded. */
+void qp_succeed_send(struct qp *qp, struct send_slot *slot);
 
 /* To the error state: everything outstanding is flushed in order. Nothing happens twice. */
 void qp_enter_error(struct qp *qp);

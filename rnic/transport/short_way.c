@@ -134,9 +134,8 @@ static bool find_bytes(const struct qp *qp, struct domain domain, const struct s
         .length = length,
         .rights = rights,
     };
-    return length <= sge->length &&
-           memory_check(qp->environment->memory, &request, ret_bytes) == MEMORY_GRANTED &&
-           *ret_bytes != NULL;
+    *ret_bytes = length <= sge->length ? memory_find(qp->environment->memory, &request) : NULL;
+    return *ret_bytes != NULL;
 }
 
 static bool put(const struct qp *qp, const struct short_packet *packet,
@@ -269,29 +268,30 @@ static bool is_near_only(const struct qp *qp)
 }
 
 /* To an ordinary queue pair's peer: nothing, or what answer_may_ride lets ride. */
-static bool owes_little(const struct qp *qp)
+static bool owes_little(const struct qp *qp, bool near)
 {
     const struct responder *responder = &qp->responder;
     enum owed owed = responder->acknowledge.owed;
-    bool may_ride = qp->environment->sink->carries_acknowledgements && is_near_only(qp);
+    bool may_ride = near && qp->environment->sink->carries_acknowledgements;
     return (owed == OWED_NOTHING || (owed == OWED_ACK && may_ride)) && !qp->owes_notice &&
            !qp->agreement.owes && !replay_may_be_pending(&responder->reads->replay);
 }
 
 /* No window is asked: of a peer that is near see above; to any other nothing is under way. */
-static bool has_room(const struct qp *qp)
+static bool has_room(const struct qp *qp, bool near)
 {
     const struct requester *requester = &qp->requester;
     uint32_t in_flight = (uint32_t)psn_distance(requester->unacked, requester->cursor);
-    return in_flight < (is_near_only(qp) ? IN_FLIGHT_MAX : 1);
+    return in_flight < (near ? IN_FLIGHT_MAX : 1);
 }
 
-static bool may_leave(const struct qp *qp)
+static bool may_leave(const struct qp *qp, bool near)
 {
     const struct requester *requester = &qp->requester;
     return psn_equal(requester->cursor, requester->frontier) && requester->packet == 0 &&
-           requester->run_left == 0 && instant_is_never(requester->rnr_resume) && has_room(qp) &&
-           !qp->peer_died && !qp->requests_first && qp_rate(qp) == 0 && owes_little(qp);
+           requester->run_left == 0 && instant_is_never(requester->rnr_resume) &&
+           has_room(qp, near) && !qp->peer_died && !qp->requests_first && qp_rate(qp) == 0 &&
+           owes_little(qp, near);
 }
 
 static uint32_t first_word(const struct send_slot *slot)
@@ -316,15 +316,16 @@ static void build(const struct qp *qp, const struct send_slot *slot, uint8_t *he
     }
 }
 
-/* Where the bytes of its message are. False: why not is for the general way to find out. */
-static bool find_payload(const struct qp *qp, const struct send_slot *slot, uint8_t **ret_bytes)
+/* Where the bytes of its message are; a reliable queue pair's has no target. False: why not is for
+ * the general way to find out. */
+static bool find_payload(const struct qp *qp, struct send_slot *slot, uint8_t **ret_bytes)
 {
     if (slot->inline_data) {
-        *ret_bytes = (uint8_t *)(uintptr_t)send_slot_inline(slot);
+        *ret_bytes = send_slot_room(slot);
         return true;
     }
     return slot->length == 0 ||
-           find_bytes(qp, qp->domain, send_slot_sges(slot), slot->length, 0, ret_bytes);
+           find_bytes(qp, qp->domain, send_slot_room(slot), slot->length, 0, ret_bytes);
 }
 
 /* With what was owed. */
@@ -372,25 +373,26 @@ static bool emit_short(const struct qp *qp, const struct send_slot *slot, const 
     return sink->emit_short(sink, &outgoing);
 }
 
-static bool may_emit_short(const struct qp *qp)
+static bool may_emit_short(const struct qp *qp, bool near)
 {
-    return qp->environment->sink->emit_short != NULL && is_near_only(qp) && is_only(qp);
+    return near && qp->environment->sink->emit_short != NULL && is_only(qp);
 }
 
 /* The request that may leave, and where its bytes are; NULL: none, or it is for the general way. */
-static struct send_slot *ready(const struct qp *qp, uint8_t **ret_bytes)
+static struct send_slot *ready(const struct qp *qp, bool near, uint8_t **ret_bytes)
 {
     struct send_slot *slot = sends(qp) ? next(qp) : NULL;
     *ret_bytes = NULL;
     bool is_ready =
-        slot != NULL && is_ordinary(qp) && may_leave(qp) && find_payload(qp, slot, ret_bytes);
+        slot != NULL && is_ordinary(qp) && may_leave(qp, near) && find_payload(qp, slot, ret_bytes);
     return is_ready ? slot : NULL;
 }
 
 bool short_way_post(struct qp *qp, struct instant now)
 {
     uint8_t *bytes;
-    struct send_slot *slot = may_emit_short(qp) && needs_no_time(qp) ? ready(qp, &bytes) : NULL;
+    bool may = may_emit_short(qp, is_near_only(qp)) && needs_no_time(qp);
+    struct send_slot *slot = may ? ready(qp, true, &bytes) : NULL;
     if (slot == NULL || !emit_short(qp, slot, bytes)) {
         return false;
     }
@@ -402,11 +404,12 @@ enum step short_way_transmit(struct qp *qp, struct instant now)
 {
     struct environment *environment = qp->environment;
     uint8_t *bytes;
-    struct send_slot *slot = ready(qp, &bytes);
+    bool near = is_near_only(qp);
+    struct send_slot *slot = ready(qp, near, &bytes);
     if (slot == NULL) {
         return STEP_IDLE;
     }
-    if (may_emit_short(qp) && emit_short(qp, slot, bytes)) {
+    if (may_emit_short(qp, near) && emit_short(qp, slot, bytes)) {
         note_sent(qp, now, slot);
         return STEP_SENT;
     }

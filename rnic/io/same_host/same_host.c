@@ -360,14 +360,15 @@ static inline struct peer *find(struct same_host *same_host, const struct path *
                                 struct qpn destination)
 {
     struct latest *latest = &same_host->latest;
-    uint32_t slot = slot_of_qpn(destination);
-    if (latest->peer != NULL && latest->slot == slot && is_of_one_process(destination) &&
-        gid_equal(&latest->remote, &path->remote) && !near_addresses_are_old(&same_host->near) &&
+    bool again = qpn_equal(latest->destination, destination) ||
+                 (latest->slot == slot_of_qpn(destination) && is_of_one_process(destination));
+    if (latest->peer != NULL && again && gid_equal(&latest->remote, &path->remote) &&
+        !near_addresses_are_old(&same_host->near) &&
         registry_has_inbox(same_host->registry, latest->slot, latest->peer->incarnation)) {
         return latest->peer;
     }
     struct peer *peer = find_by_path(same_host, path, destination);
-    *latest = (struct latest){peer, slot, path->remote};
+    *latest = (struct latest){peer, slot_of_qpn(destination), destination, path->remote};
     return peer;
 }
 

@@ -20,6 +20,7 @@ struct peer {
 struct latest {
     struct peer *peer; /* with an outbox; NULL: to none */
     uint32_t slot;
+    struct qpn destination;
     struct gid remote;
 };
 
