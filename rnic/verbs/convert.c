@@ -14,12 +14,15 @@ BUILD_CHECK((int)COMPLETION_SUCCESS == (int)IBV_WC_SUCCESS);
 BUILD_CHECK((int)COMPLETION_RNR_RETRY_EXCEEDED == (int)IBV_WC_RNR_RETRY_EXC_ERR);
 BUILD_CHECK((int)COMPLETION_TAG_RENDEZVOUS_INCOMPLETE == (int)IBV_WC_TM_RNDV_INCOMPLETE);
 
+BUILD_CHECK(offsetof(struct sge, address) == offsetof(struct ibv_sge, addr));
+BUILD_CHECK(offsetof(struct sge, length) == offsetof(struct ibv_sge, length));
+BUILD_CHECK(offsetof(struct sge, key) == offsetof(struct ibv_sge, lkey));
+BUILD_CHECK(sizeof(struct sge) == sizeof(struct ibv_sge));
+
 void convert_sges(const struct ibv_sge *list, size_t count, struct sge *ret_sges)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct ibv_sge sge; /* some programs keep theirs in packed structures (libiscsi) */
-        memcpy(&sge, (const char *)list + i * sizeof sge, sizeof sge);
-        ret_sges[i] = (struct sge){.address = sge.addr, .length = sge.length, .key = {sge.lkey}};
+    for (size_t i = 0; i < count; i++) { /* some programs keep theirs in packed ones (libiscsi) */
+        memcpy(ret_sges + i, (const char *)list + i * sizeof *list, sizeof *list);
     }
 }
 
