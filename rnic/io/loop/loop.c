@@ -73,8 +73,9 @@ static bool thread_looks_soon(const struct loop *loop)
  * with what it posts in answer, or with a poll that finds no more, or else when the thread's doze
  * ends; before any control call, for that may end who owes them. While more comes they wait for
  * some more completions, and not for long; nor does what no post takes along (management, what is
- * to be handed on), however often somebody posts meanwhile. */
-static bool may_hold(struct loop *loop, enum loop_turn kind, struct instant now, bool held_before)
+ * to be handed on), however often somebody posts meanwhile. `before`: the completions that there
+ * were before the first of those for which nothing has been sent. */
+static bool may_hold(struct loop *loop, enum loop_turn kind, struct instant now, uint64_t before)
 {
     if (kind != TURN_POLL || !thread_looks_soon(loop)) {
         return false;
@@ -83,9 +84,7 @@ static bool may_hold(struct loop *loop, enum loop_turn kind, struct instant now,
         loop->owes = true;
         loop->held_since = now;
     }
-    if (!held_before) {
-        loop->held_from = completions(loop);
-    }
+    loop->held_from = before;
     return instant_elapsed_ns(loop->held_since, now) < HELD_NS &&
            completions(loop) - loop->held_from < HELD_MAX;
 }
@@ -174,7 +173,7 @@ struct instant loop_turn(struct loop *loop, enum loop_turn kind)
                 loop->turn_ended = quick_clock_now(&loop->clock);
             }
             loop->held = !due && !waited && completions(loop) != before &&
-                         may_hold(loop, kind, now, held_before);
+                         may_hold(loop, kind, now, held_before ? loop->held_from : before);
             if (loop->held) {
                 return INSTANT_NEVER; /* the thread dozes, and looks by itself */
             }
@@ -309,15 +308,15 @@ static void give(struct loop *loop)
     }
 }
 
-/* What is new since a turn that left nothing to do is a packet in a lane, and it brings
- * completions: all that a turn would do then, without a look at the clock. The next turn is a whole
- * one. False: this is to be one. */
-static bool take_packet(struct loop *loop)
+/* What is new since a turn that left nothing to do is a packet in a lane, or some, and they bring
+ * completions: what a turn would receive then, without a look at the clock. Returns how many; 0:
+ * this is to be a whole turn. */
+static uint64_t take_packets(struct loop *loop)
 {
     struct device *device = loop->engine.device;
     if (!thread_looks_soon(loop) || atomic_load_explicit(&loop->has_errors, memory_order_relaxed) ||
         !device_begin_vague(device)) {
-        return false;
+        return 0;
     }
     uint64_t before = completions(loop), bytes = bytes_received(loop);
     loop->ingress.now = loop->clock.given;
@@ -331,17 +330,19 @@ static bool take_packet(struct loop *loop)
         atomic_store_explicit(&loop->driven_ns, now.ns, memory_order_relaxed);
     }
     atomic_store_explicit(&loop->driving, false, memory_order_relaxed);
-    if (completions(loop) == before) {
-        return false;
-    }
+    return completions(loop) - before;
+}
+
+/* What those completions owe waits as may_hold says, so the next turn is a whole one. */
+static void hold(struct loop *loop, uint64_t count)
+{
     loop_count(&loop->counters.turns);
     atomic_store_explicit(&loop->glances_left, 0, memory_order_relaxed);
     loop->rests = false;
     loop->held = true;
     loop->owes = true;
     loop->held_since = loop->clock.given;
-    loop->held_from = completions(loop);
-    return true;
+    loop->held_from = completions(loop) - count;
 }
 
 static void engine_drive_operation(struct engine *engine)
@@ -354,7 +355,13 @@ static void engine_drive_operation(struct engine *engine)
     bool rests = loop->rests && !tarry_has_any(&loop->tarry);
     bool is_quiet = rests && same_host_is_quiet(loop->same_host);
     struct instant deadline = INSTANT_NEVER;
-    if (rests && !is_quiet && take_packet(loop)) {
+    uint64_t came = rests && !is_quiet ? take_packets(loop) : 0;
+    if (came > 0) {
+        if (came < HELD_MAX) {
+            hold(loop, came);
+        } else {
+            deadline = application_turn(loop, TURN_SEND);
+        }
         give(loop);
         loop_after_unlock(loop, deadline);
         return;

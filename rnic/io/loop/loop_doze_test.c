@@ -160,6 +160,61 @@ static void sockets_that_the_thread_watches_are_asked_less_often(void **state)
     destroy_end(end);
 }
 
+#define MANY 32u
+
+static void drive_until_it_dozes(struct loop *loop)
+{
+    struct instant until = instant_after(clock_now(), PATIENCE_MS * UINT64_C(1000000));
+    while (atomic_load(&loop->thread_state) != THREAD_DOZING &&
+           instant_before(clock_now(), until)) {
+        engine_drive(&loop->engine);
+    }
+}
+
+/* Turns of a poller's while the thread dozes, until one finds nothing. Returns how many of them
+ * have brought so many messages that a peer may be waiting to hear of one, having sent all it may;
+ * after none of those something waits. */
+static uint32_t receive_in_turns(struct loop *loop, const struct end *end)
+{
+    uint32_t judged = 0, came;
+    lock_take(&loop->lock, LOCK_INNER);
+    do {
+        uint32_t before = completion_queue_depth(end->completions);
+        bool dozes = atomic_load(&loop->thread_state) == THREAD_DOZING;
+        (void)loop_turn(loop, TURN_POLL);
+        came = completion_queue_depth(end->completions) - before;
+        if (dozes && came >= MANY / 2) {
+            assert_false(loop->held);
+            judged++;
+        }
+    } while (came > 0);
+    lock_give(&loop->lock, LOCK_INNER);
+    return judged;
+}
+
+static void what_many_owe_does_not_wait(void **state)
+{
+    struct end *a = create_end(), *b = create_end();
+    struct loop *loop = loop_of(a->engine);
+    uint32_t judged = 0;
+    connect_both(a, b);
+    for (uint32_t i = 0; i < 1000 && judged < 10; i++) {
+        drive_until_it_dozes(loop);
+        for (uint32_t j = 0; j < MANY; j++) {
+            post_receive(b);
+            post(a, WORK_SEND, 64, NULL);
+        }
+        judged += receive_in_turns(loop, b);
+        for (uint32_t j = 0; j < MANY; j++) {
+            poll_one(b);
+            poll_one(a);
+        }
+    }
+    assert_true(judged >= 10);
+    destroy_end(a);
+    destroy_end(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +223,7 @@ int main(void)
         cmocka_unit_test(what_wakes_the_thread_is_read),
         cmocka_unit_test(what_comes_in_a_doze_is_read),
         cmocka_unit_test(sockets_that_the_thread_watches_are_asked_less_often),
+        cmocka_unit_test(what_many_owe_does_not_wait),
     };
     unsetenv("WEIR_FAULT");
     unsetenv("WEIR_ADDRESS");
