@@ -1,6 +1,7 @@
 /* Polling one completion at a time: start_poll, next_poll, end_poll and what is read between.
  *
- * The consumer's lock is held from a start_poll that found something to end_poll. */
+ * The consumer's lock is held from a start_poll that found something to end_poll, whichever
+ * threads these are. */
 #include <errno.h>
 #include <time.h>
 
@@ -38,13 +39,14 @@ static void lock(struct soft_cq *cq)
 {
     if (!cq->single_threaded) {
         lock_take(&cq->lock, LOCK_OUTER);
+        cq->taker = lock_self;
     }
 }
 
 static void unlock(struct soft_cq *cq)
 {
     if (!cq->single_threaded) {
-        lock_give(&cq->lock, LOCK_OUTER);
+        lock_give_for(&cq->lock, LOCK_OUTER, cq->taker);
     }
 }
 

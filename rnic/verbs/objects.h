@@ -123,8 +123,9 @@ struct soft_cq {
     struct engine *engine;
     struct completion_queue *queue;
     struct completion_queue_notifier notifier;
-    struct lock lock;     /* the consumer's */
-    bool single_threaded; /* start_poll takes no lock */
+    struct lock lock;          /* the consumer's */
+    struct lock_holder *taker; /* of it, from start_poll to end_poll */
+    bool single_threaded;      /* start_poll takes no lock */
     struct completion current;
     struct ibv_pd *parent;     /* NULL: none was named */
     struct device_alarm alarm; /* the end of a moderation period */

@@ -203,6 +203,80 @@ static void test_polling_one_by_one(void **state)
     w->cq = plain;
 }
 
+static void in_another_thread(void *(*run)(void *), void *argument)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, run, argument), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void *complete_batch(void *argument)
+{
+    assert_int_equal(ibv_wr_complete(argument), 0);
+    return NULL;
+}
+
+static void *abort_batch(void *argument)
+{
+    ibv_wr_abort(argument);
+    return NULL;
+}
+
+static void *end_poll(void *argument)
+{
+    ibv_end_poll(argument);
+    return NULL;
+}
+
+static void begin_batch(struct stage *stage, struct ibv_qp_ex *qp)
+{
+    ibv_wr_start(qp);
+    qp->wr_id = 7;
+    qp->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_rdma_write(qp, stage->w->mr->rkey, (uintptr_t)stage->w->bytes + 2048);
+    ibv_wr_set_sge(qp, stage->w->mr->lkey, (uintptr_t)stage->w->bytes, 8);
+}
+
+/* Who begins batches and polls so often in a row is favoured for it. */
+#define IN_A_ROW 1200
+
+static void test_what_another_thread_ends(void **state)
+{
+    struct world *w = *state;
+    struct stage stage = {.w = w};
+    struct ibv_cq *plain = w->cq;
+    struct ibv_poll_cq_attr attributes = {0};
+    struct ibv_cq_init_attr_ex init = {.cqe = LENGTH, .wc_flags = IBV_WC_STANDARD_FLAGS};
+    stage.extended = ibv_create_cq_ex(w->context, &init);
+    w->cq = ibv_cq_ex_to_cq(stage.extended);
+    connect_pair(w);
+    struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(w->qps[0]);
+    alarm(20); /* where it hangs */
+    for (int i = 0; i < 2 * IN_A_ROW; i++) {
+        begin_batch(&stage, qp);
+        if (i % IN_A_ROW > 20) {
+            ibv_wr_abort(qp);
+            assert_int_equal(ibv_start_poll(stage.extended, &attributes), ENOENT);
+            continue;
+        }
+        in_another_thread(abort_batch, qp);
+        begin_batch(&stage, qp);
+        in_another_thread(complete_batch, qp);
+        while (ibv_start_poll(stage.extended, &attributes) != 0) {
+        }
+        assert_int_equal(stage.extended->wr_id, 7);
+        assert_int_equal(stage.extended->status, IBV_WC_SUCCESS);
+        in_another_thread(end_poll, stage.extended);
+    }
+    alarm(0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ibv_destroy_qp(w->qps[i]), 0);
+        w->qps[i] = NULL;
+    }
+    assert_int_equal(ibv_destroy_cq(w->cq), 0);
+    w->cq = plain;
+}
+
 struct latecomer {
     struct world *w;
     _Atomic bool has_taken;
@@ -299,6 +373,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_WORLD(test_plain_polling),
         IN_WORLD(test_polling_one_by_one),
+        IN_WORLD(test_what_another_thread_ends),
         IN_WORLD(test_destroy_beside_an_acknowledgement),
         IN_WORLD(test_a_receive_beside_an_error),
     };

@@ -340,6 +340,7 @@ static void wr_start(struct ibv_qp_ex *extended)
     struct soft_qp *qp = soft_qp(&extended->qp_base);
     soft_qp_prefetch(qp, sizeof *qp);
     lock_take(&qp->send_lock, LOCK_OUTER);
+    qp->batch.taker = lock_self;
     qp->batch.slot = NULL;
     qp->batch.slot_count = 0;
     qp->batch.entry_count = 0;
@@ -399,13 +400,14 @@ static int wr_complete(struct ibv_qp_ex *extended)
     if (posted != 0 || any) {
         post_ring(qp);
     }
-    lock_give(&qp->send_lock, LOCK_OUTER);
+    lock_give_for(&qp->send_lock, LOCK_OUTER, batch->taker);
     return error;
 }
 
 static void wr_abort(struct ibv_qp_ex *extended)
 {
-    lock_give(&soft_qp(&extended->qp_base)->send_lock, LOCK_OUTER);
+    struct soft_qp *qp = soft_qp(&extended->qp_base);
+    lock_give_for(&qp->send_lock, LOCK_OUTER, qp->batch.taker);
 }
 
 void wr_fill(struct ibv_qp_ex *qp)

@@ -27,3 +27,4 @@ plant() {
 plant "no fence where a favour is ended" 's|heavy_fence(); /\* 1 \*/|skip;|'
 plant "no fence where a try gives up" 's|heavy_fence(); /\* 2 \*/|skip;|'
 plant "no second look" 's|if :: favour == FAVOURED -> has = 1; by_favour = 1 /\* 3 \*/|if :: has = 1; by_favour = 1|; s|:: else -> write(0)$||'
+plant "who gives for another empties no place of that one's" 's|is_given_late = 1 /\* 4 \*/|state = 0|'

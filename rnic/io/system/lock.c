@@ -1,7 +1,8 @@
 /* Ending a favour. Who has the state takes the favour away and has a heavy fence: then either the
  * favoured thread has seen that, or its place says that it is inside, and nobody else comes in
- * meanwhile. The places are the threads' own and written by nobody else, so a thread that was kept
- * from running between its two looks puts nothing there that concerns others. */
+ * meanwhile. The places are the threads' own, and others only empty those of locks that they give,
+ * so a thread that was kept from running between its two looks puts nothing there that concerns
+ * others. */
 #include "rnic/io/system/lock.h"
 
 #include <linux/futex.h>
@@ -34,7 +35,7 @@ static pthread_key_t end_of_thread;
 static bool has_key;
 
 /* Nothing of the thread's is favoured by number any more than the next one's that gets it: who had
- * the lock has given it. */
+ * the lock has given it, or another is to give it, for whichever has the number by then. */
 static void give_holder(void *holder)
 {
     struct padded_holder *ours = holder;
@@ -156,7 +157,7 @@ static bool favour_us(struct lock *lock, enum lock_level level)
 {
     struct lock_holder *self = lock_self;
     _Atomic(const struct lock *) *place = &self->inside[level];
-    if (atomic_load_explicit(place, memory_order_relaxed) != NULL) {
+    if (atomic_load_explicit(place, memory_order_acquire) != NULL) {
         return false;
     }
     atomic_store_explicit(place, lock, memory_order_release);

@@ -5,6 +5,8 @@
  * fence, until another one comes. That one ends the favour, which costs it a heavy fence; where
  * those do not work nobody is favoured. Any other taking costs one exchange.
  *
+ * Another thread than the one that took it may give it, if it knows which one that was.
+ *
  * Giving it is a load and a store, so who comes to sleep between the two is not seen and not woken;
  * nobody sleeps for longer than LOCK_LOOK_NS without looking again. */
 #ifndef WEIR_IO_LOCK_H
@@ -37,7 +39,7 @@ enum lock_level {
 };
 
 /* A thread, and which locks it has by favour: one of each level. All others it takes by their
- * state. */
+ * state. Written by the thread, but for what another one gives in its place. */
 struct lock_holder {
     uint32_t number;
     uint32_t favour; /* with LOCK_FAVOURED, as its locks have it */
@@ -64,7 +66,7 @@ static inline bool lock_take_by_favour(struct lock *lock, enum lock_level level)
     _Atomic(const struct lock *) *place = &self->inside[level];
     uint32_t ours = self->favour;
     if (atomic_load_explicit(&lock->favour, memory_order_relaxed) != ours ||
-        atomic_load_explicit(place, memory_order_relaxed) != NULL) {
+        atomic_load_explicit(place, memory_order_acquire) != NULL) {
         return false;
     }
     atomic_store_explicit(place, lock, memory_order_release);
@@ -114,9 +116,10 @@ static inline void lock_take(struct lock *lock, enum lock_level level)
     }
 }
 
-static inline bool lock_give_by_favour(const struct lock *lock, enum lock_level level)
+static inline bool lock_give_by_favour(const struct lock *lock, enum lock_level level,
+                                       struct lock_holder *taker)
 {
-    _Atomic(const struct lock *) *place = &lock_self->inside[level];
+    _Atomic(const struct lock *) *place = &taker->inside[level];
     if (atomic_load_explicit(place, memory_order_relaxed) != lock) {
         return false;
     }
@@ -125,9 +128,11 @@ static inline bool lock_give_by_favour(const struct lock *lock, enum lock_level 
     return true;
 }
 
-static inline void lock_give(struct lock *lock, enum lock_level level)
+/* `taker`: what lock_self was where it was taken, right after that. */
+static inline void lock_give_for(struct lock *lock, enum lock_level level,
+                                 struct lock_holder *taker)
 {
-    if (lock_give_by_favour(lock, level)) {
+    if (lock_give_by_favour(lock, level, taker)) {
         return;
     }
     bool may_sleep = atomic_load_explicit(&lock->state, memory_order_relaxed) == 2;
@@ -137,12 +142,17 @@ static inline void lock_give(struct lock *lock, enum lock_level level)
     }
 }
 
+static inline void lock_give(struct lock *lock, enum lock_level level)
+{
+    lock_give_for(lock, level, lock_self);
+}
+
 /* The same, before whatever its giver looks at afterwards, in the order that all see who write that
  * and then try the lock: by favour for nothing, as theirs is the heavy fence, else at the price of
  * an exchange. */
 static inline void lock_give_in_order(struct lock *lock, enum lock_level level)
 {
-    if (!lock_give_by_favour(lock, level) && atomic_exchange(&lock->state, 0) == 2) {
+    if (!lock_give_by_favour(lock, level, lock_self) && atomic_exchange(&lock->state, 0) == 2) {
         lock_wake(lock);
     }
 }

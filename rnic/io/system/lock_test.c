@@ -128,6 +128,12 @@ static void *fail_to_take(void *argument)
     return NULL;
 }
 
+static void *fail_to_take_it(void *lock)
+{
+    assert_false(try_to_take(lock));
+    return NULL;
+}
+
 static void a_try_leaves_who_is_inside_its_favour(void **state)
 {
     need_fences();
@@ -215,6 +221,60 @@ static void a_handler_that_comes_between_two_looks_gives_what_it_took(void **sta
     }
     atomic_store(&lock_self->inside[LOCK_OUTER], NULL);
     in_another_thread(take_once, &lock);
+}
+
+/* A lock, and which thread has taken it. */
+struct handed {
+    struct lock lock;
+    struct lock_holder *taker;
+};
+
+static void *give_for_another(void *argument)
+{
+    struct handed *handed = argument;
+    lock_give_for(&handed->lock, LOCK_OUTER, handed->taker);
+    return NULL;
+}
+
+static void take_and_hand_on(struct handed *handed)
+{
+    take(&handed->lock);
+    handed->taker = lock_self;
+    in_another_thread(fail_to_take_it, &handed->lock);
+    in_another_thread(give_for_another, handed);
+}
+
+static void *take_there(void *argument)
+{
+    struct handed *handed = argument;
+    earn(&handed->lock);
+    take(&handed->lock);
+    handed->taker = lock_self;
+    return NULL;
+}
+
+/* Whether it is taken by its state, by favour, or as the one that earns that. */
+static void another_thread_gives_what_one_has_taken(void **state)
+{
+    struct handed handed = {0};
+    for (uint32_t i = 0; i < ENOUGH; i++) {
+        take_and_hand_on(&handed);
+        assert_true(try_to_take(&handed.lock));
+        give(&handed.lock);
+        take_often(&handed.lock, i % 3 == 0 ? ENOUGH : 0);
+    }
+}
+
+static void and_what_one_has_taken_that_has_ended(void **state)
+{
+    need_fences();
+    struct handed handed = {0};
+    in_another_thread(take_there, &handed);
+    in_another_thread(fail_to_take, &handed.lock);
+    in_another_thread(give_for_another, &handed);
+    in_another_thread(earn_there, &handed.lock); /* under the same number */
+    assert_true(try_to_take(&handed.lock));
+    give(&handed.lock);
 }
 
 static void *note_number(void *argument)
@@ -437,6 +497,8 @@ int main(void)
         cmocka_unit_test(a_handler_does_not_get_what_its_thread_has),
         cmocka_unit_test(nor_what_it_has_beyond_its_places),
         cmocka_unit_test(a_handler_that_comes_between_two_looks_gives_what_it_took),
+        cmocka_unit_test(another_thread_gives_what_one_has_taken),
+        cmocka_unit_test(and_what_one_has_taken_that_has_ended),
         cmocka_unit_test(who_has_ended_leaves_its_number),
         cmocka_unit_test(what_was_favoured_to_who_has_ended_is_taken),
         cmocka_unit_test(a_child_takes_what_was_favoured_to_who_did_not_come_along),
