@@ -18,6 +18,15 @@
 
 #define HOP_LIMIT_DEFAULT 64u
 
+/* The domain is not to go before them, as where the kernel knows of them. */
+static void count_in_domain(struct ibv_pd *pd, int change)
+{
+    struct engine *engine = context_engine(pd->context);
+    engine_lock(engine);
+    memory_domain_use(device_memory(engine->device), soft_pd(pd)->domain, change);
+    engine_unlock(engine);
+}
+
 PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attributes)
 {
     HOST_FORWARD(pd->context, ibv_create_ah, pd, attributes);
@@ -41,12 +50,16 @@ PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attri
     ah->ibv.context = pd->context;
     ah->ibv.pd = pd;
     ah->path = path;
+    count_in_domain(pd, 1);
+    pd_hold(pd);
     return &ah->ibv;
 }
 
 PUBLIC int ibv_destroy_ah(struct ibv_ah *ah)
 {
     HOST_FORWARD(ah->context, ibv_destroy_ah, ah);
+    count_in_domain(ah->pd, -1);
+    pd_drop(ah->pd);
     limits_give(COUNT_AH);
     free(ah);
     return 0;

@@ -75,7 +75,8 @@ struct soft_pd {
     /* Of a parent domain only, see parent_domain.c. */
     struct pd_allocator *allocator; /* the application's, NULL: none */
     struct soft_td *td;
-    _Atomic uint32_t users; /* queue pairs, queues, parent domains; an imported handle itself */
+    _Atomic uint32_t users; /* queue pairs, queues, address handles, parent domains; an imported
+                               handle itself */
     bool is_imported;       /* unimporting it leaves it to its last user */
     unsigned char tail[FOREIGN_TAIL];
 };
@@ -328,7 +329,7 @@ int device_query_clock(struct ibv_context *context, struct ibv_values_ex *values
  * allowed. */
 struct allocator *pd_allocator(struct ibv_pd *pd);
 void pd_collect(struct ibv_pd *pd);
-/* A queue or queue pair is made in a domain, or is gone. */
+/* A queue, queue pair or address handle is made in a domain, or is gone. */
 void pd_hold(struct ibv_pd *pd);
 void pd_drop(struct ibv_pd *pd);
 /* The part of ibv_dealloc_pd that concerns parent domains. */

@@ -222,6 +222,30 @@ static void test_shared_receive_queue(void **state)
     assert_int_equal(ibv_destroy_srq(srq), 0);
 }
 
+static void test_address_handles_hold_their_domain(void **state)
+{
+    struct world *w = *state;
+    struct ibv_ah_attr attributes = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 1}};
+    assert_int_equal(ibv_query_gid(w->context, 1, 0, &attributes.grh.dgid), 0);
+    struct ibv_pd *base = ibv_alloc_pd(w->context);
+    struct ibv_parent_domain_init_attr init = {.pd = base};
+    struct ibv_pd *parent = ibv_alloc_parent_domain(w->context, &init);
+    struct ibv_ah *in_base = ibv_create_ah(base, &attributes);
+    struct ibv_ah *in_parent = ibv_create_ah(parent, &attributes);
+    assert_true(in_base != NULL && in_parent != NULL);
+    assert_int_equal(ibv_dealloc_pd(parent), EBUSY);
+    assert_int_equal(ibv_destroy_ah(in_parent), 0);
+    assert_int_equal(ibv_dealloc_pd(parent), 0);
+    assert_int_equal(ibv_dealloc_pd(base), EBUSY);
+    assert_int_equal(ibv_destroy_ah(in_base), 0);
+    struct ibv_pd *imported = ibv_import_pd(w->context, base->handle);
+    in_base = ibv_create_ah(imported, &attributes);
+    ibv_unimport_pd(imported);
+    assert_int_equal(ibv_dealloc_pd(base), EBUSY);
+    assert_int_equal(ibv_destroy_ah(in_base), 0);
+    assert_int_equal(ibv_dealloc_pd(base), 0);
+}
+
 static void test_parent_domain(void **state)
 {
     struct world *w = *state;
@@ -252,6 +276,7 @@ int main(void)
         IN_WORLD(test_posting_in_wrong_states),
         IN_WORLD(test_async_events_do_not_block),
         IN_WORLD(test_shared_receive_queue),
+        IN_WORLD(test_address_handles_hold_their_domain),
         IN_WORLD(test_parent_domain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
