@@ -311,7 +311,8 @@ PUBLIC int rgetpeername(int descriptor, struct sockaddr *address, socklen_t *len
         return getpeername(descriptor, address, length);
     }
     struct stream *stream = stream_of(socket);
-    if (atomic_load(&stream->state) < STREAM_CONNECTED) {
+    enum stream_state state = atomic_load(&stream->state);
+    if (state < STREAM_CONNECTED || state == STREAM_REFUSED) {
         return cma_error(ENOTCONN);
     }
     rsocket_copy_address(rdma_get_peer_addr(stream->id), address, length);

@@ -107,6 +107,9 @@ static void nobody_listens(void **state)
     int client = rsocket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(rconnect(client, (struct sockaddr *)&address, sizeof address), -1);
     assert_int_equal(errno, ECONNREFUSED);
+    socklen_t length = sizeof address;
+    assert_int_equal(rgetpeername(client, (struct sockaddr *)&address, &length), -1);
+    assert_int_equal(errno, ENOTCONN);
     assert_int_equal(rclose(client), 0);
     assert_int_equal(rclose(client), -1);
     assert_int_equal(errno, EBADF);
