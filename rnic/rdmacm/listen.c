@@ -103,8 +103,8 @@ static int start_listening(struct cma_id *id, uint32_t backlog)
     struct cma_port *port;
     uint64_t service_id =
         rdma_cm_service_id((uint16_t)id->ibv.ps, ntohs(rdma_get_src_port(&id->ibv)));
-    enum status status =
-        device->core->registry_listen(device->core->loop_registry(device->engine), id->claim);
+    struct registry *registry = device->core->loop_registry(device->engine);
+    enum status status = device->core->registry_listen(registry, id->claim);
     if (status != STATUS_OK) {
         return cma_status(status);
     }
@@ -120,6 +120,9 @@ static int start_listening(struct cma_id *id, uint32_t backlog)
         id->state = CMA_LISTENING;
     }
     engine_unlock(device->engine);
+    if (status != STATUS_OK) {
+        device->core->registry_unlisten(registry, id->claim);
+    }
     return cma_status(status);
 }
 

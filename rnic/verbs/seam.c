@@ -34,6 +34,7 @@ static const struct weir_seam the_seam = {
     .registry_claim = registry_claim,
     .registry_claim_port = registry_claim_port,
     .registry_listen = registry_listen,
+    .registry_unlisten = registry_unlisten,
     .registry_release = registry_release,
     .notify_create = notify_create,
     .notify_destroy = notify_destroy,

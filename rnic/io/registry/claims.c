@@ -263,6 +263,19 @@ enum status registry_listen(struct registry *registry, uint32_t index)
     return status;
 }
 
+void registry_unlisten(struct registry *registry, uint32_t index)
+{
+    if (registry == NULL) {
+        return;
+    }
+    bool locked = registry_lock(registry) == STATUS_OK;
+    set_kind(own_claim(registry, index), CLAIM_BOUND);
+    if (locked) {
+        steering_attach(registry);
+        registry_unlock(registry);
+    }
+}
+
 /* Without the lock, too: nobody else changes a claim of the living. */
 void registry_release(struct registry *registry, uint32_t index)
 {

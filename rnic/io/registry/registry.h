@@ -77,6 +77,8 @@ enum status registry_claim_port(struct registry *registry, uint16_t port_space,
 /* REQs for the claimed name come to this process from now on. IN_USE: another claim covers
  * the name, be it by reuse. */
 enum status registry_listen(struct registry *registry, uint32_t claim) MUST_USE;
+/* It was not to be: the claim is as before. */
+void registry_unlisten(struct registry *registry, uint32_t claim);
 void registry_release(struct registry *registry, uint32_t claim);
 
 /* The slot of the live process that listens for a service at an address; exact claims come before
