@@ -254,6 +254,32 @@ static void more_reads_are_allowed(void **state)
     pair_destroy(pair);
 }
 
+/* Between two pieces, of which none is unanswered. */
+static void a_read_under_way_goes_on_where_none_is_allowed_any_more(void **state)
+{
+    struct pair_options options = pair_defaults;
+    options.max_reads = 1;
+    struct pair *pair = pair_create(&options);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct qp_attributes attributes = {.state = QP_SQD, .max_reads_out = 0};
+    unsigned masks[] = {QP_SET_STATE, QP_SET_MAX_READS_OUT};
+    pair_fill(b, REMOTE, 200000, 8);
+    pair_post_simple(a, WORK_READ, 1, 0, REMOTE, 200000);
+    pair_advance(pair);
+    a->sink_room = 0;
+    pair_run_for(pair, 1000000);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(device_modify_qp(a->device, pair->now, a->qp, &attributes, masks[i], NULL),
+                         STATUS_OK);
+    }
+    a->sink_room = UINT32_MAX;
+    pair_run(pair);
+    (void)pair_expect(a->sends, 1, COMPLETION_SUCCESS);
+    assert_memory_equal(a->buffer, b->buffer + REMOTE, 200000);
+    assert_int_equal(a->raised[EVENT_SQ_DRAINED], 1);
+    pair_destroy(pair);
+}
+
 static void a_fence_waits_for_reads(void **state)
 {
     struct pair *pair = pair_create(&pair_defaults);
@@ -481,6 +507,7 @@ int main(void)
         cmocka_unit_test(unsignaled_success_is_silent),
         cmocka_unit_test(reads_are_limited_and_complete_in_order),
         cmocka_unit_test(more_reads_are_allowed),
+        cmocka_unit_test(a_read_under_way_goes_on_where_none_is_allowed_any_more),
         cmocka_unit_test(a_fence_waits_for_reads),
         cmocka_unit_test(a_full_sink_loses_nothing),
         cmocka_unit_test(unreliable_connection_carries_messages),

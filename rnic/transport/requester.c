@@ -92,7 +92,7 @@ static bool begin(struct qp *qp, struct send_slot *slot)
         return false;
     }
     bool reads = requester_awaits_response(slot->kind);
-    if (reads && qp->attributes.max_reads_out == 0) {
+    if (reads && qp->attributes.max_reads_out == 0 && slot->moved == 0) {
         slot->status = COMPLETION_LOCAL_QP_OPERATION_ERROR;
         slot->finished = true;
         return false;
@@ -487,12 +487,14 @@ static enum step send_data(struct qp *qp, struct instant now, const struct turn 
     return send_packets(qp, now, turn, span(qp, turn));
 }
 
-/* A READ chunk or an atomic: one packet that draws `count` packets of response. */
+/* A READ chunk or an atomic: one packet that draws `count` packets of response. What was begun goes
+ * on, one at a time where the application allows none any more. */
 static enum step send_demand(struct qp *qp, struct instant now, const struct turn *turn)
 {
     struct requester *requester = &qp->requester;
     struct send_slot *slot = turn->slot;
-    if (!turn->again && requester->reads_out >= qp->attributes.max_reads_out) {
+    if (!turn->again && requester->reads_out >= qp->attributes.max_reads_out &&
+        requester->reads_out > 0) {
         return STEP_IDLE;
     }
     struct packet packet;
