@@ -10,18 +10,13 @@
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 
-static void raise_event(struct soft_cq *cq)
-{
-    struct notify_record record = {.object = cq};
-    notify_post(soft_channel(cq->ibv.channel)->notify, &record);
-}
-
 static void completed(struct completion_queue_notifier *notifier, struct completion_queue *queue)
 {
     struct soft_cq *cq = CONTAINER_OF(notifier, struct soft_cq, notifier);
     device_set_alarm(cq->engine->device, &cq->alarm, INSTANT_NEVER);
     if (cq->ibv.channel != NULL) {
-        raise_event(cq);
+        struct notify_record record = {.object = cq};
+        notify_post(soft_channel(cq->ibv.channel)->notify, &record);
     }
 }
 
@@ -237,6 +232,7 @@ PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv)
     if (busy) {
         return EBUSY;
     }
+    atomic_store(&cq->is_ending, true);
     if (ibv->channel != NULL) {
         notify_forget(soft_channel(ibv->channel)->notify, cq);
     }
@@ -294,12 +290,20 @@ int cq_poll(struct ibv_cq *ibv, int count, struct ibv_wc *ret_completions)
     return take(cq, (uint32_t)count, ret_completions);
 }
 
+/* Another thread may destroy the queue meanwhile: it waits where an event of the queue's that we
+ * have taken is not acknowledged. */
+static void raise_by_arming(struct soft_cq *cq)
+{
+    struct notify_record record = {.object = cq};
+    notify_post_unless(soft_channel(cq->ibv.channel)->notify, &record, &cq->is_ending);
+}
+
 int cq_arm(struct ibv_cq *ibv, int solicited_only)
 {
     struct soft_cq *cq = soft_cq(ibv);
     /* Without the consumer's lock, which the caller may hold between two polls. */
     if (completion_queue_arm(cq->queue, solicited_only != 0) && loop_is_ours(cq->engine)) {
-        raise_event(cq); /* of an inherited queue it would be the parent's */
+        raise_by_arming(cq); /* of an inherited queue it would be the parent's */
     }
     engine_about_to_sleep(cq->engine);
     return 0;

@@ -127,6 +127,7 @@ struct soft_cq {
     struct lock lock;          /* the consumer's */
     struct lock_holder *taker; /* of it, from start_poll to end_poll */
     bool single_threaded;      /* start_poll takes no lock */
+    atomic_bool is_ending;     /* arming it raises nothing any more */
     struct completion current;
     struct ibv_pd *parent;     /* NULL: none was named */
     struct device_alarm alarm; /* the end of a moderation period */

@@ -137,6 +137,17 @@ void notify_post(struct notify *notify, const struct notify_record *record)
     pthread_mutex_unlock(&notify->posting);
 }
 
+void notify_post_unless(struct notify *notify, const struct notify_record *record,
+                        const atomic_bool *is_over)
+{
+    pthread_mutex_lock(&notify->posting);
+    if (!atomic_load(is_over)) {
+        put_record(notify, record);
+        put_token(notify);
+    }
+    pthread_mutex_unlock(&notify->posting);
+}
+
 int notify_wait(struct notify *notify, struct notify_record *ret_record)
 {
     return notify_wait_with(notify, NULL, ret_record);

@@ -7,6 +7,8 @@
 #ifndef WEIR_IO_NOTIFY_H
 #define WEIR_IO_NOTIFY_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "rnic/base/status.h"
@@ -27,6 +29,11 @@ int notify_descriptor(const struct notify *notify);
 
 /* Never blocks; may be called under the engine's lock. */
 void notify_post(struct notify *notify, const struct notify_record *record);
+
+/* The same, but nothing once `*is_over`; who writes that and then calls notify_forget for the
+ * object knows that no such record of it comes afterwards. */
+void notify_post_unless(struct notify *notify, const struct notify_record *record,
+                        const atomic_bool *is_over);
 
 /* Takes the oldest record; blocks while there is none. Returns 0, or an errno value: EAGAIN if the
  * descriptor is non-blocking and nothing waits, EINTR. */
