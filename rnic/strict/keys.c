@@ -44,7 +44,7 @@ static bool may_lock_all(void)
     unsigned long long capabilities = 0;
     char line[128];
     int cancel = cancel_hold();
-    FILE *file = fopen("/proc/self/status", "re");
+    FILE *file = fopen("/proc/thread-self/status", "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         if (sscanf(line, "CapEff: %llx", &capabilities) == 1) {
             break;

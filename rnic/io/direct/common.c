@@ -33,7 +33,7 @@
 /* Between ranges: a program that lets a range grow (mremap) finds zeros, no other range. */
 #define GAP_BYTES         (UINT64_C(1) << 34)
 #define QUICK_THREADS     32
-#define QUICK_DESCRIPTORS 96          /* what /proc/self/fd is long, since Linux 6.2 */
+#define QUICK_DESCRIPTORS 96          /* what /proc/thread-self/fd is long, since Linux 6.2 */
 #define STACK_BYTES       (64u << 10) /* more than this thread has below the frame of common_begin */
 #define BLOCK_BYTES       4096u       /* more than a thread's control block has */
 #define TRIAL_PAGES       3u
@@ -405,7 +405,8 @@ bool common_is_quick(void)
 {
     struct stat threads, descriptors;
     return stat("/proc/self/task", &threads) == 0 && threads.st_nlink <= 2 + QUICK_THREADS &&
-           stat("/proc/self/fd", &descriptors) == 0 && descriptors.st_size <= QUICK_DESCRIPTORS;
+           stat("/proc/thread-self/fd", &descriptors) == 0 &&
+           descriptors.st_size <= QUICK_DESCRIPTORS;
 }
 
 enum status common_create(struct common **ret_common)

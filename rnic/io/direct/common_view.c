@@ -33,7 +33,7 @@ static int open_file(const struct common_owner *owner, enum status *ret_status)
 {
     struct stat stat;
     struct statfs system;
-    int file = sealed_file_open(owner->process, owner->descriptor, SEALED_FILE_LINK(COMMON_NAME),
+    int file = sealed_file_open(owner->thread, owner->descriptor, SEALED_FILE_LINK(COMMON_NAME),
                                 &stat, ret_status);
     if (file < 0) {
         return -1;

@@ -29,7 +29,7 @@ struct common_view {
 
 /* Where its file is. */
 struct common_owner {
-    pid_t process;
+    pid_t thread;
     int descriptor;
 };
 

@@ -63,13 +63,13 @@ static bool is_there(struct direct_mover *mover, uint32_t life)
     return life_is_held(life);
 }
 
-/* Whether the process of that number is the owner, as long as the owner's life is held, and can be
+/* Whether the process of that thread is the owner, as long as the owner's life is held, and can be
  * called upon. */
 static bool may_call(struct direct_reach *reach)
 {
     if (reach->calls == DIRECT_CALLS_UNTRIED) {
         struct pull_identity identity = reach->shown->identity;
-        bool made = identity.process == reach->process && pull(&identity, NULL, 0, 0, NULL, 0) &&
+        bool made = identity.thread == reach->thread && pull(&identity, NULL, 0, 0, NULL, 0) &&
                     life_is_held(atomic_load(&reach->shown->guard.life));
         reach->calls = made ? DIRECT_CALLS_MADE : DIRECT_CALLS_REFUSED;
     }
@@ -142,7 +142,7 @@ static uint8_t *find_mapped(struct direct_reach *reach, const struct direct_acce
         (access->place_count > 1 && is_word(access, there->bytes))) {
         return NULL;
     }
-    struct common_owner owner = {(pid_t)reach->process, reach->shown->common};
+    struct common_owner owner = {(pid_t)reach->thread, reach->shown->common};
     uint8_t *bytes = common_view_find(&reach->view, &owner, common);
     return bytes == NULL || !life_is_held(atomic_load(&reach->shown->guard.life))
                ? NULL
@@ -249,7 +249,7 @@ static bool make_call(struct direct_reach *reach, uint64_t guard,
     }
     warm(reach, accesses, there, call.bytes);
     ssize_t bytes =
-        guarded_move(&reach->shown->guard.word, guard, accesses->write, (pid_t)reach->process,
+        guarded_move(&reach->shown->guard.word, guard, accesses->write, (pid_t)reach->thread,
                      call.here, call.places, call.there, call.count);
     int error = errno;
     if (bytes < 0 && error == ESTALE) {
@@ -273,21 +273,26 @@ static bool move(struct direct_mover *mover, uint64_t guard, const struct direct
     return reach->stores || make_call(reach, guard, accesses, count, there, ret_moved);
 }
 
+static bool is_ours(uint32_t thread)
+{
+    return syscall(SYS_tgkill, getpid(), thread, 0) == 0;
+}
+
 void direct_reach_init(struct direct_reach *reach, const struct direct_shown *shown,
-                       struct direct_announcement *announcement, uint32_t process)
+                       struct direct_announcement *announcement, uint32_t thread)
 {
     *reach = (struct direct_reach){
         .mover = {is_there, move},
         .table = direct_table_of(shown),
         .shown = shown,
-        .process = process,
+        .thread = thread,
         .own_process = (uint32_t)getpid(),
     };
     reach->turn = (struct direct_turn){&reach->table, &shown->guard, announcement, &reach->mover,
                                        &reach->seen};
     common_view_init(&reach->view);
     /* Our own would be mapped twice here, and what we look for when we turn it back found there. */
-    reach->view.hopeless = !direct_makes_common() || process == (uint32_t)getpid();
+    reach->view.hopeless = !direct_makes_common() || is_ours(thread);
     direct_turn_init(&reach->turn);
 }
 

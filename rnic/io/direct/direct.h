@@ -39,7 +39,7 @@ struct direct_reach {
     struct direct_table table;
     struct direct_seen seen;
     const struct direct_shown *shown;
-    uint32_t process; /* of the owner, as the registry says */
+    uint32_t thread; /* of the owner, as the registry says */
     uint32_t own_process;
     enum direct_calls {
         DIRECT_CALLS_UNTRIED,
@@ -66,7 +66,7 @@ bool direct_is_on(void);
 /* Whether memory is made common, and mapped, as it is unless WEIR_DIRECT is "calls". */
 bool direct_makes_common(void);
 void direct_reach_init(struct direct_reach *reach, const struct direct_shown *shown,
-                       struct direct_announcement *announcement, uint32_t process);
+                       struct direct_announcement *announcement, uint32_t thread);
 /* Not in a forked child, where nothing of it is mapped. */
 void direct_reach_end(struct direct_reach *reach);
 /* See struct direct_link. */

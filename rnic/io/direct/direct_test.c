@@ -483,7 +483,7 @@ static void who_is_not_the_owner_is_not_touched(void **state)
     }
     direct_reach_init(&other, &shared->shown, &shared->announcements[1], (uint32_t)bystander);
     assert_false(touch(&other, true, 0, bytes, 12));
-    shared->shown.identity.process = (uint64_t)bystander; /* who has not the owner's words */
+    shared->shown.identity.thread = (uint64_t)bystander; /* who has not the owner's words */
     direct_reach_init(&other, &shared->shown, &shared->announcements[1], (uint32_t)bystander);
     assert_false(touch(&other, true, 0, bytes, 12));
     kill(bystander, SIGKILL);
@@ -497,7 +497,7 @@ static void the_dead_are_not_touched(void **state)
     kill(owner, SIGKILL);
     waitpid(owner, NULL, 0);
     assert_false(life_is_held(atomic_load(&shared->shown.guard.life)));
-    reach.process = (uint32_t)getpid();
+    reach.thread = (uint32_t)getpid();
     memset(bytes, 'i', 12);
     assert_false(touch(&reach, true, 0, (uint8_t *)"from outside", 12));
     assert_int_equal(bytes[0], 'i');

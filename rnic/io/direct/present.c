@@ -38,7 +38,7 @@ static long scan_pages(int pages, uintptr_t start, uintptr_t end, struct region 
 
 int present_open(void)
 {
-    int pages = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    int pages = open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
     struct region region = {0};
     uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t page = (uintptr_t)&region / page_bytes * page_bytes;

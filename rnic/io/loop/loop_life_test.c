@@ -175,12 +175,119 @@ static void the_end_of_a_program_waits_for_a_release(void **state)
     run_in_child(end_beside_release);
 }
 
+static bool has_text(struct end *end, const char *text)
+{
+    engine_lock(end->engine);
+    bool has = strcmp((char *)end->buffer, text) == 0;
+    engine_unlock(end->engine);
+    return has;
+}
+
+static struct same_host_counters count(struct end *end)
+{
+    struct same_host_counters counters;
+    engine_lock(end->engine);
+    same_host_count(loop_of(end->engine)->same_host, &counters);
+    engine_unlock(end->engine);
+    return counters;
+}
+
+/* The first thread has ended by then, so under the process's number the kernel knows nothing. */
+static void *be_left_alone(void *context)
+{
+    const int *ends = context;
+    char name[64], line[256] = "";
+    struct introduction peer;
+    snprintf(name, sizeof name, "/proc/self/task/%d/stat", (int)getpid());
+    while (strstr(line, ") Z") == NULL) {
+        FILE *file = fopen(name, "re");
+        if (file == NULL || fgets(line, sizeof line, file) == NULL) {
+            _exit(1);
+        }
+        fclose(file);
+        usleep(1000);
+    }
+    struct end *end = create_end();
+    struct introduction own = introduce(end);
+    strcpy((char *)end->buffer, "of the target");
+    if (write(ends[1], &own, sizeof own) != sizeof own ||
+        read(ends[0], &peer, sizeof peer) != sizeof peer) {
+        _exit(2);
+    }
+    connect_end(end, &peer);
+    post(end, WORK_WRITE, 64, &peer);
+    poll_one(end);
+    struct same_host_counters counters = count(end);
+    _exit(read(ends[0], name, 1) == 0 && has_text(end, "for the target") &&
+                  counters.unreachable == 0
+              ? 0
+              : 3);
+}
+
+static void start_target(int to[2], int from[2])
+{
+    static int ends[2];
+    pthread_t thread;
+    close(to[1]);
+    close(from[0]);
+    ends[0] = to[0];
+    ends[1] = from[1];
+    if (pthread_create(&thread, NULL, be_left_alone, ends) != 0) {
+        _exit(4);
+    }
+    pthread_exit(NULL);
+}
+
+static int meet_who_has_lost_its_first_thread(void)
+{
+    int to[2], from[2], status;
+    struct introduction peer;
+    if (pipe(to) != 0 || pipe(from) != 0) {
+        return 1;
+    }
+    pid_t target = fork();
+    if (target == 0) {
+        start_target(to, from);
+    }
+    close(to[0]);
+    close(from[1]);
+    if (read(from[0], &peer, sizeof peer) != sizeof peer) {
+        return 2;
+    }
+    struct end *end = create_end();
+    struct introduction own = introduce(end);
+    connect_end(end, &peer);
+    if (write(to[1], &own, sizeof own) != sizeof own) {
+        return 3;
+    }
+    while (!has_text(end, "of the target")) {
+        engine_drive(end->engine);
+    }
+    post(end, WORK_READ, 64, &peer);
+    poll_one(end);
+    strcpy((char *)end->buffer, "for the target");
+    post(end, WORK_WRITE, 64, &peer);
+    poll_one(end);
+    struct same_host_counters counters = count(end);
+    close(to[1]);
+    return waitpid(target, &status, 0) == target && status == 0 && counters.peers == 1 &&
+                   counters.unreachable == 0 && counters.opaque == 0
+               ? 0
+               : 4;
+}
+
+static void who_has_lost_its_first_thread_is_met_in_memory(void **state)
+{
+    run_in_child(meet_who_has_lost_its_first_thread);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_thread_is_scheduled_as_the_program_is),
         cmocka_unit_test(a_call_of_the_threads_that_is_trapped_is_told),
         cmocka_unit_test(the_end_of_a_program_waits_for_a_release),
+        cmocka_unit_test(who_has_lost_its_first_thread_is_met_in_memory),
     };
     unsetenv("WEIR_FAULT");
     unsetenv("WEIR_ADDRESS");

@@ -28,7 +28,7 @@
 void registry_path(char ret_path[REGISTRY_PATH_MAX])
 {
     struct stat namespace;
-    if (stat("/proc/self/ns/net", &namespace) != 0) {
+    if (stat("/proc/thread-self/ns/net", &namespace) != 0) {
         namespace.st_ino = 0;
     }
     bool has_shm = faccessat(AT_FDCWD, "/dev/shm", W_OK | X_OK, AT_EACCESS) == 0;

@@ -112,10 +112,11 @@ uint32_t registry_heir(const struct registry *registry, uint32_t slot);
  * fit into the file, or on the disk, is not kept. Under the engine's lock. */
 void registry_keep_will(struct registry *registry, uint32_t index, const struct cm_will *will);
 
-/* Where the process of a slot takes packets from others of this host, see inbox.h. */
+/* Where the process of a slot takes packets from others of this host, see inbox.h. The thread is
+ * the engine's: by the number of a process whose first thread has ended nothing is found. */
 struct registry_inbox {
     uint64_t incarnation; /* random, not 0: tells this holder of the slot from any other */
-    uint32_t process;     /* whose descriptor table has it, */
+    uint32_t thread;      /* whose descriptor table has it, */
     int descriptor;       /* and where */
 };
 void registry_publish_inbox(struct registry *registry, const struct registry_inbox *inbox);

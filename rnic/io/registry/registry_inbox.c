@@ -5,7 +5,7 @@
 void registry_publish_inbox(struct registry *registry, const struct registry_inbox *inbox)
 {
     struct registry_slot *slot = &registry->file->slots[registry->slot];
-    atomic_store_explicit(&slot->inbox_process, inbox->process, memory_order_relaxed);
+    atomic_store_explicit(&slot->inbox_process, inbox->thread, memory_order_relaxed);
     atomic_store_explicit(&slot->inbox_descriptor, inbox->descriptor, memory_order_relaxed);
     atomic_store_explicit(&slot->inbox, inbox->incarnation, memory_order_release);
 }
@@ -18,7 +18,7 @@ bool registry_find_inbox(const struct registry *registry, uint32_t slot,
     }
     struct registry_slot *entry = &registry->file->slots[slot];
     ret_inbox->incarnation = atomic_load_explicit(&entry->inbox, memory_order_acquire);
-    ret_inbox->process = atomic_load_explicit(&entry->inbox_process, memory_order_relaxed);
+    ret_inbox->thread = atomic_load_explicit(&entry->inbox_process, memory_order_relaxed);
     ret_inbox->descriptor = atomic_load_explicit(&entry->inbox_descriptor, memory_order_relaxed);
     return ret_inbox->incarnation != 0;
 }

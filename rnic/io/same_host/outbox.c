@@ -41,10 +41,10 @@ struct outbox {
 };
 
 /* -1: not there, or not a file that no one can cut short. */
-static int open_inbox(pid_t process, int descriptor, bool *ret_direct, enum status *ret_status)
+static int open_inbox(pid_t thread, int descriptor, bool *ret_direct, enum status *ret_status)
 {
     struct stat stat;
-    int file = sealed_file_open(process, descriptor, INBOX_LINK, &stat, ret_status);
+    int file = sealed_file_open(thread, descriptor, INBOX_LINK, &stat, ret_status);
     if (file < 0) {
         return -1;
     }
@@ -102,7 +102,7 @@ static void end_access(struct outbox *outbox)
 }
 
 /* Without it everything goes by packets. */
-static void let_access(struct outbox *outbox, int file, pid_t process)
+static void let_access(struct outbox *outbox, int file, pid_t thread)
 {
     uint64_t offset = outbox->number * sizeof(struct direct_announcement);
     outbox->announcements =
@@ -113,17 +113,17 @@ static void let_access(struct outbox *outbox, int file, pid_t process)
         return;
     }
     void *own = (uint8_t *)outbox->announcements + offset % INBOX_PAGE;
-    direct_reach_init(&outbox->reach, outbox->shown, own, (uint32_t)process);
+    direct_reach_init(&outbox->reach, outbox->shown, own, (uint32_t)thread);
 }
 
-enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
+enum status outbox_open(pid_t thread, int descriptor, uint64_t its_incarnation,
                         uint64_t our_incarnation, const struct pull_identity *identity, bool direct,
                         struct outbox **ret_outbox)
 {
     CHECK(our_incarnation != 0);
     enum status status = STATUS_OK;
     bool may_be_direct;
-    int file = open_inbox(process, descriptor, &may_be_direct, &status);
+    int file = open_inbox(thread, descriptor, &may_be_direct, &status);
     if (file < 0) {
         return status;
     }
@@ -141,10 +141,10 @@ enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
         status = take_lane(outbox, file, our_incarnation);
     }
     if (status == STATUS_OK && direct && may_be_direct) {
-        let_access(outbox, file, process);
+        let_access(outbox, file, thread);
     }
     if (status == STATUS_OK && outbox->shown != NULL) {
-        outbox->bell = bell_borrow(process, outbox->head->bell, descriptor, file);
+        outbox->bell = bell_borrow(thread, outbox->head->bell, descriptor, file);
     }
     raw_close(file);
     if (status != STATUS_OK) {

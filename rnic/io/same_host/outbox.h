@@ -15,11 +15,11 @@
 struct outbox;
 
 /* `identity`: ours, for who may read our memory; NULL: nobody may. `direct`: outbox_access is
- * wanted. Opens the inbox behind `descriptor` of `process` and takes a lane there for the sender
- * `our_incarnation`. NOT_FOUND: no such file, or not the inbox of `its_incarnation` (it died, or
- * lives where we cannot see it). DENIED: it belongs to somebody else. NO_MEMORY: or no descriptor,
- * now. FULL: all lanes are taken. */
-enum status outbox_open(pid_t process, int descriptor, uint64_t its_incarnation,
+ * wanted. Opens the inbox behind `descriptor` of the process of `thread` and takes a lane there for
+ * the sender `our_incarnation`. NOT_FOUND: no such file, or not the inbox of `its_incarnation` (it
+ * died, or lives where we cannot see it). DENIED: it belongs to somebody else. NO_MEMORY: or no
+ * descriptor, now. FULL: all lanes are taken. */
+enum status outbox_open(pid_t thread, int descriptor, uint64_t its_incarnation,
                         uint64_t our_incarnation, const struct pull_identity *identity, bool direct,
                         struct outbox **ret_outbox) MUST_USE;
 /* Gives the lane back when the owner has emptied it. NULL is allowed. */

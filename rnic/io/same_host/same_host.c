@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "rnic/base/container.h"
@@ -92,11 +93,6 @@ enum status same_host_create(const struct same_host_config *config,
     if (!config->off) {
         status = inbox_create(same_host->incarnation, direct, &same_host->inbox);
     }
-    if (status == STATUS_OK) {
-        struct registry_inbox ours = {same_host->incarnation, (uint32_t)getpid(),
-                                      inbox_descriptor(same_host->inbox)};
-        registry_publish_inbox(config->registry, &ours);
-    }
     same_host->room.given = room_given;
     if (status == STATUS_OK) {
         inbox_tell_of_room(same_host->inbox, &same_host->room);
@@ -184,15 +180,24 @@ struct direct_link *same_host_direct(struct same_host *same_host)
 
 void same_host_live(struct same_host *same_host)
 {
+    uint32_t thread = (uint32_t)syscall(SYS_gettid);
+    if (same_host->inbox == NULL) {
+        return;
+    }
+    same_host->identity.thread = thread;
     if (same_host->direct.table != NULL) {
+        inbox_shown(same_host->inbox)->identity.thread = thread;
         (void)life_hold(&inbox_shown(same_host->inbox)->guard.life);
     }
+    struct registry_inbox ours = {same_host->incarnation, thread,
+                                  inbox_descriptor(same_host->inbox)};
+    registry_publish_inbox(same_host->registry, &ours);
 }
 
 static enum status open_outbox(struct same_host *same_host, const struct registry_inbox *inbox,
                                struct outbox **ret_outbox)
 {
-    return outbox_open((pid_t)inbox->process, inbox->descriptor, inbox->incarnation,
+    return outbox_open((pid_t)inbox->thread, inbox->descriptor, inbox->incarnation,
                        same_host->incarnation, &same_host->identity,
                        same_host->direct.table != NULL, ret_outbox);
 }

@@ -72,7 +72,8 @@ void same_host_abandon(struct same_host *same_host);
 struct packet_sink *same_host_sink(struct same_host *same_host);
 /* NULL: there is none. */
 struct direct_link *same_host_direct(struct same_host *same_host);
-/* By a thread that lives as long as the engine does: from now on others may touch what is shown. */
+/* By a thread that lives as long as the engine does: from now on others may send to us, and touch
+ * what is shown. */
 void same_host_live(struct same_host *same_host);
 /* When others' wishes for regions to be made common (hot_regions.h) are to be granted; NEVER: there
  * are none. By the thread that grants them, which takes milliseconds. */

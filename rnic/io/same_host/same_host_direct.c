@@ -37,7 +37,7 @@ static bool is_over(struct same_host *same_host, uint64_t sender, uint32_t threa
     uint32_t slot = (uint32_t)(sender % SLOT_COUNT);
     return !same_host_lives(same_host, sender) ||
            !registry_find_inbox(same_host->registry, slot, &inbox) ||
-           life_is_stopped(inbox.process, thread);
+           life_is_stopped(inbox.thread, thread);
 }
 
 /* How long whoever is at it is waited for. */

@@ -79,6 +79,7 @@ static void open_bound(struct fixture *fixture, uint32_t index, bool off, const 
         .off = off,
     };
     assert_int_equal(same_host_create(&config, &end->same_host), STATUS_OK);
+    same_host_live(end->same_host);
 }
 
 static void open_end(struct fixture *fixture, uint32_t index, bool off)

@@ -14,11 +14,11 @@
 int bell_create(void);
 /* Takes back what was rung. */
 void bell_hear(int bell);
-/* A copy of another process's bell, which the caller closes. A process's number may mean another
+/* A copy of another process's bell, which the caller closes. A thread's number may mean another
  * one here, or by now: the right one has the very file that is `file` here as its `number`. -1: it
  * is not that one, the kernel does not let us, it is no event descriptor, or this process has so
  * many descriptors that one more might be missed. */
-int bell_borrow(pid_t process, int bell, int number, int file);
+int bell_borrow(pid_t thread, int bell, int number, int file);
 /* False: it is not rung. */
 bool bell_ring(int bell);
 

@@ -3,7 +3,10 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,6 +66,41 @@ static void anothers_is_rung_by_a_copy(void **state)
     assert_true(is_rung(bell));
     assert_int_equal(bell_borrow(child, bell, file, file), -1); /* it is gone */
     assert_int_equal(bell_borrow(parent, 9999, file, file), -1);
+    close(file);
+    close(bell);
+}
+
+static struct {
+    _Atomic pid_t number;
+    atomic_bool ends;
+} second;
+
+static void *be_second(void *argument)
+{
+    atomic_store(&second.number, (pid_t)syscall(SYS_gettid));
+    while (!atomic_load(&second.ends)) {
+        usleep(1000);
+    }
+    return argument;
+}
+
+static void by_any_of_its_threads(void **state)
+{
+    int bell = bell_create(), file = a_file();
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, be_second, NULL), 0);
+    while (atomic_load(&second.number) == 0) {
+        usleep(1000);
+    }
+    int copy = bell_borrow(getpid(), bell, file, file);
+    if (copy >= 0) {
+        close(copy);
+        copy = bell_borrow(atomic_load(&second.number), bell, file, file);
+        assert_true(copy >= 0 && bell_ring(copy) && is_rung(bell));
+        close(copy);
+    }
+    atomic_store(&second.ends, true);
+    pthread_join(thread, NULL);
     close(file);
     close(bell);
 }
@@ -137,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_rung_is_heard_once),
         cmocka_unit_test(anothers_is_rung_by_a_copy),
+        cmocka_unit_test(by_any_of_its_threads),
         cmocka_unit_test(who_has_another_file_is_somebody_else),
         cmocka_unit_test(what_is_no_bell_is_not_borrowed),
         cmocka_unit_test(locks_on_what_is_no_bell_are_kept),

@@ -30,10 +30,10 @@ bool life_is_held(uint32_t value)
     return (value & FUTEX_TID_MASK) != 0;
 }
 
-bool life_is_stopped(uint32_t process, uint32_t thread)
+bool life_is_stopped(uint32_t any, uint32_t thread)
 {
     char name[64], text[256];
-    (void)snprintf(name, sizeof name, "/proc/%u/task/%u/stat", process, thread);
+    (void)snprintf(name, sizeof name, "/proc/%u/task/%u/stat", any, thread);
     FILE *file = fopen(name, "re");
     if (file == NULL) {
         return false;

@@ -14,9 +14,9 @@ bool life_hold(_Atomic uint32_t *word);
 /* The word's value says so. */
 bool life_is_held(uint32_t value);
 
-/* A thread is stopped by a signal: it stands outside of any system call then, and what it was about
- * to call it finds out again is not to be called. One that a debugger has stopped may stand at a
- * call's beginning. */
-bool life_is_stopped(uint32_t process, uint32_t thread);
+/* A thread, of the process of `any` thread, is stopped by a signal: it stands outside of any system
+ * call then, and what it was about to call it finds out again is not to be called. One that a
+ * debugger has stopped may stand at a call's beginning. */
+bool life_is_stopped(uint32_t any, uint32_t thread);
 
 #endif

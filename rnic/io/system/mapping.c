@@ -90,7 +90,7 @@ static bool is_listed_writable(uintptr_t page)
     uintptr_t first, end;
     char rights[5] = "?w??";
     int cancel = cancel_hold();
-    FILE *file = fopen("/proc/self/maps", "re");
+    FILE *file = fopen("/proc/thread-self/maps", "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         char found[5];
         if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &first, &end, found) == 3 &&

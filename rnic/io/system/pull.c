@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@ enum status pull_identity_create(uint64_t seed, struct pull_identity *ret_identi
         (void)madvise(words, PAGE_BYTES, MADV_DONTFORK);
     }
     *ret_identity = (struct pull_identity){
-        .process = (uint64_t)getpid(),
+        .thread = (uint64_t)syscall(SYS_gettid),
         .address = (uintptr_t)words,
     };
     for (uint32_t i = 0; i < PULL_WORDS; i++) {
@@ -78,7 +79,7 @@ bool pull(const struct pull_identity *identity, const struct pull_piece *pieces,
     uint32_t chosen = choose(pieces, count, offset, length, there);
     there[chosen] = (struct iovec){(void *)(uintptr_t)identity->address, sizeof words};
     ssize_t got =
-        process_vm_readv((pid_t)identity->process, here, place_count + 1, there, chosen + 1, 0);
+        process_vm_readv((pid_t)identity->thread, here, place_count + 1, there, chosen + 1, 0);
     return got == (ssize_t)(length + sizeof words) &&
            memcmp(words, identity->words, sizeof words) == 0;
 }

@@ -21,7 +21,7 @@
 
 /* Plain numbers, for it goes to other processes. */
 struct pull_identity {
-    uint64_t process;
+    uint64_t thread;  /* any of the process that lives: its first one may have ended */
     uint64_t address; /* of the words, in that process; 0: it is not to be read */
     uint64_t words[PULL_WORDS];
 };
@@ -32,7 +32,7 @@ struct pull_piece {
     uint32_t reserved;
 };
 
-/* This process. NO_MEMORY. */
+/* This process, by the calling thread. NO_MEMORY. */
 enum status pull_identity_create(uint64_t seed, struct pull_identity *ret_identity) MUST_USE;
 void pull_identity_destroy(const struct pull_identity *identity);
 

@@ -125,7 +125,7 @@ static void a_forked_child_is_a_stranger(void **state)
         _exit(1);
     }
     struct pull_identity child = own;
-    child.process = (uint64_t)pid;
+    child.thread = (uint64_t)pid;
     assert_false(pull(&child, NULL, 0, 0, NULL, 0));
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);

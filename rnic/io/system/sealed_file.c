@@ -50,11 +50,11 @@ static bool has_link(const char *name, const char *link)
 
 /* What the number names in another namespace of processes may be anything, and opening a terminal
  * or a device has effects. */
-int sealed_file_open(pid_t process, int descriptor, const char *link, struct stat *ret_stat,
+int sealed_file_open(pid_t thread, int descriptor, const char *link, struct stat *ret_stat,
                      enum status *ret_status)
 {
     char name[64];
-    (void)snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)process, descriptor);
+    (void)snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)thread, descriptor);
     errno = 0;
     int file = has_link(name, link)
                    ? beyond_streams(raw_open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY))

@@ -16,10 +16,10 @@
 /* Of so many bytes, for ever. -1: the kernel has no such files, or gives none; or a limit on the
  * sizes of files forbids it. */
 int sealed_file_create(const char *name, uint64_t bytes);
-/* To read and to write. `link`: see SEALED_FILE_LINK. -1 and *ret_status; DENIED: it is not for us;
- * NO_MEMORY: of that, or of descriptors, there is none left; NOT_FOUND: there is none of that name,
- * or one that can be cut short. */
-int sealed_file_open(pid_t process, int descriptor, const char *link, struct stat *ret_stat,
+/* To read and to write. `thread`: any of the process. `link`: see SEALED_FILE_LINK. -1 and
+ * *ret_status; DENIED: it is not for us; NO_MEMORY: of that, or of descriptors, there is none left;
+ * NOT_FOUND: there is none of that name, or one that can be cut short. */
+int sealed_file_open(pid_t thread, int descriptor, const char *link, struct stat *ret_stat,
                      enum status *ret_status);
 
 #endif

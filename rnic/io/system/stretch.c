@@ -26,7 +26,7 @@ struct query {
 
 int stretch_open(void)
 {
-    int stretches = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int stretches = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
     struct stretch here;
     if (stretches >= 0 && !stretch_at(stretches, (uintptr_t)&here, &here)) {
         close(stretches);

@@ -61,7 +61,8 @@ uint32_t port_holder_count(int descriptor, enum udp_family family)
     struct stat facts;
     uint64_t inode;
     uint32_t count = 0;
-    FILE *table = fopen(family == UDP_IPV4 ? "/proc/self/net/udp" : "/proc/self/net/udp6", "re");
+    FILE *table = fopen(
+        family == UDP_IPV4 ? "/proc/thread-self/net/udp" : "/proc/thread-self/net/udp6", "re");
     if (table == NULL) {
         return 0;
     }
@@ -142,8 +143,8 @@ void port_holder_describe(uint16_t port, char *ret_text, size_t size)
 {
     struct holder holder = {.inode = 0};
     char user[64], process[96] = "";
-    if (!find_socket("/proc/self/net/udp", port, &holder) &&
-        !find_socket("/proc/self/net/udp6", port, &holder)) {
+    if (!find_socket("/proc/thread-self/net/udp", port, &holder) &&
+        !find_socket("/proc/thread-self/net/udp6", port, &holder)) {
         snprintf(ret_text, size, "UDP port %u is taken, and /proc does not show by whom", port);
         return;
     }
