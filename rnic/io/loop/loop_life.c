@@ -33,7 +33,8 @@
 static struct {
     pthread_mutex_t mutex;
     struct loop *loop;
-    int cancel; /* of who has it, see cancel.h */
+    pid_t owner; /* of the loop: a process made without the handlers of fork has a copy */
+    int cancel;  /* of who has it, see cancel.h */
     char error[384];
 } house = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -432,7 +433,11 @@ enum status loop_acquire(struct engine **ret_engine)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
     lock_house();
-    enum status status = house.loop == NULL ? create_loop(&house.loop) : STATUS_OK;
+    enum status status = STATUS_OK;
+    if (house.loop == NULL) {
+        house.owner = getpid();
+        status = create_loop(&house.loop);
+    }
     if (status == STATUS_OK) {
         house.error[0] = '\0';
         house.loop->users++;
@@ -569,7 +574,7 @@ static void end_without_release(struct loop *loop)
  * whoever still waits for something in a destructor of his own. Another may just release it. */
 __attribute__((destructor)) static void at_exit(void)
 {
-    if (!lock_house_with_patience()) {
+    if (house.owner != getpid() || !lock_house_with_patience()) {
         return;
     }
     if (house.loop != NULL) {

@@ -281,6 +281,35 @@ static void who_has_lost_its_first_thread_is_met_in_memory(void **state)
     run_in_child(meet_who_has_lost_its_first_thread);
 }
 
+/* Without the handlers of fork: what it has of its parent's engine it leaves alone. */
+static int end_without_handlers(void)
+{
+    char path[64];
+    int status;
+    struct engine *engine;
+    snprintf(path, sizeof path, "/tmp/weir-loop-life-test-%ld", (long)getpid());
+    setenv("WEIR_STATISTICS", path, 1);
+    if (loop_acquire(&engine) != STATUS_OK) {
+        return 1;
+    }
+    pid_t copy = _Fork();
+    if (copy == 0) {
+        exit(0);
+    }
+    if (waitpid(copy, &status, 0) != copy || status != 0) {
+        return 2;
+    }
+    bool told = unlink(path) == 0; /* what only its owner is to tell */
+    unsetenv("WEIR_STATISTICS");
+    loop_release(engine);
+    return told ? 3 : 0;
+}
+
+static void a_copy_that_ends_leaves_the_engine_alone(void **state)
+{
+    run_in_child(end_without_handlers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +317,7 @@ int main(void)
         cmocka_unit_test(a_call_of_the_threads_that_is_trapped_is_told),
         cmocka_unit_test(the_end_of_a_program_waits_for_a_release),
         cmocka_unit_test(who_has_lost_its_first_thread_is_met_in_memory),
+        cmocka_unit_test(a_copy_that_ends_leaves_the_engine_alone),
     };
     unsetenv("WEIR_FAULT");
     unsetenv("WEIR_ADDRESS");
