@@ -86,8 +86,8 @@ struct peer {
     int word; /* what the child waits for is written here */
 };
 
-/* True once the next event has come, which must be of this kind. */
-static bool event_has_come(struct peer *peer, enum cm_event_kind kind)
+/* True once the next event has come. A request is accepted. */
+static bool next_event(struct peer *peer, enum cm_event_kind *ret_kind)
 {
     const struct cm_parameters parameters = {.qpn = {0x1234}, .starting_psn = {1}};
     struct cm_event event;
@@ -98,10 +98,35 @@ static bool event_has_come(struct peer *peer, enum cm_event_kind kind)
                          STATUS_OK);
     }
     engine_unlock(peer->engine);
+    *ret_kind = came ? event.kind : CM_EVENT_REQUEST;
+    return came;
+}
+
+static bool event_has_come(struct peer *peer, enum cm_event_kind kind)
+{
+    enum cm_event_kind its;
+    bool came = next_event(peer, &its);
     if (came) {
-        assert_int_equal(event.kind, kind);
+        assert_int_equal(its, kind);
     }
     return came;
+}
+
+/* So many of them, requests in between. */
+static void expect_events(struct peer *peer, enum cm_event_kind kind, int count)
+{
+    for (int tries = 0; count > 0; tries++) {
+        enum cm_event_kind its;
+        if (tries == PATIENCE_MS) {
+            fail_msg("event %d did not come", kind);
+        }
+        if (!next_event(peer, &its)) {
+            poll(NULL, 0, 1);
+        } else if (its != CM_EVENT_REQUEST) {
+            assert_int_equal(its, kind);
+            count--;
+        }
+    }
 }
 
 static void expect_event(struct peer *peer, enum cm_event_kind kind)
@@ -125,6 +150,17 @@ static bool child_has_ended(struct peer *peer)
     return ended == peer->child;
 }
 
+static void listen_here(struct peer *peer)
+{
+    setenv("WEIR_BIND", HERE, 1);
+    assert_int_equal(loop_acquire(&peer->engine), STATUS_OK);
+    engine_lock(peer->engine);
+    assert_int_equal(cm_listen(peer->engine->cm, rdma_cm_service_id(RDMA_PS_TCP, PORT), NULL, 0,
+                               NULL, &peer->listener),
+                     STATUS_OK);
+    engine_unlock(peer->engine);
+}
+
 static void start(struct peer *peer, enum manner manner)
 {
     int ends[2];
@@ -138,13 +174,7 @@ static void start(struct peer *peer, enum manner manner)
         be_child(ends[0], manner);
     }
     close(ends[0]);
-    setenv("WEIR_BIND", HERE, 1);
-    assert_int_equal(loop_acquire(&peer->engine), STATUS_OK);
-    engine_lock(peer->engine);
-    assert_int_equal(cm_listen(peer->engine->cm, rdma_cm_service_id(RDMA_PS_TCP, PORT), NULL, 0,
-                               NULL, &peer->listener),
-                     STATUS_OK);
-    engine_unlock(peer->engine);
+    listen_here(peer);
     expect_event(peer, CM_EVENT_REQUEST);
     expect_event(peer, CM_EVENT_ESTABLISHED);
 }
@@ -202,12 +232,42 @@ static void does_not_wait_for_ever(void **state)
     finish(&peer);
 }
 
+/* Each of them sees the other live, and no third is left who would say their goodbyes. */
+static void two_that_end_at_once_are_both_told_of(void **state)
+{
+    int ends[2];
+    struct peer peer;
+    pid_t children[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    for (int i = 0; i < 2; i++) {
+        children[i] = fork();
+        if (children[i] == 0) {
+            close(ends[1]);
+            be_child(ends[0], JUST_ENDS);
+        }
+    }
+    close(ends[0]);
+    listen_here(&peer);
+    expect_events(&peer, CM_EVENT_ESTABLISHED, 2);
+    assert_int_equal(write(ends[1], "xx", 2), 2);
+    expect_events(&peer, CM_EVENT_DISCONNECTED, 2);
+    close(ends[1]);
+    for (int i = 0; i < 2; i++) {
+        int status;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    loop_release(peer.engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_for_the_answer),
         cmocka_unit_test(says_goodbye_for_who_does_not),
         cmocka_unit_test(does_not_wait_for_ever),
+        cmocka_unit_test(two_that_end_at_once_are_both_told_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,9 +25,8 @@
 #define SELECTIVE_QPS     1024u /* at once */
 #define SELECTIVE_PACKETS 4096u
 #define CONNECTIONS_MAX   65536u
-#define GOODBYE_LOOK_NS   1000000u
-#define GOODBYE_NS        UINT64_C(2000000000) /* cm gives up sooner */
-#define RELEASE_NS        (2 * GOODBYE_NS)     /* a release takes less, if nobody is stopped */
+#define RELEASE_NS        (2 * LOOP_GOODBYE_NS) /* a release takes less, if nobody is stopped */
+#define RELEASE_LOOK_NS   1000000u
 
 /* The process's loop, and the lock of acquire and release. */
 static struct {
@@ -457,29 +456,6 @@ const char *loop_last_error(void)
     return house.error;
 }
 
-/* A kernel repeats the disconnects of a process that has ended. Another process of ours does, where
- * there is one (burial.h); else we end when they are answered. The thread sends and hears. */
-static void take_leave(struct loop *loop)
-{
-    if (!registry_is_alone(loop->registry) || !loop_lock_with_patience(loop)) {
-        return;
-    }
-    struct instant now = clock_now();
-    struct instant end = instant_after(now, GOODBYE_NS);
-    cm_say_goodbyes(loop->engine.cm, now);
-    uint32_t unanswered = cm_goodbyes_unanswered(loop->engine.cm);
-    lock_give_in_order(&loop->lock, LOCK_INNER);
-    loop_wake_thread(loop);
-    while (unanswered > 0 && instant_before(clock_now(), end)) {
-        nanosleep(&(struct timespec){.tv_nsec = GOODBYE_LOOK_NS}, NULL);
-        if (!loop_lock_with_patience(loop)) {
-            return;
-        }
-        unanswered = cm_goodbyes_unanswered(loop->engine.cm);
-        lock_give_in_order(&loop->lock, LOCK_INNER);
-    }
-}
-
 void loop_release(struct engine *engine)
 {
     if (!loop_is_ours(engine)) {
@@ -489,7 +465,7 @@ void loop_release(struct engine *engine)
     lock_house();
     CHECK(loop == house.loop && loop->users > 0);
     if (--loop->users == 0) {
-        take_leave(loop);
+        loop_take_leave(loop);
         atomic_store(&loop->stopping, true);
         loop_wake_thread(loop);
         pthread_join(loop->thread, NULL);
@@ -554,7 +530,7 @@ static bool lock_house_with_patience(void)
     struct instant end = instant_after(clock_now(), RELEASE_NS);
     bool locked = pthread_mutex_trylock(&house.mutex) == 0;
     while (!locked && instant_before(clock_now(), end)) {
-        nanosleep(&(struct timespec){.tv_nsec = GOODBYE_LOOK_NS}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = RELEASE_LOOK_NS}, NULL);
         locked = pthread_mutex_trylock(&house.mutex) == 0;
     }
     return locked;
@@ -562,7 +538,7 @@ static bool lock_house_with_patience(void)
 
 static void end_without_release(struct loop *loop)
 {
-    take_leave(loop);
+    loop_take_leave(loop);
     if (loop_lock_with_patience(loop)) {
         loop_send_held(loop);
         loop_report(loop);

@@ -207,6 +207,11 @@ void loop_grant_wishes(struct loop *loop);
 void loop_before_fork(struct loop *loop);
 void loop_after_fork(struct loop *loop); /* in the parent */
 
+/* As long as it takes until who was connected has heard that we end, if nobody else tells it then.
+ */
+#define LOOP_GOODBYE_NS UINT64_C(2000000000) /* at most: cm gives up sooner */
+void loop_take_leave(struct loop *loop);
+
 /* Writes all counters where WEIR_STATISTICS says; nothing if it is unset. */
 void loop_report(struct loop *loop);
 

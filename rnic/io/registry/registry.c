@@ -192,7 +192,7 @@ static void forget_slot(struct registry *registry, uint32_t slot)
     atomic_store(&entry->watches, 0);
     atomic_store(&entry->heir, 0);
     atomic_store(&entry->estate, atomic_load(&entry->will_end) > 0);
-    atomic_store(&entry->used, 0);
+    atomic_store(&entry->used, SLOT_FREE);
 }
 
 /* Locked. */
@@ -271,7 +271,7 @@ static enum status take_slot(struct registry *registry)
         file->next_slot = (slot + 1) % SLOT_COUNT;
         entry->process = (uint32_t)getpid();
         atomic_fetch_add(&entry->generation, 1);
-        atomic_store(&entry->used, 1);
+        atomic_store(&entry->used, SLOT_USED);
         registry->slot = slot;
         return STATUS_OK;
     }
@@ -434,14 +434,40 @@ bool registry_slot_is_used(const struct registry *registry, uint32_t slot)
     return slot < SLOT_COUNT && atomic_load(&registry->file->slots[slot].used) != 0;
 }
 
-bool registry_is_alone(const struct registry *registry)
+static bool somebody_stays(const struct registry *registry)
 {
     for (uint32_t i = 0; i < SLOT_COUNT; i++) {
-        if (i != registry->slot && registry_slot_is_used(registry, i)) {
-            return false;
+        if (i != registry->slot && atomic_load(&registry->file->slots[i].used) == SLOT_USED &&
+            registry_slot_lives(registry, i)) {
+            return true;
         }
     }
-    return true;
+    return false;
+}
+
+/* Of two that say so at once, at least one sees the other's word: either both leave by themselves,
+ * or one counts on the other. */
+bool registry_end(struct registry *registry)
+{
+    struct registry_slot *slot = &registry->file->slots[registry->slot];
+    atomic_store(&slot->used, SLOT_COUNTS_ON_OTHERS);
+    bool stays = somebody_stays(registry);
+    if (!stays) {
+        atomic_store(&slot->used, SLOT_LEAVES);
+    }
+    return !stays;
+}
+
+bool registry_is_counted_on(const struct registry *registry)
+{
+    bool owes = false;
+    for (uint32_t i = 0; i < SLOT_COUNT && !owes; i++) {
+        struct registry_slot *entry = &registry->file->slots[i];
+        uint32_t used = atomic_load(&entry->used);
+        owes = used == SLOT_COUNTS_ON_OTHERS ||
+               (used == SLOT_FREE && atomic_load(&entry->estate) != 0);
+    }
+    return owes && !somebody_stays(registry);
 }
 
 uint32_t registry_heir(const struct registry *registry, uint32_t slot)

@@ -99,8 +99,11 @@ enum status registry_hold_domain(struct registry *registry, uint64_t space, uint
 /* Gives up one hold of ours. */
 void registry_release_domain(struct registry *registry, uint64_t space, uint64_t name);
 
-/* No other slot is used: nobody would inherit what we owe. */
-bool registry_is_alone(const struct registry *registry);
+/* We are about to end. True: so are all others that live, if there are any, so nobody would inherit
+ * what we owe; and of them those count on us that were told of none who stays but us. */
+bool registry_end(struct registry *registry);
+/* After that: somebody still does, or has left what is to be done, and nobody has come for it. */
+bool registry_is_counted_on(const struct registry *registry);
 /* A process holds the slot, as far as the file says: a dead one may not have been noticed yet. */
 bool registry_slot_is_used(const struct registry *registry, uint32_t slot);
 /* How many processes hold slots. */

@@ -46,8 +46,16 @@ struct registry_domain {
     uint64_t space, name;
 };
 
+/* Of a slot; all but the first are used. */
+enum {
+    SLOT_FREE,
+    SLOT_USED,
+    SLOT_COUNTS_ON_OTHERS, /* about to end, and somebody else stays */
+    SLOT_LEAVES,           /* about to end, and does what it owes before */
+};
+
 struct registry_slot {
-    _Atomic uint32_t used;
+    _Atomic uint32_t used;          /* one of these */
     uint32_t process;               /* for people */
     _Atomic uint32_t generation;    /* which holder of the slot it is: its wills say so, too */
     _Atomic uint32_t will_end;      /* it has no will at or above */
