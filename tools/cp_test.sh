@@ -192,7 +192,11 @@ case_usage() { # exit statuses, and words
     expect 6 '192.0.2.254:0: cannot listen: no RDMA device here has this address' \
         "$weir" serve --insecure --listen 192.0.2.254:0
     expect 2 'in its directory from the beginning' "$weir" cp -T x f weir://127.0.0.1:1/
-    [ "$("$weir" cp --help | wc -L)" -le 100 ] || fail "lines of the help are too long"
+    local command
+    for command in "" $("$weir" help | sed -n '/^  version /q; s/^  \([a-z]*\)  .*/\1/p'); do
+        "$weir" help $command >out.txt || fail "no help of $command"
+        [ "$(wc -L <out.txt)" -le 80 ] || fail "the help of '$command' is wider than a terminal: $(grep -m 1 '.\{81\}' out.txt)"
+    done
     mkdir root
     echo f >f
     expect 2 'one side must be .*weir://' "$weir" cp f g

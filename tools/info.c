@@ -13,11 +13,13 @@
 const char info_usage[] =
     "usage: weir info [OPTION...]\n"
     "\n"
-    "Says which RDMA device 'weir cp' and 'weir serve' would use, why, and what it is like.\n"
+    "Says which RDMA device 'weir cp' and 'weir serve' would use, why, and what it is\n"
+    "like.\n"
     "\n"
     "      --json         the same as one JSON object\n"
-    "      --fabric KIND  auto: the machine's RDMA device, else the software RNIC (default);\n"
-    "                     rdma: a device or nothing; soft: the software RNIC\n"
+    "      --fabric KIND  auto: the machine's RDMA device, else the software RNIC\n"
+    "                     (default); rdma: a device or nothing; soft: the software\n"
+    "                     RNIC\n"
     "  -h, --help         print this text\n"
     "\n"
     "Exit status: 0, 2 usage, 6 there is no such device (it says why).\n";

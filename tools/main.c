@@ -22,8 +22,8 @@ static void print_help(FILE *stream)
 {
     fputs("usage: weir COMMAND [OPTION...] [ARGUMENT...]\n"
           "\n"
-          "Moves files over RDMA: over the machine's RDMA device, or, where it has none, over a\n"
-          "software RNIC that speaks RoCEv2 and needs no kernel support.\n"
+          "Moves files over RDMA: over the machine's RDMA device, or, where it has none,\n"
+          "over a software RNIC that speaks RoCEv2 and needs no kernel support.\n"
           "\n",
           stream);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
