@@ -103,6 +103,23 @@ exit_status() {
     [ $? = 2 ]
 }
 
+# A word that is not understood is wrong usage; what is understood here is by the library, and what that knows, here.
+strict_words() {
+    local word names=$("$build/weir" run --strict=no-such true 2>&1)
+    grep -q "'no-such' is not understood.* mlx5, .*, no- before\|'no-such' is not understood.* mlx5, .* late-receive, " <<<"$names" || { echo "$names"; return 1; }
+    for word in no-such mlx no- memlock= memlock=12X memlock=1KK memlock=99999999K mlx5,,rxe irdma,memlock ""; do
+        "$build/weir" run --strict="$word" true
+        [ $? = 2 ] || { echo "not refused: '$word'"; return 1; }
+    done
+    local known=(1 0 yes on mlx5,memlock=64K,no-limit memlock=3 rxe,memlock=2g,
+        $(sed -n 's/^ *\[PITFALL_[A-Z_]*\] = {"\([a-z-]*\)",.*/no-\1/p' "$here/../rnic/strict/pitfall.c")
+        $(sed -n '/families\[\] = /s/[^"]*"\([a-z0-9]*\)"[^"]*/\1 /gp' "$here/../rnic/strict/settings.c"))
+    [ "${#known[@]}" = 26 ] || { echo "not all that the library knows: ${known[*]}"; return 1; }
+    for word in "${known[@]}" $(sed 's/.* one of //; s/, / no-/g; s/^/no-/; q' <<<"$names"); do
+        [ -z "$(weir_run --strict="$word" true 2>&1)" ] || { weir_run --strict="$word" true; return 1; }
+    done
+}
+
 # Under the preload everything else looks as it does without.
 others_untouched() {
     local path
@@ -266,6 +283,7 @@ mpi_ring() {
 }
 
 check exit_status sh exit_status
+check strict_words sh strict_words
 check others_untouched ls others_untouched
 check paths ls paths
 check no_paths ls no_paths

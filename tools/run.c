@@ -14,6 +14,7 @@
 #include "tools/dropin.h"
 #include "tools/private_mounts.h"
 #include "tools/run_report.h"
+#include "tools/run_strict.h"
 
 #define DEVICES_MAX 16
 
@@ -113,6 +114,12 @@ static int want_link_layer(const struct command *command, const char *text)
     return setenv("WEIR_LINK_LAYER", text, 1) == 0 ? EXIT_DONE : EXIT_SETUP;
 }
 
+static int want_strict(const struct command *command, const char *list)
+{
+    int code = run_strict_check(command, list);
+    return code != EXIT_DONE ? code : setenv("WEIR_STRICT", list, 1) == 0 ? EXIT_DONE : EXIT_SETUP;
+}
+
 static int parse(const struct command *command, int option, struct wishes *wishes)
 {
     switch (option) {
@@ -121,8 +128,7 @@ static int parse(const struct command *command, int option, struct wishes *wishe
     case 'l':
         return want_link_layer(command, optarg);
     case 's':
-        return setenv("WEIR_STRICT", optarg != NULL ? optarg : "1", 1) == 0 ? EXIT_DONE
-                                                                            : EXIT_SETUP;
+        return want_strict(command, optarg != NULL ? optarg : "1");
     case 'H':
         wishes->no_paths = true;
         return setenv("WEIR_HOST_DEVICES", "1", 1) == 0 ? EXIT_DONE : EXIT_SETUP;
