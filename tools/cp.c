@@ -250,7 +250,9 @@ static void summarize_as_json(const struct cp *cp, enum exit_code code, double r
                                "fabric_reason", weir_fabric_reason(cp->fabric));
     output_json_tally(object, tally);
     json_object_set_new(object, "dry_run", json_boolean(dry));
-    json_object_set_new(object, "peer_device", json_string(cp->peer_device));
+    json_object_set_new(object, "read_back",
+                        json_boolean(!dry && (cp->options.wishes.bits & WISH_VERIFY) != 0));
+    output_json_peer_device(object, cp->peer_device);
     if (cp->options.targets.count > 0) {
         json_object_set_new(object, "targets", json_integer(cp->options.targets.count));
         json_object_set_new(object, "targets_whole", json_integer(cp->targets_whole));

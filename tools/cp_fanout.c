@@ -403,6 +403,7 @@ static void say_json(const struct copy *copy, unsigned number, const char *reaso
         json_object_set_new(object, "reason", json_string(reason));
     }
     output_json_text(object, "target", copy->cp->options.targets.list[number]);
+    output_json_peer_device(object, fanout_device(copy->fanout, number));
     output_json_tally(object, fanout_tally(copy->fanout, number));
     output_json(object);
 }

@@ -49,10 +49,10 @@ struct cp {
     struct tally last;  /* of the last connection */
     struct tally total; /* of the groups that are over */
     double seconds;
-    char peer_device[TEXT_LENGTH_MAX * 4];
-    char reason[TEXT_LENGTH_MAX * 4]; /* why the last one that failed did */
-    unsigned targets_whole;           /* of several */
-    uint64_t bytes_put;               /* by us, to all of them together */
+    char peer_device[TEXT_LENGTH_MAX + 1]; /* in its own words */
+    char reason[TEXT_LENGTH_MAX * 4];      /* why the last one that failed did */
+    unsigned targets_whole;                /* of several */
+    uint64_t bytes_put;                    /* by us, to all of them together */
 };
 
 /* Takes the progress line off the terminal, before something else is printed. */

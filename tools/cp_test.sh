@@ -234,6 +234,8 @@ case_usage() { # exit statuses, and words
     serve a root
     expect 0 '"event":"summary","exit":0' "$weir" cp --json f "$url/"
     grep -q '"fabric_reason":' out.txt || fail "not said why this device: $(cat out.txt)"
+    [ "$(grep -c '"peer_device":"weir0","peer_fabric":"soft","peer_fabric_reason":"[^"]' out.txt)" = 2 ] ||
+        fail "the other side's device is not named alike in both: $(cat out.txt)"
     expect 0 '"event":"skipped","kind":"file","path":"f","reason":"same"' "$weir" cp --json -vv f "$url/"
     mkdir -p root/d/f/full
     expect 1 '"code":"wrong-kind"' "$weir" cp --json f "$url/d"

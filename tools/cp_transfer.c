@@ -94,7 +94,7 @@ static void add_tally(struct tally *sum, const struct tally *one)
 }
 
 /* The choice that was made, for whoever looks on. */
-static void say_connected(const struct cp *cp)
+static void say_connected(const struct cp *cp, const struct session *session)
 {
     const struct greeting *there = cp->far != NULL ? &cp->far->greeting : NULL;
     bool is_soft = weir_fabric_kind(cp->fabric) == WEIR_FABRIC_SOFT;
@@ -110,9 +110,7 @@ static void say_connected(const struct cp *cp)
         json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s}", "event", "connected", "peer",
                                    cp->peer, "address", cp->address, "device",
                                    weir_fabric_device(cp->fabric), "carrier", carrier);
-        if (there != NULL) {
-            json_object_set_new(object, "peer_device", json_string(device));
-        }
+        output_json_peer_device(object, session_peer_device(session));
         output_json(object);
     } else if (!cp->options.quiet && (there != NULL || cp->options.verbose > 0)) {
         cp_clear_line(cp);
@@ -186,7 +184,7 @@ static void watch(struct cp *cp, struct watch *watch, struct session *session, s
     if (!watch->is_said && session_is_running(session)) {
         watch->is_said = true;
         if (session_outcome(session) == SESSION_RUNNING && !cp_again_is_back(cp)) {
-            say_connected(cp);
+            say_connected(cp, session);
             cp_say_unproven(cp, cp->peer, cp->address);
         }
     }
@@ -246,9 +244,8 @@ static void note_try(struct cp *cp, const char *reason)
 static enum exit_code end_of(struct cp *cp, const struct session *session, const struct link *link)
 {
     enum session_outcome outcome = session_outcome(session);
-    const char *device = session_peer_device(session);
     cp_clear_line(cp);
-    printable(device, strlen(device), cp->peer_device, sizeof(cp->peer_device));
+    snprintf(cp->peer_device, sizeof(cp->peer_device), "%s", session_peer_device(session));
     if (stop_asked()) {
         cp->again.is_wanted = false;
         return cp_again_interrupted(cp);

@@ -139,6 +139,7 @@ case_unlike() { # targets that differ: the summary is of the one that had least,
     expect 1 "${urls[1]}/file/x failed: refused" "$weir" cp -a --to "${urls[1]}/file/x" --to "${urls[1]}/other/" t
     expect 0 "${urls[1]}/other/ 0 files copied, 103 unchanged" "$weir" cp -av --to "${urls[1]}/new" --to "${urls[1]}/other/" t
     expect 0 "\"target\":\"${urls[1]}/new\"" "$weir" cp -a --json --to "${urls[1]}/new" --to "${urls[1]}/other/" t
+    [ "$(grep -c '"event":"target".*"peer_device":"weir0","peer_fabric":"soft"' out.txt)" = 2 ] || fail "not which device each target has: $(cat out.txt)"
     printf '  # two\n\t%s/spaced/ \n' "${urls[1]}" >hosts
     expect 0 'to 1 of 1 targets' "$weir" cp -a --hosts hosts t
     same t r1/spaced/t

@@ -46,6 +46,23 @@ void output_json_text(json_t *object, const char *name, const char *text)
     json_object_set_new(object, name, json_string(shown));
 }
 
+void output_json_peer_device(json_t *object, const char *text)
+{
+    static const char soft[] = ", software RNIC: ";
+    char shown[4 * TEXT_LENGTH_MAX + 1];
+    printable(text, strlen(text), shown, sizeof(shown));
+    const char *reason = strstr(shown, soft);
+    if (shown[0] == 0) {
+        return;
+    }
+    size_t length = reason != NULL ? (size_t)(reason - shown) : strlen(shown);
+    json_object_set_new(object, "peer_device", json_stringn(shown, length));
+    json_object_set_new(object, "peer_fabric", json_string(reason != NULL ? "soft" : "rdma"));
+    if (reason != NULL) {
+        json_object_set_new(object, "peer_fabric_reason", json_string(reason + strlen(soft)));
+    }
+}
+
 void output_json_path(json_t *object, struct span path)
 {
     output_json_bytes(object, "path", path);

@@ -27,6 +27,9 @@ void output_json(json_t *object);
 void output_json_bytes(json_t *object, const char *name, struct span span);
 /* A string that has been made printable, or has a user's own words in it. */
 void output_json_text(json_t *object, const char *name, const char *text);
+/* Of the other side's device, in its own words (fabric_describe), what this side says of its own:
+ * peer_device, peer_fabric and, of the software RNIC, peer_fabric_reason. "": it is not known. */
+void output_json_peer_device(json_t *object, const char *text);
 /* The bytes of a path, under "path". */
 void output_json_path(json_t *object, struct span path);
 /* files, directories, symlinks, bytes, same, left, deleted, not_deleted, failed, warnings and, if

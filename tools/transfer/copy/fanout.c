@@ -137,6 +137,7 @@ static void hear_greeting(struct member *member, const struct message *message)
 {
     if (message->type == MESSAGE_WELCOME && message->welcome.version == PROTOCOL_VERSION) {
         member->welcome = true;
+        memcpy(member->device, message->welcome.device.bytes, message->welcome.device.length);
     } else if (message->type == MESSAGE_REFUSED) {
         char text[TEXT_LENGTH_MAX + 1];
         memcpy(text, message->refused.text.bytes, message->refused.text.length);
@@ -489,6 +490,11 @@ enum session_outcome fanout_outcome(const struct fanout *fanout, unsigned member
 const char *fanout_why(const struct fanout *fanout, unsigned member)
 {
     return fanout->members[member].why;
+}
+
+const char *fanout_device(const struct fanout *fanout, unsigned member)
+{
+    return fanout->members[member].device;
 }
 
 const struct tally *fanout_tally(const struct fanout *fanout, unsigned member)

@@ -47,6 +47,8 @@ void fanout_pump(struct fanout *fanout);
 /* Of one receiver: COMPLETE, or RUNNING, or how it failed and why. */
 enum session_outcome fanout_outcome(const struct fanout *fanout, unsigned member);
 const char *fanout_why(const struct fanout *fanout, unsigned member);
+/* What carries the data there, in its own words; "" before it is known. */
+const char *fanout_device(const struct fanout *fanout, unsigned member);
 /* What it says that it has done; before its end, only what failed. */
 const struct tally *fanout_tally(const struct fanout *fanout, unsigned member);
 /* Chunks that were put by the source itself, in bytes, and how often it began to feed somebody. */

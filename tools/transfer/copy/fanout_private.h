@@ -53,6 +53,7 @@ struct member {
     bool is_last; /* it has been told */
     enum session_outcome outcome;
     char why[HOP_WHY_LENGTH];
+    char device[TEXT_LENGTH_MAX + 1];
     struct tally tally;
     struct message summary;
     struct givens givens;
