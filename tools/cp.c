@@ -293,8 +293,11 @@ static void summarize(const struct cp *cp, enum exit_code code)
         progress_size(tally->kept, bytes);
         printf("; %s of it had come before", bytes);
     }
-    if ((cp->options.wishes.bits & WISH_VERIFY) != 0 && !dry && tally->files > 0) {
-        printf("; read back from storage");
+    bool through = code == EXIT_DONE || code == EXIT_SOME_FAILED; /* else who sends cannot know */
+    if (through && !dry && tally->files > 0) {
+        bool back = (cp->options.wishes.bits & WISH_VERIFY) != 0;
+        printf("; digest%s proven%s", tally->files == 1 ? "" : "s",
+               back ? "; read back from storage" : "");
     }
     print_count(tally->symlinks, tally->symlinks == 1 ? "symbolic link" : "symbolic links");
     print_count(tally->same, "unchanged");

@@ -67,7 +67,9 @@ case_files() { # push and pull, names, existing targets
     mkdir root
     serve a root
     make_file f 20
-    expect 0 '1 file, 20.0 MiB' "$weir" cp f "$url/"
+    expect 0 '1 file, 20.0 MiB.*; digest proven' "$weir" cp f "$url/"
+    expect 0 '1 file, 20.0 MiB.*; digest proven; read back from storage' "$weir" cp -I --verify f "$url/"
+    expect 0 'weir0 (software); 1 unchanged' "$weir" cp f "$url/"
     same f root/f
     expect 0 '1 file' "$weir" cp "$url/f" g
     same f g
@@ -502,8 +504,9 @@ is_under_way() { # SIZE: so much of a file stands under a temporary name
 case_interrupted() { # SIGINT: status 130, the server knows at once, and --resume goes on
     mkdir root
     make_file f 400
+    echo small >small
     serve a root
-    "$weir" cp --bwlimit 50M f "$url/" >c.log 2>&1 &
+    "$weir" cp --bwlimit 50M small f "$url/" >c.log 2>&1 &
     local client=$!
     pids+=("$client")
     until_true is_under_way 20M || fail "nothing is under way: $(cat c.log)"
@@ -515,7 +518,8 @@ case_interrupted() { # SIGINT: status 130, the server knows at once, and --resum
     until_true says a.log ': lost: .*is kept' || fail "the server does not know: $(cat a.log)"
     [ ! -e root/f ] || fail "the file has a name"
     expect 2 'give one of them' "$weir" cp --resume --inplace f "$url/"
-    expect 0 '1 file, 400 MiB.*MiB of it had come before' "$weir" cp --resume f "$url/"
+    grep -q '^1 file, ' c.log && ! grep -q 'proven' c.log || fail "says more than it knows: $(cat c.log)"
+    expect 0 '1 file, 400 MiB.*MiB of it had come before; digest proven; 1 unchanged' "$weir" cp --resume small f "$url/"
     same f root/f
     no_temporary_names root
     stop "$pid"

@@ -61,15 +61,14 @@ void cp_draw(struct cp *cp, const struct session *session)
         output_json(object);
     } else if (cp->tty || (cp->options.progress && !cp->options.quiet)) {
         char line[LOCATION_ADDRESS_LENGTH + 64];
+        size_t width = cp->tty ? (size_t)line_width() : sizeof(line);
         if (!session_is_running(session) && cp->address[0] != 0) {
             snprintf(line, sizeof(line), "connecting to %s", cp->address);
         } else {
-            progress_line(&cp->progress, tally, weir_fabric_device(cp->fabric), line, sizeof(line));
+            progress_line(&cp->progress, tally, weir_fabric_device(cp->fabric), width, line,
+                          sizeof(line));
         }
-        if (cp->tty) {
-            progress_fit(line, (size_t)line_width());
-        }
-        fprintf(stderr, cp->tty ? "\r%s\033[K" : "%s\n", line);
+        fprintf(stderr, cp->tty ? "\r%.*s\033[K" : "%.*s\n", (int)width, line);
     }
 }
 

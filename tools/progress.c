@@ -76,33 +76,29 @@ void progress_update(struct progress *progress, const struct tally *tally)
     progress->last_bytes = tally->bytes;
 }
 
-/* The device, and what it had to send again. */
-static void name_carrier(const struct tally *tally, const char *device, char *ret_text,
-                         size_t length)
-{
-    char count[PROGRESS_TEXT];
-    progress_count(tally->retransmissions, count);
-    if (tally->retransmissions_known) {
-        snprintf(ret_text, length, "%.80s, %s retransmitted", device, count);
-    } else {
-        snprintf(ret_text, length, "%.80s", device);
-    }
-}
+/* Parts of the line as they stand, and the order in which they go where it is narrow: how much has
+ * come and how fast stays, and what went wrong on the way outlives what was known before. */
+enum part {
+    PART_FILES,
+    PART_BYTES,
+    PART_RATE,
+    PART_LEFT,
+    PART_DEVICE,
+    PART_AGAIN,
+    PART_COUNT,
+};
+static const enum part dispensable[] = {PART_DEVICE, PART_FILES, PART_AGAIN, PART_LEFT, PART_RATE};
 
-void progress_line(const struct progress *progress, const struct tally *tally, const char *device,
-                   char *ret_line, size_t length)
+struct parts {
+    char text[PART_COUNT][4 * PROGRESS_TEXT]; /* "": there is none */
+};
+
+/* Of what is to come: files, bytes and time. */
+static void tell_totals(const struct progress *progress, const struct tally *tally,
+                        struct parts *parts)
 {
-    char files[PROGRESS_TEXT], bytes[PROGRESS_TEXT], rate[PROGRESS_TEXT];
-    char carrier[128];
-    name_carrier(tally, device, carrier, sizeof(carrier));
-    progress_count(tally->files, files);
-    progress_size(tally->bytes, bytes);
-    progress_rate(progress->rate, rate);
-    if (!tally->totals_known) {
-        snprintf(ret_line, length, "%s files, %s, %s/s, %s", files, bytes, rate, carrier);
-        return;
-    }
-    char total_files[PROGRESS_TEXT], total_bytes[PROGRESS_TEXT], left[PROGRESS_TEXT] = "?";
+    char files[PROGRESS_TEXT], bytes[PROGRESS_TEXT], left[PROGRESS_TEXT] = "?";
+    char total_files[PROGRESS_TEXT], total_bytes[PROGRESS_TEXT];
     progress_count(tally->total_files, total_files);
     progress_size(tally->total_bytes, total_bytes);
     uint64_t done = tally->bytes + tally->spared;
@@ -117,20 +113,47 @@ void progress_line(const struct progress *progress, const struct tally *tally, c
     unsigned percent = tally->total_bytes > done
                            ? (unsigned)(100 * (double)done / (double)tally->total_bytes)
                            : 100;
-    snprintf(ret_line, length, "%s of %s files, %s of %s (%u%%), %s/s, %s left, %s", files,
-             total_files, bytes, total_bytes, percent, rate, left, carrier);
+    snprintf(parts->text[PART_FILES], sizeof(parts->text[0]), "%s of %s files", files, total_files);
+    snprintf(parts->text[PART_BYTES], sizeof(parts->text[0]), "%s of %s (%u%%)", bytes, total_bytes,
+             percent);
+    snprintf(parts->text[PART_LEFT], sizeof(parts->text[0]), "%s left", left);
 }
 
-void progress_fit(char *line, size_t width)
+static void join(const struct parts *parts, char *ret_line, size_t length)
 {
-    if (strlen(line) <= width) {
-        return;
-    }
-    for (size_t end = width; end > 0; end--) {
-        if (strncmp(line + end, ", ", 2) == 0) {
-            line[end] = 0;
-            return;
+    size_t used = 0;
+    ret_line[0] = 0;
+    for (unsigned i = 0; i < PART_COUNT; i++) {
+        if (parts->text[i][0] != 0 && used < length) {
+            used += (size_t)snprintf(ret_line + used, length - used, "%s%s", used > 0 ? ", " : "",
+                                     parts->text[i]);
         }
     }
-    line[width] = 0;
+}
+
+void progress_line(const struct progress *progress, const struct tally *tally, const char *device,
+                   size_t width, char *ret_line, size_t length)
+{
+    struct parts parts = {0};
+    char number[PROGRESS_TEXT];
+    progress_count(tally->files, number);
+    snprintf(parts.text[PART_FILES], sizeof(parts.text[0]), "%s files", number);
+    progress_size(tally->bytes, parts.text[PART_BYTES]);
+    progress_rate(progress->rate, number);
+    snprintf(parts.text[PART_RATE], sizeof(parts.text[0]), "%s/s", number);
+    snprintf(parts.text[PART_DEVICE], sizeof(parts.text[0]), "%.80s", device);
+    if (tally->retransmissions_known) {
+        progress_count(tally->retransmissions, number);
+        snprintf(parts.text[PART_AGAIN], sizeof(parts.text[0]), "%s retransmitted", number);
+    }
+    if (tally->totals_known) {
+        tell_totals(progress, tally, &parts);
+    }
+    join(&parts, ret_line, length);
+    for (size_t i = 0; i < sizeof(dispensable) / sizeof(dispensable[0]); i++) {
+        if (strlen(ret_line) > width) {
+            parts.text[dispensable[i]][0] = 0;
+            join(&parts, ret_line, length);
+        }
+    }
 }

@@ -29,11 +29,9 @@ double progress_now_s(void);
 void progress_start(struct progress *progress);
 void progress_update(struct progress *progress, const struct tally *tally);
 /* "12 of 2,000 files, 1.5 GiB of 5.0 GiB (30%), 1.2 GiB/s, 0:03 left, weir0, 12 retransmitted";
- * what is not known is left out */
+ * what is not known is left out. Where that is more than `width` bytes, parts of it go: the device
+ * first, then the files, and last of all how much has come. */
 void progress_line(const struct progress *progress, const struct tally *tally, const char *device,
-                   char *ret_line, size_t length);
-
-/* Leaves out of its end what does not fit into so many bytes: whole parts, if one fits. */
-void progress_fit(char *line, size_t width);
+                   size_t width, char *ret_line, size_t length);
 
 #endif

@@ -174,20 +174,20 @@ static void the_line_tells_what_is_left(void **state)
     const struct progress progress = {.rate = 1 << 20};
     struct tally tally = {.files = 3, .bytes = 10 << 20};
     char line[200];
-    progress_line(&progress, &tally, "weir0", line, sizeof(line));
+    progress_line(&progress, &tally, "weir0", SIZE_MAX, line, sizeof(line));
     assert_string_equal(line, "3 files, 10.0 MiB, 1.0 MiB/s, weir0");
     tally.totals_known = true;
     tally.total_files = 2000;
     tally.total_bytes = 70 << 20;
-    progress_line(&progress, &tally, "weir0", line, sizeof(line));
+    progress_line(&progress, &tally, "weir0", SIZE_MAX, line, sizeof(line));
     assert_string_equal(
         line, "3 of 2,000 files, 10.0 MiB of 70.0 MiB (14%), 1.0 MiB/s, 1:00 left, weir0");
     tally.retransmissions_known = true;
-    progress_line(&progress, &tally, "weir0", line, sizeof(line));
+    progress_line(&progress, &tally, "weir0", SIZE_MAX, line, sizeof(line));
     assert_non_null(strstr(line, ", 1:00 left, weir0, 0 retransmitted"));
     tally.retransmissions = 1234;
     tally.totals_known = false;
-    progress_line(&progress, &tally, "weir0", line, sizeof(line));
+    progress_line(&progress, &tally, "weir0", SIZE_MAX, line, sizeof(line));
     assert_string_equal(line, "3 files, 10.0 MiB, 1.0 MiB/s, weir0, 1,234 retransmitted");
 }
 
@@ -196,30 +196,37 @@ static void the_line_has_no_more_files_than_there_are(void **state)
     const struct progress progress = {.rate = 1 << 20};
     struct tally tally = {.files = 2, .same = 9, .totals_known = true, .total_files = 10};
     char line[200];
-    progress_line(&progress, &tally, "weir0", line, sizeof(line));
+    progress_line(&progress, &tally, "weir0", SIZE_MAX, line, sizeof(line));
     assert_memory_equal(line, "10 of 10 files, ", 16);
 }
 
-static void a_narrow_line_ends_with_a_whole_part(void **state)
+static void a_narrow_line_keeps_what_matters_most(void **state)
 {
-    static const char whole[] = "3 of 2,000 files, 10.0 MiB, weir0, 0 retransmitted";
     static const struct {
         size_t width;
         const char *fits;
     } cases[] = {
-        {200, whole},
-        {sizeof(whole) - 1, whole},
-        {sizeof(whole) - 2, "3 of 2,000 files, 10.0 MiB, weir0"},
-        {33, "3 of 2,000 files, 10.0 MiB, weir0"},
-        {32, "3 of 2,000 files, 10.0 MiB"},
-        {16, "3 of 2,000 files"},
-        {4, "3 of"},
-        {0, ""},
+        {92, "3 of 2,000 files, 1.0 GiB of 70.0 GiB (1%), 1.0 GiB/s, 1:09 left, weir0, 1,234 "
+             "retransmitted"},
+        {85, "3 of 2,000 files, 1.0 GiB of 70.0 GiB (1%), 1.0 GiB/s, 1:09 left, 1,234 "
+             "retransmitted"},
+        {84, "1.0 GiB of 70.0 GiB (1%), 1.0 GiB/s, 1:09 left, 1,234 retransmitted"},
+        {66, "1.0 GiB of 70.0 GiB (1%), 1.0 GiB/s, 1:09 left"},
+        {45, "1.0 GiB of 70.0 GiB (1%), 1.0 GiB/s"},
+        {30, "1.0 GiB of 70.0 GiB (1%)"},
+        {3, "1.0 GiB of 70.0 GiB (1%)"},
     };
+    const struct progress progress = {.rate = 1 << 30};
+    const struct tally tally = {.files = 3,
+                                .bytes = 1ull << 30,
+                                .totals_known = true,
+                                .total_files = 2000,
+                                .total_bytes = 70ull << 30,
+                                .retransmissions_known = true,
+                                .retransmissions = 1234};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char line[sizeof(whole)];
-        strcpy(line, whole);
-        progress_fit(line, cases[i].width);
+        char line[200];
+        progress_line(&progress, &tally, "weir0", cases[i].width, line, sizeof(line));
         assert_string_equal(line, cases[i].fits);
     }
 }
@@ -304,7 +311,7 @@ int main(void)
         cmocka_unit_test(sizes_and_times),
         cmocka_unit_test(the_line_tells_what_is_left),
         cmocka_unit_test(the_line_has_no_more_files_than_there_are),
-        cmocka_unit_test(a_narrow_line_ends_with_a_whole_part),
+        cmocka_unit_test(a_narrow_line_keeps_what_matters_most),
         cmocka_unit_test(numbers_with_units),
         cmocka_unit_test(changes_of_modes),
     };

@@ -16,7 +16,7 @@ import tempfile
 import time
 from xml.sax.saxutils import escape
 
-COLUMNS, ROWS = 112, 24
+COLUMNS, ROWS = 120, 24
 PROMPT = r"^\$$"
 WIDTH, HEIGHT, MARGIN = 8.43, 18, 14  # of a character of 14 px; around them
 
