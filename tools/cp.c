@@ -30,7 +30,7 @@ static void item_as_json(const char *peer, const struct item *item, const char *
                                reason != NULL ? "skipped"
                                : deleted      ? "deleted"
                                               : "entry",
-                               "kind", item_kind_name(item->kind));
+                               "kind", item_kind_name(item));
     output_json_path(object, item->path);
     if (peer != NULL) {
         json_object_set_new(object, "peer", json_string(peer));
@@ -320,20 +320,30 @@ static void say_number(const char *what, uint64_t count, const char *unit)
     printf("%s: %s%s\n", what, text, unit);
 }
 
-/* rsync's --stats, in its words where it has them. */
+static uint64_t less(uint64_t one, uint64_t other)
+{
+    return one > other ? one - other : 0;
+}
+
+/* rsync's --stats, in its words where it has them. The other side may have said the numbers. */
 static void say_numbers(const struct cp *cp)
 {
     const struct tally *tally = &cp->total;
     uint64_t links = tally->symlinks + tally->untouched_symlinks;
-    uint64_t files = tally->files + tally->same + tally->left - tally->untouched_symlinks;
-    char all[PROGRESS_TEXT], regular[PROGRESS_TEXT], folders[PROGRESS_TEXT], linked[PROGRESS_TEXT];
-    progress_count(files + links + tally->directories, all);
+    uint64_t specials = tally->specials + tally->untouched_specials;
+    uint64_t files =
+        less(tally->files + tally->same + tally->left, tally->untouched_symlinks + specials);
+    char all[PROGRESS_TEXT], regular[PROGRESS_TEXT], folders[PROGRESS_TEXT], linked[PROGRESS_TEXT],
+        special[PROGRESS_TEXT];
+    progress_count(files + links + specials + tally->directories, all);
     progress_count(files, regular);
     progress_count(tally->directories, folders);
     progress_count(links, linked);
-    printf("Number of files: %s (files: %s, dir: %s, link: %s)\n", all, regular, folders, linked);
+    progress_count(specials, special);
+    printf("Number of files: %s (files: %s, dir: %s, link: %s%s%s)\n", all, regular, folders,
+           linked, specials > 0 ? ", special: " : "", specials > 0 ? special : "");
     say_number("Number of deleted files", tally->deleted, "");
-    say_number("Number of regular files transferred", tally->files, "");
+    say_number("Number of regular files transferred", less(tally->files, tally->specials), "");
     say_number("Number of files left as they are", tally->left, "");
     say_number("Number of files not copied", tally->failed, "");
     say_number("Total file size", tally->bytes + tally->spared, " bytes");

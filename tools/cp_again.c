@@ -90,6 +90,8 @@ struct tally cp_again_total(const struct cp *cp, const struct tally *now)
     total.kept = total.kept < total.bytes ? total.kept : total.bytes;
     total.same += past->same;
     total.left += past->left;
+    total.untouched_symlinks += past->untouched_symlinks;
+    total.untouched_specials += past->untouched_specials;
     total.deleted += past->deleted;
     total.retransmissions += past->retransmissions;
     total.retransmissions_known |= past->retransmissions_known;
@@ -127,6 +129,7 @@ static void add_past(struct again *again, const struct tally *now)
     past->same += now->same;
     past->left += now->left;
     past->untouched_symlinks += now->untouched_symlinks;
+    past->untouched_specials += now->untouched_specials;
     past->spared += less(now->spared, now->again_bytes);
     past->kept += less(now->kept, now->kept_in_part);
     past->deleted += now->deleted;
@@ -346,6 +349,5 @@ bool cp_again_knows_problem(struct cp *cp, const struct problem *problem)
 bool cp_again_knows_item(struct cp *cp, const struct item *item)
 {
     struct again *again = &cp->again;
-    return again->items++ < again->items_before &&
-           (item->changes & ~(uint32_t)LEFT_EVERYTHING) == 0;
+    return again->items++ < again->items_before && (item->changes & ~(uint32_t)CHANGE_NOTHING) == 0;
 }

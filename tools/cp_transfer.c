@@ -82,6 +82,8 @@ static void add_tally(struct tally *sum, const struct tally *one)
     sum->same += one->same;
     sum->left += one->left;
     sum->untouched_symlinks += one->untouched_symlinks;
+    sum->specials += one->specials;
+    sum->untouched_specials += one->untouched_specials;
     sum->spared += one->spared;
     sum->deleted += one->deleted;
     sum->held_back += one->held_back;

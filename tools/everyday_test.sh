@@ -371,6 +371,95 @@ case_stats() { # the numbers are those of rsync
     done
 }
 
+# kinds_alike WHAT: how many names of which kind there were, by --stats of rsync and of weir cp
+kinds_alike() {
+    sed -n 's/^Number of files: //p' rsync.txt >one
+    sed -n 's/^Number of files: //p' weir.txt | sed 's/files:/reg:/' >other
+    [ -s one ] && diff one other >diff.txt || fail "$1: not of the same kinds: $(cat diff.txt)"
+    [ "$(words rsync.txt | grep transferred: | head -1)" = "$(words weir.txt | grep transferred: | head -1)" ] ||
+        fail "$1: not so many transferred: $(words rsync.txt) $(words weir.txt)"
+}
+
+case_kinds() { # links, FIFOs and sockets are no files, whichever side counts them, and are told as what they are
+    prepare
+    local round options
+    ln src/link src/link.again
+    mkfifo src/fifo
+    ln src/fifo src/sub/fifo.again
+    python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("src/socket")'
+    for options in -aH '-aH --ignore-existing' -aHn; do
+        rm -rf by_rsync home/by_weir by_weir
+        mkdir by_rsync home/by_weir by_weir
+        touch -d 2020-01-01 by_rsync by_weir home/by_weir
+        for round in first second; do
+            # shellcheck disable=SC2086
+            rsync $options -vvi --stats --out-format='%i %n' src/ by_rsync/ >rsync.txt
+            # shellcheck disable=SC2086
+            "$weir" cp $options -vvi --stats src/ far:by_weir/ >weir.txt 2>&1
+            kinds_alike "$round push $options"
+            [ "$options" != -aH ] || letters_alike "$round push $options"
+            # shellcheck disable=SC2086
+            "$weir" cp $options -vvi --stats "far:$work/src/" by_weir/ >weir.txt 2>&1
+            kinds_alike "$round pull $options"
+            [ "$options" != -aH ] || letters_alike "$round pull $options"
+        done
+    done
+    expect 0 '"event":"entry","kind":"hard-link","path":"link.again"' "$weir" cp -aHv --json src/ far:as_events/
+    expect 0 '"event":"skipped","kind":"hard-link","path":"sub/fifo.again","reason":"same"' "$weir" cp -aHvv --json src/ far:as_events/
+}
+
+# letters_alike WHAT: what -i says of each name
+letters_alike() {
+    sed -n 's/^\([<>ch.*][fdLDS][^ ]\{9\}\|[.h][fdLDS]         \) /&/p' rsync.txt | sort >one
+    sed -n 's/^</>/; s/^\([<>ch.*][fdLDS][^ ]\{9\}\|[.h][fdLDS]         \) /&/p' weir.txt | sort >other
+    [ -s one ] && diff one other >diff.txt || fail "$1: not the same letters: $(cat diff.txt)"
+}
+
+# set_acl FILE USER PERMISSIONS GROUP: of a user besides its owner, and of its group
+set_acl() {
+    python3 -c 'import os, struct, sys
+path, user, rights, group = sys.argv[1], *map(int, sys.argv[2:])
+none = 0xffffffff
+entries = [(1, 6, none), (2, rights, user), (4, group, none), (16, rights | group, none), (32, 4, none)]
+os.setxattr(path, "system.posix_acl_access", struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in entries))' "$@"
+}
+
+case_attributes() { # where an ACL changes the mode, the ACL alone is told; what rsync notes for itself is not copied
+    prepare
+    set_acl src/two.txt 1 6 4 2>/dev/null || { echo "  skipped: no ACLs on this file system"; return; }
+    mkdir start
+    cp src/one.txt src/two.txt start
+    cp src/one.txt start/three.txt
+    cp src/one.txt src/three.txt
+    set_acl src/one.txt 1 4 4
+    set_acl start/one.txt 2 4 4
+    set_acl src/three.txt 1 6 6
+    set_acl start/three.txt 1 6 4
+    setfattr -n user.rsync.%stat -v '100644 0,0 1:1' src/two.txt
+    setfattr -n user.rsync.plain -v kept src/two.txt
+    setfattr -n user.rsync.%stat -v '100644 0,0 1:1' start/one.txt
+    touch -r src/one.txt start/one.txt
+    touch -r src/two.txt start/two.txt
+    touch -r src/three.txt start/three.txt
+    local way
+    for way in -aAn -aA -aAI -aX -aAX; do
+        rm -rf by_rsync by_weir home/by_weir
+        for tree in by_rsync by_weir home/by_weir; do
+            cp -a start $tree
+        done
+        rsync $way -i --out-format='%i %n' src/*.txt by_rsync/ >rsync.txt
+        "$weir" cp $way -i src/*.txt far:by_weir/ >weir.txt 2>&1
+        letters_alike "push $way"
+        "$weir" cp $way -i "far:$work/src/one.txt" "far:$work/src/two.txt" "far:$work/src/three.txt" by_weir/ >weir.txt 2>&1
+        letters_alike "pull $way"
+        (cd by_rsync && getfattr -dm - -- *.txt) >one 2>/dev/null
+        (cd by_weir && getfattr -dm - -- *.txt) >other 2>/dev/null
+        diff one other >diff.txt || fail "pull $way: not the same attributes: $(cat diff.txt)"
+        (cd home/by_weir && getfattr -dm - -- *.txt) >other 2>/dev/null
+        diff one other >diff.txt || fail "push $way: not the same attributes: $(cat diff.txt)"
+    done
+}
+
 case_progress() { # -P prints a line without a terminal, too, and nothing of a terminal's
     prepare
     head -c 30000000 /dev/urandom >big

@@ -17,7 +17,7 @@ static const struct {
 
 static char first_letter(const struct item *item, bool sent)
 {
-    if (item->kind == ENTRY_HARD_LINK && item->changes != 0) {
+    if ((item->changes & CHANGE_LINKED) != 0) {
         return 'h';
     }
     if ((item->changes & CHANGE_SENT) != 0) {
@@ -42,7 +42,7 @@ void item_letters(const struct item *item, bool sent, char ret_letters[ITEM_LETT
     ret_letters[0] = first_letter(item, sent);
     ret_letters[1] = kinds[item->kind].letter;
     bool new = (item->changes & CHANGE_NEW) != 0;
-    bool nothing = ret_letters[0] == '.' && (item->changes & CHANGE_EVERYTHING) == 0;
+    bool nothing = (item->changes & ~(uint32_t)CHANGE_LINKED) == 0;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         bool changed = (item->changes & places[i].change) != 0;
         ret_letters[2 + i] = new ? '+' : changed ? places[i].letter : nothing ? ' ' : '.';
@@ -50,14 +50,14 @@ void item_letters(const struct item *item, bool sent, char ret_letters[ITEM_LETT
     ret_letters[ITEM_LETTERS - 1] = 0;
 }
 
-const char *item_kind_name(enum entry_kind kind)
+const char *item_kind_name(const struct item *item)
 {
-    return kinds[kind].name;
+    return kinds[(item->changes & CHANGE_LINKED) != 0 ? ENTRY_HARD_LINK : item->kind].name;
 }
 
 const char *item_reason(const struct item *item)
 {
-    switch (item->changes) {
+    switch (item->changes & ~(uint32_t)CHANGE_LINKED) {
     case 0:
         return "same";
     case LEFT_NEWER:

@@ -180,6 +180,7 @@ struct message world_entry(uint32_t id, enum entry_kind kind, const char *name, 
     struct message message = {.type = MESSAGE_ENTRY};
     message.entry.id = id;
     message.entry.kind = kind;
+    message.entry.of = ENTRY_FILE;
     message.entry.content = kind == ENTRY_FILE ? CONTENT_EAGER : CONTENT_CHUNKS;
     message.entry.mode = 0755;
     message.entry.size = strlen(data);

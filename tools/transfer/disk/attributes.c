@@ -129,6 +129,11 @@ static bool is_kept(const char *name, unsigned preserve, bool super)
     return (preserve & PRESERVE_XATTRS) != 0 && (super || has_prefix(name, "user."));
 }
 
+bool attributes_are_rsyncs(const char *name)
+{
+    return has_prefix(name, "user.rsync.%");
+}
+
 /* The list of names, each with its NUL; the caller frees it. */
 static ssize_t list_names(const char *handle, char **ret_names)
 {

@@ -51,6 +51,8 @@ enum entry_kind entry_kind_of(mode_t mode);
 void xattrs_clear(struct xattrs *xattrs);
 /* Takes a piece of a value, which comes in order. 0, E2BIG, EINVAL or ENOMEM. */
 int xattrs_add(struct xattrs *xattrs, struct span name, struct span value, bool more);
+/* What rsync notes of a file that it may not give its attributes to, which it sends to nobody. */
+bool attributes_are_rsyncs(const char *name);
 /* Reads those that `preserve` names off the descriptor, also one of O_PATH. 0 or an errno. */
 int xattrs_read(int fd, unsigned preserve, bool super, struct xattrs *ret_xattrs);
 

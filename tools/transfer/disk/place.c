@@ -577,6 +577,9 @@ int place_keep(int directory, const char *name, const struct stat *status,
     *ret_changes = error == 0 ? attributes_changes(fd, &held, attributes) : 0;
     if (*ret_changes != 0 && !attributes->dry) {
         error = attributes_apply(fd, attributes);
+        if ((*ret_changes & CHANGE_ACL) != 0) { /* which says the mode as well, as with rsync */
+            *ret_changes &= ~(uint32_t)CHANGE_MODE;
+        }
     }
     close(fd);
     return error;

@@ -220,12 +220,14 @@ static bool place_entry(struct receiver *receiver, const struct message *message
     receiver->entries += counts;
     if (receiver->dead_depth > 0) { /* its directory was reported; the rest says nothing new */
         receiver->dead_depth += message->entry.kind == ENTRY_DIRECTORY;
-        if (message->entry.kind == ENTRY_HARD_LINK) {
+        enum entry_kind kind = message->entry.kind;
+        if (kind == ENTRY_HARD_LINK) {
             hard_links_pass(&receiver->links, message->entry.first);
+            kind = message->entry.of;
         }
         if (counts && receiver->dead_left) {
-            receiver_count_untouched(receiver, message->entry.id, message->entry.kind,
-                                     message->entry.size, &receiver->options.tally->left);
+            receiver_count_untouched(receiver, message->entry.id, kind, message->entry.size,
+                                     &receiver->options.tally->left);
         }
         if (by_chunks) {
             receiver_begin_dead_file(receiver, message);

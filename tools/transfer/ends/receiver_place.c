@@ -130,9 +130,11 @@ static int would_clear(const struct receiver *receiver, const char *name,
 /* An entry that is not to be made, or to be left as it is. */
 static void leave_entry(struct receiver *receiver, const struct message *message, uint32_t why)
 {
-    receiver_count_untouched(receiver, message->entry.id, message->entry.kind, message->entry.size,
+    bool linked = message->entry.kind == ENTRY_HARD_LINK;
+    enum entry_kind kind = linked ? message->entry.of : message->entry.kind;
+    receiver_count_untouched(receiver, message->entry.id, kind, message->entry.size,
                              &receiver->options.tally->left);
-    receiver_tell(receiver, message->entry.kind, message->entry.size, why);
+    receiver_tell(receiver, kind, message->entry.size, why | (linked ? CHANGE_LINKED : 0));
 }
 
 /* A device that is the target by its own name, and nothing in a tree that is made like another. */
@@ -438,11 +440,9 @@ static bool is_same_node(const struct receiver *receiver, const char *name,
 
 static void count_node(struct receiver *receiver, enum entry_kind kind)
 {
-    if (kind == ENTRY_SYMLINK) {
-        receiver->options.tally->symlinks++;
-    } else {
-        receiver->options.tally->files++;
-    }
+    struct tally *tally = receiver->options.tally;
+    ++*(kind == ENTRY_SYMLINK ? &tally->symlinks : &tally->files);
+    tally->specials += kind != ENTRY_SYMLINK && kind != ENTRY_FILE;
 }
 
 /* What a new node changes: all of it, or what it is. It takes nothing over from the one before it,
@@ -564,13 +564,13 @@ void receiver_place_link(struct receiver *receiver, const struct message *messag
         return;
     }
     if (linked) {
-        receiver_count_untouched(receiver, message->entry.id, ENTRY_HARD_LINK, 0,
+        receiver_count_untouched(receiver, message->entry.id, message->entry.of, 0,
                                  &receiver->options.tally->same);
     } else {
-        receiver->options.tally->files++;
+        count_node(receiver, message->entry.of);
     }
     changes = linked ? 0 : CHANGE_MADE | (present.exists ? 0 : CHANGE_NEW);
-    receiver_tell(receiver, ENTRY_HARD_LINK, 0, changes);
+    receiver_tell(receiver, message->entry.of, 0, changes | CHANGE_LINKED);
 }
 
 bool receiver_check_file(struct receiver *receiver, const struct message *message)

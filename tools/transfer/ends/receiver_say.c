@@ -105,7 +105,7 @@ void receiver_tell_path(struct receiver *receiver, enum entry_kind kind, const c
                         uint64_t size, uint32_t changes)
 {
     const struct report *report = receiver->options.report;
-    bool changed = (changes & ~(uint32_t)LEFT_EVERYTHING) != 0;
+    bool changed = (changes & ~(uint32_t)CHANGE_NOTHING) != 0;
     if (!receiver_wishes(receiver, WISH_ITEMS) ||
         (!changed && !receiver_wishes(receiver, WISH_ALL_ITEMS))) {
         return;
@@ -134,6 +134,7 @@ void receiver_count_untouched(struct receiver *receiver, uint32_t id, enum entry
     if (!again) {
         ++*counter;
         tally->untouched_symlinks += kind == ENTRY_SYMLINK;
+        tally->untouched_specials += kind > ENTRY_HARD_LINK;
         return;
     }
     tally->again_bytes += bytes;
@@ -185,6 +186,9 @@ void receiver_send_summary(struct receiver *receiver)
     message.summary.again_files = tally->again_files;
     message.summary.again_symlinks = tally->again_symlinks;
     message.summary.again_bytes = tally->again_bytes;
+    message.summary.untouched_symlinks = tally->untouched_symlinks;
+    message.summary.specials = tally->specials;
+    message.summary.untouched_specials = tally->untouched_specials;
     message.summary.undeleted = tally->undeleted;
     receiver_send(receiver, &message);
     receiver->state = RECEIVER_DONE;

@@ -41,6 +41,8 @@ struct tally {
      * neither `same` nor `left`. */
     uint64_t again_files, again_symlinks, again_bytes;
     uint64_t untouched_symlinks; /* of `same` and `left` */
+    uint64_t specials;           /* of `files`: devices, FIFOs and sockets */
+    uint64_t untouched_specials; /* of `same` and `left` */
     uint64_t deleted;
     uint64_t held_back; /* more was to be deleted than wished */
     bool undeleted;     /* none was, since the source could not be read in full */

@@ -160,7 +160,9 @@ static bool send_attributes(struct sender *sender, const struct walk_step *step,
         return false;
     }
     for (unsigned i = 0; i < xattrs.count; i++) {
-        send_xattr(sender, &xattrs.list[i]);
+        if (!attributes_are_rsyncs(xattrs.list[i].name)) {
+            send_xattr(sender, &xattrs.list[i]);
+        }
     }
     xattrs_clear(&xattrs);
     return true;
@@ -199,6 +201,7 @@ static bool send_hard_link(struct sender *sender, const struct walk_step *step,
     }
     struct message message = entry_of(sender, step, status, ENTRY_HARD_LINK);
     message.entry.first = first;
+    message.entry.of = entry_kind_of(status->st_mode);
     sender_send_plain(sender, &message);
     sender->options.tally->files++;
     count_entry(sender, step);

@@ -20,6 +20,9 @@ void summary_take(const struct message *message, struct tally *tally)
     tally->again_files = message->summary.again_files;
     tally->again_symlinks = message->summary.again_symlinks;
     tally->again_bytes = message->summary.again_bytes;
+    tally->untouched_symlinks = message->summary.untouched_symlinks;
+    tally->specials = message->summary.specials;
+    tally->untouched_specials = message->summary.untouched_specials;
     tally->undeleted = message->summary.undeleted;
     if (tally->failed < message->summary.failed) {
         tally->failed = message->summary.failed;

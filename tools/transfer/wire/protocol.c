@@ -149,6 +149,11 @@ static void parse_region(struct reader *reader, struct message *message)
     }
 }
 
+static bool is_kind(uint64_t number)
+{
+    return number >= ENTRY_FILE && number <= ENTRY_BLOCK_DEVICE;
+}
+
 static bool entry_is_sound(const struct message *message)
 {
     if (message->entry.id == 0 || message->entry.mode > 07777 ||
@@ -167,7 +172,9 @@ static bool entry_is_sound(const struct message *message)
     case ENTRY_SYMLINK:
         return message->entry.size >= 1 && message->entry.size <= PATH_LENGTH_MAX;
     case ENTRY_HARD_LINK:
-        return message->entry.first > 0 && message->entry.first < message->entry.id;
+        return message->entry.first > 0 && message->entry.first < message->entry.id &&
+               is_kind(message->entry.of) && message->entry.of != ENTRY_DIRECTORY &&
+               message->entry.of != ENTRY_HARD_LINK;
     case ENTRY_DIRECTORY:
     case ENTRY_FIFO:
     case ENTRY_SOCKET:
@@ -184,7 +191,8 @@ static void parse_number(struct message *message, uint64_t number)
 {
     switch (message->entry.kind) {
     case ENTRY_HARD_LINK:
-        message->entry.first = number <= UINT32_MAX ? (uint32_t)number : 0;
+        message->entry.of = (enum entry_kind)(number >> 32);
+        message->entry.first = (uint32_t)number;
         return;
     case ENTRY_CHARACTER_DEVICE:
     case ENTRY_BLOCK_DEVICE:
@@ -272,6 +280,9 @@ static void parse_summary(struct reader *reader, struct message *message)
     message->summary.again_files = reader_number(reader, 8);
     message->summary.again_symlinks = reader_number(reader, 8);
     message->summary.again_bytes = reader_number(reader, 8);
+    message->summary.untouched_symlinks = reader_number(reader, 8);
+    message->summary.specials = reader_number(reader, 8);
+    message->summary.untouched_specials = reader_number(reader, 8);
     message->summary.undeleted = reader_flag(reader);
 }
 
@@ -408,8 +419,7 @@ static void parse_item(struct reader *reader, struct message *message)
     message->item.changes = reader_number(reader, 4);
     message->item.size = reader_number(reader, 8);
     message->item.path = reader_path(reader);
-    if (kind < ENTRY_FILE || kind > ENTRY_BLOCK_DEVICE ||
-        message->item.changes > CHANGE_EVERYTHING) {
+    if (!is_kind(kind) || message->item.changes > CHANGE_EVERYTHING) {
         reader->failed = true;
     }
 }

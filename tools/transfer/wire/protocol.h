@@ -39,7 +39,7 @@
 #include <weir/fabric.h>
 
 #define PROTOCOL_MAGIC       0x57656972u /* "Weir" */
-#define PROTOCOL_VERSION     17
+#define PROTOCOL_VERSION     18
 #define NAME_LENGTH_MAX      255
 #define PATH_LENGTH_MAX      4095
 #define TEXT_LENGTH_MAX      512
@@ -263,7 +263,9 @@ enum change {
     LEFT_MISSING = 1 << 14, /* or it has none, and none is to be made, */
     LEFT_SIZE = 1 << 15,    /* or no file of this size is to be sent */
     LEFT_EVERYTHING = LEFT_NEWER | LEFT_EXISTS | LEFT_MISSING | LEFT_SIZE,
-    CHANGE_EVERYTHING = (1 << 16) - 1,
+    CHANGE_LINKED = 1 << 16, /* no change: it is a further name of something of its kind */
+    CHANGE_NOTHING = LEFT_EVERYTHING | CHANGE_LINKED,
+    CHANGE_EVERYTHING = (1 << 17) - 1,
 };
 
 /* Why something could not be copied, for programs. WARNING does not make the transfer fail. */
@@ -348,7 +350,8 @@ struct message {
             uint32_t uid, gid;       /* or ID_UNKNOWN */
             uint32_t names;          /* how many the file has, where the peer must know; or 0 */
             uint64_t size;           /* of a file */
-            uint32_t first;          /* hard link: the entry it is another name of */
+            uint32_t first;          /* hard link: the entry it is another name of, */
+            enum entry_kind of;      /* and what that is */
             uint32_t major, minor;   /* device */
             uint64_t identity;       /* directory: a source's own, to know it again; or 0 */
             struct span name;        /* one component; empty only for a source itself */
@@ -395,6 +398,7 @@ struct message {
             uint64_t files, directories, symlinks, bytes, failed, same, left, deleted, kept;
             uint64_t held_back; /* from deletion, by WISH_MAX_DELETE */
             uint64_t again_files, again_symlinks, again_bytes;
+            uint64_t untouched_symlinks, specials, untouched_specials;
             bool undeleted; /* nothing was, since the source could not be read in full */
         } summary;
         struct {

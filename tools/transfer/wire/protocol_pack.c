@@ -63,7 +63,7 @@ static uint64_t number_of(const struct message *message)
 {
     switch (message->entry.kind) {
     case ENTRY_HARD_LINK:
-        return message->entry.first;
+        return (uint64_t)message->entry.of << 32 | message->entry.first;
     case ENTRY_CHARACTER_DEVICE:
     case ENTRY_BLOCK_DEVICE:
         return (uint64_t)message->entry.major << 32 | message->entry.minor;
@@ -175,6 +175,9 @@ static void pack_summary(uint8_t **at, const struct message *message)
     put_number(at, 8, message->summary.again_files);
     put_number(at, 8, message->summary.again_symlinks);
     put_number(at, 8, message->summary.again_bytes);
+    put_number(at, 8, message->summary.untouched_symlinks);
+    put_number(at, 8, message->summary.specials);
+    put_number(at, 8, message->summary.untouched_specials);
     put_number(at, 1, message->summary.undeleted);
 }
 
