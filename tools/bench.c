@@ -503,8 +503,8 @@ int command_bench(const struct command *command, int argc, char **argv)
                                 .runs = 5,
                                 .seconds = 0.1};
     plan_parse_sizes(&bench->plan, "8,64,512,4k,32k,256k,1m", bad);
-    for (int option;
-         code == EXIT_DONE && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+    for (int option; code == EXIT_DONE &&
+                     (option = command_option(command, argc, argv, "h", long_options)) != -1;) {
         if (option == 'h') {
             fputs(bench_usage, stdout);
             free(bench);

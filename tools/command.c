@@ -1,5 +1,6 @@
 #include "tools/command.h"
 
+#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,27 @@ int command_usage_error(const struct command *command, const char *format, ...)
     say(command, format, arguments);
     va_end(arguments);
     return command_usage_hint(command);
+}
+
+int command_option(const struct command *command, int argc, char **argv, const char *letters,
+                   const struct option *options)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *terminal = stderr, *memory = open_memstream(&text, &length);
+    stderr = memory != NULL ? memory : terminal;
+    int option = getopt_long(argc, argv, letters, options, NULL);
+    stderr = terminal;
+    if (memory != NULL && fclose(memory) == 0 && length > 0) {
+        char *room = malloc(4 * length + 1);
+        if (room != NULL) {
+            printable(text, length - 1, room, 4 * length + 1); /* but its end of the line */
+            fprintf(stderr, "%s\n", room);
+        }
+        free(room);
+    }
+    free(text);
+    return option;
 }
 
 int command_usage_hint(const struct command *command)

@@ -40,6 +40,11 @@ extern const char cp_usage[], serve_usage[], key_usage[], info_usage[], run_usag
 /* "weir NAME: " and the message to standard error; EXIT_USAGE, with a pointer to --help. */
 int command_usage_error(const struct command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+struct option;
+/* getopt_long. What that says of an option is said as command_usage_error says it, for the option
+ * may hold anything. */
+int command_option(const struct command *command, int argc, char **argv, const char *letters,
+                   const struct option *options);
 /* The pointer alone, after getopt has said what is wrong. */
 int command_usage_hint(const struct command *command);
 /* The message alone. */

@@ -505,9 +505,9 @@ int cp_take_options(const struct command *command, int argc, char **argv,
         fputs(cp_usage, stdout);
         return EXIT_DONE;
     }
-    for (int option;
-         (option = getopt_long(argc, argv, "arlptgoDHAXScuInx@:e:f:FiqvhPR0C" CP_FOREIGN_LETTERS,
-                               names, NULL)) != -1;) {
+    for (int option; (option = command_option(command, argc, argv,
+                                              "arlptgoDHAXScuInx@:e:f:FiqvhPR0C" CP_FOREIGN_LETTERS,
+                                              names)) != -1;) {
         int code = -1;
         if (cp_is_foreign(option)) {
             const char *note;

@@ -161,6 +161,12 @@ case_tree() { # 2,000 files, links, modes and times
     wait_for a.log 'weir serve: 127.0.0.1:[0-9]*: /t/.*: cannot write: is a directory already' 10 ||
         fail "the server does not say whose files fail: $(head -3 a.log)"
     [ "$(grep -c 'weir serve' a.log)" -lt 15 ] || fail "the log grows with what clients do wrong"
+    stop "$pid"
+    serve a root --json
+    expect 1 '20 not copied' "$weir" cp -r t "$url/"
+    wait_for a.log '"event":"transfer".*"failed":20' 1 || fail "not told: $(tail -2 a.log)"
+    [ "$(grep -c '"event":"problem"' a.log) $(grep -c '"event":"more-problems","peer":"127.0.0.1:[0-9]*"' a.log)" = "10 1" ] ||
+        fail "the events grow with what clients do wrong: $(grep -c problem a.log)"
     expect 0 '20 files' "$weir" cp -r --force t "$url/"
     same t root/t
     expect 1 'is a directory (-r' "$weir" cp t "$url/"
@@ -210,6 +216,13 @@ case_usage() { # exit statuses, and words
     expect 2 'auto, rdma or soft' "$weir" cp --fabric x f weir://h/
     expect 2 "\\\\x1b\[2J" "$weir" cp --max-size=$'\e[2J' f weir://h/
     grep -q $'\e' out.txt && fail "an escape sequence of the command line reached the terminal"
+    for command in cp serve key info bench run; do
+        expect 2 "unrecognized option '--x\\\\x1b\[2J\\\\x0a'\$" "$weir" $command $'--x\e[2J\n'
+        grep -q $'\e' out.txt && fail "an option's escape sequence reached the terminal: $command"
+        expect 2 "invalid option -- '\\\\x1b'\$" "$weir" $command $'-\e'
+    done
+    expect 2 "option '--to' requires an argument" "$weir" cp --to
+    expect 2 "option '--del.*' is ambiguous" "$weir" cp --dele=x
     expect 2 'no command' "$weir" $'frob\e[2Jnicate'
     grep -q $'\e' out.txt && fail "an escape sequence of the command line reached the terminal"
     expect 2 'whom to serve' "$weir" serve --root root

@@ -105,7 +105,7 @@ int command_info(const struct command *command, int argc, char **argv)
     };
     struct weir_fabric_options options = {.kind = WEIR_FABRIC_AUTO};
     bool json = false;
-    for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+    for (int option; (option = command_option(command, argc, argv, "h", long_options)) != -1;) {
         if (option == 'h') {
             fputs(info_usage, stdout);
             return EXIT_DONE;

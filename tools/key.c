@@ -42,7 +42,7 @@ int command_key(const struct command *command, int argc, char **argv)
     char host[SECRET_NAME_MAX + 1] = "", why[KEYS_WHY_LENGTH];
     const char *name = host;
     gethostname(host, sizeof(host) - 1);
-    for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+    for (int option; (option = command_option(command, argc, argv, "h", long_options)) != -1;) {
         switch (option) {
         case 'n':
             name = optarg;

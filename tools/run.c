@@ -249,7 +249,7 @@ int command_run(const struct command *command, int argc, char **argv)
     };
     struct wishes wishes = {.dry = false};
     for (int option;
-         (option = getopt_long(argc, argv, "+d:hHl:nNPs::v", long_options, NULL)) != -1;) {
+         (option = command_option(command, argc, argv, "+d:hHl:nNPs::v", long_options)) != -1;) {
         if (option == 'h') {
             fputs(run_usage, stdout);
             return EXIT_DONE;

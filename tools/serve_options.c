@@ -263,7 +263,7 @@ int serve_take_options(const struct command *command, int argc, char **argv,
     *ret_options = (struct serve_options){.fabric = {.kind = WEIR_FABRIC_AUTO},
                                           .transfers_max = TRANSFERS,
                                           .idle_timeout_s = IDLE_TIMEOUT_S};
-    for (int option; (option = getopt_long(argc, argv, "qh", long_options, NULL)) != -1;) {
+    for (int option; (option = command_option(command, argc, argv, "qh", long_options)) != -1;) {
         int code = take_option(command, ret_options, option);
         if (code >= 0) {
             return code;

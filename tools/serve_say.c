@@ -9,7 +9,8 @@
 #include "tools/remote/here.h"
 #include "tools/serve_private.h"
 
-/* Files that fail are named up to so many of one transfer: no client fills a log. */
+/* Files that fail are named up to so many of one transfer: no client fills a log, nor what reads
+ * the events. */
 #define COMPLAINTS_MAX 10
 /* Strangers are named up to so many a minute, and counted in any case. */
 #define STRANGERS_PER_MINUTE 20
@@ -17,15 +18,14 @@
 void serve_say_problem(void *user, const struct problem *problem)
 {
     struct served *served = user;
-    if (served->output.json) {
-        output_problem(&served->output, problem);
-        return;
-    }
-    if (problem->remote || served->serve->options.session) { /* the client tells its user */
+    bool json = served->output.json;
+    if (!json && (problem->remote || served->serve->options.session)) { /* the client tells */
         return;
     }
     if (served->complaints++ < COMPLAINTS_MAX) {
         output_problem(&served->output, problem);
+    } else if (served->complaints == COMPLAINTS_MAX + 1 && json) {
+        output_json(json_pack("{s:s, s:s}", "event", "more-problems", "peer", served->peer));
     } else if (served->complaints == COMPLAINTS_MAX + 1) {
         command_error(served->serve->command, "%s: more files fail; the client is told of each",
                       served->peer);
