@@ -347,4 +347,21 @@ case_link() { # is down: the server, which has not noticed, ends the old session
     kill_server
 }
 
+case_narrow() { # an interface that takes no packets as long as before is the reason that is told; the copy goes on in shorter ones
+    mkdir root
+    make_tree tree
+    [ "$WEIR_TEST_FAR" = far ] || return
+    ip link set weir0 mtu 9000
+    far ip link set weir0 mtu 9000
+    serve a.log
+    begin -aH tree "$url/"
+    in_the_middle root
+    ip link set weir0 mtu 1500
+    ends 0
+    is_whole root/tree
+    expect_said 'packets are longer than the 1500 bytes that the way to the peer takes now.*trying again'
+    kill_server
+    far ip link set weir0 mtu 1500
+}
+
 run_cases "$@"

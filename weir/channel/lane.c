@@ -2,6 +2,7 @@
 #include "weir/channel/lane.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -243,16 +244,31 @@ static enum weir_status meaning(enum ibv_wc_status status, const char **ret_word
     }
 }
 
+/* The software RNIC says with its failure how many bytes the way takes, where that was the reason.
+ */
+static bool is_too_narrow(const struct weir_connection *connection, const struct ibv_wc *completion)
+{
+    return connection->poller->fabric->kind == WEIR_FABRIC_SOFT &&
+           completion->status == IBV_WC_RETRY_EXC_ERR && completion->vendor_err != 0;
+}
+
 static void fail(struct lane *lane, const struct ibv_wc *completion, const struct posted *posted)
 {
     struct weir_connection *connection = lane->connection;
     const struct verbs *verbs = &connection->poller->fabric->library.verbs;
+    char narrow[96];
     if (completion->status == IBV_WC_WR_FLUSH_ERR) {
         connection_flushed(connection);
         return;
     }
     const char *words;
     enum weir_status status = meaning(completion->status, &words);
+    if (is_too_narrow(connection, completion)) {
+        snprintf(narrow, sizeof(narrow),
+                 "its packets are longer than the %u bytes that the way to the peer takes now",
+                 completion->vendor_err);
+        words = narrow;
+    }
     connection_fail(connection, status, "%s failed: %s (%s, vendor 0x%x)",
                     posted != NULL ? posted->what : "a receive", words,
                     verbs->wc_status_str(completion->status), completion->vendor_err);
