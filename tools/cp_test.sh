@@ -898,6 +898,14 @@ case_flips() { # a bit that nobody has noticed on the way is noticed, and told
     serve a root --json
     will_flip storage:$part:9
     flipped 1 got "got: cannot write: $stored" "${flip[@]}" "$weir" cp --verify "$url/f" got
+    [ -z "$(find . -maxdepth 1 -name '.weir-*')" ] || fail "kept, though nobody asked for it: $(ls -A)"
+    for how in write:$part:9 storage:$part:9; do # what is right of it need not come again
+        will_flip $how
+        flipped 1 got "got: cannot write: .*(digest)" "${flip[@]}" "$weir" cp --resume --verify "$url/f" got
+        expect 0 '1 file, 8.0 MiB.*; 4.0 MiB of it had come before' "$weir" cp --resume "$url/f" got
+        same f got
+        rm got
+    done
     for how in head record kept; do # in the journal, and in what that is about
         rm -f root/f
         : >a.log

@@ -17,6 +17,17 @@ static void throw_away(struct receiver *receiver)
     place_abandon(&receiver->file.place);
 }
 
+/* Of a file with a wrong digest what is wrong alone has to come again, where what came is kept. */
+static void give_up(struct receiver *receiver, int error)
+{
+    if (error == EPROTO || error == EBADMSG) {
+        receiver_uncount_file(receiver);
+        receiver_drop_file(receiver);
+    } else {
+        throw_away(receiver);
+    }
+}
+
 /* What has come is of a source that is no more. */
 static bool is_out_of_date(enum problem_code code)
 {
@@ -46,7 +57,7 @@ void receiver_end_file(struct receiver *receiver, int error)
         receiver_commit_file(receiver);
     } else {
         receiver_speak_in_turn(receiver, receiver->file.place.name);
-        throw_away(receiver);
+        give_up(receiver, error);
         receiver_fail_errno(receiver, receiver->file.id, error);
     }
     forget_file(receiver, true);
