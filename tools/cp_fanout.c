@@ -49,6 +49,7 @@ struct copy {
     unsigned count;
     struct fanout *fanout;
     double looked_s, stopped_s;
+    bool is_interrupted; /* before all was over */
 };
 
 int cp_targets_add(const struct command *command, struct cp_targets *targets, const char *text)
@@ -356,7 +357,9 @@ static void watch(struct copy *copy, const struct session *session)
     struct link *link = fanout_link(copy->fanout);
     if (stop_asked() && copy->stopped_s == 0 && !session_is_closed(session)) {
         copy->stopped_s = now_s;
-        link->operations->abort(link, "the other side was interrupted");
+        if (session_outcome(session) == SESSION_RUNNING) { /* else it ends in order */
+            link->operations->abort(link, "the other side was interrupted");
+        }
     }
     if (now_s - copy->looked_s < 0.1) {
         return;
@@ -422,7 +425,7 @@ static void say_one(const struct copy *copy, unsigned number)
     }
     if (cp->options.json) {
         say_json(copy, number, reason);
-    } else if (!complete && !destination->out && !stop_asked()) {
+    } else if (!complete && !destination->out && !copy->is_interrupted) {
         command_error(cp->command, "%s failed: %s: %s", destination->title,
                       output_outcome_name(outcome_of(copy, number)), reason);
     } else if (complete && (cp->options.verbose > 0 || tally->failed > 0) && !cp->options.quiet) {
@@ -443,6 +446,7 @@ static enum exit_code sum_up(struct copy *copy, const struct session *session)
     struct cp *cp = copy->cp;
     enum exit_code code = EXIT_DONE;
     cp_clear_line(cp);
+    copy->is_interrupted = stop_asked() && session_outcome(session) != SESSION_COMPLETE;
     for (unsigned i = 0; i < copy->count; i++) {
         enum session_outcome outcome = outcome_of(copy, i);
         enum exit_code one = copy->list[i].out
@@ -455,7 +459,7 @@ static enum exit_code sum_up(struct copy *copy, const struct session *session)
     if (cp->targets_whole > 0 && code != EXIT_DONE) {
         code = EXIT_SOME_FAILED;
     }
-    if (stop_asked()) {
+    if (copy->is_interrupted) {
         strcpy(cp->reason, "interrupted");
         command_error(cp->command, "interrupted; the same command goes on with the files that were "
                                    "not whole");

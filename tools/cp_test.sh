@@ -538,6 +538,18 @@ case_interrupted() { # SIGINT: status 130, the server knows at once, and --resum
     stop "$pid"
 }
 
+case_interrupted_late() { # in the instant in which all is done: then it is done
+    mkdir -p root/t t
+    echo x >root/t/f
+    touch t/gone
+    serve a root
+    [ -e "$build/tools/libinterrupt.so" ] || { echo "  skipped: a sanitizer comes first"; stop "$pid"; return; }
+    expect 0 '1 file, .*; 1 deleted' env LD_PRELOAD="$build/tools/libinterrupt.so" "$weir" cp -r --delete "$url/t/" t
+    same root/t t
+    wait_for a.log 'pulled /t/: 1 file' 1 || fail "the server does not think so: $(cat a.log)"
+    stop "$pid"
+}
+
 case_json_of_odd_bytes() { # what is not UTF-8 is said in another way, and takes nothing else with it
     cp -rL "$WEIR_LIBRARY_DIR" $'lib\xff'
     WEIR_LIBRARY_DIR=$PWD/$'lib\xff' expect 0 '"library_hex":"[0-9a-f]*6c6962ff2f6c6962' "$weir" info --json
@@ -930,7 +942,7 @@ case_flips() { # a bit that nobody has noticed on the way is noticed, and told
 
 cases=("$@")
 if [ ${#cases[@]} = 0 ]; then
-    cases=(usage files tree deep confinement permissions sparse changing disks retransmissions many_clients limits interrupted interrupted_early
+    cases=(usage files tree deep confinement permissions sparse changing disks retransmissions many_clients limits interrupted interrupted_early interrupted_late
         client_killed server_killed archive mirror flips)
 fi
 for name in "${cases[@]}"; do

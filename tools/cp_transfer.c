@@ -180,7 +180,9 @@ static void watch(struct cp *cp, struct watch *watch, struct session *session, s
     double now_s = progress_now_s();
     if (stop_asked() && watch->stopped_s == 0) {
         watch->stopped_s = now_s;
-        link->operations->abort(link, "the other side was interrupted");
+        if (session_outcome(session) == SESSION_RUNNING) { /* else it ends in order */
+            link->operations->abort(link, "the other side was interrupted");
+        }
     }
     if (!watch->is_said && session_is_running(session)) {
         watch->is_said = true;
@@ -247,7 +249,7 @@ static enum exit_code end_of(struct cp *cp, const struct session *session, const
     enum session_outcome outcome = session_outcome(session);
     cp_clear_line(cp);
     snprintf(cp->peer_device, sizeof(cp->peer_device), "%s", session_peer_device(session));
-    if (stop_asked()) {
+    if (stop_asked() && outcome != SESSION_COMPLETE) {
         cp->again.is_wanted = false;
         return cp_again_interrupted(cp);
     }
@@ -313,6 +315,7 @@ static enum exit_code transfer_at(struct cp *cp, const char *address, struct gua
         cp->last = *session_tally(session);
         if (!session_is_closed(session)) { /* interrupted, and nothing to wait for any more */
             session_yield(session, "the other side was interrupted");
+            fflush(stdout);
             _exit(code);
         }
     }
