@@ -208,7 +208,7 @@ void connection_opened(struct weir_connection *connection)
     }
     connection->state = CONNECTION_OPEN;
     if (connection->listener != NULL && connection->listener->is_closed) {
-        connection->poller->has_ended = true; /* it may go */
+        poller_note_end(connection->poller); /* it may go */
     }
     timers_cancel(&connection->poller->timers, &connection->life);
     keepalive_start(connection);
@@ -228,7 +228,7 @@ void connection_opened(struct weir_connection *connection)
 void connection_end(struct weir_connection *connection)
 {
     connection->state = CONNECTION_ENDED;
-    connection->poller->has_ended = true;
+    poller_note_end(connection->poller);
 }
 
 /* Each side has what the other sent: what fails from now on is only the farewell. */

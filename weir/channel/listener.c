@@ -90,7 +90,7 @@ void weir_listener_close(struct weir_listener *listener)
     }
     /* An event of this round may still name it. */
     listener->is_closed = true;
-    listener->poller->has_ended = true;
+    poller_note_end(listener->poller);
     if (!is_awaited(listener)) {
         stop_listening(listener);
     }

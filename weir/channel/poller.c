@@ -223,6 +223,22 @@ int weir_poller_fd(struct weir_poller *poller)
     return poller->epoll_fd;
 }
 
+/* Has whoever sleeps on the descriptor call weir_poll, for something that no event tells of. */
+static void stir(struct weir_poller *poller)
+{
+    const struct itimerspec now = {.it_value.tv_nsec = 1};
+    timerfd_settime(poller->timer_source.fd, TFD_TIMER_ABSTIME, &now, NULL);
+    poller->timer_armed_ns = 0;
+}
+
+void poller_note_end(struct weir_poller *poller)
+{
+    poller->has_ended = true;
+    if (poller->is_slept_on && !poller->is_polling) {
+        stir(poller);
+    }
+}
+
 void weir_wake(struct weir_poller *poller)
 {
     eventfd_write(poller->wake_source.fd, 1); /* where it would not fit, it has been said */
@@ -341,11 +357,6 @@ static bool arm(struct weir_poller *poller)
 
 /* --- timers --- */
 
-bool poller_set_timer(struct weir_poller *poller, struct timer *timer, uint64_t delay_ms)
-{
-    return timers_set(&poller->timers, timer, clock_now_ns() + delay_ms * MILLISECOND_NS);
-}
-
 static void arm_timer(struct weir_poller *poller)
 {
     uint64_t next_ns = timers_next_ns(&poller->timers);
@@ -359,6 +370,15 @@ static void arm_timer(struct weir_poller *poller)
     }
     timerfd_settime(poller->timer_source.fd, TFD_TIMER_ABSTIME, &when, NULL);
     poller->timer_armed_ns = next_ns;
+}
+
+bool poller_set_timer(struct weir_poller *poller, struct timer *timer, uint64_t delay_ms)
+{
+    bool is_set = timers_set(&poller->timers, timer, clock_now_ns() + delay_ms * MILLISECOND_NS);
+    if (is_set && poller->is_slept_on && !poller->is_polling) {
+        arm_timer(poller); /* it may be slept on before weir_poll is called again */
+    }
+    return is_set;
 }
 
 static unsigned run_timers(struct weir_poller *poller)
@@ -538,12 +558,15 @@ static int wait_for_some(struct weir_poller *poller, int timeout_ms)
         }
         if (timeout_ms == 0 ? extra++ >= EXTRA_ROUNDS : poller->now_ns >= deadline_ns) {
             run_round(poller, true);
+            if (poller->is_slept_on && arm(poller)) {
+                stir(poller); /* something may have come in between */
+            }
             return poller->callbacks;
         }
     }
 }
 
-int weir_poll(struct weir_poller *poller, int timeout_ms)
+static int poll_once(struct weir_poller *poller, int timeout_ms)
 {
     poller->callbacks = 0;
     if (timeout_ms == 0 && !poller->is_slept_on) {
@@ -551,4 +574,12 @@ int weir_poll(struct weir_poller *poller, int timeout_ms)
     }
     run_round(poller, false);
     return poller->callbacks > 0 ? poller->callbacks : wait_for_some(poller, timeout_ms);
+}
+
+int weir_poll(struct weir_poller *poller, int timeout_ms)
+{
+    poller->is_polling = true;
+    int count = poll_once(poller, timeout_ms);
+    poller->is_polling = false;
+    return count;
 }

@@ -57,6 +57,7 @@ struct weir_poller {
     uint64_t looked_ns;
     bool is_late;
     bool is_slept_on;  /* by the program's own event loop, see weir_poller_fd */
+    bool is_polling;   /* within weir_poll, which looks at everything before it is slept on */
     int callbacks;     /* in this weir_poll */
     bool has_ended;    /* something waits to be reaped */
     bool is_destroyed; /* no callbacks any more */
@@ -67,6 +68,9 @@ uint64_t clock_now_ns(void);
 bool poller_watch(struct weir_poller *poller, struct source *source, uint32_t events);
 void poller_rewatch(struct weir_poller *poller, struct source *source, uint32_t events);
 void poller_unwatch(struct weir_poller *poller, struct source *source);
+
+/* Something waits to be reaped. */
+void poller_note_end(struct weir_poller *poller);
 
 /* Sets a timer `delay_ms` from now. */
 bool poller_set_timer(struct weir_poller *poller, struct timer *timer, uint64_t delay_ms);
