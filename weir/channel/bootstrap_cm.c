@@ -219,6 +219,10 @@ static void established(struct lane *lane, const struct event *event)
 static void rejected(struct weir_connection *connection, const struct event *event)
 {
     struct hello answer;
+    if (connection->is_server) { /* what it asked for itself: it has given up */
+        connection_disconnected(connection);
+        return;
+    }
     const char *wrong =
         hello_parse(event->private_data, event->parameters.private_data_len, &answer);
     if (wrong == NULL && answer.purpose == HELLO_REFUSE) {
@@ -316,7 +320,10 @@ static enum weir_status accept_lane(struct lane *lane, const struct event *event
         least(parameters.initiator_depth, event->parameters.initiator_depth);
     set_ack_timeout(connection, lane->id);
     if (verbs_of(connection)->cm_accept(lane->id, &parameters) != 0) {
-        return error_set(ret_error, WEIR_SYSTEM, "rdma_accept: %m");
+        return errno == EINVAL /* its request is there no more */
+                   ? error_set(ret_error, WEIR_PEER_LOST,
+                               "the peer went away before the connection was up (rdma_accept: %m)")
+                   : error_set(ret_error, WEIR_SYSTEM, "rdma_accept: %m");
     }
     return WEIR_OK;
 }

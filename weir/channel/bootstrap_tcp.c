@@ -40,6 +40,16 @@ static bool bring_to_init(struct weir_connection *connection, struct lane *lane)
            0;
 }
 
+static bool find_local(struct weir_connection *connection, struct sockaddr_storage *ret_local)
+{
+    socklen_t length = sizeof(*ret_local);
+    if (getsockname(connection->tcp.source.fd, (struct sockaddr *)ret_local, &length) != 0) {
+        return false;
+    }
+    address_format((struct sockaddr *)ret_local, connection->local_name);
+    return true;
+}
+
 /* Makes the queue pairs and says what they are. */
 static enum weir_status make_endpoint(struct weir_connection *connection, unsigned lanes,
                                       struct weir_error *ret_error)
@@ -47,11 +57,9 @@ static enum weir_status make_endpoint(struct weir_connection *connection, unsign
     struct weir_fabric *fabric = connection->poller->fabric;
     struct endpoint *endpoint = &connection->tcp.local;
     struct sockaddr_storage local;
-    socklen_t length = sizeof(local);
-    if (getsockname(connection->tcp.source.fd, (struct sockaddr *)&local, &length) != 0) {
+    if (!find_local(connection, &local)) {
         return error_set(ret_error, WEIR_SYSTEM, "getsockname: %m");
     }
-    address_format((struct sockaddr *)&local, connection->local_name);
     union ibv_gid gid = {0};
     connection->tcp.gid_index = fabric_choose_gid(fabric, (struct sockaddr *)&local, &gid);
     if (connection->tcp.gid_index < 0) {
@@ -356,6 +364,11 @@ static void take_client(struct weir_listener *listener, int fd, const struct soc
     connection->tcp.source = (struct source){fd, tcp_ready};
     memcpy(connection->peer_name, name, sizeof(name));
     tune(fd, connection);
+    struct sockaddr_storage local; /* who is asked whether to accept may want to know it */
+    if (!find_local(connection, &local)) {
+        connection_fail(connection, WEIR_SYSTEM, "getsockname: %m");
+        return;
+    }
     if (!poller_watch(listener->poller, &connection->tcp.source, EPOLLIN | EPOLLRDHUP)) {
         connection_fail(connection, WEIR_SYSTEM, "epoll: %m");
     }

@@ -1,4 +1,5 @@
-/* Listening addresses: all of a host, and one that is closed while it accepts. Strangers at one
+/* Listening addresses: all of a host, one that is closed while it accepts, and clients that give up
+ * meanwhile. Strangers at one
  * made by TCP, and what the program or the system does meanwhile: descriptors that run out, many at
  * once, a child that holds what is closed here. */
 #include "weir/channel/world_test.h"
@@ -6,6 +7,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,6 +207,80 @@ static void test_closed_while_accepting(void **state)
     world_close_pair(&world, &clients[0]);
 }
 
+static bool accept_by_name(struct weir_connection *connection, void *user,
+                           struct weir_handler *ret_handler, void **ret_user)
+{
+    struct world *world = user;
+    assert_string_equal(weir_local_name(connection), weir_listener_address(world->listener));
+    assert_non_null(strchr(weir_peer_name(connection), ':'));
+    return world_accepted(connection, user, ret_handler, ret_user);
+}
+
+/* Both ends' names are known when it is asked whether to accept. */
+static void test_names_while_accepting(void **state)
+{
+    struct world world;
+    struct weir_error error;
+    struct end client = {0};
+    char address[ADDRESS_TEXT_MAX];
+    snprintf(address, sizeof(address), "%s:0", world_host());
+    world_open(&world, *state, 1, true);
+    weir_listener_close(world.listener);
+    assert_int_equal(weir_listen(world.server_poller, address, &world.options, accept_by_name,
+                                 &world, &world.listener, &error),
+                     WEIR_OK);
+    world_connect(&world, &client);
+    world_run_until_open(&world, &client);
+    world_run_until_open(&world, &world.servers[0]);
+    world_close_pair(&world, &client);
+}
+
+/* An event of rdma_cm waits for the poller. */
+static bool is_told(const struct weir_poller *poller)
+{
+    struct pollfd wait = {.fd = poller->cm_channel->fd, .events = POLLIN};
+    return poll(&wait, 1, 0) == 1;
+}
+
+/* A client that gives up, before it is accepted or before it knows that it is: to the server it is
+ * lost, and the server's system has done nothing wrong. */
+static void give_up(bool is_accepted)
+{
+    struct world world;
+    struct end client = {0};
+    world_open(&world, &world_cm, 1, true);
+    world_connect(&world, &client);
+    while (!is_told(world.server_poller)) {
+        assert_true(weir_poll(world.client_poller, 1) >= 0);
+    }
+    while (is_accepted && world.server_count == 0) {
+        assert_true(weir_poll(world.server_poller, 1) >= 0);
+    }
+    weir_abort(client.connection, "enough");
+    while (!client.is_closed) {
+        assert_true(weir_poll(world.client_poller, 1) >= 0);
+    }
+    while (world.server_count > 0 ? !world.servers[0].is_closed : is_told(world.server_poller)) {
+        assert_true(weir_poll(world.server_poller, 1) >= 0);
+    }
+    if (world.server_count > 0) {
+        assert_int_equal(world.servers[0].reason.status, WEIR_PEER_LOST);
+        assert_true(world.servers[0].is_open ||
+                    strstr(world.servers[0].reason.message, "before the connection") != NULL);
+    }
+    world_close(&world);
+}
+
+static void test_given_up_before_it_is_accepted(void **state)
+{
+    give_up(false);
+}
+
+static void test_given_up_after_it_is_accepted(void **state)
+{
+    give_up(true);
+}
+
 static bool has_ipv6(void)
 {
     const struct sockaddr_in6 own = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -246,6 +322,10 @@ int main(int argc, char **argv)
          &world_cm_lanes},
         {"test_closed_while_accepting (tcp)", test_closed_while_accepting, NULL, NULL,
          &world_tcp_lanes},
+        {"test_names_while_accepting (cm)", test_names_while_accepting, NULL, NULL, &world_cm},
+        {"test_names_while_accepting (tcp)", test_names_while_accepting, NULL, NULL, &world_tcp},
+        cmocka_unit_test(test_given_up_before_it_is_accepted),
+        cmocka_unit_test(test_given_up_after_it_is_accepted),
         {"test_all_addresses (tcp)", test_all_addresses, NULL, NULL, &world_tcp},
         {"test_all_addresses (cm)", test_all_addresses, NULL, NULL, &world_cm},
     };
