@@ -87,6 +87,9 @@ enum weir_status memory_register_in(struct domain *domain, void *bytes, size_t l
                                     struct weir_error *ret_error)
 {
     int access = access_of(rights) | IBV_ACCESS_LOCAL_WRITE;
+    if ((rights & ~(unsigned)(WEIR_REMOTE_WRITE | WEIR_REMOTE_READ)) != 0) {
+        return error_set(ret_error, WEIR_INVALID, "0x%x: no such rights to memory", rights);
+    }
     if (domain->fabric->is_iwarp) {
         access |= IBV_ACCESS_REMOTE_WRITE; /* a READ's answer comes as tagged data [RFC 5040] */
     }

@@ -263,6 +263,47 @@ static void test_put_and_get(void **state)
     }
 }
 
+/* A put's notice that waits for its data waits for no credit. */
+static void test_wait_for_data_is_none_for_credit(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    struct weir_memory *here, *there;
+    struct weir_connection_statistics statistics;
+    world_open_pair(&world, *state, &client, true);
+    assert_int_equal(weir_memory_allocate(world.fabric, AREA, WEIR_LOCAL, &here, NULL), WEIR_OK);
+    assert_int_equal(weir_memory_allocate_for(world.servers[0].connection, AREA, WEIR_REMOTE_WRITE,
+                                              &there, NULL),
+                     WEIR_OK);
+    struct weir_transfer transfer = {
+        .memory = here, .length = AREA, .remote = weir_memory_remote(there), .has_notice = true};
+    assert_int_equal(weir_put(client.connection, &transfer, NULL, NULL), WEIR_OK);
+    world_run_until_count(&world, &world.servers[0].noticed, 1);
+    weir_connection_statistics(client.connection, &statistics);
+    assert_int_equal(statistics.waits_for_credit, 0);
+    world_close_pair(&world, &client);
+    weir_memory_deregister(here);
+    weir_memory_deregister(there);
+}
+
+/* What is no bootstrap and no right is refused, not taken for another. */
+static void test_wrong_words(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    struct weir_listener *listener;
+    struct weir_memory *memory;
+    struct weir_error error;
+    struct weir_channel_options options = {.bootstrap = (enum weir_bootstrap)2};
+    world_open_pair(&world, *state, &client, false);
+    assert_int_equal(weir_listen(world.server_poller, "127.0.0.1:0", &options, world_accepted, NULL,
+                                 &listener, &error),
+                     WEIR_INVALID);
+    assert_int_equal(weir_memory_allocate_for(client.connection, AREA, 4, &memory, &error),
+                     WEIR_INVALID);
+    world_close_pair(&world, &client);
+}
+
 /* Event i is a message or a notice; each is checked to come in its place, with its bytes. */
 #define EVENTS      300
 #define EVENT_BYTES ((size_t)64 << 10)
@@ -502,7 +543,16 @@ static void test_memory_of_several(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {EACH(cm), EACH(cm_lanes), EACH(tcp), EACH(tcp_lanes)};
+    const struct CMUnitTest tests[] = {
+        EACH(cm),
+        EACH(cm_lanes),
+        EACH(tcp),
+        EACH(tcp_lanes),
+        {"wait for data (cm)", test_wait_for_data_is_none_for_credit, NULL, NULL, &world_cm},
+        {"wait for data (tcp_lanes)", test_wait_for_data_is_none_for_credit, NULL, NULL,
+         &world_tcp_lanes},
+        {"wrong words (cm)", test_wrong_words, NULL, NULL, &world_cm},
+    };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }

@@ -35,9 +35,10 @@ enum weir_status connection_resolve_options(const struct weir_fabric *fabric,
     resolved.connect_timeout_ms = value_or(resolved.connect_timeout_ms, 5000);
     resolved.silence_timeout_ms = value_or(resolved.silence_timeout_ms, 5000);
     uint32_t depth_max = (uint32_t)fabric->attributes.max_qp_wr;
-    if (resolved.lanes > LANES_MAX || resolved.eager_length < 64 ||
-        resolved.eager_length > (size_t)16 << 20 || resolved.eager_buffers > WINDOW_MAX ||
-        resolved.message_length_max > MESSAGE_LENGTH_MAX || resolved.silence_timeout_ms < 100) {
+    if (resolved.bootstrap > WEIR_BOOTSTRAP_TCP || resolved.lanes > LANES_MAX ||
+        resolved.eager_length < 64 || resolved.eager_length > (size_t)16 << 20 ||
+        resolved.eager_buffers > WINDOW_MAX || resolved.message_length_max > MESSAGE_LENGTH_MAX ||
+        resolved.silence_timeout_ms < 100) {
         return error_set(ret_error, WEIR_INVALID, "a channel option is out of bounds");
     }
     if (resolved.eager_buffers + CREDIT_RESERVE > depth_max) {

@@ -417,7 +417,7 @@ static enum weir_status submit(struct weir_connection *connection, struct outgoi
     if (sender->waiting_end != &outgoing->next) {
         return WEIR_OK;
     }
-    connection->statistics.waits_for_credit++;
+    connection->statistics.waits_for_credit += !credit_can_send(&connection->credit);
     if (outgoing->transfer == NULL && outgoing->done == NULL && outgoing->copy == NULL &&
         !outgoing_own_bytes(outgoing)) {
         connection_fail(connection, WEIR_NO_MEMORY, "no memory for a message that waits");
