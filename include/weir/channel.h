@@ -2,7 +2,9 @@
  * over RDMA verbs.
  *
  * A poller runs everything of one thread: its connections' callbacks are called from weir_poll and
- * from nowhere else. A poller and what belongs to it are used by one thread at a time.
+ * from nowhere else. A poller and what belongs to it are used by one thread at a time. A callback
+ * may make any call but weir_poll and weir_poller_destroy. A forked child leaves all of it alone;
+ * it may open a fabric of its own.
  *
  * Flow control: a sender never meets a receiver without a buffer. Messages beyond the peer's credit
  * wait in the sender, in order; weir_send does not fail for want of credit. Order: messages arrive
@@ -33,15 +35,17 @@ enum weir_status weir_poller_create(struct weir_fabric *fabric, struct weir_poll
 /* Closes what is left open, without callbacks. NULL is fine. */
 void weir_poller_destroy(struct weir_poller *poller);
 /* Runs callbacks that are due, waits up to timeout_ms (0: not at all, -1: without end) for the
- * first. Spins a little before it sleeps. Returns the number of callbacks run, or -1 on a signal.
+ * first. Spins a little before it sleeps. Returns the number of callbacks run, or -1 on a signal
+ * that came while it slept: a handler that calls weir_wake is heard whenever it does.
  * While it does not sleep it looks at sockets, and hears weir_wake, every 0.1 ms. */
 int weir_poll(struct weir_poller *poller, int timeout_ms);
 /* Readable when weir_poll has something to do, for programs with an event loop of their own. Call
- * weir_poll(poller, 0) until it returns 0 before sleeping on it. Once somebody has asked for it,
- * that costs some system calls each time: who only spins does without. */
+ * weir_poll(poller, 0) until it returns 0 before sleeping on it; what is begun after that, sends
+ * and timers too, makes it readable when it is time. Once somebody has asked for it, that costs
+ * some system calls each time: who only spins does without. */
 int weir_poller_fd(struct weir_poller *poller);
-/* Has weir_poll return soon, whether it sleeps now or is called later. The one call that any thread
- * may make, as long as the poller lives. */
+/* Has weir_poll return soon, whether it sleeps now or is called later. The one call that any
+ * thread, and a signal's handler, may make, as long as the poller lives. */
 void weir_wake(struct weir_poller *poller);
 struct weir_fabric *weir_poller_fabric(struct weir_poller *poller);
 
@@ -169,7 +173,7 @@ struct weir_connection_statistics {
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received; /* of messages */
     uint64_t bytes_put, bytes_got;
-    uint64_t waits_for_credit; /* messages that had to wait */
+    uint64_t waits_for_credit; /* messages and notices that had to wait for the peer's */
 };
 void weir_connection_statistics(const struct weir_connection *connection,
                                 struct weir_connection_statistics *ret_statistics);
