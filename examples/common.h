@@ -11,6 +11,7 @@
 struct example {
     struct weir_fabric *fabric;
     struct weir_poller *poller;
+    struct weir_listener *listener; /* a server's, until it has its client */
     bool is_over;
     struct weir_error reason; /* of the end */
 };
@@ -55,19 +56,24 @@ static inline struct weir_memory *example_memory_for(struct weir_connection *con
     return memory;
 }
 
-/* `address` NULL: any port of 127.0.0.1. Prints the address, for clients. */
+/* `address` NULL: any port of 127.0.0.1. Prints the address, for its client. */
 static inline void example_listen(struct example *example, const char *address,
                                   const struct weir_channel_options *options,
                                   weir_accept_callback *accepted, void *user)
 {
-    struct weir_listener *listener;
     struct weir_error error;
     if (weir_listen(example->poller, address != NULL ? address : "127.0.0.1:0", options, accepted,
-                    user, &listener, &error) != WEIR_OK) {
+                    user, &example->listener, &error) != WEIR_OK) {
         example_fail("listen", error.message);
     }
-    printf("%s\n", weir_listener_address(listener));
+    printf("%s\n", weir_listener_address(example->listener));
     fflush(stdout);
+}
+
+/* In `accepted`: this client is the one; who comes later is refused. */
+static inline void example_take(struct example *example)
+{
+    weir_listener_close(example->listener);
 }
 
 static inline void example_connect(struct example *example, const char *address,

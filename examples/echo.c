@@ -43,8 +43,10 @@ static void closed(struct weir_connection *connection, const struct weir_error *
 static bool accepted(struct weir_connection *connection, void *listener_user,
                      struct weir_handler *ret_handler, void **ret_user)
 {
+    struct state *state = listener_user;
+    example_take(&state->example);
     *ret_handler = (struct weir_handler){.received = server_received, .closed = closed};
-    *ret_user = listener_user;
+    *ret_user = state;
     return true;
 }
 

@@ -84,6 +84,10 @@ static void server_noticed(struct weir_connection *connection, uint32_t slot, si
     if (length == 0) {
         state->is_complete = close(state->fd) == 0;
         state->fd = -1;
+        if (!state->is_complete) {
+            weir_abort(connection, strerror(errno));
+            return;
+        }
         weir_send(connection, "complete", 8, NULL, NULL);
         return;
     }
@@ -102,8 +106,10 @@ static void server_noticed(struct weir_connection *connection, uint32_t slot, si
 static bool accepted(struct weir_connection *connection, void *listener_user,
                      struct weir_handler *ret_handler, void **ret_user)
 {
+    struct state *state = listener_user;
+    example_take(&state->example);
     *ret_handler = (struct weir_handler){NULL, server_received, server_noticed, closed};
-    *ret_user = listener_user;
+    *ret_user = state;
     return true;
 }
 

@@ -39,6 +39,22 @@ file)
         finish
         cmp "$scratch/in/data.$size" "$scratch/out/data.$size"
     done
+    # Who comes while one is served is refused, and ends nothing.
+    mkfifo "$scratch/in/slow"
+    start "$programs/file" server "$scratch/out" "$host:0"
+    "$programs/file" client "$address" "$scratch/in/slow" &
+    client=$!
+    exec 4>"$scratch/in/slow"
+    while [ ! -e "$scratch/out/slow" ] && kill -0 $client; do sleep 0.02; done
+    if "$programs/file" client "$address" "$scratch/in/data.1"; then
+        echo "a second client was served" >&2
+        exit 1
+    fi
+    echo whole >&4
+    exec 4>&-
+    wait $client
+    finish
+    [ "$(cat "$scratch/out/slow")" = whole ]
     # Nothing is overwritten.
     cp "$scratch/in/data.1" "$scratch/in/data.0"
     start "$programs/file" server "$scratch/out" "$host:0"

@@ -95,8 +95,10 @@ static void target_received(struct weir_connection *connection, const void *byte
 static bool accepted(struct weir_connection *connection, void *listener_user,
                      struct weir_handler *ret_handler, void **ret_user)
 {
+    struct state *state = listener_user;
+    example_take(&state->example);
     *ret_handler = (struct weir_handler){NULL, target_received, NULL, closed};
-    *ret_user = listener_user;
+    *ret_user = state;
     return true;
 }
 
