@@ -115,11 +115,20 @@ bool fabric_kind_take(const struct command *command, const char *text,
     return false;
 }
 
+/* The name of a file may be in it, and cut. */
+const char *fabric_reason(const struct weir_fabric *fabric)
+{
+    static char text[1024];
+    const char *reason = weir_fabric_reason(fabric);
+    printable(reason, strlen(reason), text, sizeof(text));
+    return text;
+}
+
 void fabric_describe(const struct weir_fabric *fabric, char *ret_text, size_t length)
 {
     if (weir_fabric_kind(fabric) == WEIR_FABRIC_SOFT) {
         snprintf(ret_text, length, "%s, software RNIC: %s", weir_fabric_device(fabric),
-                 weir_fabric_reason(fabric));
+                 fabric_reason(fabric));
     } else {
         snprintf(ret_text, length, "%s", weir_fabric_device(fabric));
     }

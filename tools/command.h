@@ -57,6 +57,8 @@ enum weir_status fabric_open(const struct weir_fabric_options *options,
 /* What --fabric takes: "auto", "rdma", "soft". False: none of these, which has been said. */
 bool fabric_kind_take(const struct command *command, const char *text,
                       enum weir_fabric_kind *ret_kind);
+/* weir_fabric_reason, fit for a terminal and for JSON. Static, until the next call. */
+const char *fabric_reason(const struct weir_fabric *fabric);
 /* "weir0, software RNIC: no RDMA device on this machine" into ret_text. */
 void fabric_describe(const struct weir_fabric *fabric, char *ret_text, size_t length);
 

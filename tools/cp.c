@@ -247,7 +247,7 @@ static void summarize_as_json(const struct cp *cp, enum exit_code code, double r
                                (int)code, "seconds", cp->seconds, "bytes_per_second", rate,
                                "device", weir_fabric_device(cp->fabric), "fabric",
                                weir_fabric_kind(cp->fabric) == WEIR_FABRIC_SOFT ? "soft" : "rdma",
-                               "fabric_reason", weir_fabric_reason(cp->fabric));
+                               "fabric_reason", fabric_reason(cp->fabric));
     output_json_tally(object, tally);
     json_object_set_new(object, "dry_run", json_boolean(dry));
     json_object_set_new(object, "read_back",

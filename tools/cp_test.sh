@@ -555,6 +555,10 @@ case_json_of_odd_bytes() { # what is not UTF-8 is said in another way, and takes
     WEIR_LIBRARY_DIR=$PWD/$'lib\xff' expect 0 '"library_hex":"[0-9a-f]*6c6962ff2f6c6962' "$weir" info --json
     grep -q '"library":"[^"]*/lib\\\\xff/lib' out.txt || fail "$(cat out.txt)"
     WEIR_LIBRARY_DIR=$PWD/$'lib\xff' expect 0 '"library":"[^"]*/lib\\\\xff/lib' "$weir" bench --json --op read --size 8 --runs 1 --seconds 0.001
+    local preloaded=(env LD_LIBRARY_PATH="$PWD/"$'lib\xff' LD_PRELOAD="$PWD/"$'lib\xff/libibverbs.so.1' ASAN_OPTIONS="${ASAN_OPTIONS-}:verify_asan_link_order=0")
+    expect 0 '"reason":"[^"]*/lib\\\\xff/lib' "${preloaded[@]}" "$weir" info --json
+    expect 0 'reason .*/lib\\xff/lib' "${preloaded[@]}" "$weir" info
+    expect 0 '"reason":"[^"]*/lib\\\\xff/lib' "${preloaded[@]}" "$weir" bench --json --op read --size 8 --runs 1 --seconds 0.001
     echo x >f
     expect 3 '"error":"h\\\\xff:' "$weir" cp --json f $'weir://h\xff/'
     expect 3 '"peer":"weir://h\\\\xff:7471"' "$weir" cp --json f --to $'weir://h\xff/' --to weir://127.0.0.1:1/
@@ -941,10 +945,7 @@ case_flips() { # a bit that nobody has noticed on the way is noticed, and told
 }
 
 cases=("$@")
-if [ ${#cases[@]} = 0 ]; then
-    cases=(usage files tree deep confinement permissions sparse changing disks retransmissions many_clients limits interrupted interrupted_early interrupted_late
-        client_killed server_killed archive mirror flips)
-fi
+[ ${#cases[@]} -gt 0 ] || mapfile -t cases < <(declare -F | sed -n 's/^declare -f case_//p')
 for name in "${cases[@]}"; do
     echo "$name"
     mkdir "$work/$name"

@@ -124,7 +124,7 @@ static void say_connected(const struct cp *cp, const struct session *session)
                 device);
         if (is_soft && cp->options.verbose > 0) {
             fprintf(stderr, "weir cp: %s is in software: %s\n", weir_fabric_device(cp->fabric),
-                    weir_fabric_reason(cp->fabric));
+                    fabric_reason(cp->fabric));
         }
     }
 }

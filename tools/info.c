@@ -1,6 +1,7 @@
 /* weir info: which device a transfer would use, and why. */
 #include <getopt.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "tools/command.h"
 #include "tools/output.h"
+#include "tools/printable.h"
 #include "tools/progress.h"
 
 const char info_usage[] =
@@ -47,8 +49,8 @@ static void print_json(const struct weir_fabric *fabric, const struct weir_fabri
     json_t *object =
         json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:o}", "version", WEIR_VERSION, "device",
                   weir_fabric_device(fabric), "fabric", soft ? "soft" : "rdma", "reason",
-                  weir_fabric_reason(fabric), "port", (int)facts->port, "mtu",
-                  (int)facts->mtu_length, "mtu_max", (int)facts->mtu_length_max, "gids", gids);
+                  fabric_reason(fabric), "port", (int)facts->port, "mtu", (int)facts->mtu_length,
+                  "mtu_max", (int)facts->mtu_length_max, "gids", gids);
     const char *library = weir_fabric_library(fabric);
     output_json_bytes(object, "library", (struct span){library, strlen(library)});
     const char *same_host = weir_fabric_same_host(fabric);
@@ -63,12 +65,14 @@ static void print_json(const struct weir_fabric *fabric, const struct weir_fabri
 static void print_text(const struct weir_fabric *fabric, const struct weir_fabric_facts *facts)
 {
     bool soft = weir_fabric_kind(fabric) == WEIR_FABRIC_SOFT;
-    char size[PROGRESS_TEXT] = "no limit";
+    char size[PROGRESS_TEXT] = "no limit", path[4 * PATH_MAX];
+    const char *library = weir_fabric_library(fabric);
     long long memlock = memlock_limit();
     printf("device    %s (%s)\n", weir_fabric_device(fabric),
            soft ? "Weir's software RNIC" : "RDMA device of this machine");
-    printf("reason    %s\n", weir_fabric_reason(fabric));
-    printf("library   %s\n", weir_fabric_library(fabric));
+    printf("reason    %s\n", fabric_reason(fabric));
+    printable(library, strlen(library), path, sizeof(path));
+    printf("library   %s\n", path);
     if (weir_fabric_same_host(fabric) != NULL) {
         printf("same host %s\n", weir_fabric_same_host(fabric));
     }

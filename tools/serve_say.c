@@ -159,7 +159,7 @@ void serve_say_listening(const struct serve *serve, const char *root)
                       address, "root", text, "read_only", serve->service.read_only, "device",
                       weir_fabric_device(serve->fabric), "fabric",
                       weir_fabric_kind(serve->fabric) == WEIR_FABRIC_SOFT ? "soft" : "rdma",
-                      "fabric_reason", weir_fabric_reason(serve->fabric));
+                      "fabric_reason", fabric_reason(serve->fabric));
         json_t *addresses = json_array();
         for (unsigned i = 0; i < list.address_count; i++) {
             json_array_append_new(addresses, json_string(list.addresses[i].text));

@@ -58,10 +58,12 @@ json_t *ends_describe(const struct weir_fabric *fabric)
     weir_fabric_facts(fabric, &facts);
     bool is_soft = weir_fabric_kind(fabric) == WEIR_FABRIC_SOFT;
     const char *library = weir_fabric_library(fabric);
-    char path[PATH_MAX];
+    const char *why = weir_fabric_reason(fabric);
+    char path[PATH_MAX], reason[1024];
     printable(library, strlen(library), path, sizeof(path));
+    printable(why, strlen(why), reason, sizeof(reason));
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o}", "version", WEIR_VERSION, "device",
                      weir_fabric_device(fabric), "fabric", is_soft ? "soft" : "rdma", "reason",
-                     weir_fabric_reason(fabric), "library", path, "port", (int)facts.port, "mtu",
-                     (int)facts.mtu_length, "machine", describe_machine());
+                     reason, "library", path, "port", (int)facts.port, "mtu", (int)facts.mtu_length,
+                     "machine", describe_machine());
 }
