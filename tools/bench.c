@@ -371,6 +371,14 @@ static int bad_word(const struct bench *bench, const char *name, const char *wor
     return command_usage_error(bench->command, "%s: '%s' is none of its values", name, text);
 }
 
+static int bad_size(const struct bench *bench, const char *word)
+{
+    char text[128];
+    printable(word, strlen(word), text, sizeof(text));
+    return command_usage_error(bench->command, "--size takes 1 to 64m, up to %d of them, not '%s'",
+                               PLAN_SIZES_MAX, text);
+}
+
 static int take_set(struct bench *bench, const char *name, enum plan_set kind, unsigned *ret_set)
 {
     char bad[32];
@@ -413,8 +421,7 @@ static int take_option(struct bench *bench, int option)
     case OPTION_MODE:
         return take_set(bench, "--mode", PLAN_MODES, &bench->plan.modes);
     case OPTION_SIZE:
-        return plan_parse_sizes(&bench->plan, optarg, bad) ? EXIT_DONE
-                                                           : bad_word(bench, "--size", bad);
+        return plan_parse_sizes(&bench->plan, optarg, bad) ? EXIT_DONE : bad_size(bench, bad);
     case OPTION_DEPTH:
     case OPTION_RUNS:
     case OPTION_SECONDS:

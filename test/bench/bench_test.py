@@ -192,6 +192,7 @@ def test_words_of_the_other_end():
 def test_failures():
     assert "Try 'weir bench --help'" in weir("--op", "sned", status=2).stderr
     weir("--size", "0", status=2)
+    assert "--size takes 1 to 64m, up to 32 of them, not '33'" in weir("--size", ",".join(map(str, range(1, 40))), status=2).stderr
     weir("--runs", "0", status=2)
     weir("one", "two", status=2)
     assert 'not NAME[:PORT' in weir("--fabric", "soft", "--device", "weir0:x", status=2).stderr
