@@ -294,6 +294,9 @@ static enum weir_status open_chosen(struct weir_fabric *fabric,
     return open_soft(fabric, options, wish, ret_error);
 }
 
+/* One at a time: who finds the one library of the pair loaded must find the other. */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
 enum weir_status weir_fabric_open(const struct weir_fabric_options *options,
                                   struct weir_fabric **ret_fabric, struct weir_error *ret_error)
 {
@@ -302,6 +305,9 @@ enum weir_status weir_fabric_open(const struct weir_fabric_options *options,
         options = &defaults;
     }
     struct wish wish;
+    if (options->kind > WEIR_FABRIC_SOFT) {
+        return error_set(ret_error, WEIR_INVALID, "fabric: no such kind");
+    }
     enum weir_status status = parse_wish(options->device, &wish, ret_error);
     if (status != WEIR_OK) {
         return status;
@@ -312,7 +318,9 @@ enum weir_status weir_fabric_open(const struct weir_fabric_options *options,
         return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
     }
     pthread_mutex_init(&fabric->lock, NULL);
+    pthread_mutex_lock(&opening);
     status = open_chosen(fabric, options, &wish, ret_error);
+    pthread_mutex_unlock(&opening);
     if (status != WEIR_OK) {
         pthread_mutex_destroy(&fabric->lock);
         free(fabric);

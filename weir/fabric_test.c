@@ -7,11 +7,14 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <dlfcn.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <weir/fabric.h>
@@ -39,8 +42,8 @@ static bool has_devices(void)
     return count > 2;
 }
 
-/* Different libibverbs.so.1 files mapped into the process. */
-static int count_mapped(void)
+/* Different files of this name mapped into the process. */
+static int count_files(const char *name)
 {
     char first[PATH_MAX] = "";
     char line[PATH_MAX + 200];
@@ -49,13 +52,18 @@ static int count_mapped(void)
     assert_non_null(maps);
     while (fgets(line, sizeof(line), maps) != NULL) {
         char *path = strchr(line, '/');
-        if (path != NULL && strstr(path, "libibverbs.so.1") != NULL && strcmp(path, first) != 0) {
+        if (path != NULL && strstr(path, name) != NULL && strcmp(path, first) != 0) {
             snprintf(first, sizeof(first), "%s", path);
             count++;
         }
     }
     fclose(maps);
     return count;
+}
+
+static int count_mapped(void)
+{
+    return count_files("libibverbs.so.1");
 }
 
 static enum weir_status open_kind(enum weir_fabric_kind kind, struct weir_fabric **ret_fabric,
@@ -117,6 +125,64 @@ static int case_twice(void)
     return is_right ? 0 : 1;
 }
 
+static sem_t begin, ended;
+static bool halts;
+
+/* Between the two libraries another thread may open a fabric, and is given the time for it. */
+void *dlopen(const char *file, int mode)
+{
+    void *(*next)(const char *, int);
+    void *symbol = dlsym(RTLD_NEXT, "dlopen");
+    memcpy(&next, &symbol, sizeof(next));
+    if (halts && file != NULL && strstr(file, "librdmacm.so.1") != NULL) {
+        struct timespec until;
+        halts = false;
+        sem_post(&begin);
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 100000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        sem_timedwait(&ended, &until);
+    }
+    return next(file, mode);
+}
+
+static void *open_and_close(void *argument)
+{
+    struct weir_fabric *fabric;
+    struct weir_error error;
+    while (sem_wait(&begin) != 0) {
+    }
+    bool is_open = open_kind(WEIR_FABRIC_SOFT, &fabric, &error) == WEIR_OK;
+    if (is_open) {
+        weir_fabric_close(fabric);
+    } else {
+        fprintf(stderr, "%s\n", error.message);
+    }
+    sem_post(&ended);
+    return is_open ? NULL : argument;
+}
+
+/* Each finds both libraries loaded, or none: never the system's second one beside our first. */
+static int case_threads(void)
+{
+    pthread_t other;
+    struct weir_fabric *fabric;
+    struct weir_error error;
+    void *failure;
+    sem_init(&begin, 0, 0);
+    sem_init(&ended, 0, 0);
+    pthread_create(&other, NULL, open_and_close, &begin);
+    halts = true;
+    if (open_kind(WEIR_FABRIC_SOFT, &fabric, &error) != WEIR_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        return 1;
+    }
+    pthread_join(other, &failure);
+    weir_fabric_close(fabric);
+    return failure == NULL && count_mapped() == 1 && count_files("librdmacm.so.1") == 1 ? 0 : 1;
+}
+
 /* Under LD_PRELOAD of our libibverbs, as `weir run` does it: found nowhere else, yet taken. */
 static int case_preloaded(void)
 {
@@ -158,6 +224,7 @@ static const struct {
     {"auto", case_auto},
     {"rdma", case_rdma},
     {"twice", case_twice},
+    {"threads", case_threads},
     {"preloaded", case_preloaded},
     {"system", case_system_is_there},
     {"working-directory", case_working_directory},
@@ -205,6 +272,11 @@ static void test_rdma_never_falls_back(void **state)
 static void test_twice(void **state)
 {
     run_case("twice", NULL);
+}
+
+static void test_threads(void **state)
+{
+    run_case("threads", NULL);
 }
 
 static void test_preloaded(void **state)
@@ -262,11 +334,13 @@ static void test_bad_options(void **state)
         assert_int_equal(weir_fabric_open(&options, &fabric, &error), WEIR_INVALID);
         assert_null(fabric);
     }
+    struct weir_fabric_options none = {.kind = (enum weir_fabric_kind)3};
     struct weir_fabric_options nowhere = {.kind = WEIR_FABRIC_SOFT, .soft_dir = "/nonexistent"};
     struct weir_fabric *fabric;
     struct weir_error error;
     assert_int_equal(weir_fabric_open(&nowhere, &fabric, &error), WEIR_NO_LIBRARY);
     assert_non_null(strstr(error.message, "/nonexistent"));
+    assert_int_equal(weir_fabric_open(&none, &fabric, &error), WEIR_INVALID);
 }
 
 static void test_remote_packs(void **state)
@@ -363,6 +437,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_auto),
         cmocka_unit_test(test_rdma_never_falls_back),
         cmocka_unit_test(test_twice),
+        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_preloaded),
         cmocka_unit_test(test_system_is_there),
         cmocka_unit_test(test_nothing_of_the_working_directory),
