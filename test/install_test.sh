@@ -3,6 +3,7 @@
 # either library start, the command finds its own, and the manual is there. Usage: install_test.sh BUILD_DIR
 set -u
 build=$(realpath "$1")
+source=$(realpath "$(dirname "$0")/..")
 prefix=$(meson introspect --buildoptions "$build" | python3 -c \
     'import json, sys; print(*(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
 [ "$prefix" = /usr/local ] || { echo "the prefix is $prefix"; exit 77; }
@@ -56,6 +57,10 @@ int main(void)
 END
 cc one.c -o one $(pkg-config --cflags --libs weir) || failed=1
 cc other.c -o other $(pkg-config --cflags --libs weir-verbs) || failed=1
+for example in echo file storage tcp_write; do # with the headers that are installed
+    cc -Wall -Werror -I "$source" "$source/examples/$example.c" -o $example $(pkg-config --cflags --libs weir) || failed=1
+done
+expect "1048576 bytes written and right" "$source/examples/run.sh" . tcp_write
 expect /weir/libibverbs.so.1 ./one
 expect weir0 ./other
 expect "libraries: /usr/local/lib/" weir run -v ./other
