@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 void *__libc_calloc(size_t count, size_t size);
 

@@ -1,6 +1,5 @@
 /* Arming beside a destroy of the same queue, in an order that is brought about by this program's
  * own functions in front of the C library's. Public calls only. */
-#define _GNU_SOURCE
 #include "rnic/verbs/world_test.h"
 
 #include <dlfcn.h>
