@@ -148,6 +148,8 @@ static inline struct ring_memory *inbox_ring(void *lane_memory)
     return (struct ring_memory *)(void *)((uint8_t *)lane_memory + INBOX_PAGE);
 }
 
+/* Bytes of a mapping that will be written soon: their pages come all at once. */
+void inbox_touch(void *bytes, size_t length);
 /* A part of an inbox's file; NULL: no memory. Neither is a forked child to have it, nor a core
  * file. */
 void *inbox_map(int file, uint64_t offset, size_t length);

@@ -80,6 +80,7 @@ static enum status take_lane(struct outbox *outbox, int file, uint64_t incarnati
         }
         outbox->number = i;
         ring_produce(&outbox->ring, inbox_ring(outbox->lane), INBOX_RING_BYTES);
+        ring_touch_by(&outbox->ring, inbox_touch);
         raise_lane_end(outbox->head, i + 1);
         return STATUS_OK;
     }

@@ -7,6 +7,7 @@
 
 #include "rnic/base/check.h"
 #include "rnic/base/prefetch.h"
+#include "rnic/base/seldom.h"
 
 #define HEADER_SHOWN   (UINT64_C(1) << 63)
 #define HEADER_WRAPPED (UINT64_C(1) << 62)
@@ -15,8 +16,11 @@
 /* A short record is put in less time than the line that it goes to takes to come. */
 #define AHEAD (4u * RING_LINE)
 
+#define TOUCHED_FIRST 4096u /* bytes: a short talk is to cost no more than a page */
+
 BUILD_CHECK(sizeof(_Atomic uint64_t) == RING_HEADER);
 BUILD_CHECK(sizeof(struct ring_memory) == RING_LINE);
+BUILD_CHECK(TOUCHED_FIRST <= RING_BYTES_MIN);
 
 static uint32_t lines_of(uint32_t length)
 {
@@ -36,7 +40,16 @@ static bool size_is_sound(uint32_t size)
 void ring_produce(struct ring_producer *producer, struct ring_memory *memory, uint32_t size)
 {
     CHECK(size_is_sound(size));
-    *producer = (struct ring_producer){.memory = memory, .size = size};
+    *producer =
+        (struct ring_producer){.memory = memory, .size = size, .touched = size, .end = size};
+}
+
+void ring_touch_by(struct ring_producer *producer, void (*touch)(void *bytes, size_t length))
+{
+    CHECK(producer->produced == 0);
+    producer->touch = touch;
+    producer->touched = touch == NULL ? producer->size : TOUCHED_FIRST;
+    producer->end = producer->touched;
 }
 
 void ring_consume(struct ring_consumer *consumer, struct ring_memory *memory, uint32_t size)
@@ -56,14 +69,30 @@ static bool look_up_consumed(struct ring_producer *producer)
     return true;
 }
 
+static void touch_more(struct ring_producer *producer, uint64_t end)
+{
+    while (producer->touched < end && producer->touched < producer->size) {
+        producer->touch(producer->memory->lines + producer->touched, producer->touched);
+        producer->touched *= 2;
+    }
+}
+
+static SELDOM bool find_room(struct ring_producer *producer, uint64_t end)
+{
+    if (!look_up_consumed(producer) || end - producer->consumed > producer->size) {
+        return false;
+    }
+    touch_more(producer, end);
+    bool all = producer->touched == producer->size;
+    producer->end = all ? producer->consumed + producer->size : producer->touched;
+    return true;
+}
+
 /* `bytes` and the line behind them are free. */
 static bool has_room(struct ring_producer *producer, uint64_t bytes)
 {
     uint64_t end = producer->produced + bytes + RING_LINE;
-    if (end - producer->consumed <= producer->size) {
-        return true;
-    }
-    return look_up_consumed(producer) && end - producer->consumed <= producer->size;
+    return end <= producer->end || find_room(producer, end);
 }
 
 /* Lines from `produced` to the end that a record of `lines` has to leave out. */

@@ -37,9 +37,12 @@ struct ring_memory {
 struct ring_producer {
     struct ring_memory *memory;
     uint32_t size;
-    uint32_t reserved;      /* bytes of lines that the record under way takes */
+    uint32_t reserved; /* bytes of lines that the record under way takes */
+    uint32_t touched;  /* bytes of lines; those behind them are to be, before they are used */
+    void (*touch)(void *bytes, size_t length);
     uint64_t produced;      /* bytes */
     uint64_t consumed;      /* as last looked up */
+    uint64_t end;           /* what is before it is known to be free, and touched */
     _Atomic uint64_t *held; /* the header that hides all that was put since ring_show; NULL: none */
     uint64_t held_value;
     bool is_apart; /* the record behind that header, or the one that is reserved, is in `apart` */
@@ -67,6 +70,9 @@ static inline uint32_t ring_record_max(uint32_t size)
 }
 
 void ring_produce(struct ring_producer *producer, struct ring_memory *memory, uint32_t size);
+/* Pages of fresh memory cost a fault each, of both sides. From now on `touch` is told of bytes that
+ * will be used soon: of as many more as have been. NULL: nobody is. */
+void ring_touch_by(struct ring_producer *producer, void (*touch)(void *bytes, size_t length));
 void ring_consume(struct ring_consumer *consumer, struct ring_memory *memory, uint32_t size);
 
 /* Room for a record of up to `length` bytes (at most ring_record_max, CHECKed); NULL: not now. */

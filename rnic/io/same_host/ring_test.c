@@ -314,6 +314,62 @@ static void threads_agree(void **state)
     free(world.memory);
 }
 
+#define LARGE 65536u
+
+static struct {
+    uint8_t *end; /* before which all was touched */
+    uint32_t times;
+} touches;
+
+static void touch(void *bytes, size_t length)
+{
+    assert_ptr_equal(bytes, touches.end);
+    touches.end += length;
+    touches.times++;
+}
+
+static bool is_zero(const uint8_t *bytes, const uint8_t *end)
+{
+    while (bytes < end && *bytes == 0) {
+        bytes++;
+    }
+    return bytes == end;
+}
+
+/* As much again as has been used, whether records are long or short. */
+static void nothing_is_written_before_it_is_touched(void **state)
+{
+    for (uint32_t length = RING_LINE_MAX; length <= LARGE / 4 - RING_HEADER; length *= 3) {
+        struct ring_producer producer;
+        struct ring_consumer consumer;
+        struct ring_memory *memory = aligned_alloc(RING_LINE, ring_memory_bytes(LARGE));
+        assert_non_null(memory);
+        memset(memory, 0, ring_memory_bytes(LARGE));
+        ring_produce(&producer, memory, LARGE);
+        ring_consume(&consumer, memory, LARGE);
+        ring_touch_by(&producer, touch);
+        touches.end = memory->lines + SIZE;
+        touches.times = 0;
+        for (uint32_t put = 0; put < 3 * LARGE; put += length) {
+            const uint8_t *bytes;
+            uint32_t found;
+            uint8_t *to = ring_reserve(&producer, length);
+            assert_non_null(to);
+            memset(to, 7, length);
+            ring_publish(&producer, length);
+            ring_show(&producer);
+            assert_true(is_zero(touches.end, memory->lines + LARGE));
+            assert_int_equal(ring_peek(&consumer, &bytes, &found), STATUS_OK);
+            assert_int_equal(found, length);
+            ring_release(&consumer);
+            ring_settle(&consumer);
+        }
+        assert_ptr_equal(touches.end, memory->lines + LARGE);
+        assert_int_equal(touches.times, 4); /* 4, 8, 16 and 32 KiB */
+        free(memory);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +381,7 @@ int main(void)
         cmocka_unit_test(a_lying_producer_is_found_out),
         cmocka_unit_test(a_record_beyond_the_end_is_found_out),
         cmocka_unit_test(a_lying_consumer_gains_no_room),
+        cmocka_unit_test(nothing_is_written_before_it_is_touched),
         cmocka_unit_test(threads_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
