@@ -269,8 +269,8 @@ static struct instant application_turn(struct loop *loop, enum loop_turn kind)
     return deadline;
 }
 
-/* Sends what is ready. */
-static void turn_and_unlock(struct loop *loop)
+/* Sends what is ready. By itself: who drives for single messages is slower with a turn within. */
+static __attribute__((noinline)) void turn_and_unlock(struct loop *loop)
 {
     struct instant deadline = application_turn(loop, TURN_SEND);
     lock_give_in_order(&loop->lock, LOCK_INNER);
@@ -357,11 +357,11 @@ static void engine_drive_operation(struct engine *engine)
     struct instant deadline = INSTANT_NEVER;
     uint64_t came = rests && !is_quiet ? take_packets(loop) : 0;
     if (came > 0) {
-        if (came < HELD_MAX) {
-            hold(loop, came);
-        } else {
-            deadline = application_turn(loop, TURN_SEND);
+        if (came >= HELD_MAX) {
+            turn_and_unlock(loop);
+            return;
         }
+        hold(loop, came);
         give(loop);
         loop_after_unlock(loop, deadline);
         return;
