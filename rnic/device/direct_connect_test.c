@@ -64,16 +64,11 @@ static void who_has_no_table_any_more_is_not_told(void **state)
 {
     struct pair *pair = connect_pair(SERVICE_RC);
     struct pair_side *side = &pair->sides[0];
-    struct qp_attributes attributes = {.state = QP_RESET};
     struct pair_options options = options_for(SERVICE_RC);
-    assert_int_equal(
-        device_modify_qp(side->device, pair->now, side->qp, &attributes, QP_SET_STATE, NULL),
-        STATUS_OK);
+    pair_modify(side, QP_RESET);
     pair_connect_side(pair, 0, &options);
     assert_int_equal(ends[0].connected, 2);
-    assert_int_equal(
-        device_modify_qp(side->device, pair->now, side->qp, &attributes, QP_SET_STATE, NULL),
-        STATUS_OK);
+    pair_modify(side, QP_RESET);
     ends[0].link.table = NULL;
     pair_connect_side(pair, 0, &options);
     assert_int_equal(ends[0].connected, 2);

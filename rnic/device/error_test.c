@@ -336,14 +336,6 @@ static void no_timeout_waits_for_ever(void **state)
     pair_destroy(pair);
 }
 
-static void modify(struct pair_side *side, enum qp_state to)
-{
-    struct qp_attributes attributes = {.state = to};
-    assert_int_equal(
-        device_modify_qp(side->device, side->pair->now, side->qp, &attributes, QP_SET_STATE, NULL),
-        STATUS_OK);
-}
-
 static void the_application_flushes(void **state)
 {
     struct pair *pair = pair_create(&pair_defaults);
@@ -354,7 +346,7 @@ static void the_application_flushes(void **state)
         pair_post_receive(a, id, 0, 10);
     }
     (void)pair_step(pair);
-    modify(a, QP_ERROR);
+    pair_modify(a, QP_ERROR);
     for (uint64_t id = 0; id < 20; id++) {
         (void)pair_expect(a->sends, id, COMPLETION_FLUSHED);
         (void)pair_expect(a->receives, id, COMPLETION_FLUSHED);
@@ -379,7 +371,7 @@ static void a_message_under_way_is_flushed_once(void **state)
     pair_post_receive(b, 2, REMOTE, 100000);
     pair_post_simple(a, WORK_SEND, 1, 0, 0, 100000);
     (void)pair_step(pair);
-    modify(b, QP_ERROR);
+    pair_modify(b, QP_ERROR);
     (void)pair_expect(b->receives, 1, COMPLETION_FLUSHED);
     (void)pair_expect(b->receives, 2, COMPLETION_FLUSHED);
     pair_run(pair);
@@ -398,8 +390,8 @@ static void reset_forgets_and_starts_again(void **state)
             pair_post_receive(a, id, 0, 10);
         }
         (void)pair_step(pair);
-        modify(a, QP_RESET);
-        modify(b, QP_RESET);
+        pair_modify(a, QP_RESET);
+        pair_modify(b, QP_RESET);
         pair_expect_none(a->sends);
         pair_expect_none(a->receives);
         pair_run(pair); /* what was on the way is refused */
@@ -429,8 +421,8 @@ static void reset_forgets_whose_turn_it_was(void **state)
     }
     assert_true(b->qp->requests_first);
     b->sink_room = UINT32_MAX;
-    modify(a, QP_RESET);
-    modify(b, QP_RESET);
+    pair_modify(a, QP_RESET);
+    pair_modify(b, QP_RESET);
     pair_run(pair);
     pair_connect_side(pair, 0, &pair_defaults);
     pair_connect_side(pair, 1, &pair_defaults);
@@ -471,7 +463,7 @@ static void reset_shuts_what_was_bound(void **state)
     bind_window(b, window);
     read_through(a, window, COMPLETION_SUCCESS);
     for (int i = 0; i < 2; i++) {
-        modify(&pair->sides[i], QP_RESET);
+        pair_modify(&pair->sides[i], QP_RESET);
     }
     struct pair_options options = pair_defaults;
     options.first_psn = 500;
@@ -480,7 +472,7 @@ static void reset_shuts_what_was_bound(void **state)
     bind_window(b, window); /* which it could not if it were open */
     read_through(a, window, COMPLETION_SUCCESS);
     for (int i = 0; i < 2; i++) {
-        modify(&pair->sides[i], QP_RESET);
+        pair_modify(&pair->sides[i], QP_RESET);
         pair_connect_side(pair, (unsigned)i, &options);
     }
     read_through(a, window, COMPLETION_REMOTE_ACCESS_ERROR);
@@ -510,13 +502,13 @@ static void a_drained_queue_is_told(void **state)
     pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, 100000);
     (void)pair_step(pair);
     pair_post_simple(a, WORK_WRITE, 2, 0, REMOTE, 100);
-    modify(a, QP_SQD);
+    pair_modify(a, QP_SQD);
     assert_int_equal(a->raised[EVENT_SQ_DRAINED], 0);
     pair_run(pair);
     assert_int_equal(a->raised[EVENT_SQ_DRAINED], 1);
     (void)pair_expect(a->sends, 1, COMPLETION_SUCCESS);
     pair_expect_none(a->sends);
-    modify(a, QP_RTS);
+    pair_modify(a, QP_RTS);
     pair_run(pair);
     (void)pair_expect(a->sends, 2, COMPLETION_SUCCESS);
     expect_state(b, QP_RTS);
@@ -531,15 +523,15 @@ static void a_queue_that_drains_is_modified(void **state)
     struct qp_attributes attributes = {.timeout = 15};
     pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, 100000);
     (void)pair_step(pair);
-    modify(a, QP_SQD);
+    pair_modify(a, QP_SQD);
     assert_int_equal(
         device_modify_qp(a->device, pair->now, a->qp, &attributes, QP_SET_TIMEOUT, NULL),
         STATUS_OK);
-    modify(a, QP_SQD);
+    pair_modify(a, QP_SQD);
     assert_int_equal(a->raised[EVENT_SQ_DRAINED], 0);
     pair_run(pair);
     assert_int_equal(a->raised[EVENT_SQ_DRAINED], 1);
-    modify(a, QP_SQD);
+    pair_modify(a, QP_SQD);
     pair_run(pair);
     assert_int_equal(a->raised[EVENT_SQ_DRAINED], 1);
     pair_destroy(pair);

@@ -2,14 +2,6 @@
 #include "rnic/device/pair_test.h"
 #include "rnic/transport/qp_private.h"
 
-static void modify(struct pair_side *side, enum qp_state to)
-{
-    struct qp_attributes attributes = {.state = to};
-    assert_int_equal(
-        device_modify_qp(side->device, side->pair->now, side->qp, &attributes, QP_SET_STATE, NULL),
-        STATUS_OK);
-}
-
 static uint32_t fences;
 static bool fences_are_refused;
 
@@ -32,7 +24,7 @@ static void an_error_has_a_fence_for_those_who_post(void **state)
         fences_are_refused = i == 1;
         pair_post_receive(&pair->sides[i], 1, 0, 100);
         assert_false(qp_wants_flush(pair->sides[i].qp));
-        modify(&pair->sides[i], QP_ERROR);
+        pair_modify(&pair->sides[i], QP_ERROR);
         assert_int_equal(fences, i == 0 ? 1 : 2);
         assert_int_equal(atomic_load(&environment->posters_fence), i == 1);
         assert_true(qp_wants_flush(pair->sides[i].qp));

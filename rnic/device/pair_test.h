@@ -529,6 +529,15 @@ static inline void pair_post_receive(struct pair_side *side, uint64_t id, uint32
     }
 }
 
+/* Changes nothing but the state. */
+static inline void pair_modify(struct pair_side *side, enum qp_state to)
+{
+    struct qp_attributes attributes = {.state = to};
+    assert_int_equal(
+        device_modify_qp(side->device, side->pair->now, side->qp, &attributes, QP_SET_STATE, NULL),
+        STATUS_OK);
+}
+
 static inline struct completion pair_expect(struct completion_queue *queue, uint64_t id,
                                             enum completion_status status)
 {

@@ -400,12 +400,10 @@ uint8_t *memory_find(const struct memory *memory, const struct memory_request *r
         return NULL;
     }
     const struct region_attributes *attributes = &region->attributes;
-    unsigned rights = attributes->access & (request->rights | ACCESS_ON_DEMAND);
-    uint64_t offset = request->address - attributes->address;
-    bool is_granted = region->kind == KEY_REGION &&
+    bool is_granted = region->kind == KEY_REGION && (attributes->access & ACCESS_ON_DEMAND) == 0 &&
                       attributes->domain.value == request->domain.value &&
-                      rights == request->rights && offset <= attributes->length &&
-                      request->length <= attributes->length - offset;
+                      memory_check_range(attributes, request) == MEMORY_GRANTED;
+    uint64_t offset = request->address - attributes->address;
     return is_granted ? (uint8_t *)((uintptr_t)attributes->bytes + (uintptr_t)offset) : NULL;
 }
 
