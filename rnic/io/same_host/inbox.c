@@ -264,42 +264,52 @@ static void expect_next(const struct lane *lane, struct inbox_receiver *receiver
     }
 }
 
+/* The next record of a lane, after so many others. False: there is none. */
+static inline bool take_record(struct inbox *inbox, uint32_t number,
+                               struct inbox_receiver *receiver, uint32_t records,
+                               struct lane_passed *ret_passed)
+{
+    struct lane *lane = inbox->lanes[number];
+    const uint8_t *bytes;
+    uint32_t length;
+    enum status status = ring_peek(&lane->ring, &bytes, &length);
+    if (status == STATUS_EMPTY) {
+        ring_settle(&lane->ring);
+        give_room(inbox, number, true);
+        return false;
+    }
+    if (!lane->met) {
+        meet(inbox, lane);
+    }
+    if (status == STATUS_OK) {
+        expect_next(lane, receiver, records);
+    }
+    if (status != STATUS_OK || !lane_pass_on(lane, receiver, bytes, length, ret_passed)) {
+        lane->closed = true;
+        inbox->counters.malformed++;
+        return false;
+    }
+    ring_release(&lane->ring);
+    give_room(inbox, number, false);
+    inbox->counters.packets_received++;
+    inbox->counters.long_records += ret_passed->is_long;
+    return true;
+}
+
 static uint32_t drain(struct inbox *inbox, uint32_t number, struct inbox_receiver *receiver,
                       uint32_t budget)
 {
     struct lane *lane = inbox->lanes[number];
     struct lane_passed passed;
     uint32_t count = 0, records = 0;
-    const uint8_t *bytes;
-    uint32_t length;
-    while (count < budget && records < inbox->most && !lane->closed) {
-        enum status status = ring_peek(&lane->ring, &bytes, &length);
-        if (status == STATUS_EMPTY) {
-            ring_settle(&lane->ring);
-            give_room(inbox, number, true);
-            break;
-        }
-        if (!lane->met) {
-            meet(inbox, lane);
-        }
-        if (status == STATUS_OK) {
-            expect_next(lane, receiver, records);
-        }
-        if (status != STATUS_OK || !lane_pass_on(lane, receiver, bytes, length, &passed)) {
-            lane->closed = true;
-            inbox->counters.malformed++;
-            break;
-        }
-        ring_release(&lane->ring);
-        give_room(inbox, number, false);
+    while (count < budget && records < inbox->most && !lane->closed &&
+           take_record(inbox, number, receiver, records, &passed)) {
         count += passed.packets;
-        inbox->counters.long_records += passed.is_long;
         records++;
     }
     inbox->was_empty &= records == 0;
     inbox->cut_short |= count >= budget;
     lane->idle = count > 0 ? 0 : lane->idle + 1;
-    inbox->counters.packets_received += records;
     return count;
 }
 
@@ -460,10 +470,30 @@ uint32_t inbox_receive(struct inbox *inbox, struct inbox_receiver *receiver, uin
     return receive(inbox, receiver, budget, UINT32_MAX);
 }
 
+/* Where one lane is all there is to look at, and has a record: that one. False: it takes more. */
+static bool take_only(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t *ret_count)
+{
+    uint32_t number = inbox->watched[0];
+    struct lane_passed passed;
+    if (inbox->watched_count != 1 || rung_words(inbox) != 1 ||
+        atomic_load_explicit(&inbox->head->rung[0], memory_order_relaxed) != 0 ||
+        !has_packet(inbox->lanes[number]) || !take_record(inbox, number, receiver, 0, &passed)) {
+        return false;
+    }
+    inbox->was_empty = false;
+    inbox->lanes[number]->idle = 0;
+    note_glances(inbox, 1);
+    *ret_count = passed.packets;
+    return true;
+}
+
 uint32_t inbox_receive_next(struct inbox *inbox, struct inbox_receiver *receiver, uint32_t budget)
 {
-    uint32_t longer = inbox->streak * 2;
+    uint32_t longer = inbox->streak * 2, count;
     inbox->streak = inbox->was_empty ? 1 : longer < LANE_BURST ? longer : LANE_BURST;
+    if (inbox->streak == 1 && take_only(inbox, receiver, &count)) {
+        return count;
+    }
     return receive(inbox, receiver, budget, inbox->streak);
 }
 
