@@ -127,6 +127,9 @@ void device_put_off(struct qp *qp);
 /* Says who holds the device and has just posted to this queue pair, when device_advance had nothing
  * more to send: its turn. True: device_advance comes next. */
 bool device_advance_one(struct device *device, struct instant now, bool is_vague, struct qp *qp);
+/* Whether what is owed to peers may leave some milliseconds after the application has been told of
+ * what they have sent. */
+bool device_may_hold(const struct device *device);
 /* What is received until device_end_vague comes at a time that was long ago, maybe. False: it is
  * not to, for an application reads when its completions were made. */
 bool device_begin_vague(struct device *device);

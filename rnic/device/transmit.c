@@ -158,6 +158,11 @@ void device_tell_exact_times(struct device *device)
     device->environment.wants_exact_times = true;
 }
 
+bool device_may_hold(const struct device *device)
+{
+    return !device->environment.has_hasty_peers;
+}
+
 bool device_begin_vague(struct device *device)
 {
     device->environment.is_vague = !device->environment.wants_exact_times;

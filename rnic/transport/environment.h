@@ -57,6 +57,7 @@ struct environment {
     struct instant now;               /* of the entry point that runs, or ran last */
     bool is_vague;                    /* it was long ago, maybe: nothing is timed by it */
     bool wants_exact_times;           /* an application reads when its completions were made */
+    bool has_hasty_peers;             /* see retransmit_is_hasty */
     struct list active; /* queue pairs that have something to send, in the order of turns */
     /* At work, the latest first; NULL: it is gone, or there was none. */
     struct qp *latest[SUCCESSION_COUNT][SUCCESSION_AHEAD];

@@ -109,6 +109,8 @@ static void enter_ready_to_send(struct qp *qp, enum qp_state from)
         retransmit_reset(&qp->retransmit);
         congestion_reset(&qp->congestion, qp_mtu(qp), qp->environment->window_max);
     }
+    /* Who has no patience has a peer of that kind, as a rule. */
+    qp->environment->has_hasty_peers |= retransmit_is_hasty(&qp->retransmit);
     qp_schedule(qp);
 }
 

@@ -12,6 +12,7 @@
 #define GAP_MEMORY        8u /* of four bits, as HESITATION_MAX */
 #define WAIT_UNKNOWN_NS   UINT64_C(50000000)
 #define PATIENCE_CALM_NS  UINT64_C(2000000000) /* a peer may be off the CPU for half a second */
+#define HASTE_NS          UINT64_C(30000000)   /* two dozes, and some time to get a processor */
 #define PATIENCE_FACTOR   4u                   /* what a timer may take longer than its attribute */
 #define WAIT_FOREVER_NS   UINT64_C(1000000000) /* longest wait where the attribute sets none */
 #define BACKOFF_MAX       10u
@@ -239,6 +240,11 @@ static uint64_t patience_ns(const struct retransmit *retransmit)
     }
     uint64_t most = asked * PATIENCE_FACTOR;
     return most < PATIENCE_CALM_NS ? most : PATIENCE_CALM_NS;
+}
+
+bool retransmit_is_hasty(const struct retransmit *retransmit)
+{
+    return retransmit->timeout_code != 0 && patience_ns(retransmit) < HASTE_NS;
 }
 
 bool retransmit_is_exhausted(const struct retransmit *retransmit, struct instant now)

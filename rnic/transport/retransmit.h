@@ -72,6 +72,8 @@ static inline bool retransmit_is_patient(const struct retransmit *retransmit)
     bool is_long = retransmit->timeout_code == 0 || retransmit->timeout_code >= 14; /* 67 ms */
     return is_long && retransmit->lossy == 0 && !retransmit->probes;
 }
+/* It gives up before who holds an answer back, while a thread of his dozes, may have sent it. */
+bool retransmit_is_hasty(const struct retransmit *retransmit);
 /* The peer lives, but asks for patience or repetition: what was timed means nothing now. */
 void retransmit_rewound(struct retransmit *retransmit);
 /* A gap was seen: this path loses packets. */

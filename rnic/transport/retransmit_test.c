@@ -196,6 +196,19 @@ static void patience_outlasts_a_busy_peer(void **state)
     assert_in_range(given_up_ns(8, 3), 4 * 1048000, 5 * 1049000); /* who wants to know soon */
 }
 
+static void who_gives_up_soon_is_hasty(void **state)
+{
+    const struct {
+        uint8_t timeout_code, retry_count;
+        bool is_hasty;
+    } rows[] = {{0, 0, false},  {1, 7, true},   {8, 7, true},   {10, 6, true},
+                {10, 7, false}, {11, 0, false}, {14, 0, false}, {18, 7, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct retransmit retransmit = fresh(rows[i].timeout_code, rows[i].retry_count);
+        assert_int_equal(retransmit_is_hasty(&retransmit), rows[i].is_hasty);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +222,7 @@ int main(void)
         cmocka_unit_test(repeated_packets_are_not_measured),
         cmocka_unit_test(one_late_expiry_is_not_the_end),
         cmocka_unit_test(patience_outlasts_a_busy_peer),
+        cmocka_unit_test(who_gives_up_soon_is_hasty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,10 +74,11 @@ static bool thread_looks_soon(const struct loop *loop)
  * ends; before any control call, for that may end who owes them. While more comes they wait for
  * some more completions, and not for long; nor does what no post takes along (management, what is
  * to be handed on), however often somebody posts meanwhile. `before`: the completions that there
- * were before the first of those for which nothing has been sent. */
+ * were before the first of those for which nothing has been sent. A peer who gives up sooner than
+ * the doze ends hears at once. */
 static bool may_hold(struct loop *loop, enum loop_turn kind, struct instant now, uint64_t before)
 {
-    if (kind != TURN_POLL || !thread_looks_soon(loop)) {
+    if (kind != TURN_POLL || !thread_looks_soon(loop) || !device_may_hold(loop->engine.device)) {
         return false;
     }
     if (!loop->owes) {
@@ -315,7 +316,7 @@ static uint64_t take_packets(struct loop *loop)
 {
     struct device *device = loop->engine.device;
     if (!thread_looks_soon(loop) || atomic_load_explicit(&loop->has_errors, memory_order_relaxed) ||
-        !device_begin_vague(device)) {
+        !device_may_hold(device) || !device_begin_vague(device)) {
         return 0;
     }
     uint64_t before = completions(loop), bytes = bytes_received(loop);

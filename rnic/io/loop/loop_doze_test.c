@@ -215,6 +215,43 @@ static void what_many_owe_does_not_wait(void **state)
     destroy_end(b);
 }
 
+/* As many messages as pollers' looks have brought while the thread dozed, after which something
+ * waits; each comes alone. */
+static uint32_t count_held(struct end *a, struct end *b)
+{
+    struct loop *loop = loop_of(a->engine);
+    uint32_t held = 0;
+    for (uint32_t i = 0; i < 200; i++) {
+        drive_until_it_dozes(loop);
+        post_receive(b);
+        post(a, WORK_SEND, 64, NULL);
+        while (completion_queue_is_empty(b->completions)) {
+            engine_drive(b->engine);
+        }
+        lock_take(&loop->lock, LOCK_INNER);
+        held += loop->held;
+        lock_give(&loop->lock, LOCK_INNER);
+        poll_one(b);
+        poll_one(a);
+    }
+    return held;
+}
+
+static void who_waits_for_a_short_time_hears_at_once(void **state)
+{
+    struct end *a = create_end(), *b = create_end();
+    struct qp_attributes attributes = {.state = QP_SQD, .timeout = 8, .retry_count = 7};
+    connect_both(a, b);
+    assert_true(count_held(a, b) > 0);
+    modify(b, &attributes, 0);
+    modify(b, &attributes, QP_SET_TIMEOUT | QP_SET_RETRY_COUNT);
+    attributes.state = QP_RTS;
+    modify(b, &attributes, 0);
+    assert_int_equal(count_held(a, b), 0);
+    destroy_end(a);
+    destroy_end(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +261,7 @@ int main(void)
         cmocka_unit_test(what_comes_in_a_doze_is_read),
         cmocka_unit_test(sockets_that_the_thread_watches_are_asked_less_often),
         cmocka_unit_test(what_many_owe_does_not_wait),
+        cmocka_unit_test(who_waits_for_a_short_time_hears_at_once),
     };
     unsetenv("WEIR_FAULT");
     unsetenv("WEIR_ADDRESS");
