@@ -41,7 +41,10 @@ static enum memory_verdict check(struct memory *memory, struct domain domain, st
                                  uint8_t **ret_bytes)
 {
     struct memory_request request = {domain, key, address, length, rights, {0}};
-    return memory_check(memory, &request, ret_bytes);
+    enum memory_verdict verdict = memory_check(memory, &request, ret_bytes);
+    const uint8_t *found = length > 0 ? memory_find(memory, &request) : NULL;
+    assert_true(found == NULL || (verdict == MEMORY_GRANTED && found == *ret_bytes));
+    return verdict;
 }
 
 static void a_key_grants_its_range_and_rights(void **state)

@@ -78,6 +78,9 @@ static enum memory_verdict ask(struct fixture *f, struct qpn qpn, struct memory_
                                uint8_t **ret_bytes)
 {
     struct memory_request request = {f->domain, key, address, length, rights, qpn};
+    if (qpn_equal(qpn, LOCAL)) {
+        assert_null(memory_find(f->memory, &request));
+    }
     return memory_check(f->memory, &request, ret_bytes);
 }
 
