@@ -49,6 +49,14 @@ static int start_unagreed(void **state)
     return 0;
 }
 
+static int start_one_way(void **state)
+{
+    (void)state;
+    scenario_start(&s);
+    scenario_connect_one_way(&s);
+    return 0;
+}
+
 static int stop(void **state)
 {
     (void)state;
@@ -282,6 +290,95 @@ static void no_tag_says_nothing(void **state)
                      "A send 3 success\n");
 }
 
+/* One that fills B's path MTU and `more` bytes, with nothing in it. */
+static void offer(uint32_t more)
+{
+    enum {
+        MTU = 256
+    };
+    struct packet packet = {.opcode = OPCODE(SERVICE_RC, FORM_SEND_ONLY),
+                            .pkey = PKEY_DEFAULT,
+                            .destination = qp_number(s.b.qp),
+                            .psn = {9}};
+    uint8_t bytes[PACKET_HEADER_MAX + MTU + 4] = {0};
+    struct arrival arrival = {.path = network_path(1, 0, false, 50000)};
+    (void)device_receive(s.b.host->device, s.simulator.now, &arrival, bytes,
+                         packet_build(&packet, bytes) + MTU + more);
+    host_wake(s.b.host, 0);
+    scenario_run(&s);
+}
+
+static void a_packet_is_not_longer_than_they_agreed(void **state)
+{
+    (void)state;
+    scenario_receive(&s.b, 1, 512);
+    offer(4);
+    expect_trace(&s, "B>A NAK invalid_request psn=9\n"
+                     "B receive 1 local length error\n"
+                     "A drops psn\n");
+}
+
+static void one_that_fills_it_is_taken(void **state)
+{
+    (void)state;
+    scenario_receive(&s.b, 1, 512);
+    offer(0);
+    expect_trace(&s, "B receive 1 success length=256\n");
+}
+
+/* A receive into memory whose key does not let it be written, or is of another domain. */
+static void expect_denied(struct domain domain, unsigned access)
+{
+    struct memory *memory = device_memory(s.b.host->device);
+    struct region_attributes region = {domain, 0, 64, s.b.bytes, access};
+    struct sge sge = {0, 64, {0}};
+    assert_int_equal(memory_register(memory, &region, &sge.key), STATUS_OK);
+    struct receive_request request = {.id = 1001, .sges = &sge, .sge_count = 1};
+    assert_int_equal(qp_post_receive(s.b.qp, &request), STATUS_OK);
+    send(&s.a, 1);
+    scenario_run(&s);
+    expect_trace(&s, "A>B SEND_ONLY psn=9\n"
+                     "B>A NAK remote_operation psn=9\n"
+                     "B receive 1 local protection error\n"
+                     "A send 1 remote operation error\n");
+    assert_int_equal(memory_deregister(memory, sge.key), STATUS_OK);
+}
+
+static void a_receive_is_into_what_may_be_written(void **state)
+{
+    (void)state;
+    expect_denied(s.b.domain, ACCESS_REMOTE_READ);
+}
+
+static void a_receive_is_into_what_is_of_its_domain(void **state)
+{
+    (void)state;
+    struct memory *memory = device_memory(s.b.host->device);
+    struct domain other;
+    assert_int_equal(memory_allocate_domain(memory, &other), STATUS_OK);
+    expect_denied(other, ACCESS_LOCAL_WRITE);
+    assert_int_equal(memory_free_domain(memory, other), STATUS_OK);
+}
+
+/* Of the first packet that comes in RTR an event tells, and of no other. */
+static void the_first_packet_tells_that_they_are_connected(void **state)
+{
+    (void)state;
+    scenario_receive(&s.b, 1, 64);
+    scenario_receive(&s.b, 2, 64);
+    send(&s.a, 1);
+    send(&s.a, 2);
+    scenario_run(&s);
+    expect_trace(&s, "A>B SEND_ONLY psn=7\n"
+                     "A>B SEND_ONLY psn=8\n"
+                     "B event communication_established\n"
+                     "B>A ACK psn=8\n"
+                     "B receive 1 success length=20\n"
+                     "B receive 2 success length=20\n"
+                     "A send 1 success\n"
+                     "A send 2 success\n");
+}
+
 int main(void)
 {
     static struct place far = {false, false}, near = {true, false}, far_selective = {false, true},
@@ -300,6 +397,12 @@ int main(void)
         AT(near, by_a_sink_that_carries_none_it_goes_alone),
         AT(far_selective, the_tag_says_that_it_was_heard),
         cmocka_unit_test_setup_teardown(no_tag_says_nothing, start_unagreed, stop),
+        AT(near, a_packet_is_not_longer_than_they_agreed),
+        AT(near, one_that_fills_it_is_taken),
+        AT(near, a_receive_is_into_what_may_be_written),
+        AT(near, a_receive_is_into_what_is_of_its_domain),
+        cmocka_unit_test_setup_teardown(the_first_packet_tells_that_they_are_connected,
+                                        start_one_way, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
