@@ -85,8 +85,13 @@ void host_kick(struct host *host, struct qp *qp)
 {
     receive_row(host);
     host->storage.packets_flow = true;
-    if (!device_advance_alone(host->device, qp) &&
-        !device_post_short(host->device, host->told, qp)) {
+    if (device_advance_alone(host->device, qp)) {
+        host->storage.packets_flow = false;
+        return;
+    }
+    if (device_post_short(host->device, host->told, qp)) {
+        host->network->posted++;
+    } else {
         bool is_vague = device_wants_time(qp) == DEVICE_TIME_VAGUE;
         struct instant now = is_vague ? host->told : tell_time(host);
         (void)device_advance_one(host->device, now, is_vague, qp);

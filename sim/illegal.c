@@ -102,14 +102,19 @@ static void wrong_remote(struct world *world, struct end *end, struct op *op, ui
 }
 
 /* Makes an op fail at home: a key that is wrong for what it does with it. */
-static void wrong_local(struct world *world, struct op *op, uint32_t which)
+static void wrong_local(struct world *world, struct space *space, struct op *op, uint32_t which)
 {
     struct sge *sge = &op->sges[dice_below(&world->plan, op->span_count)];
     while (sge->length == 0) {
         sge = sge + 1 == op->sges + op->span_count ? op->sges : sge + 1;
     }
+    struct span other;
     op->may = MAY(COMPLETION_LOCAL_PROTECTION_ERROR);
-    if (which == 0) {
+    if (which == 0 && dice_percent(&world->plan, 30) &&
+        program_take(world, space, PROGRAM_ACCESS_ALL, true, sge->length, 1, &other)) {
+        sge->address = model_address(&other);
+        sge->key = other.territory->key;
+    } else if (which == 0) {
         sge->key.value ^= 1u << dice_below(&world->plan, 8); /* another number might be in use */
     } else {
         const struct territory *territory = op->spans[sge - op->sges].territory;
@@ -184,7 +189,8 @@ void illegal_op(struct world *world, struct end *end, uint32_t index)
     }
     bool brings = op->kind == WORK_READ || program_is_atomic(op->kind);
     if (!service_is_reliable(end->service)) {
-        wrong_local(world, op, dice_below(&world->plan, 2)); /* nobody answers for the rest */
+        wrong_local(world, end->space, op,
+                    dice_below(&world->plan, 2)); /* nobody answers for the rest */
     } else if (end->service == SERVICE_XRC && dice_percent(&world->plan, 30)) {
         wrong_queue(world, end, op);
     } else if (dice_percent(&world->plan, 8)) {
@@ -197,7 +203,7 @@ void illegal_op(struct world *world, struct end *end, uint32_t index)
         }
     } else {
         /* What a READ brings must not fall into what belongs to others. */
-        wrong_local(world, op, brings ? 0 : dice_below(&world->plan, 2));
+        wrong_local(world, end->space, op, brings ? 0 : dice_below(&world->plan, 2));
     }
     note_illegal(end->pair, op);
 }
@@ -252,13 +258,28 @@ void illegal_former_window(struct pair *pair, struct end *end)
     }
 }
 
-void illegal_intake(struct world *world, struct pair *pair, struct intake *intake, struct op *op)
+/* None, or one of another domain, or of what may be read only. */
+static void wrong_key(struct world *world, struct space *space, struct sge *sge)
+{
+    struct span other;
+    bool foreign = dice_percent(&world->plan, 50);
+    unsigned access = foreign ? PROGRAM_ACCESS_ALL : ACCESS_REMOTE_READ;
+    if (dice_percent(&world->plan, 60) &&
+        program_take(world, space, access, foreign, sge->length, 1, &other)) {
+        sge->address = model_address(&other);
+        sge->key = other.territory->key;
+    } else {
+        sge->key.value ^= 0x55;
+    }
+}
+
+void illegal_intake(struct world *world, struct end *end, struct intake *intake, struct op *op)
 {
     if (!program_is_send(op->kind) || op->length == 0 || op->may != MAY(COMPLETION_SUCCESS)) {
         return;
     }
     if (dice_percent(&world->plan, 50) && intake->sges[0].length > 0) {
-        intake->sges[0].key.value ^= 0x55;
+        wrong_key(world, end->space, &intake->sges[0]);
         intake->may = MAY(COMPLETION_LOCAL_PROTECTION_ERROR);
         op->may = MAY(COMPLETION_REMOTE_OPERATION_ERROR);
     } else {
@@ -276,5 +297,5 @@ void illegal_intake(struct world *world, struct pair *pair, struct intake *intak
         intake->may = MAY(COMPLETION_LOCAL_LENGTH_ERROR);
         op->may = MAY(COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
     }
-    note_illegal(pair, op);
+    note_illegal(end->pair, op);
 }

@@ -138,7 +138,8 @@ struct network {
     void *script_context;
 
     uint64_t referred, unread; /* frames sent by reference, and that could not be read */
-    uint64_t shorts;           /* ... and by the way of short packets */
+    uint64_t shorts;           /* ... and by the way of short packets, */
+    uint64_t posted;           /* ... of those as they were posted */
     uint64_t sent, marked, lost, corrupted, duplicated, delayed, refusals, unroutable,
         refused_too_long;
     uint64_t corrupted_delivered[HOST_MAX]; /* corrupted frames that reached a living host */

@@ -216,6 +216,8 @@ void plan_profile(struct world *world)
     link->unreadable = vary(dice, link->unreadable);
     link->carried = link->reach > 0 && world->simulator.seed / PROFILE_COUNT % 2 == 0;
     make_unreadable(world);
+    struct dice talk = dice_split(world->simulator.seed, 19);
+    world->profile.talks = link->carries && dice_percent(&talk, 50);
     if (link->reach == 0 && dice_percent(&world->reuse, 20)) {
         link->mark = dice_range(&world->reuse, 20000, 500000);
     }

@@ -100,6 +100,9 @@ bool program_add_intake(struct world *world, struct intakes *intakes, struct spa
 static uint32_t choose_length(struct world *world, const struct end *end)
 {
     uint32_t mtu = path_mtu_bytes(end->mtu);
+    if (world->profile.talks && dice_percent(&world->plan, 75)) {
+        return dice_below(&world->plan, 80);
+    }
     if (world->profile.selective && dice_percent(&world->plan, 40)) {
         return dice_range(&world->plan, 2 * mtu, 16384 + 8 * mtu); /* holes need packets */
     }
@@ -139,6 +142,9 @@ static enum work_kind choose_kind(struct world *world, const struct end *end)
         WORK_WRITE_IMMEDIATE,
     };
     if (service_is_reliable(end->service)) {
+        if (world->profile.talks && dice_percent(&world->plan, 75)) {
+            return dice_percent(&world->plan, 50) ? WORK_SEND : WORK_SEND_IMMEDIATE;
+        }
         enum work_kind kind =
             reliable[dice_below(&world->plan, sizeof reliable / sizeof reliable[0])];
         return kind == WORK_ATOMIC_WRITE && end->service != SERVICE_RC ? WORK_FETCH_ADD : kind;
@@ -406,7 +412,7 @@ static void plan_intakes(struct world *world, struct end *end)
             break;
         }
         if (i == spoiled) {
-            illegal_intake(world, end->pair, &end->intakes->list[i], op);
+            illegal_intake(world, end, &end->intakes->list[i], op);
         }
     }
     if (end->intakes->count < peer->consumer_count && peer->attributes.rnr_retry_count == 7) {

@@ -476,11 +476,12 @@ static void turn(void *context, uint64_t argument)
     if (!dice_percent(&world->play, world->profile.late_percent)) {
         post_receives(world, end, dice_range(&world->play, 1, 8));
     }
-    post_sends(world, end, dice_range(&world->play, 1, 5));
+    bool talks = world->profile.talks;
+    post_sends(world, end, talks ? 1 : dice_range(&world->play, 1, 5));
     if (dice_percent(&world->play, 2)) {
         provoke_post(world, end);
     }
-    if (dice_percent(&world->play, 40)) {
+    if (dice_percent(&world->play, talks ? 80 : 40)) {
         host_kick(end->host, end->qp);
         host_wake(end->host, dice_below(&world->play, 1000));
     } else if (device_ring(end->host->device, end->qp)) {

@@ -52,6 +52,7 @@ struct profile {
     bool impatient; /* timeouts shorter than the round trip: everything is repeated */
     bool selective; /* most hosts speak selective repeat, many messages are long */
     bool by_cm;     /* all reliable pairs are connected by the connection manager */
+    bool talks;     /* most of what they do is to post one short SEND, and to kick */
     uint32_t illegal_percent, late_percent, disturb_percent;
     struct link_config link;
 };
@@ -65,7 +66,7 @@ struct coverage {
     uint64_t lost, corrupted, duplicated, delayed, refusals, deaths, retransmitted, duplicates;
     uint64_t early, reports, shots, reused, recovered;
     uint64_t rnr_naks, connects, disconnects, overruns;
-    uint64_t referred, unread, shorts;
+    uint64_t referred, unread, shorts, posted;
     uint64_t moved, batches, broken, stale, taken_back; /* directly */
 };
 
