@@ -146,7 +146,7 @@ static SELDOM void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t co
     }
     completer_wait_for_receives(qp, now);
     if (repair_is_on(qp)) {
-        repair_head(qp); /* what came behind it is kept */
+        repair_unready(qp);
         return;
     }
     if (!waited && psn_distance(requester->unacked, requester->frontier) > 1) {

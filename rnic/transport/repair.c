@@ -83,6 +83,8 @@ void repair_begin(struct qp *qp, struct instant now)
     share_init(&qp->selective->share, now, qp_mtu(qp), qp->congestion.window,
                qp->environment->window_max, SPAN_SHARE << qp->mtu_shift);
     qp->selective->repair_position = send_queue_head(qp->sends);
+    qp->selective->begun = requester->frontier;
+    qp->selective->has_begun = true;
     qp->selective->repairing = true;
     retransmit_probe_first(&qp->retransmit);
 }
@@ -136,6 +138,7 @@ void repair_answered(struct qp *qp, struct instant now, uint32_t count)
     early_forget(&selective->responses, &qp->environment->selective.early, selective->board.first,
                  count);
     uint32_t news = scoreboard_answered(&selective->board, now, count);
+    selective->has_begun &= psn_before(selective->board.first, selective->begun);
     measure(qp, now);
     delivered(qp, now, news);
     look(qp, now);
@@ -246,15 +249,18 @@ void repair_silence(struct qp *qp, struct instant now)
 
 void repair_all(struct qp *qp)
 {
-    scoreboard_all_lost(&qp->selective->board);
+    scoreboard_lost_before(&qp->selective->board, qp->requester.frontier);
     qp->requester.unrequested = 0;
     qp_schedule(qp);
 }
 
-void repair_head(struct qp *qp)
+void repair_unready(struct qp *qp)
 {
-    if (!psn_equal(qp->requester.unacked, qp->requester.frontier)) {
-        scoreboard_mark_lost(&qp->selective->board, qp->requester.unacked);
+    struct selective *selective = qp->selective;
+    if (selective->has_begun) {
+        scoreboard_lost_before(&selective->board, selective->begun);
+    } else if (!psn_equal(qp->requester.unacked, qp->requester.frontier)) {
+        scoreboard_mark_lost(&selective->board, qp->requester.unacked);
     }
     qp_schedule(qp);
 }

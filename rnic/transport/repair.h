@@ -18,9 +18,11 @@ void repair_begin(struct qp *qp, struct instant now);
 void repair_answered(struct qp *qp, struct instant now, uint32_t count);
 /* The sender's part of a report that has proved true. */
 void repair_receive_report(struct qp *qp, struct instant now, const struct report *report);
-/* Everything that is not known to be held is to be sent again; or only the first packet. */
+/* Everything that is not known to be held is to be sent again. */
 void repair_all(struct qp *qp);
-void repair_head(struct qp *qp);
+/* The oldest packet found no receive. What came behind it is kept, but for what left before the
+ * peer knew that it may be: that is sent again, too. */
+void repair_unready(struct qp *qp);
 /* The retransmission timer's deadline has passed. True: it was a probe's. Then the last packet is
  * sent again: a loss among the last ones shows only in what arrives later, and an answer that was
  * lost comes again. */

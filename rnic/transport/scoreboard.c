@@ -305,13 +305,13 @@ bool scoreboard_last_in_doubt(const struct scoreboard *board, struct psn *ret_ps
     return false;
 }
 
-void scoreboard_all_lost(struct scoreboard *board)
+void scoreboard_lost_before(struct scoreboard *board, struct psn end)
 {
-    uint32_t known = (uint32_t)psn_distance(board->first, board->end);
-    for (uint32_t i = 0; i < known; i++) {
-        struct psn psn = psn_add(board->first, i);
+    end = psn_before(board->end, end) ? board->end : end;
+    for (struct psn psn = board->first; psn_before(psn, end); psn = psn_next(psn)) {
         uint32_t index = psn.value % REPORT_SPAN;
-        if (i == 0 || !get(board->held, index) || get(board->demand, index)) {
+        bool is_first = psn_equal(psn, board->first);
+        if (is_first || !get(board->held, index) || get(board->demand, index)) {
             scoreboard_mark_lost(board, psn);
         }
     }

@@ -68,8 +68,9 @@ struct scoreboard_losses {
 /* Marks what has to count as lost now; `base_ns` is the shortest round trip. */
 struct scoreboard_losses scoreboard_find_lost(struct scoreboard *board, struct instant now,
                                               uint64_t base_ns);
-/* No answer came at all: everything that is not held counts as lost, and every demand. */
-void scoreboard_all_lost(struct scoreboard *board);
+/* No answer came to what is before `end`: of that, everything that is not held counts as lost, and
+ * every demand. */
+void scoreboard_lost_before(struct scoreboard *board, struct psn end);
 void scoreboard_mark_lost(struct scoreboard *board, struct psn psn);
 /* Something is to be sent again, to learn what has become of the rest: what counts as lost, or else
  * `psn`, which may come in vain. */

@@ -164,7 +164,7 @@ static void what_a_demand_draws_is_not_in_doubt(void **state)
     (void)scoreboard_report(&board, at(100), &all);
     assert_int_equal(scoreboard_find_lost(&board, at(500), 100 * US).count, 0);
     assert_int_equal(scoreboard_in_flight(&board), 3);
-    scoreboard_all_lost(&board);
+    scoreboard_lost_before(&board, board.end);
     assert_int_equal(board.lost_count, 4);
 }
 

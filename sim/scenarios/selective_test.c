@@ -357,62 +357,6 @@ static void what_a_lost_response_held_up_completes_with_it(void **state)
                      "A send 5 success\n");
 }
 
-/* The packet that found no receive is sent again after the wait; those behind it are kept. */
-static void a_receiver_that_is_not_ready_keeps_the_rest(void **state)
-{
-    (void)state;
-    agree();
-    post(WORK_SEND, 2, 20);
-    post(WORK_SEND, 3, 30);
-    scenario_run_for(&s, 5);
-    scenario_receive(&s.b, 1, 64);
-    scenario_receive(&s.b, 2, 64);
-    scenario_run(&s);
-    expect_trace(&s, "A>B SEND_ONLY psn=9\n"
-                     "A>B SEND_ONLY psn=10\n"
-                     "B>A RNR_NAK psn=9\n"
-                     "A>B SEND_ONLY psn=9\n"
-                     "B>A ACK psn=10\n"
-                     "B receive 1 success length=20\n"
-                     "B receive 2 success length=30\n"
-                     "A send 2 success\n"
-                     "A send 3 success\n");
-}
-
-/* What is dropped behind a packet without a receive is a reason to ask: from the second time on
- * that one alone is repeated. */
-static void a_receiver_that_is_not_ready_makes_them_agree(void **state)
-{
-    (void)state;
-    scenario_connect(&s);
-    for (uint64_t round = 0; round < 2; round++) {
-        post(WORK_SEND, 1, 600);
-        scenario_run_for(&s, 5);
-        scenario_receive(&s.b, 1, 600);
-        scenario_run(&s);
-    }
-    expect_trace(&s, "0us A>B SEND_FIRST psn=7\n"
-                     "0us A>B SEND_MIDDLE psn=8\n"
-                     "0us A>B SEND_LAST psn=9\n"
-                     "1us B>A RNR_NAK psn=7\n"
-                     "2us A>B REPORT psn=99 expected=100 asks\n"
-                     "3us B>A REPORT psn=6 expected=7\n"
-                     "12us A>B SEND_FIRST psn=7\n"
-                     "12us A>B SEND_MIDDLE psn=8\n"
-                     "12us A>B SEND_LAST psn=9\n"
-                     "13us B>A ACK psn=9\n"
-                     "13us B receive 1 success length=600\n"
-                     "14us A send 1 success\n"
-                     "A>B SEND_FIRST psn=10\n"
-                     "A>B SEND_MIDDLE psn=11\n"
-                     "A>B SEND_LAST psn=12\n"
-                     "B>A RNR_NAK psn=10\n"
-                     "A>B SEND_FIRST psn=10\n"
-                     "B>A ACK psn=12\n"
-                     "B receive 1 success length=600\n"
-                     "A send 1 success\n");
-}
-
 /* What tells that the first is missing, and the second held, left before the first had come again.
  * (A packet takes 12 us on the link from then on.) */
 static void a_report_of_old_repeats_nothing(void **state)
@@ -450,22 +394,6 @@ static void a_report_of_old_repeats_nothing(void **state)
                      "172.040us B>A ACK psn=10\n"
                      "172.040us B receive 1 success length=600\n"
                      "175.520us A send 2 success\n");
-}
-
-static void one_packet_without_a_receive_is_no_reason(void **state)
-{
-    (void)state;
-    scenario_connect(&s);
-    post(WORK_SEND, 1, 20);
-    scenario_run_for(&s, 5);
-    scenario_receive(&s.b, 1, 64);
-    scenario_run(&s);
-    expect_trace(&s, "0us A>B SEND_ONLY psn=7\n"
-                     "1us B>A RNR_NAK psn=7\n"
-                     "12us A>B SEND_ONLY psn=7\n"
-                     "13us B>A ACK psn=7\n"
-                     "13us B receive 1 success length=20\n"
-                     "14us A send 1 success\n");
 }
 
 /* B does not speak it. It drops the question, and all is go-back-N, however often it is lost. */
@@ -582,10 +510,7 @@ int main(void)
                                         start, stop),
         cmocka_unit_test_setup_teardown(what_a_lost_response_held_up_completes_with_it, start,
                                         stop),
-        cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_keeps_the_rest, start, stop),
-        cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_makes_them_agree, start, stop),
         cmocka_unit_test_setup_teardown(a_report_of_old_repeats_nothing, start, stop),
-        cmocka_unit_test_setup_teardown(one_packet_without_a_receive_is_no_reason, start, stop),
         cmocka_unit_test_setup_teardown(a_peer_that_does_not_speak_it_notices_nothing, start_alone,
                                         stop),
         cmocka_unit_test_setup_teardown(a_forged_report_is_refused, start, stop),

@@ -1,0 +1,171 @@
+/* Selective repeat where a packet finds no receive: what is sent again with it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "sim/scenario.h"
+
+static struct scenario s;
+
+static int start(void **state)
+{
+    (void)state;
+    scenario_start_selective(&s);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    scenario_stop(&s);
+    return 0;
+}
+
+static void post(enum work_kind kind, uint64_t id, uint32_t length)
+{
+    struct work work = {.kind = kind, .id = id, .length = length};
+    assert_int_equal(scenario_post(&s.a, work), STATUS_OK);
+}
+
+/* The first loss is go-back-N's, and makes them ask. */
+static void agree(void)
+{
+    scenario_connect(&s);
+    scenario_lose(&s, "A>B WRITE_FIRST psn=7");
+    post(WORK_WRITE, 1, 512);
+    scenario_run(&s);
+    forget_trace(&s);
+}
+
+/* The packet that found no receive is sent again after the wait; those behind it are kept. */
+static void a_receiver_that_is_not_ready_keeps_the_rest(void **state)
+{
+    (void)state;
+    agree();
+    post(WORK_SEND, 2, 20);
+    post(WORK_SEND, 3, 30);
+    scenario_run_for(&s, 5);
+    scenario_receive(&s.b, 1, 64);
+    scenario_receive(&s.b, 2, 64);
+    scenario_run(&s);
+    expect_trace(&s, "A>B SEND_ONLY psn=9\n"
+                     "A>B SEND_ONLY psn=10\n"
+                     "B>A RNR_NAK psn=9\n"
+                     "A>B SEND_ONLY psn=9\n"
+                     "B>A ACK psn=10\n"
+                     "B receive 1 success length=20\n"
+                     "B receive 2 success length=30\n"
+                     "A send 2 success\n"
+                     "A send 3 success\n");
+}
+
+/* What is dropped behind a packet without a receive is a reason to ask: from the second time on
+ * that one alone is repeated. */
+static void a_receiver_that_is_not_ready_makes_them_agree(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    for (uint64_t round = 0; round < 2; round++) {
+        post(WORK_SEND, 1, 600);
+        scenario_run_for(&s, 5);
+        scenario_receive(&s.b, 1, 600);
+        scenario_run(&s);
+    }
+    expect_trace(&s, "0us A>B SEND_FIRST psn=7\n"
+                     "0us A>B SEND_MIDDLE psn=8\n"
+                     "0us A>B SEND_LAST psn=9\n"
+                     "1us B>A RNR_NAK psn=7\n"
+                     "2us A>B REPORT psn=99 expected=100 asks\n"
+                     "3us B>A REPORT psn=6 expected=7\n"
+                     "12us A>B SEND_FIRST psn=7\n"
+                     "12us A>B SEND_MIDDLE psn=8\n"
+                     "12us A>B SEND_LAST psn=9\n"
+                     "13us B>A ACK psn=9\n"
+                     "13us B receive 1 success length=600\n"
+                     "14us A send 1 success\n"
+                     "A>B SEND_FIRST psn=10\n"
+                     "A>B SEND_MIDDLE psn=11\n"
+                     "A>B SEND_LAST psn=12\n"
+                     "B>A RNR_NAK psn=10\n"
+                     "A>B SEND_FIRST psn=10\n"
+                     "B>A ACK psn=12\n"
+                     "B receive 1 success length=600\n"
+                     "A send 1 success\n");
+}
+
+static void set_delay(uint64_t delay_ns)
+{
+    struct link_config link = {.delay_ns = delay_ns};
+    network_set_links(&s.network, &link);
+}
+
+/* The answer to the wish takes 10 us, and comes when the packets have been sent again already. So
+ * they have no tag, and what is behind the second without a receive is not kept: both are sent once
+ * more. */
+static void what_left_before_they_agreed_is_not_kept(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    for (uint64_t id = 1; id <= 3; id++) {
+        post(WORK_SEND, id, 20);
+    }
+    scenario_run_for(&s, 2);
+    set_delay(10000);
+    scenario_run_for(&s, 2);
+    set_delay(1000);
+    scenario_receive(&s.b, 1, 64);
+    scenario_run_for(&s, 15);
+    scenario_receive(&s.b, 2, 64);
+    scenario_receive(&s.b, 3, 64);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B SEND_ONLY psn=7\n"
+                     "0us A>B SEND_ONLY psn=8\n"
+                     "0us A>B SEND_ONLY psn=9\n"
+                     "1us B>A RNR_NAK psn=7\n"
+                     "2us A>B REPORT psn=99 expected=100 asks\n"
+                     "3us B>A REPORT psn=6 expected=7\n"
+                     "12us A>B SEND_ONLY psn=7\n"
+                     "12us A>B SEND_ONLY psn=8\n"
+                     "12us A>B SEND_ONLY psn=9\n"
+                     "13us B drops psn\n"
+                     "13us B>A RNR_NAK psn=8\n"
+                     "13us B receive 1 success length=20\n"
+                     "14us A send 1 success\n"
+                     "24us A>B SEND_ONLY psn=8\n"
+                     "24us A>B SEND_ONLY psn=9\n"
+                     "25us B>A ACK psn=9\n"
+                     "25us B receive 2 success length=20\n"
+                     "25us B receive 3 success length=20\n"
+                     "26us A send 2 success\n"
+                     "26us A send 3 success\n");
+}
+
+static void one_packet_without_a_receive_is_no_reason(void **state)
+{
+    (void)state;
+    scenario_connect(&s);
+    post(WORK_SEND, 1, 20);
+    scenario_run_for(&s, 5);
+    scenario_receive(&s.b, 1, 64);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B SEND_ONLY psn=7\n"
+                     "1us B>A RNR_NAK psn=7\n"
+                     "12us A>B SEND_ONLY psn=7\n"
+                     "13us B>A ACK psn=7\n"
+                     "13us B receive 1 success length=20\n"
+                     "14us A send 1 success\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_keeps_the_rest, start, stop),
+        cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_makes_them_agree, start, stop),
+        cmocka_unit_test_setup_teardown(what_left_before_they_agreed_is_not_kept, start, stop),
+        cmocka_unit_test_setup_teardown(one_packet_without_a_receive_is_no_reason, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
