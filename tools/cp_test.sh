@@ -2,6 +2,8 @@
 # weir cp and weir serve as whole programs, on loopback over the software RNIC.
 # usage: cp_test.sh BUILD_DIR [CASE...]
 set -u
+# Under nohup everything started here would ignore what case_hangup sends.
+[ -n "${WEIR_TEST_HEARS:-}" ] || WEIR_TEST_HEARS=1 exec env --default-signal=HUP "$0" "$@"
 build=$(realpath "$1")
 script=$(realpath "$0")
 shift
