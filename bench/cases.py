@@ -30,11 +30,15 @@ def perftest_prints(stage, program, *words, environment=None, wrap=(), port=PORT
     return stage.pair(command, [*command, *client, *address], port, environment)
 
 
-def perftest(stage, program, *words, column, **how):
-    output = perftest_prints(stage, program, *words, **how)
-    rows = re.findall(r"^ *\d+ +\d+ +[\d. \t]+$", output, re.M)
-    if not rows:
+def lines_like(pattern, output):
+    found = re.findall(pattern, output, re.M)
+    if not found:
         raise RuntimeError(output[-500:])
+    return found
+
+
+def perftest(stage, program, *words, column, **how):
+    rows = lines_like(r"^ *\d+ +\d+ +[\d. \t]+$", perftest_prints(stage, program, *words, **how))
     return float(rows[-1].split()[column])
 
 
@@ -43,10 +47,7 @@ def verbs_latency(program, size, *words):
     too coarse for 0.13 us."""
     def run(stage):
         output = perftest_prints(stage, program, "-s", str(size), "-n", stage.count(UCX_ITERATIONS), *words, client=["-H"])
-        samples = re.findall(r"^\d+, ([\d.]+)$", output, re.M)
-        if not samples:
-            raise RuntimeError(output[-500:])
-        return statistics.median(map(float, samples))
+        return statistics.median(map(float, lines_like(r"^\d+, ([\d.]+)$", output)))
     return run
 
 
@@ -95,10 +96,7 @@ def ucx(test, size, column, scale, transports, *words):
         common = ["ucx_perftest", "-t", test, "-s", str(size), "-n", stage.count(UCX_ITERATIONS if size < 65536 else 5000), "-w",
                   stage.count(1000), "-p", str(PORT + 1), "-f", "-v", *words]
         output = stage.pair(common, [common[0], stage.address, *common[1:]], PORT + 1, environment)
-        rows = [line.split(",") for line in output.splitlines() if re.match(r"^ *\d+,", line)]
-        if not rows:
-            raise RuntimeError(output[-500:])
-        return float(rows[-1][column]) * scale
+        return float(lines_like(r"^ *\d+,.*$", output)[-1].split(",")[column]) * scale
     return run
 
 

@@ -101,6 +101,20 @@ static void wrong_remote(struct world *world, struct end *end, struct op *op, ui
     op->remote_key.value ^= 1;
 }
 
+/* At as many bytes of a region with such access, of the end's own domain or another. False: there
+ * are none. */
+static bool aim_at_other(struct world *world, struct space *space, unsigned access, bool foreign,
+                         struct sge *sge)
+{
+    struct span other;
+    if (!program_take(world, space, access, foreign, sge->length, 1, &other)) {
+        return false;
+    }
+    sge->address = model_address(&other);
+    sge->key = other.territory->key;
+    return true;
+}
+
 /* Makes an op fail at home: a key that is wrong for what it does with it. */
 static void wrong_local(struct world *world, struct space *space, struct op *op, uint32_t which)
 {
@@ -108,14 +122,12 @@ static void wrong_local(struct world *world, struct space *space, struct op *op,
     while (sge->length == 0) {
         sge = sge + 1 == op->sges + op->span_count ? op->sges : sge + 1;
     }
-    struct span other;
     op->may = MAY(COMPLETION_LOCAL_PROTECTION_ERROR);
-    if (which == 0 && dice_percent(&world->plan, 30) &&
-        program_take(world, space, PROGRAM_ACCESS_ALL, true, sge->length, 1, &other)) {
-        sge->address = model_address(&other);
-        sge->key = other.territory->key;
-    } else if (which == 0) {
-        sge->key.value ^= 1u << dice_below(&world->plan, 8); /* another number might be in use */
+    if (which == 0) {
+        if (!dice_percent(&world->plan, 30) ||
+            !aim_at_other(world, space, PROGRAM_ACCESS_ALL, true, sge)) {
+            sge->key.value ^= 1u << dice_below(&world->plan, 8); /* another might be in use */
+        }
     } else {
         const struct territory *territory = op->spans[sge - op->sges].territory;
         sge->address = territory->address + territory->length - sge->length + 1;
@@ -261,14 +273,9 @@ void illegal_former_window(struct pair *pair, struct end *end)
 /* None, or one of another domain, or of what may be read only. */
 static void wrong_key(struct world *world, struct space *space, struct sge *sge)
 {
-    struct span other;
     bool foreign = dice_percent(&world->plan, 50);
     unsigned access = foreign ? PROGRAM_ACCESS_ALL : ACCESS_REMOTE_READ;
-    if (dice_percent(&world->plan, 60) &&
-        program_take(world, space, access, foreign, sge->length, 1, &other)) {
-        sge->address = model_address(&other);
-        sge->key = other.territory->key;
-    } else {
+    if (!dice_percent(&world->plan, 60) || !aim_at_other(world, space, access, foreign, sge)) {
         sge->key.value ^= 0x55;
     }
 }

@@ -475,6 +475,16 @@ void forget_trace(struct scenario *scenario)
     fflush(scenario->simulator.trace);
 }
 
+void scenario_agree(struct scenario *scenario)
+{
+    struct work work = {.kind = WORK_WRITE, .id = 1, .length = 512};
+    scenario_connect(scenario);
+    scenario_lose(scenario, "A>B WRITE_FIRST psn=7");
+    assert_int_equal(scenario_post(&scenario->a, work), STATUS_OK);
+    scenario_run(scenario);
+    forget_trace(scenario);
+}
+
 /* The line without its instant. */
 static const char *after_time(const char *line)
 {

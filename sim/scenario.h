@@ -72,6 +72,9 @@ void scenario_start_service(struct scenario *scenario, enum service service);
 void scenario_connect(struct scenario *scenario);
 /* B remains in RTR. */
 void scenario_connect_one_way(struct scenario *scenario);
+/* Connects, and has both agree on selective repeat: A's WRITE 1 of 512 bytes loses its first
+ * packet, which is go-back-N's, and makes them ask. */
+void scenario_agree(struct scenario *scenario);
 /* Runs the rest out and takes all down; nothing may be left. */
 void scenario_stop(struct scenario *scenario);
 

@@ -257,11 +257,8 @@ void repair_all(struct qp *qp)
 void repair_unready(struct qp *qp)
 {
     struct selective *selective = qp->selective;
-    if (selective->has_begun) {
-        scoreboard_lost_before(&selective->board, selective->begun);
-    } else if (!psn_equal(qp->requester.unacked, qp->requester.frontier)) {
-        scoreboard_mark_lost(&selective->board, qp->requester.unacked);
-    }
+    struct psn kept = psn_next(qp->requester.unacked);
+    scoreboard_lost_before(&selective->board, selective->has_begun ? selective->begun : kept);
     qp_schedule(qp);
 }
 

@@ -47,16 +47,6 @@ static uint64_t count(const struct party *party, enum counter counter)
     return device_counters(party->host->device)->values[counter];
 }
 
-/* The first loss is go-back-N's, and makes them ask. */
-static void agree(void)
-{
-    scenario_connect(&s);
-    scenario_lose(&s, "A>B WRITE_FIRST psn=7");
-    post(WORK_WRITE, 1, 512);
-    scenario_run(&s);
-    forget_trace(&s);
-}
-
 static void a_loss_makes_them_agree(void **state)
 {
     (void)state;
@@ -100,7 +90,7 @@ static void an_end_that_only_receives_agrees_too(void **state)
 static void only_what_is_lost_is_repeated(void **state)
 {
     (void)state;
-    agree();
+    scenario_agree(&s);
     scenario_lose(&s, "A>B WRITE_MIDDLE psn=10");
     post(WORK_WRITE, 2, 1024);
     scenario_run(&s);
@@ -120,7 +110,7 @@ static void only_what_is_lost_is_repeated(void **state)
 static void what_waits_behind_a_loss_is_not_told_one_by_one(void **state)
 {
     (void)state;
-    agree();
+    scenario_agree(&s);
     struct link_config link = {.delay_ns = 1000, .bits_per_second = UINT64_C(1000000000)};
     network_set_links(&s.network, &link);
     scenario_lose(&s, "A>B WRITE_MIDDLE psn=10");
@@ -149,7 +139,7 @@ static void a_lost_last_packet_is_probed_for(void **state)
 {
     (void)state;
     s.a.attributes.timeout = 14; /* a short one is taken as it is */
-    agree();
+    scenario_agree(&s);
     post(WORK_WRITE, 2, 512); /* what it takes is measured */
     scenario_run(&s);
     forget_trace(&s);
@@ -179,7 +169,7 @@ static void set_speed(uint64_t bits_per_second, uint32_t queue_limit)
 static void agree_and_measure(uint64_t bits_per_second)
 {
     s.a.attributes.timeout = 14;
-    agree();
+    scenario_agree(&s);
     set_speed(bits_per_second, 1);
     post(WORK_WRITE, 2, 256);
     scenario_run(&s);
@@ -220,7 +210,7 @@ static void what_has_only_just_left_is_not_probed_for(void **state)
 static void messages_complete_in_order(void **state)
 {
     (void)state;
-    agree();
+    scenario_agree(&s);
     scenario_receive(&s.b, 1, 64);
     scenario_receive(&s.b, 2, 64);
     scenario_lose(&s, "A>B SEND_ONLY psn=9");
@@ -242,7 +232,7 @@ static void messages_complete_in_order(void **state)
 static void what_is_overtaken_is_not_lost(void **state)
 {
     (void)state;
-    agree();
+    scenario_agree(&s);
     uint64_t before = count(&s.a, COUNTER_RETRANSMITTED_PACKETS);
     scenario_rule(&s, "A>B WRITE_MIDDLE psn=10", FATE_DELAYED, 1);
     post(WORK_WRITE, 2, 1024);
@@ -257,7 +247,7 @@ static void what_is_overtaken_is_not_lost(void **state)
 static void a_lost_repetition_is_repeated(void **state)
 {
     (void)state;
-    agree();
+    scenario_agree(&s);
     scenario_rule(&s, "A>B WRITE_FIRST psn=9", FATE_LOST, 2);
     scenario_lose(&s, "A>B WRITE_MIDDLE psn=11");
     post(WORK_WRITE, 2, 1024);
@@ -279,7 +269,7 @@ static void a_lost_repetition_is_repeated(void **state)
 static void a_lost_response_is_demanded_again(void **state)
 {
     (void)state;
-    agree();
+    scenario_agree(&s);
     scenario_lose(&s, "B>A READ_RESPONSE_MIDDLE psn=10");
     post(WORK_READ, 2, 1024);
     scenario_run(&s);
@@ -301,7 +291,7 @@ static void a_lost_response_is_demanded_again(void **state)
 static void a_narrow_window_lets_a_demand_repeat(void **state)
 {
     (void)state;
-    agree();
+    scenario_agree(&s);
     uint64_t timeouts = count(&s.a, COUNTER_TIMEOUTS);
     uint64_t repeated = count(&s.a, COUNTER_RETRANSMITTED_PACKETS);
     scenario_lose(&s, "B>A READ_RESPONSE_MIDDLE psn=10");
@@ -318,7 +308,7 @@ static void a_narrow_window_lets_a_demand_repeat(void **state)
 static void a_window_below_what_is_under_way_lets_a_demand_repeat(void **state)
 {
     (void)state;
-    agree();
+    scenario_agree(&s);
     uint64_t timeouts = count(&s.a, COUNTER_TIMEOUTS);
     uint64_t repeated = count(&s.a, COUNTER_RETRANSMITTED_PACKETS);
     scenario_rule(&s, "B>A READ_RESPONSE_MIDDLE", FATE_LOST, 20);
@@ -335,7 +325,7 @@ static void a_window_below_what_is_under_way_lets_a_demand_repeat(void **state)
 static void what_a_lost_response_held_up_completes_with_it(void **state)
 {
     (void)state;
-    agree();
+    scenario_agree(&s);
     scenario_lose(&s, "B>A READ_RESPONSE_ONLY psn=9");
     post(WORK_READ, 2, 64);
     post(WORK_WRITE, 3, 64);
@@ -428,7 +418,7 @@ static void a_peer_that_does_not_speak_it_notices_nothing(void **state)
 static void a_forged_report_is_refused(void **state)
 {
     (void)state;
-    agree();
+    scenario_agree(&s);
     scenario_rule(&s, "A>B WRITE_ONLY", FATE_LOST, 1);
     post(WORK_WRITE, 2, 64); /* psn=9 is under way */
     scenario_run_for(&s, 1);
@@ -459,7 +449,7 @@ static void a_forged_report_is_refused(void **state)
 static void a_forged_early_request_is_refused(void **state)
 {
     (void)state;
-    agree();
+    scenario_agree(&s);
     scenario_lose(&s, "A>B WRITE_ONLY psn=9");
     post(WORK_WRITE, 2, 64);
     post(WORK_WRITE, 3, 64);

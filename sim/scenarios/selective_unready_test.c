@@ -30,21 +30,11 @@ static void post(enum work_kind kind, uint64_t id, uint32_t length)
     assert_int_equal(scenario_post(&s.a, work), STATUS_OK);
 }
 
-/* The first loss is go-back-N's, and makes them ask. */
-static void agree(void)
-{
-    scenario_connect(&s);
-    scenario_lose(&s, "A>B WRITE_FIRST psn=7");
-    post(WORK_WRITE, 1, 512);
-    scenario_run(&s);
-    forget_trace(&s);
-}
-
 /* The packet that found no receive is sent again after the wait; those behind it are kept. */
 static void a_receiver_that_is_not_ready_keeps_the_rest(void **state)
 {
     (void)state;
-    agree();
+    scenario_agree(&s);
     post(WORK_SEND, 2, 20);
     post(WORK_SEND, 3, 30);
     scenario_run_for(&s, 5);
