@@ -2,10 +2,10 @@
 
 Here: rules of tc(8) for RoCE packets alone, and their counters. Not here: who asks for it (lab.py), what a cell makes
 of the proof (row.py).
-Invariant: what `Harm.counts` says was done to packets of port 4791 since the rules were set."""
+Invariant: what `Harm.counts` says was done to RoCE packets since the rules were set."""
 import re
-import socket
-import threading
+
+from watch import PORT, UDP, Watch
 
 # `netem` words, and what must come of them.
 IMPAIRMENTS = {
@@ -22,8 +22,6 @@ WAYS = {"ingress": "back", "egress": "out"}
 # Filters u32 of one priority are shown, and counted, together whatever their way.
 PRIORITY = {(way, version): number for number, (way, version) in
             enumerate(((way, version) for way in WAYS for version in TO_QP1), 1)}
-UDP = {"ip": (9, 22), "ipv6": (6, 42)}  # where the protocol stands, and the destination port
-ETH_P_ALL, PACKET_OUTGOING = 3, 4
 REMOVED = ("tc qdisc del dev eth0 clsact; " + "; ".join(f"ip link del {name}" for name in WAYS.values()) + "; true")
 
 
@@ -39,51 +37,9 @@ def netem_rules(netem, link_mtu):
         rules += [f"ip link add {name} type ifb", f"echo 1 >/proc/sys/net/ipv6/conf/{name}/disable_ipv6",
                   f"ip link set {name} up mtu {link_mtu}", f"tc qdisc add dev {name} root netem {netem}"]
         rules += [f"tc filter add dev eth0 {way} protocol {version} prio {PRIORITY[way, version]} u32"
-                  f" match u8 17 0xff at {protocol} match u16 4791 0xffff at {port} action mirred egress redirect dev {name}"
+                  f" match u8 17 0xff at {protocol} match u16 {PORT} 0xffff at {port} action mirred egress redirect dev {name}"
                   for version, (protocol, port) in UDP.items()]
     return rules
-
-
-class Order:
-    """Counts the RoCE packets from the guest that come behind a later one of their queue pair, at the host's end."""
-
-    def __init__(self, interface):
-        self.late, self.highest = 0, {}
-        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        self.socket.bind((interface, 0))
-        self.socket.settimeout(0.2)
-        self.ended = False
-        self.thread = threading.Thread(target=self.watch, daemon=True)
-        self.thread.start()
-
-    def watch(self):
-        while not self.ended:
-            try:
-                frame, source = self.socket.recvfrom(1 << 16)
-            except TimeoutError:
-                continue
-            if source[2] != PACKET_OUTGOING:
-                self.see(frame)
-
-    def see(self, frame):
-        header = 20 if frame[12:14] == b"\x08\x00" else 40
-        protocol, port = UDP["ip" if header == 20 else "ipv6"]
-        bth = frame[14 + header + 8:]
-        if frame[12:14] not in (b"\x08\x00", b"\x86\xdd") or len(bth) < 12 or frame[14 + protocol] != 17 \
-                or frame[14 + port:16 + port] != (4791).to_bytes(2, "big"):
-            return
-        is_response = 13 <= bth[0] & 31 <= 18 and bth[0] >> 5 in (0, 5)  # its numbers are those of the requester
-        flow, psn = (bth[5:8], is_response), int.from_bytes(bth[9:12], "big")
-        ahead = (psn - self.highest.get(flow, psn)) % (1 << 24)
-        if ahead < 1 << 23:
-            self.highest[flow] = psn
-        else:
-            self.late += 1
-
-    def close(self):
-        self.ended = True
-        self.thread.join()
-        self.socket.close()
 
 
 def figures(text):
@@ -96,14 +52,14 @@ class Harm:
     """`name`: one of IMPAIRMENTS, CM_LOSS, or nothing for a good link."""
 
     def __init__(self, guest, interface, name, link_mtu):
-        self.guest, self.name, self.order = guest, name, None
+        self.guest, self.name, self.watch = guest, name, None
         guest.run(REMOVED)
         if name == CM_LOSS:
             guest.run(" && ".join(cm_loss_rules()))
         elif name:
             guest.run(" && ".join(netem_rules(IMPAIRMENTS[name][0], link_mtu)))
-        if name and "late" in self.wanted():
-            self.order = Order(interface)
+        if name:
+            self.watch = Watch(interface)
 
     def wanted(self):
         return ("lost in", "lost out") if self.name == CM_LOSS else IMPAIRMENTS[self.name][1]
@@ -121,7 +77,7 @@ class Harm:
         queues = [figures(text) for text in shown[2:]]
         left = sum(queue["sent"] + queue["dropped"] + queue["waiting"] for queue in queues)
         return {"lost": sum(queue["dropped"] for queue in queues),
-                "doubled": left - sum(one["sent"] for one in filters), "late": self.order.late if self.order else 0}
+                "doubled": left - sum(one["sent"] for one in filters), "late": self.watch.order.late}
 
     def missing(self, before):
         """What has not happened since `before`, which counts() said, though it should."""
@@ -135,5 +91,5 @@ class Harm:
         return any(now[kind] > before[kind] for kind in now)
 
     def close(self):
-        if self.order:
-            self.order.close()
+        if self.watch:
+            self.watch.close()

@@ -212,6 +212,8 @@ class Scene:
         server, starts, refused = self.start_server(row.server, row.ready), 1, 0
         listens_by = time.monotonic() + LISTENS_WITHIN_S * self.stage.settings["slow"]
         while True:
+            if self.cell.row.impairment:
+                self.lab.harm.watch.goodbyes.begin()
             client = self.start(self.client, row.client)
             status = self.wait_for_client(client, server)
             if not self.was_refused(row, client):
@@ -264,6 +266,18 @@ def last_ack_lost(scene, server):
     return bool(re.search(LAST_ACK_LOST, server.text(), re.MULTILINE))
 
 
+def goodbye_lost(scene, server):
+    """The DREQ of rxe's client, which has ended: with the process its connection is forgotten, and no kernel repeats the
+    DREQ then. Who waits for it, or for an acknowledgement from there, does so in vain."""
+    if not scene.cell.row.impairment or scene.client is not scene.guest or scene.cell.row.ready != "cm":
+        return False
+    try:
+        server.wait(min(scene.stage.until, time.monotonic() + ENDS_AFTER_PEER_S * scene.stage.settings["slow"]))
+    except Failed:
+        return server.running() and bool(scene.lab.harm.watch.goodbyes.missing())
+    return False
+
+
 def reply_lost(scene, server, client):
     """The answer to a SIDR_REQ, which comes once: who has answered takes the same request for another one, and its
     program, which has the one that it waited for, does not look."""
@@ -273,7 +287,7 @@ def reply_lost(scene, server, client):
 
 def play_once(scene):
     """None: the acknowledgement of the last message was lost, or a message that nobody repeats. Nobody's fault: the
-    client had all it wanted, or could not have."""
+    client had all it wanted, or could not have it."""
     row = scene.cell.row
     scene.before = scene.lab.harm.counts() if row.unreliable else {}
     server, client, status = scene.run_pair(row)
@@ -288,6 +302,10 @@ def play_once(scene):
         raise Failed(f"the client ({scene.client.name}) ended with {status}")
     ended = None
     if row.server_ends:
+        if not row.unreliable and goodbye_lost(scene, server):
+            scene.notes.append("the client's DREQ was lost")
+            server.stop()
+            return None
         if not row.unreliable and last_ack_lost(scene, server):
             return None
         ended = scene.wait_or_stop(server)

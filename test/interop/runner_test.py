@@ -11,9 +11,9 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "compat")]
 
-import harm  # noqa: E402
 import matrix  # noqa: E402
 import row as row_module  # noqa: E402
+import watch  # noqa: E402
 from model import Failed  # noqa: E402
 
 
@@ -62,9 +62,8 @@ def frame(psn, opcode=4, qpn=17, port=4791):
 
 class Order(unittest.TestCase):
     def late(self, *frames):
-        order = harm.Order.__new__(harm.Order)
-        order.late, order.highest = 0, {}
-        for one in frames:
+        order = watch.Order()
+        for one in filter(None, map(watch.base_header, frames)):
             order.see(one)
         return order.late
 
@@ -76,6 +75,12 @@ class Order(unittest.TestCase):
     def test_only_within_one_sequence(self):
         self.assertEqual(self.late(frame(9), frame(5, qpn=18), frame(5, opcode=17)), 0)
         self.assertEqual(self.late(frame(9), frame(5, port=53), frame(9)[:40]), 0)
+
+
+def message(attribute, connection):
+    """Of the CM."""
+    mad = bytes(16) + attribute.to_bytes(2, "big") + bytes(6) + connection.to_bytes(4, "big") + bytes(228)
+    return watch.base_header(frame(0, opcode=100, qpn=1) + bytes(8) + mad)
 
 
 class Process:
@@ -135,6 +140,34 @@ class LastAcknowledgements(unittest.TestCase):
 
     def test_who_only_waits_is_waited_for(self):
         self.assertEqual(self.status([5, 5]), 0)
+
+
+class Goodbyes(unittest.TestCase):
+    def lost(self, *messages, server=Guest(""), **row):
+        scene = scene_of([""], ours_serves=True)
+        scene.cell.row = types.SimpleNamespace(**{"impairment": "loss", "ready": "cm", **row})
+        goodbyes = watch.Goodbyes()
+        for one in messages:
+            goodbyes.see(one)
+        scene.lab = types.SimpleNamespace(harm=types.SimpleNamespace(watch=types.SimpleNamespace(goodbyes=goodbyes)))
+        scene.stage.until = 0
+        return row_module.goodbye_lost(scene, server)
+
+    def test_a_connection_that_was_not_ended_is_no_fault(self):
+        self.assertTrue(self.lost(message(watch.REQ, 5)))
+        self.assertTrue(self.lost(message(watch.REQ, 5), message(watch.REQ, 6), message(watch.DREQ, 6)))
+
+    def test_who_waits_though_all_were_ended_is_at_fault(self):
+        self.assertFalse(self.lost(message(watch.REQ, 5), message(watch.DREQ, 5), message(watch.DREQ, 5)))
+        self.assertFalse(self.lost(message(watch.REQ, 5), impairment=""))
+
+    def test_what_was_asked_for_before_does_not_count(self):
+        goodbyes = watch.Goodbyes()
+        goodbyes.see(message(watch.REQ, 5))
+        goodbyes.begin()
+        self.assertFalse(goodbyes.missing())
+        goodbyes.see(frame(0, opcode=100, qpn=1)[:60])
+        self.assertFalse(goodbyes.missing())
 
 
 class Refusals(unittest.TestCase):
