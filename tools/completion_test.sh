@@ -5,7 +5,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 PATH=$(cd "$1" && pwd):$PATH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cd "$work" && mkdir "a folder" && touch file.bin
+cd "$work" && mkdir "a folder" .ssh && touch file.bin
+export HOME=$work
+printf 'Host known beta-*\n  HostName elsewhere\n' >.ssh/config
+printf 'delta,10.0.0.7 ssh-rsa A\n|1|hash= ssh-rsa A\n@revoked zeta ssh-rsa A\n' >.ssh/known_hosts
 failed=0
 
 offered_by_bash() { # WORD...: the last is the one that is being typed
@@ -17,6 +20,7 @@ offered_by_zsh() { # stands in for what only a line editor can call
         _describe() { [[ $1 = -o ]] && shift; print -l -- ${(P)2%%:*} }
         _files() { print -l -- * }
         _normal() { print -l -- normal $words[CURRENT] }
+        _hosts() { print -l -- known$2 }
         file=$1; shift; words=("$@"); CURRENT=$#; complete() { source $file }; complete' zsh "$here/completion/_weir" "$@"
 }
 
@@ -43,6 +47,8 @@ for shell in $shells; do
     expect $shell infiniband cp weir run --link-layer i
     expect $shell file.bin --json weir cp fi
     expect $shell serve file.bin weir help s
+    expect $shell known: elsewhere: weir cp file.bin kn
+    expect $shell known: file.bin weir cp --to k
     expect $shell stats file.bin weir cp --info s
     for option in "cp --timeout" "cp --filter" "serve --listen" "serve --max-per-client"; do
         expect $shell "" file.bin weir $option ""
@@ -57,5 +63,9 @@ expect bash soft file.bin weir cp --fabric = s
 expect bash soft file.bin weir cp --fabric =
 expect bash "a folder" file.bin weir serve --root a
 expect bash ls --devices weir run l
+expect bash u@delta: u@zeta: weir cp u@
+expect bash 10.0.0.7: beta-*: weir cp ""
+expect bash 'a\ folder/' "a folder" weir cp ""
+expect bash ./file.bin known: weir cp ./
 [ "$failed" = 0 ] && echo "completion in $shells offers what --help says"
 exit $failed

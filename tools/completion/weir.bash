@@ -6,6 +6,28 @@ _weir_help_words() { # WEIR PATTERN [COMMAND]: what matches in its help, once ea
     "$weir" "$@" --help 2>/dev/null | grep -oE -- "$pattern" | tr -d ' ' | sort -u
 }
 
+_weir_hosts() { # [USER@]WORD: the hosts in ssh's files that it may begin, but patterns and what is hashed, each with a colon
+    local hosts host=${1#*@}
+    hosts=$({ sed -nE 's/^[[:space:]]*host[[:space:]=]+//Ip' ~/.ssh/config; cut -d ' ' -f 1 ~/.ssh/known_hosts; } 2>/dev/null |
+        tr ', \t' '\n' | grep -v '[]*?!|@#[]' | sort -u)
+    compgen -P "${1%"$host"}" -S : -W "$hosts" -- "$host"
+}
+
+_weir_place() { # WORD: files here, and hosts as far as no file name is meant; a server's files are not asked for
+    local word=$1 file
+    [[ $word == */* || $word == .* || $word == "~"* ]] || mapfile -t COMPREPLY < <(_weir_hosts "$word")
+    if [ ${#COMPREPLY[@]} = 0 ]; then
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        compopt -o filenames 2>/dev/null
+        return
+    fi
+    while IFS= read -r file; do # by hand what readline does to names of files alone
+        if [ -d "$file" ]; then file=$(printf '%q/' "$file"); else file=$(printf '%q ' "$file"); fi
+        COMPREPLY+=("$file")
+    done < <(compgen -f -- "$word")
+    compopt -o nospace 2>/dev/null
+}
+
 _weir_value() { # of the option before the cursor: true if it has one, which is then completed
     local option=$1 word=$2
     case $option in
@@ -18,7 +40,12 @@ _weir_value() { # of the option before the cursor: true if it has one, which is 
         --exclude-from | --include-from | --files-from | --hosts | --html | --key | --keys | --ca | --client-ca | --certificate | --certificate-key | --weir-path) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
         --info) mapfile -t COMPREPLY < <(compgen -W "progress stats name" -- "$word") ;;
         --root | --partial-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
-        --exclude | --include | --chmod | --chown | --max-size | --min-size | --rsh | --to | --name | --modify-window | --bwlimit | --timeout | --max-delete | --filter | --listen | \
+        --to)
+            mapfile -t COMPREPLY < <(_weir_hosts "$word")
+            compopt -o nospace 2>/dev/null
+            return 0
+            ;;
+        --exclude | --include | --chmod | --chown | --max-size | --min-size | --rsh | --name | --modify-window | --bwlimit | --timeout | --max-delete | --filter | --listen | \
             --max-transfers | --max-per-client | --idle-timeout | --device | --size | --depth | \
             --runs | --seconds | --devices) COMPREPLY=() ;;
         *) return 1 ;;
@@ -60,7 +87,8 @@ _weir() {
     case $command in
         run) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
         help) mapfile -t COMPREPLY < <(compgen -W "$(_weir_help_words "$weir" '^  [a-z]+ ')" -- "$word") ;;
-        cp | key) # files here; a server's are not asked for
+        cp) _weir_place "$word" ;;
+        key)
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             compopt -o filenames 2>/dev/null
             ;;
