@@ -94,6 +94,8 @@ static void explain_registry(const char *path, enum status status)
     char text[64];
     if (status == STATUS_DENIED) {
         reason = "and .1 to .7 after it are not files of ours with mode 0600";
+    } else if (status == STATUS_NOT_FOUND) {
+        reason = "cannot be made: its folder is missing, or not to be written to";
     } else if (status == STATUS_FULL) {
         reason = "has no free slot: 1024 processes of this user have opened RDMA devices";
     } else if (status == STATUS_IN_USE) {

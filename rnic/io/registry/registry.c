@@ -44,12 +44,22 @@ void registry_path(char ret_path[REGISTRY_PATH_MAX])
     }
 }
 
+/* Why a file could not be opened. */
+static enum status refusal(const char *path, int error)
+{
+    if (is_shortage(error) || error == ENOSPC || error == EDQUOT) {
+        return STATUS_NO_MEMORY;
+    }
+    bool is_there = faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    return is_there ? STATUS_DENIED : STATUS_NOT_FOUND;
+}
+
 enum status registry_open_file(const char *path, int flags, int *ret_descriptor)
 {
     int descriptor =
         beyond_streams(open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | flags, 0600));
     if (descriptor < 0) {
-        return is_shortage(errno) ? STATUS_NO_MEMORY : STATUS_DENIED;
+        return refusal(path, errno);
     }
     struct stat facts;
     if (fstat(descriptor, &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_uid != geteuid() ||

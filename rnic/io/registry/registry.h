@@ -44,8 +44,9 @@ struct registry_name {
 };
 
 /* FULL: all slots are taken. DENIED: neither the file nor any of those that stand in for it, named
- * PATH.1 and so on, is ours and of the right mode. IN_USE: live processes use a registry of another
- * version. TIMED_OUT: registry_lock_holder has been stopped. `path` is NULL but in tests. */
+ * PATH.1 and so on, is ours and of the right mode. NOT_FOUND: it cannot be made there. IN_USE: live
+ * processes use a registry of another version. TIMED_OUT: registry_lock_holder has been stopped.
+ * `path` is NULL but in tests. */
 enum status registry_open(const char *path, struct registry **ret_registry) MUST_USE;
 /* Gives slot and claims back. NULL is allowed. */
 void registry_close(struct registry *registry);

@@ -146,7 +146,8 @@ void registry_unlock(struct registry *registry);
 
 /* registry.c */
 
-/* DENIED: something else lies there than a file of ours, of mode 0600. */
+/* DENIED: something else lies there than a file of ours, of mode 0600. NOT_FOUND: nothing does, and
+ * with O_CREAT among the flags: its folder is not there, or not to be written to. */
 enum status registry_open_file(const char *path, int flags, int *ret_descriptor) MUST_USE;
 /* Locked. The last process that had it may have removed it while we waited for the lock. */
 bool registry_is_removed(int descriptor);

@@ -458,6 +458,7 @@ static void foreign_files_are_refused_and_broken_ones_renewed(void **state)
     assert_int_equal(symlink("/tmp/weir-elsewhere", path), 0);
     assert_int_equal(registry_open(path, &registry), STATUS_DENIED);
     take_all_names(path, false);
+    assert_int_equal(registry_open("/nowhere/registry", &registry), STATUS_NOT_FOUND);
 }
 
 #define SHARED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

@@ -319,7 +319,7 @@ static enum status ask_kernel(const struct gid *remote, const struct gid *local,
     bool ipv4 = gid_is_ipv4(remote);
     int descriptor = raw_socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (descriptor < 0) {
-        return STATUS_NOT_FOUND;
+        return is_shortage(errno) ? STATUS_NO_MEMORY : STATUS_NOT_FOUND;
     }
     enum status status = STATUS_NOT_FOUND;
     int cancel = cancel_hold(); /* so is connect(2) */
@@ -362,8 +362,9 @@ static enum status route_from_table(const struct address_table *table, const str
             continue;
         }
         uint32_t index = interface_index != 0 ? interface_index : address->interface_index;
-        if (ask_kernel(remote, &address->gid, index, ret_route) == STATUS_OK) {
-            return STATUS_OK;
+        enum status status = ask_kernel(remote, &address->gid, index, ret_route);
+        if (status == STATUS_OK || status == STATUS_NO_MEMORY) {
+            return status;
         }
     }
     return STATUS_NOT_FOUND;
@@ -389,7 +390,8 @@ enum status address_route(const struct gid *remote, const struct gid *local,
         status = ask_kernel(remote, local, interface_index, &route);
     }
     const struct address *source = status == STATUS_OK ? address_find(table, &route.local) : NULL;
-    if (source == NULL && local == NULL) { /* the kernel's choice is not one of WEIR_ADDRESS */
+    if (source == NULL && local == NULL && status != STATUS_NO_MEMORY) {
+        /* The kernel's choice is not one of WEIR_ADDRESS. */
         status = route_from_table(table, remote, interface_index, &route);
         source = status == STATUS_OK ? address_find(table, &route.local) : NULL;
     }
@@ -398,5 +400,5 @@ enum status address_route(const struct gid *remote, const struct gid *local,
         *ret_route = route;
     }
     free(table);
-    return source != NULL ? STATUS_OK : STATUS_NOT_FOUND;
+    return source != NULL || status == STATUS_NO_MEMORY ? status : STATUS_NOT_FOUND;
 }

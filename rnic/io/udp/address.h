@@ -64,7 +64,8 @@ struct address_route {
 
 /* How packets to `remote` would go. `local` (may be NULL) demands that source address;
  * `interface_index` is needed for link-local peers without `local`, else 0. Sends nothing.
- * NOT_FOUND: no route, or its source is not in the table. */
+ * NOT_FOUND: no route, or its source is not in the table. NO_MEMORY: the kernel could not be asked,
+ * for want of descriptors or memory. */
 enum status address_route(const struct gid *remote, const struct gid *local,
                           uint32_t interface_index, struct address_route *ret_route) MUST_USE;
 

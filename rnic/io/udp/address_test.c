@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -113,6 +114,23 @@ static void socket_addresses_go_round(void **state)
                      STATUS_UNSUPPORTED);
 }
 
+static void without_descriptors_no_route_is_denied(void **state)
+{
+    struct gid peer = ipv4(127, 0, 0, 9), local = ipv4(127, 0, 0, 1);
+    struct address_route route;
+    struct rlimit before, none;
+    unsetenv("WEIR_ADDRESS");
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    enum status from_any = address_route(&peer, NULL, 0, &route);
+    enum status from_one = address_route(&peer, &local, 0, &route);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(from_any, STATUS_NO_MEMORY);
+    assert_int_equal(from_one, STATUS_NO_MEMORY);
+    assert_int_equal(address_route(&peer, NULL, 0, &route), STATUS_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +139,7 @@ int main(void)
         cmocka_unit_test(routes_to_ourselves_stay_at_home),
         cmocka_unit_test(path_mtu_leaves_room_for_headers),
         cmocka_unit_test(socket_addresses_go_round),
+        cmocka_unit_test(without_descriptors_no_route_is_denied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
