@@ -8,6 +8,7 @@
 
 #include "tools/cp_private.h"
 #include "tools/hop_dial.h"
+#include "tools/input_file.h"
 #include "tools/printable.h"
 #include "tools/stop.h"
 #include "tools/transfer/copy/fanout.h"
@@ -85,14 +86,13 @@ int cp_targets_add(const struct command *command, struct cp_targets *targets, co
 
 int cp_targets_read(const struct command *command, struct cp_targets *targets, const char *path)
 {
-    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     char *line = NULL;
     size_t capacity = 0;
     unsigned before = targets->count;
     int code = -1;
+    FILE *file = input_file_open(command, path, &code);
     if (file == NULL) {
-        command_error(command, "%s: %s", path, strerror(errno));
-        return EXIT_SETUP;
+        return code;
     }
     for (ssize_t length; code < 0 && (length = getline(&line, &capacity, file)) >= 0;) {
         while (length > 0 && strchr("\n\r\t ", line[length - 1]) != NULL) {
@@ -112,9 +112,7 @@ int cp_targets_read(const struct command *command, struct cp_targets *targets, c
         code = command_usage_error(command, "--hosts %s: there is no target in it", path);
     }
     free(line);
-    if (file != stdin) {
-        fclose(file);
-    }
+    input_file_close(file);
     return code;
 }
 

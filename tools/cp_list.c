@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/input_file.h"
 #include "tools/location.h"
 #include "tools/transfer/choice/expand.h"
 
@@ -53,13 +54,12 @@ static int read_paths(const struct command *command, const struct cp_options *op
                       struct listing *listing)
 {
     const char *name = options->files_from;
-    FILE *file = strcmp(name, "-") == 0 ? stdin : fopen(name, "re");
     char *line = NULL;
     size_t capacity = 0;
     int code = EXIT_DONE, end = options->zeros ? 0 : '\n';
+    FILE *file = input_file_open(command, name, &code);
     if (file == NULL) {
-        command_error(command, "%s: %s", name, strerror(errno));
-        return EXIT_SETUP;
+        return code;
     }
     for (ssize_t length;
          code == EXIT_DONE && (length = getdelim(&line, &capacity, end, file)) >= 0;) {
@@ -76,9 +76,7 @@ static int read_paths(const struct command *command, const struct cp_options *op
         code = EXIT_SETUP;
     }
     free(line);
-    if (file != stdin) {
-        fclose(file);
-    }
+    input_file_close(file);
     return code;
 }
 

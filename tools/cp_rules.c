@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/input_file.h"
 #include "tools/transfer/choice/filter_rule.h"
 
 /* Files of rules that name files of rules. */
@@ -65,13 +66,12 @@ static int take_words(const struct rules *rules, char *text, take_line_fn *take,
 
 static int take_file(const struct rules *rules, const char *path, take_line_fn *take, unsigned bits)
 {
-    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     char *line = NULL;
     size_t capacity = 0;
     int code = -1, end = rules->zeros ? 0 : '\n';
+    FILE *file = input_file_open(rules->command, path, &code);
     if (file == NULL) {
-        command_error(rules->command, "%s: %s", path, strerror(errno));
-        return EXIT_SETUP;
+        return code;
     }
     for (ssize_t length; code < 0 && (length = getdelim(&line, &capacity, end, file)) >= 0;) {
         while (length > 0 && (line[length - 1] == end || (end != 0 && line[length - 1] == '\r'))) {
@@ -86,9 +86,7 @@ static int take_file(const struct rules *rules, const char *path, take_line_fn *
         code = EXIT_SETUP;
     }
     free(line);
-    if (file != stdin) {
-        fclose(file);
-    }
+    input_file_close(file);
     return code;
 }
 

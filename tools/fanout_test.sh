@@ -160,6 +160,9 @@ case_usage() { # what does not go together is said
     expect 3 '"peer":"a:","outcome":"unreached","reason":"no session was started there (exit status 1)"' "$weir" cp --json -e false --to a: --to b: f
     echo '# none' >none
     expect 2 '--hosts none: there is no target in it' "$weir" cp --hosts none f weir://a/
+    echo weir://a/ >targets
+    expect 2 'two options would read standard input' "$weir" cp --hosts - --files-from - . <targets
+    expect 2 'two options would read standard input' "$weir" cp --hosts - --exclude-from - f <targets
 }
 
 cases=("$@")
